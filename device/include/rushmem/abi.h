@@ -1,0 +1,65 @@
+/* The layout that host and device share: one versioned struct that a kernel reads, the records it writes,
+ * and the constants of the public interface. Plain C, included by kernels and mirrored by `#[repr(C)]` in
+ * host/runtime/src/device_state.rs, with a layout test that compares the two. */
+#ifndef RUSHMEM_ABI_H
+#define RUSHMEM_ABI_H
+
+#if !defined(__CUDACC_RTC__)
+#include <stdint.h>
+#include <stddef.h>
+#endif
+
+#define RUSHMEM_DEVICE_ABI_VERSION 1u
+
+enum { RUSHMEM_CMP_EQ = 0, RUSHMEM_CMP_NE = 1, RUSHMEM_CMP_GT = 2,
+       RUSHMEM_CMP_GE = 3, RUSHMEM_CMP_LT = 4, RUSHMEM_CMP_LE = 5 };
+enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
+
+/* A wait that has lasted longer than `stall_ns` fills one of these once; the host prints it. `state` goes
+ * 0 (free) -> 1 (being written) -> 2 (ready) -> 0 (printed). */
+typedef struct rushmem_stall_record {
+  uint32_t state;
+  int32_t  cmp;          /* RUSHMEM_CMP_*; -1: a sync, then `expected` is the epoch and `from_pe` the late PE */
+  int32_t  from_pe;      /* the PE waited for where that is known, else -1 */
+  uint32_t width;        /* bytes of the word: 4 or 8 */
+  uint64_t address;      /* of the word, in the waiting PE's address space */
+  uint64_t expected;     /* bit pattern */
+  uint64_t seen;         /* bit pattern of the last poll */
+  uint64_t waited_ns;
+  uint32_t block[3];
+  uint32_t thread[3];
+  uint64_t reserved;
+} rushmem_stall_record;  /* 80 bytes */
+
+#define RUSHMEM_STALL_RECORDS 8
+
+/* One cache line (two sectors of a GPU's) for each PE, so that no two writers share one. */
+typedef struct rushmem_sync_line {
+  uint64_t epoch;
+  uint64_t pad[15];
+} rushmem_sync_line;     /* 128 bytes */
+
+typedef struct rushmem_device_state {
+  uint32_t version;      /* RUSHMEM_DEVICE_ABI_VERSION */
+  uint32_t bytes;        /* sizeof(rushmem_device_state) */
+  int32_t  my_pe;
+  int32_t  n_pes;
+  int32_t  near_first;   /* directly mapped PEs are near_first .. near_first + near_count */
+  int32_t  near_count;
+  uint64_t heap_base;    /* this PE's heap */
+  uint64_t stride;       /* PE q's copy of p is at p + (q - my_pe) * stride */
+  uint32_t *broken;      /* non-zero once the job is broken: waits end */
+  /* All PEs' arrival lines for the device's sync, at the same heap offset on every PE:
+   * sync_lines[q].epoch in this PE's heap is written by PE q. n_pes of them. */
+  rushmem_sync_line *sync_lines;
+  uint64_t *sync_epoch;  /* this PE's own count of syncs entered */
+  uint64_t stall_ns;     /* report a wait after this long; 0: never */
+  uint64_t wait_limit_ns;/* end a wait with an error after this long; 0: never */
+  rushmem_stall_record *stalls; /* RUSHMEM_STALL_RECORDS of them, host-visible */
+  uint32_t *failure;     /* host-visible: set to a RUSHMEM_DEVICE_FAIL_* when a kernel gives up */
+  uint64_t reserved[4];
+} rushmem_device_state;  /* 136 bytes */
+
+enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3 };
+
+#endif

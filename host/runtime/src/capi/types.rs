@@ -1,0 +1,251 @@
+//! The types and constants of the C ABI, exactly as `rushmem.h` shows them. Data only: the Rust API uses this
+//! module and nothing else of this crate, so that it stays a client of the loaded library.
+
+use std::os::raw::{c_char, c_void};
+
+/// Version of this ABI. A client refuses a library with another one.
+pub const RUSHMEM_ABI_VERSION: u32 = 1;
+
+/// Success.
+pub const RUSHMEM_OK: i32 = 0;
+/// An argument makes no sense (null, zero where not allowed, overflow, unknown constant).
+pub const RUSHMEM_ERR_INVALID_ARGUMENT: i32 = -1;
+/// A PE number outside `0..n_pes`.
+pub const RUSHMEM_ERR_BAD_PE: i32 = -2;
+/// An address that is not symmetric: outside the heap and every registered region, or already freed.
+pub const RUSHMEM_ERR_BAD_ADDRESS: i32 = -3;
+/// A range that starts inside an allocation and ends past it.
+pub const RUSHMEM_ERR_OUT_OF_BOUNDS: i32 = -4;
+/// PEs disagree in a collective call (different calls, different arguments).
+pub const RUSHMEM_ERR_MISMATCH: i32 = -5;
+/// The symmetric heap cannot grow far enough.
+pub const RUSHMEM_ERR_HEAP_EXHAUSTED: i32 = -6;
+/// A time limit passed.
+pub const RUSHMEM_ERR_TIMEOUT: i32 = -7;
+/// A PE of the job died or left.
+pub const RUSHMEM_ERR_PEER_DEAD: i32 = -8;
+/// The bootstrap failed.
+pub const RUSHMEM_ERR_BOOTSTRAP: i32 = -9;
+/// An environment variable is missing, malformed or contradicts another.
+pub const RUSHMEM_ERR_ENVIRONMENT: i32 = -10;
+/// Library versions do not fit.
+pub const RUSHMEM_ERR_VERSION: i32 = -11;
+/// A kernel source did not compile; the text holds the compiler's messages.
+pub const RUSHMEM_ERR_COMPILE: i32 = -12;
+/// A launch was refused (unknown kernel, wrong arguments, too many blocks).
+pub const RUSHMEM_ERR_LAUNCH: i32 = -13;
+/// Not possible on this device, transport or build.
+pub const RUSHMEM_ERR_UNSUPPORTED: i32 = -14;
+/// Work is still in flight, or another thread is inside a collective call of this world.
+pub const RUSHMEM_ERR_BUSY: i32 = -15;
+/// The operating system refused.
+pub const RUSHMEM_ERR_IO: i32 = -16;
+/// A handle that was never made, or was finalised.
+pub const RUSHMEM_ERR_BAD_HANDLE: i32 = -17;
+/// A defect in rushmem; please report it.
+pub const RUSHMEM_ERR_INTERNAL: i32 = -18;
+
+/// Element type of an atomic, signal or wait.
+pub const RUSHMEM_INT32: i32 = 0;
+/// `uint32_t`.
+pub const RUSHMEM_UINT32: i32 = 1;
+/// `int64_t`.
+pub const RUSHMEM_INT64: i32 = 2;
+/// `uint64_t`.
+pub const RUSHMEM_UINT64: i32 = 3;
+/// `float`: fetch, set and swap only.
+pub const RUSHMEM_FLOAT: i32 = 4;
+/// `double`: fetch, set and swap only.
+pub const RUSHMEM_DOUBLE: i32 = 5;
+
+/// Atomic operations (OpenSHMEM 1.5, section 9.8). The non-fetching ones leave `*fetched` alone.
+pub const RUSHMEM_ATOMIC_FETCH: i32 = 0;
+/// Stores the value.
+pub const RUSHMEM_ATOMIC_SET: i32 = 1;
+/// Stores the value and fetches the old one.
+pub const RUSHMEM_ATOMIC_SWAP: i32 = 2;
+/// Stores the value if the target equals the comparand; fetches the old value.
+pub const RUSHMEM_ATOMIC_COMPARE_SWAP: i32 = 3;
+/// Adds (wrapping).
+pub const RUSHMEM_ATOMIC_ADD: i32 = 4;
+/// Adds and fetches the old value. An increment is an addition of one.
+pub const RUSHMEM_ATOMIC_FETCH_ADD: i32 = 5;
+/// Bitwise and.
+pub const RUSHMEM_ATOMIC_AND: i32 = 6;
+/// Bitwise and, fetching the old value.
+pub const RUSHMEM_ATOMIC_FETCH_AND: i32 = 7;
+/// Bitwise or.
+pub const RUSHMEM_ATOMIC_OR: i32 = 8;
+/// Bitwise or, fetching the old value.
+pub const RUSHMEM_ATOMIC_FETCH_OR: i32 = 9;
+/// Bitwise exclusive or.
+pub const RUSHMEM_ATOMIC_XOR: i32 = 10;
+/// Bitwise exclusive or, fetching the old value.
+pub const RUSHMEM_ATOMIC_FETCH_XOR: i32 = 11;
+
+/// Comparisons of wait and test.
+pub const RUSHMEM_CMP_EQ: i32 = 0;
+/// Not equal.
+pub const RUSHMEM_CMP_NE: i32 = 1;
+/// Greater than.
+pub const RUSHMEM_CMP_GT: i32 = 2;
+/// Greater or equal.
+pub const RUSHMEM_CMP_GE: i32 = 3;
+/// Less than.
+pub const RUSHMEM_CMP_LT: i32 = 4;
+/// Less or equal.
+pub const RUSHMEM_CMP_LE: i32 = 5;
+
+/// The signal word becomes the value.
+pub const RUSHMEM_SIGNAL_SET: i32 = 0;
+/// The value is added to the signal word.
+pub const RUSHMEM_SIGNAL_ADD: i32 = 1;
+
+/// Length of a unique ID.
+pub const RUSHMEM_UID_BYTES: usize = 128;
+
+/// An opaque unique ID: made on one PE by `rushmem_uid_create`, carried to the others by the caller.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rushmem_uid_t {
+    /// The bytes.
+    pub bytes: [u8; RUSHMEM_UID_BYTES],
+}
+
+/// One PE's membership of one job. Opaque.
+#[repr(C)]
+pub struct rushmem_world_t {
+    _private: [u8; 0],
+}
+
+/// A compiled and loaded kernel source. Opaque.
+#[repr(C)]
+pub struct rushmem_module_t {
+    _private: [u8; 0],
+}
+
+/// A kernel of a module. Opaque; lives as long as its module.
+#[repr(C)]
+pub struct rushmem_kernel_t {
+    _private: [u8; 0],
+}
+
+/// How to start. Zero the struct, set `size`, then what you need; all zero means "look at the environment".
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rushmem_init_attr_t {
+    /// `sizeof(rushmem_init_attr_t)` of the caller.
+    pub size: u32,
+    /// Reserved, zero.
+    pub flags: u32,
+    /// A unique ID (with `rank` and `n_pes`), or null.
+    pub uid: *const rushmem_uid_t,
+    /// `host:port` at which rank 0 listens (with `rank` and `n_pes`), or null. Any start order.
+    pub address: *const c_char,
+    /// A pointer to an `MPI_Comm` of an MPI that is already initialised, or null.
+    pub mpi_comm: *const c_void,
+    /// This PE's rank; read with `uid` or `address`.
+    pub rank: i32,
+    /// Number of PEs; read with `uid` or `address`.
+    pub n_pes: i32,
+    /// Upper limit of the symmetric heap in bytes; 0: `RUSHMEM_HEAP_MAX` or its default.
+    pub heap_max: u64,
+    /// Limit of start-up in milliseconds; 0: `RUSHMEM_INIT_TIMEOUT` or its default.
+    pub init_timeout_ms: u64,
+}
+
+/// What the fast path of a client needs to reach near PEs without a call: constant for the world's life.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_view_t {
+    /// This PE.
+    pub my_pe: i32,
+    /// Number of PEs.
+    pub n_pes: i32,
+    /// First PE of the consecutive run of directly mapped PEs that holds `my_pe`.
+    pub near_first: i32,
+    /// Length of that run.
+    pub near_count: i32,
+    /// Base address of this PE's heap.
+    pub heap_base: u64,
+    /// Address distance from one near PE's heap to the next one's: PE `q`'s copy of `p` is at
+    /// `p + (q - my_pe) * stride` for `q` in the run.
+    pub stride: u64,
+    /// Points at a word that becomes non-zero when the job is broken (a PE died).
+    pub broken: *const u32,
+}
+
+/// Where a PE runs and how it is reached. Strings live as long as the world.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rushmem_peer_t {
+    /// The PE.
+    pub pe: i32,
+    /// Its process.
+    pub pid: i32,
+    /// Its host's name.
+    pub host: *const c_char,
+    /// `direct` (and later `ucx`).
+    pub transport: *const c_char,
+    /// Why that transport.
+    pub reason: *const c_char,
+}
+
+/// The symmetric heap in numbers (bytes).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct rushmem_heap_info_t {
+    /// Handed out and not yet freed, rounded up to the allocation granule.
+    pub used: u64,
+    /// Backed by memory now.
+    pub committed: u64,
+    /// The limit of growth.
+    pub max: u64,
+    /// Live allocations.
+    pub allocations: u64,
+}
+
+/// Kinds of kernel parameters.
+pub const RUSHMEM_ARG_POINTER: i32 = 0;
+/// A signed integer of `size` bytes.
+pub const RUSHMEM_ARG_INT: i32 = 1;
+/// An unsigned integer (or bool) of `size` bytes.
+pub const RUSHMEM_ARG_UINT: i32 = 2;
+/// A floating-point number of `size` bytes.
+pub const RUSHMEM_ARG_FLOAT: i32 = 3;
+/// A struct or anything else passed by value.
+pub const RUSHMEM_ARG_STRUCT: i32 = 4;
+/// Not known (a GPU binary tells sizes only).
+pub const RUSHMEM_ARG_UNKNOWN: i32 = 5;
+
+/// The type of one kernel argument or parameter.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct rushmem_arg_type_t {
+    /// One of `RUSHMEM_ARG_*`.
+    pub kind: i32,
+    /// Its size in bytes.
+    pub size: u32,
+    /// For a pointer: the kind of what it points at (`RUSHMEM_ARG_UNKNOWN` for void or structs).
+    pub pointee_kind: i32,
+    /// For a pointer: the size of what it points at, 0 where unknown.
+    pub pointee_size: u32,
+}
+
+/// A launch configuration, in CUDA's terms.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_launch_t {
+    /// `sizeof(rushmem_launch_t)` of the caller.
+    pub size: u32,
+    /// Reserved, zero.
+    pub flags: u32,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory for each block.
+    pub shared_bytes: u64,
+    /// The stream; null means the world's default stream.
+    pub stream: *mut c_void,
+}
