@@ -1,0 +1,76 @@
+# The project's commands. `make` alone lists them. Each one does its own set-up (scripts/setup), so that on a fresh
+# Debian or Ubuntu with Rust `make demo` and `make test` work as they are; cargo does the building.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+export PATH := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+step = @printf '\n== %s\n' '$(1)'
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## set up, build, then the ring on 4 PEs and the write-and-signal pair
+	$(call step,set-up)
+	@scripts/setup demo
+	$(call step,build)
+	@$(CARGO) build --release --examples --bins
+	@$(CARGO) build --release -p rushmem-tools -p rushmem-host
+	@scripts/demo "$(TARGET)/release"
+
+.PHONY: test
+test: ## set up, then every test that can run without a GPU
+	$(call step,set-up)
+	@scripts/setup test
+	$(call step,MPI plug-ins)
+	@scripts/build-mpi-plugin
+	$(call step,device headers under nvcc)
+	@scripts/check-device
+	$(call step,build)
+	@$(CARGO) build --all-targets
+	@scripts/test
+
+.PHONY: lint
+lint: ## formatting, clippy, dependency rules, generated files, the shape of the tree
+	$(call step,set-up)
+	@scripts/setup lint
+	@scripts/lint
+
+.PHONY: doc
+doc: ## the documentation, as HTML
+	$(call step,documentation)
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
+	@echo "open $(TARGET)/doc/rushmem/index.html"
+
+.PHONY: install
+install: ## make install PREFIX=/usr/local: library, headers, pkg-config file, tools
+	@scripts/install "$(PREFIX)"
+
+.PHONY: mpi-plugins
+mpi-plugins: ## the MPI bootstrap plug-in, one for each MPI on this machine
+	@scripts/setup test
+	@scripts/build-mpi-plugin
+
+.PHONY: bench
+bench: ## the host benchmarks, checked against their limits
+	$(call step,build)
+	@$(CARGO) build --release -p rushmem-host -p rushmem-tools
+	$(call step,rushmem-perf host)
+	@"$(TARGET)/release/rushmem-perf" host all --check
+
+.PHONY: miri
+miri: ## the allocator under miri
+	$(call step,miri)
+	@scripts/miri
+
+.PHONY: clean
+clean: ## removes what was built
+	@$(CARGO) clean
