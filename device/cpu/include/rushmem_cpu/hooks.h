@@ -1,0 +1,116 @@
+/* Where a kernel compiled for the CPU meets the scheduler that runs it. A kernel's shared object is told the hooks
+ * once after it is loaded (`rushmem_cpu_attach`); from then on the scheduler points this OS thread's
+ * `rushmem_cpu_self` at the CUDA thread that it is about to resume. Everything a CUDA thread may ask for is a few
+ * fields of its own `rushmem_cpu_thread` and a suspend: the scheduler, on its own stack, does the rest. Mirrored by
+ * device/cpu/src/hooks.rs, which a test compares with the sizes here. */
+#ifndef RUSHMEM_CPU_HOOKS_H
+#define RUSHMEM_CPU_HOOKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rushmem_cpu/vector_types.h"
+
+#define RUSHMEM_CPU_HOOKS_VERSION 1u
+
+struct rushmem_device_state;
+struct rushmem_cpu_thread;
+
+/* What a suspended CUDA thread waits for. */
+enum rushmem_cpu_request : uint32_t {
+  RUSHMEM_CPU_SPIN = 0,    /* the next round */
+  RUSHMEM_CPU_BARRIER = 1, /* every live thread of the block */
+  RUSHMEM_CPU_WARP = 2,    /* every live lane of `mask` */
+  RUSHMEM_CPU_EXIT = 3     /* nothing: the launch is abandoned */
+};
+
+/* One running block. Read-only for the kernel. */
+struct rushmem_cpu_block {
+  dim3 grid_dim;
+  dim3 block_dim;
+  uint3 block_idx;
+  uint32_t shared_bytes;
+  void *shared; /* dynamic shared memory */
+  const struct rushmem_device_state *state;
+};
+
+/* One CUDA thread. The kernel writes the request, the scheduler the answer. */
+struct rushmem_cpu_thread {
+  const rushmem_cpu_block *block;
+  uint3 thread_idx;
+  uint32_t linear; /* thread_idx as one number, x fastest */
+  uint32_t ticks;  /* atomics and fences since the last suspend */
+  uint32_t request;
+  uint32_t mask;        /* WARP: the lanes that take part */
+  uint32_t result;      /* BARRIER: the sum, and, or (see vote); WARP: the lanes of `mask` that arrived */
+  uint64_t value;       /* BARRIER: this thread's predicate; WARP: this lane's contribution */
+  const uint64_t *values; /* WARP: the contributions of all 32 lanes, valid until this thread's next request */
+  const char *what;     /* the CUDA name of what is waited for; literals, so that it may be kept */
+  const char *file;
+  uint32_t line;
+  uint32_t vote; /* BARRIER: 0 count, 1 and, 2 or */
+  void *scheduler; /* the scheduler's own */
+};
+
+struct rushmem_cpu_hooks {
+  uint32_t version; /* RUSHMEM_CPU_HOOKS_VERSION */
+  uint32_t bytes;   /* sizeof(rushmem_cpu_hooks) */
+  void (*suspend)(rushmem_cpu_thread *self);
+  /* Neither returns: the whole launch is abandoned, with a RUSHMEM_DEVICE_FAIL_* or a text (copied). */
+  void (*exit)(rushmem_cpu_thread *self, uint32_t failure);
+  void (*die)(rushmem_cpu_thread *self, const char *text);
+  uint64_t (*now_ns)(void);
+};
+
+static const rushmem_cpu_hooks *rushmem_cpu_table;
+static __thread rushmem_cpu_thread *rushmem_cpu_self;
+
+#define RUSHMEM_CPU_EXPORT extern "C" __attribute__((visibility("default"), used))
+
+RUSHMEM_CPU_EXPORT uint32_t rushmem_cpu_attach(const rushmem_cpu_hooks *hooks) {
+  if (hooks->version != RUSHMEM_CPU_HOOKS_VERSION || hooks->bytes != sizeof(rushmem_cpu_hooks)) return 0;
+  rushmem_cpu_table = hooks;
+  return (uint32_t)sizeof(rushmem_cpu_thread);
+}
+
+/* The calling OS thread's slot: constant for the thread's life, so the scheduler asks once for each block. */
+RUSHMEM_CPU_EXPORT rushmem_cpu_thread **rushmem_cpu_slot(void) { return &rushmem_cpu_self; }
+
+/* The device state of the launch that this thread belongs to. */
+static inline const rushmem_device_state *rushmem_cpu_state() { return rushmem_cpu_self->block->state; }
+
+/* Lets every other CUDA thread of the block run before this one goes on. Every poll of a wait calls it: a loop that
+ * neither calls this nor an atomic, a fence, a clock or __nanosleep keeps its OS thread, and never sees
+ * what another thread of its own block would write. */
+static inline void rushmem_cpu_spin() {
+  rushmem_cpu_thread *self = rushmem_cpu_self;
+  self->request = RUSHMEM_CPU_SPIN;
+  self->ticks = 0;
+  rushmem_cpu_table->suspend(self);
+}
+
+/* Called by whatever a spin loop may be made of; every 32nd call suspends. */
+static inline void rushmem_cpu_tick() {
+  if (__builtin_expect(++rushmem_cpu_self->ticks >= 32u, 0)) rushmem_cpu_spin();
+}
+
+/* Gives the kernel up: no CUDA thread of any block is resumed again, no destructor runs, and the
+ * launch fails with `failure` (a RUSHMEM_DEVICE_FAIL_*). */
+[[noreturn]] static inline void rushmem_cpu_exit(uint32_t failure) {
+  rushmem_cpu_table->exit(rushmem_cpu_self, failure);
+  __builtin_unreachable();
+}
+
+/* The same with a text instead of a code. */
+[[noreturn]] static inline void rushmem_cpu_die(const char *text) {
+  rushmem_cpu_table->die(rushmem_cpu_self, text);
+  __builtin_unreachable();
+}
+
+/* Monotonic nanoseconds. */
+static inline uint64_t rushmem_cpu_now_ns() { return rushmem_cpu_table->now_ns(); }
+
+/* This block's dynamic shared memory, aligned to 128 bytes. */
+static inline void *rushmem_cpu_dynamic_shared() { return rushmem_cpu_self->block->shared; }
+
+#endif
