@@ -21,7 +21,8 @@ enum rushmem_cpu_request : uint32_t {
   RUSHMEM_CPU_SPIN = 0,    /* the next round */
   RUSHMEM_CPU_BARRIER = 1, /* every live thread of the block */
   RUSHMEM_CPU_WARP = 2,    /* every live lane of `mask` */
-  RUSHMEM_CPU_EXIT = 3     /* nothing: the launch is abandoned */
+  RUSHMEM_CPU_EXIT = 3,    /* nothing: the launch is abandoned */
+  RUSHMEM_CPU_TICK = 4     /* the next round; may be a spin made of atomics, may be honest work */
 };
 
 /* One running block. Read-only for the kernel. */
@@ -91,7 +92,11 @@ static inline void rushmem_cpu_spin() {
 
 /* Called by whatever a spin loop may be made of; every 32nd call suspends. */
 static inline void rushmem_cpu_tick() {
-  if (__builtin_expect(++rushmem_cpu_self->ticks >= 32u, 0)) rushmem_cpu_spin();
+  rushmem_cpu_thread *self = rushmem_cpu_self;
+  if (__builtin_expect(++self->ticks < 32u, 1)) return;
+  self->request = RUSHMEM_CPU_TICK;
+  self->ticks = 0;
+  rushmem_cpu_table->suspend(self);
 }
 
 /* Gives the kernel up: no CUDA thread of any block is resumed again, no destructor runs, and the
