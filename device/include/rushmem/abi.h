@@ -11,9 +11,14 @@
 
 #define RUSHMEM_DEVICE_ABI_VERSION 1u
 
+/* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
+#ifndef RUSHMEM_CMP_EQ
 enum { RUSHMEM_CMP_EQ = 0, RUSHMEM_CMP_NE = 1, RUSHMEM_CMP_GT = 2,
        RUSHMEM_CMP_GE = 3, RUSHMEM_CMP_LT = 4, RUSHMEM_CMP_LE = 5 };
+#endif
+#ifndef RUSHMEM_SIGNAL_SET
 enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
+#endif
 
 /* A wait that has lasted longer than `stall_ns` fills one of these once; the host prints it. `state` goes
  * 0 (free) -> 1 (being written) -> 2 (ready) -> 0 (printed). */

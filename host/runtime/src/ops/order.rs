@@ -1,0 +1,21 @@
+//! Memory ordering and barriers (OpenSHMEM 1.5, sections 9.9.1 and 9.12).
+//!
+//! To mapped peers every operation is a load or a store of this thread, so ordering is the processor's: fence
+//! keeps earlier operations before later *writes*, quiet before later *reads* too. The writes that a plain
+//! release fence would not cover, non-temporal ones of a bulk copy, are fenced by the C library's copy itself.
+
+use crate::error::Result;
+use crate::world::World;
+use std::sync::atomic::{fence as cpu_fence, Ordering};
+
+/// Orders this PE's earlier puts, atomics and signals before its later ones, to each PE.
+pub(crate) fn fence(w: &World) -> Result<()> {
+    cpu_fence(Ordering::Release);
+    w.health().check()
+}
+
+/// Completes this PE's earlier operations at every PE. A get after it cannot be served from before it.
+pub(crate) fn quiet(w: &World) -> Result<()> {
+    cpu_fence(Ordering::SeqCst);
+    w.health().check()
+}

@@ -1,0 +1,209 @@
+//! The parts of the operations that need no world, against independent models on random data.
+
+use super::rma::Strided;
+use super::waitset::{Cmp, Expected, Integer, WaitSet};
+use super::word::{copy_word, Update, Word};
+use crate::capi::types::*;
+use proptest::prelude::*;
+
+/// The model of a comparison, by the language's own operators on the element type itself.
+fn compares(kind: i32, cmp: i32, seen: u64, expected: u64) -> bool {
+    fn by<T: PartialOrd>(cmp: i32, a: T, b: T) -> bool {
+        match cmp {
+            RUSHMEM_CMP_EQ => a == b,
+            RUSHMEM_CMP_NE => a != b,
+            RUSHMEM_CMP_GT => a > b,
+            RUSHMEM_CMP_GE => a >= b,
+            RUSHMEM_CMP_LT => a < b,
+            RUSHMEM_CMP_LE => a <= b,
+            _ => unreachable!("not generated"),
+        }
+    }
+    match kind {
+        RUSHMEM_INT32 => by(cmp, seen as i32, expected as i32),
+        RUSHMEM_UINT32 => by(cmp, seen as u32, expected as u32),
+        RUSHMEM_INT64 => by(cmp, seen as i64, expected as i64),
+        RUSHMEM_UINT64 => by(cmp, seen, expected),
+        _ => unreachable!("not generated"),
+    }
+}
+
+/// An array of elements of `kind` in memory, aligned.
+fn array(kind: i32, bits: &[u64]) -> Vec<u64> {
+    match kind {
+        RUSHMEM_INT32 | RUSHMEM_UINT32 => {
+            let bytes: Vec<u8> = bits.iter().flat_map(|b| (*b as u32).to_ne_bytes()).collect();
+            bytes
+                .chunks(8)
+                .map(|c| {
+                    let mut word = [0; 8];
+                    word[..c.len()].copy_from_slice(c);
+                    u64::from_ne_bytes(word)
+                })
+                .collect()
+        }
+        _ => bits.to_vec(),
+    }
+}
+
+/// Bit patterns around the places where signs and widths matter, so that equal ones are common.
+fn bits() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(1),
+        Just(u64::MAX),
+        Just(i32::MAX as u64),
+        Just(i32::MIN as u32 as u64),
+        Just(u32::MAX as u64),
+        Just(1u64 << 32),
+        Just(i64::MAX as u64),
+        Just(1u64 << 63),
+        any::<u64>(),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn all_any_and_some_agree_with_the_model(
+        kind in RUSHMEM_INT32..=RUSHMEM_UINT64,
+        cmp in RUSHMEM_CMP_EQ..=RUSHMEM_CMP_LE,
+        rows in prop::collection::vec((bits(), bits(), any::<bool>()), 0..12),
+        one in bits(),
+        with_status in any::<bool>(),
+        vector in any::<bool>(),
+        start in 0usize..12,
+    ) {
+        let n = rows.len();
+        let words = array(kind, &rows.iter().map(|r| r.0).collect::<Vec<_>>());
+        let values = array(kind, &rows.iter().map(|r| r.1).collect::<Vec<_>>());
+        // Any non-zero status excludes.
+        let status: Vec<i32> = rows.iter().enumerate().map(|(i, r)| if r.2 { i as i32 * 7 - 3 } else { 0 }).collect();
+        let excluded = |i: usize| with_status && status[i] != 0;
+        let expected = |i: usize| if vector { rows[i].1 } else { one };
+        let model: Vec<usize> =
+            (0..n).filter(|i| !excluded(*i) && compares(kind, cmp, rows[*i].0, expected(*i))).collect();
+        let members = (0..n).filter(|i| !excluded(*i)).count();
+
+        // SAFETY: all three arrays hold n elements and outlive the set.
+        let set = unsafe {
+            WaitSet::new(
+                Integer::from_code(kind).unwrap(),
+                words.as_ptr().cast(),
+                n,
+                if with_status { status.as_ptr() } else { std::ptr::null() },
+                Cmp::from_code(cmp).unwrap(),
+                if vector { Expected::Each(values.as_ptr().cast()) } else { Expected::One(one) },
+            )
+        };
+        prop_assert_eq!(set.some().collect::<Vec<_>>(), model.clone());
+        prop_assert_eq!(set.first_unmet(0) == n, model.len() == members);
+        prop_assert_eq!(set.no_members(), members == 0);
+        prop_assert_eq!(set.members().count(), members);
+        let found = set.any(start);
+        // The first satisfied word at or after `start`, else the first before it.
+        let want = model.iter().find(|i| **i >= start).or(model.first()).copied();
+        prop_assert_eq!(found, want);
+    }
+
+    #[test]
+    fn extents_agree_with_wide_arithmetic(
+        n in prop_oneof![0usize..20, any::<usize>()],
+        stride in prop_oneof![1isize..20, any::<isize>()],
+        elem in prop_oneof![0usize..20, any::<usize>()],
+    ) {
+        let shape = Strided { dst_stride: stride, src_stride: 1, elem, n };
+        let got = shape.extent("destination", stride);
+        if elem == 0 || stride < 1 {
+            prop_assert_eq!(got.unwrap_err().code, RUSHMEM_ERR_INVALID_ARGUMENT);
+        } else {
+            // Saturating: two 64-bit factors and one more may pass even u128.
+            let wide = if n == 0 { 0 } else { ((n as u128 - 1) * stride as u128 + 1).saturating_mul(elem as u128) };
+            match got {
+                Ok(bytes) => prop_assert_eq!(bytes as u128, wide),
+                Err(e) => {
+                    prop_assert_eq!(e.code, RUSHMEM_ERR_INVALID_ARGUMENT);
+                    prop_assert!(wide > isize::MAX as u128, "refused {wide} bytes");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strided_copies_move_their_elements_and_nothing_else(
+        n in 0usize..9,
+        dst_stride in 1isize..5,
+        src_stride in 1isize..5,
+        elem in prop_oneof![1usize..20, Just(32usize)],
+        dst_skew in 0usize..9,
+        src_skew in 0usize..9,
+        seed in any::<u8>(),
+    ) {
+        let shape = Strided { dst_stride, src_stride, elem, n };
+        let src_bytes = shape.extent("source", src_stride).unwrap();
+        let dst_bytes = shape.extent("destination", dst_stride).unwrap();
+        let src: Vec<u8> = (0..src_skew + src_bytes).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect();
+        let mut dst = vec![0xa5u8; dst_skew + dst_bytes + 8];
+        let mut want = dst.clone();
+        for i in 0..n {
+            let (d, s) = (i * dst_stride as usize * elem + dst_skew, i * src_stride as usize * elem + src_skew);
+            want[d..d + elem].copy_from_slice(&src[s..s + elem]);
+        }
+        // SAFETY: both vectors hold their extents behind the skew.
+        unsafe { shape.copy(dst.as_mut_ptr().add(dst_skew), src.as_ptr().add(src_skew)) };
+        prop_assert_eq!(dst, want);
+    }
+
+    #[test]
+    fn updates_wrap_and_return_the_old_value(old in bits(), value in bits(), compare in bits(), swap_hits in any::<bool>()) {
+        fn check<W: Word + PartialEq + std::fmt::Debug>(old: u64, value: u64, compare: u64) -> Result<(), TestCaseError> {
+            let mask = W::from_bits(u64::MAX).bits();
+            let model = |update| match update {
+                Update::Fetch => old,
+                Update::Set | Update::Swap => value,
+                Update::CompareSwap => if old & mask == compare & mask { value } else { old },
+                Update::Add => old.wrapping_add(value),
+                Update::And => old & value,
+                Update::Or => old | value,
+                Update::Xor => old ^ value,
+            };
+            use Update::*;
+            for update in [Fetch, Set, Swap, CompareSwap, Add, And, Or, Xor] {
+                let mut word = W::from_bits(old);
+                // SAFETY: a word of ours, aligned.
+                let got = unsafe {
+                    W::update((&raw mut word).cast(), update, W::from_bits(value), W::from_bits(compare))
+                };
+                prop_assert_eq!(word.bits(), model(update) & mask, "{:?}", update);
+                let returned = if update == Set { value } else { old };
+                prop_assert_eq!(got.bits(), returned & mask, "{:?}", update);
+            }
+            Ok(())
+        }
+        let compare = if swap_hits { old } else { compare };
+        check::<u32>(old, value, compare)?;
+        check::<u64>(old, value, compare)?;
+    }
+}
+
+#[test]
+fn an_unaligned_word_is_copied_all_the_same() {
+    let src: Vec<u8> = (1..=32).collect();
+    for skew in 0..8 {
+        let mut dst = vec![0u8; 32];
+        // SAFETY: eight bytes from `skew`, and from 7 - `skew`, lie inside both vectors.
+        unsafe { copy_word::<u64>(dst.as_mut_ptr().add(skew), src.as_ptr().add(7 - skew)) };
+        assert_eq!(dst[skew..skew + 8], src[7 - skew..15 - skew]);
+        assert!(dst[..skew].iter().chain(&dst[skew + 8..]).all(|b| *b == 0));
+    }
+}
+
+#[test]
+fn unknown_constants_are_refused_by_name() {
+    for code in [-1, 6, 99] {
+        assert!(Cmp::from_code(code).unwrap_err().message.contains(&code.to_string()));
+        assert!(Integer::from_code(code).unwrap_err().message.contains(&code.to_string()));
+        assert!(super::signal::SignalOp::from_code(code).is_err());
+    }
+    assert!(Integer::from_code(RUSHMEM_FLOAT).is_err() && Integer::from_code(RUSHMEM_DOUBLE).is_err());
+    assert!(super::atomic::Op::from_code(12).is_err() && super::atomic::Op::from_code(-1).is_err());
+}

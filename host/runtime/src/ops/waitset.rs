@@ -1,0 +1,251 @@
+//! A wait set: words in this PE's memory, which of them count, and what is expected of each.
+//!
+//! This is the part of wait and test that has no world in it: loads, comparisons and selection, on any memory.
+//! All four integer types are widened to `i128`, where a comparison has one meaning.
+
+use super::word::Word;
+use crate::capi::types::*;
+use crate::error::{err, Result};
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+/// The element types of wait and test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Integer {
+    I32,
+    U32,
+    I64,
+    U64,
+}
+
+impl Integer {
+    /// The type behind a constant of the C ABI.
+    pub(crate) fn from_code(code: i32) -> Result<Integer> {
+        match code {
+            RUSHMEM_INT32 => Ok(Integer::I32),
+            RUSHMEM_UINT32 => Ok(Integer::U32),
+            RUSHMEM_INT64 => Ok(Integer::I64),
+            RUSHMEM_UINT64 => Ok(Integer::U64),
+            RUSHMEM_FLOAT | RUSHMEM_DOUBLE => Err(err!(
+                INVALID_ARGUMENT,
+                "wait and test compare integers; floating-point words have no order to wait on"
+            )),
+            _ => Err(err!(
+                INVALID_ARGUMENT,
+                "{code} is none of the element types RUSHMEM_INT32 … RUSHMEM_UINT64"
+            )),
+        }
+    }
+
+    /// Size of an element.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Integer::I32 | Integer::U32 => 4,
+            Integer::I64 | Integer::U64 => 8,
+        }
+    }
+
+    /// The value of a bit pattern, of which only the low bytes count.
+    pub(crate) fn decode(self, bits: u64) -> i128 {
+        match self {
+            Integer::I32 => (bits as i32).into(),
+            Integer::U32 => (bits as u32).into(),
+            Integer::I64 => (bits as i64).into(),
+            Integer::U64 => bits.into(),
+        }
+    }
+
+    /// An atomic load.
+    ///
+    /// # Safety
+    /// `p` is aligned and valid for reads of the element.
+    unsafe fn load(self, p: *const u8) -> i128 {
+        // SAFETY: the caller vouches for `p`.
+        self.decode(unsafe {
+            match self.bytes() {
+                4 => u32::load(p, Ordering::Relaxed).bits(),
+                _ => u64::load(p, Ordering::Relaxed),
+            }
+        })
+    }
+
+    /// A plain load from private memory.
+    ///
+    /// # Safety
+    /// `p` is valid for reads of the element.
+    unsafe fn read(self, p: *const u8) -> i128 {
+        // SAFETY: the caller vouches for `p`.
+        self.decode(unsafe {
+            match self.bytes() {
+                4 => p.cast::<u32>().read_unaligned().into(),
+                _ => p.cast::<u64>().read_unaligned(),
+            }
+        })
+    }
+}
+
+impl fmt::Display for Integer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Integer::I32 => "int32",
+            Integer::U32 => "uint32",
+            Integer::I64 => "int64",
+            Integer::U64 => "uint64",
+        })
+    }
+}
+
+/// The six comparisons: `word cmp expected`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cmp {
+    Eq,
+    Ne,
+    Gt,
+    Ge,
+    Lt,
+    Le,
+}
+
+impl Cmp {
+    /// The comparison behind a constant of the C ABI.
+    pub(crate) fn from_code(code: i32) -> Result<Cmp> {
+        match code {
+            RUSHMEM_CMP_EQ => Ok(Cmp::Eq),
+            RUSHMEM_CMP_NE => Ok(Cmp::Ne),
+            RUSHMEM_CMP_GT => Ok(Cmp::Gt),
+            RUSHMEM_CMP_GE => Ok(Cmp::Ge),
+            RUSHMEM_CMP_LT => Ok(Cmp::Lt),
+            RUSHMEM_CMP_LE => Ok(Cmp::Le),
+            _ => Err(err!(INVALID_ARGUMENT, "{code} is none of the comparisons RUSHMEM_CMP_*")),
+        }
+    }
+
+    /// Whether `seen cmp expected` is true.
+    pub(crate) fn holds(self, seen: i128, expected: i128) -> bool {
+        match self {
+            Cmp::Eq => seen == expected,
+            Cmp::Ne => seen != expected,
+            Cmp::Gt => seen > expected,
+            Cmp::Ge => seen >= expected,
+            Cmp::Lt => seen < expected,
+            Cmp::Le => seen <= expected,
+        }
+    }
+}
+
+impl fmt::Display for Cmp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cmp::Eq => "==",
+            Cmp::Ne => "!=",
+            Cmp::Gt => ">",
+            Cmp::Ge => ">=",
+            Cmp::Lt => "<",
+            Cmp::Le => "<=",
+        })
+    }
+}
+
+/// What the words are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expected {
+    /// All with one bit pattern.
+    One(u64),
+    /// Each with its own: an array of the elements' type in private memory.
+    Each(*const u8),
+}
+
+/// Words and what is expected of them. Built by [`WaitSet::new`], whose contract makes the methods sound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitSet {
+    kind: Integer,
+    words: *const u8,
+    n: usize,
+    status: *const i32,
+    cmp: Cmp,
+    expected: Expected,
+}
+
+impl WaitSet {
+    /// A set of `n` words.
+    ///
+    /// # Safety
+    /// As long as the set is used: `words` is aligned and valid for `n` elements, `status` is null or valid for
+    /// `n`, and so is the array of [`Expected::Each`].
+    pub(crate) unsafe fn new(
+        kind: Integer,
+        words: *const u8,
+        n: usize,
+        status: *const i32,
+        cmp: Cmp,
+        expected: Expected,
+    ) -> WaitSet {
+        WaitSet { kind, words, n, status, cmp, expected }
+    }
+
+    /// Number of words, the excluded ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.n
+    }
+
+    /// Whether word `i` takes part.
+    pub(crate) fn included(&self, i: usize) -> bool {
+        assert!(i < self.n, "index {i} outside a wait set of {}", self.n);
+        // SAFETY: `new`'s contract, and the index is inside.
+        self.status.is_null() || unsafe { self.status.add(i).read_unaligned() } == 0
+    }
+
+    /// Indices of the words that take part.
+    pub(crate) fn members(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.n).filter(|i| self.included(*i))
+    }
+
+    /// Whether no word takes part: then there is nothing to wait for.
+    pub(crate) fn no_members(&self) -> bool {
+        self.members().next().is_none()
+    }
+
+    /// The word's value now.
+    pub(crate) fn seen(&self, i: usize) -> i128 {
+        assert!(i < self.n, "index {i} outside a wait set of {}", self.n);
+        // SAFETY: `new`'s contract, and the index is inside.
+        unsafe { self.kind.load(self.words.add(i * self.kind.bytes())) }
+    }
+
+    /// What word `i` is compared with.
+    pub(crate) fn expected(&self, i: usize) -> i128 {
+        assert!(i < self.n, "index {i} outside a wait set of {}", self.n);
+        match self.expected {
+            Expected::One(bits) => self.kind.decode(bits),
+            // SAFETY: `new`'s contract, and the index is inside.
+            Expected::Each(values) => unsafe { self.kind.read(values.add(i * self.kind.bytes())) },
+        }
+    }
+
+    /// Whether word `i` compares as asked now.
+    pub(crate) fn holds(&self, i: usize) -> bool {
+        self.cmp.holds(self.seen(i), self.expected(i))
+    }
+
+    /// Goes on from `from` over the words that have compared as asked; the first that does not, or `len()`.
+    pub(crate) fn first_unmet(&self, from: usize) -> usize {
+        (from..self.n).find(|i| self.included(*i) && !self.holds(*i)).unwrap_or(self.n)
+    }
+
+    /// The first word that compares as asked, looking from `start` and around.
+    pub(crate) fn any(&self, start: usize) -> Option<usize> {
+        (start..self.n).chain(0..start.min(self.n)).find(|i| self.included(*i) && self.holds(*i))
+    }
+
+    /// All words that compare as asked, in order.
+    pub(crate) fn some(&self) -> impl Iterator<Item = usize> + '_ {
+        self.members().filter(|i| self.holds(*i))
+    }
+
+    /// One word for a report: `uint64 == 5 at <place>, seen 4`.
+    pub(crate) fn describe(&self, i: usize, place: &dyn Fn(usize) -> String) -> String {
+        let address = self.words as usize + i * self.kind.bytes();
+        let (kind, cmp, expected, seen) = (self.kind, self.cmp, self.expected(i), self.seen(i));
+        format!("{kind} {cmp} {expected} at {}, seen {seen}", place(address))
+    }
+}
