@@ -1,0 +1,117 @@
+//! Symmetric memory: allocation, registration, translation.
+
+use std::os::raw::c_void;
+
+use super::types::{rushmem_heap_info_t, rushmem_world_t};
+use super::{guard, world, write_out};
+use crate::error::{err, Result};
+use crate::world::Route;
+
+fn to_ptr(at: Option<usize>) -> *mut c_void {
+    at.map_or(std::ptr::null_mut(), |a| a as *mut c_void)
+}
+
+fn from_ptr(p: *mut c_void) -> Option<usize> {
+    (!p.is_null()).then_some(p as usize)
+}
+
+fn not_null<T>(p: *mut T, name: &str) -> Result<()> {
+    if p.is_null() {
+        return Err(err!(INVALID_ARGUMENT, "{name} is null"));
+    }
+    Ok(())
+}
+
+/// Allocates `bytes` of zeroed symmetric memory at a multiple of `align` (a power of two; 0 means 64), at the same
+/// offset on every PE (OpenSHMEM 1.5, section 9.3). Collective, with a barrier at its end; all PEs pass the same
+/// values (`RUSHMEM_ERR_MISMATCH` on all of them otherwise, and nothing is allocated). Zero bytes give a null pointer.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_alloc(
+    w: *mut rushmem_world_t,
+    bytes: usize,
+    align: usize,
+    out: *mut *mut c_void,
+) -> i32 {
+    guard(|| {
+        not_null(out, "out")?;
+        // SAFETY: per contract.
+        unsafe { write_out(out, to_ptr(world(w)?.alloc(bytes, align)?), "out") }
+    })
+}
+
+/// Gives an allocation back. Collective, with a barrier at its start; null is fine where it is null on every PE.
+///
+/// # Safety
+/// `w` is a world's handle. Nobody uses the memory any more.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_free(w: *mut rushmem_world_t, ptr: *mut c_void) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { world(w)? }.free(from_ptr(ptr)))
+}
+
+/// Makes private user memory symmetric: `[addr, addr + bytes)`, both multiples of the page size, of ordinary anonymous
+/// memory (mmap, aligned_alloc). It keeps its address and contents; `*alias` is the symmetric address of the same
+/// bytes, which kernels must use and host operations may. Collective; `bytes` is the same on all PEs, `addr` need not be.
+///
+/// # Safety
+/// `w` is a world's handle; `alias` is null or valid; nobody else touches the memory during the call, and it is not
+/// unmapped before `rushmem_unregister` or `rushmem_finalize`.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_register(
+    w: *mut rushmem_world_t,
+    addr: *mut c_void,
+    bytes: usize,
+    alias: *mut *mut c_void,
+) -> i32 {
+    guard(|| {
+        not_null(alias, "alias")?;
+        // SAFETY: per contract.
+        unsafe {
+            let at = world(w)?.register(addr as usize, bytes)?;
+            write_out(alias, at as *mut c_void, "alias")
+        }
+    })
+}
+
+/// Makes registered memory (by its address or its alias) private again; it keeps its contents. Collective.
+///
+/// # Safety
+/// `w` is a world's handle; nobody else touches the memory during the call.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_unregister(w: *mut rushmem_world_t, addr: *mut c_void) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { world(w)? }.unregister(addr as usize))
+}
+
+/// The address at which PE `pe`'s copy of `sym` can be loaded and stored directly; null where it is not mapped
+/// (OpenSHMEM 1.5, `shmem_ptr`). Local.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_ptr(
+    w: *mut rushmem_world_t,
+    sym: *const c_void,
+    pe: i32,
+    out: *mut *mut c_void,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let Route::Direct(p) = unsafe { world(w)? }.route(sym as usize, 1, pe)?;
+        // SAFETY: per contract.
+        unsafe { write_out(out, p.cast(), "out") }
+    })
+}
+
+/// The symmetric heap in numbers. Local.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_heap_info(w: *mut rushmem_world_t, out: *mut rushmem_heap_info_t) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { write_out(out, world(w)?.heap_info(), "out") })
+}

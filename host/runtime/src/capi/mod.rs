@@ -1,0 +1,101 @@
+//! The C ABI: thin functions that check their arguments, call the runtime, and turn errors into codes.
+//!
+//! No panic crosses: [`guard`] catches it and reports a defect. A handle is never freed, only emptied, so a stale one
+//! is an error and not a crash.
+
+pub mod atomic;
+pub mod heap;
+pub mod info;
+pub mod order;
+pub mod rma;
+pub mod signal;
+pub mod types;
+pub mod wait;
+pub mod world;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::error::{err, set_last, Error, Result};
+use crate::world::World;
+use types::{rushmem_world_t, RUSHMEM_ERR_INTERNAL, RUSHMEM_OK};
+
+/// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`.
+pub(crate) fn guard(f: impl FnOnce() -> Result<()>) -> i32 {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(())) => RUSHMEM_OK,
+        Ok(Err(e)) => fail(&e),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            fail(&Error::new(RUSHMEM_ERR_INTERNAL, format!("a defect in rushmem, please report it: {text}")))
+        }
+    }
+}
+
+#[cold]
+fn fail(e: &Error) -> i32 {
+    log::debug!("error {}: {}", e.code, e.message);
+    set_last(&e.message);
+    e.code
+}
+
+/// What a `rushmem_world_t *` points at.
+struct Handle {
+    magic: AtomicU64,
+    world: AtomicPtr<World>,
+}
+
+const MAGIC: u64 = u64::from_le_bytes(*b"rushmemW");
+
+/// Wraps a world for C. The few bytes of the handle itself are never freed.
+pub(crate) fn handle(world: World) -> *mut rushmem_world_t {
+    let world = AtomicPtr::new(Box::into_raw(Box::new(world)));
+    let handle: &'static Handle = Box::leak(Box::new(Handle { magic: AtomicU64::new(MAGIC), world }));
+    std::ptr::from_ref(handle).cast_mut().cast()
+}
+
+/// The world behind a handle.
+///
+/// # Safety
+/// `w` is null or was made by [`handle`]; nobody finalises it during the call.
+#[inline]
+pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
+    // SAFETY: per contract, and handles are never freed.
+    let found = unsafe { w.cast::<Handle>().as_ref() }
+        .filter(|h| h.magic.load(Ordering::Relaxed) == MAGIC)
+        // SAFETY: the pointer is a live box's until `take` empties the handle.
+        .and_then(|h| unsafe { h.world.load(Ordering::Acquire).as_ref() });
+    found.ok_or_else(|| {
+        err!(BAD_HANDLE, "not a world: the handle is null, was finalised, or was never made by rushmem_init")
+    })
+}
+
+/// Takes the world out of its handle, which is stale from then on.
+///
+/// # Safety
+/// As for [`world`].
+pub(crate) unsafe fn take(w: *mut rushmem_world_t) -> Result<Box<World>> {
+    // SAFETY: passed on.
+    unsafe { world(w)? };
+    // SAFETY: `world` said that it is a handle.
+    let p = unsafe { &*w.cast::<Handle>() }.world.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    if p.is_null() {
+        return Err(err!(BAD_HANDLE, "the world was finalised by another thread"));
+    }
+    // SAFETY: the box made in `handle`, taken once.
+    Ok(unsafe { Box::from_raw(p) })
+}
+
+/// Writes an out-parameter.
+///
+/// # Safety
+/// `out` is null or valid for a write.
+pub(crate) unsafe fn write_out<T>(out: *mut T, value: T, name: &str) -> Result<()> {
+    if out.is_null() {
+        return Err(err!(INVALID_ARGUMENT, "{name} is null"));
+    }
+    // SAFETY: checked and per contract.
+    unsafe { out.write(value) };
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! Starting, looking around and leaving.
+
+use std::ffi::CStr;
+use std::os::raw::c_char;
+use std::time::Duration;
+
+use super::types::*;
+use super::{guard, handle, take, world, write_out};
+use crate::boot::{self, How};
+use crate::config::Config;
+use crate::error::{err, Result};
+use crate::world::World;
+
+/// Makes a unique ID and starts its rendezvous in this process: `*out` is to be carried to every PE (a file, an MPI
+/// broadcast, a key-value store), each of which passes it to `rushmem_init` with its rank. Local.
+///
+/// The rendezvous ends by itself once every PE has come, and refuses connections that do not know the ID.
+///
+/// # Safety
+/// `out` is null or points at a `rushmem_uid_t`.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_uid_create(out: *mut rushmem_uid_t) -> i32 {
+    guard(|| {
+        crate::logging::start();
+        if out.is_null() {
+            return Err(err!(INVALID_ARGUMENT, "out is null"));
+        }
+        let uid = boot::create_uid(&Config::from_env()?)?;
+        // SAFETY: checked and per contract.
+        unsafe { write_out(out, rushmem_uid_t { bytes: uid }, "out") }
+    })
+}
+
+/// Joins a job as one of its PEs. Collective over all of them; ends within the start-up limit with an error that names
+/// the PEs that never came. With a null or zeroed `attr` the environment says how (rushmem-run, torchrun, Open MPI,
+/// MPICH, Slurm; none of them: a job of one PE).
+///
+/// # Safety
+/// `attr` is null or points at a `rushmem_init_attr_t` of `attr->size` bytes whose pointers are null or valid; `out`
+/// is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_init(
+    attr: *const rushmem_init_attr_t,
+    out: *mut *mut rushmem_world_t,
+) -> i32 {
+    guard(|| {
+        crate::logging::start();
+        if out.is_null() {
+            return Err(err!(INVALID_ARGUMENT, "out is null"));
+        }
+        let mut config = Config::from_env()?;
+        // SAFETY: per contract.
+        let how = match unsafe { attr.as_ref() } {
+            None => How::Environment,
+            // SAFETY: as above.
+            Some(attr) => unsafe { read_attr(attr, &mut config)? },
+        };
+        let boot = boot::join(how, &config)?;
+        let w = handle(World::start(boot, config)?);
+        // SAFETY: checked and per contract.
+        unsafe { write_out(out, w, "out") }
+    })
+}
+
+/// # Safety
+/// The pointers in `attr` are null or valid.
+unsafe fn read_attr(attr: &rushmem_init_attr_t, config: &mut Config) -> Result<How> {
+    let expected = std::mem::size_of::<rushmem_init_attr_t>();
+    if attr.size as usize != expected || attr.flags != 0 {
+        return Err(err!(
+            INVALID_ARGUMENT,
+            "rushmem_init_attr_t: size is {} and flags {}, expected {expected} and 0 (zero the struct and set size)",
+            attr.size,
+            attr.flags
+        ));
+    }
+    if attr.heap_max != 0 {
+        (config.heap_max, config.heap_max_given) = (attr.heap_max, true);
+        if !(65536..=1 << 46).contains(&attr.heap_max) {
+            return Err(err!(
+                INVALID_ARGUMENT,
+                "heap_max is {} bytes; it must lie between 64 KiB and 64 TiB",
+                attr.heap_max
+            ));
+        }
+    }
+    if attr.init_timeout_ms != 0 {
+        config.init_timeout = Duration::from_millis(attr.init_timeout_ms);
+    }
+    let given = [!attr.uid.is_null(), !attr.address.is_null(), !attr.mpi_comm.is_null()];
+    if given.iter().filter(|g| **g).count() > 1 {
+        return Err(err!(
+            INVALID_ARGUMENT,
+            "rushmem_init_attr_t: give one of uid, address and mpi_comm, not several"
+        ));
+    }
+    let ranks = || {
+        if attr.n_pes < 1 || attr.rank < 0 || attr.rank >= attr.n_pes {
+            return Err(err!(
+                INVALID_ARGUMENT,
+                "rank {} of {} PEs: expected 0 <= rank < n_pes",
+                attr.rank,
+                attr.n_pes
+            ));
+        }
+        Ok((attr.rank as u32, attr.n_pes as u32))
+    };
+    // SAFETY: per contract.
+    unsafe {
+        if let Some(uid) = attr.uid.as_ref() {
+            let (rank, n) = ranks()?;
+            return Ok(How::Uid { uid: uid.bytes, rank, n });
+        }
+        if !attr.address.is_null() {
+            let (rank, n) = ranks()?;
+            let address = CStr::from_ptr(attr.address).to_str();
+            let address = address.map_err(|_| err!(INVALID_ARGUMENT, "address is not UTF-8"))?.to_string();
+            return Ok(How::Address { address, rank, n });
+        }
+    }
+    if !attr.mpi_comm.is_null() {
+        return Ok(How::MpiComm(attr.mpi_comm));
+    }
+    Ok(How::Environment)
+}
+
+/// Leaves the job in good order; collective. The handle is stale afterwards and all symmetric memory is gone. On an
+/// error (`RUSHMEM_ERR_BUSY` while launched kernels run, `RUSHMEM_ERR_MISMATCH` where other PEs are in another call)
+/// the world is as before.
+///
+/// # Safety
+/// `w` is a world's handle that no other thread uses now.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_finalize(w: *mut rushmem_world_t) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        unsafe {
+            world(w)?.finalize()?;
+            drop(take(w)?);
+        }
+        Ok(())
+    })
+}
+
+/// Leaves the job at once because of `why` (may be null): the other PEs' waits end with an error that names this PE
+/// and the reason. Local; the handle is stale afterwards.
+///
+/// # Safety
+/// `w` is a world's handle that no other thread uses now; `why` is null or a C string.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_abort(w: *mut rushmem_world_t, why: *const c_char) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let why = unsafe {
+            if why.is_null() {
+                c"no reason given"
+            } else {
+                CStr::from_ptr(why)
+            }
+        };
+        // SAFETY: per contract.
+        let w = unsafe { take(w)? };
+        w.abort(&why.to_string_lossy());
+        Ok(())
+    })
+}
+
+/// What the fast path of a client needs: constant for the world's life.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_view(w: *mut rushmem_world_t, out: *mut rushmem_view_t) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { write_out(out, world(w)?.view(), "out") })
+}
+
+/// This PE's number, or a negative code.
+///
+/// # Safety
+/// `w` is a world's handle.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_my_pe(w: *mut rushmem_world_t) -> i32 {
+    let mut pe = 0;
+    // SAFETY: per contract.
+    match guard(|| unsafe { world(w).map(|w| pe = w.my_pe()) }) {
+        RUSHMEM_OK => pe,
+        code => code,
+    }
+}
+
+/// The number of PEs, or a negative code.
+///
+/// # Safety
+/// `w` is a world's handle.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_n_pes(w: *mut rushmem_world_t) -> i32 {
+    let mut n = 0;
+    // SAFETY: per contract.
+    match guard(|| unsafe { world(w).map(|w| n = w.n_pes()) }) {
+        RUSHMEM_OK => n,
+        code => code,
+    }
+}
+
+/// Where PE `pe` runs and how it is reached. The strings live as long as the world.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_peer(w: *mut rushmem_world_t, pe: i32, out: *mut rushmem_peer_t) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let p = unsafe { world(w)? }.peer(pe)?;
+        let peer = rushmem_peer_t {
+            pe,
+            pid: p.pid as i32,
+            host: p.host.as_ptr(),
+            transport: p.transport.as_ptr(),
+            reason: p.reason.as_ptr(),
+        };
+        // SAFETY: per contract.
+        unsafe { write_out(out, peer, "out") }
+    })
+}

@@ -1,0 +1,146 @@
+//! Collective host calls: rounds through the node's control segment, with the checks that turn a mistake into an
+//! error on every PE instead of a hang.
+//!
+//! A call enters once (a second thread of the same PE is refused, not mixed up), then makes one or more rounds. All
+//! PEs see the same arrivals and so reach the same verdict; a refused call leaves the job usable.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use crate::error::{err, Result};
+use crate::health::Health;
+use crate::node::card::Card;
+use crate::node::control::{Call, Control, Words};
+
+/// The rounds of one world.
+#[derive(Debug)]
+pub(crate) struct Collective {
+    control: Control,
+    n: usize,
+    me: usize,
+    limit: Duration,
+    count: Mutex<Count>,
+}
+
+/// Rounds so far, and the kind of the last one.
+#[derive(Debug, Default)]
+struct Count {
+    number: u64,
+    previous: u8,
+}
+
+/// A collective call in progress.
+pub(crate) struct Entered<'a> {
+    of: &'a Collective,
+    health: &'a Health,
+    cards: &'a [Card],
+    count: MutexGuard<'a, Count>,
+}
+
+impl Collective {
+    /// Rounds among `n` PEs of which this is `me`; each round ends within `limit`.
+    pub(crate) fn new(control: Control, n: usize, me: usize, limit: Duration) -> Collective {
+        Collective { control, n, me, limit, count: Mutex::default() }
+    }
+
+    /// Begins a collective call.
+    #[inline]
+    pub(crate) fn enter<'a>(&'a self, health: &'a Health, cards: &'a [Card]) -> Result<Entered<'a>> {
+        let count = match self.count.try_lock() {
+            Ok(count) => count,
+            Err(TryLockError::Poisoned(p)) => PoisonError::into_inner(p),
+            Err(TryLockError::WouldBlock) => {
+                return Err(err!(
+                    BUSY,
+                    "another thread of {} is inside a collective call; collective calls of one world come one at a time",
+                    health.who()
+                ))
+            }
+        };
+        Ok(Entered { of: self, health, cards, count })
+    }
+}
+
+impl Entered<'_> {
+    /// One round: returns once every PE has entered the same one; an error on every PE where their calls differ.
+    #[inline]
+    pub(crate) fn round(&mut self, kind: Call, words: Words) -> Result<()> {
+        let c = self.of;
+        self.count.number += 1;
+        let number = self.count.number;
+        c.control.arrive(number, kind, self.count.previous, &words);
+        self.count.previous = kind as u8;
+        let mut next = 0;
+        let mut same = true;
+        let report = || {
+            let late = (0..c.n).filter(|i| c.control.arrived(*i, number).is_none());
+            let late: Vec<String> = late.map(|i| self.cards[i].who()).collect();
+            format!("for {} to enter {}", late.join(", "), Call::name(kind as u8))
+        };
+        self.health.wait(Some(c.limit), &report, &mut || {
+            while next < c.n {
+                match c.control.arrived(next, number) {
+                    Some(theirs) => same &= theirs == kind as u8,
+                    None => return false,
+                }
+                next += 1;
+            }
+            true
+        })?;
+        if same {
+            Ok(())
+        } else {
+            Err(self.different_calls())
+        }
+    }
+
+    #[cold]
+    fn different_calls(&self) -> crate::error::Error {
+        let number = self.count.number;
+        let told: Vec<String> = (0..self.of.n)
+            .map(|i| {
+                let kind = self.of.control.arrived(i, number).unwrap_or(0);
+                format!("PE {} called {}", self.cards[i].pe, Call::name(kind))
+            })
+            .collect();
+        err!(MISMATCH, "the PEs made different collective calls: {}", told.join(", "))
+    }
+
+    /// What PE `i` gave to the last round.
+    pub(crate) fn words(&self, i: usize) -> Words {
+        self.of.control.words(i, self.count.number)
+    }
+
+    /// Checks that all PEs gave the same value as word `k` of the last round; `what` names it.
+    pub(crate) fn agree(&self, k: usize, what: &str) -> Result<()> {
+        let values: Vec<u64> = (0..self.of.n).map(|i| self.words(i)[k]).collect();
+        if values.iter().all(|v| *v == values[0]) {
+            return Ok(());
+        }
+        let told: Vec<String> =
+            values.iter().zip(self.cards).map(|(v, card)| format!("{v} on PE {}", card.pe)).collect();
+        Err(err!(MISMATCH, "{what} differs between the PEs: {}", told.join(", ")))
+    }
+
+    /// One more round in which every PE says whether its part went well; all fail where one did.
+    pub(crate) fn all_well<T>(&mut self, mine: Result<T>, what: &str) -> Result<T> {
+        let code = mine.as_ref().err().map_or(0, |e| e.code);
+        self.round(Call::Step, [code as i64 as u64, 0, 0, 0])?;
+        let mine = mine.map_err(|e| e.context(what))?;
+        match (0..self.of.n).map(|i| (i, self.words(i)[0] as i64 as i32)).find(|(_, code)| *code != 0) {
+            None => Ok(mine),
+            Some((i, code)) => Err(crate::error::Error::new(
+                code,
+                format!(
+                    "{what}: {} failed (its own error says why), so the call failed everywhere",
+                    self.cards[i].who()
+                ),
+            )),
+        }
+    }
+
+    /// This PE's slot.
+    pub(crate) fn me(&self) -> usize {
+        self.of.me
+    }
+}

@@ -1,0 +1,161 @@
+//! The settings of a world, read from `RUSHMEM_*` once at start. A value that makes no sense is an error that
+//! names the variable, never a silent default.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::{err, Result};
+
+/// Default limit of the symmetric heap. Address space only: memory is committed on demand.
+const DEFAULT_HEAP_MAX: u64 = 64 << 30;
+
+/// The settings of a world.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
+    pub heap_max: u64,
+    /// True where `heap_max` was asked for, so that it may not be lowered quietly.
+    pub heap_max_given: bool,
+    /// Limit of start-up (`RUSHMEM_INIT_TIMEOUT`, 60 s).
+    pub init_timeout: Duration,
+    /// Limit of a collective host call (`RUSHMEM_TIMEOUT`, 600 s).
+    pub timeout: Duration,
+    /// A wait that lasts longer is reported (`RUSHMEM_STALL_REPORT`, 5 s; `None`: never).
+    pub stall_report: Option<Duration>,
+    /// A wait on data that lasts longer is an error (`RUSHMEM_WAIT_TIMEOUT`, none by default).
+    pub wait_timeout: Option<Duration>,
+    /// Where compiled kernels are kept (`RUSHMEM_CACHE_DIR`).
+    pub cache_dir: Option<PathBuf>,
+    /// The C++ compiler for kernels on the CPU (`RUSHMEM_CXX`).
+    pub cxx: Option<PathBuf>,
+    /// A bootstrap asked for by name (`RUSHMEM_BOOTSTRAP`: `uid`, `mpi` or `single`).
+    pub bootstrap: Option<String>,
+    /// The interface for unique-ID sockets (`RUSHMEM_UID_IFNAME`).
+    pub uid_ifname: Option<String>,
+}
+
+impl Config {
+    /// The settings that the process environment gives.
+    pub fn from_env() -> Result<Config> {
+        Config::from_lookup(&|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    }
+
+    /// The settings that `lookup` gives; split off so that tests need not touch the process environment.
+    pub fn from_lookup(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Config> {
+        let get = |name: &str| lookup(name).filter(|v| !v.trim().is_empty());
+        let heap = get("RUSHMEM_HEAP_MAX").map(|v| bytes("RUSHMEM_HEAP_MAX", &v)).transpose()?;
+        let secs = |name: &str, default: f64| get(name).map_or(Ok(default), |v| seconds(name, &v));
+        let limit = |name: &str, default: f64| {
+            let s = secs(name, default)?;
+            if s == 0.0 {
+                return Err(err!(
+                    ENVIRONMENT,
+                    "{name}=0: this limit cannot be switched off; give seconds > 0"
+                ));
+            }
+            Ok(Duration::from_secs_f64(s))
+        };
+        let optional = |name: &str, default: f64| -> Result<Option<Duration>> {
+            Ok(Some(secs(name, default)?).filter(|s| *s > 0.0).map(Duration::from_secs_f64))
+        };
+        let bootstrap = get("RUSHMEM_BOOTSTRAP").map(|v| v.trim().to_ascii_lowercase());
+        if let Some(b) = bootstrap.as_deref().filter(|b| !["uid", "mpi", "single"].contains(b)) {
+            return Err(err!(ENVIRONMENT, "RUSHMEM_BOOTSTRAP={b}: expected uid, mpi or single"));
+        }
+        Ok(Config {
+            heap_max: heap.unwrap_or(DEFAULT_HEAP_MAX),
+            heap_max_given: heap.is_some(),
+            init_timeout: limit("RUSHMEM_INIT_TIMEOUT", 60.0)?,
+            timeout: limit("RUSHMEM_TIMEOUT", 600.0)?,
+            stall_report: optional("RUSHMEM_STALL_REPORT", 5.0)?,
+            wait_timeout: optional("RUSHMEM_WAIT_TIMEOUT", 0.0)?,
+            cache_dir: get("RUSHMEM_CACHE_DIR").map(PathBuf::from),
+            cxx: get("RUSHMEM_CXX").map(PathBuf::from),
+            bootstrap,
+            uid_ifname: get("RUSHMEM_UID_IFNAME"),
+        })
+    }
+}
+
+/// Parses `64M`, `1.5G`, `4096`: bytes with an optional binary suffix.
+fn bytes(name: &str, text: &str) -> Result<u64> {
+    let bad = || {
+        err!(
+            ENVIRONMENT,
+            "{name}={text}: expected bytes, with K, M, G or T for powers of 1024 (for example 2G)"
+        )
+    };
+    let t = text.trim().to_ascii_uppercase();
+    let t = t.strip_suffix("IB").or(t.strip_suffix('B')).unwrap_or(&t);
+    let (number, shift) = match t.chars().last() {
+        Some('K') => (&t[..t.len() - 1], 10),
+        Some('M') => (&t[..t.len() - 1], 20),
+        Some('G') => (&t[..t.len() - 1], 30),
+        Some('T') => (&t[..t.len() - 1], 40),
+        _ => (t, 0),
+    };
+    let value: f64 = number.trim().parse().map_err(|_| bad())?;
+    let value = value * (1u64 << shift) as f64;
+    if !value.is_finite() || !(65536.0..=(1u64 << 46) as f64).contains(&value) {
+        return Err(err!(ENVIRONMENT, "{name}={text}: must lie between 64K and 64T"));
+    }
+    Ok(value as u64)
+}
+
+/// Parses seconds, a fraction allowed.
+fn seconds(name: &str, text: &str) -> Result<f64> {
+    match text.trim().trim_end_matches('s').parse::<f64>() {
+        Ok(s) if s.is_finite() && (0.0..=31_536_000.0).contains(&s) => Ok(s),
+        _ => Err(err!(
+            ENVIRONMENT,
+            "{name}={text}: expected seconds between 0 and a year (for example 30 or 0.5)"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<Config> {
+        Config::from_lookup(&|n| (n == name).then(|| value.to_string()))
+    }
+
+    #[test]
+    fn sizes_take_suffixes() {
+        for (text, want) in
+            [("65536", 65536), ("64K", 65536), ("1.5M", 3 << 19), ("2G", 2 << 30), ("1TiB", 1 << 40)]
+        {
+            assert_eq!(with("RUSHMEM_HEAP_MAX", text).unwrap().heap_max, want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bad_value_is_an_error_that_names_its_variable() {
+        for (name, value) in [
+            ("RUSHMEM_HEAP_MAX", "lots"),
+            ("RUSHMEM_HEAP_MAX", "-1"),
+            ("RUSHMEM_HEAP_MAX", "1K"),
+            ("RUSHMEM_HEAP_MAX", "1e99"),
+            ("RUSHMEM_INIT_TIMEOUT", "0"),
+            ("RUSHMEM_INIT_TIMEOUT", "soon"),
+            ("RUSHMEM_TIMEOUT", "nan"),
+            ("RUSHMEM_STALL_REPORT", "-3"),
+            ("RUSHMEM_BOOTSTRAP", "carrier-pigeon"),
+        ] {
+            let e = with(name, value).expect_err(value);
+            assert_eq!(e.code, crate::error::code::ENVIRONMENT);
+            assert!(e.message.contains(name) && e.message.contains(value), "{e}");
+        }
+    }
+
+    #[test]
+    fn empty_means_unset_and_zero_switches_reports_off() {
+        assert_eq!(with("RUSHMEM_HEAP_MAX", "").unwrap().heap_max, DEFAULT_HEAP_MAX);
+        assert_eq!(with("RUSHMEM_STALL_REPORT", "0").unwrap().stall_report, None);
+        assert_eq!(
+            with("RUSHMEM_WAIT_TIMEOUT", "0.25s").unwrap().wait_timeout,
+            Some(Duration::from_millis(250))
+        );
+    }
+}

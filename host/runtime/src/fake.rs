@@ -1,0 +1,111 @@
+//! A bootstrap for this crate's own tests: PEs are threads of one process that meet in a shared table.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use rushmem_bootstrap_abi::{BootError, BootErrorKind, Bootstrap, Death, Result};
+
+use crate::config::Config;
+use crate::world::World;
+
+#[derive(Default)]
+struct Table {
+    round: u64,
+    came: usize,
+    blobs: Vec<Vec<u8>>,
+    last: Vec<Vec<u8>>,
+    death: Option<Death>,
+}
+
+struct Fake {
+    rank: u32,
+    n: u32,
+    table: Arc<(Mutex<Table>, Condvar)>,
+}
+
+impl Fake {
+    fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let (table, cv) = &*self.table;
+        let mut t = table.lock().unwrap();
+        t.blobs.resize(self.n as usize, Vec::new());
+        t.blobs[self.rank as usize] = mine.to_vec();
+        t.came += 1;
+        let round = t.round;
+        if t.came == self.n as usize {
+            (t.came, t.round) = (0, round + 1);
+            t.last = std::mem::take(&mut t.blobs);
+            cv.notify_all();
+        }
+        let (t, late) = cv
+            .wait_timeout_while(t, Duration::from_secs(20), |t| t.round == round && t.death.is_none())
+            .unwrap();
+        if t.round == round {
+            let kind = if late.timed_out() { BootErrorKind::Timeout } else { BootErrorKind::PeerDead };
+            return Err(BootError::new(
+                kind,
+                t.death.as_ref().map_or("a PE never came".into(), |d| d.what.clone()),
+            ));
+        }
+        Ok(t.last.clone())
+    }
+}
+
+impl Bootstrap for Fake {
+    fn name(&self) -> &str {
+        "fake"
+    }
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+    fn n_ranks(&self) -> u32 {
+        self.n
+    }
+    fn allgather(&self, input: &[u8], out: &mut [u8]) -> Result<()> {
+        out.copy_from_slice(&self.gather(input)?.concat());
+        Ok(())
+    }
+    fn alltoall(&self, _: &[u8], _: &mut [u8]) -> Result<()> {
+        Err(BootError::new(BootErrorKind::Internal, "the fake has no alltoall"))
+    }
+    fn barrier(&self) -> Result<()> {
+        self.gather(&[]).map(|_| ())
+    }
+    fn broadcast(&self, buf: &mut [u8], root: u32) -> Result<()> {
+        buf.copy_from_slice(&self.gather(buf)?[root as usize]);
+        Ok(())
+    }
+    fn death(&self) -> Option<Death> {
+        self.table.0.lock().unwrap().death.clone()
+    }
+    fn abort(&self, why: &str) {
+        let mut t = self.table.0.lock().unwrap();
+        t.death.get_or_insert(Death { rank: self.rank, what: why.into() });
+        self.table.1.notify_all();
+    }
+}
+
+/// Runs `f` on `n` PEs, each a thread with its world; finalises them and gives the results by PE.
+pub(crate) fn worlds<T: Send>(n: u32, f: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    worlds_with(n, &[], |w| {
+        let out = f(w);
+        w.finalize().unwrap();
+        out
+    })
+}
+
+/// The same with settings, and without finalising.
+pub(crate) fn worlds_with<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    let table = Arc::new((Mutex::new(Table::default()), Condvar::new()));
+    let lookup = |name: &str| env.iter().find(|(k, _)| *k == name).map(|(_, v)| v.to_string());
+    let config = Config::from_lookup(&lookup).unwrap();
+    std::thread::scope(|s| {
+        let pes: Vec<_> = (0..n)
+            .map(|rank| {
+                let boot = Fake { rank, n, table: Arc::clone(&table) };
+                let (config, f) = (config.clone(), &f);
+                s.spawn(move || f(&World::start(Box::new(boot), config).unwrap()))
+            })
+            .collect();
+        pes.into_iter().map(|pe| pe.join().unwrap()).collect()
+    })
+}

@@ -1,0 +1,195 @@
+//! Whether the job is whole, and how to wait without hanging in silence.
+//!
+//! The first death that a PE learns of breaks the job for good: a word becomes non-zero (host waits, kernels and
+//! the Rust API's fast path poll it) and every later wait or collective ends with an error that names the dead PE.
+//! [`Health::wait`] is the one waiting loop of the host: it spins, yields, then naps; reports a stall; ends at a
+//! limit or when the job breaks.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::error::{err, Error, Result};
+
+/// Whether the job is whole.
+#[derive(Debug)]
+pub struct Health {
+    /// Non-zero once the job is broken.
+    broken: AtomicU32,
+    /// Why, for a person.
+    why: OnceLock<Error>,
+    /// Set once this PE leaves in good order: silence of a peer is no death any more.
+    leaving: AtomicBool,
+    /// Polls before the first yield: few where the PEs of the node outnumber its cores.
+    spins: u32,
+    /// A wait that lasts longer is reported.
+    stall_report: Option<Duration>,
+    /// `PE 2 (host gpu01, pid 4711)`.
+    who: String,
+}
+
+impl Health {
+    /// For the PE that `who` describes; `crowded` where the node has more PEs than cores.
+    pub(crate) fn new(who: String, crowded: bool, stall_report: Option<Duration>) -> Health {
+        Health {
+            broken: AtomicU32::new(0),
+            why: OnceLock::new(),
+            leaving: AtomicBool::new(false),
+            spins: if crowded { 16 } else { 4096 },
+            stall_report,
+            who,
+        }
+    }
+
+    /// `PE 2 (host gpu01, pid 4711)`, for texts.
+    pub fn who(&self) -> &str {
+        &self.who
+    }
+
+    /// An error that names the dead PE, once the job is broken.
+    pub fn check(&self) -> Result<()> {
+        if self.broken.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        Err(self.why.get().cloned().unwrap_or_else(|| err!(PEER_DEAD, "the job is broken")))
+    }
+
+    /// Breaks the job; only the first reason counts, and none once this PE is leaving.
+    pub(crate) fn break_job(&self, why: String) {
+        if self.leaving.load(Ordering::Acquire) {
+            return;
+        }
+        if self.why.set(err!(PEER_DEAD, "{why}")).is_ok() {
+            log::error!("{}: {why}", self.who);
+            self.broken.store(1, Ordering::Release);
+        }
+    }
+
+    /// From here on the silence of a peer is no death.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    /// True once this PE is leaving.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    /// Stops this PE's own kernels and waits, when it abandons the job.
+    pub(crate) fn abandon(&self, why: &str) {
+        self.leave();
+        let _ = self.why.set(err!(PEER_DEAD, "{why}"));
+        self.broken.store(1, Ordering::Release);
+    }
+
+    /// The word that becomes non-zero once the job is broken; it lives as long as `self`.
+    pub fn broken_word(&self) -> &AtomicU32 {
+        &self.broken
+    }
+
+    /// Returns once `done()` is true. A wait longer than the stall limit logs `report()` (again at each doubling);
+    /// one longer than `limit` is a `TIMEOUT` error with `report()`; a broken job is its error.
+    #[inline]
+    pub fn wait(
+        &self,
+        limit: Option<Duration>,
+        report: &dyn Fn() -> String,
+        done: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        for _ in 0..self.spins {
+            if done() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        self.wait_long(limit, report, done)
+    }
+
+    #[cold]
+    fn wait_long(
+        &self,
+        limit: Option<Duration>,
+        report: &dyn Fn() -> String,
+        done: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let mut next_report = self.stall_report;
+        let mut nap = Duration::from_micros(20);
+        loop {
+            for _ in 0..8 {
+                if done() {
+                    return Ok(());
+                }
+                std::thread::yield_now();
+            }
+            let waited = start.elapsed();
+            if let Err(e) = self.check() {
+                // What was waited for may have come before the death: a last look decides.
+                return if done() { Ok(()) } else { Err(e.context(report())) };
+            }
+            if let Some(at) = next_report.filter(|at| waited >= *at) {
+                log::warn!("{} has waited {:.1} s: {}", self.who, waited.as_secs_f64(), report());
+                next_report = Some(at * 2);
+            }
+            if limit.is_some_and(|limit| waited >= limit) {
+                return Err(err!(
+                    TIMEOUT,
+                    "{} gave up after {:.1} s: {}",
+                    self.who,
+                    waited.as_secs_f64(),
+                    report()
+                ));
+            }
+            if waited > Duration::from_micros(500) {
+                std::thread::sleep(nap);
+                // Latency matters less the longer nothing has come.
+                nap = (nap + nap / 16)
+                    .min(waited / 16)
+                    .clamp(Duration::from_micros(20), Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::code;
+
+    fn health() -> Health {
+        Health::new("PE 0 (test)".into(), false, None)
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_limit_with_the_report() {
+        let e = health()
+            .wait(Some(Duration::from_millis(20)), &|| "for the moon".into(), &mut || false)
+            .unwrap_err();
+        assert_eq!(e.code, code::TIMEOUT);
+        assert!(e.message.contains("for the moon") && e.message.contains("PE 0"), "{e}");
+    }
+
+    #[test]
+    fn a_death_ends_a_wait_and_the_first_reason_stays() {
+        let h = health();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                h.break_job("PE 3 is gone".into());
+                h.break_job("PE 4 is gone".into());
+            });
+            let e = h.wait(None, &|| "waiting".into(), &mut || false).unwrap_err();
+            assert_eq!(e.code, code::PEER_DEAD);
+            assert!(e.message.contains("PE 3") && !e.message.contains("PE 4"), "{e}");
+        });
+        assert!(h.check().is_err());
+    }
+
+    #[test]
+    fn leaving_in_good_order_hears_no_deaths() {
+        let h = health();
+        h.leave();
+        h.break_job("PE 1 is gone".into());
+        assert!(h.check().is_ok());
+    }
+}

@@ -1,0 +1,12 @@
+//! The symmetric heap: one layout on every PE, backed by memory that grows on demand.
+//!
+//! * [`alloc`]: which bytes are handed out. Deterministic and out of band, so the same calls give the same offsets
+//!   on every PE and no header in shared memory can be overwritten.
+//! * [`window`]: where they are. One reservation holds every near PE's heap, `stride` apart.
+//! * [`live`]: which address belongs to which live allocation, for the checks of every operation.
+//! * [`region`]: user memory that was registered as symmetric.
+
+pub(crate) mod alloc;
+pub(crate) mod live;
+pub(crate) mod region;
+pub(crate) mod window;

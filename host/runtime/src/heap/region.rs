@@ -1,0 +1,156 @@
+//! User memory that becomes symmetric.
+//!
+//! Page-aligned private memory of the user is moved into a memfd that is mapped in its place: same address, same
+//! contents, but shareable. The same pages appear a second time in the PE's part of the window, at an offset that all
+//! PEs share: that *alias* is the symmetric address, so translation costs kernels and the fast path nothing.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use crate::error::{err, Error, Result};
+use crate::memory::{page_size, Memfd, Reservation};
+
+/// Registered user memory; moved back into private memory on drop.
+#[derive(Debug)]
+pub(crate) struct Region {
+    addr: usize,
+    bytes: usize,
+    fd: OwnedFd,
+}
+
+/// The part of `/proc/self/maps` that overlaps a range must be ordinary private memory, readable and writable.
+fn check_ordinary(addr: usize, bytes: usize) -> Result<()> {
+    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|e| err!(IO, "/proc/self/maps: {e}"))?;
+    let mut at = addr;
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(range), Some(perms)) = (words.next(), words.next()) else { continue };
+        let parsed =
+            range.split_once('-').map(|(s, e)| (usize::from_str_radix(s, 16), usize::from_str_radix(e, 16)));
+        let Some((Ok(start), Ok(end))) = parsed else { continue };
+        if end <= at || start >= addr + bytes {
+            continue;
+        }
+        let name = words.nth(3).unwrap_or("");
+        if start > at
+            || !perms.starts_with("rw-p")
+            || !(name.is_empty() || name == "[heap]" || name.starts_with("[anon"))
+        {
+            break;
+        }
+        at = end;
+        if at >= addr + bytes {
+            return Ok(());
+        }
+    }
+    Err(err!(
+        INVALID_ARGUMENT,
+        "cannot register {bytes} bytes at {addr:#x}: at {at:#x} there is no private anonymous memory (register memory of \
+         mmap or aligned_alloc, not a stack, a file or another shared mapping)"
+    ))
+}
+
+impl Region {
+    /// Whether `[addr, addr + bytes)` can be registered at all; nothing is changed.
+    pub(crate) fn check(addr: usize, bytes: usize) -> Result<()> {
+        let page = page_size();
+        if addr == 0
+            || bytes == 0
+            || addr % page != 0
+            || bytes % page != 0
+            || addr.checked_add(bytes).is_none()
+        {
+            return Err(err!(
+                INVALID_ARGUMENT,
+                "cannot register {bytes} bytes at {addr:#x}: address and size must be multiples of the page size, {page}"
+            ));
+        }
+        check_ordinary(addr, bytes)
+    }
+
+    /// Moves the user's memory into a memfd at the same address.
+    ///
+    /// # Safety
+    /// The range passed [`Region::check`], and nobody else touches it during the call.
+    pub(crate) unsafe fn share(addr: usize, bytes: usize) -> Result<Region> {
+        let fd: OwnedFd = Memfd::create("rushmem-region", bytes)?.into();
+        let staging = Reservation::new(bytes)?;
+        staging.map(0, bytes, fd.as_fd())?;
+        // SAFETY: both ranges are mapped, `bytes` long and disjoint (the staging mapping is new); the replacement swaps the
+        // user's pages for a shared mapping of the copy, in one step.
+        unsafe {
+            std::ptr::copy_nonoverlapping(addr as *const u8, staging.base() as *mut u8, bytes);
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            if libc::mmap(addr as *mut _, bytes, prot, flags, fd.as_raw_fd(), 0) == libc::MAP_FAILED {
+                return Err(Error::os(format_args!("sharing {bytes} bytes at {addr:#x}")));
+            }
+        }
+        Ok(Region { addr, bytes, fd })
+    }
+
+    /// The memory's descriptor.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Length in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the new mapping is as long as the region; moving it over the region replaces the shared pages by the copy
+        // in one step. Where memory is short the region stays shared, which its owner cannot tell apart.
+        unsafe {
+            let copy = libc::mmap(std::ptr::null_mut(), self.bytes, prot, flags, -1, 0);
+            if copy == libc::MAP_FAILED {
+                log::warn!("unregistering {:#x}: no memory for a private copy; it stays shared", self.addr);
+                return;
+            }
+            std::ptr::copy_nonoverlapping(self.addr as *const u8, copy.cast::<u8>(), self.bytes);
+            let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            libc::mremap(copy, self.bytes, self.bytes, how, self.addr as *mut libc::c_void);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_keeps_its_place_and_contents() {
+        let page = page_size();
+        let bytes = 3 * page;
+        // SAFETY: a fresh mapping used by this test alone.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let p = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            let (addr, user) = (p as usize, std::slice::from_raw_parts_mut(p.cast::<u8>(), bytes));
+            user.iter_mut().enumerate().for_each(|(i, b)| *b = (i * 7) as u8);
+            Region::check(addr, bytes).unwrap();
+            let region = Region::share(addr, bytes).unwrap();
+            assert!(user.iter().enumerate().all(|(i, b)| *b == (i * 7) as u8));
+            assert!(Region::check(addr, bytes).is_err(), "shared memory cannot be registered again");
+            let view = Reservation::new(bytes).unwrap();
+            view.map(0, bytes, region.fd().as_fd()).unwrap();
+            (view.base() as *mut u8).add(page).write_volatile(99);
+            assert_eq!(
+                (p as *mut u8).add(page).read_volatile(),
+                99,
+                "alias and user address are the same bytes"
+            );
+            drop(region);
+            assert_eq!((p as *mut u8).add(page).read_volatile(), 99, "the last contents stay");
+            (view.base() as *mut u8).add(page).write_volatile(1);
+            assert_eq!((p as *mut u8).add(page).read_volatile(), 99, "private again");
+            libc::munmap(p, bytes);
+        }
+        assert!(Region::check(page, page).is_err(), "nothing is mapped there");
+        assert!(Region::check(page + 1, page).is_err());
+    }
+}

@@ -1,0 +1,26 @@
+//! The rushmem host runtime: `librushmem_host.so`, the one runtime of a process.
+//!
+//! Every front end (the Rust API, a C or C++ program) loads this library and speaks its C ABI, [`capi`]. From the
+//! bottom up: [`memory`] and [`node`] deal with the operating system and the PEs of this host; [`heap`] is
+//! bookkeeping; [`symmetric`] and [`collective`] make the two into symmetric memory; [`world`] holds it all together;
+//! [`ops`] are the operations; [`boot`] chooses how PEs find each other.
+
+mod boot;
+pub mod capi;
+mod collective;
+mod config;
+mod error;
+mod health;
+mod heap;
+mod logging;
+mod memory;
+mod node;
+mod ops;
+// mod plugin;
+mod symmetric;
+mod world;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! A PE's card: what every PE tells every other at start, as one fixed-size blob through the bootstrap.
+//!
+//! PEs with the same boot ID and network namespace are on one *node*: they can reach each other's abstract Unix
+//! sockets and so map each other's memory. A network namespace of its own therefore counts as another host.
+
+use std::os::unix::fs::MetadataExt;
+
+use crate::capi::types::RUSHMEM_ABI_VERSION;
+use crate::config::Config;
+use crate::error::{err, Error, Result};
+
+const HOST_BYTES: usize = 64;
+const NODE_BYTES: usize = 48;
+/// Bytes of a card on the wire.
+pub(crate) const CARD_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 16 + 16 + NODE_BYTES + HOST_BYTES;
+
+/// What one PE tells the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Card {
+    pub(crate) abi: u32,
+    pub(crate) pe: u32,
+    pub(crate) pid: u32,
+    /// Tells processes apart where pid namespaces give several the same number.
+    pub(crate) process: u64,
+    pub(crate) heap_max: u64,
+    /// Name of this PE's abstract socket.
+    pub(crate) link: [u8; 16],
+    /// What a connection to it must show.
+    pub(crate) secret: [u8; 16],
+    /// Equal for PEs of one node.
+    pub(crate) node: String,
+    pub(crate) host: String,
+}
+
+impl Card {
+    /// This PE's card.
+    pub(crate) fn mine(config: &Config, pe: u32) -> Result<Card> {
+        Ok(Card {
+            abi: RUSHMEM_ABI_VERSION,
+            pe,
+            pid: std::process::id(),
+            process: process_id(),
+            heap_max: config.heap_max,
+            link: random()?,
+            secret: random()?,
+            node: node_id()?,
+            host: host_name(),
+        })
+    }
+
+    pub(crate) fn encode(&self) -> [u8; CARD_BYTES] {
+        let mut out = [0u8; CARD_BYTES];
+        let mut at = 0;
+        let mut put = |bytes: &[u8], width: usize| {
+            let n = bytes.len().min(width);
+            out[at..at + n].copy_from_slice(&bytes[..n]);
+            at += width;
+        };
+        put(&self.abi.to_le_bytes(), 4);
+        put(&self.pe.to_le_bytes(), 4);
+        put(&self.pid.to_le_bytes(), 4);
+        put(&self.process.to_le_bytes(), 8);
+        put(&self.heap_max.to_le_bytes(), 8);
+        put(&self.link, 16);
+        put(&self.secret, 16);
+        put(self.node.as_bytes(), NODE_BYTES);
+        put(self.host.as_bytes(), HOST_BYTES);
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8; CARD_BYTES]) -> Card {
+        let mut at = 0;
+        let mut take = |width: usize| {
+            at += width;
+            &bytes[at - width..at]
+        };
+        let text = |b: &[u8]| String::from_utf8_lossy(b.split(|c| *c == 0).next().unwrap_or(b)).into_owned();
+        let fixed = "the width is the array's";
+        Card {
+            abi: u32::from_le_bytes(take(4).try_into().expect(fixed)),
+            pe: u32::from_le_bytes(take(4).try_into().expect(fixed)),
+            pid: u32::from_le_bytes(take(4).try_into().expect(fixed)),
+            process: u64::from_le_bytes(take(8).try_into().expect(fixed)),
+            heap_max: u64::from_le_bytes(take(8).try_into().expect(fixed)),
+            link: take(16).try_into().expect(fixed),
+            secret: take(16).try_into().expect(fixed),
+            node: text(take(NODE_BYTES)),
+            host: text(take(HOST_BYTES)),
+        }
+    }
+
+    /// `PE 2 (host gpu01, pid 4711)`.
+    pub(crate) fn who(&self) -> String {
+        format!("PE {} (host {}, pid {})", self.pe, self.host, self.pid)
+    }
+}
+
+/// Refuses a job whose PEs run different libraries or ask for different heaps.
+pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
+    let first = &cards[0];
+    for card in cards {
+        let pe = card.pe;
+        if card.abi != first.abi {
+            return Err(err!(
+                VERSION,
+                "PE 0 runs rushmem ABI {}, PE {pe} on {} runs {}: use one librushmem_host.so in the whole job",
+                first.abi,
+                card.host,
+                card.abi
+            ));
+        }
+        if card.heap_max != first.heap_max {
+            return Err(err!(
+                MISMATCH,
+                "the heap's limit differs: {} bytes on PE 0, {} on PE {pe} ({}); set RUSHMEM_HEAP_MAX alike",
+                first.heap_max,
+                card.heap_max,
+                card.host
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Random bytes from the system.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut out = [0u8; N];
+    getrandom::fill(&mut out).map_err(|e| err!(IO, "no random bytes from the system: {e}"))?;
+    Ok(out)
+}
+
+/// Equal for all processes that can reach each other's abstract sockets.
+fn node_id() -> Result<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let net = std::fs::metadata("/proc/self/ns/net").map(|m| m.ino()).unwrap_or(0);
+    let boot: String = boot.trim().chars().filter(|c| *c != '-').collect();
+    if boot.is_empty() && net == 0 {
+        return Err(err!(
+            IO,
+            "neither /proc/sys/kernel/random/boot_id nor /proc/self/ns/net can be read; mount /proc"
+        ));
+    }
+    Ok(format!("{boot}:{net:x}"))
+}
+
+/// A number that no other process of this node has: pids repeat in pid namespaces.
+fn process_id() -> u64 {
+    use std::sync::OnceLock;
+    static ID: OnceLock<u64> = OnceLock::new();
+    let random = *ID.get_or_init(|| random::<8>().map(u64::from_le_bytes).unwrap_or(0));
+    // Stays right after a fork, which copies the static.
+    random ^ u64::from(std::process::id())
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|s| s.trim().to_string())
+        .ok()
+        .filter(|s| !s.is_empty())
+        .unwrap_or_else(|| "unknown".into())
+}
+
+/// All PEs' cards, exchanged through the bootstrap; checked to agree.
+pub(crate) fn exchange(boot: &dyn rushmem_bootstrap_abi::Bootstrap, mine: &Card) -> Result<Vec<Card>> {
+    let n = boot.n_ranks() as usize;
+    let mut all = vec![0u8; n * CARD_BYTES];
+    boot.allgather(&mine.encode(), &mut all)
+        .map_err(|e| Error::from(e).context("exchanging who runs where through the bootstrap"))?;
+    let cards: Vec<Card> =
+        all.chunks_exact(CARD_BYTES).map(|c| Card::decode(c.try_into().expect("chunks are exact"))).collect();
+    check_agreement(&cards)?;
+    Ok(cards)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_survives_the_wire() {
+        let mut card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7).unwrap();
+        assert_eq!(Card::decode(&card.encode()), card);
+        card.host = "h".repeat(200);
+        assert_eq!(Card::decode(&card.encode()).host, "h".repeat(HOST_BYTES), "a long name is cut, not lost");
+    }
+
+    #[test]
+    fn disagreement_names_the_pe() {
+        let a = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7).unwrap();
+        let mut b = a.clone();
+        b.pe = 2;
+        b.heap_max /= 2;
+        let e = check_agreement(&[a.clone(), a, b]).unwrap_err();
+        assert!(e.message.contains("PE 2"), "{e}");
+    }
+}

@@ -1,0 +1,6 @@
+//! The PEs that share this host: who they are, the sockets between them, and their shared control segment.
+
+pub(crate) mod card;
+pub(crate) mod control;
+pub(crate) mod links;
+pub(crate) mod message;

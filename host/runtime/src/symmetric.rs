@@ -1,0 +1,285 @@
+//! The symmetric memory of a world: collective allocation and registration on top of [`crate::heap`].
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::capi::types::rushmem_heap_info_t;
+use crate::collective::Entered;
+use crate::error::{err, Result};
+use crate::heap::alloc::{Allocator, GRANULE};
+use crate::heap::live::Live;
+use crate::heap::region::Region;
+use crate::heap::window::Window;
+use crate::memory::{page_size, Memfd};
+use crate::node::control::Call;
+use crate::node::links::Links;
+
+/// The heap starts with this much memory, and grows by doubling.
+const FIRST_COMMIT: usize = 1 << 20;
+/// Where the caller does not say.
+const DEFAULT_ALIGN: usize = 64;
+/// An offset that no allocation has.
+const NOWHERE: u64 = u64::MAX;
+
+/// Symmetric memory as one PE sees it.
+#[derive(Debug)]
+pub(crate) struct Symmetric {
+    window: Window,
+    live: Live,
+    books: Mutex<Books>,
+    limit: Duration,
+}
+
+#[derive(Debug)]
+struct Books {
+    heap: Allocator,
+    /// The heap's first bytes that have been handed out at some time, and so may be dirty.
+    touched: usize,
+    committed: usize,
+    /// Offsets of registered regions, from the window's upper half on.
+    region_space: Allocator,
+    /// By the user's address: the region and its alias' offset.
+    regions: BTreeMap<usize, (Region, usize)>,
+    /// Descriptor exchanges so far, their number.
+    exchanges: u64,
+}
+
+impl Symmetric {
+    /// Symmetric memory in `window` whose first `reserved` bytes are rushmem's own (zeroed). Collective.
+    pub(crate) fn new(
+        window: Window,
+        reserved: usize,
+        limit: Duration,
+        call: &mut Entered<'_>,
+        links: &Links,
+    ) -> Result<Symmetric> {
+        let mut region_space = Allocator::new(0);
+        region_space.grow(window.half());
+        let books = Books {
+            heap: Allocator::new(reserved),
+            touched: 0,
+            committed: 0,
+            region_space,
+            regions: BTreeMap::new(),
+            exchanges: 1,
+        };
+        let s = Symmetric { window, live: Live::new(), books: Mutex::new(books), limit };
+        let mut books = s.books();
+        s.commit(&mut books, reserved.next_multiple_of(page_size()).max(FIRST_COMMIT), call, links)?;
+        drop(books);
+        Ok(s)
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Address of this PE's heap.
+    pub(crate) fn base(&self) -> usize {
+        self.window.base()
+    }
+
+    /// Distance from one PE's heap to the next one's.
+    pub(crate) fn stride(&self) -> usize {
+        self.window.stride()
+    }
+
+    /// The symmetric address of `[at, at + bytes)`.
+    #[inline]
+    pub(crate) fn find(&self, at: usize, bytes: usize) -> Result<usize> {
+        self.live.find(at, bytes)
+    }
+
+    pub(crate) fn info(&self) -> rushmem_heap_info_t {
+        let b = self.books();
+        rushmem_heap_info_t {
+            used: b.heap.used() as u64,
+            committed: b.committed as u64,
+            max: self.window.half() as u64,
+            allocations: b.heap.blocks() as u64,
+        }
+    }
+
+    /// Collective: `bytes` of zeroed memory at the same offset on every PE; `None` for zero bytes.
+    pub(crate) fn alloc(
+        &self,
+        bytes: usize,
+        align: usize,
+        call: &mut Entered<'_>,
+        links: &Links,
+    ) -> Result<Option<usize>> {
+        call.round(Call::Alloc, [bytes as u64, align as u64, 0, 0])?;
+        call.agree(0, "the size of a collective allocation")?;
+        call.agree(1, "the alignment of a collective allocation")?;
+        let align = if align == 0 { DEFAULT_ALIGN } else { align };
+        let max = self.window.half();
+        if !align.is_power_of_two() || align > max {
+            return Err(err!(
+                INVALID_ARGUMENT,
+                "an alignment of {align} bytes: expected a power of two up to {max}"
+            ));
+        }
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let mut books = self.books();
+        // Alignment is of addresses, and the window's parts start at huge pages: larger ones cannot be promised.
+        if align > crate::memory::RESERVE_ALIGN {
+            return Err(err!(
+                UNSUPPORTED,
+                "an alignment of {align} bytes: at most {} here",
+                crate::memory::RESERVE_ALIGN
+            ));
+        }
+        let exhausted = |books: &Books| {
+            err!(
+                HEAP_EXHAUSTED,
+                "the symmetric heap cannot hold {bytes} bytes more: {} of at most {max} are in use (RUSHMEM_HEAP_MAX raises the limit)",
+                books.heap.used()
+            )
+        };
+        let size =
+            books.heap.size_for(bytes, align).filter(|s| *s <= max).ok_or_else(|| exhausted(&books))?;
+        if size > books.committed {
+            let target = size.max(books.committed * 2).min(max).next_multiple_of(page_size().max(GRANULE));
+            self.commit(&mut books, target, call, links)?;
+        }
+        let at = books.heap.alloc(bytes, align).ok_or_else(|| exhausted(&books))?;
+        let dirty = books.touched.saturating_sub(at).min(bytes);
+        // SAFETY: committed memory of this PE's own heap that belongs to nobody before this call returns.
+        unsafe { std::ptr::write_bytes((self.base() + at) as *mut u8, 0, dirty) };
+        books.touched = books.touched.max(at + bytes);
+        self.live.insert(self.base() + at, bytes, 0);
+        drop(books);
+        // Nobody may put into a PE that has yet to zero.
+        call.round(Call::Step, [0; 4])?;
+        Ok(Some(self.base() + at))
+    }
+
+    /// Collective: gives the allocation at `at` back; nothing happens for `None`.
+    pub(crate) fn free(&self, at: Option<usize>, call: &mut Entered<'_>) -> Result<()> {
+        let offset = match at {
+            None => 0,
+            // A region is known by an address outside, or by its alias in the window's upper half.
+            Some(at) if self.live.starts_at(at) && self.in_heap(at) => (at - self.base()) as u64,
+            Some(_) => NOWHERE,
+        };
+        call.round(Call::Free, [offset, 0, 0, 0])?;
+        if let (NOWHERE, Some(at)) = (offset, at) {
+            return Err(err!(
+                BAD_ADDRESS,
+                "cannot free {at:#x}: no live allocation of this PE starts there (freed already?)"
+            ));
+        }
+        call.agree(0, "the offset of a collective free")?;
+        if let Some(at) = at {
+            self.live.remove(at);
+            self.books().heap.free(offset as usize);
+        }
+        Ok(())
+    }
+
+    fn in_heap(&self, at: usize) -> bool {
+        (self.base()..self.base() + self.window.half()).contains(&at)
+    }
+
+    /// Collective: private page-aligned memory of the user becomes symmetric; its alias.
+    ///
+    /// # Safety
+    /// Nobody else touches the range during the call.
+    pub(crate) unsafe fn register(
+        &self,
+        addr: usize,
+        bytes: usize,
+        call: &mut Entered<'_>,
+        links: &Links,
+    ) -> Result<usize> {
+        let usable = Region::check(addr, bytes).and_then(|()| {
+            if self.window.covers(addr, bytes) || self.live.overlaps(addr, bytes) {
+                return Err(err!(
+                    INVALID_ARGUMENT,
+                    "cannot register {bytes} bytes at {addr:#x}: they are symmetric already"
+                ));
+            }
+            Ok(())
+        });
+        call.round(Call::Register, [bytes as u64, 0, 0, 0])?;
+        call.agree(0, "the size of a registered region")?;
+        call.all_well(usable, "register")?;
+        let mut books = self.books();
+        let offset = books.region_space.alloc(bytes, page_size()).ok_or_else(|| {
+            err!(
+                HEAP_EXHAUSTED,
+                "no room for {bytes} bytes of registered memory (RUSHMEM_HEAP_MAX raises the limit)"
+            )
+        })?;
+        // SAFETY: checked above; the caller keeps others away.
+        let shared = unsafe { Region::share(addr, bytes) };
+        let mapped = call.all_well(shared, "register").and_then(|region| {
+            let at = self.window.half() + offset;
+            self.map_everyones(&mut books, at, bytes, region.fd(), call, links)?;
+            Ok(region)
+        });
+        let region = mapped.inspect_err(|_| {
+            books.region_space.free(offset);
+        })?;
+        let alias = self.base() + self.window.half() + offset;
+        books.regions.insert(addr, (region, offset));
+        self.live.insert(addr, bytes, alias.wrapping_sub(addr) as isize);
+        self.live.insert(alias, bytes, 0);
+        Ok(alias)
+    }
+
+    /// Collective: the user's memory at `addr` (or its alias) is private again, with its last contents.
+    pub(crate) fn unregister(&self, addr: usize, call: &mut Entered<'_>) -> Result<()> {
+        let mut books = self.books();
+        let alias_of = |offset: usize| self.base() + self.window.half() + offset;
+        let found = books.regions.iter().find(|(a, (_, offset))| **a == addr || alias_of(*offset) == addr);
+        let found = found.map(|(a, (_, offset))| (*a, *offset));
+        call.round(Call::Unregister, [found.map_or(NOWHERE, |f| f.1 as u64), 0, 0, 0])?;
+        let Some((user, offset)) = found else {
+            return Err(err!(BAD_ADDRESS, "cannot unregister {addr:#x}: no registered region starts there"));
+        };
+        call.agree(0, "the region of a collective unregister")?;
+        let (region, _) = books.regions.remove(&user).expect("it was found above, under the same lock");
+        self.live.remove(user);
+        self.live.remove(alias_of(offset));
+        self.window.unmap(self.window.half() + offset, region.bytes());
+        books.region_space.free(offset);
+        Ok(())
+    }
+
+    /// Backs the heap up to `target` with memory, on all PEs or none.
+    fn commit(&self, books: &mut Books, target: usize, call: &mut Entered<'_>, links: &Links) -> Result<()> {
+        let (from, bytes) = (books.committed, target - books.committed);
+        let memory =
+            call.all_well(Memfd::create("rushmem-heap", bytes).map(OwnedFd::from), "growing the heap")?;
+        self.map_everyones(books, from, bytes, &memory, call, links)?;
+        books.committed = target;
+        books.heap.grow(target);
+        Ok(())
+    }
+
+    /// Maps every near PE's memory at `offset` of its part of the window, on all PEs or none.
+    fn map_everyones(
+        &self,
+        books: &mut Books,
+        offset: usize,
+        bytes: usize,
+        mine: &OwnedFd,
+        call: &mut Entered<'_>,
+        links: &Links,
+    ) -> Result<()> {
+        books.exchanges += 1;
+        let fds = links.exchange(books.exchanges, mine.as_fd(), self.limit)?;
+        let mapped = self.window.map(offset, bytes, &fds);
+        let undo = mapped.is_ok();
+        call.all_well(mapped, "mapping the PEs' memory").inspect_err(|_| {
+            if undo {
+                self.window.unmap(offset, bytes);
+            }
+        })
+    }
+}

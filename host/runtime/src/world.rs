@@ -1,0 +1,266 @@
+//! A world: one PE's membership of one job. Worlds are values; a process may hold several.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use rushmem_bootstrap_abi::Bootstrap;
+
+use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t};
+use crate::collective::{Collective, Entered};
+use crate::config::Config;
+use crate::error::{err, Result};
+use crate::health::Health;
+use crate::heap::window::{heap_limit, Window};
+use crate::node::card::{self, Card};
+use crate::node::control::{Call, Control};
+use crate::node::links::Links;
+use crate::node::message::Socket;
+use crate::symmetric::Symmetric;
+
+/// One line for each PE at the front of the heap, for the kernels' sync, then one for this PE's own count.
+const SYNC_LINE: usize = 128;
+
+/// Where a range of a PE's symmetric memory is for this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// Mapped here: ordinary loads and stores reach it.
+    Direct(*mut u8),
+}
+
+/// How a PE is reached, for people.
+#[derive(Debug)]
+pub struct Peer {
+    pub(crate) pid: u32,
+    pub(crate) host: CString,
+    pub(crate) transport: CString,
+    pub(crate) reason: CString,
+}
+
+/// One PE's membership of one job.
+pub struct World {
+    // Fields drop in this order: first whatever runs threads that look at the rest.
+    links: Links,
+    symmetric: Symmetric,
+    collective: Collective,
+    health: Arc<Health>,
+    boot: Arc<dyn Bootstrap>,
+    cards: Arc<Vec<Card>>,
+    peers: Vec<Peer>,
+    config: Config,
+    me: i32,
+    n: i32,
+}
+
+impl World {
+    /// Joins the job that `boot` describes. Collective over all its ranks.
+    pub(crate) fn start(boot: Box<dyn Bootstrap>, config: Config) -> Result<World> {
+        let boot: Arc<dyn Bootstrap> = Arc::from(boot);
+        World::try_start(&boot, config).inspect_err(|e| boot.abort(&e.message))
+    }
+
+    fn try_start(boot: &Arc<dyn Bootstrap>, mut config: Config) -> Result<World> {
+        let (me, n) = (boot.rank(), boot.n_ranks());
+        let mine = Card::mine(&config, me)?;
+        // Listening before the cards travel: whoever reads this card can connect at once.
+        let listener =
+            Socket::listen(&mine.link).map_err(|e| err!(IO, "listening for this host's PEs: {e}"))?;
+        let cards = Arc::new(card::exchange(&**boot, &mine)?);
+        if let Some(far) = cards.iter().find(|c| c.node != mine.node) {
+            return Err(err!(
+                UNSUPPORTED,
+                "{} cannot map the memory of {}: they are on different hosts (or network namespaces), and this build \
+                 of rushmem has no network transport; start all PEs on one host",
+                mine.who(),
+                far.who()
+            ));
+        }
+        let (slots, slot) = (n as usize, me as usize);
+        let cores = std::thread::available_parallelism().map_or(1, |c| c.get());
+        let health = Arc::new(Health::new(mine.who(), slots > cores, config.stall_report));
+        config.heap_max = heap_limit(&cards, config.heap_max, config.heap_max_given)?;
+
+        let limit = config.init_timeout;
+        let links =
+            Links::connect(slot, Arc::clone(&cards), listener, Arc::clone(&health), Arc::clone(boot), limit)?;
+        let control = if slot == 0 {
+            let control = Control::create(slots)?;
+            links.from_leader(0, Some(control.fd()), limit)?;
+            control
+        } else {
+            Control::open(links.from_leader(0, None, limit)?, slots, slot)?
+        };
+        let collective = Collective::new(control, slots, slot, config.timeout);
+        let mut call = collective.enter(&health, &cards)?;
+        call.round(Call::Start, [0; 4])?;
+        let window = Window::reserve(slots, slot, config.heap_max);
+        let window = call.all_well(window, "reserving address space for the heaps")?;
+        let symmetric = Symmetric::new(window, (slots + 1) * SYNC_LINE, limit, &mut call, &links)?;
+        drop(call);
+
+        let peers = cards.iter().map(|c| describe(c, me)).collect();
+        log::info!(
+            "{}: one of {n} PEs, all on this host and mapped directly; heap at {:#x}, up to {} bytes",
+            mine.who(),
+            symmetric.base(),
+            config.heap_max
+        );
+        Ok(World {
+            links,
+            symmetric,
+            collective,
+            health,
+            boot: Arc::clone(boot),
+            cards,
+            peers,
+            config,
+            me: me as i32,
+            n: n as i32,
+        })
+    }
+
+    /// This PE's number.
+    #[inline]
+    pub fn my_pe(&self) -> i32 {
+        self.me
+    }
+
+    /// Number of PEs.
+    #[inline]
+    pub fn n_pes(&self) -> i32 {
+        self.n
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether the job is whole.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// What the fast path of a client needs.
+    pub fn view(&self) -> rushmem_view_t {
+        rushmem_view_t {
+            my_pe: self.me,
+            n_pes: self.n,
+            near_first: 0,
+            near_count: self.n,
+            heap_base: self.symmetric.base() as u64,
+            stride: self.symmetric.stride() as u64,
+            broken: self.health.broken_word().as_ptr(),
+        }
+    }
+
+    /// `Ok` where `pe` is one.
+    #[inline]
+    pub fn check_pe(&self, pe: i32) -> Result<()> {
+        if (pe as u32) < self.n as u32 {
+            return Ok(());
+        }
+        Err(err!(BAD_PE, "PE {pe} does not exist: this job has PEs 0 to {}", self.n - 1))
+    }
+
+    /// How `pe` is reached.
+    pub(crate) fn peer(&self, pe: i32) -> Result<&Peer> {
+        self.check_pe(pe)?;
+        Ok(&self.peers[pe as usize])
+    }
+
+    /// The symmetric address of `[ptr, ptr + bytes)`, which must lie in one live allocation (or registered region) of
+    /// this PE. Zero bytes may be anywhere.
+    #[inline]
+    pub fn check_local(&self, ptr: usize, bytes: usize) -> Result<usize> {
+        if bytes == 0 {
+            return Ok(ptr);
+        }
+        self.symmetric.find(ptr, bytes)
+    }
+
+    /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is; checks the PE, the range, and that the job is whole.
+    #[inline]
+    pub fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route> {
+        self.check_pe(pe)?;
+        self.health.check()?;
+        let at = self.check_local(ptr, bytes)?;
+        let far = (i64::from(pe) - i64::from(self.me)) * self.symmetric.stride() as i64;
+        Ok(Route::Direct(at.wrapping_add_signed(far as isize) as *mut u8))
+    }
+
+    /// The offset of `ptr` in this PE's heap (or its alias', for registered memory), for texts.
+    pub(crate) fn offset_of(&self, ptr: usize) -> Option<usize> {
+        self.symmetric.find(ptr, 1).ok().map(|at| at - self.symmetric.base())
+    }
+
+    fn enter(&self) -> Result<Entered<'_>> {
+        self.health.check()?;
+        self.collective.enter(&self.health, &self.cards)
+    }
+
+    /// Collective: every PE has entered. `call` is `BarrierAll` or `SyncAll`, so that mixing them is seen.
+    #[inline]
+    pub(crate) fn sync_all(&self, call: Call) -> Result<()> {
+        self.enter()?.round(call, [0; 4])
+    }
+
+    /// Collective: zeroed symmetric memory; `None` for zero bytes.
+    pub(crate) fn alloc(&self, bytes: usize, align: usize) -> Result<Option<usize>> {
+        self.symmetric.alloc(bytes, align, &mut self.enter()?, &self.links)
+    }
+
+    /// Collective: gives an allocation back.
+    pub(crate) fn free(&self, at: Option<usize>) -> Result<()> {
+        self.symmetric.free(at, &mut self.enter()?)
+    }
+
+    /// Collective: user memory becomes symmetric; its alias.
+    ///
+    /// # Safety
+    /// Nobody else touches the range during the call.
+    pub(crate) unsafe fn register(&self, addr: usize, bytes: usize) -> Result<usize> {
+        // SAFETY: passed on to our caller.
+        unsafe { self.symmetric.register(addr, bytes, &mut self.enter()?, &self.links) }
+    }
+
+    /// Collective: the opposite of [`World::register`].
+    pub(crate) fn unregister(&self, addr: usize) -> Result<()> {
+        self.symmetric.unregister(addr, &mut self.enter()?)
+    }
+
+    /// The heap in numbers.
+    pub(crate) fn heap_info(&self) -> rushmem_heap_info_t {
+        self.symmetric.info()
+    }
+
+    /// Runs `duty` several times a second while the world lives.
+    pub(crate) fn every_tick(&self, duty: crate::node::links::Duty) {
+        self.links.every_tick(duty);
+    }
+
+    /// Collective: leaves in good order. On an error the world is as before.
+    pub(crate) fn finalize(&self) -> Result<()> {
+        self.enter()?.round(Call::Finalize, [0; 4])?;
+        // From here on everybody leaves; whoever is faster than we are is not dead.
+        self.health.leave();
+        let left = self.boot.finalize();
+        self.links.goodbye();
+        if let Err(e) = left {
+            log::warn!("{}: leaving the bootstrap: {e}", self.health.who());
+        }
+        Ok(())
+    }
+
+    /// Local: tells the others that this PE leaves because of `why`; its own waits and kernels end.
+    pub(crate) fn abort(&self, why: &str) {
+        self.health.abandon(why);
+        self.boot.abort(&format!("{} left the job: {why}", self.health.who()));
+        self.links.abort(why);
+    }
+}
+
+fn describe(card: &Card, me: u32) -> Peer {
+    let text = |s: &str| CString::new(s.replace('\0', "")).unwrap_or_default();
+    let reason = if card.pe == me { "itself" } else { "same host: its memory is mapped here" };
+    Peer { pid: card.pid, host: text(&card.host), transport: text("direct"), reason: text(reason) }
+}
