@@ -34,8 +34,6 @@ test: ## set up, then every test that can run without a GPU
 	@scripts/build-mpi-plugin
 	$(call step,device headers under nvcc)
 	@scripts/check-device
-	$(call step,build)
-	@$(CARGO) build --all-targets
 	@scripts/test
 
 .PHONY: lint
