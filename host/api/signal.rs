@@ -1,0 +1,276 @@
+//! Signals: one word that a peer updates after its data has arrived (OpenSHMEM 1.5, section 9.9).
+//!
+//! A signal is never seen before the data that it announces: who has waited for it may read that data.
+
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
+
+use rushmem_host::capi::types::{RUSHMEM_SIGNAL_ADD, RUSHMEM_SIGNAL_SET};
+
+use crate::element::Word;
+use crate::heap::out_of_bounds;
+use crate::near;
+use crate::slice::{SymRef, SymSlice};
+use crate::wait::Cmp;
+use crate::{Pe, Result, Symmetric};
+
+/// What a signal operation does to the word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SignalOp {
+    /// The word becomes the value.
+    Set,
+    /// The value is added to the word, wrapping.
+    Add,
+}
+
+impl SignalOp {
+    pub(crate) fn raw(self) -> i32 {
+        match self {
+            SignalOp::Set => RUSHMEM_SIGNAL_SET,
+            SignalOp::Add => RUSHMEM_SIGNAL_ADD,
+        }
+    }
+
+    /// Does it, releasing what came before.
+    ///
+    /// # Safety
+    /// `word` is a signal word of a live mapping.
+    #[inline(always)]
+    unsafe fn apply(self, word: *mut u64, value: u64) {
+        match self {
+            // SAFETY: by the caller's word.
+            SignalOp::Set => unsafe { u64::store(word, value) },
+            // SAFETY: by the caller's word.
+            SignalOp::Add => {
+                unsafe { u64::fetch_add(word, value) };
+            }
+        }
+    }
+}
+
+/// A signal word on every PE, made by [`World::signal`](crate::World::signal). Like a
+/// [`SymSlice`], it is freed by [`free`](Signal::free) or with the world.
+#[must_use = "the word stays allocated until free() or the end of the world"]
+#[derive(Debug)]
+pub struct Signal<'w>(SignalRef<'w>);
+
+impl<'w> Signal<'w> {
+    pub(crate) fn new(words: SymSlice<'w, u64>) -> Self {
+        Signal(SignalRef { word: words.into_view() })
+    }
+
+    /// Frees the word on every PE. Collective.
+    pub fn free(self) -> Result<()> {
+        SymSlice::new(self.0.word).free()
+    }
+}
+
+impl<'w> Deref for Signal<'w> {
+    type Target = SignalRef<'w>;
+    fn deref(&self) -> &SignalRef<'w> {
+        &self.0
+    }
+}
+
+/// Several signal words on every PE, made by [`World::signals`](crate::World::signals).
+#[must_use = "the words stay allocated until free() or the end of the world"]
+#[derive(Debug)]
+pub struct Signals<'w>(SymSlice<'w, u64>);
+
+impl<'w> Signals<'w> {
+    pub(crate) fn new(words: SymSlice<'w, u64>) -> Self {
+        Signals(words)
+    }
+
+    /// Number of words.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One of the words.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`](crate::ErrorCode::OutOfBounds) past the end.
+    pub fn at(&self, index: usize) -> Result<SignalRef<'_>> {
+        Ok(SignalRef { word: self.0.element(index)? })
+    }
+
+    /// The words as symmetric memory: to wait on several of them ([`SymRef::ivars`]), or for a kernel.
+    pub fn words(&self) -> &SymRef<'w, u64> {
+        &self.0
+    }
+
+    /// Frees the words on every PE. Collective.
+    pub fn free(self) -> Result<()> {
+        self.0.free()
+    }
+}
+
+/// One signal word: a [`Signal`], or one of [`Signals`].
+pub struct SignalRef<'a> {
+    word: SymRef<'a, u64>,
+}
+
+impl fmt::Debug for SignalRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "signal at {:p} of {}", self.as_ptr(), self.word.world().my_pe())
+    }
+}
+
+impl<'a> SignalRef<'a> {
+    /// The symmetric address, as kernels take it.
+    pub fn as_ptr(&self) -> *mut u64 {
+        self.word.as_ptr()
+    }
+
+    /// The word as symmetric memory.
+    pub fn word(&self) -> &SymRef<'a, u64> {
+        &self.word
+    }
+
+    /// Updates `pe`'s word, after this PE's earlier puts to it: like a fence and then the update.
+    ///
+    /// # Errors
+    /// [`BadPe`](crate::ErrorCode::BadPe) when there is no such PE.
+    #[inline]
+    pub fn signal_op(&self, op: SignalOp, value: u64, pe: Pe) -> Result<()> {
+        let world = self.word.world();
+        if let Some(word) = world.near(self.as_ptr() as usize, pe) {
+            // SAFETY: `pe`'s copy of a live allocation of one word.
+            unsafe { op.apply(word.cast(), value) };
+            return Ok(());
+        }
+        // SAFETY: a live handle and a live allocation.
+        world.check(unsafe {
+            (world.runtime().signal_op)(world.as_raw(), self.as_ptr(), value, op.raw(), pe.raw())
+        })
+    }
+
+    /// [`signal_op`](SignalRef::signal_op) with [`SignalOp::Set`].
+    #[inline]
+    pub fn set(&self, value: u64, pe: Pe) -> Result<()> {
+        self.signal_op(SignalOp::Set, value, pe)
+    }
+
+    /// [`signal_op`](SignalRef::signal_op) with [`SignalOp::Add`].
+    #[inline]
+    pub fn add(&self, value: u64, pe: Pe) -> Result<()> {
+        self.signal_op(SignalOp::Add, value, pe)
+    }
+
+    /// The present value of this PE's own word. What was put before the signal that it shows is visible.
+    #[inline]
+    pub fn fetch(&self) -> u64 {
+        // SAFETY: this PE's own copy of a live allocation of one word.
+        unsafe { u64::load(self.as_ptr()) }
+    }
+
+    /// The present value of this PE's own word if it compares so.
+    #[inline]
+    pub fn test(&self, cmp: Cmp, value: u64) -> Option<u64> {
+        Some(self.fetch()).filter(|seen| cmp.holds(seen, &value))
+    }
+
+    /// Waits until this PE's own word compares so, and gives the value seen. A wait that stalls is reported on
+    /// standard error (`RUSHMEM_STALL_REPORT`).
+    ///
+    /// # Errors
+    /// [`PeerDead`](crate::ErrorCode::PeerDead) once a PE of the job has died;
+    /// [`Timeout`](crate::ErrorCode::Timeout) after `RUSHMEM_WAIT_TIMEOUT`, if that is set.
+    #[inline]
+    pub fn wait_until(&self, cmp: Cmp, value: u64) -> Result<u64> {
+        if let Some(seen) = self.test(cmp, value) {
+            return Ok(seen);
+        }
+        let (world, mut seen) = (self.word.world(), 0);
+        // SAFETY: a live handle, a live allocation and a place for the answer.
+        world.check(unsafe {
+            (world.runtime().signal_wait_until)(world.as_raw(), self.as_ptr(), cmp.raw(), value, &mut seen)
+        })?;
+        Ok(seen)
+    }
+
+    /// [`wait_until`](SignalRef::wait_until) with a limit of its own.
+    pub fn wait_until_timeout(&self, cmp: Cmp, value: u64, limit: Duration) -> Result<u64> {
+        // Another PE may change the word between the wait and the fetch; then wait again.
+        loop {
+            self.word.ivars().timeout(limit).wait_until_all(cmp, value)?;
+            if let Some(seen) = self.test(cmp, value) {
+                return Ok(seen);
+            }
+        }
+    }
+}
+
+impl<T: Symmetric> SymRef<'_, T> {
+    /// Copies `src` to `pe`'s elements `0..src.len()`, then updates `pe`'s `signal`: who sees the signal sees
+    /// the data. Returns when `src` may be used again. Errors as for [`put`](SymRef::put).
+    pub fn put_signal(
+        &self,
+        src: &[T],
+        signal: &SignalRef<'_>,
+        op: SignalOp,
+        value: u64,
+        pe: Pe,
+    ) -> Result<()> {
+        self.put_signal_raw(src.as_ptr(), src.len(), signal, op, value, pe)
+    }
+
+    /// [`put_signal`](SymRef::put_signal) of all of `src`, symmetric memory of this PE.
+    pub fn put_signal_from(
+        &self,
+        src: &SymRef<'_, T>,
+        signal: &SignalRef<'_>,
+        op: SignalOp,
+        value: u64,
+        pe: Pe,
+    ) -> Result<()> {
+        self.put_signal_raw(src.as_ptr(), src.len(), signal, op, value, pe)
+    }
+
+    /// `src` points at `n` elements that live through the call.
+    #[inline]
+    fn put_signal_raw(
+        &self,
+        src: *const T,
+        n: usize,
+        signal: &SignalRef<'_>,
+        op: SignalOp,
+        value: u64,
+        pe: Pe,
+    ) -> Result<()> {
+        let (world, bytes) = (self.world(), n.saturating_mul(size_of::<T>()));
+        if n > self.len() {
+            return Err(out_of_bounds(format_args!("a put of {n} elements at the start"), self.len()));
+        }
+        let near = world.near(self.as_ptr() as usize, pe).zip(world.near(signal.as_ptr() as usize, pe));
+        if let Some((to, word)) = near {
+            // SAFETY: `pe`'s copies of live allocations, with the length just checked.
+            unsafe {
+                near::copy_in(to, src.cast(), bytes);
+                op.apply(word.cast(), value);
+            }
+            return Ok(());
+        }
+        let (to, word) = (self.as_ptr().cast(), signal.as_ptr());
+        // SAFETY: a live handle and live allocations, with the length just checked.
+        world.check(unsafe {
+            (world.runtime().put_signal)(
+                world.as_raw(),
+                to,
+                src.cast(),
+                bytes,
+                word,
+                value,
+                op.raw(),
+                pe.raw(),
+            )
+        })
+    }
+}

@@ -1,0 +1,139 @@
+//! The C ABI as the Rust API sees it: one table of function pointers, filled from the loaded library.
+//!
+//! Each entry is declared once, here. The declaration becomes the table's field, the look-up of the symbol,
+//! and a constant that the compiler checks against the real function of `rushmem-host`: when the two drift
+//! apart, this file stops compiling. The linked copy of `rushmem-host` serves that check and its types only;
+//! every call goes to the one loaded library.
+
+use std::os::raw::{c_char, c_void};
+
+use rushmem_host::capi::types::*;
+
+type World = *mut rushmem_world_t;
+
+/// The kernel part of the ABI is still being written: until it is there its functions answer "unsupported".
+unsafe extern "C" fn not_yet() -> i32 {
+    RUSHMEM_ERR_UNSUPPORTED
+}
+
+unsafe extern "C" fn nothing_to_do() -> i32 {
+    RUSHMEM_OK
+}
+
+macro_rules! find {
+    (kernel, $library:ident, $symbol:ident) => {
+        match $library.get(concat!(stringify!($symbol), "\0").as_bytes()) {
+            Ok(symbol) => *symbol,
+            Err(_) if stringify!($symbol) == "rushmem_synchronize" => {
+                std::mem::transmute::<*const (), _>(nothing_to_do as *const ())
+            }
+            Err(_) => std::mem::transmute::<*const (), _>(not_yet as *const ()),
+        }
+    };
+    ($module:ident, $library:ident, $symbol:ident) => {
+        *$library.get(concat!(stringify!($symbol), "\0").as_bytes())?
+    };
+}
+
+macro_rules! same {
+    (kernel, $symbol:ident, $type:ty) => {};
+    ($module:ident, $symbol:ident, $type:ty) => {
+        const _: $type = rushmem_host::capi::$module::$symbol;
+    };
+}
+
+macro_rules! table {
+    ($($module:ident { $(fn $field:ident = $symbol:ident ( $($arg:ty),* $(,)? ) -> $ret:ty;)* })*) => {
+        /// The functions of `librushmem_host.so`.
+        pub(crate) struct Table {
+            $($(pub(crate) $field: unsafe extern "C" fn($($arg),*) -> $ret,)*)*
+        }
+
+        impl Table {
+            /// Looks every function up; the error names the first one missing.
+            ///
+            /// # Safety
+            /// The library must be rushmem's, of this ABI version: a symbol's type is taken on trust.
+            pub(crate) unsafe fn load(library: &libloading::os::unix::Library) -> Result<Table, libloading::Error> {
+                Ok(Table {
+                    // SAFETY: the caller vouches for the library; the type is checked against its source below.
+                    $($($field: unsafe { find!($module, library, $symbol) },)*)*
+                })
+            }
+        }
+
+        $($(same!($module, $symbol, unsafe extern "C" fn($($arg),*) -> $ret);)*)*
+    };
+}
+
+table! {
+    info {
+        fn library_path = rushmem_library_path() -> *const c_char;
+        fn library_version = rushmem_version() -> *const c_char;
+        fn last_error = rushmem_last_error() -> *const c_char;
+    }
+    world {
+        fn uid_create = rushmem_uid_create(*mut rushmem_uid_t) -> i32;
+        fn init = rushmem_init(*const rushmem_init_attr_t, *mut World) -> i32;
+        fn finalize = rushmem_finalize(World) -> i32;
+        fn abort = rushmem_abort(World, *const c_char) -> i32;
+        fn view = rushmem_view(World, *mut rushmem_view_t) -> i32;
+        fn peer = rushmem_peer(World, i32, *mut rushmem_peer_t) -> i32;
+    }
+    heap {
+        fn alloc = rushmem_alloc(World, usize, usize, *mut *mut c_void) -> i32;
+        fn free = rushmem_free(World, *mut c_void) -> i32;
+        fn register = rushmem_register(World, *mut c_void, usize, *mut *mut c_void) -> i32;
+        fn unregister = rushmem_unregister(World, *mut c_void) -> i32;
+        fn ptr = rushmem_ptr(World, *const c_void, i32, *mut *mut c_void) -> i32;
+        fn heap_info = rushmem_heap_info(World, *mut rushmem_heap_info_t) -> i32;
+    }
+    rma {
+        fn put = rushmem_put(World, *mut c_void, *const c_void, usize, i32) -> i32;
+        fn put_nbi = rushmem_put_nbi(World, *mut c_void, *const c_void, usize, i32) -> i32;
+        fn get = rushmem_get(World, *mut c_void, *const c_void, usize, i32) -> i32;
+        fn get_nbi = rushmem_get_nbi(World, *mut c_void, *const c_void, usize, i32) -> i32;
+        fn iput = rushmem_iput(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32) -> i32;
+        fn iget = rushmem_iget(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32) -> i32;
+    }
+    atomic {
+        fn atomic = rushmem_atomic(World, i32, i32, *mut c_void, u64, u64, i32, *mut u64) -> i32;
+    }
+    signal {
+        fn put_signal = rushmem_put_signal(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32) -> i32;
+        fn put_signal_nbi = rushmem_put_signal_nbi(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32) -> i32;
+        fn signal_op = rushmem_signal_op(World, *mut u64, u64, i32, i32) -> i32;
+        fn signal_wait_until = rushmem_signal_wait_until(World, *const u64, i32, u64, *mut u64) -> i32;
+    }
+    wait {
+        fn wait_until = rushmem_wait_until(World, i32, *const c_void, i32, u64, u64) -> i32;
+        fn wait_until_all = rushmem_wait_until_all(World, i32, *const c_void, usize, *const i32, i32, u64, u64) -> i32;
+        fn wait_until_any = rushmem_wait_until_any(World, i32, *const c_void, usize, *const i32, i32, u64, u64, *mut usize) -> i32;
+        fn wait_until_some = rushmem_wait_until_some(World, i32, *const c_void, usize, *const i32, i32, u64, u64, *mut usize, *mut usize) -> i32;
+        fn wait_until_all_vector = rushmem_wait_until_all_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, u64) -> i32;
+        fn wait_until_any_vector = rushmem_wait_until_any_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, u64, *mut usize) -> i32;
+        fn wait_until_some_vector = rushmem_wait_until_some_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, u64, *mut usize, *mut usize) -> i32;
+        fn test_all = rushmem_test_all(World, i32, *const c_void, usize, *const i32, i32, u64, *mut i32) -> i32;
+        fn test_any = rushmem_test_any(World, i32, *const c_void, usize, *const i32, i32, u64, *mut usize) -> i32;
+        fn test_some = rushmem_test_some(World, i32, *const c_void, usize, *const i32, i32, u64, *mut usize, *mut usize) -> i32;
+        fn test_all_vector = rushmem_test_all_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, *mut i32) -> i32;
+        fn test_any_vector = rushmem_test_any_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, *mut usize) -> i32;
+        fn test_some_vector = rushmem_test_some_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, *mut usize, *mut usize) -> i32;
+    }
+    order {
+        fn fence = rushmem_fence(World) -> i32;
+        fn quiet = rushmem_quiet(World) -> i32;
+        fn sync_all = rushmem_sync_all(World) -> i32;
+        fn barrier_all = rushmem_barrier_all(World) -> i32;
+    }
+    kernel {
+        fn module_load = rushmem_module_load(World, *const c_char, usize, *const c_char, *const *const c_char, usize, *mut *mut rushmem_module_t) -> i32;
+        fn module_unload = rushmem_module_unload(*mut rushmem_module_t) -> i32;
+        fn module_kernel = rushmem_module_kernel(*mut rushmem_module_t, *const c_char, *mut *mut rushmem_kernel_t) -> i32;
+        fn module_kernel_names = rushmem_module_kernel_names(*mut rushmem_module_t, usize, *mut *const c_char) -> i32;
+        fn kernel_params = rushmem_kernel_params(*mut rushmem_kernel_t, *mut rushmem_arg_type_t, usize, *mut usize) -> i32;
+        fn kernel_max_blocks = rushmem_kernel_max_blocks(*mut rushmem_kernel_t, *const u32, usize, *mut u64) -> i32;
+        fn launch = rushmem_launch(*mut rushmem_kernel_t, *const rushmem_launch_t, *const *const c_void, *const rushmem_arg_type_t, usize) -> i32;
+        fn synchronize = rushmem_synchronize(World) -> i32;
+    }
+}
