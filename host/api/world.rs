@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Tells the others that this PE leaves; a handle that finalize has already freed is refused, harmlessly.
-    fn abandon(&self, why: &str) {
+    pub(crate) fn abandon(&self, why: &str) {
         let why = CString::new(why.replace('\0', " ")).expect("no NUL is left");
         // SAFETY: the handle is live or refused; the text outlives the call; nobody uses the world after this.
         unsafe { (self.runtime.abort)(self.raw, why.as_ptr()) };
