@@ -56,6 +56,7 @@ fn generate(capi: &Path) -> String {
     };
     let builder = SOURCES
         .iter()
+        .filter(|f| capi.join(format!("{f}.rs")).exists())
         .fold(cbindgen::Builder::new().with_config(config), |b, f| b.with_src(capi.join(format!("{f}.rs"))));
     let mut text = Vec::new();
     builder.generate().expect("cbindgen takes the sources of the C ABI").write(&mut text);

@@ -6,6 +6,10 @@
 //! pointers and atomics, never through a reference.
 
 pub(crate) mod atomic;
+#[cfg(test)]
+mod job_tests;
+#[cfg(test)]
+mod litmus_tests;
 pub(crate) mod order;
 pub(crate) mod rma;
 pub(crate) mod signal;

@@ -1,0 +1,494 @@
+//! The operations between PEs, each a thread of this process, over the fake bootstrap. Every wait is bounded.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use super::atomic::{atomic, Op};
+use super::rma::{self, Strided};
+use super::signal::{self, SignalOp};
+use super::wait::{self, Words};
+use super::waitset::Expected;
+use super::{order, word::Update};
+use crate::capi::types::*;
+use crate::error::{code, Result};
+use crate::fake::worlds_with;
+use crate::node::control::Call;
+use crate::world::World;
+
+/// A few seconds bound everything, so that a defect fails instead of hanging.
+const BOUNDED: [(&str, &str); 3] =
+    [("RUSHMEM_WAIT_TIMEOUT", "30"), ("RUSHMEM_TIMEOUT", "30"), ("RUSHMEM_STALL_REPORT", "0")];
+
+fn job(n: u32, f: impl Fn(&World) + Sync) {
+    worlds_with(n, &BOUNDED, |w| {
+        f(w);
+        w.finalize().unwrap();
+    });
+}
+
+fn barrier(w: &World) {
+    order::quiet(w).unwrap();
+    w.sync_all(Call::BarrierAll).unwrap();
+}
+
+fn alloc(w: &World, bytes: usize) -> usize {
+    w.alloc(bytes, 0).unwrap().unwrap()
+}
+
+fn own(p: usize, bytes: usize) -> Vec<u8> {
+    // SAFETY: the tests ask for live allocations that a barrier has made quiet.
+    unsafe { std::slice::from_raw_parts(p as *const u8, bytes) }.to_vec()
+}
+
+/// Random bytes; the seed is printed, so a failure can be replayed.
+struct Random(u64);
+
+impl Random {
+    fn new(salt: u64) -> Random {
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).unwrap();
+        let seed = u64::from_ne_bytes(seed);
+        eprintln!("seed {seed:#x} (salt {salt})");
+        Random((seed ^ salt) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| self.next() as u8).collect()
+    }
+}
+
+fn op(code: i32) -> Op {
+    Op::from_code(code).unwrap()
+}
+
+#[test]
+fn puts_and_gets_move_every_size_and_touch_nothing_beside() {
+    const ROOM: usize = (1 << 20) + 64;
+    job(3, |w| {
+        let (me, n) = (w.my_pe(), w.n_pes());
+        let (next, previous) = ((me + 1) % n, (me + n - 1) % n);
+        let p = alloc(w, ROOM);
+        let mut random = Random::new(me as u64);
+        for bytes in
+            [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 4095, 4096, 4097, 1 << 20, (1 << 20) + 3]
+        {
+            for skew in [0, 1, 5] {
+                let data = random.bytes(bytes + 1);
+                // SAFETY: the source holds `bytes` bytes behind its own skew of one.
+                unsafe { rma::put(w, p + 16 + skew, data.as_ptr().add(1), bytes, next) }.unwrap();
+                barrier(w);
+                let here = own(p, ROOM);
+                assert!(
+                    here[..16 + skew].iter().chain(&here[16 + skew + bytes..]).all(|b| *b == 0),
+                    "{bytes}"
+                );
+                let mut back = vec![0xee; bytes + 2];
+                // SAFETY: the destination holds `bytes` bytes behind the first.
+                unsafe { rma::get(w, back.as_mut_ptr().add(1), p + 16 + skew, bytes, next) }.unwrap();
+                assert_eq!(back[1..1 + bytes], data[1..], "{bytes} bytes at {skew}");
+                assert_eq!((back[0], back[1 + bytes]), (0xee, 0xee));
+                let mut previous_own = vec![0; bytes];
+                // SAFETY: the destination holds `bytes` bytes.
+                unsafe { rma::get(w, previous_own.as_mut_ptr(), p + 16 + skew, bytes, me) }.unwrap();
+                assert_eq!(previous_own, here[16 + skew..16 + skew + bytes]);
+                barrier(w);
+                let zero = vec![0u8; ROOM];
+                // SAFETY: as large as the allocation; cleans what `previous` wrote here, via ourselves.
+                unsafe { rma::put(w, p, zero.as_ptr(), ROOM, me) }.unwrap();
+                let _ = previous;
+                barrier(w);
+            }
+        }
+        w.free(Some(p)).unwrap();
+    });
+}
+
+#[test]
+fn single_values_and_strides() {
+    job(2, |w| {
+        let (me, other) = (w.my_pe(), 1 - w.my_pe());
+        let p = alloc(w, 4096);
+        for bytes in [1usize, 2, 4, 8] {
+            for skew in [0, 3] {
+                let value = Random::new(me as u64).next();
+                rma::p(w, p + 64 + skew, value, bytes, other).unwrap();
+                barrier(w);
+                let mask = u64::MAX >> (64 - 8 * bytes);
+                assert_eq!(rma::g(w, p + 64 + skew, bytes, other).unwrap(), value & mask);
+                let got = own(p, 4096);
+                assert!(got[..64 + skew].iter().chain(&got[64 + skew + bytes..]).all(|b| *b == 0));
+                barrier(w);
+                rma::p(w, p + 64 + skew, 0, bytes, other).unwrap();
+                barrier(w);
+            }
+        }
+        for elem in [1usize, 2, 3, 4, 8, 12, 16, 24] {
+            let data = Random::new(elem as u64).bytes(elem * 10);
+            let shape = Strided { dst_stride: 3, src_stride: 2, elem, n: 5 };
+            // SAFETY: the source holds ten elements.
+            unsafe { rma::iput(w, p, data.as_ptr(), shape, other) }.unwrap();
+            let mut back = vec![0u8; elem * 5];
+            let shape = Strided { dst_stride: 1, src_stride: 3, elem, n: 5 };
+            // SAFETY: the destination holds five elements.
+            unsafe { rma::iget(w, back.as_mut_ptr(), p, shape, other) }.unwrap();
+            for i in 0..5 {
+                assert_eq!(
+                    back[i * elem..][..elem],
+                    data[2 * i * elem..][..elem],
+                    "element {i} of {elem} bytes"
+                );
+            }
+            barrier(w);
+        }
+        w.free(Some(p)).unwrap();
+    });
+}
+
+#[test]
+fn bad_input_is_its_error_writes_nothing_and_the_job_goes_on() {
+    job(2, |w| {
+        let p = alloc(w, 256);
+        let freed = alloc(w, 64);
+        w.free(Some(freed)).unwrap();
+        let mut private = [7u8; 256];
+        let buf = private.as_mut_ptr();
+        let stack = buf as usize;
+        let unit = Strided { dst_stride: 1, src_stride: 1, elem: 8, n: 4 };
+        let words = |ivars, n, kind, cmp| {
+            let w_ = Words { kind, ivars, n, status: std::ptr::null(), cmp, expected: Expected::One(0) };
+            // SAFETY: there are no arrays but the words, which `check` is to refuse.
+            unsafe { w_.check(w) }.map(|_| ())
+        };
+        let add = op(RUSHMEM_ATOMIC_FETCH_ADD);
+        let set = SignalOp::Set;
+        use code::*;
+        // SAFETY: `buf` holds 256 bytes, and whatever is larger or null is to be refused.
+        let cases: Vec<(&str, i32, Result<()>)> = unsafe {
+            vec![
+                ("put to PE -1", BAD_PE, rma::put(w, p, buf, 8, -1)),
+                ("put to PE n", BAD_PE, rma::put(w, p, buf, 8, 2)),
+                ("put of nothing to PE n", BAD_PE, rma::put(w, p, buf, 0, 2)),
+                ("put outside", BAD_ADDRESS, rma::put(w, stack, buf, 8, 0)),
+                ("put to null", BAD_ADDRESS, rma::put(w, 0, buf, 8, 0)),
+                ("put to freed", BAD_ADDRESS, rma::put(w, freed, buf, 8, 0)),
+                ("put past the end", OUT_OF_BOUNDS, rma::put(w, p + 200, buf, 100, 0)),
+                ("put of everything", OUT_OF_BOUNDS, rma::put(w, p, buf, usize::MAX, 0)),
+                ("put from null", INVALID_ARGUMENT, rma::put(w, p, std::ptr::null(), 8, 0)),
+                ("get to null", INVALID_ARGUMENT, rma::get(w, std::ptr::null_mut(), p, 8, 0)),
+                ("get from freed", BAD_ADDRESS, rma::get(w, buf, freed, 8, 1)),
+                ("get past the end", OUT_OF_BOUNDS, rma::get(w, buf, p + 255, 2, 1)),
+                ("p of 3 bytes", INVALID_ARGUMENT, rma::p(w, p, 1, 3, 0)),
+                ("p past the end", OUT_OF_BOUNDS, rma::p(w, p + 252, 1, 8, 0)),
+                ("g of 16 bytes", INVALID_ARGUMENT, rma::g(w, p, 16, 0).map(|_| ())),
+                (
+                    "iput, stride 0",
+                    INVALID_ARGUMENT,
+                    rma::iput(w, p, buf, Strided { dst_stride: 0, ..unit }, 0),
+                ),
+                (
+                    "iput, stride -1",
+                    INVALID_ARGUMENT,
+                    rma::iput(w, p, buf, Strided { src_stride: -1, ..unit }, 0),
+                ),
+                (
+                    "iput past the end",
+                    OUT_OF_BOUNDS,
+                    rma::iput(w, p, buf, Strided { dst_stride: 11, ..unit }, 0),
+                ),
+                ("iput, no element", INVALID_ARGUMENT, rma::iput(w, p, buf, Strided { elem: 0, ..unit }, 0)),
+                (
+                    "iput, too many",
+                    INVALID_ARGUMENT,
+                    rma::iput(w, p, buf, Strided { n: usize::MAX, ..unit }, 0),
+                ),
+                (
+                    "iget, stride 0",
+                    INVALID_ARGUMENT,
+                    rma::iget(w, buf, p, Strided { dst_stride: 0, ..unit }, 0),
+                ),
+                (
+                    "iget past the end",
+                    OUT_OF_BOUNDS,
+                    rma::iget(w, buf, p, Strided { src_stride: 11, ..unit }, 0),
+                ),
+                (
+                    "atomic, unaligned",
+                    INVALID_ARGUMENT,
+                    atomic(w, add, RUSHMEM_INT64, p + 4, 1, 0, 0).map(|_| ()),
+                ),
+                ("atomic, type", INVALID_ARGUMENT, atomic(w, add, 6, p, 1, 0, 0).map(|_| ())),
+                (
+                    "atomic add of floats",
+                    INVALID_ARGUMENT,
+                    atomic(w, add, RUSHMEM_FLOAT, p, 1, 0, 0).map(|_| ()),
+                ),
+                ("atomic outside", BAD_ADDRESS, atomic(w, add, RUSHMEM_INT64, 64, 1, 0, 0).map(|_| ())),
+                ("signal, unaligned", INVALID_ARGUMENT, signal::signal_op(w, p + 1, 1, set, 0)),
+                ("signal past", BAD_ADDRESS, signal::signal_op(w, p + (1 << 40), 1, set, 0)),
+                ("put_signal, bad data", OUT_OF_BOUNDS, signal::put_signal(w, p + 8, buf, 256, p, 1, set, 0)),
+                ("put_signal, bad signal", BAD_ADDRESS, signal::put_signal(w, p, buf, 8, freed, 1, set, 0)),
+                ("signal fetch", INVALID_ARGUMENT, signal::fetch(w, p + 2).map(|_| ())),
+                ("wait, comparison", INVALID_ARGUMENT, signal::wait_until(w, p, 6, 0).map(|_| ())),
+                ("wait outside", BAD_ADDRESS, signal::wait_until(w, 8, RUSHMEM_CMP_EQ, 0).map(|_| ())),
+                ("words of floats", INVALID_ARGUMENT, words(p, 1, RUSHMEM_DOUBLE, 0)),
+                ("words, null", INVALID_ARGUMENT, words(0, 1, RUSHMEM_INT32, 0)),
+                ("words, unaligned", INVALID_ARGUMENT, words(p + 2, 1, RUSHMEM_INT32, 0)),
+                ("words past the end", OUT_OF_BOUNDS, words(p, 65, RUSHMEM_INT32, 0)),
+                ("words, far too many", INVALID_ARGUMENT, words(p, usize::MAX / 2, RUSHMEM_INT64, 0)),
+                ("words, comparison", INVALID_ARGUMENT, words(p, 1, RUSHMEM_INT32, -1)),
+            ]
+        };
+        for (what, want, got) in cases {
+            let e = got.expect_err(what);
+            assert_eq!(e.code, want, "{what}: {e}");
+            assert!(e.message.len() > 10, "{what}: {e}");
+        }
+        assert_eq!(words(0, 0, RUSHMEM_INT32, 0), Ok(()), "no words may be anywhere");
+        barrier(w);
+        assert!(own(p, 256).iter().all(|b| *b == 0), "nothing was written");
+        assert_eq!(private, [7; 256]);
+        w.free(Some(p)).unwrap();
+    });
+}
+
+#[test]
+fn atomics_of_all_pes_are_atomic() {
+    const ROUNDS: u64 = 3000;
+    job(4, |w| {
+        let (me, n) = (w.my_pe() as u64, w.n_pes() as u64);
+        let p = alloc(w, 256);
+        let target = (n - 1) as i32;
+        let mut tickets = Vec::new();
+        for i in 0..ROUNDS {
+            tickets.push(atomic(w, op(RUSHMEM_ATOMIC_FETCH_ADD), RUSHMEM_UINT64, p, 1, 0, target).unwrap());
+            atomic(w, op(RUSHMEM_ATOMIC_ADD), RUSHMEM_INT32, p + 8, u64::MAX, 0, target).unwrap();
+            let bit = 1 << (me * 8 + i % 8);
+            atomic(w, op(RUSHMEM_ATOMIC_XOR), RUSHMEM_UINT64, p + 16, bit, 0, target).unwrap();
+            let old =
+                atomic(w, op(RUSHMEM_ATOMIC_FETCH_OR), RUSHMEM_UINT32, p + 24, 1 << me, 0, target).unwrap();
+            assert!(i == 0 || old & (1 << me) != 0);
+            // A lock: test and set by compare-and-swap, a plain counter inside, unlock by set.
+            let lock = || {
+                atomic(w, op(RUSHMEM_ATOMIC_COMPARE_SWAP), RUSHMEM_INT32, p + 32, me + 1, 0, target).unwrap()
+            };
+            while lock() != 0 {
+                std::thread::yield_now();
+            }
+            let count = rma::g(w, p + 40, 8, target).unwrap();
+            rma::p(w, p + 40, count + 1, 8, target).unwrap();
+            order::fence(w).unwrap();
+            atomic(w, op(RUSHMEM_ATOMIC_SET), RUSHMEM_INT32, p + 32, 0, 0, target).unwrap();
+        }
+        assert!(tickets.windows(2).all(|t| t[0] < t[1]));
+        barrier(w);
+        let word = |at: usize, kind| atomic(w, op(RUSHMEM_ATOMIC_FETCH), kind, p + at, 0, 0, target).unwrap();
+        assert_eq!(word(0, RUSHMEM_UINT64), n * ROUNDS);
+        assert_eq!(word(8, RUSHMEM_INT32), (n * ROUNDS).wrapping_neg() & 0xffff_ffff, "32 bits and no more");
+        assert_eq!(word(12, RUSHMEM_INT32), 0, "the neighbour is untouched");
+        let flips: u64 = (0..8 * n).filter(|b| (ROUNDS + 7 - b % 8) / 8 % 2 == 1).map(|b| 1 << b).sum();
+        assert_eq!(word(16, RUSHMEM_UINT64), flips);
+        assert_eq!(word(24, RUSHMEM_UINT32), (1 << n) - 1);
+        assert_eq!(word(40, RUSHMEM_UINT64), n * ROUNDS, "the lock excludes");
+        barrier(w);
+        w.free(Some(p)).unwrap();
+    });
+}
+
+#[test]
+fn every_fetched_ticket_is_given_once() {
+    const ROUNDS: usize = 5000;
+    let tickets = worlds_with(3, &BOUNDED, |w| {
+        let p = alloc(w, 8);
+        let kind = [RUSHMEM_INT64, RUSHMEM_UINT64][w.my_pe() as usize % 2];
+        let fetch = || atomic(w, op(RUSHMEM_ATOMIC_FETCH_ADD), kind, p, 1, 0, 0).unwrap();
+        let tickets: Vec<u64> = (0..ROUNDS).map(|_| fetch()).collect();
+        barrier(w);
+        w.finalize().unwrap();
+        tickets
+    });
+    let all: HashSet<u64> = tickets.into_iter().flatten().collect();
+    assert_eq!(all, (0..3 * ROUNDS as u64).collect());
+}
+
+#[test]
+fn floating_point_words_are_fetched_set_and_swapped() {
+    job(2, |w| {
+        let other = 1 - w.my_pe();
+        let p = alloc(w, 16);
+        let pi = u64::from(std::f32::consts::PI.to_bits());
+        let e = std::f64::consts::E.to_bits();
+        atomic(w, op(RUSHMEM_ATOMIC_SET), RUSHMEM_FLOAT, p, pi, 0, other).unwrap();
+        atomic(w, op(RUSHMEM_ATOMIC_SET), RUSHMEM_DOUBLE, p + 8, e, 0, other).unwrap();
+        assert_eq!(atomic(w, op(RUSHMEM_ATOMIC_FETCH), RUSHMEM_FLOAT, p, 0, 0, other).unwrap(), pi);
+        let nan = f64::NAN.to_bits() | 5;
+        assert_eq!(atomic(w, op(RUSHMEM_ATOMIC_SWAP), RUSHMEM_DOUBLE, p + 8, nan, 0, other).unwrap(), e);
+        assert_eq!(atomic(w, op(RUSHMEM_ATOMIC_FETCH), RUSHMEM_DOUBLE, p + 8, 0, 0, other).unwrap(), nan);
+        for bad in
+            [RUSHMEM_ATOMIC_COMPARE_SWAP, RUSHMEM_ATOMIC_ADD, RUSHMEM_ATOMIC_FETCH_XOR, RUSHMEM_ATOMIC_AND]
+        {
+            let got = atomic(w, op(bad), RUSHMEM_DOUBLE, p + 8, 0, 0, other).unwrap_err();
+            assert!(got.message.contains("double"), "{got}");
+            assert_ne!(op(bad).update, Update::Fetch);
+        }
+        barrier(w);
+    });
+}
+
+/// The set that the tests below wait on: `n` words of `kind` at `p`.
+fn set_of(
+    w: &World,
+    kind: i32,
+    p: usize,
+    n: usize,
+    status: &[i32],
+    cmp: i32,
+    value: u64,
+) -> super::waitset::WaitSet {
+    let status = if status.is_empty() { std::ptr::null() } else { status.as_ptr() };
+    // SAFETY: the callers keep `status` alive and as long as the set.
+    unsafe { Words { kind, ivars: p, n, status, cmp, expected: Expected::One(value) }.check(w) }.unwrap()
+}
+
+#[test]
+fn waits_end_when_a_peer_makes_them_true() {
+    job(2, |w| {
+        let (me, other) = (w.my_pe(), 1 - w.my_pe());
+        let p = alloc(w, 64);
+        let status = [0, 0, 9, 0];
+        for round in 1..200u64 {
+            if me == 0 {
+                // One word, by each way of writing it.
+                rma::p(w, p, round, 4, other).unwrap();
+                atomic(w, op(RUSHMEM_ATOMIC_SET), RUSHMEM_INT32, p + 4, round, 0, other).unwrap();
+                // The excluded third word stays behind.
+                atomic(w, op(RUSHMEM_ATOMIC_SET), RUSHMEM_INT32, p + 12, round, 0, other).unwrap();
+                signal::wait_until(w, p + 32, RUSHMEM_CMP_EQ, round).unwrap();
+            } else {
+                let ge = |value| set_of(w, RUSHMEM_INT32, p, 4, &status, RUSHMEM_CMP_GE, value);
+                match round % 3 {
+                    0 => wait::until_all(w, &ge(round), 0).unwrap(),
+                    1 => {
+                        let i = wait::until_any(w, &ge(round), 0).unwrap();
+                        assert!(matches!(i, Some(0 | 1 | 3)), "{i:?}");
+                    }
+                    _ => {
+                        let mut some = Vec::new();
+                        wait::until_some(w, &ge(round), 0, &mut |i| some.push(i)).unwrap();
+                        assert!(!some.is_empty() && some.iter().all(|i| [0, 1, 3].contains(i)), "{some:?}");
+                    }
+                }
+                // All of them, with a value for each.
+                let values = [round as i32, round as i32, 77, round as i32];
+                // SAFETY: all arrays hold four elements and live long enough.
+                let each = unsafe {
+                    Words {
+                        kind: RUSHMEM_INT32,
+                        ivars: p,
+                        n: 4,
+                        status: status.as_ptr(),
+                        cmp: RUSHMEM_CMP_EQ,
+                        expected: Expected::Each(values.as_ptr().cast()),
+                    }
+                    .check(w)
+                }
+                .unwrap();
+                wait::until_all(w, &each, 0).unwrap();
+                assert!(wait::test_all(w, &each).unwrap());
+                signal::signal_op(w, p + 32, 1, SignalOp::Add, other).unwrap();
+            }
+        }
+        barrier(w);
+    });
+}
+
+#[test]
+fn nothing_to_wait_for_returns_at_once() {
+    job(1, |w| {
+        let p = alloc(w, 64);
+        let excluded = [1, -1, i32::MIN, 5];
+        for (n, status) in [(0, &[][..]), (4, &excluded[..])] {
+            let set = set_of(w, RUSHMEM_UINT64, p, n, status, RUSHMEM_CMP_NE, 0);
+            wait::until_all(w, &set, 0).unwrap();
+            assert_eq!(wait::until_any(w, &set, 0).unwrap(), None);
+            wait::until_some(w, &set, 0, &mut |i| panic!("found {i}")).unwrap();
+            assert!(wait::test_all(w, &set).unwrap());
+            assert_eq!(wait::test_any(w, &set).unwrap(), None);
+            wait::test_some(w, &set, &mut |i| panic!("found {i}")).unwrap();
+        }
+    });
+}
+
+#[test]
+fn any_favours_no_word_for_ever() {
+    job(1, |w| {
+        let p = alloc(w, 1024);
+        for n in [2usize, 3, 7, 16, 64] {
+            let all = set_of(w, RUSHMEM_UINT64, p, n, &[], RUSHMEM_CMP_EQ, 0);
+            let pair = set_of(w, RUSHMEM_UINT64, p, 2, &[], RUSHMEM_CMP_EQ, 0);
+            let mut seen = vec![0u32; n];
+            let mut seen_pair = [0u32; 2];
+            for _ in 0..20 * n {
+                seen[wait::until_any(w, &all, 0).unwrap().unwrap()] += 1;
+                // Another set in between, as a loop over two queues would have it.
+                seen_pair[wait::test_any(w, &pair).unwrap().unwrap()] += 1;
+            }
+            assert!(seen.iter().chain(&seen_pair).all(|c| *c > 0), "{n}: {seen:?} {seen_pair:?}");
+        }
+    });
+}
+
+#[test]
+fn a_wait_that_times_out_says_where_and_for_what() {
+    job(1, |w| {
+        let p = alloc(w, 64);
+        let limit = 30_000_000;
+        rma::p(w, p + 8, -5i32 as u32 as u64, 4, 0).unwrap();
+        let started = Instant::now();
+        let one = set_of(w, RUSHMEM_INT32, p + 8, 1, &[], RUSHMEM_CMP_GT, 3);
+        let e = wait::until_all(w, &one, limit).unwrap_err();
+        assert_eq!(e.code, code::TIMEOUT);
+        assert!(started.elapsed() >= Duration::from_nanos(limit));
+        let offset = p + 8 - w.view().heap_base as usize;
+        for part in ["PE 0", "int32 > 3", "seen -5", &format!("{offset:#x}"), &format!("{:#x}", p + 8)] {
+            assert!(e.message.contains(part), "{part} is missing in: {e}");
+        }
+        let many = set_of(w, RUSHMEM_UINT64, p + 16, 3, &[0, 1, 0], RUSHMEM_CMP_NE, 0);
+        rma::p(w, p + 16, 1, 8, 0).unwrap();
+        let e = wait::until_all(w, &many, limit).unwrap_err();
+        for part in ["all of 2 words", "1 excluded", "1 satisfied", "[2] uint64 != 0"] {
+            assert!(e.message.contains(part), "{part} is missing in: {e}");
+        }
+    });
+}
+
+#[test]
+fn a_death_ends_waits_and_loops_around_tests() {
+    let started = Instant::now();
+    worlds_with(3, &BOUNDED, |w| {
+        let p = alloc(w, 64);
+        let never = set_of(w, RUSHMEM_UINT64, p, 2, &[], RUSHMEM_CMP_EQ, 1);
+        let e = match w.my_pe() {
+            0 => wait::until_any(w, &never, 0).unwrap_err(),
+            1 => loop {
+                if let Err(e) = wait::test_any(w, &never).map(|found| assert_eq!(found, None)) {
+                    break e;
+                }
+                std::thread::yield_now();
+            },
+            _ => {
+                std::thread::sleep(Duration::from_millis(50));
+                return w.abort("the test says so");
+            }
+        };
+        assert_eq!(e.code, code::PEER_DEAD, "{e}");
+        assert!(e.message.contains("PE 2"), "{e}");
+    });
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
