@@ -238,7 +238,8 @@ fn act(part: &str, flavour: &str) {
                     for i in 0..20u8 {
                         let mut all = [0; PES as usize];
                         b.allgather(&[me.wrapping_mul(salt) ^ i ^ round], &mut all).expect("allgather");
-                        let want: Vec<u8> = (0..PES as u8).map(|r| r.wrapping_mul(salt) ^ i ^ round).collect();
+                        let want: Vec<u8> =
+                            (0..PES as u8).map(|r| r.wrapping_mul(salt) ^ i ^ round).collect();
                         assert_eq!(all.as_slice(), want);
                     }
                 };
@@ -255,7 +256,8 @@ fn act(part: &str, flavour: &str) {
         "disagree" => {
             let b = load(flavour, limits(60.0)).expect("the bootstrap starts");
             let odd = b.rank() == 1;
-            let error = b.allgather(&vec![1; 8 + odd as usize], &mut vec![0; 4 * (8 + odd as usize)]).unwrap_err();
+            let error =
+                b.allgather(&vec![1; 8 + odd as usize], &mut vec![0; 4 * (8 + odd as usize)]).unwrap_err();
             assert_eq!(error.kind, BootErrorKind::Mismatch, "{error}");
             assert_eq!(error.rank, Some(if odd { 0 } else { 1 }), "{error}");
             assert!(error.message.contains("9 bytes") && error.message.contains("8 bytes"), "{error}");

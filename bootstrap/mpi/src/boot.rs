@@ -213,7 +213,10 @@ impl Bootstrap for MpiBootstrap {
     fn allgather(&self, input: &[u8], out: &mut [u8]) -> Result<()> {
         let (bytes, n) = (input.len(), self.n_ranks as usize);
         if Some(out.len()) != bytes.checked_mul(n) {
-            return invalid(format!("allgather of {bytes} bytes on {n} ranks: the output has {} bytes", out.len()));
+            return invalid(format!(
+                "allgather of {bytes} bytes on {n} ranks: the output has {} bytes",
+                out.len()
+            ));
         }
         let mut state = self.state();
         self.meet(&mut state, Header { op: ALLGATHER, bytes: bytes as u64, root: 0 })?;
@@ -236,7 +239,9 @@ impl Bootstrap for MpiBootstrap {
         let n = self.n_ranks as usize;
         if input.len() != out.len() || input.len() % n != 0 {
             let (i, o) = (input.len(), out.len());
-            return invalid(format!("alltoall of {i} to {o} bytes: both must hold a block for each of {n} ranks"));
+            return invalid(format!(
+                "alltoall of {i} to {o} bytes: both must hold a block for each of {n} ranks"
+            ));
         }
         let bytes = input.len() / n;
         let mut state = self.state();
@@ -297,7 +302,8 @@ impl Bootstrap for MpiBootstrap {
             ffi::MPI_Iallgather(from, 8, byte(), to, 8, byte(), comm, request)
         };
         self.data("MPI_Iallgather", told.to_ne_bytes().to_vec(), &mut all, start)?;
-        let sum: u64 = all.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().expect("eight bytes"))).sum();
+        let sum: u64 =
+            all.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().expect("eight bytes"))).sum();
         if state.presence.settle(&self.comm, sum - told, self.limit)? {
             return Ok(());
         }
@@ -309,7 +315,9 @@ impl Bootstrap for MpiBootstrap {
 
 /// One line on stderr when `RUSHMEM_LOG` asks for it; the runtime's logger does not reach into a plug-in.
 fn log_debug(comm: &Comm) {
-    if !std::env::var("RUSHMEM_LOG").is_ok_and(|v| matches!(v.to_ascii_lowercase().as_str(), "debug" | "trace")) {
+    if !std::env::var("RUSHMEM_LOG")
+        .is_ok_and(|v| matches!(v.to_ascii_lowercase().as_str(), "debug" | "trace"))
+    {
         return;
     }
     let mut version = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];

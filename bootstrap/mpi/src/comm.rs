@@ -39,7 +39,11 @@ impl Comm {
     ///
     /// # Safety
     /// `comm` is null or points to a communicator of this MPI.
-    pub(crate) unsafe fn duplicate(session: Session, comm: *const c_void, limit: Option<Duration>) -> Result<Comm> {
+    pub(crate) unsafe fn duplicate(
+        session: Session,
+        comm: *const c_void,
+        limit: Option<Duration>,
+    ) -> Result<Comm> {
         let from = if comm.is_null() {
             // SAFETY: a constant of the C shim.
             unsafe { ffi::RSMPI_COMM_WORLD }
@@ -142,7 +146,8 @@ impl Comm {
 
     fn check_usable(&self) -> Result<()> {
         if self.lost.load(Ordering::Acquire) {
-            let text = "an earlier call on this MPI bootstrap gave up or was aborted, so it can no longer be used";
+            let text =
+                "an earlier call on this MPI bootstrap gave up or was aborted, so it can no longer be used";
             return Err(BootError::new(BootErrorKind::Io, text));
         }
         Ok(())

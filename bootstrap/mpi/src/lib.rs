@@ -23,7 +23,10 @@ use rushmem_bootstrap_abi::Bootstrap;
 /// # Safety
 /// As [`rushmem_bootstrap_abi::ffi::PluginEntry`] says; the `MPI_Comm` is one of the MPI that this library links.
 #[no_mangle]
-pub unsafe extern "C" fn rushmem_bootstrap_plugin_v1(args: *const PluginArgs, vtable: *mut BootstrapVtable) -> i32 {
+pub unsafe extern "C" fn rushmem_bootstrap_plugin_v1(
+    args: *const PluginArgs,
+    vtable: *mut BootstrapVtable,
+) -> i32 {
     // SAFETY: our caller's promise, handed on.
     unsafe {
         plugin_main(args, vtable, |comm, limits| {

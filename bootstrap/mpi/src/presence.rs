@@ -87,7 +87,10 @@ impl Presence {
                 // SAFETY: our communicator, and buffers that outlive these calls, which are complete on return.
                 unsafe {
                     let any = ffi::RSMPI_ANY_SOURCE;
-                    check(ffi::MPI_Iprobe(any, TAG, handle.get(), &mut flag, status.as_mut_ptr()), "MPI_Iprobe")?;
+                    check(
+                        ffi::MPI_Iprobe(any, TAG, handle.get(), &mut flag, status.as_mut_ptr()),
+                        "MPI_Iprobe",
+                    )?;
                     if flag == 0 {
                         return Ok(heard);
                     }

@@ -115,7 +115,9 @@ impl Session {
             return Ok(Session { ours: None, level });
         }
         if comm_given {
-            return environment("a communicator was given, but MPI is not initialised: call MPI_Init_thread first");
+            return environment(
+                "a communicator was given, but MPI is not initialised: call MPI_Init_thread first",
+            );
         }
         let made = init(limit);
         *ours = Some(made.clone());
@@ -140,11 +142,15 @@ impl Session {
 
     /// Runs `f`, a few MPI calls that do not block, where MPI may be called; an error once MPI is finalised.
     pub(crate) fn call<R: Send>(&self, f: impl FnOnce() -> Result<R> + Send) -> Result<R> {
-        let gone = || BootError::new(BootErrorKind::Environment, "MPI was finalised before rushmem's world was");
+        let gone =
+            || BootError::new(BootErrorKind::Environment, "MPI was finalised before rushmem's world was");
         let f = || if finalized() { Err(gone()) } else { f() };
         let Some(jobs) = &self.ours else {
             let _one = lock(&THEIRS);
-            if self.level < ffi::MPI_THREAD_SERIALIZED as i32 && !finalized() && !flag(ffi::MPI_Is_thread_main) {
+            if self.level < ffi::MPI_THREAD_SERIALIZED as i32
+                && !finalized()
+                && !flag(ffi::MPI_Is_thread_main)
+            {
                 let text = format!(
                     "MPI runs at {}, so only the thread that initialised it may start, use and finalise rushmem's \
                      world: do so, or initialise MPI with MPI_THREAD_SERIALIZED or more",

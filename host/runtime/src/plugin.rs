@@ -96,7 +96,10 @@ fn choose(
     let wanted = match wanted {
         None => None,
         Some(name) => Some(*FLAVOURS.iter().find(|f| **f == name).ok_or_else(|| {
-            BootError::new(BootErrorKind::InvalidArgument, format!("no MPI is called {name}: use {FLAVOURS:?}"))
+            BootError::new(
+                BootErrorKind::InvalidArgument,
+                format!("no MPI is called {name}: use {FLAVOURS:?}"),
+            )
         })?),
     };
     match (wanted, loaded) {
@@ -174,7 +177,8 @@ fn loaded_mpi() -> Option<&'static str> {
         let mut len = 0;
         // SAFETY: MPI allows the call at any time; the buffer is larger than any MPI's limit.
         unsafe { version(text.as_mut_ptr().cast(), &mut len) };
-        let text = String::from_utf8_lossy(&text[..usize::try_from(len).ok()?.min(VERSION_BYTES)]).into_owned();
+        let text =
+            String::from_utf8_lossy(&text[..usize::try_from(len).ok()?.min(VERSION_BYTES)]).into_owned();
         // Everything but Open MPI that has an ABI in common with others shares MPICH's.
         Some(if text.contains("Open MPI") { "openmpi" } else { "mpich" })
     };
@@ -188,13 +192,18 @@ fn loaded_mpi() -> Option<&'static str> {
     names.iter().find_map(|name| {
         let path = OsStr::from_bytes(name);
         // SAFETY: RTLD_NOLOAD only finds what is there.
-        let library = unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL | libc::RTLD_NOLOAD) }.ok()?;
+        let library =
+            unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL | libc::RTLD_NOLOAD) }.ok()?;
         ask(&library)
     })
 }
 
 /// Collects the paths of loaded libraries that are called like an MPI.
-unsafe extern "C" fn note_mpi_library(info: *mut libc::dl_phdr_info, _size: usize, names: *mut c_void) -> c_int {
+unsafe extern "C" fn note_mpi_library(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    names: *mut c_void,
+) -> c_int {
     // SAFETY: the loader's struct, and the vector that `loaded_mpi` handed over.
     let (name, names) = unsafe { ((*info).dlpi_name, &mut *names.cast::<Vec<Vec<u8>>>()) };
     if !name.is_null() {
@@ -232,7 +241,8 @@ mod tests {
     #[test]
     fn the_variable_alone_is_tried_when_set_and_may_be_a_directory() {
         let dirs = [PathBuf::from("/a"), PathBuf::from("/b")];
-        let want: Vec<PathBuf> = ["/a/", "/b/", ""].map(|d| format!("{d}librushmem_bootstrap_mpich.so").into()).into();
+        let want: Vec<PathBuf> =
+            ["/a/", "/b/", ""].map(|d| format!("{d}librushmem_bootstrap_mpich.so").into()).into();
         assert_eq!(candidates(None, &["mpich"], &dirs), want);
         assert_eq!(candidates(Some("".into()), &["mpich"], &dirs), want);
         assert_eq!(candidates(Some("/x.so".into()), &["mpich"], &dirs), [PathBuf::from("/x.so")]);
