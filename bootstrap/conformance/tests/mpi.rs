@@ -5,6 +5,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::plugin::Limits;
@@ -52,19 +53,21 @@ fn plugin_path(flavour: &str) -> Option<PathBuf> {
     exe.ancestors().skip(1).take(2).map(|dir| dir.join(&name)).find(|path| path.exists())
 }
 
-/// Runs `command` to its end or for [`LIMIT`], all output in one text.
+fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = from.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
+/// Runs `command` to its end or for [`LIMIT`], stdout and stderr in one text.
 fn run(mut command: Command) -> Ended {
     let begin = Instant::now();
-    let (mut read, write) = std::io::pipe().expect("a pipe");
-    command.stdin(Stdio::null()).stdout(write.try_clone().expect("a descriptor")).stderr(write);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the launcher starts");
-    // The command holds the pipe's writing end.
-    drop(command);
-    let reader = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = read.read_to_end(&mut text);
-        String::from_utf8_lossy(&text).into_owned()
-    });
+    let out = collect(child.stdout.take().expect("piped"));
+    let err = collect(child.stderr.take().expect("piped"));
     let status = loop {
         if let Some(status) = child.try_wait().expect("waiting for a child") {
             break Some(status);
@@ -81,7 +84,8 @@ fn run(mut command: Command) -> Ended {
         std::thread::sleep(Duration::from_millis(5));
     };
     let took = begin.elapsed();
-    let text = reader.join().expect("the reader does not panic");
+    let text =
+        out.join().expect("the reader does not panic") + &err.join().expect("the reader does not panic");
     assert!(status.is_some(), "still running after {LIMIT:?}; its output:\n{text}");
     Ended { ok: status.is_some_and(|s| s.success()), text, took }
 }

@@ -1,0 +1,130 @@
+//! The shared secret of a job and the proofs made with it. Both sides of every connection show that they hold
+//! the token by an HMAC-SHA256 over two fresh nonces (one from each side), their role, the connection's
+//! purpose and what they claim, so that the token itself never travels and no proof can be replayed or
+//! reflected. Traffic after the handshake is neither signed nor encrypted: an attacker who can rewrite packets
+//! on the job's network is outside this model.
+
+use hmac::{Hmac, KeyInit, Mac};
+use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
+use sha2::{Digest, Sha256};
+
+/// Random or derived 32 bytes that only the job's processes hold.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(pub(crate) [u8; 32]);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)") // a secret does not belong in logs
+    }
+}
+
+/// What a connection is for; a proof for one purpose is worthless for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Purpose {
+    /// A rank joins a job.
+    Rendezvous = 1,
+    /// Two ranks of a job connect.
+    Mesh = 2,
+}
+
+/// Which end of the connection a proof speaks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Role {
+    /// The side that dialled.
+    Initiator,
+    /// The side that listened.
+    Acceptor,
+}
+
+/// `N` bytes from the operating system's generator.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|e| {
+        BootError::new(BootErrorKind::Io, format!("the operating system gave no random bytes: {e}"))
+    })?;
+    Ok(bytes)
+}
+
+/// SHA-256 over length-prefixed parts, so that ("a", "bc") and ("ab", "c") differ.
+pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+impl Token {
+    /// A fresh one.
+    pub(crate) fn random() -> Result<Token> {
+        Ok(Token(random()?))
+    }
+
+    /// The token of the mesh of one start of a job: a process left over from an earlier start (same unique ID
+    /// or same launcher variables) cannot connect into a later one.
+    pub(crate) fn for_session(&self, session: &[u8; 32]) -> Token {
+        Token(self.mac(&[b"rushmem-uid session", session]).finalize().into_bytes().into())
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        for part in parts {
+            mac.update(&(part.len() as u64).to_le_bytes());
+            mac.update(part);
+        }
+        mac
+    }
+
+    fn claim(&self, role: Role, purpose: Purpose, nonces: [&[u8; 32]; 2], body: &[u8]) -> Hmac<Sha256> {
+        let role: &[u8] = match role {
+            Role::Initiator => b"initiator",
+            Role::Acceptor => b"acceptor",
+        };
+        self.mac(&[b"rushmem-uid v1", role, &[purpose as u8], nonces[0], nonces[1], body])
+    }
+
+    /// The proof of `role` over the nonces (initiator's, acceptor's) and `body`.
+    pub(crate) fn prove(&self, role: Role, purpose: Purpose, nonces: [&[u8; 32]; 2], body: &[u8]) -> [u8; 32] {
+        self.claim(role, purpose, nonces, body).finalize().into_bytes().into()
+    }
+
+    /// Whether `proof` is what [`Token::prove`] makes, in constant time.
+    pub(crate) fn holds(
+        &self,
+        proof: &[u8; 32],
+        role: Role,
+        purpose: Purpose,
+        nonces: [&[u8; 32]; 2],
+        body: &[u8],
+    ) -> bool {
+        self.claim(role, purpose, nonces, body).verify_slice(proof).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proofs_bind_every_part() {
+        let token = Token::random().expect("random");
+        let (a, b) = ([1; 32], [2; 32]);
+        let proof = token.prove(Role::Initiator, Purpose::Mesh, [&a, &b], b"body");
+        assert!(token.holds(&proof, Role::Initiator, Purpose::Mesh, [&a, &b], b"body"));
+        assert!(!token.holds(&proof, Role::Acceptor, Purpose::Mesh, [&a, &b], b"body"));
+        assert!(!token.holds(&proof, Role::Initiator, Purpose::Rendezvous, [&a, &b], b"body"));
+        assert!(!token.holds(&proof, Role::Initiator, Purpose::Mesh, [&b, &a], b"body"));
+        assert!(!token.holds(&proof, Role::Initiator, Purpose::Mesh, [&a, &b], b"bodz"));
+        let other = Token::random().expect("random");
+        assert!(!other.holds(&proof, Role::Initiator, Purpose::Mesh, [&a, &b], b"body"));
+        assert_ne!(token.for_session(&a), token.for_session(&b));
+        assert_eq!(format!("{token:?}"), "Token(…)");
+    }
+
+    #[test]
+    fn digests_tell_parts_apart() {
+        assert_ne!(digest(&[b"a", b"bc"]), digest(&[b"ab", b"c"]));
+    }
+}

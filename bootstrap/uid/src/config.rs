@@ -1,0 +1,37 @@
+//! What a rank must say to join, and the limits that it sets.
+
+use std::time::Duration;
+
+/// One rank's side of a start.
+#[derive(Debug, Clone)]
+pub struct UidConfig {
+    /// This rank, `0..n_ranks`.
+    pub rank: u32,
+    /// Number of ranks; all must say the same.
+    pub n_ranks: u32,
+    /// How long joining may take in all, whichever rank comes first. The shortest limit of the job counts.
+    pub init_timeout: Duration,
+    /// How long one collective call may take.
+    pub timeout: Duration,
+    /// The interface to listen on for neighbours, as [`crate::interface_from_env`]; `None` takes the address
+    /// from which this host reaches the rendezvous.
+    pub ifname: Option<String>,
+    /// How long a host may be silent (no answer to keep-alive probes, no acknowledgement of data) before its
+    /// ranks count as dead; `None` leaves that to the kernel's defaults. An idle, busy or stopped process is not
+    /// silent: its kernel answers.
+    pub host_silence: Option<Duration>,
+}
+
+impl UidConfig {
+    /// The defaults: 60 s to join, 600 s for a collective, any interface, 3 minutes of silence.
+    pub fn new(rank: u32, n_ranks: u32) -> UidConfig {
+        UidConfig {
+            rank,
+            n_ranks,
+            init_timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(600),
+            ifname: None,
+            host_silence: Some(Duration::from_secs(180)),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A non-blocking connection that carries small length-prefixed frames: everything up to the mesh's own frames
+//! goes over it. A frame is its body's length (u32), a kind (u8), the body; a length past the connection's bound
+//! ends the connection before a byte of it is stored.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+
+use crate::wire::Malformed;
+
+/// The bound on frames from one who has not proved to belong to the job.
+pub(crate) const MAX_STRANGER: usize = 1024;
+/// The bound on frames of the rendezvous afterwards.
+pub(crate) const MAX_MEMBER: usize = 64 * 1024;
+
+const HEADER: usize = 5;
+
+/// Why a connection is of no more use.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The other side closed it.
+    Closed,
+    /// The operating system says so.
+    Io(std::io::Error),
+    /// The other side does not speak this protocol.
+    Malformed(String),
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Broken::Closed => f.write_str("the other side closed the connection"),
+            Broken::Io(e) => write!(f, "{e}"),
+            Broken::Malformed(what) => write!(f, "not rushmem's protocol: {what}"),
+        }
+    }
+}
+
+impl From<std::io::Error> for Broken {
+    fn from(e: std::io::Error) -> Self {
+        Broken::Io(e)
+    }
+}
+
+impl From<Malformed> for Broken {
+    fn from(e: Malformed) -> Self {
+        Broken::Malformed(e.0)
+    }
+}
+
+/// A frame: kind and body.
+pub(crate) type Frame = (u8, Vec<u8>);
+
+/// See the top of the file.
+pub(crate) struct Conn {
+    stream: TcpStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    max_body: usize,
+    ended: bool,
+}
+
+impl Conn {
+    /// Takes over `stream`; frames are bounded as from a stranger until [`Conn::trust`].
+    pub(crate) fn new(stream: TcpStream) -> std::io::Result<Conn> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Conn { stream, input: Vec::new(), output: Vec::new(), max_body: MAX_STRANGER, ended: false })
+    }
+
+    /// The other side has proved itself: longer frames are allowed.
+    pub(crate) fn trust(&mut self) {
+        self.max_body = MAX_MEMBER;
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// The socket, and what was read past the last frame.
+    pub(crate) fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.input)
+    }
+
+    /// The other side's address, for messages.
+    pub(crate) fn peer(&self) -> String {
+        self.stream.peer_addr().map_or_else(|_| "an unknown address".into(), |a: SocketAddr| a.to_string())
+    }
+
+    /// Queues a frame and sends what the socket takes now.
+    pub(crate) fn send(&mut self, kind: u8, body: &[u8]) -> Result<(), Broken> {
+        self.output.extend((body.len() as u32).to_le_bytes());
+        self.output.push(kind);
+        self.output.extend(body);
+        self.flush()
+    }
+
+    /// Sends what the socket takes now.
+    pub(crate) fn flush(&mut self) -> Result<(), Broken> {
+        let mut sent = 0;
+        let result = loop {
+            if sent == self.output.len() {
+                break Ok(());
+            }
+            match self.stream.write(&self.output[sent..]) {
+                Ok(0) => break Err(Broken::Closed),
+                Ok(n) => sent += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break Ok(()),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => break Err(e.into()),
+            }
+        };
+        self.output.drain(..sent);
+        result
+    }
+
+    /// Whether frames wait for the socket to take them.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// The next whole frame, if one is here. `Err` once the connection is of no use *and* every whole frame has
+    /// been handed out: a message sent just before closing still arrives.
+    pub(crate) fn receive(&mut self) -> Result<Option<Frame>, Broken> {
+        loop {
+            if let Some(frame) = self.parse()? {
+                return Ok(Some(frame));
+            }
+            if self.ended {
+                return Err(Broken::Closed);
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.ended = true,
+                Ok(n) => self.input.extend(&buffer[..n]),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn parse(&mut self) -> Result<Option<Frame>, Broken> {
+        let Some(header) = self.input.first_chunk::<HEADER>() else { return Ok(None) };
+        let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let kind = header[4];
+        if len > self.max_body {
+            return Err(Broken::Malformed(format!(
+                "a frame of {len} bytes where at most {} are allowed",
+                self.max_body
+            )));
+        }
+        if self.input.len() < HEADER + len {
+            return Ok(None);
+        }
+        let body = self.input[HEADER..HEADER + len].to_vec();
+        self.input.drain(..HEADER + len);
+        Ok(Some((kind, body)))
+    }
+
+    /// What to poll this connection for.
+    pub(crate) fn interest(&self) -> PollFlags {
+        if self.has_output() {
+            PollFlags::POLLIN | PollFlags::POLLOUT
+        } else {
+            PollFlags::POLLIN
+        }
+    }
+
+    /// Blocks until a frame is here or `deadline` passes (`None`).
+    pub(crate) fn wait_frame(&mut self, deadline: Instant) -> Result<Option<Frame>, Broken> {
+        loop {
+            if let Some(frame) = self.receive()? {
+                return Ok(Some(frame));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            poll(&mut [PollFd::new(self.stream.as_fd(), self.interest())], Some(deadline))?;
+            self.flush()?;
+        }
+    }
+
+    /// Blocks until everything is sent or `deadline` passes; whether it was sent.
+    pub(crate) fn wait_sent(&mut self, deadline: Instant) -> Result<bool, Broken> {
+        while self.has_output() {
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            poll(&mut [PollFd::new(self.stream.as_fd(), PollFlags::POLLOUT)], Some(deadline))?;
+            self.flush()?;
+        }
+        Ok(true)
+    }
+}
+
+impl AsFd for Conn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Waits for one of `fds` or for `deadline` (rounded up to a millisecond); a signal counts as a wake-up.
+pub(crate) fn poll(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> std::io::Result<()> {
+    let timeout = match deadline {
+        None => PollTimeout::NONE,
+        Some(at) => {
+            let left = at.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
+            PollTimeout::try_from(left.min(1_000_000) as i32).unwrap_or(PollTimeout::MAX)
+        }
+    };
+    match nix::poll::poll(fds, timeout) {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}

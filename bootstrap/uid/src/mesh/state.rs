@@ -1,0 +1,303 @@
+//! What a rank knows of its links and of the job's health, under one lock that the caller of a collective and
+//! the I/O thread share. Nothing in here waits.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rushmem_bootstrap_abi::{BootError, BootErrorKind};
+
+use super::frame::{self, roll_bytes, Call, Kind, Quarrel, CREDIT_STEP, HEADER, WINDOW};
+use crate::wire::{Malformed, Parsed};
+
+/// Own calls that are remembered, to tell who differs when a quarrel is heard of.
+const REMEMBERED: usize = 16;
+/// Roll calls held at a time.
+const MAX_ROLLS: usize = 4;
+
+/// A piece of a collective's data that waits to be taken.
+pub(crate) struct Piece {
+    pub(crate) call: Call,
+    pub(crate) step: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// The connection with one neighbour.
+pub(crate) struct Link {
+    pub(crate) rank: u32,
+    pub(crate) name: String,
+    stream: Arc<TcpStream>,
+    /// Frames that the socket has not taken yet.
+    output: Vec<u8>,
+    pub(crate) inbox: VecDeque<Piece>,
+    credit: usize,
+    /// Bytes in the inbox, and bytes taken out of it since the neighbour was last given credit.
+    held: usize,
+    taken: usize,
+    /// It said goodbye: its end is no death.
+    pub(crate) bye: bool,
+    /// Its end has been read.
+    pub(crate) ended: bool,
+    /// The socket takes no more; why it ended is for the reading side to find out.
+    mute: bool,
+}
+
+impl Link {
+    fn push(&mut self, kind: &Kind, payload: &[u8]) {
+        if !self.mute {
+            self.output.extend(frame::header(kind, payload.len()));
+            self.output.extend(payload);
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        let mut sent = 0;
+        while sent < self.output.len() && !self.mute {
+            match (&*self.stream).write(&self.output[sent..]) {
+                Ok(0) => self.mute = true,
+                Ok(n) => sent += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.mute = true,
+            }
+        }
+        if self.mute {
+            self.output.clear();
+        } else {
+            self.output.drain(..sent);
+        }
+    }
+
+    pub(crate) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Room for one more data frame of `len` bytes without overrunning the neighbour.
+    pub(crate) fn has_credit(&self, len: usize) -> bool {
+        self.credit >= HEADER + len
+    }
+
+    /// Queues a data frame whose payload `fill` writes.
+    pub(crate) fn push_data(&mut self, call: Call, step: u32, len: usize, fill: impl FnOnce(&mut Vec<u8>)) {
+        self.credit -= HEADER + len;
+        if !self.mute {
+            self.output.extend(frame::header(&Kind::Data(call, step), len));
+            fill(&mut self.output);
+        }
+    }
+
+    /// A piece of `len` bytes has left the inbox.
+    pub(crate) fn took(&mut self, len: usize) {
+        self.held -= HEADER + len;
+        self.taken += HEADER + len;
+        if self.taken >= CREDIT_STEP {
+            let taken = std::mem::take(&mut self.taken) as u64;
+            self.push(&Kind::Credit(taken), &[]);
+            self.flush();
+        }
+    }
+}
+
+/// Who has entered a call, as far as is known.
+pub(crate) struct Roll {
+    pub(crate) present: Vec<u8>,
+    /// To be told to the neighbours at the next tick.
+    pub(crate) news: bool,
+}
+
+/// See the top of the file.
+pub(crate) struct State {
+    n_ranks: u32,
+    me: u32,
+    pub(crate) links: Vec<Link>,
+    /// The first death heard of.
+    pub(crate) death: Option<BootError>,
+    /// The call from which on nobody can go on, and why (not a death).
+    broken: Option<(u64, BootError)>,
+    quarrel: Option<Quarrel>,
+    /// What has been passed on already.
+    heard: HashSet<(i32, Option<u32>, u64)>,
+    calls: VecDeque<Call>,
+    pub(crate) seq: u64,
+    pub(crate) rolls: BTreeMap<u64, Roll>,
+    /// Set when this rank leaves; the I/O thread then ends.
+    pub(crate) leaving: bool,
+}
+
+impl State {
+    pub(crate) fn new(me: u32, n_ranks: u32, links: Vec<(u32, String, Arc<TcpStream>)>) -> State {
+        let link = |(rank, name, stream)| Link {
+            rank,
+            name,
+            stream,
+            output: Vec::new(),
+            inbox: VecDeque::new(),
+            credit: WINDOW,
+            held: 0,
+            taken: 0,
+            bye: false,
+            ended: false,
+            mute: false,
+        };
+        State {
+            n_ranks,
+            me,
+            links: links.into_iter().map(link).collect(),
+            death: None,
+            broken: None,
+            quarrel: None,
+            heard: HashSet::new(),
+            calls: VecDeque::new(),
+            seq: 0,
+            rolls: BTreeMap::new(),
+            leaving: false,
+        }
+    }
+
+    /// Begins a call.
+    pub(crate) fn begin(&mut self, op: frame::Op, root: u32, blob: u64) -> Call {
+        self.seq += 1;
+        let call = Call { seq: self.seq, op, root, blob };
+        if self.calls.len() == REMEMBERED {
+            self.calls.pop_front();
+        }
+        self.calls.push_back(call);
+        let seqs: Vec<u64> = self.rolls.range(..=self.seq).map(|r| *r.0).collect();
+        seqs.into_iter().for_each(|s| self.answer_roll(s));
+        call
+    }
+
+    /// Why a call that cannot go on must end.
+    pub(crate) fn trouble(&self, seq: u64) -> Option<BootError> {
+        if let Some(e) = &self.death {
+            return Some(e.clone());
+        }
+        if let Some(q) = self.quarrel.filter(|q| q.seq() <= seq) {
+            return Some(q.error(self.calls.iter().find(|c| c.seq == q.seq()).copied()));
+        }
+        self.broken.as_ref().filter(|(from, _)| *from <= seq).map(|(_, e)| e.clone())
+    }
+
+    fn tell(&mut self, kind: &Kind, payload: &[u8]) {
+        for link in self.links.iter_mut().filter(|l| !l.ended) {
+            link.push(kind, payload);
+            link.flush();
+        }
+    }
+
+    /// Hears that the job is broken from call `seq` on (0: a rank is dead), and passes it on once. The news
+    /// are on their way before this rank's caller can see them, so that a caller who then ends cannot be taken
+    /// for the first death.
+    pub(crate) fn break_job(&mut self, seq: u64, e: BootError) {
+        let key_seq = if e.kind == BootErrorKind::PeerDead { 0 } else { seq };
+        if e.rank == Some(self.me) && e.kind == BootErrorKind::PeerDead && !self.leaving {
+            log::debug!("rushmem uid: rank {} hears of its own death", self.me);
+            return;
+        }
+        if !self.heard.insert((e.kind as i32, e.rank, key_seq)) {
+            return;
+        }
+        self.tell(&Kind::Broken(seq), &frame::write_broken(&e));
+        if e.kind == BootErrorKind::PeerDead {
+            log::debug!("rushmem uid: rank {} hears: {}", self.me, e.message);
+            self.death.get_or_insert(e);
+        } else if self.broken.as_ref().is_none_or(|(s, _)| seq < *s) {
+            self.broken = Some((seq, e));
+        }
+    }
+
+    /// Hears of two ranks in different calls, and passes it on once.
+    pub(crate) fn quarrel(&mut self, q: Quarrel) {
+        if self.quarrel.is_none_or(|old| q.seq() < old.seq()) {
+            self.quarrel = Some(q);
+            self.tell(&Kind::Quarrel, &q.encode());
+        }
+    }
+
+    /// The roll of call `seq` is being called: says whether this rank is in it.
+    pub(crate) fn answer_roll(&mut self, seq: u64) {
+        if !self.rolls.contains_key(&seq) {
+            if self.rolls.len() == MAX_ROLLS {
+                self.rolls.pop_first();
+            }
+            let present = vec![0; roll_bytes(self.n_ranks)];
+            self.rolls.insert(seq, Roll { present, news: true });
+        }
+        let (entered, me) = (self.seq >= seq, self.me as usize);
+        if let Some(roll) = self.rolls.get_mut(&seq).filter(|_| entered) {
+            let bit = 1 << (me % 8);
+            roll.news |= roll.present[me / 8] & bit == 0;
+            roll.present[me / 8] |= bit;
+        }
+    }
+
+    /// The ranks that are not known to have entered call `seq`.
+    pub(crate) fn absent(&self, seq: u64) -> Vec<u32> {
+        let Some(roll) = self.rolls.get(&seq) else { return Vec::new() };
+        (0..self.n_ranks).filter(|r| roll.present[*r as usize / 8] >> (r % 8) & 1 == 0).collect()
+    }
+
+    /// Tells the neighbours what has become known of roll calls.
+    pub(crate) fn spread_rolls(&mut self) {
+        let fresh = self.rolls.iter_mut().filter(|r| r.1.news);
+        let news: Vec<(u64, Vec<u8>)> = fresh
+            .map(|(seq, roll)| {
+                roll.news = false;
+                (*seq, roll.present.clone())
+            })
+            .collect();
+        for (seq, present) in news {
+            self.tell(&Kind::Roll(seq), &present);
+        }
+    }
+
+    /// A frame from link `at`.
+    pub(crate) fn take_frame(&mut self, at: usize, kind: Kind, payload: &[u8]) -> Parsed<()> {
+        match kind {
+            Kind::Data(call, step) => {
+                let link = &mut self.links[at];
+                link.held += HEADER + payload.len();
+                if link.held > WINDOW {
+                    return Err(Malformed(format!("more than the {WINDOW} bytes that it may send unasked")));
+                }
+                link.inbox.push_back(Piece { call, step, payload: payload.to_vec() });
+            }
+            Kind::Credit(bytes) => {
+                let link = &mut self.links[at];
+                link.credit = link.credit.saturating_add(bytes as usize).min(WINDOW);
+            }
+            Kind::Broken(seq) => self.break_job(seq, frame::read_broken(payload)?),
+            Kind::Quarrel => self.quarrel(Quarrel::decode(payload)?),
+            Kind::Roll(seq) => {
+                self.answer_roll(seq);
+                if let Some(roll) = self.rolls.get_mut(&seq) {
+                    for (mine, theirs) in roll.present.iter_mut().zip(payload) {
+                        roll.news |= *theirs & !*mine != 0;
+                        *mine |= theirs;
+                    }
+                }
+            }
+            Kind::Bye => self.links[at].bye = true,
+        }
+        Ok(())
+    }
+
+    /// Link `at` has ended, because of `why`.
+    pub(crate) fn link_ended(&mut self, at: usize, why: &str) {
+        let link = &mut self.links[at];
+        link.ended = true;
+        link.mute = true;
+        link.output.clear();
+        if !link.bye && !self.leaving {
+            let (rank, text) = (link.rank, format!("{} died: {why}", link.name));
+            self.break_job(0, BootError::new(BootErrorKind::PeerDead, text).with_rank(rank));
+        }
+    }
+
+    /// Queues a goodbye to everybody.
+    pub(crate) fn leave(&mut self) {
+        self.leaving = true;
+        self.tell(&Kind::Bye, &[]);
+    }
+}

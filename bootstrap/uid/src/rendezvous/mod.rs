@@ -1,0 +1,93 @@
+//! Where a job meets: a listener and one thread in the process that made the unique ID (a PE, a launcher) or in
+//! rank 0 when the job meets at a known address. It lives from the making of the ID until every rank is
+//! connected with its neighbours, then its thread and sockets end.
+
+mod job;
+mod server;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
+
+use crate::auth::Token;
+use crate::net;
+use crate::uid::Uid;
+
+/// Keeps the rendezvous of one job. Dropping it ends the rendezvous: at once when the ranks are not all there
+/// (those that came get an error), or after the last messages are out.
+#[must_use = "dropping the handle ends the rendezvous"]
+#[derive(Debug)]
+pub struct RendezvousHandle {
+    addr: SocketAddr,
+    stop: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Uid {
+    /// Makes a unique ID and opens its rendezvous in this process. `ifname` as [`crate::interface_from_env`];
+    /// `None` takes the first interface that is up and not loopback, else loopback.
+    ///
+    /// # Errors
+    /// `Environment` when `ifname` matches nothing, `Io` when no listener or thread can be made.
+    pub fn create(ifname: Option<&str>) -> Result<(Uid, RendezvousHandle)> {
+        net::raise_file_limit();
+        let at = net::local_address(ifname, None)?;
+        let failed = |e: std::io::Error| {
+            BootError::new(
+                BootErrorKind::Io,
+                format!("no rendezvous can listen at {}: {e}; choose another interface with {}", at.ip(), net::IFNAME_VARIABLE),
+            )
+        };
+        let listener = net::listen(at).map_err(failed)?;
+        let uid = Uid::new(listener.local_addr().map_err(failed)?)?;
+        let handle = open(listener, uid.token().clone())?;
+        log::debug!("rushmem uid: job {} meets at {}", uid.job(), uid.addr());
+        Ok((uid, handle))
+    }
+}
+
+/// Starts a rendezvous on `listener`.
+pub(crate) fn open(listener: TcpListener, token: Token) -> Result<RendezvousHandle> {
+    let failed = |e: std::io::Error| {
+        BootError::new(BootErrorKind::Io, format!("the rendezvous cannot be set up in this process: {e}"))
+    };
+    let addr = listener.local_addr().map_err(failed)?;
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+    let stop = Arc::new(EventFd::from_flags(flags).map_err(|e| failed(e.into()))?);
+    let server = server::Server::new(listener, addr, token, stop.clone()).map_err(failed)?;
+    let thread = std::thread::Builder::new()
+        .name("rushmem-uid-rdv".into())
+        .stack_size(512 * 1024)
+        .spawn(move || server.run())
+        .map_err(failed)?;
+    Ok(RendezvousHandle { addr, stop, thread: Some(thread) })
+}
+
+impl RendezvousHandle {
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Whether its work is done (or has failed) and its thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(|t| t.is_finished())
+    }
+
+    /// Lets it run on by itself: it ends when all ranks are connected, when the job fails, or with the process.
+    pub fn detach(mut self) {
+        self.thread = None;
+    }
+}
+
+impl Drop for RendezvousHandle {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = self.stop.write(1); // fails only when the counter is full, and then it is awake
+            let _ = thread.join(); // a panic in there has been printed
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The rendezvous' sockets: one thread, one epoll set. Who has not proved to belong to the job may hold one
+//! connection for `HANDSHAKE_LIMIT`, send at most one small frame at a time, and is dropped with a warning
+//! while the job goes on.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::ErrorKind;
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::EventFd;
+use rushmem_bootstrap_abi::{BootError, BootErrorKind};
+
+use super::job::{Job, Stage};
+use crate::auth::{Purpose, Token};
+use crate::conn::{Broken, Conn};
+use crate::handshake::Acceptor;
+use crate::messages::{Join, ToRank, ToRoot};
+use crate::{net, threads};
+
+/// How long a stranger may take to prove that it is none.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+/// Strangers at a time; past it the oldest is dropped once it has had `CROWDED_LIMIT`.
+const MAX_STRANGERS: usize = 512;
+const CROWDED_LIMIT: Duration = Duration::from_secs(1);
+/// How long the listener rests when it is crowded or descriptors have run out.
+const REST: Duration = Duration::from_millis(20);
+/// How long the last words (all connected) may take to get out.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long a failed rendezvous stays to tell ranks that come late.
+const LATECOMERS: Duration = Duration::from_secs(30);
+/// Warnings about strangers; further ones go to the debug level.
+const MAX_WARNINGS: u32 = 20;
+
+const LISTENER: u64 = u64::MAX;
+const STOP: u64 = u64::MAX - 1;
+
+enum Phase {
+    Stranger(Acceptor),
+    Member(u32),
+    /// Has been told all there is; its end is awaited, so that closing first cannot lose the words.
+    Leaving,
+}
+
+struct Client {
+    conn: Conn,
+    phase: Phase,
+    writing: bool,
+}
+
+pub(super) struct Server {
+    listener: Option<TcpListener>,
+    resting: Option<Instant>,
+    token: Token,
+    stop: Arc<EventFd>,
+    epoll: Epoll,
+    clients: HashMap<u64, Client>,
+    strangers: VecDeque<(Instant, u64)>,
+    n_strangers: usize,
+    next: u64,
+    warnings: u32,
+    job: Job,
+    /// When the thread ends at the latest, once that is known.
+    end: Option<Instant>,
+}
+
+impl Server {
+    pub(super) fn new(
+        listener: TcpListener,
+        addr: SocketAddr,
+        token: Token,
+        stop: Arc<EventFd>,
+    ) -> std::io::Result<Server> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        epoll.add(&stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
+        Ok(Server {
+            listener: Some(listener),
+            resting: None,
+            token,
+            stop,
+            epoll,
+            clients: HashMap::new(),
+            strangers: VecDeque::new(),
+            n_strangers: 0,
+            next: 0,
+            warnings: 0,
+            job: Job::new(addr, net::host_name(), std::process::id()),
+            end: None,
+        })
+    }
+
+    pub(super) fn run(mut self) {
+        threads::block_signals();
+        let mut events = vec![EpollEvent::empty(); 256];
+        loop {
+            let n = match self.epoll.wait(&mut events, self.timeout()) {
+                Ok(n) => n,
+                Err(nix::errno::Errno::EINTR) => 0,
+                Err(e) => {
+                    let text = format!("the rendezvous cannot wait for its sockets: {e}");
+                    return self.job.fail(BootError::new(BootErrorKind::Io, text)); // the ranks see the end
+                }
+            };
+            for event in &events[..n] {
+                match event.data() {
+                    LISTENER => self.accept(),
+                    STOP => self.stop(),
+                    id => self.serve(id),
+                }
+                self.deliver();
+            }
+            let now = Instant::now();
+            self.tick(now);
+            self.deliver();
+            if self.finished(now) {
+                return;
+            }
+        }
+    }
+
+    fn timeout(&self) -> EpollTimeout {
+        let stranger = self.strangers.front().map(|s| s.0 + HANDSHAKE_LIMIT);
+        let next = [stranger, self.resting, self.job.deadline(), self.end].into_iter().flatten().min();
+        let Some(at) = next else { return EpollTimeout::NONE };
+        let ms = at.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
+        EpollTimeout::try_from(ms.min(1_000_000) as i32).unwrap_or(EpollTimeout::MAX)
+    }
+
+    fn stop(&mut self) {
+        let _ = self.stop.read(); // only resets it
+        let text = "the process that hosts the rendezvous gave up before all ranks were connected";
+        self.job.fail(BootError::new(BootErrorKind::PeerDead, text)); // nothing if it is done
+        let soon = Instant::now() + Duration::from_secs(1);
+        self.end = Some(match (self.job.stage(), self.end) {
+            (Stage::Done, Some(end)) => end,
+            (Stage::Done, None) => Instant::now() + LAST_WORDS,
+            _ => soon,
+        });
+        self.listener = None;
+    }
+
+    fn accept(&mut self) {
+        loop {
+            if self.n_strangers >= MAX_STRANGERS && !self.drop_oldest() {
+                return self.rest();
+            }
+            let Some(listener) = &self.listener else { return };
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
+                Err(e) => {
+                    self.warn(format!("rushmem uid: the rendezvous cannot accept a connection now: {e}"));
+                    return self.rest();
+                }
+            };
+            let id = self.next;
+            self.next += 1;
+            let added = Conn::new(stream).and_then(|conn| {
+                self.epoll.add(conn.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, id))?;
+                Ok(conn)
+            });
+            match added {
+                Ok(conn) => {
+                    let phase = Phase::Stranger(Acceptor::new(Purpose::Rendezvous));
+                    self.clients.insert(id, Client { conn, phase, writing: false });
+                    self.strangers.push_back((Instant::now(), id));
+                    self.n_strangers += 1;
+                }
+                Err(e) => self.warn(format!("rushmem uid: a connection could not be served: {e}")),
+            }
+        }
+    }
+
+    /// Stops listening for a moment instead of spinning on what cannot be accepted.
+    fn rest(&mut self) {
+        if let Some(listener) = &self.listener {
+            let _ = self.epoll.modify(listener, &mut EpollEvent::new(EpollFlags::empty(), LISTENER));
+            self.resting = Some(Instant::now() + REST);
+        }
+    }
+
+    fn warn(&mut self, text: String) {
+        self.warnings += 1;
+        match self.warnings {
+            w if w < MAX_WARNINGS => log::warn!("{text}"),
+            MAX_WARNINGS => log::warn!("{text} (further ones at the debug level)"),
+            _ => log::debug!("{text}"),
+        }
+    }
+
+    fn is_stranger(&self, id: u64) -> bool {
+        self.clients.get(&id).is_some_and(|c| matches!(c.phase, Phase::Stranger(_)))
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        while let Some((since, id)) = self.strangers.front().copied() {
+            if self.is_stranger(id) {
+                if since.elapsed() < CROWDED_LIMIT {
+                    return false;
+                }
+                self.refuse(id, "it did not prove to belong to the job and others wait");
+            }
+            self.strangers.pop_front();
+            if self.n_strangers < MAX_STRANGERS {
+                return true;
+            }
+        }
+        true
+    }
+
+    fn refuse(&mut self, id: u64, why: impl std::fmt::Display) {
+        if let Some(client) = self.clients.remove(&id) {
+            self.n_strangers -= 1;
+            let text =
+                format!("rushmem uid: refused a connection from {}: {why}; the job goes on", client.conn.peer());
+            self.warn(text);
+        }
+    }
+
+    fn serve(&mut self, id: u64) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if let Err(e) = client.conn.flush() {
+            return self.broken(id, e);
+        }
+        // One event may hold several frames; the client may change its phase or vanish between them.
+        while let Some(client) = self.clients.get_mut(&id) {
+            let frame = match client.conn.receive() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(e) => return self.broken(id, e),
+            };
+            match &mut client.phase {
+                Phase::Leaving => {}
+                Phase::Stranger(acceptor) => {
+                    let body = acceptor.take(&mut client.conn, &self.token, frame);
+                    match body.and_then(|b| Ok(b.map(|b| Join::decode(&b)).transpose()?)) {
+                        Ok(None) => {}
+                        Ok(Some(join)) => {
+                            client.phase = Phase::Member(join.rank);
+                            self.n_strangers -= 1;
+                            self.job.join(id, join, Instant::now());
+                            self.deliver();
+                        }
+                        Err(e) => return self.broken(id, e),
+                    }
+                }
+                Phase::Member(rank) => {
+                    let rank = *rank;
+                    match ToRoot::decode(&frame) {
+                        Ok(ToRoot::Meshed) => self.job.meshed(id, rank),
+                        Ok(ToRoot::Leave(error)) => {
+                            client.phase = Phase::Leaving;
+                            self.job.left(id, rank, error);
+                        }
+                        Err(e) => return self.broken(id, e),
+                    }
+                }
+            }
+        }
+        self.watch(id);
+    }
+
+    /// The connection of `id` is of no more use.
+    fn broken(&mut self, id: u64, e: Broken) {
+        match self.clients.get(&id).map(|c| &c.phase) {
+            Some(Phase::Stranger(acceptor)) if acceptor.greeted() && matches!(e, Broken::Closed) => {
+                log::debug!("rushmem uid: a process looked for another job here");
+                self.clients.remove(&id);
+                self.n_strangers -= 1;
+            }
+            Some(Phase::Stranger(_)) => self.refuse(id, e),
+            Some(Phase::Member(rank)) => {
+                let rank = *rank;
+                self.clients.remove(&id);
+                self.job.lost(id, rank, &e.to_string());
+            }
+            Some(Phase::Leaving) => {
+                self.clients.remove(&id);
+            }
+            None => {}
+        }
+    }
+
+    /// Asks epoll for what the connection needs now.
+    fn watch(&mut self, id: u64) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let writing = client.conn.has_output();
+        if writing != client.writing {
+            client.writing = writing;
+            let flags = if writing { EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
+            let _ = self.epoll.modify(client.conn.as_fd(), &mut EpollEvent::new(flags, id));
+        }
+        if !writing && matches!(client.phase, Phase::Leaving) {
+            let _ = client.conn.stream().shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Sends what the job has to say. Losing a member while doing so may make it say more.
+    fn deliver(&mut self) {
+        while !self.job.outbox.is_empty() {
+            for (id, message) in std::mem::take(&mut self.job.outbox) {
+                let Some(client) = self.clients.get_mut(&id) else { continue };
+                if let Err(e) = message.send(&mut client.conn) {
+                    self.broken(id, e);
+                    continue;
+                }
+                if matches!(message, ToRank::Go | ToRank::Failed(_)) {
+                    client.phase = Phase::Leaving;
+                }
+                self.watch(id);
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        while let Some((since, id)) = self.strangers.front().copied() {
+            if self.is_stranger(id) {
+                if now < since + HANDSHAKE_LIMIT {
+                    break;
+                }
+                self.refuse(id, format!("it did not prove to belong to the job within {HANDSHAKE_LIMIT:?}"));
+            }
+            self.strangers.pop_front();
+        }
+        if self.resting.is_some_and(|at| at <= now) {
+            self.resting = None;
+            if let Some(listener) = &self.listener {
+                let _ = self.epoll.modify(listener, &mut EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
+            }
+        }
+        self.job.expire(now);
+        match self.job.stage() {
+            Stage::Gathering => {}
+            Stage::Connecting | Stage::Done => {
+                // Nobody is missing: no one else has any business here.
+                if self.listener.take().is_some() {
+                    self.clients.retain(|_, c| !matches!(c.phase, Phase::Stranger(_)));
+                    self.strangers.clear();
+                    self.n_strangers = 0;
+                }
+                if *self.job.stage() == Stage::Done {
+                    self.end.get_or_insert(now + LAST_WORDS);
+                }
+            }
+            Stage::Failed(_) => {
+                self.end.get_or_insert(now + LATECOMERS);
+            }
+        }
+    }
+
+    fn finished(&self, now: Instant) -> bool {
+        if self.end.is_some_and(|end| end <= now) {
+            return true;
+        }
+        // A failed rendezvous waits for latecomers as long as it listens.
+        let over = matches!(self.job.stage(), Stage::Done | Stage::Failed(_));
+        over && self.listener.is_none() && self.clients.is_empty()
+    }
+}

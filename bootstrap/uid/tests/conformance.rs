@@ -1,0 +1,115 @@
+//! The conformance suite over threads, with the unique-ID bootstrap and the single one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rushmem_bootstrap_abi::{Bootstrap, Result};
+use rushmem_bootstrap_conformance::{dies, on_threads, run_all, Limits};
+use rushmem_bootstrap_uid::{join_uid, Single, Uid, UidBootstrap, UidConfig};
+
+fn join(uid: &Uid, rank: u32, n: u32) -> std::result::Result<Arc<dyn Bootstrap>, String> {
+    let b: Result<UidBootstrap> = join_uid(uid, UidConfig::new(rank, n));
+    b.map(|b| Arc::new(b) as Arc<dyn Bootstrap>).map_err(|e| e.to_string())
+}
+
+fn suite_on(ifname: &str, n: u32) {
+    let (uid, rendezvous) = Uid::create(Some(ifname)).expect("a unique ID");
+    let result = on_threads(
+        n,
+        move |rank| join(&uid, rank, n),
+        Duration::from_secs(120),
+        move |b| {
+            run_all(b, &Limits::for_threads(n))?;
+            b.finalize().map_err(|e| format!("finalize: {e}"))
+        },
+    );
+    result.unwrap_or_else(|e| panic!("{e}"));
+    assert!(rendezvous.is_finished(), "the rendezvous must end by itself");
+}
+
+macro_rules! suites {
+    ($($name:ident: $n:expr),*) => { $(#[test] fn $name() { suite_on("lo", $n) })* };
+}
+
+suites!(suite_1: 1, suite_2: 2, suite_3: 3, suite_4: 4, suite_5: 5, suite_7: 7, suite_8: 8, suite_16: 16, suite_33: 33);
+
+#[test]
+fn suite_on_the_default_interface() {
+    let (uid, handle) = Uid::create(None).expect("a unique ID");
+    drop(handle);
+    suite_on(&uid.addr().ip().to_string(), 3);
+}
+
+#[test]
+fn suite_over_ipv6() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return eprintln!("SKIP suite_over_ipv6: this host has no ::1");
+    }
+    let (uid, handle) = Uid::create(Some("::1")).expect("a unique ID");
+    assert!(uid.addr().is_ipv6());
+    drop(handle);
+    suite_on("::1", 4);
+}
+
+#[test]
+fn suite_over_link_local_ipv6() {
+    let local = |a: &SocketAddr| matches!(a, SocketAddr::V6(a) if a.ip().segments()[0] == 0xfe80);
+    let found = Uid::create(Some("fe80::")).ok().map(|(uid, _)| uid.addr()).filter(local);
+    let table = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let line = table.lines().find(|l| l.starts_with("fe80"));
+    let Some(line) = line.filter(|_| found.is_none()) else {
+        return eprintln!("SKIP suite_over_link_local_ipv6: no interface has a link-local address");
+    };
+    let groups: Vec<&str> = (0..8).map(|i| &line[i * 4..][..4]).collect();
+    suite_on(&groups.join(":"), 3);
+}
+
+#[test]
+fn the_single_bootstrap() {
+    run_all(&Single, &Limits::default()).expect("the suite");
+    Single.finalize().expect("finalize");
+}
+
+#[test]
+fn a_dropped_rank_is_a_death() {
+    for (n, victim) in [(2, 0), (3, 2), (8, 5), (33, 17)] {
+        let (uid, _rendezvous) = Uid::create(Some("lo")).expect("a unique ID");
+        let result = on_threads(
+            n,
+            move |rank| join(&uid, rank, n),
+            Duration::from_secs(60),
+            move |b| dies(b, victim, &|| b.abort("the test says so"), Duration::from_secs(2)),
+        );
+        result.unwrap_or_else(|e| panic!("n {n}, victim {victim}: {e}"));
+    }
+}
+
+#[test]
+fn thin_clients_by_the_hundred() {
+    const N: u32 = 512;
+    let (uid, _rendezvous) = Uid::create(Some("lo")).expect("a unique ID");
+    let start = Instant::now();
+    let result = on_threads(
+        N,
+        move |rank| join(&uid, rank, N),
+        Duration::from_secs(60),
+        move |b| {
+            let mut out = vec![0; 1024 * N as usize];
+            b.allgather(&[b.rank() as u8 ^ 0x33; 1024], &mut out).map_err(|e| e.to_string())?;
+            let right = |(r, blob): (usize, &[u8])| blob.iter().all(|x| *x == r as u8 ^ 0x33);
+            if !out.chunks(1024).enumerate().all(right) {
+                return Err("wrong bytes".into());
+            }
+            if b.rank() == 0 {
+                println!("{N} ranks joined and gathered 1 KiB each in {:?}", start.elapsed());
+            }
+            if start.elapsed() > Duration::from_secs(5) {
+                return Err(format!("joining and gathering took {:?}", start.elapsed()));
+            }
+            b.finalize().map_err(|e| format!("finalize: {e}"))
+        },
+    );
+    result.unwrap_or_else(|e| panic!("{e}"));
+    println!("{N} ranks were gone again after {:?}", start.elapsed());
+}
