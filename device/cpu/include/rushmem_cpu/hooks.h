@@ -43,6 +43,7 @@ struct rushmem_cpu_thread {
   uint32_t ticks;  /* atomics and fences since the last suspend */
   uint32_t request;
   uint32_t mask;        /* WARP: the lanes that take part */
+  uint32_t woke;        /* a wait has ended since the last suspend */
   uint32_t result;      /* BARRIER: the sum, and, or (see vote); WARP: the lanes of `mask` that arrived */
   uint64_t value;       /* BARRIER: this thread's predicate; WARP: this lane's contribution */
   const uint64_t *values; /* WARP: the contributions of all 32 lanes, valid until this thread's next request */
@@ -70,6 +71,7 @@ static __thread rushmem_cpu_thread *rushmem_cpu_self;
 
 RUSHMEM_CPU_EXPORT uint32_t rushmem_cpu_attach(const rushmem_cpu_hooks *hooks) {
   if (hooks->version != RUSHMEM_CPU_HOOKS_VERSION || hooks->bytes != sizeof(rushmem_cpu_hooks)) return 0;
+  if (rushmem_cpu_table) return 1; /* attached before: these are another module's globals */
   rushmem_cpu_table = hooks;
   return (uint32_t)sizeof(rushmem_cpu_thread);
 }
@@ -89,6 +91,10 @@ static inline void rushmem_cpu_spin() {
   self->ticks = 0;
   rushmem_cpu_table->suspend(self);
 }
+
+/* Says that a wait made of spins has ended. Without it the scheduler takes a block that waits again and again for one that
+ * waits on and on, and naps between its polls. */
+static inline void rushmem_cpu_woke() { rushmem_cpu_self->woke = 1; }
 
 /* Called by whatever a spin loop may be made of; every 32nd call suspends. */
 static inline void rushmem_cpu_tick() {

@@ -1,0 +1,344 @@
+//! Runs one block on the calling OS thread: each CUDA thread is a coroutine, resumed in turn until it asks for
+//! something. A barrier or a warp collective takes it out of the queue until the others have come; a spin puts it at the
+//! end. When everything in the queue has only spun, the OS thread gives its core away; when the queue is
+//! empty and threads are left, they wait for each other and the launch fails.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr;
+
+use corosensei::{Coroutine, CoroutineResult};
+
+use crate::hooks::{self, BlockContext, Fiber, ThreadContext};
+use crate::idle::Idle;
+use crate::launch::{Cause, Launch};
+use crate::report;
+use crate::stack::{Slab, Slot};
+use crate::warp::Warp;
+
+/// Alignment of dynamic shared memory.
+#[repr(C, align(128))]
+#[derive(Clone, Copy)]
+struct Line([u8; 128]);
+
+struct Running {
+    coroutine: Coroutine<(), (), (), Slot>,
+    slot: usize,
+}
+
+/// What a block needs, kept by its OS thread from launch to launch.
+#[derive(Default)]
+struct Workspace {
+    stacks: Option<Slab>,
+    shared: Vec<Line>,
+    threads: Vec<ThreadContext>,
+    running: Vec<Option<Running>>,
+    fibers: Vec<Fiber>,
+    warps: Vec<Warp>,
+    queue: VecDeque<u32>,
+    waiting: Vec<u32>,
+}
+
+thread_local! {
+    static WORKSPACE: RefCell<Workspace> = RefCell::default();
+}
+
+/// Runs block number `index` (x fastest) of `launch`. False: the launch was over before all threads had exited.
+pub(crate) fn run(launch: &Launch, index: u64) -> bool {
+    WORKSPACE.with_borrow_mut(|workspace| {
+        let context = workspace.prepare(launch, index);
+        let mut block =
+            Block { launch, space: workspace, context: &context, live: 0, voted: 0, spun: 0, naps: true };
+        block.start();
+        let finished = block.turn().is_some();
+        if !finished {
+            block.abandon();
+        }
+        // SAFETY: the slot is this OS thread's own variable in the loaded module.
+        unsafe { *(launch.code.slot)() = ptr::null_mut() };
+        finished
+    })
+}
+
+impl Workspace {
+    fn prepare(&mut self, launch: &Launch, index: u64) -> BlockContext {
+        let lines = launch.shared.div_ceil(size_of::<Line>());
+        if self.shared.len() < lines {
+            self.shared.resize(lines, Line([0; 128]));
+        }
+        let [x, y, _] = launch.grid.map(u64::from);
+        BlockContext {
+            grid_dim: launch.grid,
+            block_dim: launch.block,
+            block_idx: [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32],
+            shared_bytes: launch.shared as u32,
+            shared: self.shared.as_mut_ptr().cast(),
+            state: launch.state,
+        }
+    }
+}
+
+struct Block<'a> {
+    launch: &'a Launch,
+    space: &'a mut Workspace,
+    context: &'a BlockContext,
+    live: usize,
+    /// Threads at the barrier whose predicate holds.
+    voted: u32,
+    /// Threads in a row that only spun.
+    spun: usize,
+    /// All of these were waits.
+    naps: bool,
+}
+
+impl Block<'_> {
+    fn start(&mut self) {
+        let count = self.launch.threads;
+        let [width, height, _] = self.launch.block;
+        let space = &mut *self.space;
+        space.fibers.clear();
+        space.fibers.extend(
+            (0..count).map(|_| Fiber { yielder: Cell::new(ptr::null()), launch: ptr::from_ref(self.launch) }),
+        );
+        let fibers = &space.fibers;
+        space.threads.clear();
+        space.threads.extend((0..count as u32).map(|linear| ThreadContext {
+            block: ptr::from_ref(self.context),
+            thread_idx: [linear % width, linear / width % height, linear / width / height],
+            linear,
+            ticks: 0,
+            request: hooks::SPIN,
+            mask: 0,
+            woke: 0,
+            result: 0,
+            value: 0,
+            values: ptr::null(),
+            what: ptr::null(),
+            file: ptr::null(),
+            line: 0,
+            vote: 0,
+            scheduler: &fibers[linear as usize],
+        }));
+        space.running.clear();
+        space.running.resize_with(count, || None);
+        let warps = count.div_ceil(32);
+        space.warps.truncate(warps);
+        space.warps.resize_with(warps, Warp::default);
+        for (i, warp) in space.warps.iter_mut().enumerate() {
+            warp.reset((count - 32 * i).min(32) as u32);
+        }
+        space.queue.clear();
+        space.queue.extend(0..count as u32);
+        space.waiting.clear();
+        self.live = count;
+    }
+
+    /// Runs to the end. `None`: the launch is over before the block is.
+    fn turn(&mut self) -> Option<()> {
+        let stack = self.launch.limits.stack;
+        if !self.space.stacks.as_ref().is_some_and(|slab| slab.fits(self.launch.threads, stack)) {
+            self.space.stacks = None;
+            match Slab::new(self.launch.threads.next_power_of_two(), stack) {
+                Ok(slab) => self.space.stacks = Some(slab),
+                Err(error) => return self.fail(no_stack(&error)),
+            }
+        }
+        // SAFETY: a function of the loaded module; the answer is this OS thread's own variable.
+        let current = unsafe { (self.launch.code.slot)() };
+        let contexts = self.space.threads.as_mut_ptr();
+        let mut idle = Idle::default();
+        while self.live > 0 {
+            let Some(thread) = self.space.queue.pop_front() else {
+                let text = self.deadlock(contexts);
+                return self.fail(text);
+            };
+            if self.launch.is_over() {
+                return None;
+            }
+            // SAFETY: `contexts` is the block's thread table, which nobody resizes before the block's end; the scheduler
+            // and the one running coroutine take turns at it, both through this pointer.
+            let context = unsafe { contexts.add(thread as usize) };
+            // SAFETY: as above; `current` is this OS thread's.
+            unsafe { *current = context };
+            match self.resume(thread, contexts)? {
+                CoroutineResult::Return(()) => {
+                    self.exited(thread, contexts);
+                    self.spun = 0;
+                    idle.progress();
+                }
+                CoroutineResult::Yield(()) => self.serve(thread, contexts, &mut idle)?,
+            }
+        }
+        Some(())
+    }
+
+    /// Lets `thread` run to its next request, on a stack of its own from its first turn on.
+    fn resume(&mut self, thread: u32, contexts: *mut ThreadContext) -> Option<CoroutineResult<(), ()>> {
+        let space = &mut *self.space;
+        let stacks = space.stacks.as_mut().expect("made before the first turn");
+        let running = &mut space.running[thread as usize];
+        if running.is_none() {
+            let slot = match stacks.take() {
+                Ok(slot) => slot,
+                Err(error) => return self.fail(no_stack(&error)),
+            };
+            let (code, args) = (self.launch.code.run, self.launch.args);
+            // SAFETY: as in `turn`.
+            let fiber = unsafe { (*contexts.add(thread as usize)).scheduler };
+            let index = slot.index();
+            let coroutine = Coroutine::with_stack(slot, move |yielder: &hooks::Yielder, ()| {
+                // SAFETY: the fiber outlives the block's coroutines, and the arguments the launch; their number and
+                // types are those of the kernel, as the launch's caller vouched.
+                unsafe {
+                    (*fiber).yielder.set(yielder);
+                    code(args);
+                }
+            });
+            *running = Some(Running { coroutine, slot: index });
+        }
+        let fiber = running.as_mut().expect("made above");
+        let result = fiber.coroutine.resume(());
+        if matches!(result, CoroutineResult::Return(())) {
+            let slot = fiber.slot;
+            *running = None;
+            stacks.give(slot);
+        }
+        Some(result)
+    }
+
+    /// Acts on what a suspended thread asked for.
+    fn serve(&mut self, thread: u32, contexts: *mut ThreadContext, idle: &mut Idle) -> Option<()> {
+        // SAFETY: as in `turn`; the thread is suspended.
+        let context = unsafe { &mut *contexts.add(thread as usize) };
+        let woke = std::mem::take(&mut context.woke) != 0;
+        match context.request {
+            hooks::SPIN | hooks::TICK => {
+                self.space.queue.push_back(thread);
+                if woke {
+                    (self.spun, self.naps) = (0, true);
+                    idle.progress();
+                }
+                self.spun += 1;
+                self.naps &= context.request == hooks::SPIN;
+                if self.spun >= self.space.queue.len() {
+                    idle.step(self.naps);
+                    (self.spun, self.naps) = (0, true);
+                }
+                return Some(());
+            }
+            hooks::BARRIER => {
+                self.space.warps[thread as usize / 32].has_read(thread % 32);
+                self.voted += u32::from(context.value != 0);
+                self.space.waiting.push(thread);
+                self.pass_barrier(contexts);
+            }
+            hooks::WARP => {
+                let warp = &mut self.space.warps[thread as usize / 32];
+                warp.has_read(thread % 32);
+                match warp.arrive(thread % 32, context.mask, context.value, context.what) {
+                    Ok(None) => {}
+                    Ok(Some(released)) => {
+                        let first = thread / 32 * 32;
+                        release(&mut self.space.queue, contexts, first, released.lanes, released.values);
+                    }
+                    Err(text) => {
+                        let place = Some((self.context.block_idx, context.thread_idx));
+                        self.launch.fail(Cause::Text(text), place);
+                        return None;
+                    }
+                }
+            }
+            // EXIT: the launch is over already.
+            _ => return None,
+        }
+        (self.spun, self.naps) = (0, true);
+        idle.progress();
+        Some(())
+    }
+
+    fn exited(&mut self, thread: u32, contexts: *mut ThreadContext) {
+        self.live -= 1;
+        let first = thread / 32 * 32;
+        let Workspace { warps, queue, .. } = &mut *self.space;
+        let warp = &mut warps[thread as usize / 32];
+        warp.has_read(thread % 32);
+        warp.exit(thread % 32, |released| release(queue, contexts, first, released.lanes, released.values));
+        self.pass_barrier(contexts);
+    }
+
+    /// Opens the barrier when every live thread is there (CUDA: exited threads count as arrived).
+    fn pass_barrier(&mut self, contexts: *mut ThreadContext) {
+        let arrived = self.space.waiting.len();
+        if arrived == 0 || arrived < self.live {
+            return;
+        }
+        let voted = std::mem::take(&mut self.voted);
+        let Workspace { waiting, queue, .. } = &mut *self.space;
+        for thread in waiting.drain(..) {
+            // SAFETY: as in `turn`; the thread is suspended.
+            let context = unsafe { &mut *contexts.add(thread as usize) };
+            context.result = match context.vote {
+                0 => voted,
+                1 => u32::from(voted as usize == arrived),
+                _ => u32::from(voted > 0),
+            };
+            queue.push_back(thread);
+        }
+    }
+
+    fn deadlock(&self, contexts: *mut ThreadContext) -> String {
+        let space = &*self.space;
+        let waiting: Vec<ThreadContext> = (0..self.launch.threads)
+            .filter(|&thread| space.running[thread].is_some())
+            // SAFETY: as in `turn`; all threads are suspended.
+            .map(|thread| unsafe { *contexts.add(thread) })
+            .collect();
+        report::deadlock(&waiting, &space.warps, self.launch.threads)
+    }
+
+    /// Ends the launch for a reason that is the block's and not a thread's.
+    fn fail<T>(&self, text: String) -> Option<T> {
+        self.launch.fail(Cause::Text(text), Some((self.context.block_idx, [0; 3])));
+        None
+    }
+
+    /// Drops every thread where it stands, as a GPU's trap does: no destructor of the kernel's runs.
+    fn abandon(&mut self) {
+        for running in &mut self.space.running {
+            if let Some(mut running) = running.take() {
+                // SAFETY: nothing of the kernel's frames is used again, and the closure on the stack owns nothing.
+                unsafe { running.coroutine.force_reset() };
+            }
+        }
+        if let Some(stacks) = &mut self.space.stacks {
+            stacks.reset();
+        }
+    }
+}
+
+fn release(
+    queue: &mut VecDeque<u32>,
+    contexts: *mut ThreadContext,
+    first: u32,
+    lanes: u32,
+    values: *const u64,
+) {
+    for lane in (0..32).filter(|lane| lanes >> lane & 1 == 1) {
+        // SAFETY: as in `Block::turn`; the lane is one of the block's threads and suspended.
+        let context = unsafe { &mut *contexts.add((first + lane) as usize) };
+        context.result = lanes;
+        context.values = values;
+        queue.push_back(first + lane);
+    }
+}
+
+fn no_stack(error: &std::io::Error) -> String {
+    format!(
+        "no memory for the stack of a CUDA thread ({error}): the process is at its limit of memory mappings \
+         (vm.max_map_count) or memory; launch fewer threads or set a smaller RUSHMEM_CPU_STACK"
+    )
+}
+
+/// Where a kernel's arguments are: an array of pointers.
+pub(crate) type Arguments = *const *const c_void;

@@ -1,0 +1,391 @@
+//! From source text to a loaded module: the cache first, then two runs of the compiler. The first only preprocesses, to
+//! find the kernels; the second compiles the source with a list of them appended, behind a line marker, so that
+//! every message has the source's own name and line numbers.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::cache::{self, Entry, Scratch};
+use crate::dynamic_shared;
+use crate::error::Error;
+use crate::headers::{self, Header, HEADERS};
+use crate::limits::Limits;
+use crate::module::Module;
+use crate::scan::{self, Form, Found};
+use crate::toolchain::Toolchain;
+
+/// The file name under which the appended list of kernels is compiled.
+const LIST: &str = "rushmem-kernel-list";
+
+/// Compiles kernels for the CPU.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    /// The C++ compiler (`RUSHMEM_CXX`): a path, a name or a command; `None`: c++, g++ or clang++ in PATH.
+    pub cxx: Option<PathBuf>,
+    /// Where compiled kernels are kept. See [`default_cache_dir`](crate::default_cache_dir).
+    pub cache_dir: PathBuf,
+    /// Further compiler arguments, and `--kernel=scale<float>` to name an instance of a kernel template.
+    pub options: Vec<String>,
+    /// Headers to offer besides this crate's own.
+    pub headers: &'static [Header],
+    /// Limits of the module's launches.
+    pub limits: Limits,
+}
+
+/// One compilation.
+struct Job<'a> {
+    name: &'a str,
+    source: &'a str,
+    options: Vec<&'a str>,
+    /// Kernel instances asked for by `--kernel=`.
+    instances: Vec<&'a str>,
+    toolchain: &'a Toolchain,
+    headers: PathBuf,
+    entry: &'a Entry,
+    /// The source's file in the cache: what debuggers and the compiler's messages quote.
+    file: PathBuf,
+}
+
+impl Compiler {
+    /// A compiler with the environment's limits and nothing special else.
+    pub fn new(cache_dir: PathBuf) -> Result<Self, Error> {
+        let limits = Limits::from_env().map_err(|text| Error::Environment { text })?;
+        Ok(Compiler { cxx: None, cache_dir, options: Vec::new(), headers: &[], limits })
+    }
+
+    /// Compiles `source` unless the cache has it, and loads it. `name` stands for the source in messages; where it has a
+    /// directory, `#include "…"` is looked for there.
+    pub fn compile(&self, name: &str, source: &str) -> Result<Module, Error> {
+        let toolchain = Toolchain::find(self.cxx.as_deref())?;
+        let root = self.cache_dir.join("cpu");
+        cache::private_dir(&root)?;
+        let mut includes = Key::default();
+        for (path, text) in self.all_headers() {
+            includes.add(path).add(text);
+        }
+        let includes = includes.finish();
+        let mut key = Key::default();
+        key.add(env!("CARGO_PKG_VERSION")).add(&includes).add(name).add(source);
+        key.add(&toolchain.stamp).add(&toolchain.version);
+        for option in &self.options {
+            key.add(option);
+        }
+        // Relative paths in options mean another file from another directory.
+        if let (false, Ok(here)) = (self.options.is_empty(), std::env::current_dir()) {
+            key.add(&here.to_string_lossy());
+        }
+        let entry = Entry { dir: root.join(key.finish()) };
+        if !entry.is_sound() {
+            cache::private_dir(&entry.dir)?;
+            let failed = |error| Error::io(format!("kernel cache {}", entry.dir.display()), error);
+            let lock = entry.lock().map_err(failed)?;
+            if !entry.is_sound() {
+                let headers = root.join(format!("include-{includes}"));
+                headers::write(&headers, self.all_headers()).map_err(failed)?;
+                let (instances, options) = self
+                    .options
+                    .iter()
+                    .map(String::as_str)
+                    .partition(|option| option.starts_with("--kernel="));
+                let file = entry.dir.join(file_name(name));
+                let job = Job {
+                    name,
+                    source,
+                    options,
+                    instances,
+                    toolchain: &toolchain,
+                    headers,
+                    entry: &entry,
+                    file,
+                };
+                job.build()?;
+            }
+            drop(lock);
+        }
+        Module::load(&entry.object(), name, self.limits)
+    }
+
+    fn all_headers(&self) -> impl Iterator<Item = Header> + '_ {
+        HEADERS.iter().chain(self.headers).copied()
+    }
+}
+
+/// A hash over strings, each with its length.
+#[derive(Default)]
+struct Key {
+    bytes: Vec<u8>,
+}
+
+impl Key {
+    fn add(&mut self, text: &str) -> &mut Self {
+        self.bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        self.bytes.extend_from_slice(text.as_bytes());
+        self
+    }
+
+    fn finish(&self) -> String {
+        cache::hex(xxh3_128(&self.bytes))
+    }
+}
+
+/// A file name for the source's copy: the last part of its name where that is an ordinary one.
+fn file_name(name: &str) -> &str {
+    let last = name.rsplit('/').next().unwrap_or_default();
+    let plain =
+        last.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+'));
+    let reserved = last.is_empty() || last.starts_with('.') || last == "lock" || last.starts_with("kernel.");
+    if plain && !reserved && last.len() <= 100 {
+        last
+    } else {
+        "source.cu"
+    }
+}
+
+impl Job<'_> {
+    fn build(&self) -> Result<(), Error> {
+        let failed = |error| Error::io(format!("kernel cache {}", self.entry.dir.display()), error);
+        cache::replace(&self.file, self.source.as_bytes()).map_err(failed)?;
+        let scratch = self.entry.scratch().map_err(failed)?;
+        let source = dynamic_shared::rewrite(self.source);
+        let marked = format!("# 1 {}\n{source}\n", quoted(&self.file));
+
+        let unit = scratch.path.join("unit.cpp");
+        fs::write(&unit, &marked).map_err(failed)?;
+        let (preprocessed, rule) = (scratch.path.join("unit.ii"), scratch.path.join("unit.d"));
+        let mut args = self.common(&unit);
+        args.extend(["-E", "-DRUSHMEM_CPU_SCAN", "-MMD", "-MT", "unit", "-MF"].map(OsString::from));
+        args.extend([rule.clone().into(), "-o".into(), preprocessed.clone().into()]);
+        self.checked(&args, &scratch)?;
+        let text = fs::read(&preprocessed).map_err(failed)?;
+        let found = scan::kernels(&String::from_utf8_lossy(&text));
+        self.check_names(&found)?;
+
+        let entries = self.entries(&found);
+        fs::write(&unit, marked + &list(&entries, &found)).map_err(failed)?;
+        let object = scratch.path.join("kernel.so");
+        self.compile(&unit, &object, &entries, &source, &scratch)?;
+        let own = |path: &PathBuf| !path.starts_with(&self.headers) && !path.starts_with(&self.entry.dir);
+        let rule = fs::read(&rule).map_err(failed)?;
+        let includes: Vec<PathBuf> = cache::prerequisites(&rule).into_iter().filter(own).collect();
+        self.entry.install(&object, &includes).map_err(failed)
+    }
+
+    fn compile(
+        &self,
+        unit: &Path,
+        object: &Path,
+        entries: &[(String, String)],
+        source: &str,
+        scratch: &Scratch,
+    ) -> Result<(), Error> {
+        let mut args = self.common(unit);
+        args.extend(["-fPIC", "-shared", "-Wl,-z,defs", "-o"].map(OsString::from));
+        args.push(object.into());
+        let (status, text) = self.toolchain.run(&args, &scratch.path)?;
+        if status.success() {
+            if !text.is_empty() {
+                log::warn!("{}", self.readable(&text));
+            }
+            return Ok(());
+        }
+        if !text.contains(LIST) {
+            return Err(Error::Compile { text: self.readable(&text) });
+        }
+        // The list is in the way of the message. Without it the source's own fault shows, if it has one.
+        let marked = format!("# 1 {}\n{source}\n", quoted(&self.file));
+        fs::write(unit, marked).map_err(|error| Error::io(unit.display(), error))?;
+        let mut args = self.common(unit);
+        args.push("-fsyntax-only".into());
+        self.checked(&args, scratch)?;
+        Err(Error::Compile { text: self.unlistable(&text, entries) })
+    }
+
+    /// Arguments of every run.
+    fn common(&self, unit: &Path) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec!["-x".into(), "c++".into(), unit.into()];
+        let fixed = [
+            "-std=c++17",
+            "-O2",
+            "-g",
+            "-pipe",
+            // As nvcc: reading a float array through an int4 pointer is everyday CUDA.
+            "-fno-strict-aliasing",
+            "-fvisibility=hidden",
+            "-fdiagnostics-color=never",
+            "-DRUSHMEM_CPU",
+        ];
+        args.extend(fixed.map(OsString::from));
+        if !self.toolchain.is_clang() {
+            // Each loaded copy has its own statics, and can be unloaded.
+            args.push("-fno-gnu-unique".into());
+        }
+        if !self.name.contains('=') {
+            args.push(format!("-fmacro-prefix-map={}={}", self.file.display(), self.name).into());
+        }
+        for dir in [self.headers.clone(), self.headers.join("cuda_names")] {
+            args.extend(["-I".into(), dir.into()]);
+        }
+        args.extend(["-include", "rushmem_cpu/cuda.h"].map(OsString::from));
+        if let Some(dir) = Path::new(self.name).parent().filter(|dir| dir.is_dir()) {
+            args.extend(["-iquote".into(), dir.into()]);
+        }
+        args.extend(self.options.iter().map(OsString::from));
+        args
+    }
+
+    fn checked(&self, args: &[OsString], scratch: &Scratch) -> Result<(), Error> {
+        let (status, text) = self.toolchain.run(args, &scratch.path)?;
+        if status.success() {
+            return Ok(());
+        }
+        let text = self.readable(&text);
+        Err(Error::Compile { text: if text.is_empty() { format!("{}: {status}", self.name) } else { text } })
+    }
+
+    /// The compiler's messages, with the source called what the caller calls it.
+    fn readable(&self, text: &str) -> String {
+        let text = text.replace(&*self.file.to_string_lossy(), self.name);
+        let mut out: String =
+            text.lines().filter(|line| !line.ends_with("unit.cpp:")).flat_map(|line| [line, "\n"]).collect();
+        if out.contains("extern __shared__") {
+            out += "note: here, RUSHMEM_DYNAMIC_SHARED(type, name) inside the kernel names dynamic shared memory\n";
+        }
+        out
+    }
+
+    fn check_names(&self, found: &[Found]) -> Result<(), Error> {
+        for (i, kernel) in found.iter().enumerate() {
+            let same = |other: &&Found| other.name == kernel.name && other.form == Form::Function;
+            let Some(first) = found[..i].iter().find(same).filter(|_| kernel.form == Form::Function) else {
+                continue;
+            };
+            let place =
+                |kernel: &Found| self.readable(&format!("{}:{}", kernel.file, kernel.line)).trim().to_owned();
+            let text = format!(
+                "{}: error: kernel `{}` is overloaded (first at {}): a kernel is found by its name, so give each its own\n",
+                place(kernel),
+                kernel.name,
+                place(first)
+            );
+            return Err(Error::Compile { text });
+        }
+        Ok(())
+    }
+
+    /// Name and C++ expression of every kernel to list.
+    fn entries(&self, found: &[Found]) -> Vec<(String, String)> {
+        let asked = self
+            .instances
+            .iter()
+            .map(|option| option["--kernel=".len()..].trim_start_matches("::").to_owned());
+        let listed =
+            found.iter().filter(|kernel| kernel.form != Form::Template).map(|kernel| kernel.name.clone());
+        let mut entries: Vec<(String, String)> = Vec::new();
+        for name in listed.chain(asked) {
+            if !entries.iter().any(|known| known.0 == name) {
+                let expression = format!("::{name}");
+                entries.push((name, expression));
+            }
+        }
+        entries
+    }
+
+    /// What is wrong when only the appended list does not compile.
+    fn unlistable(&self, text: &str, entries: &[(String, String)]) -> String {
+        let mut out = String::new();
+        for (i, (name, _)) in entries.iter().enumerate() {
+            let at = format!("{LIST}:{}:", i + FIRST_LINE);
+            let Some(why) = text.lines().find(|line| line.starts_with(&at) && line.contains("error")) else {
+                continue;
+            };
+            let why = why.split_once("error: ").map_or(why, |(_, why)| why);
+            let _ = writeln!(
+                out,
+                "{}: error: kernel `{name}` cannot be taken by its name (overloaded, ambiguous, no such instance, or it \
+                 does not return void): {why}",
+                self.name
+            );
+        }
+        if out.is_empty() {
+            out = self.readable(text);
+        }
+        out
+    }
+}
+
+/// The line of the list that holds its first kernel.
+const FIRST_LINE: usize = 3;
+
+/// What is appended to the source: a table of its kernels, each on its line.
+fn list(entries: &[(String, String)], found: &[Found]) -> String {
+    let mut out = format!(
+        "# 1 \"{LIST}\"\nRUSHMEM_CPU_EXPORT const rushmem_cpu_kernel *rushmem_cpu_kernels(void) {{\n\
+         static const rushmem_cpu_kernel rushmem_cpu_list[] = {{\n"
+    );
+    for (name, expression) in entries {
+        let text = quoted(Path::new(name));
+        let _ = writeln!(
+            out,
+            "::rushmem_cpu_detail::registrar<std::remove_pointer_t<decltype(&{expression})>, &{expression}>::entry({text}),"
+        );
+    }
+    out += "{nullptr, nullptr, nullptr, 0}};\nreturn rushmem_cpu_list;\n}\n";
+    let templates: Vec<&str> = found
+        .iter()
+        .filter(|kernel| kernel.form == Form::Template)
+        .map(|kernel| kernel.name.as_str())
+        .collect();
+    let _ = writeln!(
+        out,
+        "RUSHMEM_CPU_EXPORT const char *rushmem_cpu_templates(void) {{ return \"{}\"; }}",
+        templates.join(" ")
+    );
+    out
+}
+
+/// A C string literal.
+fn quoted(path: &Path) -> String {
+    let mut out = String::from("\"");
+    for c in path.to_string_lossy().chars() {
+        if matches!(c, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names() {
+        assert_eq!(file_name("ring.cu"), "ring.cu");
+        assert_eq!(file_name("examples/ring-2.cu"), "ring-2.cu");
+        for odd in
+            ["", "a b.cu", "/", "..", ".hidden", "lock", "kernel.so", "kernel.cu", "é.cu", "a\"b", "a\nb"]
+        {
+            assert_eq!(file_name(odd), "source.cu", "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn keys_tell_strings_apart() {
+        let key = |parts: &[&str]| {
+            let mut key = Key::default();
+            for part in parts {
+                key.add(part);
+            }
+            key.finish()
+        };
+        assert_ne!(key(&["ab", "c"]), key(&["a", "bc"]));
+        assert_ne!(key(&["a", ""]), key(&["a"]));
+        assert_eq!(key(&["a", "b"]), key(&["a", "b"]));
+    }
+}

@@ -1,0 +1,178 @@
+//! The Rust half of `rushmem_cpu/hooks.h`: the structs that a kernel and its scheduler share, and the four functions
+//! that a kernel may call. They run on a coroutine's stack, so they do as little as possible and never panic.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_void, CStr};
+
+use crate::launch::{Cause, Launch};
+
+pub(crate) const VERSION: u32 = 1;
+
+/// What a suspended CUDA thread waits for (`rushmem_cpu_request`).
+pub(crate) const SPIN: u32 = 0;
+pub(crate) const BARRIER: u32 = 1;
+pub(crate) const WARP: u32 = 2;
+pub(crate) const EXIT: u32 = 3;
+pub(crate) const TICK: u32 = 4;
+
+/// `rushmem_cpu_block`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct BlockContext {
+    pub(crate) grid_dim: [u32; 3],
+    pub(crate) block_dim: [u32; 3],
+    pub(crate) block_idx: [u32; 3],
+    pub(crate) shared_bytes: u32,
+    pub(crate) shared: *mut c_void,
+    pub(crate) state: *const c_void,
+}
+
+/// `rushmem_cpu_thread`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ThreadContext {
+    pub(crate) block: *const BlockContext,
+    pub(crate) thread_idx: [u32; 3],
+    pub(crate) linear: u32,
+    pub(crate) ticks: u32,
+    pub(crate) request: u32,
+    pub(crate) mask: u32,
+    pub(crate) woke: u32,
+    pub(crate) result: u32,
+    pub(crate) value: u64,
+    pub(crate) values: *const u64,
+    pub(crate) what: *const c_char,
+    pub(crate) file: *const c_char,
+    pub(crate) line: u32,
+    pub(crate) vote: u32,
+    pub(crate) scheduler: *const Fiber,
+}
+
+/// `rushmem_cpu_hooks`.
+#[repr(C)]
+pub(crate) struct Hooks {
+    version: u32,
+    bytes: u32,
+    suspend: unsafe extern "C" fn(*mut ThreadContext),
+    exit: unsafe extern "C" fn(*mut ThreadContext, u32),
+    die: unsafe extern "C" fn(*mut ThreadContext, *const c_char),
+    now_ns: extern "C" fn() -> u64,
+}
+
+pub(crate) static HOOKS: Hooks =
+    Hooks { version: VERSION, bytes: size_of::<Hooks>() as u32, suspend, exit, die, now_ns };
+
+pub(crate) type Yielder = corosensei::Yielder<(), ()>;
+
+/// What the hooks need of the scheduler's side of a CUDA thread.
+pub(crate) struct Fiber {
+    /// Set by the coroutine as it starts; valid as long as it lives.
+    pub(crate) yielder: Cell<*const Yielder>,
+    /// Outlives every block of the launch.
+    pub(crate) launch: *const Launch,
+}
+
+unsafe extern "C" fn suspend(thread: *mut ThreadContext) {
+    // SAFETY: the kernel passes the context of the CUDA thread that calls, whose fiber outlives it and whose yielder
+    // was set before the kernel's first instruction.
+    unsafe { (*(*(*thread).scheduler).yielder.get()).suspend(()) }
+}
+
+unsafe extern "C" fn exit(thread: *mut ThreadContext, failure: u32) {
+    // SAFETY: as for `suspend`.
+    unsafe { abandon(thread, Cause::Code(failure)) }
+}
+
+unsafe extern "C" fn die(thread: *mut ThreadContext, text: *const c_char) {
+    // SAFETY: the kernel passes a terminated string.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    // SAFETY: as for `suspend`.
+    unsafe { abandon(thread, Cause::Text(text)) }
+}
+
+/// # Safety
+/// `thread` must be the running CUDA thread.
+unsafe fn abandon(thread: *mut ThreadContext, cause: Cause) {
+    // SAFETY: see above; the launch outlives its blocks.
+    unsafe {
+        let launch = &*(*(*thread).scheduler).launch;
+        launch.fail(cause, Some(((*(*thread).block).block_idx, (*thread).thread_idx)));
+        // The scheduler doesn't resume a thread that asked for this.
+        loop {
+            (*thread).request = EXIT;
+            suspend(thread);
+        }
+    }
+}
+
+pub(crate) extern "C" fn now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a timespec to write to; CLOCK_MONOTONIC always exists on Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::time::Instant;
+
+    /// The offsets as the C++ compiler sees them.
+    #[test]
+    fn layout_is_that_of_the_header() {
+        let program = r#"
+            #include <stdio.h>
+            #include "rushmem_cpu/hooks.h"
+            #define P(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))
+            int main() {
+              P(rushmem_cpu_block, grid_dim); P(rushmem_cpu_block, block_dim); P(rushmem_cpu_block, block_idx);
+              P(rushmem_cpu_block, shared_bytes); P(rushmem_cpu_block, shared); P(rushmem_cpu_block, state);
+              P(rushmem_cpu_thread, block); P(rushmem_cpu_thread, thread_idx); P(rushmem_cpu_thread, linear);
+              P(rushmem_cpu_thread, ticks); P(rushmem_cpu_thread, request); P(rushmem_cpu_thread, mask);
+              P(rushmem_cpu_thread, woke); P(rushmem_cpu_thread, result); P(rushmem_cpu_thread, value);
+              P(rushmem_cpu_thread, values); P(rushmem_cpu_thread, what); P(rushmem_cpu_thread, file);
+              P(rushmem_cpu_thread, line); P(rushmem_cpu_thread, vote); P(rushmem_cpu_thread, scheduler);
+              P(rushmem_cpu_hooks, suspend); P(rushmem_cpu_hooks, exit); P(rushmem_cpu_hooks, die);
+              P(rushmem_cpu_hooks, now_ns);
+              printf("sizes %zu %zu %zu version %u\n", sizeof(rushmem_cpu_block), sizeof(rushmem_cpu_thread),
+                     sizeof(rushmem_cpu_hooks), RUSHMEM_CPU_HOOKS_VERSION);
+            }"#;
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (source, binary) = (dir.path().join("layout.cpp"), dir.path().join("layout"));
+        std::fs::write(&source, program).expect("writing to a fresh directory");
+        let built = Command::new("c++")
+            .args(["-std=c++17", "-I", concat!(env!("CARGO_MANIFEST_DIR"), "/include"), "-o"])
+            .args([&binary, &source])
+            .output()
+            .expect("running c++");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let said = Command::new(&binary).output().expect("running the layout program").stdout;
+
+        let mut expected = String::new();
+        macro_rules! offsets {
+            ($c:literal, $rust:ty: $($field:ident)*) => {
+                $(expected += &format!(concat!($c, ".", stringify!($field), " {}\n"), std::mem::offset_of!($rust, $field));)*
+            };
+        }
+        offsets!("rushmem_cpu_block", BlockContext: grid_dim block_dim block_idx shared_bytes shared state);
+        offsets!("rushmem_cpu_thread", ThreadContext: block thread_idx linear ticks request mask woke result value
+            values what file line vote scheduler);
+        offsets!("rushmem_cpu_hooks", Hooks: suspend exit die now_ns);
+        expected += &format!(
+            "sizes {} {} {} version {VERSION}\n",
+            size_of::<BlockContext>(),
+            size_of::<ThreadContext>(),
+            size_of::<Hooks>()
+        );
+        assert_eq!(String::from_utf8_lossy(&said), expected);
+    }
+
+    #[test]
+    fn the_clock_runs() {
+        let (start, before) = (Instant::now(), now_ns());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let (after, limit) = (now_ns(), start.elapsed());
+        assert!(after - before >= 2_000_000 && after - before <= limit.as_nanos() as u64);
+    }
+}

@@ -1,0 +1,201 @@
+//! One launch of a kernel: checked against the limits, run by the caller's OS thread (block 0) and one pooled OS thread
+//! for each other block, and over when all blocks have ended. Whichever thread of whichever block gives up
+//! first says why; the others are dropped where they stand.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
+
+use crate::block::{self, Arguments};
+use crate::hooks::ThreadContext;
+use crate::limits::{block_problem, volume, Limits, MAX_GRID};
+use crate::pool;
+
+/// The shape of a launch, in CUDA's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchConfig {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory of each block.
+    pub shared: usize,
+}
+
+/// Why a kernel gave up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The number that it passed to `rushmem_cpu_exit` (a `RUSHMEM_DEVICE_FAIL_*`).
+    Code(u32),
+    /// A trap, a failed assertion, an exception, a deadlock, no memory.
+    Text(String),
+}
+
+/// Which thread gave up first, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Why.
+    pub cause: Cause,
+    /// `blockIdx` and `threadIdx`, where a thread did it.
+    pub place: Option<([u32; 3], [u32; 3])>,
+}
+
+/// How a launch can fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunError {
+    /// Nothing has run: the shape is impossible or too large for this machine. The text names the largest grid.
+    Refused(String),
+    /// A thread gave up.
+    Failed(Failure),
+    /// The caller's stop flag was set.
+    Stopped,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Refused(text) => write!(out, "launch refused: {text}"),
+            RunError::Stopped => write!(out, "stopped"),
+            RunError::Failed(Failure { cause, place }) => {
+                if let Some((block, thread)) = place {
+                    write!(out, "block {block:?} thread {thread:?}: ")?;
+                }
+                match cause {
+                    Cause::Code(code) => write!(out, "the kernel gave up with code {code}"),
+                    Cause::Text(text) => out.write_str(text),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// The functions of a loaded module that a block needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Code {
+    pub(crate) run: unsafe extern "C" fn(Arguments),
+    pub(crate) slot: unsafe extern "C" fn() -> *mut *mut ThreadContext,
+}
+
+/// A launch under way. Shared by its blocks.
+pub(crate) struct Launch {
+    pub(crate) code: Code,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) threads: usize,
+    pub(crate) shared: usize,
+    pub(crate) args: Arguments,
+    pub(crate) state: *const c_void,
+    pub(crate) limits: Limits,
+    stop: *const AtomicU32,
+    over: AtomicBool,
+    cut_short: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+    blocks_left: AtomicUsize,
+    caller: Thread,
+}
+
+// SAFETY: the pointers are read-only for this crate (the stop flag is atomic) and stay valid until `run` returns, which is
+// after the last block; what the kernel does with arguments and state is vouched for by `run`'s caller.
+unsafe impl Send for Launch {}
+// SAFETY: as for Send.
+unsafe impl Sync for Launch {}
+
+impl Launch {
+    /// Ends the launch for this reason, unless there is one already.
+    pub(crate) fn fail(&self, cause: Cause, place: Option<([u32; 3], [u32; 3])>) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(Failure { cause, place });
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no thread shall be resumed any more.
+    pub(crate) fn is_over(&self) -> bool {
+        // SAFETY: `run`'s caller keeps the flag alive.
+        self.over.load(Ordering::Relaxed) || unsafe { &*self.stop }.load(Ordering::Relaxed) != 0
+    }
+
+    /// Runs one block and says so.
+    pub(crate) fn run_block(&self, index: u64) {
+        if !block::run(self, index) {
+            self.cut_short.store(true, Ordering::Relaxed);
+        }
+        if self.blocks_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.caller.unpark();
+        }
+    }
+}
+
+/// Runs a kernel to its end. See `Kernel::run` for the contract.
+pub(crate) fn run(
+    code: Code,
+    limits: Limits,
+    config: &LaunchConfig,
+    args: Arguments,
+    state: *const c_void,
+    stop: &AtomicU32,
+) -> Result<(), RunError> {
+    let blocks = check(limits, config).map_err(RunError::Refused)?;
+    let launch = Arc::new(Launch {
+        code,
+        grid: config.grid,
+        block: config.block,
+        threads: volume(config.block) as usize,
+        shared: config.shared,
+        args,
+        state,
+        limits,
+        stop,
+        over: AtomicBool::new(false),
+        cut_short: AtomicBool::new(false),
+        failure: Mutex::new(None),
+        blocks_left: AtomicUsize::new(blocks as usize),
+        caller: std::thread::current(),
+    });
+    pool::start(&launch, 1..blocks).map_err(|error| {
+        RunError::Refused(format!(
+            "no OS thread for each of {blocks} blocks ({error}); launch a smaller grid"
+        ))
+    })?;
+    launch.run_block(0);
+    while launch.blocks_left.load(Ordering::Acquire) > 0 {
+        std::thread::park();
+    }
+    if let Some(failure) = launch.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(RunError::Failed(failure));
+    }
+    // A flag set after the last thread has exited stops nothing.
+    if launch.cut_short.load(Ordering::Relaxed) {
+        return Err(RunError::Stopped);
+    }
+    Ok(())
+}
+
+/// The number of blocks, if they can all be resident.
+fn check(limits: Limits, config: &LaunchConfig) -> Result<u64, String> {
+    let LaunchConfig { grid, block, shared } = *config;
+    if let Some(problem) = block_problem(block, shared) {
+        return Err(problem);
+    }
+    let ([x, y, z], [most_x, most_y, most_z]) = (grid, MAX_GRID);
+    if grid.contains(&0) {
+        return Err(format!("the grid ({x}, {y}, {z}) has no blocks"));
+    }
+    if grid.iter().zip(MAX_GRID).any(|(&dim, most)| dim > most) {
+        return Err(format!("a grid is at most ({most_x}, {most_y}, {most_z}), not ({x}, {y}, {z})"));
+    }
+    let (blocks, most) = (volume(grid), limits.max_blocks(block, shared));
+    if blocks > most {
+        return Err(format!(
+            "{blocks} blocks of {} threads cannot all be resident: the largest grid is {most} blocks (RUSHMEM_CPU_THREADS \
+             {}, RUSHMEM_CPU_BLOCKS {})",
+            volume(block),
+            limits.threads,
+            limits.blocks
+        ));
+    }
+    Ok(blocks)
+}

@@ -1,0 +1,135 @@
+//! What the tests share: a compiler with a cache of its own, launches under a time limit, and random data whose seed is
+//! printed.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::ffi::c_void;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rushmem_device_cpu::{Cause, Compiler, Failure, Kernel, LaunchConfig, Limits, Module, RunError};
+
+/// The longest that one launch of these tests may take, on a loaded machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A cache that goes with the value, and a compiler that uses it.
+pub(crate) struct Bench {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) compiler: Compiler,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        Bench { compiler: compiler(dir.path()), dir }
+    }
+
+    pub(crate) fn module(&self, source: &str) -> Module {
+        self.compiler.compile("test.cu", source).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The messages about a source that must not compile.
+    pub(crate) fn complaint(&self, source: &str) -> String {
+        match self.compiler.compile("test.cu", source) {
+            Err(rushmem_device_cpu::Error::Compile { text }) => text,
+            other => panic!("expected a complaint of the compiler, got {other:?}"),
+        }
+    }
+}
+
+pub(crate) fn compiler(cache: &Path) -> Compiler {
+    Compiler {
+        cxx: None,
+        cache_dir: cache.to_owned(),
+        options: Vec::new(),
+        headers: &[],
+        limits: Limits::default(),
+    }
+}
+
+pub(crate) fn shape(grid: u32, block: u32) -> LaunchConfig {
+    LaunchConfig { grid: [grid, 1, 1], block: [block, 1, 1], shared: 0 }
+}
+
+/// A pointer to an argument.
+pub(crate) fn arg<T>(value: &T) -> *const c_void {
+    std::ptr::from_ref(value).cast()
+}
+
+/// Runs a kernel; one that takes longer than the limit is stopped, and fails as such.
+pub(crate) fn run(kernel: &Kernel, config: &LaunchConfig, args: &[*const c_void]) -> Result<(), RunError> {
+    run_within(LIMIT, kernel, config, args)
+}
+
+pub(crate) fn run_within(
+    limit: Duration,
+    kernel: &Kernel,
+    config: &LaunchConfig,
+    args: &[*const c_void],
+) -> Result<(), RunError> {
+    let stop = Arc::new(AtomicU32::new(0));
+    let (done, watch) = std::sync::mpsc::channel::<()>();
+    let flag = stop.clone();
+    let watchdog = std::thread::spawn(move || {
+        if watch.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            flag.store(1, Ordering::Relaxed);
+        }
+    });
+    // SAFETY: the tests pass arguments of their kernels' types.
+    let result = unsafe { kernel.run(config, args, std::ptr::null(), &stop) };
+    drop(done);
+    watchdog.join().expect("the watchdog doesn't panic");
+    result
+}
+
+/// The text of a launch that must fail, and where.
+pub(crate) fn failure(result: Result<(), RunError>) -> (String, Option<([u32; 3], [u32; 3])>) {
+    match result {
+        Err(RunError::Failed(Failure { cause: Cause::Text(text), place })) => (text, place),
+        other => panic!("expected a failure with a text, got {other:?}"),
+    }
+}
+
+/// xorshift64*.
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// A fresh one; `SEED` in the environment repeats a run.
+    pub(crate) fn new() -> Self {
+        let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+            now.as_nanos() as u64 ^ u64::from(std::process::id()) << 40
+        });
+        println!("SEED={seed}");
+        Random(seed | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 11) % end
+    }
+
+    pub(crate) fn list<T>(&mut self, count: usize, mut make: impl FnMut(u64) -> T) -> Vec<T> {
+        (0..count).map(|_| make(self.next())).collect()
+    }
+}
+
+/// The shortest of some runs.
+pub(crate) fn best_of(runs: u32, mut run: impl FnMut()) -> Duration {
+    (0..runs)
+        .map(|_| {
+            let start = Instant::now();
+            run();
+            start.elapsed()
+        })
+        .min()
+        .expect("at least one run")
+}
