@@ -16,7 +16,7 @@ mod logging;
 mod memory;
 mod node;
 mod ops;
-// mod plugin;
+mod plugin;
 mod symmetric;
 mod world;
 
