@@ -63,7 +63,7 @@ typedef struct rushmem_device_state {
   rushmem_stall_record *stalls; /* RUSHMEM_STALL_RECORDS of them, host-visible */
   uint32_t *failure;     /* host-visible: set to a RUSHMEM_DEVICE_FAIL_* when a kernel gives up */
   uint64_t reserved[4];
-} rushmem_device_state;  /* 136 bytes */
+} rushmem_device_state;  /* 128 bytes */
 
 enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3 };
 

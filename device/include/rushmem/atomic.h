@@ -1,0 +1,116 @@
+/* Atomic updates of one word at any PE. (OpenSHMEM 1.5, 9.7)
+ *
+ * `target` is symmetric and naturally aligned. T is a 4- or 8-byte integer; fetch, set, swap, add and
+ * fetch_add take float and double too. Always in T's own width. Atomic with one another from every PE, device
+ * and host; not with plain stores or p to the same word while they go on. Fetching forms return the word's
+ * value before the update.
+ *
+ * None orders anything else: fence() before one that announces data (wait.h is the other side).
+ */
+#ifndef RUSHMEM_ATOMIC_H
+#define RUSHMEM_ATOMIC_H
+
+#include <rushmem/impl/route.h>
+
+namespace rushmem {
+namespace impl {
+
+template <typename T> struct atomic_check {
+  static constexpr bool integer = is_word_integer<T>::value && (sizeof(T) == 4 || sizeof(T) == 8);
+  static constexpr bool number = integer || is_floating<T>::value;
+};
+
+#define RUSHMEM_ASSERT_ATOMIC(T, kind, text) static_assert(rushmem::impl::atomic_check<T>::kind, text)
+
+/* Where the word is, and as what. */
+template <typename T> RUSHMEM_DEVICE word<T> *atomic_route(T *target, int pe) {
+  breathe();
+  return reinterpret_cast<word<T> *>(route(target, pe));
+}
+
+}  // namespace impl
+
+/* The value of `pe`'s `*target`. (shmem_atomic_fetch) */
+template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_fetch takes 4- and 8-byte integers, float and double");
+  impl::breathe();
+  return impl::load_relaxed(impl::route(target, pe));
+}
+
+/* Sets it. (shmem_atomic_set) */
+template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_set takes 4- and 8-byte integers, float and double");
+  impl::store_relaxed_word(impl::atomic_route(target, pe), impl::to_bits(value));
+}
+
+/* Sets it and returns what was there. (shmem_atomic_swap) */
+template <typename T> RUSHMEM_DEVICE T atomic_swap(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_swap takes 4- and 8-byte integers, float and double");
+  return impl::from_bits<T>(impl::swap_word(impl::atomic_route(target, pe), impl::to_bits(value)));
+}
+
+/* Sets it to `value` if it equals `cond`; returns what was there, `cond` exactly where it was set.
+ * (shmem_atomic_compare_swap) */
+template <typename T>
+RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T> value, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_compare_swap takes 4- and 8-byte integers");
+  return impl::from_bits<T>(
+      impl::compare_swap_word(impl::atomic_route(target, pe), impl::to_bits(cond), impl::to_bits(value)));
+}
+
+/* Adds and returns what was there; integers wrap. (shmem_atomic_fetch_add) */
+template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_fetch_add takes 4- and 8-byte integers, float and double");
+  if constexpr (impl::is_floating<T>::value) {
+    impl::breathe();
+    return impl::fetch_add_float(impl::route(target, pe), value);
+  } else {
+    return impl::from_bits<T>(impl::fetch_add_word(impl::atomic_route(target, pe), impl::to_bits(value)));
+  }
+}
+
+/* Adds; integers wrap. (shmem_atomic_add) */
+template <typename T> RUSHMEM_DEVICE void atomic_add(T *target, impl::same<T> value, int pe) {
+  static_cast<void>(atomic_fetch_add(target, value, pe));
+}
+
+/* Adds one and returns what was there. (shmem_atomic_fetch_inc) */
+template <typename T> RUSHMEM_DEVICE T atomic_fetch_inc(T *target, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_inc takes 4- and 8-byte integers");
+  return atomic_fetch_add(target, T(1), pe);
+}
+
+/* Adds one. (shmem_atomic_inc) */
+template <typename T> RUSHMEM_DEVICE void atomic_inc(T *target, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_inc takes 4- and 8-byte integers");
+  static_cast<void>(atomic_fetch_add(target, T(1), pe));
+}
+
+/* Bitwise and, or, exclusive or; these return what was there. (shmem_atomic_fetch_and, _or, _xor) */
+template <typename T> RUSHMEM_DEVICE T atomic_fetch_and(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_and takes 4- and 8-byte integers");
+  return impl::from_bits<T>(impl::fetch_and_word(impl::atomic_route(target, pe), impl::to_bits(value)));
+}
+template <typename T> RUSHMEM_DEVICE T atomic_fetch_or(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_or takes 4- and 8-byte integers");
+  return impl::from_bits<T>(impl::fetch_or_word(impl::atomic_route(target, pe), impl::to_bits(value)));
+}
+template <typename T> RUSHMEM_DEVICE T atomic_fetch_xor(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_xor takes 4- and 8-byte integers");
+  return impl::from_bits<T>(impl::fetch_xor_word(impl::atomic_route(target, pe), impl::to_bits(value)));
+}
+
+/* The same without a result. (shmem_atomic_and, _or, _xor) */
+template <typename T> RUSHMEM_DEVICE void atomic_and(T *target, impl::same<T> value, int pe) {
+  static_cast<void>(atomic_fetch_and(target, value, pe));
+}
+template <typename T> RUSHMEM_DEVICE void atomic_or(T *target, impl::same<T> value, int pe) {
+  static_cast<void>(atomic_fetch_or(target, value, pe));
+}
+template <typename T> RUSHMEM_DEVICE void atomic_xor(T *target, impl::same<T> value, int pe) {
+  static_cast<void>(atomic_fetch_xor(target, value, pe));
+}
+
+}  // namespace rushmem
+
+#endif

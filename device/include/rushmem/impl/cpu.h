@@ -1,0 +1,100 @@
+/* The platform on the CPU device: the compiler's atomic builtins, and the hooks of device/cpu, where each
+ * CUDA thread is a coroutine. A loop that waits must give the others their turn: waits do so on every poll,
+ * and whatever a program may spin on by itself (test, g, atomics, fences) does so now and then. */
+#ifndef RUSHMEM_IMPL_CPU_H
+#define RUSHMEM_IMPL_CPU_H
+
+#include <rushmem/impl/traits.h>
+
+#include <rushmem/abi.h>
+#include <rushmem_cpu/hooks.h>
+
+#define RUSHMEM_DEVICE __device__ inline
+#define RUSHMEM_COLD __device__ inline __attribute__((noinline, cold))
+#define RUSHMEM_UNROLL
+
+namespace rushmem {
+namespace impl {
+
+/* Several PEs may live in one process, so the state comes with the launch. */
+RUSHMEM_DEVICE const rushmem_device_state &device_state() {
+  return *reinterpret_cast<const rushmem_device_state *>(rushmem_cpu_state());
+}
+
+/* Words are read and written in memory that the program uses as whatever type it likes. */
+template <typename W> struct aliasing {
+  typedef W type __attribute__((may_alias));
+};
+template <typename W> using alias = typename aliasing<W>::type;
+
+template <typename W> RUSHMEM_DEVICE W load_relaxed_word(const volatile W *from) {
+  return __atomic_load_n(reinterpret_cast<const volatile alias<W> *>(from), __ATOMIC_RELAXED);
+}
+template <typename W> RUSHMEM_DEVICE W load_acquire_word(const volatile W *from) {
+  return __atomic_load_n(reinterpret_cast<const volatile alias<W> *>(from), __ATOMIC_ACQUIRE);
+}
+template <typename W> RUSHMEM_DEVICE void store_relaxed_word(W *to, W value) {
+  __atomic_store_n(reinterpret_cast<alias<W> *>(to), value, __ATOMIC_RELAXED);
+}
+template <typename W> RUSHMEM_DEVICE void store_release_word(W *to, W value) {
+  __atomic_store_n(reinterpret_cast<alias<W> *>(to), value, __ATOMIC_RELEASE);
+}
+template <typename W> RUSHMEM_DEVICE void add_release_word(W *to, W value) {
+  __atomic_fetch_add(reinterpret_cast<alias<W> *>(to), value, __ATOMIC_RELEASE);
+}
+
+RUSHMEM_DEVICE void fence_acq_rel() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+RUSHMEM_DEVICE void fence_sc() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+RUSHMEM_DEVICE void compiler_fence() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+
+/* After the loads of a get: no later access is performed before them. Costs nothing on x86-64. */
+RUSHMEM_DEVICE void loads_before_later() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+
+template <typename W> RUSHMEM_DEVICE W fetch_add_word(W *to, W v) {
+  return __atomic_fetch_add(reinterpret_cast<alias<W> *>(to), v, __ATOMIC_RELAXED);
+}
+template <typename W> RUSHMEM_DEVICE W fetch_and_word(W *to, W v) {
+  return __atomic_fetch_and(reinterpret_cast<alias<W> *>(to), v, __ATOMIC_RELAXED);
+}
+template <typename W> RUSHMEM_DEVICE W fetch_or_word(W *to, W v) {
+  return __atomic_fetch_or(reinterpret_cast<alias<W> *>(to), v, __ATOMIC_RELAXED);
+}
+template <typename W> RUSHMEM_DEVICE W fetch_xor_word(W *to, W v) {
+  return __atomic_fetch_xor(reinterpret_cast<alias<W> *>(to), v, __ATOMIC_RELAXED);
+}
+template <typename W> RUSHMEM_DEVICE W swap_word(W *to, W v) {
+  return __atomic_exchange_n(reinterpret_cast<alias<W> *>(to), v, __ATOMIC_RELAXED);
+}
+template <typename W> RUSHMEM_DEVICE W compare_swap_word(W *to, W expected, W v) {
+  __atomic_compare_exchange_n(reinterpret_cast<alias<W> *>(to), &expected, v, false, __ATOMIC_RELAXED,
+                              __ATOMIC_RELAXED);
+  return expected;
+}
+/* No processor of ours adds floats in memory: read, add, and try to put it back. */
+template <typename F> RUSHMEM_DEVICE F fetch_add_float(F *to, F v) {
+  word<F> *bits = reinterpret_cast<word<F> *>(to);
+  word<F> seen = load_relaxed_word(bits);
+  for (;;) {
+    F before, after;
+    __builtin_memcpy(&before, &seen, sizeof(F));
+    after = before + v;
+    word<F> wanted;
+    __builtin_memcpy(&wanted, &after, sizeof(F));
+    word<F> found = compare_swap_word(bits, seen, wanted);
+    if (found == seen) return before;
+    seen = found;
+  }
+}
+
+/* Polls between two looks at the clock. One poll is a round of all the block's threads, so few. */
+constexpr uint32_t polls_per_tick = 64;
+
+RUSHMEM_DEVICE void pause() { rushmem_cpu_spin(); }
+RUSHMEM_DEVICE void breathe() { rushmem_cpu_tick(); }
+RUSHMEM_DEVICE uint64_t now_ns() { return rushmem_cpu_now_ns(); }
+[[noreturn]] RUSHMEM_COLD void fail(uint32_t why) { rushmem_cpu_exit(why); }
+
+}  // namespace impl
+}  // namespace rushmem
+
+#endif

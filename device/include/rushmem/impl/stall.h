@@ -1,0 +1,79 @@
+/* What a wait does while it is not satisfied: nothing hangs in silence (DESIGN.md, decision 10). The wait's
+ * own loop is a load, a comparison and a count; every `polls_per_tick` polls it calls `stall_tick`, which is
+ * out of line, and there the wait learns that the job is broken, is reported to the host once it has lasted,
+ * and ends at its limit.
+ */
+#ifndef RUSHMEM_IMPL_STALL_H
+#define RUSHMEM_IMPL_STALL_H
+
+#include <rushmem/state.h>
+
+namespace rushmem {
+namespace impl {
+
+/* Takes a free record of this PE's, fills it, and hands it to the host. All taken: the others tell enough. */
+RUSHMEM_DEVICE void report_stall(uint64_t address, uint32_t width, int how, int from_pe, uint64_t expected,
+                                 uint64_t seen, uint64_t waited_ns) {
+  rushmem_stall_record *records = state().stalls;
+  if (!records) return;
+  for (int i = 0; i < RUSHMEM_STALL_RECORDS; ++i) {
+    rushmem_stall_record &r = records[i];
+    if (compare_swap_word(&r.state, uint32_t(0), uint32_t(1)) != 0) continue;
+    r.cmp = how;
+    r.from_pe = from_pe;
+    r.width = width;
+    r.address = address;
+    r.expected = expected;
+    r.seen = seen;
+    r.waited_ns = waited_ns;
+    r.block[0] = blockIdx.x;
+    r.block[1] = blockIdx.y;
+    r.block[2] = blockIdx.z;
+    r.thread[0] = threadIdx.x;
+    r.thread[1] = threadIdx.y;
+    r.thread[2] = threadIdx.z;
+    fence_acq_rel();
+    store_relaxed_word(&r.state, uint32_t(2));
+    return;
+  }
+}
+
+/* One look at the clock and at the job. `mark` is 0 at first, then what this returned last: the time of the
+ * first look, with its lowest bit saying that the wait has been reported. By value, so that the wait's loop
+ * stays in registers. Does not return once the job is broken or the wait's limit has passed. */
+RUSHMEM_COLD uint64_t stall_tick(uint64_t mark, uint64_t address, uint32_t width, int how, int from_pe,
+                                 uint64_t expected, uint64_t seen) {
+  const rushmem_device_state &s = state();
+  if (s.broken && load_relaxed_word(s.broken) != 0) fail(RUSHMEM_DEVICE_FAIL_BROKEN);
+  uint64_t now = now_ns();
+  if (mark == 0) return now & ~uint64_t(1);
+  uint64_t since = mark & ~uint64_t(1), waited = now > since ? now - since : 0;
+  bool over = s.wait_limit_ns != 0 && waited >= s.wait_limit_ns;
+  if (!(mark & 1) && (over || (s.stall_ns != 0 && waited >= s.stall_ns))) {
+    report_stall(address, width, how, from_pe, expected, seen, waited);
+    mark |= 1;
+  }
+  if (over) fail(RUSHMEM_DEVICE_FAIL_TIMEOUT);
+  return mark;
+}
+
+/* The part of it that lives in the wait's loop. */
+struct stall_watch {
+  uint32_t polls = 0;
+  uint64_t mark = 0;
+
+  /* After each unsatisfied poll of `word`, for which `how expected` was wanted. */
+  template <typename T>
+  RUSHMEM_DEVICE void unsatisfied(const volatile T *word_, int how, T expected, T seen, int from_pe = -1) {
+    pause();
+    if (RUSHMEM_UNLIKELY(++polls % polls_per_tick == 0)) {
+      mark = stall_tick(mark, reinterpret_cast<uint64_t>(word_), sizeof(T), how, from_pe, to_bits(expected),
+                        to_bits(seen));
+    }
+  }
+};
+
+}  // namespace impl
+}  // namespace rushmem
+
+#endif

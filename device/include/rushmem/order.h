@@ -1,0 +1,37 @@
+/* Ordering and completion of this thread's puts, atomics, signals and nbi operations. (OpenSHMEM 1.5, 9.11)
+ *
+ * They cover what the calling thread issued, and what other threads issued if a barrier (__syncthreads,
+ * __syncwarp) lies between: system-scope fences are cumulative, so that after a block's put_nbi and
+ * __syncthreads, one thread's call serves for all.
+ */
+#ifndef RUSHMEM_ORDER_H
+#define RUSHMEM_ORDER_H
+
+#include <rushmem/impl/platform.h>
+
+namespace rushmem {
+
+/* Everything before, to whichever PE, is seen before anything after: who sees an effect of an operation after
+ * the fence (by a wait or a satisfied test) also sees those before. Release and acquire suffice for that:
+ * together with the later store the fence forms a release pattern. (OpenSHMEM 1.5, 9.11 shmem_fence, which
+ * orders for each PE alone) */
+RUSHMEM_DEVICE void fence() {
+  impl::breathe();
+  impl::fence_acq_rel();
+}
+
+/* Everything before is complete: delivered, visible to every PE, sources and destinations of nbi operations
+ * free.
+ *
+ * More than an ordering of this thread's stores: after quiet() a get or g must not miss another PE's put that
+ * was complete before *its* get missed ours (store buffering: x = 1; quiet; read y against y = 1; quiet; read
+ * x, where both reading 0 would mean that neither put was complete). Release and acquire allow that outcome;
+ * a sequentially consistent fence forbids it. (OpenSHMEM 1.5, 9.11 shmem_quiet) */
+RUSHMEM_DEVICE void quiet() {
+  impl::breathe();
+  impl::fence_sc();
+}
+
+}  // namespace rushmem
+
+#endif

@@ -1,0 +1,100 @@
+/* Remote memory access: single values (p, g), contiguous arrays (put, get), and the address itself (ptr).
+ *
+ * Terms used throughout: `dst` of a put and `src` of a get are symmetric addresses (this PE's own copy names
+ * every PE's); the other side is any memory of this PE. Counts are in elements. A PE outside 0 .. n_pes() - 1
+ * ends the launch with the error RUSHMEM_DEVICE_FAIL_BAD_PE. T is any trivially copyable type.
+ *
+ * No operation here is ordered with another one, except that a get's data is there when it returns. Order
+ * puts by fence() or quiet(), or announce them by put_signal. See scope.h for warp and block scope; such a
+ * call does not synchronise before it starts: what other threads wrote to the source must be ordered before
+ * the call by the program (__syncthreads, __syncwarp), as it would have to be for plain loads.
+ */
+#ifndef RUSHMEM_RMA_H
+#define RUSHMEM_RMA_H
+
+#include <rushmem/impl/copy.h>
+#include <rushmem/impl/route.h>
+#include <rushmem/scope.h>
+
+#define RUSHMEM_ASSERT_ELEMENT(T)           \
+  static_assert(__is_trivially_copyable(T), \
+                "rushmem moves bytes: the element type must be trivially copyable")
+
+namespace rushmem {
+
+/* The address in this PE's own address space of `pe`'s copy of the symmetric object at `local`, for plain
+ * loads, stores and atomics; null where that PE's heap is not mapped here. (OpenSHMEM 1.5, 9.1 shmem_ptr) */
+template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
+  if (RUSHMEM_LIKELY(impl::is_near(pe))) return impl::near_address(local, pe);
+  if (static_cast<uint32_t>(pe) >= static_cast<uint32_t>(n_pes())) impl::fail(RUSHMEM_DEVICE_FAIL_BAD_PE);
+  return nullptr;
+}
+
+/* Stores one value into `pe`'s `*dst`. Whole for T of 1, 2, 4 and 8 bytes: whoever reads it sees the old or
+ * the new value. (OpenSHMEM 1.5, 9.6 shmem_p) */
+template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe) {
+  RUSHMEM_ASSERT_ELEMENT(T);
+  T *to = impl::route(dst, pe);
+  if constexpr (impl::is_word<T>::value) {
+    impl::store_relaxed(to, value);
+  } else {
+    impl::copy<thread, impl::unit_of<T>::value, false>(to, &value, sizeof(T));
+  }
+}
+
+/* Reads one value from `pe`'s `*src`. Whole for T of 1, 2, 4 and 8 bytes. (OpenSHMEM 1.5, 9.6 shmem_g) */
+template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
+  RUSHMEM_ASSERT_ELEMENT(T);
+  impl::breathe();
+  const T *from = impl::route(src, pe);
+  if constexpr (impl::is_word<T>::value) {
+    T value = impl::load_relaxed(from);
+    impl::loads_before_later();
+    return value;
+  } else {
+    T value;
+    impl::copy<thread, impl::unit_of<T>::value, true>(&value, from, sizeof(T));
+    impl::loads_before_later();
+    return value;
+  }
+}
+
+/* Copies n elements into `pe`'s `dst` and returns at once: `src` must stay as it is, and the data is
+ * delivered, only when quiet() has returned. At warp and block scope each thread's share is its own: every
+ * thread of the scope calls quiet() afterwards, or they synchronise and one does. (OpenSHMEM 1.5, 9.6
+ * shmem_put_nbi) */
+template <typename Scope = thread, typename T>
+RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
+  RUSHMEM_ASSERT_ELEMENT(T);
+  impl::copy<Scope, impl::unit_of<T>::value, false>(impl::route(dst, pe), src, n * sizeof(T));
+}
+
+/* Copies n elements into `pe`'s `dst`. On return `src` may be changed, by any thread of the scope (warp and
+ * block scope synchronise at the end); delivery is what quiet() waits for. (OpenSHMEM 1.5, 9.6 shmem_put) */
+template <typename Scope = thread, typename T>
+RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
+  put_nbi<Scope>(dst, src, n, pe);
+  Scope::sync();
+}
+
+/* Copies n elements from `pe`'s `src` and returns at once: `dst` may be read only when quiet() has returned;
+ * at warp and block scope as for put_nbi. (OpenSHMEM 1.5, 9.6 shmem_get_nbi) */
+template <typename Scope = thread, typename T>
+RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
+  RUSHMEM_ASSERT_ELEMENT(T);
+  impl::breathe();
+  impl::copy<Scope, impl::unit_of<T>::value, true>(dst, impl::route(src, pe), n * sizeof(T));
+  impl::loads_before_later();
+}
+
+/* Copies n elements from `pe`'s `src`. On return every thread of the scope may read all of `dst` (warp and
+ * block scope synchronise at the end). (OpenSHMEM 1.5, 9.6 shmem_get) */
+template <typename Scope = thread, typename T>
+RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe) {
+  get_nbi<Scope>(dst, src, n, pe);
+  Scope::sync();
+}
+
+}  // namespace rushmem
+
+#endif

@@ -1,0 +1,31 @@
+/* rushmem for kernels: one include for all of it. Compiles with nvcc and NVRTC for GPUs, and with g++ or
+ * clang++ for rushmem's CPU device.
+ *
+ *     __global__ void ring(uint64_t *sig, float *data, size_t n) {
+ *       int right = (rushmem::my_pe() + 1) % rushmem::n_pes();
+ *       rushmem::put_signal<rushmem::block>(data + n, data, n, sig, 1, rushmem::signal::set, right);
+ *       if (threadIdx.x == 0) rushmem::signal_wait_until(sig, rushmem::cmp::eq, 1);
+ *       __syncthreads();  // data[n .. 2n) of this PE is here
+ *     }
+ */
+#ifndef RUSHMEM_CUH
+#define RUSHMEM_CUH
+
+#if !defined(__cplusplus) || __cplusplus < 201703L
+#error "rushmem's device headers are C++17"
+#endif
+
+#include <rushmem/atomic.h>   // one word, updated atomically
+#include <rushmem/order.h>    // fence, quiet
+#include <rushmem/rma.h>      // p, g, put, get, ptr
+#include <rushmem/scope.h>    // thread, warp, block
+#include <rushmem/shared.h>   // dynamic shared memory on both kinds of device
+#include <rushmem/signal.h>   // put_signal, signal_op, signal_wait_until
+#include <rushmem/state.h>    // my_pe, n_pes
+#include <rushmem/strided.h>  // iput, iget
+#include <rushmem/sync.h>     // sync_all, barrier_all
+#include <rushmem/test.h>     // test and its family
+#include <rushmem/types.h>    // cmp, signal
+#include <rushmem/wait.h>     // wait_until and its family
+
+#endif

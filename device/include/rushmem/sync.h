@@ -1,0 +1,76 @@
+/* Collective synchronisation of all PEs' devices. (OpenSHMEM 1.5, 9.9)
+ *
+ * One round: every PE writes its count of syncs to a line of its own at every other PE, and waits until all
+ * lines here have reached that count. n - 1 stores in parallel and one latency, where a dissemination barrier
+ * takes log2(n) of them one after the other. A line has one writer and shares its sectors with no other, and
+ * counts only grow: nothing is reset, so a PE that is already in the next sync cannot disturb one that is
+ * still leaving this.
+ *
+ * One caller to a PE at a time: all threads of the scope make the call, and nobody else of this PE (another
+ * block, say) is in a sync meanwhile. PEs may call it with different scopes.
+ */
+#ifndef RUSHMEM_SYNC_H
+#define RUSHMEM_SYNC_H
+
+#include <rushmem/impl/route.h>
+#include <rushmem/order.h>
+#include <rushmem/scope.h>
+#include <rushmem/wait.h>
+
+namespace rushmem {
+namespace impl {
+
+/* Waits for `pe` to enter the sync with number `epoch`. */
+RUSHMEM_DEVICE void wait_arrival(const rushmem_sync_line *line, uint64_t epoch, int pe) {
+  stall_watch watch;
+  uint64_t seen = load_relaxed(&line->epoch);
+  while (seen < epoch) {
+    watch.unsatisfied(&line->epoch, -1, epoch, seen, pe);
+    seen = load_relaxed(&line->epoch);
+  }
+}
+
+template <typename Scope> RUSHMEM_DEVICE void sync_near() {
+  const rushmem_device_state &s = state();
+  if (Scope::rank() == 0) store_relaxed_word(s.sync_epoch, load_relaxed_word(s.sync_epoch) + 1);
+  /* Publishes the epoch to the scope, and puts what its threads did before the fences below (see signal.h).
+   */
+  Scope::sync();
+  const int n = s.n_pes, me = s.my_pe, rank = static_cast<int>(Scope::rank());
+  const int size = static_cast<int>(Scope::size());
+  if (rank < n) {
+    const uint64_t epoch = load_relaxed_word(s.sync_epoch);
+    /* One fence, then relaxed stores: a release pattern for each of them. A release store each would have
+     * every store wait for the one before. */
+    fence_acq_rel();
+    for (int pe = rank; pe < n; pe += size) {
+      if (pe != me) store_relaxed_word(&near_address(s.sync_lines + me, pe)->epoch, epoch);
+    }
+    for (int pe = rank; pe < n; pe += size) {
+      if (pe != me) wait_arrival(s.sync_lines + pe, epoch, pe);
+    }
+    fence_acq_rel();
+  }
+  /* All have arrived for all threads; and only now may the leader count on. */
+  Scope::sync();
+}
+
+}  // namespace impl
+
+/* Returns when all PEs have called it. What a PE's scope did to memory before is visible to all after;
+ * operations that are not complete without quiet() (nbi, anything to a PE that is not mapped) are not waited
+ * for. (OpenSHMEM 1.5, 9.9 shmem_sync_all) */
+template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() { impl::sync_near<Scope>(); }
+
+/* quiet() by all threads of the scope, and sync_all: on return all PEs have called it and all their
+ * operations before it are complete everywhere. (OpenSHMEM 1.5, 9.9 shmem_barrier_all)
+ *
+ * To mapped PEs sync_all alone does it, and no fence.sc is needed: each operation here happens before the
+ * release of this PE's epoch, which happens before every PE's return; and two PEs cannot miss one another's
+ * puts afterwards (quiet's case in order.h), as each has acquired the other's epoch. Operations that go
+ * another way will be waited for here, before the sync. */
+template <typename Scope = thread> RUSHMEM_DEVICE void barrier_all() { impl::sync_near<Scope>(); }
+
+}  // namespace rushmem
+
+#endif

@@ -1,0 +1,136 @@
+/* Every public function of the device library at every scope and type it takes. Nobody runs this: that it
+ * compiles, for each kind of device and without a warning, is the test (scripts/check-device). */
+#include <rushmem/rushmem.cuh>
+
+namespace {
+
+struct three_bytes {
+  unsigned char at[3];
+};
+struct mixed {
+  double a;
+  int b;
+};
+struct alignas(16) wide {
+  float at[12];
+};
+
+template <typename Scope, typename T> __device__ void scoped_bytes(T *x, T *y, size_t n, int pe) {
+  uint64_t *sig = reinterpret_cast<uint64_t *>(x);
+  rushmem::put<Scope>(x, y, n, pe);
+  rushmem::put_nbi<Scope>(x, y, n, pe);
+  rushmem::get<Scope>(x, y, n, pe);
+  rushmem::get_nbi<Scope>(x, y, n, pe);
+  rushmem::iput<Scope>(x, y, 2, 3, n, pe);
+  rushmem::iget<Scope>(x, y, 2, 3, n, pe);
+  rushmem::put_signal<Scope>(x, y, n, sig, 1, rushmem::signal::set, pe);
+  rushmem::put_signal_nbi<Scope>(x, y, n, sig, 1, rushmem::signal::add, pe);
+}
+
+template <typename T> __device__ void bytes(T *x, T *y, size_t n, int pe) {
+  scoped_bytes<rushmem::thread>(x, y, n, pe);
+  scoped_bytes<rushmem::warp>(x, y, n, pe);
+  scoped_bytes<rushmem::block>(x, y, n, pe);
+  rushmem::put(x, y, n, pe);
+  rushmem::p(x, rushmem::g(y, pe), pe);
+  if (rushmem::ptr(x, pe) == nullptr) rushmem::quiet();
+}
+
+template <typename T> __device__ void numbers(T *x, int pe) {
+  *x = rushmem::atomic_fetch(x, pe);
+  rushmem::atomic_set(x, 1, pe);
+  *x = rushmem::atomic_swap(x, 2, pe);
+  *x = rushmem::atomic_fetch_add(x, 3, pe);
+  rushmem::atomic_add(x, 4, pe);
+}
+
+template <typename T> __device__ void integers(T *x, T *y, size_t n, size_t *indices, int *status, int pe) {
+  numbers(x, pe);
+  *x = rushmem::atomic_compare_swap(x, 1, 2, pe);
+  *x = rushmem::atomic_fetch_inc(x, pe);
+  rushmem::atomic_inc(x, pe);
+  *x = rushmem::atomic_fetch_and(x, 1, pe);
+  *x = rushmem::atomic_fetch_or(x, 1, pe);
+  *x = rushmem::atomic_fetch_xor(x, 1, pe);
+  rushmem::atomic_and(x, 1, pe);
+  rushmem::atomic_or(x, 1, pe);
+  rushmem::atomic_xor(x, 1, pe);
+
+  using namespace rushmem;
+  wait_until(x, cmp::eq, 1);
+  wait_until(const_cast<volatile T *>(x), RUSHMEM_CMP_NE, 1);
+  wait_until_all(x, n, status, cmp::gt, 1);
+  wait_until_all_vector(x, n, status, cmp::ge, y);
+  indices[0] = wait_until_any(x, n, nullptr, cmp::lt, 1);
+  indices[1] = wait_until_any_vector(x, n, status, cmp::le, y);
+  indices[2] = wait_until_some(x, n, indices, status, cmp::eq, 1);
+  indices[3] = wait_until_some_vector(x, n, indices, status, pe, y);
+  status[0] = rushmem::test(x, cmp::eq, 1);
+  status[1] = test_all(x, n, status, cmp::gt, 1);
+  status[2] = test_all_vector(x, n, status, cmp::ge, y);
+  indices[0] = test_any(x, n, status, cmp::lt, 1);
+  indices[1] = test_any_vector(x, n, status, cmp::le, y);
+  indices[2] = test_some(x, n, indices, status, cmp::eq, 1);
+  indices[3] = test_some_vector(x, n, indices, status, cmp::eq, y);
+}
+
+}  // namespace
+
+#define BYTES(type) \
+  extern "C" __global__ void bytes_##type(type *x, type *y, size_t n, int pe) { bytes(x, y, n, pe); }
+#define INTEGERS(type, name)                                                                           \
+  extern "C" __global__ void integers_##name(type *x, type *y, size_t n, size_t *indices, int *status, \
+                                             int pe) {                                                 \
+    integers(x, y, n, indices, status, pe);                                                            \
+  }
+
+BYTES(char)
+BYTES(short)
+BYTES(int)
+BYTES(float)
+BYTES(double)
+BYTES(uint64_t)
+BYTES(three_bytes)
+BYTES(mixed)
+BYTES(wide)
+INTEGERS(int, int)
+INTEGERS(unsigned, unsigned)
+INTEGERS(long, long)
+INTEGERS(unsigned long, unsigned_long)
+INTEGERS(long long, long_long)
+INTEGERS(unsigned long long, unsigned_long_long)
+INTEGERS(size_t, size)
+
+extern "C" __global__ void floats(float *x, double *y, int pe) {
+  numbers(x, pe);
+  numbers(y, pe);
+}
+
+extern "C" __global__ void collectives(uint64_t *sig) {
+  rushmem::fence();
+  rushmem::quiet();
+  rushmem::sync_all();
+  rushmem::sync_all<rushmem::warp>();
+  rushmem::sync_all<rushmem::block>();
+  rushmem::barrier_all();
+  rushmem::barrier_all<rushmem::warp>();
+  rushmem::barrier_all<rushmem::block>();
+  rushmem::signal_op(sig, 1, rushmem::signal::add, rushmem::my_pe());
+  if (rushmem::signal_fetch(sig) != rushmem::signal_wait_until(sig, rushmem::cmp::ne, 0)) {
+    rushmem::signal_op(sig, static_cast<uint64_t>(rushmem::n_pes()), rushmem::signal::set, 0);
+  }
+}
+
+/* A put's source and a get's destination may be shared memory. */
+extern "C" __global__ void shared_sides(float *x, size_t n, int pe) {
+  RUSHMEM_DYNAMIC_SHARED(float, tile);
+  rushmem::get<rushmem::block>(tile, x, n, pe);
+  rushmem::put<rushmem::block>(x, tile, n, pe);
+}
+
+/* What scripts/check-device counts the instructions of. */
+extern "C" __global__ void direct_p(uint64_t *x, uint64_t value, int pe) { rushmem::p(x, value, pe); }
+extern "C" __global__ void direct_g(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::g(x, pe); }
+extern "C" __global__ void direct_signal(uint64_t *x, int pe) {
+  rushmem::signal_op(x, 1, rushmem::signal::set, pe);
+}

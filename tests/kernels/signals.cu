@@ -1,0 +1,91 @@
+/* Signals: data and its signal at each scope, both ways of updating, blocking and not; a ring; many senders
+ * to one word. One block to a PE. */
+#if !defined(RUSHMEM_TEST_CHECK_H)
+#include "check.h"
+#endif
+
+namespace {
+
+template <typename Scope>
+__device__ void exchange(uint64_t *report, unsigned char *dst, unsigned char *src, uint64_t *sig,
+                         uint64_t *ack, size_t bytes, int rounds, uint64_t seed) {
+  const int me = rushmem::my_pe(), right = right_of(me), left = left_of(me);
+  const bool takes_part = share<Scope>::mine() == 0;
+  for (int round = 1; round <= rounds; ++round) {
+    const uint64_t number = static_cast<uint64_t>(round), data = mix(seed, number);
+    for (size_t i = threadIdx.x; i < bytes; i += blockDim.x) src[i] = pattern(data, me, i);
+    __syncthreads();
+    if (takes_part) {
+      if (round % 4 == 0) {
+        rushmem::put_signal<Scope>(dst, src, bytes, sig, 1, rushmem::signal::add, right);
+      } else if (round % 4 == 1) {
+        rushmem::put_signal<Scope>(dst, src, bytes, sig, number, rushmem::signal::set, right);
+      } else if (round % 4 == 2) {
+        rushmem::put_signal_nbi<Scope>(dst, src, bytes, sig, number, rushmem::signal::set, right);
+      } else {
+        rushmem::put_signal_nbi<Scope>(dst, src, bytes, sig, 1, rushmem::signal::add, right);
+      }
+    }
+    if (threadIdx.x == 0) {
+      CHECK_EQ(report, rushmem::signal_wait_until(sig, rushmem::cmp::ge, number), number, round);
+      CHECK_EQ(report, rushmem::signal_fetch(sig), number, round);
+    }
+    __syncthreads();
+    for (size_t i = threadIdx.x; i < bytes; i += blockDim.x) {
+      CHECK_EQ(report, dst[i], pattern(data, left, i), number << 32 | i);
+    }
+    __syncthreads();
+    /* The left neighbour may overwrite it now. */
+    if (threadIdx.x == 0) {
+      rushmem::quiet();
+      rushmem::signal_op(ack, number, rushmem::signal::set, left);
+      rushmem::signal_wait_until(ack, rushmem::cmp::eq, number);
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+/* `dst` and `src` have room for `bytes`; `sig` and `ack` are zero. */
+extern "C" __global__ void signals_exchange(uint64_t *report, unsigned char *dst, unsigned char *src,
+                                            uint64_t *sig, uint64_t *ack, size_t bytes, int scope, int rounds,
+                                            uint64_t seed) {
+  if (scope == SCOPE_THREAD) exchange<rushmem::thread>(report, dst, src, sig, ack, bytes, rounds, seed);
+  else if (scope == SCOPE_WARP) exchange<rushmem::warp>(report, dst, src, sig, ack, bytes, rounds, seed);
+  else exchange<rushmem::block>(report, dst, src, sig, ack, bytes, rounds, seed);
+}
+
+/* A token goes round `laps` times; each PE adds one. One thread. `token` and `sig` are zero. */
+extern "C" __global__ void signals_ring(uint64_t *report, uint64_t *token, uint64_t *sig, int laps) {
+  const int me = rushmem::my_pe(), n = rushmem::n_pes();
+  for (int lap = 1; lap <= laps; ++lap) {
+    const uint64_t number = static_cast<uint64_t>(lap);
+    uint64_t carried = static_cast<uint64_t>(lap - 1) * static_cast<uint64_t>(n);
+    if (me != 0) {
+      rushmem::signal_wait_until(sig, rushmem::cmp::eq, number);
+      CHECK_EQ(report, *token, carried + static_cast<uint64_t>(me), lap);
+      carried = *token;
+    }
+    const uint64_t next = carried + 1;
+    rushmem::put_signal(token, &next, 1, sig, number, rushmem::signal::set, right_of(me));
+    if (me == 0) {
+      rushmem::signal_wait_until(sig, rushmem::cmp::eq, number);
+      CHECK_EQ(report, *token, number * static_cast<uint64_t>(n), lap);
+    }
+  }
+}
+
+/* Every thread of every PE adds one to every PE's word, which waits for all of them. `sig` is zero. */
+extern "C" __global__ void signals_gather(uint64_t *report, uint64_t *sig, int rounds) {
+  const int n = rushmem::n_pes();
+  const uint64_t all = static_cast<uint64_t>(n) * blockDim.x;
+  for (int round = 1; round <= rounds; ++round) {
+    for (int pe = 0; pe < n; ++pe) rushmem::signal_op(sig, 1, rushmem::signal::add, pe);
+    const uint64_t wanted = all * static_cast<uint64_t>(round);
+    rushmem::signal_wait_until(sig, rushmem::cmp::ge, wanted);
+    rushmem::sync_all<rushmem::block>();
+    CHECK_EQ(report, rushmem::signal_fetch(sig), wanted, round);
+    rushmem::sync_all<rushmem::block>();
+  }
+}
