@@ -54,7 +54,7 @@ fn tie(launcher: Pid, mask: SigSet, (soft, hard): (u64, u64)) -> nix::Result<()>
 }
 
 fn cannot_start(args: &Args, pe: u32, error: &io::Error) -> Failure {
-    let program = args.program[0].display();
+    let program = args.program[0].to_string_lossy();
     match error.kind() {
         ErrorKind::NotFound => {
             let place = if args.program[0].as_encoded_bytes().contains(&b'/') { "" } else { " in PATH" };
