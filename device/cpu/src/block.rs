@@ -55,6 +55,9 @@ pub(crate) fn run(launch: &Launch, index: u64) -> bool {
         if !finished {
             block.abandon();
         }
+        if let Some(stacks) = workspace.stacks.take() {
+            stacks.give_back();
+        }
         // SAFETY: the slot is this OS thread's own variable in the loaded module.
         unsafe { *(launch.code.slot)() = ptr::null_mut() };
         finished
@@ -136,13 +139,9 @@ impl Block<'_> {
 
     /// Runs to the end. `None`: the launch is over before the block is.
     fn turn(&mut self) -> Option<()> {
-        let stack = self.launch.limits.stack;
-        if !self.space.stacks.as_ref().is_some_and(|slab| slab.fits(self.launch.threads, stack)) {
-            self.space.stacks = None;
-            match Slab::new(self.launch.threads.next_power_of_two(), stack) {
-                Ok(slab) => self.space.stacks = Some(slab),
-                Err(error) => return self.fail(no_stack(&error)),
-            }
+        match Slab::for_block(self.launch.threads, self.launch.limits.stack) {
+            Ok(slab) => self.space.stacks = Some(slab),
+            Err(error) => return self.fail(no_stack(&error)),
         }
         // SAFETY: a function of the loaded module; the answer is this OS thread's own variable.
         let current = unsafe { (self.launch.code.slot)() };
@@ -310,9 +309,6 @@ impl Block<'_> {
                 // SAFETY: nothing of the kernel's frames is used again, and the closure on the stack owns nothing.
                 unsafe { running.coroutine.force_reset() };
             }
-        }
-        if let Some(stacks) = &mut self.space.stacks {
-            stacks.reset();
         }
     }
 }

@@ -33,13 +33,16 @@ pub enum Cause {
     Text(String),
 }
 
+/// `blockIdx` and `threadIdx` of a thread.
+pub type Place = ([u32; 3], [u32; 3]);
+
 /// Which thread gave up first, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Why.
     pub cause: Cause,
-    /// `blockIdx` and `threadIdx`, where a thread did it.
-    pub place: Option<([u32; 3], [u32; 3])>,
+    /// Which thread; of a deadlock or lack of memory, the block's first.
+    pub place: Option<Place>,
 }
 
 /// How a launch can fail.
@@ -106,7 +109,7 @@ unsafe impl Sync for Launch {}
 
 impl Launch {
     /// Ends the launch for this reason, unless there is one already.
-    pub(crate) fn fail(&self, cause: Cause, place: Option<([u32; 3], [u32; 3])>) {
+    pub(crate) fn fail(&self, cause: Cause, place: Option<Place>) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(Failure { cause, place });
         self.over.store(true, Ordering::Relaxed);

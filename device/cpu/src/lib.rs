@@ -33,6 +33,6 @@ pub use cache::default_cache_dir;
 pub use compile::Compiler;
 pub use error::Error;
 pub use headers::Header;
-pub use launch::{Cause, Failure, LaunchConfig, RunError};
+pub use launch::{Cause, Failure, LaunchConfig, Place, RunError};
 pub use limits::{Limits, MAX_BLOCK, MAX_BLOCK_THREADS, MAX_GRID, MAX_SHARED};
 pub use module::{Kernel, Module, Param};

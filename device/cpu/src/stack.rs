@@ -1,16 +1,25 @@
 //! Stacks of the CUDA threads of one block: one reservation, cut into slots of a guard page and a stack. A slot is
-//! opened when it is first used and then kept, so a block whose threads never suspend touches one stack only.
+//! opened when it is first used and then kept, so a block whose threads never suspend touches one stack only. Reservations
+//! are kept between launches, up to a bound: each open slot is two of the process's memory mappings.
 
 use std::io;
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 use corosensei::stack::{Stack, StackPointer};
+
+/// Open slots that unused slabs may hold.
+const KEPT: usize = 4096;
+
+static UNUSED: Mutex<Vec<Slab>> = Mutex::new(Vec::new());
 
 /// The stacks of one block.
 pub(crate) struct Slab {
     base: *mut u8,
     slots: usize,
+    /// Usable bytes of a stack, and as they were asked for, before rounding.
     stack: usize,
+    asked: usize,
     page: usize,
     opened: usize,
     free: Vec<usize>,
@@ -29,6 +38,9 @@ impl Slot {
     }
 }
 
+// SAFETY: the pointer is to a mapping that is the slab's own.
+unsafe impl Send for Slab {}
+
 // SAFETY: the slot lies between `limit` and `base`, begins with a guard page and has `Slab::stack` usable bytes, at least
 // 16 KiB; page alignment is more than STACK_ALIGNMENT.
 unsafe impl Stack for Slot {
@@ -43,10 +55,10 @@ unsafe impl Stack for Slot {
 
 impl Slab {
     /// Reserves address space for `slots` stacks of `stack` bytes; no memory yet.
-    pub(crate) fn new(slots: usize, stack: usize) -> io::Result<Self> {
+    fn new(slots: usize, stack: usize) -> io::Result<Self> {
         // SAFETY: no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        let stack = stack.next_multiple_of(page);
+        let (asked, stack) = (stack, stack.next_multiple_of(page));
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
         // SAFETY: a fresh anonymous mapping, touching nothing that exists.
         let base =
@@ -54,19 +66,44 @@ impl Slab {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Slab { base: base.cast(), slots, stack, page, opened: 0, free: Vec::with_capacity(slots) })
+        Ok(Slab { base: base.cast(), slots, stack, asked, page, opened: 0, free: Vec::with_capacity(slots) })
     }
 
-    /// Whether this slab serves a block of `slots` threads with stacks of `stack` bytes.
-    pub(crate) fn fits(&self, slots: usize, stack: usize) -> bool {
-        self.slots >= slots && self.stack == stack.next_multiple_of(self.page)
+    /// Stacks for `threads` threads, from an earlier launch where there is one. To be given back.
+    pub(crate) fn for_block(threads: usize, stack: usize) -> io::Result<Self> {
+        let slots = threads.next_power_of_two();
+        {
+            let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+            // The same size only: a larger one's open slots would be wasted on this block.
+            if let Some(at) = unused.iter().rposition(|slab| slab.slots == slots && slab.asked == stack) {
+                return Ok(unused.swap_remove(at));
+            }
+        }
+        Slab::new(slots, stack).or_else(|_| {
+            drop_unused();
+            Slab::new(slots, stack)
+        })
+    }
+
+    /// Keeps the stacks for a later launch, none of them in use any more.
+    pub(crate) fn give_back(mut self) {
+        self.free.clear();
+        self.free.extend((0..self.opened).rev());
+        let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: usize = unused.iter().map(|slab| slab.opened).sum();
+        if kept + self.opened <= KEPT {
+            unused.push(self);
+        }
     }
 
     /// A stack that nobody uses. Fails where the system gives no more memory or mappings.
     pub(crate) fn take(&mut self) -> io::Result<Slot> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None => self.open()?,
+            None => self.open().or_else(|_| {
+                drop_unused();
+                self.open()
+            })?,
         };
         let limit = self.base as usize + index * (self.page + self.stack);
         let base = limit + self.page + self.stack;
@@ -78,12 +115,6 @@ impl Slab {
     pub(crate) fn give(&mut self, index: usize) {
         debug_assert!(index < self.opened && !self.free.contains(&index));
         self.free.push(index);
-    }
-
-    /// Every stack is unused again.
-    pub(crate) fn reset(&mut self) {
-        self.free.clear();
-        self.free.extend((0..self.opened).rev());
     }
 
     fn open(&mut self) -> io::Result<usize> {
@@ -100,6 +131,11 @@ impl Slab {
     }
 }
 
+/// Gives the mappings of unused slabs back to the system.
+fn drop_unused() {
+    UNUSED.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
 impl Drop for Slab {
     fn drop(&mut self) {
         // SAFETY: the mapping is this slab's own; its coroutines have ended or were reset before it goes.
@@ -113,8 +149,7 @@ mod tests {
 
     #[test]
     fn stacks_are_apart_and_writable() {
-        let mut slab = Slab::new(3, 20_000).expect("reserving");
-        assert!(slab.fits(3, 20_000) && slab.fits(1, 20_480) && !slab.fits(4, 20_000) && !slab.fits(3, 8192));
+        let mut slab = Slab::for_block(3, 20_000).expect("reserving");
         let slots: Vec<Slot> = (0..3).map(|_| slab.take().expect("opening")).collect();
         for (i, slot) in slots.iter().enumerate() {
             assert_eq!(slot.base().get() - slot.limit().get(), 20_480 + 4096);
@@ -126,7 +161,11 @@ mod tests {
         }
         slab.give(slots[1].index());
         assert_eq!(slab.take().expect("reusing").index(), 1);
-        slab.reset();
-        assert_eq!(slab.take().expect("reusing").index(), 0);
+        let base = slab.base;
+        slab.give_back();
+        assert_ne!(Slab::for_block(5, 20_000).expect("another size").base, base);
+        assert_ne!(Slab::for_block(4, 16_384).expect("another stack").base, base);
+        let mut again = Slab::for_block(4, 20_000).expect("the same size");
+        assert_eq!((again.base, again.take().expect("reusing").index()), (base, 0));
     }
 }

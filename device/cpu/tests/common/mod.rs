@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rushmem_device_cpu::{Cause, Compiler, Failure, Kernel, LaunchConfig, Limits, Module, RunError};
+use rushmem_device_cpu::{Cause, Compiler, Failure, Kernel, LaunchConfig, Limits, Module, Place, RunError};
 
 /// The longest that one launch of these tests may take, on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -85,7 +85,7 @@ pub(crate) fn run_within(
 }
 
 /// The text of a launch that must fail, and where.
-pub(crate) fn failure(result: Result<(), RunError>) -> (String, Option<([u32; 3], [u32; 3])>) {
+pub(crate) fn failure(result: Result<(), RunError>) -> (String, Option<Place>) {
     match result {
         Err(RunError::Failed(Failure { cause: Cause::Text(text), place })) => (text, place),
         other => panic!("expected a failure with a text, got {other:?}"),

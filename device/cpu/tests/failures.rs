@@ -1,0 +1,198 @@
+//! Kernels that give up, hang, throw, or ask for too much: the launch fails with a text, the process goes on.
+
+mod common;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{arg, failure, run, shape, Bench};
+use rushmem_device_cpu::{Cause, Failure, LaunchConfig, Limits, RunError};
+
+const SOURCE: &str = r#"
+#include <cassert>
+#include <stdexcept>
+struct Noisy { int *count; ~Noisy() { ++*count; } };
+__global__ void fine(int *out) { atomicAdd(out, 1); }
+__global__ void stuck(int half) {
+  if (threadIdx.x < (unsigned)half) __syncthreads();
+  else
+    __syncwarp();
+}
+__global__ void lonely() { if (threadIdx.x == 5) return; if (threadIdx.x != 3) __shfl_sync(~0u, 1, 0);
+  __syncthreads(); }
+__global__ void mixed() { if (threadIdx.x % 2) __ballot_sync(~0u, 1); else __syncwarp(); }
+__global__ void give_up(unsigned code) {
+  if (blockIdx.x == 1 && threadIdx.x == 2) rushmem_cpu_exit(code);
+  for (;;) __nanosleep(1);
+}
+__global__ void spin_for_ever(int how) {
+  __shared__ unsigned word;
+  if (how == 0) for (;;) rushmem_cpu_spin();
+  if (how == 1) for (;;) atomicAdd(&word, 1u);
+  if (how == 2) { if (threadIdx.x == 0) for (;;) __threadfence(); __syncthreads(); }
+}
+__global__ void trap() { if (threadIdx.x == 7) __trap(); __syncthreads(); }
+__global__ void asserts(int x) { assert(x == 3 && "three"); }
+__global__ void throws(int how) {
+  if (how == 0) throw std::runtime_error("out of cheese");
+  if (how == 1) throw 42;
+  try { throw std::runtime_error("caught"); } catch (const std::exception &) {}
+}
+__global__ void noisy(int *count) { Noisy a{count}; if (threadIdx.x == 1) __trap(); __syncthreads(); }
+"#;
+
+#[test]
+fn a_deadlock_is_told_with_its_places() {
+    let bench = Bench::new();
+    let module = bench.module(SOURCE);
+    let stuck = module.kernel("stuck").expect("defined");
+    // Threads that exit count as arrived, so this one ends…
+    run(&stuck, &shape(2, 64), &[arg(&32)]).expect("whole warps go each their way");
+    // … but here half of a warp waits for the other half.
+    let (text, place) = failure(run(&stuck, &shape(1, 64), &[arg(&16)]));
+    assert!(text.starts_with("deadlock: 32 of 64 threads wait for each other (32 have exited)"), "{text}");
+    let barrier = "16 threads (0,0,0), (1,0,0), (2,0,0), (3,0,0), … at test.cu:7 in __syncthreads()";
+    let warp = "16 threads (16,0,0), (17,0,0), (18,0,0), (19,0,0), … at test.cu:9 in __syncwarp() with mask \
+                0xffffffff, missing lanes 0x0000ffff";
+    assert!(text.contains(barrier) && text.contains(warp), "{text}");
+    assert_eq!(place, Some(([0; 3], [0; 3])));
+
+    let (text, _) = failure(run(&module.kernel("lonely").expect("defined"), &shape(1, 20), &[]));
+    assert!(text.contains("1 thread (3,0,0) at test.cu:12 in __syncthreads()"), "{text}");
+    assert!(text.contains("missing lanes 0x00000008"), "{text}");
+
+    let (text, _) = failure(run(&module.kernel("mixed").expect("defined"), &shape(1, 32), &[]));
+    assert!(text.contains("different operations") && text.contains("__ballot_sync()"), "{text}");
+}
+
+#[test]
+fn giving_up_ends_every_block() {
+    let bench = Bench::new();
+    let module = bench.module(SOURCE);
+    let kernel = module.kernel("give_up").expect("defined");
+    for code in [1u32, 2, 77] {
+        let result = run(&kernel, &shape(4, 33), &[arg(&code)]);
+        let place = Some(([1, 0, 0], [2, 0, 0]));
+        assert_eq!(result, Err(RunError::Failed(Failure { cause: Cause::Code(code), place })));
+    }
+    // What was abandoned leaves room for what comes.
+    let mut out = 0;
+    let pointer = &raw mut out;
+    run(&module.kernel("fine").expect("defined"), &shape(4, 256), &[arg(&pointer)]).expect("runs");
+    assert_eq!(out, 1024);
+}
+
+#[test]
+fn the_stop_flag_ends_a_spinning_kernel() {
+    let bench = Bench::new();
+    let module = bench.module(SOURCE);
+    let kernel = module.kernel("spin_for_ever").expect("defined");
+    for how in 0..3 {
+        let stop = AtomicU32::new(0);
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                stop.store(1, Ordering::Relaxed);
+            });
+            let start = Instant::now();
+            // SAFETY: the kernel takes one int.
+            let result = unsafe { kernel.run(&shape(3, 70), &[arg(&how)], std::ptr::null(), &stop) };
+            assert!(start.elapsed() < Duration::from_secs(20));
+            result
+        });
+        assert_eq!(result, Err(RunError::Stopped), "way {how}");
+    }
+    // Set before the start: nothing runs.
+    let mut out = 0;
+    let pointer = &raw mut out;
+    let (fine, args) = (module.kernel("fine").expect("defined"), [arg(&pointer)]);
+    // SAFETY: the kernel takes one pointer to int.
+    let result = unsafe { fine.run(&shape(2, 2), &args, std::ptr::null(), &AtomicU32::new(9)) };
+    assert_eq!((result, out), (Err(RunError::Stopped), 0));
+}
+
+#[test]
+fn traps_assertions_and_exceptions() {
+    let bench = Bench::new();
+    let module = bench.module(SOURCE);
+    let kernel = |name: &str| module.kernel(name).expect("defined");
+    let (text, place) = failure(run(&kernel("trap"), &shape(1, 40), &[]));
+    assert_eq!((text.as_str(), place), ("__trap()", Some(([0; 3], [7, 0, 0]))));
+    run(&kernel("asserts"), &shape(1, 4), &[arg(&3)]).expect("the assertion holds");
+    let (text, _) = failure(run(&kernel("asserts"), &shape(1, 4), &[arg(&4)]));
+    assert!(
+        text.starts_with("test.cu:25: ") && text.contains("assertion `x == 3 && \"three\"` failed"),
+        "{text}"
+    );
+    let (text, place) = failure(run(&kernel("throws"), &shape(2, 40), &[arg(&0)]));
+    assert_eq!(text, "a C++ exception left the kernel: out of cheese");
+    assert!(place.is_some());
+    let (text, _) = failure(run(&kernel("throws"), &shape(1, 1), &[arg(&1)]));
+    assert_eq!(text, "a C++ exception left the kernel");
+    run(&kernel("throws"), &shape(2, 40), &[arg(&2)]).expect("caught in the kernel");
+    // As after a GPU's trap, no destructor runs.
+    let mut count = 0;
+    let pointer = &raw mut count;
+    let (text, _) = failure(run(&kernel("noisy"), &shape(1, 9), &[arg(&pointer)]));
+    assert_eq!((text.as_str(), count), ("__trap()", 0));
+}
+
+#[test]
+fn what_cannot_be_resident_is_refused() {
+    let mut bench = Bench::new();
+    bench.compiler.limits = Limits { threads: 1000, blocks: 20, ..Limits::default() };
+    let module = bench.module(SOURCE);
+    let kernel = module.kernel("fine").expect("defined");
+    let mut out = 0;
+    let pointer = &raw mut out;
+    let refused = |grid, block, shared| {
+        let config = LaunchConfig { grid, block, shared };
+        match run(&kernel, &config, &[arg(&pointer)]) {
+            Err(RunError::Refused(text)) => text,
+            other => panic!("{config:?}: {other:?}"),
+        }
+    };
+    let text = refused([11, 1, 1], [97, 1, 1], 0);
+    assert!(
+        text.contains("11 blocks of 97 threads") && text.contains("the largest grid is 10 blocks"),
+        "{text}"
+    );
+    assert!(refused([21, 1, 1], [1, 1, 1], 0).contains("the largest grid is 20 blocks"));
+    assert!(refused([1, 1, 1], [1001, 1, 1], 0).contains("the largest grid is 0 blocks"));
+    assert!(refused([1, 1, 1], [32, 33, 1], 0).contains("at most 1024 threads"));
+    assert!(refused([1, 1, 1], [1, 1, 65], 0).contains("at most (1024, 1024, 64)"));
+    assert!(refused([1, 1, 1], [u32::MAX; 3], 0).contains("at most 1024 threads"));
+    assert!(refused([1, 0, 1], [1, 1, 1], 0).contains("no blocks"));
+    assert!(refused([1, 1, 1], [1, 1, 0], 0).contains("no threads"));
+    assert!(refused([1, 65536, 1], [1, 1, 1], 0).contains("a grid is at most"));
+    assert!(refused([u32::MAX; 3], [1, 1, 1], 0).contains("a grid is at most"));
+    assert!(refused([1, 1, 1], [1, 1, 1], 227 * 1024 + 1).contains("232448 bytes of dynamic shared memory"));
+    assert_eq!(out, 0);
+    run(&kernel, &shape(10, 97), &[arg(&pointer)]).expect("the largest runs");
+    assert_eq!((out, kernel.max_blocks([97, 1, 1], 0)), (970, 10));
+
+    let none: [*const c_void; 0] = [];
+    let text = run(&kernel, &shape(1, 1), &none).expect_err("one is missing").to_string();
+    assert_eq!(text, "launch refused: `fine` takes 1 arguments, got 0");
+}
+
+#[test]
+fn many_threads_and_many_blocks() {
+    let bench = Bench::new();
+    let module = bench.module(
+        r#"__global__ void k(unsigned *out) {
+          for (int round = 0; round < 3; ++round) __syncthreads();
+          char line[64];
+          snprintf(line, sizeof line, "%d %f %s", (int)threadIdx.x, 0.5, "text");
+          atomicAdd(out, (unsigned)(__syncthreads_count(strlen(line) > 10) / (int)blockDim.x));
+        }"#,
+    );
+    let kernel = module.kernel("k").expect("defined");
+    for (grid, block) in [(16, 1024), (1, 1024), (200, 3), (512, 32)] {
+        let mut out = 0u32;
+        let pointer = &raw mut out;
+        run(&kernel, &shape(grid, block), &[arg(&pointer)]).expect("runs");
+        assert_eq!(out, grid * block, "{grid} x {block}");
+    }
+}
