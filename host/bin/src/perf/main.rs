@@ -1,2 +1,27 @@
-//! To come.
-fn main() {}
+//! `rushmem-perf`: what rushmem costs, measured beside what the machine itself can do, so that anyone can see how
+//! much of the machine is left to the program. One folder for each place that operations start from (`host/`), one
+//! file in it for each family of operations; sampling, statistics and reports are shared.
+
+mod args;
+mod environment;
+mod host;
+mod job;
+mod report;
+mod stats;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Host(args) => host::run(&args),
+        Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),
+    };
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("rushmem-perf: {failure}");
+        ExitCode::FAILURE
+    })
+}

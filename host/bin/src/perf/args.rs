@@ -1,0 +1,133 @@
+//! The command line of `rushmem-perf`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Measures rushmem beside what the machine itself can do, and shows both.
+///
+/// Run alone it starts the PEs that it needs with the rushmem-run beside it; under a launcher it measures with the
+/// PEs of that job.
+#[derive(Parser, Debug)]
+#[command(name = "rushmem-perf", version)]
+pub(crate) struct Cli {
+    /// What to measure.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Operations called from the host, on heaps in host memory.
+    Host(HostArgs),
+    /// One PE of the start-up measure: starts, says when it was ready, ends.
+    #[command(hide = true)]
+    Ready,
+}
+
+/// Measures of `rushmem-perf host`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Measure {
+    /// Every one of them.
+    All,
+    /// put against plain stores and memcpy.
+    Put,
+    /// get against plain loads and memcpy.
+    Get,
+    /// Round trip of an 8-byte put between two PEs that wait for each other's.
+    Pingpong,
+    /// Atomic operations against the processor's own.
+    Atomic,
+    /// barrier_all and sync_all against a bare exchange of flags.
+    Barrier,
+    /// From exec to ready: 4 PEs, and 64.
+    Startup,
+}
+
+impl Measure {
+    /// `all` spelled out, each measure once, in their own order.
+    pub(crate) fn expand(chosen: &[Measure]) -> Vec<Measure> {
+        let everything = chosen.is_empty() || chosen.contains(&Measure::All);
+        let wanted = |measure: &Measure| *measure != Measure::All && (everything || chosen.contains(measure));
+        Measure::value_variants().iter().copied().filter(wanted).collect()
+    }
+
+    /// Whether it runs inside a job of PEs, or starts jobs of its own.
+    pub(crate) fn needs_job(self) -> bool {
+        self != Measure::Startup
+    }
+
+    /// As on the command line.
+    pub(crate) fn word(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct HostArgs {
+    /// Measures to run; all of them when none is named.
+    #[arg(value_enum)]
+    pub(crate) measures: Vec<Measure>,
+
+    /// Timed samples of each figure; a sample is the mean of one batch of operations.
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) samples: u32,
+
+    /// How long one batch should take, in microseconds (barriers and ping-pongs: that many rounds).
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) batch: u32,
+
+    /// Jobs started for each figure of the start-up measure.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) starts: u32,
+
+    /// Sizes of put and get, in bytes.
+    #[arg(long, value_delimiter = ',', default_value = "8,64,1024,65536,1048576",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub(crate) sizes: Vec<u64>,
+
+    /// Also writes everything as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Also writes the rows as CSV to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Ends with exit code 1 when a figure is over its limit.
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// A PE of a job that rushmem-perf started itself leaves its rows here instead of showing them.
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) rows: Option<PathBuf>,
+}
+
+impl HostArgs {
+    /// The length of a batch in nanoseconds.
+    pub(crate) fn batch_ns(&self) -> f64 {
+        f64::from(self.batch) * 1e3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn none_and_all_mean_everything_once() {
+        let everything = Measure::expand(&[]);
+        assert_eq!(everything, Measure::expand(&[Measure::Put, Measure::All, Measure::Put]));
+        assert!(everything.contains(&Measure::Startup) && !everything.contains(&Measure::All));
+        assert_eq!(
+            Measure::expand(&[Measure::Get, Measure::Put, Measure::Get]),
+            [Measure::Put, Measure::Get]
+        );
+    }
+}

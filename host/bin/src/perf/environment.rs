@@ -1,0 +1,66 @@
+//! Where and when a figure was made: without that it means nothing. No host name and no path, so that the record can
+//! be published as it is.
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use serde::Serialize;
+
+/// The machine, the time and the code.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Environment {
+    /// UTC, to the second.
+    pub(crate) date: String,
+    /// Of the source tree that this was started in, `-dirty` when it had changes; none elsewhere.
+    pub(crate) commit: Option<String>,
+    /// As the kernel names it.
+    pub(crate) cpu: String,
+    /// That this process may use.
+    pub(crate) cores: usize,
+    /// Kernel release.
+    pub(crate) kernel: String,
+    /// One-minute load average at the start: how busy the machine was with other things.
+    pub(crate) load: f64,
+    /// `release` or `debug`.
+    pub(crate) build: &'static str,
+}
+
+impl Environment {
+    /// Of this process, now. What cannot be told is said to be unknown.
+    pub(crate) fn here() -> Environment {
+        let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let cpu = file("/proc/cpuinfo").lines().find_map(|line| {
+            line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned())
+        });
+        let first_word = |text: String| text.split_whitespace().next().map(str::to_owned);
+        Environment {
+            date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            commit: commit(),
+            cpu: cpu.unwrap_or_else(|| format!("unknown {}", std::env::consts::ARCH)),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: first_word(file("/proc/sys/kernel/osrelease")).unwrap_or_else(|| "unknown".to_owned()),
+            load: first_word(file("/proc/loadavg")).and_then(|word| word.parse().ok()).unwrap_or(f64::NAN),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+        }
+    }
+}
+
+impl fmt::Display for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let commit = self.commit.as_deref().unwrap_or("unknown");
+        write!(f, "{}, {} cores, load {:.1}, Linux {}; ", self.cpu, self.cores, self.load, self.kernel)?;
+        write!(f, "commit {commit}, {} build, {}", self.build, self.date)
+    }
+}
+
+/// Only inside rushmem's own tree: any other repository's commit would be a lie.
+fn commit() -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let out = Command::new("git").args(arguments).output().ok().filter(|out| out.status.success())?;
+        Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+    };
+    let top = git(&["rev-parse", "--show-toplevel"])?;
+    Path::new(&top).join("host/bin/src/perf/environment.rs").exists().then_some(())?;
+    git(&["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
+}

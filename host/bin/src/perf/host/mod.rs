@@ -1,0 +1,130 @@
+//! Operations called from the host. A job of two PEs measures the operations, each against a reference that works on
+//! the same memory in the same batch; the start-up measure starts jobs of its own.
+
+mod atomic;
+mod barrier;
+mod pair;
+mod pingpong;
+mod rma;
+pub(crate) mod startup;
+
+use std::io::IsTerminal;
+use std::process::{ExitCode, Stdio};
+
+use crate::args::{HostArgs, Measure};
+use crate::environment::Environment;
+use crate::host::pair::Pair;
+use crate::job::{self, Failure, Result};
+use crate::report::{Report, Row};
+
+/// Seconds that a job of PEs may take; far above what any sensible choice of options needs.
+const JOB_LIMIT_S: u32 = 1200;
+
+/// `rushmem-perf host …`.
+pub(crate) fn run(args: &HostArgs) -> Result<ExitCode> {
+    // Before anything runs, so that the load is that of others.
+    let environment = Environment::here();
+    let measures = Measure::expand(&args.measures);
+    if job::inside() {
+        if args.measures.contains(&Measure::Startup) {
+            return Err(Failure::new(
+                "startup starts jobs of its own: run rushmem-perf without a launcher for it",
+            ));
+        }
+        let rows = measure_as_pe(args, &measures)?;
+        return match (rows, &args.rows) {
+            (None, _) => Ok(ExitCode::SUCCESS),
+            (Some(rows), Some(file)) => {
+                std::fs::write(file, serde_json::to_vec(&rows)?)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            (Some(rows), None) => show(args, environment, rows),
+        };
+    }
+
+    let in_job: Vec<Measure> = measures.iter().copied().filter(|measure| measure.needs_job()).collect();
+    let mut rows = if in_job.is_empty() { Vec::new() } else { measure_in_a_job(args, &in_job)? };
+    if measures.contains(&Measure::Startup) {
+        note("startup");
+        rows.extend(startup::measure(args)?);
+    }
+    show(args, environment, rows)
+}
+
+/// Runs the measures as one PE of a job. PE 0 gets the rows.
+fn measure_as_pe(args: &HostArgs, measures: &[Measure]) -> Result<Option<Vec<Row>>> {
+    let pair = Pair::join()?;
+    let mut rows = Vec::new();
+    for &measure in measures.iter().filter(|measure| measure.needs_job()) {
+        if pair.measures() {
+            note(&measure.word());
+        }
+        match measure {
+            Measure::Put => rma::put(&pair, args, &mut rows)?,
+            Measure::Get => rma::get(&pair, args, &mut rows)?,
+            Measure::Pingpong => pingpong::measure(&pair, args, &mut rows)?,
+            Measure::Atomic => atomic::measure(&pair, args, &mut rows)?,
+            Measure::Barrier => barrier::measure(&pair, args, &mut rows)?,
+            Measure::All | Measure::Startup => {}
+        }
+        pair.world.barrier_all()?;
+    }
+    let first = pair.measures();
+    pair.world.finalize()?;
+    Ok(first.then_some(rows))
+}
+
+/// Starts two PEs that run the measures, and reads what they found.
+fn measure_in_a_job(args: &HostArgs, measures: &[Measure]) -> Result<Vec<Row>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("rows.json");
+    let sizes: Vec<String> = args.sizes.iter().map(u64::to_string).collect();
+    let mut command = job::command(2, JOB_LIMIT_S)?;
+    command.arg("host").args(measures.iter().map(|measure| measure.word()));
+    command.args(["--samples", &args.samples.to_string(), "--batch", &args.batch.to_string()]);
+    command.args(["--sizes", &sizes.join(",")]).arg("--rows").arg(&file).stdout(Stdio::null());
+    let status = command.status().map_err(|error| Failure::new(format!("cannot start the PEs: {error}")))?;
+    if !status.success() {
+        return Err(Failure::new(format!("the measuring PEs ended with {status}")));
+    }
+    let text = std::fs::read(&file).map_err(|error| Failure::new(format!("PE 0 left no rows: {error}")))?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Says on a terminal what is being measured.
+fn note(measure: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("rushmem-perf: measuring {measure}");
+    }
+}
+
+fn show(args: &HostArgs, environment: Environment, rows: Vec<Row>) -> Result<ExitCode> {
+    let report = Report {
+        schema: 1,
+        tool: concat!("rushmem-perf ", env!("CARGO_PKG_VERSION"), " host").to_owned(),
+        environment,
+        parameters: serde_json::json!({
+            "samples": args.samples, "batch_us": args.batch, "starts": args.starts, "sizes": args.sizes,
+        }),
+        rows,
+    };
+    print!("{}", report.table());
+    let cannot =
+        |file: &std::path::Path, error| Failure::new(format!("cannot write {}: {error}", file.display()));
+    if let Some(file) = &args.json {
+        report.write_json(file).map_err(|error| cannot(file, error))?;
+    }
+    if let Some(file) = &args.csv {
+        report.write_csv(file).map_err(|error| cannot(file, error))?;
+    }
+    let over = report.broken();
+    if !args.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if over.is_empty() {
+        println!("every limit kept");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{} over the limit", over.len());
+    Ok(ExitCode::FAILURE)
+}
