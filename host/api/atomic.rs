@@ -51,12 +51,12 @@ impl<T: Symmetric> Remote<'_, T> {
 }
 
 impl<T: AtomicType> Remote<'_, T> {
-    /// The word's address where it is near and in bounds.
+    /// The word's address where it is near and in bounds, and the job is whole: a lock's owner may be dead.
     #[inline(always)]
     fn near(self) -> Option<*mut T::Word> {
         if self.index < self.view.len() {
             let address = self.view.as_ptr().wrapping_add(self.index) as usize;
-            self.view.world().near(address, self.pe).map(|word| word.cast())
+            self.view.world().near_unbroken(address, self.pe).map(|word| word.cast())
         } else {
             None
         }

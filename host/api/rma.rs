@@ -45,7 +45,7 @@ impl<T: Symmetric> SymRef<'_, T> {
     #[inline]
     pub fn get(&self, dst: &mut [T], pe: Pe) -> Result<()> {
         if dst.len() <= self.len() {
-            if let Some(from) = self.world().near(self.as_ptr() as usize, pe) {
+            if let Some(from) = self.world().near_unbroken(self.as_ptr() as usize, pe) {
                 // SAFETY: `pe`'s copy of a live allocation, of which `dst.len()` elements were just checked.
                 unsafe { near::copy_out(dst.as_mut_ptr().cast(), from, size_of_val(dst)) };
                 return Ok(());
@@ -61,7 +61,7 @@ impl<T: Symmetric> SymRef<'_, T> {
         if dst.len() < self.len() {
             return Err(out_of_bounds(format_args!("{} elements at the start", self.len()), dst.len()));
         }
-        if let Some(from) = self.world().near(self.as_ptr() as usize, pe) {
+        if let Some(from) = self.world().near_unbroken(self.as_ptr() as usize, pe) {
             // SAFETY: both sides are copies of live allocations, long enough as just checked.
             unsafe { near::copy(dst.as_ptr().cast(), from, self.bytes()) };
             return Ok(());
@@ -91,7 +91,7 @@ impl<T: Symmetric> SymRef<'_, T> {
     #[inline(always)]
     pub fn g(&self, index: usize, pe: Pe) -> Result<T> {
         if index < self.len() {
-            if let Some(from) = self.world().near(self.as_ptr().wrapping_add(index) as usize, pe) {
+            if let Some(from) = self.world().near_unbroken(self.as_ptr().wrapping_add(index) as usize, pe) {
                 // SAFETY: `pe`'s copy of one element of a live allocation; every bit pattern is a `T`.
                 if let Some(value) = unsafe { near::load_word(from) } {
                     return Ok(value);

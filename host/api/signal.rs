@@ -165,16 +165,27 @@ impl<'a> SignalRef<'a> {
     }
 
     /// The present value of this PE's own word. What was put before the signal that it shows is visible.
+    ///
+    /// # Errors
+    /// [`PeerDead`](crate::ErrorCode::PeerDead) once a PE of the job has died, so that a loop around it ends.
     #[inline]
-    pub fn fetch(&self) -> u64 {
-        // SAFETY: this PE's own copy of a live allocation of one word.
-        unsafe { u64::load(self.as_ptr()) }
+    pub fn fetch(&self) -> Result<u64> {
+        self.word.at(0, self.word.world().my_pe()).fetch()
     }
 
-    /// The present value of this PE's own word if it compares so.
+    /// The present value of this PE's own word if it compares so. Errors as for [`fetch`](SignalRef::fetch),
+    /// where it does not compare so.
     #[inline]
-    pub fn test(&self, cmp: Cmp, value: u64) -> Option<u64> {
-        Some(self.fetch()).filter(|seen| cmp.holds(seen, &value))
+    pub fn test(&self, cmp: Cmp, value: u64) -> Result<Option<u64>> {
+        // SAFETY: this PE's own copy of a live allocation of one word.
+        let seen = unsafe { u64::load(self.as_ptr()) };
+        if cmp.holds(&seen, &value) {
+            Ok(Some(seen))
+        } else if self.word.world().is_broken() {
+            self.fetch().map(|_| None)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Waits until this PE's own word compares so, and gives the value seen. A wait that stalls is reported on
@@ -185,7 +196,7 @@ impl<'a> SignalRef<'a> {
     /// [`Timeout`](crate::ErrorCode::Timeout) after `RUSHMEM_WAIT_TIMEOUT`, if that is set.
     #[inline]
     pub fn wait_until(&self, cmp: Cmp, value: u64) -> Result<u64> {
-        if let Some(seen) = self.test(cmp, value) {
+        if let Some(seen) = self.test(cmp, value)? {
             return Ok(seen);
         }
         let (world, mut seen) = (self.word.world(), 0);
@@ -201,7 +212,7 @@ impl<'a> SignalRef<'a> {
         // Another PE may change the word between the wait and the fetch; then wait again.
         loop {
             self.word.ivars().timeout(limit).wait_until_all(cmp, value)?;
-            if let Some(seen) = self.test(cmp, value) {
+            if let Some(seen) = self.test(cmp, value)? {
                 return Ok(seen);
             }
         }

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, Deref, RangeBounds};
 
 use crate::heap::out_of_bounds;
+use crate::near;
 use crate::{Pe, Result, Symmetric, World};
 
 /// A symmetric allocation: `len` elements at the same place in every PE's heap.
@@ -155,7 +156,8 @@ impl<'a, T: Symmetric> SymRef<'a, T> {
     /// A copy of all of this PE's own elements.
     pub fn to_vec(&self) -> Vec<T> {
         let mut copy = vec![T::new_zeroed(); self.len];
-        self.read(&mut copy).expect("a PE's own memory is always near, and the lengths are one");
+        // SAFETY: this PE's own elements, and as many in the copy. Not `read`: that fails in a broken job.
+        unsafe { near::copy(copy.as_mut_ptr().cast(), self.ptr.cast(), self.bytes()) };
         copy
     }
 

@@ -77,13 +77,20 @@ impl<T: AtomicInt> SymRef<'_, T> {
     /// Whether this PE's own element `index` compares so now.
     ///
     /// # Errors
-    /// [`OutOfBounds`](ErrorCode::OutOfBounds).
+    /// [`OutOfBounds`](ErrorCode::OutOfBounds); where it does not compare so,
+    /// [`PeerDead`](ErrorCode::PeerDead) once a PE of the job has died, so that a loop around it ends.
     #[inline]
     pub fn test(&self, index: usize, cmp: Cmp, value: T) -> Result<bool> {
-        let word = self.element(index)?.as_ptr().cast();
+        let element = self.element(index)?;
         // SAFETY: this PE's own copy of an element of a live allocation, aligned as `T` is.
-        let seen = T::from_word(unsafe { T::Word::load(word) });
-        Ok(cmp.holds(&seen, &value))
+        let seen = T::from_word(unsafe { T::Word::load(element.as_ptr().cast()) });
+        if cmp.holds(&seen, &value) {
+            Ok(true)
+        } else if self.world().is_broken() {
+            element.ivars().test_all(cmp, value)
+        } else {
+            Ok(false)
+        }
     }
 
     /// All elements of this view as words to wait for or test together.
@@ -216,7 +223,8 @@ impl<T: AtomicInt> Ivars<'_, T> {
         })
     }
 
-    /// Whether every word compares so now.
+    /// Whether every word compares so now. Errors, here and below, as for the waits, without the time limit:
+    /// a test that finds nothing in a broken job ends with [`PeerDead`](ErrorCode::PeerDead).
     pub fn test_all(&self, cmp: Cmp, value: T) -> Result<bool> {
         let mut result = 0;
         call!(self.test_all(cmp.raw(), value.to_bits64(), &mut result))?;

@@ -6,6 +6,7 @@
 
 use std::ffi::CString;
 use std::mem::{ManuallyDrop, MaybeUninit};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rushmem_host::capi::types::*;
 
@@ -162,9 +163,27 @@ impl World {
         self.runtime.check(code)
     }
 
+    /// Where `address` is for `pe`, when that is mapped here.
     #[inline(always)]
     pub(crate) fn near(&self, address: usize, pe: Pe) -> Option<*mut u8> {
         crate::near::near(&self.view, address, pe)
+    }
+
+    /// [`World::near`] for whatever may be called in a loop until something changes: `None` once the job is
+    /// broken, so that the runtime's error ends the loop. One load of a word that is always in the cache.
+    #[inline(always)]
+    pub(crate) fn near_unbroken(&self, address: usize, pe: Pe) -> Option<*mut u8> {
+        if self.is_broken() {
+            None
+        } else {
+            self.near(address, pe)
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_broken(&self) -> bool {
+        // SAFETY: the view's word lives as long as the world, and is only ever accessed atomically.
+        unsafe { AtomicU32::from_ptr(self.view.broken.cast_mut()) }.load(Ordering::Relaxed) != 0
     }
 }
 
