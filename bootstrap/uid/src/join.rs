@@ -42,7 +42,7 @@ impl std::fmt::Display for Place {
 
 impl Place {
     /// Whether the caller asked for loopback by name, so that all ranks are on this host.
-    fn means_loopback(&self) -> bool {
+    pub(crate) fn means_loopback(&self) -> bool {
         match self {
             Place::At(addr) => addr.ip().is_loopback(),
             Place::Named { host, .. } => {
