@@ -1,0 +1,86 @@
+/* Mistakes from C: each has its code and its text, writes nothing, and leaves the job usable. */
+#include "check.h"
+
+static void without_a_world(void)
+{
+  CHECK(rushmem_abi_version() == RUSHMEM_ABI_VERSION);
+  CHECK(strchr(rushmem_version(), '.'));
+  CHECK(strstr(rushmem_library_path(), "librushmem_host.so"));
+  CHECK(!strcmp(rushmem_error_name(RUSHMEM_OK), "RUSHMEM_OK"));
+  CHECK(!strcmp(rushmem_error_name(RUSHMEM_ERR_BAD_PE), "RUSHMEM_ERR_BAD_PE"));
+  CHECK(!strcmp(rushmem_error_name(4711), "RUSHMEM_ERR_?"));
+  CHECK(*rushmem_last_error() == '\0');
+  int64_t private_memory[4] = {0};
+  FAILS(rushmem_barrier_all(NULL), RUSHMEM_ERR_BAD_HANDLE, "world");
+  FAILS(rushmem_my_pe(NULL), RUSHMEM_ERR_BAD_HANDLE, "null");
+  FAILS(rushmem_put(NULL, private_memory, private_memory, 8, 0), RUSHMEM_ERR_BAD_HANDLE, "world");
+  FAILS(rushmem_init(NULL, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, "null");
+}
+
+static void with_a_world(rushmem_world_t *w)
+{
+  int64_t mine[8] = {0}, out = 55;
+  uint64_t bits = 55;
+  size_t index = 55;
+  int64_t *sym, *freed;
+  OK(rushmem_alloc(w, 64, 0, (void **)&sym));
+  OK(rushmem_alloc(w, 64, 0, (void **)&freed));
+  OK(rushmem_free(w, freed));
+
+  FAILS(rushmem_put(w, sym, mine, 8, n), RUSHMEM_ERR_BAD_PE, "PE 4");
+  FAILS(rushmem_put(w, sym, mine, 8, -1), RUSHMEM_ERR_BAD_PE, "PE -1");
+  FAILS(rushmem_get(w, mine, sym, 8, 1000000), RUSHMEM_ERR_BAD_PE, "PE 1000000");
+  FAILS(rushmem_put(w, mine, mine, 8, 0), RUSHMEM_ERR_BAD_ADDRESS, "symmetric");
+  FAILS(rushmem_put(w, freed, mine, 8, 0), RUSHMEM_ERR_BAD_ADDRESS, "freed");
+  FAILS(rushmem_put(w, sym + 7, mine, 16, 0), RUSHMEM_ERR_OUT_OF_BOUNDS, "past its end");
+  FAILS(rushmem_put(w, sym, NULL, 16, 0), RUSHMEM_ERR_INVALID_ARGUMENT, "null");
+  FAILS(rushmem_iput(w, sym, mine, 0, 1, 8, 2, 0), RUSHMEM_ERR_INVALID_ARGUMENT, "stride");
+  FAILS(rushmem_iget(w, mine, sym, 1, 8, 8, 2, 0), RUSHMEM_ERR_OUT_OF_BOUNDS, "past its end");
+  FAILS(rushmem_p(w, sym, 1, 5, 0), RUSHMEM_ERR_INVALID_ARGUMENT, "1, 2, 4 or 8");
+  FAILS(rushmem_g(w, sym, NULL, 8, 0), RUSHMEM_ERR_INVALID_ARGUMENT, "null");
+  FAILS(rushmem_int64_g(w, sym, 0, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, "null");
+  FAILS(rushmem_int64_g(w, sym, n, &out), RUSHMEM_ERR_BAD_PE, "PE 4");
+  CHECK(out == 55);
+  FAILS(rushmem_atomic(w, 99, RUSHMEM_INT64, sym, 1, 0, 0, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, "99");
+  FAILS(rushmem_atomic(w, RUSHMEM_ATOMIC_ADD, 9, sym, 1, 0, 0, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, "9");
+  FAILS(rushmem_atomic(w, RUSHMEM_ATOMIC_FETCH_ADD, RUSHMEM_INT64, sym, 1, 0, 0, NULL),
+        RUSHMEM_ERR_INVALID_ARGUMENT, "fetch");
+  FAILS(rushmem_int64_atomic_fetch_add(w, sym, 1, 0, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, "fetch");
+  FAILS(rushmem_atomic(w, RUSHMEM_ATOMIC_ADD, RUSHMEM_INT64, (char *)sym + 4, 1, 0, 0, NULL),
+        RUSHMEM_ERR_INVALID_ARGUMENT, "aligned");
+  FAILS(rushmem_put_signal(w, sym, mine, 8, (uint64_t *)sym + 1, 1, 7, 0), RUSHMEM_ERR_INVALID_ARGUMENT, "7");
+  FAILS(rushmem_put_signal(w, sym, mine, 8, (uint64_t *)freed, 1, RUSHMEM_SIGNAL_SET, 0), RUSHMEM_ERR_BAD_ADDRESS,
+        "freed");
+  FAILS(rushmem_signal_fetch(w, (uint64_t *)mine, &bits), RUSHMEM_ERR_BAD_ADDRESS, "symmetric");
+  FAILS(rushmem_wait_until(w, RUSHMEM_DOUBLE, sym, RUSHMEM_CMP_EQ, 0, 0), RUSHMEM_ERR_INVALID_ARGUMENT, "integers");
+  FAILS(rushmem_wait_until(w, RUSHMEM_INT64, sym, 6, 0, 0), RUSHMEM_ERR_INVALID_ARGUMENT, "6");
+  FAILS(rushmem_wait_until_any(w, RUSHMEM_INT64, sym, 9, NULL, RUSHMEM_CMP_EQ, 0, 0, &index),
+        RUSHMEM_ERR_OUT_OF_BOUNDS, "past its end");
+  FAILS(rushmem_test_any(w, RUSHMEM_INT64, sym, 8, NULL, RUSHMEM_CMP_EQ, 0, NULL), RUSHMEM_ERR_INVALID_ARGUMENT,
+        "index");
+  CHECK(index == 55 && bits == 55);
+  FAILS(rushmem_wait_until(w, RUSHMEM_INT64, sym + 1, RUSHMEM_CMP_GT, 41, 20 * 1000 * 1000), RUSHMEM_ERR_TIMEOUT,
+        "int64 > 41");
+  FAILS(rushmem_alloc(w, 100 + (size_t)me, 0, (void **)&freed), RUSHMEM_ERR_MISMATCH, "PE");
+  FAILS(rushmem_alloc(w, SIZE_MAX / 2, 0, (void **)&freed), RUSHMEM_ERR_HEAP_EXHAUSTED, "heap");
+  FAILS(rushmem_alloc(w, 64, 48, (void **)&freed), RUSHMEM_ERR_INVALID_ARGUMENT, "48");
+  FAILS(rushmem_free(w, mine), RUSHMEM_ERR_BAD_ADDRESS, "alloc");
+  FAILS(me ? rushmem_sync_all(w) : rushmem_barrier_all(w), RUSHMEM_ERR_MISMATCH, "PE 0");
+
+  OK(rushmem_barrier_all(w));
+  for (int i = 0; i < 8; i++) CHECK(sym[i] == 0);
+  OK(rushmem_barrier_all(w)); /* everybody has looked before anybody writes */
+  OK(rushmem_int64_p(w, sym, me + 1, (me + 1) % n));
+  OK(rushmem_barrier_all(w));
+  CHECK(sym[0] == (me + n - 1) % n + 1);
+  OK(rushmem_free(w, sym));
+}
+
+int main(void)
+{
+  without_a_world();
+  rushmem_world_t *w = start();
+  CHECK(n == 4);
+  with_a_world(w);
+  return finish(w);
+}

@@ -1,0 +1,118 @@
+//! One process, one runtime: a Rust program and a C library in it that both use rushmem see the same instance,
+//! whichever of them comes first, even where they would find different copies of the file by themselves.
+
+use std::ffi::{c_char, CStr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::stage::Stage;
+use libloading::os::unix::{Library, Symbol, RTLD_LOCAL, RTLD_NOW};
+use rushmem::{SymSlice, World};
+use rushmem_host::capi::types::rushmem_world_t;
+
+/// Tells the process that a test starts where the C library is, and which side is to come first.
+const CLIENT: &str = "ONE_RUNTIME_CLIENT";
+const ORDER: &str = "ONE_RUNTIME_ORDER";
+
+/// The C library of tests/c/client.c.
+struct Client {
+    path: Symbol<unsafe extern "C" fn() -> *const c_char>,
+    pass_right: Symbol<unsafe extern "C" fn(*mut rushmem_world_t, *mut i64, i64) -> i32>,
+    error: Symbol<unsafe extern "C" fn(*mut rushmem_world_t) -> *const c_char>,
+    _library: Library,
+}
+
+impl Client {
+    fn load(path: &Path) -> Client {
+        // SAFETY: our own library; its functions have these types.
+        unsafe {
+            let library = Library::open(Some(path), RTLD_NOW | RTLD_LOCAL).expect("the C library loads");
+            Client {
+                path: library.get(b"client_library_path").expect("it is there"),
+                pass_right: library.get(b"client_pass_right").expect("it is there"),
+                error: library.get(b"client_error").expect("it is there"),
+                _library: library,
+            }
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        // SAFETY: returns a C string that lives for ever.
+        PathBuf::from(unsafe { CStr::from_ptr((self.path)()) }.to_str().expect("a plain path"))
+    }
+}
+
+/// How often this process has the runtime's file mapped as code, and which files those are.
+fn mapped_runtimes() -> Vec<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+    let mut files: Vec<String> = maps
+        .lines()
+        .filter(|l| l.contains("librushmem_host.so") && l.contains("r-xp"))
+        .filter_map(|l| l.split_whitespace().last().map(String::from))
+        .collect();
+    files.dedup();
+    files
+}
+
+fn use_both(world: &World, client: &Client) {
+    let (_, path) = rushmem::runtime().expect("it is loaded");
+    assert_eq!(path, client.path(), "two runtimes");
+    assert_eq!(mapped_runtimes(), [path.to_string_lossy()], "one file is mapped");
+
+    // The C library works on the Rust program's world and memory, and meets it in its barrier.
+    let word: SymSlice<'_, i64> = world.alloc(1).expect("a word");
+    // SAFETY: the handle and the word are this live world's.
+    let code = unsafe { (client.pass_right)(world.as_raw(), word.as_ptr(), 42) };
+    assert_eq!(code, 0);
+    assert_eq!(word.to_vec(), [42]);
+    // SAFETY: as above; the text is copied at once.
+    let text = unsafe { CStr::from_ptr((client.error)(world.as_raw())) }.to_string_lossy().into_owned();
+    assert!(text.contains("0x8"), "{text}");
+    word.free().expect("it was allocated");
+}
+
+/// What the started processes do; nothing in the test run itself.
+#[test]
+fn inside() {
+    let (Some(client), Ok(order)) = (std::env::var_os(CLIENT), std::env::var(ORDER)) else { return };
+    if order == "rust first" {
+        let world = World::init().expect("a world of one");
+        use_both(&world, &Client::load(Path::new(&client)));
+        world.finalize().expect("all is well");
+    } else {
+        let client = Client::load(Path::new(&client));
+        let installed = client.path();
+        let world = World::init().expect("a world of one");
+        use_both(&world, &client);
+        assert_eq!(installed, client.path(), "the copy that came first stays");
+        world.finalize().expect("all is well");
+    }
+    println!("inside, {order}: all well");
+}
+
+fn in_a_process_of_its_own(order: &str) {
+    let Some(stage) = Stage::new(order) else { return };
+    // Linked against the installed copy, while the Rust API would find the one in cargo's folder.
+    let client = stage.dir().join("libclient.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/client.c");
+    stage.compile(&source, &["-shared", "-fPIC"], &client);
+    let out = Command::new(std::env::current_exe().expect("a test knows its file"))
+        .args(["one_runtime::inside", "--exact", "--nocapture", "--test-threads=1"])
+        .env(CLIENT, &client)
+        .env(ORDER, order)
+        .env("RUSHMEM_TIMEOUT", "20")
+        .output()
+        .expect("the test binary runs");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && text.contains(&format!("inside, {order}: all well")), "{text}");
+}
+
+#[test]
+fn rust_comes_first() {
+    in_a_process_of_its_own("rust first");
+}
+
+#[test]
+fn c_comes_first() {
+    in_a_process_of_its_own("C first");
+}
