@@ -7,7 +7,7 @@ use rushmem::{AtomicInt, ErrorCode, Pe, World};
 
 /// Every operation on the middle one of three words, against the arithmetic of `u64` cut to the type's width.
 macro_rules! agrees_with_its_arithmetic {
-    ($world:ident, $rng:ident, $($type:ty)*) => {$({
+    ($world:ident, $rng:ident, $($type:ty)*) => {{$({
         let slice = $world.alloc::<$type>(3).unwrap();
         let word = slice.at(1, $world.right());
         let mut rng = $rng.fork($world.my_pe().number());
@@ -39,7 +39,7 @@ macro_rules! agrees_with_its_arithmetic {
         $world.barrier_all().unwrap();
         let all = slice.to_vec();
         assert_eq!((all[0], all[2]), (0, 0), "{name}: the neighbours are untouched");
-    })*};
+    })*}};
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn concurrent_adds_swaps_and_bits_lose_nothing() {
         all_taken.at(0, root).add(taken).unwrap();
         world.barrier_all().unwrap();
         let expected: Vec<u64> = world.pes().flat_map(addends).collect();
-        assert_eq!(sum.fetch().unwrap(), expected.iter().fold(0, |a, b| a.wrapping_add(*b)));
+        assert_eq!(sum.fetch().unwrap(), expected.iter().fold(0u64, |a, b| a.wrapping_add(*b)));
         assert_eq!(flips.fetch().unwrap(), expected.iter().fold(0, |a, b| a ^ b));
         let bits = world.pes().fold(0, |bits, pe| bits | 1u64 << (pe.number() * 7 % 64));
         assert_eq!((set.fetch().unwrap(), cleared.fetch().unwrap()), (bits, !bits));

@@ -231,6 +231,10 @@ fn wrong_ways_to_start_are_errors() {
     assert_eq!(code(World::builder().uid(&uid, u32::MAX, 2).init()), ErrorCode::InvalidArgument);
     assert_eq!(code(World::builder().address("127.0.0.1\0:1", 0, 1).init()), ErrorCode::InvalidArgument);
     assert_eq!(code(World::builder().heap_max(1).init()), ErrorCode::InvalidArgument);
+}
+
+#[test]
+fn a_bad_variable_is_an_error_that_names_it() {
     testing::pes(1).env("RUSHMEM_HEAP_MAX", "plenty").supervise(
         |_| {
             let error = World::init().unwrap_err();
@@ -239,6 +243,10 @@ fn wrong_ways_to_start_are_errors() {
         },
         |job| assert_eq!(job.outcome(Pe::new(0)).exit, Exit::Done),
     );
+}
+
+#[test]
+fn a_missing_library_is_an_error_that_lists_the_paths() {
     testing::pes(1).env("RUSHMEM_HOST_LIB", "/nowhere/librushmem_host.so").supervise(
         |_| {
             let error = World::init().unwrap_err();
