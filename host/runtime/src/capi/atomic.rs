@@ -39,14 +39,14 @@ pub unsafe extern "C" fn rushmem_atomic(
         // SAFETY: the caller vouches for the world.
         let w = unsafe { world(w)? };
         let op = Op::from_code(op)?;
-        if op.fetches && fetched.is_null() {
+        if op.fetches() && fetched.is_null() {
             return Err(err!(
                 INVALID_ARGUMENT,
                 "a fetching atomic needs a place for the old value; fetched is null"
             ));
         }
         let old = atomic::atomic(w, op, r#type, target as usize, value, compare, pe)?;
-        if op.fetches {
+        if op.fetches() {
             // SAFETY: not null, and the caller vouches for it.
             unsafe { fetched.write(old) };
         }

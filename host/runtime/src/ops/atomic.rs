@@ -10,43 +10,56 @@ use crate::capi::types::*;
 use crate::error::{err, Result};
 use crate::world::{Route, World};
 
-/// One of `RUSHMEM_ATOMIC_*`, taken apart.
+/// One of `RUSHMEM_ATOMIC_*`: an index into [`OPS`], one register wide.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Op {
-    pub(crate) update: Update,
-    /// Whether the caller gets the old value.
-    pub(crate) fetches: bool,
-    name: &'static str,
-}
+pub(crate) struct Op(u8);
+
+/// What each operation does, whether it gives the caller the old value, and its name. The place is the constant.
+const OPS: [(Update, bool, &str); 12] = [
+    (Update::Fetch, true, "fetch"),
+    (Update::Set, false, "set"),
+    (Update::Swap, true, "swap"),
+    (Update::CompareSwap, true, "compare_swap"),
+    (Update::Add, false, "add"),
+    (Update::Add, true, "fetch_add"),
+    (Update::And, false, "and"),
+    (Update::And, true, "fetch_and"),
+    (Update::Or, false, "or"),
+    (Update::Or, true, "fetch_or"),
+    (Update::Xor, false, "xor"),
+    (Update::Xor, true, "fetch_xor"),
+];
+const _: () = assert!(RUSHMEM_ATOMIC_FETCH == 0 && RUSHMEM_ATOMIC_FETCH_XOR as usize == OPS.len() - 1);
 
 impl Op {
     /// The operation behind a constant of the C ABI.
+    #[inline]
     pub(crate) fn from_code(code: i32) -> Result<Op> {
-        let (update, fetches, name) = match code {
-            RUSHMEM_ATOMIC_FETCH => (Update::Fetch, true, "fetch"),
-            RUSHMEM_ATOMIC_SET => (Update::Set, false, "set"),
-            RUSHMEM_ATOMIC_SWAP => (Update::Swap, true, "swap"),
-            RUSHMEM_ATOMIC_COMPARE_SWAP => (Update::CompareSwap, true, "compare_swap"),
-            RUSHMEM_ATOMIC_ADD => (Update::Add, false, "add"),
-            RUSHMEM_ATOMIC_FETCH_ADD => (Update::Add, true, "fetch_add"),
-            RUSHMEM_ATOMIC_AND => (Update::And, false, "and"),
-            RUSHMEM_ATOMIC_FETCH_AND => (Update::And, true, "fetch_and"),
-            RUSHMEM_ATOMIC_OR => (Update::Or, false, "or"),
-            RUSHMEM_ATOMIC_FETCH_OR => (Update::Or, true, "fetch_or"),
-            RUSHMEM_ATOMIC_XOR => (Update::Xor, false, "xor"),
-            RUSHMEM_ATOMIC_FETCH_XOR => (Update::Xor, true, "fetch_xor"),
-            _ => {
-                return Err(err!(
-                    INVALID_ARGUMENT,
-                    "{code} is none of the atomic operations RUSHMEM_ATOMIC_*"
-                ))
-            }
-        };
-        Ok(Op { update, fetches, name })
+        if (0..OPS.len() as i32).contains(&code) {
+            return Ok(Op(code as u8));
+        }
+        Err(err!(INVALID_ARGUMENT, "{code} is none of the atomic operations RUSHMEM_ATOMIC_*"))
+    }
+
+    /// What it does with the word.
+    #[inline]
+    pub(crate) fn update(self) -> Update {
+        OPS[self.0 as usize].0
+    }
+
+    /// Whether the caller gets the old value.
+    #[inline]
+    pub(crate) fn fetches(self) -> bool {
+        OPS[self.0 as usize].1
+    }
+
+    fn name(self) -> &'static str {
+        OPS[self.0 as usize].2
     }
 }
 
 /// The size of an element type, once it is known that `op` is defined for it.
+#[inline]
 fn width(op: Op, kind: i32) -> Result<usize> {
     let (bytes, float) = match kind {
         RUSHMEM_INT32 | RUSHMEM_UINT32 => (4, None),
@@ -60,17 +73,18 @@ fn width(op: Op, kind: i32) -> Result<usize> {
             ))
         }
     };
-    match (float, op.update) {
+    match (float, op.update()) {
         (None, _) | (_, Update::Fetch | Update::Set | Update::Swap) => Ok(bytes),
         (Some(name), _) => Err(err!(
             INVALID_ARGUMENT,
             "the atomic operation {} is not defined for {name}: floating-point words have fetch, set and swap",
-            op.name
+            op.name()
         )),
     }
 }
 
 /// Carries out `op` on the word at `target` on `pe` and returns its old value.
+#[inline]
 pub(crate) fn atomic(
     w: &World,
     op: Op,
@@ -81,11 +95,12 @@ pub(crate) fn atomic(
     pe: i32,
 ) -> Result<u64> {
     match width(op, kind)? {
-        4 => apply::<u32>(w, op.update, target, value, compare, pe),
-        _ => apply::<u64>(w, op.update, target, value, compare, pe),
+        4 => apply::<u32>(w, op.update(), target, value, compare, pe),
+        _ => apply::<u64>(w, op.update(), target, value, compare, pe),
     }
 }
 
+#[inline]
 fn apply<W: Word>(
     w: &World,
     update: Update,

@@ -335,7 +335,7 @@ fn floating_point_words_are_fetched_set_and_swapped() {
         {
             let got = atomic(w, op(bad), RUSHMEM_DOUBLE, p + 8, 0, 0, other).unwrap_err();
             assert!(got.message.contains("double"), "{got}");
-            assert_ne!(op(bad).update, Update::Fetch);
+            assert_ne!(op(bad).update(), Update::Fetch);
         }
         barrier(w);
     });
