@@ -5,10 +5,11 @@ use std::os::raw::c_void;
 
 use rushmem_bootstrap_abi::plugin::Limits;
 use rushmem_bootstrap_abi::Bootstrap;
-use rushmem_bootstrap_uid::{join_uid, Single, Uid, UidConfig};
+use rushmem_bootstrap_uid::environment::{detect_here, Launcher, SECRET_VARIABLE};
+use rushmem_bootstrap_uid::{join_address, join_uid, Single, Uid, UidConfig};
 
 use crate::config::Config;
-use crate::error::{err, Result};
+use crate::error::Result;
 use crate::plugin::load_mpi;
 
 /// How the caller wants to join.
@@ -32,25 +33,50 @@ pub(crate) fn create_uid(config: &Config) -> Result<[u8; 128]> {
 
 /// Joins; collective over the job's ranks.
 pub(crate) fn join(how: How, config: &Config) -> Result<Box<dyn Bootstrap>> {
-    let uid_config = |rank, n| UidConfig {
+    let (boot, why): (Box<dyn Bootstrap>, String) = match how {
+        How::Uid { uid, rank, n } => (
+            Box::new(join_uid(&Uid::from_bytes(&uid)?, sockets(config, rank, n))?),
+            "the caller gave a unique ID".into(),
+        ),
+        How::Address { address, rank, n } => {
+            let secret = std::env::var(SECRET_VARIABLE).unwrap_or_default();
+            let boot = join_address(&address, secret.as_bytes(), sockets(config, rank, n))?;
+            (Box::new(boot), format!("the caller gave the address {address}"))
+        }
+        How::MpiComm(comm) => (mpi(None, comm, config)?, "the caller gave an MPI communicator".into()),
+        How::Environment => from_environment(config)?,
+    };
+    log::info!("bootstrap {} for rank {} of {}: {why}", boot.name(), boot.rank(), boot.n_ranks());
+    Ok(boot)
+}
+
+fn from_environment(config: &Config) -> Result<(Box<dyn Bootstrap>, String)> {
+    let asked = |name: &str| format!("RUSHMEM_BOOTSTRAP={name}");
+    match config.bootstrap.as_deref() {
+        Some("single") => return Ok((Box::new(Single), asked("single"))),
+        Some("mpi") => return Ok((mpi(None, std::ptr::null(), config)?, asked("mpi"))),
+        _ => {}
+    }
+    let launch = detect_here()?;
+    let over_sockets = || launch.join(sockets(config, 0, 1));
+    if config.bootstrap.as_deref() == Some("uid") {
+        return Ok((Box::new(over_sockets()?), format!("{}, {}", asked("uid"), launch.why)));
+    }
+    let boot: Box<dyn Bootstrap> = match &launch.launcher {
+        Launcher::OpenMpi { .. } => mpi(Some("openmpi"), std::ptr::null(), config)?,
+        Launcher::Mpich { .. } => mpi(Some("mpich"), std::ptr::null(), config)?,
+        Launcher::None => Box::new(Single),
+        _ => Box::new(over_sockets()?),
+    };
+    Ok((boot, launch.why))
+}
+
+fn sockets(config: &Config, rank: u32, n: u32) -> UidConfig {
+    UidConfig {
         init_timeout: config.init_timeout,
         timeout: config.timeout,
         ifname: config.uid_ifname.clone(),
         ..UidConfig::new(rank, n)
-    };
-    match how {
-        How::Uid { uid, rank, n } => Ok(Box::new(join_uid(&Uid::from_bytes(&uid)?, uid_config(rank, n))?)),
-        How::Address { .. } => Err(err!(UNSUPPORTED, "soon")),
-        How::MpiComm(comm) => mpi(None, comm, config),
-        How::Environment => {
-            match (std::env::var("RUSHMEM_PE"), std::env::var("RUSHMEM_NPES"), std::env::var("RUSHMEM_UID")) {
-                (Ok(r), Ok(n), Ok(u)) => Ok(Box::new(join_uid(
-                    &Uid::from_hex(&u)?,
-                    uid_config(r.parse().unwrap(), n.parse().unwrap()),
-                )?)),
-                _ => Ok(Box::new(Single)),
-            }
-        }
     }
 }
 

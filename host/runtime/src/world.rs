@@ -2,15 +2,18 @@
 
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
 use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t};
 use crate::collective::{Collective, Entered};
 use crate::config::Config;
-use crate::error::{err, Result};
+use crate::device_state::DeviceFacts;
+use crate::error::{code, err, Error, Result};
 use crate::health::Health;
 use crate::heap::window::{heap_limit, Window};
+use crate::kernel::Kernels;
 use crate::node::card::{self, Card};
 use crate::node::control::{Call, Control};
 use crate::node::links::Links;
@@ -39,6 +42,7 @@ pub struct Peer {
 /// One PE's membership of one job.
 pub struct World {
     // Fields drop in this order: first whatever runs threads that look at the rest.
+    kernels: Kernels,
     links: Links,
     symmetric: Symmetric,
     collective: Collective,
@@ -55,7 +59,8 @@ impl World {
     /// Joins the job that `boot` describes. Collective over all its ranks.
     pub(crate) fn start(boot: Box<dyn Bootstrap>, config: Config) -> Result<World> {
         let boot: Arc<dyn Bootstrap> = Arc::from(boot);
-        World::try_start(&boot, config).inspect_err(|e| boot.abort(&e.message))
+        let world = World::try_start(&boot, config).map_err(|e| first_cause(e, &*boot));
+        world.inspect_err(|e| boot.abort(&e.message))
     }
 
     fn try_start(boot: &Arc<dyn Bootstrap>, mut config: Config) -> Result<World> {
@@ -82,20 +87,9 @@ impl World {
         let limit = config.init_timeout;
         let links =
             Links::connect(slot, Arc::clone(&cards), listener, Arc::clone(&health), Arc::clone(boot), limit)?;
-        let control = if slot == 0 {
-            let control = Control::create(slots)?;
-            links.from_leader(0, Some(control.fd()), limit)?;
-            control
-        } else {
-            Control::open(links.from_leader(0, None, limit)?, slots, slot)?
-        };
-        let collective = Collective::new(control, slots, slot, config.timeout);
-        let mut call = collective.enter(&health, &cards)?;
-        call.round(Call::Start, [0; 4])?;
-        let window = Window::reserve(slots, slot, config.heap_max);
-        let window = call.all_well(window, "reserving address space for the heaps")?;
-        let symmetric = Symmetric::new(window, (slots + 1) * SYNC_LINE, limit, &mut call, &links)?;
-        drop(call);
+        let memory = share_memory(&links, &health, &cards, slot, &config);
+        // Whoever sees this PE end must have been told why before.
+        let (collective, symmetric) = memory.inspect_err(|e| links.abort(&e.message))?;
 
         let peers = cards.iter().map(|c| describe(c, me)).collect();
         log::info!(
@@ -104,7 +98,24 @@ impl World {
             symmetric.base(),
             config.heap_max
         );
+        let base = symmetric.base();
+        let facts = DeviceFacts {
+            my_pe: me as i32,
+            n_pes: n as i32,
+            near: (0, n as i32),
+            heap_base: base,
+            stride: symmetric.stride(),
+            broken: health.broken_word(),
+            // The first lines of the heap, as `SYNC_LINE` says.
+            sync_lines: base,
+            sync_epoch: base + slots * SYNC_LINE,
+            stall_report: config.stall_report,
+            wait_limit: config.wait_timeout,
+        };
+        let kernels = Kernels::new(&facts, Arc::clone(&health), config.clone());
+        links.every_tick(kernels.monitor());
         Ok(World {
+            kernels,
             links,
             symmetric,
             collective,
@@ -138,6 +149,11 @@ impl World {
     /// Whether the job is whole.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
+    }
+
+    /// Its kernels.
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.kernels
     }
 
     /// What the fast path of a client needs.
@@ -240,6 +256,7 @@ impl World {
 
     /// Collective: leaves in good order. On an error the world is as before.
     pub(crate) fn finalize(&self) -> Result<()> {
+        self.kernels.check_idle()?;
         self.enter()?.round(Call::Finalize, [0; 4])?;
         // From here on everybody leaves; whoever is faster than we are is not dead.
         self.health.leave();
@@ -257,6 +274,48 @@ impl World {
         self.boot.abort(&format!("{} left the job: {why}", self.health.who()));
         self.links.abort(why);
     }
+}
+
+/// During start-up a PE may see that another one ended before it hears why that one did: the bootstrap's first death is
+/// the cause, and comes soon.
+fn first_cause(e: Error, boot: &dyn Bootstrap) -> Error {
+    if e.code != code::PEER_DEAD {
+        return e;
+    }
+    for _ in 0..20 {
+        match boot.death() {
+            Some(death) if e.message.contains(&death.what) => return e,
+            Some(death) => return Error::new(e.code, format!("{}; before that, {}", e.message, death.what)),
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    e
+}
+
+/// Collective: the control segment and the symmetric memory of a node whose PEs are connected.
+fn share_memory(
+    links: &Links,
+    health: &Arc<Health>,
+    cards: &[Card],
+    slot: usize,
+    config: &Config,
+) -> Result<(Collective, Symmetric)> {
+    let (slots, limit) = (cards.len(), config.init_timeout);
+    let control = if slot == 0 {
+        let control = Control::create(slots)?;
+        links.from_leader(0, Some(control.fd()), limit)?;
+        control
+    } else {
+        Control::open(links.from_leader(0, None, limit)?, slots, slot)?
+    };
+    let collective = Collective::new(control, slots, slot, config.timeout);
+    let mut call = collective.enter(health, cards)?;
+    call.round(Call::Start, [0; 4])?;
+    let window = Window::reserve(slots, slot, config.heap_max);
+    let window = call.all_well(window, "reserving address space for the heaps")?;
+    let symmetric = Symmetric::new(window, (slots + 1) * SYNC_LINE, limit, &mut call, links)?;
+    drop(call);
+    Ok((collective, symmetric))
 }
 
 fn describe(card: &Card, me: u32) -> Peer {

@@ -153,13 +153,13 @@ impl Links {
 
     /// Tells the node that this PE leaves in good order.
     pub(crate) fn goodbye(&self) {
-        self.shared.tell_all(&[BYE]);
+        tell_all(&self.shared.sockets, &[BYE]);
     }
 
     /// Tells the node that this PE leaves because of `why`.
     pub(crate) fn abort(&self, why: &str) {
         let s = &*self.shared;
-        s.tell_all(&death_message(s.me, &format!("{} left the job: {why}", s.cards[s.me].who())));
+        tell_all(&s.sockets, &death_message(s.me, &format!("{} left the job: {why}", s.cards[s.me].who())));
         self.goodbye();
     }
 }
@@ -184,6 +184,19 @@ fn gather(
     limit: Duration,
 ) -> Result<Vec<Option<Socket>>> {
     let mut sockets: Vec<Option<Socket>> = cards.iter().map(|_| None).collect();
+    let all = accept_all(&mut sockets, listener, cards, boot, limit);
+    // Those that came must not take this PE's end for the cause.
+    all.inspect_err(|e| tell_all(&sockets, &death_message(0, &e.message)))?;
+    Ok(sockets)
+}
+
+fn accept_all(
+    sockets: &mut [Option<Socket>],
+    listener: &Socket,
+    cards: &[Card],
+    boot: &dyn Bootstrap,
+    limit: Duration,
+) -> Result<()> {
     let start = Instant::now();
     let io = |e: std::io::Error| err!(IO, "accepting the node's PEs: {e}");
     while sockets.iter().skip(1).any(Option::is_none) {
@@ -215,7 +228,14 @@ fn gather(
             _ => log::warn!("a stranger connected to the node's socket; refused"),
         }
     }
-    Ok(sockets)
+    Ok(())
+}
+
+fn tell_all(sockets: &[Option<Socket>], message: &[u8]) {
+    for socket in sockets.iter().flatten() {
+        // A peer that is gone shows as a death elsewhere.
+        let _ = socket.send(message, &[]);
+    }
 }
 
 /// A follower's side.
@@ -257,12 +277,6 @@ impl Shared {
         self.sockets[0].as_ref().expect("a follower has the leader's socket at 0")
     }
 
-    fn tell_all(&self, message: &[u8]) {
-        for socket in self.sockets.iter().flatten() {
-            let _ = socket.send(message, &[]);
-        }
-    }
-
     /// Waits for a descriptor to arrive.
     fn take(&self, id: u64, slot: usize, limit: Duration) -> Result<OwnedFd> {
         let start = Instant::now();
@@ -302,7 +316,7 @@ impl Shared {
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
                 if let Some(death) = boot.death() {
-                    self.bad_news(death.what);
+                    self.bad_news(death.what, None);
                 }
                 lock(&self.duties).iter_mut().for_each(|duty| duty());
             }
@@ -328,11 +342,7 @@ impl Shared {
                 true
             }
             Some(&DEATH) if message.len() >= 9 => {
-                let what = String::from_utf8_lossy(&message[9..]).into_owned();
-                if self.me == 0 {
-                    self.relay(&death_message(word(&message) as usize, &what), i);
-                }
-                self.bad_news(what);
+                self.bad_news(String::from_utf8_lossy(&message[9..]).into_owned(), Some(i));
                 true
             }
             Some(&BYE) => false,
@@ -341,25 +351,24 @@ impl Shared {
                     "{} is gone: its process ended without leaving the job (killed, crashed or exited early)",
                     self.cards[i].who()
                 );
-                if self.me == 0 && !self.health.is_leaving() {
-                    self.relay(&death_message(i, &what), i);
-                }
-                self.bad_news(what);
+                self.bad_news(what, Some(i));
                 false
             }
         }
     }
 
-    fn relay(&self, message: &[u8], except: usize) {
-        for (i, socket) in self.sockets.iter().enumerate() {
-            if let Some(socket) = socket.as_ref().filter(|_| i != except) {
-                let _ = socket.send(message, &[]);
+    /// Passes the first news of a death on before this PE itself acts on it: it may exit because of it at once, and
+    /// whoever sees *that* must have been told the cause before.
+    fn bad_news(&self, what: String, from: Option<usize>) {
+        if !self.health.is_leaving() && self.health.check().is_ok() {
+            let message = death_message(self.me, &what);
+            for (i, socket) in self.sockets.iter().enumerate() {
+                if let Some(socket) = socket.as_ref().filter(|_| Some(i) != from) {
+                    let _ = socket.send(&message, &[]);
+                }
             }
+            self.health.break_job(what);
         }
-    }
-
-    fn bad_news(&self, what: String) {
-        self.health.break_job(what);
         self.arrived.notify_all();
     }
 }
