@@ -1,0 +1,150 @@
+//! `rushmem-perf` as a user sees it: every measure runs, its reports hold what they should, and its figures are not
+//! absurd. How fast rushmem is, a busy CI machine and a debug build cannot say: the record is in `docs/benchmarks`.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs to the end, within the limit. The output goes to files, so that a full pipe cannot stop it.
+#[track_caller]
+fn run(command: &mut Command, folder: &Path) -> Output {
+    let file = |name: &str| std::fs::File::create(folder.join(name)).expect("a file in a folder of ours");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(file("out"))
+        .stderr(file("err"))
+        .spawn()
+        .expect("the program is built with this test");
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            break status;
+        }
+        if begin.elapsed() > LIMIT {
+            // Its PEs die with it: rushmem-run sees to that.
+            child.kill().expect("a child of ours");
+            child.wait().expect("a child of ours");
+            panic!("still running after {LIMIT:?}: {command:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let read = |name: &str| std::fs::read(folder.join(name)).expect("a file of ours");
+    Output { status, stdout: read("out"), stderr: read("err") }
+}
+
+fn perf(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rushmem-perf"));
+    command.args(arguments.split_whitespace());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn every_measure_runs_and_is_reported() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (json, csv) = (folder.path().join("new/host.json"), folder.path().join("host.csv"));
+    let mut command = perf("host all --samples 15 --batch 30 --starts 2 --sizes 1,8,4097,1048576");
+    let output = run(command.arg("--json").arg(&json).arg("--csv").arg(&csv), folder.path());
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}\n{table}", text(&output.stderr));
+
+    let report = std::fs::read_to_string(&json).expect("the file that was asked for");
+    assert!(!report.contains("\"/"), "a path of this machine is in the report: {report}");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["schema"], 1);
+    let rows = report["rows"].as_array().expect("rows");
+    let row = |measure: &str, bytes: Option<u64>, pes: u64| {
+        let same = |row: &&Value| {
+            row["measure"] == measure && row["bytes"].as_u64() == bytes && row["pes"].as_u64() == Some(pes)
+        };
+        rows.iter().find(same).unwrap_or_else(|| panic!("no row {measure} {bytes:?} {pes}: {report}"))
+    };
+    let expected = [
+        ("put", Some(1), 2),
+        ("put", Some(8), 2),
+        ("p", Some(8), 2),
+        ("put", Some(4097), 2),
+        ("put", Some(1 << 20), 2),
+        ("get", Some(1), 2),
+        ("get", Some(8), 2),
+        ("g", Some(8), 2),
+        ("get", Some(4097), 2),
+        ("p ping-pong", Some(8), 2),
+        ("put_signal ping-pong", Some(8), 2),
+        ("fetch_add", Some(8), 2),
+        ("barrier_all", None, 2),
+        ("sync_all", None, 2),
+        ("start-up", None, 4),
+        ("start-up", None, 64),
+    ];
+    for (measure, bytes, pes) in expected {
+        let row = row(measure, bytes, pes);
+        let ours = |name: &str| row["ours"][name].as_f64().expect("a figure");
+        assert!(0.0 < ours("min") && ours("min") <= ours("median") && ours("median") <= ours("p99"), "{row}");
+        assert!(table.contains(measure), "{measure} is not in the table:\n{table}");
+        if measure != "start-up" {
+            assert!(row["ratio"].as_f64().is_some_and(|ratio| ratio.is_finite() && ratio > 0.0), "{row}");
+        }
+    }
+    // Not absurd, even here: the copy is the same copy, and starting is not waiting for something.
+    assert!(row("put", Some(1 << 20), 2)["ratio"].as_f64().expect("checked") < 3.0, "{report}");
+    assert!(row("start-up", None, 4)["ours"]["min"].as_f64().expect("checked") < 5000.0, "{report}");
+
+    let csv = std::fs::read_to_string(&csv).expect("the file that was asked for");
+    assert_eq!(csv.lines().count(), rows.len() + 1, "{csv}");
+}
+
+#[test]
+fn runs_under_a_launcher_and_only_there_with_two_pes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = |pes: &str, measure: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rushmem-run"));
+        command.args([
+            "-n",
+            pes,
+            "--timeout",
+            "60",
+            "--",
+            env!("CARGO_BIN_EXE_rushmem-perf"),
+            "host",
+            measure,
+        ]);
+        run(command.args(["--samples", "3", "--batch", "5", "--sizes", "8"]), folder.path())
+    };
+    let two = job("2", "put");
+    assert!(two.status.success(), "{}", text(&two.stderr));
+    assert_eq!(text(&two.stdout).matches("put 8 B").count(), 1, "PE 0 alone reports: {}", text(&two.stdout));
+
+    for (pes, measure, why) in [("3", "put", "with 2 PEs"), ("2", "startup", "without a launcher")] {
+        let refused = job(pes, measure);
+        assert!(!refused.status.success(), "{}", text(&refused.stdout));
+        assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut command = perf("host atomic --samples 1 --batch 1 --json");
+    let output = run(command.arg(folder.path()), folder.path());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("cannot write"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for arguments in
+        ["", "host everything", "host put --samples 0", "host put --sizes 0", "host --sizes eight"]
+    {
+        let output = run(&mut perf(arguments), folder.path());
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {}", text(&output.stderr));
+    }
+}
