@@ -188,6 +188,34 @@ mod tests {
         assert_ne!(other.token(), point(None).token());
     }
 
+    /// Two jobs whose lists of ports are the same come up at the same time, though a stranger that never
+    /// answers holds the first port.
+    #[test]
+    fn jobs_with_colliding_ports_both_come_up() {
+        use rushmem_bootstrap_abi::Bootstrap;
+        let ports: Vec<u16> = point(Some(u16::from_le_bytes(crate::auth::random().expect("random")))).ports();
+        let silent = ports.iter().find_map(|p| TcpListener::bind(("127.0.0.1", *p)).ok()).expect("a free port");
+        let taken = silent.local_addr().expect("an address").port();
+        let ports: Vec<u16> = ports.into_iter().skip_while(|p| *p != taken).take(8).collect();
+        let ranks: Vec<_> = (0..8u32)
+            .map(|i| {
+                let (job, rank, ports) = (i % 2, 3 - i / 2, ports.clone());
+                std::thread::spawn(move || {
+                    let token = Token([job as u8; 32]);
+                    let cfg = UidConfig { init_timeout: Duration::from_secs(30), ..UidConfig::new(rank, 4) };
+                    let b = join_ports("127.0.0.1".into(), ports, &token, cfg)?;
+                    let mut out = [9; 4];
+                    b.allgather(&[job as u8], &mut out)?;
+                    assert_eq!(out, [job as u8; 4]);
+                    b.finalize()
+                })
+            })
+            .collect();
+        for rank in ranks {
+            rank.join().expect("no panic").expect("the job comes up");
+        }
+    }
+
     #[test]
     fn addresses_are_split_or_refused() {
         for (text, host, port) in [("h:1", "h", 1), ("[::1]:65535", "::1", 65535), (" 10.0.0.1:80 ", "10.0.0.1", 80)] {

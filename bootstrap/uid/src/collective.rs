@@ -66,6 +66,7 @@ pub(crate) fn allgather(mesh: &Mesh, at: Position, limit: Duration, input: &[u8]
         let recv = (at.up(distance), at.blocks(at.up(distance), count, len));
         mesh.exchange(&active, k, out, Some(send), Some(recv))?;
     }
+    mesh.end(&active);
     Ok(())
 }
 
@@ -101,6 +102,7 @@ pub(crate) fn alltoall(mesh: &Mesh, at: Position, limit: Duration, input: &[u8],
             break;
         }
     }
+    mesh.end(&active);
     Ok(())
 }
 
@@ -132,6 +134,7 @@ pub(crate) fn barrier(mesh: &Mesh, at: Position, limit: Duration, op: Op) -> Res
         let (send, recv) = ((at.up(distance), Spans::default()), (at.down(distance), Spans::default()));
         mesh.exchange(&active, k, &mut [], Some(send), Some(recv))?;
     }
+    mesh.end(&active);
     Ok(())
 }
 
@@ -162,5 +165,6 @@ pub(crate) fn broadcast(mesh: &Mesh, at: Position, limit: Duration, buf: &mut [u
             break;
         }
     }
+    mesh.end(&active);
     Ok(())
 }

@@ -204,9 +204,10 @@ fn refuse_self(stream: &TcpStream) -> io::Result<()> {
 pub(crate) fn keep_alive(stream: &TcpStream, silence: Option<Duration>) -> io::Result<()> {
     let Some(silence) = silence else { return Ok(()) };
     let socket = socket2::SockRef::from(stream);
-    let part = (silence / 8).max(Duration::from_secs(1));
+    let second = Duration::from_secs(1); // the kernel counts whole ones
+    let part = (silence / 8).max(second);
     socket.set_tcp_keepalive(
-        &TcpKeepalive::new().with_time(silence / 2).with_interval(part).with_retries(4),
+        &TcpKeepalive::new().with_time((silence / 2).max(second)).with_interval(part).with_retries(4),
     )?;
     socket.set_tcp_user_timeout(Some(silence))
 }

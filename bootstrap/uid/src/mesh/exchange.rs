@@ -74,6 +74,11 @@ impl Mesh {
         Ok(Active { call, until: Instant::now() + limit, limit })
     }
 
+    /// A collective call has ended well.
+    pub(crate) fn end(&self, active: &Active) {
+        self.shared.lock().ended = active.call.seq;
+    }
+
     /// Moves both messages of step `step`; `buf` holds the bytes of both.
     pub(crate) fn exchange(
         &self,

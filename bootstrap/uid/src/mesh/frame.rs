@@ -78,7 +78,7 @@ pub(crate) enum Kind {
     Data(Call, u32),
     /// The receiver has taken this many bytes.
     Credit(u64),
-    /// The payload is the news that the job is broken; as of which call, 0 for a death.
+    /// The payload is the news that the job is broken; as of which call.
     Broken(u64),
     /// The payload is a [`Quarrel`].
     Quarrel,

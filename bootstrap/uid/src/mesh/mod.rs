@@ -120,7 +120,8 @@ impl Mesh {
     pub(crate) fn announce(&self, error: BootError) {
         let mut state = self.shared.lock();
         state.leaving = true; // from here on the neighbours' ends are no news
-        state.break_job(0, error);
+        let from = state.ended + 1;
+        state.break_job(from, error);
         self.shared.publish(&state);
     }
 

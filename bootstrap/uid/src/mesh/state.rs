@@ -99,6 +99,13 @@ impl Link {
     }
 }
 
+/// A reason why calls cannot go on.
+enum Trouble {
+    /// From this call on (0: at once).
+    Broken(u64, BootError),
+    Quarrel(Quarrel),
+}
+
 /// Who has entered a call, as far as is known.
 pub(crate) struct Roll {
     pub(crate) present: Vec<u8>,
@@ -113,13 +120,14 @@ pub(crate) struct State {
     pub(crate) links: Vec<Link>,
     /// The first death heard of.
     pub(crate) death: Option<BootError>,
-    /// The call from which on nobody can go on, and why (not a death).
-    broken: Option<(u64, BootError)>,
-    quarrel: Option<Quarrel>,
-    /// What has been passed on already.
+    /// What broke the job, in the order in which it was heard: the cause of a rank's leaving comes before it.
+    troubles: Vec<Trouble>,
+    /// What has been passed on already: kind, rank, call.
     heard: HashSet<(i32, Option<u32>, u64)>,
     calls: VecDeque<Call>,
     pub(crate) seq: u64,
+    /// The last call that ended well.
+    pub(crate) ended: u64,
     pub(crate) rolls: BTreeMap<u64, Roll>,
     /// Set when this rank leaves; the I/O thread then ends.
     pub(crate) leaving: bool,
@@ -145,11 +153,11 @@ impl State {
             me,
             links: links.into_iter().map(link).collect(),
             death: None,
-            broken: None,
-            quarrel: None,
+            troubles: Vec::new(),
             heard: HashSet::new(),
             calls: VecDeque::new(),
             seq: 0,
+            ended: 0,
             rolls: BTreeMap::new(),
             leaving: false,
         }
@@ -170,13 +178,11 @@ impl State {
 
     /// Why a call that cannot go on must end.
     pub(crate) fn trouble(&self, seq: u64) -> Option<BootError> {
-        if let Some(e) = &self.death {
-            return Some(e.clone());
-        }
-        if let Some(q) = self.quarrel.filter(|q| q.seq() <= seq) {
-            return Some(q.error(self.calls.iter().find(|c| c.seq == q.seq()).copied()));
-        }
-        self.broken.as_ref().filter(|(from, _)| *from <= seq).map(|(_, e)| e.clone())
+        self.troubles.iter().find_map(|trouble| match trouble {
+            Trouble::Broken(from, e) => (*from <= seq).then(|| e.clone()),
+            Trouble::Quarrel(q) => (q.seq() <= seq)
+                .then(|| q.error(self.calls.iter().find(|c| c.seq == q.seq()).copied())),
+        })
     }
 
     fn tell(&mut self, kind: &Kind, payload: &[u8]) {
@@ -186,9 +192,10 @@ impl State {
         }
     }
 
-    /// Hears that the job is broken from call `seq` on (0: a rank is dead), and passes it on once. The news
-    /// are on their way before this rank's caller can see them, so that a caller who then ends cannot be taken
-    /// for the first death.
+    /// Hears that the job is broken from call `seq` on (a rank that was killed: 0, nobody knows how far it was; a
+    /// rank that leaves by itself: the first call that it did not end, since the others can end those before), and
+    /// passes it on once. The news are on their way before this rank's caller can see them, so that a caller who
+    /// then ends cannot be taken for the first death.
     pub(crate) fn break_job(&mut self, seq: u64, e: BootError) {
         let key_seq = if e.kind == BootErrorKind::PeerDead { 0 } else { seq };
         if e.rank == Some(self.me) && e.kind == BootErrorKind::PeerDead && !self.leaving {
@@ -199,19 +206,18 @@ impl State {
             return;
         }
         self.tell(&Kind::Broken(seq), &frame::write_broken(&e));
+        log::debug!("rushmem uid: rank {} hears: {}", self.me, e.message);
         if e.kind == BootErrorKind::PeerDead {
-            log::debug!("rushmem uid: rank {} hears: {}", self.me, e.message);
-            self.death.get_or_insert(e);
-        } else if self.broken.as_ref().is_none_or(|(s, _)| seq < *s) {
-            self.broken = Some((seq, e));
+            self.death.get_or_insert_with(|| e.clone());
         }
+        self.troubles.push(Trouble::Broken(seq, e));
     }
 
     /// Hears of two ranks in different calls, and passes it on once.
     pub(crate) fn quarrel(&mut self, q: Quarrel) {
-        if self.quarrel.is_none_or(|old| q.seq() < old.seq()) {
-            self.quarrel = Some(q);
+        if self.heard.insert((BootErrorKind::Mismatch as i32, None, q.seq())) {
             self.tell(&Kind::Quarrel, &q.encode());
+            self.troubles.push(Trouble::Quarrel(q));
         }
     }
 

@@ -68,6 +68,10 @@ impl Job {
         &self.stage
     }
 
+    pub(super) fn n_joined(&self) -> u32 {
+        self.members.len() as u32
+    }
+
     /// When [`Job::expire`] wants to be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.stage {

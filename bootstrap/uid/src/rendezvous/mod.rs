@@ -6,6 +6,7 @@ mod job;
 mod server;
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -23,6 +24,7 @@ use crate::uid::Uid;
 pub struct RendezvousHandle {
     addr: SocketAddr,
     stop: Arc<EventFd>,
+    joined: Arc<AtomicU32>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,19 +59,25 @@ pub(crate) fn open(listener: TcpListener, token: Token) -> Result<RendezvousHand
     let addr = listener.local_addr().map_err(failed)?;
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let stop = Arc::new(EventFd::from_flags(flags).map_err(|e| failed(e.into()))?);
-    let server = server::Server::new(listener, addr, token, stop.clone()).map_err(failed)?;
+    let joined = Arc::new(AtomicU32::new(0));
+    let server = server::Server::new(listener, addr, token, stop.clone(), joined.clone()).map_err(failed)?;
     let thread = std::thread::Builder::new()
         .name("rushmem-uid-rdv".into())
         .stack_size(512 * 1024)
         .spawn(move || server.run())
         .map_err(failed)?;
-    Ok(RendezvousHandle { addr, stop, thread: Some(thread) })
+    Ok(RendezvousHandle { addr, stop, joined, thread: Some(thread) })
 }
 
 impl RendezvousHandle {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// How many ranks have come so far.
+    pub fn joined(&self) -> u32 {
+        self.joined.load(Ordering::Relaxed)
     }
 
     /// Whether its work is done (or has failed) and its thread has ended.

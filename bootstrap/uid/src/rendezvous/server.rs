@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,8 @@ pub(super) struct Server {
     n_strangers: usize,
     next: u64,
     warnings: u32,
+    /// Mirrors the number of members for the handle.
+    joined: Arc<AtomicU32>,
     job: Job,
     /// When the thread ends at the latest, once that is known.
     end: Option<Instant>,
@@ -72,6 +75,7 @@ impl Server {
         addr: SocketAddr,
         token: Token,
         stop: Arc<EventFd>,
+        joined: Arc<AtomicU32>,
     ) -> std::io::Result<Server> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
@@ -87,6 +91,7 @@ impl Server {
             n_strangers: 0,
             next: 0,
             warnings: 0,
+            joined,
             job: Job::new(addr, net::host_name(), std::process::id()),
             end: None,
         })
@@ -243,6 +248,7 @@ impl Server {
                             client.phase = Phase::Member(join.rank);
                             self.n_strangers -= 1;
                             self.job.join(id, join, Instant::now());
+                            self.joined.store(self.job.n_joined(), Ordering::Relaxed);
                             self.deliver();
                         }
                         Err(e) => return self.broken(id, e),

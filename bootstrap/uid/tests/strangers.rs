@@ -1,0 +1,124 @@
+//! Strangers knock at everything that listens while jobs start: the jobs must come up, and the log must tell. A
+//! test binary of its own, because it knocks at every listener of its process.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rushmem_bootstrap_abi::Bootstrap;
+use rushmem_bootstrap_uid::{join_uid, Uid, UidConfig};
+
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Capture;
+
+impl log::Log for Capture {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        if record.level() <= log::Level::Warn {
+            WARNINGS.lock().expect("no panic in here").push(record.args().to_string());
+        }
+    }
+    fn flush(&self) {}
+}
+
+/// The addresses at which this process listens on IPv4 loopback.
+fn listeners() -> Vec<SocketAddr> {
+    let own: HashSet<String> = std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .filter_map(|e| std::fs::read_link(e.ok()?.path()).ok()?.to_str().map(str::to_owned))
+        .collect();
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap_or_default();
+    let rows = table.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|r| r.get(3) == Some(&"0A") && own.contains(&format!("socket:[{}]", r[9])))
+        .filter_map(|r| u16::from_str_radix(r[1].rsplit_once(':')?.1, 16).ok())
+        .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+        .collect()
+}
+
+/// What strangers say: nothing, garbage, another protocol, a frame of 4 GiB, a good hello and then nonsense.
+fn lines() -> Vec<Vec<u8>> {
+    let mut random = vec![0; 300];
+    getrandom::fill(&mut random).expect("random");
+    let mut hello = vec![39, 0, 0, 0, 1];
+    hello.extend(b"rmUi\x01\x00\x01");
+    hello.extend([7; 32]);
+    let mut mesh_hello = hello.clone();
+    mesh_hello[11] = 2;
+    let mut lie = hello.clone();
+    lie.extend([100, 0, 0, 0, 3]);
+    lie.extend([9; 100]);
+    let mut mesh_lie = mesh_hello.clone();
+    mesh_lie.extend([40, 0, 0, 0, 3]);
+    mesh_lie.extend([9; 40]);
+    let half = hello[..20].to_vec();
+    let huge = vec![0xff; 64];
+    vec![vec![], random, b"GET / HTTP/1.1\r\n\r\n".to_vec(), huge, hello, mesh_hello, lie, mesh_lie, half]
+}
+
+#[test]
+fn strangers_are_refused_and_jobs_go_on() {
+    log::set_logger(&Capture).expect("the only logger");
+    log::set_max_level(log::LevelFilter::Warn);
+    let done = Arc::new(AtomicBool::new(false));
+    let stranger = std::thread::spawn({
+        let done = done.clone();
+        move || {
+            let mut held = Vec::new();
+            let (mut knocks, mut ports) = (0, HashSet::new());
+            while !done.load(Ordering::Relaxed) {
+                for addr in listeners() {
+                    for line in lines() {
+                        let Ok(mut stream) = TcpStream::connect_timeout(&addr, Duration::from_secs(1)) else { continue };
+                        let _ = stream.write_all(&line); // it may have been thrown out already
+                        knocks += 1;
+                        ports.insert(addr.port());
+                        held.push(stream); // idle from now on
+                    }
+                }
+                if held.len() > 600 {
+                    held.drain(..300);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            (knocks, ports.len())
+        }
+    });
+    for n in [2u32, 5, 8] {
+        let (uid, rendezvous) = Uid::create(Some("lo")).expect("a unique ID");
+        let start = Instant::now();
+        let ranks: Vec<_> = (0..n)
+            .map(|rank| {
+                let uid = uid.clone();
+                std::thread::spawn(move || {
+                    // Late, so that there is something to knock at.
+                    std::thread::sleep(Duration::from_millis(if rank == 1 { 400 } else { 0 }));
+                    let b = join_uid(&uid, UidConfig { init_timeout: Duration::from_secs(40), ..UidConfig::new(rank, n) })?;
+                    let mut out = vec![0; n as usize];
+                    b.allgather(&[rank as u8 + 1], &mut out)?;
+                    assert_eq!(out, (1..=n as u8).collect::<Vec<_>>());
+                    b.finalize()
+                })
+            })
+            .collect();
+        for rank in ranks {
+            rank.join().expect("no panic").expect("the job comes up");
+        }
+        println!("{n} ranks started among strangers in {:?}", start.elapsed());
+        drop(rendezvous);
+    }
+    done.store(true, Ordering::Relaxed);
+    let (knocks, ports) = stranger.join().expect("no panic");
+    let warnings = WARNINGS.lock().expect("no panic in here").clone();
+    println!("{knocks} knocks at {ports} ports, {} warnings, such as {:?}", warnings.len(), warnings.first());
+    assert!(knocks > 20 && ports > 5, "{knocks} knocks at {ports} ports");
+    for part in ["refused a connection from 127.0.0.1:", "the job goes on", "a frame of 4294967295 bytes", "token"] {
+        assert!(warnings.iter().any(|w| w.contains(part)), "no warning says {part:?}: {warnings:#?}");
+    }
+}
