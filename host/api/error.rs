@@ -9,7 +9,7 @@ use rushmem_host::capi::types as c;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of rushmem: what went wrong, and its text (who, where, what to do next).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     code: ErrorCode,
     message: String,
@@ -34,6 +34,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.message, self.code.name())
+    }
+}
+
+/// What `unwrap` shows: unescaped, because a compiler's messages have many lines.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.code, self.message)
     }
 }
 

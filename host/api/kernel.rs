@@ -14,7 +14,8 @@ use crate::runtime::copy_text;
 use crate::{Error, ErrorCode, Result, Source, World};
 
 impl World {
-    /// Compiles and loads a kernel source. Compiled objects are cached by content. Local.
+    /// Compiles and loads a kernel source. Compiled objects are cached by content
+    /// (`RUSHMEM_CACHE_DIR`), and the PEs of a host compile the same source once. Local.
     ///
     /// # Errors
     /// [`ErrorCode::Compile`] with the compiler's messages, by the source's own line numbers.
@@ -43,7 +44,7 @@ impl World {
     ///
     /// # Errors
     /// The first failure of a kernel since the last call: a PE died while it waited, a wait's time limit
-    /// passed, it asked for a PE that does not exist.
+    /// passed, it asked for a PE that does not exist, it trapped. Launches behind a failed one do not run.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: a live handle.
         self.check(unsafe { (self.runtime().synchronize)(self.as_raw()) })
@@ -67,7 +68,7 @@ unsafe impl Send for Module<'_> {}
 unsafe impl Sync for Module<'_> {}
 
 impl Module<'_> {
-    /// The kernel (`__global__` function) of this name.
+    /// The kernel (`__global__` function) of this name: qualified, or its last part where that is unique.
     ///
     /// # Errors
     /// [`ErrorCode::Launch`] lists the kernels that there are.
@@ -120,9 +121,9 @@ unsafe impl Send for Kernel<'_> {}
 unsafe impl Sync for Kernel<'_> {}
 
 impl Kernel<'_> {
-    /// Launches the kernel on every PE. Collective and asynchronous: launches of one world run in order, and
-    /// the arguments are copied before this returns. All blocks are resident at once, so they may wait for
-    /// each other and for other PEs.
+    /// Launches the kernel on this PE's device. Asynchronous: launches of one world run in order, and the
+    /// arguments are copied before this returns. All blocks are resident at once, so they may wait for each
+    /// other, and for those of other PEs: a kernel that does must be launched on all PEs concerned.
     ///
     /// ```no_run
     /// # fn main() -> rushmem::Result<()> {
@@ -133,7 +134,7 @@ impl Kernel<'_> {
     ///     extern \"C\" __global__ void scale(float *x, float by) { x[threadIdx.x] *= by; }")?;
     /// let kernel = module.kernel("scale")?;
     /// // SAFETY: `scale` touches this PE's first 256 floats, and nobody else does until synchronize.
-    /// unsafe { kernel.launch(Launch::new(1, 256), (&*data, 0.5f32)) }?;
+    /// unsafe { kernel.launch(Launch::new(1, 256), (&data, 0.5f32)) }?;
     /// world.synchronize()?;
     /// # world.finalize() }
     /// ```
@@ -141,7 +142,6 @@ impl Kernel<'_> {
     /// # Errors
     /// [`ErrorCode::Launch`] when the arguments' number or types do not fit the kernel's parameters (as far as
     /// those are known), or when the blocks cannot all be resident; the text gives the largest number that can.
-    /// [`ErrorCode::Mismatch`] when PEs launch different things.
     ///
     /// # Safety
     /// The kernel is foreign code: it must stay within the memory that its arguments give it, which must live

@@ -52,6 +52,11 @@ impl Source {
         self.option(option)
     }
 
+    /// Asks for an instance of a kernel template, such as `scale<float>`, which is then a kernel of that name.
+    pub fn instance(self, kernel: impl std::fmt::Display) -> Self {
+        self.option(format!("--kernel={kernel}"))
+    }
+
     /// Adds a compiler option as it is.
     pub fn option(mut self, option: impl Into<String>) -> Self {
         self.options.push(option.into());

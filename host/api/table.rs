@@ -11,37 +11,6 @@ use rushmem_host::capi::types::*;
 
 type World = *mut rushmem_world_t;
 
-/// The kernel part of the ABI is still being written: until it is there its functions answer "unsupported".
-unsafe extern "C" fn not_yet() -> i32 {
-    RUSHMEM_ERR_UNSUPPORTED
-}
-
-unsafe extern "C" fn nothing_to_do() -> i32 {
-    RUSHMEM_OK
-}
-
-macro_rules! find {
-    (kernel, $library:ident, $symbol:ident) => {
-        match $library.get(concat!(stringify!($symbol), "\0").as_bytes()) {
-            Ok(symbol) => *symbol,
-            Err(_) if stringify!($symbol) == "rushmem_synchronize" => {
-                std::mem::transmute::<*const (), _>(nothing_to_do as *const ())
-            }
-            Err(_) => std::mem::transmute::<*const (), _>(not_yet as *const ()),
-        }
-    };
-    ($module:ident, $library:ident, $symbol:ident) => {
-        *$library.get(concat!(stringify!($symbol), "\0").as_bytes())?
-    };
-}
-
-macro_rules! same {
-    (kernel, $symbol:ident, $type:ty) => {};
-    ($module:ident, $symbol:ident, $type:ty) => {
-        const _: $type = rushmem_host::capi::$module::$symbol;
-    };
-}
-
 macro_rules! table {
     ($($module:ident { $(fn $field:ident = $symbol:ident ( $($arg:ty),* $(,)? ) -> $ret:ty;)* })*) => {
         /// The functions of `librushmem_host.so`.
@@ -57,12 +26,12 @@ macro_rules! table {
             pub(crate) unsafe fn load(library: &libloading::os::unix::Library) -> Result<Table, libloading::Error> {
                 Ok(Table {
                     // SAFETY: the caller vouches for the library; the type is checked against its source below.
-                    $($($field: unsafe { find!($module, library, $symbol) },)*)*
+                    $($($field: unsafe { *library.get(concat!(stringify!($symbol), "\0").as_bytes())? },)*)*
                 })
             }
         }
 
-        $($(same!($module, $symbol, unsafe extern "C" fn($($arg),*) -> $ret);)*)*
+        $($(const _: unsafe extern "C" fn($($arg),*) -> $ret = rushmem_host::capi::$module::$symbol;)*)*
     };
 }
 

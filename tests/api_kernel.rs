@@ -1,0 +1,259 @@
+//! Kernels from Rust: loading, arguments of every kind, launches in order, refusals, failures. What the device
+//! library does inside a kernel is tested elsewhere.
+
+mod api_common;
+
+use api_common::{at_all_counts, both};
+use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
+use rushmem::{ByValue, Cmp, Dim3, ErrorCode, Launch, Pe, Source, World};
+
+const ARGUMENTS: &str = r#"
+#include <rushmem/rushmem.cuh>
+struct pair { int a; double b; };
+extern "C" __global__ void everything(double *out, char c, short s, int i, long long l, unsigned char uc,
+                                      unsigned short us, unsigned u, unsigned long long ul, float f, double d, bool b,
+                                      pair p, const float *in, uint64_t *sig) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    double all[] = {double(c), double(s), double(i), double(l), double(uc), double(us), double(u), double(ul),
+                    double(f), d, double(b), double(p.a), p.b, double(in[2])};
+    for (int k = 0; k < 14; ++k) out[k] = all[k];
+    *sig += 5;
+  }
+}
+extern "C" __global__ void append(unsigned *list, unsigned value) { list[++list[0]] = value; }
+extern "C" __global__ void shape(unsigned *out) {
+  RUSHMEM_DYNAMIC_SHARED(unsigned, scratch);
+  unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  unsigned threads = blockDim.x * blockDim.y * blockDim.z;
+  unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  scratch[thread] = thread;
+  __syncthreads();
+  atomicAdd(&out[block], scratch[threads - 1 - thread] + 1);
+}
+template <typename T> __global__ void scale(T *x, T by) { x[threadIdx.x] *= by; }
+"#;
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Pair {
+    a: i32,
+    b: f64,
+}
+
+#[test]
+fn arguments_of_every_kind_arrive_as_they_are() {
+    both(2, |world, _| {
+        let module = world.load(Source::text(ARGUMENTS).name("arguments.cu")).unwrap();
+        let (out, input) = (world.alloc::<f64>(14).unwrap(), world.alloc::<f32>(4).unwrap());
+        let signal = world.signal().unwrap();
+        input.write(&[0.0, 0.0, 2.25, 0.0]).unwrap();
+        let kernel = module.kernel("everything").unwrap();
+        let part = input.slice(..).unwrap();
+        let (out_ptr, pair) = (out.as_ptr(), ByValue(Pair { a: -9, b: 0.125 }));
+        let scalars = (-1i8, -2i16, -3i32, -4i64, 5u8, 6u16, 7u32);
+        let (c, s, i, l, uc, us, u) = scalars;
+        // SAFETY: the kernel writes 14 doubles to `out` and the signal, which nobody else touches meanwhile.
+        unsafe {
+            let args = (out_ptr, c, s, i, l, uc, us, u, 8u64, 9.5f32, -10.5f64, true, pair, &part, &signal);
+            kernel.launch(Launch::new(1, 32), args).unwrap();
+        }
+        world.synchronize().unwrap();
+        let expected = [-1.0, -2.0, -3.0, -4.0, 5.0, 6.0, 7.0, 8.0, 9.5, -10.5, 1.0, -9.0, 0.125, 2.25];
+        assert_eq!(out.to_vec(), expected);
+        assert_eq!(signal.fetch().unwrap(), 5);
+        assert_eq!(kernel.params().unwrap().len(), 15);
+        let mut names = module.kernel_names();
+        names.retain(|name| ["everything", "append", "shape"].contains(&name.as_str()));
+        assert_eq!(names.len(), 3);
+        module.unload().unwrap();
+    });
+}
+
+#[test]
+fn launches_run_in_order_and_copy_their_arguments() {
+    at_all_counts(|world, _| {
+        let module = world.load(Source::text(ARGUMENTS).name("arguments.cu")).unwrap();
+        let append = module.kernel("append").unwrap();
+        let list = world.alloc::<u32>(101).unwrap();
+        for value in 0..100u32 {
+            // SAFETY: only this PE's kernels, one after the other, touch `list` before synchronize.
+            unsafe { append.launch(Launch::new(1, 1), (&list, value * 3)) }.unwrap();
+        }
+        world.synchronize().unwrap();
+        let expected: Vec<u32> = std::iter::once(100).chain((0..100).map(|v| v * 3)).collect();
+        assert_eq!(list.to_vec(), expected);
+    });
+}
+
+#[test]
+fn grids_blocks_and_shared_memory_have_the_shape_that_was_asked_for() {
+    both(2, |world, _| {
+        let module = world.load(Source::text(ARGUMENTS).name("arguments.cu")).unwrap();
+        let shape = module.kernel("shape").unwrap();
+        let cases: [(Dim3, Dim3); 4] = [
+            (1.into(), 1.into()),
+            (3.into(), 64.into()),
+            ((2, 1, 2).into(), (4, 3, 5).into()),
+            ([1, 2, 1].into(), (7, 3).into()),
+        ];
+        for (grid, block) in cases {
+            let (blocks, threads) = (grid.0.iter().product::<u32>(), block.0.iter().product::<u32>());
+            let out = world.alloc::<u32>(blocks as usize).unwrap();
+            // SAFETY: one word for each block, and shared memory of a word for each thread.
+            unsafe { shape.launch(Launch::new(grid, block).shared_bytes(4 * threads as usize), (&out,)) }
+                .unwrap();
+            world.synchronize().unwrap();
+            assert_eq!(
+                out.to_vec(),
+                vec![threads * (threads + 1) / 2; blocks as usize],
+                "{grid:?} {block:?}"
+            );
+            out.free().unwrap();
+        }
+    });
+}
+
+#[test]
+fn templates_options_and_files_make_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("twice.cu");
+    std::fs::write(folder.path().join("factor.h"), "#define FACTOR 2\n").unwrap();
+    let text =
+        "#include \"factor.h\"\nextern \"C\" __global__ void twice(int *x) { *x = *x * FACTOR + EXTRA; }";
+    std::fs::write(&file, text).unwrap();
+
+    let world = World::init().unwrap();
+    let source = Source::text(ARGUMENTS).instance("scale<float>").instance("scale<long long>");
+    let module = world.load(source).unwrap();
+    let (floats, words) = (world.alloc::<f32>(8).unwrap(), world.alloc::<i64>(8).unwrap());
+    floats.fill(1.5);
+    words.fill(-3);
+    let launch = Launch::new(1, 8);
+    // SAFETY: eight threads, eight elements, no other users.
+    unsafe {
+        module.kernel("scale<float>").unwrap().launch(launch, (&floats, 4f32)).unwrap();
+        module.kernel("scale<long long>").unwrap().launch(launch, (&words, 1i64 << 40)).unwrap();
+    }
+    world.synchronize().unwrap();
+    assert_eq!((floats.to_vec(), words.to_vec()), (vec![6.0; 8], vec![-3 << 40; 8]));
+
+    let module = world.load(Source::file(&file).unwrap().define("EXTRA", 1)).unwrap();
+    let x = world.alloc::<i32>(1).unwrap();
+    x.fill(20);
+    // SAFETY: one word, no other users.
+    unsafe { module.kernel("twice").unwrap().launch(Launch::new(1, 1), (&x,)) }.unwrap();
+    world.synchronize().unwrap();
+    assert_eq!(x.to_vec(), [41]);
+    let error = Source::file(folder.path().join("missing.cu")).unwrap_err();
+    assert!(error.code() == ErrorCode::Io && error.message().contains("missing.cu"), "{error}");
+    world.finalize().unwrap();
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_runs() {
+    both(2, |world, _| {
+        let module = world.load(Source::text(ARGUMENTS).name("arguments.cu")).unwrap();
+        let append = module.kernel("append").unwrap();
+        let (list, wide) = (world.alloc::<u32>(9).unwrap(), world.alloc::<u64>(9).unwrap());
+        let one = Launch::new(1, 1);
+        // SAFETY: every one of these is refused, so nothing runs.
+        let refused = unsafe {
+            [
+                append.launch(one, (&list,)),
+                append.launch(one, (&list, 1u32, 2u32)),
+                append.launch(one, (&list, 1u64)),
+                append.launch(one, (&list, 1f32)),
+                append.launch(one, (&wide, 1u32)),
+                append.launch(one, (1u64, 1u32)),
+                append.launch(Launch::new(1 << 20, 1), (&list, 1u32)),
+                append.launch(Launch::new(0, 1), (&list, 1u32)),
+            ]
+        };
+        for (i, result) in refused.into_iter().enumerate() {
+            let error = result.expect_err("refused");
+            assert!([ErrorCode::Launch, ErrorCode::InvalidArgument].contains(&error.code()), "{i}: {error}");
+        }
+        let most = append.max_blocks(1, 0).unwrap();
+        assert!(most >= 1);
+        // SAFETY: refused as well.
+        let error = unsafe { append.launch(Launch::new(most as u32 + 1, 1), (&list, 1u32)) }.unwrap_err();
+        assert!(error.message().contains(&most.to_string()), "{error}");
+        let error = module.kernel("prepend").map(drop).unwrap_err();
+        assert!(error.code() == ErrorCode::Launch && error.message().contains("append"), "{error}");
+
+        world.synchronize().unwrap();
+        assert_eq!(list.to_vec(), [0; 9]);
+        // SAFETY: this PE's own list, and nobody else's.
+        unsafe { append.launch(one, (&*list, 7u32)) }.unwrap();
+        world.synchronize().unwrap();
+        assert_eq!(list.to_vec()[..2], [1, 7]);
+    });
+}
+
+#[test]
+fn compiler_errors_come_with_the_sources_own_lines() {
+    let world = World::init().unwrap();
+    let text =
+        "#include <rushmem/rushmem.cuh>\n__global__ void bad(int *x) {\n  x[0] = undeclared_name;\n}\n";
+    let error = world.load(Source::text(text).name("broken.cu")).map(drop).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Compile);
+    assert!(
+        error.message().contains("broken.cu:3") && error.message().contains("undeclared_name"),
+        "{error}"
+    );
+    world.finalize().unwrap();
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, PartialEq, Debug)]
+#[repr(C)]
+struct Particle {
+    x: [f32; 3],
+    id: u32,
+}
+
+#[test]
+fn kernels_and_the_host_use_one_memory() {
+    at_all_counts(|world, _| {
+        // The kernel puts each particle to the right-hand PE and signals; the host of that PE waits.
+        let module = world
+            .load(
+                r#"
+                #include <rushmem/rushmem.cuh>
+                struct particle { float x[3]; unsigned id; };
+                extern "C" __global__ void send(particle *inbox, const particle *outbox, uint64_t *sig, int n, int pe) {
+                  rushmem::put_signal<rushmem::block>(inbox, outbox, n, sig, 1, rushmem::signal::set, pe);
+                }"#,
+            )
+            .unwrap();
+        const N: usize = 100;
+        let particles = |pe: Pe| -> Vec<Particle> {
+            (0..N as u32).map(|i| Particle { x: [i as f32; 3], id: pe.number() << 16 | i }).collect()
+        };
+        let (inbox, outbox) = (world.alloc::<Particle>(N).unwrap(), world.alloc::<Particle>(N).unwrap());
+        let signal = world.signal().unwrap();
+        outbox.write(&particles(world.my_pe())).unwrap();
+        let send = module.kernel("send").unwrap();
+        let args = (&inbox, &outbox, &signal, N as i32, world.right().number() as i32);
+        // SAFETY: each inbox has one writer, and is read after its signal.
+        unsafe { send.launch(Launch::new(1, 64), args) }.unwrap();
+        signal.wait_until(Cmp::Eq, 1).unwrap();
+        assert_eq!(inbox.to_vec(), particles(world.left()));
+        world.synchronize().unwrap();
+        world.barrier_all().unwrap();
+    });
+}
+
+#[test]
+fn a_kernels_failure_is_told_by_synchronize() {
+    let world = World::init().unwrap();
+    let module = world
+        .load("#include <rushmem/rushmem.cuh>\nextern \"C\" __global__ void stray(int *x) { rushmem::p(x, 1, 99); }")
+        .unwrap();
+    let x = world.alloc::<i32>(1).unwrap();
+    // SAFETY: the kernel is stopped before it reaches outside.
+    unsafe { module.kernel("stray").unwrap().launch(Launch::new(1, 1), (&x,)) }.unwrap();
+    let error = world.synchronize().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadPe, "{error}");
+    world.synchronize().unwrap();
+    world.finalize().unwrap();
+}
