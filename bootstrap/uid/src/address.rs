@@ -52,7 +52,8 @@ impl MeetingPoint {
         for i in 0u32.. {
             let bytes = digest(&[&seed, &i.to_le_bytes()]);
             let span = u32::from(LAST_PORT - FIRST_PORT) + 1;
-            let port = FIRST_PORT + (u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) % span) as u16;
+            let port =
+                FIRST_PORT + (u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) % span) as u16;
             if Some(port) != self.taken && !ports.contains(&port) {
                 ports.push(port);
             }
@@ -194,7 +195,8 @@ mod tests {
     fn jobs_with_colliding_ports_both_come_up() {
         use rushmem_bootstrap_abi::Bootstrap;
         let ports: Vec<u16> = point(Some(u16::from_le_bytes(crate::auth::random().expect("random")))).ports();
-        let silent = ports.iter().find_map(|p| TcpListener::bind(("127.0.0.1", *p)).ok()).expect("a free port");
+        let silent =
+            ports.iter().find_map(|p| TcpListener::bind(("127.0.0.1", *p)).ok()).expect("a free port");
         let taken = silent.local_addr().expect("an address").port();
         let ports: Vec<u16> = ports.into_iter().skip_while(|p| *p != taken).take(8).collect();
         let ranks: Vec<_> = (0..8u32)
@@ -218,7 +220,9 @@ mod tests {
 
     #[test]
     fn addresses_are_split_or_refused() {
-        for (text, host, port) in [("h:1", "h", 1), ("[::1]:65535", "::1", 65535), (" 10.0.0.1:80 ", "10.0.0.1", 80)] {
+        for (text, host, port) in
+            [("h:1", "h", 1), ("[::1]:65535", "::1", 65535), (" 10.0.0.1:80 ", "10.0.0.1", 80)]
+        {
             assert_eq!(split_address(text), Ok((host.to_owned(), port)));
         }
         for text in ["", "h", "h:", "h:0", "h:65536", ":5", "::1:80", "h:x", "[]:7"] {

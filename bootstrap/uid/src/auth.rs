@@ -86,7 +86,13 @@ impl Token {
     }
 
     /// The proof of `role` over the nonces (initiator's, acceptor's) and `body`.
-    pub(crate) fn prove(&self, role: Role, purpose: Purpose, nonces: [&[u8; 32]; 2], body: &[u8]) -> [u8; 32] {
+    pub(crate) fn prove(
+        &self,
+        role: Role,
+        purpose: Purpose,
+        nonces: [&[u8; 32]; 2],
+        body: &[u8],
+    ) -> [u8; 32] {
         self.claim(role, purpose, nonces, body).finalize().into_bytes().into()
     }
 

@@ -51,7 +51,8 @@ pub fn join_uid(uid: &Uid, cfg: UidConfig) -> Result<UidBootstrap> {
 /// The number of ranks and this rank must make sense before anything is sent.
 pub(crate) fn check(cfg: &UidConfig) -> Result<()> {
     if cfg.n_ranks == 0 || cfg.rank >= cfg.n_ranks {
-        let text = format!("rank {} of {} ranks: ranks go from 0 to the number less one", cfg.rank, cfg.n_ranks);
+        let text =
+            format!("rank {} of {} ranks: ranks go from 0 to the number less one", cfg.rank, cfg.n_ranks);
         return Err(BootError::new(BootErrorKind::InvalidArgument, text));
     }
     Ok(())

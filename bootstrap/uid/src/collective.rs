@@ -53,7 +53,13 @@ fn wrong(text: String) -> BootError {
     BootError::new(BootErrorKind::InvalidArgument, text)
 }
 
-pub(crate) fn allgather(mesh: &Mesh, at: Position, limit: Duration, input: &[u8], out: &mut [u8]) -> Result<()> {
+pub(crate) fn allgather(
+    mesh: &Mesh,
+    at: Position,
+    limit: Duration,
+    input: &[u8],
+    out: &mut [u8],
+) -> Result<()> {
     let len = input.len();
     if len.checked_mul(at.n as usize) != Some(out.len()) {
         return Err(wrong(format!("allgather of {len} bytes over {} ranks into {} bytes", at.n, out.len())));
@@ -70,7 +76,13 @@ pub(crate) fn allgather(mesh: &Mesh, at: Position, limit: Duration, input: &[u8]
     Ok(())
 }
 
-pub(crate) fn alltoall(mesh: &Mesh, at: Position, limit: Duration, input: &[u8], out: &mut [u8]) -> Result<()> {
+pub(crate) fn alltoall(
+    mesh: &Mesh,
+    at: Position,
+    limit: Duration,
+    input: &[u8],
+    out: &mut [u8],
+) -> Result<()> {
     let n = at.n as usize;
     if input.len() != out.len() || input.len() % n != 0 {
         return Err(wrong(format!(
@@ -122,7 +134,7 @@ fn bruck_round(
     for (at, block) in moving.iter().enumerate() {
         work.copy_within(block.clone(), stage + at * part);
     }
-    let send = Spans::new(vec![stage..stage + moving.len() * part]);
+    let send = Spans::one(stage..stage + moving.len() * part);
     let (to, from) = (at.up(distance), at.down(distance));
     mesh.exchange(active, step, work, Some((to, send)), Some((from, Spans::new(moving))))
 }
@@ -153,7 +165,7 @@ pub(crate) fn broadcast(mesh: &Mesh, at: Position, limit: Duration, buf: &mut [u
     let mut start = 0;
     for step in 0u32.. {
         let end = buf.len().min(start + BROADCAST_SLICE);
-        let slice = || Spans::new(vec![start..end]);
+        let slice = || Spans::one(start..end);
         if let Some(parent) = parent {
             mesh.exchange(&active, step, buf, None, Some((parent, slice())))?;
         }

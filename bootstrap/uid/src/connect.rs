@@ -22,6 +22,8 @@ const ACCEPTED: u8 = 48;
 /// How long a guest may take to prove itself, and how many may try at a time.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const MAX_GUESTS: usize = 128;
+/// How long a guest may take while the room is full.
+const CROWDED_LIMIT: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// A neighbour and the socket to it.
@@ -110,14 +112,15 @@ impl<'a> Work<'a> {
                 next = next.min(at);
             }
         }
+        let limit = if self.guests.len() < MAX_GUESTS { HANDSHAKE_LIMIT } else { CROWDED_LIMIT };
         self.guests.retain(|g| {
-            let ok = now < g.since + HANDSHAKE_LIMIT;
+            let ok = now < g.since + limit;
             if !ok {
-                refused(&g.conn, &format!("it did not prove itself within {HANDSHAKE_LIMIT:?}"));
+                refused(&g.conn, &format!("it did not prove itself within {limit:?}"));
             }
             ok
         });
-        if let Some(first) = self.guests.iter().map(|g| g.since + HANDSHAKE_LIMIT).min() {
+        if let Some(first) = self.guests.iter().map(|g| g.since + limit).min() {
             next = next.min(first);
         }
         let mut fds = vec![PollFd::new(also.as_fd(), also.interest())];
@@ -127,13 +130,18 @@ impl<'a> Work<'a> {
         for dial in &self.dials {
             match &dial.state {
                 Dialling::Connecting(s) => fds.push(PollFd::new(s.as_fd(), PollFlags::POLLOUT)),
-                Dialling::Greeting(c, _) | Dialling::Waiting(c) => fds.push(PollFd::new(c.as_fd(), c.interest())),
+                Dialling::Greeting(c, _) | Dialling::Waiting(c) => {
+                    fds.push(PollFd::new(c.as_fd(), c.interest()))
+                }
                 Dialling::Pause(_) | Dialling::Done => {}
             }
         }
         fds.extend(self.guests.iter().map(|g| PollFd::new(g.conn.as_fd(), g.conn.interest())));
         poll(&mut fds, Some(next)).map_err(|e| {
-            BootError::new(BootErrorKind::Io, format!("rank {} cannot wait for its sockets: {e}", self.cfg.rank))
+            BootError::new(
+                BootErrorKind::Io,
+                format!("rank {} cannot wait for its sockets: {e}", self.cfg.rank),
+            )
         })?;
         // Few descriptors: trying each is as cheap as asking which was ready.
         self.accept();
@@ -202,7 +210,11 @@ impl<'a> Work<'a> {
             let name = who(n.rank, &n.host, n.pid);
             let sent = conn.wait_sent(deadline).map_err(|e| e.to_string()).and_then(|sent| {
                 net::keep_alive(conn.stream(), self.cfg.host_silence).map_err(|e| e.to_string())?;
-                if sent { Ok(()) } else { Err("it takes no data".into()) }
+                if sent {
+                    Ok(())
+                } else {
+                    Err("it takes no data".into())
+                }
             });
             sent.map_err(|e| {
                 let text = format!("rank {} lost its connection with {name}: {e}", self.cfg.rank);
@@ -309,7 +321,9 @@ impl Dial {
         match conn.receive()? {
             None => Ok(false),
             Some((ACCEPTED, _)) => Ok(true),
-            Some((kind, _)) => Err(Broken::Malformed(format!("a frame of kind {kind} where an acceptance should be"))),
+            Some((kind, _)) => {
+                Err(Broken::Malformed(format!("a frame of kind {kind} where an acceptance should be")))
+            }
         }
     }
 }

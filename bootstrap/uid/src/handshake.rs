@@ -53,13 +53,20 @@ impl Initiator {
         let proof = r.array()?;
         r.end()?;
         if !token.holds(&proof, Role::Acceptor, self.purpose, [&self.nonce, &self.theirs], b"") {
-            return Err(Broken::Malformed("it belongs to another job (it does not hold this job's token)".into()));
+            return Err(Broken::Malformed(
+                "it belongs to another job (it does not hold this job's token)".into(),
+            ));
         }
         Ok(())
     }
 
     /// Sends `PROOF` with what this side wants.
-    pub(crate) fn prove(&self, conn: &mut Conn, token: &Token, body: &[u8]) -> std::result::Result<(), Broken> {
+    pub(crate) fn prove(
+        &self,
+        conn: &mut Conn,
+        token: &Token,
+        body: &[u8],
+    ) -> std::result::Result<(), Broken> {
         let proof = token.prove(Role::Initiator, self.purpose, [&self.nonce, &self.theirs], body);
         conn.trust();
         conn.send(PROOF, &Writer::default().bytes(&proof).bytes(body).0)
@@ -98,7 +105,9 @@ impl Acceptor {
                 }
                 let version = r.u16()?;
                 if version != VERSION {
-                    return Err(Broken::Malformed(format!("protocol version {version}, this side has {VERSION}")));
+                    return Err(Broken::Malformed(format!(
+                        "protocol version {version}, this side has {VERSION}"
+                    )));
                 }
                 if r.u8()? != self.purpose as u8 {
                     return Err(Broken::Malformed(format!("a hello that is not for {:?}", self.purpose)));

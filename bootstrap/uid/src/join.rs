@@ -12,7 +12,7 @@ use crate::config::UidConfig;
 use crate::conn::{Broken, Conn};
 use crate::connect::{self, Connected};
 use crate::handshake::Initiator;
-use crate::messages::{Join, Neighbour, ToRank, ToRoot};
+use crate::messages::{who, Join, Neighbour, ToRank, ToRoot};
 use crate::net;
 
 /// How long the rendezvous' own verdict (who is missing) is awaited past this rank's limit.
@@ -103,9 +103,35 @@ struct Entry {
     conn: Conn,
     listener: TcpListener,
     listening: SocketAddr,
-    /// The process that hosts the rendezvous.
-    root: String,
-    root_rank: Option<u32>,
+    root: Root,
+}
+
+/// The process that hosts the rendezvous.
+struct Root {
+    addr: SocketAddr,
+    host: String,
+    pid: u32,
+    rank: Option<u32>,
+}
+
+impl std::fmt::Display for Root {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Root { addr, host, pid, .. } = self;
+        match self.rank {
+            Some(rank) => write!(f, "{}, which hosts the rendezvous at {addr},", who(rank, host, *pid)),
+            None => write!(f, "the process that hosts the rendezvous at {addr} (host {host}, pid {pid})"),
+        }
+    }
+}
+
+impl Root {
+    fn lost(&self, e: &Broken) -> BootError {
+        self.error(BootErrorKind::PeerDead, &format!("died or left before all ranks were connected: {e}"))
+    }
+
+    fn error(&self, kind: BootErrorKind, what: &str) -> BootError {
+        BootError { kind, rank: self.rank, message: format!("{self} {what}") }
+    }
 }
 
 fn enter(place: &Place, token: &Token, cfg: &UidConfig, deadline: Instant) -> Result<Entry> {
@@ -182,8 +208,7 @@ fn attempt(
     })();
     match welcome {
         Ok(ToRank::Welcome { host, pid, rank }) => {
-            let root = format!("the process that hosts the rendezvous at {addr} (host {host}, pid {pid})");
-            Ok(Ok(Entry { conn, listener, listening, root, root_rank: rank }))
+            Ok(Ok(Entry { conn, listener, listening, root: Root { addr, host, pid, rank } }))
         }
         Ok(ToRank::Failed(e)) => Err(e),
         Ok(_) => Ok(Err(Broken::Malformed("no welcome".into()))),
@@ -210,7 +235,11 @@ fn listen(place: &Place, conn: &Conn, cfg: &UidConfig) -> Result<(TcpListener, S
     let failed = |e: std::io::Error| {
         BootError::new(
             BootErrorKind::Io,
-            format!("rank {} cannot listen for its neighbours: {e}; choose an interface with {}", cfg.rank, net::IFNAME_VARIABLE),
+            format!(
+                "rank {} cannot listen for its neighbours: {e}; choose an interface with {}",
+                cfg.rank,
+                net::IFNAME_VARIABLE
+            ),
         )
     };
     let mut local = conn.stream().local_addr().map_err(failed)?;
@@ -243,18 +272,18 @@ impl Entry {
         let mut work = connect::Work::new(listener, cfg, &token, neighbours)?;
         while !work.is_done() {
             // Whatever the rendezvous says meanwhile is bad news.
-            while let Some(frame) = self.conn.receive().map_err(|e| lost(&self.root, self.root_rank, &e))? {
+            while let Some(frame) = self.conn.receive().map_err(|e| self.root.lost(&e))? {
                 match ToRank::decode(&frame) {
-                    Ok(ToRank::Hosted(rank)) => self.root_rank = Some(rank),
+                    Ok(ToRank::Hosted(rank)) => self.root.rank = Some(rank),
                     Ok(ToRank::Failed(e)) => return Err(e),
                     Ok(_) => {}
-                    Err(e) => return Err(lost(&self.root, self.root_rank, &e)),
+                    Err(e) => return Err(self.root.lost(&e)),
                 }
             }
             work.step(&self.conn, deadline)?;
         }
         let links = work.finish(deadline)?;
-        ToRoot::Meshed.send(&mut self.conn).map_err(|e| lost(&self.root, self.root_rank, &e))?;
+        ToRoot::Meshed.send(&mut self.conn).map_err(|e| self.root.lost(&e))?;
         loop {
             if self.hear(deadline + VERDICT)? == ToRank::Go {
                 return Ok(Joined { links });
@@ -267,16 +296,17 @@ impl Entry {
         let message = match self.conn.wait_frame(until) {
             Ok(Some(frame)) => ToRank::decode(&frame),
             Ok(None) => {
-                let text = format!("{} no longer answers: it may be stopped or cut off", self.root);
-                return Err(with_rank(BootError::new(BootErrorKind::Timeout, text), self.root_rank));
+                return Err(self
+                    .root
+                    .error(BootErrorKind::Timeout, "no longer answers: it may be stopped or cut off"));
             }
             Err(e) => Err(e),
         };
-        match message.map_err(|e| lost(&self.root, self.root_rank, &e))? {
+        match message.map_err(|e| self.root.lost(&e))? {
             ToRank::Failed(e) => Err(e),
             ToRank::Welcome { .. } => Err(self.nonsense("it said welcome twice")),
             ToRank::Hosted(rank) => {
-                self.root_rank = Some(rank);
+                self.root.rank = Some(rank);
                 Ok(ToRank::Hosted(rank))
             }
             other => Ok(other),
@@ -284,7 +314,7 @@ impl Entry {
     }
 
     fn nonsense(&self, what: &str) -> BootError {
-        BootError::new(BootErrorKind::Internal, format!("{} breaks the protocol: {what}", self.root))
+        self.root.error(BootErrorKind::Internal, &format!("breaks the protocol: {what}"))
     }
 
     /// The table must be the one that this rank expects; link-local addresses get this host's interface.
@@ -301,14 +331,4 @@ impl Entry {
         }
         Ok(())
     }
-}
-
-fn with_rank(error: BootError, rank: Option<u32>) -> BootError {
-    BootError { rank, ..error }
-}
-
-fn lost(root: &str, rank: Option<u32>, e: &Broken) -> BootError {
-    let name = rank.map_or(String::new(), |r| format!("rank {r}, "));
-    let text = format!("{name}{root} died or left before all ranks were connected: {e}");
-    with_rank(BootError::new(BootErrorKind::PeerDead, text), rank)
 }

@@ -257,7 +257,9 @@ mod tests {
         }
         let error = choose(&table(), Some("wlan"), None).expect_err("no wlan");
         assert_eq!(error.kind, BootErrorKind::Environment);
-        assert!(error.message.contains("RUSHMEM_UID_IFNAME=wlan") && error.message.contains("ib0 (10.1.0.1)"));
+        assert!(
+            error.message.contains("RUSHMEM_UID_IFNAME=wlan") && error.message.contains("ib0 (10.1.0.1)")
+        );
     }
 
     #[test]

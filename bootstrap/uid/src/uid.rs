@@ -132,7 +132,8 @@ impl Uid {
         let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
         let bytes: Option<Vec<u8>> =
             text.as_bytes().chunks(2).map(|p| Some(digit(p[0])? << 4 | digit(*p.get(1)?)?)).collect();
-        let bytes = bytes.ok_or_else(|| bad(format!("its {} characters are not pairs of hex digits", text.len())))?;
+        let bytes =
+            bytes.ok_or_else(|| bad(format!("its {} characters are not pairs of hex digits", text.len())))?;
         Uid::from_bytes(&bytes)
     }
 }

@@ -162,7 +162,9 @@ fn a_rank_that_gives_up_while_starting_takes_nobody_s_time() {
 /// A port that was free a moment ago, below the ephemeral range so that no client socket takes it meanwhile.
 fn free_port(host: &str) -> u16 {
     let from = 12000 + (std::process::id() as u16 % 500) * 16;
-    (from..from + 16).find(|p| std::net::TcpListener::bind((host, *p)).is_ok()).expect("one of 16 ports is free")
+    (from..from + 16)
+        .find(|p| std::net::TcpListener::bind((host, *p)).is_ok())
+        .expect("one of 16 ports is free")
 }
 
 #[test]

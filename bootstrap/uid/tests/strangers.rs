@@ -75,7 +75,9 @@ fn strangers_are_refused_and_jobs_go_on() {
             while !done.load(Ordering::Relaxed) {
                 for addr in listeners() {
                     for line in lines() {
-                        let Ok(mut stream) = TcpStream::connect_timeout(&addr, Duration::from_secs(1)) else { continue };
+                        let Ok(mut stream) = TcpStream::connect_timeout(&addr, Duration::from_secs(1)) else {
+                            continue;
+                        };
                         let _ = stream.write_all(&line); // it may have been thrown out already
                         knocks += 1;
                         ports.insert(addr.port());
@@ -99,7 +101,10 @@ fn strangers_are_refused_and_jobs_go_on() {
                 std::thread::spawn(move || {
                     // Late, so that there is something to knock at.
                     std::thread::sleep(Duration::from_millis(if rank == 1 { 400 } else { 0 }));
-                    let b = join_uid(&uid, UidConfig { init_timeout: Duration::from_secs(40), ..UidConfig::new(rank, n) })?;
+                    let b = join_uid(
+                        &uid,
+                        UidConfig { init_timeout: Duration::from_secs(40), ..UidConfig::new(rank, n) },
+                    )?;
                     let mut out = vec![0; n as usize];
                     b.allgather(&[rank as u8 + 1], &mut out)?;
                     assert_eq!(out, (1..=n as u8).collect::<Vec<_>>());
@@ -113,12 +118,19 @@ fn strangers_are_refused_and_jobs_go_on() {
         println!("{n} ranks started among strangers in {:?}", start.elapsed());
         drop(rendezvous);
     }
+    assert_eq!(listeners(), [], "listeners are left behind");
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let names = threads.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("comm")).ok());
+    let left: Vec<String> = names.filter(|n| n.starts_with("rushmem")).collect();
+    assert!(left.is_empty(), "threads are left behind: {left:?}");
     done.store(true, Ordering::Relaxed);
     let (knocks, ports) = stranger.join().expect("no panic");
     let warnings = WARNINGS.lock().expect("no panic in here").clone();
     println!("{knocks} knocks at {ports} ports, {} warnings, such as {:?}", warnings.len(), warnings.first());
     assert!(knocks > 20 && ports > 5, "{knocks} knocks at {ports} ports");
-    for part in ["refused a connection from 127.0.0.1:", "the job goes on", "a frame of 4294967295 bytes", "token"] {
+    for part in
+        ["refused a connection from 127.0.0.1:", "the job goes on", "a frame of 4294967295 bytes", "token"]
+    {
         assert!(warnings.iter().any(|w| w.contains(part)), "no warning says {part:?}: {warnings:#?}");
     }
 }

@@ -167,13 +167,18 @@ fn rushmem_run(vars: &Vars<'_>) -> Result<Option<Launch>> {
     if !vars.any(&NAMES) {
         return Ok(None);
     }
-    let remedy = "start the program with rushmem-run, or set all three of RUSHMEM_PE, RUSHMEM_NPES and RUSHMEM_UID";
-    let ranks = vars.ranks("RUSHMEM_PE", "RUSHMEM_NPES", ["RUSHMEM_LOCAL_PE", "RUSHMEM_LOCAL_NPES"], remedy)?;
+    let remedy =
+        "start the program with rushmem-run, or set all three of RUSHMEM_PE, RUSHMEM_NPES and RUSHMEM_UID";
+    let ranks =
+        vars.ranks("RUSHMEM_PE", "RUSHMEM_NPES", ["RUSHMEM_LOCAL_PE", "RUSHMEM_LOCAL_NPES"], remedy)?;
     let hex = vars.need("RUSHMEM_UID", &NAMES, remedy)?;
     let uid = Uid::from_hex(&hex).map_err(|e| {
         let kind = if e.kind == BootErrorKind::Mismatch { e.kind } else { BootErrorKind::Environment };
         let start: String = hex.chars().take(24).collect();
-        BootError::new(kind, format!("RUSHMEM_UID={start}… ({} characters): {}; {remedy}", hex.len(), e.message))
+        BootError::new(
+            kind,
+            format!("RUSHMEM_UID={start}… ({} characters): {}; {remedy}", hex.len(), e.message),
+        )
     })?;
     let why = format!("rushmem-run: {}, job {} meets at {}", vars.show(&NAMES[..2]), uid.job(), uid.addr());
     Ok(Some(Launch { launcher: Launcher::RushmemRun { ranks, uid: Box::new(uid) }, why }))
@@ -185,8 +190,12 @@ fn open_mpi(vars: &Vars<'_>) -> Result<Option<Launch>> {
         return Ok(None);
     }
     let local = ["OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"];
-    let ranks = vars.ranks(NAMES[0], NAMES[1], local, "start the program with Open MPI's mpirun, or unset both")?;
-    Ok(Some(Launch { launcher: Launcher::OpenMpi { ranks }, why: format!("Open MPI: {}", vars.show(&NAMES)) }))
+    let ranks =
+        vars.ranks(NAMES[0], NAMES[1], local, "start the program with Open MPI's mpirun, or unset both")?;
+    Ok(Some(Launch {
+        launcher: Launcher::OpenMpi { ranks },
+        why: format!("Open MPI: {}", vars.show(&NAMES)),
+    }))
 }
 
 fn mpich(vars: &Vars<'_>) -> Result<Option<Launch>> {
@@ -195,7 +204,8 @@ fn mpich(vars: &Vars<'_>) -> Result<Option<Launch>> {
         return Ok(None);
     }
     let local = ["MPI_LOCALRANKID", "MPI_LOCALNRANKS"];
-    let ranks = vars.ranks(NAMES[0], NAMES[1], local, "start the program with MPICH's mpiexec, or unset both")?;
+    let ranks =
+        vars.ranks(NAMES[0], NAMES[1], local, "start the program with MPICH's mpiexec, or unset both")?;
     Ok(Some(Launch { launcher: Launcher::Mpich { ranks }, why: format!("MPICH: {}", vars.show(&NAMES)) }))
 }
 

@@ -31,13 +31,18 @@ pub(super) fn detect(vars: &Vars<'_>) -> Result<Option<Launch>> {
     let missing = |names: &[&str]| wrong(format!("{} is not set in Slurm step {step}: {remedy}", names[0]));
     let (_, job) = vars.first(&JOB).ok_or_else(|| missing(&JOB))?;
     let (name, list) = vars.first(&NODES).ok_or_else(|| missing(&NODES))?;
-    let host = first_host(&list).ok_or_else(|| wrong(format!("{name}={list} is not a list of hosts: {remedy}")))?;
+    let host =
+        first_host(&list).ok_or_else(|| wrong(format!("{name}={list} is not a list of hosts: {remedy}")))?;
     let restarts = vars.get("SLURM_RESTART_COUNT").unwrap_or_default();
     let secret = vars.get(SECRET_VARIABLE).unwrap_or_default();
-    let identity = vec!["slurm".into(), job.clone(), step.clone(), ranks.n_ranks.to_string(), restarts, secret];
+    let identity =
+        vec!["slurm".into(), job.clone(), step.clone(), ranks.n_ranks.to_string(), restarts, secret];
     let shown = ["SLURM_PROCID", tasks, "SLURM_LOCALID", name];
     let why = format!("Slurm: job {job} step {step} {}, meets on {host}", vars.show(&shown));
-    Ok(Some(Launch { launcher: Launcher::Slurm { ranks, meeting: MeetingPoint { host, identity, taken: None } }, why }))
+    Ok(Some(Launch {
+        launcher: Launcher::Slurm { ranks, meeting: MeetingPoint { host, identity, taken: None } },
+        why,
+    }))
 }
 
 /// Why there is no launcher, with a hint for who sits in an allocation.

@@ -62,7 +62,12 @@ fn summary(launch: &Launch) -> (&'static str, u32, u32, Option<u32>) {
 #[test]
 fn launchers_are_recognised() {
     let uid = Uid::new("127.0.0.1:9".parse().expect("an address")).expect("random").to_hex();
-    let run = [("RUSHMEM_PE", "0"), ("RUSHMEM_NPES", "2"), ("RUSHMEM_UID", uid.as_str()), ("RUSHMEM_LOCAL_PE", "0")];
+    let run = [
+        ("RUSHMEM_PE", "0"),
+        ("RUSHMEM_NPES", "2"),
+        ("RUSHMEM_UID", uid.as_str()),
+        ("RUSHMEM_LOCAL_PE", "0"),
+    ];
     let step_pmi = [("PMI_RANK", "5"), ("PMI_SIZE", "16")];
     let batch = [("SLURM_STEP_ID", "4294967291")];
     let env_style = [("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "h"), ("MASTER_PORT", "1")];

@@ -20,7 +20,8 @@ pub(super) fn detect(vars: &Vars<'_>) -> Result<Option<Launch>> {
     if !vars.any(&[RUN_ID, "RANK", "WORLD_SIZE"]) {
         return Ok(None);
     }
-    let remedy = "start the program with torchrun --no-python, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
+    let remedy =
+        "start the program with torchrun --no-python, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
     let set = [NAMES[0], NAMES[1], NAMES[2], NAMES[3], RUN_ID];
     for name in NAMES {
         vars.need(name, &set, remedy)?;
@@ -40,5 +41,8 @@ pub(super) fn detect(vars: &Vars<'_>) -> Result<Option<Launch>> {
     ];
     let shown = [NAMES[0], NAMES[1], LOCAL[0], NAMES[2], NAMES[3], RUN_ID, RESTARTS];
     let why = format!("torchrun: {}", vars.show(&shown));
-    Ok(Some(Launch { launcher: Launcher::Torchrun { ranks, meeting: MeetingPoint { host, identity, taken: port } }, why }))
+    Ok(Some(Launch {
+        launcher: Launcher::Torchrun { ranks, meeting: MeetingPoint { host, identity, taken: port } },
+        why,
+    }))
 }

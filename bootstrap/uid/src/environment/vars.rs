@@ -37,16 +37,17 @@ impl Vars<'_> {
 
     /// A variable that must be set because others of `set` are.
     pub(super) fn need(&self, name: &str, set: &[&str], remedy: &str) -> Result<String> {
-        self.get(name).ok_or_else(|| {
-            wrong(format!("{name} is not set though {} is: {remedy}", self.show(set)))
-        })
+        self.get(name)
+            .ok_or_else(|| wrong(format!("{name} is not set though {} is: {remedy}", self.show(set))))
     }
 
     /// A number that must be one if set.
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str, remedy: &str) -> Result<Option<T>> {
         let Some(text) = self.get(name) else { return Ok(None) };
         let kind = std::any::type_name::<T>();
-        text.parse().map(Some).map_err(|_| wrong(format!("{name}={text} is not a whole number ({kind}): {remedy}")))
+        text.parse()
+            .map(Some)
+            .map_err(|_| wrong(format!("{name}={text} is not a whole number ({kind}): {remedy}")))
     }
 
     /// Rank and number of ranks, which must both be there and fit; local ones if they are there.

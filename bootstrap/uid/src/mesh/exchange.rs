@@ -26,6 +26,10 @@ impl Spans {
         Spans { spans, at: 0, left }
     }
 
+    pub(crate) fn one(span: Range<usize>) -> Spans {
+        Spans { left: span.len(), spans: Vec::from([span]), at: 0 }
+    }
+
     /// The next `n` bytes, span by span.
     fn advance(&mut self, mut n: usize, mut f: impl FnMut(Range<usize>)) {
         debug_assert!(n <= self.left);
@@ -104,7 +108,9 @@ impl Mesh {
                 let len = spans.left.min(CHUNK);
                 if link.has_credit(len) && !link.ended {
                     let idle = !link.has_output();
-                    link.push_data(call, step, len, |out| spans.advance(len, |r| out.extend_from_slice(&buf[r])));
+                    link.push_data(call, step, len, |out| {
+                        spans.advance(len, |r| out.extend_from_slice(&buf[r]))
+                    });
                     link.flush();
                     if idle && link.has_output() {
                         self.shared.wake_io(); // it must wait for room
@@ -177,7 +183,9 @@ impl Mesh {
         let them = state.links[from].rank;
         state.quarrel(Quarrel { a: (self.shared.me, mine), b: (them, theirs) });
         self.shared.publish(&state);
-        state.trouble(mine.seq).unwrap_or_else(|| Quarrel { a: (self.shared.me, mine), b: (them, theirs) }.error(Some(mine)))
+        state
+            .trouble(mine.seq)
+            .unwrap_or_else(|| Quarrel { a: (self.shared.me, mine), b: (them, theirs) }.error(Some(mine)))
     }
 
     /// The limit has passed: finds out who is not here, and tells everybody.

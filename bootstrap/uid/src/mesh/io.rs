@@ -38,7 +38,9 @@ impl Reader {
         let mut start = 0;
         while let Some(header) = self.bytes[start..].first_chunk::<HEADER>() {
             let frame = parse(header, n_ranks).and_then(|(kind, len)| {
-                let Some(payload) = self.bytes.get(start + HEADER..start + HEADER + len) else { return Ok(0) };
+                let Some(payload) = self.bytes.get(start + HEADER..start + HEADER + len) else {
+                    return Ok(0);
+                };
                 state.take_frame(at, kind, payload)?;
                 Ok(HEADER + len)
             });

@@ -180,8 +180,9 @@ impl State {
     pub(crate) fn trouble(&self, seq: u64) -> Option<BootError> {
         self.troubles.iter().find_map(|trouble| match trouble {
             Trouble::Broken(from, e) => (*from <= seq).then(|| e.clone()),
-            Trouble::Quarrel(q) => (q.seq() <= seq)
-                .then(|| q.error(self.calls.iter().find(|c| c.seq == q.seq()).copied())),
+            Trouble::Quarrel(q) => {
+                (q.seq() <= seq).then(|| q.error(self.calls.iter().find(|c| c.seq == q.seq()).copied()))
+            }
         })
     }
 

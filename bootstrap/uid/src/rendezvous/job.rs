@@ -135,12 +135,19 @@ impl Job {
             ));
         }
         if join.rank >= n {
-            return Err(mismatch(join.rank, format!("{me} comes to a job of {n} ranks (0 to {})", n.max(1) - 1)));
+            return Err(mismatch(
+                join.rank,
+                format!("{me} comes to a job of {n} ranks (0 to {})", n.max(1) - 1),
+            ));
         }
         if let Some(other) = self.members.get(&join.rank) {
             return Err(mismatch(
                 join.rank,
-                format!("rank {} came twice, as {} and as {me}: give every process its own rank", join.rank, other.who()),
+                format!(
+                    "rank {} came twice, as {} and as {me}: give every process its own rank",
+                    join.rank,
+                    other.who()
+                ),
             ));
         }
         Ok(())
@@ -194,7 +201,9 @@ impl Job {
 
     /// Fails the job if its limit has passed.
     pub(super) fn expire(&mut self, now: Instant) {
-        let Some((at, limit)) = self.deadline.filter(|d| d.0 <= now && self.deadline().is_some()) else { return };
+        let Some((at, limit)) = self.deadline.filter(|d| d.0 <= now && self.deadline().is_some()) else {
+            return;
+        };
         debug_assert!(at <= now);
         let (n, _) = self.size.expect("a deadline comes with the first member");
         let there = self.members.len();
@@ -287,7 +296,8 @@ mod tests {
 
     #[test]
     fn disagreements_are_named() {
-        for (second, part) in [(join(1, 5), "of 5 ranks"), (join(4, 4), "0 to 3"), (join(2, 4), "came twice")] {
+        for (second, part) in [(join(1, 5), "of 5 ranks"), (join(4, 4), "0 to 3"), (join(2, 4), "came twice")]
+        {
             let mut job = job();
             job.join(1, join(2, 4), Instant::now());
             job.join(2, second.clone(), Instant::now());

@@ -40,7 +40,11 @@ impl Uid {
         let failed = |e: std::io::Error| {
             BootError::new(
                 BootErrorKind::Io,
-                format!("no rendezvous can listen at {}: {e}; choose another interface with {}", at.ip(), net::IFNAME_VARIABLE),
+                format!(
+                    "no rendezvous can listen at {}: {e}; choose another interface with {}",
+                    at.ip(),
+                    net::IFNAME_VARIABLE
+                ),
             )
         };
         let listener = net::listen(at).map_err(failed)?;

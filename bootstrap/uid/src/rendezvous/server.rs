@@ -106,7 +106,8 @@ impl Server {
                 Err(nix::errno::Errno::EINTR) => 0,
                 Err(e) => {
                     let text = format!("the rendezvous cannot wait for its sockets: {e}");
-                    return self.job.fail(BootError::new(BootErrorKind::Io, text)); // the ranks see the end
+                    return self.job.fail(BootError::new(BootErrorKind::Io, text));
+                    // the ranks see the end
                 }
             };
             for event in &events[..n] {
@@ -156,7 +157,9 @@ impl Server {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
+                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {
+                    continue
+                }
                 Err(e) => {
                     self.warn(format!("rushmem uid: the rendezvous cannot accept a connection now: {e}"));
                     return self.rest();
@@ -220,8 +223,10 @@ impl Server {
     fn refuse(&mut self, id: u64, why: impl std::fmt::Display) {
         if let Some(client) = self.clients.remove(&id) {
             self.n_strangers -= 1;
-            let text =
-                format!("rushmem uid: refused a connection from {}: {why}; the job goes on", client.conn.peer());
+            let text = format!(
+                "rushmem uid: refused a connection from {}: {why}; the job goes on",
+                client.conn.peer()
+            );
             self.warn(text);
         }
     }
@@ -297,7 +302,8 @@ impl Server {
         let writing = client.conn.has_output();
         if writing != client.writing {
             client.writing = writing;
-            let flags = if writing { EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
+            let flags =
+                if writing { EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
             let _ = self.epoll.modify(client.conn.as_fd(), &mut EpollEvent::new(flags, id));
         }
         if !writing && matches!(client.phase, Phase::Leaving) {
