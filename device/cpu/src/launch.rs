@@ -178,7 +178,7 @@ pub(crate) fn run(
 }
 
 /// The number of blocks, if they can all be resident.
-fn check(limits: Limits, config: &LaunchConfig) -> Result<u64, String> {
+pub(crate) fn check(limits: Limits, config: &LaunchConfig) -> Result<u64, String> {
     let LaunchConfig { grid, block, shared } = *config;
     if let Some(problem) = block_problem(block, shared) {
         return Err(problem);

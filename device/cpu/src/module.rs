@@ -152,6 +152,11 @@ impl Kernel {
         self.inner.limits.max_blocks(block, shared)
     }
 
+    /// Whether a launch of this shape would be refused.
+    pub fn check(&self, config: &LaunchConfig) -> Result<(), RunError> {
+        launch::check(self.inner.limits, config).map(drop).map_err(RunError::Refused)
+    }
+
     /// Runs the kernel to its end: block 0 on the caller's thread, each other block on an OS thread of its own.
     /// The kernel's blocks run at the same time, and may wait for each other. `state` is handed to the kernel as it is.
     /// `stop` is polled: once it is not zero the kernel is abandoned where it stands.

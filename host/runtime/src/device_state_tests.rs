@@ -1,0 +1,104 @@
+//! The layout as a C compiler sees it, and the texts about stalls.
+
+use std::process::Command;
+
+use super::*;
+
+#[test]
+fn the_layout_is_that_of_the_header() {
+    let mut program = String::from(
+        "#include <stdio.h>\n#include \"rushmem/abi.h\"\n\
+         #define P(type, field) printf(#type \".\" #field \" %zu\\n\", offsetof(type, field));\nint main(void) {\n",
+    );
+    let mut expected = String::new();
+    macro_rules! fields {
+        ($c:literal, $rust:ty: $($field:ident)*) => {$(
+            program += concat!("P(", $c, ", ", stringify!($field), ")\n");
+            expected += &format!(concat!($c, ".", stringify!($field), " {}\n"), std::mem::offset_of!($rust, $field));
+        )*};
+    }
+    fields!("rushmem_stall_record", StallRecord: state cmp from_pe width address expected seen waited_ns block thread
+        reserved);
+    fields!("rushmem_sync_line", SyncLine: epoch pad);
+    fields!("rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base stride broken
+        sync_lines sync_epoch stall_ns wait_limit_ns stalls failure reserved);
+    program += "printf(\"%zu %zu %zu\\n\", sizeof(rushmem_stall_record), sizeof(rushmem_sync_line), \
+                sizeof(rushmem_device_state));\n\
+                printf(\"%u %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \
+                RUSHMEM_DEVICE_FAIL_BROKEN, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_BAD_PE);\n}\n";
+    let sizes = [size_of::<StallRecord>(), size_of::<SyncLine>(), size_of::<RawState>()];
+    expected += &format!("{} {} {}\n", sizes[0], sizes[1], sizes[2]);
+    expected += &format!("{VERSION} {STALL_RECORDS} {FAIL_BROKEN} {FAIL_TIMEOUT} {FAIL_BAD_PE}\n");
+
+    let dir = std::env::temp_dir().join(format!("rushmem-layout-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (source, binary) = (dir.join("layout.c"), dir.join("layout"));
+    std::fs::write(&source, program).unwrap();
+    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../device/include");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Werror", "-I", include, "-o"]).args([&binary, &source]);
+    let built = cc.output().expect("the tests need a C compiler");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let said = Command::new(&binary).output().unwrap().stdout;
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(String::from_utf8_lossy(&said), expected);
+}
+
+fn state(broken: &AtomicU32) -> DeviceState {
+    DeviceState::new(&DeviceFacts {
+        my_pe: 1,
+        n_pes: 4,
+        near: (0, 4),
+        heap_base: 0x10000,
+        stride: 0x8000,
+        broken,
+        sync_lines: 0x10000,
+        sync_epoch: 0x10200,
+        stall_report: Some(Duration::from_secs(5)),
+        wait_limit: None,
+    })
+}
+
+#[test]
+fn stalls_become_texts_once() {
+    let broken = AtomicU32::new(0);
+    let state = state(&broken);
+    assert_eq!(state.raw.stall_ns, 5_000_000_000);
+    assert_eq!(state.raw.wait_limit_ns, 0);
+    assert!(state.drain_stalls("PE 1").is_empty());
+    let mut word = StallRecord {
+        state: 2,
+        cmp: 3,
+        from_pe: -1,
+        width: 4,
+        address: 0x10040,
+        expected: 7,
+        seen: 0xdead_0000_0003,
+        waited_ns: 5_250_000_000,
+        block: [1, 0, 0],
+        thread: [5, 2, 0],
+        reserved: 0,
+    };
+    let put = |i: usize, record: StallRecord| {
+        // SAFETY: nobody else looks at the records now.
+        unsafe { state.stalls.get().cast::<StallRecord>().add(i).write(record) }
+    };
+    put(0, word);
+    // One that is still being written stays.
+    put(1, StallRecord { state: 1, ..word });
+    (word.address, word.from_pe) = (0x20000, 2);
+    put(6, word);
+    put(7, StallRecord { cmp: -1, width: 8, from_pe: 3, expected: 12, seen: 11, ..word });
+    assert_eq!(
+        state.drain_stalls("PE 1 (host h, pid 9)"),
+        [
+            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for the 4-byte word at heap \
+             offset 0x40 (address 0x10040) to become >= 7 (0x7); it is 3 (0x3)",
+            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s from PE 2 for the 4-byte \
+             word at address 0x20000 to become >= 7 (0x7); it is 3 (0x3)",
+            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for PE 3 to enter the \
+             device's sync number 12; it has entered 11",
+        ]
+    );
+    assert!(state.drain_stalls("PE 1").is_empty());
+}
