@@ -85,21 +85,23 @@ template <typename T> __device__ void integers(T *x, T *y, size_t n, size_t *ind
   }
 
 BYTES(char)
+BYTES(uint64_t)
+BYTES(mixed)
+INTEGERS(unsigned, unsigned)
+INTEGERS(long long, long_long)
+#if !defined(BRIEF) /* code for the other architectures comes from the same templates */
 BYTES(short)
 BYTES(int)
 BYTES(float)
 BYTES(double)
-BYTES(uint64_t)
 BYTES(three_bytes)
-BYTES(mixed)
 BYTES(wide)
 INTEGERS(int, int)
-INTEGERS(unsigned, unsigned)
 INTEGERS(long, long)
 INTEGERS(unsigned long, unsigned_long)
-INTEGERS(long long, long_long)
 INTEGERS(unsigned long long, unsigned_long_long)
 INTEGERS(size_t, size)
+#endif
 
 extern "C" __global__ void floats(float *x, double *y, int pe) {
   numbers(x, pe);
