@@ -112,7 +112,7 @@ fn join_ports(host: String, ports: Vec<u16>, token: &Token, cfg: UidConfig) -> R
     let start = Instant::now();
     let place = Place::Named { host: host.clone(), ports, own: None };
     let (listener, at) = host_at(&place, &cfg, start + cfg.init_timeout)?;
-    let rendezvous: RendezvousHandle = open(listener, token.clone())?;
+    let rendezvous: RendezvousHandle = open(listener, token.clone(), false)?;
     let port = at.port();
     let own = match at.ip() {
         ip if !ip.is_unspecified() => SocketAddr::new(ip, port),

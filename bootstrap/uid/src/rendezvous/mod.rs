@@ -1,6 +1,7 @@
 //! Where a job meets: a listener and one thread in the process that made the unique ID (a PE, a launcher) or in
 //! rank 0 when the job meets at a known address. It lives from the making of the ID until every rank is
-//! connected with its neighbours, then its thread and sockets end.
+//! connected with its neighbours, then its thread and sockets end; a launcher's stands for as long as the job, because
+//! its PEs have one ID in their environment for all the worlds that they begin.
 
 mod job;
 mod server;
@@ -35,6 +36,19 @@ impl Uid {
     /// # Errors
     /// `Environment` when `ifname` matches nothing, `Io` when no listener or thread can be made.
     pub fn create(ifname: Option<&str>) -> Result<(Uid, RendezvousHandle)> {
+        Uid::make(ifname, false)
+    }
+
+    /// As [`Uid::create`], for launchers: when all ranks are connected the rendezvous waits for them to come again, so
+    /// that a program may begin one world after another, until the handle is dropped.
+    ///
+    /// # Errors
+    /// As [`Uid::create`].
+    pub fn create_standing(ifname: Option<&str>) -> Result<(Uid, RendezvousHandle)> {
+        Uid::make(ifname, true)
+    }
+
+    fn make(ifname: Option<&str>, standing: bool) -> Result<(Uid, RendezvousHandle)> {
         net::raise_file_limit();
         let at = net::local_address(ifname, None)?;
         let failed = |e: std::io::Error| {
@@ -49,14 +63,14 @@ impl Uid {
         };
         let listener = net::listen(at).map_err(failed)?;
         let uid = Uid::new(listener.local_addr().map_err(failed)?)?;
-        let handle = open(listener, uid.token().clone())?;
+        let handle = open(listener, uid.token().clone(), standing)?;
         log::debug!("rushmem uid: job {} meets at {}", uid.job(), uid.addr());
         Ok((uid, handle))
     }
 }
 
-/// Starts a rendezvous on `listener`.
-pub(crate) fn open(listener: TcpListener, token: Token) -> Result<RendezvousHandle> {
+/// Starts a rendezvous on `listener`; a `standing` one serves world after world.
+pub(crate) fn open(listener: TcpListener, token: Token, standing: bool) -> Result<RendezvousHandle> {
     let failed = |e: std::io::Error| {
         BootError::new(BootErrorKind::Io, format!("the rendezvous cannot be set up in this process: {e}"))
     };
@@ -64,7 +78,9 @@ pub(crate) fn open(listener: TcpListener, token: Token) -> Result<RendezvousHand
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let stop = Arc::new(EventFd::from_flags(flags).map_err(|e| failed(e.into()))?);
     let joined = Arc::new(AtomicU32::new(0));
-    let server = server::Server::new(listener, addr, token, stop.clone(), joined.clone()).map_err(failed)?;
+    let mut server =
+        server::Server::new(listener, addr, token, stop.clone(), joined.clone()).map_err(failed)?;
+    server.standing = standing;
     let thread = std::thread::Builder::new()
         .name("rushmem-uid-rdv".into())
         .stack_size(512 * 1024)

@@ -52,6 +52,9 @@ struct Client {
 }
 
 pub(super) struct Server {
+    /// Begins again when all are connected, instead of ending.
+    pub(super) standing: bool,
+    addr: SocketAddr,
     listener: Option<TcpListener>,
     resting: Option<Instant>,
     token: Token,
@@ -69,6 +72,10 @@ pub(super) struct Server {
     end: Option<Instant>,
 }
 
+fn new_job(addr: SocketAddr) -> Job {
+    Job::new(addr, net::host_name(), std::process::id())
+}
+
 impl Server {
     pub(super) fn new(
         listener: TcpListener,
@@ -81,6 +88,8 @@ impl Server {
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         epoll.add(&stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
         Ok(Server {
+            standing: false,
+            addr,
             listener: Some(listener),
             resting: None,
             token,
@@ -92,7 +101,7 @@ impl Server {
             next: 0,
             warnings: 0,
             joined,
-            job: Job::new(addr, net::host_name(), std::process::id()),
+            job: new_job(addr),
             end: None,
         })
     }
@@ -347,6 +356,15 @@ impl Server {
         self.job.expire(now);
         match self.job.stage() {
             Stage::Gathering => {}
+            // Until it is told to stop, which takes the listener away.
+            Stage::Connecting | Stage::Done if self.standing && self.listener.is_some() => {
+                // Ranks come again only after they were told that all are connected, so everything still open belongs
+                // to the world that is done and needs no job any more.
+                if *self.job.stage() == Stage::Done && self.job.outbox.is_empty() {
+                    self.job = new_job(self.addr);
+                    self.joined.store(0, Ordering::Relaxed);
+                }
+            }
             Stage::Connecting | Stage::Done => {
                 // Nobody is missing: no one else has any business here.
                 if self.listener.take().is_some() {

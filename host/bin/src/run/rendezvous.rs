@@ -13,6 +13,6 @@ const LOOPBACK: &str = "lo";
 /// The ID, as `RUSHMEM_UID` has it, and what keeps the rendezvous open.
 pub(crate) fn open() -> Result<(String, RendezvousHandle), Failure> {
     let interface = interface_from_env().unwrap_or_else(|| LOOPBACK.to_owned());
-    let (uid, handle) = Uid::create(Some(&interface)).map_err(|e| Failure::own(e.to_string()))?;
+    let (uid, handle) = Uid::create_standing(Some(&interface)).map_err(|e| Failure::own(e.to_string()))?;
     Ok((uid.to_hex(), handle))
 }
