@@ -254,6 +254,34 @@ typedef struct rushmem_heap_info_t {
   uint64_t allocations;
 } rushmem_heap_info_t;
 
+/* The type of one kernel argument or parameter. */
+typedef struct rushmem_arg_type_t {
+  /* One of `RUSHMEM_ARG_*`. */
+  int32_t kind;
+  /* Its size in bytes. */
+  uint32_t size;
+  /* For a pointer: the kind of what it points at (`RUSHMEM_ARG_UNKNOWN` for void or structs). */
+  int32_t pointee_kind;
+  /* For a pointer: the size of what it points at, 0 where unknown. */
+  uint32_t pointee_size;
+} rushmem_arg_type_t;
+
+/* A launch configuration, in CUDA's terms. */
+typedef struct rushmem_launch_t {
+  /* `sizeof(rushmem_launch_t)` of the caller. */
+  uint32_t size;
+  /* Reserved, zero. */
+  uint32_t flags;
+  /* Blocks in x, y, z. */
+  uint32_t grid[3];
+  /* Threads of a block in x, y, z. */
+  uint32_t block[3];
+  /* Bytes of dynamic shared memory for each block. */
+  uint64_t shared_bytes;
+  /* The stream; null means the world's default stream. */
+  void *stream;
+} rushmem_launch_t;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -289,7 +317,8 @@ int32_t rushmem_uid_create(struct rushmem_uid_t *out);
  * the PEs that never came. With a null or zeroed `attr` the environment says how (rushmem-run, torchrun, Open MPI,
  * MPICH, Slurm; none of them: a job of one PE).
  *
- * Requires: `attr` is null or points at a `rushmem_init_attr_t` of `attr->size` bytes whose pointers are null or valid; `out` is null or valid. */
+ * Requires: `attr` is null or points at a `rushmem_init_attr_t` of `attr->size` bytes whose pointers are null
+ * or valid; `out` is null or valid. */
 int32_t rushmem_init(const struct rushmem_init_attr_t *attr,
                      rushmem_world_t **out);
 
@@ -507,19 +536,19 @@ int32_t rushmem_signal_wait_until(rushmem_world_t *w,
                                   uint64_t value,
                                   uint64_t *out);
 
-/* Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`) at `ivar`, in this PE's own symmetric memory,
- * compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says.
+/* Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`) at `ivar`, in this PE's own symmetric
+ * memory, compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says.
  *
- * `value` is a bit pattern in its low bytes; the comparison has the type's sign. Acquires: what the peer wrote
- * before it updated the word (with a fence in between, or by a signal) is visible on return. Update the word with
- * `rushmem_p`, an atomic or a signal, so that it is never seen half-written.
+ * `value` is a bit pattern in its low bytes; the comparison has the type's sign. Acquires: what the peer
+ * wrote before it updated the word (with a fence in between, or by a signal) is visible on return. Update
+ * the word with `rushmem_p`, an atomic or a signal, so that it is never seen half-written.
  *
- * A wait that lasts is reported (`RUSHMEM_STALL_REPORT`). `timeout_ns` bounds it; 0 means the world's default
- * (`RUSHMEM_WAIT_TIMEOUT`, unbounded unless set).
+ * A wait that lasts is reported (`RUSHMEM_STALL_REPORT`). `timeout_ns` bounds it; 0 means the world's
+ * default (`RUSHMEM_WAIT_TIMEOUT`, unbounded unless set).
  *
- * Errors: `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS`, `RUSHMEM_ERR_INVALID_ARGUMENT` (not an integer
- * type, unknown comparison, unaligned or null words), `RUSHMEM_ERR_TIMEOUT`, `RUSHMEM_ERR_PEER_DEAD` once a PE of the
- * job is dead. */
+ * Errors: `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS`, `RUSHMEM_ERR_INVALID_ARGUMENT` (not an
+ * integer type, unknown comparison, unaligned or null words), `RUSHMEM_ERR_TIMEOUT`, `RUSHMEM_ERR_PEER_DEAD`
+ * once a PE of the job is dead. */
 int32_t rushmem_wait_until(rushmem_world_t *w,
                            int32_t type,
                            const void *ivar,
@@ -527,11 +556,11 @@ int32_t rushmem_wait_until(rushmem_world_t *w,
                            uint64_t value,
                            uint64_t timeout_ns);
 
-/* Waits until each of the `n` words at `ivars` has compared with `value` as `cmp` says; not necessarily all at one
- * moment.
+/* Waits until each of the `n` words at `ivars` has compared with `value` as `cmp` says; not necessarily all
+ * at one moment.
  *
- * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for it returns at once. Otherwise as
- * `rushmem_wait_until`.
+ * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for it
+ * returns at once. Otherwise as `rushmem_wait_until`.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_wait_until_all(rushmem_world_t *w,
@@ -543,10 +572,12 @@ int32_t rushmem_wait_until_all(rushmem_world_t *w,
                                uint64_t value,
                                uint64_t timeout_ns);
 
-/* Waits until one of the `n` words at `ivars` compares with `value` as `cmp` says, and writes its index to `*index`.
+/* Waits until one of the `n` words at `ivars` compares with `value` as `cmp` says, and writes its index to
+ * `*index`.
  *
- * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for, `*index` is `SIZE_MAX` at once. Of
- * several satisfied words none is favoured for ever. Otherwise as `rushmem_wait_until`.
+ * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for,
+ * `*index` is `SIZE_MAX` at once. Of several satisfied words none is favoured for ever. Otherwise as
+ * `rushmem_wait_until`.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_wait_until_any(rushmem_world_t *w,
@@ -559,11 +590,12 @@ int32_t rushmem_wait_until_any(rushmem_world_t *w,
                                uint64_t timeout_ns,
                                size_t *index);
 
-/* Waits until at least one of the `n` words at `ivars` compares with `value` as `cmp` says, and writes the indices
- * of all that do, ascending, to `indices` (room for `n`) and their number to `*count`.
+/* Waits until at least one of the `n` words at `ivars` compares with `value` as `cmp` says, and writes the
+ * indices of all that do, ascending, to `indices` (room for `n`) and their number to `*count`.
  *
- * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for, `*count` is 0 at once. On an error
- * `*count` is left alone and `indices` is unspecified. Otherwise as `rushmem_wait_until`.
+ * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for,
+ * `*count` is 0 at once. On an error `*count` is left alone and `indices` is unspecified. Otherwise as
+ * `rushmem_wait_until`.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_wait_until_some(rushmem_world_t *w,
@@ -577,7 +609,8 @@ int32_t rushmem_wait_until_some(rushmem_world_t *w,
                                 size_t *indices,
                                 size_t *count);
 
-/* `rushmem_wait_until_all` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/* `rushmem_wait_until_all` with a value for each word: `values` is an array of `n` elements of `type` in
+ * local memory.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_wait_until_all_vector(rushmem_world_t *w,
@@ -589,7 +622,8 @@ int32_t rushmem_wait_until_all_vector(rushmem_world_t *w,
                                       const void *values,
                                       uint64_t timeout_ns);
 
-/* `rushmem_wait_until_any` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/* `rushmem_wait_until_any` with a value for each word: `values` is an array of `n` elements of `type` in
+ * local memory.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_wait_until_any_vector(rushmem_world_t *w,
@@ -602,7 +636,8 @@ int32_t rushmem_wait_until_any_vector(rushmem_world_t *w,
                                       uint64_t timeout_ns,
                                       size_t *index);
 
-/* `rushmem_wait_until_some` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/* `rushmem_wait_until_some` with a value for each word: `values` is an array of `n` elements of `type` in
+ * local memory.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_wait_until_some_vector(rushmem_world_t *w,
@@ -618,8 +653,8 @@ int32_t rushmem_wait_until_some_vector(rushmem_world_t *w,
 
 /* Whether the word at `ivar` compares with `value` as `cmp` says now: `*result` becomes 1 or 0.
  *
- * Never waits. Acquires when the answer is 1, like `rushmem_wait_until`. Errors as there; `RUSHMEM_ERR_PEER_DEAD`
- * where the answer is 0 and the job is broken, so that a loop around the test ends.
+ * Never waits. Acquires when the answer is 1, like `rushmem_wait_until`. Errors as there;
+ * `RUSHMEM_ERR_PEER_DEAD` where the answer is 0 and the job is broken, so that a loop around the test ends.
  *
  * Requires: `result` is null or valid for writes. */
 int32_t rushmem_test(rushmem_world_t *w,
@@ -629,9 +664,11 @@ int32_t rushmem_test(rushmem_world_t *w,
                      uint64_t value,
                      int32_t *result);
 
-/* Whether every one of the `n` words at `ivars` compares with `value` as `cmp` says now: `*result` becomes 1 or 0.
+/* Whether every one of the `n` words at `ivars` compares with `value` as `cmp` says now: `*result` becomes 1
+ * or 0.
  *
- * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to test the answer is 1. Otherwise as `rushmem_test`.
+ * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to test the
+ * answer is 1. Otherwise as `rushmem_test`.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_test_all(rushmem_world_t *w,
@@ -643,11 +680,11 @@ int32_t rushmem_test_all(rushmem_world_t *w,
                          uint64_t value,
                          int32_t *result);
 
-/* Finds a word among the `n` at `ivars` that compares with `value` as `cmp` says now: `*index` becomes its index, or
- * `SIZE_MAX` if there is none.
+/* Finds a word among the `n` at `ivars` that compares with `value` as `cmp` says now: `*index` becomes its
+ * index, or `SIZE_MAX` if there is none.
  *
- * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Of several satisfied words none is favoured for ever. Otherwise as
- * `rushmem_test`.
+ * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Of several satisfied words
+ * none is favoured for ever. Otherwise as `rushmem_test`.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_test_any(rushmem_world_t *w,
@@ -659,10 +696,11 @@ int32_t rushmem_test_any(rushmem_world_t *w,
                          uint64_t value,
                          size_t *index);
 
-/* Finds all words among the `n` at `ivars` that compare with `value` as `cmp` says now: their indices, ascending, go
- * to `indices` (room for `n`), their number to `*count`.
+/* Finds all words among the `n` at `ivars` that compare with `value` as `cmp` says now: their indices,
+ * ascending, go to `indices` (room for `n`), their number to `*count`.
  *
- * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Otherwise as `rushmem_test`.
+ * `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Otherwise as
+ * `rushmem_test`.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_test_some(rushmem_world_t *w,
@@ -675,7 +713,8 @@ int32_t rushmem_test_some(rushmem_world_t *w,
                           size_t *indices,
                           size_t *count);
 
-/* `rushmem_test_all` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/* `rushmem_test_all` with a value for each word: `values` is an array of `n` elements of `type` in local
+ * memory.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_test_all_vector(rushmem_world_t *w,
@@ -687,7 +726,8 @@ int32_t rushmem_test_all_vector(rushmem_world_t *w,
                                 const void *values,
                                 int32_t *result);
 
-/* `rushmem_test_any` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/* `rushmem_test_any` with a value for each word: `values` is an array of `n` elements of `type` in local
+ * memory.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_test_any_vector(rushmem_world_t *w,
@@ -699,7 +739,8 @@ int32_t rushmem_test_any_vector(rushmem_world_t *w,
                                 const void *values,
                                 size_t *index);
 
-/* `rushmem_test_some` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/* `rushmem_test_some` with a value for each word: `values` is an array of `n` elements of `type` in local
+ * memory.
  *
  * Requires: The arrays are null or valid for `n` elements, and the out-parameters for writes. */
 int32_t rushmem_test_some_vector(rushmem_world_t *w,
@@ -733,6 +774,80 @@ int32_t rushmem_sync_all(rushmem_world_t *w);
 
 /* Collective: `rushmem_quiet`, then `rushmem_sync_all`. Errors as those. */
 int32_t rushmem_barrier_all(rushmem_world_t *w);
+
+/* Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those of a host
+ * that load the same source at once compile it once, and compiled sources are kept in a cache
+ * (`RUSHMEM_CACHE_DIR`). `name` stands for the source in messages, such as `ring.cu`. `options` are further compiler
+ * arguments (`-D…`, `-I…`), and `--kernel=scale<float>` asks for an instance of a kernel template.
+ *
+ * `RUSHMEM_ERR_COMPILE`: the text holds the compiler's messages, with the source's own lines. */
+int32_t rushmem_module_load(rushmem_world_t *w,
+                            const char *source,
+                            size_t source_bytes,
+                            const char *name,
+                            const char *const *options,
+                            size_t n_options,
+                            rushmem_module_t **out);
+
+/* Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its kernels is in
+ * flight. A world that ends unloads its modules.
+ *
+ * Requires: `m` is null or a module's handle. */
+int32_t rushmem_module_unload(rushmem_module_t *m);
+
+/* The kernel (`__global__` function) of this name: qualified, or its last part where that is unique.
+ * `RUSHMEM_ERR_LAUNCH` lists the kernels that there are.
+ *
+ * Requires: `m` is null or a module's handle; `name` is null or a C string; `out` is null or valid. */
+int32_t rushmem_module_kernel(rushmem_module_t *m, const char *name, rushmem_kernel_t **out);
+
+/* The name of kernel number `index`, which lives as long as the module; `RUSHMEM_ERR_INVALID_ARGUMENT` past the last.
+ *
+ * Requires: `m` is null or a module's handle; `name` is null or valid. */
+int32_t rushmem_module_kernel_names(rushmem_module_t *m,
+                                    size_t index,
+                                    const char **name);
+
+/* The number of a kernel's parameters in `*n`, and as many of their types as `capacity` allows in `types` (may be null).
+ *
+ * Requires: `k` is null or a kernel's handle; `types` is null or has room for `capacity`; `n` is null or
+ * valid. */
+int32_t rushmem_kernel_params(rushmem_kernel_t *k,
+                              struct rushmem_arg_type_t *types,
+                              size_t capacity,
+                              size_t *n);
+
+/* The largest number of blocks of this shape that can all be resident, which is the largest grid that a launch takes; 0
+ * where not even one block can.
+ *
+ * Requires: `k` is null or a kernel's handle; `block` is null or holds three numbers; `out` is null or valid. */
+int32_t rushmem_kernel_max_blocks(rushmem_kernel_t *k,
+                                  const uint32_t *block,
+                                  size_t shared_bytes,
+                                  uint64_t *out);
+
+/* Launches a kernel: asynchronous, in order with the world's other launches. Collective in the sense that kernels which
+ * wait for each other must be launched by all PEs concerned; nothing is exchanged between PEs here. The argument values
+ * are copied before it returns. `types` (may be null) says what the caller means to pass, and is compared with
+ * the kernel's parameters.
+ *
+ * `RUSHMEM_ERR_LAUNCH`: arguments that do not fit, or a grid whose blocks cannot all be resident (the text names
+ * the largest that can). What goes wrong later is told by `rushmem_synchronize`.
+ *
+ * Requires: `k` is null or a kernel's handle; `cfg` is null or points at a `rushmem_launch_t`; `args` holds
+ * `n_args` pointers to values of the parameters' types; `types` is null or holds `n_args` types. The kernel
+ * is foreign code: it is sound with these arguments. */
+int32_t rushmem_launch(rushmem_kernel_t *k,
+                       const struct rushmem_launch_t *cfg,
+                       const void *const *args,
+                       const struct rushmem_arg_type_t *types,
+                       size_t n_args);
+
+/* Waits for all launched kernels of this world. The first failure of one since the last call: a PE died
+ * (`RUSHMEM_ERR_PEER_DEAD`), a wait passed its limit (`RUSHMEM_ERR_TIMEOUT`), a PE that does not exist was addressed
+ * (`RUSHMEM_ERR_BAD_PE`), or the kernel trapped, threw or can never end (`RUSHMEM_ERR_LAUNCH`). Launches behind a
+ * failed one do not run. */
+int32_t rushmem_synchronize(rushmem_world_t *w);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -56,7 +56,6 @@ fn generate(capi: &Path) -> String {
     };
     let builder = SOURCES
         .iter()
-        .filter(|f| capi.join(format!("{f}.rs")).exists())
         .fold(cbindgen::Builder::new().with_config(config), |b, f| b.with_src(capi.join(format!("{f}.rs"))));
     let mut text = Vec::new();
     builder.generate().expect("cbindgen takes the sources of the C ABI").write(&mut text);
@@ -99,7 +98,16 @@ fn comment(indent: &str, body: &[&str]) -> String {
     let safety: Vec<&str> = safety.iter().copied().skip_while(|l| l.is_empty()).collect();
     if !safety.is_empty() && !safety[0].starts_with("`w` is a world") {
         said.push(String::new());
-        said.push(format!("Requires: {}", safety.join(" ")));
+        let text = format!("Requires: {}", safety.join(" "));
+        let mut line = String::new();
+        for word in text.split(' ') {
+            if line.len() + word.len() > 106 {
+                said.push(std::mem::take(&mut line));
+            }
+            line += if line.is_empty() { "" } else { " " };
+            line += word;
+        }
+        said.push(line);
     }
     match said.as_slice() {
         [one] => format!("{indent}/* {one} */\n"),

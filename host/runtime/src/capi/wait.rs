@@ -70,19 +70,19 @@ fn index_or_max(found: Option<usize>) -> usize {
     found.unwrap_or(usize::MAX)
 }
 
-/// Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`) at `ivar`, in this PE's own symmetric memory,
-/// compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says.
+/// Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`) at `ivar`, in this PE's own symmetric
+/// memory, compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says.
 ///
-/// `value` is a bit pattern in its low bytes; the comparison has the type's sign. Acquires: what the peer wrote
-/// before it updated the word (with a fence in between, or by a signal) is visible on return. Update the word with
-/// `rushmem_p`, an atomic or a signal, so that it is never seen half-written.
+/// `value` is a bit pattern in its low bytes; the comparison has the type's sign. Acquires: what the peer
+/// wrote before it updated the word (with a fence in between, or by a signal) is visible on return. Update
+/// the word with `rushmem_p`, an atomic or a signal, so that it is never seen half-written.
 ///
-/// A wait that lasts is reported (`RUSHMEM_STALL_REPORT`). `timeout_ns` bounds it; 0 means the world's default
-/// (`RUSHMEM_WAIT_TIMEOUT`, unbounded unless set).
+/// A wait that lasts is reported (`RUSHMEM_STALL_REPORT`). `timeout_ns` bounds it; 0 means the world's
+/// default (`RUSHMEM_WAIT_TIMEOUT`, unbounded unless set).
 ///
-/// Errors: `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS`, `RUSHMEM_ERR_INVALID_ARGUMENT` (not an integer
-/// type, unknown comparison, unaligned or null words), `RUSHMEM_ERR_TIMEOUT`, `RUSHMEM_ERR_PEER_DEAD` once a PE of the
-/// job is dead.
+/// Errors: `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS`, `RUSHMEM_ERR_INVALID_ARGUMENT` (not an
+/// integer type, unknown comparison, unaligned or null words), `RUSHMEM_ERR_TIMEOUT`, `RUSHMEM_ERR_PEER_DEAD`
+/// once a PE of the job is dead.
 ///
 /// # Safety
 /// `w` is a world that is not finalised.
@@ -101,11 +101,11 @@ pub unsafe extern "C" fn rushmem_wait_until(
     unsafe { args.run(|w, set| wait::until_all(w, set, timeout_ns)) }
 }
 
-/// Waits until each of the `n` words at `ivars` has compared with `value` as `cmp` says; not necessarily all at one
-/// moment.
+/// Waits until each of the `n` words at `ivars` has compared with `value` as `cmp` says; not necessarily all
+/// at one moment.
 ///
-/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for it returns at once. Otherwise as
-/// `rushmem_wait_until`.
+/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for it
+/// returns at once. Otherwise as `rushmem_wait_until`.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -125,10 +125,12 @@ pub unsafe extern "C" fn rushmem_wait_until_all(
     unsafe { args.run(|w, set| wait::until_all(w, set, timeout_ns)) }
 }
 
-/// Waits until one of the `n` words at `ivars` compares with `value` as `cmp` says, and writes its index to `*index`.
+/// Waits until one of the `n` words at `ivars` compares with `value` as `cmp` says, and writes its index to
+/// `*index`.
 ///
-/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for, `*index` is `SIZE_MAX` at once. Of
-/// several satisfied words none is favoured for ever. Otherwise as `rushmem_wait_until`.
+/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for,
+/// `*index` is `SIZE_MAX` at once. Of several satisfied words none is favoured for ever. Otherwise as
+/// `rushmem_wait_until`.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -155,11 +157,12 @@ pub unsafe extern "C" fn rushmem_wait_until_any(
     }
 }
 
-/// Waits until at least one of the `n` words at `ivars` compares with `value` as `cmp` says, and writes the indices
-/// of all that do, ascending, to `indices` (room for `n`) and their number to `*count`.
+/// Waits until at least one of the `n` words at `ivars` compares with `value` as `cmp` says, and writes the
+/// indices of all that do, ascending, to `indices` (room for `n`) and their number to `*count`.
 ///
-/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for, `*count` is 0 at once. On an error
-/// `*count` is left alone and `indices` is unspecified. Otherwise as `rushmem_wait_until`.
+/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to wait for,
+/// `*count` is 0 at once. On an error `*count` is left alone and `indices` is unspecified. Otherwise as
+/// `rushmem_wait_until`.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -181,7 +184,8 @@ pub unsafe extern "C" fn rushmem_wait_until_some(
     unsafe { args.run_some(indices, count, |w, set, take| wait::until_some(w, set, timeout_ns, take)) }
 }
 
-/// `rushmem_wait_until_all` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/// `rushmem_wait_until_all` with a value for each word: `values` is an array of `n` elements of `type` in
+/// local memory.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -201,7 +205,8 @@ pub unsafe extern "C" fn rushmem_wait_until_all_vector(
     unsafe { args.run(|w, set| wait::until_all(w, set, timeout_ns)) }
 }
 
-/// `rushmem_wait_until_any` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/// `rushmem_wait_until_any` with a value for each word: `values` is an array of `n` elements of `type` in
+/// local memory.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -228,7 +233,8 @@ pub unsafe extern "C" fn rushmem_wait_until_any_vector(
     }
 }
 
-/// `rushmem_wait_until_some` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/// `rushmem_wait_until_some` with a value for each word: `values` is an array of `n` elements of `type` in
+/// local memory.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -252,8 +258,8 @@ pub unsafe extern "C" fn rushmem_wait_until_some_vector(
 
 /// Whether the word at `ivar` compares with `value` as `cmp` says now: `*result` becomes 1 or 0.
 ///
-/// Never waits. Acquires when the answer is 1, like `rushmem_wait_until`. Errors as there; `RUSHMEM_ERR_PEER_DEAD`
-/// where the answer is 0 and the job is broken, so that a loop around the test ends.
+/// Never waits. Acquires when the answer is 1, like `rushmem_wait_until`. Errors as there;
+/// `RUSHMEM_ERR_PEER_DEAD` where the answer is 0 and the job is broken, so that a loop around the test ends.
 ///
 /// # Safety
 /// `result` is null or valid for writes.
@@ -278,9 +284,11 @@ pub unsafe extern "C" fn rushmem_test(
     }
 }
 
-/// Whether every one of the `n` words at `ivars` compares with `value` as `cmp` says now: `*result` becomes 1 or 0.
+/// Whether every one of the `n` words at `ivars` compares with `value` as `cmp` says now: `*result` becomes 1
+/// or 0.
 ///
-/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to test the answer is 1. Otherwise as `rushmem_test`.
+/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to test the
+/// answer is 1. Otherwise as `rushmem_test`.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -306,11 +314,11 @@ pub unsafe extern "C" fn rushmem_test_all(
     }
 }
 
-/// Finds a word among the `n` at `ivars` that compares with `value` as `cmp` says now: `*index` becomes its index, or
-/// `SIZE_MAX` if there is none.
+/// Finds a word among the `n` at `ivars` that compares with `value` as `cmp` says now: `*index` becomes its
+/// index, or `SIZE_MAX` if there is none.
 ///
-/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Of several satisfied words none is favoured for ever. Otherwise as
-/// `rushmem_test`.
+/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Of several satisfied words
+/// none is favoured for ever. Otherwise as `rushmem_test`.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -336,10 +344,11 @@ pub unsafe extern "C" fn rushmem_test_any(
     }
 }
 
-/// Finds all words among the `n` at `ivars` that compare with `value` as `cmp` says now: their indices, ascending, go
-/// to `indices` (room for `n`), their number to `*count`.
+/// Finds all words among the `n` at `ivars` that compare with `value` as `cmp` says now: their indices,
+/// ascending, go to `indices` (room for `n`), their number to `*count`.
 ///
-/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Otherwise as `rushmem_test`.
+/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Otherwise as
+/// `rushmem_test`.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -360,7 +369,8 @@ pub unsafe extern "C" fn rushmem_test_some(
     unsafe { args.run_some(indices, count, |w, set, take| wait::test_some(w, set, take)) }
 }
 
-/// `rushmem_test_all` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/// `rushmem_test_all` with a value for each word: `values` is an array of `n` elements of `type` in local
+/// memory.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -386,7 +396,8 @@ pub unsafe extern "C" fn rushmem_test_all_vector(
     }
 }
 
-/// `rushmem_test_any` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/// `rushmem_test_any` with a value for each word: `values` is an array of `n` elements of `type` in local
+/// memory.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.
@@ -412,7 +423,8 @@ pub unsafe extern "C" fn rushmem_test_any_vector(
     }
 }
 
-/// `rushmem_test_some` with a value for each word: `values` is an array of `n` elements of `type` in local memory.
+/// `rushmem_test_some` with a value for each word: `values` is an array of `n` elements of `type` in local
+/// memory.
 ///
 /// # Safety
 /// The arrays are null or valid for `n` elements, and the out-parameters for writes.

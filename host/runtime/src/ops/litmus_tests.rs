@@ -98,7 +98,7 @@ fn message_passing_small() {
         Announce::FenceAtomicAdd,
         Announce::QuietPut,
     ] {
-        message_passing(announce, 64, 4000);
+        message_passing(announce, 64, 1500);
     }
 }
 

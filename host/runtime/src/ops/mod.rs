@@ -16,6 +16,8 @@ pub(crate) mod signal;
 #[cfg(test)]
 mod tests;
 pub(crate) mod wait;
+#[cfg(test)]
+mod wait_tests;
 pub(crate) mod waitset;
 mod word;
 
