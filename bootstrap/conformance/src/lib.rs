@@ -50,9 +50,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For `n` ranks that share one process: 256 MiB together.
+    /// For `n` ranks that share one process: 256 MiB together (blobs of 16 MiB up to 4 ranks), 96 MiB for more
+    /// than 4.
     pub fn for_threads(n: u32) -> Limits {
-        Limits { max_total: (256 << 20) / n as usize, ..Limits::default() }
+        let together = if n > 4 { 96 << 20 } else { 256 << 20 };
+        Limits { max_total: together / n as usize, ..Limits::default() }
     }
 
     /// The blob sizes to try for `n` ranks: around the usual boundaries, up to what fits.

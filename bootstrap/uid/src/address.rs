@@ -12,7 +12,7 @@ use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
 use crate::auth::{digest, Token};
 use crate::bootstrap::{check, join_place, UidBootstrap};
-use crate::config::UidConfig;
+use crate::config::{self, UidConfig};
 use crate::join::Place;
 use crate::net;
 use crate::rendezvous::{open, RendezvousHandle};
@@ -111,7 +111,7 @@ fn join_ports(host: String, ports: Vec<u16>, token: &Token, cfg: UidConfig) -> R
     }
     let start = Instant::now();
     let place = Place::Named { host: host.clone(), ports, own: None };
-    let (listener, at) = host_at(&place, &cfg, start + cfg.init_timeout)?;
+    let (listener, at) = host_at(&place, &cfg, config::deadline(cfg.init_timeout))?;
     let rendezvous: RendezvousHandle = open(listener, token.clone(), false)?;
     let port = at.port();
     let own = match at.ip() {

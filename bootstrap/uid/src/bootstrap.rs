@@ -15,6 +15,8 @@ use crate::messages::who;
 use crate::net;
 use crate::uid::Uid;
 
+/// More ranks than any machine has; a larger number is a mistake and must not size a table.
+const MAX_RANKS: u32 = 1 << 24;
 /// How long last words may take to reach the kernel.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -50,6 +52,10 @@ pub fn join_uid(uid: &Uid, cfg: UidConfig) -> Result<UidBootstrap> {
 
 /// The number of ranks and this rank must make sense before anything is sent.
 pub(crate) fn check(cfg: &UidConfig) -> Result<()> {
+    if cfg.n_ranks > MAX_RANKS {
+        let text = format!("{} ranks: at most {MAX_RANKS} can be; is it a negative number?", cfg.n_ranks);
+        return Err(BootError::new(BootErrorKind::InvalidArgument, text));
+    }
     if cfg.n_ranks == 0 || cfg.rank >= cfg.n_ranks {
         let text =
             format!("rank {} of {} ranks: ranks go from 0 to the number less one", cfg.rank, cfg.n_ranks);

@@ -1,6 +1,6 @@
 //! What a rank must say to join, and the limits that it sets.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One rank's side of a start.
 #[derive(Debug, Clone)]
@@ -34,4 +34,9 @@ impl UidConfig {
             host_silence: Some(Duration::from_secs(180)),
         }
     }
+}
+
+/// When a limit that starts now ends; limits of centuries (`Duration::MAX` for none) do not overflow the clock.
+pub(crate) fn deadline(limit: Duration) -> Instant {
+    Instant::now() + limit.min(Duration::from_secs(10 * 365 * 86400))
 }

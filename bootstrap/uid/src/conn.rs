@@ -80,9 +80,10 @@ impl Conn {
         &self.stream
     }
 
-    /// The socket, and what was read past the last frame.
-    pub(crate) fn into_parts(self) -> (TcpStream, Vec<u8>) {
-        (self.stream, self.input)
+    /// The socket alone; no frame may be under way.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        debug_assert!(self.input.is_empty() && self.output.is_empty());
+        self.stream
     }
 
     /// The other side's address, for messages.

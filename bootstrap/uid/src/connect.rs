@@ -32,8 +32,6 @@ pub(crate) struct Connected {
     /// `rank 3 (host h, pid 12)`.
     pub(crate) name: String,
     pub(crate) stream: TcpStream,
-    /// What was read past the handshake.
-    pub(crate) early: Vec<u8>,
 }
 
 enum Dialling {
@@ -220,8 +218,8 @@ impl<'a> Work<'a> {
                 let text = format!("rank {} lost its connection with {name}: {e}", self.cfg.rank);
                 BootError::new(BootErrorKind::Io, text).with_rank(n.rank)
             })?;
-            let (stream, early) = conn.into_parts();
-            links.push(Connected { rank: n.rank, name, stream, early });
+            // Nobody sends anything between the handshake and the root's go, so nothing is lost here.
+            links.push(Connected { rank: n.rank, name, stream: conn.into_stream() });
         }
         Ok(links)
     }

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
 use crate::auth::{random, Purpose, Token};
-use crate::config::UidConfig;
+use crate::config::{self, UidConfig};
 use crate::conn::{Broken, Conn};
 use crate::connect::{self, Connected};
 use crate::handshake::Initiator;
 use crate::messages::{who, Join, Neighbour, ToRank, ToRoot};
 use crate::net;
 
+/// How long the answer to a name is used before it is asked for again.
+const RESOLVED: Duration = Duration::from_secs(3);
 /// How long the rendezvous' own verdict (who is missing) is awaited past this rank's limit.
 const VERDICT: Duration = Duration::from_secs(2);
 
@@ -87,7 +89,7 @@ pub(crate) struct Joined {
 /// Joins; see the top of the file.
 pub(crate) fn join(place: &Place, token: &Token, cfg: &UidConfig) -> Result<Joined> {
     net::raise_file_limit();
-    let deadline = Instant::now() + cfg.init_timeout;
+    let deadline = config::deadline(cfg.init_timeout);
     let mut entry = enter(place, token, cfg, deadline)?;
     let result = entry.connect(token, cfg, deadline);
     if let Err(error) = &result {
@@ -140,14 +142,18 @@ fn enter(place: &Place, token: &Token, cfg: &UidConfig, deadline: Instant) -> Re
     // With several candidates a silent stranger behind one of them must not eat the whole limit.
     let mut patience = Duration::from_millis(if matches!(place, Place::At(_)) { 5000 } else { 300 });
     let mut attempts = 0u64;
+    let mut resolved = (Instant::now(), Vec::new());
     let mut last = String::from("no attempt was made");
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let addresses = place.addresses(left).unwrap_or_else(|e| {
-            last = format!("its name does not resolve: {e}");
-            Vec::new()
-        });
-        for addr in addresses {
+        if resolved.0.elapsed() > RESOLVED || resolved.1.is_empty() {
+            let addresses = place.addresses(left).unwrap_or_else(|e| {
+                last = format!("its name does not resolve: {e}");
+                Vec::new()
+            });
+            resolved = (Instant::now(), addresses);
+        }
+        for addr in resolved.1.iter().copied() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;

@@ -10,6 +10,7 @@ use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 use super::frame::{Call, Op, Quarrel, CHUNK};
 use super::state::{Link, State};
 use super::Mesh;
+use crate::config;
 use crate::ranks::named;
 
 /// A message as pieces of a buffer, in order, and how far it has been moved.
@@ -75,7 +76,7 @@ impl Mesh {
         if let Some(e) = state.trouble(call.seq) {
             return Err(e);
         }
-        Ok(Active { call, until: Instant::now() + limit, limit })
+        Ok(Active { call, until: config::deadline(limit), limit })
     }
 
     /// A collective call has ended well.

@@ -56,17 +56,14 @@ impl Reader {
 }
 
 /// The thread's body.
-pub(super) fn run(shared: Arc<Shared>, streams: Vec<(Arc<TcpStream>, Vec<u8>)>) {
+pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<TcpStream>>) {
     threads::block_signals();
     let mut readers: Vec<Reader> =
-        streams.into_iter().map(|(stream, bytes)| Reader { stream, bytes, ended: false }).collect();
+        streams.into_iter().map(|stream| Reader { stream, bytes: Vec::new(), ended: false }).collect();
     let mut scratch = vec![0; READ];
     let mut farewell: Option<Instant> = None;
     let mut silenced = false;
     let mut roll_tick: Option<Instant> = None;
-    for (at, reader) in readers.iter_mut().enumerate() {
-        serve(&shared, at, reader, &mut scratch); // what came along with the handshake
-    }
     loop {
         let mut wake = farewell;
         let mut wanted = Vec::with_capacity(readers.len());

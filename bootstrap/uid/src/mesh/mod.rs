@@ -86,7 +86,7 @@ impl Mesh {
         let mut parts = Vec::new();
         for link in links {
             let stream = Arc::new(link.stream);
-            streams.push((stream.clone(), link.early));
+            streams.push(stream.clone());
             parts.push((link.rank, link.name, stream));
         }
         let shared = Arc::new(Shared {
