@@ -169,25 +169,27 @@ extern "C" __global__ void syncer() {
 }
 "#;
 
+/// Loads and runs one of the kernels above, neither of which can end by itself.
+fn run_for_ever(world: &World, kernel: &str) -> rushmem::Result<()> {
+    let word = world.alloc::<u64>(1)?;
+    let module = world.load(WAITER)?;
+    let f = module.kernel(kernel)?;
+    // SAFETY: the kernels take what is passed here, and touch nothing else.
+    unsafe {
+        match kernel {
+            "waiter" => f.launch(Launch::new(2, 64), (&word,))?,
+            _ => f.launch(Launch::new(1, 32), ())?,
+        }
+    }
+    world.synchronize()
+}
+
 fn kill_in_kernel(kernel: &'static str) {
-    kill_in_stage(3, 2, Duration::from_millis(30), |world| {
-        let word = match world.alloc::<u64>(1) {
-            Ok(word) => word,
-            Err(error) => return end("alloc", error),
-        };
-        let module = world.load(WAITER).unwrap();
-        let f = module.kernel(kernel).unwrap();
-        // SAFETY: the kernels take what is passed here, and touch nothing else.
-        unsafe {
-            match kernel {
-                "waiter" => f.launch(Launch::new(2, 64), (&word,)).unwrap(),
-                _ => f.launch(Launch::new(1, 32), ()).unwrap(),
-            }
-        }
-        match world.synchronize() {
-            Err(error) => end(kernel, error),
-            Ok(()) => panic!("{kernel} cannot end by itself"),
-        }
+    // Compiled before anybody is killed, so that the kill finds the PEs in the kernel.
+    testing::run(1, |world| drop(world.load(WAITER).unwrap()));
+    kill_in_stage(3, 3, Duration::from_millis(60), |world| match run_for_ever(world, kernel) {
+        Err(error) => end(kernel, error),
+        Ok(()) => panic!("{kernel} cannot end by itself"),
     });
 }
 

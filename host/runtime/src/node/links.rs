@@ -129,9 +129,7 @@ impl Links {
             }
             Ok(all)
         } else {
-            s.leader()
-                .send(&fds_message(id, s.me), &[mine.as_raw_fd()])
-                .map_err(|e| err!(PEER_DEAD, "sending a descriptor to {}: {e}", s.cards[0].who()))?;
+            s.leader().send(&fds_message(id, s.me), &[mine.as_raw_fd()]).map_err(|e| s.lost_leader(&e))?;
             (0..n).map(|slot| s.take(id, slot, limit)).collect()
         }
     }
@@ -275,6 +273,17 @@ fn death_message(slot: usize, what: &str) -> Vec<u8> {
 impl Shared {
     fn leader(&self) -> &Socket {
         self.sockets[0].as_ref().expect("a follower has the leader's socket at 0")
+    }
+
+    /// The leader's socket broke: why, once the monitor has read what came before the end.
+    fn lost_leader(&self, e: &std::io::Error) -> Error {
+        for _ in 0..100 {
+            if let Err(why) = self.health.check() {
+                return why;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        err!(PEER_DEAD, "sending a descriptor to {}: {e}", self.cards[0].who())
     }
 
     /// Waits for a descriptor to arrive.
