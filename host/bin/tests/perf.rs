@@ -70,6 +70,7 @@ fn every_measure_runs_and_is_reported() {
         ("put", Some(1), 2),
         ("put", Some(8), 2),
         ("p", Some(8), 2),
+        ("put + quiet", Some(8), 2),
         ("put", Some(4097), 2),
         ("put", Some(1 << 20), 2),
         ("get", Some(1), 2),
@@ -81,6 +82,8 @@ fn every_measure_runs_and_is_reported() {
         ("fetch_add", Some(8), 2),
         ("barrier_all", None, 2),
         ("sync_all", None, 2),
+        ("rushmem_put", Some(8), 2),
+        ("rushmem_barrier_all", None, 2),
         ("start-up", None, 4),
         ("start-up", None, 64),
     ];

@@ -40,6 +40,8 @@ pub(crate) enum Measure {
     Atomic,
     /// barrier_all and sync_all against a bare exchange of flags.
     Barrier,
+    /// The same as a C program calls it, against the Rust API.
+    CAbi,
     /// From exec to ready: 4 PEs, and 64.
     Startup,
 }

@@ -16,19 +16,17 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
     if pair.measures() {
         let word = memory.at(0, pair.other());
         // SAFETY: mapped and aligned, and lives until the allocation is freed below; only atomics touch it.
-        let plain = unsafe { AtomicU64::from_ptr(pair.mapped(&memory)?) };
+        let plain = unsafe { AtomicU64::from_ptr(pair.mapped(&memory, pair.other())?) };
         let both = Ordering::AcqRel;
 
         let fetch_add = sample(args, || word.fetch_add(3), || plain.fetch_add(3, both))?;
         let swap = sample(args, || word.swap(5), || plain.swap(5, both))?;
         let plain_swap = || plain.compare_exchange(5, 5, both, Ordering::Acquire).unwrap_or_else(|old| old);
         let compare_swap = sample(args, || word.compare_swap(5, 5), plain_swap)?;
-        let fetch = sample(args, || word.fetch(), || plain.load(Ordering::Acquire))?;
         for (name, limit, taken) in [
             ("fetch_add", Some(Limit::Ratio(2.0)), fetch_add),
             ("swap", None, swap),
             ("compare_swap", None, compare_swap),
-            ("atomic fetch", None, fetch),
         ] {
             let row = compared(name, Some(8), Unit::Ns, taken, "the processor's own")?;
             rows.push(Row { limit, ..row });

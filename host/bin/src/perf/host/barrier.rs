@@ -61,7 +61,7 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
     let memory = pair.world.alloc::<u64>(1)?;
     let mine = memory.as_ptr();
     // SAFETY: one aligned word on each PE; freed after the last use below, and nothing else touches it.
-    let mut flags = unsafe { Flags::new(mine, pair.mapped(&memory)?) };
+    let mut flags = unsafe { Flags::new(mine, pair.mapped(&memory, pair.other())?) };
     let rounds = u64::from(args.batch);
     type Meet<'a> = &'a dyn Fn() -> rushmem::Result<()>;
     let operations: [(&str, Option<Limit>, Meet<'_>); 2] = [

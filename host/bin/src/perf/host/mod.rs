@@ -3,6 +3,7 @@
 
 mod atomic;
 mod barrier;
+mod c_abi;
 mod pair;
 mod pingpong;
 mod rma;
@@ -64,6 +65,7 @@ fn measure_as_pe(args: &HostArgs, measures: &[Measure]) -> Result<Option<Vec<Row
             Measure::Get => rma::get(&pair, args, &mut rows)?,
             Measure::Pingpong => pingpong::measure(&pair, args, &mut rows)?,
             Measure::Atomic => atomic::measure(&pair, args, &mut rows)?,
+            Measure::CAbi => c_abi::measure(&pair, args, &mut rows)?,
             Measure::Barrier => barrier::measure(&pair, args, &mut rows)?,
             Measure::All | Measure::Startup => {}
         }

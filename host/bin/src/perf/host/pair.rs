@@ -35,10 +35,10 @@ impl Pair {
         self.world.right()
     }
 
-    /// The other PE's copy of `memory` as plain memory: what the references work on.
-    pub(super) fn mapped<T: Symmetric>(&self, memory: &SymRef<'_, T>) -> Result<*mut T> {
-        memory.ptr_at(self.other()).ok_or_else(|| {
-            Failure::new(format!("the heap of {} is not mapped here: nothing to compare with", self.other()))
+    /// `pe`'s copy of `memory` as plain memory: what the references work on.
+    pub(super) fn mapped<T: Symmetric>(&self, memory: &SymRef<'_, T>, pe: Pe) -> Result<*mut T> {
+        memory.ptr_at(pe).ok_or_else(|| {
+            Failure::new(format!("the heap of {pe} is not mapped here: nothing to compare with"))
         })
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
     let signal = world.signal()?;
     let bare = world.alloc::<u64>(1)?;
     // SAFETY: one aligned word on each PE; freed after the last use below, and nothing else touches it.
-    let mut flags = unsafe { Flags::new(bare.as_ptr(), pair.mapped(&bare)?) };
+    let mut flags = unsafe { Flags::new(bare.as_ptr(), pair.mapped(&bare, other)?) };
     let mut plain = |n| {
         for _ in 0..n {
             if first {

@@ -2,8 +2,9 @@
 //! `memcpy` between the same two buffers for more.
 
 use std::hint::black_box;
+use std::sync::atomic::{fence, Ordering};
 
-use rushmem::SymRef;
+use rushmem::{Pe, SymRef};
 
 use super::pair::{compared, pattern, verify, Pair, Unit};
 use crate::args::HostArgs;
@@ -13,6 +14,8 @@ use crate::stats::{calibrate, interleave};
 
 /// Words that the small operations walk over, so that they do not all hit one address: a few cache lines.
 const WALK: usize = 64;
+/// Length of the list of targets, a power of two: 16 KiB, which stays in the first-level cache.
+const TARGETS: usize = 1024;
 
 /// Puts of every size.
 pub(super) fn put(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
@@ -38,44 +41,98 @@ pub(super) fn get(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<(
     Ok(())
 }
 
-/// One word after another, by `put` of a slice of one and by `p`. Back to back, so the figure is the cost of issuing.
+/// Where words go: an element and a PE, in no order. A program knows them at run time only, and so do both sides of
+/// a comparison here: the reference looks the mapping up by PE, ours computes it. (Told both beforehand, a compiler
+/// makes the reference two stores a clock cycle, which says nothing about any program.)
+struct Targets {
+    list: Vec<(usize, Pe)>,
+    /// What a program without rushmem would keep: where each PE's memory is mapped.
+    mapped: Vec<*mut u64>,
+}
+
+impl Targets {
+    fn new(pair: &Pair, memory: &SymRef<'_, u64>) -> Result<Targets> {
+        let list = pattern(TARGETS, 0x7a96).map(|random| (random as usize % WALK, pair.other())).collect();
+        let mapped = pair.world.pes().map(|pe| pair.mapped(memory, pe)).collect::<Result<_>>()?;
+        Ok(Targets { list, mapped })
+    }
+
+    #[inline(always)]
+    fn get(&self, turn: u64) -> (usize, Pe) {
+        self.list[turn as usize % TARGETS]
+    }
+
+    #[inline(always)]
+    fn mapped(&self, at: usize, pe: Pe) -> *mut u64 {
+        self.mapped[pe.index()].wrapping_add(at)
+    }
+}
+
+/// Words by `p`, by `put` of a slice of one, and by `put` completed by quiet. Without quiet they follow back to back,
+/// so the figure is the cost of issuing.
 fn put_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
     let memory = pair.world.alloc::<u64>(WALK)?;
     if pair.measures() {
-        let (other, raw) = (pair.other(), pair.mapped(&memory)?);
-        let mut plain = |n| {
-            for i in 0..n {
-                // SAFETY: inside the mapped allocation, which nobody else touches until it is freed below.
-                unsafe { raw.add(i as usize % WALK).write_volatile(i) };
-            }
-            Ok(())
-        };
-        let n = calibrate(args.batch_ns(), &mut plain)?;
+        let targets = Targets::new(pair, &memory)?;
         let word = memory.slice(1..2)?;
-        let by_put = |n| {
+        // SAFETY (of all stores here): inside the mapped allocation, which nobody else touches until it is freed.
+        let mut store = |n| {
             for i in 0..n {
-                word.put(&[i], other)?;
+                let (at, pe) = targets.get(i);
+                // SAFETY: see above.
+                unsafe { targets.mapped(at, pe).write_volatile(i) };
             }
             Ok(())
         };
-        let same_word = |n| {
+        let store_one = |n| {
             for i in 0..n {
-                // SAFETY: as above.
-                unsafe { raw.add(1).write_volatile(i) };
+                let (_, pe) = targets.get(i);
+                // SAFETY: see above.
+                unsafe { targets.mapped(1, pe).write_volatile(i) };
             }
             Ok(())
         };
-        let by_p = |n| {
+        let store_completed = |n| {
             for i in 0..n {
-                memory.p(i as usize % WALK, i, other)?;
+                let (_, pe) = targets.get(i);
+                // SAFETY: see above.
+                unsafe { targets.mapped(1, pe).write_volatile(i) };
+                fence(Ordering::SeqCst);
             }
             Ok(())
         };
-        let samples = args.samples as usize;
-        let puts = interleave(samples, n, by_put, same_word)?;
-        let ps = interleave(samples, n, by_p, plain)?;
-        for (name, taken) in [("put", puts), ("p", ps)] {
-            let row = compared(name, Some(8), Unit::Ns, taken, "plain store")?;
+        let p = |n| {
+            for i in 0..n {
+                let (at, pe) = targets.get(i);
+                memory.p(at, i, pe)?;
+            }
+            Ok(())
+        };
+        let put = |n| {
+            for i in 0..n {
+                let (_, pe) = targets.get(i);
+                word.put(&[i], pe)?;
+            }
+            Ok(())
+        };
+        let put_completed = |n| {
+            for i in 0..n {
+                let (_, pe) = targets.get(i);
+                word.put(&[i], pe)?;
+                pair.world.quiet()?;
+            }
+            Ok(())
+        };
+        let (samples, n) = (args.samples as usize, calibrate(args.batch_ns(), &mut store)?);
+        let puts = interleave(samples, n, put, store_one)?;
+        let ps = interleave(samples, n, p, store)?;
+        let completed = interleave(samples, (n / 8).max(1), put_completed, store_completed)?;
+        for (name, taken, reference) in [
+            ("put", puts, "plain store"),
+            ("p", ps, "plain store"),
+            ("put + quiet", completed, "plain store, full fence"),
+        ] {
+            let row = compared(name, Some(8), Unit::Ns, taken, reference)?;
             rows.push(row.limit(Limit::Ratio(2.0)));
         }
         check_words(pair, &memory)?;
@@ -83,44 +140,47 @@ fn put_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
     Ok(memory.free()?)
 }
 
-/// One word after another, by `get` into a slice of one and by `g`; each word that arrives is used.
+/// Words by `g` and by `get` into a slice of one; each word that arrives is used.
 fn get_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
     let memory = pair.world.alloc::<u64>(WALK)?;
     if pair.measures() {
-        let (other, raw) = (pair.other(), pair.mapped(&memory)?);
-        let mut plain = |n| {
-            for i in 0..n {
-                // SAFETY: inside the mapped allocation, which nobody else touches until it is freed below.
-                black_box(unsafe { raw.add(i as usize % WALK).read_volatile() });
-            }
-            Ok(())
-        };
-        let n = calibrate(args.batch_ns(), &mut plain)?;
+        let targets = Targets::new(pair, &memory)?;
         let word = memory.slice(1..2)?;
-        let by_get = |n| {
-            for _ in 0..n {
-                let mut value = [0];
-                word.get(&mut value, other)?;
-                black_box(value);
-            }
-            Ok(())
-        };
-        let same_word = |n| {
-            for _ in 0..n {
-                // SAFETY: as above.
-                black_box(unsafe { raw.add(1).read_volatile() });
-            }
-            Ok(())
-        };
-        let by_g = |n| {
+        let mut load = |n| {
             for i in 0..n {
-                black_box(memory.g(i as usize % WALK, other)?);
+                let (at, pe) = targets.get(i);
+                // SAFETY: inside the mapped allocation, which nobody else touches until it is freed.
+                black_box(unsafe { targets.mapped(at, pe).read_volatile() });
             }
             Ok(())
         };
-        let samples = args.samples as usize;
-        let gets = interleave(samples, n, by_get, same_word)?;
-        let gs = interleave(samples, n, by_g, plain)?;
+        let load_one = |n| {
+            for i in 0..n {
+                let (_, pe) = targets.get(i);
+                // SAFETY: as above.
+                black_box(unsafe { targets.mapped(1, pe).read_volatile() });
+            }
+            Ok(())
+        };
+        let g = |n| {
+            for i in 0..n {
+                let (at, pe) = targets.get(i);
+                black_box(memory.g(at, pe)?);
+            }
+            Ok(())
+        };
+        let get = |n| {
+            for i in 0..n {
+                let (_, pe) = targets.get(i);
+                let mut value = [0];
+                word.get(&mut value, pe)?;
+                black_box(value[0]);
+            }
+            Ok(())
+        };
+        let (samples, n) = (args.samples as usize, calibrate(args.batch_ns(), &mut load)?);
+        let gets = interleave(samples, n, get, load_one)?;
+        let gs = interleave(samples, n, g, load)?;
         for (name, taken) in [("get", gets), ("g", gs)] {
             rows.push(compared(name, Some(8), Unit::Ns, taken, "plain load")?);
         }
@@ -157,7 +217,7 @@ enum Direction {
 fn bulk(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>, direction: Direction, bytes: usize) -> Result<()> {
     let memory = pair.world.alloc_aligned::<u8>(bytes, 4096)?;
     if pair.measures() {
-        let (other, raw) = (pair.other(), pair.mapped(&memory)?);
+        let (other, raw) = (pair.other(), pair.mapped(&memory, pair.other())?);
         let words = pattern(bytes.div_ceil(8), bytes as u64);
         let mut own: Vec<u8> = words.flat_map(u64::to_ne_bytes).take(bytes).collect();
         let local = own.as_mut_ptr();
