@@ -22,8 +22,7 @@ demo: ## set up, build, then the ring on 4 PEs and the write-and-signal pair
 	$(call step,set-up)
 	@scripts/setup demo
 	$(call step,build)
-	@$(CARGO) build --release --examples --bins
-	@$(CARGO) build --release -p rushmem-tools -p rushmem-host
+	@$(CARGO) build --release -p rushmem -p rushmem-host -p rushmem-tools --lib --bins --examples
 	@scripts/demo "$(TARGET)/release"
 
 .PHONY: test
