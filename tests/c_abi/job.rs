@@ -33,8 +33,8 @@ pub(crate) fn run(stage: &Stage, program: &Path, pes: u32, limit: Duration) -> S
 }
 
 /// The same for one process and no launcher's environment.
-pub(crate) fn alone(_stage: &Stage, program: &Path, limit: Duration) -> String {
-    finish(vec![start(Command::new(program))], limit)
+pub(crate) fn alone(command: Command, limit: Duration) -> String {
+    finish(vec![start(command)], limit)
 }
 
 /// A process group of its own, so that it can be killed as a whole.

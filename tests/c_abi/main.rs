@@ -58,7 +58,7 @@ fn cxx() {
 fn one_pe_without_a_launcher() {
     let Some(stage) = Stage::new("one_pe_without_a_launcher") else { return };
     let program = stage.program("rma.c");
-    let out = job::alone(&stage, &program, LIMIT);
+    let out = job::alone(Command::new(program), LIMIT);
     assert!(out.contains("PE 0 of 1: all well"), "{out}");
 }
 

@@ -4,7 +4,9 @@
 use std::ffi::{c_char, CStr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use crate::job;
 use crate::stage::Stage;
 use libloading::os::unix::{Library, Symbol, RTLD_LOCAL, RTLD_NOW};
 use rushmem::{SymSlice, World};
@@ -96,15 +98,11 @@ fn in_a_process_of_its_own(order: &str) {
     let client = stage.dir().join("libclient.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/client.c");
     stage.compile(&source, &["-shared", "-fPIC"], &client);
-    let out = Command::new(std::env::current_exe().expect("a test knows its file"))
-        .args(["one_runtime::inside", "--exact", "--nocapture", "--test-threads=1"])
-        .env(CLIENT, &client)
-        .env(ORDER, order)
-        .env("RUSHMEM_TIMEOUT", "20")
-        .output()
-        .expect("the test binary runs");
-    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && text.contains(&format!("inside, {order}: all well")), "{text}");
+    let mut inside = Command::new(std::env::current_exe().expect("a test knows its file"));
+    inside.args(["one_runtime::inside", "--exact", "--nocapture", "--test-threads=1"]);
+    inside.env(CLIENT, &client).env(ORDER, order);
+    let text = job::alone(inside, Duration::from_secs(30));
+    assert!(text.contains(&format!("inside, {order}: all well")), "{text}");
 }
 
 #[test]
