@@ -134,7 +134,7 @@ RUSHMEM_DEVICE uint64_t compare_swap_word(uint64_t *to, uint64_t expected, uint6
 constexpr uint32_t polls_per_tick = 1024;
 
 /* Between two polls: nothing, the load's own latency is the pause. */
-RUSHMEM_DEVICE void pause() {}
+RUSHMEM_DEVICE void pause(bool) {}
 
 /* In operations that a program may spin on. */
 RUSHMEM_DEVICE void breathe() {}

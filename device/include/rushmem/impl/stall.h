@@ -65,7 +65,7 @@ struct stall_watch {
   /* After each unsatisfied poll of `word`, for which `how expected` was wanted. */
   template <typename T>
   RUSHMEM_DEVICE void unsatisfied(const volatile T *word_, int how, T expected, T seen, int from_pe = -1) {
-    pause();
+    pause(polls == 0);
     if (RUSHMEM_UNLIKELY(++polls % polls_per_tick == 0)) {
       mark = stall_tick(mark, reinterpret_cast<uint64_t>(word_), sizeof(T), how, from_pe, to_bits(expected),
                         to_bits(seen));

@@ -1,0 +1,116 @@
+//! Atomics inside kernels: all PEs at once on the same words. What is left behind in the words is checked here.
+
+use rushmem::Symmetric;
+
+use crate::api_common::at_all_counts;
+use crate::*;
+
+const ATOMICS: &str = kernels!("atomics.cu");
+const ROUNDS: i32 = 6;
+
+/// Fills `words` with guards, but for zeros at `zeros`, and gives the check that the guards are still there.
+fn guarded<T: Symmetric + PartialEq + std::fmt::Debug>(
+    words: &SymSlice<'_, T>,
+    zero: T,
+    guard: T,
+    zeros: &[usize],
+) {
+    let before: Vec<T> = (0..words.len()).map(|i| if zeros.contains(&i) { zero } else { guard }).collect();
+    words.write(&before).unwrap();
+}
+
+fn check_guards<T: Symmetric + PartialEq + std::fmt::Debug>(
+    words: &SymSlice<'_, T>,
+    guard: T,
+    zeros: &[usize],
+) {
+    for (i, word) in words.to_vec().into_iter().enumerate() {
+        assert!(zeros.contains(&i) || word == guard, "word {i} was touched: {word:?}");
+    }
+}
+
+/// Counting, bits and swaps for one type, `name` as in atomics.cu.
+fn all_forms<T: Symmetric + PartialEq + std::fmt::Debug>(
+    name: &'static str,
+    zero: T,
+    guard: T,
+    bits: fn(T) -> u64,
+) {
+    at_all_counts(|world, _| {
+        let bench = Bench::new(world, ATOMICS);
+        for (blocks, threads) in [(1, 1), (2, 33), (1, 64)] {
+            let launch = Launch::new(blocks, threads);
+            let all = (world.n_pes() * blocks * threads) as usize;
+
+            let marks = world.alloc::<u8>(all * ROUNDS as usize).unwrap();
+            let words = world.alloc::<T>(12).unwrap();
+            let zeros = [1, 4, 7, 10];
+            guarded(&words, zero, guard, &zeros);
+            bench.run(&format!("atomics_count_{name}"), launch, (&words, &marks, ROUNDS));
+            bench.run(
+                &format!("atomics_count_check_{name}"),
+                launch,
+                (&bench.report, &words, &marks, ROUNDS),
+            );
+            check_guards(&words, guard, &zeros);
+
+            let flags = world.alloc::<T>(all.div_ceil(8 * size_of::<T>()) + 1).unwrap();
+            bench.run(&format!("atomics_bits_{name}"), launch, (&bench.report, &flags, ROUNDS));
+            let width = u64::MAX >> (64 - 8 * size_of::<T>());
+            let set: u32 = flags.to_vec().into_iter().map(|word| (bits(word) & width).count_ones()).sum();
+            assert_eq!(set as usize, all, "each thread's own bit");
+
+            let (words, sums) = (world.alloc::<T>(6).unwrap(), world.alloc::<u64>(1).unwrap());
+            let zeros = [1, 4];
+            guarded(&words, zero, guard, &zeros);
+            bench.run(&format!("atomics_swap_{name}"), launch, (&bench.report, &words, &sums, ROUNDS));
+            check_guards(&words, guard, &zeros);
+            // What went in and did not come out is what is there; sign extension as in the kernel's casts.
+            assert_eq!(bits(words.to_vec()[1]), sums.to_vec()[0]);
+
+            for memory in [sums.free(), marks.free(), flags.free(), words.free()] {
+                memory.unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn atomics_on_i32() {
+    all_forms::<i32>("i32", 0, -0x5a5a_5a5b, |word| i64::from(word) as u64);
+}
+
+#[test]
+fn atomics_on_u32() {
+    all_forms::<u32>("u32", 0, 0xa5a5_a5a5, u64::from);
+}
+
+#[test]
+fn atomics_on_i64() {
+    all_forms::<i64>("i64", 0, -0x5a5a_5a5a_5a5a_5a5b, |word| word as u64);
+}
+
+#[test]
+fn atomics_on_u64() {
+    all_forms::<u64>("u64", 0, 0xa5a5_a5a5_a5a5_a5a5, |word| word);
+}
+
+#[test]
+fn atomics_on_size_t() {
+    all_forms::<usize>("size", 0, 0xa5a5_a5a5_a5a5_a5a5, |word| word as u64);
+}
+
+#[test]
+fn atomics_on_floats() {
+    at_all_counts(|world, _| {
+        let bench = Bench::new(world, ATOMICS);
+        for (blocks, threads) in [(1, 1), (2, 33)] {
+            let (singles, doubles) = (world.alloc::<f32>(3).unwrap(), world.alloc::<f64>(3).unwrap());
+            let launch = Launch::new(blocks, threads);
+            bench.run("atomics_floats", launch, (&bench.report, &singles, &doubles, ROUNDS));
+            let calls = world.n_pes() * blocks * threads * ROUNDS as u32;
+            assert_eq!(singles.to_vec()[0], calls as f32);
+            assert_eq!(doubles.to_vec()[0], f64::from(calls));
+        }
+    });
+}

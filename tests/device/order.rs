@@ -1,0 +1,143 @@
+//! Signals, syncs and barriers inside kernels, and litmus tests of the orderings they promise.
+
+use crate::api_common::at_all_counts;
+use crate::*;
+
+const SIGNALS: &str = kernels!("signals.cu");
+const SYNC: &str = kernels!("sync.cu");
+const LITMUS: &str = kernels!("litmus.cu");
+
+#[test]
+fn data_comes_with_its_signal_at_every_scope() {
+    at_all_counts(|world, rng| {
+        let bench = Bench::new(world, SIGNALS);
+        let (dst, src) = (world.alloc::<u8>(5000).unwrap(), world.alloc::<u8>(5000).unwrap());
+        let (signal, ack) = (world.signal().unwrap(), world.signal().unwrap());
+        for scope in SCOPES {
+            for (i, bytes) in [0usize, 1, 17, 4097].into_iter().enumerate() {
+                signal.set(0, world.my_pe()).unwrap();
+                ack.set(0, world.my_pe()).unwrap();
+                let args = (&bench.report, &dst, &src, &signal, &ack, bytes, scope, 24, rng.next());
+                bench.run("signals_exchange", Launch::new(1, BLOCK_SIZES[i % 3]), args);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_token_goes_round_the_ring() {
+    at_all_counts(|world, _| {
+        let bench = Bench::new(world, SIGNALS);
+        let (token, signal) = (world.alloc::<u64>(1).unwrap(), world.signal().unwrap());
+        bench.run("signals_ring", Launch::new(1, 1), (&bench.report, &token, &signal, 100));
+        let laps = 100 * u64::from(world.n_pes());
+        let expected = if world.my_pe().number() == 0 {
+            laps
+        } else {
+            laps - u64::from(world.n_pes() - world.my_pe().number())
+        };
+        assert_eq!(token.to_vec(), [expected]);
+    });
+}
+
+#[test]
+fn many_senders_add_to_one_signal() {
+    at_all_counts(|world, _| {
+        let bench = Bench::new(world, SIGNALS);
+        for threads in BLOCK_SIZES {
+            let signal = world.signal().unwrap();
+            bench.run("signals_gather", Launch::new(1, threads), (&bench.report, &signal, 20));
+        }
+    });
+}
+
+/// At each scope, and (3) with PEs of one job at different ones.
+fn rounds(barrier: i32) {
+    at_all_counts(|world, rng| {
+        let bench = Bench::new(world, SYNC);
+        let n = world.n_pes() as usize;
+        for scope in [THREAD, WARP, BLOCK, 3] {
+            let threads = BLOCK_SIZES[rng.below(3)];
+            let entered = world.alloc::<u64>(n).unwrap();
+            let data = world.alloc::<u64>(n * threads as usize).unwrap();
+            let args = (&bench.report, &entered, &data, scope, barrier, 100, rng.next());
+            bench.run("sync_rounds", Launch::new(1, threads), args);
+        }
+    });
+}
+
+#[test]
+fn nobody_leaves_a_sync_before_all_have_entered() {
+    rounds(0);
+}
+
+#[test]
+fn after_a_barrier_all_puts_are_there() {
+    rounds(1);
+}
+
+#[test]
+fn more_pes_than_threads_meet_in_a_sync() {
+    api_common::both(11, |world, rng| {
+        let bench = Bench::new(world, SYNC);
+        for scope in SCOPES {
+            let (entered, data) = (world.alloc::<u64>(11).unwrap(), world.alloc::<u64>(33).unwrap());
+            let args = (&bench.report, &entered, &data, scope, 1, 30, rng.next());
+            bench.run("sync_rounds", Launch::new(1, 3), args);
+        }
+    });
+}
+
+#[test]
+fn syncs_go_on_from_launch_to_launch_and_source_to_source() {
+    at_all_counts(|world, rng| {
+        let (first, second) = (Bench::new(world, SYNC), Bench::new(world, SIGNALS));
+        let n = world.n_pes() as usize;
+        let (entered, data) = (world.alloc::<u64>(n).unwrap(), world.alloc::<u64>(n * 5).unwrap());
+        let signal = world.signal().unwrap();
+        for _ in 0..10 {
+            entered.fill(0);
+            data.fill(0);
+            signal.set(0, world.my_pe()).unwrap();
+            let args = (&first.report, &entered, &data, 3, 1, 3, rng.next());
+            first.run("sync_rounds", Launch::new(1, 5), args);
+            second.run("signals_gather", Launch::new(1, 3), (&second.report, &signal, 2));
+        }
+    });
+}
+
+#[test]
+fn a_flag_is_never_seen_before_its_data() {
+    at_all_counts(|world, _| {
+        let bench = Bench::new(world, LITMUS);
+        let (data, flag, ack) = (
+            world.alloc::<u64>(16).unwrap(),
+            world.alloc::<u64>(16).unwrap(),
+            world.alloc::<u64>(1).unwrap(),
+        );
+        for form in 0..7 {
+            for (words, threads) in [(1usize, 1), (5, 33), (16, 8)] {
+                for memory in [&data, &flag, &ack] {
+                    memory.fill(0);
+                }
+                let args = (&bench.report, &data, &flag, &ack, form, words, 150);
+                bench.run("litmus_message_passing", Launch::new(1, threads), args);
+            }
+        }
+    });
+}
+
+#[test]
+fn two_pes_cannot_both_miss_a_completed_put() {
+    for n in [2, 3, 4] {
+        both(n, |world, _| {
+            let bench = Bench::new(world, LITMUS);
+            let (x, seen) = (world.alloc::<u64>(2000).unwrap(), world.alloc::<u64>(2000).unwrap());
+            for via in [0, 1] {
+                x.fill(0);
+                seen.fill(0);
+                bench.run("litmus_store_buffering", Launch::new(1, 1), (&bench.report, &x, &seen, via, 2000));
+            }
+        });
+    }
+}

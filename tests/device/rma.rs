@@ -1,0 +1,97 @@
+//! put, get, their nbi and strided forms, p, g and ptr inside kernels.
+
+use crate::api_common::at_all_counts;
+use crate::*;
+
+const RMA: &str = kernels!("rma.cu");
+const ELEMENTS: &str = kernels!("elements.cu");
+/// `OP_*` of rma.cu: put, put_nbi, get, get_nbi.
+const OPS: [i32; 4] = [0, 1, 2, 3];
+
+/// Every size up to `most` bytes, every alignment of either side.
+fn sweep(scope: i32, units: &'static [i32], block: u32, most: usize) {
+    at_few_counts(|world, rng| {
+        let bench = Bench::new(world, RMA);
+        let dst = world.alloc_aligned::<u8>(256 * (most + 64), 16).unwrap();
+        let src = world.alloc_aligned::<u8>(most + 512 + 16, 16).unwrap();
+        for &unit in units {
+            for op in OPS {
+                let args = (&bench.report, &dst, &src, op, scope, unit, most, rng.next());
+                bench.run("rma_sweep", Launch::new(1, block), args);
+            }
+        }
+    });
+}
+
+#[test]
+fn every_small_size_and_alignment_by_a_thread() {
+    sweep(THREAD, &[1, 2, 4, 8, 16], 4, 300);
+}
+
+#[test]
+fn every_small_size_and_alignment_by_a_warp() {
+    sweep(WARP, &[1, 8], 37, 150);
+    sweep(WARP, &[2, 4, 16], 32, 150);
+}
+
+#[test]
+fn every_small_size_and_alignment_by_a_block() {
+    sweep(BLOCK, &[1], 20, 150);
+    sweep(BLOCK, &[2, 4, 8, 16], 45, 150);
+}
+
+#[test]
+fn large_transfers_to_the_byte() {
+    at_few_counts(|world, rng| {
+        let bench = Bench::new(world, RMA);
+        let room = (1 << 20) + 100;
+        let dst = world.alloc_aligned::<u8>(room, 16).unwrap();
+        let src = world.alloc_aligned::<u8>(room, 16).unwrap();
+        for (i, bytes) in
+            [4095usize, 4096, 4097, 65535, (1 << 20) - 1, 1 << 20, (1 << 20) + 1].into_iter().enumerate()
+        {
+            for scope in SCOPES {
+                let (op, threads) = (OPS[(i + rng.below(4)) % 4], BLOCK_SIZES[rng.below(3)]);
+                let (from, to) = (rng.below(16), rng.below(16));
+                let args = (&bench.report, &dst, &src, op, scope, bytes, from, to, rng.next());
+                bench.run("rma_large", Launch::new(1, threads), args);
+            }
+        }
+    });
+}
+
+#[test]
+fn single_values_of_every_type() {
+    at_all_counts(|world, rng| {
+        let bench = Bench::new(world, ELEMENTS);
+        for threads in BLOCK_SIZES {
+            let dst = world.alloc_aligned::<u8>(48 * threads as usize, 16).unwrap();
+            let src = world.alloc_aligned::<u8>(48 * threads as usize, 16).unwrap();
+            bench.run("elements_values", Launch::new(1, threads), (&bench.report, &dst, &src, rng.next()));
+        }
+    });
+}
+
+#[test]
+fn strides_touch_their_elements_and_no_others() {
+    at_few_counts(|world, rng| {
+        let bench = Bench::new(world, ELEMENTS);
+        let dst = world.alloc_aligned::<u8>(4096, 16).unwrap();
+        let src = world.alloc_aligned::<u8>(4096, 16).unwrap();
+        for scope in SCOPES {
+            for threads in BLOCK_SIZES {
+                let args = (&bench.report, &dst, &src, scope, 4, rng.next());
+                bench.run("elements_strided", Launch::new(1, threads), args);
+            }
+        }
+    });
+}
+
+#[test]
+fn pointers_reach_every_mapped_pe() {
+    at_all_counts(|world, rng| {
+        let bench = Bench::new(world, ELEMENTS);
+        let words = world.alloc::<u64>(world.n_pes() as usize).unwrap();
+        bench.run("elements_ptr", Launch::new(1, 1), (&bench.report, &words, rng.next()));
+    });
+}
