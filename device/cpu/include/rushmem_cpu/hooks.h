@@ -43,7 +43,7 @@ struct rushmem_cpu_thread {
   uint32_t ticks;  /* atomics and fences since the last suspend */
   uint32_t request;
   uint32_t mask;        /* WARP: the lanes that take part */
-  uint32_t woke;        /* a wait has ended since the last suspend */
+  uint32_t woke;        /* a wait has ended or begun since the last suspend */
   uint32_t result;      /* BARRIER: the sum, and, or (see vote); WARP: the lanes of `mask` that arrived */
   uint64_t value;       /* BARRIER: this thread's predicate; WARP: this lane's contribution */
   const uint64_t *values; /* WARP: the contributions of all 32 lanes, valid until this thread's next request */
@@ -92,8 +92,8 @@ static inline void rushmem_cpu_spin() {
   rushmem_cpu_table->suspend(self);
 }
 
-/* Says that a wait made of spins has ended. Without it the scheduler takes a block that waits again and again for one that
- * waits on and on, and naps between its polls. */
+/* Says that one wait made of spins has ended or another begins. Without it the scheduler takes a block that waits again and
+ * again for one that waits on and on, and naps between its polls. */
 static inline void rushmem_cpu_woke() { rushmem_cpu_self->woke = 1; }
 
 /* Called by whatever a spin loop may be made of; every 32nd call suspends. */

@@ -219,15 +219,23 @@ mod tests {
         stream.push(job("boom", || panic!("on purpose"))).unwrap();
         assert_eq!(stream.synchronize("PE 0", None).unwrap_err().code, code::INTERNAL);
         let (tx, rx) = mpsc::channel::<()>();
-        let (started, begin) = mpsc::channel();
-        stream.push(job("long", move || Ok(started.send(rx.recv().is_err()).unwrap()))).unwrap();
+        let (say, told) = mpsc::channel();
+        let long = move || {
+            say.send("begun").unwrap();
+            let _ = rx.recv();
+            say.send("ended").unwrap();
+            Ok(())
+        };
+        stream.push(job("long", long)).unwrap();
         stream.push(job("never", || panic!("dropped"))).unwrap();
+        assert_eq!(told.recv().unwrap(), "begun");
         std::thread::scope(|s| {
             let closing = s.spawn(|| stream.close());
             std::thread::sleep(Duration::from_millis(20));
             drop(tx);
             closing.join().unwrap();
         });
-        assert!(begin.recv().unwrap());
+        assert_eq!(told.recv().unwrap(), "ended");
+        assert!(told.recv().is_err());
     }
 }
