@@ -36,7 +36,7 @@ test: ## set up, then every test that can run without a GPU
 	@scripts/test
 
 .PHONY: lint
-lint: ## formatting, clippy, dependency rules, generated files, the shape of the tree
+lint: ## formatting, clippy, documentation, dependency rules, the shape of the tree
 	$(call step,set-up)
 	@scripts/setup lint
 	@scripts/lint
