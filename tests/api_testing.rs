@@ -125,6 +125,7 @@ fn dies_within(pid: u32, limit: Duration) -> bool {
 fn grandchildren_and_hanging_pes_are_killed_with_the_job() {
     testing::pes(2).supervise(
         |pe| {
+            #[allow(clippy::zombie_processes)] // left behind on purpose
             let child = Command::new("sleep").arg("1000").spawn().unwrap();
             println!("CHILD={}", child.id());
             if pe.number() == 1 {

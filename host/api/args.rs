@@ -31,8 +31,7 @@ impl ArgType {
 
     /// A pointer to `T`. Of structs and arrays nothing is said: `[f32; 4]` may well be a `float *`.
     fn pointer_to<T: 'static>() -> ArgType {
-        let known = SCALARS.iter().find(|(id, ..)| *id == TypeId::of::<T>());
-        let (kind, size) = known.map_or((RUSHMEM_ARG_UNKNOWN, 0), |(_, kind, size)| (*kind, *size));
+        let (kind, size) = pointee::<T>().unwrap_or((RUSHMEM_ARG_UNKNOWN, 0));
         ArgType(rushmem_arg_type_t {
             kind: RUSHMEM_ARG_POINTER,
             size: size_of::<*mut T>() as u32,
@@ -70,11 +69,17 @@ pub unsafe trait KernelArg {
     fn raw(&self) -> Self::Raw;
 }
 
-/// Scalars: the trait, and the row that describes them as pointees.
+/// Scalars: the trait, and what they are as pointees.
 macro_rules! scalars {
     ($($type:ty = $kind:ident;)*) => {
-        static SCALARS: &[(TypeId, i32, u32)] =
-            &[$((TypeId::of::<$type>(), $kind, size_of::<$type>() as u32)),*];
+        /// Kind and size of what a pointer points at, where that is a scalar.
+        fn pointee<T: 'static>() -> Option<(i32, u32)> {
+            let id = TypeId::of::<T>();
+            $(if id == TypeId::of::<$type>() {
+                return Some(($kind, size_of::<$type>() as u32));
+            })*
+            None
+        }
 
         $(
             // SAFETY: passed as it is; the kind says what it is.

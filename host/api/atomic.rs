@@ -55,8 +55,7 @@ impl<T: AtomicType> Remote<'_, T> {
     #[inline(always)]
     fn near(self) -> Option<*mut T::Word> {
         if self.index < self.view.len() {
-            let address = self.view.as_ptr().wrapping_add(self.index) as usize;
-            self.view.world().near_unbroken(address, self.pe).map(|word| word.cast())
+            self.view.near_unbroken(self.index, self.pe).map(|word| word.cast())
         } else {
             None
         }
@@ -98,8 +97,8 @@ impl<T: AtomicType> Remote<'_, T> {
     #[inline(always)]
     pub fn set(self, value: T) -> Result<()> {
         match self.near() {
-            // SAFETY: as in `fetch`.
             Some(word) => {
+                // SAFETY: as in `fetch`.
                 unsafe { T::Word::store(word, value.to_word()) };
                 Ok(())
             }
@@ -126,8 +125,8 @@ macro_rules! combine {
             #[inline(always)]
             pub fn $plain(self, value: T) -> Result<()> {
                 match self.near() {
-                    // SAFETY: `near` gives an element of a live mapping, aligned as `T` is.
                     Some(word) => {
+                        // SAFETY: `near` gives an element of a live mapping, aligned as `T` is.
                         unsafe { T::Word::$fetch(word, value.to_word()) };
                         Ok(())
                     }
@@ -148,6 +147,7 @@ macro_rules! combine {
     };
 }
 
+#[allow(clippy::should_implement_trait)] // `add` is OpenSHMEM's word; it adds to a word of another PE
 impl<T: AtomicInt> Remote<'_, T> {
     combine! {
         /// Adds `value`, wrapping.
@@ -184,9 +184,10 @@ impl<T: AtomicInt> Remote<'_, T> {
     #[inline(always)]
     pub fn compare_swap(self, condition: T, value: T) -> Result<T> {
         match self.near() {
-            // SAFETY: `near` gives an element of a live mapping, aligned as `T` is.
             Some(word) => {
-                Ok(T::from_word(unsafe { T::Word::compare_swap(word, condition.to_word(), value.to_word()) }))
+                // SAFETY: `near` gives an element of a live mapping, aligned as `T` is.
+                let old = unsafe { T::Word::compare_swap(word, condition.to_word(), value.to_word()) };
+                Ok(T::from_word(old))
             }
             None => self.call(RUSHMEM_ATOMIC_COMPARE_SWAP, value, condition),
         }

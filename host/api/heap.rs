@@ -28,7 +28,7 @@ impl World {
         const { assert!(size_of::<T>() > 0, "an element of symmetric memory has a size") };
         // A size that overflows is passed on as one that no heap can hold: the call is collective, and a PE
         // that returned here by itself would leave the others waiting.
-        let bytes = n.checked_mul(size_of::<T>()).unwrap_or(usize::MAX);
+        let bytes = n.saturating_mul(size_of::<T>());
         let mut ptr = std::ptr::null_mut();
         // SAFETY: a live handle and a place for the answer.
         self.check(unsafe {
@@ -74,7 +74,7 @@ impl World {
     ///   write it at any time. Use the returned value, or raw pointers.
     pub unsafe fn register<T: Symmetric>(&self, first: *mut T, n: usize) -> Result<Registered<'_, T>> {
         const { assert!(size_of::<T>() > 0, "an element of symmetric memory has a size") };
-        let bytes = n.checked_mul(size_of::<T>()).unwrap_or(usize::MAX);
+        let bytes = n.saturating_mul(size_of::<T>());
         let mut alias = std::ptr::null_mut();
         // SAFETY: a live handle and a place for the answer; the caller vouches for the region.
         self.check(unsafe { (self.runtime().register)(self.as_raw(), first.cast(), bytes, &mut alias) })?;

@@ -75,9 +75,9 @@ impl Module<'_> {
     pub fn kernel(&self, name: &str) -> Result<Kernel<'_>> {
         let c_name = c_text("a kernel's name", name)?;
         let mut raw = std::ptr::null_mut();
+        let find = self.world.runtime().module_kernel;
         // SAFETY: a live handle, a C string through the call, a place for the answer.
-        self.world
-            .check(unsafe { (self.world.runtime().module_kernel)(self.raw, c_name.as_ptr(), &mut raw) })?;
+        self.world.check(unsafe { find(self.raw, c_name.as_ptr(), &mut raw) })?;
         Ok(Kernel { world: self.world, raw, module: PhantomData })
     }
 

@@ -20,32 +20,63 @@ use crate::Pe;
 /// Puts and gets up to this many bytes may be unrolled into words instead of a call.
 pub(crate) const SMALL: usize = 64;
 
-/// Where `address` of this PE's symmetric memory is for `pe`, when `pe`'s heap is mapped here.
-#[inline(always)]
-pub(crate) fn near(view: &rushmem_view_t, address: usize, pe: Pe) -> Option<*mut u8> {
-    let slot = (pe.raw() as u32).wrapping_sub(view.near_first as u32);
-    if slot < view.near_count as u32 {
-        let distance = (pe.raw() - view.my_pe) as i64 as u64;
-        Some((address as u64).wrapping_add(distance.wrapping_mul(view.stride)) as *mut u8)
-    } else {
-        None
+/// How to reach near PEs' copies: what `rushmem_view_t` says, turned so that one multiplication does it. Every
+/// view of symmetric memory carries a copy, so that a loop over it keeps these numbers in registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Near {
+    /// First PE of the run of near ones, and their number.
+    first: u32,
+    count: u32,
+    /// From this PE's copy to that of `first`.
+    delta: u64,
+    /// From one PE's copy to the next one's.
+    stride: u64,
+}
+
+impl Near {
+    pub(crate) fn new(view: &rushmem_view_t) -> Near {
+        let back = i64::from(view.near_first) - i64::from(view.my_pe);
+        Near {
+            first: view.near_first as u32,
+            count: view.near_count as u32,
+            delta: (back as u64).wrapping_mul(view.stride),
+            stride: view.stride,
+        }
     }
+
+    /// Where `pe`'s copy of this PE's `address` is, when it is mapped here.
+    #[inline(always)]
+    pub(crate) fn at<T>(&self, address: *mut T, pe: Pe) -> Option<*mut T> {
+        let slot = pe.number().wrapping_sub(self.first);
+        if slot < self.count {
+            let distance = self.delta.wrapping_add(u64::from(slot).wrapping_mul(self.stride));
+            Some(address.wrapping_byte_add(distance as usize))
+        } else {
+            None
+        }
+    }
+}
+
+/// Whether a `T` at `at`, which is aligned for a `T`, is aligned to its size. For most types no test is left of it.
+#[inline(always)]
+fn is_word_aligned<T>(at: *mut T) -> bool {
+    align_of::<T>() >= size_of::<T>() || (at as usize) % size_of::<T>() == 0
 }
 
 /// Stores one value of 1, 2, 4 or 8 bytes as one relaxed atomic; false where size or alignment forbid.
 ///
 /// # Safety
-/// `to` is mapped and writable for `size_of::<T>()` bytes; `T` has no padding.
+/// `to` is mapped and writable for a `T`, and aligned for it; `T` has no padding.
 #[inline(always)]
-pub(crate) unsafe fn store_word<T: Copy>(to: *mut u8, value: T) -> bool {
+pub(crate) unsafe fn store_word<T: Copy>(to: *mut T, value: T) -> bool {
     let size = size_of::<T>();
-    if (to as usize) & (size.wrapping_sub(1)) != 0 {
+    if !is_word_aligned(to) {
         return false;
     }
     // SAFETY: `to` is valid and aligned (just checked), and each transmute keeps the size (just matched).
     unsafe {
         match size {
-            1 => AtomicU8::from_ptr(to).store(std::mem::transmute_copy(&value), Ordering::Relaxed),
+            1 => AtomicU8::from_ptr(to.cast()).store(std::mem::transmute_copy(&value), Ordering::Relaxed),
             2 => AtomicU16::from_ptr(to.cast()).store(std::mem::transmute_copy(&value), Ordering::Relaxed),
             4 => AtomicU32::from_ptr(to.cast()).store(std::mem::transmute_copy(&value), Ordering::Relaxed),
             8 => AtomicU64::from_ptr(to.cast()).store(std::mem::transmute_copy(&value), Ordering::Relaxed),
@@ -58,17 +89,17 @@ pub(crate) unsafe fn store_word<T: Copy>(to: *mut u8, value: T) -> bool {
 /// Loads one value of 1, 2, 4 or 8 bytes as one relaxed atomic; `None` where size or alignment forbid.
 ///
 /// # Safety
-/// `from` is mapped and readable for `size_of::<T>()` bytes; every bit pattern is a `T`.
+/// `from` is mapped and readable for a `T`, and aligned for it; every bit pattern is a `T`.
 #[inline(always)]
-pub(crate) unsafe fn load_word<T: Copy>(from: *mut u8) -> Option<T> {
+pub(crate) unsafe fn load_word<T: Copy>(from: *mut T) -> Option<T> {
     let size = size_of::<T>();
-    if (from as usize) & (size.wrapping_sub(1)) != 0 {
+    if !is_word_aligned(from) {
         return None;
     }
     // SAFETY: `from` is valid and aligned (just checked), and each transmute keeps the size (just matched).
     unsafe {
         Some(match size {
-            1 => std::mem::transmute_copy(&AtomicU8::from_ptr(from).load(Ordering::Relaxed)),
+            1 => std::mem::transmute_copy(&AtomicU8::from_ptr(from.cast()).load(Ordering::Relaxed)),
             2 => std::mem::transmute_copy(&AtomicU16::from_ptr(from.cast()).load(Ordering::Relaxed)),
             4 => std::mem::transmute_copy(&AtomicU32::from_ptr(from.cast()).load(Ordering::Relaxed)),
             8 => std::mem::transmute_copy(&AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed)),
@@ -141,7 +172,7 @@ mod tests {
 
     #[test]
     fn near_addresses_are_affine_and_stop_at_the_ends_of_the_run() {
-        let at = |pe| near(&view(), 0x10_0010, Pe::new(pe)).map(|p| p as usize);
+        let at = |pe| Near::new(&view()).at(0x10_0010 as *mut u8, Pe::new(pe)).map(|p| p as usize);
         assert_eq!(at(3), None);
         assert_eq!(at(4), Some(0x0f_f010));
         assert_eq!(at(5), Some(0x10_0010));
@@ -155,15 +186,16 @@ mod tests {
     fn words_refuse_odd_sizes_and_addresses() {
         let mut memory = [0u64; 4];
         let base = memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: every address is inside `memory`, with room for the value behind it.
+        // SAFETY: every address is inside `memory`, aligned for its type, with room for the value behind it.
         unsafe {
-            assert!(store_word(base.add(8), 0x0102_0304_0506_0708_u64));
-            assert!(!store_word(base.add(4), 1u64));
-            assert!(!store_word(base, [1u8; 3]));
-            assert!(store_word(base.add(2), [9u8, 8]));
-            assert_eq!(load_word::<u64>(base.add(8)), Some(0x0102_0304_0506_0708));
-            assert_eq!(load_word::<[u8; 2]>(base.add(2)), Some([9, 8]));
-            assert_eq!(load_word::<u32>(base.add(1)), None);
+            assert!(store_word(base.add(8).cast(), 0x0102_0304_0506_0708_u64));
+            assert!(!store_word(base.cast(), [1u8; 3]));
+            assert!(!store_word(base.add(1).cast(), [1u8; 2]));
+            assert!(store_word(base.add(2).cast(), [9u8, 8]));
+            assert_eq!(load_word::<u64>(base.add(8).cast()), Some(0x0102_0304_0506_0708));
+            assert_eq!(load_word::<[u8; 2]>(base.add(2).cast()), Some([9, 8]));
+            assert_eq!(load_word::<[u16; 2]>(base.add(2).cast()), None);
+            assert_eq!(load_word::<[u64; 2]>(base.cast()), None);
         }
     }
 

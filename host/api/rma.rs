@@ -18,13 +18,13 @@ impl<T: Symmetric> SymRef<'_, T> {
     #[inline]
     pub fn put(&self, src: &[T], pe: Pe) -> Result<()> {
         if src.len() <= self.len() {
-            if let Some(to) = self.world().near(self.as_ptr() as usize, pe) {
+            if let Some(to) = self.near(0, pe) {
                 // SAFETY: `pe`'s copy of a live allocation, of which `src.len()` elements were just checked.
-                unsafe { near::copy_in(to, src.as_ptr().cast(), size_of_val(src)) };
+                unsafe { near::copy_in(to.cast(), src.as_ptr().cast(), size_of_val(src)) };
                 return Ok(());
             }
         }
-        self.put_slow(src.as_ptr(), src.len(), pe)
+        self.again().put_slow(src.as_ptr(), src.len(), pe)
     }
 
     /// Copies all of `src`, symmetric memory of this PE, to `pe`'s elements `0..src.len()`. Errors as for
@@ -32,26 +32,26 @@ impl<T: Symmetric> SymRef<'_, T> {
     #[inline]
     pub fn put_from(&self, src: &SymRef<'_, T>, pe: Pe) -> Result<()> {
         if src.len() <= self.len() {
-            if let Some(to) = self.world().near(self.as_ptr() as usize, pe) {
+            if let Some(to) = self.near(0, pe) {
                 // SAFETY: as in `put`; the source is this PE's copy of a live allocation.
-                unsafe { near::copy(to, src.as_ptr().cast(), src.bytes()) };
+                unsafe { near::copy(to.cast(), src.as_ptr().cast(), src.bytes()) };
                 return Ok(());
             }
         }
-        self.put_slow(src.as_ptr(), src.len(), pe)
+        self.again().put_slow(src.as_ptr(), src.len(), pe)
     }
 
     /// Copies `pe`'s elements `0..dst.len()` to `dst`. Errors as for [`put`](SymRef::put).
     #[inline]
     pub fn get(&self, dst: &mut [T], pe: Pe) -> Result<()> {
         if dst.len() <= self.len() {
-            if let Some(from) = self.world().near_unbroken(self.as_ptr() as usize, pe) {
+            if let Some(from) = self.near_unbroken(0, pe) {
                 // SAFETY: `pe`'s copy of a live allocation, of which `dst.len()` elements were just checked.
-                unsafe { near::copy_out(dst.as_mut_ptr().cast(), from, size_of_val(dst)) };
+                unsafe { near::copy_out(dst.as_mut_ptr().cast(), from.cast(), size_of_val(dst)) };
                 return Ok(());
             }
         }
-        self.get_slow(dst.as_mut_ptr(), dst.len(), pe)
+        self.again().get_slow(dst.as_mut_ptr(), dst.len(), pe)
     }
 
     /// Copies all of `pe`'s elements to this PE's `dst`, which is symmetric too. Errors as for
@@ -61,12 +61,12 @@ impl<T: Symmetric> SymRef<'_, T> {
         if dst.len() < self.len() {
             return Err(out_of_bounds(format_args!("{} elements at the start", self.len()), dst.len()));
         }
-        if let Some(from) = self.world().near_unbroken(self.as_ptr() as usize, pe) {
+        if let Some(from) = self.near_unbroken(0, pe) {
             // SAFETY: both sides are copies of live allocations, long enough as just checked.
-            unsafe { near::copy(dst.as_ptr().cast(), from, self.bytes()) };
+            unsafe { near::copy(dst.as_ptr().cast(), from.cast(), self.bytes()) };
             return Ok(());
         }
-        self.get_slow(dst.as_ptr(), self.len(), pe)
+        self.again().get_slow(dst.as_ptr(), self.len(), pe)
     }
 
     /// Stores `value` into `pe`'s element `index`. One aligned word of 1, 2, 4 or 8 bytes is never torn.
@@ -76,14 +76,14 @@ impl<T: Symmetric> SymRef<'_, T> {
     #[inline(always)]
     pub fn p(&self, index: usize, value: T, pe: Pe) -> Result<()> {
         if index < self.len() {
-            if let Some(to) = self.world().near(self.as_ptr().wrapping_add(index) as usize, pe) {
+            if let Some(to) = self.near(index, pe) {
                 // SAFETY: `pe`'s copy of one element of a live allocation; a `Symmetric` type has no padding.
                 if unsafe { near::store_word(to, value) } {
                     return Ok(());
                 }
             }
         }
-        self.p_slow(index, value, pe)
+        self.again().p_slow(index, value, pe)
     }
 
     /// Loads `pe`'s element `index`. One aligned word of 1, 2, 4 or 8 bytes is never torn. Errors as for
@@ -91,14 +91,14 @@ impl<T: Symmetric> SymRef<'_, T> {
     #[inline(always)]
     pub fn g(&self, index: usize, pe: Pe) -> Result<T> {
         if index < self.len() {
-            if let Some(from) = self.world().near_unbroken(self.as_ptr().wrapping_add(index) as usize, pe) {
+            if let Some(from) = self.near_unbroken(index, pe) {
                 // SAFETY: `pe`'s copy of one element of a live allocation; every bit pattern is a `T`.
                 if let Some(value) = unsafe { near::load_word(from) } {
                     return Ok(value);
                 }
             }
         }
-        self.g_slow(index, pe)
+        self.again().g_slow(index, pe)
     }
 
     /// Copies `n` elements of `src`, `src_stride` apart, to `pe`'s elements, `dst_stride` apart; both start at
@@ -152,7 +152,7 @@ impl<T: Symmetric> SymRef<'_, T> {
 
     #[cold]
     #[inline(never)]
-    fn put_slow(&self, src: *const T, n: usize, pe: Pe) -> Result<()> {
+    fn put_slow(self, src: *const T, n: usize, pe: Pe) -> Result<()> {
         if n > self.len() {
             return Err(out_of_bounds(format_args!("a put of {n} elements at the start"), self.len()));
         }
@@ -165,7 +165,7 @@ impl<T: Symmetric> SymRef<'_, T> {
 
     #[cold]
     #[inline(never)]
-    fn get_slow(&self, dst: *mut T, n: usize, pe: Pe) -> Result<()> {
+    fn get_slow(self, dst: *mut T, n: usize, pe: Pe) -> Result<()> {
         if n > self.len() {
             return Err(out_of_bounds(format_args!("a get of {n} elements at the start"), self.len()));
         }
@@ -178,13 +178,13 @@ impl<T: Symmetric> SymRef<'_, T> {
 
     #[cold]
     #[inline(never)]
-    fn p_slow(&self, index: usize, value: T, pe: Pe) -> Result<()> {
+    fn p_slow(self, index: usize, value: T, pe: Pe) -> Result<()> {
         self.element(index)?.put(std::slice::from_ref(&value), pe)
     }
 
     #[cold]
     #[inline(never)]
-    fn g_slow(&self, index: usize, pe: Pe) -> Result<T> {
+    fn g_slow(self, index: usize, pe: Pe) -> Result<T> {
         let mut value = T::new_zeroed();
         self.element(index)?.get(std::slice::from_mut(&mut value), pe)?;
         Ok(value)

@@ -41,8 +41,8 @@ impl SignalOp {
         match self {
             // SAFETY: by the caller's word.
             SignalOp::Set => unsafe { u64::store(word, value) },
-            // SAFETY: by the caller's word.
             SignalOp::Add => {
+                // SAFETY: by the caller's word.
                 unsafe { u64::fetch_add(word, value) };
             }
         }
@@ -141,9 +141,9 @@ impl<'a> SignalRef<'a> {
     #[inline]
     pub fn signal_op(&self, op: SignalOp, value: u64, pe: Pe) -> Result<()> {
         let world = self.word.world();
-        if let Some(word) = world.near(self.as_ptr() as usize, pe) {
+        if let Some(word) = self.word.near(0, pe) {
             // SAFETY: `pe`'s copy of a live allocation of one word.
-            unsafe { op.apply(word.cast(), value) };
+            unsafe { op.apply(word, value) };
             return Ok(());
         }
         // SAFETY: a live handle and a live allocation.
@@ -260,12 +260,11 @@ impl<T: Symmetric> SymRef<'_, T> {
         if n > self.len() {
             return Err(out_of_bounds(format_args!("a put of {n} elements at the start"), self.len()));
         }
-        let near = world.near(self.as_ptr() as usize, pe).zip(world.near(signal.as_ptr() as usize, pe));
-        if let Some((to, word)) = near {
+        if let Some((to, word)) = self.near(0, pe).zip(signal.word.near(0, pe)) {
             // SAFETY: `pe`'s copies of live allocations, with the length just checked.
             unsafe {
-                near::copy_in(to, src.cast(), bytes);
-                op.apply(word.cast(), value);
+                near::copy_in(to.cast(), src.cast(), bytes);
+                op.apply(word, value);
             }
             return Ok(());
         }

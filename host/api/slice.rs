@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, Deref, RangeBounds};
 
 use crate::heap::out_of_bounds;
-use crate::near;
+use crate::near::{self, Near};
 use crate::{Pe, Result, Symmetric, World};
 
 /// A symmetric allocation: `len` elements at the same place in every PE's heap.
@@ -63,6 +63,7 @@ pub struct SymRef<'a, T: Symmetric> {
     world: &'a World,
     ptr: *mut T,
     len: usize,
+    near: Near,
     elements: PhantomData<T>,
 }
 
@@ -74,7 +75,30 @@ unsafe impl<T: Symmetric> Sync for SymRef<'_, T> {}
 
 impl<'a, T: Symmetric> SymRef<'a, T> {
     pub(crate) fn new(world: &'a World, ptr: *mut T, len: usize) -> Self {
-        SymRef { world, ptr, len, elements: PhantomData }
+        SymRef { world, ptr, len, near: world.near(), elements: PhantomData }
+    }
+
+    /// Where `pe`'s copy of element `index`, which is in bounds, is mapped here.
+    #[inline(always)]
+    pub(crate) fn near(&self, index: usize, pe: Pe) -> Option<*mut T> {
+        self.near.at(self.ptr.wrapping_add(index), pe)
+    }
+
+    /// [`SymRef::near`] for what may be called in a loop until something changes: `None` in a broken job.
+    #[inline(always)]
+    pub(crate) fn near_unbroken(&self, index: usize, pe: Pe) -> Option<*mut T> {
+        if self.world.is_broken() {
+            None
+        } else {
+            self.near(index, pe)
+        }
+    }
+
+    /// The same view again, by value, for the slow paths: a method that took `&self` out of line would force every
+    /// view whose fast path may end there into memory, where each store of a loop might be to it.
+    #[inline(always)]
+    pub(crate) fn again(&self) -> SymRef<'a, T> {
+        SymRef { world: self.world, ptr: self.ptr, len: self.len, near: self.near, elements: PhantomData }
     }
 
     /// The world that the memory belongs to.
@@ -112,8 +136,8 @@ impl<'a, T: Symmetric> SymRef<'a, T> {
         if self.len == 0 {
             return None;
         }
-        if let Some(near) = self.world.near(self.ptr as usize, pe) {
-            return Some(near.cast());
+        if let Some(near) = self.near(0, pe) {
+            return Some(near);
         }
         let mut out = std::ptr::null_mut();
         // SAFETY: a live handle, a live allocation and a place for the answer.

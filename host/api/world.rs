@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rushmem_host::capi::types::*;
 
+use crate::near::Near;
 use crate::runtime::{copy_text, Runtime};
 use crate::{Error, ErrorCode, Pe, Result, WorldBuilder};
 
@@ -24,6 +25,7 @@ use crate::{Error, ErrorCode, Pe, Result, WorldBuilder};
 pub struct World {
     raw: *mut rushmem_world_t,
     view: rushmem_view_t,
+    near: Near,
     runtime: &'static Runtime,
 }
 
@@ -57,7 +59,8 @@ impl World {
         // SAFETY: a live handle and a place for the view.
         runtime.check(unsafe { (runtime.view)(raw, view.as_mut_ptr()) })?;
         // SAFETY: filled by the successful call.
-        Ok(World { raw, view: unsafe { view.assume_init() }, runtime })
+        let view = unsafe { view.assume_init() };
+        Ok(World { raw, view, near: Near::new(&view), runtime })
     }
 
     /// Leaves the job in good order. Collective: returns once every PE has called it. Launched kernels are
@@ -163,23 +166,13 @@ impl World {
         self.runtime.check(code)
     }
 
-    /// Where `address` is for `pe`, when that is mapped here.
     #[inline(always)]
-    pub(crate) fn near(&self, address: usize, pe: Pe) -> Option<*mut u8> {
-        crate::near::near(&self.view, address, pe)
+    pub(crate) fn near(&self) -> Near {
+        self.near
     }
 
-    /// [`World::near`] for whatever may be called in a loop until something changes: `None` once the job is
-    /// broken, so that the runtime's error ends the loop. One load of a word that is always in the cache.
-    #[inline(always)]
-    pub(crate) fn near_unbroken(&self, address: usize, pe: Pe) -> Option<*mut u8> {
-        if self.is_broken() {
-            None
-        } else {
-            self.near(address, pe)
-        }
-    }
-
+    /// Whether a PE has died. For whatever may be called in a loop until something changes: the loop then goes
+    /// to the runtime and ends with its error. One load of a word that is always in the cache.
     #[inline(always)]
     pub(crate) fn is_broken(&self) -> bool {
         // SAFETY: the view's word lives as long as the world, and is only ever accessed atomically.

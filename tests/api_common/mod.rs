@@ -6,7 +6,7 @@ use rushmem::{testing, World};
 const SEED: &str = "RUSHMEM_TEST_SEED";
 
 /// The seed of this run: the environment's, so that PEs agree and a failure can be repeated, or a fresh one.
-pub fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     if let Some(seed) = std::env::var(SEED).ok().and_then(|text| text.parse().ok()) {
         return seed;
     }
@@ -16,7 +16,7 @@ pub fn seed() -> u64 {
 
 /// Runs `f` on `n` PEs, once as processes and once as threads, with generators seeded alike.
 #[track_caller]
-pub fn both(n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
+pub(crate) fn both(n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
     let seed = seed();
     println!("{SEED}={seed} ({n} PEs)");
     let pes = || testing::pes(n).env(SEED, seed.to_string());
@@ -26,29 +26,29 @@ pub fn both(n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
 
 /// [`both`] for the usual numbers of PEs.
 #[track_caller]
-pub fn at_all_counts(f: impl Fn(&World, &mut Rng) + Sync) {
+pub(crate) fn at_all_counts(f: impl Fn(&World, &mut Rng) + Sync) {
     for n in [1, 2, 3, 4, 8] {
         both(n, &f);
     }
 }
 
 /// SplitMix64: small, and good enough for test data.
-pub struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Rng(seed)
     }
 
     /// A generator of its own for some part of the test, the same on every PE that asks alike.
-    pub fn fork(&self, part: impl Into<u64>) -> Rng {
+    pub(crate) fn fork(&self, part: impl Into<u64>) -> Rng {
         let mut rng = Rng(self.0 ^ part.into().wrapping_mul(0xd6e8_feb8_6659_fd93));
         rng.next();
         rng
     }
 
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -57,15 +57,15 @@ impl Rng {
     }
 
     /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.next() as u8).collect()
     }
 
-    pub fn words(&mut self, n: usize) -> Vec<u64> {
+    pub(crate) fn words(&mut self, n: usize) -> Vec<u64> {
         (0..n).map(|_| self.next()).collect()
     }
 }

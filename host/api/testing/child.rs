@@ -80,6 +80,8 @@ pub(super) fn exit_with(code: impl FnOnce() -> Result<(), String>, who: &str) ->
         }
         Err(_) => FAILED,
     };
+    // The world is gone by now, and the rest of the test function belongs to the parent.
+    #[allow(clippy::disallowed_methods)]
     std::process::exit(exit)
 }
 
