@@ -17,7 +17,6 @@ use crate::node::control::{Call, Control, Words};
 pub(crate) struct Collective {
     control: Control,
     n: usize,
-    me: usize,
     limit: Duration,
     count: Mutex<Count>,
 }
@@ -38,9 +37,9 @@ pub(crate) struct Entered<'a> {
 }
 
 impl Collective {
-    /// Rounds among `n` PEs of which this is `me`; each round ends within `limit`.
-    pub(crate) fn new(control: Control, n: usize, me: usize, limit: Duration) -> Collective {
-        Collective { control, n, me, limit, count: Mutex::default() }
+    /// Rounds among `n` PEs; each round ends within `limit`.
+    pub(crate) fn new(control: Control, n: usize, limit: Duration) -> Collective {
+        Collective { control, n, limit, count: Mutex::default() }
     }
 
     /// Begins a collective call.
@@ -137,10 +136,5 @@ impl Entered<'_> {
                 ),
             )),
         }
-    }
-
-    /// This PE's slot.
-    pub(crate) fn me(&self) -> usize {
-        self.of.me
     }
 }

@@ -11,37 +11,37 @@ const DEFAULT_HEAP_MAX: u64 = 64 << 30;
 
 /// The settings of a world.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub(crate) struct Config {
     /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
-    pub heap_max: u64,
+    pub(crate) heap_max: u64,
     /// True where `heap_max` was asked for, so that it may not be lowered quietly.
-    pub heap_max_given: bool,
+    pub(crate) heap_max_given: bool,
     /// Limit of start-up (`RUSHMEM_INIT_TIMEOUT`, 60 s).
-    pub init_timeout: Duration,
+    pub(crate) init_timeout: Duration,
     /// Limit of a collective host call (`RUSHMEM_TIMEOUT`, 600 s).
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// A wait that lasts longer is reported (`RUSHMEM_STALL_REPORT`, 5 s; `None`: never).
-    pub stall_report: Option<Duration>,
+    pub(crate) stall_report: Option<Duration>,
     /// A wait on data that lasts longer is an error (`RUSHMEM_WAIT_TIMEOUT`, none by default).
-    pub wait_timeout: Option<Duration>,
+    pub(crate) wait_timeout: Option<Duration>,
     /// Where compiled kernels are kept (`RUSHMEM_CACHE_DIR`).
-    pub cache_dir: Option<PathBuf>,
+    pub(crate) cache_dir: Option<PathBuf>,
     /// The C++ compiler for kernels on the CPU (`RUSHMEM_CXX`).
-    pub cxx: Option<PathBuf>,
+    pub(crate) cxx: Option<PathBuf>,
     /// A bootstrap asked for by name (`RUSHMEM_BOOTSTRAP`: `uid`, `mpi` or `single`).
-    pub bootstrap: Option<String>,
+    pub(crate) bootstrap: Option<String>,
     /// The interface for unique-ID sockets (`RUSHMEM_UID_IFNAME`).
-    pub uid_ifname: Option<String>,
+    pub(crate) uid_ifname: Option<String>,
 }
 
 impl Config {
     /// The settings that the process environment gives.
-    pub fn from_env() -> Result<Config> {
+    pub(crate) fn from_env() -> Result<Config> {
         Config::from_lookup(&|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
     }
 
     /// The settings that `lookup` gives; split off so that tests need not touch the process environment.
-    pub fn from_lookup(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Config> {
+    pub(crate) fn from_lookup(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Config> {
         let get = |name: &str| lookup(name).filter(|v| !v.trim().is_empty());
         let heap = get("RUSHMEM_HEAP_MAX").map(|v| bytes("RUSHMEM_HEAP_MAX", &v)).transpose()?;
         let secs = |name: &str, default: f64| get(name).map_or(Ok(default), |v| seconds(name, &v));

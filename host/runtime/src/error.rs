@@ -11,20 +11,20 @@ use rushmem_bootstrap_abi::{BootError, BootErrorKind};
 use crate::capi::types as c;
 
 /// The result of a call into the runtime.
-pub type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// An error: one of the `RUSHMEM_ERR_*` codes and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
+pub(crate) struct Error {
     /// One of `RUSHMEM_ERR_*`.
-    pub code: i32,
+    pub(crate) code: i32,
     /// The text for a person.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl Error {
     /// An error of `code` with its text.
-    pub fn new(code: i32, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
         Error { code, message: message.into() }
     }
 
@@ -82,7 +82,6 @@ pub(crate) mod code {
     pub(crate) const HEAP_EXHAUSTED: i32 = c::RUSHMEM_ERR_HEAP_EXHAUSTED;
     pub(crate) const TIMEOUT: i32 = c::RUSHMEM_ERR_TIMEOUT;
     pub(crate) const PEER_DEAD: i32 = c::RUSHMEM_ERR_PEER_DEAD;
-    pub(crate) const BOOTSTRAP: i32 = c::RUSHMEM_ERR_BOOTSTRAP;
     pub(crate) const ENVIRONMENT: i32 = c::RUSHMEM_ERR_ENVIRONMENT;
     pub(crate) const VERSION: i32 = c::RUSHMEM_ERR_VERSION;
     pub(crate) const COMPILE: i32 = c::RUSHMEM_ERR_COMPILE;

@@ -13,7 +13,7 @@ use crate::error::{err, Error, Result};
 
 /// Whether the job is whole.
 #[derive(Debug)]
-pub struct Health {
+pub(crate) struct Health {
     /// Non-zero once the job is broken.
     broken: AtomicU32,
     /// Why, for a person.
@@ -42,12 +42,12 @@ impl Health {
     }
 
     /// `PE 2 (host gpu01, pid 4711)`, for texts.
-    pub fn who(&self) -> &str {
+    pub(crate) fn who(&self) -> &str {
         &self.who
     }
 
     /// An error that names the dead PE, once the job is broken.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.broken.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
@@ -83,14 +83,14 @@ impl Health {
     }
 
     /// The word that becomes non-zero once the job is broken; it lives as long as `self`.
-    pub fn broken_word(&self) -> &AtomicU32 {
+    pub(crate) fn broken_word(&self) -> &AtomicU32 {
         &self.broken
     }
 
     /// Returns once `done()` is true. A wait longer than the stall limit logs `report()` (again at each doubling);
     /// one longer than `limit` is a `TIMEOUT` error with `report()`; a broken job is its error.
     #[inline]
-    pub fn wait(
+    pub(crate) fn wait(
         &self,
         limit: Option<Duration>,
         report: &dyn Fn() -> String,

@@ -25,14 +25,14 @@ const SYNC_LINE: usize = 128;
 
 /// Where a range of a PE's symmetric memory is for this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
+pub(crate) enum Route {
     /// Mapped here: ordinary loads and stores reach it.
     Direct(*mut u8),
 }
 
 /// How a PE is reached, for people.
 #[derive(Debug)]
-pub struct Peer {
+pub(crate) struct Peer {
     pub(crate) pid: u32,
     pub(crate) host: CString,
     pub(crate) transport: CString,
@@ -40,7 +40,7 @@ pub struct Peer {
 }
 
 /// One PE's membership of one job.
-pub struct World {
+pub(crate) struct World {
     // Fields drop in this order: first whatever runs threads that look at the rest.
     kernels: Kernels,
     links: Links,
@@ -131,23 +131,23 @@ impl World {
 
     /// This PE's number.
     #[inline]
-    pub fn my_pe(&self) -> i32 {
+    pub(crate) fn my_pe(&self) -> i32 {
         self.me
     }
 
     /// Number of PEs.
     #[inline]
-    pub fn n_pes(&self) -> i32 {
+    pub(crate) fn n_pes(&self) -> i32 {
         self.n
     }
 
     /// The settings in force.
-    pub fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
     /// Whether the job is whole.
-    pub fn health(&self) -> &Arc<Health> {
+    pub(crate) fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// What the fast path of a client needs.
-    pub fn view(&self) -> rushmem_view_t {
+    pub(crate) fn view(&self) -> rushmem_view_t {
         rushmem_view_t {
             my_pe: self.me,
             n_pes: self.n,
@@ -171,7 +171,7 @@ impl World {
 
     /// `Ok` where `pe` is one.
     #[inline]
-    pub fn check_pe(&self, pe: i32) -> Result<()> {
+    pub(crate) fn check_pe(&self, pe: i32) -> Result<()> {
         if (pe as u32) < self.n as u32 {
             return Ok(());
         }
@@ -187,7 +187,7 @@ impl World {
     /// The symmetric address of `[ptr, ptr + bytes)`, which must lie in one live allocation (or registered region) of
     /// this PE. Zero bytes may be anywhere.
     #[inline]
-    pub fn check_local(&self, ptr: usize, bytes: usize) -> Result<usize> {
+    pub(crate) fn check_local(&self, ptr: usize, bytes: usize) -> Result<usize> {
         if bytes == 0 {
             return Ok(ptr);
         }
@@ -196,7 +196,7 @@ impl World {
 
     /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is; checks the PE, the range, and that the job is whole.
     #[inline]
-    pub fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route> {
+    pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route> {
         self.check_pe(pe)?;
         self.health.check()?;
         let at = self.check_local(ptr, bytes)?;
@@ -249,11 +249,6 @@ impl World {
         self.symmetric.info()
     }
 
-    /// Runs `duty` several times a second while the world lives.
-    pub(crate) fn every_tick(&self, duty: crate::node::links::Duty) {
-        self.links.every_tick(duty);
-    }
-
     /// Collective: leaves in good order. On an error the world is as before.
     pub(crate) fn finalize(&self) -> Result<()> {
         self.kernels.check_idle()?;
@@ -303,12 +298,12 @@ fn share_memory(
     let (slots, limit) = (cards.len(), config.init_timeout);
     let control = if slot == 0 {
         let control = Control::create(slots)?;
-        links.from_leader(0, Some(control.fd()), limit)?;
+        links.receive_from_leader(0, Some(control.fd()), limit)?;
         control
     } else {
-        Control::open(links.from_leader(0, None, limit)?, slots, slot)?
+        Control::open(links.receive_from_leader(0, None, limit)?, slots, slot)?
     };
-    let collective = Collective::new(control, slots, slot, config.timeout);
+    let collective = Collective::new(control, slots, config.timeout);
     let mut call = collective.enter(health, cards)?;
     call.round(Call::Start, [0; 4])?;
     let window = Window::reserve(slots, slot, config.heap_max);

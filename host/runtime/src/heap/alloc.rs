@@ -39,11 +39,6 @@ impl Allocator {
         }
     }
 
-    /// The end of what can be handed out.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
     /// Bytes in use, rounded to granules.
     pub(crate) fn used(&self) -> usize {
         self.used_bytes
@@ -145,6 +140,10 @@ mod tests {
     use proptest::prelude::*;
 
     impl Allocator {
+        fn size(&self) -> usize {
+            self.size
+        }
+
         /// Every invariant, checked against the two maps alone.
         fn check(&self, first: usize) {
             let mut at = first.next_multiple_of(GRANULE);

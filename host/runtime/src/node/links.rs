@@ -135,7 +135,7 @@ impl Links {
     }
 
     /// Collective on the node: everybody gets the leader's descriptor.
-    pub(crate) fn from_leader(
+    pub(crate) fn receive_from_leader(
         &self,
         id: u64,
         mine: Option<BorrowedFd<'_>>,
