@@ -112,11 +112,10 @@ template <typename T> __device__ void swapping(uint64_t *report, T *words, uint6
   extern "C" __global__ void atomics_count_##name(type *words, unsigned char *marks, int rounds) {           \
     counting(words, marks, rounds);                                                                          \
   }                                                                                                          \
-  /* One thread, in a launch of its own: `blocks` and `threads` are those of the launch before. */           \
+  /* A launch of its own, of the same shape, after all PEs' counting. */                                     \
   extern "C" __global__ void atomics_count_check_##name(uint64_t *report, type *words, unsigned char *marks, \
                                                         int rounds) {                                        \
-    rushmem::barrier_all<rushmem::block>();                                                                  \
-    if (threadIdx.x == 0) check_counting(report, words, marks, rounds);                                      \
+    if (threadIdx.x == 0 && blockIdx.x == 0) check_counting(report, words, marks, rounds);                   \
   }                                                                                                          \
   /* words: zeros, a bit for every thread of the job. */                                                     \
   extern "C" __global__ void atomics_bits_##name(uint64_t *report, type *words, int rounds) {                \

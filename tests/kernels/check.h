@@ -1,6 +1,6 @@
 /* What the device tests' kernels share: checks that end up in a report for the host, and reproducible random
  * data. A report is 8 words of the PE's heap: [0] errors, and of the first one [1] line, [2] got, [3] wanted,
- * [4] the check's own number, [5] thread, [6] block. tests/device.rs reads it. */
+ * [4] the check's own number, [5] thread, [6] block. tests/device/main.rs reads it. */
 #ifndef RUSHMEM_TEST_CHECK_H
 #define RUSHMEM_TEST_CHECK_H
 
