@@ -49,7 +49,7 @@ pub(crate) fn run(launch: &Launch, index: u64) -> bool {
     WORKSPACE.with_borrow_mut(|workspace| {
         let context = workspace.prepare(launch, index);
         let mut block =
-            Block { launch, space: workspace, context: &context, live: 0, voted: 0, spun: 0, naps: true };
+            Block { launch, space: workspace, context: &context, live: 0, voted: 0, spun: 0, waits: true };
         block.start();
         let finished = block.turn().is_some();
         if !finished {
@@ -91,8 +91,8 @@ struct Block<'a> {
     voted: u32,
     /// Threads in a row that only spun.
     spun: usize,
-    /// All of these were waits.
-    naps: bool,
+    /// All of these were in a wait, not in an atomic or a fence that may be part of one.
+    waits: bool,
 }
 
 impl Block<'_> {
@@ -121,6 +121,8 @@ impl Block<'_> {
             file: ptr::null(),
             line: 0,
             vote: 0,
+            seen_at: ptr::null(),
+            seen: 0,
             scheduler: &fibers[linear as usize],
         }));
         space.running.clear();
@@ -215,14 +217,14 @@ impl Block<'_> {
             hooks::SPIN | hooks::TICK => {
                 self.space.queue.push_back(thread);
                 if woke {
-                    (self.spun, self.naps) = (0, true);
+                    (self.spun, self.waits) = (0, true);
                     idle.progress();
                 }
                 self.spun += 1;
-                self.naps &= context.request == hooks::SPIN;
+                self.waits &= context.request == hooks::SPIN;
                 if self.spun >= self.space.queue.len() {
-                    idle.step(self.naps);
-                    (self.spun, self.naps) = (0, true);
+                    idle.step(self.waits);
+                    (self.spun, self.waits) = (0, true);
                 }
                 return Some(());
             }
@@ -251,7 +253,7 @@ impl Block<'_> {
             // EXIT: the launch is over already.
             _ => return None,
         }
-        (self.spun, self.naps) = (0, true);
+        (self.spun, self.waits) = (0, true);
         idle.progress();
         Some(())
     }

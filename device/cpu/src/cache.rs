@@ -21,17 +21,23 @@ use crate::error::Error;
 const LOCK_LIMIT: Duration = Duration::from_secs(330);
 const HEADING: &str = "rushmem cpu kernel 1";
 
-/// `RUSHMEM_CACHE_DIR`'s default: `$XDG_CACHE_HOME/rushmem`, `~/.cache/rushmem`, else a directory of this user's
-/// under the system's temporary one.
+/// `RUSHMEM_CACHE_DIR`'s default: the first of `$XDG_CACHE_HOME/rushmem` and `~/.cache/rushmem` that can be written to,
+/// else a directory of this user's under the system's temporary one.
 pub fn default_cache_dir() -> PathBuf {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(base) = absolute("XDG_CACHE_HOME") {
-        return base.join("rushmem");
-    }
-    if let Some(home) = absolute("HOME").filter(|home| home.is_dir()) {
-        return home.join(".cache/rushmem");
-    }
-    std::env::temp_dir().join(format!("rushmem-cache-{}", user()))
+    let under = |name: &str, rest: &str| {
+        let base = std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())?;
+        Some(base.join(rest)).filter(|dir| can_write(dir))
+    };
+    under("XDG_CACHE_HOME", "rushmem")
+        .or_else(|| under("HOME", ".cache/rushmem"))
+        .unwrap_or_else(|| std::env::temp_dir().join(format!("rushmem-cache-{}", user())))
+}
+
+fn can_write(dir: &Path) -> bool {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    let Ok(path) = std::ffi::CString::new(dir.as_os_str().as_bytes()) else { return false };
+    // SAFETY: a terminated path.
+    made.is_ok() && unsafe { libc::access(path.as_ptr(), libc::W_OK) } == 0
 }
 
 fn user() -> u32 {

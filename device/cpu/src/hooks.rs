@@ -45,6 +45,8 @@ pub(crate) struct ThreadContext {
     pub(crate) file: *const c_char,
     pub(crate) line: u32,
     pub(crate) vote: u32,
+    pub(crate) seen_at: *const c_void,
+    pub(crate) seen: u64,
     pub(crate) scheduler: *const Fiber,
 }
 
@@ -132,7 +134,8 @@ mod tests {
               P(rushmem_cpu_thread, ticks); P(rushmem_cpu_thread, request); P(rushmem_cpu_thread, mask);
               P(rushmem_cpu_thread, woke); P(rushmem_cpu_thread, result); P(rushmem_cpu_thread, value);
               P(rushmem_cpu_thread, values); P(rushmem_cpu_thread, what); P(rushmem_cpu_thread, file);
-              P(rushmem_cpu_thread, line); P(rushmem_cpu_thread, vote); P(rushmem_cpu_thread, scheduler);
+              P(rushmem_cpu_thread, line); P(rushmem_cpu_thread, vote); P(rushmem_cpu_thread, seen_at);
+              P(rushmem_cpu_thread, seen); P(rushmem_cpu_thread, scheduler);
               P(rushmem_cpu_hooks, suspend); P(rushmem_cpu_hooks, exit); P(rushmem_cpu_hooks, die);
               P(rushmem_cpu_hooks, now_ns);
               printf("sizes %zu %zu %zu version %u\n", sizeof(rushmem_cpu_block), sizeof(rushmem_cpu_thread),
@@ -157,7 +160,7 @@ mod tests {
         }
         offsets!("rushmem_cpu_block", BlockContext: grid_dim block_dim block_idx shared_bytes shared state);
         offsets!("rushmem_cpu_thread", ThreadContext: block thread_idx linear ticks request mask woke result value
-            values what file line vote scheduler);
+            values what file line vote seen_at seen scheduler);
         offsets!("rushmem_cpu_hooks", Hooks: suspend exit die now_ns);
         expected += &format!(
             "sizes {} {} {} version {VERSION}\n",

@@ -199,7 +199,13 @@ fn identity(path: &Path) -> Result<(u64, u64), Error> {
 
 /// `None`: what the dynamic linker gave belongs to another module.
 fn open(path: &Path, file: (u64, u64), name: &str, limits: Limits) -> Result<Option<Inner>, Error> {
-    let failed = |error: libloading::Error| Error::io(format!("loading {}", path.display()), error);
+    let failed = |error: libloading::Error| {
+        let what = format!(
+            "loading {} (RUSHMEM_CACHE_DIR names another place, say if this one is mounted noexec)",
+            path.display()
+        );
+        Error::io(what, error)
+    };
     // SAFETY: the file was made by `Compiler` from the user's source, whose static initialisers are the user's.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
     // SAFETY: these are the types that hooks.h and the appended list give these symbols.

@@ -4,27 +4,32 @@
 #ifndef RUSHMEM_CPU_ATOMIC_H
 #define RUSHMEM_CPU_ATOMIC_H
 
+#include <string.h>
+
 #include "rushmem_cpu/sync.h"
 
+template <class T> static inline T rushmem_cpu_noted(const T *address, T seen) {
+  uint64_t bits = 0;
+  memcpy(&bits, &seen, sizeof seen);
+  rushmem_cpu_saw(address, bits);
+  return seen;
+}
 template <class T, class F> static inline T rushmem_cpu_update(T *address, F next) {
-  rushmem_cpu_tick();
   T seen, wanted;
   __atomic_load(address, &seen, __ATOMIC_RELAXED);
   do {
     wanted = next(seen);
   } while (!__atomic_compare_exchange(address, &seen, &wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-  return seen;
+  return rushmem_cpu_noted(address, seen);
 }
 template <class T> static inline T rushmem_cpu_exchange_word(T *address, T value) {
-  rushmem_cpu_tick();
   T seen;
   __atomic_exchange(address, &value, &seen, __ATOMIC_RELAXED);
-  return seen;
+  return rushmem_cpu_noted(address, seen);
 }
 template <class T> static inline T rushmem_cpu_compare_exchange(T *address, T compare, T value) {
-  rushmem_cpu_tick();
   __atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-  return compare;
+  return rushmem_cpu_noted(address, compare);
 }
 
 /* One function of one type in its three scopes. */
@@ -33,7 +38,7 @@ template <class T> static inline T rushmem_cpu_compare_exchange(T *address, T co
   static inline T name##_block(T *address, T value) { return body; }            \
   static inline T name##_system(T *address, T value) { return body; }
 #define RUSHMEM_CPU_FETCH(name, T, builtin) \
-  RUSHMEM_CPU_ATOMIC(name, T, (rushmem_cpu_tick(), builtin(address, value, __ATOMIC_RELAXED)))
+  RUSHMEM_CPU_ATOMIC(name, T, rushmem_cpu_noted(address, builtin(address, value, __ATOMIC_RELAXED)))
 #define RUSHMEM_CPU_BY_CAS(name, T, expression) \
   RUSHMEM_CPU_ATOMIC(name, T, rushmem_cpu_update(address, [value](T old) -> T { return expression; }))
 #define RUSHMEM_CPU_CAS(T)                                                                                          \

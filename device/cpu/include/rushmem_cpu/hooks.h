@@ -43,7 +43,7 @@ struct rushmem_cpu_thread {
   uint32_t ticks;  /* atomics and fences since the last suspend */
   uint32_t request;
   uint32_t mask;        /* WARP: the lanes that take part */
-  uint32_t woke;        /* a wait has ended or begun since the last suspend */
+  uint32_t woke;        /* something has happened since the last suspend: a wait has ended, say */
   uint32_t result;      /* BARRIER: the sum, and, or (see vote); WARP: the lanes of `mask` that arrived */
   uint64_t value;       /* BARRIER: this thread's predicate; WARP: this lane's contribution */
   const uint64_t *values; /* WARP: the contributions of all 32 lanes, valid until this thread's next request */
@@ -51,6 +51,8 @@ struct rushmem_cpu_thread {
   const char *file;
   uint32_t line;
   uint32_t vote; /* BARRIER: 0 count, 1 and, 2 or */
+  const volatile void *seen_at; /* where the last atomic was, and what it saw there */
+  uint64_t seen;
   void *scheduler; /* the scheduler's own */
 };
 
@@ -103,6 +105,17 @@ static inline void rushmem_cpu_tick() {
   self->request = RUSHMEM_CPU_TICK;
   self->ticks = 0;
   rushmem_cpu_table->suspend(self);
+}
+
+/* An atomic saw `bits` at `address`. The same as the last one saw: it may be a spin. Else something is going on. */
+static inline void rushmem_cpu_saw(const volatile void *address, uint64_t bits) {
+  rushmem_cpu_thread *self = rushmem_cpu_self;
+  if (self->seen_at != address || self->seen != bits) {
+    self->seen_at = address;
+    self->seen = bits;
+    self->woke = 1;
+  }
+  rushmem_cpu_tick();
 }
 
 /* Gives the kernel up: no CUDA thread of any block is resumed again, no destructor runs, and the

@@ -41,7 +41,8 @@ impl Bench {
 
 pub(crate) fn compiler(cache: &Path) -> Compiler {
     Compiler {
-        cxx: None,
+        // As the runtime does, so that the tests can be run with each compiler.
+        cxx: std::env::var_os("RUSHMEM_CXX").filter(|cxx| !cxx.is_empty()).map(Into::into),
         cache_dir: cache.to_owned(),
         options: Vec::new(),
         headers: &[],

@@ -48,8 +48,9 @@ fn cache() -> String {
 }
 
 fn run<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&World) -> T + Sync) -> Vec<T> {
-    let cache = cache();
-    let env: Vec<_> = env.iter().copied().chain([("RUSHMEM_CACHE_DIR", cache.as_str())]).collect();
+    let (cache, cxx) = (cache(), std::env::var("RUSHMEM_CXX").unwrap_or_default());
+    let all = [("RUSHMEM_CACHE_DIR", cache.as_str()), ("RUSHMEM_CXX", cxx.as_str())];
+    let env: Vec<_> = env.iter().copied().chain(all).collect();
     worlds_with(n, &env, f)
 }
 
@@ -182,7 +183,7 @@ fn what_a_launch_refuses() {
         w.kernels().synchronize().unwrap();
         let e = w.kernels().load("bad.cu", "\n__global__ void k() { oops; }", vec![]).err().unwrap();
         assert_eq!(e.code, code::COMPILE);
-        assert!(e.message.contains("bad.cu:2:23: error: 'oops'"), "{e}");
+        assert!(e.message.contains("bad.cu:2:23: error: "), "{e}");
         let e = w.kernels().load("bad.cu", SOURCE, vec!["--no-such-option".into()]).err().unwrap();
         assert_eq!(e.code, code::COMPILE);
         w.finalize().unwrap();
