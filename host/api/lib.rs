@@ -49,6 +49,24 @@
 //! # }
 //! ```
 //!
+//! ```compile_fail,E0608
+//! # fn main() -> rushmem::Result<()> {
+//! # let world = rushmem::World::init()?;
+//! # let slice = world.alloc::<u64>(4)?;
+//! let first: &u64 = &slice[0]; // refused: `slice.g(0, world.my_pe())?` copies it out
+//! # Ok(()) }
+//! ```
+//!
+//! ```compile_fail,E0505
+//! # fn main() -> rushmem::Result<()> {
+//! # let world = rushmem::World::init()?;
+//! # let slice = world.alloc::<u64>(4)?;
+//! let half = slice.slice(..2)?;
+//! slice.free()?;
+//! half.fill(1); // refused: the view's memory has been freed
+//! # Ok(()) }
+//! ```
+//!
 //! # The runtime
 //! This crate is a client of `librushmem_host.so`, the one runtime of a process, which it loads at the first
 //! call: a C library in the same process that uses rushmem shares it. It is looked for in `RUSHMEM_HOST_LIB`,
@@ -87,8 +105,7 @@ pub use pe::Pe;
 pub use signal::{Signal, SignalOp, SignalRef, Signals};
 pub use slice::{SymRef, SymSlice};
 pub use source::Source;
-pub use wait::Cmp;
-pub use wait::Ivars;
+pub use wait::{Cmp, Ivars};
 pub use world::{Peer, World};
 
 #[doc(no_inline)]

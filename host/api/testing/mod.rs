@@ -125,7 +125,7 @@ impl Pes {
     /// and decides what is right. PEs that still run when it returns are killed.
     ///
     /// ```no_run
-    /// # use rushmem::{testing, ErrorCode, Pe, World};
+    /// # use rushmem::{testing, Pe, World};
     /// # use std::time::Duration;
     /// // #[test]
     /// fn a_killed_pe_is_named() {
@@ -133,19 +133,19 @@ impl Pes {
     ///         |_pe| {
     ///             let world = World::init().unwrap();
     ///             println!("READY");
-    ///             loop {
+    ///             let error = loop {
     ///                 if let Err(error) = world.barrier_all() {
-    ///                     println!("ENDED {error}");
-    ///                     std::process::exit(7);
+    ///                     break error;
     ///                 }
-    ///             }
+    ///             };
+    ///             println!("ENDED {error}");
     ///         },
     ///         |job| {
     ///             let (victim, limit) = (Pe::new(1), Duration::from_secs(5));
     ///             job.wait_for_line(victim, "READY", limit);
     ///             job.kill(victim);
     ///             assert!(job.wait_for_line(Pe::new(2), "ENDED", limit).contains("PE 1"));
-    ///             assert_eq!(job.outcome(Pe::new(0)).exit, testing::Exit::Code(7));
+    ///             assert_eq!(job.outcome(Pe::new(0)).exit, testing::Exit::Done);
     ///         },
     ///     );
     /// }
