@@ -6,6 +6,7 @@
 pub mod atomic;
 pub mod heap;
 pub mod info;
+pub mod kernel;
 pub mod order;
 pub mod rma;
 pub mod signal;

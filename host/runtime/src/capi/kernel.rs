@@ -1,0 +1,234 @@
+//! Kernels: loading a source, looking at its kernels, launching, waiting.
+
+use std::ffi::{c_void, CStr};
+use std::os::raw::c_char;
+
+use super::types::*;
+use super::{guard, world, write_out};
+use crate::error::{err, Result};
+use crate::kernel::handle::Handle;
+use crate::kernel::{LoadedKernel, LoadedModule};
+
+/// The text that a C string holds.
+///
+/// # Safety
+/// `text` is null or a C string.
+unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str> {
+    if text.is_null() {
+        return Err(err!(INVALID_ARGUMENT, "{name} is null"));
+    }
+    // SAFETY: per contract.
+    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| err!(INVALID_ARGUMENT, "{name} is not UTF-8"))
+}
+
+/// `n` things at `first`, which may be null where `n` is 0.
+///
+/// # Safety
+/// `first` is null or valid for `n` reads.
+unsafe fn list<'a, T>(first: *const T, n: usize, name: &str) -> Result<&'a [T]> {
+    match (first.is_null(), n) {
+        (_, 0) => Ok(&[]),
+        (true, n) => Err(err!(INVALID_ARGUMENT, "{name} is null, but {n} are announced")),
+        // SAFETY: per contract.
+        (false, n) => Ok(unsafe { std::slice::from_raw_parts(first, n) }),
+    }
+}
+
+/// Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those of a host
+/// that load the same source at once compile it once, and compiled sources are kept in a cache
+/// (`RUSHMEM_CACHE_DIR`). `name` stands for the source in messages, such as `ring.cu`. `options` are further compiler
+/// arguments (`-D…`, `-I…`), and `--kernel=scale<float>` asks for an instance of a kernel template.
+///
+/// `RUSHMEM_ERR_COMPILE`: the text holds the compiler's messages, with the source's own lines.
+///
+/// # Safety
+/// `w` is a world's handle; `source` is null or holds `source_bytes` bytes; `name` is null or a C string; `options` is
+/// null or holds `n_options` C strings; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_module_load(
+    w: *mut rushmem_world_t,
+    source: *const c_char,
+    source_bytes: usize,
+    name: *const c_char,
+    options: *const *const c_char,
+    n_options: usize,
+    out: *mut *mut rushmem_module_t,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        unsafe {
+            let w = world(w)?;
+            let source = list(source.cast::<u8>(), source_bytes, "source")?;
+            let source =
+                std::str::from_utf8(source).map_err(|_| err!(INVALID_ARGUMENT, "source is not UTF-8"))?;
+            let name = if name.is_null() { "kernel.cu" } else { text(name, "name")? };
+            let options =
+                list(options, n_options, "options")?.iter().map(|o| text(*o, "an option").map(str::to_owned));
+            let options = options.collect::<Result<Vec<_>>>()?;
+            if out.is_null() {
+                return Err(err!(INVALID_ARGUMENT, "out is null"));
+            }
+            write_out(out, w.kernels().load(name, source, options)?.as_raw(), "out")
+        }
+    })
+}
+
+/// Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its kernels is in
+/// flight. A world that ends unloads its modules.
+///
+/// # Safety
+/// `m` is null or a module's handle.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_module_unload(m: *mut rushmem_module_t) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { Handle::<LoadedModule>::from_raw(m.cast()) }?.unload())
+}
+
+/// The kernel (`__global__` function) of this name: qualified, or its last part where that is unique.
+/// `RUSHMEM_ERR_LAUNCH` lists the kernels that there are.
+///
+/// # Safety
+/// `m` is null or a module's handle; `name` is null or a C string; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_module_kernel(
+    m: *mut rushmem_module_t,
+    name: *const c_char,
+    out: *mut *mut rushmem_kernel_t,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        unsafe {
+            let module = Handle::<LoadedModule>::from_raw(m.cast())?.get()?;
+            write_out(out, module.kernel(text(name, "name")?)?.as_raw(), "out")
+        }
+    })
+}
+
+/// The name of kernel number `index`, which lives as long as the module; `RUSHMEM_ERR_INVALID_ARGUMENT` past the last.
+///
+/// # Safety
+/// `m` is null or a module's handle; `name` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_module_kernel_names(
+    m: *mut rushmem_module_t,
+    index: usize,
+    name: *mut *const c_char,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let module = unsafe { Handle::<LoadedModule>::from_raw(m.cast()) }?.get()?;
+        let names = module.names();
+        let found = names
+            .get(index)
+            .ok_or_else(|| err!(INVALID_ARGUMENT, "kernel {index} of a module with {}", names.len()))?;
+        // SAFETY: per contract.
+        unsafe { write_out(name, found.as_ptr(), "name") }
+    })
+}
+
+/// The number of a kernel's parameters in `*n`, and as many of their types as `capacity` allows in `types` (may be null).
+///
+/// # Safety
+/// `k` is null or a kernel's handle; `types` is null or has room for `capacity`; `n` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_kernel_params(
+    k: *mut rushmem_kernel_t,
+    types: *mut rushmem_arg_type_t,
+    capacity: usize,
+    n: *mut usize,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let kernel = unsafe { Handle::<LoadedKernel>::from_raw(k.cast()) }?.get()?;
+        let params = kernel.params();
+        if !types.is_null() {
+            let count = capacity.min(params.len());
+            // SAFETY: per contract, and no more than there are.
+            unsafe { std::ptr::copy_nonoverlapping(params.as_ptr(), types, count) };
+        }
+        // SAFETY: per contract.
+        unsafe { write_out(n, params.len(), "n") }
+    })
+}
+
+/// The largest number of blocks of this shape that can all be resident, which is the largest grid that a launch takes; 0
+/// where not even one block can.
+///
+/// # Safety
+/// `k` is null or a kernel's handle; `block` is null or holds three numbers; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_kernel_max_blocks(
+    k: *mut rushmem_kernel_t,
+    block: *const u32,
+    shared_bytes: usize,
+    out: *mut u64,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        unsafe {
+            let kernel = Handle::<LoadedKernel>::from_raw(k.cast())?.get()?;
+            let block = list(block, 3, "block")?;
+            write_out(out, kernel.max_blocks([block[0], block[1], block[2]], shared_bytes), "out")
+        }
+    })
+}
+
+/// Launches a kernel: asynchronous, in order with the world's other launches. Collective in the sense that kernels which
+/// wait for each other must be launched by all PEs concerned; nothing is exchanged between PEs here. The argument values
+/// are copied before it returns. `types` (may be null) says what the caller means to pass, and is compared with
+/// the kernel's parameters.
+///
+/// `RUSHMEM_ERR_LAUNCH`: arguments that do not fit, or a grid whose blocks cannot all be resident (the text names
+/// the largest that can). What goes wrong later is told by `rushmem_synchronize`.
+///
+/// # Safety
+/// `k` is null or a kernel's handle; `cfg` is null or points at a `rushmem_launch_t`; `args` holds `n_args` pointers to
+/// values of the parameters' types; `types` is null or holds `n_args` types. The kernel is foreign code: it is sound
+/// with these arguments.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_launch(
+    k: *mut rushmem_kernel_t,
+    cfg: *const rushmem_launch_t,
+    args: *const *const c_void,
+    types: *const rushmem_arg_type_t,
+    n_args: usize,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        unsafe {
+            let kernel = Handle::<LoadedKernel>::from_raw(k.cast())?.get()?;
+            let cfg = cfg.as_ref().ok_or_else(|| err!(INVALID_ARGUMENT, "cfg is null"))?;
+            let expected = size_of::<rushmem_launch_t>();
+            if cfg.size as usize != expected || cfg.flags != 0 {
+                let (size, flags) = (cfg.size, cfg.flags);
+                return Err(err!(
+                    INVALID_ARGUMENT,
+                    "rushmem_launch_t: size is {size} and flags {flags}, expected {expected} and 0 (zero the struct and \
+                     set size)"
+                ));
+            }
+            if !cfg.stream.is_null() {
+                return Err(err!(
+                    UNSUPPORTED,
+                    "the CPU device has the world's default stream only: stream must be null"
+                ));
+            }
+            let args = list(args, n_args, "args")?;
+            let types = if types.is_null() { None } else { Some(list(types, n_args, "types")?) };
+            kernel.launch(cfg, args, types)
+        }
+    })
+}
+
+/// Waits for all launched kernels of this world. The first failure of one since the last call: a PE died
+/// (`RUSHMEM_ERR_PEER_DEAD`), a wait passed its limit (`RUSHMEM_ERR_TIMEOUT`), a PE that does not exist was addressed
+/// (`RUSHMEM_ERR_BAD_PE`), or the kernel trapped, threw or can never end (`RUSHMEM_ERR_LAUNCH`). Launches behind a
+/// failed one do not run.
+///
+/// # Safety
+/// `w` is a world's handle.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_synchronize(w: *mut rushmem_world_t) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { world(w) }?.kernels().synchronize())
+}

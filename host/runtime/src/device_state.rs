@@ -1,0 +1,196 @@
+//! The host's half of `rushmem/abi.h`: the one struct that a kernel reads to know who and where it is, and the
+//! records in which its waits tell that they are stalled. A test compares the layout with the header's.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::{fence, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// `RUSHMEM_DEVICE_ABI_VERSION`.
+pub(crate) const VERSION: u32 = 1;
+
+/// `RUSHMEM_STALL_RECORDS`.
+pub(crate) const STALL_RECORDS: usize = 8;
+
+/// `RUSHMEM_DEVICE_FAIL_*`: why a kernel gave up.
+pub(crate) const FAIL_BROKEN: u32 = 1;
+pub(crate) const FAIL_TIMEOUT: u32 = 2;
+pub(crate) const FAIL_BAD_PE: u32 = 3;
+
+/// `rushmem_stall_record`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StallRecord {
+    pub(crate) state: u32,
+    pub(crate) cmp: i32,
+    pub(crate) from_pe: i32,
+    pub(crate) width: u32,
+    pub(crate) address: u64,
+    pub(crate) expected: u64,
+    pub(crate) seen: u64,
+    pub(crate) waited_ns: u64,
+    pub(crate) block: [u32; 3],
+    pub(crate) thread: [u32; 3],
+    pub(crate) reserved: u64,
+}
+
+/// `rushmem_sync_line`.
+#[repr(C)]
+pub(crate) struct SyncLine {
+    pub(crate) epoch: u64,
+    pub(crate) pad: [u64; 15],
+}
+
+/// `rushmem_device_state`.
+#[repr(C)]
+pub(crate) struct RawState {
+    pub(crate) version: u32,
+    pub(crate) bytes: u32,
+    pub(crate) my_pe: i32,
+    pub(crate) n_pes: i32,
+    pub(crate) near_first: i32,
+    pub(crate) near_count: i32,
+    pub(crate) heap_base: u64,
+    pub(crate) stride: u64,
+    pub(crate) broken: *const u32,
+    pub(crate) sync_lines: *mut SyncLine,
+    pub(crate) sync_epoch: *mut u64,
+    pub(crate) stall_ns: u64,
+    pub(crate) wait_limit_ns: u64,
+    pub(crate) stalls: *mut StallRecord,
+    pub(crate) failure: *mut u32,
+    pub(crate) reserved: [u64; 4],
+}
+
+const _: () = assert!(size_of::<StallRecord>() == 80);
+const _: () = assert!(size_of::<SyncLine>() == 128);
+const _: () = assert!(size_of::<RawState>() == 128);
+
+/// What a world tells its kernels. All pointers outlive every kernel of the world.
+pub(crate) struct DeviceFacts {
+    pub(crate) my_pe: i32,
+    pub(crate) n_pes: i32,
+    /// The run of directly mapped PEs: first and length.
+    pub(crate) near: (i32, i32),
+    pub(crate) heap_base: usize,
+    pub(crate) stride: usize,
+    pub(crate) broken: *const AtomicU32,
+    /// `n_pes` lines at the same heap offset on every PE.
+    pub(crate) sync_lines: usize,
+    /// This PE's own count of syncs.
+    pub(crate) sync_epoch: usize,
+    /// Report a wait after this long.
+    pub(crate) stall_report: Option<Duration>,
+    /// End a wait after this long.
+    pub(crate) wait_limit: Option<Duration>,
+}
+
+/// A world's device state: the struct that kernels see, with the host memory that it points at.
+pub(crate) struct DeviceState {
+    raw: Box<RawState>,
+    stalls: Box<UnsafeCell<[StallRecord; STALL_RECORDS]>>,
+    /// Written by devices that cannot end a launch by themselves.
+    failure: Box<AtomicU32>,
+}
+
+// SAFETY: `raw` is constant, `failure` atomic, and the records change hands by their atomic `state` words.
+unsafe impl Send for DeviceState {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceState {}
+
+impl DeviceState {
+    pub(crate) fn new(facts: &DeviceFacts) -> Self {
+        let nanos = |limit: Option<Duration>| {
+            limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1))
+        };
+        let stalls = Box::new(UnsafeCell::new([StallRecord::default(); STALL_RECORDS]));
+        let failure = Box::new(AtomicU32::new(0));
+        let raw = Box::new(RawState {
+            version: VERSION,
+            bytes: size_of::<RawState>() as u32,
+            my_pe: facts.my_pe,
+            n_pes: facts.n_pes,
+            near_first: facts.near.0,
+            near_count: facts.near.1,
+            heap_base: facts.heap_base as u64,
+            stride: facts.stride as u64,
+            broken: facts.broken.cast(),
+            sync_lines: facts.sync_lines as *mut SyncLine,
+            sync_epoch: facts.sync_epoch as *mut u64,
+            stall_ns: nanos(facts.stall_report),
+            wait_limit_ns: nanos(facts.wait_limit),
+            stalls: stalls.get().cast(),
+            failure: failure.as_ptr(),
+            reserved: [0; 4],
+        });
+        DeviceState { raw, stalls, failure }
+    }
+
+    /// What a kernel of the CPU device is handed.
+    pub(crate) fn as_ptr(&self) -> *const c_void {
+        std::ptr::from_ref(&*self.raw).cast()
+    }
+
+    /// Takes what a device reported in `failure`, 0 for nothing.
+    #[allow(dead_code, reason = "the CPU device reports through the launch itself")]
+    pub(crate) fn take_failure(&self) -> u32 {
+        self.failure.swap(0, Ordering::AcqRel)
+    }
+
+    /// The stalls reported since the last call, as texts about what `who` waits for.
+    pub(crate) fn drain_stalls(&self, who: &str) -> Vec<String> {
+        let first: *mut StallRecord = self.stalls.get().cast();
+        let take = |i: usize| {
+            // SAFETY: one of the records, whose state word is only ever accessed atomically.
+            let state = unsafe { AtomicU32::from_ptr(&raw mut (*first.add(i)).state) };
+            if state.load(Ordering::Acquire) != 2 {
+                return None;
+            }
+            // SAFETY: a ready record is the host's until its state is 0 again.
+            let record = unsafe { first.add(i).read() };
+            fence(Ordering::AcqRel);
+            state.store(0, Ordering::Release);
+            Some(self.describe(&record, who))
+        };
+        (0..STALL_RECORDS).filter_map(take).collect()
+    }
+
+    fn describe(&self, record: &StallRecord, who: &str) -> String {
+        let ([bx, by, bz], [tx, ty, tz]) = (record.block, record.thread);
+        let seconds = record.waited_ns as f64 / 1e9;
+        let head = format!(
+            "{who}: a kernel (block ({bx},{by},{bz}), thread ({tx},{ty},{tz})) has waited {seconds:.1} s"
+        );
+        let mask = if record.width == 4 { u64::from(u32::MAX) } else { u64::MAX };
+        let (expected, seen) = (record.expected & mask, record.seen & mask);
+        if record.cmp == -1 {
+            return format!(
+                "{head} for PE {} to enter the device's sync number {expected}; it has entered {seen}",
+                record.from_pe
+            );
+        }
+        let place = match record.address.checked_sub(self.raw.heap_base).filter(|at| *at < self.raw.stride) {
+            Some(offset) => format!("at heap offset {offset:#x} (address {:#x})", record.address),
+            None => format!("at address {:#x}", record.address),
+        };
+        let sign = match record.cmp {
+            0 => "==",
+            1 => "!=",
+            2 => ">",
+            3 => ">=",
+            4 => "<",
+            5 => "<=",
+            _ => "?",
+        };
+        let from = if record.from_pe >= 0 { format!(" from PE {}", record.from_pe) } else { String::new() };
+        format!(
+            "{head}{from} for the {}-byte word {place} to become {sign} {expected} ({expected:#x}); it is {seen} \
+             ({seen:#x})",
+            record.width
+        )
+    }
+}
+
+#[cfg(test)]
+#[path = "device_state_tests.rs"]
+mod tests;
