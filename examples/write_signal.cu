@@ -43,15 +43,14 @@ __device__ void initiate(uint64_t *data, uint64_t bytes, uint64_t *signals, uint
     // One word more than is sent: a write that goes too far will show.
     for (uint64_t word = threadIdx.x; word <= bytes / 8; word += blockDim.x) data[word] = pattern(seed, i, word);
     __syncthreads();
-    uint64_t start = 0;
     if (threadIdx.x == 0) {
       if (i == iterations && corrupt < bytes) data[corrupt / 8] ^= uint64_t(1) << (corrupt % 8 * 8);
       signal_op(signals + ready, i, signal::set, target);
       signal_wait_until(signals + go, cmp::ge, i);
-      start = now_ns();
     }
     __syncthreads();
 
+    uint64_t start = threadIdx.x == 0 ? now_ns() : 0;
     if (threadIdx.x < Scope::size()) {
       unsigned char *first = reinterpret_cast<unsigned char *>(data);
       put_signal<Scope>(first, first, bytes, signals + arrived, i, signal::set, target);
@@ -92,6 +91,7 @@ __device__ inline void answer(const uint64_t *data, uint64_t bytes, uint64_t *si
   for (uint64_t i = 1; i <= iterations; ++i) {
     if (threadIdx.x == 0) {
       signal_wait_until(signals + ready, cmp::ge, i);
+      fence();  // what was checked has been read
       uint64_t start = now_ns();
       signal_op(signals + go, i, signal::set, initiator);
       signal_wait_until(signals + arrived, cmp::ge, i);

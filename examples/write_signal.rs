@@ -232,7 +232,7 @@ fn verdict(args: &Args, seed: u64, [first, wrong, checked, got]: [u64; 4]) -> Op
         let (iteration, offset) = (first / stride + 1, first % stride);
         let expected = if offset < args.size as u64 { byte(seed, iteration, offset) } else { 0 };
         return Some(format!(
-            "{wrong} wrong bytes; the first at offset {offset} of iteration {iteration}: {got:#04x}, not {expected:#04x}"
+            "wrong bytes: {wrong}, the first at offset {offset} of iteration {iteration}: {got:#04x}, not {expected:#04x}"
         ));
     }
     (checked != every).then(|| format!("the target compared {checked} bytes, not {every}"))

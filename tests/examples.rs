@@ -1,0 +1,280 @@
+//! Every example, run as a user would: under `rushmem-run` on several numbers of PEs, the write-and-signal pair as two
+//! processes that are started one after the other, in either order. What they say is compared with what they must do, and
+//! they must fail where that is right: when a byte is wrong, when their arguments are, when the other one never comes.
+
+mod programs;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use programs::{command, example, free_port, run, rushmem_run, start, Ended};
+
+/// Enough for any of them on a loaded machine; those that take longer are stuck.
+const LIMIT: Duration = Duration::from_secs(60);
+const COUNTS: [u32; 5] = [1, 2, 3, 4, 8];
+
+/// Runs an example under `rushmem-run`.
+#[track_caller]
+fn job(n: u32, name: &str, args: &[&str]) -> Ended {
+    run(rushmem_run(n, example(name)).args(args), LIMIT)
+}
+
+#[test]
+fn hello_says_who_is_there() {
+    for n in COUNTS {
+        let job = job(n, "hello", &[]).ok();
+        assert_eq!(job.stdout.lines().count(), n as usize, "{job}");
+        for pe in 0..n {
+            let (left, right) = ((pe + n - 1) % n, (pe + 1) % n);
+            let lines = job.lines_with(&format!("hello from PE {pe} of {n} on "));
+            assert_eq!(lines.len(), 1, "{job}");
+            for part in [
+                "device: CPU",
+                &format!("left PE {left} by direct ("),
+                &format!("right PE {right} by direct ("),
+            ] {
+                assert!(lines[0].contains(part), "{part:?} is missing in {:?}", lines[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn put_gets_there_and_back() {
+    for n in COUNTS {
+        job(n, "put", &[]).ok().says(&[&format!("put: {n} PEs put"), "device: CPU"]);
+    }
+}
+
+#[test]
+fn the_ring_goes_round() {
+    for n in COUNTS {
+        for (laps, threads) in [(1, 1), (7, 33), (50, 256)] {
+            let args = ["--laps", &laps.to_string(), "--threads", &threads.to_string()];
+            let hops = format!("ring: {n} PEs x {laps} laps = {} hops of {} bytes", n * laps, threads * 8);
+            job(n, "ring", &args).ok().says(&[&hops, "every word counted on every PE", "device: CPU"]);
+        }
+    }
+}
+
+#[test]
+fn the_ring_of_64_goes_round() {
+    job(64, "ring", &["--laps", "5"]).ok().says(&["ring: 64 PEs x 5 laps = 320 hops of 256 bytes"]);
+}
+
+#[test]
+fn the_mixture_of_experts_is_what_one_thread_computes() {
+    for n in COUNTS {
+        for (tokens, width, threads) in [("1", "1", "1"), ("17", "33", "32"), ("64", "256", "64")] {
+            let args = ["--tokens", tokens, "--width", width, "--threads", threads];
+            job(n, "alltoall", &args)
+                .ok()
+                .says(&[&format!("alltoall: {n} PEs x {tokens} tokens"), "device: CPU"]);
+        }
+    }
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    for (name, args, word) in [
+        ("ring", "--laps 0", "--laps"),
+        ("ring", "--laps many", "--laps"),
+        ("ring", "--threads 1025", "--threads"),
+        ("ring", "--sideways", "--sideways"),
+        ("alltoall", "--tokens 0", "--tokens"),
+        ("write_signal", "", "--mode"),
+        ("write_signal", "--mode sideways", "initiator, target, both"),
+        ("write_signal", "--mode both --size 1X", "--size"),
+        ("write_signal", "--mode both --size -1", "--size"),
+        ("write_signal", "--mode both --size 99999999999999999999", "--size"),
+        ("write_signal", "--mode both --size 17179869184G", "--size"),
+        ("write_signal", "--mode both --iters 0", "--iters"),
+        ("write_signal", "--mode both --scope grid", "thread, warp, block"),
+        ("write_signal", "--mode both --threads 0", "--threads"),
+        ("write_signal", "--mode target --address here", "HOST:PORT"),
+        ("write_signal", "--mode target --address 127.0.0.1:0", "HOST:PORT"),
+        ("write_signal", "--mode target --address 127.0.0.1:65536", "HOST:PORT"),
+        ("write_signal", "--mode both --size 4 --corrupt 4", "--corrupt"),
+    ] {
+        let ended = run(command(example(name)).args(args.split_whitespace()), LIMIT).failed();
+        assert!(ended.stderr.contains(word), "{word:?} is missing: {ended}");
+    }
+}
+
+/// The pair, started in this order with a pause between, with the same arguments.
+struct Pair {
+    port: u16,
+    initiator_first: bool,
+}
+
+impl Pair {
+    fn new(initiator_first: bool) -> Pair {
+        Pair { port: free_port(), initiator_first }
+    }
+
+    fn command(&self, mode: &str, args: &[&str]) -> Command {
+        let mut command = command(example("write_signal"));
+        command.args(["--mode", mode, "--address", &format!("127.0.0.1:{}", self.port)]).args(args);
+        command
+    }
+
+    /// Runs both to their ends: the initiator's, then the target's.
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> (Ended, Ended) {
+        self.run_each(args, args)
+    }
+
+    #[track_caller]
+    fn run_each(&self, initiators: &[&str], targets: &[&str]) -> (Ended, Ended) {
+        let (mut initiator, mut target) =
+            (self.command("initiator", initiators), self.command("target", targets));
+        let pause = || std::thread::sleep(Duration::from_millis(150));
+        let (initiator, target) = if self.initiator_first {
+            let initiator = start(&mut initiator);
+            pause();
+            (initiator, start(&mut target))
+        } else {
+            let target = start(&mut target);
+            pause();
+            (start(&mut initiator), target)
+        };
+        (initiator.wait(LIMIT), target.wait(LIMIT))
+    }
+}
+
+/// What both sides must say about writes of `size` bytes that went well.
+#[track_caller]
+fn expect_verified(ended: Ended, role: &str, size: usize, iterations: usize) {
+    let total = format!(
+        "{role}: verified on the target: {iterations} writes, {} bytes, none wrong",
+        size * iterations
+    );
+    let ended = ended.ok().says(&[&total, &format!("{role}: round trip ("), "device: CPU"]);
+    assert_eq!(ended.lines_with("GB/s").iter().any(|line| line.contains(role)), size > 0, "{ended}");
+}
+
+/// Boundaries: nothing, one byte, odd, a page, the default, and one byte more than that.
+const SIZES: [usize; 6] = [0, 1, 13, 4096, 1 << 20, (1 << 20) + 1];
+
+#[track_caller]
+fn pairs_at(scope: &str) {
+    for (i, size) in SIZES.into_iter().enumerate() {
+        let pair = Pair::new(i % 2 == 0);
+        let args = ["--size", &size.to_string(), "--scope", scope, "--iters", "6", "--warmup", "2"];
+        let (initiator, target) = pair.run(&args);
+        expect_verified(initiator, "initiator", size, 8);
+        expect_verified(target, "target", size, 8);
+    }
+}
+
+#[test]
+fn write_and_signal_by_a_thread() {
+    pairs_at("thread");
+}
+
+#[test]
+fn write_and_signal_by_a_warp() {
+    pairs_at("warp");
+}
+
+#[test]
+fn write_and_signal_by_a_block() {
+    pairs_at("block");
+}
+
+#[test]
+fn write_and_signal_starts_in_either_order() {
+    for initiator_first in [true, false] {
+        for threads in ["1", "31", "200"] {
+            let args = ["--size", "3K", "--threads", threads, "--iters", "5", "--warmup", "0"];
+            let (initiator, target) = Pair::new(initiator_first).run(&args);
+            expect_verified(initiator, "initiator", 3072, 5);
+            expect_verified(target, "target", 3072, 5);
+        }
+    }
+}
+
+#[test]
+fn write_and_signal_in_one_process() {
+    for (scope, size) in [("thread", 13), ("warp", 4096), ("block", 0), ("block", 1 << 20)] {
+        let mut both = command(example("write_signal"));
+        let args = [
+            "--mode",
+            "both",
+            "--iters",
+            "6",
+            "--warmup",
+            "2",
+            "--scope",
+            scope,
+            "--size",
+            &size.to_string(),
+        ];
+        let ended = run(both.args(args), LIMIT);
+        let total = format!("verified on the target: 8 writes, {} bytes, none wrong", size * 8);
+        ended.ok().says(&[format!("initiator: {total}"), format!("target: {total}")]);
+    }
+}
+
+#[test]
+fn a_wrong_byte_is_found_wherever_it_is() {
+    // The first and the last byte, those beside a word's end, and one past a MiB.
+    for (scope, size, offset) in [
+        ("thread", 1, 0),
+        ("thread", 13, 12),
+        ("warp", 4096, 7),
+        ("warp", 4096, 8),
+        ("block", (1 << 20) + 1, 1 << 20),
+    ] {
+        let (size, corrupt) = (size.to_string(), offset.to_string());
+        let args =
+            ["--iters", "3", "--warmup", "1", "--scope", scope, "--size", &size, "--corrupt", &corrupt];
+        let first = format!("wrong bytes: 1, the first at offset {offset} of iteration 4");
+        let (initiator, target) = Pair::new(offset % 2 == 0).run(&args);
+        for ended in [initiator, target] {
+            let ended = ended.failed().says(&[&first]);
+            assert!(ended.lines_with("none wrong").is_empty(), "{ended}");
+        }
+        let both = run(command(example("write_signal")).args(["--mode", "both"]).args(args), LIMIT);
+        both.failed().says(&[&first]);
+    }
+}
+
+#[test]
+fn a_pair_that_disagrees_is_told() {
+    for (option, initiators, targets) in
+        [("--size", "64", "65"), ("--iters", "3", "4"), ("--scope", "warp", "block")]
+    {
+        let (initiator, target) = Pair::new(true).run_each(&[option, initiators], &[option, targets]);
+        initiator.failed().says(&[option, "the initiator"]);
+        target.failed().says(&[option, "the initiator"]);
+    }
+}
+
+#[test]
+fn one_of_the_pair_that_never_comes_is_an_error() {
+    for mode in ["initiator", "target"] {
+        let mut alone = Pair::new(true).command(mode, &[]);
+        let started = Instant::now();
+        let ended = run(alone.env("RUSHMEM_INIT_TIMEOUT", "1"), LIMIT).failed();
+        assert!(started.elapsed() < Duration::from_secs(10), "{ended}");
+        assert!(ended.stderr.contains("RUSHMEM_ERR_"), "{ended}");
+    }
+}
+
+#[test]
+fn one_of_the_pair_that_is_killed_ends_the_other() {
+    for (victim, name) in [("initiator", "PE 0"), ("target", "PE 1")] {
+        let pair = Pair::new(true);
+        let args = ["--size", "4K", "--iters", "1000000"];
+        let mut sides = ["initiator", "target"].map(|mode| Some(start(&mut pair.command(mode, &args))));
+        std::thread::sleep(Duration::from_millis(1500));
+        let index = usize::from(victim == "target");
+        let killed = sides[index].take().expect("started above");
+        let survivor = sides[1 - index].take().expect("started above");
+        killed.signal(libc::SIGKILL);
+        let at = Instant::now();
+        let ended = survivor.wait(LIMIT).failed().says(&[name]);
+        assert!(at.elapsed() < Duration::from_secs(5), "it took {:?}: {ended}", at.elapsed());
+    }
+}

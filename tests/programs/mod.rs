@@ -1,0 +1,269 @@
+//! Programs that tests start: examples and launchers, each in a process group of its own, with a time limit, and killed
+//! with everything that they started when the test is done with them, however it ends.
+//!
+//! Their output goes to files: a pipe that nobody reads would stop a program, and one that a left-over process holds
+//! would stop the test.
+#![allow(dead_code)] // each test binary takes what it needs
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Between asking a program to end and killing it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Variables by which a launcher speaks. The tests may themselves run under one, which their programs must not hear.
+const LAUNCHERS: [&str; 12] = [
+    "RUSHMEM_",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_",
+    "MASTER_",
+    "TORCHELASTIC_",
+    "SLURM_",
+    "OMPI_",
+    "PMI",
+    "PMIX_",
+    "HYD",
+    "GROUP_",
+];
+
+/// A command without any launcher's variables.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if LAUNCHERS.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// A program that runs.
+pub(crate) struct Running {
+    what: String,
+    child: Child,
+    stdout: File,
+    stderr: File,
+    started: Instant,
+}
+
+/// Starts it.
+#[track_caller]
+pub(crate) fn start(command: &mut Command) -> Running {
+    let what = format!("{command:?}");
+    let file = || tempfile::tempfile().expect("the temporary folder takes files");
+    let (stdout, stderr) = (file(), file());
+    let shared = |file: &File| file.try_clone().expect("descriptors are left");
+    command.stdin(Stdio::null()).stdout(shared(&stdout)).stderr(shared(&stderr)).process_group(0);
+    let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {what}: {error}"));
+    Running { what, child, stdout, stderr, started: Instant::now() }
+}
+
+impl Running {
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end; panics with what it wrote if that takes longer than `limit` from its start.
+    #[track_caller]
+    pub(crate) fn wait(mut self, limit: Duration) -> Ended {
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the child is ours") {
+                let (stdout, stderr) = self.output();
+                return Ended { what: self.what.clone(), status, stdout, stderr };
+            }
+            if self.started.elapsed() > limit {
+                self.end();
+                let (stdout, stderr) = self.output();
+                panic!("still running after {limit:?}: {}\n{stdout}\n{stderr}", self.what);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends a signal to the program alone.
+    pub(crate) fn signal(&self, signal: i32) {
+        send(self.child.id() as i32, signal);
+    }
+
+    fn output(&mut self) -> (String, String) {
+        (text(&mut self.stdout), text(&mut self.stderr))
+    }
+
+    /// Asks it to end, so that a launcher can end what it started, and then leaves it no choice.
+    fn end(&mut self) {
+        let group = -(self.child.id() as i32);
+        let asked = Instant::now();
+        send(self.child.id() as i32, libc::SIGTERM);
+        while matches!(self.child.try_wait(), Ok(None)) && asked.elapsed() < GRACE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        send(group, libc::SIGKILL);
+        // A failure to reap can only mean that it is reaped.
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        match self.child.try_wait() {
+            Ok(None) => self.end(),
+            // What it left behind in its group, if anything.
+            _ => send(-(self.child.id() as i32), libc::SIGKILL),
+        }
+    }
+}
+
+fn send(pid: i32, signal: i32) {
+    // SAFETY: a plain system call. The pid is a child's, not reaped while it runs, or the group that it led; a group
+    // that is gone makes it fail, harmlessly.
+    unsafe { libc::kill(pid, signal) };
+}
+
+fn text(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("a temporary file can be read");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A program that has ended.
+pub(crate) struct Ended {
+    what: String,
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// It must have ended well.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Ended {
+        assert!(self.status.success(), "{self}");
+        self
+    }
+
+    /// It must have ended by itself and not well.
+    #[track_caller]
+    pub(crate) fn failed(self) -> Ended {
+        assert!(!self.status.success() && self.status.signal().is_none(), "{self}");
+        self
+    }
+
+    /// It must have said each of these.
+    #[track_caller]
+    pub(crate) fn says<T: AsRef<str>>(self, words: &[T]) -> Ended {
+        for word in words.iter().map(AsRef::as_ref) {
+            assert!(self.stdout.contains(word) || self.stderr.contains(word), "{word:?} is missing: {self}");
+        }
+        self
+    }
+
+    /// The lines of its output that contain `word`.
+    pub(crate) fn lines_with<'a>(&'a self, word: &'a str) -> Vec<&'a str> {
+        self.stdout.lines().chain(self.stderr.lines()).filter(|line| line.contains(word)).collect()
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Ended { what, status, stdout, stderr } = self;
+        write!(f, "{what}\nended with {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
+    }
+}
+
+/// Runs it to its end.
+#[track_caller]
+pub(crate) fn run(command: &mut Command, limit: Duration) -> Ended {
+    start(command).wait(limit)
+}
+
+/// The folder that cargo built this test into, such as `target/debug`.
+pub(crate) fn built() -> PathBuf {
+    let exe = std::env::current_exe().expect("a test knows where it is");
+    exe.parent().and_then(Path::parent).expect("it lies in target/<profile>/deps").to_owned()
+}
+
+/// The root crate's example of this name. `cargo test` builds examples, but not for `--test examples` alone: then this
+/// does.
+#[track_caller]
+pub(crate) fn example(name: &str) -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let newest = newest(&sources);
+    ensure(built().join("examples").join(name), newest, &["-p", "rushmem", "--example", name])
+}
+
+/// `rushmem-run`, to start `n` PEs of a program. The workspace's build makes it; `cargo test` of the root crate alone
+/// does not.
+#[track_caller]
+pub(crate) fn rushmem_run(n: u32, program: impl AsRef<OsStr>) -> Command {
+    let launcher =
+        ensure(built().join("rushmem-run"), None, &["-p", "rushmem-tools", "--bin", "rushmem-run"]);
+    let mut command = command(launcher);
+    command.args(["-n", &n.to_string(), "--"]).arg(program);
+    command
+}
+
+/// Builds what is missing, or older than `newest`.
+#[track_caller]
+fn ensure(path: PathBuf, newest: Option<SystemTime>, what: &[&str]) -> PathBuf {
+    let is_there =
+        || path.metadata().and_then(|meta| meta.modified()).is_ok_and(|built| Some(built) >= newest);
+    if is_there() {
+        return path;
+    }
+    let built = built();
+    let profile = match built.file_name().and_then(OsStr::to_str) {
+        None | Some("debug") => "dev",
+        Some(name) => name,
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build
+        .args(["build", "--profile", profile])
+        .args(what)
+        .arg("--target-dir")
+        .arg(built.parent().unwrap_or(&built));
+    run(build.current_dir(env!("CARGO_MANIFEST_DIR")), Duration::from_secs(600)).ok();
+    assert!(path.exists(), "cargo build {what:?} did not make {}", path.display());
+    path
+}
+
+/// When the newest file in a folder, or in a folder of it, was changed.
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let meta = entry.metadata().ok()?;
+            if meta.is_dir() {
+                newest(&entry.path())
+            } else {
+                meta.modified().ok()
+            }
+        })
+        .max()
+}
+
+/// A program on the search path.
+pub(crate) fn installed(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// A TCP port that nothing uses and that the system does not hand out by itself, so that no other test gets it.
+pub(crate) fn free_port() -> u16 {
+    use std::hash::{BuildHasher, RandomState};
+    let mut random = RandomState::new().hash_one(std::process::id());
+    loop {
+        let port = 10_000 + (random % 20_000) as u16;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+        random = random.rotate_left(7).wrapping_mul(0x9e3779b97f4a7c15) + 1;
+    }
+}
