@@ -75,7 +75,7 @@ fn the_ranks_that_never_came_are_named() {
     let start = Instant::now();
     let results = ranks(&[0, 1, 2, 4, 5, 6], move |rank| {
         // The shortest limit counts for all.
-        let limit = Duration::from_millis(if rank == 4 { 1000 } else { 25_000 });
+        let limit = Duration::from_millis(if rank == 4 { 2500 } else { 25_000 });
         join_uid(&uid, UidConfig { init_timeout: limit, ..config(rank, 10) }).map(|_| ())
     });
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
@@ -91,7 +91,7 @@ fn one_missing_rank_is_the_error_s_rank_and_a_latecomer_hears_of_it() {
     let (uid, _rendezvous) = uid();
     let late = uid.clone();
     let quick = move |rank| {
-        join_uid(&uid, UidConfig { init_timeout: Duration::from_millis(400), ..config(rank, 3) }).map(|_| ())
+        join_uid(&uid, UidConfig { init_timeout: Duration::from_millis(1500), ..config(rank, 3) }).map(|_| ())
     };
     for result in ranks(&[0, 2], quick) {
         let e = result.expect_err("one is missing");
@@ -271,7 +271,7 @@ fn a_collective_that_a_rank_never_enters_ends_and_names_it() {
     let results = ranks(&[0, 1, 2, 3, 4, 5, 6, 7], {
         let tx = tx.clone();
         move |rank| {
-            let b = join_uid(&uid, UidConfig { timeout: Duration::from_millis(700), ..config(rank, 8) })?;
+            let b = join_uid(&uid, UidConfig { timeout: Duration::from_secs(2), ..config(rank, 8) })?;
             b.barrier()?;
             if rank == 6 {
                 // Alive, elsewhere; when it comes at last it must not wait for those who gave up.

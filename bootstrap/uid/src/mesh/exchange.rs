@@ -13,6 +13,9 @@ use super::Mesh;
 use crate::config;
 use crate::ranks::named;
 
+/// How long the answers of the others are awaited when a limit has passed; it takes some 10 ms a hop.
+const ROLL_CALL: Duration = Duration::from_secs(3);
+
 /// A message as pieces of a buffer, in order, and how far it has been moved.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
@@ -194,29 +197,31 @@ impl Mesh {
         let seq = active.call.seq;
         state.answer_roll(seq);
         self.shared.wake_io();
-        // Answers come back over as many hops as there are bits in the number of ranks.
-        let hops = 32 - self.shared.n_ranks.leading_zeros();
-        let until = Instant::now() + Duration::from_millis(300) + hops * Duration::from_millis(40);
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
+        let until = Instant::now() + ROLL_CALL;
+        let (silent, absent) = loop {
             if let Some(e) = state.trouble(seq) {
                 return e;
             }
-            if left.is_zero() {
-                break;
+            let (silent, absent) = state.absent(seq);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || silent.is_empty() {
+                break (silent, absent);
             }
             state = match self.shared.changed.wait_timeout(state, left) {
                 Ok((state, _)) => state,
                 Err(e) => e.into_inner().0,
             };
-        }
-        let absent = state.absent(seq);
+        };
         let (n, limit, call) = (self.shared.n_ranks, active.limit.as_secs_f64(), active.call);
         let text = if absent.is_empty() {
             format!("{call} did not end within {limit:.1} s though all {n} ranks are in it: the network is slow or lossy, or the limit too short")
         } else {
+            let silent = match silent[..] {
+                [] => String::new(),
+                _ => format!(" (no answer at all from {}: stopped, or starved)", named(&silent)),
+            };
             format!(
-                "{} of {n} never came to {call} within {limit:.1} s: see what they wait for, or raise the limit",
+                "{} of {n} never came to {call} within {limit:.1} s{silent}: see what they wait for, or raise the limit",
                 named(&absent)
             )
         };

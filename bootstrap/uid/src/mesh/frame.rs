@@ -82,7 +82,7 @@ pub(crate) enum Kind {
     Broken(u64),
     /// The payload is a [`Quarrel`].
     Quarrel,
-    /// The payload is a set of ranks that have entered this call.
+    /// The payload says who has answered the roll of this call, and who has entered it.
     Roll(u64),
     /// This rank leaves in good order.
     Bye,
@@ -133,9 +133,9 @@ pub(crate) fn parse(bytes: &[u8; HEADER], n_ranks: u32) -> Parsed<(Kind, usize)>
     Ok((kind, len))
 }
 
-/// Bytes of a set of ranks.
+/// Bytes of the two sets of ranks of a roll call: who has answered, who has entered.
 pub(crate) fn roll_bytes(n_ranks: u32) -> usize {
-    n_ranks.div_ceil(8) as usize
+    2 * n_ranks.div_ceil(8) as usize
 }
 
 /// The payload of `Broken`.
@@ -203,7 +203,7 @@ mod tests {
             (Kind::Credit(5), 0, 1),
             (Kind::Broken(3), 10, MAX_NEWS + 1),
             (Kind::Quarrel, 10, 0),
-            (Kind::Roll(4), 2, 3),
+            (Kind::Roll(4), 4, 2),
             (Kind::Bye, 0, 1),
         ] {
             let bytes: [u8; HEADER] = header(&kind, good).try_into().expect("a header's size");

@@ -106,9 +106,10 @@ enum Trouble {
     Quarrel(Quarrel),
 }
 
-/// Who has entered a call, as far as is known.
+/// Who has entered a call, as far as is known: two sets of ranks, one bit each.
 pub(crate) struct Roll {
-    pub(crate) present: Vec<u8>,
+    /// The ranks that have answered, then (in the second half) those that are in the call.
+    bits: Vec<u8>,
     /// To be told to the neighbours at the next tick.
     pub(crate) news: bool,
 }
@@ -222,27 +223,33 @@ impl State {
         }
     }
 
-    /// The roll of call `seq` is being called: says whether this rank is in it.
+    /// The roll of call `seq` is being called: answers, and says whether this rank is in it.
     pub(crate) fn answer_roll(&mut self, seq: u64) {
         if !self.rolls.contains_key(&seq) {
             if self.rolls.len() == MAX_ROLLS {
                 self.rolls.pop_first();
             }
-            let present = vec![0; roll_bytes(self.n_ranks)];
-            self.rolls.insert(seq, Roll { present, news: true });
+            let bits = vec![0; roll_bytes(self.n_ranks)];
+            self.rolls.insert(seq, Roll { bits, news: true });
         }
-        let (entered, me) = (self.seq >= seq, self.me as usize);
-        if let Some(roll) = self.rolls.get_mut(&seq).filter(|_| entered) {
-            let bit = 1 << (me % 8);
-            roll.news |= roll.present[me / 8] & bit == 0;
-            roll.present[me / 8] |= bit;
+        let entered = self.seq >= seq;
+        if let Some(roll) = self.rolls.get_mut(&seq) {
+            let half = roll.bits.len() / 2;
+            let (at, bit) = (self.me as usize / 8, 1 << (self.me % 8));
+            for at in [at, at + half].into_iter().take(1 + usize::from(entered)) {
+                roll.news |= roll.bits[at] & bit == 0;
+                roll.bits[at] |= bit;
+            }
         }
     }
 
-    /// The ranks that are not known to have entered call `seq`.
-    pub(crate) fn absent(&self, seq: u64) -> Vec<u32> {
-        let Some(roll) = self.rolls.get(&seq) else { return Vec::new() };
-        (0..self.n_ranks).filter(|r| roll.present[*r as usize / 8] >> (r % 8) & 1 == 0).collect()
+    /// The ranks that have not answered the roll of call `seq`, and those that are not known to be in it.
+    pub(crate) fn absent(&self, seq: u64) -> (Vec<u32>, Vec<u32>) {
+        let Some(roll) = self.rolls.get(&seq) else { return Default::default() };
+        let (answered, entered) = roll.bits.split_at(roll.bits.len() / 2);
+        let missing =
+            |of: &[u8]| (0..self.n_ranks).filter(|r| of[*r as usize / 8] >> (r % 8) & 1 == 0).collect();
+        (missing(answered), missing(entered))
     }
 
     /// Tells the neighbours what has become known of roll calls.
@@ -251,11 +258,11 @@ impl State {
         let news: Vec<(u64, Vec<u8>)> = fresh
             .map(|(seq, roll)| {
                 roll.news = false;
-                (*seq, roll.present.clone())
+                (*seq, roll.bits.clone())
             })
             .collect();
-        for (seq, present) in news {
-            self.tell(&Kind::Roll(seq), &present);
+        for (seq, bits) in news {
+            self.tell(&Kind::Roll(seq), &bits);
         }
     }
 
@@ -279,7 +286,7 @@ impl State {
             Kind::Roll(seq) => {
                 self.answer_roll(seq);
                 if let Some(roll) = self.rolls.get_mut(&seq) {
-                    for (mine, theirs) in roll.present.iter_mut().zip(payload) {
+                    for (mine, theirs) in roll.bits.iter_mut().zip(payload) {
                         roll.news |= *theirs & !*mine != 0;
                         *mine |= theirs;
                     }
