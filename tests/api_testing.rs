@@ -1,6 +1,7 @@
 //! The testing helper itself: success and failure are told apart, limits are kept, nothing is left behind.
 //! Tests of failures use `supervise`, which looks at the PEs from outside.
 
+use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,24 @@ fn a_failed_run_shows_the_pe_and_its_output() {
 }
 
 #[test]
+fn helper_with_a_thread_that_fails_when_told() {
+    let fail = std::env::var_os("RUSHMEM_TEST_FAIL").is_some();
+    testing::threads(3, move |world| {
+        assert!(!(fail && world.my_pe().number() == 1), "this thread fails");
+        world.barrier_all()
+    });
+}
+
+#[test]
+fn a_failed_thread_is_named_and_ends_the_others() {
+    let (passed, text) = failing_test("helper_with_a_thread_that_fails_when_told");
+    assert!(!passed, "{text}");
+    assert!(text.contains("[pes]") && text.contains("this thread fails"), "{text}");
+    assert!(text.contains("PE 1 panicked") && text.contains("the process of all PEs panicked"), "{text}");
+    assert!(!text.contains("was killed"), "{text}");
+}
+
+#[test]
 fn helper_that_hangs_when_told() {
     if std::env::var_os("RUSHMEM_TEST_FAIL").is_some() {
         testing::pes(2).timeout(Duration::from_millis(700)).run(|world| {
@@ -164,6 +183,34 @@ fn pes_that_still_run_are_killed_when_the_parents_side_returns() {
         },
     );
     assert!(dies_within(pid, Duration::from_secs(20)));
+}
+
+#[test]
+fn helper_that_says_its_pids_and_waits_when_told() {
+    if std::env::var_os("RUSHMEM_TEST_FAIL").is_some() {
+        testing::run(2, |_| {
+            println!("PID={}.", std::process::id());
+            std::thread::sleep(Duration::from_secs(1000));
+        });
+    }
+}
+
+#[test]
+fn pes_die_with_the_test_process_however_that_ends() {
+    let mut test = Command::new(std::env::current_exe().unwrap())
+        .args(["helper_that_says_its_pids_and_waits_when_told", "--exact", "--nocapture"])
+        .env("RUSHMEM_TEST_FAIL", "1")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(test.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let pid =
+        |line: String| line.split_once("PID=").map(|(_, pid)| pid.trim_end_matches('.').parse().unwrap());
+    let pids: Vec<u32> = lines.filter_map(pid).take(2).collect();
+    assert!(pids.len() == 2 && pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
+    test.kill().unwrap();
+    test.wait().unwrap();
+    assert!(pids.iter().all(|pid| dies_within(*pid, Duration::from_secs(20))));
 }
 
 #[test]

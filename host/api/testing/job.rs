@@ -4,6 +4,7 @@
 //! a process's wish to die with its parent means the thread that started it, so that must not be the test's.
 
 use std::fmt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::mpsc::{channel, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -46,6 +47,32 @@ impl fmt::Display for Exit {
     }
 }
 
+/// How PEs are spread over processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One for each.
+    Processes,
+    /// One for all; it goes by the name of PE 0.
+    Threads,
+}
+
+impl Shape {
+    fn name(self, pe: Pe) -> String {
+        match self {
+            Shape::Processes => pe.to_string(),
+            Shape::Threads => "the process of all PEs".into(),
+        }
+    }
+
+    /// What stands before each line of output.
+    fn label(self, pe: Pe) -> String {
+        match self {
+            Shape::Processes => format!("[pe {}]", pe.number()),
+            Shape::Threads => "[pes]".into(),
+        }
+    }
+}
+
 /// What became of a PE.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -69,6 +96,7 @@ pub struct Job {
     shared: Arc<Shared>,
     deadline: Instant,
     limit: Duration,
+    shape: Shape,
     watcher: Option<JoinHandle<()>>,
 }
 
@@ -90,19 +118,20 @@ impl Shared {
 
 impl Job {
     #[track_caller]
-    pub(super) fn start(pes: &Pes, call: &Call, processes: u32) -> Job {
+    pub(super) fn start(pes: &Pes, call: &Call, shape: Shape) -> Job {
         // The PEs meet in this process, so it does not matter which of them lives.
         let uid =
             Uid::create().unwrap_or_else(|error| panic!("cannot make a unique ID for the PEs: {error}"));
+        let processes = if shape == Shape::Threads { 1 } else { pes.n };
         let numbers = (0..processes).map(Pe::new).filter(|pe| !pes.without.contains(pe));
-        let commands = numbers.map(|pe| (pe, command(pes, call, &uid, pe))).collect();
+        let commands = numbers.map(|pe| (pe, shape.label(pe), command(pes, call, &uid, pe))).collect();
         let state = State { processes: Vec::new(), over: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let (started, start) = channel();
         let watched = Arc::clone(&shared);
         let watcher = std::thread::spawn(move || watch(&watched, commands, &started));
-        let job =
-            Job { shared, deadline: Instant::now() + pes.limit, limit: pes.limit, watcher: Some(watcher) };
+        let (deadline, limit) = (Instant::now() + pes.limit, pes.limit);
+        let job = Job { shared, deadline, limit, shape, watcher: Some(watcher) };
         if let Err(error) = start.recv().expect("the watcher answers before it ends") {
             panic!("{error}");
         }
@@ -199,7 +228,12 @@ impl Job {
             format!("{} of {} PE processes failed (limit {:?}):", failures.len(), outcomes.len(), self.limit);
         for outcome in failures {
             let after = outcome.ended - outcome.started;
-            report += &format!("\n  {} {} after {:.2} s", outcome.pe, outcome.exit, after.as_secs_f64());
+            report += &format!(
+                "\n  {} {} after {:.2} s",
+                self.shape.name(outcome.pe),
+                outcome.exit,
+                after.as_secs_f64()
+            );
         }
         panic!("{report}");
     }
@@ -237,6 +271,9 @@ fn find(state: &mut State, pe: Pe) -> &mut Process {
 fn command(pes: &Pes, call: &Call, uid: &Uid, pe: Pe) -> Command {
     // The running binary itself, even if a build has replaced the file by now.
     let mut command = Command::new("/proc/self/exe");
+    if let Ok(exe) = std::env::current_exe() {
+        command.arg0(exe);
+    }
     match &call.test {
         Some(test) => command.args([test, "--exact", "--nocapture", "--include-ignored"]),
         None => command.args(std::env::args_os().skip(1)),
@@ -259,10 +296,10 @@ fn command(pes: &Pes, call: &Call, uid: &Uid, pe: Pe) -> Command {
 }
 
 /// The watcher: starts the processes, then reads and reaps until all are over or the job is dropped.
-fn watch(shared: &Shared, commands: Vec<(Pe, Command)>, started: &Sender<Result<(), String>>) {
+fn watch(shared: &Shared, commands: Vec<(Pe, String, Command)>, started: &Sender<Result<(), String>>) {
     let mut processes = Vec::new();
-    for (pe, command) in commands {
-        match Process::start(pe, command) {
+    for (pe, label, command) in commands {
+        match Process::start(pe, label, command) {
             Ok(process) => processes.push(process),
             Err(error) => {
                 let _ = started.send(Err(format!("cannot start {pe}: {error}")));

@@ -35,6 +35,7 @@ pub use job::{Exit, Job, Outcome};
 
 use crate::{Pe, World};
 use child::Role;
+use job::Shape;
 
 /// Runs `f` on `n` PEs, each a process of its own, and panics if any of them fails, saying which and how.
 ///
@@ -106,7 +107,7 @@ impl Pes {
         match Role::of_this_process(self.test.as_deref()) {
             Role::Pe(pe) => child::exit_with(|| child::with_world(World::builder(), f), &pe.to_string()),
             Role::Bystander => {}
-            Role::Parent(test) => Job::start(&self, &test, self.n).expect_success(),
+            Role::Parent(test) => Job::start(&self, &test, Shape::Processes).expect_success(),
         }
     }
 
@@ -116,7 +117,7 @@ impl Pes {
         match Role::of_this_process(self.test.as_deref()) {
             Role::Pe(_) => child::exit_with(|| child::all_threads(self.n, &f), "the process of all PEs"),
             Role::Bystander => {}
-            Role::Parent(test) => Job::start(&self, &test, 1).expect_success(),
+            Role::Parent(test) => Job::start(&self, &test, Shape::Threads).expect_success(),
         }
     }
 
@@ -155,7 +156,7 @@ impl Pes {
         match Role::of_this_process(self.test.as_deref()) {
             Role::Pe(pe) => child::exit_with(|| pe_side(pe).into_result(), &pe.to_string()),
             Role::Bystander => {}
-            Role::Parent(test) => parent_side(&mut Job::start(&self, &test, self.n)),
+            Role::Parent(test) => parent_side(&mut Job::start(&self, &test, Shape::Processes)),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::Pe;
 /// A PE's process, and what it has said so far.
 pub(super) struct Process {
     pub(super) pe: Pe,
+    label: String,
     child: Child,
     streams: [Stream; 2],
     pub(super) started: Instant,
@@ -32,7 +33,7 @@ trait Pipe: Read + AsRawFd + Send {}
 impl<T: Read + AsRawFd + Send> Pipe for T {}
 
 impl Process {
-    pub(super) fn start(pe: Pe, mut command: Command) -> io::Result<Process> {
+    pub(super) fn start(pe: Pe, label: String, mut command: Command) -> io::Result<Process> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let parent = std::process::id();
         let die_with_parent = move || {
@@ -55,7 +56,7 @@ impl Process {
             // SAFETY: a descriptor that we own.
             unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         }
-        Ok(Process { pe, child, streams, started: Instant::now(), ended: None })
+        Ok(Process { pe, label, child, streams, started: Instant::now(), ended: None })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -143,7 +144,7 @@ impl Process {
                 if over { new.len() } else { new.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1) };
             for line in String::from_utf8_lossy(&new[..whole]).lines() {
                 if !(line.is_empty() || line == "running 1 test") {
-                    println!("[pe {}] {line}", self.pe.number());
+                    println!("{} {line}", self.label);
                 }
             }
             stream.shown += whole;
