@@ -89,8 +89,8 @@ template <typename F> RUSHMEM_DEVICE F fetch_add_float(F *to, F v) {
 /* Polls between two looks at the clock. One poll is a round of all the block's threads, so few. */
 constexpr uint32_t polls_per_tick = 64;
 
-/* After an unsatisfied poll; the first of a wait tells the scheduler that the one before has ended, without which it
- * would take many short waits for one long one, and nap between its polls. */
+/* After an unsatisfied poll; the first of a wait tells the scheduler that the one before has ended, without
+ * which it would take many short waits for one long one, and nap between its polls. */
 RUSHMEM_DEVICE void pause(bool first) {
   if (first) rushmem_cpu_woke();
   rushmem_cpu_spin();
