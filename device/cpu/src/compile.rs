@@ -246,9 +246,10 @@ impl Job<'_> {
         Err(Error::Compile { text: if text.is_empty() { format!("{}: {status}", self.name) } else { text } })
     }
 
-    /// The compiler's messages, with the source called what the caller calls it.
+    /// The compiler's messages, with the source called what the caller calls it, and no paths of the cache.
     fn readable(&self, text: &str) -> String {
         let text = text.replace(&*self.file.to_string_lossy(), self.name);
+        let text = text.replace(&format!("{}/", self.headers.display()), "");
         let mut out: String =
             text.lines().filter(|line| !line.ends_with("unit.cpp:")).flat_map(|line| [line, "\n"]).collect();
         if out.contains("extern __shared__") {
@@ -299,10 +300,13 @@ impl Job<'_> {
         let mut out = String::new();
         for (i, (name, _)) in entries.iter().enumerate() {
             let at = format!("{LIST}:{}:", i + FIRST_LINE);
-            let Some(why) = text.lines().find(|line| line.starts_with(&at) && line.contains("error")) else {
+            let mut here = text.lines().filter(|line| line.starts_with(&at)).peekable();
+            if here.peek().is_none() {
                 continue;
-            };
-            let why = why.split_once("error: ").map_or(why, |(_, why)| why);
+            }
+            // The error itself may be in a template of ours that this line instantiates.
+            let why =
+                here.chain(text.lines()).find_map(|line| line.split_once("error: ")).unwrap_or_default().1;
             let _ = writeln!(
                 out,
                 "{}: error: kernel `{name}` cannot be taken by its name (overloaded, ambiguous, no such instance, or it \
