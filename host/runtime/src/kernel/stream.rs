@@ -181,7 +181,7 @@ mod tests {
         let (tx, rx) = mpsc::channel();
         for i in 0..100 {
             let tx = tx.clone();
-            stream.push(job("k", move || Ok(tx.send(i).unwrap()))).unwrap();
+            stream.push(job("k", move || tx.send(i).map_err(|_| err!(INTERNAL, "nobody listens")))).unwrap();
         }
         stream.synchronize("PE 0", None).unwrap();
         assert_eq!(rx.try_iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
@@ -197,7 +197,9 @@ mod tests {
             .unwrap();
         for _ in 0..3 {
             let tx = tx.clone();
-            stream.push(job("after", move || Ok(tx.send(()).unwrap()))).unwrap();
+            stream
+                .push(job("after", move || tx.send(()).map_err(|_| err!(INTERNAL, "nobody listens"))))
+                .unwrap();
         }
         let busy = stream.check_idle().unwrap_err();
         assert_eq!(busy.code, code::BUSY);
@@ -208,7 +210,7 @@ mod tests {
         assert!(rx.try_recv().is_err());
         stream.check_idle().unwrap();
         // Asked and told, the stream works again.
-        stream.push(job("good", move || Ok(tx.send(()).unwrap()))).unwrap();
+        stream.push(job("good", move || tx.send(()).map_err(|_| err!(INTERNAL, "nobody listens")))).unwrap();
         stream.synchronize("PE 0", None).unwrap();
         rx.try_recv().unwrap();
     }
