@@ -3,6 +3,9 @@
 //!
 //! Kills come at random moments (the seed is printed), many times, because a stage is an interval and not a point.
 
+// PEs end themselves here, at once and whatever is on their stack.
+#![allow(clippy::disallowed_methods)]
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -186,7 +189,7 @@ fn run_for_ever(world: &World, kernel: &str) -> rushmem::Result<()> {
 
 fn kill_in_kernel(kernel: &'static str) {
     // Compiled before anybody is killed, so that the kill finds the PEs in the kernel.
-    testing::run(1, |world| drop(world.load(WAITER).unwrap()));
+    testing::run(1, |world| world.load(WAITER).unwrap().unload().unwrap());
     kill_in_stage(3, 3, Duration::from_millis(60), |world| match run_for_ever(world, kernel) {
         Err(error) => end(kernel, error),
         Ok(()) => panic!("{kernel} cannot end by itself"),
@@ -318,7 +321,7 @@ fn no_thread_and_no_descriptor_is_left_after_finalize() {
                         let uid = &uid;
                         s.spawn(move || {
                             let world = World::builder().uid(uid, rank, 3).init().unwrap();
-                            world.alloc::<u8>(5 << 20).unwrap();
+                            let _ = world.alloc::<u8>(5 << 20).unwrap();
                             world.barrier_all().unwrap();
                             world.finalize().unwrap();
                         });
