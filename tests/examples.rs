@@ -85,7 +85,7 @@ fn arguments_that_make_no_sense_are_refused() {
         ("write_signal", "", "--mode"),
         ("write_signal", "--mode sideways", "initiator, target, both"),
         ("write_signal", "--mode both --size 1X", "--size"),
-        ("write_signal", "--mode both --size -1", "--size"),
+        ("write_signal", "--mode both --size=-1", "--size"),
         ("write_signal", "--mode both --size 99999999999999999999", "--size"),
         ("write_signal", "--mode both --size 17179869184G", "--size"),
         ("write_signal", "--mode both --iters 0", "--iters"),

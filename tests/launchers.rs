@@ -1,10 +1,10 @@
-//! `World::init()` with no argument under each launcher, as `examples/hello` calls it: everybody must be there, and one log
-//! line (RUSHMEM_LOG=info) must say what was chosen and why. And what is missing or makes no sense in a launcher's
-//! environment must be an error that names the variable.
+//! `World::init()` with no argument under each launcher, as the examples call it: everybody must be there, kernels must
+//! reach each other, and one log line (RUSHMEM_LOG=info) must say what was chosen and why. And what is missing or makes
+//! no sense in a launcher's environment must be an error that names the variable.
 //!
-//! Open MPI and MPICH run as they are, where they are installed. torchrun comes with PyTorch only, which is too large to
-//! fetch for this: its variables are set as it sets them, with MASTER_PORT taken by somebody who listens there and never
-//! answers a stranger, as its store does; a real one is used where there is one. Slurm is played in the same way.
+//! Open MPI and MPICH run as they are, where they are installed. torchrun comes with PyTorch only, which is too large
+//! to fetch for this: its variables are played as it sets them, with MASTER_PORT taken by somebody who listens there
+//! and never answers a stranger, as its store does; a real one is used where there is one. Slurm is played likewise.
 
 mod programs;
 
@@ -16,11 +16,17 @@ use programs::{command, example, free_port, installed, run, rushmem_run, start, 
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// `hello`, with a log.
-fn hello() -> Command {
-    let mut hello = command(example("hello"));
-    hello.env("RUSHMEM_LOG", "info");
-    hello
+/// What is started: an example, with its arguments.
+type Program = &'static [&'static str];
+const HELLO: Program = &["hello"];
+/// Its kernel passes a token from PE to PE.
+const RING: Program = &["ring", "--laps", "3"];
+
+/// It, with a log.
+fn program(program: Program) -> Command {
+    let mut command = command(example(program[0]));
+    command.args(&program[1..]).env("RUSHMEM_LOG", "info");
+    command
 }
 
 /// Each PE's own output together must show all `n` of one world.
@@ -34,6 +40,18 @@ fn expect_all(n: u32, outputs: &[Ended]) {
     assert_eq!(all.len(), n as usize, "{}", all.join("\n"));
 }
 
+/// The ring went round, as PE 0 of `n` says.
+#[track_caller]
+fn expect_ring(n: u32, outputs: &[Ended]) {
+    let hops = format!("ring: {n} PEs x 3 laps = {} hops", 3 * n);
+    let texts: Vec<String> = outputs.iter().map(ToString::to_string).collect();
+    assert!(
+        outputs.iter().any(|ended| ended.stdout.contains(&hops)),
+        "{hops:?} is missing:\n{}",
+        texts.join("\n")
+    );
+}
+
 /// The log line about the choice says each of `words`; one for each PE.
 #[track_caller]
 fn expect_choice(n: u32, outputs: &[Ended], words: &[&str]) {
@@ -45,8 +63,12 @@ fn expect_choice(n: u32, outputs: &[Ended], words: &[&str]) {
 
 /// Starts a job of processes that differ in their environment.
 #[track_caller]
-fn start_each(n: u32, environment: impl Fn(u32) -> Vec<(&'static str, String)>) -> Vec<Running> {
-    (0..n).map(|rank| start(hello().envs(environment(rank)))).collect()
+fn start_each(
+    what: Program,
+    n: u32,
+    environment: impl Fn(u32) -> Vec<(&'static str, String)>,
+) -> Vec<Running> {
+    (0..n).map(|rank| start(program(what).envs(environment(rank)))).collect()
 }
 
 #[track_caller]
@@ -56,7 +78,7 @@ fn finish(job: Vec<Running>) -> Vec<Ended> {
 
 #[test]
 fn alone_it_is_a_job_of_one() {
-    let outputs = [run(&mut hello(), LIMIT).ok()];
+    let outputs = [run(&mut program(HELLO), LIMIT).ok()];
     expect_all(1, &outputs);
     expect_choice(1, &outputs, &["no launcher's variables are set"]);
 }
@@ -127,9 +149,10 @@ fn torchrun(n: u32, rank: u32, store: &Store, run_id: &str) -> Vec<(&'static str
 fn under_torchruns_variables() {
     let store = Store::start();
     for n in [1, 4] {
-        let outputs = finish(start_each(n, |rank| torchrun(n, rank, &store, "none")));
+        let outputs = finish(start_each(HELLO, n, |rank| torchrun(n, rank, &store, "none")));
         expect_all(n, &outputs);
         expect_choice(n, &outputs, &["torchrun: ", "RANK=", "MASTER_ADDR=127.0.0.1"]);
+        expect_ring(n, &finish(start_each(RING, n, |rank| torchrun(n, rank, &store, "none"))));
     }
 }
 
@@ -139,7 +162,8 @@ fn under_torchruns_variables_two_jobs_at_once() {
         let first = Store::start();
         let second = Store::beside(&first).unwrap_or_else(Store::start);
         // torchrun's run ID is "none" unless it is told another.
-        let jobs = [&first, &second].map(|store| start_each(3, |rank| torchrun(3, rank, store, "none")));
+        let jobs =
+            [&first, &second].map(|store| start_each(HELLO, 3, |rank| torchrun(3, rank, store, "none")));
         for job in jobs {
             expect_all(3, &finish(job));
         }
@@ -183,9 +207,10 @@ fn slurm(n: u32, rank: u32, job: u32) -> Vec<(&'static str, String)> {
 #[test]
 fn under_slurms_variables() {
     for n in [1, 4] {
-        let outputs = finish(start_each(n, |rank| slurm(n, rank, 7_000_000 + std::process::id())));
+        let outputs = finish(start_each(HELLO, n, |rank| slurm(n, rank, 7_000_000 + std::process::id())));
         expect_all(n, &outputs);
         expect_choice(n, &outputs, &["Slurm: ", "SLURM_PROCID="]);
+        expect_ring(n, &finish(start_each(RING, n, |rank| slurm(n, rank, 9_000_000 + std::process::id()))));
     }
 }
 
@@ -193,14 +218,14 @@ fn under_slurms_variables() {
 fn under_slurms_variables_two_jobs_at_once() {
     for round in 0..3 {
         let id = 8_000_000 + 10 * std::process::id() + 2 * round;
-        let jobs = [id, id + 1].map(|id| start_each(3, |rank| slurm(3, rank, id)));
+        let jobs = [id, id + 1].map(|id| start_each(HELLO, 3, |rank| slurm(3, rank, id)));
         for job in jobs {
             expect_all(3, &finish(job));
         }
     }
 }
 
-/// `hello` under an MPI's launcher, where both it and the plug-in for it are.
+/// Under an MPI's launcher, where both it and the plug-in for it are.
 #[track_caller]
 fn under_mpi(test: &str, launcher: &str, (flavour, name): (&str, &str), options: &[&str]) {
     let Some(launcher) = installed(launcher) else {
@@ -212,13 +237,16 @@ fn under_mpi(test: &str, launcher: &str, (flavour, name): (&str, &str), options:
         eprintln!("SKIP {test}: {} is not built (make mpi-plugins builds it)", plugin.display());
         return;
     }
-    for n in ["1", "3"] {
-        let mut job = command(&launcher);
-        job.args(options).args(["-n", n]).arg(example("hello")).env("RUSHMEM_LOG", "info");
-        let outputs = [run(&mut job, LIMIT).ok()];
-        let n = n.parse().expect("a number");
+    for n in [1, 3] {
+        let job = |what: Program| {
+            let mut job = command(&launcher);
+            job.args(options).args(["-n", &n.to_string()]).arg(example(what[0])).args(&what[1..]);
+            [run(job.env("RUSHMEM_LOG", "info"), LIMIT).ok()]
+        };
+        let outputs = job(HELLO);
         expect_all(n, &outputs);
         expect_choice(n, &outputs, &[name]);
+        expect_ring(n, &job(RING));
     }
 }
 
@@ -261,7 +289,7 @@ fn what_is_missing_or_contradicts_is_named() {
         (rushmem(&[("RUSHMEM_PE", "x"), ("RUSHMEM_NPES", "2"), ("RUSHMEM_UID", "beef")]), "RUSHMEM_PE"),
         (rushmem(&[("RUSHMEM_BOOTSTRAP", "pigeon")]), "RUSHMEM_BOOTSTRAP"),
     ] {
-        let ended = run(hello().env("RUSHMEM_INIT_TIMEOUT", "2").envs(environment.clone()), LIMIT);
+        let ended = run(program(HELLO).env("RUSHMEM_INIT_TIMEOUT", "2").envs(environment.clone()), LIMIT);
         assert!(!ended.status.success(), "{environment:?}: {ended}");
         assert!(ended.stderr.contains(variable), "{variable} is not named for {environment:?}: {ended}");
     }

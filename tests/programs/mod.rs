@@ -165,7 +165,7 @@ impl Ended {
     }
 
     /// The lines of its output that contain `word`.
-    pub(crate) fn lines_with<'a>(&'a self, word: &'a str) -> Vec<&'a str> {
+    pub(crate) fn lines_with(&self, word: &str) -> Vec<&str> {
         self.stdout.lines().chain(self.stderr.lines()).filter(|line| line.contains(word)).collect()
     }
 }
