@@ -203,7 +203,7 @@ fn print(world: &World, args: &Args, seed: u64, times: &[u64]) -> Outcome {
         other.reason,
     );
     println!(
-        "{role}: {} x {} written and signalled by a {} ({} threads a block), {} before to warm up, seed {seed}",
+        "{role}: {} x {} written and signalled by a {} (blocks of {}), {} before to warm up, seed {seed}",
         args.iters,
         common::size(args.size),
         args.scope.name(),
@@ -215,7 +215,7 @@ fn print(world: &World, args: &Args, seed: u64, times: &[u64]) -> Outcome {
     } else {
         "signal, and the initiator's write and signal back"
     };
-    println!("{role}: round trip ({way}): {}", common::distribution(times.to_vec()));
+    println!("{role}: latency, as a round trip ({way}): {}", common::distribution(times.to_vec()));
     let median = common::median(times);
     if args.size > 0 && median > 0.0 {
         println!("{role}: bandwidth (size by median round trip): {:.3} GB/s", args.size as f64 / median);

@@ -149,7 +149,7 @@ fn expect_verified(ended: Ended, role: &str, size: usize, iterations: usize) {
         "{role}: verified on the target: {iterations} writes, {} bytes, none wrong",
         size * iterations
     );
-    let ended = ended.ok().says(&[&total, &format!("{role}: round trip ("), "device: CPU"]);
+    let ended = ended.ok().says(&[&total, &format!("{role}: latency, as a round trip ("), "device: CPU"]);
     assert_eq!(ended.lines_with("GB/s").iter().any(|line| line.contains(role)), size > 0, "{ended}");
 }
 
