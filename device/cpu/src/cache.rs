@@ -1,7 +1,8 @@
-//! The cache of compiled kernels: one directory for each content key, holding the source (for debuggers), the shared
-//! object and a record that says what a sound one is: its hash, and the size and time of each file that it included. A
+//! The cache of compiled kernels: one directory for each content key, holding the source (for debuggers), the object
+//! and a record that says what a sound one is: its hash, and the size and time of each file that it included. A
 //! reader that finds the record wanting rebuilds under a file lock, so that N PEs that load one source at once
-//! compile it once, and a compiler killed half-way costs nothing but its directory.
+//! compile it once, and a compiler killed half-way costs nothing but its directory. Public, because the runtime keeps
+//! what it compiles for GPUs in the same way.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -19,7 +20,37 @@ use crate::error::Error;
 
 /// How long to wait for another process that compiles the same source.
 const LOCK_LIMIT: Duration = Duration::from_secs(330);
-const HEADING: &str = "rushmem cpu kernel 1";
+
+/// What a cache's entries hold.
+#[derive(Debug)]
+pub struct Form {
+    /// First line of each record: changes when what an entry means does.
+    pub heading: &'static str,
+    /// File name of the object.
+    pub object: &'static str,
+}
+
+pub(crate) static CPU: Form = Form { heading: "rushmem cpu kernel 1", object: "kernel.so" };
+
+/// A content key: a hash over strings, each with its length.
+#[derive(Debug, Default)]
+pub struct Key {
+    bytes: Vec<u8>,
+}
+
+impl Key {
+    /// Adds a string.
+    pub fn add(&mut self, text: &str) -> &mut Self {
+        self.bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        self.bytes.extend_from_slice(text.as_bytes());
+        self
+    }
+
+    /// The key, a name for a directory.
+    pub fn finish(&self) -> String {
+        hex(xxh3_128(&self.bytes))
+    }
+}
 
 /// `RUSHMEM_CACHE_DIR`'s default: the first of `$XDG_CACHE_HOME/rushmem` and `~/.cache/rushmem` that can be written to,
 /// else a directory of this user's under the system's temporary one.
@@ -52,7 +83,7 @@ pub(crate) fn unique() -> u64 {
 }
 
 /// Makes `path` hold `bytes`, in one step.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.{}.tmp", std::process::id(), unique()));
     let temporary = PathBuf::from(name);
@@ -63,7 +94,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Makes the directory, for its owner only, and refuses one that others may write to: what is in it will be run.
-pub(crate) fn private_dir(dir: &Path) -> Result<(), Error> {
+pub fn private_dir(dir: &Path) -> Result<(), Error> {
     let failed =
         |error: io::Error| Error::io(format!("kernel cache {} (RUSHMEM_CACHE_DIR)", dir.display()), error);
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
@@ -76,21 +107,26 @@ pub(crate) fn private_dir(dir: &Path) -> Result<(), Error> {
 }
 
 /// The place of one compiled source.
-pub(crate) struct Entry {
-    pub(crate) dir: PathBuf,
+#[derive(Debug)]
+pub struct Entry {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// What it holds.
+    pub form: &'static Form,
 }
 
 impl Entry {
-    pub(crate) fn object(&self) -> PathBuf {
-        self.dir.join("kernel.so")
+    /// Path of the object.
+    pub fn object(&self) -> PathBuf {
+        self.dir.join(self.form.object)
     }
 
     fn record(&self) -> PathBuf {
         self.dir.join("kernel.record")
     }
 
-    /// Whether a sound shared object is here and all that it included is as it was.
-    pub(crate) fn is_sound(&self) -> bool {
+    /// Whether a sound object is here and all that it included is as it was.
+    pub fn is_sound(&self) -> bool {
         let check = || -> Option<bool> {
             let record = fs::read(self.record()).ok()?;
             let end = record.iter().rposition(|&byte| byte == b'\n')?;
@@ -99,7 +135,7 @@ impl Entry {
                 return Some(false);
             }
             let mut lines = body.split(|&byte| byte == b'\n');
-            if lines.next()? != HEADING.as_bytes() {
+            if lines.next()? != self.form.heading.as_bytes() {
                 return Some(false);
             }
             let object = fs::read(self.object()).ok()?;
@@ -117,9 +153,9 @@ impl Entry {
     }
 
     /// Puts a freshly built object in place. `includes` are the files outside the system's that it was made from.
-    pub(crate) fn install(&self, built: &Path, includes: &[PathBuf]) -> io::Result<()> {
+    pub fn install(&self, built: &Path, includes: &[PathBuf]) -> io::Result<()> {
         let object = fs::read(built)?;
-        let mut record = format!("{HEADING}\n{}", hex(xxh3_128(&object))).into_bytes();
+        let mut record = format!("{}\n{}", self.form.heading, hex(xxh3_128(&object))).into_bytes();
         for path in includes {
             let Some(stamp) = stamp_of(path) else { continue };
             record.extend_from_slice(format!("\n{stamp} ").as_bytes());
@@ -134,7 +170,7 @@ impl Entry {
 
     /// Waits until nobody else builds this entry, for as long as a compiler may take. `None` then: build anyway, what is
     /// installed is whole in any case. Whoever holds the lock has swept away what a killed builder left.
-    pub(crate) fn lock(&self) -> io::Result<Option<File>> {
+    pub fn lock(&self) -> io::Result<Option<File>> {
         let file = File::options().create(true).append(true).open(self.dir.join("lock"))?;
         let start = Instant::now();
         loop {
@@ -168,7 +204,7 @@ impl Entry {
     }
 
     /// A directory to build in, removed when dropped.
-    pub(crate) fn scratch(&self) -> io::Result<Scratch> {
+    pub fn scratch(&self) -> io::Result<Scratch> {
         let path = self.dir.join(format!("build-{}-{}", std::process::id(), unique()));
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Scratch { path })
@@ -176,8 +212,10 @@ impl Entry {
 }
 
 /// A directory that goes with the value.
-pub(crate) struct Scratch {
-    pub(crate) path: PathBuf,
+#[derive(Debug)]
+pub struct Scratch {
+    /// The directory.
+    pub path: PathBuf,
 }
 
 impl Drop for Scratch {
@@ -186,7 +224,7 @@ impl Drop for Scratch {
     }
 }
 
-pub(crate) fn hex(hash: u128) -> String {
+fn hex(hash: u128) -> String {
     format!("{hash:032x}")
 }
 
@@ -241,9 +279,23 @@ mod tests {
     }
 
     #[test]
+    fn keys_tell_strings_apart() {
+        let key = |parts: &[&str]| {
+            let mut key = Key::default();
+            for part in parts {
+                key.add(part);
+            }
+            key.finish()
+        };
+        assert_ne!(key(&["ab", "c"]), key(&["a", "bc"]));
+        assert_ne!(key(&["a", ""]), key(&["a"]));
+        assert_eq!(key(&["a", "b"]), key(&["a", "b"]));
+    }
+
+    #[test]
     fn a_sound_entry_is_whole_and_up_to_date() {
         let temp = tempfile::tempdir().expect("a temporary directory");
-        let entry = Entry { dir: temp.path().to_owned() };
+        let entry = Entry { dir: temp.path().to_owned(), form: &CPU };
         assert!(!entry.is_sound());
         let include = temp.path().join("my header.h");
         let install = |content: &[u8]| {
@@ -278,7 +330,7 @@ mod tests {
     #[test]
     fn a_lock_excludes_and_sweeps() {
         let temp = tempfile::tempdir().expect("a temporary directory");
-        let entry = Entry { dir: temp.path().to_owned() };
+        let entry = Entry { dir: temp.path().to_owned(), form: &CPU };
         fs::create_dir(temp.path().join("build-1-2")).expect("making");
         let held = entry.lock().expect("locking");
         assert!(held.is_some() && !temp.path().join("build-1-2").exists());

@@ -7,9 +7,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::xxh3_128;
-
-use crate::cache::{self, Entry, Scratch};
+use crate::cache::{self, Entry, Key, Scratch};
 use crate::dynamic_shared;
 use crate::error::Error;
 use crate::headers::{self, Header, HEADERS};
@@ -78,7 +76,7 @@ impl Compiler {
         if let (false, Ok(here)) = (self.options.is_empty(), std::env::current_dir()) {
             key.add(&here.to_string_lossy());
         }
-        let entry = Entry { dir: root.join(key.finish()) };
+        let entry = Entry { dir: root.join(key.finish()), form: &cache::CPU };
         if !entry.is_sound() {
             cache::private_dir(&entry.dir)?;
             let failed = |error| Error::io(format!("kernel cache {}", entry.dir.display()), error);
@@ -111,24 +109,6 @@ impl Compiler {
 
     fn all_headers(&self) -> impl Iterator<Item = Header> + '_ {
         HEADERS.iter().chain(self.headers).copied()
-    }
-}
-
-/// A hash over strings, each with its length.
-#[derive(Default)]
-struct Key {
-    bytes: Vec<u8>,
-}
-
-impl Key {
-    fn add(&mut self, text: &str) -> &mut Self {
-        self.bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-        self.bytes.extend_from_slice(text.as_bytes());
-        self
-    }
-
-    fn finish(&self) -> String {
-        cache::hex(xxh3_128(&self.bytes))
     }
 }
 
@@ -377,19 +357,5 @@ mod tests {
         {
             assert_eq!(file_name(odd), "source.cu", "{odd:?}");
         }
-    }
-
-    #[test]
-    fn keys_tell_strings_apart() {
-        let key = |parts: &[&str]| {
-            let mut key = Key::default();
-            for part in parts {
-                key.add(part);
-            }
-            key.finish()
-        };
-        assert_ne!(key(&["ab", "c"]), key(&["a", "bc"]));
-        assert_ne!(key(&["a", ""]), key(&["a"]));
-        assert_eq!(key(&["a", "b"]), key(&["a", "b"]));
     }
 }

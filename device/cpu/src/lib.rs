@@ -11,7 +11,7 @@
 //! - `sizeof(long)` and such are the host's; `__CUDA_ARCH__` is not defined, `RUSHMEM_CPU` is.
 
 mod block;
-mod cache;
+pub mod cache;
 mod compile;
 mod dynamic_shared;
 mod error;
