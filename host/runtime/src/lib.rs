@@ -1,14 +1,16 @@
 //! The rushmem host runtime: `librushmem_host.so`, the one runtime of a process.
 //!
-//! Every front end (the Rust API, a C or C++ program) loads this library and speaks its C ABI, [`capi`]. From the
-//! bottom up: [`memory`] and [`node`] deal with the operating system and the PEs of this host; [`heap`] is
-//! bookkeeping; [`symmetric`] and [`collective`] make the two into symmetric memory; [`world`] holds it all together;
-//! [`ops`] are the operations; [`boot`] chooses how PEs find each other.
+//! Every front end (the Rust API, a C or C++ program) loads this library and speaks its C ABI, `capi`. From the
+//! bottom up: `memory` and `node` deal with the operating system and the PEs of this host; `heap` is
+//! bookkeeping; `symmetric` and `collective` make the two into symmetric memory; `world` holds it all together;
+//! `ops` are the operations; `boot` chooses how PEs find each other.
 
 mod boot;
 pub mod capi;
 mod collective;
 mod config;
+#[allow(dead_code, reason = "the world does not use it yet")]
+mod cuda;
 mod device_state;
 mod error;
 mod health;

@@ -3,7 +3,7 @@
 
 pub(crate) mod args;
 pub(crate) mod handle;
-mod headers;
+pub(crate) mod headers;
 mod stream;
 
 use std::ffi::CString;

@@ -1,0 +1,213 @@
+//! From CUDA C++ to machine code for one kind of GPU, through the on-disk cache that the CPU device's kernels use too.
+//!
+//! The device library is headers alone, handed to NVRTC from memory, so nothing needs to be installed beside NVRTC itself.
+//! The code is made for the GPU's own architecture, not as PTX, so it does not matter whether the driver is older than
+//! NVRTC, and loading takes no second compiler.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rushmem_device_cpu::cache::{private_dir, replace, Entry, Form, Key};
+use rushmem_device_cpu::Header;
+
+use super::includes;
+use super::nvrtc::{Job, Nvrtc, Output};
+use crate::error::{err, Result};
+
+static FORM: Form = Form { heading: "rushmem cuda kernel 1", object: "kernel.cubin" };
+
+/// Headers that C++ and nvcc have and NVRTC does not, as it knows by itself what kernels want of them. They stand in so that
+/// one source serves all compilers. A folder given with `-I` that has the real one goes first.
+static STAND_INS: &[Header] = &[
+    ("cuda_runtime.h", "#pragma once\n"),
+    ("device_launch_parameters.h", "#pragma once\n"),
+    ("cassert", "#pragma once\n"),
+    ("assert.h", "#pragma once\n"),
+    ("cstdio", "#pragma once\n"),
+    ("stdio.h", "#pragma once\n"),
+    ("cstddef", "#pragma once\nnamespace std { using ::size_t; using ::ptrdiff_t; }\n"),
+    ("stddef.h", "#pragma once\n"),
+    ("cstdint", CSTDINT),
+    ("stdint.h", STDINT),
+];
+
+/// The types are those of the device library and of CCCL's `<cuda/std/cstdint>`, as all may be included together.
+const STDINT: &str = "#pragma once
+using int8_t = signed char;
+using int16_t = signed short;
+using int32_t = signed int;
+using int64_t = signed long long;
+using uint8_t = unsigned char;
+using uint16_t = unsigned short;
+using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
+using intptr_t = int64_t;
+using uintptr_t = uint64_t;
+";
+
+const CSTDINT: &str = "#pragma once
+#include <stdint.h>
+namespace std {
+using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t;
+using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t;
+using ::intptr_t; using ::uintptr_t;
+}
+";
+
+/// Compiles kernels for GPUs.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiler {
+    /// Where NVRTC is (RUSHMEM_NVRTC); `None`: look for it.
+    pub(crate) nvrtc: Option<PathBuf>,
+    /// Where compiled kernels are kept.
+    pub(crate) cache_dir: PathBuf,
+    /// The GPU's compute capability.
+    pub(crate) capability: (u32, u32),
+    /// Further options of NVRTC's, and `--kernel=scale<float>` for an instance of a kernel template.
+    pub(crate) options: Vec<String>,
+    /// The device library.
+    pub(crate) headers: &'static [Header],
+}
+
+/// Machine code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cubin {
+    /// The code, to load.
+    pub(crate) code: Vec<u8>,
+    /// Instances of templates that were asked for, as they were asked for, and their names in the code.
+    pub(crate) instances: Vec<(String, String)>,
+}
+
+impl Compiler {
+    /// Compiles `source` unless the cache has it. `name` stands for it in messages; where it has a directory, headers are
+    /// looked for there too.
+    pub(crate) fn compile(&self, name: &str, source: &str) -> Result<Cubin> {
+        let nvrtc = Nvrtc::load(self.nvrtc.as_deref())?;
+        let options = self.arguments(&nvrtc, name)?;
+        let headers = self.all_headers();
+        let mut key = Key::default();
+        key.add(env!("CARGO_PKG_VERSION")).add(&nvrtc.stamp()).add(name).add(source);
+        for (path, text) in &headers {
+            key.add(path).add(text);
+        }
+        // Which are options and which instances: the prefix tells.
+        for option in options.iter().chain(&self.options) {
+            key.add(option);
+        }
+        // Relative paths mean another file from another directory.
+        if let Ok(here) = std::env::current_dir() {
+            key.add(&here.to_string_lossy());
+        }
+        let root = self.cache_dir.join("cuda");
+        let entry = Entry { dir: root.join(key.finish()), form: &FORM };
+        let failed = |e: io::Error| err!(IO, "kernel cache {}: {e}", entry.dir.display());
+        if !entry.is_sound() {
+            for dir in [&root, &entry.dir] {
+                private_dir(dir).map_err(|e| err!(IO, "{e}"))?;
+            }
+            let lock = entry.lock().map_err(failed)?;
+            if !entry.is_sound() {
+                let instances = self.instances();
+                let job = Job { name, source, headers: &headers, options: &options, instances: &instances };
+                let output = nvrtc.compile(&job)?;
+                if !output.log.is_empty() {
+                    log::warn!("{}", output.log);
+                }
+                let includes = self.includes(name, source, &headers);
+                install(&entry, source, &instances, &output, includes).map_err(failed)?;
+            }
+            drop(lock);
+        }
+        read(&entry).map_err(failed)
+    }
+
+    fn instances(&self) -> Vec<&str> {
+        self.options.iter().filter_map(|option| option.strip_prefix("--kernel=")).collect()
+    }
+
+    /// NVRTC's options: ours, where the caller's do not say otherwise, and the caller's.
+    fn arguments(&self, nvrtc: &Nvrtc, name: &str) -> Result<Vec<String>> {
+        let given = || self.options.iter().filter(|option| !option.starts_with("--kernel="));
+        let says = |prefixes: &[&str]| {
+            given().any(|option| prefixes.iter().any(|prefix| option.starts_with(prefix)))
+        };
+        let mut all = Vec::new();
+        if !says(&["-arch", "--gpu-architecture"]) {
+            all.push(format!("--gpu-architecture={}", nvrtc.target(self.capability)?));
+        }
+        if !says(&["-std", "--std"]) {
+            all.push("--std=c++17".into());
+        }
+        if !says(&["-lineinfo", "--generate-line-info", "-G", "--device-debug"]) {
+            all.push("--generate-line-info".into());
+        }
+        all.extend(given().cloned());
+        if let Some(dir) = directory(name) {
+            all.push(format!("--include-path={}", dir.display()));
+        }
+        Ok(all)
+    }
+
+    fn include_dirs(&self, name: &str) -> Vec<PathBuf> {
+        let mut dirs = Vec::new();
+        let mut options = self.options.iter().map(String::as_str);
+        while let Some(option) = options.next() {
+            let dir = match option {
+                "-I" | "--include-path" => options.next(),
+                _ => option.strip_prefix("--include-path=").or_else(|| option.strip_prefix("-I")),
+            };
+            dirs.extend(dir.map(PathBuf::from));
+        }
+        dirs.extend(directory(name).map(Path::to_owned));
+        dirs
+    }
+
+    fn all_headers(&self) -> Vec<Header> {
+        let dirs = self.include_dirs("");
+        let missing = |header: &&Header| !dirs.iter().any(|dir| dir.join(header.0).is_file());
+        self.headers.iter().chain(STAND_INS.iter().filter(missing)).copied().collect()
+    }
+
+    fn includes(&self, name: &str, source: &str, headers: &[Header]) -> Vec<PathBuf> {
+        let provided = |name: &str| headers.iter().any(|header| header.0 == name);
+        includes::files(source, directory(name), &self.include_dirs(name), &provided)
+    }
+}
+
+/// The directory that a source's name tells, where there is one.
+fn directory(name: &str) -> Option<&Path> {
+    Path::new(name).parent().filter(|dir| !dir.as_os_str().is_empty() && dir.is_dir())
+}
+
+fn names_file(entry: &Entry) -> PathBuf {
+    entry.dir.join("kernel.names")
+}
+
+fn install(
+    entry: &Entry,
+    source: &str,
+    instances: &[&str],
+    output: &Output,
+    mut includes: Vec<PathBuf>,
+) -> io::Result<()> {
+    replace(&entry.dir.join("source.cu"), source.as_bytes())?;
+    let names = instances.iter().zip(&output.symbols).map(|(asked, symbol)| format!("{symbol} {asked}\n"));
+    replace(&names_file(entry), names.collect::<String>().as_bytes())?;
+    // Vouched for by the record, as if it were included.
+    includes.push(names_file(entry));
+    let scratch = entry.scratch()?;
+    let built = scratch.path.join(entry.form.object);
+    fs::write(&built, &output.cubin)?;
+    entry.install(&built, &includes)
+}
+
+fn read(entry: &Entry) -> io::Result<Cubin> {
+    let names = fs::read_to_string(names_file(entry))?;
+    let pair = |line: &str| line.split_once(' ').map(|(symbol, asked)| (asked.to_owned(), symbol.to_owned()));
+    Ok(Cubin { code: fs::read(entry.object())?, instances: names.lines().filter_map(pair).collect() })
+}
+
+#[cfg(test)]
+#[path = "compile_tests.rs"]
+mod tests;

@@ -1,0 +1,255 @@
+//! A GPU with its primary context, which it shares with everything else in the process that uses CUDA (cudarc, PyTorch), so
+//! that their pointers and streams work with ours.
+
+use std::ffi::{c_char, CStr};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
+
+use super::driver::{cu, driver, ignore, version_text};
+use crate::error::{err, Result};
+
+/// What a GPU is and can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Its number in this process; another process may count otherwise.
+    pub(crate) ordinal: usize,
+    /// `NVIDIA H200`.
+    pub(crate) name: String,
+    /// The same for the same GPU in every process of the host.
+    pub(crate) uuid: [u8; 16],
+    /// `0000:1b:00.0`.
+    pub(crate) pci_bus_id: String,
+    /// 9.0 is `(9, 0)`.
+    pub(crate) capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub(crate) sms: u32,
+    /// Bytes of memory.
+    pub(crate) memory: usize,
+    /// Virtual memory management, and its allocations exported as file descriptors: what a symmetric heap needs.
+    pub(crate) vmm: bool,
+    /// Descriptors of its allocations can be sent to other processes.
+    pub(crate) posix_fd: bool,
+    /// Network cards may reach its VMM allocations.
+    pub(crate) rdma_vmm: bool,
+    /// Launches can insist that all blocks are resident.
+    pub(crate) cooperative: bool,
+    /// Launches can have thread block clusters.
+    pub(crate) clusters: bool,
+    /// Streams can wait for and write 64-bit words.
+    pub(crate) stream_words: bool,
+    /// Dynamic and static shared memory of a block without asking.
+    pub(crate) shared_default: usize,
+    /// The same, when the kernel's limit is raised.
+    pub(crate) shared_most: usize,
+    /// Largest pitch of a strided copy.
+    pub(crate) max_pitch: usize,
+}
+
+/// A GPU with its primary context retained. Lives as long as anything that was made with it.
+pub(crate) struct Cuda {
+    device: CUdevice,
+    context: CUcontext,
+    facts: Facts,
+}
+
+// SAFETY: contexts may be used by any thread; a thread makes it current for itself (`current`).
+unsafe impl Send for Cuda {}
+// SAFETY: as above, and nothing in here changes.
+unsafe impl Sync for Cuda {}
+
+impl fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cuda({self})")
+    }
+}
+
+/// `GPU 0 (NVIDIA H200, 0000:1b:00.0)`, for texts.
+impl fmt::Display for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GPU {} ({}, {})", self.facts.ordinal, self.facts.name, self.facts.pci_bus_id)
+    }
+}
+
+impl Cuda {
+    /// The GPUs that this process sees: none without a driver. An error where there is a driver that does not work.
+    pub(crate) fn count() -> Result<usize> {
+        Ok(driver()?.map_or(0, |d| d.devices))
+    }
+
+    /// Retains the primary context of a GPU.
+    pub(crate) fn open(ordinal: usize) -> Result<Arc<Cuda>> {
+        let Some(driver) = driver()? else {
+            return Err(err!(
+                UNSUPPORTED,
+                "no CUDA here: NVIDIA's driver (libcuda.so.1) is not installed, or it finds no GPU; the CPU device needs neither"
+            ));
+        };
+        if ordinal >= driver.devices {
+            return Err(err!(
+                INVALID_ARGUMENT,
+                "GPU {ordinal} does not exist: this process sees {} (CUDA_VISIBLE_DEVICES chooses them)",
+                driver.devices
+            ));
+        }
+        let (mut device, mut context) = (0, std::ptr::null_mut());
+        // SAFETY: the ordinal is one of the driver's; writes the device.
+        unsafe { cu!(cuDeviceGet(&mut device, ordinal as i32)) }?;
+        let facts = facts(ordinal, device)?;
+        // SAFETY: a device of the driver's; what is retained here is released in `drop`.
+        unsafe { cu!(cuDevicePrimaryCtxRetain(&mut context, device)) }.map_err(|e| {
+            e.context(format_args!("starting CUDA {} on GPU {ordinal}", version_text(driver.version)))
+        })?;
+        Ok(Arc::new(Cuda { device, context, facts }))
+    }
+
+    /// What the GPU is and can do.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The driver's number for the device, which descriptions of memory locations want.
+    pub(super) fn device(&self) -> CUdevice {
+        self.device
+    }
+
+    /// Makes this GPU's context the thread's current one until the guard goes. Cheap where it already is.
+    pub(crate) fn current(&self) -> Result<Current<'_>> {
+        let mut now = std::ptr::null_mut();
+        // SAFETY: writes the context, or null.
+        unsafe { cu!(cuCtxGetCurrent(&mut now)) }?;
+        let pushed = now != self.context;
+        if pushed {
+            // SAFETY: the context is retained as long as `self`, which outlives the guard.
+            unsafe { cu!(cuCtxPushCurrent_v2(self.context)) }?;
+        }
+        Ok(Current { pushed, _context: PhantomData })
+    }
+
+    /// Whether this GPU's kernels and copies can reach memory of `other` once it is mapped for them.
+    pub(crate) fn can_access_peer(&self, other: &Cuda) -> Result<bool> {
+        if self.device == other.device {
+            return Ok(true);
+        }
+        let mut can = 0;
+        // SAFETY: two devices of the driver's; writes one int.
+        unsafe { cu!(cuDeviceCanAccessPeer(&mut can, self.device, other.device)) }?;
+        Ok(can != 0)
+    }
+
+    /// The number in this process of the GPU with that UUID, where the process sees it.
+    pub(crate) fn find(uuid: &[u8; 16]) -> Result<Option<usize>> {
+        for ordinal in 0..Cuda::count()? {
+            let mut device = 0;
+            // SAFETY: the ordinal is one of the driver's.
+            unsafe { cu!(cuDeviceGet(&mut device, ordinal as i32)) }?;
+            if uuid_of(device)? == *uuid {
+                return Ok(Some(ordinal));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Free and total bytes of the GPU's memory now.
+    pub(crate) fn memory(&self) -> Result<(usize, usize)> {
+        let _current = self.current()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the context is current; writes two numbers.
+        unsafe { cu!(cuMemGetInfo_v2(&mut free, &mut total)) }?;
+        Ok((free, total))
+    }
+
+    /// An error once the context is lost (a kernel trapped, say), whoever's work it was. Waits for nothing.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.memory().map(drop).map_err(|e| e.context(self))
+    }
+
+    /// Waits for everything in the context, other users' work included.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        let _current = self.current()?;
+        // SAFETY: the context is current.
+        unsafe { cu!(cuCtxSynchronize()) }
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // SAFETY: retained in `open`; nothing made with it is left, as all that holds an `Arc` of this.
+        ignore("cuDevicePrimaryCtxRelease", unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
+    }
+}
+
+/// While it lives, a GPU's context is the thread's current one. Guards go in the opposite order of their making, as
+/// scopes do.
+#[must_use]
+pub(crate) struct Current<'a> {
+    pushed: bool,
+    /// A thread's matter: not `Send`.
+    _context: PhantomData<(&'a Cuda, *const ())>,
+}
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        if self.pushed {
+            let mut popped = std::ptr::null_mut();
+            // SAFETY: the thread's stack of contexts has what `current` pushed on top.
+            ignore("cuCtxPopCurrent", unsafe { sys::cuCtxPopCurrent_v2(&mut popped) });
+        }
+    }
+}
+
+fn facts(ordinal: usize, device: CUdevice) -> Result<Facts> {
+    use Attribute as A;
+    let number = |attribute| -> Result<usize> {
+        let mut value = 0;
+        // SAFETY: a device of the driver's; writes one int.
+        unsafe { cu!(cuDeviceGetAttribute(&mut value, attribute, device)) }?;
+        Ok(usize::try_from(value).unwrap_or(0))
+    };
+    let flag = |attribute| number(attribute).map(|value| value != 0);
+    // An attribute that the driver is too old to know is one that the device does not have.
+    let new_flag = |attribute| flag(attribute).unwrap_or(false);
+    let mut memory = 0;
+    // SAFETY: as above; writes one number.
+    unsafe { cu!(cuDeviceTotalMem_v2(&mut memory, device)) }?;
+    Ok(Facts {
+        ordinal,
+        // SAFETY: the buffers are as long as said, and both calls end their text with a zero.
+        name: text(|at, len| unsafe { cu!(cuDeviceGetName(at, len, device)) })?,
+        uuid: uuid_of(device)?,
+        // SAFETY: as above.
+        pci_bus_id: text(|at, len| unsafe { cu!(cuDeviceGetPCIBusId(at, len, device)) })?,
+        capability: (
+            number(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? as u32,
+            number(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)? as u32,
+        ),
+        sms: number(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
+        memory,
+        vmm: new_flag(A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+        posix_fd: new_flag(A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
+        rdma_vmm: new_flag(A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+        cooperative: flag(A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)?,
+        clusters: new_flag(A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH),
+        stream_words: new_flag(A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS),
+        shared_default: number(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
+        shared_most: number(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        max_pitch: number(A::CU_DEVICE_ATTRIBUTE_MAX_PITCH)?,
+    })
+}
+
+fn uuid_of(device: CUdevice) -> Result<[u8; 16]> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: a device of the driver's; writes the struct.
+    unsafe { cu!(cuDeviceGetUuid(&mut uuid, device)) }?;
+    Ok(uuid.bytes.map(|byte| byte as u8))
+}
+
+fn text(call: impl Fn(*mut c_char, i32) -> Result<()>) -> Result<String> {
+    let mut buffer = [0 as c_char; 256];
+    // One byte is kept back, so that the text ends in any case.
+    call(buffer.as_mut_ptr(), buffer.len() as i32 - 1)?;
+    // SAFETY: the last byte is zero.
+    Ok(unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned())
+}

@@ -1,0 +1,115 @@
+//! Single words on a stream: writes and waits that the GPU's front end carries out, without a kernel and so without an SM.
+//!
+//! A write comes after all earlier work of the stream, and what that work wrote is visible, to the whole system, before the
+//! word is (CUDA driver API, stream memory operations: a write without `NO_MEMORY_BARRIER` is a system-wide fence first).
+//! A wait holds the stream back until the word compares as asked, which is cyclic: `AtLeast` is
+//! `(word - value) >= 0` as a signed number.
+
+use cudarc::driver::sys::{self, CUstreamBatchMemOpType as Type, CUstreamWaitValue_flags as Flags};
+
+use super::driver::cu;
+use super::stream::Stream;
+use crate::error::{err, Result};
+
+/// What a wait wants of the word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// `(word - value) >= 0`, signed, so that it goes on past a wrap.
+    AtLeast,
+    /// `word == value`.
+    Equal,
+    /// `(word & value) != 0`.
+    AnyBit,
+}
+
+/// A write of, or a wait for, one aligned word that the GPU can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemOp {
+    /// Stores 4 bytes.
+    Write32 { at: usize, value: u32 },
+    /// Stores 8 bytes.
+    Write64 { at: usize, value: u64 },
+    /// Waits for 4 bytes.
+    Wait32 { at: usize, until: Until, value: u32 },
+    /// Waits for 8 bytes.
+    Wait64 { at: usize, until: Until, value: u64 },
+}
+
+/// What the driver takes in one call.
+const MOST: usize = 256;
+
+impl Stream {
+    /// Puts operations on the stream, carried out in order.
+    ///
+    /// # Safety
+    /// The words stay valid until the operations are done. Others access them atomically.
+    pub(crate) unsafe fn words(&self, ops: &[MemOp]) -> Result<()> {
+        if !self.cuda().facts().stream_words && !ops.is_empty() {
+            return Err(err!(UNSUPPORTED, "{}: its streams cannot wait for words", self.cuda()));
+        }
+        let mut list: Vec<_> = ops.iter().map(MemOp::describe).collect();
+        let _current = self.cuda().current()?;
+        for part in list.chunks_mut(MOST) {
+            // SAFETY: the list is as long as said and read before the call returns; the words per contract.
+            unsafe { cu!(cuStreamBatchMemOp_v2(self.raw(), part.len() as u32, part.as_mut_ptr(), 0)) }?;
+        }
+        Ok(())
+    }
+}
+
+impl MemOp {
+    fn describe(&self) -> sys::CUstreamBatchMemOpParams {
+        match *self {
+            MemOp::Write32 { at, value } => {
+                write(Type::CU_STREAM_MEM_OP_WRITE_VALUE_32, at, u64::from(value))
+            }
+            MemOp::Write64 { at, value } => write(Type::CU_STREAM_MEM_OP_WRITE_VALUE_64, at, value),
+            MemOp::Wait32 { at, until, value } => {
+                wait(Type::CU_STREAM_MEM_OP_WAIT_VALUE_32, at, until, u64::from(value))
+            }
+            MemOp::Wait64 { at, until, value } => {
+                wait(Type::CU_STREAM_MEM_OP_WAIT_VALUE_64, at, until, value)
+            }
+        }
+    }
+}
+
+// The 32-bit value is the first half of the 64-bit one's place on every machine that CUDA runs on (little-endian).
+const _: () = assert!(cfg!(target_endian = "little"));
+
+fn write(operation: Type, at: usize, value64: u64) -> sys::CUstreamBatchMemOpParams {
+    let mut op = empty();
+    op.writeValue = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st {
+        operation,
+        address: at as u64,
+        __bindgen_anon_1:
+            sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1 { value64 },
+        flags: 0,
+        alias: 0,
+    };
+    op
+}
+
+fn wait(operation: Type, at: usize, until: Until, value64: u64) -> sys::CUstreamBatchMemOpParams {
+    let flags = match until {
+        Until::AtLeast => Flags::CU_STREAM_WAIT_VALUE_GEQ,
+        Until::Equal => Flags::CU_STREAM_WAIT_VALUE_EQ,
+        Until::AnyBit => Flags::CU_STREAM_WAIT_VALUE_AND,
+    };
+    let mut op = empty();
+    op.waitValue = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st {
+        operation,
+        address: at as u64,
+        __bindgen_anon_1: sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1 {
+            value64,
+        },
+        flags: flags as u32,
+        alias: 0,
+    };
+    op
+}
+
+/// All bytes zero, those that a variant does not use too.
+fn empty() -> sys::CUstreamBatchMemOpParams {
+    sys::CUstreamBatchMemOpParams { pad: [0; 6] }
+}

@@ -1,0 +1,31 @@
+//! CUDA, made safe: what the runtime needs of the driver and of NVRTC, and no more.
+//!
+//! Everything here owns what it made and gives it back on drop, reports the driver's own words as an
+//! [`Error`](crate::error::Error), and is harmless on a machine without CUDA: [`Cuda::count`] is 0 there and
+//! [`Cuda::open`] says what is missing. From the bottom up: [`driver`] finds libcuda and turns its answers into results;
+//! [`device`] is a GPU with its context; [`vmm`] is memory that other PEs can map; [`pinned`] is host memory that a GPU can
+//! reach; [`stream`] and [`event`] order work, [`copy`] and [`memop`] are work that needs no kernel; [`nvrtc`] and
+//! [`compile`] turn a source into machine code, [`module`] and [`launch`] run it; [`names`] are what C++ calls it.
+//!
+//! Addresses are `usize`, as everywhere in the runtime: CUDA's unified addressing gives host and GPU memory one
+//! address space, so an address means the same to a copy, a kernel and the bookkeeping.
+
+pub(crate) mod compile;
+pub(crate) mod copy;
+pub(crate) mod device;
+pub(crate) mod driver;
+pub(crate) mod event;
+mod includes;
+pub(crate) mod launch;
+pub(crate) mod memop;
+pub(crate) mod module;
+pub(crate) mod names;
+pub(crate) mod nvrtc;
+pub(crate) mod pinned;
+pub(crate) mod stream;
+pub(crate) mod vmm;
+
+pub(crate) use device::Cuda;
+
+#[cfg(test)]
+mod tests;
