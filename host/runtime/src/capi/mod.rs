@@ -1,6 +1,6 @@
 //! The C ABI: thin functions that check their arguments, call the runtime, and turn errors into codes.
 //!
-//! No panic crosses: [`guard`] catches it and reports a defect. A handle is never freed, only emptied, so a stale one
+//! No panic crosses: `guard` catches it and reports a defect. A handle is never freed, only emptied, so a stale one
 //! is an error and not a crash.
 
 pub mod atomic;

@@ -1,5 +1,5 @@
 //! The C ABI of wait_until and test (OpenSHMEM 1.5, section 9.10). A thin layer: it gathers the arguments, and
-//! [`crate::ops::wait`] does the rest.
+//! `ops::wait` does the rest.
 
 use super::types::*;
 use super::{guard, world};
