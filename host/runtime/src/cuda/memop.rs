@@ -36,7 +36,7 @@ pub(crate) enum MemOp {
 }
 
 /// What the driver takes in one call.
-const MOST: usize = 256;
+const MOST: usize = 255;
 
 impl Stream {
     /// Puts operations on the stream, carried out in order.

@@ -56,6 +56,7 @@ impl Allocation {
     }
 
     /// A descriptor by which another process, or this one, imports the same memory. The memory lives as long as any.
+    /// Only of memory that this process made: the driver refuses to export what was imported.
     pub(crate) fn export(&self) -> Result<OwnedFd> {
         let _current = self.cuda.current()?;
         let mut fd: i32 = -1;

@@ -63,6 +63,8 @@ fn descriptors_carry_memory() {
     t.write(mapping.base(), &data);
     let fd = mapping.allocation().export().unwrap();
     let other = mapping.allocation().export().unwrap();
+    // Only who made memory may export it.
+    let spare = mapping.allocation().export().unwrap();
     let imported = Arc::new(Allocation::import(&t.cuda, fd, bytes).unwrap());
     let range = AddressRange::reserve(&t.cuda, 2 * bytes, 0).unwrap();
     let alias = range.map(0, &imported, &[&t.cuda]).unwrap();
@@ -74,7 +76,8 @@ fn descriptors_carry_memory() {
     let alias = range.map(0, &third, &[&t.cuda]).unwrap();
     assert!(t.read(alias.base(), bytes) == data);
     // A size that is a lie, and descriptors of something else.
-    let lie = Arc::new(Allocation::import(&t.cuda, third.export().unwrap(), 2 * bytes).unwrap());
+    assert!(third.export().is_err());
+    let lie = Arc::new(Allocation::import(&t.cuda, spare, 2 * bytes).unwrap());
     let empty = AddressRange::reserve(&t.cuda, 2 * bytes, 0).unwrap();
     assert!(empty.map(0, &lie, &[&t.cuda]).is_err());
     let other = OwnedFd::from(Memfd::create("rushmem-test", bytes).unwrap());
