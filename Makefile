@@ -44,7 +44,7 @@ lint: ## formatting, clippy, documentation, dependency rules, the shape of the t
 .PHONY: doc
 doc: ## the documentation, as HTML
 	$(call step,documentation)
-	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
+	@$(CARGO) doc --no-deps -p rushmem
 	@echo "open $(TARGET)/doc/rushmem/index.html"
 
 .PHONY: install
