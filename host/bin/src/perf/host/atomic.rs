@@ -45,17 +45,19 @@ fn sample(
     ours: impl Fn() -> rushmem::Result<u64>,
     plain: impl Fn() -> u64,
 ) -> Result<Samples> {
+    // What comes back is summed up: handing each value to `black_box` would put a store before the next locked
+    // instruction, which then waits for it.
     let mut plain = |n| {
-        for _ in 0..n {
-            black_box(plain());
-        }
+        black_box((0..n).fold(0, |sum: u64, _| sum.wrapping_add(plain())));
         Ok(())
     };
     let n = calibrate(args.batch_ns(), &mut plain)?;
     let ours = |n| {
+        let mut sum = 0u64;
         for _ in 0..n {
-            black_box(ours()?);
+            sum = sum.wrapping_add(ours()?);
         }
+        black_box(sum);
         Ok(())
     };
     interleave(args.samples as usize, n, ours, plain)
