@@ -51,6 +51,7 @@ __device__ void initiate(uint64_t *data, uint64_t bytes, uint64_t *signals, uint
     __syncthreads();
 
     uint64_t start = threadIdx.x == 0 ? now_ns() : 0;
+    __syncthreads();  // nobody writes before the clock runs
     if (threadIdx.x < Scope::size()) {
       unsigned char *first = reinterpret_cast<unsigned char *>(data);
       put_signal<Scope>(first, first, bytes, signals + arrived, i, signal::set, target);
