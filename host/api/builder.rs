@@ -89,6 +89,7 @@ pub struct WorldBuilder {
     meeting: Meeting,
     heap_max: u64,
     init_timeout: Option<Duration>,
+    device: Option<Device>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -136,6 +137,13 @@ impl WorldBuilder {
         self
     }
 
+    /// The kind of device; otherwise `RUSHMEM_DEVICE` (`auto`, `cpu`, `cuda` or `cuda:N`), or a GPU where there is one.
+    /// The same kind on every PE.
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = Some(device);
+        self
+    }
+
     /// Joins the job. Collective. Errors as for [`World::init`].
     pub fn init(&self) -> Result<World> {
         let mut attr = rushmem_init_attr_t {
@@ -146,6 +154,15 @@ impl WorldBuilder {
             mpi_comm: std::ptr::null(),
             rank: 0,
             n_pes: 0,
+            device: match self.device {
+                None => 0,
+                Some(Device::Cpu) => RUSHMEM_DEVICE_CPU,
+                Some(Device::Cuda(_)) => RUSHMEM_DEVICE_CUDA,
+            },
+            gpu: match self.device {
+                Some(Device::Cuda(Some(number))) => as_int(number.saturating_add(1))?,
+                _ => 0,
+            },
             heap_max: self.heap_max,
             // Zero means "the default", so the shortest limit that can be said is a millisecond.
             init_timeout_ms: self.init_timeout.map_or(0, |limit| (limit.as_millis() as u64).max(1)),
@@ -172,6 +189,25 @@ impl WorldBuilder {
             Meeting::Mpi(communicator) => attr.mpi_comm = *communicator,
         }
         World::start(&attr)
+    }
+}
+
+/// A kind of device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// The CPU: the heap is in host memory, kernels run on CPU threads.
+    Cpu,
+    /// A CUDA GPU: the one of this number among those that the process sees, or, to the builder, rushmem's choice.
+    Cuda(Option<u32>),
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Device::Cpu => f.write_str("CPU"),
+            Device::Cuda(None) => f.write_str("GPU"),
+            Device::Cuda(Some(number)) => write!(f, "GPU {number}"),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Kernels: CUDA C++ source, loaded into a world and launched collectively.
 //!
-//! The same source runs on whatever device the world has; today that is the CPU (each block an OS thread,
-//! each CUDA thread a coroutine). Loaded modules, like symmetric memory, live until they are unloaded or the
+//! The same source runs on whatever device the world has: a GPU (by NVRTC), or the CPU (by the system's C++
+//! compiler; each block an OS thread, each CUDA thread a coroutine). Loaded modules, like symmetric memory, live until they are unloaded or the
 //! world ends: unloading may have to wait for work in flight, and waiting is never hidden in a drop.
 
 use std::ffi::CString;
@@ -34,6 +34,27 @@ impl World {
                 name.as_ptr(),
                 options.as_ptr(),
                 options.len(),
+                &mut raw,
+            )
+        })?;
+        Ok(Module { world: self, raw })
+    }
+
+    /// Loads machine code for GPUs: a cubin, a fatbin or PTX made by nvcc or nvJitLink, with rushmem's device library
+    /// linked in or its headers alone compiled in. `name` is for messages. Local.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Unsupported`] where the device is the CPU, or the code is for other GPUs;
+    /// [`ErrorCode::Version`] where it was built with another rushmem's headers.
+    pub fn load_module(&self, name: &str, code: &[u8]) -> Result<Module<'_>> {
+        let (c_name, mut raw) = (c_text("a module's name", name)?, std::ptr::null_mut());
+        // SAFETY: a live handle; the code and the name outlive the call; a place for the answer.
+        self.check(unsafe {
+            (self.runtime().module_load_binary)(
+                self.as_raw(),
+                code.as_ptr().cast(),
+                code.len(),
+                c_name.as_ptr(),
                 &mut raw,
             )
         })?;
@@ -155,6 +176,8 @@ impl Kernel<'_> {
             block: launch.block.0,
             shared_bytes: launch.shared_bytes as u64,
             stream: std::ptr::null_mut(),
+            cluster: launch.cluster.map_or([0; 3], |cluster| cluster.0),
+            reserved: 0,
         };
         args.with(|values, types| {
             // SAFETY: a live handle; the values and types outlive the call and are as many as said; what the
@@ -207,17 +230,24 @@ pub struct Launch {
     pub block: Dim3,
     /// Bytes of dynamic shared memory for each block.
     pub shared_bytes: usize,
+    /// Blocks of a thread block cluster, on GPUs that have them.
+    pub cluster: Option<Dim3>,
 }
 
 impl Launch {
     /// `grid` blocks of `block` threads: numbers, or arrays and tuples of up to three.
     pub fn new(grid: impl Into<Dim3>, block: impl Into<Dim3>) -> Self {
-        Launch { grid: grid.into(), block: block.into(), shared_bytes: 0 }
+        Launch { grid: grid.into(), block: block.into(), shared_bytes: 0, cluster: None }
     }
 
     /// With this many bytes of dynamic shared memory for each block.
     pub fn shared_bytes(self, shared_bytes: usize) -> Self {
         Launch { shared_bytes, ..self }
+    }
+
+    /// In thread block clusters of this many blocks, of which the grid must be a multiple.
+    pub fn cluster(self, cluster: impl Into<Dim3>) -> Self {
+        Launch { cluster: Some(cluster.into()), ..self }
     }
 }
 

@@ -167,6 +167,8 @@ mod tests {
             heap_base: 0x10_0000,
             stride: 0x1000,
             broken: std::ptr::null(),
+            device: rushmem_host::capi::types::RUSHMEM_DEVICE_CPU,
+            gpu: -1,
         }
     }
 

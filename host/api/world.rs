@@ -12,7 +12,7 @@ use rushmem_host::capi::types::*;
 
 use crate::near::Near;
 use crate::runtime::{copy_text, Runtime};
-use crate::{Error, ErrorCode, Pe, Result, WorldBuilder};
+use crate::{Device, Error, ErrorCode, Pe, Result, WorldBuilder};
 
 /// One PE's membership of one job.
 ///
@@ -150,6 +150,27 @@ impl World {
         }
     }
 
+    /// The kind of this PE's device, in whose memory its heap is.
+    #[inline]
+    pub fn device(&self) -> Device {
+        match self.view.device {
+            RUSHMEM_DEVICE_CUDA => Device::Cuda(Some(self.view.gpu as u32)),
+            _ => Device::Cpu,
+        }
+    }
+
+    /// The device for people: `the CPU`, or `GPU 0 (NVIDIA H200, 0000:1b:00.0)`.
+    pub fn device_name(&self) -> String {
+        let mut name = std::ptr::null();
+        // SAFETY: a live handle and a place for the pointer, whose text lives as long as the world and is copied here.
+        unsafe {
+            match (self.runtime.device_name)(self.raw, &mut name) {
+                RUSHMEM_OK => copy_text(name),
+                _ => self.device().to_string(),
+            }
+        }
+    }
+
     /// The C handle, to hand to a C library that takes a `rushmem_world_t *`. It is this world's: the library
     /// may use it while the world lives, and must not finalise it.
     pub fn as_raw(&self) -> *mut rushmem_world_t {
@@ -211,7 +232,7 @@ pub struct Peer {
     pub pid: u32,
     /// Its host's name.
     pub host: String,
-    /// `direct` for mapped loads and stores.
+    /// `direct` for mapped loads and stores, `none` where no way leads there.
     pub transport: String,
     /// Why that transport.
     pub reason: String,

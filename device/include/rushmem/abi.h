@@ -65,6 +65,7 @@ typedef struct rushmem_device_state {
   uint64_t reserved[4];
 } rushmem_device_state;  /* 128 bytes */
 
-enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3 };
+enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3,
+       RUSHMEM_DEVICE_FAIL_UNMAPPED = 4 };
 
 #endif

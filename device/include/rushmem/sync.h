@@ -32,6 +32,7 @@ RUSHMEM_DEVICE void wait_arrival(const rushmem_sync_line *line, uint64_t epoch, 
 
 template <typename Scope> RUSHMEM_DEVICE void sync_near() {
   const rushmem_device_state &s = state();
+  if (RUSHMEM_UNLIKELY(s.near_count != s.n_pes)) fail(RUSHMEM_DEVICE_FAIL_UNMAPPED);
   if (Scope::rank() == 0) store_relaxed_word(s.sync_epoch, load_relaxed_word(s.sync_epoch) + 1);
   /* Publishes the epoch to the scope, and puts what its threads did before the fences below (see signal.h).
    */

@@ -9,9 +9,35 @@ use crate::error::{err, Result};
 /// Default limit of the symmetric heap. Address space only: memory is committed on demand.
 const DEFAULT_HEAP_MAX: u64 = 64 << 30;
 
+/// Which device a PE is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeviceWish {
+    /// A GPU where the machine has one, else the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// A GPU: this one of those that the process sees, or rushmem's choice.
+    Cuda(Option<usize>),
+}
+
+/// Which way leads to other PEs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransportWish {
+    /// Mapped where memory can be mapped, else the network.
+    Auto,
+    /// Mapped, or an error at start.
+    Direct,
+    /// The network, also to PEs whose memory could be mapped.
+    Ucx,
+}
+
 /// The settings of a world.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
+    /// The device (`RUSHMEM_DEVICE`: `auto`, `cpu`, `cuda` or `cuda:N`).
+    pub(crate) device: DeviceWish,
+    /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct` or `ucx`).
+    pub(crate) transport: TransportWish,
     /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
     pub(crate) heap_max: u64,
     /// True where `heap_max` was asked for, so that it may not be lowered quietly.
@@ -28,6 +54,12 @@ pub(crate) struct Config {
     pub(crate) cache_dir: Option<PathBuf>,
     /// The C++ compiler for kernels on the CPU (`RUSHMEM_CXX`).
     pub(crate) cxx: Option<PathBuf>,
+    /// NVRTC's library (`RUSHMEM_NVRTC`).
+    pub(crate) nvrtc: Option<PathBuf>,
+    /// nvJitLink's library (`RUSHMEM_NVJITLINK`).
+    pub(crate) nvjitlink: Option<PathBuf>,
+    /// Streams in the world's pool (`RUSHMEM_STREAMS`, 4).
+    pub(crate) streams: usize,
     /// A bootstrap asked for by name (`RUSHMEM_BOOTSTRAP`: `uid`, `mpi` or `single`).
     pub(crate) bootstrap: Option<String>,
     /// The interface for unique-ID sockets (`RUSHMEM_UID_IFNAME`).
@@ -63,6 +95,8 @@ impl Config {
             return Err(err!(ENVIRONMENT, "RUSHMEM_BOOTSTRAP={b}: expected uid, mpi or single"));
         }
         Ok(Config {
+            device: get("RUSHMEM_DEVICE").map_or(Ok(DeviceWish::Auto), |v| device(&v))?,
+            transport: get("RUSHMEM_TRANSPORT").map_or(Ok(TransportWish::Auto), |v| transport(&v))?,
             heap_max: heap.unwrap_or(DEFAULT_HEAP_MAX),
             heap_max_given: heap.is_some(),
             init_timeout: limit("RUSHMEM_INIT_TIMEOUT", 60.0)?,
@@ -71,10 +105,42 @@ impl Config {
             wait_timeout: optional("RUSHMEM_WAIT_TIMEOUT", 0.0)?,
             cache_dir: get("RUSHMEM_CACHE_DIR").map(PathBuf::from),
             cxx: get("RUSHMEM_CXX").map(PathBuf::from),
+            nvrtc: get("RUSHMEM_NVRTC").map(PathBuf::from),
+            nvjitlink: get("RUSHMEM_NVJITLINK").map(PathBuf::from),
+            streams: get("RUSHMEM_STREAMS").map_or(Ok(4), |v| streams(&v))?,
             bootstrap,
             uid_ifname: get("RUSHMEM_UID_IFNAME"),
         })
     }
+}
+
+fn device(text: &str) -> Result<DeviceWish> {
+    let t = text.trim().to_ascii_lowercase();
+    match t.as_str() {
+        "auto" => Ok(DeviceWish::Auto),
+        "cpu" => Ok(DeviceWish::Cpu),
+        "cuda" | "gpu" => Ok(DeviceWish::Cuda(None)),
+        _ => t
+            .strip_prefix("cuda:")
+            .and_then(|number| number.parse().ok())
+            .map(|number| DeviceWish::Cuda(Some(number)))
+            .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_DEVICE={text}: expected auto, cpu, cuda or cuda:N")),
+    }
+}
+
+fn transport(text: &str) -> Result<TransportWish> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "auto" => Ok(TransportWish::Auto),
+        "direct" => Ok(TransportWish::Direct),
+        "ucx" => Ok(TransportWish::Ucx),
+        _ => Err(err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct or ucx")),
+    }
+}
+
+fn streams(text: &str) -> Result<usize> {
+    let number = text.trim().parse().ok().filter(|n| (1..=64).contains(n));
+    number
+        .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_STREAMS={text}: expected a number of streams from 1 to 64"))
 }
 
 /// Parses `64M`, `1.5G`, `4096`: bytes with an optional binary suffix.
@@ -142,10 +208,26 @@ mod tests {
             ("RUSHMEM_TIMEOUT", "nan"),
             ("RUSHMEM_STALL_REPORT", "-3"),
             ("RUSHMEM_BOOTSTRAP", "carrier-pigeon"),
+            ("RUSHMEM_DEVICE", "tpu"),
+            ("RUSHMEM_DEVICE", "cuda:x"),
+            ("RUSHMEM_TRANSPORT", "smoke"),
+            ("RUSHMEM_STREAMS", "0"),
         ] {
             let e = with(name, value).expect_err(value);
             assert_eq!(e.code, crate::error::code::ENVIRONMENT);
             assert!(e.message.contains(name) && e.message.contains(value), "{e}");
+        }
+    }
+
+    #[test]
+    fn devices() {
+        for (text, want) in [
+            ("", DeviceWish::Auto),
+            ("CPU", DeviceWish::Cpu),
+            ("cuda", DeviceWish::Cuda(None)),
+            ("cuda:3", DeviceWish::Cuda(Some(3))),
+        ] {
+            assert_eq!(with("RUSHMEM_DEVICE", text).unwrap().device, want, "{text}");
         }
     }
 

@@ -3,8 +3,15 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
+use std::ops::Deref;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::cuda::pinned::{PinnedBox, Registered};
+use crate::cuda::Cuda;
+use crate::error::Result;
+use crate::health::Health;
 
 /// `RUSHMEM_DEVICE_ABI_VERSION`.
 pub(crate) const VERSION: u32 = 1;
@@ -16,6 +23,7 @@ pub(crate) const STALL_RECORDS: usize = 8;
 pub(crate) const FAIL_BROKEN: u32 = 1;
 pub(crate) const FAIL_TIMEOUT: u32 = 2;
 pub(crate) const FAIL_BAD_PE: u32 = 3;
+pub(crate) const FAIL_UNMAPPED: u32 = 4;
 
 /// `rushmem_stall_record`.
 #[repr(C)]
@@ -74,7 +82,6 @@ pub(crate) struct DeviceFacts {
     pub(crate) near: (i32, i32),
     pub(crate) heap_base: usize,
     pub(crate) stride: usize,
-    pub(crate) broken: *const AtomicU32,
     /// `n_pes` lines at the same heap offset on every PE.
     pub(crate) sync_lines: usize,
     /// This PE's own count of syncs.
@@ -85,12 +92,50 @@ pub(crate) struct DeviceFacts {
     pub(crate) wait_limit: Option<Duration>,
 }
 
+/// Host memory that the PE's device can reach.
+enum Shared<T> {
+    Plain(Box<T>),
+    Pinned(PinnedBox<T>),
+}
+
+impl<T> Shared<T> {
+    fn new(value: T, gpu: Option<&Arc<Cuda>>) -> Result<Self> {
+        Ok(match gpu {
+            None => Shared::Plain(Box::new(value)),
+            Some(cuda) => Shared::Pinned(PinnedBox::new(cuda, value)?),
+        })
+    }
+
+    /// Where the device finds it.
+    fn device_address(&self) -> usize {
+        match self {
+            Shared::Plain(at) => std::ptr::from_ref(&**at) as usize,
+            Shared::Pinned(at) => at.device_address(),
+        }
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Shared::Plain(at) => at,
+            Shared::Pinned(at) => at,
+        }
+    }
+}
+
 /// A world's device state: the struct that kernels see, with the host memory that it points at.
 pub(crate) struct DeviceState {
     raw: Box<RawState>,
-    stalls: Box<UnsafeCell<[StallRecord; STALL_RECORDS]>>,
+    stalls: Shared<UnsafeCell<[StallRecord; STALL_RECORDS]>>,
     /// Written by devices that cannot end a launch by themselves.
-    failure: Box<AtomicU32>,
+    failure: Shared<AtomicU32>,
+    /// Keeps the broken word reachable for a GPU.
+    _broken: Option<Registered>,
+    /// Keeps the broken word.
+    _health: Arc<Health>,
 }
 
 // SAFETY: `raw` is constant, `failure` atomic, and the records change hands by their atomic `state` words.
@@ -99,12 +144,17 @@ unsafe impl Send for DeviceState {}
 unsafe impl Sync for DeviceState {}
 
 impl DeviceState {
-    pub(crate) fn new(facts: &DeviceFacts) -> Self {
+    /// For kernels on the CPU, or on `gpu`.
+    pub(crate) fn new(facts: &DeviceFacts, health: &Arc<Health>, gpu: Option<&Arc<Cuda>>) -> Result<Self> {
         let nanos = |limit: Option<Duration>| {
             limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1))
         };
-        let stalls = Box::new(UnsafeCell::new([StallRecord::default(); STALL_RECORDS]));
-        let failure = Box::new(AtomicU32::new(0));
+        let stalls = Shared::new(UnsafeCell::new([StallRecord::default(); STALL_RECORDS]), gpu)?;
+        let failure = Shared::new(AtomicU32::new(0), gpu)?;
+        let (page, bytes) = health.broken_page();
+        // SAFETY: the page is the word's alone and lives as long as `health`, which is kept beside the registration.
+        let registered = gpu.map(|cuda| unsafe { Registered::new(cuda, page, bytes) }).transpose()?;
+        let broken = registered.as_ref().map_or(page, Registered::device_address);
         let raw = Box::new(RawState {
             version: VERSION,
             bytes: size_of::<RawState>() as u32,
@@ -114,16 +164,16 @@ impl DeviceState {
             near_count: facts.near.1,
             heap_base: facts.heap_base as u64,
             stride: facts.stride as u64,
-            broken: facts.broken.cast(),
+            broken: broken as *const u32,
             sync_lines: facts.sync_lines as *mut SyncLine,
             sync_epoch: facts.sync_epoch as *mut u64,
             stall_ns: nanos(facts.stall_report),
             wait_limit_ns: nanos(facts.wait_limit),
-            stalls: stalls.get().cast(),
-            failure: failure.as_ptr(),
+            stalls: stalls.device_address() as *mut StallRecord,
+            failure: failure.device_address() as *mut u32,
             reserved: [0; 4],
         });
-        DeviceState { raw, stalls, failure }
+        Ok(DeviceState { raw, stalls, failure, _broken: registered, _health: Arc::clone(health) })
     }
 
     /// What a kernel of the CPU device is handed.
@@ -131,15 +181,19 @@ impl DeviceState {
         std::ptr::from_ref(&*self.raw).cast()
     }
 
-    /// Takes what a device reported in `failure`, 0 for nothing.
-    #[allow(dead_code, reason = "the CPU device reports through the launch itself")]
+    /// What a GPU's code is told.
+    pub(crate) fn raw(&self) -> &RawState {
+        &self.raw
+    }
+
+    /// Takes what a GPU's kernel reported before it trapped, 0 for nothing.
     pub(crate) fn take_failure(&self) -> u32 {
         self.failure.swap(0, Ordering::AcqRel)
     }
 
     /// The stalls reported since the last call, as texts about what `who` waits for.
     pub(crate) fn drain_stalls(&self, who: &str) -> Vec<String> {
-        let first: *mut StallRecord = self.stalls.get().cast();
+        let first: *mut StallRecord = (*self.stalls).get().cast();
         let take = |i: usize| {
             // SAFETY: one of the records, whose state word is only ever accessed atomically.
             let state = unsafe { AtomicU32::from_ptr(&raw mut (*first.add(i)).state) };

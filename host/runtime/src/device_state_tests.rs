@@ -24,11 +24,13 @@ fn the_layout_is_that_of_the_header() {
         sync_lines sync_epoch stall_ns wait_limit_ns stalls failure reserved);
     program += "printf(\"%zu %zu %zu\\n\", sizeof(rushmem_stall_record), sizeof(rushmem_sync_line), \
                 sizeof(rushmem_device_state));\n\
-                printf(\"%u %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \
-                RUSHMEM_DEVICE_FAIL_BROKEN, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_BAD_PE);\n}\n";
+                printf(\"%u %d %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \
+                RUSHMEM_DEVICE_FAIL_BROKEN, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_BAD_PE, \
+                RUSHMEM_DEVICE_FAIL_UNMAPPED);\n}\n";
     let sizes = [size_of::<StallRecord>(), size_of::<SyncLine>(), size_of::<RawState>()];
     expected += &format!("{} {} {}\n", sizes[0], sizes[1], sizes[2]);
-    expected += &format!("{VERSION} {STALL_RECORDS} {FAIL_BROKEN} {FAIL_TIMEOUT} {FAIL_BAD_PE}\n");
+    expected +=
+        &format!("{VERSION} {STALL_RECORDS} {FAIL_BROKEN} {FAIL_TIMEOUT} {FAIL_BAD_PE} {FAIL_UNMAPPED}\n");
 
     let dir = std::env::temp_dir().join(format!("rushmem-layout-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -44,25 +46,24 @@ fn the_layout_is_that_of_the_header() {
     assert_eq!(String::from_utf8_lossy(&said), expected);
 }
 
-fn state(broken: &AtomicU32) -> DeviceState {
-    DeviceState::new(&DeviceFacts {
+fn state() -> DeviceState {
+    let facts = DeviceFacts {
         my_pe: 1,
         n_pes: 4,
         near: (0, 4),
         heap_base: 0x10000,
         stride: 0x8000,
-        broken,
         sync_lines: 0x10000,
         sync_epoch: 0x10200,
         stall_report: Some(Duration::from_secs(5)),
         wait_limit: None,
-    })
+    };
+    DeviceState::new(&facts, &Arc::new(Health::new("PE 1".into(), false, None)), None).unwrap()
 }
 
 #[test]
 fn stalls_become_texts_once() {
-    let broken = AtomicU32::new(0);
-    let state = state(&broken);
+    let state = state();
     assert_eq!(state.raw.stall_ns, 5_000_000_000);
     assert_eq!(state.raw.wait_limit_ns, 0);
     assert!(state.drain_stalls("PE 1").is_empty());

@@ -96,6 +96,8 @@ pub(crate) fn worlds<T: Send>(n: u32, f: impl Fn(&World) -> T + Sync) -> Vec<T> 
 /// The same with settings, and without finalising.
 pub(crate) fn worlds_with<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&World) -> T + Sync) -> Vec<T> {
     let table = Arc::new((Mutex::new(Table::default()), Condvar::new()));
+    // The tests look into the heaps themselves, so these are in host memory unless a test says otherwise.
+    let env: Vec<_> = env.iter().copied().chain([("RUSHMEM_DEVICE", "cpu")]).collect();
     let lookup = |name: &str| env.iter().find(|(k, _)| *k == name).map(|(_, v)| v.to_string());
     let config = Config::from_lookup(&lookup).unwrap();
     std::thread::scope(|s| {

@@ -11,11 +11,16 @@ use std::time::{Duration, Instant};
 
 use crate::error::{err, Error, Result};
 
+/// A word with its page to itself, so that a GPU's driver can be asked to make the page reachable.
+#[derive(Debug, Default)]
+#[repr(C, align(4096))]
+struct Page(AtomicU32);
+
 /// Whether the job is whole.
 #[derive(Debug)]
 pub(crate) struct Health {
     /// Non-zero once the job is broken.
-    broken: AtomicU32,
+    broken: Box<Page>,
     /// Why, for a person.
     why: OnceLock<Error>,
     /// Set once this PE leaves in good order: silence of a peer is no death any more.
@@ -32,7 +37,7 @@ impl Health {
     /// For the PE that `who` describes; `crowded` where the node has more PEs than cores.
     pub(crate) fn new(who: String, crowded: bool, stall_report: Option<Duration>) -> Health {
         Health {
-            broken: AtomicU32::new(0),
+            broken: Box::default(),
             why: OnceLock::new(),
             leaving: AtomicBool::new(false),
             spins: if crowded { 16 } else { 4096 },
@@ -48,7 +53,7 @@ impl Health {
 
     /// An error that names the dead PE, once the job is broken.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.broken.load(Ordering::Relaxed) == 0 {
+        if self.broken.0.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
         Err(self.why.get().cloned().unwrap_or_else(|| err!(PEER_DEAD, "the job is broken")))
@@ -61,7 +66,7 @@ impl Health {
         }
         if self.why.set(err!(PEER_DEAD, "{why}")).is_ok() {
             log::error!("{}: {why}", self.who);
-            self.broken.store(1, Ordering::Release);
+            self.broken.0.store(1, Ordering::Release);
         }
     }
 
@@ -79,12 +84,17 @@ impl Health {
     pub(crate) fn abandon(&self, why: &str) {
         self.leave();
         let _ = self.why.set(err!(PEER_DEAD, "{why}"));
-        self.broken.store(1, Ordering::Release);
+        self.broken.0.store(1, Ordering::Release);
     }
 
     /// The word that becomes non-zero once the job is broken; it lives as long as `self`.
     pub(crate) fn broken_word(&self) -> &AtomicU32 {
-        &self.broken
+        &self.broken.0
+    }
+
+    /// The page of that word: address and length.
+    pub(crate) fn broken_page(&self) -> (usize, usize) {
+        (std::ptr::from_ref(&*self.broken) as usize, size_of::<Page>())
     }
 
     /// Returns once `done()` is true. A wait longer than the stall limit logs `report()` (again at each doubling);

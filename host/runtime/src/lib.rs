@@ -11,6 +11,7 @@ mod collective;
 mod config;
 #[allow(dead_code, reason = "the world does not use it yet")]
 mod cuda;
+mod device;
 mod device_state;
 mod error;
 mod health;

@@ -83,11 +83,6 @@ impl Reservation {
         self.base
     }
 
-    /// Length in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     fn check(&self, offset: usize, bytes: usize) {
         assert!(
             offset.checked_add(bytes).is_some_and(|end| end <= self.bytes),

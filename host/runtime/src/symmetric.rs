@@ -1,7 +1,7 @@
 //! The symmetric memory of a world: collective allocation and registration on top of [`crate::heap`].
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use crate::capi::types::rushmem_heap_info_t;
 use crate::collective::Entered;
 use crate::error::{err, Result};
 use crate::heap::alloc::{Allocator, GRANULE};
+use crate::heap::backing::Chunk;
 use crate::heap::live::Live;
 use crate::heap::region::Region;
 use crate::heap::window::Window;
-use crate::memory::{page_size, Memfd};
+use crate::memory::page_size;
 use crate::node::control::Call;
 use crate::node::links::Links;
 
@@ -67,9 +68,20 @@ impl Symmetric {
         };
         let s = Symmetric { window, live: Live::new(), books: Mutex::new(books), limit };
         let mut books = s.books();
-        s.commit(&mut books, reserved.next_multiple_of(page_size()).max(FIRST_COMMIT), call, links)?;
+        let first = reserved.max(FIRST_COMMIT).next_multiple_of(s.piece());
+        s.commit(&mut books, first, call, links)?;
         drop(books);
         Ok(s)
+    }
+
+    /// The heap grows by multiples of this.
+    fn piece(&self) -> usize {
+        self.window.backing().granularity().max(GRANULE)
+    }
+
+    /// Where the PEs' memory is.
+    pub(crate) fn window(&self) -> &Window {
+        &self.window
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -143,18 +155,20 @@ impl Symmetric {
         let size =
             books.heap.size_for(bytes, align).filter(|s| *s <= max).ok_or_else(|| exhausted(&books))?;
         if size > books.committed {
-            let target = size.max(books.committed * 2).min(max).next_multiple_of(page_size().max(GRANULE));
+            let target = size.max(books.committed * 2).min(max).next_multiple_of(self.piece());
             self.commit(&mut books, target, call, links)?;
         }
         let at = books.heap.alloc(bytes, align).ok_or_else(|| exhausted(&books))?;
         let dirty = books.touched.saturating_sub(at).min(bytes);
         // SAFETY: committed memory of this PE's own heap that belongs to nobody before this call returns.
-        unsafe { std::ptr::write_bytes((self.base() + at) as *mut u8, 0, dirty) };
+        let zeroed = unsafe { self.window.backing().zero(self.base() + at, dirty) };
+        // Nobody may put into a PE that has yet to zero, and where one cannot there is no allocation.
+        if let Err(e) = call.all_well(zeroed, "zeroing an allocation") {
+            books.heap.free(at);
+            return Err(e);
+        }
         books.touched = books.touched.max(at + bytes);
         self.live.insert(self.base() + at, bytes, 0);
-        drop(books);
-        // Nobody may put into a PE that has yet to zero.
-        call.round(Call::Step, [0; 4])?;
         Ok(Some(self.base() + at))
     }
 
@@ -197,6 +211,12 @@ impl Symmetric {
         links: &Links,
     ) -> Result<usize> {
         let usable = Region::check(addr, bytes).and_then(|()| {
+            if !self.window.backing().is_host() {
+                return Err(err!(
+                    UNSUPPORTED,
+                    "cannot register {bytes} bytes at {addr:#x}: this PE's device is a GPU, and that is host memory"
+                ));
+            }
             if self.window.covers(addr, bytes) || self.live.overlaps(addr, bytes) {
                 return Err(err!(
                     INVALID_ARGUMENT,
@@ -219,7 +239,7 @@ impl Symmetric {
         let shared = unsafe { Region::share(addr, bytes) };
         let mapped = call.all_well(shared, "register").and_then(|region| {
             let at = self.window.half() + offset;
-            self.map_everyones(&mut books, at, bytes, region.fd(), call, links)?;
+            self.map_everyones(&mut books, at, bytes, region.chunk(), call, links)?;
             Ok(region)
         });
         let region = mapped.inspect_err(|_| {
@@ -254,9 +274,14 @@ impl Symmetric {
     /// Backs the heap up to `target` with memory, on all PEs or none.
     fn commit(&self, books: &mut Books, target: usize, call: &mut Entered<'_>, links: &Links) -> Result<()> {
         let (from, bytes) = (books.committed, target - books.committed);
-        let memory =
-            call.all_well(Memfd::create("rushmem-heap", bytes).map(OwnedFd::from), "growing the heap")?;
+        let memory = call.all_well(self.window.backing().create(bytes), "growing the heap")?;
         self.map_everyones(books, from, bytes, &memory, call, links)?;
+        if !self.window.backing().is_host() {
+            // A GPU's fresh memory holds whatever it held last.
+            // SAFETY: mapped above, and nobody's before the heap grows by it.
+            let zeroed = unsafe { self.window.backing().zero(self.base() + from, bytes) };
+            call.all_well(zeroed, "zeroing new memory").inspect_err(|_| self.window.unmap(from, bytes))?;
+        }
         books.committed = target;
         books.heap.grow(target);
         Ok(())
@@ -268,13 +293,13 @@ impl Symmetric {
         books: &mut Books,
         offset: usize,
         bytes: usize,
-        mine: &OwnedFd,
+        mine: &Chunk,
         call: &mut Entered<'_>,
         links: &Links,
     ) -> Result<()> {
         books.exchanges += 1;
-        let fds = links.exchange(books.exchanges, mine.as_fd(), self.limit)?;
-        let mapped = self.window.map(offset, bytes, &fds);
+        let fds = links.exchange(books.exchanges, mine.fd().as_fd(), self.limit)?;
+        let mapped = self.window.map(offset, bytes, mine, &fds);
         let undo = mapped.is_ok();
         call.all_well(mapped, "mapping the PEs' memory").inspect_err(|_| {
             if undo {

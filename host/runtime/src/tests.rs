@@ -10,7 +10,7 @@ use crate::node::control::Call;
 use crate::world::{Route, World};
 
 fn at(w: &World, p: usize, bytes: usize, pe: i32) -> *mut u8 {
-    let Route::Direct(p) = w.route(p, bytes, pe).unwrap();
+    let Route::Host(p) = w.route(p, bytes, pe).unwrap() else { panic!("host memory") };
     p
 }
 

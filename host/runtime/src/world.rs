@@ -1,33 +1,57 @@
 //! A world: one PE's membership of one job. Worlds are values; a process may hold several.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t};
+use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use crate::collective::{Collective, Entered};
 use crate::config::Config;
-use crate::device_state::DeviceFacts;
+use crate::device::{Device, Kind};
+use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
 use crate::health::Health;
+use crate::heap::backing::{Backing, GpuBacking};
 use crate::heap::window::{heap_limit, Window};
+use crate::kernel::service::Service;
 use crate::kernel::Kernels;
+use crate::memory::Reservation;
 use crate::node::card::{self, Card};
 use crate::node::control::{Call, Control};
 use crate::node::links::Links;
 use crate::node::message::Socket;
+use crate::ops::engine::Engine;
 use crate::symmetric::Symmetric;
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then one for this PE's own count.
 const SYNC_LINE: usize = 128;
 
 /// Where a range of a PE's symmetric memory is for this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
-    /// Mapped here: ordinary loads and stores reach it.
-    Direct(*mut u8),
+#[derive(Clone, Copy)]
+pub(crate) enum Route<'a> {
+    /// Host memory, mapped here: ordinary loads and stores reach it.
+    Host(*mut u8),
+    /// GPU memory, mapped for this PE's GPU: the engine reaches it.
+    Gpu(usize, &'a Engine),
+}
+
+impl std::fmt::Debug for Route<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if matches!(self, Route::Host(_)) { "Host" } else { "Gpu" };
+        write!(f, "{kind}({:#x})", self.address())
+    }
+}
+
+impl Route<'_> {
+    /// The mapped address, whoever may use it.
+    pub(crate) fn address(&self) -> usize {
+        match *self {
+            Route::Host(at) => at as usize,
+            Route::Gpu(at, _) => at,
+        }
+    }
 }
 
 /// How a PE is reached, for people.
@@ -44,6 +68,7 @@ pub(crate) struct World {
     // Fields drop in this order: first whatever runs threads that look at the rest.
     kernels: Kernels,
     links: Links,
+    engine: Option<Engine>,
     symmetric: Symmetric,
     collective: Collective,
     health: Arc<Health>,
@@ -51,8 +76,12 @@ pub(crate) struct World {
     cards: Arc<Vec<Card>>,
     peers: Vec<Peer>,
     config: Config,
+    device: Device,
+    device_name: CString,
     me: i32,
     n: i32,
+    /// The run of mapped PEs around this one: first and length.
+    near: (i32, i32),
 }
 
 impl World {
@@ -65,7 +94,8 @@ impl World {
 
     fn try_start(boot: &Arc<dyn Bootstrap>, mut config: Config) -> Result<World> {
         let (me, n) = (boot.rank(), boot.n_ranks());
-        let mine = Card::mine(&config, me)?;
+        let kind = Kind::choose(config.device)?;
+        let mine = Card::mine(&config, me, kind)?;
         // Listening before the cards travel: whoever reads this card can connect at once.
         let listener =
             Socket::listen(&mine.link).map_err(|e| err!(IO, "listening for this host's PEs: {e}"))?;
@@ -87,36 +117,58 @@ impl World {
         let limit = config.init_timeout;
         let links =
             Links::connect(slot, Arc::clone(&cards), listener, Arc::clone(&health), Arc::clone(boot), limit)?;
-        let memory = share_memory(&links, &health, &cards, slot, &config);
         // Whoever sees this PE end must have been told why before.
-        let (collective, symmetric) = memory.inspect_err(|e| links.abort(&e.message))?;
+        let device = Device::open(kind, config.device, slot);
+        let memory = share_memory(&links, &health, &cards, slot, &config, device);
+        let Parts { collective, symmetric, device, sharing } =
+            memory.inspect_err(|e| links.abort(&e.message))?;
 
-        let peers = cards.iter().map(|c| describe(c, me)).collect();
-        log::info!(
-            "{}: one of {n} PEs, all on this host and mapped directly; heap at {:#x}, up to {} bytes",
-            mine.who(),
-            symmetric.base(),
-            config.heap_max
-        );
+        let near = symmetric.window().near();
+        let near = (near.0 as i32, near.1 as i32);
         let base = symmetric.base();
         let facts = DeviceFacts {
             my_pe: me as i32,
             n_pes: n as i32,
-            near: (0, n as i32),
+            near,
             heap_base: base,
             stride: symmetric.stride(),
-            broken: health.broken_word(),
             // The first lines of the heap, as `SYNC_LINE` says.
             sync_lines: base,
             sync_epoch: base + slots * SYNC_LINE,
             stall_report: config.stall_report,
             wait_limit: config.wait_timeout,
         };
-        let kernels = Kernels::new(&facts, Arc::clone(&health), config.clone());
+        let start_device = || {
+            let state = DeviceState::new(&facts, &health, device.gpu())?;
+            let engine = device
+                .gpu()
+                .map(|cuda| Engine::new(cuda, &health, Service::load(cuda, &config, state.raw())?));
+            let engine = engine.transpose()?;
+            let kernels = Kernels::new(state, Arc::clone(&health), config.clone(), &device, sharing)?;
+            Ok((engine, kernels))
+        };
+        let started = start_device().map_err(|e: Error| e.context(&device));
+        let (engine, kernels) = {
+            let mut call = collective.enter(&health, &cards)?;
+            call.all_well(started, "starting the device").inspect_err(|e| links.abort(&e.message))?
+        };
+        let peers: Vec<Peer> = cards.iter().map(|c| describe(c, me, near, symmetric.window())).collect();
+        for (card, peer) in cards.iter().zip(&peers).filter(|(_, peer)| peer.transport.as_c_str() == c"none")
+        {
+            log::info!("{}: {} is not mapped: {}", mine.who(), card.who(), peer.reason.to_string_lossy());
+        }
+        log::info!(
+            "{}: one of {n} PEs on this host, {} of them mapped directly; its device is {device}; heap at {base:#x}, up to \
+             {} bytes",
+            mine.who(),
+            near.1,
+            config.heap_max
+        );
         links.every_tick(kernels.monitor());
         Ok(World {
             kernels,
             links,
+            engine,
             symmetric,
             collective,
             health,
@@ -124,8 +176,11 @@ impl World {
             cards,
             peers,
             config,
+            device_name: CString::new(device.to_string()).unwrap_or_default(),
+            device,
             me: me as i32,
             n: n as i32,
+            near,
         })
     }
 
@@ -156,16 +211,29 @@ impl World {
         &self.kernels
     }
 
-    /// What the fast path of a client needs.
+    /// Its device, for people.
+    pub(crate) fn device_name(&self) -> &CStr {
+        &self.device_name
+    }
+
+    /// What carries out operations on GPU memory, where the heap is some.
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref()
+    }
+
+    /// What the fast path of a client needs: nobody is near to a host that cannot touch the memory.
     pub(crate) fn view(&self) -> rushmem_view_t {
+        let (near_first, near_count) = if self.engine.is_some() { (self.me, 0) } else { self.near };
         rushmem_view_t {
             my_pe: self.me,
             n_pes: self.n,
-            near_first: 0,
-            near_count: self.n,
+            near_first,
+            near_count,
             heap_base: self.symmetric.base() as u64,
             stride: self.symmetric.stride() as u64,
             broken: self.health.broken_word().as_ptr(),
+            device: if self.device.gpu().is_some() { RUSHMEM_DEVICE_CUDA } else { RUSHMEM_DEVICE_CPU },
+            gpu: self.device.gpu().map_or(-1, |cuda| cuda.facts().ordinal as i32),
         }
     }
 
@@ -196,12 +264,37 @@ impl World {
 
     /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is; checks the PE, the range, and that the job is whole.
     #[inline]
-    pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route> {
-        self.check_pe(pe)?;
+    pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route<'_>> {
+        self.check_near(pe)?;
         self.health.check()?;
         let at = self.check_local(ptr, bytes)?;
         let far = (i64::from(pe) - i64::from(self.me)) * self.symmetric.stride() as i64;
-        Ok(Route::Direct(at.wrapping_add_signed(far as isize) as *mut u8))
+        let at = at.wrapping_add_signed(far as isize);
+        Ok(match &self.engine {
+            None => Route::Host(at as *mut u8),
+            Some(engine) => Route::Gpu(at, engine),
+        })
+    }
+
+    /// Whether `pe` is one whose memory is mapped here.
+    #[inline]
+    pub(crate) fn is_near(&self, pe: i32) -> bool {
+        (pe.wrapping_sub(self.near.0) as u32) < self.near.1 as u32
+    }
+
+    #[inline]
+    fn check_near(&self, pe: i32) -> Result<()> {
+        if self.is_near(pe) {
+            return Ok(());
+        }
+        self.check_pe(pe)?;
+        let (card, peer) = (&self.cards[pe as usize], &self.peers[pe as usize]);
+        Err(err!(
+            UNSUPPORTED,
+            "{} cannot be reached: its memory is not mapped here ({}), and this build of rushmem has no network transport",
+            card.who(),
+            peer.reason.to_string_lossy()
+        ))
     }
 
     /// The offset of `ptr` in this PE's heap (or its alias', for registered memory), for texts.
@@ -252,6 +345,8 @@ impl World {
     /// Collective: leaves in good order. On an error the world is as before.
     pub(crate) fn finalize(&self) -> Result<()> {
         self.kernels.check_idle()?;
+        // What was not waited for ends well before the heap goes.
+        self.engine.as_ref().map_or(Ok(()), Engine::quiet)?;
         self.enter()?.round(Call::Finalize, [0; 4])?;
         // From here on everybody leaves; whoever is faster than we are is not dead.
         self.health.leave();
@@ -287,14 +382,24 @@ fn first_cause(e: Error, boot: &dyn Bootstrap) -> Error {
     e
 }
 
-/// Collective: the control segment and the symmetric memory of a node whose PEs are connected.
+/// What a world is built on.
+struct Parts {
+    collective: Collective,
+    symmetric: Symmetric,
+    device: Device,
+    /// PEs that run their kernels on this PE's GPU at the same time, this one included.
+    sharing: usize,
+}
+
+/// Collective: the control segment and the symmetric memory of a node whose PEs are connected, on `device`.
 fn share_memory(
     links: &Links,
     health: &Arc<Health>,
     cards: &[Card],
     slot: usize,
     config: &Config,
-) -> Result<(Collective, Symmetric)> {
+    device: Result<Device>,
+) -> Result<Parts> {
     let (slots, limit) = (cards.len(), config.init_timeout);
     let control = if slot == 0 {
         let control = Control::create(slots)?;
@@ -306,15 +411,32 @@ fn share_memory(
     let collective = Collective::new(control, slots, config.timeout);
     let mut call = collective.enter(health, cards)?;
     call.round(Call::Start, [0; 4])?;
-    let window = Window::reserve(slots, slot, config.heap_max);
+    let device = call.all_well(device, "opening the device")?;
+    let reserve = |bytes| match device.gpu() {
+        None => Reservation::new(bytes).map(Backing::Host),
+        Some(cuda) => GpuBacking::reserve(cuda, bytes).map(Backing::Gpu),
+    };
+    let window = Window::reserve(slots, slot, config.heap_max, config.transport, reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
     let symmetric = Symmetric::new(window, (slots + 1) * SYNC_LINE, limit, &mut call, links)?;
+    // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
+    let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));
+    let place = [uuid as u64, (uuid >> 64) as u64, cards[slot].process, 0];
+    call.round(Call::Step, place)?;
+    let sharing = (0..slots).filter(|i| call.words(*i) == place).count();
     drop(call);
-    Ok((collective, symmetric))
+    Ok(Parts { collective, symmetric, device, sharing })
 }
 
-fn describe(card: &Card, me: u32) -> Peer {
+fn describe(card: &Card, me: u32, (first, count): (i32, i32), window: &Window) -> Peer {
     let text = |s: &str| CString::new(s.replace('\0', "")).unwrap_or_default();
-    let reason = if card.pe == me { "itself" } else { "same host: its memory is mapped here" };
-    Peer { pid: card.pid, host: text(&card.host), transport: text("direct"), reason: text(reason) }
+    let slot = card.pe as usize;
+    let near = (first..first + count).contains(&(card.pe as i32));
+    let (transport, reason) = match window.why_unmapped(slot) {
+        _ if card.pe == me => ("direct", "itself"),
+        None if near => ("direct", "same host: its memory is mapped here"),
+        None => ("none", "its memory could be mapped here, but that of a PE between could not"),
+        Some(why) => ("none", why),
+    };
+    Peer { pid: card.pid, host: text(&card.host), transport: text(transport), reason: text(reason) }
 }

@@ -5,7 +5,6 @@ use std::os::raw::c_void;
 use super::types::{rushmem_heap_info_t, rushmem_world_t};
 use super::{guard, world, write_out};
 use crate::error::{err, Result};
-use crate::world::Route;
 
 fn to_ptr(at: Option<usize>) -> *mut c_void {
     at.map_or(std::ptr::null_mut(), |a| a as *mut c_void)
@@ -86,7 +85,8 @@ pub unsafe extern "C" fn rushmem_unregister(w: *mut rushmem_world_t, addr: *mut 
     guard(|| unsafe { world(w)? }.unregister(addr as usize))
 }
 
-/// The address at which PE `pe`'s copy of `sym` can be loaded and stored directly; null where it is not mapped
+/// The address at which PE `pe`'s copy of `sym` can be loaded and stored directly, by the host where the heap is in host
+/// memory, by this PE's GPU where it is in GPU memory; null where it is not mapped
 /// (OpenSHMEM 1.5, `shmem_ptr`). Local.
 ///
 /// # Safety
@@ -100,9 +100,11 @@ pub unsafe extern "C" fn rushmem_ptr(
 ) -> i32 {
     guard(|| {
         // SAFETY: per contract.
-        let Route::Direct(p) = unsafe { world(w)? }.route(sym as usize, 1, pe)?;
+        let w = unsafe { world(w)? };
+        w.check_pe(pe)?;
+        let mapped = if w.is_near(pe) { w.route(sym as usize, 1, pe)?.address() } else { 0 };
         // SAFETY: per contract.
-        unsafe { write_out(out, p.cast(), "out") }
+        unsafe { write_out(out, mapped as *mut c_void, "out") }
     })
 }
 

@@ -73,6 +73,36 @@ pub unsafe extern "C" fn rushmem_module_load(
     })
 }
 
+/// Loads machine code that nvcc or nvJitLink made (a cubin, a fatbin, or PTX), whose kernels were linked with
+/// `librushmem_device.a` or compiled from the headers alone. Only where the PE's device is a GPU. `name` is for messages.
+///
+/// `RUSHMEM_ERR_VERSION`: built with device headers of another rushmem. `RUSHMEM_ERR_UNSUPPORTED`: no code for this GPU, or
+/// the device is the CPU. `RUSHMEM_ERR_COMPILE`: not machine code, or cut off.
+///
+/// # Safety
+/// `w` is a world's handle; `code` is null or holds `bytes` bytes; `name` is null or a C string; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_module_load_binary(
+    w: *mut rushmem_world_t,
+    code: *const c_void,
+    bytes: usize,
+    name: *const c_char,
+    out: *mut *mut rushmem_module_t,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        unsafe {
+            let w = world(w)?;
+            let code = list(code.cast::<u8>(), bytes, "code")?;
+            let name = if name.is_null() { "a binary" } else { text(name, "name")? };
+            if out.is_null() {
+                return Err(err!(INVALID_ARGUMENT, "out is null"));
+            }
+            write_out(out, w.kernels().load_binary(name, code)?.as_raw(), "out")
+        }
+    })
+}
+
 /// Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its kernels is in
 /// flight. A world that ends unloads its modules.
 ///
@@ -168,7 +198,7 @@ pub unsafe extern "C" fn rushmem_kernel_max_blocks(
         unsafe {
             let kernel = Handle::<LoadedKernel>::from_raw(k.cast())?.get()?;
             let block = list(block, 3, "block")?;
-            write_out(out, kernel.max_blocks([block[0], block[1], block[2]], shared_bytes), "out")
+            write_out(out, kernel.max_blocks([block[0], block[1], block[2]], shared_bytes)?, "out")
         }
     })
 }
@@ -205,12 +235,6 @@ pub unsafe extern "C" fn rushmem_launch(
                     INVALID_ARGUMENT,
                     "rushmem_launch_t: size is {size} and flags {flags}, expected {expected} and 0 (zero the struct and \
                      set size)"
-                ));
-            }
-            if !cfg.stream.is_null() {
-                return Err(err!(
-                    UNSUPPORTED,
-                    "the CPU device has the world's default stream only: stream must be null"
                 ));
             }
             let args = list(args, n_args, "args")?;

@@ -43,7 +43,7 @@ pub unsafe extern "C" fn rushmem_put_nbi(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the source.
-    guard(|| unsafe { rma::put(world(w)?, dst as usize, src.cast(), bytes, pe) })
+    guard(|| unsafe { rma::put_nbi(world(w)?, dst as usize, src.cast(), bytes, pe) })
 }
 
 /// Copies `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn rushmem_get_nbi(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the destination.
-    guard(|| unsafe { rma::get(world(w)?, dst.cast(), src as usize, bytes, pe) })
+    guard(|| unsafe { rma::get_nbi(world(w)?, dst.cast(), src as usize, bytes, pe) })
 }
 
 /// Strided put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE

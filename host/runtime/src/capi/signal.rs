@@ -51,7 +51,9 @@ pub unsafe extern "C" fn rushmem_put_signal_nbi(
     guard(|| {
         let op = SignalOp::from_code(sig_op)?;
         // SAFETY: the caller vouches for the world and the source.
-        unsafe { signal::put_signal(world(w)?, dst as usize, src.cast(), bytes, sig as usize, value, op, pe) }
+        unsafe {
+            signal::put_signal_nbi(world(w)?, dst as usize, src.cast(), bytes, sig as usize, value, op, pe)
+        }
     })
 }
 

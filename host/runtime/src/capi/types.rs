@@ -101,6 +101,13 @@ pub const RUSHMEM_SIGNAL_SET: i32 = 0;
 /// The value is added to the signal word.
 pub const RUSHMEM_SIGNAL_ADD: i32 = 1;
 
+/// A GPU where the machine has one, else the CPU.
+pub const RUSHMEM_DEVICE_AUTO: i32 = 1;
+/// The CPU.
+pub const RUSHMEM_DEVICE_CPU: i32 = 2;
+/// A CUDA GPU.
+pub const RUSHMEM_DEVICE_CUDA: i32 = 3;
+
 /// Length of a unique ID.
 pub const RUSHMEM_UID_BYTES: usize = 128;
 
@@ -148,6 +155,10 @@ pub struct rushmem_init_attr_t {
     pub rank: i32,
     /// Number of PEs; read with `uid` or `address`.
     pub n_pes: i32,
+    /// The kind of device: one of `RUSHMEM_DEVICE_*`; 0: `RUSHMEM_DEVICE` of the environment, or its default.
+    pub device: i32,
+    /// With `RUSHMEM_DEVICE_CUDA`: 1 + the number of the GPU among those that the process sees; 0: rushmem chooses.
+    pub gpu: i32,
     /// Upper limit of the symmetric heap in bytes; 0: `RUSHMEM_HEAP_MAX` or its default.
     pub heap_max: u64,
     /// Limit of start-up in milliseconds; 0: `RUSHMEM_INIT_TIMEOUT` or its default.
@@ -162,9 +173,9 @@ pub struct rushmem_view_t {
     pub my_pe: i32,
     /// Number of PEs.
     pub n_pes: i32,
-    /// First PE of the consecutive run of directly mapped PEs that holds `my_pe`.
+    /// First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store directly.
     pub near_first: i32,
-    /// Length of that run.
+    /// Length of that run; 0 where the heaps are in GPU memory.
     pub near_count: i32,
     /// Base address of this PE's heap.
     pub heap_base: u64,
@@ -173,6 +184,10 @@ pub struct rushmem_view_t {
     pub stride: u64,
     /// Points at a word that becomes non-zero when the job is broken (a PE died).
     pub broken: *const u32,
+    /// The kind of this PE's device: `RUSHMEM_DEVICE_CPU` or `RUSHMEM_DEVICE_CUDA`. Its heap is in that device's memory.
+    pub device: i32,
+    /// The GPU's number among those that the process sees; -1 for the CPU.
+    pub gpu: i32,
 }
 
 /// Where a PE runs and how it is reached. Strings live as long as the world.
@@ -248,4 +263,105 @@ pub struct rushmem_launch_t {
     pub shared_bytes: u64,
     /// The stream; null means the world's default stream.
     pub stream: *mut c_void,
+    /// Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has them.
+    pub cluster: [u32; 3],
+    /// Reserved, zero.
+    pub reserved: u32,
+}
+
+/// What a GPU can do, bits of `rushmem_gpu_t.flags`. Virtual memory management, which a symmetric heap needs.
+pub const RUSHMEM_GPU_VMM: u32 = 1;
+/// Its memory can be handed to another process as a file descriptor: what PEs in several processes need.
+pub const RUSHMEM_GPU_POSIX_FD: u32 = 2;
+/// A launch can insist that all of its blocks are resident.
+pub const RUSHMEM_GPU_COOPERATIVE: u32 = 4;
+/// A launch can have thread block clusters.
+pub const RUSHMEM_GPU_CLUSTERS: u32 = 8;
+/// Streams can wait for and write 64-bit words.
+pub const RUSHMEM_GPU_STREAM_WORDS: u32 = 16;
+/// Network cards may reach its symmetric memory (GPUDirect RDMA).
+pub const RUSHMEM_GPU_RDMA: u32 = 32;
+
+/// A GPU, as the driver describes it. Set `size`; strings live for ever.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_gpu_t {
+    /// `sizeof(rushmem_gpu_t)` of the caller.
+    pub size: u32,
+    /// Its number in this process; another process may count otherwise.
+    pub index: i32,
+    /// Its model.
+    pub name: *const c_char,
+    /// Its place on the bus, for example `0000:1b:00.0`.
+    pub pci_bus_id: *const c_char,
+    /// The same for the same GPU in every process of the host.
+    pub uuid: [u8; 16],
+    /// Compute capability: 9 of 9.0.
+    pub capability_major: i32,
+    /// Compute capability: 0 of 9.0.
+    pub capability_minor: i32,
+    /// Streaming multiprocessors.
+    pub sms: i32,
+    /// Bits `RUSHMEM_GPU_*`.
+    pub flags: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// A program or library that rushmem finds on the machine. Strings live for ever and are never null.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_tool_t {
+    /// Its file; empty where there is none that works.
+    pub path: *const c_char,
+    /// Its version, for a person.
+    pub version: *const c_char,
+    /// Why there is none, and what to do about it; empty where there is one.
+    pub error: *const c_char,
+}
+
+/// The parts of CUDA that rushmem uses. Set `size`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_cuda_t {
+    /// `sizeof(rushmem_cuda_t)` of the caller.
+    pub size: u32,
+    /// The CUDA version that the driver supports as CUDA counts (13.0 is 13000); 0 without a driver that can be used.
+    pub driver: i32,
+    /// Why the driver cannot be used; empty where it can, and where there is none. Lives for ever.
+    pub driver_error: *const c_char,
+    /// NVRTC, which compiles kernels for GPUs.
+    pub nvrtc: rushmem_tool_t,
+    /// nvJitLink, which links them with the device library.
+    pub nvjitlink: rushmem_tool_t,
+}
+
+/// What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never null.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_job_t {
+    /// `sizeof(rushmem_job_t)` of the caller.
+    pub size: u32,
+    /// This PE; -1 where only MPI knows.
+    pub rank: i32,
+    /// Number of PEs; -1 where only MPI knows.
+    pub n_pes: i32,
+    /// This PE among those of its host; -1 where the launcher does not say.
+    pub local_rank: i32,
+    /// PEs of this host; -1 where the launcher does not say.
+    pub local_pes: i32,
+    /// Reserved, zero.
+    pub reserved: i32,
+    /// `rushmem-run`, `torchrun`, `slurm`, `openmpi`, `mpich` or `none`.
+    pub launcher: *const c_char,
+    /// What it was recognised by.
+    pub launcher_why: *const c_char,
+    /// How the PEs would meet: `uid`, `mpi` or `single`; empty where a setting makes no sense.
+    pub bootstrap: *const c_char,
+    /// Why so, or which setting makes no sense.
+    pub bootstrap_why: *const c_char,
+    /// The kind of device: `cpu` or `cuda`; empty where the one that is wanted cannot be had.
+    pub device: *const c_char,
+    /// Why that kind, or what is missing and what to do about it.
+    pub device_why: *const c_char,
 }

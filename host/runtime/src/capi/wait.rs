@@ -5,8 +5,9 @@ use super::types::*;
 use super::{guard, world};
 use crate::error::Result;
 use crate::ops::check_out;
-use crate::ops::wait::{self, Words};
-use crate::ops::waitset::{Expected, WaitSet};
+use crate::ops::wait::{self, Watched, Words};
+use crate::ops::waitset::Expected;
+
 use std::os::raw::c_void;
 
 /// The arguments of every form with several words, gathered.
@@ -25,7 +26,7 @@ impl Args {
     ///
     /// # Safety
     /// The contract of the C function whose arguments these are.
-    unsafe fn run(self, body: impl FnOnce(&crate::world::World, &WaitSet) -> Result<()>) -> i32 {
+    unsafe fn run(self, body: impl FnOnce(&crate::world::World, &Watched<'_>) -> Result<()>) -> i32 {
         guard(|| {
             let Args { w, kind, ivars, n, status, cmp, expected } = self;
             // SAFETY: the caller vouches for the world and the arrays.
@@ -45,7 +46,7 @@ impl Args {
         self,
         indices: *mut usize,
         count: *mut usize,
-        body: impl FnOnce(&crate::world::World, &WaitSet, &mut dyn FnMut(usize)) -> Result<()>,
+        body: impl FnOnce(&crate::world::World, &Watched<'_>, &mut dyn FnMut(usize)) -> Result<()>,
     ) -> i32 {
         // SAFETY: the caller vouches for the arguments, `indices` and `count`.
         unsafe {

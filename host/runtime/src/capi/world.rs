@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::types::*;
 use super::{guard, handle, take, world, write_out};
 use crate::boot::{self, How};
-use crate::config::Config;
+use crate::config::{Config, DeviceWish};
 use crate::error::{err, Result};
 use crate::world::World;
 
@@ -87,6 +87,19 @@ unsafe fn read_attr(attr: &rushmem_init_attr_t, config: &mut Config) -> Result<H
     if attr.init_timeout_ms != 0 {
         config.init_timeout = Duration::from_millis(attr.init_timeout_ms);
     }
+    config.device = match (attr.device, attr.gpu) {
+        (0, 0) => config.device,
+        (RUSHMEM_DEVICE_AUTO, 0) => DeviceWish::Auto,
+        (RUSHMEM_DEVICE_CPU, 0) => DeviceWish::Cpu,
+        (RUSHMEM_DEVICE_CUDA, 0) => DeviceWish::Cuda(None),
+        (RUSHMEM_DEVICE_CUDA, gpu) if gpu > 0 => DeviceWish::Cuda(Some(gpu as usize - 1)),
+        (device, gpu) => {
+            return Err(err!(
+                INVALID_ARGUMENT,
+                "rushmem_init_attr_t: device {device} with gpu {gpu} (gpu goes with RUSHMEM_DEVICE_CUDA alone, and is 1 + its number)"
+            ))
+        }
+    };
     let given = [!attr.uid.is_null(), !attr.address.is_null(), !attr.mpi_comm.is_null()];
     if given.iter().filter(|g| **g).count() > 1 {
         return Err(err!(
@@ -201,6 +214,17 @@ pub unsafe extern "C" fn rushmem_n_pes(w: *mut rushmem_world_t) -> i32 {
         RUSHMEM_OK => n,
         code => code,
     }
+}
+
+/// This PE's device for people, such as `the CPU` or `GPU 0 (NVIDIA H200, 0000:1b:00.0)`, in `*out`; it lives as long as the
+/// world.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_device_name(w: *mut rushmem_world_t, out: *mut *const c_char) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { write_out(out, world(w)?.device_name().as_ptr(), "out") })
 }
 
 /// Where PE `pe` runs and how it is reached. The strings live as long as the world.

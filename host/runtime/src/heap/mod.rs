@@ -3,10 +3,12 @@
 //! * [`alloc`]: which bytes are handed out. Deterministic and out of band, so the same calls give the same offsets
 //!   on every PE and no header in shared memory can be overwritten.
 //! * [`window`]: where they are. One reservation holds every near PE's heap, `stride` apart.
+//! * [`backing`]: what they are made of: host memory, or a GPU's.
 //! * [`live`]: which address belongs to which live allocation, for the checks of every operation.
 //! * [`region`]: user memory that was registered as symmetric.
 
 pub(crate) mod alloc;
+pub(crate) mod backing;
 pub(crate) mod live;
 pub(crate) mod region;
 pub(crate) mod window;

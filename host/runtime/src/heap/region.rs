@@ -7,6 +7,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::error::{err, Error, Result};
+use crate::heap::backing::Chunk;
 use crate::memory::{page_size, Memfd, Reservation};
 
 /// Registered user memory; moved back into private memory on drop.
@@ -14,7 +15,7 @@ use crate::memory::{page_size, Memfd, Reservation};
 pub(crate) struct Region {
     addr: usize,
     bytes: usize,
-    fd: OwnedFd,
+    chunk: Chunk,
 }
 
 /// The part of `/proc/self/maps` that overlaps a range must be ordinary private memory, readable and writable.
@@ -85,12 +86,12 @@ impl Region {
                 return Err(Error::os(format_args!("sharing {bytes} bytes at {addr:#x}")));
             }
         }
-        Ok(Region { addr, bytes, fd })
+        Ok(Region { addr, bytes, chunk: Chunk::host(fd) })
     }
 
-    /// The memory's descriptor.
-    pub(crate) fn fd(&self) -> &OwnedFd {
-        &self.fd
+    /// The memory behind it.
+    pub(crate) fn chunk(&self) -> &Chunk {
+        &self.chunk
     }
 
     /// Length in bytes.
@@ -137,7 +138,7 @@ mod tests {
             assert!(user.iter().enumerate().all(|(i, b)| *b == (i * 7) as u8));
             assert!(Region::check(addr, bytes).is_err(), "shared memory cannot be registered again");
             let view = Reservation::new(bytes).unwrap();
-            view.map(0, bytes, region.fd().as_fd()).unwrap();
+            view.map(0, bytes, region.chunk().fd().as_fd()).unwrap();
             (view.base() as *mut u8).add(page).write_volatile(99);
             assert_eq!(
                 (p as *mut u8).add(page).read_volatile(),

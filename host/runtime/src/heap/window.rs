@@ -1,10 +1,15 @@
 //! Where the heaps are: one reservation for all near PEs, `stride` apart, so that a peer's address is the local one
 //! plus a difference. Each stride holds a PE's heap in its lower half and its registered regions in the upper.
+//!
+//! The layout is the same for every device; what it is made of, host memory or a GPU's, is the [`Backing`]'s matter.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 
+use crate::config::TransportWish;
 use crate::error::{err, Result};
-use crate::memory::{Reservation, RESERVE_ALIGN};
+use crate::heap::backing::{Backing, Chunk};
+use crate::memory::RESERVE_ALIGN;
 use crate::node::card::Card;
 
 /// Address space that all worlds' windows of one process may take together: half of what x86-64 gives a process.
@@ -15,10 +20,13 @@ const LEAST_HEAP: u64 = 16 << 20;
 /// The window as one PE sees it.
 #[derive(Debug)]
 pub(crate) struct Window {
-    reservation: Reservation,
+    backing: Backing,
     slots: usize,
     me: usize,
     half: usize,
+    transport: TransportWish,
+    /// Why a slot's memory is not mapped here, for those that are not; found out by the first mapping.
+    unmapped: OnceLock<Vec<Option<String>>>,
 }
 
 /// The heap's limit on this node, the same on each of its PEs: what was asked for, or less where that was only the
@@ -43,15 +51,30 @@ pub(crate) fn heap_limit(cards: &[Card], asked: u64, given: bool) -> Result<u64>
 }
 
 impl Window {
-    /// Reserves a window for `slots` PEs of which this is number `me`, each with at most `heap_max` bytes.
-    pub(crate) fn reserve(slots: usize, me: usize, heap_max: u64) -> Result<Window> {
+    /// The window of `slots` PEs of which this is number `me`, each with at most `heap_max` bytes; `reserve` makes the
+    /// backing for that many bytes of addresses.
+    pub(crate) fn reserve(
+        slots: usize,
+        me: usize,
+        heap_max: u64,
+        transport: TransportWish,
+        reserve: impl FnOnce(usize) -> Result<Backing>,
+    ) -> Result<Window> {
         let half = (heap_max as usize).next_multiple_of(RESERVE_ALIGN);
-        Ok(Window { reservation: Reservation::new(slots * half * 2)?, slots, me, half })
+        let backing = reserve(slots * half * 2)?;
+        if RESERVE_ALIGN % backing.granularity() != 0 {
+            return Err(err!(
+                UNSUPPORTED,
+                "memory comes in pieces of {} bytes here; rushmem lays heaps out in pieces of {RESERVE_ALIGN}",
+                backing.granularity()
+            ));
+        }
+        Ok(Window { backing, slots, me, half, transport, unmapped: OnceLock::new() })
     }
 
     /// Address of this PE's heap.
     pub(crate) fn base(&self) -> usize {
-        self.reservation.base() + self.me * self.stride()
+        self.backing.base() + self.me * self.stride()
     }
 
     /// Distance from one PE's heap to the next one's.
@@ -64,32 +87,71 @@ impl Window {
         self.half
     }
 
+    /// What it is made of.
+    pub(crate) fn backing(&self) -> &Backing {
+        &self.backing
+    }
+
     /// True where `at` lies in any PE's part of the window.
     pub(crate) fn covers(&self, at: usize, bytes: usize) -> bool {
-        let (start, end) = (self.reservation.base(), self.reservation.base() + self.reservation.bytes());
+        let (start, end) = (self.backing.base(), self.backing.base() + self.slots * self.stride());
         at < end && at.saturating_add(bytes) > start
     }
 
-    /// Maps every PE's memory, by slot, at `offset` of its heap. All or nothing.
-    pub(crate) fn map(&self, offset: usize, bytes: usize, fds: &[OwnedFd]) -> Result<()> {
+    /// Why slot `i`'s memory is not mapped here, if it is not.
+    pub(crate) fn why_unmapped(&self, slot: usize) -> Option<&str> {
+        self.unmapped.get().and_then(|why| why[slot].as_deref())
+    }
+
+    /// The run of mapped slots around this PE's own: first, and length.
+    pub(crate) fn near(&self) -> (usize, usize) {
+        let mapped = |slot: &usize| self.why_unmapped(*slot).is_none();
+        let first = (0..self.me).rev().take_while(mapped).last().unwrap_or(self.me);
+        let last = (self.me..self.slots).take_while(mapped).last().unwrap_or(self.me);
+        (first, last - first + 1)
+    }
+
+    /// Maps every PE's memory, by slot, at `offset` of its heap: this PE's `own`, the others' by their descriptors. The
+    /// first call finds out whose memory can be mapped at all; of those it is all or nothing from then on.
+    pub(crate) fn map(&self, offset: usize, bytes: usize, own: &Chunk, fds: &[OwnedFd]) -> Result<()> {
         assert_eq!(fds.len(), self.slots);
+        let first = self.unmapped.get().is_none();
+        let mut found: Vec<Option<String>> = vec![None; self.slots];
+        let place = |slot: usize| slot * self.stride() + offset;
         for (slot, fd) in fds.iter().enumerate() {
-            if let Err(e) = self.reservation.map(slot * self.stride() + offset, bytes, fd.as_fd()) {
-                self.unmap_slots(0..slot, offset, bytes);
-                return Err(e);
+            if slot == self.me {
+                self.backing.map_own(place(slot), bytes, own)?;
+                continue;
+            }
+            if !first && self.why_unmapped(slot).is_some() {
+                continue;
+            }
+            if self.transport == TransportWish::Ucx {
+                found[slot] = Some("RUSHMEM_TRANSPORT=ucx asks for the network".into());
+                continue;
+            }
+            match self.backing.map_peer(place(slot), bytes, fd) {
+                Ok(()) => {}
+                // Two GPUs that are no peers: a fact about the machine, not a failure.
+                Err(e)
+                    if first && self.transport == TransportWish::Auto && self.backing.may_refuse_peers() =>
+                {
+                    found[slot] = Some(e.message);
+                }
+                Err(e) => {
+                    self.unmap(offset, bytes);
+                    return Err(e);
+                }
             }
         }
+        let _ = self.unmapped.set(found);
         Ok(())
     }
 
     /// Takes every PE's memory at `offset` out of the window again.
     pub(crate) fn unmap(&self, offset: usize, bytes: usize) {
-        self.unmap_slots(0..self.slots, offset, bytes);
-    }
-
-    fn unmap_slots(&self, slots: std::ops::Range<usize>, offset: usize, bytes: usize) {
-        for slot in slots {
-            self.reservation.unmap(slot * self.stride() + offset, bytes);
+        for slot in 0..self.slots {
+            self.backing.unmap(slot * self.stride() + offset, bytes);
         }
     }
 }
@@ -98,9 +160,11 @@ impl Window {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::device::Kind;
+    use crate::memory::Reservation;
 
     fn cards(n: usize, processes: u64) -> Vec<Card> {
-        let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0).unwrap();
+        let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, Kind::Cpu).unwrap();
         (0..n).map(|i| Card { process: i as u64 % processes, ..card.clone() }).collect()
     }
 
@@ -110,5 +174,21 @@ mod tests {
         let threads = heap_limit(&cards(64, 1), 64 << 30, false).unwrap();
         assert!(threads >= 4 << 30 && threads * 2 * 64 * 64 <= ADDRESS_BUDGET, "{threads}");
         assert!(heap_limit(&cards(64, 1), 64 << 30, true).unwrap_err().message.contains("RUSHMEM_HEAP_MAX"));
+    }
+
+    #[test]
+    fn the_near_ones_are_the_run_around_this_pe() {
+        let window = |me: usize, far: &[usize]| {
+            let reserve = |bytes| Ok(Backing::Host(Reservation::new(bytes)?));
+            let w = Window::reserve(6, me, 1 << 21, TransportWish::Auto, reserve).unwrap();
+            let why = (0..6).map(|slot| far.contains(&slot).then(|| "no cable".to_owned()));
+            w.unmapped.set(why.collect()).unwrap();
+            w.near()
+        };
+        assert_eq!(window(3, &[]), (0, 6));
+        assert_eq!(window(3, &[1, 5]), (2, 3));
+        assert_eq!(window(0, &[1]), (0, 1));
+        assert_eq!(window(5, &[4]), (5, 1));
+        assert_eq!(window(5, &[0, 1]), (2, 4));
     }
 }

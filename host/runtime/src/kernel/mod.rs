@@ -1,24 +1,25 @@
-//! Kernels of a world: sources compiled and loaded for the CPU device, launches checked and put on the world's stream,
-//! failures told with the kernel's and the PE's name.
+//! Kernels of a world: sources compiled and loaded for the PE's device, launches checked and put on a stream, failures
+//! told with the kernel's and the PE's name. What is the same on both kinds of device is here; [`cpu`] and [`gpu`] are the
+//! rest.
 
 pub(crate) mod args;
+mod cpu;
+mod gpu;
 pub(crate) mod handle;
 pub(crate) mod headers;
+pub(crate) mod service;
 mod stream;
 
-use std::ffi::CString;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ffi::{c_void, CString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use rushmem_device_cpu::{default_cache_dir, Cause, Compiler, Failure, LaunchConfig, Limits, RunError};
 
 use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
 use crate::config::Config;
-use crate::device_state::{DeviceFacts, DeviceState, FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT};
+use crate::device::Device;
+use crate::device_state::{DeviceState, FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED};
 use crate::error::{err, Error, Result};
 use crate::health::Health;
 use handle::{Handle, Handled};
-use stream::{Job, Stream};
 
 /// The kernels of one world.
 pub(crate) struct Kernels {
@@ -27,30 +28,51 @@ pub(crate) struct Kernels {
 
 /// What the world, its modules and its running kernels share.
 struct Core {
-    state: DeviceState,
-    health: Arc<Health>,
-    config: Config,
-    stream: Stream,
+    runner: Runner,
+    common: Arc<Common>,
     modules: Mutex<Vec<&'static Handle<LoadedModule>>>,
 }
 
-/// A loaded source.
-pub(crate) struct LoadedModule {
-    core: Arc<Core>,
-    module: rushmem_device_cpu::Module,
-    names: Vec<CString>,
-    kernels: Mutex<Vec<&'static Handle<LoadedKernel>>>,
-    /// Launches that have not ended.
-    in_flight: Arc<AtomicUsize>,
+/// What both kinds of device need.
+struct Common {
+    state: DeviceState,
+    health: Arc<Health>,
+    config: Config,
 }
 
-/// A kernel of a loaded source.
+/// Who runs kernels.
+enum Runner {
+    Cpu(cpu::Runner),
+    Gpu(gpu::Runner),
+}
+
+/// A module's code.
+enum Code {
+    Cpu(cpu::Code),
+    Gpu(gpu::Code),
+}
+
+/// A kernel's code.
+#[derive(Clone)]
+enum Function {
+    Cpu(cpu::Function),
+    Gpu(gpu::Function),
+}
+
+/// A loaded source or binary.
+pub(crate) struct LoadedModule {
+    core: Arc<Core>,
+    code: Code,
+    names: Vec<CString>,
+    kernels: Mutex<Vec<&'static Handle<LoadedKernel>>>,
+}
+
+/// A kernel of a module.
 pub(crate) struct LoadedKernel {
     core: Arc<Core>,
-    kernel: rushmem_device_cpu::Kernel,
+    function: Function,
     source: String,
     params: Vec<rushmem_arg_type_t>,
-    in_flight: Arc<AtomicUsize>,
 }
 
 impl Handled for LoadedModule {
@@ -69,18 +91,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Kernels {
-    /// For a world of which `facts` are true as long as this lives.
-    pub(crate) fn new(facts: &DeviceFacts, health: Arc<Health>, config: Config) -> Self {
-        let (state, modules) = (DeviceState::new(facts), Mutex::default());
-        Kernels { core: Arc::new(Core { state, health, config, stream: Stream::default(), modules }) }
+    /// For a world whose `state` stays true as long as this lives; `sharing` PEs run kernels on its GPU at the same time.
+    pub(crate) fn new(
+        state: DeviceState,
+        health: Arc<Health>,
+        config: Config,
+        device: &Device,
+        sharing: usize,
+    ) -> Result<Self> {
+        let common = Arc::new(Common { state, health, config });
+        let runner = match device {
+            Device::Cpu => Runner::Cpu(cpu::Runner::new(&common)),
+            Device::Gpu(cuda) => Runner::Gpu(gpu::Runner::new(cuda, &common, sharing)?),
+        };
+        Ok(Kernels { core: Arc::new(Core { runner, common, modules: Mutex::default() }) })
     }
 
     /// What the world's monitor does now and then: print the stalls that kernels have reported.
     pub(crate) fn monitor(&self) -> Box<dyn FnMut() + Send> {
-        let core = Arc::downgrade(&self.core);
+        let common = Arc::downgrade(&self.core.common);
         Box::new(move || {
-            if let Some(core) = core.upgrade() {
-                core.print_stalls();
+            if let Some(common) = common.upgrade() {
+                common.print_stalls();
             }
         })
     }
@@ -93,36 +125,52 @@ impl Kernels {
         options: Vec<String>,
     ) -> Result<&'static Handle<LoadedModule>> {
         let core = &self.core;
-        core.health.check()?;
-        let limits = Limits::from_env().map_err(|text| err!(ENVIRONMENT, "{text}"))?;
-        let compiler = Compiler {
-            cxx: core.config.cxx.clone(),
-            cache_dir: core.config.cache_dir.clone().unwrap_or_else(default_cache_dir),
-            options,
-            headers: headers::DEVICE_HEADERS,
-            limits,
-        };
-        let module = compiler.compile(name, source).map_err(|e| compile_error(name, e))?;
-        let names = module.kernel_names().map(|name| CString::new(name).unwrap_or_default()).collect();
-        let kernels = Mutex::default();
-        let loaded =
-            LoadedModule { core: Arc::clone(core), module, names, kernels, in_flight: Arc::default() };
-        let handle = Handle::leak(Arc::new(loaded));
-        lock(&core.modules).push(handle);
-        Ok(handle)
+        core.common.health.check()?;
+        Ok(self.keep(match &core.runner {
+            Runner::Cpu(runner) => Code::Cpu(runner.load(name, source, options)?),
+            Runner::Gpu(runner) => Code::Gpu(runner.load(name, source, options)?),
+        }))
     }
 
-    /// Waits for all launches; the first failure since the last call.
-    pub(crate) fn synchronize(&self) -> Result<()> {
+    /// Loads a cubin, a fatbin or PTX that somebody else compiled.
+    pub(crate) fn load_binary(&self, name: &str, code: &[u8]) -> Result<&'static Handle<LoadedModule>> {
         let core = &self.core;
-        let result = core.stream.synchronize(core.health.who(), core.config.stall_report);
-        core.print_stalls();
+        core.common.health.check()?;
+        Ok(self.keep(match &core.runner {
+            Runner::Cpu(_) => {
+                return Err(err!(
+                    UNSUPPORTED,
+                    "{name}: this PE's device is the CPU, which runs CUDA C++ sources, not binaries for a GPU"
+                ))
+            }
+            Runner::Gpu(runner) => Code::Gpu(runner.load_binary(name, code, &[])?),
+        }))
+    }
+
+    fn keep(&self, code: Code) -> &'static Handle<LoadedModule> {
+        let names = code.kernel_names().map(|name| CString::new(name).unwrap_or_default()).collect();
+        let loaded = LoadedModule { core: Arc::clone(&self.core), code, names, kernels: Mutex::default() };
+        let handle = Handle::leak(Arc::new(loaded));
+        lock(&self.core.modules).push(handle);
+        handle
+    }
+
+    /// Waits for all launches on the world's default stream; the first failure since the last call.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        let result = match &self.core.runner {
+            Runner::Cpu(runner) => runner.synchronize(),
+            Runner::Gpu(runner) => runner.synchronize(),
+        };
+        self.core.common.print_stalls();
         result
     }
 
     /// `BUSY` while a launch has not ended.
     pub(crate) fn check_idle(&self) -> Result<()> {
-        self.core.stream.check_idle()
+        match &self.core.runner {
+            Runner::Cpu(runner) => runner.check_idle(),
+            Runner::Gpu(runner) => runner.check_idle(),
+        }
     }
 }
 
@@ -130,46 +178,46 @@ impl Drop for Kernels {
     /// Ends when no kernel of the world runs any more: each polls the world's broken word, which whoever drops a world
     /// with kernels in flight has set.
     fn drop(&mut self) {
-        self.core.stream.close();
-        self.core.print_stalls();
+        match &self.core.runner {
+            Runner::Cpu(runner) => runner.close(),
+            Runner::Gpu(runner) => runner.close(),
+        }
+        self.core.common.print_stalls();
         for module in std::mem::take(&mut *lock(&self.core.modules)) {
             module.end();
         }
     }
 }
 
-impl Core {
+impl Common {
     fn print_stalls(&self) {
         for text in self.state.drain_stalls(self.health.who()) {
             log::warn!("{text}");
         }
     }
 
-    /// Why `kernel` did not run to its end.
-    fn explain(&self, kernel: &str, source: &str, error: RunError) -> Error {
-        let head = format!("{}: kernel `{kernel}` ({source})", self.health.who());
-        match error {
-            RunError::Refused(text) => err!(LAUNCH, "{head}: {text}"),
-            RunError::Stopped => self.broken(&head),
-            RunError::Failed(Failure { cause, place }) => {
-                let place = place.map_or(String::new(), |([bx, by, bz], [tx, ty, tz])| {
-                    format!(" in block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
-                });
-                match cause {
-                    Cause::Code(FAIL_BROKEN) => self.broken(&head),
-                    Cause::Code(FAIL_TIMEOUT) => {
-                        let stalls = self.state.drain_stalls("it");
-                        let what = stalls.first().map_or(String::new(), |text| format!(": {text}"));
-                        let limit = self.config.wait_timeout.unwrap_or_default().as_secs_f64();
-                        err!(TIMEOUT, "{head}: a wait{place} passed its limit of {limit} s (RUSHMEM_WAIT_TIMEOUT){what}")
-                    }
-                    Cause::Code(FAIL_BAD_PE) => {
-                        err!(BAD_PE, "{head}: a PE that does not exist was addressed{place}")
-                    }
-                    Cause::Code(code) => err!(LAUNCH, "{head}: gave up{place} with code {code}"),
-                    Cause::Text(text) => err!(LAUNCH, "{head}: failed{place}: {text}"),
-                }
+    /// What begins every text about a failure of `kernel`.
+    fn head(&self, kernel: &str, source: &str) -> String {
+        format!("{}: kernel `{kernel}` ({source})", self.health.who())
+    }
+
+    /// The error that a kernel's code of `RUSHMEM_DEVICE_FAIL_*` means; `place` is empty or says where in the launch.
+    fn gave_up(&self, head: &str, code: u32, place: &str) -> Error {
+        match code {
+            FAIL_BROKEN => self.broken(head),
+            FAIL_TIMEOUT => {
+                let stalls = self.state.drain_stalls("it");
+                let what = stalls.first().map_or(String::new(), |text| format!(": {text}"));
+                let limit = self.config.wait_timeout.unwrap_or_default().as_secs_f64();
+                err!(TIMEOUT, "{head}: a wait{place} passed its limit of {limit} s (RUSHMEM_WAIT_TIMEOUT){what}")
             }
+            FAIL_BAD_PE => err!(BAD_PE, "{head}: a PE that does not exist was addressed{place}"),
+            FAIL_UNMAPPED => err!(
+                UNSUPPORTED,
+                "{head}: a PE was addressed{place} whose memory is not mapped here, and this build of rushmem has no network \
+                 transport"
+            ),
+            code => err!(LAUNCH, "{head}: gave up{place} with code {code}"),
         }
     }
 
@@ -181,11 +229,65 @@ impl Core {
     }
 }
 
+impl Code {
+    fn name(&self) -> &str {
+        match self {
+            Code::Cpu(code) => code.name(),
+            Code::Gpu(code) => code.name(),
+        }
+    }
+
+    fn kernel_names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        match self {
+            Code::Cpu(code) => Box::new(code.kernel_names()),
+            Code::Gpu(code) => Box::new(code.kernel_names()),
+        }
+    }
+
+    fn template_names(&self) -> &[String] {
+        match self {
+            Code::Cpu(code) => code.template_names(),
+            // NVRTC keeps nothing of a template that nobody asked for.
+            Code::Gpu(_) => &[],
+        }
+    }
+
+    fn function(&self, name: &str) -> Option<Function> {
+        match self {
+            Code::Cpu(code) => code.function(name).map(Function::Cpu),
+            Code::Gpu(code) => code.function(name).map(Function::Gpu),
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        match self {
+            Code::Cpu(code) => code.in_flight(),
+            Code::Gpu(code) => code.in_flight(),
+        }
+    }
+}
+
+impl Function {
+    fn name(&self) -> &str {
+        match self {
+            Function::Cpu(function) => function.name(),
+            Function::Gpu(function) => function.name(),
+        }
+    }
+
+    fn params(&self) -> Vec<rushmem_arg_type_t> {
+        match self {
+            Function::Cpu(function) => function.params(),
+            Function::Gpu(function) => function.params().to_vec(),
+        }
+    }
+}
+
 impl Handle<LoadedModule> {
     /// Unloads the module, unless one of its kernels is in flight.
     pub(crate) fn unload(&'static self) -> Result<()> {
         let module = self.get()?;
-        let in_flight = module.in_flight.load(Ordering::Acquire);
+        let in_flight = module.code.in_flight();
         if in_flight > 0 {
             return Err(err!(
                 BUSY,
@@ -211,7 +313,7 @@ impl Handle<LoadedModule> {
 
 impl LoadedModule {
     fn name(&self) -> &str {
-        self.module.name()
+        self.code.name()
     }
 
     /// The kernels' names.
@@ -221,42 +323,27 @@ impl LoadedModule {
 
     /// The kernel of this name; the same handle each time.
     pub(crate) fn kernel(&self, name: &str) -> Result<&'static Handle<LoadedKernel>> {
-        let kernel = self.module.kernel(name).ok_or_else(|| self.unknown(name))?;
+        let function = self.code.function(name).ok_or_else(|| self.unknown(name))?;
         let mut known = lock(&self.kernels);
         for handle in known.iter() {
-            if handle.get().is_ok_and(|other| other.kernel.name() == kernel.name()) {
+            if handle.get().is_ok_and(|other| other.function.name() == function.name()) {
                 return Ok(handle);
             }
         }
-        let convert = |param: &rushmem_device_cpu::Param| rushmem_arg_type_t {
-            kind: param.kind,
-            size: param.size,
-            pointee_kind: param.pointee_kind,
-            pointee_size: param.pointee_size,
-        };
-        let params = kernel.params().iter().map(convert).collect();
         let handle = Handle::leak(Arc::new(LoadedKernel {
             core: Arc::clone(&self.core),
-            kernel,
+            params: function.params(),
+            function,
             source: self.name().to_owned(),
-            params,
-            in_flight: Arc::clone(&self.in_flight),
         }));
         known.push(handle);
         Ok(handle)
     }
 
     fn unknown(&self, name: &str) -> Error {
-        let quoted = |names: &mut dyn Iterator<Item = &str>| {
-            names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-        };
         let source = self.name();
-        if self
-            .module
-            .template_names()
-            .iter()
-            .any(|template| template == name || template.ends_with(&format!("::{name}")))
-        {
+        let is_template = |template: &String| template == name || template.ends_with(&format!("::{name}"));
+        if self.code.template_names().iter().any(is_template) {
             return err!(
                 LAUNCH,
                 "kernel `{name}` of {source} is a template: instantiate it in the source, or ask for an instance with the \
@@ -266,17 +353,9 @@ impl LoadedModule {
         if self.names.is_empty() {
             return err!(LAUNCH, "{source} has no kernel `{name}`, and no other");
         }
-        let there = quoted(&mut self.module.kernel_names());
+        let there: Vec<String> = self.code.kernel_names().map(|name| format!("`{name}`")).collect();
+        let there = there.join(", ");
         err!(LAUNCH, "{source} has no kernel `{name}`, or several that end in it: it has {there}")
-    }
-}
-
-/// Counts a launch as in flight as long as it lives.
-struct InFlight(Arc<AtomicUsize>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -287,50 +366,41 @@ impl LoadedKernel {
     }
 
     /// The largest grid of this shape whose blocks can all be resident.
-    pub(crate) fn max_blocks(&self, block: [u32; 3], shared: usize) -> u64 {
-        self.kernel.max_blocks(block, shared)
+    pub(crate) fn max_blocks(&self, block: [u32; 3], shared: usize) -> Result<u64> {
+        match (&self.function, &self.core.runner) {
+            (Function::Gpu(function), Runner::Gpu(runner)) => {
+                runner.max_blocks(function, block, shared, None)
+            }
+            (Function::Cpu(function), _) => Ok(function.max_blocks(block, shared)),
+            _ => Err(err!(INTERNAL, "a kernel of another kind of device")),
+        }
     }
 
     /// Checks a launch and puts it on the stream; the argument values are copied.
     ///
     /// # Safety
-    /// Each of `values` points at a value of its parameter's type, and the kernel is sound with them.
+    /// Each of `values` points at a value of its parameter's type, and the kernel is sound with them. The stream is null, or
+    /// one that the device knows.
     pub(crate) unsafe fn launch(
         &self,
         config: &rushmem_launch_t,
-        values: &[*const std::ffi::c_void],
+        values: &[*const c_void],
         types: Option<&[rushmem_arg_type_t]>,
     ) -> Result<()> {
-        let core = &self.core;
-        core.health.check()?;
-        let name = self.kernel.name().to_owned();
-        let shared = usize::try_from(config.shared_bytes).unwrap_or(usize::MAX);
-        let shape = LaunchConfig { grid: config.grid, block: config.block, shared };
-        self.kernel.check(&shape).map_err(|e| core.explain(&name, &self.source, e))?;
-        args::check(&name, &self.params, values.len(), types)?;
-        // SAFETY: as many values as parameters, and per contract.
-        let copied = unsafe { args::Copied::of(&name, &self.params, values) }?;
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        let in_flight = InFlight(Arc::clone(&self.in_flight));
-        let (core, kernel, source) = (Arc::clone(core), self.kernel.clone(), self.source.clone());
-        let run = move || {
-            let _in_flight = in_flight;
-            let stop = core.health.broken_word();
-            // SAFETY: copies of values of the parameters' types; what the kernel does with them is the caller's word.
-            let result = unsafe { kernel.run(&shape, &copied.pointers(), core.state.as_ptr(), stop) };
-            result.map_err(|e| core.explain(kernel.name(), &source, e))
-        };
-        self.core.stream.push(Job { kernel: name, run: Box::new(run) })
-    }
-}
-
-fn compile_error(name: &str, error: rushmem_device_cpu::Error) -> Error {
-    use rushmem_device_cpu::Error as E;
-    match error {
-        E::Compile { text } => err!(COMPILE, "{name} does not compile:\n{text}"),
-        E::NoCompiler { text } => err!(UNSUPPORTED, "{text}"),
-        E::Io { text } => err!(IO, "{text}"),
-        E::Environment { text } => err!(ENVIRONMENT, "{text}"),
+        self.core.common.health.check()?;
+        args::check(self.function.name(), &self.params, values.len(), types)?;
+        // SAFETY: passed on.
+        unsafe {
+            match (&self.function, &self.core.runner) {
+                (Function::Cpu(function), Runner::Cpu(runner)) => {
+                    runner.launch(function, &self.source, config, &self.params, values)
+                }
+                (Function::Gpu(function), Runner::Gpu(runner)) => {
+                    runner.launch(function, &self.source, config, values)
+                }
+                _ => Err(err!(INTERNAL, "a kernel of another kind of device")),
+            }
+        }
     }
 }
 

@@ -62,6 +62,8 @@ fn shape(grid: u32, block: u32) -> rushmem_launch_t {
         block: [block, 1, 1],
         shared_bytes: 0,
         stream: std::ptr::null_mut(),
+        cluster: [0; 3],
+        reserved: 0,
     }
 }
 
@@ -159,7 +161,7 @@ fn what_a_launch_refuses() {
                 "argument 1 of `mixed`: the kernel takes double (8 bytes), got float (4 bytes)",
             );
             let huge = rushmem_launch_t { grid: [1 << 20, 1, 1], ..shape(1, 64) };
-            let most = kernel.max_blocks([64, 1, 1], 0);
+            let most = kernel.max_blocks([64, 1, 1], 0).unwrap();
             let text = format!(
                 "1048576 blocks of 64 threads cannot all be resident: the largest grid is {most} blocks"
             );

@@ -7,12 +7,13 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::capi::types::RUSHMEM_ABI_VERSION;
 use crate::config::Config;
+use crate::device::Kind;
 use crate::error::{err, Error, Result};
 
 const HOST_BYTES: usize = 64;
 const NODE_BYTES: usize = 48;
 /// Bytes of a card on the wire.
-pub(crate) const CARD_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 16 + 16 + NODE_BYTES + HOST_BYTES;
+pub(crate) const CARD_BYTES: usize = 4 + 4 + 4 + 4 + 8 + 8 + 16 + 16 + NODE_BYTES + HOST_BYTES;
 
 /// What one PE tells the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) struct Card {
     pub(crate) abi: u32,
     pub(crate) pe: u32,
     pub(crate) pid: u32,
+    /// The kind of its device.
+    pub(crate) device: u32,
     /// Tells processes apart where pid namespaces give several the same number.
     pub(crate) process: u64,
     pub(crate) heap_max: u64,
@@ -34,11 +37,12 @@ pub(crate) struct Card {
 
 impl Card {
     /// This PE's card.
-    pub(crate) fn mine(config: &Config, pe: u32) -> Result<Card> {
+    pub(crate) fn mine(config: &Config, pe: u32, device: Kind) -> Result<Card> {
         Ok(Card {
             abi: RUSHMEM_ABI_VERSION,
             pe,
             pid: std::process::id(),
+            device: device as u32,
             process: process_id(),
             heap_max: config.heap_max,
             link: random()?,
@@ -59,6 +63,7 @@ impl Card {
         put(&self.abi.to_le_bytes(), 4);
         put(&self.pe.to_le_bytes(), 4);
         put(&self.pid.to_le_bytes(), 4);
+        put(&self.device.to_le_bytes(), 4);
         put(&self.process.to_le_bytes(), 8);
         put(&self.heap_max.to_le_bytes(), 8);
         put(&self.link, 16);
@@ -80,6 +85,7 @@ impl Card {
             abi: u32::from_le_bytes(take(4).try_into().expect(fixed)),
             pe: u32::from_le_bytes(take(4).try_into().expect(fixed)),
             pid: u32::from_le_bytes(take(4).try_into().expect(fixed)),
+            device: u32::from_le_bytes(take(4).try_into().expect(fixed)),
             process: u64::from_le_bytes(take(8).try_into().expect(fixed)),
             heap_max: u64::from_le_bytes(take(8).try_into().expect(fixed)),
             link: take(16).try_into().expect(fixed),
@@ -107,6 +113,17 @@ pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
                 first.abi,
                 card.host,
                 card.abi
+            ));
+        }
+        if card.device != first.device {
+            return Err(err!(
+                MISMATCH,
+                "PE 0 on {} has {} as its device, PE {pe} on {} has {}: set RUSHMEM_DEVICE alike (cpu, or cuda where every \
+                 PE sees a GPU)",
+                first.host,
+                Kind::name(first.device),
+                card.host,
+                Kind::name(card.device)
             ));
         }
         if card.heap_max != first.heap_max {
@@ -178,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_card_survives_the_wire() {
-        let mut card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7).unwrap();
+        let mut card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7, Kind::Cpu).unwrap();
         assert_eq!(Card::decode(&card.encode()), card);
         card.host = "h".repeat(200);
         assert_eq!(Card::decode(&card.encode()).host, "h".repeat(HOST_BYTES), "a long name is cut, not lost");
@@ -186,11 +203,14 @@ mod tests {
 
     #[test]
     fn disagreement_names_the_pe() {
-        let a = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7).unwrap();
+        let a = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7, Kind::Cpu).unwrap();
         let mut b = a.clone();
         b.pe = 2;
         b.heap_max /= 2;
-        let e = check_agreement(&[a.clone(), a, b]).unwrap_err();
+        let e = check_agreement(&[a.clone(), a.clone(), b.clone()]).unwrap_err();
         assert!(e.message.contains("PE 2"), "{e}");
+        (b.heap_max, b.device) = (a.heap_max, Kind::Cuda as u32);
+        let e = check_agreement(&[a, b]).unwrap_err();
+        assert!(e.message.contains("PE 2") && e.message.contains("a GPU"), "{e}");
     }
 }

@@ -5,6 +5,7 @@
 //! bits, so a type is a width and the question whether arithmetic is allowed.
 
 use super::check_aligned;
+use super::engine::Engine;
 use super::word::{Update, Word};
 use crate::capi::types::*;
 use crate::error::{err, Result};
@@ -95,22 +96,44 @@ pub(crate) fn atomic(
     pe: i32,
 ) -> Result<u64> {
     match width(op, kind)? {
-        4 => apply::<u32>(w, op.update(), target, value, compare, pe),
-        _ => apply::<u64>(w, op.update(), target, value, compare, pe),
+        4 => apply::<u32>(w, op, target, value, compare, pe),
+        _ => apply::<u64>(w, op, target, value, compare, pe),
     }
 }
 
 #[inline]
-fn apply<W: Word>(
-    w: &World,
-    update: Update,
-    target: usize,
+fn apply<W: Word>(w: &World, op: Op, target: usize, value: u64, compare: u64, pe: i32) -> Result<u64> {
+    check_aligned("the target", target, size_of::<W>())?;
+    // SAFETY: `route` vouches for the word, which is aligned here and so on every PE (heaps lie pages apart).
+    unsafe {
+        match w.route(target, size_of::<W>(), pe)? {
+            Route::Host(word) => {
+                Ok(W::update(word, op.update(), W::from_bits(value), W::from_bits(compare)).bits())
+            }
+            Route::Gpu(word, engine) => on_gpu(engine, op, size_of::<W>(), word, value, compare),
+        }
+    }
+}
+
+/// The same on GPU memory: words are read and set without a kernel, everything else takes one.
+///
+/// # Safety
+/// `word` is valid GPU memory, and aligned.
+#[cold]
+unsafe fn on_gpu(
+    engine: &Engine,
+    op: Op,
+    bytes: usize,
+    word: usize,
     value: u64,
     compare: u64,
-    pe: i32,
 ) -> Result<u64> {
-    check_aligned("the target", target, size_of::<W>())?;
-    let Route::Direct(word) = w.route(target, size_of::<W>(), pe)?;
-    // SAFETY: `route` vouches for the word, which is aligned here and so on every PE (heaps lie pages apart).
-    Ok(unsafe { W::update(word, update, W::from_bits(value), W::from_bits(compare)) }.bits())
+    // SAFETY: passed on.
+    unsafe {
+        match op.update() {
+            Update::Fetch => engine.load(word, bytes),
+            Update::Set => engine.store(word, value, bytes).map(|()| value),
+            _ => engine.atomic(op.0.into(), bytes, word, value, compare, op.fetches()),
+        }
+    }
 }

@@ -1,11 +1,13 @@
 //! The operations of the host: remote memory access, atomics, signals, waits and ordering.
 //!
 //! Everything here takes a [`World`](crate::world::World) and raw addresses, checks all of it before the first
-//! byte is written, and then works on the address that `World::route` gives. The C ABI in [`crate::capi`] is a
+//! byte is written, and then works on the address that `World::route` gives: by loads and stores where it is host
+//! memory, through the [`engine`] where it is a GPU's. The C ABI in [`crate::capi`] is a
 //! thin layer over these functions. Memory that a peer may touch at any time is only reached through raw
 //! pointers and atomics, never through a reference.
 
 pub(crate) mod atomic;
+pub(crate) mod engine;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]

@@ -3,7 +3,10 @@
 //! To mapped peers every operation is a load or a store of this thread, so ordering is the processor's: fence
 //! keeps earlier operations before later *writes*, quiet before later *reads* too. The writes that a plain
 //! release fence would not cover, non-temporal ones of a bulk copy, are fenced by the C library's copy itself.
+//!
+//! On GPU memory all operations of a PE are on one stream: in order by themselves, complete when the stream is idle.
 
+use super::engine::Engine;
 use crate::error::Result;
 use crate::world::World;
 use std::sync::atomic::{fence as cpu_fence, Ordering};
@@ -17,5 +20,6 @@ pub(crate) fn fence(w: &World) -> Result<()> {
 /// Completes this PE's earlier operations at every PE. A get after it cannot be served from before it.
 pub(crate) fn quiet(w: &World) -> Result<()> {
     cpu_fence(Ordering::SeqCst);
+    w.engine().map_or(Ok(()), Engine::quiet)?;
     w.health().check()
 }

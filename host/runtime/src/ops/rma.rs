@@ -1,13 +1,14 @@
 //! Remote memory access: put, get, their strided and single-word forms (OpenSHMEM 1.5, sections 9.5 and 9.6).
 //!
-//! To a mapped peer all of it is a copy that is complete, locally and remotely, when the call returns, so the
-//! nbi forms are the blocking ones. Bulk goes through the C library's `memmove`, which is what `memcpy` is on
+//! To host memory all of it is a copy that is complete, locally and remotely, when the call returns, so the nbi forms
+//! are the blocking ones; to a GPU's, copy engines do it and quiet waits for them. Bulk goes through the C library's `memmove`, which is what `memcpy` is on
 //! the machines we know: it picks the widest and, past the caches, the non-temporal stores, and fences those
 //! itself. Single words go as single words, so that a word put is seen whole.
 //!
 //! `World::route` refuses everything once the job is broken, so a loop around a get that waits for a dead PE ends.
 
 use super::check_private;
+use super::engine::Engine;
 use super::word::{copy_word, Word};
 use crate::error::{err, Result};
 use crate::world::{Route, World};
@@ -17,10 +18,32 @@ use crate::world::{Route, World};
 /// # Safety
 /// `src` is valid for reads of `bytes`.
 pub(crate) unsafe fn put(w: &World, dst: usize, src: *const u8, bytes: usize, pe: i32) -> Result<()> {
-    let Route::Direct(to) = w.route(dst, bytes, pe)?;
+    let route = w.route(dst, bytes, pe)?;
     check_private("the source", src as usize, bytes)?;
     // SAFETY: `route` vouches for the far side, the caller for the near one.
-    unsafe { copy(to, src, bytes) };
+    unsafe {
+        match route {
+            Route::Host(to) => copy(to, src, bytes),
+            Route::Gpu(to, engine) => engine.copy(to, src as usize, bytes)?,
+        }
+    }
+    Ok(())
+}
+
+/// As [`put`], but on GPU memory it may return before it has begun.
+///
+/// # Safety
+/// `src` is valid for reads of `bytes` until the next quiet.
+pub(crate) unsafe fn put_nbi(w: &World, dst: usize, src: *const u8, bytes: usize, pe: i32) -> Result<()> {
+    let route = w.route(dst, bytes, pe)?;
+    check_private("the source", src as usize, bytes)?;
+    // SAFETY: as in `put`.
+    unsafe {
+        match route {
+            Route::Host(to) => copy(to, src, bytes),
+            Route::Gpu(to, engine) => engine.start_copy(to, src as usize, bytes)?,
+        }
+    }
     Ok(())
 }
 
@@ -29,10 +52,32 @@ pub(crate) unsafe fn put(w: &World, dst: usize, src: *const u8, bytes: usize, pe
 /// # Safety
 /// `dst` is valid for writes of `bytes`.
 pub(crate) unsafe fn get(w: &World, dst: *mut u8, src: usize, bytes: usize, pe: i32) -> Result<()> {
-    let Route::Direct(from) = w.route(src, bytes, pe)?;
+    let route = w.route(src, bytes, pe)?;
     check_private("the destination", dst as usize, bytes)?;
     // SAFETY: `route` vouches for the far side, the caller for the near one.
-    unsafe { copy(dst, from, bytes) };
+    unsafe {
+        match route {
+            Route::Host(from) => copy(dst, from, bytes),
+            Route::Gpu(from, engine) => engine.copy(dst as usize, from, bytes)?,
+        }
+    }
+    Ok(())
+}
+
+/// As [`get`], but from GPU memory it may return before it has begun.
+///
+/// # Safety
+/// `dst` is valid for writes of `bytes` until the next quiet.
+pub(crate) unsafe fn get_nbi(w: &World, dst: *mut u8, src: usize, bytes: usize, pe: i32) -> Result<()> {
+    let route = w.route(src, bytes, pe)?;
+    check_private("the destination", dst as usize, bytes)?;
+    // SAFETY: as in `get`.
+    unsafe {
+        match route {
+            Route::Host(from) => copy(dst, from, bytes),
+            Route::Gpu(from, engine) => engine.start_copy(dst as usize, from, bytes)?,
+        }
+    }
     Ok(())
 }
 
@@ -120,6 +165,18 @@ impl Strided {
         }
     }
 
+    /// The same where a side is GPU memory.
+    ///
+    /// # Safety
+    /// Each side is valid for its extent.
+    unsafe fn copy_by(&self, engine: &Engine, dst: usize, src: usize) -> Result<()> {
+        // Both products passed `extent`, so neither overflows.
+        let step = |stride: isize| stride as usize * self.elem;
+        let (dst, src) = ((dst, step(self.dst_stride)), (src, step(self.src_stride)));
+        // SAFETY: passed on.
+        unsafe { engine.copy_strided(dst, src, self.elem, self.n) }
+    }
+
     /// Calls `move_one` with the addresses of every pair of elements.
     ///
     /// # Safety
@@ -143,10 +200,15 @@ impl Strided {
 pub(crate) unsafe fn iput(w: &World, dst: usize, src: *const u8, shape: Strided, pe: i32) -> Result<()> {
     let far = shape.extent("destination", shape.dst_stride)?;
     let near = shape.extent("source", shape.src_stride)?;
-    let Route::Direct(to) = w.route(dst, far, pe)?;
+    let route = w.route(dst, far, pe)?;
     check_private("the source", src as usize, near)?;
     // SAFETY: `route` vouches for the far extent, the caller for the near one.
-    unsafe { shape.copy(to, src) };
+    unsafe {
+        match route {
+            Route::Host(to) => shape.copy(to, src),
+            Route::Gpu(to, engine) => shape.copy_by(engine, to, src as usize)?,
+        }
+    }
     Ok(())
 }
 
@@ -157,10 +219,15 @@ pub(crate) unsafe fn iput(w: &World, dst: usize, src: *const u8, shape: Strided,
 pub(crate) unsafe fn iget(w: &World, dst: *mut u8, src: usize, shape: Strided, pe: i32) -> Result<()> {
     let near = shape.extent("destination", shape.dst_stride)?;
     let far = shape.extent("source", shape.src_stride)?;
-    let Route::Direct(from) = w.route(src, far, pe)?;
+    let route = w.route(src, far, pe)?;
     check_private("the destination", dst as usize, near)?;
     // SAFETY: `route` vouches for the far extent, the caller for the near one.
-    unsafe { shape.copy(dst, from) };
+    unsafe {
+        match route {
+            Route::Host(from) => shape.copy(dst, from),
+            Route::Gpu(from, engine) => shape.copy_by(engine, dst as usize, from)?,
+        }
+    }
     Ok(())
 }
 
@@ -191,17 +258,25 @@ fn bad_width(call: &str, bytes: usize) -> crate::error::Error {
 }
 
 fn p_word<W: Word>(w: &World, dst: usize, bits: u64, pe: i32) -> Result<()> {
-    let Route::Direct(to) = w.route(dst, size_of::<W>(), pe)?;
     let value = W::from_bits(bits);
     // SAFETY: `route` vouches for the word's bytes; `value` is ours and holds the same number of bytes.
-    unsafe { copy_word::<W>(to, (&raw const value).cast()) };
+    unsafe {
+        match w.route(dst, size_of::<W>(), pe)? {
+            Route::Host(to) => copy_word::<W>(to, (&raw const value).cast()),
+            Route::Gpu(to, engine) => engine.store(to, bits, size_of::<W>())?,
+        }
+    }
     Ok(())
 }
 
 fn g_word<W: Word>(w: &World, src: usize, pe: i32) -> Result<u64> {
-    let Route::Direct(from) = w.route(src, size_of::<W>(), pe)?;
     let mut value = W::from_bits(0);
     // SAFETY: as in `p_word`.
-    unsafe { copy_word::<W>((&raw mut value).cast(), from) };
+    unsafe {
+        match w.route(src, size_of::<W>(), pe)? {
+            Route::Host(from) => copy_word::<W>((&raw mut value).cast(), from),
+            Route::Gpu(from, engine) => return engine.load(from, size_of::<W>()),
+        }
+    }
     Ok(value.bits())
 }

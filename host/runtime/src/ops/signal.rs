@@ -5,7 +5,7 @@
 
 use super::waitset::Cmp;
 use super::word::Word;
-use super::{check_aligned, check_private, rma, wait};
+use super::{check_aligned, rma, wait};
 use crate::capi::types::*;
 use crate::error::{err, Result};
 use crate::world::{Route, World};
@@ -30,23 +30,29 @@ impl SignalOp {
 }
 
 /// A signal word on some PE, checked and ready to be updated.
-struct Target(*mut u8);
+struct Target<'a>(Route<'a>);
 
-impl Target {
-    fn new(w: &World, sig: usize, pe: i32) -> Result<Target> {
+impl<'a> Target<'a> {
+    fn new(w: &'a World, sig: usize, pe: i32) -> Result<Target<'a>> {
         check_aligned("the signal", sig, 8)?;
-        let Route::Direct(word) = w.route(sig, 8, pe)?;
-        Ok(Target(word))
+        Ok(Target(w.route(sig, 8, pe)?))
     }
 
-    fn update(&self, op: SignalOp, value: u64) {
-        // SAFETY: `route` vouches for the word, `new` checked its alignment, and nobody holds a reference to it.
-        let word = unsafe { AtomicU64::from_ptr(self.0.cast()) };
-        match op {
-            SignalOp::Set => word.store(value, Ordering::Release),
-            SignalOp::Add => {
-                word.fetch_add(value, Ordering::Release);
+    fn update(&self, op: SignalOp, value: u64) -> Result<()> {
+        match self.0 {
+            Route::Host(word) => {
+                // SAFETY: `route` vouches for the word, `new` checked its alignment, and nobody holds a reference to it.
+                let word = unsafe { AtomicU64::from_ptr(word.cast()) };
+                match op {
+                    SignalOp::Set => word.store(value, Ordering::Release),
+                    SignalOp::Add => {
+                        word.fetch_add(value, Ordering::Release);
+                    }
+                }
+                Ok(())
             }
+            // SAFETY: as above.
+            Route::Gpu(word, engine) => unsafe { engine.signal(word, value, op == SignalOp::Add) },
         }
     }
 }
@@ -67,18 +73,35 @@ pub(crate) unsafe fn put_signal(
     pe: i32,
 ) -> Result<()> {
     let signal = Target::new(w, sig, pe)?;
-    let Route::Direct(to) = w.route(dst, bytes, pe)?;
-    check_private("the source", src as usize, bytes)?;
-    // SAFETY: `route` vouches for the far side, the caller for the near one.
-    unsafe { rma::copy(to, src, bytes) };
-    signal.update(op, value);
-    Ok(())
+    // SAFETY: the caller vouches for the source.
+    unsafe { rma::put(w, dst, src, bytes, pe) }?;
+    signal.update(op, value)
+}
+
+/// As [`put_signal`], but on GPU memory it may return before it has begun.
+///
+/// # Safety
+/// `src` is valid for reads of `bytes` until the next quiet.
+#[allow(clippy::too_many_arguments)] // the operation has that many
+pub(crate) unsafe fn put_signal_nbi(
+    w: &World,
+    dst: usize,
+    src: *const u8,
+    bytes: usize,
+    sig: usize,
+    value: u64,
+    op: SignalOp,
+    pe: i32,
+) -> Result<()> {
+    let signal = Target::new(w, sig, pe)?;
+    // SAFETY: the caller vouches for the source. The update comes behind the copy, on the same stream.
+    unsafe { rma::put_nbi(w, dst, src, bytes, pe) }?;
+    signal.update(op, value)
 }
 
 /// Updates a signal word without data.
 pub(crate) fn signal_op(w: &World, sig: usize, value: u64, op: SignalOp, pe: i32) -> Result<()> {
-    Target::new(w, sig, pe)?.update(op, value);
-    Ok(())
+    Target::new(w, sig, pe)?.update(op, value)
 }
 
 /// Reads a signal word of this PE.
@@ -87,7 +110,12 @@ pub(crate) fn fetch(w: &World, sig: usize) -> Result<u64> {
     let word = w.check_local(sig, 8)?;
     w.health().check()?;
     // SAFETY: `check_local` vouches for the word, and it is aligned.
-    Ok(unsafe { u64::load(word as *const u8, Ordering::Acquire) })
+    unsafe {
+        match w.engine() {
+            None => Ok(u64::load(word as *const u8, Ordering::Acquire)),
+            Some(engine) => engine.load(word, 8),
+        }
+    }
 }
 
 /// Waits until a signal word of this PE compares as asked; returns the value that did.

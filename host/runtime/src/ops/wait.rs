@@ -5,15 +5,64 @@
 //! job is an error too, because a loop around it would never end.
 
 use super::check_aligned;
+use super::engine::Snapshot;
 use super::waitset::{Cmp, Expected, Integer, WaitSet};
 use crate::error::{err, Result};
 use crate::world::World;
 use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::atomic::{fence, Ordering};
 use std::time::Duration;
 
 /// Unmet words that a report shows one by one.
 const SHOWN: usize = 4;
+
+/// A wait set and, where its words are a GPU's, the copy of them that the host looks at.
+pub(crate) struct Watched<'a> {
+    set: WaitSet,
+    copy: Option<Snapshot<'a>>,
+}
+
+impl Deref for Watched<'_> {
+    type Target = WaitSet;
+
+    fn deref(&self) -> &WaitSet {
+        &self.set
+    }
+}
+
+impl<'a> Watched<'a> {
+    /// The set of `n` words at `words`.
+    ///
+    /// # Safety
+    /// The words are aligned, live symmetric memory of this PE; the other arrays are valid for `n` as long as the set is
+    /// used.
+    unsafe fn new(
+        w: &'a World,
+        kind: Integer,
+        words: usize,
+        n: usize,
+        status: *const i32,
+        cmp: Cmp,
+        expected: Expected,
+    ) -> Result<Watched<'a>> {
+        let copy = match w.engine() {
+            Some(engine) if n > 0 => Some(engine.snapshot(words, n * kind.bytes())?),
+            _ => None,
+        };
+        let at = copy.as_ref().map_or(words as *const u8, Snapshot::as_ptr);
+        // SAFETY: per contract; a copy is as long as the words and lives in the same struct as the set.
+        let set = unsafe { WaitSet::new(kind, at, n, status, cmp, expected) }.copied_from(words);
+        let watched = Watched { set, copy };
+        watched.refresh()?;
+        Ok(watched)
+    }
+
+    /// Looks at the words anew.
+    fn refresh(&self) -> Result<()> {
+        self.copy.as_ref().map_or(Ok(()), Snapshot::refresh)
+    }
+}
 
 /// The arguments that wait and test have in common, as the C ABI takes them.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +86,7 @@ impl Words {
     ///
     /// # Safety
     /// The arrays are valid for `n` elements while the set is used.
-    pub(crate) unsafe fn check(&self, w: &World) -> Result<WaitSet> {
+    pub(crate) unsafe fn check<'a>(&self, w: &'a World) -> Result<Watched<'a>> {
         let kind = Integer::from_code(self.kind)?;
         let cmp = Cmp::from_code(self.cmp)?;
         let n = self.n;
@@ -53,27 +102,27 @@ impl Words {
         let words = if n == 0 { kind.bytes() } else { w.check_local(self.ivars, bytes)? };
         check_aligned("the word to wait on", words, kind.bytes())?;
         // SAFETY: `check_local` vouches for the words, the caller for the other arrays.
-        Ok(unsafe { WaitSet::new(kind, words as *const u8, n, self.status, cmp, self.expected) })
+        unsafe { Watched::new(w, kind, words, n, self.status, cmp, self.expected) }
     }
 }
 
 /// Waits until every member has compared as asked. Each has to do so once, not all at one moment.
-pub(crate) fn until_all(w: &World, set: &WaitSet, timeout_ns: u64) -> Result<()> {
+pub(crate) fn until_all(w: &World, set: &Watched<'_>, timeout_ns: u64) -> Result<()> {
     let mut met = 0;
-    wait(w, timeout_ns, &|| report(w, set, "all"), &mut || {
+    wait(w, set, timeout_ns, &|| report(w, set, "all"), &mut || {
         met = set.first_unmet(met);
         met == set.len()
     })
 }
 
 /// Waits until one member compares as asked and returns its index; `None` when the set has no members.
-pub(crate) fn until_any(w: &World, set: &WaitSet, timeout_ns: u64) -> Result<Option<usize>> {
+pub(crate) fn until_any(w: &World, set: &Watched<'_>, timeout_ns: u64) -> Result<Option<usize>> {
     if set.no_members() {
         return Ok(None);
     }
     let start = fair_start(set.len());
     let mut found = None;
-    wait(w, timeout_ns, &|| report(w, set, "any"), &mut || {
+    wait(w, set, timeout_ns, &|| report(w, set, "any"), &mut || {
         found = set.any(start);
         found.is_some()
     })?;
@@ -83,14 +132,14 @@ pub(crate) fn until_any(w: &World, set: &WaitSet, timeout_ns: u64) -> Result<Opt
 /// Waits until at least one member compares as asked and gives the indices of all that do to `take`.
 pub(crate) fn until_some(
     w: &World,
-    set: &WaitSet,
+    set: &Watched<'_>,
     timeout_ns: u64,
     take: &mut dyn FnMut(usize),
 ) -> Result<()> {
     if set.no_members() {
         return Ok(());
     }
-    wait(w, timeout_ns, &|| report(w, set, "some"), &mut || {
+    wait(w, set, timeout_ns, &|| report(w, set, "some"), &mut || {
         let mut found = false;
         for i in set.some() {
             take(i);
@@ -103,11 +152,11 @@ pub(crate) fn until_some(
 /// Waits on one `u64` word and returns the value that compared as asked.
 pub(crate) fn until_value(w: &World, sig: usize, cmp: Cmp, value: u64) -> Result<u64> {
     check_aligned("the signal", sig, 8)?;
-    let word = w.check_local(sig, 8)? as *const u8;
+    let word = w.check_local(sig, 8)?;
     // SAFETY: `check_local` vouches for the word, it is aligned, and there are no other arrays.
-    let set = unsafe { WaitSet::new(Integer::U64, word, 1, std::ptr::null(), cmp, Expected::One(value)) };
+    let set = unsafe { Watched::new(w, Integer::U64, word, 1, std::ptr::null(), cmp, Expected::One(value)) }?;
     let mut seen = 0;
-    wait(w, 0, &|| report(w, &set, "all"), &mut || {
+    wait(w, &set, 0, &|| report(w, &set, "all"), &mut || {
         seen = set.seen(0);
         cmp.holds(seen, value.into())
     })?;
@@ -115,21 +164,21 @@ pub(crate) fn until_value(w: &World, sig: usize, cmp: Cmp, value: u64) -> Result
 }
 
 /// Whether every member compares as asked now; true for a set without members.
-pub(crate) fn test_all(w: &World, set: &WaitSet) -> Result<bool> {
+pub(crate) fn test_all(w: &World, set: &Watched<'_>) -> Result<bool> {
     let done = set.first_unmet(0) == set.len();
     tested(w, done)?;
     Ok(done)
 }
 
 /// One member that compares as asked now.
-pub(crate) fn test_any(w: &World, set: &WaitSet) -> Result<Option<usize>> {
+pub(crate) fn test_any(w: &World, set: &Watched<'_>) -> Result<Option<usize>> {
     let found = set.any(fair_start(set.len()));
     tested(w, found.is_some() || set.no_members())?;
     Ok(found)
 }
 
 /// Gives all members that compare as asked now to `take`.
-pub(crate) fn test_some(w: &World, set: &WaitSet, take: &mut dyn FnMut(usize)) -> Result<()> {
+pub(crate) fn test_some(w: &World, set: &Watched<'_>, take: &mut dyn FnMut(usize)) -> Result<()> {
     let mut found = false;
     for i in set.some() {
         take(i);
@@ -149,6 +198,7 @@ fn tested(w: &World, success: bool) -> Result<()> {
 
 fn wait(
     w: &World,
+    set: &Watched<'_>,
     timeout_ns: u64,
     report: &dyn Fn() -> String,
     done: &mut dyn FnMut() -> bool,
@@ -157,11 +207,17 @@ fn wait(
         0 => w.config().wait_timeout,
         ns => Some(Duration::from_nanos(ns)),
     };
-    if !done() {
-        w.health().wait(limit, report, done)?;
+    if done() {
+        fence(Ordering::Acquire);
+        return Ok(());
     }
+    let mut outcome = Ok(());
+    w.health().wait(limit, report, &mut || {
+        outcome = set.refresh();
+        outcome.is_err() || done()
+    })?;
     fence(Ordering::Acquire);
-    Ok(())
+    outcome
 }
 
 /// Where `any` begins to look. Multiples of the golden ratio (Weyl's sequence) spread evenly over `0..n`, also

@@ -6,15 +6,23 @@ use super::atomic::atomic;
 use super::job_tests::{alloc, barrier, job, op, BOUNDED};
 use super::rma;
 use super::signal::{self, SignalOp};
-use super::wait::{self, Words};
-use super::waitset::{Expected, WaitSet};
+use super::wait::{self, Watched, Words};
+use super::waitset::Expected;
 use crate::capi::types::*;
 use crate::error::code;
 use crate::fake::worlds_with;
 use crate::world::World;
 
 /// The set that the tests below wait on: `n` words of `kind` at `p`.
-fn set_of(w: &World, kind: i32, p: usize, n: usize, status: &[i32], cmp: i32, value: u64) -> WaitSet {
+fn set_of<'a>(
+    w: &'a World,
+    kind: i32,
+    p: usize,
+    n: usize,
+    status: &[i32],
+    cmp: i32,
+    value: u64,
+) -> Watched<'a> {
     let status = if status.is_empty() { std::ptr::null() } else { status.as_ptr() };
     // SAFETY: the callers keep `status` alive and as long as the set.
     unsafe { Words { kind, ivars: p, n, status, cmp, expected: Expected::One(value) }.check(w) }.unwrap()

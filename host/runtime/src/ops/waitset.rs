@@ -160,6 +160,8 @@ pub(crate) enum Expected {
 pub(crate) struct WaitSet {
     kind: Integer,
     words: *const u8,
+    /// What the words' address is to people, who do not know of copies.
+    address: usize,
     n: usize,
     status: *const i32,
     cmp: Cmp,
@@ -180,7 +182,12 @@ impl WaitSet {
         cmp: Cmp,
         expected: Expected,
     ) -> WaitSet {
-        WaitSet { kind, words, n, status, cmp, expected }
+        WaitSet { kind, words, address: words as usize, n, status, cmp, expected }
+    }
+
+    /// The same set, whose words are copies of those at `address`.
+    pub(crate) fn copied_from(self, address: usize) -> WaitSet {
+        WaitSet { address, ..self }
     }
 
     /// Number of words, the excluded ones included.
@@ -244,7 +251,7 @@ impl WaitSet {
 
     /// One word for a report: `uint64 == 5 at <place>, seen 4`.
     pub(crate) fn describe(&self, i: usize, place: &dyn Fn(usize) -> String) -> String {
-        let address = self.words as usize + i * self.kind.bytes();
+        let address = self.address + i * self.kind.bytes();
         let (kind, cmp, expected, seen) = (self.kind, self.cmp, self.expected(i), self.seen(i));
         format!("{kind} {cmp} {expected} at {}, seen {seen}", place(address))
     }

@@ -1,0 +1,184 @@
+//! Kernels on the CPU device: compiled by the system's C++ compiler, run on the world's worker thread one after the other.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use rushmem_device_cpu::{default_cache_dir, Cause, Compiler, Failure, LaunchConfig, Limits, RunError};
+
+use super::args;
+use super::headers;
+use super::stream::{Job, Stream};
+use super::Common;
+use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
+use crate::error::{err, Error, Result};
+
+/// Runs a world's kernels.
+pub(super) struct Runner {
+    common: Arc<Common>,
+    stream: Stream,
+}
+
+/// A loaded source.
+pub(super) struct Code {
+    module: rushmem_device_cpu::Module,
+    /// Launches that have not ended.
+    in_flight: Arc<AtomicUsize>,
+}
+
+/// A kernel of one.
+#[derive(Clone)]
+pub(super) struct Function {
+    kernel: rushmem_device_cpu::Kernel,
+    in_flight: Arc<AtomicUsize>,
+}
+
+impl Runner {
+    pub(super) fn new(common: &Arc<Common>) -> Runner {
+        Runner { common: Arc::clone(common), stream: Stream::default() }
+    }
+
+    pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<Code> {
+        let config = &self.common.config;
+        let limits = Limits::from_env().map_err(|text| err!(ENVIRONMENT, "{text}"))?;
+        let compiler = Compiler {
+            cxx: config.cxx.clone(),
+            cache_dir: config.cache_dir.clone().unwrap_or_else(default_cache_dir),
+            options,
+            headers: headers::DEVICE_HEADERS,
+            limits,
+        };
+        let module = compiler.compile(name, source).map_err(|e| compile_error(name, e))?;
+        Ok(Code { module, in_flight: Arc::default() })
+    }
+
+    /// # Safety
+    /// Each of `values` points at a value of its parameter's type, and the kernel is sound with them.
+    pub(super) unsafe fn launch(
+        &self,
+        function: &Function,
+        source: &str,
+        config: &rushmem_launch_t,
+        params: &[rushmem_arg_type_t],
+        values: &[*const c_void],
+    ) -> Result<()> {
+        let name = function.kernel.name().to_owned();
+        if !config.stream.is_null() {
+            return Err(err!(
+                UNSUPPORTED,
+                "the CPU device has the world's default stream only: stream must be null"
+            ));
+        }
+        if config.cluster.iter().any(|blocks| *blocks > 1) {
+            return Err(err!(UNSUPPORTED, "kernel `{name}`: the CPU device has no thread block clusters"));
+        }
+        let shared = usize::try_from(config.shared_bytes).unwrap_or(usize::MAX);
+        let shape = LaunchConfig { grid: config.grid, block: config.block, shared };
+        function.kernel.check(&shape).map_err(|e| explain(&self.common, &name, source, e))?;
+        // SAFETY: as many values as parameters, and per contract.
+        let copied = unsafe { args::Copied::of(&name, params, values) }?;
+        function.in_flight.fetch_add(1, Ordering::AcqRel);
+        let in_flight = InFlight(Arc::clone(&function.in_flight));
+        let (common, kernel, source) = (Arc::clone(&self.common), function.kernel.clone(), source.to_owned());
+        let run = move || {
+            let _in_flight = in_flight;
+            let stop = common.health.broken_word();
+            // SAFETY: copies of values of the parameters' types; what the kernel does with them is the caller's word.
+            let result = unsafe { kernel.run(&shape, &copied.pointers(), common.state.as_ptr(), stop) };
+            result.map_err(|e| explain(&common, kernel.name(), &source, e))
+        };
+        self.stream.push(Job { kernel: name, run: Box::new(run) })
+    }
+
+    pub(super) fn synchronize(&self) -> Result<()> {
+        self.stream.synchronize(self.common.health.who(), self.common.config.stall_report)
+    }
+
+    pub(super) fn check_idle(&self) -> Result<()> {
+        self.stream.check_idle()
+    }
+
+    pub(super) fn close(&self) {
+        self.stream.close();
+    }
+}
+
+impl Code {
+    pub(super) fn name(&self) -> &str {
+        self.module.name()
+    }
+
+    pub(super) fn kernel_names(&self) -> impl Iterator<Item = &str> {
+        self.module.kernel_names()
+    }
+
+    pub(super) fn template_names(&self) -> &[String] {
+        self.module.template_names()
+    }
+
+    pub(super) fn function(&self, name: &str) -> Option<Function> {
+        let kernel = self.module.kernel(name)?;
+        Some(Function { kernel, in_flight: Arc::clone(&self.in_flight) })
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+}
+
+impl Function {
+    pub(super) fn name(&self) -> &str {
+        self.kernel.name()
+    }
+
+    pub(super) fn params(&self) -> Vec<rushmem_arg_type_t> {
+        let convert = |param: &rushmem_device_cpu::Param| rushmem_arg_type_t {
+            kind: param.kind,
+            size: param.size,
+            pointee_kind: param.pointee_kind,
+            pointee_size: param.pointee_size,
+        };
+        self.kernel.params().iter().map(convert).collect()
+    }
+
+    pub(super) fn max_blocks(&self, block: [u32; 3], shared: usize) -> u64 {
+        self.kernel.max_blocks(block, shared)
+    }
+}
+
+/// Counts a launch as in flight as long as it lives.
+struct InFlight(Arc<AtomicUsize>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Why `kernel` did not run to its end.
+fn explain(common: &Common, kernel: &str, source: &str, error: RunError) -> Error {
+    let head = common.head(kernel, source);
+    match error {
+        RunError::Refused(text) => err!(LAUNCH, "{head}: {text}"),
+        RunError::Stopped => common.broken(&head),
+        RunError::Failed(Failure { cause, place }) => {
+            let place = place.map_or(String::new(), |([bx, by, bz], [tx, ty, tz])| {
+                format!(" in block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
+            });
+            match cause {
+                Cause::Code(code) => common.gave_up(&head, code, &place),
+                Cause::Text(text) => err!(LAUNCH, "{head}: failed{place}: {text}"),
+            }
+        }
+    }
+}
+
+fn compile_error(name: &str, error: rushmem_device_cpu::Error) -> Error {
+    use rushmem_device_cpu::Error as E;
+    match error {
+        E::Compile { text } => err!(COMPILE, "{name} does not compile:\n{text}"),
+        E::NoCompiler { text } => err!(UNSUPPORTED, "{text}"),
+        E::Io { text } => err!(IO, "{text}"),
+        E::Environment { text } => err!(ENVIRONMENT, "{text}"),
+    }
+}
