@@ -1,9 +1,10 @@
 /* Atomic updates of one word at any PE. (OpenSHMEM 1.5, 9.7)
  *
  * `target` is symmetric and naturally aligned. T is a 4- or 8-byte integer; fetch, set, swap, add and
- * fetch_add take float and double too. Always in T's own width. Atomic with one another from every PE, device
- * and host; not with plain stores or p to the same word while they go on. Fetching forms return the word's
- * value before the update.
+ * fetch_add take float and double too; on GPUs add and fetch_add also take __half and __nv_bfloat16 (the
+ * program includes cuda_fp16.h or cuda_bf16.h; the CPU device does not have these types). Always in T's own
+ * width. Atomic with one another from every PE, device and host; not with plain stores or p to the same word
+ * while they go on. Fetching forms return the word's value before the update.
  *
  * None orders anything else: fence() before one that announces data (wait.h is the other side).
  */
@@ -18,6 +19,11 @@ namespace impl {
 template <typename T> struct atomic_check {
   static constexpr bool integer = is_word_integer<T>::value && (sizeof(T) == 4 || sizeof(T) == 8);
   static constexpr bool number = integer || is_floating<T>::value;
+#if defined(RUSHMEM_CPU)
+  static constexpr bool addable = number;
+#else
+  static constexpr bool addable = number || is_half<T>::value || is_bfloat16<T>::value;
+#endif
 };
 
 #define RUSHMEM_ASSERT_ATOMIC(T, kind, text) static_assert(rushmem::impl::atomic_check<T>::kind, text)
@@ -58,18 +64,26 @@ RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T
       impl::compare_swap_word(impl::atomic_route(target, pe), impl::to_bits(cond), impl::to_bits(value)));
 }
 
-/* Adds and returns what was there; integers wrap. (shmem_atomic_fetch_add) */
+/* Adds and returns what was there; integers wrap, floats round to nearest. (shmem_atomic_fetch_add) */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T> value, int pe) {
-  RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_fetch_add takes 4- and 8-byte integers, float and double");
+  RUSHMEM_ASSERT_ATOMIC(T, addable,
+                        "atomic_fetch_add takes 4- and 8-byte integers, float, double, and on GPUs __half and "
+                        "__nv_bfloat16");
   if constexpr (impl::is_floating<T>::value) {
     impl::breathe();
     return impl::fetch_add_float(impl::route(target, pe), value);
+#if !defined(RUSHMEM_CPU)
+  } else if constexpr (impl::is_half<T>::value) {
+    return impl::from_bits<T>(impl::fetch_add_half(impl::atomic_route(target, pe), impl::to_bits(value)));
+  } else if constexpr (impl::is_bfloat16<T>::value) {
+    return impl::from_bits<T>(impl::fetch_add_bfloat16(impl::atomic_route(target, pe), impl::to_bits(value)));
+#endif
   } else {
     return impl::from_bits<T>(impl::fetch_add_word(impl::atomic_route(target, pe), impl::to_bits(value)));
   }
 }
 
-/* Adds; integers wrap. (shmem_atomic_add) */
+/* Adds; as atomic_fetch_add. (shmem_atomic_add) */
 template <typename T> RUSHMEM_DEVICE void atomic_add(T *target, impl::same<T> value, int pe) {
   static_cast<void>(atomic_fetch_add(target, value, pe));
 }

@@ -9,17 +9,29 @@
 #include <rushmem/abi.h>
 
 #define RUSHMEM_DEVICE __device__ __forceinline__
-#define RUSHMEM_COLD inline __device__ __noinline__
 #define RUSHMEM_UNROLL _Pragma("unroll")
 
-/* The state of this PE's device, in constant memory: a field costs no load instruction of its own. The
- * runtime fills it before the first launch. In relocatable code the device library holds the one definition.
- */
-extern "C" {
-#if defined(__CUDACC_RDC__)
-extern
+/* Who holds the cold path and the device state: in relocatable code (nvcc -rdc=true, NVRTC -dlto) the device
+ * library does, once for the whole program, and these headers declare; otherwise there is nothing to link with,
+ * and they define. */
+#if defined(__CUDACC_RDC__) && !defined(RUSHMEM_DEVICE_LIBRARY)
+#define RUSHMEM_COLD __device__
+#define RUSHMEM_COLD_IN_LIBRARY 1
+#elif defined(__CUDACC_RDC__)
+#define RUSHMEM_COLD __device__ __noinline__
+#else
+#define RUSHMEM_COLD inline __device__ __noinline__
 #endif
-    __constant__ rushmem_device_state rushmem_state;
+
+/* The state of this PE's device, in constant memory: a field costs no load instruction of its own. The runtime
+ * fills it before the first launch. Until then it says which layout the code was compiled for: a runtime that
+ * has another refuses the module. */
+extern "C" {
+#if defined(RUSHMEM_COLD_IN_LIBRARY)
+extern __constant__ rushmem_device_state rushmem_state;
+#else
+__constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION, sizeof(rushmem_device_state)};
+#endif
 }
 
 namespace rushmem {
@@ -105,6 +117,39 @@ RUSHMEM_DEVICE uint64_t fetch_add_word(uint64_t *to, uint64_t v) {
 }
 RUSHMEM_DEVICE float fetch_add_float(float *to, float v) { return atomicAdd_system(to, v); }
 RUSHMEM_DEVICE double fetch_add_float(double *to, double v) { return atomicAdd_system(to, v); }
+
+/* By their bits, as the types are known to programs alone that include their headers. Rounded to nearest;
+ * subnormals count. */
+RUSHMEM_DEVICE unsigned short fetch_add_half(unsigned short *to, unsigned short v) {
+  unsigned short before;
+  asm volatile("atom.relaxed.sys.global.add.noftz.f16 %0, [%1], %2;"
+               : "=h"(before)
+               : "l"(to), "h"(v)
+               : "memory");
+  return before;
+}
+RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned short v) {
+  unsigned short before;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("atom.relaxed.sys.global.add.noftz.bf16 %0, [%1], %2;"
+               : "=h"(before)
+               : "l"(to), "h"(v)
+               : "memory");
+#else
+  /* sm_80 adds them in registers alone: read, add (as 1.0 * before + v), and try to put it back. */
+  unsigned short found = load_relaxed_word(to);
+  do {
+    unsigned short after;
+    before = found;
+    asm("fma.rn.bf16 %0, %1, %2, %3;" : "=h"(after) : "h"(before), "h"((unsigned short)0x3f80), "h"(v));
+    asm volatile("atom.relaxed.sys.global.cas.b16 %0, [%1], %2, %3;"
+                 : "=h"(found)
+                 : "l"(to), "h"(before), "h"(after)
+                 : "memory");
+  } while (found != before);
+#endif
+  return before;
+}
 RUSHMEM_DEVICE uint32_t fetch_and_word(uint32_t *to, uint32_t v) { return atomicAnd_system(to, v); }
 RUSHMEM_DEVICE uint64_t fetch_and_word(uint64_t *to, uint64_t v) {
   return atomicAnd_system(reinterpret_cast<u64 *>(to), static_cast<u64>(v));

@@ -1,7 +1,7 @@
 /* What a wait does while it is not satisfied: nothing hangs in silence (DESIGN.md, decision 10). The wait's
- * own loop is a load, a comparison and a count; every `polls_per_tick` polls it calls `stall_tick`, which is
- * out of line, and there the wait learns that the job is broken, is reported to the host once it has lasted,
- * and ends at its limit.
+ * own loop is a load, a comparison and a count; every `polls_per_tick` polls it calls `rushmem_stall_tick`,
+ * which is out of line, and there the wait learns that the job is broken, is reported to the host once it has
+ * lasted, and ends at its limit. In relocatable code that function is the device library's (device/src/device.cu).
  */
 #ifndef RUSHMEM_IMPL_STALL_H
 #define RUSHMEM_IMPL_STALL_H
@@ -10,6 +10,12 @@
 
 namespace rushmem {
 namespace impl {
+
+/* By a C name, as uint64_t is another type to NVRTC than to nvcc, and both link with one library. */
+extern "C" RUSHMEM_COLD uint64_t rushmem_stall_tick(uint64_t mark, uint64_t address, uint32_t width, int how,
+                                                    int from_pe, uint64_t expected, uint64_t seen);
+
+#if !defined(RUSHMEM_COLD_IN_LIBRARY)
 
 /* Takes a free record of this PE's, fills it, and hands it to the host. All taken: the others tell enough. */
 RUSHMEM_DEVICE void report_stall(uint64_t address, uint32_t width, int how, int from_pe, uint64_t expected,
@@ -41,8 +47,8 @@ RUSHMEM_DEVICE void report_stall(uint64_t address, uint32_t width, int how, int 
 /* One look at the clock and at the job. `mark` is 0 at first, then what this returned last: the time of the
  * first look, with its lowest bit saying that the wait has been reported. By value, so that the wait's loop
  * stays in registers. Does not return once the job is broken or the wait's limit has passed. */
-RUSHMEM_COLD uint64_t stall_tick(uint64_t mark, uint64_t address, uint32_t width, int how, int from_pe,
-                                 uint64_t expected, uint64_t seen) {
+extern "C" RUSHMEM_COLD uint64_t rushmem_stall_tick(uint64_t mark, uint64_t address, uint32_t width, int how,
+                                                    int from_pe, uint64_t expected, uint64_t seen) {
   const rushmem_device_state &s = state();
   if (s.broken && load_relaxed_word(s.broken) != 0) fail(RUSHMEM_DEVICE_FAIL_BROKEN);
   uint64_t now = now_ns();
@@ -57,6 +63,8 @@ RUSHMEM_COLD uint64_t stall_tick(uint64_t mark, uint64_t address, uint32_t width
   return mark;
 }
 
+#endif
+
 /* The part of it that lives in the wait's loop. */
 struct stall_watch {
   uint32_t polls = 0;
@@ -67,8 +75,8 @@ struct stall_watch {
   RUSHMEM_DEVICE void unsatisfied(const volatile T *word_, int how, T expected, T seen, int from_pe = -1) {
     pause(polls == 0);
     if (RUSHMEM_UNLIKELY(++polls % polls_per_tick == 0)) {
-      mark = stall_tick(mark, reinterpret_cast<uint64_t>(word_), sizeof(T), how, from_pe, to_bits(expected),
-                        to_bits(seen));
+      mark = rushmem_stall_tick(mark, reinterpret_cast<uint64_t>(word_), sizeof(T), how, from_pe,
+                                to_bits(expected), to_bits(seen));
     }
   }
 };

@@ -19,6 +19,11 @@ using uintptr_t = uint64_t;
 #include <stdint.h>
 #endif
 
+/* CUDA's 16-bit floats, by name alone: a program that has words of them includes cuda_fp16.h or cuda_bf16.h
+ * itself, before or after these headers, and one that has none needs neither. */
+struct __half;
+struct __nv_bfloat16;
+
 namespace rushmem {
 namespace impl {
 
@@ -74,6 +79,19 @@ template <> struct is_floating<float> {
   static constexpr bool value = true;
 };
 template <> struct is_floating<double> {
+  static constexpr bool value = true;
+};
+
+template <typename T> struct is_half {
+  static constexpr bool value = false;
+};
+template <> struct is_half<__half> {
+  static constexpr bool value = true;
+};
+template <typename T> struct is_bfloat16 {
+  static constexpr bool value = false;
+};
+template <> struct is_bfloat16<__nv_bfloat16> {
   static constexpr bool value = true;
 };
 

@@ -1,21 +1,30 @@
 //! From CUDA C++ to machine code for one kind of GPU, through the on-disk cache that the CPU device's kernels use too.
 //!
-//! The device library is headers alone, handed to NVRTC from memory, so nothing needs to be installed beside NVRTC itself.
-//! The code is made for the GPU's own architecture, not as PTX, so it does not matter whether the driver is older than
-//! NVRTC, and loading takes no second compiler.
+//! There are two ways. *Linked*: NVRTC makes LTO-IR, and nvJitLink makes machine code of that and the device library which the
+//! runtime carries. *Whole*: NVRTC makes machine code by itself, from headers that then define everything. Kernels do the
+//! same either way; the first keeps the library's cold code out of what NVRTC compiles each time, and is the
+//! only one for what will be in the library alone. The second needs neither nvJitLink nor a runtime that was built with
+//! nvcc, so it is what remains where the first cannot be gone, for whatever reason.
+//!
+//! The headers are handed to NVRTC from memory, so nothing needs to be installed beside it. The code is made for the GPU's
+//! own architecture, not as PTX, so it does not matter whether the driver is older than NVRTC, and loading takes no
+//! second compiler.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rushmem_device_cpu::cache::{private_dir, replace, Entry, Form, Key};
 use rushmem_device_cpu::Header;
 
-use super::includes;
-use super::nvrtc::{Job, Nvrtc, Output};
+use super::embedded::{self, Library};
+use super::nvjitlink::{Input, Kind, NvJitLink};
+use super::nvrtc::{Job, Made, Nvrtc, Output};
+use super::{includes, link_options};
 use crate::error::{err, Result};
 
-static FORM: Form = Form { heading: "rushmem cuda kernel 1", object: "kernel.cubin" };
+static FORM: Form = Form { heading: "rushmem cuda kernel 2", object: "kernel.cubin" };
 
 /// Headers that C++ and nvcc have and NVRTC does not, as it knows by itself what kernels want of them. They stand in so that
 /// one source serves all compilers. A folder given with `-I` that has the real one goes first.
@@ -60,6 +69,8 @@ using ::intptr_t; using ::uintptr_t;
 pub(crate) struct Compiler {
     /// Where NVRTC is (RUSHMEM_NVRTC); `None`: look for it.
     pub(crate) nvrtc: Option<PathBuf>,
+    /// Where nvJitLink is (RUSHMEM_NVJITLINK); `None`: look for it.
+    pub(crate) nvjitlink: Option<PathBuf>,
     /// Where compiled kernels are kept.
     pub(crate) cache_dir: PathBuf,
     /// The GPU's compute capability.
@@ -79,15 +90,32 @@ pub(crate) struct Cubin {
     pub(crate) instances: Vec<(String, String)>,
 }
 
+/// How machine code comes about.
+enum Way {
+    /// LTO-IR, linked with this library by this linker under these options.
+    Linked { linker: Arc<NvJitLink>, library: Library, options: Vec<String> },
+    /// By NVRTC alone.
+    Whole,
+}
+
 impl Compiler {
     /// Compiles `source` unless the cache has it. `name` stands for it in messages; where it has a directory, headers are
     /// looked for there too.
     pub(crate) fn compile(&self, name: &str, source: &str) -> Result<Cubin> {
+        self.compile_with(name, source, embedded::LIBRARY)
+    }
+
+    /// The same with that device library.
+    fn compile_with(&self, name: &str, source: &str, library: Library) -> Result<Cubin> {
         let nvrtc = Nvrtc::load(self.nvrtc.as_deref())?;
         let options = self.arguments(&nvrtc, name)?;
         let headers = self.all_headers();
+        let way = self.way(&nvrtc, &options, library).unwrap_or_else(|why| {
+            log::debug!("{name} is compiled without the device library: {why}");
+            Way::Whole
+        });
         let mut key = Key::default();
-        key.add(env!("CARGO_PKG_VERSION")).add(&nvrtc.stamp()).add(name).add(source);
+        key.add(env!("CARGO_PKG_VERSION")).add(&nvrtc.stamp()).add(&way.stamp()).add(name).add(source);
         for (path, text) in &headers {
             key.add(path).add(text);
         }
@@ -109,17 +137,45 @@ impl Compiler {
             let lock = entry.lock().map_err(failed)?;
             if !entry.is_sound() {
                 let instances = self.instances();
-                let job = Job { name, source, headers: &headers, options: &options, instances: &instances };
-                let output = nvrtc.compile(&job)?;
+                let (headers, made) = (&headers[..], Made::Cubin);
+                let job = Job { name, source, headers, options: &options, instances: &instances, made };
+                let output = make(&nvrtc, &job, &way)?;
                 if !output.log.is_empty() {
                     log::warn!("{}", output.log);
                 }
-                let includes = self.includes(name, source, &headers);
+                let includes = self.includes(name, source, headers);
                 install(&entry, source, &instances, &output, includes).map_err(failed)?;
             }
             drop(lock);
         }
         read(&entry).map_err(failed)
+    }
+
+    /// The way to link, or why there is none.
+    fn way(&self, nvrtc: &Nvrtc, options: &[String], library: Library) -> std::result::Result<Way, String> {
+        let made_by = library.version().ok_or("the runtime was built without nvcc")?;
+        let options = link_options::translate(options)?;
+        let linker = NvJitLink::load(self.nvjitlink.as_deref(), &nvrtc.path).map_err(|e| {
+            // Somebody wanted that one.
+            if self.nvjitlink.is_some() {
+                log::warn!("RUSHMEM_NVJITLINK: {e}");
+            }
+            e.message
+        })?;
+        // A linker takes LTO-IR of its own major version, of its own minor version at most (nvJitLink's manual).
+        for (what, version) in [("NVRTC", nvrtc.version), ("the runtime's device library", made_by)] {
+            if version.0 != linker.version.0 || version > linker.version {
+                return Err(format!(
+                    "{what} is of CUDA {}.{}, nvJitLink ({}) of {}.{}",
+                    version.0,
+                    version.1,
+                    linker.path.display(),
+                    linker.version.0,
+                    linker.version.1
+                ));
+            }
+        }
+        Ok(Way::Linked { linker, library, options })
     }
 
     fn instances(&self) -> Vec<&str> {
@@ -175,6 +231,44 @@ impl Compiler {
     }
 }
 
+impl Way {
+    /// Tells one way from another. What comes of it is cached under this, also where a link fails and the way turns out
+    /// to be the other one: it would again.
+    fn stamp(&self) -> String {
+        match self {
+            Way::Linked { linker, library, options } => {
+                format!("{} {} {}", linker.stamp(), library.stamp(), options.join(" "))
+            }
+            Way::Whole => "whole".into(),
+        }
+    }
+}
+
+/// Goes the way, or the other one where it does not lead there. What is wrong with the source the latter tells, too.
+fn make(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<Output> {
+    if let Way::Linked { linker, library, options } = way {
+        match linked(nvrtc, job, linker, library, options) {
+            Ok(output) => return Ok(output),
+            Err(e) => log::debug!("{} is compiled without the device library: {e}", job.name),
+        }
+    }
+    nvrtc.compile(job)
+}
+
+fn linked(
+    nvrtc: &Nvrtc,
+    job: &Job<'_>,
+    linker: &NvJitLink,
+    library: &Library,
+    options: &[String],
+) -> Result<Output> {
+    let output = nvrtc.compile(&Job { made: Made::LtoIr, ..*job })?;
+    let kernels = Input { kind: Kind::LtoIr, name: job.name, code: &output.code };
+    let library = Input { kind: Kind::Fatbin, name: "rushmem's device library", code: library.code };
+    let code = linker.link(options, &[kernels, library])?;
+    Ok(Output { code, ..output })
+}
+
 /// The directory that a source's name tells, where there is one.
 fn directory(name: &str) -> Option<&Path> {
     Path::new(name).parent().filter(|dir| !dir.as_os_str().is_empty() && dir.is_dir())
@@ -198,7 +292,7 @@ fn install(
     includes.push(names_file(entry));
     let scratch = entry.scratch()?;
     let built = scratch.path.join(entry.form.object);
-    fs::write(&built, &output.cubin)?;
+    fs::write(&built, &output.code)?;
     entry.install(&built, &includes)
 }
 
@@ -208,6 +302,9 @@ fn read(entry: &Entry) -> io::Result<Cubin> {
     Ok(Cubin { code: fs::read(entry.object())?, instances: names.lines().filter_map(pair).collect() })
 }
 
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod link_tests;
 #[cfg(test)]
 #[path = "compile_tests.rs"]
 mod tests;

@@ -8,7 +8,7 @@ use crate::kernel::headers::DEVICE_HEADERS;
 
 /// A compiler with an empty cache, if there is an NVRTC: RUSHMEM_NVRTC's, the one that scripts/cuda-toolchain fetched, or
 /// the machine's.
-fn compiler(test: &str, cache: &Path) -> Option<Compiler> {
+pub(super) fn compiler(test: &str, cache: &Path) -> Option<Compiler> {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.build/cuda/nvidia/cu13/lib");
     let asked = std::env::var_os("RUSHMEM_NVRTC").map(PathBuf::from).or(fetched.is_dir().then_some(fetched));
     if let Err(e) = Nvrtc::load(asked.as_deref()) {
@@ -17,6 +17,7 @@ fn compiler(test: &str, cache: &Path) -> Option<Compiler> {
     }
     Some(Compiler {
         nvrtc: asked,
+        nvjitlink: std::env::var_os("RUSHMEM_NVJITLINK").map(PathBuf::from),
         cache_dir: cache.join("cache"),
         capability: (9, 0),
         options: Vec::new(),
@@ -24,7 +25,7 @@ fn compiler(test: &str, cache: &Path) -> Option<Compiler> {
     })
 }
 
-const RING: &str = r#"
+pub(super) const RING: &str = r#"
 #include <rushmem/rushmem.cuh>
 #include <cstdint>
 #include <cuda_runtime.h>
@@ -38,7 +39,7 @@ __global__ void ring(uint64_t *sig, float *data, size_t n) {
 template <class T> __global__ void scale(T *at, T by) { at[threadIdx.x] *= by; }
 "#;
 
-fn contains(code: &[u8], text: &str) -> bool {
+pub(super) fn contains(code: &[u8], text: &str) -> bool {
     code.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
@@ -69,7 +70,7 @@ fn a_kernel_with_the_whole_device_library() {
     assert_ne!(compiler.compile("ring.cu", RING).unwrap().code, first.code);
 }
 
-fn walk(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn walk(dir: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()) {
         let path = entry.path();
@@ -139,7 +140,9 @@ fn an_absent_nvrtc_says_what_to_do() {
     let temp = tempfile::tempdir().unwrap();
     let e = Nvrtc::load(Some(temp.path())).err().unwrap();
     assert_eq!(e.code, code::UNSUPPORTED);
-    for part in ["RUSHMEM_NVRTC", "pip install nvidia-cuda-nvrtc", &*temp.path().to_string_lossy()] {
+    for part in
+        ["RUSHMEM_NVRTC", "libnvrtc.so.13", "pip install nvidia-cuda-nvrtc", &*temp.path().to_string_lossy()]
+    {
         assert!(e.message.contains(part), "{e}");
     }
     let rubbish = temp.path().join("libnvrtc.so.13");

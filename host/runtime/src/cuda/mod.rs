@@ -4,8 +4,9 @@
 //! [`Error`](crate::error::Error), and is harmless on a machine without CUDA: [`Cuda::count`] is 0 there and
 //! [`Cuda::open`] says what is missing. From the bottom up: [`driver`] finds libcuda and turns its answers into results;
 //! [`device`] is a GPU with its context; [`vmm`] is memory that other PEs can map; [`pinned`] is host memory that a GPU can
-//! reach; [`stream`] and [`event`] order work, [`copy`] and [`memop`] are work that needs no kernel; [`nvrtc`] and
-//! [`compile`] turn a source into machine code, [`module`] and [`launch`] run it; [`names`] are what C++ calls it.
+//! reach; [`stream`] and [`event`] order work, [`copy`] and [`memop`] are work that needs no kernel; [`nvrtc`],
+//! [`nvjitlink`] and [`compile`] turn a source into machine code with what [`embedded`] holds, [`module`] and [`launch`] run
+//! it; [`names`] are what C++ calls it.
 //!
 //! Addresses are `usize`, as everywhere in the runtime: CUDA's unified addressing gives host and GPU memory one
 //! address space, so an address means the same to a copy, a kernel and the bookkeeping.
@@ -14,14 +15,18 @@ pub(crate) mod compile;
 pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod driver;
+pub(crate) mod embedded;
 pub(crate) mod event;
 mod includes;
 pub(crate) mod launch;
+mod link_options;
 pub(crate) mod memop;
 pub(crate) mod module;
 pub(crate) mod names;
+pub(crate) mod nvjitlink;
 pub(crate) mod nvrtc;
 pub(crate) mod pinned;
+mod search;
 pub(crate) mod stream;
 pub(crate) mod vmm;
 

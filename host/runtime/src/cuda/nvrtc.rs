@@ -3,15 +3,14 @@
 //! By hand, because cudarc knows the file names of its own CUDA version only, gives no say in where to look, and its
 //! result type is an enum, for which an unknown value is undefined behaviour.
 
-use std::ffi::{c_char, c_int, CStr, CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::ffi::{c_char, c_int, CStr, CString};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use super::search;
 use crate::error::{err, Error, Result};
 
 /// File names, the newest first: machine code of a newer NVRTC runs on older drivers, unlike its PTX.
@@ -19,23 +18,7 @@ const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 
 type Program = *mut std::ffi::c_void;
 
-macro_rules! functions {
-    ($($name:ident: fn($($arg:ty),*);)*) => {
-        #[allow(non_snake_case, reason = "NVIDIA's names")]
-        struct Functions { $($name: unsafe extern "C" fn($($arg),*) -> c_int,)* }
-
-        impl Functions {
-            /// # Safety
-            /// The library is an NVRTC, and outlives the result.
-            unsafe fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
-                // SAFETY: the types are those of NVRTC's documentation, which have not changed since they came.
-                unsafe { Ok(Functions { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)* }) }
-            }
-        }
-    };
-}
-
-functions! {
+search::functions! {
     nvrtcVersion: fn(*mut c_int, *mut c_int);
     nvrtcGetNumSupportedArchs: fn(*mut c_int);
     nvrtcGetSupportedArchs: fn(*mut c_int);
@@ -47,6 +30,8 @@ functions! {
     nvrtcGetProgramLog: fn(Program, *mut c_char);
     nvrtcGetCUBINSize: fn(Program, *mut usize);
     nvrtcGetCUBIN: fn(Program, *mut c_char);
+    nvrtcGetLTOIRSize: fn(Program, *mut usize);
+    nvrtcGetLTOIR: fn(Program, *mut c_char);
     nvrtcGetLoweredName: fn(Program, *const c_char, *mut *const c_char);
 }
 
@@ -76,13 +61,24 @@ pub(crate) struct Job<'a> {
     pub(crate) options: &'a [String],
     /// Kernels to make that the source does not instantiate itself, such as `scale<float>`.
     pub(crate) instances: &'a [&'a str],
+    /// What to make of it.
+    pub(crate) made: Made,
+}
+
+/// What NVRTC makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// Machine code, ready to load.
+    Cubin,
+    /// Relocatable LTO-IR, to be linked by nvJitLink.
+    LtoIr,
 }
 
 /// What came of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Output {
-    /// Machine code.
-    pub(crate) cubin: Vec<u8>,
+    /// In the form that was asked for.
+    pub(crate) code: Vec<u8>,
     /// The instances' names in it.
     pub(crate) symbols: Vec<String>,
     /// Warnings.
@@ -97,33 +93,16 @@ impl Nvrtc {
         if let Some((_, known)) = loaded.iter().find(|(from, _)| from.as_deref() == asked) {
             return Ok(Arc::clone(known));
         }
-        let places = places(asked);
-        let (mut seen, mut why) = (None, String::new());
-        for place in &places {
-            match Nvrtc::open(place) {
-                Ok(nvrtc) => {
-                    seen = Some(Arc::new(nvrtc));
-                    break;
-                }
-                // What is there but does not work is worth telling.
-                Err(e) if place.is_file() => why = format!(" ({e})"),
-                Err(_) => {}
-            }
-        }
-        let nvrtc = seen.ok_or_else(|| {
-            let looked: Vec<_> = places.iter().filter_map(|p| p.parent()).map(|p| p.to_string_lossy()).collect();
-            let mut looked: Vec<_> = looked.iter().filter(|p| !p.is_empty()).map(|p| p.as_ref()).collect();
-            looked.dedup();
-            let looked = if asked.is_some() { looked } else { [vec!["the loader's path"], looked].concat() };
+        let nvrtc = search::first(&search::places(&NAMES, asked, None), Nvrtc::open).map_err(|told| {
             err!(
                 UNSUPPORTED,
-                "NVRTC, which compiles kernels for GPUs, was not found{why}: looked for {} in {}. Install it (it is part of \
-                 the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`, 12.4 or newer) and set RUSHMEM_NVRTC to the path \
-                 of libnvrtc.so",
-                NAMES.join(", "),
-                looked.join(", ")
+                "NVRTC, which compiles kernels for GPUs, was not found: no {}{told}. Install it (it is part of the CUDA \
+                 toolkit, or `pip install nvidia-cuda-nvrtc`, 12.4 or newer) and set RUSHMEM_NVRTC to the path of \
+                 libnvrtc.so",
+                NAMES.join(", ")
             )
         })?;
+        let nvrtc = Arc::new(nvrtc);
         loaded.push((asked.map(Path::to_owned), Arc::clone(&nvrtc)));
         Ok(nvrtc)
     }
@@ -144,8 +123,8 @@ impl Nvrtc {
             (functions.nvrtcGetSupportedArchs)(archs.as_mut_ptr());
             archs.into_iter().filter_map(|arch| u32::try_from(arch).ok()).collect()
         };
-        let path =
-            path_of(functions.nvrtcVersion as *const std::ffi::c_void).unwrap_or_else(|| place.to_owned());
+        let path = search::path_of(functions.nvrtcVersion as *const std::ffi::c_void)
+            .unwrap_or_else(|| place.to_owned());
         // NVRTC opens this one by its bare name when it compiles, which finds it only if it is loaded already or on the
         // loader's path. Where it is missing NVRTC says so itself.
         let builtins = path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
@@ -159,9 +138,7 @@ impl Nvrtc {
 
     /// Tells one NVRTC from another: version, size and age of the file.
     pub(crate) fn stamp(&self) -> String {
-        let file =
-            std::fs::metadata(&self.path).map(|m| format!("{}:{}", m.len(), m.mtime())).unwrap_or_default();
-        format!("nvrtc {}.{} {file}", self.version.0, self.version.1)
+        format!("nvrtc {}.{} {}", self.version.0, self.version.1, search::stamp(&self.path))
     }
 
     /// The target whose code runs on a GPU of that capability: its own, or the next lower of the same generation.
@@ -193,7 +170,7 @@ impl Nvrtc {
         Err(err!(COMPILE, "{what}: {} ({code})", text.to_string_lossy()))
     }
 
-    /// Compiles a source to machine code. A `COMPILE` error has the compiler's messages.
+    /// Compiles a source. A `COMPILE` error has the compiler's messages.
     pub(crate) fn compile(&self, job: &Job<'_>) -> Result<Output> {
         let f = &self.functions;
         let (source, name) = (c_string(job.source, job.name)?, c_string(job.name, "the source's name")?);
@@ -202,7 +179,9 @@ impl Nvrtc {
         };
         let names = list(&mut job.headers.iter().map(|h| h.0), "a header's name")?;
         let texts = list(&mut job.headers.iter().map(|h| h.1), "a header")?;
-        let options = list(&mut job.options.iter().map(String::as_str), "a compiler option")?;
+        let form = (job.made == Made::LtoIr).then_some("-dlto");
+        let options = form.into_iter().chain(job.options.iter().map(String::as_str));
+        let options = list(&mut { options }, "a compiler option")?;
         let instances = list(&mut job.instances.iter().copied(), "a kernel's name")?;
         let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
 
@@ -235,8 +214,11 @@ impl Nvrtc {
                 Error::new(e.code, format!("{e}:\n{log}"))
             }
         })?;
-        let cubin = program.bytes(f.nvrtcGetCUBINSize, f.nvrtcGetCUBIN, "nvrtcGetCUBIN")?;
-        if cubin.is_empty() {
+        let code = match job.made {
+            Made::Cubin => program.bytes(f.nvrtcGetCUBINSize, f.nvrtcGetCUBIN, "nvrtcGetCUBIN"),
+            Made::LtoIr => program.bytes(f.nvrtcGetLTOIRSize, f.nvrtcGetLTOIR, "nvrtcGetLTOIR"),
+        }?;
+        if code.is_empty() {
             return Err(err!(
                 COMPILE,
                 "{}: no machine code was made: the options name no real architecture",
@@ -252,7 +234,7 @@ impl Nvrtc {
             // SAFETY: as above.
             symbols.push(unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned());
         }
-        Ok(Output { cubin, symbols, log })
+        Ok(Output { code, symbols, log })
     }
 }
 
@@ -289,39 +271,4 @@ impl Drop for Owned<'_> {
 
 fn c_string(text: &str, what: &str) -> Result<CString> {
     CString::new(text).map_err(|_| err!(INVALID_ARGUMENT, "{what} holds a zero byte"))
-}
-
-/// Where to look.
-fn places(asked: Option<&Path>) -> Vec<PathBuf> {
-    let within = |dir: PathBuf| NAMES.map(|name| dir.join(name));
-    match asked {
-        Some(dir) if dir.is_dir() => return within(dir.to_owned()).into(),
-        Some(file) => return vec![file.to_owned()],
-        None => {}
-    }
-    let mut places: Vec<PathBuf> = NAMES.iter().map(PathBuf::from).collect();
-    let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let toolkits = [env("CUDA_HOME"), env("CUDA_PATH"), Some("/usr/local/cuda".into())];
-    places.extend(toolkits.into_iter().flatten().flat_map(|dir| within(dir.join("lib64"))));
-    for python in [env("VIRTUAL_ENV"), env("CONDA_PREFIX")].into_iter().flatten() {
-        places.extend(within(python.join("lib")));
-        let versions = std::fs::read_dir(python.join("lib")).into_iter().flatten().flatten();
-        let wheels = versions.map(|dir| dir.path().join("site-packages/nvidia"));
-        let packages = wheels.flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten());
-        places.extend(packages.flat_map(|package| within(package.path().join("lib"))));
-    }
-    places
-}
-
-/// The file that holds a function.
-fn path_of(function: *const std::ffi::c_void) -> Option<PathBuf> {
-    // SAFETY: all zero is a valid value.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: takes any address; writes the struct.
-    if unsafe { libc::dladdr(function, &mut info) } == 0 || info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: a C string that lives as long as the library.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    std::fs::canonicalize(Path::new(OsStr::from_bytes(name.to_bytes()))).ok()
 }

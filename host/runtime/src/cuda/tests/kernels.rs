@@ -14,6 +14,7 @@ pub(super) fn load(test: &str, t: &Turn, source: &str, options: &[&str]) -> Opti
     let cache = tempfile::tempdir().unwrap();
     let compiler = Compiler {
         nvrtc: std::env::var_os("RUSHMEM_NVRTC").map(Into::into),
+        nvjitlink: std::env::var_os("RUSHMEM_NVJITLINK").map(Into::into),
         cache_dir: cache.path().join("cache"),
         capability: t.cuda.facts().capability,
         options: options.iter().map(|option| option.to_string()).collect(),
@@ -289,6 +290,7 @@ fn code_that_does_not_fit() {
     let cache = tempfile::tempdir().unwrap();
     let compiler = Compiler {
         nvrtc: std::env::var_os("RUSHMEM_NVRTC").map(Into::into),
+        nvjitlink: std::env::var_os("RUSHMEM_NVJITLINK").map(Into::into),
         cache_dir: cache.path().join("cache"),
         capability: t.cuda.facts().capability,
         options: vec![other.into()],
