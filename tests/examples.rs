@@ -7,7 +7,7 @@ mod programs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use programs::{command, example, free_port, run, rushmem_run, start, Ended};
+use programs::{command, device, example, free_port, run, rushmem_run, start, Ended};
 
 /// Enough for any of them on a loaded machine; those that take longer are stuck.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -28,11 +28,9 @@ fn hello_says_who_is_there() {
             let (left, right) = ((pe + n - 1) % n, (pe + 1) % n);
             let lines = job.lines_with(&format!("hello from PE {pe} of {n} on "));
             assert_eq!(lines.len(), 1, "{job}");
-            for part in [
-                "device: CPU",
-                &format!("left PE {left} by direct ("),
-                &format!("right PE {right} by direct ("),
-            ] {
+            for part in
+                [device(), &format!("left PE {left} by direct ("), &format!("right PE {right} by direct (")]
+            {
                 assert!(lines[0].contains(part), "{part:?} is missing in {:?}", lines[0]);
             }
         }
@@ -42,7 +40,7 @@ fn hello_says_who_is_there() {
 #[test]
 fn put_gets_there_and_back() {
     for n in COUNTS {
-        job(n, "put", &[]).ok().says(&[&format!("put: {n} PEs put"), "device: CPU"]);
+        job(n, "put", &[]).ok().says(&[&format!("put: {n} PEs put"), device()]);
     }
 }
 
@@ -52,7 +50,7 @@ fn the_ring_goes_round() {
         for (laps, threads) in [(1, 1), (7, 33), (50, 256)] {
             let args = ["--laps", &laps.to_string(), "--threads", &threads.to_string()];
             let hops = format!("ring: {n} PEs x {laps} laps = {} hops of {} bytes", n * laps, threads * 8);
-            job(n, "ring", &args).ok().says(&[&hops, "every word counted on every PE", "device: CPU"]);
+            job(n, "ring", &args).ok().says(&[&hops, "every word counted on every PE", device()]);
         }
     }
 }
@@ -67,9 +65,7 @@ fn the_mixture_of_experts_is_what_one_thread_computes() {
     for n in COUNTS {
         for (tokens, width, threads) in [("1", "1", "1"), ("17", "33", "32"), ("64", "256", "64")] {
             let args = ["--tokens", tokens, "--width", width, "--threads", threads];
-            job(n, "alltoall", &args)
-                .ok()
-                .says(&[&format!("alltoall: {n} PEs x {tokens} tokens"), "device: CPU"]);
+            job(n, "alltoall", &args).ok().says(&[&format!("alltoall: {n} PEs x {tokens} tokens"), device()]);
         }
     }
 }
@@ -149,7 +145,7 @@ fn expect_verified(ended: Ended, role: &str, size: usize, iterations: usize) {
         "{role}: verified on the target: {iterations} writes, {} bytes, none wrong",
         size * iterations
     );
-    let ended = ended.ok().says(&[&total, &format!("{role}: latency, as a round trip ("), "device: CPU"]);
+    let ended = ended.ok().says(&[&total, &format!("{role}: latency, as a round trip ("), device()]);
     assert_eq!(ended.lines_with("GB/s").iter().any(|line| line.contains(role)), size > 0, "{ended}");
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::job;
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
 use libloading::os::unix::{Library, Symbol, RTLD_LOCAL, RTLD_NOW};
 use rushmem::{SymSlice, World};
 use rushmem_host::capi::types::rushmem_world_t;
@@ -96,7 +96,7 @@ fn in_a_process_of_its_own(order: &str) {
     let Some(stage) = Stage::new(order) else { return };
     // Linked against the installed copy, while the Rust API would find the one in cargo's folder.
     let client = stage.dir().join("libclient.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/client.c");
+    let source = stage::sources().join("tests/c/client.c");
     stage.compile(&source, &["-shared", "-fPIC"], &client);
     let mut inside = Command::new(std::env::current_exe().expect("a test knows its file"));
     inside.args(["one_runtime::inside", "--exact", "--nocapture", "--test-threads=1"]);

@@ -21,7 +21,7 @@ impl Stage {
         }
         let root = tempfile::tempdir().expect("a temporary folder");
         let prefix = root.path().join("prefix");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let source = sources();
         let out = Command::new("bash")
             .arg(source.join("scripts/install"))
             .args(["--profile", "dev", "--from"])
@@ -46,7 +46,7 @@ impl Stage {
     /// Compiles and links a program of tests/c.
     pub(crate) fn program(&self, source: &str) -> PathBuf {
         let program = self.root.path().join(source).with_extension("");
-        self.compile(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source), &[], &program);
+        self.compile(&sources().join("tests/c").join(source), &[], &program);
         program
     }
 
@@ -69,7 +69,7 @@ impl Stage {
             "-Werror",
         ]);
         // Tests convert freely; only the headers' own conversions are of interest, and those are checked without it.
-        if source.starts_with(env!("CARGO_MANIFEST_DIR")) {
+        if source.starts_with(sources()) {
             cc.arg("-Wno-conversion");
         }
         cc.args(options).arg("-o").arg(output).arg(source);
@@ -98,6 +98,11 @@ fn compiler(name: &str) -> String {
         .ok()
         .filter(|v| name != "pkg-config" && !v.is_empty())
         .unwrap_or_else(|| name.into())
+}
+
+/// The source tree, or what of it came along with an archive of the tests: both runners say at run time.
+pub(crate) fn sources() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).into()
 }
 
 /// The folder with cargo's products: this test lies in its `deps`.

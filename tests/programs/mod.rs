@@ -32,15 +32,30 @@ const LAUNCHERS: [&str; 12] = [
     "GROUP_",
 ];
 
+/// What a job does not get from a launcher but from whoever runs the tests: where they run.
+const WHERE: [&str; 3] = ["RUSHMEM_DEVICE", "RUSHMEM_TRANSPORT", "RUSHMEM_CACHE_DIR"];
+
 /// A command without any launcher's variables.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
-        if LAUNCHERS.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+        let text = name.to_string_lossy();
+        if LAUNCHERS.iter().any(|prefix| text.starts_with(prefix)) && !WHERE.contains(&&*text) {
             command.env_remove(name);
         }
     }
     command
+}
+
+/// What programs say of their device: that it is the one that `RUSHMEM_DEVICE` asks for, or what the machine has.
+pub(crate) fn device() -> &'static str {
+    let asked = std::env::var("RUSHMEM_DEVICE").unwrap_or_default();
+    match asked.split(':').next() {
+        Some("cuda") => "device: GPU",
+        Some("cpu") => "device: CPU",
+        _ if Path::new("/dev/nvidiactl").exists() => "device: ",
+        _ => "device: CPU",
+    }
 }
 
 /// A program that runs.
