@@ -56,6 +56,11 @@ mpi-plugins: ## the MPI bootstrap plug-in, one for each MPI on this machine
 	@scripts/setup test
 	@scripts/build-mpi-plugin
 
+.PHONY: gpu-bundle
+gpu-bundle: ## one folder for a host with GPUs and no Rust: .build/gpu-bundle
+	@scripts/setup bundle
+	@scripts/gpu-bundle
+
 .PHONY: bench
 bench: ## the host benchmarks, checked against their limits
 	$(call step,build)
