@@ -75,8 +75,10 @@
 mod args;
 mod atomic;
 mod builder;
+pub mod doctor;
 mod element;
 mod error;
+mod gpu;
 mod heap;
 mod kernel;
 mod nbi;
@@ -95,9 +97,10 @@ mod world;
 
 pub use args::{ArgType, ByValue, KernelArg, KernelArgs};
 pub use atomic::Remote;
-pub use builder::{Uid, WorldBuilder};
+pub use builder::{Device, Uid, WorldBuilder};
 pub use element::{AtomicInt, AtomicType, Symmetric};
 pub use error::{Error, ErrorCode, Result};
+pub use gpu::{gpus, Gpu};
 pub use heap::{HeapInfo, Registered};
 pub use kernel::{Dim3, Kernel, Launch, Module};
 pub use nbi::NbiScope;

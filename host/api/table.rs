@@ -48,6 +48,7 @@ table! {
         fn abort = rushmem_abort(World, *const c_char) -> i32;
         fn view = rushmem_view(World, *mut rushmem_view_t) -> i32;
         fn peer = rushmem_peer(World, i32, *mut rushmem_peer_t) -> i32;
+        fn device_name = rushmem_device_name(World, *mut *const c_char) -> i32;
     }
     heap {
         fn alloc = rushmem_alloc(World, usize, usize, *mut *mut c_void) -> i32;
@@ -97,6 +98,8 @@ table! {
     }
     kernel {
         fn module_load = rushmem_module_load(World, *const c_char, usize, *const c_char, *const *const c_char, usize, *mut *mut rushmem_module_t) -> i32;
+        fn module_load_binary =
+            rushmem_module_load_binary(World, *const c_void, usize, *const c_char, *mut *mut rushmem_module_t) -> i32;
         fn module_unload = rushmem_module_unload(*mut rushmem_module_t) -> i32;
         fn module_kernel = rushmem_module_kernel(*mut rushmem_module_t, *const c_char, *mut *mut rushmem_kernel_t) -> i32;
         fn module_kernel_names = rushmem_module_kernel_names(*mut rushmem_module_t, usize, *mut *const c_char) -> i32;
@@ -104,5 +107,16 @@ table! {
         fn kernel_max_blocks = rushmem_kernel_max_blocks(*mut rushmem_kernel_t, *const u32, usize, *mut u64) -> i32;
         fn launch = rushmem_launch(*mut rushmem_kernel_t, *const rushmem_launch_t, *const *const c_void, *const rushmem_arg_type_t, usize) -> i32;
         fn synchronize = rushmem_synchronize(World) -> i32;
+    }
+    gpu {
+        fn gpu_count = rushmem_gpu_count(*mut i32) -> i32;
+        fn gpu_info = rushmem_gpu_info(i32, *mut rushmem_gpu_t) -> i32;
+        fn gpu_can_access = rushmem_gpu_can_access(i32, i32, *mut i32) -> i32;
+        fn cuda_versions = rushmem_cuda_versions(*mut rushmem_cuda_t) -> i32;
+    }
+    doctor {
+        fn job_describe = rushmem_job_describe(*mut rushmem_job_t) -> i32;
+        fn cpu_compiler = rushmem_cpu_compiler(*mut rushmem_tool_t) -> i32;
+        fn mpi_plugin = rushmem_mpi_plugin(usize, *mut *const c_char) -> i32;
     }
 }

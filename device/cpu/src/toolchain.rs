@@ -128,6 +128,13 @@ impl Toolchain {
     }
 }
 
+/// The C++ compiler that kernels for the CPU are compiled with, where [`Compiler::cxx`](crate::Compiler::cxx) is `wanted`: its
+/// program, and the first line of what it says about its version.
+pub fn find_compiler(wanted: Option<&Path>) -> Result<(PathBuf, String), Error> {
+    let found = Toolchain::find(wanted)?;
+    Ok((found.program.clone(), found.version.lines().next().unwrap_or_default().trim().to_owned()))
+}
+
 /// The program file that `name` means, as a shell would look for it.
 fn in_path(name: &Path) -> Option<PathBuf> {
     let runnable =

@@ -160,6 +160,15 @@ typedef struct rushmem_kernel_t rushmem_kernel_t;
 /* The value is added to the signal word. */
 #define RUSHMEM_SIGNAL_ADD 1
 
+/* A GPU where the machine has one, else the CPU. */
+#define RUSHMEM_DEVICE_AUTO 1
+
+/* The CPU. */
+#define RUSHMEM_DEVICE_CPU 2
+
+/* A CUDA GPU. */
+#define RUSHMEM_DEVICE_CUDA 3
+
 /* Length of a unique ID. */
 #define RUSHMEM_UID_BYTES 128
 
@@ -180,6 +189,24 @@ typedef struct rushmem_kernel_t rushmem_kernel_t;
 
 /* Not known (a GPU binary tells sizes only). */
 #define RUSHMEM_ARG_UNKNOWN 5
+
+/* What a GPU can do, bits of `rushmem_gpu_t.flags`. Virtual memory management, which a symmetric heap needs. */
+#define RUSHMEM_GPU_VMM 1
+
+/* Its memory can be handed to another process as a file descriptor: what PEs in several processes need. */
+#define RUSHMEM_GPU_POSIX_FD 2
+
+/* A launch can insist that all of its blocks are resident. */
+#define RUSHMEM_GPU_COOPERATIVE 4
+
+/* A launch can have thread block clusters. */
+#define RUSHMEM_GPU_CLUSTERS 8
+
+/* Streams can wait for and write 64-bit words. */
+#define RUSHMEM_GPU_STREAM_WORDS 16
+
+/* Network cards may reach its symmetric memory (GPUDirect RDMA). */
+#define RUSHMEM_GPU_RDMA 32
 
 /* An opaque unique ID: made on one PE by `rushmem_uid_create`, carried to the others by the caller. */
 typedef struct rushmem_uid_t {
@@ -203,6 +230,10 @@ typedef struct rushmem_init_attr_t {
   int32_t rank;
   /* Number of PEs; read with `uid` or `address`. */
   int32_t n_pes;
+  /* The kind of device: one of `RUSHMEM_DEVICE_*`; 0: `RUSHMEM_DEVICE` of the environment, or its default. */
+  int32_t device;
+  /* With `RUSHMEM_DEVICE_CUDA`: 1 + the number of the GPU among those that the process sees; 0: rushmem chooses. */
+  int32_t gpu;
   /* Upper limit of the symmetric heap in bytes; 0: `RUSHMEM_HEAP_MAX` or its default. */
   uint64_t heap_max;
   /* Limit of start-up in milliseconds; 0: `RUSHMEM_INIT_TIMEOUT` or its default. */
@@ -215,9 +246,9 @@ typedef struct rushmem_view_t {
   int32_t my_pe;
   /* Number of PEs. */
   int32_t n_pes;
-  /* First PE of the consecutive run of directly mapped PEs that holds `my_pe`. */
+  /* First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store directly. */
   int32_t near_first;
-  /* Length of that run. */
+  /* Length of that run; 0 where the heaps are in GPU memory. */
   int32_t near_count;
   /* Base address of this PE's heap. */
   uint64_t heap_base;
@@ -226,6 +257,10 @@ typedef struct rushmem_view_t {
   uint64_t stride;
   /* Points at a word that becomes non-zero when the job is broken (a PE died). */
   const uint32_t *broken;
+  /* The kind of this PE's device: `RUSHMEM_DEVICE_CPU` or `RUSHMEM_DEVICE_CUDA`. Its heap is in that device's memory. */
+  int32_t device;
+  /* The GPU's number among those that the process sees; -1 for the CPU. */
+  int32_t gpu;
 } rushmem_view_t;
 
 /* Where a PE runs and how it is reached. Strings live as long as the world. */
@@ -280,7 +315,90 @@ typedef struct rushmem_launch_t {
   uint64_t shared_bytes;
   /* The stream; null means the world's default stream. */
   void *stream;
+  /* Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has them. */
+  uint32_t cluster[3];
+  /* Reserved, zero. */
+  uint32_t reserved;
 } rushmem_launch_t;
+
+/* A GPU, as the driver describes it. Set `size`; strings live for ever. */
+typedef struct rushmem_gpu_t {
+  /* `sizeof(rushmem_gpu_t)` of the caller. */
+  uint32_t size;
+  /* Its number in this process; another process may count otherwise. */
+  int32_t index;
+  /* Its model. */
+  const char *name;
+  /* Its place on the bus, for example `0000:1b:00.0`. */
+  const char *pci_bus_id;
+  /* The same for the same GPU in every process of the host. */
+  uint8_t uuid[16];
+  /* Compute capability: 9 of 9.0. */
+  int32_t capability_major;
+  /* Compute capability: 0 of 9.0. */
+  int32_t capability_minor;
+  /* Streaming multiprocessors. */
+  int32_t sms;
+  /* Bits `RUSHMEM_GPU_*`. */
+  uint32_t flags;
+  /* Bytes of memory. */
+  uint64_t memory;
+} rushmem_gpu_t;
+
+/* A program or library that rushmem finds on the machine. Strings live for ever and are never null. */
+typedef struct rushmem_tool_t {
+  /* Its file; empty where there is none that works. */
+  const char *path;
+  /* Its version, for a person. */
+  const char *version;
+  /* Why there is none, and what to do about it; empty where there is one. */
+  const char *error;
+} rushmem_tool_t;
+
+/* The parts of CUDA that rushmem uses. Set `size`. */
+typedef struct rushmem_cuda_t {
+  /* `sizeof(rushmem_cuda_t)` of the caller. */
+  uint32_t size;
+  /* The CUDA version that the driver supports as CUDA counts (13.0 is 13000); 0 without a driver that can be used. */
+  int32_t driver;
+  /* Why the driver cannot be used; empty where it can, and where there is none. Lives for ever. */
+  const char *driver_error;
+  /* NVRTC, which compiles kernels for GPUs. */
+  struct rushmem_tool_t nvrtc;
+  /* nvJitLink, which links them with the device library. Without it kernels are compiled whole. */
+  struct rushmem_tool_t nvjitlink;
+  /* CUDA version of the device library that the runtime carries, for nvJitLink to link; empty where it was built
+   * without nvcc. Lives for ever. */
+  const char *device_library;
+} rushmem_cuda_t;
+
+/* What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never null. */
+typedef struct rushmem_job_t {
+  /* `sizeof(rushmem_job_t)` of the caller. */
+  uint32_t size;
+  /* This PE; -1 where only MPI knows. */
+  int32_t rank;
+  /* Number of PEs; -1 where only MPI knows. */
+  int32_t n_pes;
+  /* This PE among those of its host; -1 where the launcher does not say. */
+  int32_t local_rank;
+  /* PEs of this host; -1 where the launcher does not say. */
+  int32_t local_pes;
+  /* Reserved, zero. */
+  int32_t reserved;
+  /* `rushmem-run`, `torchrun`, `slurm`, `openmpi`, `mpich` or `none`. */
+  const char *launcher;
+  /* What it was recognised by. */
+  const char *launcher_why;
+  /* How the PEs would meet: `uid`, `mpi` or `single`; empty where a setting makes no sense. */
+  const char *bootstrap;
+  /* Why so, or which setting makes no sense. */
+  const char *bootstrap_why;
+  /* The kind of device: `cpu` or `cuda`; empty where the one that is wanted cannot be had. */
+  const char *device;
+  /* Why that kind, or what is missing and what to do about it. */
+  const char *device_why;
+} rushmem_job_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -341,6 +459,11 @@ int32_t rushmem_my_pe(rushmem_world_t *w);
 /* The number of PEs, or a negative code. */
 int32_t rushmem_n_pes(rushmem_world_t *w);
 
+/* This PE's device for people, such as `the CPU` or `GPU 0 (NVIDIA H200, 0000:1b:00.0)`, in `*out`; it lives as long as the
+ * world. */
+int32_t rushmem_device_name(rushmem_world_t *w,
+                            const char **out);
+
 /* Where PE `pe` runs and how it is reached. The strings live as long as the world. */
 int32_t rushmem_peer(rushmem_world_t *w, int32_t pe, struct rushmem_peer_t *out);
 
@@ -366,9 +489,13 @@ int32_t rushmem_register(rushmem_world_t *w,
 /* Makes registered memory (by its address or its alias) private again; it keeps its contents. Collective. */
 int32_t rushmem_unregister(rushmem_world_t *w, void *addr);
 
-/* The address at which PE `pe`'s copy of `sym` can be loaded and stored directly; null where it is not mapped
+/* The address at which PE `pe`'s copy of `sym` can be loaded and stored directly, by the host where the heap is in host
+ * memory, by this PE's GPU where it is in GPU memory; null where it is not mapped
  * (OpenSHMEM 1.5, `shmem_ptr`). Local. */
-int32_t rushmem_ptr(rushmem_world_t *w, const void *sym, int32_t pe, void **out);
+int32_t rushmem_ptr(rushmem_world_t *w,
+                    const void *sym,
+                    int32_t pe,
+                    void **out);
 
 /* The symmetric heap in numbers. Local. */
 int32_t rushmem_heap_info(rushmem_world_t *w, struct rushmem_heap_info_t *out);
@@ -789,6 +916,17 @@ int32_t rushmem_module_load(rushmem_world_t *w,
                             size_t n_options,
                             rushmem_module_t **out);
 
+/* Loads machine code that nvcc or nvJitLink made (a cubin, a fatbin, or PTX), whose kernels were linked with
+ * `librushmem_device.a` or compiled from the headers alone. Only where the PE's device is a GPU. `name` is for messages.
+ *
+ * `RUSHMEM_ERR_VERSION`: built with device headers of another rushmem. `RUSHMEM_ERR_UNSUPPORTED`: no code for this GPU, or
+ * the device is the CPU. `RUSHMEM_ERR_COMPILE`: not machine code, or cut off. */
+int32_t rushmem_module_load_binary(rushmem_world_t *w,
+                                   const void *code,
+                                   size_t bytes,
+                                   const char *name,
+                                   rushmem_module_t **out);
+
 /* Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its kernels is in
  * flight. A world that ends unloads its modules.
  *
@@ -848,6 +986,52 @@ int32_t rushmem_launch(rushmem_kernel_t *k,
  * (`RUSHMEM_ERR_BAD_PE`), or the kernel trapped, threw or can never end (`RUSHMEM_ERR_LAUNCH`). Launches behind a
  * failed one do not run. */
 int32_t rushmem_synchronize(rushmem_world_t *w);
+
+/* The number of GPUs that this process sees; 0 on a machine without NVIDIA's driver. `RUSHMEM_ERR_VERSION` where the
+ * driver is too old. Local; starts no CUDA context.
+ *
+ * Requires: `out` is null or valid. */
+int32_t rushmem_gpu_count(int32_t *out);
+
+/* What GPU `index` of this process is and can do. Local; starts no CUDA context.
+ *
+ * Requires: `out` is null or points at a `rushmem_gpu_t` of `out->size` bytes. */
+int32_t rushmem_gpu_info(int32_t index, struct rushmem_gpu_t *out);
+
+/* Whether GPU `from` can reach the memory of GPU `to` by loads, stores and copies (over NVLink or PCIe): `*out` is 1 or
+ * 0. Local; starts no CUDA context.
+ *
+ * Requires: `out` is null or valid. */
+int32_t rushmem_gpu_can_access(int32_t from,
+                               int32_t to,
+                               int32_t *out);
+
+/* The CUDA driver and the libraries that kernels for GPUs are compiled with (`RUSHMEM_NVRTC` and `RUSHMEM_NVJITLINK` name
+ * them). Succeeds also where they are missing: the struct says why. Loads them, but starts no CUDA context. Local.
+ *
+ * Requires: `out` is null or points at a `rushmem_cuda_t` of `out->size` bytes. */
+int32_t rushmem_cuda_versions(struct rushmem_cuda_t *out);
+
+/* What `rushmem_init` without an attribute would do here: which launcher it sees, how the PEs would meet, which kind of device
+ * this PE would have. Succeeds also where a `RUSHMEM_*` setting makes no sense or the device cannot be had: the struct says
+ * why. `RUSHMEM_ERR_ENVIRONMENT` where the launcher's variables make no sense; the text names them. Local; joins nothing.
+ *
+ * Requires: `out` is null or points at a `rushmem_job_t` of `out->size` bytes. */
+int32_t rushmem_job_describe(struct rushmem_job_t *out);
+
+/* The C++ compiler that would compile kernels for the CPU device (`RUSHMEM_CXX` names it). Succeeds also where there is
+ * none: the struct says why. Runs it for its version. Local.
+ *
+ * Requires: `out` is null or valid. */
+int32_t rushmem_cpu_compiler(struct rushmem_tool_t *out);
+
+/* The file of MPI plug-in number `index`, counted from 0, of those that lie around this library (or that `RUSHMEM_MPI_PLUGIN`
+ * names): one for each MPI that it was built for. Lives for ever. `RUSHMEM_ERR_INVALID_ARGUMENT` past the last one. Local; loads
+ * none.
+ *
+ * Requires: `path` is null or valid. */
+int32_t rushmem_mpi_plugin(size_t index,
+                           const char **path);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -74,6 +74,20 @@ pub(crate) unsafe fn load_mpi(
     ))
 }
 
+/// The plug-ins that are here, one for each MPI at most: what [`load_mpi`] would try first for it. Loads nothing: two MPIs
+/// in one process would be one too many.
+pub(crate) fn present() -> Vec<PathBuf> {
+    let asked = std::env::var_os(VARIABLE).map(PathBuf::from);
+    let mut found: Vec<PathBuf> = Vec::new();
+    for flavour in FLAVOURS {
+        let mut files = candidates(asked.clone(), &[flavour], &home()).into_iter();
+        // The last one is a bare name, which only the system's loader could find.
+        let file = files.find(|path| path.is_absolute() && path.is_file());
+        found.extend(file.filter(|file| !found.contains(file)));
+    }
+    found
+}
+
 /// An error with all its causes: libloading keeps the loader's own words in them.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

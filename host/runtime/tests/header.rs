@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 /// The files of the C ABI in the order of the header.
-const SOURCES: [&str; 10] =
-    ["types", "info", "world", "heap", "rma", "atomic", "signal", "wait", "order", "kernel"];
+const SOURCES: [&str; 12] =
+    ["types", "info", "world", "heap", "rma", "atomic", "signal", "wait", "order", "kernel", "gpu", "doctor"];
 
 /// What stands above everything.
 const PREAMBLE: &str = "\

@@ -4,6 +4,8 @@
 //! is an error and not a crash.
 
 pub mod atomic;
+pub mod doctor;
+pub mod gpu;
 pub mod heap;
 pub mod info;
 pub mod kernel;

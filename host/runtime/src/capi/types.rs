@@ -332,8 +332,11 @@ pub struct rushmem_cuda_t {
     pub driver_error: *const c_char,
     /// NVRTC, which compiles kernels for GPUs.
     pub nvrtc: rushmem_tool_t,
-    /// nvJitLink, which links them with the device library.
+    /// nvJitLink, which links them with the device library. Without it kernels are compiled whole.
     pub nvjitlink: rushmem_tool_t,
+    /// CUDA version of the device library that the runtime carries, for nvJitLink to link; empty where it was built
+    /// without nvcc. Lives for ever.
+    pub device_library: *const c_char,
 }
 
 /// What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never null.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
 
-use super::driver::{cu, driver, ignore, version_text};
+use super::driver::{cu, driver, ignore, is_fatal, version_text, Driver};
 use crate::error::{err, Result};
 
 /// What a GPU is and can do.
@@ -79,30 +79,42 @@ impl Cuda {
         Ok(driver()?.map_or(0, |d| d.devices))
     }
 
+    /// The GPU of the calling thread's current context, where it has one.
+    pub(crate) fn current_ordinal() -> Result<Option<usize>> {
+        if driver()?.is_none() {
+            return Ok(None);
+        }
+        let (mut context, mut device) = (std::ptr::null_mut(), 0);
+        // SAFETY: writes the context, or null.
+        unsafe { cu!(cuCtxGetCurrent(&mut context)) }?;
+        if context.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: there is a current context; writes its device, which the driver counts as its ordinals.
+        unsafe { cu!(cuCtxGetDevice(&mut device)) }?;
+        Ok(usize::try_from(device).ok())
+    }
+
     /// Retains the primary context of a GPU.
     pub(crate) fn open(ordinal: usize) -> Result<Arc<Cuda>> {
-        let Some(driver) = driver()? else {
-            return Err(err!(
-                UNSUPPORTED,
-                "no CUDA here: NVIDIA's driver (libcuda.so.1) is not installed, or it finds no GPU; the CPU device needs neither"
-            ));
-        };
-        if ordinal >= driver.devices {
-            return Err(err!(
-                INVALID_ARGUMENT,
-                "GPU {ordinal} does not exist: this process sees {} (CUDA_VISIBLE_DEVICES chooses them)",
-                driver.devices
-            ));
-        }
-        let (mut device, mut context) = (0, std::ptr::null_mut());
-        // SAFETY: the ordinal is one of the driver's; writes the device.
-        unsafe { cu!(cuDeviceGet(&mut device, ordinal as i32)) }?;
+        let (driver, device) = find_device(ordinal)?;
         let facts = facts(ordinal, device)?;
+        let mut context = std::ptr::null_mut();
         // SAFETY: a device of the driver's; what is retained here is released in `drop`.
         unsafe { cu!(cuDevicePrimaryCtxRetain(&mut context, device)) }.map_err(|e| {
             e.context(format_args!("starting CUDA {} on GPU {ordinal}", version_text(driver.version)))
         })?;
         Ok(Arc::new(Cuda { device, context, facts }))
+    }
+
+    /// What a GPU is and can do, without a context on it.
+    pub(crate) fn look(ordinal: usize) -> Result<Facts> {
+        facts(ordinal, find_device(ordinal)?.1)
+    }
+
+    /// Whether kernels and copies of GPU `from` can reach memory of GPU `to` once it is mapped for them; without contexts.
+    pub(crate) fn reaches(from: usize, to: usize) -> Result<bool> {
+        reaches(find_device(from)?.1, find_device(to)?.1)
     }
 
     /// What the GPU is and can do.
@@ -130,13 +142,7 @@ impl Cuda {
 
     /// Whether this GPU's kernels and copies can reach memory of `other` once it is mapped for them.
     pub(crate) fn can_access_peer(&self, other: &Cuda) -> Result<bool> {
-        if self.device == other.device {
-            return Ok(true);
-        }
-        let mut can = 0;
-        // SAFETY: two devices of the driver's; writes one int.
-        unsafe { cu!(cuDeviceCanAccessPeer(&mut can, self.device, other.device)) }?;
-        Ok(can != 0)
+        reaches(self.device, other.device)
     }
 
     /// The number in this process of the GPU with that UUID, where the process sees it.
@@ -164,6 +170,14 @@ impl Cuda {
     /// An error once the context is lost (a kernel trapped, say), whoever's work it was. Waits for nothing.
     pub(crate) fn check(&self) -> Result<()> {
         self.memory().map(drop).map_err(|e| e.context(self))
+    }
+
+    /// Whether the context is lost. Waits for nothing.
+    pub(crate) fn is_lost(&self) -> bool {
+        let Ok(_current) = self.current() else { return true };
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the context is current; writes two numbers.
+        is_fatal(unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })
     }
 
     /// Waits for everything in the context, other users' work included.
@@ -198,6 +212,37 @@ impl Drop for Current<'_> {
             ignore("cuCtxPopCurrent", unsafe { sys::cuCtxPopCurrent_v2(&mut popped) });
         }
     }
+}
+
+/// The driver, and its handle for the GPU that this process counts as `ordinal`.
+fn find_device(ordinal: usize) -> Result<(Driver, CUdevice)> {
+    let Some(driver) = driver()? else {
+        return Err(err!(
+            UNSUPPORTED,
+            "no CUDA here: NVIDIA's driver (libcuda.so.1) is not installed, or it finds no GPU; the CPU device needs neither"
+        ));
+    };
+    if ordinal >= driver.devices {
+        return Err(err!(
+            INVALID_ARGUMENT,
+            "GPU {ordinal} does not exist: this process sees {} (CUDA_VISIBLE_DEVICES chooses them)",
+            driver.devices
+        ));
+    }
+    let mut device = 0;
+    // SAFETY: the ordinal is one of the driver's; writes the device.
+    unsafe { cu!(cuDeviceGet(&mut device, ordinal as i32)) }?;
+    Ok((driver, device))
+}
+
+fn reaches(from: CUdevice, to: CUdevice) -> Result<bool> {
+    if from == to {
+        return Ok(true);
+    }
+    let mut can = 0;
+    // SAFETY: two devices of the driver's; writes one int.
+    unsafe { cu!(cuDeviceCanAccessPeer(&mut can, from, to)) }?;
+    Ok(can != 0)
 }
 
 fn facts(ordinal: usize, device: CUdevice) -> Result<Facts> {
