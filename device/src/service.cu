@@ -1,12 +1,12 @@
-/* The runtime's own kernels: what the host asks a GPU to do on GPU heaps, for host atomics, single words, strided
- * copies and the operations on streams. Whole-program code over the device headers, so that nvcc makes a fatbin of
- * it when the runtime is built and NVRTC makes the same when it was built without nvcc. Nobody else launches
- * these; arguments are the runtime's and not checked again.
+/* The runtime's own kernels: what the host asks a GPU to do on GPU heaps, for host atomics, single words,
+ * strided copies and the operations on streams. Whole-program code over the device headers, so that nvcc
+ * makes a fatbin of it when the runtime is built and NVRTC makes the same when it was built without nvcc.
+ * Nobody else launches these; arguments are the runtime's and not checked again.
  *
  * Every address is mapped by this GPU: the runtime has translated symmetric ones to the PE's copy. Words are
- * naturally aligned. `result` and `done` are in pinned host memory: what a host thread that spins on them may see
- * before the kernel has ended. `*result` is written before `*done` becomes `ticket` by a release at system scope.
- * Either may be null.
+ * naturally aligned. `result` and `done` are in pinned host memory: what a host thread that spins on them may
+ * see before the kernel has ended. `*result` is written before `*done` becomes `ticket` by a release at
+ * system scope. Either may be null.
  *
  * One block of one thread, where nothing else is said. */
 #include <rushmem/rushmem.cuh>
@@ -61,8 +61,8 @@ template <typename T> RUSHMEM_DEVICE void wait(const void *at, int how, uint64_t
 /* Elements in units of `unit` bytes, shared out among all threads of the grid: consecutive threads take
  * consecutive units, also where an element has many. */
 template <size_t unit>
-RUSHMEM_DEVICE void strided(char *to, const char *from, int64_t to_step, int64_t from_step, uint64_t elem_bytes,
-                            uint64_t n) {
+RUSHMEM_DEVICE void strided(char *to, const char *from, int64_t to_step, int64_t from_step,
+                            uint64_t elem_bytes, uint64_t n) {
   using piece = impl::access<unit>;
   const uint64_t each = elem_bytes / unit, count = n * each;
   const uint64_t size = static_cast<uint64_t>(gridDim.x) * blockDim.x;
@@ -79,8 +79,8 @@ RUSHMEM_DEVICE void strided(char *to, const char *from, int64_t to_step, int64_t
 
 }  // namespace
 
-/* Does `op` on the word of `bytes` (4 or 8) at `target`; the old value goes to *result, for the forms that fetch
- * none too. Acquires and releases at system scope, as host operations do. */
+/* Does `op` on the word of `bytes` (4 or 8) at `target`; the old value goes to *result, for the forms that
+ * fetch none too. Acquires and releases at system scope, as host operations do. */
 extern "C" __global__ void rushmem_service_atomic(uint64_t op, uint64_t bytes, void *target, uint64_t value,
                                                   uint64_t compare, uint64_t *result, uint64_t ticket,
                                                   uint64_t *done) {
@@ -123,14 +123,14 @@ extern "C" __global__ void rushmem_service_load(const void *from, uint64_t bytes
   answer(result, value, ticket, done);
 }
 
-/* Updates a signal word as `sig_op` says (RUSHMEM_SIGNAL_*), by a release at system scope: what the stream did
- * before is seen by whoever sees it. */
+/* Updates a signal word as `sig_op` says (RUSHMEM_SIGNAL_*), by a release at system scope: what the stream
+ * did before is seen by whoever sees it. */
 extern "C" __global__ void rushmem_service_signal(uint64_t *sig, uint64_t value, int sig_op) {
   impl::signal_release(sig, value, sig_op);
 }
 
-/* Copies `bytes`, any number at any alignment, then updates the signal as above; without one where `sig` is null.
- * One block of any number of threads. */
+/* Copies `bytes`, any number at any alignment, then updates the signal as above; without one where `sig` is
+ * null. One block of any number of threads. */
 extern "C" __global__ void __launch_bounds__(1024)
     rushmem_service_put_signal(void *dst, const void *src, uint64_t bytes, uint64_t *sig, uint64_t value,
                                int sig_op) {
@@ -139,8 +139,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   if (sig && block::rank() == 0) impl::signal_release(sig, value, sig_op);
 }
 
-/* Copies n elements of `elem_bytes` (any), element i from src + i * src_stride to dst + i * dst_stride; strides
- * are in elements. Any one-dimensional grid and block. */
+/* Copies n elements of `elem_bytes` (any), element i from src + i * src_stride to dst + i * dst_stride;
+ * strides are in elements. Any one-dimensional grid and block. */
 extern "C" __global__ void __launch_bounds__(1024)
     rushmem_service_copy_strided(void *dst, const void *src, int64_t dst_stride, int64_t src_stride,
                                  uint64_t elem_bytes, uint64_t n) {
@@ -157,9 +157,9 @@ extern "C" __global__ void __launch_bounds__(1024)
   else strided<1>(to, from, to_step, from_step, elem_bytes, n);
 }
 
-/* Waits until the word of `bytes` (4 or 8) at `word_` compares with `value` as `how` says (RUSHMEM_CMP_*); what it
- * announces is visible to all that follows on the stream. Reported when it stalls; ends with the job, or at
- * the limit of waits. */
+/* Waits until the word of `bytes` (4 or 8) at `word_` compares with `value` as `how` says (RUSHMEM_CMP_*);
+ * what it announces is visible to all that follows on the stream. Reported when it stalls; ends with the job,
+ * or at the limit of waits. */
 extern "C" __global__ void rushmem_service_wait(const void *word_, uint64_t bytes, int is_signed, int how,
                                                 uint64_t value) {
   if (bytes == 4 && is_signed) wait<int32_t>(word_, how, value);
@@ -168,5 +168,6 @@ extern "C" __global__ void rushmem_service_wait(const void *word_, uint64_t byte
   else wait<uint64_t>(word_, how, value);
 }
 
-/* The device's sync of all PEs (sync.h), which for mapped PEs is barrier_all too. One block of 32 or more threads. */
+/* The device's sync of all PEs (sync.h), which for mapped PEs is barrier_all too. One block of 32 or more
+ * threads. */
 extern "C" __global__ void __launch_bounds__(1024) rushmem_service_sync() { barrier_all<block>(); }

@@ -2,6 +2,13 @@
  * compiles, for each kind of device and without a warning, is the test (scripts/check-device). */
 #include <rushmem/rushmem.cuh>
 
+/* Types of GPUs only, and NVRTC may have no such headers; after ours, which must not need them. */
+#if !defined(RUSHMEM_CPU) && __has_include(<cuda_bf16.h>)
+#define WITH_HALVES 1
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
 namespace {
 
 struct three_bytes {
@@ -107,6 +114,17 @@ extern "C" __global__ void floats(float *x, double *y, int pe) {
   numbers(x, pe);
   numbers(y, pe);
 }
+
+#if defined(WITH_HALVES)
+extern "C" __global__ void halves(__half *x, __nv_bfloat16 *y, size_t n, int pe) {
+  *x = rushmem::atomic_fetch_add(x, __float2half(1.5f), pe);
+  *y = rushmem::atomic_fetch_add(y, __float2bfloat16(1.5f), pe);
+  rushmem::atomic_add(x, *x, pe);
+  rushmem::atomic_add(y, *y, pe);
+  bytes(x, x + n, n, pe);
+  bytes(y, y + n, n, pe);
+}
+#endif
 
 extern "C" __global__ void collectives(uint64_t *sig) {
   rushmem::fence();

@@ -27,6 +27,8 @@ template <typename T> struct atomic_check {
 };
 
 #define RUSHMEM_ASSERT_ATOMIC(T, kind, text) static_assert(rushmem::impl::atomic_check<T>::kind, text)
+#define RUSHMEM_ADDABLE(name) \
+  name " takes 4- and 8-byte integers, float, double, and on GPUs __half and __nv_bfloat16"
 
 /* Where the word is, and as what. */
 template <typename T> RUSHMEM_DEVICE word<T> *atomic_route(T *target, int pe) {
@@ -66,9 +68,7 @@ RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T
 
 /* Adds and returns what was there; integers wrap, floats round to nearest. (shmem_atomic_fetch_add) */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T> value, int pe) {
-  RUSHMEM_ASSERT_ATOMIC(T, addable,
-                        "atomic_fetch_add takes 4- and 8-byte integers, float, double, and on GPUs __half and "
-                        "__nv_bfloat16");
+  RUSHMEM_ASSERT_ATOMIC(T, addable, RUSHMEM_ADDABLE("atomic_fetch_add"));
   if constexpr (impl::is_floating<T>::value) {
     impl::breathe();
     return impl::fetch_add_float(impl::route(target, pe), value);
@@ -85,7 +85,15 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T>
 
 /* Adds; as atomic_fetch_add. (shmem_atomic_add) */
 template <typename T> RUSHMEM_DEVICE void atomic_add(T *target, impl::same<T> value, int pe) {
-  static_cast<void>(atomic_fetch_add(target, value, pe));
+  RUSHMEM_ASSERT_ATOMIC(T, addable, RUSHMEM_ADDABLE("atomic_add"));
+  if constexpr (impl::is_floating<T>::value) {
+    impl::breathe();
+    impl::add_float(impl::route(target, pe), value);
+  } else if constexpr (impl::atomic_check<T>::integer) {
+    impl::add_word(impl::atomic_route(target, pe), impl::to_bits(value));
+  } else {
+    static_cast<void>(atomic_fetch_add(target, value, pe));
+  }
 }
 
 /* Adds one and returns what was there. (shmem_atomic_fetch_inc) */
@@ -97,7 +105,7 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_inc(T *target, int pe) {
 /* Adds one. (shmem_atomic_inc) */
 template <typename T> RUSHMEM_DEVICE void atomic_inc(T *target, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_inc takes 4- and 8-byte integers");
-  static_cast<void>(atomic_fetch_add(target, T(1), pe));
+  atomic_add(target, T(1), pe);
 }
 
 /* Bitwise and, or, exclusive or; these return what was there. (shmem_atomic_fetch_and, _or, _xor) */
@@ -116,13 +124,16 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_xor(T *target, impl::same<T>
 
 /* The same without a result. (shmem_atomic_and, _or, _xor) */
 template <typename T> RUSHMEM_DEVICE void atomic_and(T *target, impl::same<T> value, int pe) {
-  static_cast<void>(atomic_fetch_and(target, value, pe));
+  RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_and takes 4- and 8-byte integers");
+  impl::and_word(impl::atomic_route(target, pe), impl::to_bits(value));
 }
 template <typename T> RUSHMEM_DEVICE void atomic_or(T *target, impl::same<T> value, int pe) {
-  static_cast<void>(atomic_fetch_or(target, value, pe));
+  RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_or takes 4- and 8-byte integers");
+  impl::or_word(impl::atomic_route(target, pe), impl::to_bits(value));
 }
 template <typename T> RUSHMEM_DEVICE void atomic_xor(T *target, impl::same<T> value, int pe) {
-  static_cast<void>(atomic_fetch_xor(target, value, pe));
+  RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_xor takes 4- and 8-byte integers");
+  impl::xor_word(impl::atomic_route(target, pe), impl::to_bits(value));
 }
 
 }  // namespace rushmem

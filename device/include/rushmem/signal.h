@@ -55,7 +55,7 @@ RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, ui
 RUSHMEM_DEVICE void signal_op(uint64_t *sig, uint64_t value, int sig_op, int pe) {
   uint64_t *at = impl::route(sig, pe);
   impl::breathe();
-  if (sig_op == RUSHMEM_SIGNAL_ADD) impl::fetch_add_word(at, value);
+  if (sig_op == RUSHMEM_SIGNAL_ADD) impl::add_word(at, value);
   else impl::store_relaxed_word(at, value);
 }
 

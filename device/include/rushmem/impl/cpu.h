@@ -85,6 +85,12 @@ template <typename F> RUSHMEM_DEVICE F fetch_add_float(F *to, F v) {
     seen = found;
   }
 }
+/* Without the old value: it costs nothing here. */
+template <typename W> RUSHMEM_DEVICE void add_word(W *to, W v) { fetch_add_word(to, v); }
+template <typename W> RUSHMEM_DEVICE void and_word(W *to, W v) { fetch_and_word(to, v); }
+template <typename W> RUSHMEM_DEVICE void or_word(W *to, W v) { fetch_or_word(to, v); }
+template <typename W> RUSHMEM_DEVICE void xor_word(W *to, W v) { fetch_xor_word(to, v); }
+template <typename F> RUSHMEM_DEVICE void add_float(F *to, F v) { fetch_add_float(to, v); }
 
 /* Polls between two looks at the clock. One poll is a round of all the block's threads, so few. */
 constexpr uint32_t polls_per_tick = 64;

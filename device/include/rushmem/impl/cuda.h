@@ -12,8 +12,8 @@
 #define RUSHMEM_UNROLL _Pragma("unroll")
 
 /* Who holds the cold path and the device state: in relocatable code (nvcc -rdc=true, NVRTC -dlto) the device
- * library does, once for the whole program, and these headers declare; otherwise there is nothing to link with,
- * and they define. */
+ * library does, once for the whole program, and these headers declare; otherwise there is nothing to link
+ * with, and they define. */
 #if defined(__CUDACC_RDC__) && !defined(RUSHMEM_DEVICE_LIBRARY)
 #define RUSHMEM_COLD __device__
 #define RUSHMEM_COLD_IN_LIBRARY 1
@@ -23,14 +23,29 @@
 #define RUSHMEM_COLD inline __device__ __noinline__
 #endif
 
-/* The state of this PE's device, in constant memory: a field costs no load instruction of its own. The runtime
- * fills it before the first launch. Until then it says which layout the code was compiled for: a runtime that
- * has another refuses the module. */
+/* The state of this PE's device, in constant memory: a field costs no load instruction of its own. The
+ * runtime fills it before the first launch. Until then it says which layout the code was compiled for: a
+ * runtime that has another refuses the module. */
 extern "C" {
 #if defined(RUSHMEM_COLD_IN_LIBRARY)
 extern __constant__ rushmem_device_state rushmem_state;
 #else
-__constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION, sizeof(rushmem_device_state)};
+__constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION,
+                                                   sizeof(rushmem_device_state),
+                                                   0,
+                                                   0,
+                                                   0,
+                                                   0,
+                                                   0,
+                                                   0,
+                                                   nullptr,
+                                                   nullptr,
+                                                   nullptr,
+                                                   0,
+                                                   0,
+                                                   nullptr,
+                                                   nullptr,
+                                                   {0, 0, 0, 0}};
 #endif
 }
 
@@ -106,72 +121,84 @@ RUSHMEM_DEVICE void compiler_fence() { asm volatile("" ::: "memory"); }
  * a later access of this thread cannot be performed before them. */
 RUSHMEM_DEVICE void loads_before_later() { compiler_fence(); }
 
-/* ---- atomic updates: the compiler's own, relaxed at system scope; without a use of the result they become
- * `red`. Each takes exactly the width of its pointer. ---- */
+/* ---- atomic updates, relaxed. In PTX, as CUDA's own functions take generic addresses: where the compiler
+ * cannot see that one is global (it has been computed from integers), they become code for three kinds of
+ * memory, and always fetch the old value. `red` fetches nothing and nobody waits for it. Each takes exactly
+ * the width of its pointer. ---- */
 
-using u64 = unsigned long long;
+#define RUSHMEM_ATOM(name, operation, T, letter)                       \
+  RUSHMEM_DEVICE T name(T *to, T value) {                              \
+    T before;                                                          \
+    asm volatile("atom.relaxed.sys.global." operation " %0, [%1], %2;" \
+                 : "=" letter(before)                                  \
+                 : "l"(to), letter(value)                              \
+                 : "memory");                                          \
+    return before;                                                     \
+  }
+#define RUSHMEM_RED(name, operation, T, letter)                                                         \
+  RUSHMEM_DEVICE void name(T *to, T value) {                                                            \
+    asm volatile("red.relaxed.sys.global." operation " [%0], %1;" ::"l"(to), letter(value) : "memory"); \
+  }
+#define RUSHMEM_COMPARE_SWAP(operation, T, letter)                         \
+  RUSHMEM_DEVICE T compare_swap_word(T *to, T expected, T value) {         \
+    T before;                                                              \
+    asm volatile("atom.relaxed.sys.global." operation " %0, [%1], %2, %3;" \
+                 : "=" letter(before)                                      \
+                 : "l"(to), letter(expected), letter(value)                \
+                 : "memory");                                              \
+    return before;                                                         \
+  }
 
-RUSHMEM_DEVICE uint32_t fetch_add_word(uint32_t *to, uint32_t v) { return atomicAdd_system(to, v); }
-RUSHMEM_DEVICE uint64_t fetch_add_word(uint64_t *to, uint64_t v) {
-  return atomicAdd_system(reinterpret_cast<u64 *>(to), static_cast<u64>(v));
-}
-RUSHMEM_DEVICE float fetch_add_float(float *to, float v) { return atomicAdd_system(to, v); }
-RUSHMEM_DEVICE double fetch_add_float(double *to, double v) { return atomicAdd_system(to, v); }
+RUSHMEM_ATOM(fetch_add_word, "add.u32", uint32_t, "r")
+RUSHMEM_ATOM(fetch_add_word, "add.u64", uint64_t, "l")
+RUSHMEM_ATOM(fetch_add_float, "add.f32", float, "f")
+RUSHMEM_ATOM(fetch_add_float, "add.f64", double, "d")
+RUSHMEM_ATOM(fetch_and_word, "and.b32", uint32_t, "r")
+RUSHMEM_ATOM(fetch_and_word, "and.b64", uint64_t, "l")
+RUSHMEM_ATOM(fetch_or_word, "or.b32", uint32_t, "r")
+RUSHMEM_ATOM(fetch_or_word, "or.b64", uint64_t, "l")
+RUSHMEM_ATOM(fetch_xor_word, "xor.b32", uint32_t, "r")
+RUSHMEM_ATOM(fetch_xor_word, "xor.b64", uint64_t, "l")
+RUSHMEM_RED(add_word, "add.u32", uint32_t, "r")
+RUSHMEM_RED(add_word, "add.u64", uint64_t, "l")
+RUSHMEM_RED(add_float, "add.f32", float, "f")
+RUSHMEM_RED(add_float, "add.f64", double, "d")
+RUSHMEM_RED(and_word, "and.b32", uint32_t, "r")
+RUSHMEM_RED(and_word, "and.b64", uint64_t, "l")
+RUSHMEM_RED(or_word, "or.b32", uint32_t, "r")
+RUSHMEM_RED(or_word, "or.b64", uint64_t, "l")
+RUSHMEM_RED(xor_word, "xor.b32", uint32_t, "r")
+RUSHMEM_RED(xor_word, "xor.b64", uint64_t, "l")
+RUSHMEM_ATOM(swap_word, "exch.b32", uint32_t, "r")
+RUSHMEM_ATOM(swap_word, "exch.b64", uint64_t, "l")
+RUSHMEM_COMPARE_SWAP("cas.b16", unsigned short, "h")
+RUSHMEM_COMPARE_SWAP("cas.b32", uint32_t, "r")
+RUSHMEM_COMPARE_SWAP("cas.b64", uint64_t, "l")
 
-/* By their bits, as the types are known to programs alone that include their headers. Rounded to nearest;
- * subnormals count. */
-RUSHMEM_DEVICE unsigned short fetch_add_half(unsigned short *to, unsigned short v) {
-  unsigned short before;
-  asm volatile("atom.relaxed.sys.global.add.noftz.f16 %0, [%1], %2;"
-               : "=h"(before)
-               : "l"(to), "h"(v)
-               : "memory");
-  return before;
-}
-RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned short v) {
-  unsigned short before;
+/* 16-bit floats, by their bits: the types are known to those programs alone that include their headers.
+ * Rounded to nearest, subnormals kept. The hardware adds pairs only, which would touch the neighbour, so the
+ * compiler makes these a loop around a compare-and-swap. */
+RUSHMEM_ATOM(fetch_add_half, "add.noftz.f16", unsigned short, "h")
 #if __CUDA_ARCH__ >= 900
-  asm volatile("atom.relaxed.sys.global.add.noftz.bf16 %0, [%1], %2;"
-               : "=h"(before)
-               : "l"(to), "h"(v)
-               : "memory");
+RUSHMEM_ATOM(fetch_add_bfloat16, "add.noftz.bf16", unsigned short, "h")
 #else
-  /* sm_80 adds them in registers alone: read, add (as 1.0 * before + v), and try to put it back. */
-  unsigned short found = load_relaxed_word(to);
+RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned short value) {
+  unsigned short before, after, found = load_relaxed_word(to);
   do {
-    unsigned short after;
     before = found;
-    asm("fma.rn.bf16 %0, %1, %2, %3;" : "=h"(after) : "h"(before), "h"((unsigned short)0x3f80), "h"(v));
-    asm volatile("atom.relaxed.sys.global.cas.b16 %0, [%1], %2, %3;"
-                 : "=h"(found)
-                 : "l"(to), "h"(before), "h"(after)
-                 : "memory");
+    /* 1.0 * before + value: sm_80 has no plain addition of these. */
+    asm("fma.rn.bf16 %0, %1, %2, %3;"
+        : "=h"(after)
+        : "h"(before), "h"(static_cast<unsigned short>(0x3f80)), "h"(value));
+    found = compare_swap_word(to, before, after);
   } while (found != before);
-#endif
   return before;
 }
-RUSHMEM_DEVICE uint32_t fetch_and_word(uint32_t *to, uint32_t v) { return atomicAnd_system(to, v); }
-RUSHMEM_DEVICE uint64_t fetch_and_word(uint64_t *to, uint64_t v) {
-  return atomicAnd_system(reinterpret_cast<u64 *>(to), static_cast<u64>(v));
-}
-RUSHMEM_DEVICE uint32_t fetch_or_word(uint32_t *to, uint32_t v) { return atomicOr_system(to, v); }
-RUSHMEM_DEVICE uint64_t fetch_or_word(uint64_t *to, uint64_t v) {
-  return atomicOr_system(reinterpret_cast<u64 *>(to), static_cast<u64>(v));
-}
-RUSHMEM_DEVICE uint32_t fetch_xor_word(uint32_t *to, uint32_t v) { return atomicXor_system(to, v); }
-RUSHMEM_DEVICE uint64_t fetch_xor_word(uint64_t *to, uint64_t v) {
-  return atomicXor_system(reinterpret_cast<u64 *>(to), static_cast<u64>(v));
-}
-RUSHMEM_DEVICE uint32_t swap_word(uint32_t *to, uint32_t v) { return atomicExch_system(to, v); }
-RUSHMEM_DEVICE uint64_t swap_word(uint64_t *to, uint64_t v) {
-  return atomicExch_system(reinterpret_cast<u64 *>(to), static_cast<u64>(v));
-}
-RUSHMEM_DEVICE uint32_t compare_swap_word(uint32_t *to, uint32_t expected, uint32_t v) {
-  return atomicCAS_system(to, expected, v);
-}
-RUSHMEM_DEVICE uint64_t compare_swap_word(uint64_t *to, uint64_t expected, uint64_t v) {
-  return atomicCAS_system(reinterpret_cast<u64 *>(to), static_cast<u64>(expected), static_cast<u64>(v));
-}
+#endif
+
+#undef RUSHMEM_ATOM
+#undef RUSHMEM_RED
+#undef RUSHMEM_COMPARE_SWAP
 
 /* ---- waiting and failing ---- */
 

@@ -1,7 +1,8 @@
 /* What a wait does while it is not satisfied: nothing hangs in silence (DESIGN.md, decision 10). The wait's
  * own loop is a load, a comparison and a count; every `polls_per_tick` polls it calls `rushmem_stall_tick`,
  * which is out of line, and there the wait learns that the job is broken, is reported to the host once it has
- * lasted, and ends at its limit. In relocatable code that function is the device library's (device/src/device.cu).
+ * lasted, and ends at its limit. In relocatable code that function is the device library's
+ * (device/src/device.cu).
  */
 #ifndef RUSHMEM_IMPL_STALL_H
 #define RUSHMEM_IMPL_STALL_H
@@ -11,11 +12,13 @@
 namespace rushmem {
 namespace impl {
 
+#if defined(RUSHMEM_COLD_IN_LIBRARY)
+
 /* By a C name, as uint64_t is another type to NVRTC than to nvcc, and both link with one library. */
 extern "C" RUSHMEM_COLD uint64_t rushmem_stall_tick(uint64_t mark, uint64_t address, uint32_t width, int how,
                                                     int from_pe, uint64_t expected, uint64_t seen);
 
-#if !defined(RUSHMEM_COLD_IN_LIBRARY)
+#else
 
 /* Takes a free record of this PE's, fills it, and hands it to the host. All taken: the others tell enough. */
 RUSHMEM_DEVICE void report_stall(uint64_t address, uint32_t width, int how, int from_pe, uint64_t expected,
