@@ -78,7 +78,7 @@ fn run(args: &Args) -> Outcome {
     world.synchronize()?;
     let elapsed = start.elapsed();
 
-    let wrong = output.to_vec().iter().enumerate().find_map(|(i, seen)| {
+    let wrong = output.to_vec()?.iter().enumerate().find_map(|(i, seen)| {
         let expert = routes[i / width] as f32;
         let expected = values[i] * (expert + 1.0) + expert;
         (*seen != expected)

@@ -31,7 +31,7 @@ fn run() -> Outcome {
     let mut back = vec![0; N];
     inbox.get(&mut back, world.right())?;
 
-    let wrong = if inbox.to_vec() != squares(world.left()) {
+    let wrong = if inbox.to_vec()? != squares(world.left()) {
         Some(format!("the inbox does not hold what {} put", world.left()))
     } else if back != squares(world.my_pe()) {
         Some(format!("{} does not hold what was put there", world.right()))

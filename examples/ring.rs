@@ -55,7 +55,7 @@ fn run(args: &Args) -> Outcome {
     let elapsed = start.elapsed();
 
     let wrong = token
-        .to_vec()
+        .to_vec()?
         .iter()
         .enumerate()
         .find(|(_, seen)| **seen != expected)

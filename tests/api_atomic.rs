@@ -37,7 +37,7 @@ macro_rules! agrees_with_its_arithmetic {
             assert_eq!(word.g().unwrap(), model, "{name} {round}");
         }
         $world.barrier_all().unwrap();
-        let all = slice.to_vec();
+        let all = slice.to_vec().unwrap();
         assert_eq!((all[0], all[2]), (0, 0), "{name}: the neighbours are untouched");
     })*}};
 }
@@ -184,7 +184,7 @@ fn bad_targets_are_errors() {
             assert_eq!(code(words.at(index, world.right()).compare_swap(0, 1)), ErrorCode::OutOfBounds);
         }
         world.barrier_all().unwrap();
-        assert_eq!(words.to_vec(), [0, 0]);
+        assert_eq!(words.to_vec().unwrap(), [0, 0]);
         world.barrier_all().unwrap();
     });
 }

@@ -17,7 +17,7 @@ fn allocations_are_zeroed_aligned_apart_and_at_one_offset_everywhere() {
             let mut choice = rng.fork(round);
             if choice.below(3) == 0 && !live.is_empty() {
                 let (_, n, mark, slice) = live.swap_remove(choice.below(live.len()));
-                assert!(slice.to_vec() == vec![mark; n], "an allocation keeps its contents");
+                assert!(slice.to_vec().unwrap() == vec![mark; n], "an allocation keeps its contents");
                 slice.free().unwrap();
                 continue;
             }
@@ -27,7 +27,10 @@ fn allocations_are_zeroed_aligned_apart_and_at_one_offset_everywhere() {
             assert_eq!((slice.len(), slice.bytes(), slice.is_empty()), (n, n, n == 0));
             let at = slice.as_ptr() as usize;
             assert!(n == 0 || at % align.max(1) == 0, "{n} bytes, {align} aligned, at {at:#x}");
-            assert!(slice.to_vec().iter().all(|b| *b == 0), "memory is zeroed, also when it was used before");
+            assert!(
+                slice.to_vec().unwrap().iter().all(|b| *b == 0),
+                "memory is zeroed, also when it was used before"
+            );
             for (other, len, ..) in live.iter().filter(|_| n > 0) {
                 assert!(at + n <= *other || other + len <= at, "allocations overlap");
             }
@@ -36,7 +39,7 @@ fn allocations_are_zeroed_aligned_apart_and_at_one_offset_everywhere() {
             world.barrier_all().unwrap();
             shared.p(0, offset, world.right()).unwrap();
             world.barrier_all().unwrap();
-            assert!(n == 0 || shared.to_vec() == [offset]);
+            assert!(n == 0 || shared.to_vec().unwrap() == [offset]);
             let mark = choice.next() as u8;
             slice.fill(mark);
             live.push((at, n, mark, slice));
@@ -92,7 +95,7 @@ fn the_heap_grows_past_what_it_starts_with() {
         }
         world.barrier_all().unwrap();
         for (i, slice) in slices.iter().enumerate() {
-            let all = slice.to_vec();
+            let all = slice.to_vec().unwrap();
             assert!(all[..all.len() - 1].iter().all(|w| *w == i as u64 + 1));
             assert_eq!(*all.last().unwrap(), rng.fork(i as u64).next() ^ u64::from(world.left().number()));
         }
@@ -116,7 +119,7 @@ fn an_exhausted_heap_is_an_error_on_every_pe_and_the_job_goes_on() {
         assert_eq!(error.code(), ErrorCode::HeapExhausted, "{error}");
         kept.put(&[5; 1 << 20], world.right()).unwrap();
         let more = world.alloc::<u8>(1 << 20).unwrap();
-        assert!(more.to_vec().iter().all(|b| *b == 0) && kept.to_vec() == [5; 1 << 20]);
+        assert!(more.to_vec().unwrap().iter().all(|b| *b == 0) && kept.to_vec().unwrap() == [5; 1 << 20]);
         world.barrier_all().unwrap();
     });
 }
@@ -134,7 +137,7 @@ fn pes_that_disagree_get_an_error_each_and_the_job_goes_on() {
         let slice = world.alloc::<u8>(100).unwrap();
         slice.put(&[1; 100], world.right()).unwrap();
         world.barrier_all().unwrap();
-        assert_eq!(slice.to_vec(), [1; 100]);
+        assert_eq!(slice.to_vec().unwrap(), [1; 100]);
         slice.free().unwrap();
     });
 }
@@ -174,7 +177,7 @@ fn registered_memory_is_symmetric_and_becomes_ordinary_again() {
             // SAFETY: mapped until after unregister, and only used through `region` until then.
             let region = unsafe { world.register(memory.0.cast::<u64>(), n) }.unwrap();
             assert_eq!(region.len(), n);
-            assert!(region.to_vec() == data(world.my_pe()), "the contents stay");
+            assert!(region.to_vec().unwrap() == data(world.my_pe()), "the contents stay");
             let mut left = vec![0; n];
             region.get(&mut left, world.left()).unwrap();
             assert!(left == data(world.left()), "peers see them");
@@ -222,7 +225,7 @@ fn slices_can_be_used_by_several_threads() {
             });
         }
     });
-    assert_eq!(slice.to_vec().iter().sum::<u64>(), 1000 * (1 + 2 + 3 + 4));
+    assert_eq!(slice.to_vec().unwrap().iter().sum::<u64>(), 1000 * (1 + 2 + 3 + 4));
     world.finalize().unwrap();
 
     fn world_pe() -> rushmem::Pe {

@@ -59,7 +59,7 @@ fn arguments_of_every_kind_arrive_as_they_are() {
         }
         world.synchronize().unwrap();
         let expected = [-1.0, -2.0, -3.0, -4.0, 5.0, 6.0, 7.0, 8.0, 9.5, -10.5, 1.0, -9.0, 0.125, 2.25];
-        assert_eq!(out.to_vec(), expected);
+        assert_eq!(out.to_vec().unwrap(), expected);
         assert_eq!(signal.fetch().unwrap(), 5);
         assert_eq!(kernel.params().unwrap().len(), 15);
         let mut names = module.kernel_names();
@@ -81,7 +81,7 @@ fn launches_run_in_order_and_copy_their_arguments() {
         }
         world.synchronize().unwrap();
         let expected: Vec<u32> = std::iter::once(100).chain((0..100).map(|v| v * 3)).collect();
-        assert_eq!(list.to_vec(), expected);
+        assert_eq!(list.to_vec().unwrap(), expected);
     });
 }
 
@@ -104,7 +104,7 @@ fn grids_blocks_and_shared_memory_have_the_shape_that_was_asked_for() {
                 .unwrap();
             world.synchronize().unwrap();
             assert_eq!(
-                out.to_vec(),
+                out.to_vec().unwrap(),
                 vec![threads * (threads + 1) / 2; blocks as usize],
                 "{grid:?} {block:?}"
             );
@@ -135,7 +135,7 @@ fn templates_options_and_files_make_sources() {
         module.kernel("scale<long long>").unwrap().launch(launch, (&words, 1i64 << 40)).unwrap();
     }
     world.synchronize().unwrap();
-    assert_eq!((floats.to_vec(), words.to_vec()), (vec![6.0; 8], vec![-3 << 40; 8]));
+    assert_eq!((floats.to_vec().unwrap(), words.to_vec().unwrap()), (vec![6.0; 8], vec![-3 << 40; 8]));
 
     let module = world.load(Source::file(&file).unwrap().define("EXTRA", 1)).unwrap();
     let x = world.alloc::<i32>(1).unwrap();
@@ -143,7 +143,7 @@ fn templates_options_and_files_make_sources() {
     // SAFETY: one word, no other users.
     unsafe { module.kernel("twice").unwrap().launch(Launch::new(1, 1), (&x,)) }.unwrap();
     world.synchronize().unwrap();
-    assert_eq!(x.to_vec(), [41]);
+    assert_eq!(x.to_vec().unwrap(), [41]);
     let error = Source::file(folder.path().join("missing.cu")).unwrap_err();
     assert!(error.code() == ErrorCode::Io && error.message().contains("missing.cu"), "{error}");
     world.finalize().unwrap();
@@ -182,11 +182,11 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
         assert!(error.code() == ErrorCode::Launch && error.message().contains("append"), "{error}");
 
         world.synchronize().unwrap();
-        assert_eq!(list.to_vec(), [0; 9]);
+        assert_eq!(list.to_vec().unwrap(), [0; 9]);
         // SAFETY: this PE's own list, and nobody else's.
         unsafe { append.launch(one, (&*list, 7u32)) }.unwrap();
         world.synchronize().unwrap();
-        assert_eq!(list.to_vec()[..2], [1, 7]);
+        assert_eq!(list.to_vec().unwrap()[..2], [1, 7]);
     });
 }
 
@@ -237,7 +237,7 @@ fn kernels_and_the_host_use_one_memory() {
         // SAFETY: each inbox has one writer, and is read after its signal.
         unsafe { send.launch(Launch::new(1, 64), args) }.unwrap();
         signal.wait_until(Cmp::Eq, 1).unwrap();
-        assert_eq!(inbox.to_vec(), particles(world.left()));
+        assert_eq!(inbox.to_vec().unwrap(), particles(world.left()));
         world.synchronize().unwrap();
         world.barrier_all().unwrap();
     });

@@ -29,7 +29,7 @@ fn puts_and_gets_of_every_size_and_alignment_arrive_and_touch_nothing_else() {
             target.put(&data(world.my_pe()), world.right()).unwrap();
             world.barrier_all().unwrap();
 
-            let seen = frame.to_vec();
+            let seen = frame.to_vec().unwrap();
             assert!(seen[..offset].iter().all(|b| *b == 0xa5), "{n} bytes at {offset}: before");
             assert!(seen[offset + n..].iter().all(|b| *b == 0xa5), "{n} bytes at {offset}: behind");
             assert!(seen[offset..offset + n] == data(world.left())[..], "{n} bytes at {offset}");
@@ -71,7 +71,7 @@ fn words_of<T: Symmetric + PartialEq + std::fmt::Debug>(world: &World, rng: &Rng
             .unwrap();
     }
     world.barrier_all().unwrap();
-    for (i, seen) in slice.to_vec().into_iter().enumerate() {
+    for (i, seen) in slice.to_vec().unwrap().into_iter().enumerate() {
         assert_eq!(seen, value(world.left(), i), "{name} {i}");
     }
     world.pes().for_each(|pe| {
@@ -118,7 +118,7 @@ fn strided_copies_agree_with_a_plain_loop() {
             world.barrier_all().unwrap();
             let (mut expected, from) = (vec![7; LEN], data(world.left()));
             (0..n).for_each(|i| expected[i * dst_stride] = from[i * src_stride]);
-            assert_eq!(slice.to_vec(), expected, "iput {n} at {dst_stride}/{src_stride}");
+            assert_eq!(slice.to_vec().unwrap(), expected, "iput {n} at {dst_stride}/{src_stride}");
 
             world.barrier_all().unwrap();
             slice.write(&data(world.my_pe())).unwrap();
@@ -141,7 +141,7 @@ fn symmetric_to_symmetric_and_non_blocking_forms_arrive_by_the_quiet() {
             let mine = data(world.my_pe());
             let check = |what: &str, slice: &rushmem::SymRef<'_, u64>, from: Pe| {
                 world.barrier_all().unwrap();
-                assert!(slice.to_vec() == data(from), "{what} of {n} words");
+                assert!(slice.to_vec().unwrap() == data(from), "{what} of {n} words");
                 world.barrier_all().unwrap();
                 slice.fill(0);
                 world.barrier_all().unwrap();
@@ -187,7 +187,7 @@ fn a_nbi_scope_belongs_to_one_world() {
     let (memory, source) = (other.alloc::<u8>(4).unwrap(), [1; 4]);
     let error = one.nbi(|scope| scope.put(&memory, &source, other.my_pe())).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
-    assert_eq!(memory.to_vec(), [0; 4]);
+    assert_eq!(memory.to_vec().unwrap(), [0; 4]);
     one.finalize().unwrap();
     other.finalize().unwrap();
 }
@@ -263,11 +263,11 @@ fn bad_input_is_an_error_that_writes_nothing_and_leaves_the_job_usable() {
         assert!(error.message().contains("PE 2"), "{error}");
 
         world.barrier_all().unwrap();
-        assert_eq!(slice.to_vec(), [1; 8]);
+        assert_eq!(slice.to_vec().unwrap(), [1; 8]);
         world.barrier_all().unwrap();
         slice.slice(8..).unwrap().put(&[], right).unwrap();
         slice.put(&[3; 8], right).unwrap();
         world.barrier_all().unwrap();
-        assert_eq!(slice.to_vec(), [3; 8]);
+        assert_eq!(slice.to_vec().unwrap(), [3; 8]);
     });
 }

@@ -46,10 +46,10 @@ fn symmetric_and_non_blocking_puts_signal_too() {
                 _ => world.nbi(|s| s.put_signal(&dst, &mine, &signal, SignalOp::Set, 9, right)).unwrap(),
             }
             signal.wait_until(Cmp::Eq, 9).unwrap();
-            assert!(dst.to_vec() == data(world.left(), form), "form {form}");
+            assert!(dst.to_vec().unwrap() == data(world.left(), form), "form {form}");
             world.barrier_all().unwrap();
         }
-        assert_eq!(signals.words().to_vec(), [9; 3]);
+        assert_eq!(signals.words().to_vec().unwrap(), [9; 3]);
         signals.free().unwrap();
     });
 }
@@ -68,7 +68,7 @@ fn puts_before_a_fence_are_seen_before_puts_after_it() {
                 ready.wait_until(0, Cmp::Ge, round).unwrap();
             } else {
                 flag.wait_until(0, Cmp::Eq, round).unwrap();
-                assert_eq!(data.to_vec(), [round; 16]);
+                assert_eq!(data.to_vec().unwrap(), [round; 16]);
                 ready.p(0, round, world.left()).unwrap();
             }
         }
@@ -124,7 +124,7 @@ fn signals_compare_count_and_time_out() {
         assert_eq!(put(&[1; 5], other), ErrorCode::OutOfBounds);
         assert_eq!(put(&[1; 4], Pe::new(9)), ErrorCode::BadPe);
         world.barrier_all().unwrap();
-        assert_eq!((signal.fetch().unwrap(), memory.to_vec()), (2, vec![0; 4]));
+        assert_eq!((signal.fetch().unwrap(), memory.to_vec().unwrap()), (2, vec![0; 4]));
         world.barrier_all().unwrap();
         signal.free().unwrap();
     });

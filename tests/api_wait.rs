@@ -171,7 +171,7 @@ fn waits_see_what_the_left_hand_pe_sets_one_after_the_other() {
                 }
             });
             words.wait_until(N - 1, Cmp::Eq, -(N as i64)).unwrap();
-            assert_eq!(words.to_vec(), targets);
+            assert_eq!(words.to_vec().unwrap(), targets);
             world.barrier_all().unwrap();
         }
         go.p(0, i32::MIN, right).unwrap();

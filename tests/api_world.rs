@@ -122,7 +122,7 @@ fn one_pe_may_belong_to_two_worlds_at_the_same_time() {
         b.put(&[2; 9], other.right()).unwrap();
         one.barrier_all().unwrap();
         other.barrier_all().unwrap();
-        assert_eq!((a.to_vec(), b.to_vec()), (vec![1; 9], vec![2; 9]));
+        assert_eq!((a.to_vec().unwrap(), b.to_vec().unwrap()), (vec![1; 9], vec![2; 9]));
         ring(world);
         ring(&other);
         ring(&one);

@@ -113,7 +113,7 @@ fn store_buffering_with_quiet() {
             }
             seen.put(&mine, other).unwrap();
             world.barrier_all().unwrap();
-            let theirs = seen.to_vec();
+            let theirs = seen.to_vec().unwrap();
             let both_old = (0..CELLS).filter(|i| mine[*i] == 0 && theirs[*i] == 0).count();
             assert_eq!(
                 both_old, 0,

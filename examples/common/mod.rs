@@ -21,8 +21,11 @@ pub(crate) fn exit(name: &str, outcome: Outcome) -> ExitCode {
 }
 
 /// What kernels of this world run on.
-pub(crate) fn device(_world: &World) -> &'static str {
-    "CPU"
+pub(crate) fn device(world: &World) -> String {
+    match world.device() {
+        rushmem::Device::Cpu => "CPU".into(),
+        _ => world.device_name(),
+    }
 }
 
 /// One verdict of all PEs: an error on each of them if any found something `wrong`, so that nobody says that all is well
@@ -33,7 +36,7 @@ pub(crate) fn all_agree(world: &World, wrong: Option<String>) -> Outcome {
         reports.p(world.my_pe().index(), u32::from(wrong.is_some()), pe)?;
     }
     world.barrier_all()?;
-    let against = reports.to_vec().iter().position(|report| *report != 0);
+    let against = reports.to_vec()?.iter().position(|report| *report != 0);
     reports.free()?;
     match (wrong, against) {
         (Some(wrong), _) => Err(format!("{}: {wrong}", world.my_pe()).into()),

@@ -17,7 +17,7 @@
 //!     inbox.put_signal(&gift, &arrived, SignalOp::Set, 1, world.right())?;
 //!
 //!     arrived.wait_until(Cmp::Eq, 1)?;
-//!     assert_eq!(inbox.to_vec(), [u64::from(world.left().number()); 4]);
+//!     assert_eq!(inbox.to_vec().unwrap(), [u64::from(world.left().number()); 4]);
 //!     println!("{} heard from {}", world.my_pe(), world.left());
 //!     world.finalize()
 //! }

@@ -177,6 +177,9 @@ impl<'a> SignalRef<'a> {
     /// where it does not compare so.
     #[inline]
     pub fn test(&self, cmp: Cmp, value: u64) -> Result<Option<u64>> {
+        if !self.word.world().is_host_heap() {
+            return Ok(Some(self.fetch()?).filter(|seen| cmp.holds(seen, &value)));
+        }
         // SAFETY: this PE's own copy of a live allocation of one word.
         let seen = unsafe { u64::load(self.as_ptr()) };
         if cmp.holds(&seen, &value) {
@@ -196,8 +199,10 @@ impl<'a> SignalRef<'a> {
     /// [`Timeout`](crate::ErrorCode::Timeout) after `RUSHMEM_WAIT_TIMEOUT`, if that is set.
     #[inline]
     pub fn wait_until(&self, cmp: Cmp, value: u64) -> Result<u64> {
-        if let Some(seen) = self.test(cmp, value)? {
-            return Ok(seen);
+        if self.word.world().is_host_heap() {
+            if let Some(seen) = self.test(cmp, value)? {
+                return Ok(seen);
+            }
         }
         let (world, mut seen) = (self.word.world(), 0);
         // SAFETY: a live handle, a live allocation and a place for the answer.

@@ -178,24 +178,33 @@ impl<'a, T: Symmetric> SymRef<'a, T> {
     }
 
     /// A copy of all of this PE's own elements.
-    pub fn to_vec(&self) -> Vec<T> {
+    ///
+    /// # Errors
+    /// None where the heap is in host memory, whatever has become of the job; on a GPU those of [`read`](SymRef::read).
+    pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut copy = vec![T::new_zeroed(); self.len];
-        // SAFETY: this PE's own elements, and as many in the copy. Not `read`: that fails in a broken job.
-        unsafe { near::copy(copy.as_mut_ptr().cast(), self.ptr.cast(), self.bytes()) };
-        copy
+        if self.world.is_host_heap() {
+            // SAFETY: this PE's own elements, and as many in the copy. Not `read`: that fails in a broken job.
+            unsafe { near::copy(copy.as_mut_ptr().cast(), self.ptr.cast(), self.bytes()) };
+        } else {
+            self.read(&mut copy)?;
+        }
+        Ok(copy)
     }
 
-    /// Sets each of this PE's own elements to `value`.
-    pub fn fill(&self, value: T) {
+    /// Sets each of this PE's own elements to `value`. Errors as for [`write`](SymRef::write).
+    pub fn fill(&self, value: T) -> Result<()> {
         // Element by element would be one word at a time; a block of copies goes as fast as memory.
-        let block = vec![value; self.len.min(4096 / size_of::<T>() + 1)];
+        let largest = if self.world.is_host_heap() { 4096 } else { 1 << 20 };
+        let block = vec![value; self.len.min(largest / size_of::<T>() + 1)];
         let mut start = 0;
         while start < self.len {
             let n = block.len().min(self.len - start);
             let part = SymRef::new(self.world, self.ptr.wrapping_add(start), n);
-            part.write(&block[..n]).expect("a PE's own memory is always near, and the part is inside");
+            part.write(&block[..n])?;
             start += n;
         }
+        Ok(())
     }
 }
 

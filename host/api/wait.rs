@@ -64,9 +64,11 @@ impl<T: AtomicInt> SymRef<'_, T> {
     /// `RUSHMEM_WAIT_TIMEOUT` if that is set, [`OutOfBounds`](ErrorCode::OutOfBounds).
     #[inline]
     pub fn wait_until(&self, index: usize, cmp: Cmp, value: T) -> Result<()> {
-        if self.test(index, cmp, value)? {
+        // On a GPU the wait itself looks first.
+        if self.world().is_host_heap() && self.test(index, cmp, value)? {
             return Ok(());
         }
+        self.element(index)?;
         let (world, ivar) = (self.world(), self.as_ptr().wrapping_add(index).cast());
         // SAFETY: a live handle and an element of a live allocation: `test` checked the index.
         world.check(unsafe {
@@ -82,6 +84,9 @@ impl<T: AtomicInt> SymRef<'_, T> {
     #[inline]
     pub fn test(&self, index: usize, cmp: Cmp, value: T) -> Result<bool> {
         let element = self.element(index)?;
+        if !self.world().is_host_heap() {
+            return element.ivars().test_all(cmp, value);
+        }
         // SAFETY: this PE's own copy of an element of a live allocation, aligned as `T` is.
         let seen = T::from_word(unsafe { T::Word::load(element.as_ptr().cast()) });
         if cmp.holds(&seen, &value) {

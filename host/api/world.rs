@@ -187,6 +187,12 @@ impl World {
         self.runtime.check(code)
     }
 
+    /// Whether the host may load and store this PE's own heap.
+    #[inline(always)]
+    pub(crate) fn is_host_heap(&self) -> bool {
+        self.view.device != RUSHMEM_DEVICE_CUDA
+    }
+
     #[inline(always)]
     pub(crate) fn near(&self) -> Near {
         self.near

@@ -66,7 +66,7 @@ fn use_both(world: &World, client: &Client) {
     // SAFETY: the handle and the word are this live world's.
     let code = unsafe { (client.pass_right)(world.as_raw(), word.as_ptr(), 42) };
     assert_eq!(code, 0);
-    assert_eq!(word.to_vec(), [42]);
+    assert_eq!(word.to_vec().unwrap(), [42]);
     // SAFETY: as above; the text is copied at once.
     let text = unsafe { CStr::from_ptr((client.error)(world.as_raw())) }.to_string_lossy().into_owned();
     assert!(text.contains("0x8"), "{text}");

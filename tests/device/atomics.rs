@@ -24,7 +24,7 @@ fn check_guards<T: Symmetric + PartialEq + std::fmt::Debug>(
     guard: T,
     zeros: &[usize],
 ) {
-    for (i, word) in words.to_vec().into_iter().enumerate() {
+    for (i, word) in words.to_vec().unwrap().into_iter().enumerate() {
         assert!(zeros.contains(&i) || word == guard, "word {i} was touched: {word:?}");
     }
 }
@@ -57,7 +57,8 @@ fn all_forms<T: Symmetric + PartialEq + std::fmt::Debug>(
             let flags = world.alloc::<T>(all.div_ceil(8 * size_of::<T>()) + 1).unwrap();
             bench.run(&format!("atomics_bits_{name}"), launch, (&bench.report, &flags, ROUNDS));
             let width = u64::MAX >> (64 - 8 * size_of::<T>());
-            let set: u32 = flags.to_vec().into_iter().map(|word| (bits(word) & width).count_ones()).sum();
+            let set: u32 =
+                flags.to_vec().unwrap().into_iter().map(|word| (bits(word) & width).count_ones()).sum();
             assert_eq!(set as usize, all, "each thread's own bit");
 
             let (words, sums) = (world.alloc::<T>(6).unwrap(), world.alloc::<u64>(1).unwrap());
@@ -66,7 +67,7 @@ fn all_forms<T: Symmetric + PartialEq + std::fmt::Debug>(
             bench.run(&format!("atomics_swap_{name}"), launch, (&bench.report, &words, &sums, ROUNDS));
             check_guards(&words, guard, &zeros);
             // What went in and did not come out is what is there; sign extension as in the kernel's casts.
-            assert_eq!(bits(words.to_vec()[1]), sums.to_vec()[0]);
+            assert_eq!(bits(words.to_vec().unwrap()[1]), sums.to_vec().unwrap()[0]);
 
             for memory in [sums.free(), marks.free(), flags.free(), words.free()] {
                 memory.unwrap();
@@ -109,8 +110,8 @@ fn atomics_on_floats() {
             let launch = Launch::new(blocks, threads);
             bench.run("atomics_floats", launch, (&bench.report, &singles, &doubles, ROUNDS));
             let calls = world.n_pes() * blocks * threads * ROUNDS as u32;
-            assert_eq!(singles.to_vec()[0], calls as f32);
-            assert_eq!(doubles.to_vec()[0], f64::from(calls));
+            assert_eq!(singles.to_vec().unwrap()[0], calls as f32);
+            assert_eq!(doubles.to_vec().unwrap()[0], f64::from(calls));
         }
     });
 }

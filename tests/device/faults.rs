@@ -29,12 +29,12 @@ fn a_pe_that_is_none_ends_the_launch_and_writes_nothing() {
             assert_eq!(error.code(), ErrorCode::BadPe, "{error}");
         }
         world.barrier_all().unwrap();
-        assert_eq!(word.to_vec(), [0]);
+        assert_eq!(word.to_vec().unwrap(), [0]);
         world.barrier_all().unwrap();
         // The world is still usable.
         launch(world, "faults_bad_pe", (&word, 0)).unwrap();
         world.barrier_all().unwrap();
-        assert_eq!(word.to_vec(), [u64::from(world.my_pe().number() == 0)]);
+        assert_eq!(word.to_vec().unwrap(), [u64::from(world.my_pe().number() == 0)]);
     });
 }
 

@@ -67,7 +67,7 @@ impl<'w> Bench<'w> {
         unsafe { self.kernel(name).launch(launch, args) }.unwrap();
         self.world.synchronize().unwrap();
         self.world.barrier_all().unwrap();
-        let [errors, line, got, wanted, info, thread, block, _] = self.report.to_vec()[..] else {
+        let [errors, line, got, wanted, info, thread, block, _] = self.report.to_vec().unwrap()[..] else {
             unreachable!()
         };
         assert!(

@@ -36,7 +36,7 @@ fn a_token_goes_round_the_ring() {
         } else {
             laps - u64::from(world.n_pes() - world.my_pe().number())
         };
-        assert_eq!(token.to_vec(), [expected]);
+        assert_eq!(token.to_vec().unwrap(), [expected]);
     });
 }
 

@@ -7,7 +7,7 @@
 //!         let inbox = world.alloc::<u32>(1).unwrap();
 //!         inbox.p(0, world.my_pe().number(), world.right()).unwrap();
 //!         world.barrier_all().unwrap();
-//!         assert_eq!(inbox.to_vec(), [world.left().number()]);
+//!         assert_eq!(inbox.to_vec().unwrap(), [world.left().number()]);
 //!     });
 //! }
 //! ```

@@ -62,7 +62,7 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
         Ok(())
     };
     let signals = interleave(samples, rounds, by_signal, plain)?;
-    verify("put_signal", data.to_vec() == [last])?;
+    verify("put_signal", data.to_vec().unwrap() == [last])?;
 
     if first {
         for (name, taken) in [("p ping-pong", words), ("put_signal ping-pong", signals)] {
