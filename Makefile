@@ -56,6 +56,11 @@ mpi-plugins: ## the MPI bootstrap plug-in, one for each MPI on this machine
 	@scripts/setup test
 	@scripts/build-mpi-plugin
 
+.PHONY: device
+device: ## librushmem_device.a, for kernels that nvcc compiles, and what the runtime carries: target/device
+	@scripts/device
+	@ls -l "$(TARGET)/device"
+
 .PHONY: gpu-bundle
 gpu-bundle: ## one folder for a host with GPUs and no Rust: .build/gpu-bundle
 	@scripts/setup bundle
