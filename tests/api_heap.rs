@@ -41,7 +41,7 @@ fn allocations_are_zeroed_aligned_apart_and_at_one_offset_everywhere() {
             world.barrier_all().unwrap();
             assert!(n == 0 || shared.to_vec().unwrap() == [offset]);
             let mark = choice.next() as u8;
-            slice.fill(mark);
+            slice.fill(mark).unwrap();
             live.push((at, n, mark, slice));
         }
         world.barrier_all().unwrap();
@@ -87,7 +87,7 @@ fn the_heap_grows_past_what_it_starts_with() {
         let mut slices = Vec::new();
         for i in 0..6u64 {
             let slice = world.alloc::<u64>((start.committed as usize / 8) << (i / 3)).unwrap();
-            slice.fill(i + 1);
+            slice.fill(i + 1).unwrap();
             let last = slice.len() - 1;
             world.barrier_all().unwrap();
             slice.p(last, rng.fork(i).next() ^ u64::from(world.my_pe().number()), world.right()).unwrap();

@@ -126,8 +126,8 @@ fn templates_options_and_files_make_sources() {
     let source = Source::text(ARGUMENTS).instance("scale<float>").instance("scale<long long>");
     let module = world.load(source).unwrap();
     let (floats, words) = (world.alloc::<f32>(8).unwrap(), world.alloc::<i64>(8).unwrap());
-    floats.fill(1.5);
-    words.fill(-3);
+    floats.fill(1.5).unwrap();
+    words.fill(-3).unwrap();
     let launch = Launch::new(1, 8);
     // SAFETY: eight threads, eight elements, no other users.
     unsafe {
@@ -139,7 +139,7 @@ fn templates_options_and_files_make_sources() {
 
     let module = world.load(Source::file(&file).unwrap().define("EXTRA", 1)).unwrap();
     let x = world.alloc::<i32>(1).unwrap();
-    x.fill(20);
+    x.fill(20).unwrap();
     // SAFETY: one word, no other users.
     unsafe { module.kernel("twice").unwrap().launch(Launch::new(1, 1), (&x,)) }.unwrap();
     world.synchronize().unwrap();

@@ -24,7 +24,7 @@ fn puts_and_gets_of_every_size_and_alignment_arrive_and_touch_nothing_else() {
             let data = |pe: Pe| rng.fork((round as u64) << 32 | u64::from(pe.number())).bytes(n);
             let target = memory.slice(offset..offset + n).unwrap();
             let frame = memory.slice(..offset + n + GUARD).unwrap();
-            frame.fill(0xa5);
+            frame.fill(0xa5).unwrap();
             world.barrier_all().unwrap();
             target.put(&data(world.my_pe()), world.right()).unwrap();
             world.barrier_all().unwrap();
@@ -112,7 +112,7 @@ fn strided_copies_agree_with_a_plain_loop() {
                 let words = rng.fork(round << 32 | u64::from(pe.number())).words(LEN);
                 words.into_iter().map(|word| word as u32).collect()
             };
-            slice.fill(7);
+            slice.fill(7).unwrap();
             world.barrier_all().unwrap();
             slice.iput(&data(world.my_pe()), dst_stride, src_stride, n, world.right()).unwrap();
             world.barrier_all().unwrap();
@@ -143,7 +143,7 @@ fn symmetric_to_symmetric_and_non_blocking_forms_arrive_by_the_quiet() {
                 world.barrier_all().unwrap();
                 assert!(slice.to_vec().unwrap() == data(from), "{what} of {n} words");
                 world.barrier_all().unwrap();
-                slice.fill(0);
+                slice.fill(0).unwrap();
                 world.barrier_all().unwrap();
             };
             src.write(&mine).unwrap();
@@ -196,7 +196,7 @@ fn a_nbi_scope_belongs_to_one_world() {
 fn peers_memory_is_mapped_where_ptr_at_says() {
     both(3, |world, _| {
         let slice = world.alloc::<u64>(5).unwrap();
-        slice.fill(u64::from(world.my_pe().number()) + 10);
+        slice.fill(u64::from(world.my_pe().number()) + 10).unwrap();
         world.barrier_all().unwrap();
         for pe in world.pes() {
             let there = slice.ptr_at(pe).expect("all PEs of this host are mapped");
@@ -213,7 +213,7 @@ fn peers_memory_is_mapped_where_ptr_at_says() {
 fn bad_input_is_an_error_that_writes_nothing_and_leaves_the_job_usable() {
     both(2, |world, _| {
         let slice = world.alloc::<u32>(8).unwrap();
-        slice.fill(1);
+        slice.fill(1).unwrap();
         world.barrier_all().unwrap();
         let (right, nobody) = (world.right(), Pe::new(2));
         let part = slice.slice(2..6).unwrap();

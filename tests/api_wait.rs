@@ -136,7 +136,7 @@ fn waits_see_what_the_left_hand_pe_sets_one_after_the_other() {
         let pause = Duration::from_micros(300);
         let targets: Vec<i64> = (1..=N as i64).map(|i| -i).collect();
         for round in 1..=6 {
-            words.fill(0);
+            words.fill(0).unwrap();
             world.barrier_all().unwrap();
             std::thread::scope(|scope| {
                 scope.spawn(|| set_all(pause));

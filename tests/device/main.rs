@@ -60,7 +60,7 @@ impl<'w> Bench<'w> {
     /// Callers pass memory of the sizes that the kernel's comment asks for, which only it touches meanwhile.
     #[track_caller]
     fn run(&self, name: &str, launch: Launch, args: impl KernelArgs) {
-        self.report.fill(0);
+        self.report.fill(0).unwrap();
         // Nobody's kernel starts while another PE still prepares or inspects its memory.
         self.world.barrier_all().unwrap();
         // SAFETY: the callers' promise above; kernels of several PEs meet only through the library's operations.

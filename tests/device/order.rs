@@ -96,8 +96,8 @@ fn syncs_go_on_from_launch_to_launch_and_source_to_source() {
         let (entered, data) = (world.alloc::<u64>(n).unwrap(), world.alloc::<u64>(n * 5).unwrap());
         let signal = world.signal().unwrap();
         for _ in 0..10 {
-            entered.fill(0);
-            data.fill(0);
+            entered.fill(0).unwrap();
+            data.fill(0).unwrap();
             signal.set(0, world.my_pe()).unwrap();
             let args = (&first.report, &entered, &data, 3, 1, 3, rng.next());
             first.run("sync_rounds", Launch::new(1, 5), args);
@@ -118,7 +118,7 @@ fn a_flag_is_never_seen_before_its_data() {
         for form in 0..7 {
             for (words, threads) in [(1usize, 1), (5, 33), (16, 8)] {
                 for memory in [&data, &flag, &ack] {
-                    memory.fill(0);
+                    memory.fill(0).unwrap();
                 }
                 let args = (&bench.report, &data, &flag, &ack, form, words, 150);
                 bench.run("litmus_message_passing", Launch::new(1, threads), args);
@@ -134,8 +134,8 @@ fn two_pes_cannot_both_miss_a_completed_put() {
             let bench = Bench::new(world, LITMUS);
             let (x, seen) = (world.alloc::<u64>(2000).unwrap(), world.alloc::<u64>(2000).unwrap());
             for via in [0, 1] {
-                x.fill(0);
-                seen.fill(0);
+                x.fill(0).unwrap();
+                seen.fill(0).unwrap();
                 bench.run("litmus_store_buffering", Launch::new(1, 1), (&bench.report, &x, &seen, via, 2000));
             }
         });

@@ -23,7 +23,7 @@ fn every_form_sees_what_peers_write() {
         let words = world.alloc::<u64>(32).unwrap();
         for ty in 0..4 {
             for form in 0..7 {
-                words.fill(0);
+                words.fill(0).unwrap();
                 let args = (&bench.report, &words, ty, form, rng.next());
                 bench.run("waits_peers", Launch::new(1, BLOCK_SIZES[form as usize % 3]), args);
             }

@@ -224,6 +224,13 @@ pub(crate) fn rushmem_run(n: u32, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// `rushmem-info`, built as `rushmem-run` is.
+#[track_caller]
+pub(crate) fn rushmem_info() -> Command {
+    let newest = newest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("host/bin/src/info"));
+    command(ensure(built().join("rushmem-info"), newest, &["-p", "rushmem-tools", "--bin", "rushmem-info"]))
+}
+
 /// Builds what is missing, or older than `newest`.
 #[track_caller]
 fn ensure(path: PathBuf, newest: Option<SystemTime>, what: &[&str]) -> PathBuf {
