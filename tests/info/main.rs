@@ -126,6 +126,19 @@ fn under_a_launcher_pe_0_shows_every_way() {
     assert!(out.contains("\njob         3 PEs\n"), "{out}");
 }
 
+#[test]
+fn a_way_that_is_missing_hides_no_row() {
+    // No transport but direct mapping is built in, so this leaves the PEs without a way.
+    let mut command = job(2, "--json");
+    let (out, err) = ends(command.env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_TRANSPORT", "ucx"), 1);
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}"));
+    assert_eq!(report["job"]["pes"].as_array().map(Vec::len), Some(1), "{out}");
+    assert_eq!(report["job"]["pes"][0]["peers"][1]["transport"], "none");
+    let missing = report["missing"].to_string();
+    assert!(missing.contains("PE 0 cannot reach PE 1: ") && missing.contains("RUSHMEM_TRANSPORT"), "{missing}");
+    assert!(err.contains("  PE 1: host ") && err.contains("    to PE 0: none ("), "{err}");
+}
+
 /// The choice is made in one place for joining and in another for showing: they must say the same.
 #[test]
 fn what_is_shown_is_what_joining_does() {
