@@ -46,7 +46,7 @@ pub struct Gpu {
 /// for gpu in rushmem::gpus()? {
 ///     println!("{gpu}: {} GiB", gpu.memory >> 30);
 /// }
-/// # rushmem::Result::Ok(())
+/// # Ok::<(), rushmem::Error>(())
 /// ```
 ///
 /// # Errors
