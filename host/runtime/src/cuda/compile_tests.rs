@@ -167,7 +167,7 @@ fn a_gpu_that_nvrtc_does_not_know() {
 /// The sources of the tests that need a GPU, so that a fault in one shows where there is none.
 #[test]
 fn the_kernels_of_the_gpu_tests() {
-    use crate::cuda::tests::{graphs, kernels, pes};
+    use crate::cuda::tests::{graphs, kernels, pes, service};
     let temp = tempfile::tempdir().unwrap();
     let Some(mut compiler) = compiler("the_kernels_of_the_gpu_tests", temp.path()) else { return };
     for capability in [(9, 0), (10, 0), (8, 0)] {
@@ -183,5 +183,13 @@ fn the_kernels_of_the_gpu_tests() {
             assert!(contains(&cubin.code, symbol), "{symbol}");
         }
         compiler.compile("graphs.cu", graphs::SOURCE).unwrap();
+    }
+    let nvrtc = Nvrtc::load(compiler.nvrtc.as_deref()).unwrap();
+    let include = nvrtc.path.parent().unwrap().join("../include");
+    if include.join("cuda_fp16.h").is_file() {
+        compiler.options = ["", "/cccl"].map(|sub| format!("-I{}{sub}", include.display())).into();
+        compiler.compile("halves.cu", service::HALVES).unwrap();
+    } else {
+        eprintln!("SKIP the_kernels_of_the_gpu_tests, halves.cu: no cuda_fp16.h beside NVRTC");
     }
 }

@@ -6,6 +6,7 @@ pub(super) mod graphs;
 pub(super) mod kernels;
 mod memory;
 pub(super) mod pes;
+pub(super) mod service;
 mod streams;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
