@@ -44,6 +44,10 @@ typedef struct rushmem_sync_line {
   uint64_t pad[15];
 } rushmem_sync_line;     /* 128 bytes */
 
+/* Why and where a kernel gave up, in one 16-byte store: a RUSHMEM_DEVICE_FAIL_*; blockIdx.x; blockIdx.y << 16 | blockIdx.z;
+ * threadIdx.z << 20 | threadIdx.y << 10 | threadIdx.x. */
+#define RUSHMEM_FAILURE_WORDS 4
+
 typedef struct rushmem_device_state {
   uint32_t version;      /* RUSHMEM_DEVICE_ABI_VERSION */
   uint32_t bytes;        /* sizeof(rushmem_device_state) */
@@ -61,7 +65,7 @@ typedef struct rushmem_device_state {
   uint64_t stall_ns;     /* report a wait after this long; 0: never */
   uint64_t wait_limit_ns;/* end a wait with an error after this long; 0: never */
   rushmem_stall_record *stalls; /* RUSHMEM_STALL_RECORDS of them, host-visible */
-  uint32_t *failure;     /* host-visible: set to a RUSHMEM_DEVICE_FAIL_* when a kernel gives up */
+  uint32_t *failure;     /* host-visible: RUSHMEM_FAILURE_WORDS words, written when a GPU's kernel gives up */
   uint64_t reserved[4];
 } rushmem_device_state;  /* 128 bytes */
 

@@ -92,6 +92,11 @@ pub(crate) struct DeviceFacts {
     pub(crate) wait_limit: Option<Duration>,
 }
 
+/// `RUSHMEM_FAILURE_WORDS` words, written by one 16-byte store.
+#[derive(Default)]
+#[repr(C, align(16))]
+struct Failure([AtomicU32; 4]);
+
 /// Host memory that the PE's device can reach.
 enum Shared<T> {
     Plain(Box<T>),
@@ -131,7 +136,7 @@ pub(crate) struct DeviceState {
     raw: Box<RawState>,
     stalls: Shared<UnsafeCell<[StallRecord; STALL_RECORDS]>>,
     /// Written by devices that cannot end a launch by themselves.
-    failure: Shared<AtomicU32>,
+    failure: Shared<Failure>,
     /// Keeps the broken word reachable for a GPU.
     _broken: Option<Registered>,
     /// Keeps the broken word.
@@ -150,7 +155,7 @@ impl DeviceState {
             limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1))
         };
         let stalls = Shared::new(UnsafeCell::new([StallRecord::default(); STALL_RECORDS]), gpu)?;
-        let failure = Shared::new(AtomicU32::new(0), gpu)?;
+        let failure = Shared::new(Failure::default(), gpu)?;
         let (page, bytes) = health.broken_page();
         // SAFETY: the page is the word's alone and lives as long as `health`, which is kept beside the registration.
         let registered = gpu.map(|cuda| unsafe { Registered::new(cuda, page, bytes) }).transpose()?;
@@ -186,9 +191,13 @@ impl DeviceState {
         &self.raw
     }
 
-    /// Takes what a GPU's kernel reported before it trapped, 0 for nothing.
-    pub(crate) fn take_failure(&self) -> u32 {
-        self.failure.swap(0, Ordering::AcqRel)
+    /// Takes what a GPU's kernel reported before it trapped: a code, 0 for nothing, and where in the launch.
+    pub(crate) fn take_failure(&self) -> (u32, String) {
+        let [code, x, yz, thread] = self.failure.0.each_ref().map(|word| word.swap(0, Ordering::AcqRel));
+        let (ty, tz) = (thread >> 10 & 0x3ff, thread >> 20);
+        let place =
+            format!(" in block ({x},{},{}), thread ({},{ty},{tz})", yz >> 16, yz & 0xffff, thread & 0x3ff);
+        (code, place)
     }
 
     /// The stalls reported since the last call, as texts about what `who` waits for.

@@ -103,3 +103,16 @@ fn stalls_become_texts_once() {
     );
     assert!(state.drain_stalls("PE 1").is_empty());
 }
+
+#[test]
+fn a_gpus_failure_is_unpacked() {
+    let state = state();
+    assert_eq!(state.take_failure().0, 0);
+    let words = [FAIL_TIMEOUT, 70_000, 3 << 16 | 65_535, 63 << 20 | 1023 << 10 | 17];
+    for (to, from) in state.failure.0.iter().zip(words) {
+        to.store(from, Ordering::Relaxed);
+    }
+    let told = (FAIL_TIMEOUT, " in block (70000,3,65535), thread (17,1023,63)".to_owned());
+    assert_eq!(state.take_failure(), told);
+    assert_eq!(state.take_failure().0, 0);
+}

@@ -217,11 +217,14 @@ RUSHMEM_DEVICE uint64_t now_ns() {
   return now;
 }
 
-/* Leaves the reason where the host finds it, then ends the kernel. Inline, because a call, even one never
+/* Leaves the reason and the place where the host finds them, then ends the kernel. Inline, because a call, even one never
  * made, would make every caller keep to the calling convention; the instructions land behind the kernel's
  * end. */
 RUSHMEM_DEVICE void fail(uint32_t why) {
-  *static_cast<volatile uint32_t *>(device_state().failure) = why;
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(device_state().failure), "r"(why),
+               "r"(blockIdx.x), "r"(blockIdx.y << 16 | blockIdx.z),
+               "r"(threadIdx.z << 20 | threadIdx.y << 10 | threadIdx.x)
+               : "memory");
   __threadfence_system();
   __trap();
   __builtin_unreachable();

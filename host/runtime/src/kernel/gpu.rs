@@ -231,8 +231,8 @@ impl Runner {
             return e;
         }
         let told = match self.common.state.take_failure() {
-            0 => e.context(head),
-            code => self.common.gave_up(head, code, ""),
+            (0, _) => e.context(head),
+            (code, place) => self.common.gave_up(head, code, &place),
         };
         let told =
             Error::new(told.code, format!("{}; this process can use {} no more", told.message, self.cuda));

@@ -106,7 +106,7 @@ fn a_lost_context_is_an_error_and_no_crash() {
     assert_eq!(e.code, code::LAUNCH, "{e}");
     assert!(e.message.contains("the device's context is lost"), "{e}");
     // The reason is in host memory, which outlives the context.
-    assert_eq!(pes.failure.load(Ordering::Acquire), expected);
+    assert_eq!(pes.failure[0].load(Ordering::Acquire), expected);
     // Everything else fails with the same, and nothing panics or hangs.
     eprintln!("{}", t.cuda.check().unwrap_err());
     assert!(t.stream.query().is_err() && t.cuda.synchronize().is_err());

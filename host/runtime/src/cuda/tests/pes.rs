@@ -15,7 +15,7 @@ pub(super) struct Pes {
     pub(super) stride: usize,
     pub(super) n: usize,
     pub(super) broken: PinnedBox<AtomicU32>,
-    pub(super) failure: PinnedBox<AtomicU32>,
+    pub(super) failure: PinnedBox<[AtomicU32; 4]>,
     stalls: PinnedBox<[StallRecord]>,
     _heaps: Vec<Mapping>,
 }
@@ -41,7 +41,7 @@ impl Pes {
             stride,
             n,
             broken: PinnedBox::new(&t.cuda, AtomicU32::new(0)).unwrap(),
-            failure: PinnedBox::new(&t.cuda, AtomicU32::new(0)).unwrap(),
+            failure: PinnedBox::new(&t.cuda, Default::default()).unwrap(),
             stalls: PinnedBox::<[StallRecord]>::filled(&t.cuda, STALL_RECORDS, StallRecord::default())
                 .unwrap(),
             range,
@@ -133,7 +133,7 @@ fn one_pe() {
     finish(stream);
     let expected: Vec<u8> = [0, 1, 42, 42i32].iter().flat_map(|v| v.to_le_bytes()).collect();
     assert_eq!(t.read(pes.free(0), 16), expected);
-    assert_eq!(pes.failure.load(Ordering::Acquire), 0);
+    assert_eq!(pes.failure[0].load(Ordering::Acquire), 0);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn two_pes_put_and_signal() {
             assert!(t.read(pes.free(pe) + 64 + off, 4 * len) == data[1 - pe], "PE {pe}, {len} floats");
         }
     }
-    assert_eq!(pes.failure.load(Ordering::Acquire), 0);
+    assert_eq!(pes.failure[0].load(Ordering::Acquire), 0);
 }
 
 #[test]
