@@ -21,6 +21,8 @@ typedef struct rushmem_world_t rushmem_world_t;
 typedef struct rushmem_module_t rushmem_module_t;
 /* A kernel of a module; lives as long as the module. */
 typedef struct rushmem_kernel_t rushmem_kernel_t;
+/* A point in a stream's work that can be waited for: made by rushmem_event_record, ended by rushmem_event_free. */
+typedef struct rushmem_event_t rushmem_event_t;
 
 /* Version of this ABI. A client refuses a library with another one. */
 #define RUSHMEM_ABI_VERSION 1
@@ -313,7 +315,7 @@ typedef struct rushmem_launch_t {
   uint32_t block[3];
   /* Bytes of dynamic shared memory for each block. */
   uint64_t shared_bytes;
-  /* The stream; null means the world's default stream. */
+  /* The stream, as the functions on streams take it; null means the world's default stream. */
   void *stream;
   /* Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has them. */
   uint32_t cluster[3];
@@ -964,7 +966,7 @@ int32_t rushmem_kernel_max_blocks(rushmem_kernel_t *k,
                                   size_t shared_bytes,
                                   uint64_t *out);
 
-/* Launches a kernel: asynchronous, in order with the world's other launches. Collective in the sense that kernels which
+/* Launches a kernel: asynchronous, in order with what else is on its stream. Collective in the sense that kernels which
  * wait for each other must be launched by all PEs concerned; nothing is exchanged between PEs here. The argument values
  * are copied before it returns. `types` (may be null) says what the caller means to pass, and is compared with
  * the kernel's parameters.
@@ -981,11 +983,192 @@ int32_t rushmem_launch(rushmem_kernel_t *k,
                        const struct rushmem_arg_type_t *types,
                        size_t n_args);
 
-/* Waits for all launched kernels of this world. The first failure of one since the last call: a PE died
+/* Waits for all work on the world's streams: the default one, those of the pool and those of `rushmem_stream_create`. A
+ * caller's own streams are waited for by `rushmem_stream_synchronize`. The first failure since the last call: a PE died
  * (`RUSHMEM_ERR_PEER_DEAD`), a wait passed its limit (`RUSHMEM_ERR_TIMEOUT`), a PE that does not exist was addressed
- * (`RUSHMEM_ERR_BAD_PE`), or the kernel trapped, threw or can never end (`RUSHMEM_ERR_LAUNCH`). Launches behind a
- * failed one do not run. */
+ * (`RUSHMEM_ERR_BAD_PE`), or a kernel trapped, threw or can never end (`RUSHMEM_ERR_LAUNCH`). What is behind a
+ * failure on its stream does not run. */
 int32_t rushmem_synchronize(rushmem_world_t *w);
+
+/* Makes a stream on the PE's device. Work on it runs beside that of other streams; on a GPU it does not wait for CUDA's
+ * legacy default stream.
+ *
+ * On a GPU, streams share a few hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`): with more streams than those, a stream that
+ * waits may hold up another. */
+int32_t rushmem_stream_create(rushmem_world_t *w,
+                              void **out);
+
+/* Ends a stream of `rushmem_stream_create`'s at once; what is on it still runs to its end, and a world that ends waits for
+ * it. `RUSHMEM_ERR_INVALID_ARGUMENT` for the default stream and those of the pool, `RUSHMEM_ERR_BAD_HANDLE` for any other. */
+int32_t rushmem_stream_destroy(rushmem_world_t *w,
+                               void *stream);
+
+/* The stream that null means: on a GPU the `CUstream`, for other libraries. */
+int32_t rushmem_stream_default(rushmem_world_t *w, void **out);
+
+/* A stream of the world's pool, the next one with each call: for transfers that a thread of the CPU drives, each with a
+ * completion handle (`rushmem_event_record`). The pool has `RUSHMEM_STREAMS` streams (4), made when they are first given
+ * out. */
+int32_t rushmem_stream_pool(rushmem_world_t *w,
+                            void **out);
+
+/* Waits for all work on the stream. The first failure of it since the last call, as `rushmem_synchronize` tells them; a
+ * wait that lasts is reported (`RUSHMEM_STALL_REPORT`), and the death of a PE ends it. */
+int32_t rushmem_stream_synchronize(rushmem_world_t *w,
+                                   void *stream);
+
+/* A completion handle: it tells of all work that the stream has been given so far. To be given back by
+ * `rushmem_event_free`; a world that ends takes its events with it. `RUSHMEM_ERR_UNSUPPORTED` while the stream is being
+ * captured into a graph. */
+int32_t rushmem_event_record(rushmem_world_t *w,
+                             void *stream,
+                             rushmem_event_t **out);
+
+/* Whether the work has ended: 1 or 0 in `*done`. The error of work that failed, as `rushmem_synchronize` tells them.
+ *
+ * Requires: `event` is null or an event that was not freed; `done` is null or valid. */
+int32_t rushmem_event_test(rushmem_event_t *event,
+                           int32_t *done);
+
+/* Waits until the work has ended. Errors and reports as `rushmem_stream_synchronize`; the failure stays for that one to
+ * tell as well.
+ *
+ * Requires: `event` is null or an event that was not freed. */
+int32_t rushmem_event_wait(rushmem_event_t *event);
+
+/* Gives an event back; the work goes on. The same handle may be given out again for another event.
+ *
+ * Requires: `event` is null or an event that was not freed. */
+int32_t rushmem_event_free(rushmem_event_t *event);
+
+/* `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.
+ *
+ * Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked now, and an
+ * error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was put on the stream; what goes
+ * wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU this and the other operations on streams
+ * may be captured into a CUDA graph: addresses are recorded, and what is at them is read at each launch of the graph.
+ * With ordinary (pageable) host memory CUDA may copy, or wait for the stream, before the call returns.
+ *
+ * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
+int32_t rushmem_put_on_stream(rushmem_world_t *w,
+                              void *dst,
+                              const void *src,
+                              size_t bytes,
+                              int32_t pe,
+                              void *stream);
+
+/* `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
+ * Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `dst` is valid for writes of `bytes` bytes until the work is done. */
+int32_t rushmem_get_on_stream(rushmem_world_t *w,
+                              void *dst,
+                              const void *src,
+                              size_t bytes,
+                              int32_t pe,
+                              void *stream);
+
+/* `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An aligned value
+ * arrives in one piece. Otherwise as `rushmem_put_on_stream`. */
+int32_t rushmem_p_on_stream(rushmem_world_t *w,
+                            void *dst,
+                            uint64_t bits,
+                            size_t bytes,
+                            int32_t pe,
+                            void *stream);
+
+/* `rushmem_iput` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes until the work is
+ * done. */
+int32_t rushmem_iput_on_stream(rushmem_world_t *w,
+                               void *dst,
+                               const void *src,
+                               ptrdiff_t dst_stride,
+                               ptrdiff_t src_stride,
+                               size_t elem_bytes,
+                               size_t n,
+                               int32_t pe,
+                               void *stream);
+
+/* `rushmem_iget` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `dst` is valid for writes of `((n - 1) * dst_stride + 1) * elem_bytes` bytes until the work is
+ * done. */
+int32_t rushmem_iget_on_stream(rushmem_world_t *w,
+                               void *dst,
+                               const void *src,
+                               ptrdiff_t dst_stride,
+                               ptrdiff_t src_stride,
+                               size_t elem_bytes,
+                               size_t n,
+                               int32_t pe,
+                               void *stream);
+
+/* `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on the stream
+ * before. Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
+int32_t rushmem_put_signal_on_stream(rushmem_world_t *w,
+                                     void *dst,
+                                     const void *src,
+                                     size_t bytes,
+                                     uint64_t *sig,
+                                     uint64_t value,
+                                     int32_t sig_op,
+                                     int32_t pe,
+                                     void *stream);
+
+/* `rushmem_signal_op` in the stream's turn: who sees the update sees all that was on the stream before.
+ * Otherwise as `rushmem_put_on_stream`. */
+int32_t rushmem_signal_op_on_stream(rushmem_world_t *w,
+                                    uint64_t *sig,
+                                    uint64_t value,
+                                    int32_t sig_op,
+                                    int32_t pe,
+                                    void *stream);
+
+/* Holds the stream back until this PE's own signal word `sig` compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says,
+ * unsigned: what the signal announces is visible to all that is behind. A wait that lasts is reported; one that passes
+ * `RUSHMEM_WAIT_TIMEOUT`, or a dead PE, makes the stream's work fail. On a GPU the wait is a small kernel, and its failure a
+ * trap, which takes the process' context on that GPU with it. */
+int32_t rushmem_signal_wait_until_on_stream(rushmem_world_t *w,
+                                            const uint64_t *sig,
+                                            int32_t cmp,
+                                            uint64_t value,
+                                            void *stream);
+
+/* Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`), compares with
+ * `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`. */
+int32_t rushmem_wait_until_on_stream(rushmem_world_t *w,
+                                     int32_t type,
+                                     const void *ivar,
+                                     int32_t cmp,
+                                     uint64_t value,
+                                     void *stream);
+
+/* Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose memory is mapped
+ * the stream's own order does that already. */
+int32_t rushmem_fence_on_stream(rushmem_world_t *w,
+                                void *stream);
+
+/* Completes the operations on the stream before it at their PEs, before what is behind it begins. To PEs whose memory is
+ * mapped the stream's own order does that already. */
+int32_t rushmem_quiet_on_stream(rushmem_world_t *w,
+                                void *stream);
+
+/* Collective: holds the stream back until every PE has come to its own call, on a stream or in a kernel
+ * (`rushmem::sync_all`). A PE has one such call under way at a time, in kernels and on all streams together. It is
+ * another matter than `rushmem_sync_all` of the host, and does not meet it.
+ *
+ * Failures as `rushmem_signal_wait_until_on_stream`. */
+int32_t rushmem_sync_all_on_stream(rushmem_world_t *w,
+                                   void *stream);
+
+/* Collective: `rushmem_quiet_on_stream`, then `rushmem_sync_all_on_stream`: what any PE had on its stream before, every PE
+ * sees behind it. */
+int32_t rushmem_barrier_all_on_stream(rushmem_world_t *w,
+                                      void *stream);
 
 /* The number of GPUs that this process sees; 0 on a machine without NVIDIA's driver. `RUSHMEM_ERR_VERSION` where the
  * driver is too old. Local; starts no CUDA context.

@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 
 /// The files of the C ABI in the order of the header.
-const SOURCES: [&str; 12] =
-    ["types", "info", "world", "heap", "rma", "atomic", "signal", "wait", "order", "kernel", "gpu", "doctor"];
+const SOURCES: [&str; 13] = [
+    "types", "info", "world", "heap", "rma", "atomic", "signal", "wait", "order", "kernel", "stream", "gpu",
+    "doctor",
+];
 
 /// What stands above everything.
 const PREAMBLE: &str = "\
@@ -27,7 +29,9 @@ typedef struct rushmem_world_t rushmem_world_t;
 /* A compiled and loaded kernel source. */
 typedef struct rushmem_module_t rushmem_module_t;
 /* A kernel of a module; lives as long as the module. */
-typedef struct rushmem_kernel_t rushmem_kernel_t;";
+typedef struct rushmem_kernel_t rushmem_kernel_t;
+/* A point in a stream's work that can be waited for: made by rushmem_event_record, ended by rushmem_event_free. */
+typedef struct rushmem_event_t rushmem_event_t;";
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -49,7 +53,9 @@ fn generate(capi: &Path) -> String {
         documentation_style: cbindgen::DocumentationStyle::C,
         style: cbindgen::Style::Both,
         export: cbindgen::ExportConfig {
-            exclude: ["rushmem_world_t", "rushmem_module_t", "rushmem_kernel_t"].map(String::from).to_vec(),
+            exclude: ["rushmem_world_t", "rushmem_module_t", "rushmem_kernel_t", "rushmem_event_t"]
+                .map(String::from)
+                .to_vec(),
             ..Default::default()
         },
         ..Default::default()

@@ -203,7 +203,7 @@ pub unsafe extern "C" fn rushmem_kernel_max_blocks(
     })
 }
 
-/// Launches a kernel: asynchronous, in order with the world's other launches. Collective in the sense that kernels which
+/// Launches a kernel: asynchronous, in order with what else is on its stream. Collective in the sense that kernels which
 /// wait for each other must be launched by all PEs concerned; nothing is exchanged between PEs here. The argument values
 /// are copied before it returns. `types` (may be null) says what the caller means to pass, and is compared with
 /// the kernel's parameters.
@@ -244,10 +244,11 @@ pub unsafe extern "C" fn rushmem_launch(
     })
 }
 
-/// Waits for all launched kernels of this world. The first failure of one since the last call: a PE died
+/// Waits for all work on the world's streams: the default one, those of the pool and those of `rushmem_stream_create`. A
+/// caller's own streams are waited for by `rushmem_stream_synchronize`. The first failure since the last call: a PE died
 /// (`RUSHMEM_ERR_PEER_DEAD`), a wait passed its limit (`RUSHMEM_ERR_TIMEOUT`), a PE that does not exist was addressed
-/// (`RUSHMEM_ERR_BAD_PE`), or the kernel trapped, threw or can never end (`RUSHMEM_ERR_LAUNCH`). Launches behind a
-/// failed one do not run.
+/// (`RUSHMEM_ERR_BAD_PE`), or a kernel trapped, threw or can never end (`RUSHMEM_ERR_LAUNCH`). What is behind a
+/// failure on its stream does not run.
 ///
 /// # Safety
 /// `w` is a world's handle.

@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod order;
 pub mod rma;
 pub mod signal;
+pub mod stream;
 pub mod types;
 pub mod wait;
 pub mod world;

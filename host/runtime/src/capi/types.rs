@@ -137,6 +137,12 @@ pub struct rushmem_kernel_t {
     _private: [u8; 0],
 }
 
+/// A point in a stream's work that can be waited for. Opaque.
+#[repr(C)]
+pub struct rushmem_event_t {
+    _private: [u8; 0],
+}
+
 /// How to start. Zero the struct, set `size`, then what you need; all zero means "look at the environment".
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -261,7 +267,7 @@ pub struct rushmem_launch_t {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory for each block.
     pub shared_bytes: u64,
-    /// The stream; null means the world's default stream.
+    /// The stream, as the functions on streams take it; null means the world's default stream.
     pub stream: *mut c_void,
     /// Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has them.
     pub cluster: [u32; 3],

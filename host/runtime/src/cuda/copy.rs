@@ -89,6 +89,35 @@ impl Stream {
             .map_err(|e| e.context(format_args!("copying {count} elements of {size} bytes")))
     }
 
+    /// Puts the store of the low `bytes` (1 to 8) of `bits` on the stream: in one piece where that is 1, 2 or 4 aligned bytes.
+    ///
+    /// # Safety
+    /// The range is memory that the GPU may access, valid until the store is done.
+    pub(crate) unsafe fn set(&self, dst: usize, bits: u64, bytes: usize) -> Result<()> {
+        let _current = self.cuda().current()?;
+        let mut done = 0;
+        while done < bytes {
+            let (at, value) = ((dst + done) as u64, bits >> (8 * done));
+            let left = bytes - done;
+            let piece = match at % 4 {
+                0 if left >= 4 => 4,
+                0 | 2 if left >= 2 => 2,
+                _ => 1,
+            };
+            // SAFETY: per contract.
+            let stored = unsafe {
+                match piece {
+                    4 => cu!(cuMemsetD32Async(at, value as u32, 1, self.raw())),
+                    2 => cu!(cuMemsetD16Async(at, value as u16, 1, self.raw())),
+                    _ => cu!(cuMemsetD8Async(at, value as u8, 1, self.raw())),
+                }
+            };
+            stored.map_err(|e| e.context(format_args!("storing {bytes} bytes at {dst:#x}")))?;
+            done += piece;
+        }
+        Ok(())
+    }
+
     /// Puts a fill of `bytes` with the byte `value` on the stream.
     ///
     /// # Safety

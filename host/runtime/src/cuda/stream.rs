@@ -71,6 +71,17 @@ impl Stream {
         self.raw.cast()
     }
 
+    /// Where a kernel on this stream's GPU reaches the memory at `at`; `None` where it does not: ordinary host memory, a GPU
+    /// that is not a peer.
+    pub(crate) fn reaches(&self, at: usize) -> Option<usize> {
+        let _current = self.cuda.current().ok()?;
+        let mut there: sys::CUdeviceptr = 0;
+        let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
+        // SAFETY: writes an address; one that CUDA does not know is refused.
+        let known = unsafe { sys::cuPointerGetAttribute((&raw mut there).cast(), attribute, at as u64) };
+        (known == CUresult::CUDA_SUCCESS && there != 0).then_some(there as usize)
+    }
+
     /// What is put on the stream from now on runs after `event`.
     pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
         let _current = self.cuda.current()?;

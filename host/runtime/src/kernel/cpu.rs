@@ -1,4 +1,5 @@
-//! Kernels on the CPU device: compiled by the system's C++ compiler, run on the world's worker thread one after the other.
+//! Kernels on the CPU device: compiled by the system's C++ compiler, run by their stream's worker thread one after the
+//! other. Launches on different streams run at the same time, each within the CPU device's limits for one launch.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +10,7 @@ use rushmem_device_cpu::{default_cache_dir, Cause, Compiler, Failure, LaunchConf
 use super::args;
 use super::headers;
 use super::stream::{Job, Stream};
+use super::streams::Streams;
 use super::Common;
 use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
 use crate::error::{err, Error, Result};
@@ -16,8 +18,11 @@ use crate::error::{err, Error, Result};
 /// Runs a world's kernels.
 pub(super) struct Runner {
     common: Arc<Common>,
-    stream: Stream,
+    streams: Streams<Stream>,
 }
+
+/// What the next stream of the process is called, by C too. No address: there is nothing behind it to look at.
+static NEXT_NAME: AtomicUsize = AtomicUsize::new(0x1000);
 
 /// A loaded source.
 pub(super) struct Code {
@@ -35,7 +40,16 @@ pub(super) struct Function {
 
 impl Runner {
     pub(super) fn new(common: &Arc<Common>) -> Runner {
-        Runner { common: Arc::clone(common), stream: Stream::default() }
+        let streams = Streams::new(new_stream(), common.config.streams);
+        Runner { common: Arc::clone(common), streams }
+    }
+
+    pub(super) fn streams(&self) -> &Streams<Stream> {
+        &self.streams
+    }
+
+    pub(super) fn new_stream(&self) -> Stream {
+        new_stream()
     }
 
     pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<Code> {
@@ -63,12 +77,7 @@ impl Runner {
         values: &[*const c_void],
     ) -> Result<()> {
         let name = function.kernel.name().to_owned();
-        if !config.stream.is_null() {
-            return Err(err!(
-                UNSUPPORTED,
-                "the CPU device has the world's default stream only: stream must be null"
-            ));
-        }
+        let stream = self.streams.find(config.stream as usize)?;
         if config.cluster.iter().any(|blocks| *blocks > 1) {
             return Err(err!(UNSUPPORTED, "kernel `{name}`: the CPU device has no thread block clusters"));
         }
@@ -87,20 +96,16 @@ impl Runner {
             let result = unsafe { kernel.run(&shape, &copied.pointers(), common.state.as_ptr(), stop) };
             result.map_err(|e| explain(&common, kernel.name(), &source, e))
         };
-        self.stream.push(Job { kernel: name, run: Box::new(run) })
+        stream.push(Job { what: format!("kernel `{name}`"), run: Box::new(run) })
     }
 
-    pub(super) fn synchronize(&self) -> Result<()> {
-        self.stream.synchronize(self.common.health.who(), self.common.config.stall_report)
+    pub(super) fn synchronize(&self, stream: &Stream) -> Result<()> {
+        stream.synchronize(self.common.health.who(), self.common.config.stall_report)
     }
+}
 
-    pub(super) fn check_idle(&self) -> Result<()> {
-        self.stream.check_idle()
-    }
-
-    pub(super) fn close(&self) {
-        self.stream.close();
-    }
+fn new_stream() -> Stream {
+    Stream::new(NEXT_NAME.fetch_add(16, Ordering::Relaxed))
 }
 
 impl Code {

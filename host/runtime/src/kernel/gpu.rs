@@ -5,11 +5,13 @@
 //! that count on it. A trap takes the process' whole context on that GPU with it; so the first failure is kept, and every
 //! later call on this device says why it cannot be done.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::{headers, Common};
+use super::streams::{Made, Streams};
+use super::{headers, lock, Common};
 use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
 use crate::cuda::compile::Compiler;
 use crate::cuda::event::Event;
@@ -21,18 +23,20 @@ use crate::error::{code, err, Error, Result};
 
 /// Kernels that are named when a launch fails and it is not known which it was.
 const NAMED: usize = 3;
+/// Entries of work on streams that nobody ever synchronises here, kept for the same end.
+const NOTED: usize = 64;
 
 /// Runs a world's kernels.
 pub(super) struct Runner {
     cuda: Arc<Cuda>,
     common: Arc<Common>,
-    stream: Stream,
+    streams: Streams<Stream>,
     /// For the device state of modules; a kernel that waits on the other stream must not hold it up.
     side: Stream,
     /// PEs whose kernels share the GPU's processors at the same time.
     sharing: u64,
-    /// What was launched since the last synchronisation, for texts: name and source.
-    launched: Mutex<Vec<(String, String)>>,
+    /// What was put on each stream since its last synchronisation and may take long, for texts.
+    noted: Mutex<VecDeque<(usize, String)>>,
     /// Why the context is lost.
     lost: OnceLock<Error>,
 }
@@ -60,7 +64,7 @@ impl Flights {
         if stream.is_capturing()? {
             return Ok(());
         }
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = lock(&self.0);
         let raw = stream.as_raw() as usize;
         if let Some((_, event)) = list.iter().find(|(known, _)| *known == raw) {
             return event.record(stream);
@@ -73,9 +77,24 @@ impl Flights {
 
     /// Streams that have not passed their last launch.
     fn count(&self) -> usize {
-        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = lock(&self.0);
         list.iter().filter(|(_, event)| matches!(event.query(), Ok(false))).count()
     }
+}
+
+impl Made for Stream {
+    fn raw(&self) -> usize {
+        self.as_raw() as usize
+    }
+
+    fn is_spent(&self) -> bool {
+        !matches!(is_idle(self), Ok(false))
+    }
+}
+
+/// Whether the stream's work is done. Not asked of one that is being captured: that would end the capture.
+fn is_idle(stream: &Stream) -> Result<bool> {
+    Ok(!stream.is_capturing()? && stream.query()?)
 }
 
 impl Runner {
@@ -83,12 +102,32 @@ impl Runner {
         Ok(Runner {
             cuda: Arc::clone(cuda),
             common: Arc::clone(common),
-            stream: Stream::new(cuda, Priority::Normal)?,
+            streams: Streams::new(Stream::new(cuda, Priority::Normal)?, common.config.streams),
             side: Stream::new(cuda, Priority::High)?,
             sharing: sharing.max(1) as u64,
-            launched: Mutex::default(),
+            noted: Mutex::default(),
             lost: OnceLock::new(),
         })
+    }
+
+    pub(super) fn streams(&self) -> &Streams<Stream> {
+        &self.streams
+    }
+
+    pub(super) fn new_stream(&self) -> Result<Stream> {
+        self.check_alive()?;
+        Stream::new(&self.cuda, Priority::Normal)
+    }
+
+    /// The stream that C calls `raw`: null is the default one.
+    ///
+    /// # Safety
+    /// Another one is a stream of the GPU's primary context that outlives the value.
+    pub(super) unsafe fn on(&self, raw: *mut c_void) -> Result<Stream> {
+        self.check_alive()?;
+        let raw = if raw.is_null() { self.streams.default().as_raw() } else { raw };
+        // SAFETY: per contract, and the default one lives as long as the world.
+        Ok(unsafe { Stream::foreign(&self.cuda, raw) })
     }
 
     pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<Code> {
@@ -171,62 +210,104 @@ impl Runner {
                 ));
             }
         }
-        let foreign;
-        let stream = if config.stream.is_null() {
-            &self.stream
-        } else {
-            // SAFETY: passed on; the caller keeps the stream alive during the call.
-            foreign = unsafe { Stream::foreign(&self.cuda, config.stream) };
-            &foreign
-        };
+        // SAFETY: passed on; the caller keeps the stream alive during the call.
+        let stream = &unsafe { self.on(config.stream) }?;
         let head = || self.common.head(function.name(), source);
         // SAFETY: passed on.
         unsafe { function.kernel.launch(&shape, values, stream) }.map_err(|e| self.explain(e, &head()))?;
         function.flights.record(stream)?;
-        let mut launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = (function.name().to_owned(), source.to_owned());
-        if launched.len() <= NAMED && !launched.contains(&entry) {
-            launched.push(entry);
-        }
+        self.note(stream, format!("kernel `{}` ({source})", function.name()));
         Ok(())
     }
 
-    pub(super) fn synchronize(&self) -> Result<()> {
-        self.check_alive()?;
-        let health = &self.common.health;
-        let done = self.stream.synchronize(health, None, &|| format!("for {} to end", self.suspects()));
-        let result = done.map_err(|e| {
-            if e.code == code::PEER_DEAD {
-                // Its kernels notice too, and say more; but not for ever.
-                let start = Instant::now();
-                while self.stream.query().is_ok_and(|done| !done) && start.elapsed() < Duration::from_secs(2)
-                {
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-            }
-            let head = format!("{}: {}", health.who(), self.suspects());
-            let failed = self.stream.query().err().unwrap_or(e);
-            self.explain(failed, &head)
-        });
-        self.launched.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Keeps in mind what was put on a stream, for texts.
+    pub(super) fn note(&self, stream: &Stream, what: String) {
+        let mut noted = lock(&self.noted);
+        let entry = (stream.raw(), what);
+        let of_the_stream = noted.iter().filter(|(raw, _)| *raw == entry.0).count();
+        if of_the_stream > NAMED || noted.contains(&entry) {
+            return;
+        }
+        if noted.len() >= NOTED {
+            noted.pop_front();
+        }
+        noted.push_back(entry);
+    }
+
+    /// Waits for the stream's work.
+    pub(super) fn synchronize(&self, stream: &Stream) -> Result<()> {
+        if stream.is_capturing()? {
+            return Err(err!(
+                UNSUPPORTED,
+                "the stream is being captured into a graph: nothing on it runs that could end"
+            ));
+        }
+        let raw = stream.raw();
+        let result = self.finish(raw, &|| stream.query());
+        lock(&self.noted).retain(|(noted, _)| *noted != raw);
         result
     }
 
-    /// ``kernel `ring` (ring.cu)``, or several.
-    fn suspects(&self) -> String {
-        let launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
-        let names: Vec<String> =
-            launched.iter().take(NAMED).map(|(kernel, source)| format!("`{kernel}` ({source})")).collect();
+    /// Waits for the work before `event`, which was recorded on that stream.
+    pub(super) fn wait(&self, event: &Event, stream: usize) -> Result<()> {
+        self.finish(stream, &|| event.query())
+    }
+
+    /// Whether the work before `event`, which was recorded on that stream, is done.
+    pub(super) fn test(&self, event: &Event, stream: usize) -> Result<bool> {
+        self.check_alive()?;
+        event.query().map_err(|e| self.explain(e, &self.head(Some(stream))))
+    }
+
+    fn finish(&self, stream: usize, query: &dyn Fn() -> Result<bool>) -> Result<()> {
+        self.check_alive()?;
+        let mut outcome = Ok(());
+        let report = || format!("for {} to end", self.suspects(Some(stream)));
+        let waited = self.common.health.wait(None, &report, &mut || match query() {
+            Ok(done) => done,
+            Err(e) => {
+                outcome = Err(e);
+                true
+            }
+        });
+        waited.and(outcome).map_err(|e| {
+            if e.code == code::PEER_DEAD {
+                // Its kernels notice too, and say more; but not for ever.
+                let start = Instant::now();
+                while query().is_ok_and(|done| !done) && start.elapsed() < Duration::from_secs(2) {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            }
+            // Any stream's work may have lost the context; where it is whole, it was this one's.
+            let failed = query().err();
+            let head = self.head(Some(stream).filter(|_| failed.is_none()));
+            self.explain(failed.unwrap_or(e), &head)
+        })
+    }
+
+    fn head(&self, stream: Option<usize>) -> String {
+        format!("{}: {}", self.common.health.who(), self.suspects(stream))
+    }
+
+    /// ``kernel `ring` (ring.cu)``, or several: on that stream, or on all.
+    fn suspects(&self, stream: Option<usize>) -> String {
+        let noted = lock(&self.noted);
+        let mut names: Vec<&str> = Vec::new();
+        for (raw, what) in noted.iter() {
+            if stream.is_none_or(|stream| stream == *raw) && !names.contains(&what.as_str()) {
+                names.push(what);
+            }
+        }
         match names.len() {
             0 => "the stream's work".into(),
-            1 => format!("kernel {}", names[0]),
-            _ if launched.len() > NAMED => format!("one of the kernels {}, …", names.join(", ")),
-            _ => format!("one of the kernels {}", names.join(", ")),
+            1 => names[0].into(),
+            n if n > NAMED => format!("one of {}, …", names[..NAMED].join(", ")),
+            _ => format!("one of {}", names.join(", ")),
         }
     }
 
     /// What an error of the driver's means: a kernel that gave up has left its reason.
-    fn explain(&self, e: Error, head: &str) -> Error {
+    pub(super) fn explain(&self, e: Error, head: &str) -> Error {
         if !self.cuda.is_lost() {
             return e;
         }
@@ -240,24 +321,29 @@ impl Runner {
     }
 
     pub(super) fn check_idle(&self) -> Result<()> {
-        match self.stream.query() {
-            Ok(false) => Err(err!(BUSY, "{} is still in flight: synchronize first", self.suspects())),
-            _ => Ok(()),
+        for stream in self.streams.all() {
+            if let Ok(false) = is_idle(&stream) {
+                let suspects = self.suspects(Some(stream.raw()));
+                return Err(err!(BUSY, "{suspects} is still in flight: synchronize first"));
+            }
         }
+        Ok(())
     }
 
     /// Waits for what runs, which ends by itself or because the job is broken.
     pub(super) fn close(&self) {
         let start = Instant::now();
         let mut next = Duration::from_secs(5);
-        while self.stream.query().is_ok_and(|done| !done) {
-            std::thread::sleep(Duration::from_micros(200));
-            if start.elapsed() > next {
-                log::error!(
-                    "{} does not end, though its world does: it spins without a rushmem wait",
-                    self.suspects()
-                );
-                next *= 2;
+        for stream in self.streams.all() {
+            while stream.query().is_ok_and(|done| !done) {
+                std::thread::sleep(Duration::from_micros(200));
+                if start.elapsed() > next {
+                    log::error!(
+                        "{} does not end, though its world does: it spins without a rushmem wait",
+                        self.suspects(Some(stream.raw()))
+                    );
+                    next *= 2;
+                }
             }
         }
     }

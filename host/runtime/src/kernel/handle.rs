@@ -19,6 +19,8 @@ pub(crate) trait Handled: Sized {
     const MAGIC: u64;
     /// For texts.
     const WHAT: &'static str;
+    /// For texts: how one comes to an end before its world does.
+    const GONE: &'static str = "its module was unloaded";
 }
 
 impl<T: Handled> Handle<T> {
@@ -30,9 +32,14 @@ impl<T: Handled> Handle<T> {
     /// What the handle holds.
     pub(crate) fn get(&self) -> Result<Arc<T>> {
         let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        content.clone().ok_or_else(|| {
-            err!(BAD_HANDLE, "not a {}: its module was unloaded or its world has ended", T::WHAT)
-        })
+        content
+            .clone()
+            .ok_or_else(|| err!(BAD_HANDLE, "not a {}: {} or its world has ended", T::WHAT, T::GONE))
+    }
+
+    /// Uses an empty cell again.
+    pub(crate) fn fill(&self, content: Arc<T>) {
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(content);
     }
 
     /// The handle is stale from now on.

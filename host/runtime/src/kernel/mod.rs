@@ -4,11 +4,13 @@
 
 pub(crate) mod args;
 mod cpu;
+pub(crate) mod event;
 mod gpu;
 pub(crate) mod handle;
 pub(crate) mod headers;
 pub(crate) mod service;
-mod stream;
+pub(crate) mod stream;
+pub(crate) mod streams;
 
 use std::ffi::{c_void, CString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +21,7 @@ use crate::device::Device;
 use crate::device_state::{DeviceState, FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED};
 use crate::error::{err, Error, Result};
 use crate::health::Health;
+use event::Event;
 use handle::{Handle, Handled};
 
 /// The kernels of one world.
@@ -31,6 +34,7 @@ struct Core {
     runner: Runner,
     common: Arc<Common>,
     modules: Mutex<Vec<&'static Handle<LoadedModule>>>,
+    events: Mutex<Vec<&'static Handle<Event>>>,
 }
 
 /// What both kinds of device need.
@@ -104,7 +108,8 @@ impl Kernels {
             Device::Cpu => Runner::Cpu(cpu::Runner::new(&common)),
             Device::Gpu(cuda) => Runner::Gpu(gpu::Runner::new(cuda, &common, sharing)?),
         };
-        Ok(Kernels { core: Arc::new(Core { runner, common, modules: Mutex::default() }) })
+        let core = Core { runner, common, modules: Mutex::default(), events: Mutex::default() };
+        Ok(Kernels { core: Arc::new(core) })
     }
 
     /// What the world's monitor does now and then: print the stalls that kernels have reported.
@@ -155,20 +160,30 @@ impl Kernels {
         handle
     }
 
-    /// Waits for all launches on the world's default stream; the first failure since the last call.
+    /// What the world's code is told.
+    pub(crate) fn state(&self) -> &DeviceState {
+        &self.core.common.state
+    }
+
+    /// Waits for all work on the world's streams; the first failure since the last call.
     pub(crate) fn synchronize(&self) -> Result<()> {
+        let wait_for_all = |results: &mut dyn Iterator<Item = Result<()>>| results.fold(Ok(()), Result::and);
         let result = match &self.core.runner {
-            Runner::Cpu(runner) => runner.synchronize(),
-            Runner::Gpu(runner) => runner.synchronize(),
+            Runner::Cpu(runner) => {
+                wait_for_all(&mut runner.streams().all().iter().map(|stream| runner.synchronize(stream)))
+            }
+            Runner::Gpu(runner) => {
+                wait_for_all(&mut runner.streams().all().iter().map(|stream| runner.synchronize(stream)))
+            }
         };
         self.core.common.print_stalls();
         result
     }
 
-    /// `BUSY` while a launch has not ended.
+    /// `BUSY` while something on the world's streams has not ended.
     pub(crate) fn check_idle(&self) -> Result<()> {
         match &self.core.runner {
-            Runner::Cpu(runner) => runner.check_idle(),
+            Runner::Cpu(runner) => runner.streams().all().iter().try_for_each(|stream| stream.check_idle()),
             Runner::Gpu(runner) => runner.check_idle(),
         }
     }
@@ -179,12 +194,15 @@ impl Drop for Kernels {
     /// with kernels in flight has set.
     fn drop(&mut self) {
         match &self.core.runner {
-            Runner::Cpu(runner) => runner.close(),
+            Runner::Cpu(runner) => runner.streams().all().iter().for_each(|stream| stream.close()),
             Runner::Gpu(runner) => runner.close(),
         }
         self.core.common.print_stalls();
         for module in std::mem::take(&mut *lock(&self.core.modules)) {
             module.end();
+        }
+        for event in std::mem::take(&mut *lock(&self.core.events)) {
+            event.empty();
         }
     }
 }

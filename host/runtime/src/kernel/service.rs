@@ -78,6 +78,11 @@ impl Service {
         })
     }
 
+    /// Whether there are kernels.
+    pub(crate) fn works(&self) -> bool {
+        self.kernels.is_ok()
+    }
+
     /// Puts a task on the stream.
     ///
     /// # Safety

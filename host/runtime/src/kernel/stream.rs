@@ -1,30 +1,48 @@
-//! A world's default stream: launches run one after the other on a worker thread that the first of them starts. The first
-//! failure is kept until somebody asks; launches behind it are dropped, as on a GPU, because what they would work on
-//! was never made.
+//! Streams of the CPU device: launches and operations run one after the other on a worker thread that the first of them
+//! starts; streams run beside one another. The first failure is kept until somebody synchronises; what is behind it is
+//! dropped, as on a GPU, because what it would work on was never made. A [`Mark`] is a point in the work that can be waited
+//! for.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::streams::Made;
 use crate::error::{err, Error, Result};
 
-/// One launch.
+/// One launch or operation.
 pub(crate) struct Job {
-    /// The kernel's name, for texts.
-    pub(crate) kernel: String,
+    /// What it is, for texts: ``kernel `ring` ``.
+    pub(crate) what: String,
     /// Runs it to its end.
     pub(crate) run: Box<dyn FnOnce() -> Result<()> + Send>,
 }
 
+enum Entry {
+    Job(Job),
+    Mark(Arc<Mark>),
+}
+
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<Entry>,
     running: Option<String>,
     failure: Option<Error>,
-    /// Launches dropped since the failure.
+    /// Jobs dropped since the failure.
     dropped: usize,
     closing: bool,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.running.is_none() && self.waiting.is_empty()
+    }
+
+    /// What a mark that comes up now has to say of the work before it.
+    fn outcome(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
 }
 
 #[derive(Default)]
@@ -38,48 +56,119 @@ impl Shared {
         // The queue is whole between any two statements.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Returns the queue once `done`. A wait longer than `report` is logged, by what `who` waits for, again at each
+    /// doubling. What runs on a stream polls the job's health; so this ends with it.
+    fn wait(
+        &self,
+        who: &str,
+        report: Option<Duration>,
+        done: impl Fn(&Queue) -> bool,
+    ) -> MutexGuard<'_, Queue> {
+        let start = Instant::now();
+        let mut next = report;
+        let mut queue = self.lock();
+        while !done(&queue) {
+            let until = next.map_or(Duration::from_secs(3600), |at| at.saturating_sub(start.elapsed()));
+            let waited = self.changed.wait_timeout(queue, until.max(Duration::from_millis(1)));
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if let Some(at) = next.filter(|at| start.elapsed() >= *at) {
+                if let Some(what) = &queue.running {
+                    log::warn!("{who} has waited {:.1} s for {what} to end", start.elapsed().as_secs_f64());
+                }
+                next = Some(at * 2);
+            }
+        }
+        queue
+    }
+}
+
+/// A point in a stream's work.
+pub(crate) struct Mark {
+    shared: Arc<Shared>,
+    outcome: OnceLock<Result<()>>,
+}
+
+impl Mark {
+    /// How the work before it went; `None` before it has ended.
+    pub(crate) fn outcome(&self) -> Option<Result<()>> {
+        self.outcome.get().cloned()
+    }
+
+    /// Waits for the work before it. Reports as [`Stream::synchronize`] does.
+    pub(crate) fn wait(&self, who: &str, report: Option<Duration>) -> Result<()> {
+        drop(self.shared.wait(who, report, |_| self.outcome.get().is_some()));
+        self.outcome().unwrap_or(Ok(()))
+    }
+
+    /// Only under the queue's lock, and then tell those that wait.
+    fn come(&self, outcome: Result<()>) {
+        // Each mark is in one queue, once.
+        let _ = self.outcome.set(outcome);
+    }
 }
 
 /// The stream.
 #[derive(Default)]
 pub(crate) struct Stream {
+    /// What C calls it.
+    name: usize,
     shared: Arc<Shared>,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
+impl Made for Stream {
+    fn raw(&self) -> usize {
+        self.name
+    }
+
+    fn is_spent(&self) -> bool {
+        let queue = self.shared.lock();
+        queue.is_empty() && queue.failure.is_none()
+    }
+}
+
 impl Stream {
-    /// Puts a launch at the end.
+    /// A stream that C knows by `name`.
+    pub(crate) fn new(name: usize) -> Stream {
+        Stream { name, shared: Arc::default(), worker: Mutex::default() }
+    }
+
+    /// Puts a job at the end.
     pub(crate) fn push(&self, job: Job) -> Result<()> {
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.shared.lock();
+        if queue.closing {
+            return Err(closed());
+        }
         if worker.is_none() {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("rushmem-stream".into());
             let spawned = thread.spawn(move || work(&shared));
             *worker = Some(spawned.map_err(|e| err!(IO, "starting the stream's thread: {e}"))?);
         }
-        self.shared.lock().waiting.push_back(job);
+        queue.waiting.push_back(Entry::Job(job));
         self.shared.changed.notify_all();
         Ok(())
     }
 
-    /// Waits until nothing is left to run; the first failure since the last call. A wait longer than `report` is logged,
-    /// by what `who` waits for, again at each doubling.
-    pub(crate) fn synchronize(&self, who: &str, report: Option<Duration>) -> Result<()> {
-        let start = Instant::now();
-        let mut next = report;
+    /// A mark behind all that the stream has been given so far.
+    pub(crate) fn mark(&self) -> Arc<Mark> {
+        let mark = Arc::new(Mark { shared: Arc::clone(&self.shared), outcome: OnceLock::new() });
         let mut queue = self.shared.lock();
-        while queue.running.is_some() || !queue.waiting.is_empty() {
-            let until = next.map_or(Duration::from_secs(3600), |at| at.saturating_sub(start.elapsed()));
-            let waited = self.shared.changed.wait_timeout(queue, until.max(Duration::from_millis(1)));
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if let Some(at) = next.filter(|at| start.elapsed() >= *at) {
-                if let Some(kernel) = &queue.running {
-                    let seconds = start.elapsed().as_secs_f64();
-                    log::warn!("{who} has waited {seconds:.1} s for kernel `{kernel}` to end");
-                }
-                next = Some(at * 2);
-            }
+        if queue.closing {
+            mark.come(Err(closed()));
+        } else if queue.is_empty() {
+            mark.come(queue.outcome());
+        } else {
+            queue.waiting.push_back(Entry::Mark(Arc::clone(&mark)));
         }
+        mark
+    }
+
+    /// Waits until nothing is left to run; the first failure since the last call.
+    pub(crate) fn synchronize(&self, who: &str, report: Option<Duration>) -> Result<()> {
+        let mut queue = self.shared.wait(who, report, Queue::is_empty);
         let dropped = std::mem::take(&mut queue.dropped);
         match queue.failure.take() {
             None => Ok(()),
@@ -93,20 +182,29 @@ impl Stream {
     /// `BUSY` while something runs or waits to.
     pub(crate) fn check_idle(&self) -> Result<()> {
         let queue = self.shared.lock();
-        let Some(kernel) = queue.running.as_ref().or(queue.waiting.front().map(|job| &job.kernel)) else {
-            return Ok(());
+        let waiting = || {
+            queue.waiting.iter().filter_map(|entry| match entry {
+                Entry::Job(job) => Some(&job.what),
+                Entry::Mark(_) => None,
+            })
         };
-        let more = queue.waiting.len() + usize::from(queue.running.is_some()) - 1;
+        let mut all = queue.running.iter().chain(waiting());
+        let Some(what) = all.next() else { return Ok(()) };
+        let more = all.count();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        Err(err!(BUSY, "kernel `{kernel}`{more} is still in flight: synchronize first"))
+        Err(err!(BUSY, "{what}{more} is still in flight: synchronize first"))
     }
 
-    /// Drops what waits and ends the worker once the kernel that runs has ended, which the caller sees to.
+    /// Drops what waits and ends the worker once the job that runs has ended, which the caller sees to.
     pub(crate) fn close(&self) {
         {
             let mut queue = self.shared.lock();
             queue.closing = true;
-            queue.waiting.clear();
+            for entry in queue.waiting.drain(..) {
+                if let Entry::Mark(mark) = entry {
+                    mark.come(Err(closed()));
+                }
+            }
         }
         self.shared.changed.notify_all();
         let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -116,10 +214,10 @@ impl Stream {
             while !worker.is_finished() {
                 std::thread::sleep(Duration::from_micros(200));
                 if start.elapsed() > next {
-                    let kernel = self.shared.lock().running.clone().unwrap_or_default();
+                    let what = self.shared.lock().running.clone().unwrap_or_default();
                     log::error!(
-                        "kernel `{kernel}` does not end, though its world does: it spins without a rushmem wait, an \
-                         atomic or __nanosleep"
+                        "{what} does not end, though its world does: it spins without a rushmem wait, an atomic or \
+                         __nanosleep"
                     );
                     next *= 2;
                 }
@@ -136,27 +234,37 @@ impl Drop for Stream {
     }
 }
 
+fn closed() -> Error {
+    err!(BAD_HANDLE, "the stream was destroyed, or its world has ended")
+}
+
 fn work(shared: &Shared) {
     let mut queue = shared.lock();
     loop {
-        let Some(job) = queue.waiting.pop_front() else {
-            if queue.closing {
-                return;
+        let job = match queue.waiting.pop_front() {
+            Some(Entry::Job(job)) => job,
+            Some(Entry::Mark(mark)) => {
+                mark.come(queue.outcome());
+                shared.changed.notify_all();
+                continue;
             }
-            queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
-            continue;
+            None if queue.closing => return,
+            None => {
+                queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
         };
         if queue.failure.is_some() {
             queue.dropped += 1;
             shared.changed.notify_all();
             continue;
         }
-        queue.running = Some(job.kernel);
+        queue.running = Some(job.what);
         drop(queue);
         let run = job.run;
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
         let result =
-            result.unwrap_or_else(|_| Err(err!(INTERNAL, "a defect in rushmem: the launch panicked")));
+            result.unwrap_or_else(|_| Err(err!(INTERNAL, "a defect in rushmem: a stream's job panicked")));
         queue = shared.lock();
         queue.running = None;
         queue.failure = result.err();
@@ -170,8 +278,8 @@ mod tests {
     use crate::error::code;
     use std::sync::mpsc;
 
-    fn job(kernel: &str, run: impl FnOnce() -> Result<()> + Send + 'static) -> Job {
-        Job { kernel: kernel.into(), run: Box::new(run) }
+    fn job(what: &str, run: impl FnOnce() -> Result<()> + Send + 'static) -> Job {
+        Job { what: what.into(), run: Box::new(run) }
     }
 
     #[test]
@@ -203,7 +311,7 @@ mod tests {
         }
         let busy = stream.check_idle().unwrap_err();
         assert_eq!(busy.code, code::BUSY);
-        assert!(busy.message.contains("`bad` and 3 more"), "{busy}");
+        assert!(busy.message.contains("bad and 3 more"), "{busy}");
         drop(go);
         let e = stream.synchronize("PE 0", Some(Duration::from_millis(1))).unwrap_err();
         assert_eq!((e.code, e.message.as_str()), (code::TIMEOUT, "first (3 launches behind it did not run)"));
@@ -239,5 +347,42 @@ mod tests {
         });
         assert_eq!(told.recv().unwrap(), "ended");
         assert!(told.recv().is_err());
+        assert_eq!(stream.push(job("late", || Ok(()))).unwrap_err().code, code::BAD_HANDLE);
+    }
+
+    #[test]
+    fn marks_come_in_their_turn_and_tell_how_the_work_went() {
+        let stream = Stream::default();
+        assert_eq!(stream.mark().outcome(), Some(Ok(())), "nothing to wait for");
+        let (go, wait) = mpsc::channel::<()>();
+        stream.push(job("long", move || wait.recv().map_err(|_| err!(IO, "?")))).unwrap();
+        let first = stream.mark();
+        stream.push(job("bad", || Err(err!(TIMEOUT, "too late")))).unwrap();
+        let second = stream.mark();
+        assert_eq!((first.outcome(), second.outcome()), (None, None));
+        assert!(!stream.is_spent());
+        go.send(()).unwrap();
+        first.wait("PE 0", Some(Duration::from_millis(1))).unwrap();
+        assert_eq!(second.wait("PE 0", None).unwrap_err().code, code::TIMEOUT);
+        // A failure stays until somebody synchronises, whatever marks have told of it.
+        assert_eq!(stream.mark().wait("PE 0", None).unwrap_err().code, code::TIMEOUT);
+        assert!(!stream.is_spent());
+        assert_eq!(stream.synchronize("PE 0", None).unwrap_err().code, code::TIMEOUT);
+        assert!(stream.is_spent());
+        stream.mark().wait("PE 0", None).unwrap();
+    }
+
+    #[test]
+    fn closing_tells_those_who_wait_for_a_mark() {
+        let stream = Stream::default();
+        let (go, wait) = mpsc::channel::<()>();
+        stream.push(job("long", move || wait.recv().map_err(|_| err!(IO, "?")))).unwrap();
+        let mark = stream.mark();
+        std::thread::scope(|s| {
+            let waiting = s.spawn(|| mark.wait("PE 0", None));
+            s.spawn(|| stream.close());
+            assert_eq!(waiting.join().unwrap().unwrap_err().code, code::BAD_HANDLE);
+            go.send(()).unwrap();
+        });
     }
 }

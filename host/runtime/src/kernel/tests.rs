@@ -349,7 +349,7 @@ fn the_c_functions_check_what_they_are_given() {
             assert_eq!(go(&rushmem_launch_t { size: 4, ..shape(1, 1) }), RUSHMEM_ERR_INVALID_ARGUMENT);
             assert_eq!(go(&rushmem_launch_t { flags: 1, ..shape(1, 1) }), RUSHMEM_ERR_INVALID_ARGUMENT);
             let stream = 8 as *mut c_void;
-            assert_eq!(go(&rushmem_launch_t { stream, ..shape(1, 1) }), RUSHMEM_ERR_UNSUPPORTED);
+            assert_eq!(go(&rushmem_launch_t { stream, ..shape(1, 1) }), RUSHMEM_ERR_BAD_HANDLE);
             assert_eq!(
                 rushmem_launch(kernel, null.cast(), args.as_ptr(), null, 1),
                 RUSHMEM_ERR_INVALID_ARGUMENT

@@ -12,6 +12,7 @@ pub(crate) mod engine;
 mod job_tests;
 #[cfg(test)]
 mod litmus_tests;
+pub(crate) mod on_stream;
 pub(crate) mod order;
 pub(crate) mod rma;
 pub(crate) mod signal;

@@ -253,7 +253,7 @@ pub(crate) fn g(w: &World, src: usize, bytes: usize, pe: i32) -> Result<u64> {
     }
 }
 
-fn bad_width(call: &str, bytes: usize) -> crate::error::Error {
+pub(super) fn bad_width(call: &str, bytes: usize) -> crate::error::Error {
     err!(INVALID_ARGUMENT, "{call} moves one value of 1, 2, 4 or 8 bytes, not of {bytes}; use put or get")
 }
 

@@ -41,18 +41,27 @@ impl<'a> Target<'a> {
     fn update(&self, op: SignalOp, value: u64) -> Result<()> {
         match self.0 {
             Route::Host(word) => {
-                // SAFETY: `route` vouches for the word, `new` checked its alignment, and nobody holds a reference to it.
-                let word = unsafe { AtomicU64::from_ptr(word.cast()) };
-                match op {
-                    SignalOp::Set => word.store(value, Ordering::Release),
-                    SignalOp::Add => {
-                        word.fetch_add(value, Ordering::Release);
-                    }
-                }
+                // SAFETY: `route` vouches for the word, and `new` checked its alignment.
+                unsafe { update_word(word, op, value) };
                 Ok(())
             }
             // SAFETY: as above.
             Route::Gpu(word, engine) => unsafe { engine.signal(word, value, op == SignalOp::Add) },
+        }
+    }
+}
+
+/// Updates a signal word in host memory, releasing what this thread wrote before.
+///
+/// # Safety
+/// `word` is valid and aligned, and nobody holds a reference to it.
+pub(super) unsafe fn update_word(word: *mut u8, op: SignalOp, value: u64) {
+    // SAFETY: per contract.
+    let word = unsafe { AtomicU64::from_ptr(word.cast()) };
+    match op {
+        SignalOp::Set => word.store(value, Ordering::Release),
+        SignalOp::Add => {
+            word.fetch_add(value, Ordering::Release);
         }
     }
 }

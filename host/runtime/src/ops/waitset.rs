@@ -45,6 +45,11 @@ impl Integer {
         }
     }
 
+    /// Whether its values have a sign.
+    pub(crate) fn is_signed(self) -> bool {
+        matches!(self, Integer::I32 | Integer::I64)
+    }
+
     /// The value of a bit pattern, of which only the low bytes count.
     pub(crate) fn decode(self, bits: u64) -> i128 {
         match self {
@@ -117,6 +122,18 @@ impl Cmp {
             RUSHMEM_CMP_LT => Ok(Cmp::Lt),
             RUSHMEM_CMP_LE => Ok(Cmp::Le),
             _ => Err(err!(INVALID_ARGUMENT, "{code} is none of the comparisons RUSHMEM_CMP_*")),
+        }
+    }
+
+    /// The constant of the C ABI, which kernels use too.
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            Cmp::Eq => RUSHMEM_CMP_EQ,
+            Cmp::Ne => RUSHMEM_CMP_NE,
+            Cmp::Gt => RUSHMEM_CMP_GT,
+            Cmp::Ge => RUSHMEM_CMP_GE,
+            Cmp::Lt => RUSHMEM_CMP_LT,
+            Cmp::Le => RUSHMEM_CMP_LE,
         }
     }
 

@@ -1,0 +1,109 @@
+//! Completion handles: points in a stream's work that a thread may ask about or wait for. What C holds is a cell that is
+//! never given back to the system, but used again: a program makes one for each transfer.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex};
+
+use super::handle::{Handle, Handled};
+use super::stream::Mark;
+use super::streams::On;
+use super::{lock, Core, Kernels, Runner};
+use crate::cuda;
+use crate::error::{err, Result};
+
+/// A point in a stream's work.
+pub(crate) struct Event {
+    core: Arc<Core>,
+    point: Point,
+}
+
+enum Point {
+    Cpu(Arc<Mark>),
+    Gpu { event: cuda::event::Event, stream: usize },
+}
+
+impl Handled for Event {
+    const MAGIC: u64 = u64::from_le_bytes(*b"rushmemE");
+    const WHAT: &'static str = "event";
+    const GONE: &'static str = "it was freed";
+}
+
+/// Cells whose event was freed.
+static SPARE: Mutex<Vec<&'static Handle<Event>>> = Mutex::new(Vec::new());
+
+impl Kernels {
+    /// A handle for all that the stream has been given so far.
+    ///
+    /// # Safety
+    /// As for [`Kernels::on`].
+    pub(crate) unsafe fn record(&self, raw: *mut c_void) -> Result<&'static Handle<Event>> {
+        let core = &self.core;
+        // SAFETY: passed on.
+        let point = match unsafe { core.on(raw) }? {
+            On::Cpu(stream) => Point::Cpu(stream.mark()),
+            On::Gpu(stream) => {
+                if stream.is_capturing()? {
+                    return Err(err!(
+                        UNSUPPORTED,
+                        "the stream is being captured into a graph: an event tells of work that runs, so record it when the \
+                         graph is launched"
+                    ));
+                }
+                let event = cuda::event::Event::new(stream.cuda(), false)?;
+                event.record(&stream).map_err(|e| self.explain(e, "recording an event"))?;
+                Point::Gpu { event, stream: stream.as_raw() as usize }
+            }
+        };
+        let event = Arc::new(Event { core: Arc::clone(core), point });
+        let spare = lock(&SPARE).pop();
+        let handle = match spare {
+            Some(cell) => {
+                cell.fill(event);
+                cell
+            }
+            None => Handle::leak(event),
+        };
+        lock(&core.events).push(handle);
+        Ok(handle)
+    }
+}
+
+impl Event {
+    /// Whether the work has ended; an error where some of it failed.
+    pub(crate) fn test(&self) -> Result<bool> {
+        match (&self.point, &self.core.runner) {
+            (Point::Cpu(mark), _) => mark.outcome().map_or(Ok(false), |outcome| outcome.map(|()| true)),
+            (Point::Gpu { event, stream }, Runner::Gpu(runner)) => runner.test(event, *stream),
+            (Point::Gpu { .. }, Runner::Cpu(_)) => Err(err!(INTERNAL, "an event of another kind of device")),
+        }
+    }
+
+    /// Waits until the work has ended; an error where some of it failed.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let common = &self.core.common;
+        let result = match (&self.point, &self.core.runner) {
+            (Point::Cpu(mark), _) => mark.wait(common.health.who(), common.config.stall_report),
+            (Point::Gpu { event, stream }, Runner::Gpu(runner)) => runner.wait(event, *stream),
+            (Point::Gpu { .. }, Runner::Cpu(_)) => Err(err!(INTERNAL, "an event of another kind of device")),
+        };
+        common.print_stalls();
+        result
+    }
+}
+
+impl Handle<Event> {
+    /// Gives the event back; the work that it told of goes on.
+    pub(crate) fn free(&'static self) -> Result<()> {
+        let event = self.get()?;
+        let mut events = lock(&event.core.events);
+        // Whoever takes it out of the list gives it back, once.
+        let Some(at) = events.iter().position(|known| std::ptr::eq(*known, self)) else {
+            return Err(err!(BAD_HANDLE, "not an event: it was freed"));
+        };
+        events.swap_remove(at);
+        drop(events);
+        self.empty();
+        lock(&SPARE).push(self);
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! What a CPU stream's thread does for each operation: the same as the host's own forms, later.
+
+use std::sync::atomic::{fence, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Work;
+use crate::device_state::{RawState, SyncLine};
+use crate::error::Result;
+use crate::health::Health;
+use crate::kernel::stream::Job;
+use crate::ops::rma;
+use crate::ops::signal::update_word;
+use crate::ops::waitset::{Expected, WaitSet};
+use crate::ops::word::{copy_word, Word};
+use crate::world::World;
+
+/// The job that carries out `work`.
+pub(super) fn job(w: &World, what: &str, work: Work) -> Job {
+    let state = w.kernels().state().raw();
+    let shop =
+        Shop { health: Arc::clone(w.health()), limit: w.config().wait_timeout, sync: Sync::new(state) };
+    let what = format!("{what} on a stream");
+    let name = what.clone();
+    Job { what, run: Box::new(move || shop.run(work).map_err(|e| e.context(name))) }
+}
+
+/// What the work needs of its world.
+struct Shop {
+    health: Arc<Health>,
+    limit: Option<Duration>,
+    sync: Sync,
+}
+
+impl Shop {
+    fn run(&self, work: Work) -> Result<()> {
+        // SAFETY, for each: `enqueue`'s caller vouches that the addresses are valid until the work is done.
+        match work {
+            // SAFETY: as above.
+            Work::Copy { dst, src, bytes } => unsafe { rma::copy(dst as *mut u8, src as *const u8, bytes) },
+            // SAFETY: as above.
+            Work::CopyStrided { dst, src, shape, .. } => unsafe {
+                shape.copy(dst as *mut u8, src as *const u8);
+            },
+            // SAFETY: as above.
+            Work::Store { at, bits, bytes } => unsafe {
+                match bytes {
+                    1 => store::<u8>(at, bits),
+                    2 => store::<u16>(at, bits),
+                    4 => store::<u32>(at, bits),
+                    _ => store::<u64>(at, bits),
+                }
+            },
+            Work::PutSignal { dst, src, bytes, sig, value, op, .. } => {
+                // SAFETY: as above.
+                unsafe {
+                    rma::copy(dst as *mut u8, src as *const u8, bytes);
+                    update_word(sig as *mut u8, op, value);
+                }
+            }
+            // SAFETY: as above.
+            Work::Signal { sig, value, op } => unsafe { update_word(sig as *mut u8, op, value) },
+            Work::Wait { at, offset, kind, cmp, value } => {
+                let place = |address: usize| match offset {
+                    Some(offset) => format!("heap offset {offset:#x} (address {address:#x})"),
+                    None => format!("address {address:#x}"),
+                };
+                let word = at as *const u8;
+                // SAFETY: as above; an aligned word, and no other arrays.
+                let set = unsafe { WaitSet::new(kind, word, 1, std::ptr::null(), cmp, Expected::One(value)) };
+                let report = || format!("waits for {}", set.describe(0, &place));
+                self.health.wait(self.limit, &report, &mut || set.holds(0))?;
+                fence(Ordering::Acquire);
+            }
+            Work::Fence => fence(Ordering::SeqCst),
+            Work::Sync => self.sync.all(&self.health, self.limit)?,
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+/// `at` is valid for a write of the word.
+unsafe fn store<W: Word>(at: usize, bits: u64) {
+    let value = W::from_bits(bits);
+    // SAFETY: per contract, and a word of our own.
+    unsafe { copy_word::<W>(at as *mut u8, (&raw const value).cast()) }
+}
+
+/// The device's sync of all PEs (`sync.h`), in which streams and kernels may meet: one line at every PE for each PE, which
+/// tells how often that one has come.
+#[derive(Clone, Copy)]
+struct Sync {
+    me: i32,
+    n: i32,
+    stride: u64,
+    lines: usize,
+    epoch: usize,
+}
+
+impl Sync {
+    fn new(state: &RawState) -> Sync {
+        Sync {
+            me: state.my_pe,
+            n: state.n_pes,
+            stride: state.stride,
+            lines: state.sync_lines as usize,
+            epoch: state.sync_epoch as usize,
+        }
+    }
+
+    /// The count of `of`'s arrivals in `at`'s memory.
+    fn line(&self, of: i32, at: i32) -> &AtomicU64 {
+        let far = (i64::from(at) - i64::from(self.me)) * self.stride as i64;
+        let line = (self.lines + of as usize * size_of::<SyncLine>()).wrapping_add_signed(far as isize);
+        // SAFETY: all PEs are mapped (`sync_all` has checked), each with `n` lines that begin with a word.
+        unsafe { AtomicU64::from_ptr(line as *mut u64) }
+    }
+
+    fn all(&self, health: &Health, limit: Option<Duration>) -> Result<()> {
+        // SAFETY: this PE's own word, which one sync at a time uses.
+        let count = unsafe { AtomicU64::from_ptr(self.epoch as *mut u64) };
+        let epoch = count.load(Ordering::Relaxed) + 1;
+        count.store(epoch, Ordering::Relaxed);
+        let others = || (0..self.n).filter(|pe| *pe != self.me);
+        fence(Ordering::SeqCst);
+        others().for_each(|pe| self.line(self.me, pe).store(epoch, Ordering::Relaxed));
+        for pe in others() {
+            let seen = || self.line(pe, self.me).load(Ordering::Relaxed);
+            let report = || {
+                format!("waits for PE {pe} to come to sync {epoch} on its stream or in its kernel; it has come to {}", seen())
+            };
+            health.wait(limit, &report, &mut || seen() >= epoch)?;
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! What becomes of an operation on a GPU's stream. Bulk is for the copy engines and single words are for the front end, which
+//! need no SM; what is left is done by service kernels. Nothing here waits, allocates on the GPU or asks for more than can
+//! be captured into a graph.
+
+use super::{Private, Work};
+use crate::cuda::copy::Strided as Rows;
+use crate::cuda::memop::MemOp;
+use crate::cuda::stream::Stream;
+use crate::error::Result;
+use crate::kernel::service::{Service, Task};
+use crate::ops::engine::signal_on;
+use crate::ops::signal::SignalOp;
+
+/// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block moves this much
+/// in the time that the second operation would take.
+const ONE_LAUNCH: usize = 8 << 10;
+/// Strided copies of elements of at most this many bytes are for a kernel: a copy engine takes them one row at a time.
+const SHORT_ROW: usize = 1 << 10;
+
+/// Puts `work` on the stream.
+///
+/// # Safety
+/// Its addresses are valid until it is done.
+pub(super) unsafe fn start(work: &Work, stream: &Stream, service: &Service) -> Result<()> {
+    // SAFETY, for each: passed on.
+    match *work {
+        // SAFETY: as above.
+        Work::Copy { dst, src, bytes } => unsafe { stream.copy(dst, src, bytes) },
+        Work::CopyStrided { dst, src, shape, private } => {
+            let packed = shape.n == 1 || (shape.dst_stride == 1 && shape.src_stride == 1);
+            let reached = (!packed && shape.elem <= SHORT_ROW && service.works())
+                .then(|| reach(stream, private))
+                .flatten();
+            if let Some(reached) = reached {
+                let (dst, src) = if private.at == src { (dst, reached) } else { (reached, src) };
+                let (dst_stride, src_stride) = (shape.dst_stride, shape.src_stride);
+                let task =
+                    Task::CopyStrided { dst, src, dst_stride, src_stride, elem: shape.elem, n: shape.n };
+                // SAFETY: as above.
+                return unsafe { service.start(&task, stream) };
+            }
+            // Both products passed `extent`, so neither overflows.
+            let step = |stride: isize| stride as usize * shape.elem;
+            let to = Rows { at: dst, stride: step(shape.dst_stride) };
+            let from = Rows { at: src, stride: step(shape.src_stride) };
+            // SAFETY: as above.
+            unsafe { stream.copy_strided(to, from, shape.elem, shape.n) }
+        }
+        Work::Store { at, bits, bytes } => {
+            let op = match bytes {
+                4 if at % 4 == 0 => Some(MemOp::Write32 { at, value: bits as u32 }),
+                8 if at % 8 == 0 => Some(MemOp::Write64 { at, value: bits }),
+                _ => None,
+            };
+            // SAFETY: as above.
+            match op.filter(|_| stream.cuda().facts().stream_words) {
+                Some(op) => unsafe { stream.words(&[op]) },
+                None => unsafe { stream.set(at, bits, bytes) },
+            }
+        }
+        Work::PutSignal { dst, src, bytes, private, sig, value, op } => {
+            let add = op == SignalOp::Add;
+            let reached = (bytes <= ONE_LAUNCH && service.works()).then(|| reach(stream, private)).flatten();
+            if let Some(src) = reached {
+                // SAFETY: as above.
+                return unsafe {
+                    service.start(&Task::PutSignal { dst, src, bytes, sig, value, add }, stream)
+                };
+            }
+            // SAFETY: as above.
+            unsafe {
+                stream.copy(dst, src, bytes)?;
+                signal_on(service, stream, sig, value, add)
+            }
+        }
+        Work::Signal { sig, value, op } => {
+            // SAFETY: as above.
+            unsafe { signal_on(service, stream, sig, value, op == SignalOp::Add) }
+        }
+        Work::Wait { at, kind, cmp, value, .. } => {
+            let task =
+                Task::Wait { at, bytes: kind.bytes(), signed: kind.is_signed(), cmp: cmp.code(), value };
+            // SAFETY: as above.
+            unsafe { service.start(&task, stream) }
+        }
+        // The stream's own order is all that it takes; see the module above.
+        Work::Fence => Ok(()),
+        // SAFETY: no addresses of the caller's.
+        Work::Sync => unsafe { service.start(&Task::Sync, stream) },
+    }
+}
+
+/// Where a kernel of this GPU finds the caller's memory; `None` where it cannot reach it, as ordinary host memory.
+fn reach(stream: &Stream, private: Private) -> Option<usize> {
+    private.symmetric.or_else(|| stream.reaches(private.at))
+}
