@@ -60,15 +60,21 @@ impl World {
         })
     }
 
-    /// Makes `n` elements of the caller's memory symmetric: each PE gives a region of its own, of one size.
-    /// The contents stay. Collective.
+    /// Makes `n` elements of the caller's memory symmetric: each PE gives a region of its own, of one size and one
+    /// kind. The contents stay. Collective.
+    ///
+    /// What can be registered depends on where the heap is ([`World::device`]). In host memory: ordinary memory, in whole
+    /// pages. In a GPU's: memory of that GPU, either whole allocations of `cuMemCreate` that can be shared by descriptor, or any
+    /// part of an allocation of `cuMemAlloc` or `cudaMalloc`, at a multiple of 16 bytes. The latter serves operations of the
+    /// host and on streams; kernels cannot use its symmetric address ([`Registered::in_kernels`]).
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidArgument`] when the address or the size in bytes is no multiple of the page size;
-    /// [`ErrorCode::Mismatch`] when PEs give different sizes.
+    /// [`ErrorCode::InvalidArgument`] when the address or the size is no multiple of what they must be, or cuts an
+    /// allocation; [`ErrorCode::Unsupported`] for memory that cannot be shared (the message says why, and what can be);
+    /// [`ErrorCode::Mismatch`] when PEs give different sizes or kinds. Nothing is registered then, on any PE.
     ///
     /// # Safety
-    /// - `[first, first + n)` is mapped, private to the caller, readable and writable, and stays so until
+    /// - `[first, first + n)` is the caller's, mapped, readable and writable, and stays so until
     ///   [`Registered::unregister`] or, without it, the end of the world.
     /// - From this call until then no reference (`&T`, `&mut T`, a slice) to the region is used: peers may
     ///   write it at any time. Use the returned value, or raw pointers.
@@ -116,8 +122,26 @@ impl<'w, T: Symmetric> Deref for Registered<'w, T> {
 }
 
 impl<T: Symmetric> Registered<'_, T> {
-    /// Gives the region back: it is the caller's ordinary memory again, with its present contents.
-    /// Collective.
+    /// The caller's own address of the region, as it was registered.
+    pub fn region(&self) -> *mut T {
+        self.region.cast()
+    }
+
+    /// Whether kernels may use the region's symmetric address, as they use a [`SymSlice`]'s.
+    ///
+    /// They may not where it is memory of `cuMemAlloc`: the PEs' copies are not a fixed distance apart, and a kernel that
+    /// uses the symmetric address faults. Pass it [`region`](Registered::region) for this PE's own copy, and
+    /// [`ptr_at`](SymRef::ptr_at) for another PE's: good for loads and stores, and for the device library's operations with
+    /// this PE itself as their target (`rushmem::put(p, src, n, rushmem::my_pe())`).
+    pub fn in_kernels(&self) -> bool {
+        self.view.ptr_at(self.view.world().my_pe()) == Some(self.view.as_ptr())
+    }
+
+    /// Gives the region back: it is the caller's ordinary memory again, with its present contents. Collective. Kernels and
+    /// streams that use the region have ended; when this returns, no other PE has it mapped any more.
+    ///
+    /// # Errors
+    /// [`ErrorCode::BadAddress`] also where GPU memory was freed while it was registered.
     pub fn unregister(self) -> Result<()> {
         let world = self.view.world();
         // SAFETY: a live handle; the region was registered and is given back once, `self` is consumed.

@@ -480,20 +480,39 @@ int32_t rushmem_alloc(rushmem_world_t *w,
 /* Gives an allocation back. Collective, with a barrier at its start; null is fine where it is null on every PE. */
 int32_t rushmem_free(rushmem_world_t *w, void *ptr);
 
-/* Makes private user memory symmetric: `[addr, addr + bytes)`, both multiples of the page size, of ordinary anonymous
- * memory (mmap, aligned_alloc). It keeps its address and contents; `*alias` is the symmetric address of the same
- * bytes, which kernels must use and host operations may. Collective; `bytes` is the same on all PEs, `addr` need not be. */
+/* Makes private user memory symmetric: `[addr, addr + bytes)`. It keeps its address and contents; `*alias` is the symmetric
+ * address of the same bytes, at the same offset on every PE. Operations of the host and on streams take both addresses.
+ * Collective; `bytes` and the kind of memory are the same on all PEs, `addr` need not be. What can be registered:
+ *
+ * - *where the heap is in host memory*: ordinary anonymous memory (mmap, aligned_alloc), in whole pages. Kernels use the
+ * alias.
+ * - *where it is in GPU memory, memory of the same GPU made by cuMemCreate* with `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`:
+ * one or more whole allocations that are mapped one after the other (they may be cut differently on each PE). Kernels use
+ * the alias.
+ * - *memory of the same GPU made by cuMemAlloc or cudaMalloc*: any part of one allocation, at a multiple of 16. The PEs'
+ * copies lie at arbitrary addresses (CUDA's IPC), which kernels cannot compute: in kernels the alias must not be used, and
+ * a kernel that does use it faults. A kernel uses `addr` for its own copy (loads, stores, waits), and for a peer's the
+ * address that `rushmem_ptr` gives, passed as an argument: for loads and stores, and for the device library's operations
+ * with this PE itself as the target, such as `rushmem::put(p, src, n, rushmem::my_pe())`.
+ *
+ * Not: managed or pinned memory, memory of pools (cudaMallocAsync), memory of other GPUs, memory that another process
+ * made. `RUSHMEM_ERR_INVALID_ARGUMENT` and `RUSHMEM_ERR_UNSUPPORTED` say what is wrong with it, `RUSHMEM_ERR_MISMATCH` where
+ * PEs differ; nothing is registered then, on any PE. */
 int32_t rushmem_register(rushmem_world_t *w,
                          void *addr,
                          size_t bytes,
                          void **alias);
 
-/* Makes registered memory (by its address or its alias) private again; it keeps its contents. Collective. */
-int32_t rushmem_unregister(rushmem_world_t *w, void *addr);
+/* Makes registered memory (by its address or its alias) private again; it keeps its contents. Collective: when it returns,
+ * no PE has the memory mapped any more. This PE's operations of the host are waited for; the caller has waited for kernels and
+ * streams. `RUSHMEM_ERR_BAD_ADDRESS` also where GPU memory was freed while it was registered; it is unregistered then. */
+int32_t rushmem_unregister(rushmem_world_t *w,
+                           void *addr);
 
 /* The address at which PE `pe`'s copy of `sym` can be loaded and stored directly, by the host where the heap is in host
  * memory, by this PE's GPU where it is in GPU memory; null where it is not mapped
- * (OpenSHMEM 1.5, `shmem_ptr`). Local. */
+ * (OpenSHMEM 1.5, `shmem_ptr`). Of registered memory, with `pe` this PE itself, it tells whether kernels may use the alias:
+ * they may where the answer is the alias. Local. */
 int32_t rushmem_ptr(rushmem_world_t *w,
                     const void *sym,
                     int32_t pe,

@@ -1,4 +1,6 @@
-//! The symmetric memory of a world: collective allocation and registration on top of [`crate::heap`].
+//! The symmetric memory of a world: collective allocation here, registration in [`registration`], on top of [`crate::heap`].
+
+mod registration;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -11,11 +13,11 @@ use crate::error::{err, Result};
 use crate::heap::alloc::{Allocator, GRANULE};
 use crate::heap::backing::Chunk;
 use crate::heap::live::Live;
-use crate::heap::region::Region;
+use crate::heap::segments::Segments;
 use crate::heap::window::Window;
-use crate::memory::page_size;
 use crate::node::control::Call;
 use crate::node::links::Links;
+use registration::Registered;
 
 /// The heap starts with this much memory, and grows by doubling.
 const FIRST_COMMIT: usize = 1 << 20;
@@ -29,6 +31,8 @@ const NOWHERE: u64 = u64::MAX;
 pub(crate) struct Symmetric {
     window: Window,
     live: Live,
+    /// Registered memory that is not in the window.
+    segments: Segments,
     books: Mutex<Books>,
     limit: Duration,
 }
@@ -41,8 +45,8 @@ struct Books {
     committed: usize,
     /// Offsets of registered regions, from the window's upper half on.
     region_space: Allocator,
-    /// By the user's address: the region and its alias' offset.
-    regions: BTreeMap<usize, (Region, usize)>,
+    /// Registered memory, by the user's address.
+    regions: BTreeMap<usize, Registered>,
     /// Descriptor exchanges so far, their number.
     exchanges: u64,
 }
@@ -66,7 +70,13 @@ impl Symmetric {
             regions: BTreeMap::new(),
             exchanges: 1,
         };
-        let s = Symmetric { window, live: Live::new(), books: Mutex::new(books), limit };
+        let s = Symmetric {
+            window,
+            live: Live::new(),
+            segments: Segments::default(),
+            books: Mutex::new(books),
+            limit,
+        };
         let mut books = s.books();
         let first = reserved.max(FIRST_COMMIT).next_multiple_of(s.piece());
         s.commit(&mut books, first, call, links)?;
@@ -98,10 +108,25 @@ impl Symmetric {
         self.window.stride()
     }
 
-    /// The symmetric address of `[at, at + bytes)`.
+    /// Where `[at, at + bytes)` is for this PE itself: the symmetric address, or that of a registered region's memory where
+    /// nothing is mapped at its alias.
     #[inline]
     pub(crate) fn find(&self, at: usize, bytes: usize) -> Result<usize> {
         self.live.find(at, bytes)
+    }
+
+    /// Where slot `slot`'s copy of `at`, an address that [`Symmetric::find`] gave, is mapped, if that is not `stride` apart.
+    pub(crate) fn elsewhere(&self, at: usize, slot: usize) -> Option<usize> {
+        if self.window.covers(at, 1) {
+            return None;
+        }
+        self.segments.copy_of(at, slot)
+    }
+
+    /// The offset from the heap's start of `at`, or of the alias of what is registered there, for texts.
+    pub(crate) fn offset_of(&self, at: usize) -> Option<usize> {
+        let found = self.find(at, 1).ok()?;
+        self.segments.alias_of(found).or_else(|| found.checked_sub(self.base()))
     }
 
     pub(crate) fn info(&self) -> rushmem_heap_info_t {
@@ -197,78 +222,6 @@ impl Symmetric {
 
     fn in_heap(&self, at: usize) -> bool {
         (self.base()..self.base() + self.window.half()).contains(&at)
-    }
-
-    /// Collective: private page-aligned memory of the user becomes symmetric; its alias.
-    ///
-    /// # Safety
-    /// Nobody else touches the range during the call.
-    pub(crate) unsafe fn register(
-        &self,
-        addr: usize,
-        bytes: usize,
-        call: &mut Entered<'_>,
-        links: &Links,
-    ) -> Result<usize> {
-        let usable = Region::check(addr, bytes).and_then(|()| {
-            if !self.window.backing().is_host() {
-                return Err(err!(
-                    UNSUPPORTED,
-                    "cannot register {bytes} bytes at {addr:#x}: this PE's device is a GPU, and that is host memory"
-                ));
-            }
-            if self.window.covers(addr, bytes) || self.live.overlaps(addr, bytes) {
-                return Err(err!(
-                    INVALID_ARGUMENT,
-                    "cannot register {bytes} bytes at {addr:#x}: they are symmetric already"
-                ));
-            }
-            Ok(())
-        });
-        call.round(Call::Register, [bytes as u64, 0, 0, 0])?;
-        call.agree(0, "the size of a registered region")?;
-        call.all_well(usable, "register")?;
-        let mut books = self.books();
-        let offset = books.region_space.alloc(bytes, page_size()).ok_or_else(|| {
-            err!(
-                HEAP_EXHAUSTED,
-                "no room for {bytes} bytes of registered memory (RUSHMEM_HEAP_MAX raises the limit)"
-            )
-        })?;
-        // SAFETY: checked above; the caller keeps others away.
-        let shared = unsafe { Region::share(addr, bytes) };
-        let mapped = call.all_well(shared, "register").and_then(|region| {
-            let at = self.window.half() + offset;
-            self.map_everyones(&mut books, at, bytes, region.chunk(), call, links)?;
-            Ok(region)
-        });
-        let region = mapped.inspect_err(|_| {
-            books.region_space.free(offset);
-        })?;
-        let alias = self.base() + self.window.half() + offset;
-        books.regions.insert(addr, (region, offset));
-        self.live.insert(addr, bytes, alias.wrapping_sub(addr) as isize);
-        self.live.insert(alias, bytes, 0);
-        Ok(alias)
-    }
-
-    /// Collective: the user's memory at `addr` (or its alias) is private again, with its last contents.
-    pub(crate) fn unregister(&self, addr: usize, call: &mut Entered<'_>) -> Result<()> {
-        let mut books = self.books();
-        let alias_of = |offset: usize| self.base() + self.window.half() + offset;
-        let found = books.regions.iter().find(|(a, (_, offset))| **a == addr || alias_of(*offset) == addr);
-        let found = found.map(|(a, (_, offset))| (*a, *offset));
-        call.round(Call::Unregister, [found.map_or(NOWHERE, |f| f.1 as u64), 0, 0, 0])?;
-        let Some((user, offset)) = found else {
-            return Err(err!(BAD_ADDRESS, "cannot unregister {addr:#x}: no registered region starts there"));
-        };
-        call.agree(0, "the region of a collective unregister")?;
-        let (region, _) = books.regions.remove(&user).expect("it was found above, under the same lock");
-        self.live.remove(user);
-        self.live.remove(alias_of(offset));
-        self.window.unmap(self.window.half() + offset, region.bytes());
-        books.region_space.free(offset);
-        Ok(())
     }
 
     /// Backs the heap up to `target` with memory, on all PEs or none.

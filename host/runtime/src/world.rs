@@ -252,8 +252,8 @@ impl World {
         Ok(&self.peers[pe as usize])
     }
 
-    /// The symmetric address of `[ptr, ptr + bytes)`, which must lie in one live allocation (or registered region) of
-    /// this PE. Zero bytes may be anywhere.
+    /// Where this PE itself has `[ptr, ptr + bytes)`, which must lie in one live allocation (or registered region) of its.
+    /// Zero bytes may be anywhere.
     #[inline]
     pub(crate) fn check_local(&self, ptr: usize, bytes: usize) -> Result<usize> {
         if bytes == 0 {
@@ -267,12 +267,12 @@ impl World {
     pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route<'_>> {
         self.check_near(pe)?;
         self.health.check()?;
-        let at = self.check_local(ptr, bytes)?;
+        let own = self.check_local(ptr, bytes)?;
         let far = (i64::from(pe) - i64::from(self.me)) * self.symmetric.stride() as i64;
-        let at = at.wrapping_add_signed(far as isize);
+        let at = own.wrapping_add_signed(far as isize);
         Ok(match &self.engine {
             None => Route::Host(at as *mut u8),
-            Some(engine) => Route::Gpu(at, engine),
+            Some(engine) => Route::Gpu(self.symmetric.elsewhere(own, pe as usize).unwrap_or(at), engine),
         })
     }
 
@@ -299,7 +299,7 @@ impl World {
 
     /// The offset of `ptr` in this PE's heap (or its alias', for registered memory), for texts.
     pub(crate) fn offset_of(&self, ptr: usize) -> Option<usize> {
-        self.symmetric.find(ptr, 1).ok().map(|at| at - self.symmetric.base())
+        self.symmetric.offset_of(ptr)
     }
 
     fn enter(&self) -> Result<Entered<'_>> {
@@ -329,12 +329,14 @@ impl World {
     /// Nobody else touches the range during the call.
     pub(crate) unsafe fn register(&self, addr: usize, bytes: usize) -> Result<usize> {
         // SAFETY: passed on to our caller.
-        unsafe { self.symmetric.register(addr, bytes, &mut self.enter()?, &self.links) }
+        unsafe { self.symmetric.register(addr, bytes, &mut self.enter()?, &self.links, &self.cards) }
     }
 
     /// Collective: the opposite of [`World::register`].
     pub(crate) fn unregister(&self, addr: usize) -> Result<()> {
-        self.symmetric.unregister(addr, &mut self.enter()?)
+        // What is in flight must not meet addresses where nothing is mapped any more.
+        let done = self.engine.as_ref().map_or(Ok(()), Engine::quiet);
+        self.symmetric.unregister(addr, done, &mut self.enter()?)
     }
 
     /// The heap in numbers.
@@ -347,7 +349,10 @@ impl World {
         self.kernels.check_idle()?;
         // What was not waited for ends well before the heap goes.
         self.engine.as_ref().map_or(Ok(()), Engine::quiet)?;
-        self.enter()?.round(Call::Finalize, [0; 4])?;
+        let mut call = self.enter()?;
+        call.round(Call::Finalize, [0; 4])?;
+        self.symmetric.let_go(&mut call)?;
+        drop(call);
         // From here on everybody leaves; whoever is faster than we are is not dead.
         self.health.leave();
         let left = self.boot.finalize();

@@ -127,6 +127,11 @@ impl Cuda {
         self.device
     }
 
+    /// The primary context, which others of this GPU's may be asked to let in.
+    pub(super) fn context(&self) -> CUcontext {
+        self.context
+    }
+
     /// Makes this GPU's context the thread's current one until the guard goes. Cheap where it already is.
     pub(crate) fn current(&self) -> Result<Current<'_>> {
         let mut now = std::ptr::null_mut();

@@ -5,12 +5,15 @@
 //! range given back, and the memory once its last mapping, here and in every process that imported it, is gone.
 //! What nobody here can know is whether work in flight still uses a mapping; whoever drops one has waited for that work.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUmemAllocationHandleType as HandleType, CUmemGenericAllocationHandle};
+use cudarc::driver::sys::{
+    self, CUmemAllocationHandleType as HandleType, CUmemGenericAllocationHandle, CUresult,
+};
 
-use super::driver::{cu, ignore};
+use super::driver::{cu, failure, ignore, is_fatal};
 use super::Cuda;
 use crate::error::{err, Error, Result};
 
@@ -48,6 +51,32 @@ impl Allocation {
         unsafe { cu!(cuMemCreate(&mut handle, bytes, &properties(cuda), 0)) }
             .map_err(|e| e.context(format_args!("{bytes} bytes of memory of {cuda}")))?;
         Ok(Allocation { cuda: Arc::clone(cuda), handle, bytes })
+    }
+
+    /// The memory that somebody else in this process has mapped at `at`, of which `bytes` from its start on are used; `None`
+    /// where what lies there is not VMM memory.
+    pub(crate) fn at_address(cuda: &Arc<Cuda>, at: usize, bytes: usize) -> Result<Option<Allocation>> {
+        let _current = cuda.current()?;
+        let mut handle = 0;
+        // SAFETY: writes a handle that counts as one more, which is owned here at once; other addresses are refused.
+        let found = unsafe { sys::cuMemRetainAllocationHandle(&mut handle, at as *mut std::ffi::c_void) };
+        match found {
+            CUresult::CUDA_SUCCESS => Ok(Some(Allocation { cuda: Arc::clone(cuda), handle, bytes })),
+            lost if is_fatal(lost) => Err(failure("cuMemRetainAllocationHandle", lost)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether its maker meant it to be shared by descriptor.
+    pub(crate) fn is_shareable(&self) -> Result<bool> {
+        let _current = self.cuda.current()?;
+        let mut properties = MaybeUninit::<sys::CUmemAllocationProp>::zeroed();
+        let at = properties.as_mut_ptr();
+        // SAFETY: writes the description of an allocation that we hold.
+        unsafe { cu!(cuMemGetAllocationPropertiesFromHandle(at, self.handle)) }?;
+        // SAFETY: written above, and zeroed before. Only this field is read: others are enumerations that may have grown.
+        let kinds = unsafe { (*at).requestedHandleTypes };
+        Ok(kinds.0 & HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0 != 0)
     }
 
     /// Length in bytes.

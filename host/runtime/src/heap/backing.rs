@@ -40,6 +40,11 @@ impl Chunk {
     pub(crate) fn host(fd: OwnedFd) -> Chunk {
         Chunk { fd, gpu: None }
     }
+
+    /// A GPU's memory, which this process must have made.
+    pub(crate) fn gpu(allocation: Arc<Allocation>) -> Result<Chunk> {
+        Ok(Chunk { fd: allocation.export()?, gpu: Some(allocation) })
+    }
 }
 
 /// Addresses of CUDA's, and what is mapped where.
@@ -99,6 +104,14 @@ impl Backing {
         matches!(self, Backing::Host(_))
     }
 
+    /// The GPU, if it is one's memory.
+    pub(crate) fn gpu(&self) -> Option<&Arc<Cuda>> {
+        match self {
+            Backing::Host(_) => None,
+            Backing::Gpu(gpu) => Some(&gpu.cuda),
+        }
+    }
+
     /// True where a peer's memory may turn out to be out of reach although all is well.
     pub(crate) fn may_refuse_peers(&self) -> bool {
         !self.is_host()
@@ -108,10 +121,7 @@ impl Backing {
     pub(crate) fn create(&self, bytes: usize) -> Result<Chunk> {
         match self {
             Backing::Host(_) => Ok(Chunk::host(Memfd::create("rushmem-heap", bytes)?.into())),
-            Backing::Gpu(gpu) => {
-                let allocation = Arc::new(Allocation::create(&gpu.cuda, bytes)?);
-                Ok(Chunk { fd: allocation.export()?, gpu: Some(allocation) })
-            }
+            Backing::Gpu(gpu) => Chunk::gpu(Arc::new(Allocation::create(&gpu.cuda, bytes)?)),
         }
     }
 
@@ -134,11 +144,15 @@ impl Backing {
         }
     }
 
-    /// Takes out what is mapped at `at`, if anything is.
+    /// Takes out what is mapped in the `bytes` from `at` on, which cut no mapping in two.
     pub(crate) fn unmap(&self, at: usize, bytes: usize) {
         match self {
             Backing::Host(reservation) => reservation.unmap(at, bytes),
-            Backing::Gpu(gpu) => drop(gpu.mapped().remove(&at)),
+            Backing::Gpu(gpu) => {
+                let mut mapped = gpu.mapped();
+                let inside: Vec<usize> = mapped.range(at..at + bytes).map(|(place, _)| *place).collect();
+                inside.iter().for_each(|place| drop(mapped.remove(place)));
+            }
         }
     }
 

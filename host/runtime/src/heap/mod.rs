@@ -5,10 +5,13 @@
 //! * [`window`]: where they are. One reservation holds every near PE's heap, `stride` apart.
 //! * [`backing`]: what they are made of: host memory, or a GPU's.
 //! * [`live`]: which address belongs to which live allocation, for the checks of every operation.
-//! * [`region`]: user memory that was registered as symmetric.
+//! * [`region`], [`gpu_region`]: user memory that was registered as symmetric, the host's and a GPU's.
+//! * [`segments`]: where the copies of registered memory are that cannot be mapped into the window.
 
 pub(crate) mod alloc;
 pub(crate) mod backing;
+pub(crate) mod gpu_region;
 pub(crate) mod live;
 pub(crate) mod region;
+pub(crate) mod segments;
 pub(crate) mod window;

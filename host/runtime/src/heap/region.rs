@@ -93,11 +93,6 @@ impl Region {
     pub(crate) fn chunk(&self) -> &Chunk {
         &self.chunk
     }
-
-    /// Length in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
 }
 
 impl Drop for Region {

@@ -82,6 +82,16 @@ impl Window {
         self.half * 2
     }
 
+    /// Number of PEs that it is for.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// This PE's own.
+    pub(crate) fn me(&self) -> usize {
+        self.me
+    }
+
     /// Limit of each PE's heap, and offset at which its regions start.
     pub(crate) fn half(&self) -> usize {
         self.half
@@ -146,6 +156,26 @@ impl Window {
         }
         let _ = self.unmapped.set(found);
         Ok(())
+    }
+
+    /// Maps a piece of registered memory of slot `slot`, unless that one's memory is not mapped here at all: this PE's own
+    /// from `own`, another's by its descriptor. Pieces may be different ones on each PE.
+    pub(crate) fn map_piece(
+        &self,
+        slot: usize,
+        offset: usize,
+        bytes: usize,
+        own: &Chunk,
+        fd: &OwnedFd,
+    ) -> Result<()> {
+        let place = slot * self.stride() + offset;
+        if slot == self.me {
+            return self.backing.map_own(place, bytes, own);
+        }
+        match self.why_unmapped(slot) {
+            None => self.backing.map_peer(place, bytes, fd),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Takes every PE's memory at `offset` out of the window again.
