@@ -3,6 +3,7 @@
 mod api_common;
 
 use api_common::at_all_counts;
+use api_common::place::host_rounds;
 use rushmem::{AtomicInt, ErrorCode, Pe, World};
 
 /// Every operation on the middle one of three words, against the arithmetic of `u64` cut to the type's width.
@@ -13,7 +14,7 @@ macro_rules! agrees_with_its_arithmetic {
         let mut rng = $rng.fork($world.my_pe().number());
         let mut model: $type = 0;
         let name = stringify!($type);
-        for round in 0..400 {
+        for round in 0..host_rounds(400) {
             let v = rng.next() as $type;
             match rng.below(14) {
                 0 => assert_eq!(word.fetch().unwrap(), model, "{name} {round}"),
@@ -62,24 +63,27 @@ fn floats_are_fetched_set_and_swapped_bit_for_bit() {
     });
 }
 
-const ROUNDS: usize = 2000;
+/// Of each contended test.
+fn rounds() -> usize {
+    host_rounds(2000)
+}
 
 /// All PEs add to one word of PE 0: the old values are each number once, and the sum is right.
 fn contended<T: AtomicInt + TryInto<usize>>(world: &World) {
-    let root = Pe::new(0);
+    let (root, rounds) = (Pe::new(0), rounds());
     let counter = world.alloc::<T>(1).unwrap();
-    let mine = world.alloc::<u64>(ROUNDS).unwrap();
-    for i in 0..ROUNDS {
+    let mine = world.alloc::<u64>(rounds).unwrap();
+    for i in 0..rounds {
         let ticket = counter.at(0, root).fetch_inc().unwrap();
         let ticket: usize = ticket.try_into().unwrap_or_else(|_| panic!("small and not negative"));
         mine.p(i, ticket as u64, world.my_pe()).unwrap();
     }
     world.barrier_all().unwrap();
-    let total = ROUNDS * world.n_pes() as usize;
+    let total = rounds * world.n_pes() as usize;
     if world.my_pe() == root {
         let mut seen = vec![false; total];
         for pe in world.pes() {
-            let mut tickets = vec![0; ROUNDS];
+            let mut tickets = vec![0; rounds];
             mine.get(&mut tickets, pe).unwrap();
             assert!(tickets.is_sorted(), "{pe}'s tickets grow");
             for ticket in tickets {
@@ -107,7 +111,7 @@ fn concurrent_fetch_incs_hand_out_each_number_once() {
 #[test]
 fn concurrent_adds_swaps_and_bits_lose_nothing() {
     at_all_counts(|world, rng| {
-        let root = Pe::new(0);
+        let (root, rounds) = (Pe::new(0), rounds());
         let words = world.alloc::<u64>(5).unwrap();
         let (sum, flips, set, cleared, slot) =
             (words.at(0, root), words.at(1, root), words.at(2, root), words.at(3, root), words.at(4, root));
@@ -116,7 +120,7 @@ fn concurrent_adds_swaps_and_bits_lose_nothing() {
         }
         world.barrier_all().unwrap();
         // Wider than 32 bits: a 64-bit atomic done in halves would lose carries.
-        let addends = |pe: Pe| rng.fork(pe.number()).words(ROUNDS);
+        let addends = |pe: Pe| rng.fork(pe.number()).words(rounds);
         let bit = 1 << (world.my_pe().number() * 7 % 64);
         let mut taken = 0u64;
         for (i, addend) in addends(world.my_pe()).into_iter().enumerate() {
@@ -137,7 +141,7 @@ fn concurrent_adds_swaps_and_bits_lose_nothing() {
         let bits = world.pes().fold(0, |bits, pe| bits | 1u64 << (pe.number() * 7 % 64));
         assert_eq!((set.fetch().unwrap(), cleared.fetch().unwrap()), (bits, !bits));
         let given =
-            world.pes().flat_map(|pe| (0..ROUNDS as u64).map(move |i| u64::from(pe.number()) << 32 | i));
+            world.pes().flat_map(|pe| (0..rounds as u64).map(move |i| u64::from(pe.number()) << 32 | i));
         let given = given.fold(0u64, |a, b| a.wrapping_add(b));
         assert_eq!(all_taken.at(0, root).fetch().unwrap().wrapping_add(slot.fetch().unwrap()), given);
         world.barrier_all().unwrap();
@@ -152,7 +156,8 @@ fn a_lock_made_of_compare_swap_excludes() {
         // Two words that are one apart from each other whenever the lock is free.
         let pair = world.alloc::<u64>(2).unwrap();
         let me = world.my_pe().number() + 1;
-        for _ in 0..200 {
+        let rounds = host_rounds(200) as u64;
+        for _ in 0..rounds {
             while lock.at(0, root).compare_swap(0, me).unwrap() != 0 {
                 std::thread::yield_now();
             }
@@ -164,7 +169,7 @@ fn a_lock_made_of_compare_swap_excludes() {
             assert_eq!(lock.at(0, root).swap(0).unwrap(), me);
         }
         world.barrier_all().unwrap();
-        assert_eq!(pair.g(0, root).unwrap(), 200 * u64::from(world.n_pes()));
+        assert_eq!(pair.g(0, root).unwrap(), rounds * u64::from(world.n_pes()));
         world.barrier_all().unwrap();
     });
 }

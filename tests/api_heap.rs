@@ -3,6 +3,7 @@
 
 mod api_common;
 
+use api_common::place::on_gpus;
 use api_common::{at_all_counts, both};
 use rushmem::testing;
 use rushmem::{ErrorCode, World};
@@ -164,6 +165,9 @@ impl Drop for Pages {
 
 #[test]
 fn registered_memory_is_symmetric_and_becomes_ordinary_again() {
+    if on_gpus() {
+        return host_memory_is_refused();
+    }
     at_all_counts(|world, rng| {
         let page = 4096;
         for pages in [1, 3, 64] {
@@ -195,6 +199,23 @@ fn registered_memory_is_symmetric_and_becomes_ordinary_again() {
             assert!(seen == expected, "peers' writes stay");
         }
         let slice = world.alloc::<u8>(10).unwrap();
+        slice.free().unwrap();
+    });
+}
+
+/// A job on GPUs has no heap in which host memory could be symmetric.
+fn host_memory_is_refused() {
+    both(2, |world, _| {
+        let memory = Pages::new(4096);
+        // SAFETY: refused.
+        let error = unsafe { world.register(memory.0, 4096) }.map(drop).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
+        assert!(error.message().contains("host memory"), "{error}");
+        // The job goes on.
+        let slice = world.alloc::<u8>(10).unwrap();
+        slice.put(&[3; 10], world.right()).unwrap();
+        world.barrier_all().unwrap();
+        assert_eq!(slice.to_vec().unwrap(), [3; 10]);
         slice.free().unwrap();
     });
 }

@@ -4,8 +4,9 @@
 mod api_common;
 
 use api_common::{at_all_counts, both};
+use rushmem::testing::{self, Exit};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
-use rushmem::{ByValue, Cmp, Dim3, ErrorCode, Launch, Pe, Source, World};
+use rushmem::{ByValue, Cmp, Device, Dim3, ErrorCode, Launch, Pe, Source, World};
 
 const ARGUMENTS: &str = r#"
 #include <rushmem/rushmem.cuh>
@@ -157,18 +158,29 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
         let (list, wide) = (world.alloc::<u32>(9).unwrap(), world.alloc::<u64>(9).unwrap());
         let one = Launch::new(1, 1);
         // SAFETY: every one of these is refused, so nothing runs.
-        let refused = unsafe {
-            [
+        let mut refused = unsafe {
+            vec![
                 append.launch(one, (&list,)),
                 append.launch(one, (&list, 1u32, 2u32)),
                 append.launch(one, (&list, 1u64)),
-                append.launch(one, (&list, 1f32)),
-                append.launch(one, (&wide, 1u32)),
-                append.launch(one, (1u64, 1u32)),
+                append.launch(one, (1u32, 1u32)),
                 append.launch(Launch::new(1 << 20, 1), (&list, 1u32)),
                 append.launch(Launch::new(0, 1), (&list, 1u32)),
             ]
         };
+        // Machine code with C names tells the sizes of parameters, not their kinds.
+        if append.params().unwrap()[0].is_pointer() {
+            // SAFETY: as above.
+            refused.extend(unsafe {
+                [
+                    append.launch(one, (&list, 1f32)),
+                    append.launch(one, (&wide, 1u32)),
+                    append.launch(one, (1u64, 1u32)),
+                ]
+            });
+        } else {
+            assert_ne!(world.device(), Device::Cpu);
+        }
         for (i, result) in refused.into_iter().enumerate() {
             let error = result.expect_err("refused");
             assert!([ErrorCode::Launch, ErrorCode::InvalidArgument].contains(&error.code()), "{i}: {error}");
@@ -245,15 +257,45 @@ fn kernels_and_the_host_use_one_memory() {
 
 #[test]
 fn a_kernels_failure_is_told_by_synchronize() {
-    let world = World::init().unwrap();
-    let module = world
-        .load("#include <rushmem/rushmem.cuh>\nextern \"C\" __global__ void stray(int *x) { rushmem::p(x, 1, 99); }")
-        .unwrap();
-    let x = world.alloc::<i32>(1).unwrap();
-    // SAFETY: the kernel is stopped before it reaches outside.
-    unsafe { module.kernel("stray").unwrap().launch(Launch::new(1, 1), (&x,)) }.unwrap();
-    let error = world.synchronize().unwrap_err();
-    assert_eq!(error.code(), ErrorCode::BadPe, "{error}");
-    world.synchronize().unwrap();
-    world.finalize().unwrap();
+    // In a process of its own: a GPU can be used no more after that.
+    testing::pes(1).supervise(
+        |_| {
+            let world = World::init().unwrap();
+            let module = world
+                .load("#include <rushmem/rushmem.cuh>\nextern \"C\" __global__ void stray(int *x) { rushmem::p(x, 1, 99); }")
+                .unwrap();
+            let x = world.alloc::<i32>(1).unwrap();
+            let stray = module.kernel("stray").unwrap();
+            // SAFETY: the kernel is stopped before it reaches outside.
+            unsafe { stray.launch(Launch::new(1, 1), (&x,)) }.unwrap();
+            let error = world.synchronize().unwrap_err();
+            assert_eq!(error.code(), ErrorCode::BadPe, "{error}");
+            assert!(error.message().contains("`stray`") && error.message().contains("PE 0"), "{error}");
+            if world.device() == Device::Cpu {
+                world.synchronize().unwrap();
+                assert_eq!(x.to_vec().unwrap(), [0]);
+                world.finalize().unwrap();
+                return;
+            }
+            // The process has lost the GPU, and every call that needs it says so.
+            // SAFETY: as above.
+            let launched = unsafe { stray.launch(Launch::new(1, 1), (&x,)) };
+            for (what, later) in [
+                ("launch", launched),
+                ("synchronize", world.synchronize()),
+                ("load", world.load(ARGUMENTS).map(drop)),
+                ("write", x.write(&[1])),
+                ("read", x.to_vec().map(drop)),
+            ] {
+                let error = later.err().unwrap_or_else(|| panic!("{what} works after the context is lost"));
+                let text = error.to_string();
+                assert!(text.contains("no more") || text.contains("lost"), "{what}: {text}");
+            }
+            println!("FINALIZED {:?}", world.finalize());
+        },
+        |job| {
+            let outcome = job.outcome(Pe::new(0));
+            assert_eq!(outcome.exit, Exit::Done, "{}{}", outcome.stdout, outcome.stderr);
+        },
+    );
 }

@@ -5,7 +5,7 @@ mod api_common;
 
 use api_common::{at_all_counts, both, Rng};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
-use rushmem::{ErrorCode, Pe, Symmetric, World};
+use rushmem::{Device, ErrorCode, Pe, Symmetric, World};
 
 /// Around every power of two where a copy may change its way, and everything small.
 fn sizes() -> impl Iterator<Item = usize> {
@@ -198,10 +198,19 @@ fn peers_memory_is_mapped_where_ptr_at_says() {
         let slice = world.alloc::<u64>(5).unwrap();
         slice.fill(u64::from(world.my_pe().number()) + 10).unwrap();
         world.barrier_all().unwrap();
+        let at = |pe: Pe| slice.ptr_at(pe).expect("all PEs of this host are mapped");
+        // One distance from each PE to the next.
+        let stride = at(Pe::new(1)) as usize - at(Pe::new(0)) as usize;
+        assert_eq!(at(Pe::new(2)) as usize - at(Pe::new(1)) as usize, stride);
+        assert!(stride >= slice.bytes());
         for pe in world.pes() {
-            let there = slice.ptr_at(pe).expect("all PEs of this host are mapped");
-            // SAFETY: mapped, five elements long, and nobody writes between the barriers.
-            assert_eq!(unsafe { there.add(4).read_volatile() }, u64::from(pe.number()) + 10);
+            let there = at(pe);
+            // What is a GPU's is for kernels (tests/kernels/elements.cu).
+            if world.device() == Device::Cpu {
+                // SAFETY: mapped, five elements long, and nobody writes between the barriers.
+                assert_eq!(unsafe { there.add(4).read_volatile() }, u64::from(pe.number()) + 10);
+            }
+            assert_eq!(slice.g(4, pe).unwrap(), u64::from(pe.number()) + 10);
         }
         assert_eq!(slice.ptr_at(world.my_pe()), Some(slice.as_ptr()));
         assert_eq!(slice.ptr_at(Pe::new(3)), None);

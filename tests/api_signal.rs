@@ -4,6 +4,7 @@ mod api_common;
 
 use std::time::Duration;
 
+use api_common::place::host_rounds;
 use api_common::{at_all_counts, both};
 use rushmem::{Cmp, ErrorCode, Pe, SignalOp};
 
@@ -13,7 +14,7 @@ fn a_signal_is_never_seen_before_its_data() {
         const MOST: usize = 3000;
         let (inbox, arrived, taken) =
             (world.alloc::<u64>(MOST).unwrap(), world.signal().unwrap(), world.signal().unwrap());
-        for round in 1..=200u64 {
+        for round in 1..=host_rounds(200) as u64 {
             let n = [1, 2, 8, 9, 64, MOST][rng.fork(round).below(6)];
             let data = |pe: Pe| rng.fork(round << 32 | u64::from(pe.number())).words(n);
             let (op, value) = if round % 2 == 0 { (SignalOp::Set, round) } else { (SignalOp::Add, 1) };
@@ -60,7 +61,7 @@ fn puts_before_a_fence_are_seen_before_puts_after_it() {
         // PE 0 writes data, then flag; PE 1 waits for the flag with a plain word wait.
         let (data, flag) = (world.alloc::<u64>(16).unwrap(), world.alloc::<u64>(1).unwrap());
         let ready = world.alloc::<u64>(1).unwrap();
-        for round in 1..=2000u64 {
+        for round in 1..=host_rounds(2000) as u64 {
             if world.my_pe().number() == 0 {
                 data.put(&[round; 16], world.right()).unwrap();
                 world.fence().unwrap();
@@ -83,7 +84,7 @@ fn store_buffering_does_not_survive_quiet() {
         let flags = world.alloc::<u64>(1).unwrap();
         let seen = world.alloc::<u64>(1).unwrap();
         let me = world.my_pe();
-        for round in 1..=1000u64 {
+        for round in 1..=host_rounds(1000) as u64 {
             flags.p(0, round, me).unwrap();
             world.quiet().unwrap();
             seen.p(0, flags.g(0, world.right()).unwrap(), me).unwrap();

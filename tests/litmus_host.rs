@@ -1,8 +1,13 @@
 //! Litmus tests of the host's operations through the Rust API, whose near path is inline code of its own: in what
-//! order one PE may see what another one does. PEs are processes; each round has new values, so that a stale one
-//! is recognised. (The same of the C ABI: host/runtime/src/ops/litmus_tests.rs.)
+//! order one PE may see what another one does. PEs are processes (threads, where processes would take turns on a GPU);
+//! each round has new values, so that a stale one is recognised. (The same of the C ABI:
+//! host/runtime/src/ops/litmus_tests.rs.)
 
-use rushmem::{testing, Cmp, SignalOp, World};
+mod api_common;
+
+use api_common::apart;
+use api_common::place::{host_rounds, pes};
+use rushmem::{Cmp, SignalOp, World};
 
 /// Ways to announce a message, after its data.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +21,8 @@ enum Announce {
 }
 
 /// Message passing, both ways at once: whoever sees the flag sees all of the data.
-fn message_passing(world: &World, announce: Announce, words: usize, rounds: u64) {
+fn message_passing(world: &World, announce: Announce, words: usize, rounds: usize) {
+    let rounds = host_rounds(rounds) as u64;
     let other = world.right();
     let data = world.alloc_aligned::<u64>(words, 4096).unwrap();
     let flag = world.signal().unwrap();
@@ -72,7 +78,7 @@ const EVERY: [Announce; 7] = [
 
 #[test]
 fn message_passing_of_a_few_words() {
-    testing::run(2, |world| {
+    apart(2, |world| {
         for announce in EVERY {
             for words in [1, 3, 8, 40] {
                 message_passing(world, announce, words, 1000);
@@ -84,7 +90,7 @@ fn message_passing_of_a_few_words() {
 #[test]
 fn message_passing_of_bulk() {
     // Past the caches the C library's copy uses non-temporal stores, which nothing orders but its own fence.
-    testing::run(2, |world| {
+    apart(2, |world| {
         for announce in EVERY {
             for (words, rounds) in [(1 << 10, 200), (1 << 17, 20), (1 << 21, 2)] {
                 message_passing(world, announce, words, rounds);
@@ -98,12 +104,11 @@ fn store_buffering_with_quiet() {
     // Each PE writes the other's cell, then reads its own: with a quiet in between, one of the two sees the new value.
     const CELLS: usize = 256;
     const STRIDE: usize = 16; // words: a line each
-    const BATCHES: u64 = 100;
-    testing::run(2, |world| {
+    apart(2, |world| {
         let (me, other) = (world.my_pe(), world.right());
         let cells = world.alloc_aligned::<u64>(CELLS * STRIDE, 128).unwrap();
         let seen = world.alloc::<u8>(CELLS).unwrap();
-        for batch in 1..=BATCHES {
+        for batch in 1..=host_rounds(100) as u64 {
             let mut mine = [0u8; CELLS];
             world.sync_all().unwrap();
             for (i, mine) in mine.iter_mut().enumerate() {
@@ -128,7 +133,7 @@ fn store_buffering_with_quiet() {
 
 #[test]
 fn threads_of_one_process_are_pes_like_others() {
-    testing::threads(2, |world| {
+    pes(2).threads(|world| {
         for announce in EVERY {
             message_passing(world, announce, 40, 500);
         }

@@ -1,7 +1,9 @@
 //! What the API's tests share: random data that every PE can make again, and both ways to run PEs.
 #![allow(dead_code)] // each test file uses a part
 
-use rushmem::{testing, World};
+pub(crate) mod place;
+
+use rushmem::World;
 
 const SEED: &str = "RUSHMEM_TEST_SEED";
 
@@ -14,14 +16,30 @@ pub(crate) fn seed() -> u64 {
     now.as_nanos() as u64 ^ u64::from(std::process::id())
 }
 
-/// Runs `f` on `n` PEs, once as processes and once as threads, with generators seeded alike.
+/// Runs `f` on `n` PEs, once as processes (where they need not take turns on a GPU) and once as threads, with generators
+/// seeded alike.
 #[track_caller]
 pub(crate) fn both(n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
+    if place::too_many(n) {
+        return;
+    }
     let seed = seed();
     println!("{SEED}={seed} ({n} PEs)");
-    let pes = || testing::pes(n).env(SEED, seed.to_string());
-    pes().run(|world| f(world, &mut Rng::new(seed)));
+    let pes = || place::pes(n).env(SEED, seed.to_string());
+    if !place::in_turns(n) && !place::is_brief() {
+        pes().run(|world| f(world, &mut Rng::new(seed)));
+    }
     pes().threads(|world| f(world, &mut Rng::new(seed)));
+}
+
+/// Runs `f` on `n` PEs, as processes unless they would take turns on a GPU: then as threads.
+#[track_caller]
+pub(crate) fn apart(n: u32, f: impl Fn(&World) + Sync) {
+    if place::in_turns(n) {
+        place::pes(n).threads(f);
+    } else {
+        place::pes(n).run(f);
+    }
 }
 
 /// [`both`] for the usual numbers of PEs.

@@ -17,7 +17,8 @@ fn data_comes_with_its_signal_at_every_scope() {
             for (i, bytes) in [0usize, 1, 17, 4097].into_iter().enumerate() {
                 signal.set(0, world.my_pe()).unwrap();
                 ack.set(0, world.my_pe()).unwrap();
-                let args = (&bench.report, &dst, &src, &signal, &ack, bytes, scope, 24, rng.next());
+                let args =
+                    (&bench.report, &dst, &src, &signal, &ack, bytes, scope, rounds(24) as i32, rng.next());
                 bench.run("signals_exchange", Launch::new(1, BLOCK_SIZES[i % 3]), args);
             }
         }
@@ -29,8 +30,9 @@ fn a_token_goes_round_the_ring() {
     at_all_counts(|world, _| {
         let bench = Bench::new(world, SIGNALS);
         let (token, signal) = (world.alloc::<u64>(1).unwrap(), world.signal().unwrap());
-        bench.run("signals_ring", Launch::new(1, 1), (&bench.report, &token, &signal, 100));
-        let laps = 100 * u64::from(world.n_pes());
+        let laps = rounds(100) as i32;
+        bench.run("signals_ring", Launch::new(1, 1), (&bench.report, &token, &signal, laps));
+        let laps = laps as u64 * u64::from(world.n_pes());
         let expected = if world.my_pe().number() == 0 {
             laps
         } else {
@@ -46,13 +48,13 @@ fn many_senders_add_to_one_signal() {
         let bench = Bench::new(world, SIGNALS);
         for threads in BLOCK_SIZES {
             let signal = world.signal().unwrap();
-            bench.run("signals_gather", Launch::new(1, threads), (&bench.report, &signal, 20));
+            bench.run("signals_gather", Launch::new(1, threads), (&bench.report, &signal, rounds(20) as i32));
         }
     });
 }
 
 /// At each scope, and (3) with PEs of one job at different ones.
-fn rounds(barrier: i32) {
+fn meet(barrier: i32) {
     at_all_counts(|world, rng| {
         let bench = Bench::new(world, SYNC);
         let n = world.n_pes() as usize;
@@ -60,7 +62,7 @@ fn rounds(barrier: i32) {
             let threads = BLOCK_SIZES[rng.below(3)];
             let entered = world.alloc::<u64>(n).unwrap();
             let data = world.alloc::<u64>(n * threads as usize).unwrap();
-            let args = (&bench.report, &entered, &data, scope, barrier, 100, rng.next());
+            let args = (&bench.report, &entered, &data, scope, barrier, rounds(100) as i32, rng.next());
             bench.run("sync_rounds", Launch::new(1, threads), args);
         }
     });
@@ -68,12 +70,12 @@ fn rounds(barrier: i32) {
 
 #[test]
 fn nobody_leaves_a_sync_before_all_have_entered() {
-    rounds(0);
+    meet(0);
 }
 
 #[test]
 fn after_a_barrier_all_puts_are_there() {
-    rounds(1);
+    meet(1);
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn more_pes_than_threads_meet_in_a_sync() {
         let bench = Bench::new(world, SYNC);
         for scope in SCOPES {
             let (entered, data) = (world.alloc::<u64>(11).unwrap(), world.alloc::<u64>(33).unwrap());
-            let args = (&bench.report, &entered, &data, scope, 1, 30, rng.next());
+            let args = (&bench.report, &entered, &data, scope, 1, rounds(30) as i32, rng.next());
             bench.run("sync_rounds", Launch::new(1, 3), args);
         }
     });
@@ -95,7 +97,7 @@ fn syncs_go_on_from_launch_to_launch_and_source_to_source() {
         let n = world.n_pes() as usize;
         let (entered, data) = (world.alloc::<u64>(n).unwrap(), world.alloc::<u64>(n * 5).unwrap());
         let signal = world.signal().unwrap();
-        for _ in 0..10 {
+        for _ in 0..rounds(10) {
             entered.fill(0).unwrap();
             data.fill(0).unwrap();
             signal.set(0, world.my_pe()).unwrap();
@@ -120,7 +122,7 @@ fn a_flag_is_never_seen_before_its_data() {
                 for memory in [&data, &flag, &ack] {
                     memory.fill(0).unwrap();
                 }
-                let args = (&bench.report, &data, &flag, &ack, form, words, 150);
+                let args = (&bench.report, &data, &flag, &ack, form, words, rounds(150) as i32);
                 bench.run("litmus_message_passing", Launch::new(1, threads), args);
             }
         }
@@ -136,7 +138,8 @@ fn two_pes_cannot_both_miss_a_completed_put() {
             for via in [0, 1] {
                 x.fill(0).unwrap();
                 seen.fill(0).unwrap();
-                bench.run("litmus_store_buffering", Launch::new(1, 1), (&bench.report, &x, &seen, via, 2000));
+                let args = (&bench.report, &x, &seen, via, rounds(2000) as i32);
+                bench.run("litmus_store_buffering", Launch::new(1, 1), args);
             }
         });
     }

@@ -11,7 +11,8 @@ fn every_form_agrees_with_a_plain_loop() {
         let bench = Bench::new(world, WAITS);
         let words = world.alloc::<u64>(32 * 33).unwrap();
         for ty in 0..5 {
-            bench.run("waits_families", Launch::new(1, 33), (&bench.report, &words, ty, 100, rng.next()));
+            let args = (&bench.report, &words, ty, rounds(100) as i32, rng.next());
+            bench.run("waits_families", Launch::new(1, 33), args);
         }
     });
 }

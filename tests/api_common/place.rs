@@ -1,0 +1,85 @@
+//! Where the tests run, and how much of them: the same tests run on the CPU device and on GPUs, on one GPU and on several,
+//! at full length and, under a sanitizer, at a small part of it.
+//!
+//! PEs that are processes of their own take turns on a GPU that they share, a few milliseconds each, so that what bounces
+//! between them is slower by three orders of magnitude. PEs that are threads of one process run on it side by side.
+//! Therefore a test runs its PEs as processes only where each has a device to itself, unless processes are its point.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use rushmem::testing::{self, Pes};
+
+/// The most PEs of a test; set where kernels are made slower by orders of magnitude, so for a part of the rounds, too.
+const BRIEF: &str = "RUSHMEM_TEST_BRIEF";
+
+/// The GPUs over which the PEs of these tests are spread; 0 where their device is the CPU.
+pub(crate) fn gpus() -> usize {
+    static GPUS: LazyLock<usize> = LazyLock::new(|| {
+        let wish = std::env::var("RUSHMEM_DEVICE").unwrap_or_default().trim().to_ascii_lowercase();
+        if wish == "cpu" {
+            return 0;
+        }
+        let here = rushmem::gpus().unwrap().len();
+        if wish.starts_with("cuda:") {
+            here.min(1)
+        } else {
+            here
+        }
+    });
+    *GPUS
+}
+
+/// Whether these tests' device is a GPU.
+pub(crate) fn on_gpus() -> bool {
+    gpus() > 0
+}
+
+/// Whether `n` PEs as processes would have to take turns on a GPU.
+pub(crate) fn in_turns(n: u32) -> bool {
+    on_gpus() && n as usize > gpus()
+}
+
+fn brief() -> Option<u32> {
+    static MOST: LazyLock<Option<u32>> =
+        LazyLock::new(|| std::env::var(BRIEF).ok().and_then(|text| text.trim().parse().ok()));
+    *MOST
+}
+
+/// Whether tests are to be brief.
+pub(crate) fn is_brief() -> bool {
+    brief().is_some()
+}
+
+/// Whether tests of `n` PEs are left out.
+pub(crate) fn too_many(n: u32) -> bool {
+    brief().is_some_and(|most| n > most)
+}
+
+/// Rounds of something that goes on inside a kernel.
+pub(crate) fn rounds(n: usize) -> usize {
+    if is_brief() {
+        n.div_ceil(20)
+    } else {
+        n
+    }
+}
+
+/// Rounds of host operations: one on a GPU's memory takes some 10 us, one on the host's a few ns.
+pub(crate) fn host_rounds(n: usize) -> usize {
+    match (is_brief(), on_gpus()) {
+        (true, _) => n.div_ceil(50),
+        (_, true) => n.div_ceil(5),
+        _ => n,
+    }
+}
+
+/// `n` PEs with the time that they may need here.
+pub(crate) fn pes(n: u32) -> Pes {
+    testing::pes(n).timeout(Duration::from_secs(if is_brief() { 230 } else { 60 }))
+}
+
+/// Says that a test, or a part of it, does nothing here.
+pub(crate) fn skip(test: &str, why: impl std::fmt::Display) {
+    eprintln!("SKIP {test}: {why}");
+}
