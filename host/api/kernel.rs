@@ -4,13 +4,14 @@
 //! compiler; each block an OS thread, each CUDA thread a coroutine). Loaded modules, like symmetric memory, live until they are unloaded or the
 //! world ends: unloading may have to wait for work in flight, and waiting is never hidden in a drop.
 
-use std::ffi::CString;
+use std::ffi::{c_void, CString};
 use std::marker::PhantomData;
 
 use rushmem_host::capi::types::*;
 
 use crate::args::{ArgType, KernelArgs};
 use crate::runtime::copy_text;
+use crate::stream::Stream;
 use crate::{Error, ErrorCode, Result, Source, World};
 
 impl World {
@@ -61,11 +62,13 @@ impl World {
         Ok(Module { world: self, raw })
     }
 
-    /// Waits for every launched kernel of this world. Local.
+    /// Waits for all work on the world's streams: the default one, those of the pool and those of [`World::stream`], also
+    /// where the value is gone; not for the caller's own. Local.
     ///
     /// # Errors
-    /// The first failure of a kernel since the last call: a PE died while it waited, a wait's time limit
-    /// passed, it asked for a PE that does not exist, it trapped. Launches behind a failed one do not run.
+    /// The first failure since the last call: a PE died while a kernel or an operation waited, a wait's time limit
+    /// passed, a kernel asked for a PE that does not exist, it trapped. What is behind a failure on its stream does not
+    /// run.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: a live handle.
         self.check(unsafe { (self.runtime().synchronize)(self.as_raw()) })
@@ -142,7 +145,7 @@ unsafe impl Send for Kernel<'_> {}
 unsafe impl Sync for Kernel<'_> {}
 
 impl Kernel<'_> {
-    /// Launches the kernel on this PE's device. Asynchronous: launches of one world run in order, and the
+    /// Launches the kernel on the world's default stream. Asynchronous: what is on one stream runs in order, and the
     /// arguments are copied before this returns. All blocks are resident at once, so they may wait for each
     /// other, and for those of other PEs: a kernel that does must be launched on all PEs concerned.
     ///
@@ -169,13 +172,31 @@ impl Kernel<'_> {
     /// until it has ended ([`World::synchronize`]), and its accesses must not race with others except
     /// through atomics, signals and the library's own operations.
     pub unsafe fn launch(&self, launch: Launch, args: impl KernelArgs) -> Result<()> {
+        // SAFETY: passed on; null is the default stream.
+        unsafe { self.launch_raw(launch, args, std::ptr::null_mut()) }
+    }
+
+    /// [`launch`](Kernel::launch) on a stream. On the CPU too, kernels on different streams run at the same time, each
+    /// within the limits for one launch.
+    ///
+    /// # Safety
+    /// As for [`launch`](Kernel::launch); the stream's [`synchronize`](Stream::synchronize) says that the kernel has ended.
+    pub unsafe fn launch_on(&self, launch: Launch, args: impl KernelArgs, stream: &Stream<'_>) -> Result<()> {
+        let stream = stream.of(self.world)?;
+        // SAFETY: passed on.
+        unsafe { self.launch_raw(launch, args, stream) }
+    }
+
+    /// # Safety
+    /// As for [`launch`](Kernel::launch); the stream is null or one of this world.
+    unsafe fn launch_raw(&self, launch: Launch, args: impl KernelArgs, stream: *mut c_void) -> Result<()> {
         let config = rushmem_launch_t {
             size: size_of::<rushmem_launch_t>() as u32,
             flags: 0,
             grid: launch.grid.0,
             block: launch.block.0,
             shared_bytes: launch.shared_bytes as u64,
-            stream: std::ptr::null_mut(),
+            stream,
             cluster: launch.cluster.map_or([0; 3], |cluster| cluster.0),
             reserved: 0,
         };

@@ -32,6 +32,7 @@
 //! - [`SymSlice`] and its views, [`SymRef`]: symmetric memory and what can be done with it: `put`, `get`, `p`,
 //!   `g`; one word at a time through [`SymRef::at`]; waits through [`SymRef::ivars`].
 //! - [`Signal`], [`Signals`]: words that announce data.
+//! - [`Stream`], [`Event`]: the same operations (`_on`) in a stream's order, on the device's own time.
 //! - [`Module`], [`Kernel`], [`Launch`]: CUDA C++ kernels that use the same operations on the device.
 //!
 //! # Safety
@@ -83,6 +84,7 @@ mod heap;
 mod kernel;
 mod nbi;
 mod near;
+mod on_stream;
 mod order;
 mod pe;
 mod rma;
@@ -90,6 +92,7 @@ mod runtime;
 mod signal;
 mod slice;
 mod source;
+mod stream;
 mod table;
 pub mod testing;
 mod wait;
@@ -108,6 +111,7 @@ pub use pe::Pe;
 pub use signal::{Signal, SignalOp, SignalRef, Signals};
 pub use slice::{SymRef, SymSlice};
 pub use source::Source;
+pub use stream::{Event, Stream};
 pub use wait::{Cmp, Ivars};
 pub use world::{Peer, World};
 

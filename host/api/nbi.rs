@@ -101,7 +101,7 @@ impl<T: Symmetric> SymRef<'_, T> {
         })
     }
 
-    fn checked_bytes(&self, n: usize) -> Result<usize> {
+    pub(crate) fn checked_bytes(&self, n: usize) -> Result<usize> {
         if n > self.len() {
             return Err(out_of_bounds(format_args!("{n} elements at the start"), self.len()));
         }

@@ -200,7 +200,7 @@ impl<T: Symmetric> SymRef<'_, T> {
 }
 
 /// Whether `n` elements, `stride` apart, fit into `len`.
-fn strided(what: &str, len: usize, stride: usize, n: usize) -> Result<()> {
+pub(crate) fn strided(what: &str, len: usize, stride: usize, n: usize) -> Result<()> {
     if stride == 0 || isize::try_from(stride).is_err() {
         return Err(Error::new(ErrorCode::InvalidArgument, format!("{what}: a stride of {stride} elements")));
     }

@@ -10,6 +10,7 @@ use std::os::raw::{c_char, c_void};
 use rushmem_host::capi::types::*;
 
 type World = *mut rushmem_world_t;
+type Stream = *mut c_void;
 
 macro_rules! table {
     ($($module:ident { $(fn $field:ident = $symbol:ident ( $($arg:ty),* $(,)? ) -> $ret:ty;)* })*) => {
@@ -107,6 +108,33 @@ table! {
         fn kernel_max_blocks = rushmem_kernel_max_blocks(*mut rushmem_kernel_t, *const u32, usize, *mut u64) -> i32;
         fn launch = rushmem_launch(*mut rushmem_kernel_t, *const rushmem_launch_t, *const *const c_void, *const rushmem_arg_type_t, usize) -> i32;
         fn synchronize = rushmem_synchronize(World) -> i32;
+    }
+    stream {
+        fn stream_create = rushmem_stream_create(World, *mut Stream) -> i32;
+        fn stream_destroy = rushmem_stream_destroy(World, Stream) -> i32;
+        fn stream_default = rushmem_stream_default(World, *mut Stream) -> i32;
+        fn stream_pool = rushmem_stream_pool(World, *mut Stream) -> i32;
+        fn stream_synchronize = rushmem_stream_synchronize(World, Stream) -> i32;
+        fn event_record = rushmem_event_record(World, Stream, *mut *mut rushmem_event_t) -> i32;
+        fn event_test = rushmem_event_test(*mut rushmem_event_t, *mut i32) -> i32;
+        fn event_wait = rushmem_event_wait(*mut rushmem_event_t) -> i32;
+        fn event_free = rushmem_event_free(*mut rushmem_event_t) -> i32;
+        fn put_on_stream = rushmem_put_on_stream(World, *mut c_void, *const c_void, usize, i32, Stream) -> i32;
+        fn get_on_stream = rushmem_get_on_stream(World, *mut c_void, *const c_void, usize, i32, Stream) -> i32;
+        fn p_on_stream = rushmem_p_on_stream(World, *mut c_void, u64, usize, i32, Stream) -> i32;
+        fn iput_on_stream =
+            rushmem_iput_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;
+        fn iget_on_stream =
+            rushmem_iget_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;
+        fn put_signal_on_stream =
+            rushmem_put_signal_on_stream(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32, Stream) -> i32;
+        fn signal_op_on_stream = rushmem_signal_op_on_stream(World, *mut u64, u64, i32, i32, Stream) -> i32;
+        fn signal_wait_until_on_stream = rushmem_signal_wait_until_on_stream(World, *const u64, i32, u64, Stream) -> i32;
+        fn wait_until_on_stream = rushmem_wait_until_on_stream(World, i32, *const c_void, i32, u64, Stream) -> i32;
+        fn fence_on_stream = rushmem_fence_on_stream(World, Stream) -> i32;
+        fn quiet_on_stream = rushmem_quiet_on_stream(World, Stream) -> i32;
+        fn sync_all_on_stream = rushmem_sync_all_on_stream(World, Stream) -> i32;
+        fn barrier_all_on_stream = rushmem_barrier_all_on_stream(World, Stream) -> i32;
     }
     gpu {
         fn gpu_count = rushmem_gpu_count(*mut i32) -> i32;
