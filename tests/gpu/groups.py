@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 
 from machine import gpus, lacking, run_limited
 
-MPIRUN = "--allow-run-as-root --oversubscribe --mca btl self,vader --mca pml ob1"
+MPIRUN = "--allow-run-as-root --oversubscribe --mca plm_rsh_agent sh --mca btl self,vader --mca pml ob1"
 # What launchers (and cargo) leave: the tests are jobs of their own.
 LAUNCHERS = (
     *("RUSHMEM_", "OMPI_", "PMI", "PMIX_", "SLURM_", "HYD", "TORCHELASTIC_", "MASTER_", "LOCAL_", "RANK", "WORLD_SIZE"),

@@ -36,4 +36,5 @@ pub use headers::Header;
 pub use launch::{Cause, Failure, LaunchConfig, Place, RunError};
 pub use limits::{Limits, MAX_BLOCK, MAX_BLOCK_THREADS, MAX_GRID, MAX_SHARED};
 pub use module::{Kernel, Module, Param};
+pub use scan::function_kernels;
 pub use toolchain::find_compiler;

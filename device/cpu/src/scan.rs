@@ -39,6 +39,12 @@ pub(crate) fn kernels(preprocessed: &str) -> Vec<Found> {
     scanner.found.into_iter().map(place).collect()
 }
 
+/// Qualified names of the kernels that are plain functions in `text`, which has no preprocessor directives.
+pub fn function_kernels(text: &str) -> Vec<String> {
+    let functions = kernels(text).into_iter().filter(|found| found.form == Form::Function);
+    functions.map(|found| found.name).collect()
+}
+
 struct Scanner<'a> {
     tokens: &'a [Token<'a>],
     at: usize,

@@ -21,6 +21,7 @@ use rushmem_device_cpu::Header;
 use super::embedded::{self, Library};
 use super::nvjitlink::{Input, Kind, NvJitLink};
 use super::nvrtc::{Job, Made, Nvrtc, Output};
+use super::signatures;
 use super::{includes, link_options};
 use crate::error::{err, Result};
 
@@ -86,7 +87,8 @@ pub(crate) struct Compiler {
 pub(crate) struct Cubin {
     /// The code, to load.
     pub(crate) code: Vec<u8>,
-    /// Instances of templates that were asked for, as they were asked for, and their names in the code.
+    /// Instances of templates that were asked for, as they were asked for, and their names in the code; also what tells the
+    /// kernels' types ([`signatures`]).
     pub(crate) instances: Vec<(String, String)>,
 }
 
@@ -115,7 +117,12 @@ impl Compiler {
             Way::Whole
         });
         let mut key = Key::default();
-        key.add(env!("CARGO_PKG_VERSION")).add(&nvrtc.stamp()).add(&way.stamp()).add(name).add(source);
+        key.add(env!("CARGO_PKG_VERSION"))
+            .add(signatures::TEMPLATE)
+            .add(&nvrtc.stamp())
+            .add(&way.stamp())
+            .add(name)
+            .add(source);
         for (path, text) in &headers {
             key.add(path).add(text);
         }
@@ -136,10 +143,10 @@ impl Compiler {
             }
             let lock = entry.lock().map_err(failed)?;
             if !entry.is_sound() {
-                let instances = self.instances();
-                let (headers, made) = (&headers[..], Made::Cubin);
-                let job = Job { name, source, headers, options: &options, instances: &instances, made };
-                let output = make(&nvrtc, &job, &way)?;
+                let headers = &headers[..];
+                let (asked, made) = (self.instances(), Made::Cubin);
+                let job = Job { name, source, headers, options: &options, instances: &asked, made };
+                let (output, instances) = described(&nvrtc, &job, &way)?;
                 if !output.log.is_empty() {
                     log::warn!("{}", output.log);
                 }
@@ -244,6 +251,22 @@ impl Way {
     }
 }
 
+/// Compiles with what tells the kernels' types; without, where that cannot be, or the source is wrong itself. Also what was
+/// asked for in the end.
+fn described(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<(Output, Vec<String>)> {
+    let asked: Vec<String> = job.instances.iter().map(|instance| (*instance).to_owned()).collect();
+    let expressions = signatures::expressions(job.source);
+    if !expressions.is_empty() {
+        let all = [asked.clone(), expressions].concat();
+        let instances: Vec<&str> = all.iter().map(String::as_str).collect();
+        let source = [job.source, signatures::TEMPLATE].concat();
+        if let Ok(output) = make(nvrtc, &Job { source: &source, instances: &instances, ..*job }, way) {
+            return Ok((output, all));
+        }
+    }
+    Ok((make(nvrtc, job, way)?, asked))
+}
+
 /// Goes the way, or the other one where it does not lead there. What is wrong with the source the latter tells, too.
 fn make(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<Output> {
     if let Way::Linked { linker, library, options } = way {
@@ -281,7 +304,7 @@ fn names_file(entry: &Entry) -> PathBuf {
 fn install(
     entry: &Entry,
     source: &str,
-    instances: &[&str],
+    instances: &[String],
     output: &Output,
     mut includes: Vec<PathBuf>,
 ) -> io::Result<()> {

@@ -29,6 +29,7 @@ pub(crate) mod nvrtc;
 pub(crate) mod pinned;
 pub(crate) mod pointer;
 mod search;
+mod signatures;
 pub(crate) mod stream;
 pub(crate) mod vmm;
 

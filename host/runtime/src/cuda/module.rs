@@ -11,7 +11,7 @@ use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
 
 use super::driver::{cu, failure, ignore};
 use super::stream::{Priority, Stream};
-use super::{names, Cuda};
+use super::{names, signatures, Cuda};
 use crate::capi::types::rushmem_arg_type_t;
 use crate::device_state::{RawState, VERSION};
 use crate::error::{err, Error, Result};
@@ -181,6 +181,12 @@ fn kernels(module: CUmodule, instances: &[(String, String)]) -> Result<Vec<Entry
     for kernel in &mut entries {
         if let Some((asked, _)) = instances.iter().find(|(_, symbol)| *symbol == kernel.symbol) {
             kernel.name = asked.trim_start_matches("::").to_owned();
+        }
+        let signature =
+            instances.iter().find(|(asked, _)| signatures::kernel_of(asked) == Some(&kernel.symbol));
+        if let Some((_, told)) = signature {
+            let sizes: Vec<usize> = kernel.layout.iter().map(|(_, size)| *size).collect();
+            kernel.params = names::params_of_type(told, &sizes);
         }
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));

@@ -15,7 +15,18 @@ pub(crate) fn readable(symbol: &str) -> String {
 /// the name of a type.
 pub(crate) fn params(symbol: &str, sizes: &[usize]) -> Vec<rushmem_arg_type_t> {
     let full = demangle(symbol, &DemangleOptions::new());
-    let types = full.as_deref().and_then(parameter_list).map(split).unwrap_or_default();
+    described(full.as_deref().and_then(parameter_list), sizes)
+}
+
+/// The same from the name of a template's instance for the function's type: `name<void (*)(float*, int)>`.
+pub(super) fn params_of_type(symbol: &str, sizes: &[usize]) -> Vec<rushmem_arg_type_t> {
+    let full = demangle(symbol, &DemangleOptions::new());
+    let list = full.as_deref().and_then(|full| full.trim_end().strip_suffix('>'));
+    described(list.and_then(|list| parameter_list(list.trim_end())), sizes)
+}
+
+fn described(list: Option<&str>, sizes: &[usize]) -> Vec<rushmem_arg_type_t> {
+    let types = list.map(split).unwrap_or_default();
     let of = |(i, size): (usize, &usize)| {
         let unknown = rushmem_arg_type_t {
             kind: RUSHMEM_ARG_UNKNOWN,

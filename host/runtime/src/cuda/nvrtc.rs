@@ -50,6 +50,7 @@ pub(crate) struct Nvrtc {
 }
 
 /// What to compile.
+#[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
     /// Stands for the source in messages.
     pub(crate) name: &'a str,
