@@ -6,7 +6,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdevice_attribute as Attribute, CUstreamCaptureMode as CaptureMode,
+};
 
 use super::driver::{cu, driver, ignore, is_fatal, version_text, Driver};
 use crate::error::{err, Result};
@@ -133,6 +135,9 @@ impl Cuda {
     }
 
     /// Makes this GPU's context the thread's current one until the guard goes. Cheap where it already is.
+    ///
+    /// Meanwhile the thread's calls are none that could spoil a graph which somebody records, in this thread or, in CUDA's
+    /// global mode, in any: what we do off the recorded stream has nothing to do with it.
     pub(crate) fn current(&self) -> Result<Current<'_>> {
         let mut now = std::ptr::null_mut();
         // SAFETY: writes the context, or null.
@@ -142,7 +147,11 @@ impl Cuda {
             // SAFETY: the context is retained as long as `self`, which outlives the guard.
             unsafe { cu!(cuCtxPushCurrent_v2(self.context)) }?;
         }
-        Ok(Current { pushed, _context: PhantomData })
+        let mut current =
+            Current { pushed, mode: CaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED, _context: PhantomData };
+        // SAFETY: exchanges the thread's mode, which the guard gives back.
+        unsafe { cu!(cuThreadExchangeStreamCaptureMode(&mut current.mode)) }?;
+        Ok(current)
     }
 
     /// Whether this GPU's kernels and copies can reach memory of `other` once it is mapped for them.
@@ -205,12 +214,18 @@ impl Drop for Cuda {
 #[must_use]
 pub(crate) struct Current<'a> {
     pushed: bool,
+    /// What the thread was allowed while graphs are recorded.
+    mode: CaptureMode,
     /// A thread's matter: not `Send`.
     _context: PhantomData<(&'a Cuda, *const ())>,
 }
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
+        // SAFETY: gives the thread's mode back.
+        ignore("cuThreadExchangeStreamCaptureMode", unsafe {
+            sys::cuThreadExchangeStreamCaptureMode(&mut self.mode)
+        });
         if self.pushed {
             let mut popped = std::ptr::null_mut();
             // SAFETY: the thread's stack of contexts has what `current` pushed on top.

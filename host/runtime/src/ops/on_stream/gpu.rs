@@ -2,7 +2,7 @@
 //! need no SM; what is left is done by service kernels. Nothing here waits, allocates on the GPU or asks for more than can
 //! be captured into a graph.
 
-use super::{Private, Work};
+use super::{Given, Work};
 use crate::cuda::copy::Strided as Rows;
 use crate::cuda::memop::MemOp;
 use crate::cuda::stream::Stream;
@@ -26,13 +26,13 @@ pub(super) unsafe fn start(work: &Work, stream: &Stream, service: &Service) -> R
     match *work {
         // SAFETY: as above.
         Work::Copy { dst, src, bytes } => unsafe { stream.copy(dst, src, bytes) },
-        Work::CopyStrided { dst, src, shape, private } => {
+        Work::CopyStrided { dst, src, shape, given } => {
             let packed = shape.n == 1 || (shape.dst_stride == 1 && shape.src_stride == 1);
             let reached = (!packed && shape.elem <= SHORT_ROW && service.works())
-                .then(|| reach(stream, private))
+                .then(|| reach(stream, given))
                 .flatten();
             if let Some(reached) = reached {
-                let (dst, src) = if private.at == src { (dst, reached) } else { (reached, src) };
+                let (dst, src) = if given.at == src { (dst, reached) } else { (reached, src) };
                 let (dst_stride, src_stride) = (shape.dst_stride, shape.src_stride);
                 let task =
                     Task::CopyStrided { dst, src, dst_stride, src_stride, elem: shape.elem, n: shape.n };
@@ -52,15 +52,16 @@ pub(super) unsafe fn start(work: &Work, stream: &Stream, service: &Service) -> R
                 8 if at % 8 == 0 => Some(MemOp::Write64 { at, value: bits }),
                 _ => None,
             };
-            // SAFETY: as above.
             match op.filter(|_| stream.cuda().facts().stream_words) {
+                // SAFETY: as above.
                 Some(op) => unsafe { stream.words(&[op]) },
+                // SAFETY: as above.
                 None => unsafe { stream.set(at, bits, bytes) },
             }
         }
-        Work::PutSignal { dst, src, bytes, private, sig, value, op } => {
+        Work::PutSignal { dst, src, bytes, given, sig, value, op } => {
             let add = op == SignalOp::Add;
-            let reached = (bytes <= ONE_LAUNCH && service.works()).then(|| reach(stream, private)).flatten();
+            let reached = (bytes <= ONE_LAUNCH && service.works()).then(|| reach(stream, given)).flatten();
             if let Some(src) = reached {
                 // SAFETY: as above.
                 return unsafe {
@@ -91,6 +92,9 @@ pub(super) unsafe fn start(work: &Work, stream: &Stream, service: &Service) -> R
 }
 
 /// Where a kernel of this GPU finds the caller's memory; `None` where it cannot reach it, as ordinary host memory.
-fn reach(stream: &Stream, private: Private) -> Option<usize> {
-    private.symmetric.or_else(|| stream.reaches(private.at))
+fn reach(stream: &Stream, given: Given) -> Option<usize> {
+    if given.symmetric {
+        return Some(given.at);
+    }
+    stream.reaches(given.at)
 }

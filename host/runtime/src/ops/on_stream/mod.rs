@@ -31,12 +31,12 @@ use crate::world::World;
 enum Work {
     /// `bytes` from one place to another.
     Copy { dst: usize, src: usize, bytes: usize },
-    /// Elements at distances. `private` is the side that is not known to be symmetric.
-    CopyStrided { dst: usize, src: usize, shape: Strided, private: Private },
+    /// Elements at distances. `given` is the side that the caller gave.
+    CopyStrided { dst: usize, src: usize, shape: Strided, given: Given },
     /// The low `bytes` (1, 2, 4 or 8) of `bits`.
     Store { at: usize, bits: u64, bytes: usize },
     /// A copy, and then the update of a signal word that announces it and all before it.
-    PutSignal { dst: usize, src: usize, bytes: usize, private: Private, sig: usize, value: u64, op: SignalOp },
+    PutSignal { dst: usize, src: usize, bytes: usize, given: Given, sig: usize, value: u64, op: SignalOp },
     /// The update alone.
     Signal { sig: usize, value: u64, op: SignalOp },
     /// Nothing goes on before the word compares so; `offset` is its place in the heap.
@@ -47,18 +47,20 @@ enum Work {
     Sync,
 }
 
-/// Memory that the caller gave.
+/// The local side of a transfer: any memory, and this PE's symmetric memory among others.
 #[derive(Debug, Clone, Copy)]
-struct Private {
+struct Given {
     at: usize,
-    /// Where this PE's device reaches it, as it is symmetric.
-    symmetric: Option<usize>,
+    /// It is symmetric, so that kernels of this PE's GPU reach it there.
+    symmetric: bool,
 }
 
-impl Private {
-    fn new(w: &World, what: &str, at: usize, bytes: usize) -> Result<Private> {
+impl Given {
+    fn new(w: &World, what: &str, at: usize, bytes: usize) -> Result<Given> {
         check_private(what, at, bytes)?;
-        Ok(Private { at, symmetric: w.check_local(at, bytes).ok() })
+        // Registered memory of a GPU is not mapped at its alias.
+        let symmetric = w.engine().and_then(|_| w.check_local(at, bytes).ok());
+        Ok(Given { at: symmetric.unwrap_or(at), symmetric: symmetric.is_some() })
     }
 }
 
@@ -106,7 +108,7 @@ pub(crate) unsafe fn put(
     on: *mut c_void,
 ) -> Result<()> {
     let dst = w.route(dst, bytes, pe)?.address();
-    check_private("the source", src, bytes)?;
+    let src = Given::new(w, "the source", src, bytes)?.at;
     if bytes == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
@@ -128,7 +130,7 @@ pub(crate) unsafe fn get(
     on: *mut c_void,
 ) -> Result<()> {
     let src = w.route(src, bytes, pe)?.address();
-    check_private("the destination", dst, bytes)?;
+    let dst = Given::new(w, "the destination", dst, bytes)?.at;
     if bytes == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
@@ -152,13 +154,13 @@ pub(crate) unsafe fn iput(
     let far = shape.extent("destination", shape.dst_stride)?;
     let near = shape.extent("source", shape.src_stride)?;
     let dst = w.route(dst, far, pe)?.address();
-    let private = Private::new(w, "the source", src, near)?;
+    let given = Given::new(w, "the source", src, near)?;
     if far == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
     }
     // SAFETY: `route` vouches for the far extent, the caller for the rest.
-    unsafe { enqueue(w, on, "iput", Work::CopyStrided { dst, src, shape, private }) }
+    unsafe { enqueue(w, on, "iput", Work::CopyStrided { dst, src: given.at, shape, given }) }
 }
 
 /// Strided get: elements of symmetric `src` on `pe` to elements of private `dst`.
@@ -176,13 +178,13 @@ pub(crate) unsafe fn iget(
     let near = shape.extent("destination", shape.dst_stride)?;
     let far = shape.extent("source", shape.src_stride)?;
     let src = w.route(src, far, pe)?.address();
-    let private = Private::new(w, "the destination", dst, near)?;
+    let given = Given::new(w, "the destination", dst, near)?;
     if far == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
     }
     // SAFETY: `route` vouches for the far extent, the caller for the rest.
-    unsafe { enqueue(w, on, "iget", Work::CopyStrided { dst, src, shape, private }) }
+    unsafe { enqueue(w, on, "iget", Work::CopyStrided { dst: given.at, src, shape, given }) }
 }
 
 /// Writes the low `bytes` bytes of `bits` to `dst` on `pe`, in one piece if `dst` is aligned.
@@ -229,10 +231,10 @@ pub(crate) unsafe fn put_signal(
 ) -> Result<()> {
     let sig = signal_word(w, sig, pe)?;
     let dst = w.route(dst, bytes, pe)?.address();
-    let private = Private::new(w, "the source", src, bytes)?;
+    let given = Given::new(w, "the source", src, bytes)?;
     let work = match bytes {
         0 => Work::Signal { sig, value, op },
-        _ => Work::PutSignal { dst, src, bytes, private, sig, value, op },
+        _ => Work::PutSignal { dst, src: given.at, bytes, given, sig, value, op },
     };
     // SAFETY: `route` vouches for the far side, the caller for the rest.
     unsafe { enqueue(w, on, "put_signal", work) }
