@@ -105,27 +105,79 @@ fn every_measure_runs_and_is_reported() {
 }
 
 #[test]
+fn starting_is_measured_step_by_step() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (json, csv) = (folder.path().join("startup.json"), folder.path().join("startup.csv"));
+    let mut command = perf("startup --pes 1,3 --samples 3");
+    command.env("RUSHMEM_DEVICE", "cpu").arg("--json").arg(&json).arg("--csv").arg(&csv);
+    let output = run(&mut command, folder.path());
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}\n{table}", text(&output.stderr));
+
+    let report = std::fs::read_to_string(&json).expect("the file that was asked for");
+    assert!(!report.contains("\"/"), "a path of this machine is in the report: {report}");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["parameters"]["devices"], serde_json::json!({ "1": ["the CPU"], "3": ["the CPU"] }));
+    let rows = report["rows"].as_array().expect("rows");
+    for pes in [1, 3] {
+        let median = |measure: &str| {
+            let row = rows.iter().find(|row| row["measure"] == measure && row["pes"] == pes);
+            let row = row.unwrap_or_else(|| panic!("no row {measure} of {pes} PEs: {report}"));
+            assert_eq!(row["ours"]["samples"], 3, "{row}");
+            assert!(table.contains(measure), "{measure} is not in the table:\n{table}");
+            row["ours"]["median"].as_f64().expect("a figure")
+        };
+        for measure in
+            ["first barrier_all", "first alloc", "first kernel (cached)", "finalize", "heap per PE"]
+        {
+            assert!(median(measure) > 0.0, "{measure}: {report}");
+        }
+        let (main, init, ready) = (median("exec to main"), median("World::init"), median("exec to ready"));
+        assert!(0.0 < main && main < ready && 0.0 < init && init < ready && ready < 5000.0, "{report}");
+        // A heap that is filled in advance, or a runtime that is copied, would be in the hundreds.
+        assert!(median("host memory per PE") < 64.0, "{report}");
+        assert!(median("host memory per PE with a kernel") >= median("host memory per PE"), "{report}");
+    }
+    assert!(!table.contains("CUDA") && !table.contains("GPU"), "there is none in this job:\n{table}");
+    // One line for each PE, in order.
+    let numbers = |line: &&str| line.contains("the CPU");
+    assert_eq!(table.lines().filter(numbers).count(), 1 + 3, "{table}");
+    let csv = std::fs::read_to_string(&csv).expect("the file that was asked for");
+    assert_eq!(csv.lines().count(), rows.len() + 1, "{csv}");
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_no_figure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for arguments in ["startup --samples 1", "startup --samples 1 --pes 2"] {
+        let mut command = perf(arguments);
+        // On a machine with GPUs, too, this job sees none.
+        command.envs([("RUSHMEM_DEVICE", "cuda"), ("CUDA_VISIBLE_DEVICES", "")]);
+        let output = run(&mut command, folder.path());
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {}", text(&output.stdout));
+        assert!(text(&output.stderr).contains("RUSHMEM_DEVICE=cpu"), "{arguments}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn runs_under_a_launcher_and_only_there_with_two_pes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = |pes: &str, measure: &str| {
+    let job = |pes: &str, measure: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rushmem-run"));
-        command.args([
-            "-n",
-            pes,
-            "--timeout",
-            "60",
-            "--",
-            env!("CARGO_BIN_EXE_rushmem-perf"),
-            "host",
-            measure,
-        ]);
-        run(command.args(["--samples", "3", "--batch", "5", "--sizes", "8"]), folder.path())
+        command.args(["-n", pes, "--timeout", "60", "--", env!("CARGO_BIN_EXE_rushmem-perf")]);
+        let few: &[&str] = if measure[0] == "host" { &["--batch", "5", "--sizes", "8"] } else { &[] };
+        run(command.args(measure).args(["--samples", "3"]).args(few), folder.path())
     };
-    let two = job("2", "put");
+    let two = job("2", &["host", "put"]);
     assert!(two.status.success(), "{}", text(&two.stderr));
     assert_eq!(text(&two.stdout).matches("put 8 B").count(), 1, "PE 0 alone reports: {}", text(&two.stdout));
 
-    for (pes, measure, why) in [("3", "put", "with 2 PEs"), ("2", "startup", "without a launcher")] {
+    let refusals: [(&str, &[&str], &str); 3] = [
+        ("3", &["host", "put"], "with 2 PEs"),
+        ("2", &["host", "startup"], "without a launcher"),
+        ("2", &["startup"], "without a launcher"),
+    ];
+    for (pes, measure, why) in refusals {
         let refused = job(pes, measure);
         assert!(!refused.status.success(), "{}", text(&refused.stdout));
         assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
@@ -144,9 +196,16 @@ fn a_report_that_cannot_be_written_is_an_error() {
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for arguments in
-        ["", "host everything", "host put --samples 0", "host put --sizes 0", "host --sizes eight"]
-    {
+    for arguments in [
+        "",
+        "host everything",
+        "host put --samples 0",
+        "host put --sizes 0",
+        "host --sizes eight",
+        "startup --pes 0",
+        "startup --pes 2,many",
+        "startup --samples 0",
+    ] {
         let output = run(&mut perf(arguments), folder.path());
         assert_eq!(output.status.code(), Some(2), "{arguments}: {}", text(&output.stderr));
     }

@@ -20,7 +20,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Operations called from the host, on heaps in host memory.
     Host(HostArgs),
-    /// One PE of the start-up measure: starts, says when it was ready, ends.
+    /// Starting: time and memory, step by step, beyond what CUDA takes itself; on a GPU where there is one.
+    Startup(StartupArgs),
+    /// One PE of a job of `startup`.
+    #[command(hide = true)]
+    StartupPe(StartupPeArgs),
+    /// One PE of the start-up measure of `host`: starts, says when it was ready, ends.
     #[command(hide = true)]
     Ready,
 }
@@ -110,6 +115,41 @@ impl HostArgs {
     pub(crate) fn batch_ns(&self) -> f64 {
         f64::from(self.batch) * 1e3
     }
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct StartupArgs {
+    /// PEs of a job, all on this machine; several numbers are measured one after the other. Those that promises are
+    /// about when none is given: 8 on GPUs, 4 on the CPU device.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) pes: Vec<u32>,
+
+    /// Jobs started for each number of PEs, besides a first one that is not counted.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) samples: u32,
+
+    /// Also writes everything as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Also writes the rows as CSV to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Ends with exit code 1 when a figure is over its limit.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct StartupPeArgs {
+    /// The job's own folder: where its PEs meet, and where PE 0 leaves the figures.
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+
+    /// When rushmem-run was started, in nanoseconds of the monotonic clock.
+    #[arg(long)]
+    pub(crate) exec: u64,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Starts this program again as the PEs of a job, by the rushmem-run that lies beside it.
 
 use std::fmt;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -57,6 +58,21 @@ pub(crate) fn command(pes: u32, limit_s: u32) -> Result<Command> {
 
 fn beside(program: &std::path::Path) -> PathBuf {
     program.with_file_name("rushmem-run")
+}
+
+/// Says on a terminal what is being measured.
+pub(crate) fn note(what: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("rushmem-perf: measuring {what}");
+    }
+}
+
+/// Nanoseconds of a clock that all processes of the machine share.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the answer; this clock always exists on Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Keeps this process on one core, the `place`-th of those it may use, so that two PEs never share one while

@@ -1,12 +1,14 @@
 //! `rushmem-perf`: what rushmem costs, measured beside what the machine itself can do, so that anyone can see how
 //! much of the machine is left to the program. One folder for each place that operations start from (`host/`), one
-//! file in it for each family of operations; sampling, statistics and reports are shared.
+//! file in it for each family of operations; `startup/` is about what comes before the first of them. Sampling, statistics
+//! and reports are shared.
 
 mod args;
 mod environment;
 mod host;
 mod job;
 mod report;
+mod startup;
 mod stats;
 
 use std::process::ExitCode;
@@ -18,6 +20,8 @@ use crate::args::{Cli, Command};
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Host(args) => host::run(&args),
+        Command::Startup(args) => startup::run(&args),
+        Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|failure| {

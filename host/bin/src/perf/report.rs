@@ -5,10 +5,12 @@
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
+use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
+use crate::job::{Failure, Result};
 use crate::stats::Summary;
 
 /// What ours was compared with, and how it fared.
@@ -29,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) bytes: Option<u64>,
     /// PEs that took part.
     pub(crate) pes: u32,
-    /// `ns`, `us` or `ms`.
+    /// `ns`, `us`, `ms` or `MiB`.
     pub(crate) unit: String,
     /// Our samples.
     pub(crate) ours: Summary,
@@ -133,23 +135,9 @@ impl Report {
                 row.kept().map_or("", |kept| if kept { "ok" } else { "OVER" }).to_owned(),
             ]);
         }
-        let widths: Vec<usize> = (0..head.len())
-            .map(|column| lines.iter().map(|line| line[column].len()).max().unwrap_or(0))
-            .collect();
-        let mut out = format!("{}\n", self.environment);
-        for line in lines {
-            let mut text = String::new();
-            for (column, cell) in line.iter().enumerate() {
-                let width = widths[column];
-                // Names to the left, figures to the right.
-                let _ = match column {
-                    0 | 5 | 9 => write!(text, "{cell:<width$}  "),
-                    _ => write!(text, "{cell:>width$}  "),
-                };
-            }
-            let _ = writeln!(out, "{}", text.trim_end());
-        }
-        out
+        let lines: Vec<Vec<String>> = lines.into_iter().map(Vec::from).collect();
+        // Names to the left, figures to the right.
+        format!("{}\n{}", self.environment, align(&lines, &[0, 5, 9]))
     }
 
     /// For a spreadsheet: one line for each row.
@@ -184,17 +172,59 @@ impl Report {
         out
     }
 
+    /// Prints the table, writes the files that were asked for, and, to `check`, makes a broken limit an exit code of 1.
+    pub(crate) fn show(&self, json: Option<&Path>, csv: Option<&Path>, check: bool) -> Result<ExitCode> {
+        print!("{}", self.table());
+        let cannot = |file: &Path, error| Failure::new(format!("cannot write {}: {error}", file.display()));
+        if let Some(file) = json {
+            self.write_json(file).map_err(|error| cannot(file, error))?;
+        }
+        if let Some(file) = csv {
+            self.write_csv(file).map_err(|error| cannot(file, error))?;
+        }
+        let over = self.broken();
+        if !check {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if over.is_empty() {
+            println!("every limit kept");
+            return Ok(ExitCode::SUCCESS);
+        }
+        println!("{} over the limit", over.len());
+        Ok(ExitCode::FAILURE)
+    }
+
     /// Writes JSON to `path`, making its folder.
-    pub(crate) fn write_json(&self, path: &Path) -> io::Result<()> {
+    fn write_json(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         write(path, &text)
     }
 
     /// Writes CSV to `path`, making its folder.
-    pub(crate) fn write_csv(&self, path: &Path) -> io::Result<()> {
+    fn write_csv(&self, path: &Path) -> io::Result<()> {
         write(path, &self.csv())
     }
+}
+
+/// Columns of their widest cell's width; those of `left` begin on one line, the others end there.
+pub(crate) fn align(lines: &[Vec<String>], left: &[usize]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |column| lines.iter().filter_map(|line: &Vec<String>| line.get(column)).map(String::len).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for line in lines {
+        let mut text = String::new();
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            let _ = match left.contains(&column) {
+                true => write!(text, "{cell:<width$}  "),
+                false => write!(text, "{cell:>width$}  "),
+            };
+        }
+        let _ = writeln!(out, "{}", text.trim_end());
+    }
+    out
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {

@@ -9,7 +9,6 @@ mod pingpong;
 mod rma;
 pub(crate) mod startup;
 
-use std::io::IsTerminal;
 use std::process::{ExitCode, Stdio};
 
 use crate::args::{HostArgs, Measure};
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<ExitCode> {
     let in_job: Vec<Measure> = measures.iter().copied().filter(|measure| measure.needs_job()).collect();
     let mut rows = if in_job.is_empty() { Vec::new() } else { measure_in_a_job(args, &in_job)? };
     if measures.contains(&Measure::Startup) {
-        note("startup");
+        job::note("startup");
         rows.extend(startup::measure(args)?);
     }
     show(args, environment, rows)
@@ -58,7 +57,7 @@ fn measure_as_pe(args: &HostArgs, measures: &[Measure]) -> Result<Option<Vec<Row
     let mut rows = Vec::new();
     for &measure in measures.iter().filter(|measure| measure.needs_job()) {
         if pair.measures() {
-            note(&measure.word());
+            job::note(&measure.word());
         }
         match measure {
             Measure::Put => rma::put(&pair, args, &mut rows)?,
@@ -93,13 +92,6 @@ fn measure_in_a_job(args: &HostArgs, measures: &[Measure]) -> Result<Vec<Row>> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Says on a terminal what is being measured.
-fn note(measure: &str) {
-    if std::io::stderr().is_terminal() {
-        eprintln!("rushmem-perf: measuring {measure}");
-    }
-}
-
 fn show(args: &HostArgs, environment: Environment, rows: Vec<Row>) -> Result<ExitCode> {
     let report = Report {
         schema: 1,
@@ -110,23 +102,5 @@ fn show(args: &HostArgs, environment: Environment, rows: Vec<Row>) -> Result<Exi
         }),
         rows,
     };
-    print!("{}", report.table());
-    let cannot =
-        |file: &std::path::Path, error| Failure::new(format!("cannot write {}: {error}", file.display()));
-    if let Some(file) = &args.json {
-        report.write_json(file).map_err(|error| cannot(file, error))?;
-    }
-    if let Some(file) = &args.csv {
-        report.write_csv(file).map_err(|error| cannot(file, error))?;
-    }
-    let over = report.broken();
-    if !args.check {
-        return Ok(ExitCode::SUCCESS);
-    }
-    if over.is_empty() {
-        println!("every limit kept");
-        return Ok(ExitCode::SUCCESS);
-    }
-    println!("{} over the limit", over.len());
-    Ok(ExitCode::FAILURE)
+    report.show(args.json.as_deref(), args.csv.as_deref(), args.check)
 }

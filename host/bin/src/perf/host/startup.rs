@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rushmem::World;
 
 use crate::args::HostArgs;
-use crate::job::{self, Failure, Result};
+use crate::job::{self, monotonic_ns, Failure, Result};
 use crate::report::{Limit, Row};
 use crate::stats::Summary;
 
@@ -56,11 +56,4 @@ fn start(pes: u32) -> Result<f64> {
         Some(last) if ready.len() == pes as usize => Ok(last.saturating_sub(exec) as f64 / 1e6),
         _ => Err(Failure::new(format!("{} of {pes} PEs said that they were ready: {text:?}", ready.len()))),
     }
-}
-
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for the answer; this clock always exists on Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
