@@ -44,7 +44,9 @@ enum { ROUNDS = 500 };
     OK(rushmem_##NAME##_atomic_set(w, &word[6], (T)-1, (me + 1) % n));                                        \
     OK(rushmem_barrier_all(w));                                                                               \
     OK(rushmem_##NAME##_atomic_fetch_and(w, &word[6], (T)12, me, &old));                                      \
-    CHECK(old == (T)-1 && word[6] == (T)12 && word[7] == 0);                                                  \
+    T pair[2];                                                                                                \
+    look(w, pair, word + 6, sizeof pair);                                                                     \
+    CHECK(old == (T)-1 && pair[0] == (T)12 && pair[1] == 0);                                                  \
     OK(rushmem_barrier_all(w));                                                                               \
     for (int i = 0; i < 8; i++) OK(rushmem_##NAME##_atomic_set(w, &word[i], 0, me));                          \
     OK(rushmem_barrier_all(w));                                                                               \
@@ -61,7 +63,9 @@ RUSHMEM_INTEGER_TYPES(ATOMICS_OF)
     OK(rushmem_##NAME##_atomic_fetch(w, word, me, &old));                                                     \
     CHECK(old == (T)1.5 * (T)left);                                                                           \
     OK(rushmem_##NAME##_atomic_swap(w, word, (T)-0.25, me, &old));                                            \
-    CHECK(old == (T)1.5 * (T)left && *word == (T)-0.25);                                                      \
+    T now;                                                                                                    \
+    look(w, &now, word, sizeof now);                                                                          \
+    CHECK(old == (T)1.5 * (T)left && now == (T)-0.25);                                                        \
     FAILS(rushmem_atomic(w, RUSHMEM_ATOMIC_ADD, KIND, word, 1, 0, right, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, \
           #T);                                                                                                \
     OK(rushmem_barrier_all(w));                                                                               \
@@ -75,7 +79,7 @@ int main(void)
   OK(rushmem_alloc(w, 8 * sizeof(uint64_t), 0, &words));
 #define RUN(NAME, T, KIND)                                  \
   atomics_of_##NAME(w, (T *)words);                         \
-  memset(words, 0, 8 * sizeof(uint64_t));                   \
+  blank(w, words, 8 * sizeof(uint64_t));                    \
   OK(rushmem_barrier_all(w));
   RUSHMEM_INTEGER_TYPES(RUN)
   RUSHMEM_FLOAT_TYPES(RUN)

@@ -54,6 +54,19 @@ static inline rushmem_world_t *start(void)
   return w;
 }
 
+/* Copies this PE's own symmetric memory out, or zeroes it: the heap may be a GPU's, which only the library reaches. */
+static inline void look(rushmem_world_t *w, void *copy, const void *sym, size_t bytes)
+{
+  OK(rushmem_get(w, copy, sym, bytes, me));
+}
+
+static inline void blank(rushmem_world_t *w, void *sym, size_t bytes)
+{
+  static const char zeroes[256] = {0};
+  CHECK(bytes <= sizeof zeroes);
+  OK(rushmem_put(w, sym, zeroes, bytes, me));
+}
+
 static inline int finish(rushmem_world_t *w)
 {
   OK(rushmem_finalize(w));

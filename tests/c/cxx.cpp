@@ -18,7 +18,8 @@ static void sum_to_all(rushmem_world_t *w)
   OK(rushmem_alloc(w, static_cast<size_t>(n) * sizeof *parts, 0, reinterpret_cast<void **>(&parts)));
   for (int pe = 0; pe < n; pe++) OK(rushmem_double_p(w, parts + me, 0.5 + me, pe));
   OK(rushmem_barrier_all(w));
-  const std::vector<double> all(parts, parts + n);
+  std::vector<double> all(static_cast<size_t>(n));
+  look(w, all.data(), parts, all.size() * sizeof all[0]);
   CHECK(std::accumulate(all.begin(), all.end(), 0.0) == 0.5 * n * n);
   OK(rushmem_barrier_all(w));
   OK(rushmem_free(w, parts));

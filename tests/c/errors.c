@@ -68,11 +68,14 @@ static void with_a_world(rushmem_world_t *w)
   FAILS(me ? rushmem_sync_all(w) : rushmem_barrier_all(w), RUSHMEM_ERR_MISMATCH, "PE 0");
 
   OK(rushmem_barrier_all(w));
-  for (int i = 0; i < 8; i++) CHECK(sym[i] == 0);
+  int64_t seen[8];
+  look(w, seen, sym, sizeof seen);
+  for (int i = 0; i < 8; i++) CHECK(seen[i] == 0);
   OK(rushmem_barrier_all(w)); /* everybody has looked before anybody writes */
   OK(rushmem_int64_p(w, sym, me + 1, (me + 1) % n));
   OK(rushmem_barrier_all(w));
-  CHECK(sym[0] == (me + n - 1) % n + 1);
+  look(w, seen, sym, sizeof seen[0]);
+  CHECK(seen[0] == (me + n - 1) % n + 1);
   OK(rushmem_free(w, sym));
 }
 

@@ -56,7 +56,9 @@ int main(void)
   value = -1; /* arguments were copied */
   OK(rushmem_synchronize(w));
   const int left = (me + n - 1) % n;
-  for (int i = 0; i < THREADS; i++) CHECK(slots[i] == 100 * left + i);
+  int seen[THREADS];
+  look(w, seen, slots, sizeof seen);
+  for (int i = 0; i < THREADS; i++) CHECK(seen[i] == 100 * left + i);
   OK(rushmem_barrier_all(w));
   OK(rushmem_module_unload(module));
   OK(rushmem_free(w, sig));

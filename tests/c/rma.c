@@ -9,15 +9,17 @@ static void untyped(rushmem_world_t *w)
   unsigned char *heap = NULL;
   OK(rushmem_alloc(w, COUNT, 0, (void **)&heap));
   CHECK(heap && (uintptr_t)heap % 64 == 0);
-  for (int i = 0; i < COUNT; i++) CHECK(heap[i] == 0);
+  unsigned char local[COUNT], back[COUNT];
+  look(w, back, heap, COUNT);
+  for (int i = 0; i < COUNT; i++) CHECK(back[i] == 0);
   OK(rushmem_barrier_all(w)); /* everybody has looked before anybody writes */
 
-  unsigned char local[COUNT], back[COUNT];
   for (int i = 0; i < COUNT; i++) local[i] = (unsigned char)(i * 7 + me);
   OK(rushmem_put(w, heap + 1, local + 1, COUNT - 1, right));
   OK(rushmem_barrier_all(w));
-  CHECK(heap[0] == 0);
-  for (int i = 1; i < COUNT; i++) CHECK(heap[i] == (unsigned char)(i * 7 + left));
+  look(w, back, heap, COUNT);
+  CHECK(back[0] == 0);
+  for (int i = 1; i < COUNT; i++) CHECK(back[i] == (unsigned char)(i * 7 + left));
   OK(rushmem_get(w, back, heap, COUNT, right));
   CHECK(back[0] == 0 && !memcmp(back + 1, local + 1, COUNT - 1));
   OK(rushmem_barrier_all(w));
@@ -62,7 +64,8 @@ static void untyped(rushmem_world_t *w)
     for (int i = 0; i < 12; i++) local[i] = (T)(10 * me + i + 1), back[i] = (T)0;                             \
     OK(rushmem_##NAME##_put(w, sym, local, 12, right));                                                       \
     OK(rushmem_barrier_all(w));                                                                               \
-    for (int i = 0; i < 12; i++) CHECK(sym[i] == (T)(10 * left + i + 1));                                     \
+    look(w, back, sym, sizeof back);                                                                          \
+    for (int i = 0; i < 12; i++) CHECK(back[i] == (T)(10 * left + i + 1));                                    \
     OK(rushmem_##NAME##_get(w, back, sym, 12, right));                                                        \
     CHECK(!memcmp(back, local, sizeof local));                                                                \
     OK(rushmem_##NAME##_put_nbi(w, sym, local, 1, right));                                                    \
@@ -72,7 +75,8 @@ static void untyped(rushmem_world_t *w)
     OK(rushmem_##NAME##_g(w, &sym[3], right, &one));                                                          \
     CHECK(one == (T)-1);                                                                                      \
     OK(rushmem_barrier_all(w));                                                                               \
-    CHECK(sym[3] == (T)-1 && sym[2] == (T)(10 * left + 3) && sym[4] == (T)(10 * left + 5));                   \
+    look(w, back, sym, sizeof back);                                                                          \
+    CHECK(back[3] == (T)-1 && back[2] == (T)(10 * left + 3) && back[4] == (T)(10 * left + 5));                \
     OK(rushmem_barrier_all(w));                                                                               \
     OK(rushmem_##NAME##_iput(w, sym, local, 3, 2, 4, right));                                                 \
     OK(rushmem_##NAME##_iget(w, back, sym, 1, 3, 4, right));                                                  \
@@ -80,7 +84,8 @@ static void untyped(rushmem_world_t *w)
     OK(rushmem_barrier_all(w));                                                                               \
     OK(rushmem_##NAME##_put_signal(w, sym, local, 11, sig, turn, RUSHMEM_SIGNAL_SET, right));                 \
     OK(rushmem_signal_wait_until(w, sig, RUSHMEM_CMP_EQ, turn, NULL));                                        \
-    CHECK(sym[10] == (T)(10 * left + 11));                                                                    \
+    look(w, &one, sym + 10, sizeof one);                                                                      \
+    CHECK(one == (T)(10 * left + 11));                                                                        \
     FAILS(rushmem_##NAME##_put(w, sym, local, SIZE_MAX, right), RUSHMEM_ERR_OUT_OF_BOUNDS, "past");           \
     OK(rushmem_barrier_all(w));                                                                               \
   }

@@ -71,7 +71,9 @@ static void signals(rushmem_world_t *w)
     OK(rushmem_quiet(w));
     OK(rushmem_signal_wait_until(w, sig, RUSHMEM_CMP_GE, lap, &seen));
     CHECK(seen == lap);
-    for (uint64_t i = 0; i < WORDS; i++) CHECK(data[i] == ((uint64_t)left << 48 | lap << 16 | i));
+    uint64_t in[WORDS];
+    look(w, in, data, sizeof in);
+    for (uint64_t i = 0; i < WORDS; i++) CHECK(in[i] == ((uint64_t)left << 48 | lap << 16 | i));
     /* the word back to the left is the leave to write again */
     OK(rushmem_signal_op(w, sig + 1, 1, RUSHMEM_SIGNAL_ADD, left));
     OK(rushmem_signal_wait_until(w, sig + 1, RUSHMEM_CMP_EQ, lap, NULL));
@@ -90,7 +92,7 @@ int main(void)
   OK(rushmem_alloc(w, 4 * sizeof(uint64_t), 0, &words));
 #define RUN(NAME, T, KIND)                                  \
   waits_of_##NAME(w, (T *)words);                           \
-  memset(words, 0, 4 * sizeof(uint64_t));                   \
+  blank(w, words, 4 * sizeof(uint64_t));                    \
   OK(rushmem_barrier_all(w));
   RUSHMEM_INTEGER_TYPES(RUN)
   signals(w);
