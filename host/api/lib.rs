@@ -35,6 +35,8 @@
 //! - [`Stream`], [`Event`]: the same operations (`_on`) in a stream's order, on the device's own time.
 //! - [`Module`], [`Kernel`], [`Launch`]: CUDA C++ kernels that use the same operations on the device.
 //!
+//! With the cargo feature `cudarc`, [`SymRef::on_stream`](SymRef) makes a slice of a GPU's heap what cudarc's functions take.
+//!
 //! # Safety
 //! Symmetric memory never turns into `&T` or `&mut T`: a peer may write at any time. There are copies in and
 //! out, single words that are never torn, and raw pointers. Elements are types for which any bits are a value
@@ -76,6 +78,8 @@
 mod args;
 mod atomic;
 mod builder;
+#[cfg(feature = "cudarc")]
+mod cudarc;
 pub mod doctor;
 mod element;
 mod error;
@@ -98,6 +102,8 @@ pub mod testing;
 mod wait;
 mod world;
 
+#[cfg(feature = "cudarc")]
+pub use self::cudarc::DeviceView;
 pub use args::{ArgType, ByValue, KernelArg, KernelArgs};
 pub use atomic::Remote;
 pub use builder::{Device, Uid, WorldBuilder};

@@ -8,6 +8,7 @@ mod memory;
 pub(super) mod pes;
 pub(super) mod service;
 mod streams;
+mod user_memory;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

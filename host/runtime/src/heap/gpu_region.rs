@@ -72,7 +72,15 @@ fn check_place(cuda: &Cuda, addr: usize, bytes: usize) -> Result<()> {
         return Err(err!(INVALID_ARGUMENT, "no range of addresses"));
     }
     match cuda.place_of(addr)? {
-        Some(Place::Gpu(ordinal)) if ordinal == cuda.facts().ordinal => Ok(()),
+        Some(Place::Gpu(ordinal)) if ordinal == cuda.facts().ordinal => {
+            if cuda.is_pooled(addr)? {
+                return Err(err!(
+                    UNSUPPORTED,
+                    "it comes from a memory pool (cudaMallocAsync), which hands out parts of allocations; {HOW}"
+                ));
+            }
+            Ok(())
+        }
         Some(Place::Gpu(ordinal)) => Err(err!(
             INVALID_ARGUMENT,
             "it is memory of GPU {ordinal}, and this PE's device, in whose memory its heap is, is {cuda}"
@@ -99,7 +107,9 @@ fn pieces(cuda: &Arc<Cuda>, addr: usize, bytes: usize, granularity: usize) -> Re
     let mut pieces = Vec::new();
     let mut at = addr;
     while at < end {
-        let (start, length) = cuda.allocation_around(at)?;
+        let around = cuda.allocation_around(at);
+        let (start, length) =
+            around.map_err(|e| err!(INVALID_ARGUMENT, "nothing is mapped from {at:#x} on: {e}"))?;
         let stop = start + length;
         if start != at || stop > end {
             return Err(err!(
@@ -139,12 +149,6 @@ fn pieces(cuda: &Arc<Cuda>, addr: usize, bytes: usize, granularity: usize) -> Re
 
 /// The part of a `cuMemAlloc` allocation that is this range.
 fn plain(cuda: &Arc<Cuda>, addr: usize, bytes: usize, alone: bool) -> Result<Plain> {
-    if cuda.is_pooled(addr)? {
-        return Err(err!(
-            UNSUPPORTED,
-            "it comes from a memory pool (cudaMallocAsync, cuMemAllocAsync), which hands out parts of allocations; {HOW}"
-        ));
-    }
     if addr % PLAIN_ALIGN != 0 {
         return Err(err!(INVALID_ARGUMENT, "the address must be a multiple of {PLAIN_ALIGN}"));
     }
