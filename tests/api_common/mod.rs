@@ -1,6 +1,7 @@
 //! What the API's tests share: random data that every PE can make again, and both ways to run PEs.
 #![allow(dead_code)] // each test file uses a part
 
+pub(crate) mod bench;
 pub(crate) mod place;
 
 use rushmem::World;

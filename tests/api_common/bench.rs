@@ -1,0 +1,73 @@
+//! What tests of kernels share: sources of tests/kernels that stand alone, and the report that such kernels leave.
+
+use rushmem::{Kernel, KernelArgs, Launch, Module, Source, SymSlice, World};
+
+/// `SCOPE_*` of check.h.
+pub(crate) const THREAD: i32 = 0;
+pub(crate) const WARP: i32 = 1;
+pub(crate) const BLOCK: i32 = 2;
+pub(crate) const SCOPES: [i32; 3] = [THREAD, WARP, BLOCK];
+
+/// A file of kernels, with what it includes from beside it put before it: the source stands alone, wherever the
+/// tests run.
+#[allow(unused_macros)]
+macro_rules! kernels {
+    ($name:literal) => {
+        concat!(
+            include_str!("../kernels/check.h"),
+            "\n#line 1 \"",
+            $name,
+            "\"\n",
+            include_str!(concat!("../kernels/", $name))
+        )
+    };
+}
+#[allow(unused_imports)]
+pub(crate) use kernels;
+
+/// A loaded file of kernels and the report that they write.
+pub(crate) struct Bench<'w> {
+    pub(crate) world: &'w World,
+    pub(crate) module: Module<'w>,
+    pub(crate) report: SymSlice<'w, u64>,
+}
+
+impl<'w> Bench<'w> {
+    pub(crate) fn new(world: &'w World, source: &str) -> Self {
+        let module = world.load(Source::text(source)).unwrap();
+        Bench { world, module, report: world.alloc(8).unwrap() }
+    }
+
+    pub(crate) fn kernel(&self, name: &str) -> Kernel<'_> {
+        self.module.kernel(name).unwrap()
+    }
+
+    /// Launches on every PE, waits, and panics if a kernel of this PE found something wrong.
+    ///
+    /// Callers pass memory of the sizes that the kernel's comment asks for, which only it touches meanwhile.
+    #[track_caller]
+    pub(crate) fn run(&self, name: &str, launch: Launch, args: impl KernelArgs) {
+        self.report.fill(0).unwrap();
+        // Nobody's kernel starts while another PE still prepares or inspects its memory.
+        self.world.barrier_all().unwrap();
+        // SAFETY: the callers' promise above; kernels of several PEs meet only through the library's operations.
+        unsafe { self.kernel(name).launch(launch, args) }.unwrap();
+        self.world.synchronize().unwrap();
+        self.world.barrier_all().unwrap();
+        self.check(&format!("{name} {launch:?}"));
+    }
+
+    /// Panics if a kernel of this PE has found something wrong since the report was empty.
+    #[track_caller]
+    pub(crate) fn check(&self, what: &str) {
+        let [errors, line, got, wanted, info, thread, block, _] = self.report.to_vec().unwrap()[..] else {
+            unreachable!()
+        };
+        assert!(
+            errors == 0,
+            "{what} on {}: {errors} errors, the first at line {line} of the kernel: got {got:#x}, wanted \
+             {wanted:#x}, about {info:#x}, thread {thread} of block {block}",
+            self.world.my_pe()
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! Kernels of several PEs where it is hardest: litmus tests of a million rounds, devices full of waiting kernels, eight PEs
+//! on one GPU, PEs each with a GPU, heaps past 4 GiB, PEs killed while the others wait in kernels, code loaded twice.
+//!
+//! What makes sense on the CPU device runs there too, in small; what needs GPUs, or more of them or of their memory
+//! than there is, says SKIP and why. Run them one at a time: they look at how much of a GPU is in use.
+
+#[path = "../api_common/mod.rs"]
+mod api_common;
+
+mod big;
+mod each;
+mod kill;
+mod lanes;
+mod many;
+mod memory;
+mod occupied;
+mod twice;
+
+use std::time::Duration;
+
+use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
+use api_common::place::{gpus, on_gpus, rounds, skip};
+use api_common::{both, Rng};
+use rushmem::testing::{self, Exit};
+use rushmem::{ErrorCode, Launch, Pe, Source, SymSlice, World};
+
+/// Patience with whatever a PE has to say.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// `RUSHMEM_DEVICE` for PEs that are to share one.
+fn one_device() -> String {
+    let wish = std::env::var("RUSHMEM_DEVICE").unwrap_or_default();
+    match (on_gpus(), wish.starts_with("cuda:")) {
+        (true, true) => wish,
+        (true, false) => "cuda:0".into(),
+        (false, _) => "cpu".into(),
+    }
+}
