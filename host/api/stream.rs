@@ -85,8 +85,9 @@ impl<'w> Stream<'w> {
     /// The first failure since the last call: a PE died while a kernel or an operation waited for it
     /// ([`PeerDead`](ErrorCode::PeerDead)), a time limit passed, a kernel trapped. What is behind a failure does not run.
     pub fn synchronize(&self) -> Result<()> {
+        let world = self.world;
         // SAFETY: a live handle and a stream that lives, as whoever made the value says.
-        self.world.check(unsafe { (self.world.runtime().stream_synchronize)(self.world.as_raw(), self.raw) })
+        world.check(unsafe { (world.runtime().stream_synchronize)(world.as_raw(), self.raw) })
     }
 
     /// A handle that tells when all that the stream has been given so far has ended.
@@ -94,11 +95,10 @@ impl<'w> Stream<'w> {
     /// # Errors
     /// [`Unsupported`](ErrorCode::Unsupported) while the stream is being captured into a graph.
     pub fn record(&self) -> Result<Event<'w>> {
-        let mut raw = std::ptr::null_mut();
+        let (world, mut raw) = (self.world, std::ptr::null_mut());
         // SAFETY: a live handle, a stream that lives, and a place for the answer.
-        self.world
-            .check(unsafe { (self.world.runtime().event_record)(self.world.as_raw(), self.raw, &mut raw) })?;
-        Ok(Event { world: self.world, raw })
+        world.check(unsafe { (world.runtime().event_record)(world.as_raw(), self.raw, &mut raw) })?;
+        Ok(Event { world, raw })
     }
 
     /// What the C ABI calls it; on a GPU the `CUstream`, for other libraries.

@@ -376,7 +376,13 @@ mod tests {
     fn closing_tells_those_who_wait_for_a_mark() {
         let stream = Stream::default();
         let (go, wait) = mpsc::channel::<()>();
-        stream.push(job("long", move || wait.recv().map_err(|_| err!(IO, "?")))).unwrap();
+        let (say, told) = mpsc::channel();
+        let long = move || {
+            say.send("begun").unwrap();
+            wait.recv().map_err(|_| err!(IO, "?"))
+        };
+        stream.push(job("long", long)).unwrap();
+        assert_eq!(told.recv().unwrap(), "begun");
         let mark = stream.mark();
         std::thread::scope(|s| {
             let waiting = s.spawn(|| mark.wait("PE 0", None));

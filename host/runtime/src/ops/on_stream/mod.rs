@@ -15,6 +15,10 @@
 
 mod cpu;
 mod gpu;
+#[cfg(test)]
+mod gpu_tests;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::c_void;
 
