@@ -27,10 +27,12 @@ pub(crate) fn both(n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
     let seed = seed();
     println!("{SEED}={seed} ({n} PEs)");
     let pes = || place::pes(n).env(SEED, seed.to_string());
-    if !place::in_turns(n) && !place::is_brief() {
+    if !place::in_turns(n) || place::is_brief() {
         pes().run(|world| f(world, &mut Rng::new(seed)));
     }
-    pes().threads(|world| f(world, &mut Rng::new(seed)));
+    if !place::is_brief() {
+        pes().threads(|world| f(world, &mut Rng::new(seed)));
+    }
 }
 
 /// Runs `f` on `n` PEs, as processes unless they would take turns on a GPU: then as threads.

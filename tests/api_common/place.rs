@@ -3,7 +3,8 @@
 //!
 //! PEs that are processes of their own take turns on a GPU that they share, a few milliseconds each, so that what bounces
 //! between them is slower by three orders of magnitude. PEs that are threads of one process run on it side by side.
-//! Therefore a test runs its PEs as processes only where each has a device to itself, unless processes are its point.
+//! Therefore a test runs its PEs as processes only where each has a device to itself, unless processes are its point. In
+//! brief it is the other way round: a sanitizer may let one kernel of a process run at a time.
 
 use std::sync::LazyLock;
 use std::time::Duration;
