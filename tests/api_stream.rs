@@ -118,8 +118,8 @@ fn puts_and_gets_of_every_size_from_every_kind_of_memory() {
                 let mut whole = vec![0xee; most];
                 whole[shift..shift + n].copy_from_slice(&data(left, part));
                 assert!(inbox.to_vec().unwrap() == whole, "{n} bytes, part {part}");
-                // SAFETY: `back` lives until synchronize.
                 let mut back = vec![0; n];
+                // SAFETY: `back` lives until synchronize.
                 unsafe { to.get_on(&mut back, right, &stream) }.unwrap();
                 stream.synchronize().unwrap();
                 assert!(back == data(me, part), "{n} bytes, part {part}");
@@ -356,19 +356,18 @@ fn an_event_comes_when_its_work_has_ended_and_no_sooner() {
         let gate = world.signal().unwrap();
         let stream = world.stream().unwrap();
         let early = stream.record().unwrap();
-        early.wait().unwrap();
+        stream.record().unwrap().wait().unwrap();
         gate.wait_until_on(Cmp::Ge, 1, &stream).unwrap();
         let first = stream.record().unwrap();
         gate.wait_until_on(Cmp::Ge, 2, &stream).unwrap();
         let second = stream.record().unwrap();
         std::thread::sleep(Duration::from_millis(30));
         assert!(early.is_done().unwrap() && !first.is_done().unwrap() && !second.is_done().unwrap());
-        // The world does not end under what is in flight, nor with a stream whose value is gone.
         world.barrier_all().unwrap();
         gate.signal_op(SignalOp::Set, 1, world.right()).unwrap();
         first.wait().unwrap();
-        assert!(first.is_done().unwrap() && !second.is_done().unwrap());
-        drop(stream);
+        assert!(!second.is_done().unwrap());
+        stream.destroy().unwrap();
         world.barrier_all().unwrap();
         gate.signal_op(SignalOp::Set, 2, world.right()).unwrap();
         second.wait().unwrap();
@@ -517,8 +516,6 @@ fn a_wait_on_a_stream_keeps_to_the_limit_of_waits() {
             // Who synchronises is told as well.
             assert_eq!(stream.synchronize().unwrap_err().code(), ErrorCode::Timeout);
             println!("TOLD {error}");
-            drop(done);
-            drop(stream);
             let _ = world.finalize();
         },
         |job| {
@@ -542,13 +539,15 @@ fn streams_that_wait_end_when_a_pe_is_killed() {
             }
             let done = stream.record().unwrap();
             println!("READY");
-            let error = if pe.number() == 1 { done.wait() } else { stream.synchronize() }.unwrap_err();
+            let error = match pe.number() {
+                1 => done.wait(),
+                _ => stream.synchronize().inspect_err(|_| drop(done)),
+            };
+            let error = error.unwrap_err();
             assert_eq!(error.code(), ErrorCode::PeerDead, "{error}");
             // Nothing more is taken, and whoever asks again is told again or finds nothing left.
             assert!(signal.signal_op_on(SignalOp::Set, 1, world.my_pe(), &stream).is_err());
             println!("TOLD {error}");
-            drop(done);
-            drop(stream);
             assert_eq!(world.finalize().unwrap_err().code(), ErrorCode::PeerDead);
         },
         |job| {

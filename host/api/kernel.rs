@@ -62,8 +62,8 @@ impl World {
         Ok(Module { world: self, raw })
     }
 
-    /// Waits for all work on the world's streams: the default one, those of the pool and those of [`World::stream`], also
-    /// where the value is gone; not for the caller's own. Local.
+    /// Waits for all work on the world's streams: the default one, those of the pool and those of [`World::stream`], those
+    /// too that were destroyed; not for the caller's own. Local.
     ///
     /// # Errors
     /// The first failure since the last call: a PE died while a kernel or an operation waited, a wait's time limit

@@ -16,10 +16,11 @@ impl World {
         let mut raw = std::ptr::null_mut();
         // SAFETY: a live handle and a place for the answer. Null, which stays where it fails, means the same stream.
         unsafe { (self.runtime().stream_default)(self.as_raw(), &mut raw) };
-        Stream { world: self, raw, own: false }
+        Stream { world: self, raw }
     }
 
-    /// A new stream. On a GPU it does not wait for CUDA's legacy default stream.
+    /// A new stream, which lives until [`Stream::destroy`] or the end of the world. On a GPU it does not wait for CUDA's
+    /// legacy default stream.
     ///
     /// GPU streams share a few hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`): with more streams than those, one that
     /// waits may hold up another.
@@ -27,7 +28,7 @@ impl World {
         let mut raw = std::ptr::null_mut();
         // SAFETY: a live handle and a place for the answer.
         self.check(unsafe { (self.runtime().stream_create)(self.as_raw(), &mut raw) })?;
-        Ok(Stream { world: self, raw, own: true })
+        Ok(Stream { world: self, raw })
     }
 
     /// A stream of the world's pool, the next one with each call: for transfers that a thread of the CPU drives. The pool
@@ -43,13 +44,14 @@ impl World {
     /// while !done.is_done()? {
     ///     // something else
     /// }
+    /// done.wait()?;
     /// # world.finalize() }
     /// ```
     pub fn pool_stream(&self) -> Result<Stream<'_>> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: a live handle and a place for the answer.
         self.check(unsafe { (self.runtime().stream_pool)(self.as_raw(), &mut raw) })?;
-        Ok(Stream { world: self, raw, own: false })
+        Ok(Stream { world: self, raw })
     }
 
     /// A stream of the caller's own: on a GPU a `cudaStream_t` or `CUstream` (null is the world's default stream, not
@@ -59,18 +61,15 @@ impl World {
     /// It is a stream of the primary context of this PE's GPU and outlives the value; what rushmem puts on it has ended
     /// before the world does, which waits for its own streams only.
     pub unsafe fn stream_from_raw(&self, raw: *mut c_void) -> Stream<'_> {
-        Stream { world: self, raw, own: false }
+        Stream { world: self, raw }
     }
 }
 
 /// A queue of work on this PE's device. Operations that take one end in `_on`; kernels are launched on one by
-/// [`Kernel::launch_on`](crate::Kernel::launch_on).
-///
-/// Dropping it waits for nothing: what is on it still runs to its end, and the world waits for it when it ends.
+/// [`Kernel::launch_on`](crate::Kernel::launch_on). A world that ends waits for what is on its streams.
 pub struct Stream<'w> {
     world: &'w World,
     raw: *mut c_void,
-    own: bool,
 }
 
 // SAFETY: the C ABI takes a stream from any thread, and so does CUDA.
@@ -101,6 +100,17 @@ impl<'w> Stream<'w> {
         Ok(Event { world, raw })
     }
 
+    /// Ends a stream that [`World::stream`] made, at once: what is on it still runs to its end.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) for the default stream and those of the pool,
+    /// [`BadHandle`](ErrorCode::BadHandle) for a caller's own.
+    pub fn destroy(self) -> Result<()> {
+        let world = self.world;
+        // SAFETY: a live handle; the runtime knows its own streams, and `self` is consumed.
+        world.check(unsafe { (world.runtime().stream_destroy)(world.as_raw(), self.raw) })
+    }
+
     /// What the C ABI calls it; on a GPU the `CUstream`, for other libraries.
     pub fn as_raw(&self) -> *mut c_void {
         self.raw
@@ -123,22 +133,13 @@ impl<'w> Stream<'w> {
     }
 }
 
-impl Drop for Stream<'_> {
-    fn drop(&mut self) {
-        if self.own {
-            // SAFETY: made by `World::stream`, and ended once. It only fails for a world that is broken in itself.
-            let _ = unsafe { (self.world.runtime().stream_destroy)(self.world.as_raw(), self.raw) };
-        }
-    }
-}
-
 impl fmt::Debug for Stream<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stream({:p} of {})", self.raw, self.world.my_pe())
     }
 }
 
-/// A point in a stream's work, made by [`Stream::record`].
+/// A point in a stream's work, made by [`Stream::record`]. Dropping it waits for nothing.
 pub struct Event<'w> {
     world: &'w World,
     raw: *mut rushmem_event_t,
@@ -162,7 +163,7 @@ impl Event<'_> {
     ///
     /// # Errors
     /// A failure of the work, as [`Stream::synchronize`] tells it; it stays for that one to tell too.
-    pub fn wait(&self) -> Result<()> {
+    pub fn wait(self) -> Result<()> {
         // SAFETY: an event that was not freed.
         self.world.check(unsafe { (self.world.runtime().event_wait)(self.raw) })
     }
