@@ -55,6 +55,36 @@ fn strided_copies() {
 }
 
 #[test]
+fn stores_of_every_width_at_every_alignment() {
+    let Some(mut t) = turn("stores_of_every_width_at_every_alignment") else { return };
+    let memory = t.memory(4096);
+    let around = t.random.bytes(64);
+    for bytes in 1..=8 {
+        for at in 0..16 {
+            let value = t.random.next();
+            t.write(memory.base(), &around);
+            // SAFETY: mapped; `read` waits.
+            unsafe { t.stream.set(memory.base() + at, value, bytes) }.unwrap();
+            let mut expected = around.clone();
+            expected[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+            assert_eq!(t.read(memory.base(), 64), expected, "{bytes} bytes at {at}");
+        }
+    }
+}
+
+#[test]
+fn what_kernels_reach() {
+    let Some(t) = turn("what_kernels_reach") else { return };
+    let (memory, pageable) = (t.memory(4096), vec![0u64; 64]);
+    let pinned = PinnedBox::filled(&t.cuda, 64, 0u64).unwrap();
+    assert_eq!(t.stream.reaches(memory.base() + 24), Some(memory.base() + 24));
+    let at = pinned.as_ptr().cast::<u64>() as usize;
+    assert_eq!(t.stream.reaches(at + 8), Some(pinned.device_address() + 8));
+    assert_eq!(t.stream.reaches(pageable.as_ptr() as usize), None);
+    assert_eq!(t.stream.reaches(8), None);
+}
+
+#[test]
 fn strides_past_the_pitch() {
     let Some(mut t) = turn("strides_past_the_pitch") else { return };
     let grain = Allocation::granularity(&t.cuda).unwrap();
