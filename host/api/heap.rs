@@ -78,6 +78,7 @@ impl World {
     ///   [`Registered::unregister`] or, without it, the end of the world.
     /// - From this call until then no reference (`&T`, `&mut T`, a slice) to the region is used: peers may
     ///   write it at any time. Use the returned value, or raw pointers.
+    /// - Kernels and work on streams that use the region have ended before [`Registered::unregister`].
     pub unsafe fn register<T: Symmetric>(&self, first: *mut T, n: usize) -> Result<Registered<'_, T>> {
         const { assert!(size_of::<T>() > 0, "an element of symmetric memory has a size") };
         let bytes = n.saturating_mul(size_of::<T>());
