@@ -27,7 +27,7 @@ impl Sizes {
 
     /// What each PE needs, in MiB: heaps grow by doubling, and there is more than the heap.
     fn mib(&self) -> u64 {
-        (6 * self.room as u64 >> 20) + 1024
+        ((6 * self.room as u64) >> 20) + 1024
     }
 }
 
@@ -57,6 +57,8 @@ impl<'w> Scene<'w> {
         let src = world.alloc_aligned::<u8>(sizes.room, 64).unwrap();
         let dst = world.alloc_aligned::<u8>(sizes.room, 64).unwrap();
         let last = world.alloc_aligned::<u64>(sizes.room / 8, 64).unwrap();
+        let far = last.as_ptr() as usize - first.as_ptr() as usize;
+        assert!(!on_gpus() || far > 1 << 32, "the last one is {far:#x} bytes past the first");
         Scene { bench, sizes, src, dst, last, first }
     }
 
@@ -77,7 +79,7 @@ fn by_kernels(scene: &Scene<'_>, rng: &mut Rng) {
     let (world, many) = (scene.bench.world, scene.sizes.many);
     let (right, left, signal) = (world.right(), world.left(), world.signal().unwrap());
     let mut signals = 0;
-    // A thread or a warp alone takes seconds for as much: they get the last bytes only, which lie as far.
+    // A thread or a warp alone takes seconds for as much, as gets byte by byte do: they have the last bytes only.
     let little = 100_003;
     for (op, scope, n, misaligned) in [
         (PUT, BLOCK, many, 0),
@@ -85,7 +87,7 @@ fn by_kernels(scene: &Scene<'_>, rng: &mut Rng) {
         (GET, BLOCK, many, 0),
         (PUT_SIGNAL, BLOCK, many, 5),
         (IPUT, BLOCK, many, 0),
-        (IGET, BLOCK, many, 1),
+        (IGET, BLOCK, little, 1),
         (PUT, THREAD, little, 1),
         (GET, THREAD, little, 0),
         (PUT, WARP, little, 0),
@@ -183,8 +185,9 @@ fn enough_memory(test: &str) -> bool {
     }
     // Both on one GPU, or each on its own.
     let needed = Sizes::new().mib() * if gpus() < 2 { 2 } else { 1 };
-    match memory::of_the_gpu(test) {
-        Some((_, free)) if free < needed => {
+    let Some(memory) = memory::of_gpus(test) else { return true };
+    match memory.iter().map(|(_, free)| *free).min() {
+        Some(free) if free < needed => {
             skip(test, format_args!("it needs {needed} MiB of a GPU, of which {free} are free"));
             false
         }

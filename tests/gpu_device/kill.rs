@@ -8,7 +8,7 @@ use crate::*;
 
 const FAULTS: &str = kernels!("faults.cu");
 const SYNC: &str = kernels!("sync.cu");
-/// What other programs may have taken of the GPU meanwhile.
+/// What other programs may have taken of the GPUs meanwhile.
 const SLACK_MIB: u64 = 64;
 
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ enum Kernel {
 /// Kills PE `victim` of `n` a moment after all have launched.
 #[track_caller]
 fn kill(test: &str, n: u32, device: Option<String>, victim: Pe, kernel: Kernel) {
-    let before = if on_gpus() { memory::of_the_gpu(test) } else { None };
+    let before = if on_gpus() { memory::in_use(test) } else { None };
     let mut pes = testing::pes(n);
     if let Some(device) = device {
         pes = pes.env("RUSHMEM_DEVICE", device);
@@ -82,13 +82,13 @@ fn kill(test: &str, n: u32, device: Option<String>, victim: Pe, kernel: Kernel) 
             }
         },
     );
-    let Some((used_before, _)) = before else { return };
+    let Some(before) = before else { return };
     let (mut used, start) = (u64::MAX, Instant::now());
     // The driver tidies up after a process that was killed.
-    while used > used_before + SLACK_MIB {
-        assert!(start.elapsed() < Duration::from_secs(10), "{used} MiB in use, {used_before} before");
+    while used > before + SLACK_MIB {
+        assert!(start.elapsed() < Duration::from_secs(10), "{used} MiB in use, {before} before");
         std::thread::sleep(Duration::from_millis(100));
-        used = memory::of_the_gpu(test).expect("it was told before").0;
+        used = memory::in_use(test).expect("it was told before");
     }
 }
 

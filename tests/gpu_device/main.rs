@@ -8,6 +8,7 @@
 mod api_common;
 
 mod big;
+mod binary;
 mod each;
 mod kill;
 mod lanes;

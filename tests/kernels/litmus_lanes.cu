@@ -1,7 +1,7 @@
 /* Litmus tests of many rounds: message passing and store buffering between this PE and its neighbours, in many
  * lanes side by side, each a pair of threads, warps or blocks with words of its own. Every round has new values,
- * so that a stale one shows; every tenth of a microsecond of delay between the two sides occurs. One form of each
- * is deliberately too weak: how often it fails shows whether the test could see a failure of the others. */
+ * so that a stale one shows, and each side is late by a random part of a link's latency. One form of each test is
+ * too weak on purpose: how often it fails shows whether the test could see a failure of the others. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -52,10 +52,10 @@ __device__ void count(uint64_t *stats, int which, uint64_t n) {
   atomicAdd(reinterpret_cast<unsigned long long *>(stats) + which, static_cast<unsigned long long>(n));
 }
 
-/* Is late, by up to some microseconds. */
+/* Is late, by up to a microsecond or two. */
 __device__ void dawdle(uint64_t *report, uint64_t random) {
   uint64_t x = random | 1;
-  for (uint64_t i = random % 64; i > 0; --i) x = x * 6364136223846793005ull + 1442695040888963407ull;
+  for (uint64_t i = random % 192; i > 0; --i) x = x * 6364136223846793005ull + 1442695040888963407ull;
   CHECK(report, x != 0x123456789abcdefull, 0); /* so that the loop is not nothing */
 }
 
