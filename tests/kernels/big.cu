@@ -1,5 +1,5 @@
-/* Offsets past 4 GiB and counts past 2^31: transfers of single bytes by the billion, and what fills and checks them with
- * the whole grid. */
+/* Offsets past 4 GiB and counts past 2^31: transfers of single bytes by the billion, and what fills and
+ * checks them with the whole grid. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -22,7 +22,8 @@ template <> __device__ bool is_first<rushmem::thread>() { return threadIdx.x == 
 template <> __device__ bool is_first<rushmem::warp>() { return threadIdx.x < 32; }
 
 template <typename Scope>
-__device__ void big_move(int op, unsigned char *dst, const unsigned char *src, size_t n, uint64_t *sig, int pe) {
+__device__ void big_move(int op, unsigned char *dst, const unsigned char *src, size_t n, uint64_t *sig,
+                         int pe) {
   if (!is_first<Scope>()) return;
   if (op == BIG_PUT) rushmem::put<Scope>(dst, src, n, pe);
   else if (op == BIG_GET) rushmem::get<Scope>(dst, src, n, pe);
@@ -47,12 +48,14 @@ extern "C" __global__ void big_fill(unsigned char *bytes, size_t n, uint64_t see
 extern "C" __global__ void big_zero(unsigned char *bytes, size_t n) {
   uint64_t *words = reinterpret_cast<uint64_t *>(bytes);
   const size_t threads = static_cast<size_t>(gridDim.x) * blockDim.x;
-  for (size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n / 8; i += threads) words[i] = 0;
+  for (size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n / 8; i += threads)
+    words[i] = 0;
 }
 
-/* `dst` has `before` bytes of zero, then n bytes of PE `pe`'s pattern from `from` on, then zeros up to `room`. */
-extern "C" __global__ void big_check(uint64_t *report, const unsigned char *dst, size_t before, size_t n, size_t room,
-                                     uint64_t seed, int pe, size_t from) {
+/* `dst` has `before` bytes of zero, then n bytes of PE `pe`'s pattern from `from` on, then zeros up to
+ * `room`. */
+extern "C" __global__ void big_check(uint64_t *report, const unsigned char *dst, size_t before, size_t n,
+                                     size_t room, uint64_t seed, int pe, size_t from) {
   const size_t threads = static_cast<size_t>(gridDim.x) * blockDim.x;
   for (size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < room; i += threads) {
     const bool inside = i >= before && i - before < n;
@@ -61,15 +64,15 @@ extern "C" __global__ void big_check(uint64_t *report, const unsigned char *dst,
 }
 
 /* One transfer of n single bytes between this PE and `pe`. One block. */
-extern "C" __global__ void big_transfer(int op, int scope, unsigned char *dst, const unsigned char *src, size_t n,
-                                        uint64_t *sig, int pe) {
+extern "C" __global__ void big_transfer(int op, int scope, unsigned char *dst, const unsigned char *src,
+                                        size_t n, uint64_t *sig, int pe) {
   if (scope == SCOPE_THREAD) big_move<rushmem::thread>(op, dst, src, n, sig, pe);
   else if (scope == SCOPE_WARP) big_move<rushmem::warp>(op, dst, src, n, sig, pe);
   else big_move<rushmem::block>(op, dst, src, n, sig, pe);
 }
 
-/* Single elements, atomics and far strides around element `at` of `words`, at `pe` and back. One thread. What lies there
- * is zero at first, and `far` elements further on, too. `mine` has 8 words. */
+/* Single elements, atomics and far strides around element `at` of `words`, at `pe` and back. One thread. What
+ * lies there is zero at first, and `far` elements further on, too. `mine` has 8 words. */
 extern "C" __global__ void big_words(uint64_t *report, uint64_t *words, uint64_t *mine, size_t at, size_t far,
                                      uint64_t seed, int pe) {
   const uint64_t value = mix(seed, static_cast<uint64_t>(rushmem::my_pe()));

@@ -1,13 +1,14 @@
-/* Litmus tests of many rounds: message passing and store buffering between this PE and its neighbours, in many
- * lanes side by side, each a pair of threads, warps or blocks with words of its own. Every round has new values,
- * so that a stale one shows, and each side is late by a random part of a link's latency. One form of each test is
- * too weak on purpose: how often it fails shows whether the test could see a failure of the others. */
+/* Litmus tests of many rounds: message passing and store buffering between this PE and its neighbours, in
+ * many lanes side by side, each a pair of threads, warps or blocks with words of its own. Every round has new
+ * values, so that a stale one shows, and each side is late by a random part of a link's latency. One form of
+ * each test is too weak on purpose: how often it fails shows whether the test could see a failure of the
+ * others. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
 
-/* `stats`, added up by all lanes: rounds that waited for their message, or of store buffering those in which one
- * side missed the other's put; failures of the weak form; rounds. */
+/* `stats`, added up by all lanes: rounds that waited for their message, or of store buffering those in which
+ * one side missed the other's put; failures of the weak form; rounds. */
 enum { STAT_RACED = 0, STAT_WEAK = 1, STAT_ROUNDS = 2 };
 
 enum {
@@ -25,11 +26,11 @@ enum {
 };
 
 enum {
-  SB_PUT_G = 0,     /* put_nbi to the other, quiet, g of one's own */
-  SB_P_GET = 1,     /* p to one's own, quiet, get from the other */
-  SB_ATOMICS = 2,   /* atomic_set, quiet, atomic_fetch */
-  SB_SIGNALS = 3,   /* signal_op, quiet, signal_fetch */
-  SB_WEAK = 4       /* p, g */
+  SB_PUT_G = 0,   /* put_nbi to the other, quiet, g of one's own */
+  SB_P_GET = 1,   /* p to one's own, quiet, get from the other */
+  SB_ATOMICS = 2, /* atomic_set, quiet, atomic_fetch */
+  SB_SIGNALS = 3, /* signal_op, quiet, signal_fetch */
+  SB_WEAK = 4     /* p, g */
 };
 
 namespace {
@@ -62,7 +63,8 @@ __device__ void dawdle(uint64_t *report, uint64_t random) {
 __device__ uint64_t word_of(uint64_t number, size_t i) { return number << 20 | i; }
 
 template <typename Scope>
-__device__ void send(int form, uint64_t *data, uint64_t *src, uint64_t *flag, uint64_t number, size_t words, int pe) {
+__device__ void send(int form, uint64_t *data, uint64_t *src, uint64_t *flag, uint64_t number, size_t words,
+                     int pe) {
   const size_t rank = Scope::rank(), size = Scope::size();
   for (size_t i = rank; i < words; i += size) src[i] = word_of(number, i);
   Scope::sync();
@@ -121,8 +123,9 @@ __device__ void await(uint64_t *flag, uint64_t number) {
 }
 
 template <typename Scope>
-__device__ void message_passing(uint64_t *report, uint64_t *stats, uint64_t *data, uint64_t *src, uint64_t *flags,
-                                size_t stride, int form, size_t words, int rounds, uint64_t seed) {
+__device__ void message_passing(uint64_t *report, uint64_t *stats, uint64_t *data, uint64_t *src,
+                                uint64_t *flags, size_t stride, int form, size_t words, int rounds,
+                                uint64_t seed) {
   if (!lane<Scope>::takes_part()) return;
   const int me = rushmem::my_pe(), right = right_of(me), left = left_of(me);
   const size_t mine = lane<Scope>::mine();
@@ -242,8 +245,8 @@ __device__ void store_buffering(uint64_t *report, uint64_t *stats, uint64_t *x, 
 
 }  // namespace
 
-/* Blocks of whole warps. `data` and `src` have `stride` words for each lane, at least words + 2, and `flags` 32: all
- * zero. */
+/* Blocks of whole warps. `data` and `src` have `stride` words for each lane, at least words + 2, and `flags`
+ * 32: all zero. */
 extern "C" __global__ void litmus_lanes_mp(uint64_t *report, uint64_t *stats, uint64_t *data, uint64_t *src,
                                            uint64_t *flags, size_t stride, int scope, int form, size_t words,
                                            int rounds, uint64_t seed) {
@@ -256,8 +259,8 @@ extern "C" __global__ void litmus_lanes_mp(uint64_t *report, uint64_t *stats, ui
   }
 }
 
-/* The same memory; PEs 2k and 2k + 1 are a pair. Each puts the round's number and completes it, then looks for the
- * other's: not both may miss it. */
+/* The same memory; PEs 2k and 2k + 1 are a pair. Each puts the round's number and completes it, then looks
+ * for the other's: not both may miss it. */
 extern "C" __global__ void litmus_lanes_sb(uint64_t *report, uint64_t *stats, uint64_t *data, uint64_t *src,
                                            uint64_t *flags, size_t stride, int scope, int form, size_t words,
                                            int rounds, uint64_t seed) {

@@ -3,11 +3,12 @@
 #include "check.h"
 #endif
 
-/* Each round, each PE puts `words` words into every PE's inbox, in its own place there, and waits for those of all.
- * Block b exchanges with the PEs b, b + gridDim, … places away. `inbox` and `outbox` have n_pes * words words; `arrived`
- * and `taken` have one of zero for each PE. */
-extern "C" __global__ void many_alltoall(uint64_t *report, uint64_t *inbox, uint64_t *outbox, uint64_t *arrived,
-                                         uint64_t *taken, size_t words, int rounds, uint64_t seed) {
+/* Each round, each PE puts `words` words into every PE's inbox, in its own place there, and waits for those
+ * of all. Block b exchanges with the PEs b, b + gridDim, … places away. `inbox` and `outbox` have n_pes *
+ * words words; `arrived` and `taken` have one of zero for each PE. */
+extern "C" __global__ void many_alltoall(uint64_t *report, uint64_t *inbox, uint64_t *outbox,
+                                         uint64_t *arrived, uint64_t *taken, size_t words, int rounds,
+                                         uint64_t seed) {
   const int me = rushmem::my_pe(), n = rushmem::n_pes();
   for (int round = 1; round <= rounds; ++round) {
     const uint64_t number = static_cast<uint64_t>(round), data = mix(seed, number);
@@ -19,8 +20,8 @@ extern "C" __global__ void many_alltoall(uint64_t *report, uint64_t *inbox, uint
       }
       if (threadIdx.x == 0) rushmem::signal_wait_until(taken + pe, rushmem::cmp::ge, number - 1);
       __syncthreads();
-      rushmem::put_signal<rushmem::block>(inbox + static_cast<size_t>(me) * words, mine, words, arrived + me, number,
-                                          rushmem::signal::set, pe);
+      rushmem::put_signal<rushmem::block>(inbox + static_cast<size_t>(me) * words, mine, words, arrived + me,
+                                          number, rushmem::signal::set, pe);
     }
     for (int k = static_cast<int>(blockIdx.x); k < n; k += static_cast<int>(gridDim.x)) {
       const int pe = (me + n - k) % n;
