@@ -236,7 +236,7 @@ impl Runner {
 
     /// Waits for the stream's work.
     pub(super) fn synchronize(&self, stream: &Stream) -> Result<()> {
-        if stream.is_capturing()? {
+        if stream.is_capturing().map_err(|e| self.explain(e, &self.head(None)))? {
             return Err(err!(
                 UNSUPPORTED,
                 "the stream is being captured into a graph: nothing on it runs that could end"
@@ -308,6 +308,9 @@ impl Runner {
 
     /// What an error of the driver's means: a kernel that gave up has left its reason.
     pub(super) fn explain(&self, e: Error, head: &str) -> Error {
+        if let Some(first) = self.lost.get() {
+            return first.clone();
+        }
         if !self.cuda.is_lost() {
             return e;
         }
