@@ -186,6 +186,14 @@ fn streams_of_other_devices_and_contexts_are_refused() {
         let missing = unsafe { slice.on_stream_at(rushmem::Pe::new(7), &gpu.context.default_stream()) };
         assert_eq!(missing.map(drop).unwrap_err().code(), ErrorCode::Unsupported);
     });
+}
+
+#[test]
+fn heaps_in_host_memory_are_refused() {
+    // In the PE's own process the variable says CPU.
+    if std::env::var_os("RUSHMEM_PE").is_none() && skip("heaps_in_host_memory_are_refused") {
+        return;
+    }
     testing::pes(1).env("RUSHMEM_DEVICE", "cpu").run(|world| {
         let stream = CudaContext::new(0).unwrap().default_stream();
         // SAFETY: refused.

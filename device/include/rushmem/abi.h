@@ -66,7 +66,8 @@ typedef struct rushmem_device_state {
   uint64_t wait_limit_ns;/* end a wait with an error after this long; 0: never */
   rushmem_stall_record *stalls; /* RUSHMEM_STALL_RECORDS of them, host-visible */
   uint32_t *failure;     /* host-visible: RUSHMEM_FAILURE_WORDS words, written when a GPU's kernel gives up */
-  uint64_t reserved[4];
+  uint64_t trap_delay_ns;/* how long a GPU's kernel goes on once the job is broken, before it traps */
+  uint64_t reserved[3];
 } rushmem_device_state;  /* 128 bytes */
 
 enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3,

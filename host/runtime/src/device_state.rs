@@ -67,7 +67,8 @@ pub(crate) struct RawState {
     pub(crate) wait_limit_ns: u64,
     pub(crate) stalls: *mut StallRecord,
     pub(crate) failure: *mut u32,
-    pub(crate) reserved: [u64; 4],
+    pub(crate) trap_delay_ns: u64,
+    pub(crate) reserved: [u64; 3],
 }
 
 const _: () = assert!(size_of::<StallRecord>() == 80);
@@ -90,6 +91,8 @@ pub(crate) struct DeviceFacts {
     pub(crate) stall_report: Option<Duration>,
     /// End a wait after this long.
     pub(crate) wait_limit: Option<Duration>,
+    /// How long a kernel goes on once the job is broken.
+    pub(crate) trap_delay: Duration,
 }
 
 /// `RUSHMEM_FAILURE_WORDS` words, written by one 16-byte store.
@@ -176,7 +179,8 @@ impl DeviceState {
             wait_limit_ns: nanos(facts.wait_limit),
             stalls: stalls.device_address() as *mut StallRecord,
             failure: failure.device_address() as *mut u32,
-            reserved: [0; 4],
+            trap_delay_ns: facts.trap_delay.as_nanos() as u64,
+            reserved: [0; 3],
         });
         Ok(DeviceState { raw, stalls, failure, _broken: registered, _health: Arc::clone(health) })
     }

@@ -21,7 +21,7 @@ fn the_layout_is_that_of_the_header() {
         reserved);
     fields!("rushmem_sync_line", SyncLine: epoch pad);
     fields!("rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base stride broken
-        sync_lines sync_epoch stall_ns wait_limit_ns stalls failure reserved);
+        sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns reserved);
     program += "printf(\"%zu %zu %zu\\n\", sizeof(rushmem_stall_record), sizeof(rushmem_sync_line), \
                 sizeof(rushmem_device_state));\n\
                 printf(\"%u %d %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \
@@ -57,6 +57,7 @@ fn state() -> DeviceState {
         sync_epoch: 0x10200,
         stall_report: Some(Duration::from_secs(5)),
         wait_limit: None,
+        trap_delay: Duration::ZERO,
     };
     DeviceState::new(&facts, &Arc::new(Health::new("PE 1".into(), false, None)), None).unwrap()
 }

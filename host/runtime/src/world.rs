@@ -120,7 +120,7 @@ impl World {
         // Whoever sees this PE end must have been told why before.
         let device = Device::open(kind, config.device, slot);
         let memory = share_memory(&links, &health, &cards, slot, &config, device);
-        let Parts { collective, symmetric, device, sharing } =
+        let Parts { collective, symmetric, device, sharing, trap_delay } =
             memory.inspect_err(|e| links.abort(&e.message))?;
 
         let near = symmetric.window().near();
@@ -137,6 +137,7 @@ impl World {
             sync_epoch: base + slots * SYNC_LINE,
             stall_report: config.stall_report,
             wait_limit: config.wait_timeout,
+            trap_delay,
         };
         let start_device = || {
             let state = DeviceState::new(&facts, &health, device.gpu())?;
@@ -363,6 +364,14 @@ impl World {
         Ok(())
     }
 
+    /// The end of a world that has been finalised or aborted.
+    pub(crate) fn end(self: Box<Self>) {
+        if !self.kernels.close() {
+            log::error!("{}: its memory stays until the process ends", self.health.who());
+            Box::leak(self);
+        }
+    }
+
     /// Local: tells the others that this PE leaves because of `why`; its own waits and kernels end.
     pub(crate) fn abort(&self, why: &str) {
         self.health.abandon(why);
@@ -394,6 +403,8 @@ struct Parts {
     device: Device,
     /// PEs that run their kernels on this PE's GPU at the same time, this one included.
     sharing: usize,
+    /// How long its kernels go on once the job is broken.
+    trap_delay: Duration,
 }
 
 /// Collective: the control segment and the symmetric memory of a node whose PEs are connected, on `device`.
@@ -429,8 +440,24 @@ fn share_memory(
     let place = [uuid as u64, (uuid >> 64) as u64, cards[slot].process, 0];
     call.round(Call::Step, place)?;
     let sharing = (0..slots).filter(|i| call.words(*i) == place).count();
+    let mut processes: Vec<u64> =
+        (0..slots).map(|i| call.words(i)).filter(|other| other[..2] == place[..2]).map(|w| w[2]).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    let trap_delay = trap_delay(&device, processes.len(), processes.iter().position(|p| *p == place[2]));
     drop(call);
-    Ok(Parts { collective, symmetric, device, sharing })
+    Ok(Parts { collective, symmetric, device, sharing, trap_delay })
+}
+
+/// Processes that take turns on one GPU trap one after another, and not while the driver still clears up after the one that
+/// died: of traps at one moment it tells only some (driver 580), and a kernel that has trapped unheard never ends.
+fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duration {
+    const APART: Duration = Duration::from_millis(200);
+    const MOST: Duration = Duration::from_secs(3);
+    if device.gpu().is_none() || processes < 2 {
+        return Duration::ZERO;
+    }
+    (APART * (mine.unwrap_or(0) as u32 + 1)).min(MOST)
 }
 
 fn describe(card: &Card, me: u32, (first, count): (i32, i32), window: &Window) -> Peer {

@@ -53,8 +53,11 @@ RUSHMEM_DEVICE void report_stall(uint64_t address, uint32_t width, int how, int 
 extern "C" RUSHMEM_COLD uint64_t rushmem_stall_tick(uint64_t mark, uint64_t address, uint32_t width, int how,
                                                     int from_pe, uint64_t expected, uint64_t seen) {
   const rushmem_device_state &s = state();
-  if (s.broken && load_relaxed_word(s.broken) != 0) fail(RUSHMEM_DEVICE_FAIL_BROKEN);
   uint64_t now = now_ns();
+  if (s.broken && load_relaxed_word(s.broken) != 0) {
+    for (uint64_t start = now; now_ns() - start < s.trap_delay_ns;) pause(false);
+    fail(RUSHMEM_DEVICE_FAIL_BROKEN);
+  }
   if (mark == 0) return now & ~uint64_t(1);
   uint64_t since = mark & ~uint64_t(1), waited = now > since ? now - since : 0;
   bool over = s.wait_limit_ns != 0 && waited >= s.wait_limit_ns;

@@ -149,7 +149,7 @@ pub unsafe extern "C" fn rushmem_finalize(w: *mut rushmem_world_t) -> i32 {
         // SAFETY: per contract.
         unsafe {
             world(w)?.finalize()?;
-            drop(take(w)?);
+            take(w)?.end();
         }
         Ok(())
     })
@@ -174,6 +174,7 @@ pub unsafe extern "C" fn rushmem_abort(w: *mut rushmem_world_t, why: *const c_ch
         // SAFETY: per contract.
         let w = unsafe { take(w)? };
         w.abort(&why.to_string_lossy());
+        w.end();
         Ok(())
     })
 }

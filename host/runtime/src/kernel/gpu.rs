@@ -23,6 +23,8 @@ use crate::error::{code, err, Error, Result};
 
 /// Kernels that are named when a launch fails and it is not known which it was.
 const NAMED: usize = 3;
+/// A kernel that runs so long after its world has ended never ends.
+const GIVE_UP: Duration = Duration::from_secs(15);
 /// Entries of work on streams that nobody ever synchronises here, kept for the same end.
 const NOTED: usize = 64;
 
@@ -274,7 +276,7 @@ impl Runner {
             if e.code == code::PEER_DEAD {
                 // Its kernels notice too, and say more; but not for ever.
                 let start = Instant::now();
-                while query().is_ok_and(|done| !done) && start.elapsed() < Duration::from_secs(2) {
+                while query().is_ok_and(|done| !done) && start.elapsed() < Duration::from_secs(4) {
                     std::thread::sleep(Duration::from_micros(200));
                 }
             }
@@ -333,8 +335,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits for what runs, which ends by itself or because the job is broken.
-    pub(super) fn close(&self) {
+    /// Waits for what runs, which ends by itself or because the job is broken; false where it does not.
+    pub(super) fn close(&self) -> bool {
         let start = Instant::now();
         let mut next = Duration::from_secs(5);
         for stream in self.streams.all() {
@@ -347,8 +349,12 @@ impl Runner {
                     );
                     next *= 2;
                 }
+                if start.elapsed() > GIVE_UP {
+                    return false;
+                }
             }
         }
+        true
     }
 }
 

@@ -189,14 +189,23 @@ impl Kernels {
     }
 }
 
-impl Drop for Kernels {
-    /// Ends when no kernel of the world runs any more: each polls the world's broken word, which whoever drops a world
-    /// with kernels in flight has set.
-    fn drop(&mut self) {
+impl Kernels {
+    /// Returns when no kernel of the world runs any more: each polls the world's broken word, which whoever ends a world
+    /// with kernels in flight has set. False where one on a GPU does not end: what it may touch must stay.
+    pub(crate) fn close(&self) -> bool {
         match &self.core.runner {
-            Runner::Cpu(runner) => runner.streams().all().iter().for_each(|stream| stream.close()),
+            Runner::Cpu(runner) => {
+                runner.streams().all().iter().for_each(|stream| stream.close());
+                true
+            }
             Runner::Gpu(runner) => runner.close(),
         }
+    }
+}
+
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        self.close();
         self.core.common.print_stalls();
         for module in std::mem::take(&mut *lock(&self.core.modules)) {
             module.end();

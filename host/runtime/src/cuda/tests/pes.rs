@@ -76,7 +76,8 @@ impl Pes {
             wait_limit_ns: 20_000_000_000,
             stalls: self.stalls.device_address() as *mut _,
             failure: self.failure.device_address() as *mut u32,
-            reserved: [0; 4],
+            trap_delay_ns: 0,
+            reserved: [0; 3],
         }
     }
 }

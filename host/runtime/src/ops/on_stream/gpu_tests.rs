@@ -209,6 +209,11 @@ fn everything_is_captured_and_replayed() {
             // While somebody captures in the global mode, programs must not do what may interfere.
             barrier(w);
             let exec = instantiate(graph);
+            // The first launch would do it, and may wait for what runs in the context: the other PE's graph.
+            // SAFETY: a graph and a stream that live.
+            unsafe { cu!(cuGraphUpload(exec, raw)) }.unwrap();
+            // SAFETY: a stream that lives.
+            unsafe { w.kernels().synchronize_stream(on) }.unwrap();
             for replay in round + 1..=round + 3 {
                 let mine = data(seed, me, replay, BIG);
                 write(w, outbox, &mine);
