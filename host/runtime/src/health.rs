@@ -23,6 +23,8 @@ pub(crate) struct Health {
     broken: Box<Page>,
     /// Why, for a person.
     why: OnceLock<Error>,
+    /// Since when.
+    since: OnceLock<Instant>,
     /// Set once this PE leaves in good order: silence of a peer is no death any more.
     leaving: AtomicBool,
     /// Polls before the first yield: few where the PEs of the node outnumber its cores.
@@ -39,6 +41,7 @@ impl Health {
         Health {
             broken: Box::default(),
             why: OnceLock::new(),
+            since: OnceLock::new(),
             leaving: AtomicBool::new(false),
             spins: if crowded { 16 } else { 4096 },
             stall_report,
@@ -66,8 +69,14 @@ impl Health {
         }
         if self.why.set(err!(PEER_DEAD, "{why}")).is_ok() {
             log::error!("{}: {why}", self.who);
+            let _ = self.since.set(Instant::now());
             self.broken.0.store(1, Ordering::Release);
         }
+    }
+
+    /// How long the job has been broken.
+    pub(crate) fn broken_for(&self) -> Option<Duration> {
+        self.since.get().map(Instant::elapsed)
     }
 
     /// From here on the silence of a peer is no death.
@@ -84,6 +93,7 @@ impl Health {
     pub(crate) fn abandon(&self, why: &str) {
         self.leave();
         let _ = self.why.set(err!(PEER_DEAD, "{why}"));
+        let _ = self.since.set(Instant::now());
         self.broken.0.store(1, Ordering::Release);
     }
 

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::streams::{Made, Streams};
 use super::{headers, lock, Common};
@@ -23,8 +23,8 @@ use crate::error::{code, err, Error, Result};
 
 /// Kernels that are named when a launch fails and it is not known which it was.
 const NAMED: usize = 3;
-/// A kernel that runs so long after its world has ended never ends.
-const GIVE_UP: Duration = Duration::from_secs(15);
+/// A kernel that still runs so long after the job has broken, and after its time to trap, never ends.
+const GRACE: Duration = Duration::from_secs(1);
 /// Entries of work on streams that nobody ever synchronises here, kept for the same end.
 const NOTED: usize = 64;
 
@@ -275,8 +275,7 @@ impl Runner {
         waited.and(outcome).map_err(|e| {
             if e.code == code::PEER_DEAD {
                 // Its kernels notice too, and say more; but not for ever.
-                let start = Instant::now();
-                while query().is_ok_and(|done| !done) && start.elapsed() < Duration::from_secs(4) {
+                while query().is_ok_and(|done| !done) && !self.is_hopeless() {
                     std::thread::sleep(Duration::from_micros(200));
                 }
             }
@@ -335,23 +334,25 @@ impl Runner {
         Ok(())
     }
 
+    /// Whether what still runs is not going to end: the job broke, and its kernels have had their time.
+    fn is_hopeless(&self) -> bool {
+        let delay = Duration::from_nanos(self.common.state.raw().trap_delay_ns);
+        self.common.health.broken_for().is_some_and(|time| time > delay + GRACE)
+    }
+
     /// Waits for what runs, which ends by itself or because the job is broken; false where it does not.
     pub(super) fn close(&self) -> bool {
-        let start = Instant::now();
-        let mut next = Duration::from_secs(5);
         for stream in self.streams.all() {
             while stream.query().is_ok_and(|done| !done) {
-                std::thread::sleep(Duration::from_micros(200));
-                if start.elapsed() > next {
+                if self.is_hopeless() {
                     log::error!(
-                        "{} does not end, though its world does: it spins without a rushmem wait",
+                        "{} does not end, though the job is broken: it spins without a rushmem wait, or has trapped and the \
+                         driver does not tell",
                         self.suspects(Some(stream.raw()))
                     );
-                    next *= 2;
-                }
-                if start.elapsed() > GIVE_UP {
                     return false;
                 }
+                std::thread::sleep(Duration::from_micros(200));
             }
         }
         true
