@@ -135,7 +135,10 @@ fn a_way_that_is_missing_hides_no_row() {
     assert_eq!(report["job"]["pes"].as_array().map(Vec::len), Some(1), "{out}");
     assert_eq!(report["job"]["pes"][0]["peers"][1]["transport"], "none");
     let missing = report["missing"].to_string();
-    assert!(missing.contains("PE 0 cannot reach PE 1: ") && missing.contains("RUSHMEM_TRANSPORT"), "{missing}");
+    assert!(
+        missing.contains("PE 0 cannot reach PE 1: ") && missing.contains("RUSHMEM_TRANSPORT"),
+        "{missing}"
+    );
     assert!(err.contains("  PE 1: host ") && err.contains("    to PE 0: none ("), "{err}");
 }
 
