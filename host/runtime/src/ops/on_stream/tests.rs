@@ -1,4 +1,4 @@
-//! What streams refuse, and what a world knows of them. PEs are threads, on the CPU device; `tests/api_stream.rs` has the
+//! What streams refuse, and what a world knows of them. PEs are threads, on the CPU device; `tests/api_stream` has the
 //! operations themselves, on both.
 
 use std::ffi::c_void;
