@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rushmem_bootstrap_abi::plugin::Limits;
 use rushmem_bootstrap_abi::{BootErrorKind, Bootstrap};
 
+#[allow(dead_code, reason = "the runtime needs more of it than a test of loading")]
 #[path = "../../../host/runtime/src/plugin.rs"]
 mod plugin;
 

@@ -220,8 +220,8 @@ mod tests {
         for index in [-1, count, i32::MAX] {
             // SAFETY: as above.
             assert_ne!(unsafe { rushmem_gpu_info(index, &mut *gpu) }, RUSHMEM_OK, "GPU {index} of {count}");
-            // SAFETY: as above.
             assert_ne!(
+                // SAFETY: as above.
                 unsafe { rushmem_gpu_can_access(0, index, &mut can) },
                 RUSHMEM_OK,
                 "GPU {index} of {count}"
