@@ -9,6 +9,7 @@ mod api_common;
 
 mod big;
 mod binary;
+mod clusters;
 mod each;
 mod kill;
 mod lanes;

@@ -150,6 +150,15 @@ impl Kernel {
         if volume(shape.grid) == 0 {
             return Err(err!(LAUNCH, "kernel `{name}`: a grid of no blocks"));
         }
+        if let Some(cluster) = shape.cluster {
+            if shape.grid.iter().zip(cluster).any(|(blocks, each)| each == 0 || blocks % each != 0) {
+                return Err(err!(
+                    LAUNCH,
+                    "kernel `{name}`: a grid of {:?} blocks is no whole number of clusters of {cluster:?}",
+                    shape.grid
+                ));
+            }
+        }
         let _current = cuda.current()?;
         self.admit(shape.block, shape.shared, shape.cluster)?;
         let mut attributes = shape.attributes();
