@@ -12,7 +12,8 @@ use serde::Serialize;
 pub(crate) struct Environment {
     /// UTC, to the second.
     pub(crate) date: String,
-    /// Of the source tree that this was started in, `-dirty` when it had changes; none elsewhere.
+    /// Of the bundle that this program lies in; else of the source tree that it was started in, `-dirty` when that had
+    /// changes; none elsewhere.
     pub(crate) commit: Option<String>,
     /// As the kernel names it.
     pub(crate) cpu: String,
@@ -54,8 +55,19 @@ impl fmt::Display for Environment {
     }
 }
 
+/// A bundle says what it was built from (`make gpu-bundle`), wherever it was copied to.
+fn bundled(program: &Path) -> Option<String> {
+    let bundle = program.parent()?.parent()?;
+    bundle.join("manifest.json").exists().then_some(())?;
+    let commit = std::fs::read_to_string(bundle.join("commit")).ok()?;
+    Some(commit.trim().to_owned()).filter(|commit| !commit.is_empty())
+}
+
 /// Only inside rushmem's own tree: any other repository's commit would be a lie.
 fn commit() -> Option<String> {
+    if let Some(commit) = std::env::current_exe().ok().as_deref().and_then(bundled) {
+        return Some(commit);
+    }
     let git = |arguments: &[&str]| {
         let out = Command::new("git").args(arguments).output().ok().filter(|out| out.status.success())?;
         Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
@@ -63,4 +75,19 @@ fn commit() -> Option<String> {
     let top = git(&["rev-parse", "--show-toplevel"])?;
     Path::new(&top).join("host/bin/src/perf/environment.rs").exists().then_some(())?;
     git(&["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_says_what_it_was_built_from() {
+        let temp = tempfile::tempdir().unwrap();
+        let program = temp.path().join("bin/rushmem-perf");
+        std::fs::write(temp.path().join("commit"), "0123abcd+changes\n").unwrap();
+        assert_eq!(bundled(&program), None, "any folder may have a file of that name");
+        std::fs::write(temp.path().join("manifest.json"), "{}").unwrap();
+        assert_eq!(bundled(&program).as_deref(), Some("0123abcd+changes"));
+    }
 }
