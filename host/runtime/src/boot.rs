@@ -4,12 +4,12 @@
 use std::os::raw::c_void;
 
 use rushmem_bootstrap_abi::plugin::Limits;
-use rushmem_bootstrap_abi::Bootstrap;
-use rushmem_bootstrap_uid::environment::{detect_here, Launcher, SECRET_VARIABLE};
+use rushmem_bootstrap_abi::{BootError, Bootstrap};
+use rushmem_bootstrap_uid::environment::{detect_here, Launch, Launcher, SECRET_VARIABLE};
 use rushmem_bootstrap_uid::{join_address, join_uid, Single, Uid, UidConfig};
 
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{err, Error, Result};
 use crate::plugin::load_mpi;
 
 /// How the caller wants to join.
@@ -50,25 +50,65 @@ pub(crate) fn join(how: How, config: &Config) -> Result<Box<dyn Bootstrap>> {
     Ok(boot)
 }
 
-fn from_environment(config: &Config) -> Result<(Box<dyn Bootstrap>, String)> {
-    let asked = |name: &str| format!("RUSHMEM_BOOTSTRAP={name}");
-    match config.bootstrap.as_deref() {
-        Some("single") => return Ok((Box::new(Single), asked("single"))),
-        Some("mpi") => return Ok((mpi(None, std::ptr::null(), config)?, asked("mpi"))),
-        _ => {}
-    }
-    let launch = detect_here()?;
-    let over_sockets = || launch.join(sockets(config, 0, 1));
-    if config.bootstrap.as_deref() == Some("uid") {
-        return Ok((Box::new(over_sockets()?), format!("{}, {}", asked("uid"), launch.why)));
-    }
-    let boot: Box<dyn Bootstrap> = match &launch.launcher {
-        Launcher::OpenMpi { .. } => mpi(Some("openmpi"), std::ptr::null(), config)?,
-        Launcher::Mpich { .. } => mpi(Some("mpich"), std::ptr::null(), config)?,
-        Launcher::None => Box::new(Single),
-        _ => Box::new(over_sockets()?),
+/// What this process would do by itself.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// What the launcher left in the environment.
+    pub(crate) launch: Launch,
+    pub(crate) choice: Choice,
+    pub(crate) why: String,
+}
+
+/// A bootstrap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// A job of one.
+    Single,
+    /// MPI's plug-in, of this flavour where the launcher says which.
+    Mpi(Option<&'static str>),
+    /// Sockets.
+    Uid,
+}
+
+/// The choice between what was `asked` for (`RUSHMEM_BOOTSTRAP`) and what the launcher left.
+pub(crate) fn plan(asked: Option<&str>, launch: std::result::Result<Launch, BootError>) -> Result<Plan> {
+    let launch = match (launch, asked) {
+        (Ok(launch), _) => launch,
+        // These two do not ask the launcher, so what it says may be as wrong as it likes.
+        (Err(e), Some("single" | "mpi")) => Launch { launcher: Launcher::None, why: e.message },
+        (Err(e), _) => return Err(Error::from(e)),
     };
-    Ok((boot, launch.why))
+    let by_launcher = match &launch.launcher {
+        Launcher::OpenMpi { .. } => Choice::Mpi(Some("openmpi")),
+        Launcher::Mpich { .. } => Choice::Mpi(Some("mpich")),
+        Launcher::None => Choice::Single,
+        _ => Choice::Uid,
+    };
+    let (choice, why) = match asked {
+        Some("single") => (Choice::Single, "RUSHMEM_BOOTSTRAP=single".to_owned()),
+        Some("mpi") => (Choice::Mpi(None), "RUSHMEM_BOOTSTRAP=mpi".to_owned()),
+        Some("uid") if by_launcher != Choice::Uid => {
+            return Err(err!(
+                ENVIRONMENT,
+                "RUSHMEM_BOOTSTRAP=uid, but no place to meet over sockets is known ({}): unset it, or start with rushmem-run, \
+                 torchrun or srun",
+                launch.why
+            ))
+        }
+        Some("uid") => (Choice::Uid, format!("RUSHMEM_BOOTSTRAP=uid, {}", launch.why)),
+        _ => (by_launcher, launch.why.clone()),
+    };
+    Ok(Plan { launch, choice, why })
+}
+
+fn from_environment(config: &Config) -> Result<(Box<dyn Bootstrap>, String)> {
+    let Plan { launch, choice, why } = plan(config.bootstrap.as_deref(), detect_here())?;
+    let boot: Box<dyn Bootstrap> = match choice {
+        Choice::Single => Box::new(Single),
+        Choice::Mpi(flavour) => mpi(flavour, std::ptr::null(), config)?,
+        Choice::Uid => Box::new(launch.join(sockets(config, 0, 1))?),
+    };
+    Ok((boot, why))
 }
 
 fn sockets(config: &Config, rank: u32, n: u32) -> UidConfig {

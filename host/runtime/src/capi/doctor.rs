@@ -10,10 +10,11 @@ use rushmem_bootstrap_uid::environment::{detect_here, Launch, Launcher, Ranks};
 use super::gpu::{check_size, forever, forever_path, tool};
 use super::types::*;
 use super::{guard, write_out};
+use crate::boot::{self, Choice, Plan};
 use crate::config::{Config, DeviceWish};
 use crate::cuda::Cuda;
 use crate::device::Kind;
-use crate::error::{err, Error, Result};
+use crate::error::{err, Result};
 use crate::plugin;
 
 /// What `rushmem_init` without an attribute would do here: which launcher it sees, how the PEs would meet, which kind of device
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn rushmem_mpi_plugin(index: usize, path: *mut *const c_ch
     })
 }
 
-/// How the PEs would meet. The same rules as `boot::join`'s, and the same words: a test compares them with its log line.
+/// How the PEs would meet, in words.
 #[derive(Debug)]
 struct Meeting {
     launcher: &'static str,
@@ -102,12 +103,7 @@ struct Meeting {
 impl Meeting {
     fn plan(asked: Option<&str>, launch: std::result::Result<Launch, BootError>) -> Result<Meeting> {
         const ALONE: Ranks = Ranks { rank: 0, n_ranks: 1, local_rank: Some(0), local_ranks: Some(1) };
-        let launch = match (launch, asked) {
-            (Ok(launch), _) => launch,
-            // These two do not ask the launcher, so what it says may be as wrong as it likes.
-            (Err(e), Some("single" | "mpi")) => Launch { launcher: Launcher::None, why: e.message },
-            (Err(e), _) => return Err(Error::from(e)),
-        };
+        let Plan { launch, choice, why } = boot::plan(asked, launch)?;
         let launcher = match &launch.launcher {
             Launcher::RushmemRun { .. } => "rushmem-run",
             Launcher::Torchrun { .. } => "torchrun",
@@ -116,24 +112,12 @@ impl Meeting {
             Launcher::Mpich { .. } => "mpich",
             Launcher::None => "none",
         };
-        let mpi = matches!(launch.launcher, Launcher::OpenMpi { .. } | Launcher::Mpich { .. });
-        let seen = launch.ranks();
-        let (bootstrap, why, ranks) = match asked {
-            Some("single") => ("single", "RUSHMEM_BOOTSTRAP=single".to_owned(), Some(ALONE)),
+        let is_mpi = matches!(launch.launcher, Launcher::OpenMpi { .. } | Launcher::Mpich { .. });
+        let (bootstrap, ranks) = match choice {
+            Choice::Single => ("single", Some(ALONE)),
             // MPI gives its own numbers, which are the launcher's where that is MPI's.
-            Some("mpi") => ("mpi", "RUSHMEM_BOOTSTRAP=mpi".to_owned(), seen.filter(|_| mpi)),
-            Some("uid") if seen.is_none() || mpi => {
-                return Err(err!(
-                    ENVIRONMENT,
-                    "RUSHMEM_BOOTSTRAP=uid, but no place to meet over sockets is known ({}): unset it, or start with rushmem-run, \
-                     torchrun or srun",
-                    launch.why
-                ))
-            }
-            Some("uid") => ("uid", format!("RUSHMEM_BOOTSTRAP=uid, {}", launch.why), seen),
-            _ if mpi => ("mpi", launch.why.clone(), seen),
-            _ if seen.is_none() => ("single", launch.why.clone(), Some(ALONE)),
-            _ => ("uid", launch.why.clone(), seen),
+            Choice::Mpi(_) => ("mpi", launch.ranks().filter(|_| is_mpi)),
+            Choice::Uid => ("uid", launch.ranks()),
         };
         Ok(Meeting { launcher, launcher_why: launch.why, bootstrap, why, ranks })
     }
