@@ -51,6 +51,11 @@ def write(record, path):
     path.write_text(text + "\n")
 
 
+def portable(line):
+    """A command line whose paths are names alone: where a run's files lay is nobody's business."""
+    return " ".join(pathlib.PurePath(word).name if word.startswith("/") else word for word in line.split(" "))
+
+
 def merge(paths, into):
     """One record of several runs of the same build on the same machines; where two ran a group, the later counts."""
     records = [json.loads(pathlib.Path(path).read_text()) for path in paths]
@@ -64,7 +69,7 @@ def merge(paths, into):
             if name not in groups or "skipped" in groups[name] or "skipped" not in group:
                 groups[name] = group
     whole["groups"] = groups
-    whole["commands"] = [line for record in records for line in record["commands"]]
+    whole["commands"] = [portable(line) for record in records for line in record["commands"]]
     write(totals(whole), pathlib.Path(into))
     summary(whole)
 
