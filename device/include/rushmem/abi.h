@@ -9,7 +9,7 @@
 #include <stddef.h>
 #endif
 
-#define RUSHMEM_DEVICE_ABI_VERSION 1u
+#define RUSHMEM_DEVICE_ABI_VERSION 2u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -48,6 +48,10 @@ typedef struct rushmem_sync_line {
  * threadIdx.z << 20 | threadIdx.y << 10 | threadIdx.x. */
 #define RUSHMEM_FAILURE_WORDS 4
 
+/* What leads to PEs that are not mapped (ring.h), and what others ask this PE's threads to do (mailbox.h). */
+typedef struct rushmem_ring rushmem_ring;
+typedef struct rushmem_mailbox rushmem_mailbox;
+
 typedef struct rushmem_device_state {
   uint32_t version;      /* RUSHMEM_DEVICE_ABI_VERSION */
   uint32_t bytes;        /* sizeof(rushmem_device_state) */
@@ -67,7 +71,9 @@ typedef struct rushmem_device_state {
   rushmem_stall_record *stalls; /* RUSHMEM_STALL_RECORDS of them, host-visible */
   uint32_t *failure;     /* host-visible: RUSHMEM_FAILURE_WORDS words, written when a GPU's kernel gives up */
   uint64_t trap_delay_ns;/* how long a GPU's kernel goes on once the job is broken, before it traps */
-  uint64_t reserved[3];
+  rushmem_ring *ring;    /* where operations on PEs that are not mapped are posted; null: there are none */
+  rushmem_mailbox *mailbox; /* updates of this PE's memory that others wait for; null: the host does them itself */
+  uint64_t reserved[1];
 } rushmem_device_state;  /* 128 bytes */
 
 enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3,

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::health::Health;
 
 /// `RUSHMEM_DEVICE_ABI_VERSION`.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// `RUSHMEM_STALL_RECORDS`.
 pub(crate) const STALL_RECORDS: usize = 8;
@@ -68,7 +68,9 @@ pub(crate) struct RawState {
     pub(crate) stalls: *mut StallRecord,
     pub(crate) failure: *mut u32,
     pub(crate) trap_delay_ns: u64,
-    pub(crate) reserved: [u64; 3],
+    pub(crate) ring: *mut c_void,
+    pub(crate) mailbox: *mut c_void,
+    pub(crate) reserved: [u64; 1],
 }
 
 const _: () = assert!(size_of::<StallRecord>() == 80);
@@ -180,7 +182,9 @@ impl DeviceState {
             stalls: stalls.device_address() as *mut StallRecord,
             failure: failure.device_address() as *mut u32,
             trap_delay_ns: facts.trap_delay.as_nanos() as u64,
-            reserved: [0; 3],
+            ring: std::ptr::null_mut(),
+            mailbox: std::ptr::null_mut(),
+            reserved: [0; 1],
         });
         Ok(DeviceState { raw, stalls, failure, _broken: registered, _health: Arc::clone(health) })
     }

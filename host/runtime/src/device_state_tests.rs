@@ -21,7 +21,7 @@ fn the_layout_is_that_of_the_header() {
         reserved);
     fields!("rushmem_sync_line", SyncLine: epoch pad);
     fields!("rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base stride broken
-        sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns reserved);
+        sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox reserved);
     program += "printf(\"%zu %zu %zu\\n\", sizeof(rushmem_stall_record), sizeof(rushmem_sync_line), \
                 sizeof(rushmem_device_state));\n\
                 printf(\"%u %d %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \

@@ -45,7 +45,7 @@ __constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION,
                                                    0,
                                                    nullptr,
                                                    nullptr,
-                                                   0, {0, 0, 0}};
+                                                   0, nullptr, nullptr, {0}};
 #endif
 }
 

@@ -77,7 +77,9 @@ impl Pes {
             stalls: self.stalls.device_address() as *mut _,
             failure: self.failure.device_address() as *mut u32,
             trap_delay_ns: 0,
-            reserved: [0; 3],
+            ring: std::ptr::null_mut(),
+            mailbox: std::ptr::null_mut(),
+            reserved: [0; 1],
         }
     }
 }
