@@ -13,45 +13,11 @@
 
 using namespace rushmem;
 
-/* RUSHMEM_ATOMIC_* of rushmem.h. */
-enum : uint64_t {
-  op_fetch = 0,
-  op_set = 1,
-  op_swap = 2,
-  op_compare_swap = 3,
-  op_add = 4,
-  op_fetch_add = 5,
-  op_and = 6,
-  op_fetch_and = 7,
-  op_or = 8,
-  op_fetch_or = 9,
-  op_xor = 10,
-  op_fetch_xor = 11
-};
-
 namespace {
 
 RUSHMEM_DEVICE void answer(uint64_t *result, uint64_t value, uint64_t ticket, uint64_t *done) {
   if (result) impl::store_relaxed_word(result, value);
   if (done) impl::store_release_word(done, ticket);
-}
-
-template <typename W> RUSHMEM_DEVICE W update(uint64_t op, W *at, W value, W compare) {
-  switch (op) {
-    case op_fetch: return impl::load_relaxed_word(at);
-    case op_set:
-    case op_swap: return impl::swap_word(at, value);
-    case op_compare_swap: return impl::compare_swap_word(at, compare, value);
-    case op_add:
-    case op_fetch_add: return impl::fetch_add_word(at, value);
-    case op_and:
-    case op_fetch_and: return impl::fetch_and_word(at, value);
-    case op_or:
-    case op_fetch_or: return impl::fetch_or_word(at, value);
-    case op_xor:
-    case op_fetch_xor: return impl::fetch_xor_word(at, value);
-  }
-  return 0;
 }
 
 template <typename T> RUSHMEM_DEVICE void wait(const void *at, int how, uint64_t value) {
@@ -87,10 +53,10 @@ extern "C" __global__ void rushmem_service_atomic(uint64_t op, uint64_t bytes, v
   uint64_t old;
   impl::fence_acq_rel();
   if (bytes == 4) {
-    old = update(op, static_cast<uint32_t *>(target), static_cast<uint32_t>(value),
-                 static_cast<uint32_t>(compare));
+    old = impl::update_word(op, static_cast<uint32_t *>(target), static_cast<uint32_t>(value),
+                            static_cast<uint32_t>(compare));
   } else {
-    old = update(op, static_cast<uint64_t *>(target), value, compare);
+    old = impl::update_word(op, static_cast<uint64_t *>(target), value, compare);
   }
   impl::fence_acq_rel();
   answer(result, old, ticket, done);
@@ -171,3 +137,14 @@ extern "C" __global__ void rushmem_service_wait(const void *word_, uint64_t byte
 /* The device's sync of all PEs (sync.h), which for mapped PEs is barrier_all too. One block of 32 or more
  * threads. */
 extern "C" __global__ void __launch_bounds__(1024) rushmem_service_sync() { barrier_all<block>(); }
+
+/* Carries out what is in the mailbox, up to number `upto`, or sees to it that others have: for when no thread
+ * of this GPU waits and could help (impl/help.h). Ends early with the job. */
+extern "C" __global__ void rushmem_service_mailbox(rushmem_mailbox *box, uint64_t upto) {
+  for (;;) {
+    const uint64_t turn = impl::load_relaxed_word(&box->turn);
+    if (turn / 2 >= upto) return;
+    if ((turn & 1) == 0) impl::serve(box, turn, upto);
+    else if (state().broken && impl::load_relaxed_word(state().broken) != 0) return;
+  }
+}

@@ -95,6 +95,11 @@ template <typename F> RUSHMEM_DEVICE void add_float(F *to, F v) { fetch_add_floa
 /* Polls between two looks at the clock. One poll is a round of all the block's threads, so few. */
 constexpr uint32_t polls_per_tick = 64;
 
+/* Polls before the first look at the mailbox, and between two. A host has none for this device: only tests. */
+constexpr uint32_t polls_before_help = 64;
+constexpr uint32_t polls_per_help = 64;
+RUSHMEM_DEVICE bool is_first_lane() { return true; }
+
 /* After an unsatisfied poll; the first of a wait tells the scheduler that the one before has ended, without
  * which it would take many short waits for one long one, and nap between its polls. */
 RUSHMEM_DEVICE void pause(bool first) {

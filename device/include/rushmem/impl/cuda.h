@@ -205,6 +205,18 @@ RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned sh
 /* Polls between two looks at the clock: a few hundred microseconds. */
 constexpr uint32_t polls_per_tick = 1024;
 
+/* Polls before the first look at the mailbox, and between two: some microseconds, for a look that takes as long
+ * as a poll. Powers of two, no larger than a tick. */
+constexpr uint32_t polls_before_help = 16;
+constexpr uint32_t polls_per_help = 8;
+
+/* Whether this is the first of the threads that its warp runs together here. */
+RUSHMEM_DEVICE bool is_first_lane() {
+  uint32_t below;
+  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
+  return (__activemask() & below) == 0;
+}
+
 /* Between two polls: nothing, the load's own latency is the pause. */
 RUSHMEM_DEVICE void pause(bool) {}
 

@@ -1,22 +1,31 @@
-/* What a wait does while it is not satisfied: nothing hangs in silence (DESIGN.md, decision 10). The wait's
- * own loop is a load, a comparison and a count; every `polls_per_tick` polls it calls `rushmem_stall_tick`,
- * which is out of line, and there the wait learns that the job is broken, is reported to the host once it has
- * lasted, and ends at its limit. In relocatable code that function is the device library's
+/* What a wait does while it is not satisfied: nothing hangs in silence (DESIGN.md, decision 10), and what far
+ * PEs want of this one is done meanwhile. The wait's own loop is a load, a comparison and a count; at certain
+ * polls it calls `rushmem_stall_stop`, which is out of line. There, where there are far PEs, it helps them every
+ * `polls_per_help` polls (help.h); and every `polls_per_tick` it learns that the job is broken, is reported to
+ * the host once it has lasted, and ends at its limit. In relocatable code that function is the device library's
  * (device/src/device.cu).
  */
 #ifndef RUSHMEM_IMPL_STALL_H
 #define RUSHMEM_IMPL_STALL_H
 
+#include <rushmem/impl/help.h>
 #include <rushmem/state.h>
 
 namespace rushmem {
 namespace impl {
 
+/* What a wait keeps from one stop to the next. By value, so that its loop stays in registers. */
+struct stall_mark {
+  uint64_t since;    /* 0, then the time of the first look at the clock, its lowest bit set once it is reported */
+  uint32_t next;     /* the poll of the next stop */
+};
+
 #if defined(RUSHMEM_COLD_IN_LIBRARY)
 
 /* By a C name, as uint64_t is another type to NVRTC than to nvcc, and both link with one library. */
-extern "C" RUSHMEM_COLD uint64_t rushmem_stall_tick(uint64_t mark, uint64_t address, uint32_t width, int how,
-                                                    int from_pe, uint64_t expected, uint64_t seen);
+extern "C" RUSHMEM_COLD stall_mark rushmem_stall_stop(uint32_t polls, uint64_t since, uint64_t address,
+                                                      uint32_t width, int how, int from_pe, uint64_t expected,
+                                                      uint64_t seen);
 
 #else
 
@@ -47,41 +56,52 @@ RUSHMEM_DEVICE void report_stall(uint64_t address, uint32_t width, int how, int 
   }
 }
 
-/* One look at the clock and at the job. `mark` is 0 at first, then what this returned last: the time of the
- * first look, with its lowest bit saying that the wait has been reported. By value, so that the wait's loop
- * stays in registers. Does not return once the job is broken or the wait's limit has passed. */
-extern "C" RUSHMEM_COLD uint64_t rushmem_stall_tick(uint64_t mark, uint64_t address, uint32_t width, int how,
-                                                    int from_pe, uint64_t expected, uint64_t seen) {
+/* One look at the clock and at the job; the new `since`. Does not return once the job is broken or the wait's
+ * limit has passed. */
+RUSHMEM_DEVICE uint64_t stall_tick(uint64_t since, uint64_t address, uint32_t width, int how, int from_pe,
+                                   uint64_t expected, uint64_t seen) {
   const rushmem_device_state &s = state();
   uint64_t now = now_ns();
   if (s.broken && load_relaxed_word(s.broken) != 0) {
     for (uint64_t start = now; now_ns() - start < s.trap_delay_ns;) pause(false);
     fail(RUSHMEM_DEVICE_FAIL_BROKEN);
   }
-  if (mark == 0) return now & ~uint64_t(1);
-  uint64_t since = mark & ~uint64_t(1), waited = now > since ? now - since : 0;
+  if (since == 0) return now & ~uint64_t(1);
+  uint64_t start = since & ~uint64_t(1), waited = now > start ? now - start : 0;
   bool over = s.wait_limit_ns != 0 && waited >= s.wait_limit_ns;
-  if (!(mark & 1) && (over || (s.stall_ns != 0 && waited >= s.stall_ns))) {
+  if (!(since & 1) && (over || (s.stall_ns != 0 && waited >= s.stall_ns))) {
     report_stall(address, width, how, from_pe, expected, seen, waited);
-    mark |= 1;
+    since |= 1;
   }
   if (over) fail(RUSHMEM_DEVICE_FAIL_TIMEOUT);
-  return mark;
+  return since;
+}
+
+/* What a wait does at poll number `polls`, the `next` that the last stop asked for. */
+extern "C" RUSHMEM_COLD stall_mark rushmem_stall_stop(uint32_t polls, uint64_t since, uint64_t address,
+                                                      uint32_t width, int how, int from_pe, uint64_t expected,
+                                                      uint64_t seen) {
+  if (polls % polls_per_tick == 0) since = stall_tick(since, address, width, how, from_pe, expected, seen);
+  rushmem_mailbox *box = state().mailbox;
+  if (!box) return stall_mark{since, (polls | (polls_per_tick - 1)) + 1};
+  if (help(box)) return stall_mark{since, polls + 1};
+  return stall_mark{since, (polls | (polls_per_help - 1)) + 1};
 }
 
 #endif
 
-/* The part of it that lives in the wait's loop. */
+/* The part of it that lives in the wait's loop. The first stop comes long before the first tick: far PEs'
+ * requests are urgent, and it is where a wait learns whether there are any far PEs. */
 struct stall_watch {
   uint32_t polls = 0;
-  uint64_t mark = 0;
+  stall_mark mark{0, polls_before_help};
 
   /* After each unsatisfied poll of `word`, for which `how expected` was wanted. */
   template <typename T>
   RUSHMEM_DEVICE void unsatisfied(const volatile T *word_, int how, T expected, T seen, int from_pe = -1) {
     pause(polls == 0);
-    if (RUSHMEM_UNLIKELY(++polls % polls_per_tick == 0)) {
-      mark = rushmem_stall_tick(mark, reinterpret_cast<uint64_t>(word_), sizeof(T), how, from_pe,
+    if (RUSHMEM_UNLIKELY(++polls == mark.next)) {
+      mark = rushmem_stall_stop(polls, mark.since, reinterpret_cast<uint64_t>(word_), sizeof(T), how, from_pe,
                                 to_bits(expected), to_bits(seen));
     }
   }

@@ -1,0 +1,315 @@
+//! The mailbox without a GPU: its layout as a C compiler sees it, the host's bookkeeping against a server that is played, and
+//! the device's half on the CPU device, where it is the same code.
+
+use std::ffi::c_void;
+use std::process::Command;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use rushmem_device_cpu::{Compiler, LaunchConfig, Limits, Module};
+
+use super::*;
+use crate::device_state::{RawState, VERSION};
+use crate::kernel::headers::DEVICE_HEADERS;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// splitmix64, seeded, printed.
+struct Random(u64);
+
+impl Random {
+    fn new(test: &str) -> Random {
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).unwrap();
+        let seed = u64::from_le_bytes(seed);
+        eprintln!("{test}: seed {seed:#x}");
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+#[test]
+fn the_layout_is_that_of_the_header() {
+    let program = "#include <stdio.h>\n#include <stddef.h>\n#include \"rushmem/abi_mailbox.h\"\n\
+        #define P(type, field) printf(#field \" %zu\\n\", offsetof(type, field));\nint main(void) {\n\
+        P(rushmem_mailbox_request, address) P(rushmem_mailbox_request, value) P(rushmem_mailbox_request, compare)\n\
+        P(rushmem_mailbox_request, what) P(rushmem_mailbox_queue, done) P(rushmem_mailbox_queue, requests)\n\
+        P(rushmem_mailbox_queue, results) P(rushmem_mailbox, bell) P(rushmem_mailbox, turn) P(rushmem_mailbox, queue)\n\
+        printf(\"%zu %zu %zu %d\\n\", sizeof(rushmem_mailbox_request), sizeof(rushmem_mailbox_queue),\n\
+        sizeof(rushmem_mailbox), RUSHMEM_MAILBOX_SLOTS);\n\
+        printf(\"%d %d %d %d %d %d\\n\", RUSHMEM_DO_FETCH, RUSHMEM_DO_COMPARE_SWAP, RUSHMEM_DO_FETCH_XOR, RUSHMEM_WORD_BITS,\n\
+        RUSHMEM_WORD_FLOAT, RUSHMEM_WORD_BFLOAT16); }\n";
+    let mut expected = String::new();
+    macro_rules! fields {
+        ($type:ty: $($field:ident)*) => {$(
+            expected += &format!(concat!(stringify!($field), " {}\n"), std::mem::offset_of!($type, $field));
+        )*};
+    }
+    fields!(RawRequest: address value compare what);
+    fields!(Queue: done requests results);
+    fields!(RawMailbox: bell turn queue);
+    let sizes = [size_of::<RawRequest>(), size_of::<Queue>(), size_of::<RawMailbox>(), SLOTS];
+    expected += &format!("{} {} {} {}\n", sizes[0], sizes[1], sizes[2], sizes[3]);
+    use crate::capi::types::*;
+    let ops = [RUSHMEM_ATOMIC_FETCH, RUSHMEM_ATOMIC_COMPARE_SWAP, RUSHMEM_ATOMIC_FETCH_XOR];
+    let kinds = [Kind::Bits as i32, Kind::Float as i32, Kind::BFloat16 as i32];
+    expected += &format!("{} {} {} {} {} {}\n", ops[0], ops[1], ops[2], kinds[0], kinds[1], kinds[2]);
+
+    let dir = tempfile::tempdir().unwrap();
+    let (source, binary) = (dir.path().join("layout.c"), dir.path().join("layout"));
+    std::fs::write(&source, program).unwrap();
+    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../device/include");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Werror", "-I", include, "-o"]).args([&binary, &source]);
+    let built = cc.output().expect("the tests need a C compiler");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let said = Command::new(&binary).output().unwrap().stdout;
+    assert_eq!(String::from_utf8_lossy(&said), expected);
+}
+
+fn add(at: usize, value: u64) -> Request {
+    Request { op: 5, kind: Kind::Bits, bytes: 8, at, value, compare: 0 }
+}
+
+/// Far more requests than slots, served in pieces of any size: each is told once, in order, with its own result.
+#[test]
+fn requests_are_told_once_and_in_order() {
+    let mut random = Random::new("requests_are_told_once_and_in_order");
+    let (queue, mut ledger) = (Queue::new(), Ledger::default());
+    let (mut told, mut done, total) = (0u64, 0u64, 20_000u64);
+    while told < total {
+        match random.below(3) {
+            0 => {
+                for _ in 0..random.below(2 * SLOTS as u64) {
+                    if ledger.posted < total {
+                        let number = ledger.posted;
+                        assert_eq!(ledger.post(&queue, &add(8 * number as usize, !number)), number);
+                    }
+                }
+            }
+            1 => {
+                assert!(ledger.written - done <= SLOTS as u64);
+                for _ in 0..random.below(ledger.written - done + 1) {
+                    let slot = &queue.requests[done as usize % SLOTS];
+                    assert_eq!(slot.address.load(Ordering::Relaxed), 8 * done);
+                    assert_eq!(slot.value.load(Ordering::Relaxed), !done);
+                    assert_eq!(slot.what.load(Ordering::Relaxed), 5 | 8 << 16);
+                    queue.results[done as usize % SLOTS].store(done * 3, Ordering::Relaxed);
+                    done += 1;
+                }
+                queue.done.store(done, Ordering::Release);
+            }
+            _ => ledger.take(&queue, &mut |number, result| {
+                assert_eq!((number, result), (told, told * 3));
+                told += 1;
+            }),
+        }
+    }
+    assert_eq!((ledger.taken, ledger.waiting.len()), (total, 0));
+}
+
+/// A mailbox in ordinary memory, for the CPU device, and the state of the one PE that has it.
+struct Local {
+    queue: Box<Queue>,
+    words: Box<RawMailbox>,
+    ledger: Ledger,
+    state: Box<RawState>,
+    module: Module,
+    _dir: tempfile::TempDir,
+}
+
+const SOURCE: &str = r#"
+#include <rushmem/rushmem.cuh>
+extern "C" __global__ void waiting(uint64_t *sig, uint64_t until) {
+  rushmem::signal_wait_until(sig, rushmem::cmp::ge, until);
+}
+extern "C" __global__ void counting(uint64_t *counter, uint32_t *small, uint64_t rounds, uint64_t *sig) {
+  for (uint64_t i = 0; i < rounds; ++i) {
+    rushmem::atomic_fetch_add(counter, 1, 0);
+    rushmem::atomic_add(small, 3, 0);
+  }
+  rushmem::signal_wait_until(sig, rushmem::cmp::ge, 1);
+}
+"#;
+
+impl Local {
+    fn new() -> Local {
+        let (queue, words) = (Box::new(Queue::new()), Box::new(RawMailbox::default()));
+        words.queue.store(std::ptr::from_ref(&*queue) as u64, Ordering::Relaxed);
+        let state = Box::new(RawState {
+            version: VERSION,
+            bytes: size_of::<RawState>() as u32,
+            my_pe: 0,
+            n_pes: 1,
+            near_first: 0,
+            near_count: 1,
+            heap_base: 0,
+            stride: 0,
+            broken: std::ptr::null(),
+            sync_lines: std::ptr::null_mut(),
+            sync_epoch: std::ptr::null_mut(),
+            stall_ns: 0,
+            wait_limit_ns: LIMIT.as_nanos() as u64,
+            stalls: std::ptr::null_mut(),
+            failure: std::ptr::null_mut(),
+            trap_delay_ns: 0,
+            ring: std::ptr::null_mut(),
+            mailbox: std::ptr::from_ref(&*words).cast_mut().cast(),
+            reserved: [0; 1],
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let compiler = Compiler {
+            cxx: std::env::var_os("RUSHMEM_CXX").filter(|cxx| !cxx.is_empty()).map(Into::into),
+            cache_dir: dir.path().to_owned(),
+            options: Vec::new(),
+            headers: DEVICE_HEADERS,
+            limits: Limits::default(),
+        };
+        let module = compiler.compile("mailbox.cu", SOURCE).unwrap();
+        Local { queue, words, ledger: Ledger::default(), state, module, _dir: dir }
+    }
+
+    /// Runs `host` beside the kernel; false where the kernel was stopped.
+    fn beside<T>(
+        &mut self,
+        name: &str,
+        grid: u32,
+        block: u32,
+        args: &[u64],
+        host: impl FnOnce(&mut Local) -> T,
+    ) -> T {
+        let kernel = self.module.kernel(name).unwrap();
+        let state = std::ptr::from_ref(&*self.state) as usize;
+        let stop = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            let kernel = s.spawn(|| {
+                let args: Vec<_> = args.iter().map(|arg| std::ptr::from_ref(arg).cast::<c_void>()).collect();
+                let shape = LaunchConfig { grid: [grid, 1, 1], block: [block, 1, 1], shared: 0 };
+                // SAFETY: words and pointers, as the parameters are; the state outlives the scope.
+                unsafe { kernel.run(&shape, &args, state as *const c_void, &stop) }
+            });
+            let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| host(self)));
+            if answer.is_err() {
+                stop.store(1, Ordering::Relaxed);
+            }
+            let ran = kernel.join().unwrap();
+            let answer = answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ran.unwrap();
+            answer
+        })
+    }
+
+    fn ring(&self) {
+        self.words.bell.store(self.ledger.written, Ordering::Release);
+    }
+
+    /// Rings until all is told.
+    fn drain(&mut self, results: &mut Vec<u64>) {
+        let start = Instant::now();
+        while self.ledger.taken < self.ledger.posted {
+            self.ring();
+            self.ledger.take(&self.queue, &mut |number, result| {
+                assert_eq!(number, results.len() as u64);
+                results.push(result);
+            });
+            assert!(start.elapsed() < LIMIT, "{} of {} told", self.ledger.taken, self.ledger.posted);
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// What an operation makes of a word, and what it tells.
+fn model(op: u64, mask: u64, old: u64, value: u64, compare: u64) -> u64 {
+    let (value, compare) = (value & mask, compare & mask);
+    let new = match op {
+        0 => old,
+        1 | 2 => value,
+        3 if old == compare => value,
+        3 => old,
+        4 | 5 => old.wrapping_add(value),
+        6 | 7 => old & value,
+        8 | 9 => old | value,
+        _ => old ^ value,
+    };
+    new & mask
+}
+
+#[test]
+fn waiting_threads_carry_out_every_operation() {
+    let mut random = Random::new("waiting_threads_carry_out_every_operation");
+    let mut local = Local::new();
+    let mut memory = [0u64; 16];
+    let (at, sig) = (memory.as_mut_ptr() as usize, AtomicU64::new(0));
+    let sig_at = sig.as_ptr() as usize;
+    let mut model_memory = [0u64; 16];
+    let mut expected = Vec::new();
+    let mut results = Vec::new();
+    local.beside("waiting", 2, 8, &[sig_at as u64, 1], |local| {
+        for round in 0..600 {
+            let (op, index, bytes) = (random.below(12), random.below(16) as usize, 4 + 4 * random.below(2));
+            let mask = u64::MAX >> (64 - 8 * bytes);
+            let (old, value) = (model_memory[index], random.next());
+            let compare = if random.below(2) == 0 { old } else { random.next() };
+            let kept = old & !mask;
+            model_memory[index] = kept | model(op, mask, old & mask, value, compare);
+            expected.push(old & mask);
+            let (op, bytes) = (op as i32, bytes as usize);
+            let request = Request { op, kind: Kind::Bits, bytes, at: at + 8 * index, value, compare };
+            local.ledger.post(&local.queue, &request);
+            if round % 7 == 0 {
+                local.ring();
+            }
+        }
+        // Floats, by numbers that add up exactly.
+        let (d, f) = (f64::from_bits(1.5f64.to_bits()), 0.25f32);
+        for (bytes, bits) in [(8, d.to_bits()), (4, u64::from(f.to_bits()))] {
+            local.ledger.post(&local.queue, &Request { op: 1, kind: Kind::Bits, bytes, ..add(at, bits) });
+            local.ledger.post(&local.queue, &Request { op: 4, kind: Kind::Float, bytes, ..add(at, bits) });
+            local.ledger.post(&local.queue, &Request { op: 0, kind: Kind::Bits, bytes, ..add(at, 0) });
+        }
+        local.ledger.post(&local.queue, &add(sig_at, 1));
+        local.drain(&mut results);
+    });
+    assert_eq!(results[..600], expected[..]);
+    let double = (2.0 * 1.5f64).to_bits();
+    assert_eq!((results[601], results[602]), (1.5f64.to_bits(), double));
+    assert_eq!((results[604], results[605]), (u64::from(0.25f32.to_bits()), u64::from(0.5f32.to_bits())));
+    assert_eq!(sig.load(Ordering::Relaxed), 1);
+    model_memory[0] = double & !0xffff_ffff | u64::from(0.5f32.to_bits());
+    // SAFETY: the array above, which threads wrote to that have ended.
+    let memory = unsafe { std::ptr::read_volatile(&raw const memory) };
+    assert_eq!(memory, model_memory);
+}
+
+/// Additions by requests race with the waiting threads' own.
+#[test]
+fn requests_are_atomic_with_the_devices_threads() {
+    let mut local = Local::new();
+    let (counter, small, sig) = (AtomicU64::new(0), AtomicU32::new(0), AtomicU64::new(0));
+    let (blocks, threads, rounds, requests) = (2u32, 8u32, 2000u64, 3000u64);
+    let args = [counter.as_ptr() as u64, small.as_ptr() as u64, rounds, sig.as_ptr() as u64];
+    let mut results = Vec::new();
+    local.beside("counting", blocks, threads, &args, |local| {
+        for _ in 0..requests {
+            local.ledger.post(&local.queue, &add(args[0] as usize, 1));
+            local.ledger.post(&local.queue, &Request { bytes: 4, ..add(args[1] as usize, 5) });
+        }
+        local.ledger.post(&local.queue, &add(args[3] as usize, 1));
+        local.drain(&mut results);
+    });
+    let own = u64::from(blocks * threads) * rounds;
+    assert_eq!(counter.load(Ordering::Relaxed), own + requests);
+    assert_eq!(u64::from(small.load(Ordering::Relaxed)), 3 * own + 5 * requests);
+    let seen: Vec<u64> = results.iter().step_by(2).take(requests as usize).copied().collect();
+    assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "what requests saw grows");
+}

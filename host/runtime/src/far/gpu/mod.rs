@@ -1,0 +1,7 @@
+//! What the proxy thread does to this PE's own GPU memory on behalf of far PEs, without needing a free SM: [`mailbox`] has
+//! words updated atomically by whichever thread of the GPU waits, [`staging`] moves bulk through pinned chunks with the copy
+//! engines, and [`direct`] finds out whether UCX can reach GPU memory by itself.
+//!
+//! Everything here belongs to one thread, polls, and never waits for the GPU.
+
+pub(crate) mod mailbox;
