@@ -1,50 +1,12 @@
 //! `rushmem-perf` as a user sees it: every measure runs, its reports hold what they should, and its figures are not
 //! absurd. How fast rushmem is, a busy CI machine and a debug build cannot say: the record is in `docs/benchmarks`.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+mod perf_common;
 
+use std::process::Command;
+
+use perf_common::{perf, run, text};
 use serde_json::Value;
-
-const LIMIT: Duration = Duration::from_secs(120);
-
-/// Runs to the end, within the limit. The output goes to files, so that a full pipe cannot stop it.
-#[track_caller]
-fn run(command: &mut Command, folder: &Path) -> Output {
-    let file = |name: &str| std::fs::File::create(folder.join(name)).expect("a file in a folder of ours");
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(file("out"))
-        .stderr(file("err"))
-        .spawn()
-        .expect("the program is built with this test");
-    let begin = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a child of ours") {
-            break status;
-        }
-        if begin.elapsed() > LIMIT {
-            // Its PEs die with it: rushmem-run sees to that.
-            child.kill().expect("a child of ours");
-            child.wait().expect("a child of ours");
-            panic!("still running after {LIMIT:?}: {command:?}");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let read = |name: &str| std::fs::read(folder.join(name)).expect("a file of ours");
-    Output { status, stdout: read("out"), stderr: read("err") }
-}
-
-fn perf(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rushmem-perf"));
-    command.args(arguments.split_whitespace());
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 #[test]
 fn every_measure_runs_and_is_reported() {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::device::args::{DeviceArgs, PlanArgs};
+
 /// Measures rushmem beside what the machine itself can do, and shows both.
 ///
 /// Run alone it starts the PEs that it needs with the rushmem-run beside it; under a launcher it measures with the
@@ -20,6 +22,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Operations called from the host, on heaps in host memory.
     Host(HostArgs),
+    /// Operations started by kernels, on GPUs or on the CPU device: latency, bandwidth, rates, synchronisation.
+    Device(DeviceArgs),
+    /// One PE of a job of `device` or `stream`.
+    #[command(hide = true)]
+    PlanPe(PlanArgs),
     /// Starting: time and memory, step by step, beyond what CUDA takes itself; on a GPU where there is one.
     Startup(StartupArgs),
     /// One PE of a job of `startup`.

@@ -25,6 +25,14 @@ pub(crate) struct Environment {
     pub(crate) load: f64,
     /// `release` or `debug`.
     pub(crate) build: &'static str,
+    /// The GPUs that this process sees; empty where nobody looked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) gpus: Vec<String>,
+    /// Of NVIDIA's kernel driver, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) driver: Option<String>,
+    /// Arguments of this program, files without their folders.
+    pub(crate) command: String,
 }
 
 impl Environment {
@@ -43,7 +51,22 @@ impl Environment {
             kernel: first_word(file("/proc/sys/kernel/osrelease")).unwrap_or_else(|| "unknown".to_owned()),
             load: first_word(file("/proc/loadavg")).and_then(|word| word.parse().ok()).unwrap_or(f64::NAN),
             build: if cfg!(debug_assertions) { "debug" } else { "release" },
+            gpus: Vec::new(),
+            driver: None,
+            command: command(std::env::args().skip(1)),
         }
+    }
+
+    /// With what there is of GPUs, which starts CUDA.
+    pub(crate) fn with_gpus(mut self) -> Environment {
+        let gpus = rushmem::gpus().unwrap_or_default();
+        self.gpus = gpus
+            .iter()
+            .map(|gpu| format!("{}, {} SMs, {} GiB", gpu.name, gpu.sms, gpu.memory >> 30))
+            .collect();
+        let version = std::fs::read_to_string("/sys/module/nvidia/version").ok();
+        self.driver = version.map(|version| version.trim().to_owned()).filter(|_| !self.gpus.is_empty());
+        self
     }
 }
 
@@ -53,6 +76,17 @@ impl fmt::Display for Environment {
         write!(f, "{}, {} cores, load {:.1}, Linux {}; ", self.cpu, self.cores, self.load, self.kernel)?;
         write!(f, "commit {commit}, {} build, {}", self.build, self.date)
     }
+}
+
+fn command(arguments: impl Iterator<Item = String>) -> String {
+    let name = |argument: String| match argument.rsplit_once('/') {
+        Some((before, name)) => match before.split_once('=') {
+            Some((option, _)) => format!("{option}={name}"),
+            None => name.to_owned(),
+        },
+        None => argument,
+    };
+    arguments.map(name).collect::<Vec<_>>().join(" ")
 }
 
 /// A bundle says what it was built from (`make gpu-bundle`), wherever it was copied to.
@@ -80,6 +114,13 @@ fn commit() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_told_without_folders() {
+        let words = ["device", "put-bw", "--json", "/tmp/x/a.json", "--csv=../b.csv", "--check"];
+        let told = command(words.into_iter().map(str::to_owned));
+        assert_eq!(told, "device put-bw --json a.json --csv=b.csv --check");
+    }
 
     #[test]
     fn a_bundle_says_what_it_was_built_from() {

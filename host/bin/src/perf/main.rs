@@ -4,12 +4,14 @@
 //! and reports are shared.
 
 mod args;
+mod device;
 mod environment;
 mod host;
 mod job;
 mod report;
 mod startup;
 mod stats;
+mod table;
 
 use std::process::ExitCode;
 
@@ -20,6 +22,8 @@ use crate::args::{Cli, Command};
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Host(args) => host::run(&args),
+        Command::Device(args) => device::run(&args),
+        Command::PlanPe(args) => device::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Startup(args) => startup::run(&args),
         Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),

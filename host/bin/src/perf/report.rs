@@ -2,7 +2,6 @@
 //! `docs/benchmarks`. A row sets our figure beside that of a reference measured in the same run on the same memory,
 //! because a bare figure says more of the machine than of rushmem.
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::job::{Failure, Result};
 use crate::stats::Summary;
+use crate::table::size;
 
 /// What ours was compared with, and how it fared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) bytes: Option<u64>,
     /// PEs that took part.
     pub(crate) pes: u32,
-    /// `ns`, `us`, `ms` or `MiB`.
+    /// `ns`, `us`, `ms`, `MiB`; `GB/s` and `M/s` (millions in a second), of which more is better.
     pub(crate) unit: String,
     /// Our samples.
     pub(crate) ours: Summary,
@@ -41,23 +41,77 @@ pub(crate) struct Row {
     pub(crate) ratio: Option<f64>,
     /// What `--check` accepts.
     pub(crate) limit: Option<Limit>,
+    /// How operations inside kernels were launched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shape: Option<Shape>,
+    /// The same of another library, out of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) peer: Option<Beside>,
+    /// What the machine can do, out of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) machine: Option<Beside>,
 }
 
-/// The most that a row may show.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+/// The launch of a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    /// `thread`, `warp` or `block`: who takes part in one operation.
+    pub(crate) scope: String,
+    /// Of the grid.
+    pub(crate) blocks: u32,
+    /// Of a block.
+    pub(crate) threads: u32,
+    /// Operations in a batch.
+    pub(crate) iterations: u32,
+    /// Where it is not what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+/// A figure that was measured elsewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Beside {
+    /// Whose it is.
+    pub(crate) name: String,
+    /// In the unit of the row.
+    pub(crate) value: f64,
+}
+
+/// The most, or the least, that a row may show.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Limit {
     /// Of the ratio to the reference.
     Ratio(f64),
     /// Of our median, in the unit of the row.
     Median(f64),
+    /// Of our median, in the unit of the row, and the least that will do.
+    AtLeast(f64),
+    /// As [`Limit::Median`] or [`Limit::AtLeast`], whichever the unit calls for, or `REACH` of what the bare instructions do
+    /// beside it: where the hardware forbids the figure.
+    Reach(f64),
 }
+
+/// The share of what the bare instructions do that counts as the machine's limit.
+const REACH: f64 = 0.95;
 
 impl Row {
     /// A row without reference or limit.
     pub(crate) fn new(measure: &str, bytes: Option<u64>, pes: u32, unit: &str, ours: Summary) -> Row {
         let (measure, unit) = (measure.to_owned(), unit.to_owned());
-        Row { measure, bytes, pes, unit, ours, reference: None, ratio: None, limit: None }
+        Row {
+            measure,
+            bytes,
+            pes,
+            unit,
+            ours,
+            reference: None,
+            ratio: None,
+            limit: None,
+            shape: None,
+            peer: None,
+            machine: None,
+        }
     }
 
     /// Sets a reference beside it.
@@ -79,10 +133,47 @@ impl Row {
             // A limit on a ratio that was not measured counts as broken: silence must not look like success.
             Limit::Ratio(most) => self.ratio.is_some_and(|ratio| ratio <= most),
             Limit::Median(most) => self.ours.median <= most,
+            Limit::AtLeast(least) => self.ours.median >= least,
+            Limit::Reach(wanted) => self.reaches(wanted, 1.0) || self.at_the_machines_limit(),
         })
     }
 
-    fn operation(&self) -> String {
+    /// Whether ours is as good as this share of `wanted`, in the unit's sense.
+    fn reaches(&self, wanted: f64, share: f64) -> bool {
+        if self.more_is_better() {
+            self.ours.median >= wanted * share
+        } else {
+            self.ours.median * share <= wanted
+        }
+    }
+
+    fn at_the_machines_limit(&self) -> bool {
+        self.reference.as_ref().is_some_and(|probe| self.reaches(probe.summary.median, REACH))
+    }
+
+    /// What became of the limit, in a word.
+    pub(crate) fn verdict(&self) -> &'static str {
+        match (self.kept(), self.limit) {
+            (None, _) => "",
+            (Some(true), Some(Limit::Reach(wanted))) if !self.reaches(wanted, 1.0) => "ok (machine)",
+            (Some(true), _) => "ok",
+            (Some(false), _) if self.more_is_better() => "UNDER",
+            (Some(false), _) => "OVER",
+        }
+    }
+
+    /// Whether the unit is of a kind of which there cannot be too much.
+    pub(crate) fn more_is_better(&self) -> bool {
+        self.unit.ends_with("/s")
+    }
+
+    /// Ours over the peer's.
+    pub(crate) fn peer_ratio(&self) -> Option<f64> {
+        self.peer.as_ref().map(|peer| self.ours.median / peer.value)
+    }
+
+    /// The operation and its size.
+    pub(crate) fn operation(&self) -> String {
         match self.bytes {
             Some(bytes) => format!("{} {}", self.measure, size(bytes)),
             None => self.measure.clone(),
@@ -111,67 +202,6 @@ impl Report {
         self.rows.iter().filter(|row| row.kept() == Some(false)).collect()
     }
 
-    /// For people.
-    pub(crate) fn table(&self) -> String {
-        let head = ["operation", "PEs", "median", "min", "p99", "reference", "median", "ratio", "limit", ""];
-        let mut lines = vec![head.map(str::to_owned)];
-        for row in &self.rows {
-            let figure = |value: f64| format!("{} {}", short(value), row.unit);
-            let reference = row.reference.as_ref();
-            lines.push([
-                row.operation(),
-                row.pes.to_string(),
-                figure(row.ours.median),
-                figure(row.ours.min),
-                figure(row.ours.p99),
-                reference.map_or(String::new(), |r| r.name.clone()),
-                reference.map_or(String::new(), |r| figure(r.summary.median)),
-                row.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x")),
-                match row.limit {
-                    Some(Limit::Ratio(most)) => format!("{most:.2}x"),
-                    Some(Limit::Median(most)) => figure(most),
-                    None => String::new(),
-                },
-                row.kept().map_or("", |kept| if kept { "ok" } else { "OVER" }).to_owned(),
-            ]);
-        }
-        let lines: Vec<Vec<String>> = lines.into_iter().map(Vec::from).collect();
-        // Names to the left, figures to the right.
-        format!("{}\n{}", self.environment, align(&lines, &[0, 5, 9]))
-    }
-
-    /// For a spreadsheet: one line for each row.
-    pub(crate) fn csv(&self) -> String {
-        let mut out = String::from(
-            "operation,bytes,pes,unit,median,min,p99,samples,reference,reference_median,ratio,limit,kept\n",
-        );
-        let or_empty = |value: Option<String>| value.unwrap_or_default();
-        for row in &self.rows {
-            let limit = row.limit.map(|limit| match limit {
-                Limit::Ratio(most) | Limit::Median(most) => most.to_string(),
-            });
-            let reference = row.reference.as_ref();
-            let _ = writeln!(
-                out,
-                "{},{},{},{},{},{},{},{},\"{}\",{},{},{},{}",
-                row.measure,
-                or_empty(row.bytes.map(|b| b.to_string())),
-                row.pes,
-                row.unit,
-                row.ours.median,
-                row.ours.min,
-                row.ours.p99,
-                row.ours.samples,
-                or_empty(reference.map(|r| r.name.clone())),
-                or_empty(reference.map(|r| r.summary.median.to_string())),
-                or_empty(row.ratio.map(|r| r.to_string())),
-                or_empty(limit),
-                or_empty(row.kept().map(|k| k.to_string())),
-            );
-        }
-        out
-    }
-
     /// Prints the table, writes the files that were asked for, and, to `check`, makes a broken limit an exit code of 1.
     pub(crate) fn show(&self, json: Option<&Path>, csv: Option<&Path>, check: bool) -> Result<ExitCode> {
         print!("{}", self.table());
@@ -190,7 +220,7 @@ impl Report {
             println!("every limit kept");
             return Ok(ExitCode::SUCCESS);
         }
-        println!("{} over the limit", over.len());
+        println!("{} missed the limit", over.len());
         Ok(ExitCode::FAILURE)
     }
 
@@ -207,26 +237,6 @@ impl Report {
     }
 }
 
-/// Columns of their widest cell's width; those of `left` begin on one line, the others end there.
-pub(crate) fn align(lines: &[Vec<String>], left: &[usize]) -> String {
-    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width =
-        |column| lines.iter().filter_map(|line: &Vec<String>| line.get(column)).map(String::len).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let mut out = String::new();
-    for line in lines {
-        let mut text = String::new();
-        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            let _ = match left.contains(&column) {
-                true => write!(text, "{cell:<width$}  "),
-                false => write!(text, "{cell:>width$}  "),
-            };
-        }
-        let _ = writeln!(out, "{}", text.trim_end());
-    }
-    out
-}
-
 fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -234,30 +244,12 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     std::fs::write(path, text)
 }
 
-/// Three significant digits or so.
-fn short(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
-    }
-}
-
-/// Bytes as people say them.
-fn size(bytes: u64) -> String {
-    match bytes {
-        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
-        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
-        b => format!("{b} B"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn summary(median: f64) -> Summary {
-        Summary { median, min: median, p99: median, samples: 1 }
+        Summary::single(median)
     }
 
     fn report(rows: Vec<Row>) -> Report {
@@ -282,6 +274,21 @@ mod tests {
     }
 
     #[test]
+    fn of_bandwidth_more_is_better_and_the_machine_may_forbid_a_figure() {
+        let row = |ours, limit| Row::new("put bandwidth", None, 2, "GB/s", summary(ours)).limit(limit);
+        assert_eq!(row(46.0, Limit::AtLeast(45.5)).verdict(), "ok");
+        assert_eq!(row(45.0, Limit::AtLeast(45.5)).verdict(), "UNDER");
+        let probed = |ours| row(ours, Limit::Reach(45.5)).against("bare instructions", summary(44.0));
+        assert_eq!([45.6, 42.0, 41.0].map(|ours| probed(ours).verdict()), ["ok", "ok (machine)", "UNDER"]);
+        let latency = |ours| {
+            Row::new("put", None, 2, "us", summary(ours))
+                .limit(Limit::Reach(1.5))
+                .against("bare", summary(2.0))
+        };
+        assert_eq!([1.5, 2.1, 2.2].map(|ours| latency(ours).verdict()), ["ok", "ok (machine)", "OVER"]);
+    }
+
+    #[test]
     fn table_and_csv_show_every_row_and_what_is_over() {
         let over = Row::new("put", Some(1 << 20), 2, "us", summary(50.0))
             .against("memcpy", summary(40.0))
@@ -292,7 +299,7 @@ mod tests {
         assert!(table.contains("put 1 MiB") && table.contains("1.25x") && table.contains("OVER"), "{table}");
         let csv = report.csv();
         assert_eq!(csv.lines().count(), 3);
-        assert!(csv.lines().all(|line| line.matches(',').count() == 12), "{csv}");
+        assert!(csv.lines().all(|line| line.matches(',').count() == 22), "{csv}");
     }
 
     #[test]

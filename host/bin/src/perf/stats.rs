@@ -22,6 +22,18 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
+    /// A figure that stands alone.
+    pub(crate) fn single(value: f64) -> Summary {
+        Summary { median: value, min: value, p99: value, samples: 0 }
+    }
+
+    /// How far the samples lie apart: from the least to the 99th percentile, as a share of the median.
+    pub(crate) fn spread(&self) -> f64 {
+        (self.p99 - self.min) / self.median
+    }
+}
+
+impl Summary {
     /// Sorts the samples; none gives none.
     pub(crate) fn of(mut samples: Vec<f64>) -> Option<Summary> {
         samples.sort_by(f64::total_cmp);

@@ -15,7 +15,8 @@ use rushmem::doctor;
 use crate::args::StartupArgs;
 use crate::environment::Environment;
 use crate::job::{self, monotonic_ns, Failure, Result};
-use crate::report::{align, Report};
+use crate::report::Report;
+use crate::table::align;
 use rows::Job;
 
 /// Seconds that a job may take: contexts of many processes on one GPU start one after the other.

@@ -43,10 +43,8 @@ pub(super) fn rows(pes: u32, jobs: &[Job]) -> Vec<Row> {
 
     let beyond = time("init beyond context", |pe| pe.context.map(|_| beyond_context(pe)));
     let ready = time("exec to ready", |pe| Some(ready(pe)));
-    let memory = gpu("GPU memory per PE beyond context", |pe| pe.with_world).map(|row| {
-        row.against(PEER.0, Summary { median: PEER.1, min: PEER.1, p99: PEER.1, samples: 0 })
-            .limit(Limit::Median(GPU_MIB))
-    });
+    let memory = gpu("GPU memory per PE beyond context", |pe| pe.with_world)
+        .map(|row| row.against(PEER.0, Summary::single(PEER.1)).limit(Limit::Median(GPU_MIB)));
     let rows = [
         time("exec to main", |pe| Some(pe.main)),
         time("CUDA driver", |pe| pe.driver),

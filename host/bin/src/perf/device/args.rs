@@ -1,0 +1,174 @@
+//! The options of `rushmem-perf device` and `rushmem-perf stream`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::spec::{Scope, What};
+
+/// Measures of `rushmem-perf device`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceMeasure {
+    /// Every one of them, `targets` aside.
+    All,
+    /// What the project promises, row by row, each with its own parameters; starts jobs of 2 PEs and, where there are
+    /// as many GPUs, of 8.
+    Targets,
+    /// put and quiet, one after another.
+    PutLatency,
+    /// get, one after another.
+    GetLatency,
+    /// p of 8-byte words, and quiet.
+    PLatency,
+    /// g of 8-byte words.
+    GLatency,
+    /// A signal there and back.
+    SignalPingpong,
+    /// put_signal there and back.
+    PutSignalPingpong,
+    /// put, quiet and p there and back.
+    PutPingpong,
+    /// p, quiet and p there and back.
+    PPingpong,
+    /// An atomic increment there and back.
+    AtomicPingpong,
+    /// Bandwidth of put.
+    PutBw,
+    /// Bandwidth of get.
+    GetBw,
+    /// Bandwidth of p.
+    PBw,
+    /// Bandwidth of g.
+    GBw,
+    /// Messages of 8 bytes in a second, put by threads.
+    Rate,
+    /// Bandwidth of every atomic operation, a word a thread.
+    AtomicBw,
+    /// sync_all of all PEs.
+    Sync,
+    /// barrier_all of all PEs.
+    Barrier,
+    /// Waits and tests that have nothing to wait for.
+    Wait,
+}
+
+impl DeviceMeasure {
+    /// What is measured; none for words that stand for several.
+    pub(super) fn what(self) -> Option<What> {
+        Some(match self {
+            DeviceMeasure::All | DeviceMeasure::Targets => return None,
+            DeviceMeasure::PutLatency => What::PutLatency,
+            DeviceMeasure::GetLatency => What::GetLatency,
+            DeviceMeasure::PLatency => What::PLatency,
+            DeviceMeasure::GLatency => What::GLatency,
+            DeviceMeasure::SignalPingpong => What::SignalPingpong,
+            DeviceMeasure::PutSignalPingpong => What::PutSignalPingpong,
+            DeviceMeasure::PutPingpong => What::PutPingpong,
+            DeviceMeasure::PPingpong => What::PPingpong,
+            DeviceMeasure::AtomicPingpong => What::AtomicPingpong,
+            DeviceMeasure::PutBw => What::PutBw,
+            DeviceMeasure::GetBw => What::GetBw,
+            DeviceMeasure::PBw => What::PBw,
+            DeviceMeasure::GBw => What::GBw,
+            DeviceMeasure::Rate => What::Rate,
+            DeviceMeasure::AtomicBw => What::AtomicBw,
+            DeviceMeasure::Sync => What::Sync,
+            DeviceMeasure::Barrier => What::Barrier,
+            DeviceMeasure::Wait => What::Wait,
+        })
+    }
+}
+
+/// How measures are made and shown, whoever initiates them.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Common {
+    /// Sizes in bytes, multiples of 4; each measure has its own where none is given.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub(crate) sizes: Vec<u64>,
+
+    /// Operations in a batch, at most: a batch that would take long has fewer (see --budget). A sample is the mean of one
+    /// batch. 200 on GPUs, as NVSHMEM's tests, 50 on the CPU device.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub(crate) iterations: Option<u32>,
+
+    /// Operations before the first timed batch.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
+    pub(crate) warm_up: u32,
+
+    /// Timed batches of each figure. 20 on GPUs, 7 on the CPU device.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) samples: Option<u32>,
+
+    /// Milliseconds that the timed batches of a figure may take together; batches get fewer operations for it, down to
+    /// one. 400 on GPUs, 60 on the CPU device.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) budget: Option<u32>,
+
+    /// Sets the figures of a file beside ours: NVSHMEM's, NCCL's or the machine's limits as in the project's baseline
+    /// files (CSV), or an earlier record of this tool (JSON). May be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Vec<PathBuf>,
+
+    /// Draws latencies and bandwidths over size to this SVG file, with what they are compared with.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+
+    /// Also writes everything as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Also writes the rows as CSV to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Ends with exit code 1 when a figure misses its limit.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct DeviceArgs {
+    /// Measures to run; all but `targets` when none is named.
+    #[arg(value_enum)]
+    pub(crate) measures: Vec<DeviceMeasure>,
+
+    /// Who takes part in one operation. All three where it matters when none is given.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) scope: Vec<Scope>,
+
+    /// Blocks of bandwidths; several are measured one after the other. 4 on GPUs (g: 8), 2 on the CPU device.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub(crate) blocks: Vec<u32>,
+
+    /// Threads of a block: in bandwidths, and in whatever a block does together. 1024 on GPUs, 64 on the CPU device.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+
+    /// Bandwidths in both directions at once; the figure is their sum.
+    #[arg(long)]
+    pub(crate) both: bool,
+
+    /// Bytes by which the destination is off the source's alignment.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..16))]
+    pub(crate) shift: u32,
+
+    /// PEs of sync and barrier; several numbers are measured one after the other. Everything else takes two.
+    /// 2, and 8 where there are as many GPUs.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(crate) pes: Vec<u32>,
+
+    /// No probes: what the bare instructions do is not measured beside ours.
+    #[arg(long)]
+    pub(crate) no_probes: bool,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// One PE of a job of `device` or `stream`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct PlanArgs {
+    /// The job's own folder: where its plan is, and where PE 0 leaves the figures.
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+}

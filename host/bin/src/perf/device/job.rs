@@ -1,0 +1,96 @@
+//! A job of PEs that makes the figures of a plan, seen from the process that started it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::pe::{about_file, plan_file, rows_file, About};
+use super::plan::Plan;
+use crate::job::{self, Failure, Result};
+use crate::report::Row;
+
+/// Seconds that a job may take besides the time that its figures are given: starting, compiling, verifying.
+const START_S: u32 = 180;
+/// Seconds for each figure besides its batches.
+const FIGURE_S: f64 = 1.5;
+
+/// What came of the jobs.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// The figures, in the plans' order.
+    pub(super) rows: Vec<Row>,
+    /// For each job its PEs and what it was made of.
+    pub(super) abouts: Vec<(u32, About)>,
+    /// Jobs that ended early.
+    pub(super) failures: Vec<String>,
+}
+
+/// Tells on a terminal how far the run is.
+pub(super) struct Progress(indicatif::ProgressBar);
+
+impl Progress {
+    pub(super) fn new(figures: usize) -> Progress {
+        // On anything but a terminal it stays hidden by itself.
+        let bar = indicatif::ProgressBar::new(figures as u64);
+        let style = indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()));
+        Progress(bar)
+    }
+
+    fn found(&self, row: &Row) {
+        self.0.inc(1);
+        self.0.set_message(row.operation());
+    }
+
+    pub(super) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Runs the plan on `pes` PEs and adds what they found, which on failure is what they had found before.
+pub(super) fn run(pes: u32, plan: &Plan, progress: &mut Progress, outcome: &mut Outcome) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(plan_file(folder.path()), serde_json::to_vec(plan)?)?;
+    let figures = plan.specs.len() as f64;
+    // Each has a probe and two short runs besides.
+    let limit = f64::from(START_S) + figures * (FIGURE_S + 4.0 * f64::from(plan.budget_ms) / 1e3);
+    let mut command = job::command(pes, limit as u32)?;
+    command.arg("plan-pe").arg("--folder").arg(folder.path()).stdout(Stdio::null());
+    let mut child = command.spawn().map_err(|e| Failure::new(format!("cannot start the PEs: {e}")))?;
+    let mut read = 0;
+    let status = loop {
+        let ended = child.try_wait()?;
+        for row in new_rows(folder.path(), &mut read)? {
+            progress.found(&row);
+            outcome.rows.push(row);
+        }
+        if let Some(status) = ended {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    if !status.success() {
+        return Err(Failure::new(format!("ended with {status}")));
+    }
+    let about = std::fs::read(about_file(folder.path()));
+    let about = about.map_err(|e| Failure::new(format!("PE 0 left nothing: {e}")))?;
+    outcome.abouts.push((pes, serde_json::from_slice(&about)?));
+    Ok(())
+}
+
+/// Whole lines beyond the first `read` bytes.
+fn new_rows(folder: &Path, read: &mut u64) -> Result<Vec<Row>> {
+    let Ok(mut file) = File::open(rows_file(folder)) else { return Ok(Vec::new()) };
+    file.seek(SeekFrom::Start(*read))?;
+    let mut rows = Vec::new();
+    let mut reader = BufReader::new(file.by_ref());
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 0 && line.ends_with('\n') {
+        rows.push(serde_json::from_str(&line)?);
+        *read += line.len() as u64;
+        line.clear();
+    }
+    Ok(rows)
+}

@@ -1,0 +1,62 @@
+//! The kernels: text that the tool carries, one source for each family of measures, put together with what all share. The
+//! runtime compiles it for whatever device the PEs have.
+
+use rushmem::Source;
+
+/// Measures whose kernels are one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Family {
+    Latency,
+    Pingpong,
+    Bandwidth,
+    Atomic,
+    Sync,
+    Local,
+}
+
+const COMMON: &str = include_str!("kernels/common.cuh");
+const COPY: &str = include_str!("kernels/copy.cuh");
+
+impl Family {
+    /// Its source.
+    pub(super) fn source(self) -> Source {
+        let (name, needs, text) = match self {
+            Family::Latency => ("perf-latency.cu", COPY, include_str!("kernels/latency.cu")),
+            Family::Pingpong => ("perf-pingpong.cu", "", include_str!("kernels/pingpong.cu")),
+            Family::Bandwidth => ("perf-bandwidth.cu", COPY, include_str!("kernels/bandwidth.cu")),
+            Family::Atomic => ("perf-atomic.cu", "", include_str!("kernels/atomic.cu")),
+            Family::Sync => ("perf-sync.cu", "", include_str!("kernels/sync.cu")),
+            Family::Local => ("perf-local.cu", "", include_str!("kernels/local.cu")),
+        };
+        Source::text([COMMON, needs, text].concat()).name(name)
+    }
+}
+
+/// Words of a job's control lines: `LINE` words a line, see `common.cuh`.
+pub(super) const LINE: usize = 16;
+/// Where the ping-pongs' rounds are counted.
+pub(super) const PING: usize = LINE;
+/// What waits and tests look at.
+pub(super) const PONG: usize = 2 * LINE;
+/// The first of a word for each PE.
+pub(super) const CHECK: usize = 3 * LINE;
+/// Words of the stamps before the first.
+pub(super) const HEAD: usize = 2;
+
+/// What a kernel is told: `job` in `common.cuh`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Job {
+    pub(super) to: *mut u8,
+    pub(super) from: *mut u8,
+    pub(super) words: *mut u64,
+    pub(super) stamps: *mut u64,
+    pub(super) bytes: u64,
+    pub(super) salt: u64,
+    pub(super) iterations: u32,
+    pub(super) batches: u32,
+    pub(super) warm_up: u32,
+    pub(super) peer: i32,
+    pub(super) both: u32,
+    pub(super) op: u32,
+}

@@ -1,0 +1,81 @@
+/* Bandwidth and message rate: every thread, warp or block of the grid moves its own part of the bytes, again and again, with no
+ * meeting in between and one completion at the end of the batch. */
+
+template <typename Scope, typename T> DEV void put_bw(const job &j) {
+  const part my = part_of<Scope>(j.bytes);
+  T *to = reinterpret_cast<T *>(j.to + my.begin);
+  const T *from = reinterpret_cast<const T *>(j.from + my.begin);
+  const uint64_t n = my.size / sizeof(T);
+  timed<true>(j, [&](uint64_t) { rushmem::put_nbi<Scope>(to, from, n, j.peer); });
+}
+
+template <typename Scope, typename T> DEV void get_bw(const job &j) {
+  const part my = part_of<Scope>(j.bytes);
+  T *to = reinterpret_cast<T *>(j.to + my.begin);
+  const T *from = reinterpret_cast<const T *>(j.from + my.begin);
+  const uint64_t n = my.size / sizeof(T);
+  timed<true>(j, [&](uint64_t) { rushmem::get_nbi<Scope>(to, from, n, j.peer); });
+}
+
+/* A block has a part, its threads take word after word of it. The value comes out of a register: what is measured is p. */
+KERNEL(p_bw) {
+  const part my = part_of<rushmem::block>(j.bytes);
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
+  const uint64_t end = (my.begin + my.size) / 8;
+  timed<true>(j, [&](uint64_t) {
+    for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) rushmem::p(to + i, j.salt + i, j.peer);
+  });
+}
+
+KERNEL(g_bw) {
+  const part my = part_of<rushmem::block>(j.bytes);
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
+  const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
+  const uint64_t end = (my.begin + my.size) / 8;
+  timed<true>(j, [&](uint64_t) {
+    for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) to[i] = rushmem::g(from + i, j.peer);
+  });
+}
+
+template <typename Scope> DEV void probe_put_bw(const job &j) {
+  const part my = part_of<Scope>(j.bytes);
+  char *to = rushmem::ptr(j.to, j.peer) + my.begin;
+  timed<true>(j, [&](uint64_t) { bare_copy<Scope, false>(to, j.from + my.begin, my.size); });
+}
+
+template <typename Scope> DEV void probe_get_bw(const job &j) {
+  const part my = part_of<Scope>(j.bytes);
+  const char *from = rushmem::ptr(j.from, j.peer) + my.begin;
+  timed<true>(j, [&](uint64_t) { bare_copy<Scope, true>(j.to + my.begin, from, my.size); });
+}
+
+/* Plain stores of 8 bytes, 4 in flight: the compiler knows that nobody is in between. */
+KERNEL(probe_p_bw) {
+  const part my = part_of<rushmem::block>(j.bytes);
+  volatile uint64_t *to = reinterpret_cast<volatile uint64_t *>(rushmem::ptr(j.to, j.peer));
+  const uint64_t end = (my.begin + my.size) / 8;
+  timed<true>(j, [&](uint64_t) {
+#pragma unroll 4
+    for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) to[i] = j.salt + i;
+    rushmem::impl::breathe();
+  });
+}
+
+FREE_KERNEL(put_bw_thread) { put_bw<rushmem::thread, uint64_t>(j); }
+FREE_KERNEL(put_bw_warp) { put_bw<rushmem::warp, uint64_t>(j); }
+KERNEL(put_bw_block) { put_bw<rushmem::block, uint64_t>(j); }
+FREE_KERNEL(put_bw_thread_bytes) { put_bw<rushmem::thread, char>(j); }
+FREE_KERNEL(put_bw_warp_bytes) { put_bw<rushmem::warp, char>(j); }
+KERNEL(put_bw_block_bytes) { put_bw<rushmem::block, char>(j); }
+FREE_KERNEL(get_bw_thread) { get_bw<rushmem::thread, uint64_t>(j); }
+FREE_KERNEL(get_bw_warp) { get_bw<rushmem::warp, uint64_t>(j); }
+KERNEL(get_bw_block) { get_bw<rushmem::block, uint64_t>(j); }
+FREE_KERNEL(get_bw_thread_bytes) { get_bw<rushmem::thread, char>(j); }
+FREE_KERNEL(get_bw_warp_bytes) { get_bw<rushmem::warp, char>(j); }
+KERNEL(get_bw_block_bytes) { get_bw<rushmem::block, char>(j); }
+FREE_KERNEL(probe_put_bw_thread) { probe_put_bw<rushmem::thread>(j); }
+FREE_KERNEL(probe_put_bw_warp) { probe_put_bw<rushmem::warp>(j); }
+KERNEL(probe_put_bw_block) { probe_put_bw<rushmem::block>(j); }
+FREE_KERNEL(probe_get_bw_thread) { probe_get_bw<rushmem::thread>(j); }
+FREE_KERNEL(probe_get_bw_warp) { probe_get_bw<rushmem::warp>(j); }
+KERNEL(probe_get_bw_block) { probe_get_bw<rushmem::block>(j); }

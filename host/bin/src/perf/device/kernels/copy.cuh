@@ -1,0 +1,45 @@
+/* A bare copy, for probes: 16-byte loads and stores, 8 in flight for each thread of the scope. What the machine does without
+ * any library; both sides and the size are multiples of 16, else the rest goes byte by byte. */
+struct alignas(16) sixteen {
+  uint64_t a, b;
+};
+
+#if !defined(RUSHMEM_CPU)
+template <bool remote> DEV sixteen load_sixteen(const sixteen *from) {
+  sixteen v;
+  if (remote) {
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.a), "=l"(v.b) : "l"(from) : "memory");
+  } else {
+    asm volatile("ld.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.a), "=l"(v.b) : "l"(from) : "memory");
+  }
+  return v;
+}
+DEV void store_sixteen(sixteen *to, sixteen v) {
+  asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(v.a), "l"(v.b) : "memory");
+}
+#endif
+
+/* `remote`: what is read is a peer's, and nothing of it may come out of a cache of this SM. */
+template <typename Scope, bool remote> DEV void bare_copy(char *to, const char *from, uint64_t bytes) {
+#if defined(RUSHMEM_CPU)
+  const uint64_t each = bytes / Scope::size(), begin = Scope::rank() * each;
+  __builtin_memcpy(to + begin, from + begin, Scope::rank() + 1 == Scope::size() ? bytes - begin : each);
+  rushmem::impl::breathe();
+#else
+  const uint64_t n = bytes / 16, size = Scope::size();
+  sixteen *out = reinterpret_cast<sixteen *>(to);
+  const sixteen *in = reinterpret_cast<const sixteen *>(from);
+  uint64_t i = Scope::rank();
+  for (; i + 7 * size < n; i += 8 * size) {
+    sixteen v[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = load_sixteen<remote>(in + i + k * size);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) store_sixteen(out + i + k * size, v[k]);
+  }
+  for (; i < n; i += size) store_sixteen(out + i, load_sixteen<remote>(in + i));
+  for (uint64_t at = 16 * n + Scope::rank(); at < bytes; at += size) {
+    reinterpret_cast<volatile char *>(to)[at] = reinterpret_cast<const volatile char *>(from)[at];
+  }
+#endif
+}

@@ -1,0 +1,73 @@
+/* One-sided latency: the operation and its completion, one after another, by one thread, warp or block. A put is complete
+ * when quiet() has returned, a get when its data is there. */
+
+template <typename Scope, typename T> DEV void put_latency(const job &j) {
+  T *to = reinterpret_cast<T *>(j.to);
+  const T *from = reinterpret_cast<const T *>(j.from);
+  const uint64_t n = j.bytes / sizeof(T);
+  timed<false>(j, [&](uint64_t) {
+    rushmem::put<Scope>(to, from, n, j.peer);
+    if (Scope::rank() == 0) rushmem::quiet();
+    Scope::sync();
+  });
+}
+
+template <typename Scope, typename T> DEV void get_latency(const job &j) {
+  T *to = reinterpret_cast<T *>(j.to);
+  const T *from = reinterpret_cast<const T *>(j.from);
+  const uint64_t n = j.bytes / sizeof(T);
+  timed<false>(j, [&](uint64_t) { rushmem::get<Scope>(to, from, n, j.peer); });
+}
+
+/* Words of 8 bytes, one to a thread and round after round where there are more words than threads. */
+template <typename Scope> DEV void p_latency(const job &j) {
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
+  const uint64_t n = j.bytes / 8;
+  timed<false>(j, [&](uint64_t) {
+    for (uint64_t i = Scope::rank(); i < n; i += Scope::size()) rushmem::p(to + i, j.salt + i, j.peer);
+    Scope::sync();
+    if (Scope::rank() == 0) rushmem::quiet();
+    Scope::sync();
+  });
+}
+
+template <typename Scope> DEV void g_latency(const job &j) {
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
+  const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
+  const uint64_t n = j.bytes / 8;
+  timed<false>(j, [&](uint64_t) {
+    for (uint64_t i = Scope::rank(); i < n; i += Scope::size()) to[i] = rushmem::g(from + i, j.peer);
+    Scope::sync();
+  });
+}
+
+/* What the instructions themselves take: 16-byte loads and stores, 8 in flight, and the fence that completes. */
+template <typename Scope> DEV void probe_put_latency(const job &j) {
+  char *to = rushmem::ptr(j.to, j.peer);
+  timed<false>(j, [&](uint64_t) {
+    bare_copy<Scope, false>(to, j.from, j.bytes);
+    Scope::sync();
+    if (Scope::rank() == 0) rushmem::impl::fence_sc();
+    Scope::sync();
+  });
+}
+
+SMALL_KERNEL(put_latency_thread) { put_latency<rushmem::thread, uint64_t>(j); }
+SMALL_KERNEL(put_latency_warp) { put_latency<rushmem::warp, uint64_t>(j); }
+KERNEL(put_latency_block) { put_latency<rushmem::block, uint64_t>(j); }
+SMALL_KERNEL(put_latency_thread_bytes) { put_latency<rushmem::thread, char>(j); }
+SMALL_KERNEL(put_latency_warp_bytes) { put_latency<rushmem::warp, char>(j); }
+KERNEL(put_latency_block_bytes) { put_latency<rushmem::block, char>(j); }
+SMALL_KERNEL(get_latency_thread) { get_latency<rushmem::thread, uint64_t>(j); }
+SMALL_KERNEL(get_latency_warp) { get_latency<rushmem::warp, uint64_t>(j); }
+KERNEL(get_latency_block) { get_latency<rushmem::block, uint64_t>(j); }
+SMALL_KERNEL(get_latency_thread_bytes) { get_latency<rushmem::thread, char>(j); }
+SMALL_KERNEL(get_latency_warp_bytes) { get_latency<rushmem::warp, char>(j); }
+KERNEL(get_latency_block_bytes) { get_latency<rushmem::block, char>(j); }
+SMALL_KERNEL(p_latency_thread) { p_latency<rushmem::thread>(j); }
+KERNEL(p_latency_block) { p_latency<rushmem::block>(j); }
+SMALL_KERNEL(g_latency_thread) { g_latency<rushmem::thread>(j); }
+KERNEL(g_latency_block) { g_latency<rushmem::block>(j); }
+SMALL_KERNEL(probe_put_latency_thread) { probe_put_latency<rushmem::thread>(j); }
+SMALL_KERNEL(probe_put_latency_warp) { probe_put_latency<rushmem::warp>(j); }
+KERNEL(probe_put_latency_block) { probe_put_latency<rushmem::block>(j); }

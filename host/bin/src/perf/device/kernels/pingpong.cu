@@ -1,0 +1,112 @@
+/* Ping-pongs: the PE with the lower number sends, the other answers once it has seen what was sent. A round is there and back; a
+ * latency in one direction is half of it. Words count rounds and never go back, so nothing is reset. */
+
+template <typename Scope, typename Send> DEV void pingpong(const job &j, Send send) {
+  const bool serves = rushmem::my_pe() < j.peer;
+  timed<false>(j, [&](uint64_t round) {
+    if (serves) send(round + 1);
+    if (Scope::rank() == 0) rushmem::signal_wait_until(j.words + PING, rushmem::cmp::ge, round + 1);
+    Scope::sync();
+    if (!serves) send(round + 1);
+  });
+}
+
+SMALL_KERNEL(signal_pingpong_thread) {
+  pingpong<rushmem::thread>(
+      j, [&](uint64_t n) { rushmem::signal_op(j.words + PING, n, rushmem::signal::set, j.peer); });
+}
+
+SMALL_KERNEL(atomic_pingpong_thread) {
+  pingpong<rushmem::thread>(j, [&](uint64_t) { rushmem::atomic_inc(j.words + PING, j.peer); });
+}
+
+template <typename Scope, typename T> DEV void put_signal_pingpong(const job &j) {
+  T *to = reinterpret_cast<T *>(j.to);
+  const T *from = reinterpret_cast<const T *>(j.from);
+  const uint64_t count = j.bytes / sizeof(T);
+  pingpong<Scope>(j, [&](uint64_t n) {
+    rushmem::put_signal<Scope>(to, from, count, j.words + PING, n, rushmem::signal::set, j.peer);
+  });
+}
+
+/* put, quiet, and a p that tells. */
+template <typename Scope, typename T> DEV void put_pingpong(const job &j) {
+  T *to = reinterpret_cast<T *>(j.to);
+  const T *from = reinterpret_cast<const T *>(j.from);
+  const uint64_t count = j.bytes / sizeof(T);
+  pingpong<Scope>(j, [&](uint64_t n) {
+    rushmem::put<Scope>(to, from, count, j.peer);
+    if (Scope::rank() != 0) return;
+    rushmem::quiet();
+    rushmem::p(j.words + PING, n, j.peer);
+  });
+}
+
+template <typename Scope> DEV void p_pingpong(const job &j) {
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
+  const uint64_t count = j.bytes / 8;
+  pingpong<Scope>(j, [&](uint64_t n) {
+    for (uint64_t i = Scope::rank(); i < count; i += Scope::size()) rushmem::p(to + i, j.salt + i, j.peer);
+    Scope::sync();
+    if (Scope::rank() != 0) return;
+    rushmem::quiet();
+    rushmem::p(j.words + PING, n, j.peer);
+  });
+}
+
+SMALL_KERNEL(put_signal_pingpong_thread) { put_signal_pingpong<rushmem::thread, uint64_t>(j); }
+SMALL_KERNEL(put_signal_pingpong_warp) { put_signal_pingpong<rushmem::warp, uint64_t>(j); }
+KERNEL(put_signal_pingpong_block) { put_signal_pingpong<rushmem::block, uint64_t>(j); }
+SMALL_KERNEL(put_signal_pingpong_thread_bytes) { put_signal_pingpong<rushmem::thread, char>(j); }
+SMALL_KERNEL(put_signal_pingpong_warp_bytes) { put_signal_pingpong<rushmem::warp, char>(j); }
+KERNEL(put_signal_pingpong_block_bytes) { put_signal_pingpong<rushmem::block, char>(j); }
+SMALL_KERNEL(put_pingpong_thread) { put_pingpong<rushmem::thread, uint64_t>(j); }
+SMALL_KERNEL(put_pingpong_warp) { put_pingpong<rushmem::warp, uint64_t>(j); }
+KERNEL(put_pingpong_block) { put_pingpong<rushmem::block, uint64_t>(j); }
+SMALL_KERNEL(put_pingpong_thread_bytes) { put_pingpong<rushmem::thread, char>(j); }
+SMALL_KERNEL(put_pingpong_warp_bytes) { put_pingpong<rushmem::warp, char>(j); }
+KERNEL(put_pingpong_block_bytes) { put_pingpong<rushmem::block, char>(j); }
+SMALL_KERNEL(p_pingpong_thread) { p_pingpong<rushmem::thread>(j); }
+KERNEL(p_pingpong_block) { p_pingpong<rushmem::block>(j); }
+
+/* ---- What the instructions themselves take, without a library: no checks, no watch over the wait. ---- */
+
+template <bool acquires, typename Send> DEV void bare_pingpong(const job &j, Send send) {
+  const bool serves = rushmem::my_pe() < j.peer;
+  uint64_t *mine = j.words + PING, *theirs = rushmem::ptr(mine, j.peer);
+  timed<false>(j, [&](uint64_t round) {
+    if (serves) send(theirs, round + 1);
+    spin_until([&] { return rushmem::impl::load_relaxed_word(mine) >= round + 1; });
+    if (acquires && rushmem::impl::load_acquire_word(mine) < round + 1) rushmem::atomic_inc(j.stamps, rushmem::my_pe());
+    if (!serves) send(theirs, round + 1);
+  });
+}
+
+/* A relaxed store and a relaxed poll. */
+SMALL_KERNEL(probe_signal_pingpong_thread) {
+  bare_pingpong<false>(j, [](uint64_t *to, uint64_t n) { rushmem::impl::store_relaxed_word(to, n); });
+}
+
+/* A relaxed reduction and a relaxed poll. */
+SMALL_KERNEL(probe_atomic_pingpong_thread) {
+  bare_pingpong<false>(j, [](uint64_t *to, uint64_t) { rushmem::impl::add_word(to, uint64_t(1)); });
+}
+
+/* One word of data, a release store; a relaxed poll and one acquire. */
+SMALL_KERNEL(probe_put_signal_pingpong_thread) {
+  uint64_t *data = rushmem::ptr(reinterpret_cast<uint64_t *>(j.to), j.peer);
+  bare_pingpong<true>(j, [&](uint64_t *to, uint64_t n) {
+    *reinterpret_cast<volatile uint64_t *>(data) = *reinterpret_cast<uint64_t *>(j.from);
+    rushmem::impl::store_release_word(to, n);
+  });
+}
+
+/* One word of data, a sequentially consistent fence, a relaxed store; a relaxed poll and one acquire. */
+SMALL_KERNEL(probe_p_pingpong_thread) {
+  uint64_t *data = rushmem::ptr(reinterpret_cast<uint64_t *>(j.to), j.peer);
+  bare_pingpong<true>(j, [&](uint64_t *to, uint64_t n) {
+    *reinterpret_cast<volatile uint64_t *>(data) = j.salt;
+    rushmem::impl::fence_sc();
+    rushmem::impl::store_relaxed_word(to, n);
+  });
+}

@@ -1,0 +1,151 @@
+//! One PE of a job: makes the figures of a plan, one after the other. PE 0 adds a line to a file as soon as it has one, so
+//! that whoever started the job sees how far it is, and keeps what was found before something went wrong.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rushmem::World;
+use serde::{Deserialize, Serialize};
+
+use super::args::PlanArgs;
+use super::bench::{Bench, Shape};
+use super::plan::Plan;
+use super::spec::{Figure, Spec};
+use super::verify;
+use crate::job::{self, Failure, Result};
+use crate::report::{Row, Shape as Shown};
+use crate::stats::Summary;
+
+/// Where the plan is, in the job's folder.
+pub(super) fn plan_file(folder: &Path) -> PathBuf {
+    folder.join("plan.json")
+}
+
+/// Where PE 0 leaves its rows, a line each.
+pub(super) fn rows_file(folder: &Path) -> PathBuf {
+    folder.join("rows.jsonl")
+}
+
+/// Where PE 0 leaves what the job was made of.
+pub(super) fn about_file(folder: &Path) -> PathBuf {
+    folder.join("about.json")
+}
+
+/// What a job was made of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct About {
+    /// PE 0's.
+    pub(super) device: String,
+    /// Its clock's step in nanoseconds.
+    pub(super) clock_step_ns: u64,
+    /// How PE 0 reaches PE 1.
+    pub(super) transport: String,
+}
+
+/// `rushmem-perf plan-pe`.
+pub(crate) fn run(args: &PlanArgs) -> Result<()> {
+    let text = std::fs::read(plan_file(&args.folder))?;
+    let plan: Plan = serde_json::from_slice(&text)?;
+    let world = World::init()?;
+    let mut rows: Option<File> = None;
+    let about = measure(&world, &plan, |row| {
+        if rows.is_none() {
+            rows = Some(OpenOptions::new().create(true).append(true).open(rows_file(&args.folder))?);
+        }
+        let mut line = serde_json::to_vec(&row)?;
+        line.push(b'\n');
+        if let Some(file) = &mut rows {
+            file.write_all(&line)?;
+        }
+        Ok(())
+    })?;
+    if world.my_pe().number() == 0 {
+        std::fs::write(about_file(&args.folder), serde_json::to_vec(&about)?)?;
+    }
+    Ok(world.finalize()?)
+}
+
+/// Makes all figures of the plan; PE 0 hands each on. Collective.
+pub(super) fn measure(world: &World, plan: &Plan, mut found: impl FnMut(Row) -> Result<()>) -> Result<About> {
+    if world.device() == rushmem::Device::Cpu {
+        job::pin(world.my_pe().index());
+    }
+    let bench = Bench::new(world, plan)?;
+    let transport = world.peer(world.pe(1)?)?.transport;
+    let about = About { device: world.device_name(), clock_step_ns: bench.clock_step()?, transport };
+    for spec in &plan.specs {
+        let row = figure(&bench, spec)?;
+        if bench.first() {
+            found(row)?;
+        }
+    }
+    Ok(about)
+}
+
+/// One figure, verified, and its probe's beside it.
+fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
+    let name = spec.kernel();
+    let (ours, shape, iterations) = sampled(bench, spec, &name)?;
+    let bytes = spec.shows_bytes().then_some(spec.bytes);
+    let unit = unit(spec);
+    let mut row = Row::new(&spec.measure(), bytes, bench.world.n_pes(), unit, ours);
+    row.limit = spec.limit;
+    let mut notes = Vec::new();
+    if (shape.blocks, shape.threads) != (spec.blocks, spec.threads) {
+        notes.push(format!("{} x {} were asked for", spec.blocks, spec.threads));
+    }
+    if bench.plan.share > 1 {
+        notes.push(format!("{} PEs on a GPU", bench.plan.share));
+    }
+    row.shape = Some(Shown {
+        scope: spec.scope.word().to_owned(),
+        blocks: shape.blocks,
+        threads: shape.threads,
+        iterations,
+        note: (!notes.is_empty()).then(|| notes.join("; ")),
+    });
+    match spec.probe() {
+        Some(probe) => Ok(row.against("bare instructions", sampled(bench, spec, &probe)?.0)),
+        None => Ok(row),
+    }
+}
+
+/// Times of a kernel as the row shows them. What PEs other than 0 get is of no use.
+fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Shape, u32)> {
+    let shape = bench.shape(&bench.kernel(spec.what.family(), name)?, spec)?;
+    let rounds = bench.calibrate(spec, name, shape)?;
+    verify::prepare(bench, spec)?;
+    let times = bench.launch(spec, name, shape, rounds)?;
+    verify::verify(bench, spec, name, rounds)?;
+    let mut samples: Vec<f64> = times.into_iter().map(|ns| shown(spec, ns)).collect();
+    samples.resize(bench.plan.samples as usize, f64::NAN);
+    if spec.both {
+        let theirs = bench.of_second(&samples)?;
+        samples.iter_mut().zip(theirs).for_each(|(ours, theirs)| *ours += theirs);
+    }
+    // The next measure begins when all have looked.
+    bench.world.barrier_all()?;
+    let summary = Summary::of(samples).ok_or_else(|| Failure::new(format!("{name}: no samples")))?;
+    Ok((summary, shape, rounds.iterations))
+}
+
+fn shown(spec: &Spec, ns: f64) -> f64 {
+    // Shorter than the clock's step: as short as can be said.
+    let ns = ns.max(1e-3);
+    match spec.what.figure() {
+        Figure::Us => ns / 1e3,
+        Figure::Ns => ns,
+        Figure::Bandwidth => spec.bytes as f64 / ns,
+        Figure::Rate => spec.bytes as f64 / 8.0 / ns * 1e3,
+    }
+}
+
+fn unit(spec: &Spec) -> &'static str {
+    match spec.what.figure() {
+        Figure::Us => "us",
+        Figure::Ns => "ns",
+        Figure::Bandwidth => "GB/s",
+        Figure::Rate => "M/s",
+    }
+}

@@ -1,0 +1,244 @@
+//! From options to a plan: which figures, in which order, and how long each may take.
+
+use serde::{Deserialize, Serialize};
+
+use super::args::{Common, DeviceArgs, DeviceMeasure};
+use super::spec::{Figure, Scope, Spec, What};
+
+/// What the PEs of a job do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Plan {
+    /// The figures.
+    pub(super) specs: Vec<Spec>,
+    /// Timed batches of each.
+    pub(super) samples: u32,
+    /// Operations of a batch, at most.
+    pub(super) iterations: u32,
+    /// Operations before them.
+    pub(super) warm_up: u32,
+    /// Milliseconds for the batches of a figure.
+    pub(super) budget_ms: u32,
+    /// PEs that share a GPU.
+    pub(super) share: u32,
+    /// Of the data.
+    pub(super) seed: u64,
+}
+
+/// What options that were not given depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    /// GPUs, where PEs get one; 0 on the CPU device.
+    pub(super) gpus: u32,
+}
+
+impl Machine {
+    fn is_gpu(self) -> bool {
+        self.gpus > 0
+    }
+
+    /// PEs on a GPU.
+    fn share(self, pes: u32) -> u32 {
+        if self.is_gpu() {
+            pes.div_ceil(self.gpus)
+        } else {
+            1
+        }
+    }
+}
+
+impl Plan {
+    /// The same frame for all jobs of a run.
+    pub(super) fn new(common: &Common, machine: Machine, pes: u32, specs: Vec<Spec>) -> Plan {
+        let share = machine.share(pes);
+        let by_device =
+            |given: Option<u32>, gpu, cpu| given.unwrap_or(if machine.is_gpu() { gpu } else { cpu });
+        let (mut samples, mut iterations) =
+            (by_device(common.samples, 20, 7), by_device(common.iterations, 200, 50));
+        if share > 1 {
+            // PEs that share a GPU take turns of milliseconds: a round trip is as long.
+            samples = samples.min(5);
+            iterations = iterations.min(10);
+        }
+        let budget_ms = by_device(common.budget, 400, 60);
+        Plan { specs, samples, iterations, warm_up: common.warm_up, budget_ms, share, seed: seed() }
+    }
+}
+
+/// Another one in each run.
+fn seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |now| now.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ u64::from(std::process::id())
+}
+
+/// The plans that the options ask for: for each number of PEs its figures, pairs first.
+pub(super) fn from_options(args: &DeviceArgs, machine: Machine) -> Vec<(u32, Vec<Spec>)> {
+    let chosen: Vec<What> = if args.measures.is_empty() || args.measures.contains(&DeviceMeasure::All) {
+        use clap::ValueEnum;
+        DeviceMeasure::value_variants().iter().filter_map(|measure| measure.what()).collect()
+    } else {
+        args.measures.iter().filter_map(|measure| measure.what()).collect()
+    };
+    let (collective, pair): (Vec<What>, Vec<What>) =
+        chosen.into_iter().partition(|what| matches!(what, What::Sync | What::Barrier));
+    let mut plans = vec![(2, expand(args, machine, &pair))];
+    for pes in pes(args, machine) {
+        let specs = expand(args, machine, &collective);
+        match plans.iter_mut().find(|(n, _)| *n == pes) {
+            Some((_, there)) => there.extend(specs),
+            None => plans.push((pes, specs)),
+        }
+    }
+    plans.retain(|(_, specs)| !specs.is_empty());
+    plans
+}
+
+fn pes(args: &DeviceArgs, machine: Machine) -> Vec<u32> {
+    if !args.pes.is_empty() {
+        return args.pes.clone();
+    }
+    if machine.gpus >= 8 {
+        vec![2, 8]
+    } else {
+        vec![2]
+    }
+}
+
+/// The figures of these measures, in their order.
+pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> Vec<Spec> {
+    let threads = args.threads.unwrap_or(if machine.is_gpu() { 1024 } else { 64 });
+    let mut specs = Vec::new();
+    for &what in measures {
+        let is_bandwidth = matches!(what.figure(), Figure::Bandwidth | Figure::Rate);
+        let is_wide = matches!(what, What::PutBw | What::GetBw);
+        let sizes = if what.has_sizes() { sizes(args, machine, what) } else { vec![8] };
+        let blocks = if !is_bandwidth {
+            vec![1]
+        } else if args.blocks.is_empty() {
+            vec![match (machine.is_gpu(), what) {
+                (true, What::GBw) => 8,
+                (true, _) => 4,
+                (false, _) => 2,
+            }]
+        } else {
+            args.blocks.clone()
+        };
+        for scope in what.scopes().iter().copied().filter(|&scope| wanted(args, what, scope)) {
+            for &blocks in &blocks {
+                for &bytes in &sizes {
+                    let threads = match scope {
+                        Scope::Thread if !is_bandwidth => 1,
+                        Scope::Warp if !is_bandwidth => 32,
+                        _ => threads,
+                    };
+                    let bytes =
+                        if what == What::Rate { u64::from(blocks) * u64::from(threads) * 8 } else { bytes };
+                    let both = args.both && is_wide;
+                    let shift = if what.has_shift() { args.shift } else { 0 };
+                    let probe = !args.no_probes;
+                    let spec = Spec { scope, blocks, threads, bytes, both, shift, probe, ..Spec::new(what) };
+                    match what.operations() {
+                        [] => specs.push(spec),
+                        operations => specs.extend(
+                            operations
+                                .iter()
+                                .map(|op| Spec { operation: Some((*op).to_owned()), ..spec.clone() }),
+                        ),
+                    }
+                }
+            }
+        }
+    }
+    specs
+}
+
+/// Without a choice: all scopes of latencies, but bandwidth and words as blocks move them, as the peer's tests do.
+fn wanted(args: &DeviceArgs, what: What, scope: Scope) -> bool {
+    if !args.scope.is_empty() {
+        return args.scope.contains(&scope) || what.scopes().len() == 1;
+    }
+    match what {
+        What::PutBw | What::GetBw => scope == Scope::Block,
+        _ => true,
+    }
+}
+
+fn sizes(args: &DeviceArgs, machine: Machine, what: What) -> Vec<u64> {
+    let fits = |bytes: &u64| !what.takes_words() || bytes % 8 == 0;
+    if !args.common.sizes.is_empty() {
+        return args.common.sizes.iter().copied().filter(fits).collect();
+    }
+    let (first, last, step) = match (machine.is_gpu(), what) {
+        (true, What::PutBw | What::GetBw) => (10, 25, 1),
+        (true, What::PBw | What::GBw) => (10, 24, 1),
+        (true, What::AtomicBw) => (16, 16, 1),
+        (true, What::PutSignalPingpong | What::PutPingpong | What::PPingpong) => (3, 16, 1),
+        (true, _) => (3, 20, 1),
+        (false, What::AtomicBw) => (13, 13, 1),
+        (false, What::PutBw | What::GetBw | What::PBw | What::GBw) => (12, 20, 4),
+        (false, _) => (3, 13, 5),
+    };
+    (first..=last).step_by(step).map(|power| 1 << power).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn plans(line: &str, gpus: u32) -> Vec<(u32, Vec<Spec>)> {
+        let words = ["rushmem-perf", "device"].into_iter().chain(line.split_whitespace());
+        match Cli::parse_from(words).command {
+            Command::Device(args) => from_options(&args, Machine { gpus }),
+            _ => unreachable!("it says device"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_peers_tests() {
+        let plans = plans("put-bw put-latency", 2);
+        let [(2, specs)] = plans.as_slice() else { panic!("one job of two: {plans:?}") };
+        let bw: Vec<&Spec> = specs.iter().filter(|spec| spec.what == What::PutBw).collect();
+        assert!(bw.iter().all(|spec| (spec.blocks, spec.threads, spec.scope) == (4, 1024, Scope::Block)));
+        assert_eq!((bw[0].bytes, bw[bw.len() - 1].bytes), (1024, 32 << 20));
+        let threads =
+            |scope| specs.iter().find(|s| s.what == What::PutLatency && s.scope == scope).map(|s| s.threads);
+        assert_eq!([Scope::Thread, Scope::Warp, Scope::Block].map(threads), [Some(1), Some(32), Some(1024)]);
+    }
+
+    #[test]
+    fn collectives_run_with_every_number_of_pes_and_the_rest_with_two() {
+        let plans = plans("all", 8);
+        assert_eq!(plans.iter().map(|(pes, _)| *pes).collect::<Vec<_>>(), [2, 8]);
+        assert!(plans[1].1.iter().all(|spec| matches!(spec.what, What::Sync | What::Barrier)));
+        assert!(plans[0].1.iter().any(|spec| spec.what == What::Sync));
+        let operations = plans[0].1.iter().filter(|spec| spec.what == What::AtomicBw).count();
+        assert_eq!(operations, What::AtomicBw.operations().len());
+        assert_eq!(
+            super::pes(
+                &match Cli::parse_from(["x", "device"]).command {
+                    Command::Device(args) => args,
+                    _ => unreachable!("it says device"),
+                },
+                Machine { gpus: 0 }
+            ),
+            [2]
+        );
+    }
+
+    #[test]
+    fn options_shape_the_launch() {
+        let plans =
+            plans("put-bw p-bw --blocks 1,32 --threads 32 --scope warp --sizes 12,64 --both --shift 1", 2);
+        let put: Vec<&Spec> = plans[0].1.iter().filter(|spec| spec.what == What::PutBw).collect();
+        assert_eq!(
+            put.iter().map(|s| (s.blocks, s.bytes)).collect::<Vec<_>>(),
+            [(1, 12), (1, 64), (32, 12), (32, 64)]
+        );
+        assert!(put.iter().all(|s| s.scope == Scope::Warp && s.threads == 32 && s.both && s.shift == 1));
+        // Words are whole and aligned, and a block's.
+        let p: Vec<&Spec> = plans[0].1.iter().filter(|spec| spec.what == What::PBw).collect();
+        assert!(p.len() == 2 && p.iter().all(|s| s.bytes == 64 && s.shift == 0 && !s.both));
+    }
+}

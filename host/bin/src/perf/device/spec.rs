@@ -1,0 +1,350 @@
+//! One figure to be made: which operation, by whom, of what size, in what shape of launch. A plan is a list of these; it
+//! travels to the PEs as JSON.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::kernels::Family;
+use crate::report::Limit;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum What {
+    PutLatency,
+    GetLatency,
+    PLatency,
+    GLatency,
+    SignalPingpong,
+    PutSignalPingpong,
+    PutPingpong,
+    PPingpong,
+    AtomicPingpong,
+    PutBw,
+    GetBw,
+    PBw,
+    GBw,
+    Rate,
+    AtomicBw,
+    Sync,
+    Barrier,
+    Wait,
+}
+
+/// Which PEs run the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// PE 0; PE 1 has the memory.
+    First,
+    /// PE 0 and PE 1.
+    Pair,
+    /// All.
+    All,
+}
+
+/// What becomes of the time of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Figure {
+    /// Microseconds.
+    Us,
+    /// Nanoseconds.
+    Ns,
+    /// Bytes of it in a nanosecond.
+    Bandwidth,
+    /// Millions of messages of 8 bytes in a second.
+    Rate,
+}
+
+impl What {
+    /// The kernel's name, without scope or operation.
+    fn word(self) -> &'static str {
+        match self {
+            What::PutLatency => "put_latency",
+            What::GetLatency => "get_latency",
+            What::PLatency => "p_latency",
+            What::GLatency => "g_latency",
+            What::SignalPingpong => "signal_pingpong",
+            What::PutSignalPingpong => "put_signal_pingpong",
+            What::PutPingpong => "put_pingpong",
+            What::PPingpong => "p_pingpong",
+            What::AtomicPingpong => "atomic_pingpong",
+            What::PutBw | What::Rate => "put_bw",
+            What::GetBw => "get_bw",
+            What::PBw => "p_bw",
+            What::GBw => "g_bw",
+            What::AtomicBw => "atomic_bw",
+            What::Sync => "sync",
+            What::Barrier => "barrier",
+            What::Wait => "local",
+        }
+    }
+
+    /// For people.
+    fn label(self) -> &'static str {
+        match self {
+            What::PutLatency => "put + quiet",
+            What::GetLatency => "get",
+            What::PLatency => "p + quiet",
+            What::GLatency => "g",
+            What::SignalPingpong => "signal ping-pong",
+            What::PutSignalPingpong => "put_signal ping-pong",
+            What::PutPingpong => "put + quiet ping-pong",
+            What::PPingpong => "p + quiet ping-pong",
+            What::AtomicPingpong => "atomic inc ping-pong",
+            What::PutBw => "put bandwidth",
+            What::GetBw => "get bandwidth",
+            What::PBw => "p bandwidth",
+            What::GBw => "g bandwidth",
+            What::Rate => "put rate",
+            What::AtomicBw => "bandwidth",
+            What::Sync => "sync_all",
+            What::Barrier => "barrier_all",
+            What::Wait => "",
+        }
+    }
+
+    /// Where its kernels are.
+    pub(super) fn family(self) -> Family {
+        match self {
+            What::PutLatency | What::GetLatency | What::PLatency | What::GLatency => Family::Latency,
+            What::SignalPingpong
+            | What::PutSignalPingpong
+            | What::PutPingpong
+            | What::PPingpong
+            | What::AtomicPingpong => Family::Pingpong,
+            What::PutBw | What::GetBw | What::PBw | What::GBw | What::Rate => Family::Bandwidth,
+            What::AtomicBw => Family::Atomic,
+            What::Sync | What::Barrier => Family::Sync,
+            What::Wait => Family::Local,
+        }
+    }
+
+    /// Who runs its kernel.
+    pub(super) fn part(self, both: bool) -> Part {
+        match self.family() {
+            Family::Pingpong => Part::Pair,
+            Family::Sync => Part::All,
+            Family::Bandwidth if both => Part::Pair,
+            _ => Part::First,
+        }
+    }
+
+    /// What is shown of it.
+    pub(super) fn figure(self) -> Figure {
+        match self {
+            What::Rate => Figure::Rate,
+            What::PutBw | What::GetBw | What::PBw | What::GBw | What::AtomicBw => Figure::Bandwidth,
+            What::Wait => Figure::Ns,
+            _ => Figure::Us,
+        }
+    }
+
+    /// Whether its size is a choice.
+    pub(super) fn has_sizes(self) -> bool {
+        use What::{AtomicPingpong, Barrier, Rate, SignalPingpong, Sync, Wait};
+        !matches!(self, SignalPingpong | AtomicPingpong | Rate | Sync | Barrier | Wait)
+    }
+
+    /// Whether it moves whole words of 8 bytes.
+    pub(super) fn takes_words(self) -> bool {
+        matches!(
+            self,
+            What::PLatency | What::GLatency | What::PPingpong | What::PBw | What::GBw | What::AtomicBw
+        )
+    }
+
+    /// Whether the destination may be off.
+    pub(super) fn has_shift(self) -> bool {
+        use What::{GetBw, GetLatency, PutBw, PutLatency, PutPingpong, PutSignalPingpong};
+        matches!(self, PutLatency | GetLatency | PutSignalPingpong | PutPingpong | PutBw | GetBw)
+    }
+
+    /// The scopes that it has.
+    pub(super) fn scopes(self) -> &'static [Scope] {
+        use Scope::{Block, Thread, Warp};
+        match self {
+            What::PutLatency
+            | What::GetLatency
+            | What::PutSignalPingpong
+            | What::PutPingpong
+            | What::Sync
+            | What::Barrier => &[Thread, Warp, Block],
+            What::PutBw | What::GetBw => &[Block, Warp, Thread],
+            What::PLatency | What::GLatency | What::PPingpong => &[Thread, Block],
+            What::PBw | What::GBw | What::AtomicBw => &[Block],
+            What::SignalPingpong | What::AtomicPingpong | What::Rate | What::Wait => &[Thread],
+        }
+    }
+
+    /// The operations that it has several of; none where it is one itself.
+    pub(super) fn operations(self) -> &'static [&'static str] {
+        match self {
+            What::AtomicBw => &[
+                "inc",
+                "fetch_inc",
+                "add",
+                "fetch_add",
+                "and",
+                "fetch_and",
+                "or",
+                "fetch_or",
+                "xor",
+                "fetch_xor",
+                "set",
+                "fetch",
+                "swap",
+                "compare_swap",
+            ],
+            What::Wait => &["wait", "test_true", "test_false", "signal_fetch", "signal_wait"],
+            _ => &[],
+        }
+    }
+
+    /// Whether the bare instructions have a kernel of their own.
+    fn has_probe(self) -> bool {
+        matches!(
+            self,
+            What::PutLatency
+                | What::SignalPingpong
+                | What::PutSignalPingpong
+                | What::PPingpong
+                | What::AtomicPingpong
+                | What::PutBw
+                | What::GetBw
+                | What::PBw
+        )
+    }
+}
+
+/// Who takes part in one operation.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Scope {
+    /// One thread.
+    Thread,
+    /// A warp.
+    Warp,
+    /// A block.
+    Block,
+}
+
+impl Scope {
+    /// As the kernels' names and other tools' files say it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Scope::Thread => "thread",
+            Scope::Warp => "warp",
+            Scope::Block => "block",
+        }
+    }
+}
+
+/// One figure to be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) what: What,
+    pub(crate) scope: Scope,
+    /// Of those that `what` has several of.
+    pub(crate) operation: Option<String>,
+    pub(crate) blocks: u32,
+    /// Of a block.
+    pub(crate) threads: u32,
+    /// That one operation moves; of all blocks together.
+    pub(crate) bytes: u64,
+    /// In both directions at once.
+    pub(crate) both: bool,
+    /// Bytes by which the destination is off the source's alignment.
+    pub(crate) shift: u32,
+    /// Measures the bare instructions beside it, where there is a probe.
+    pub(crate) probe: bool,
+    /// What must be reached.
+    pub(crate) limit: Option<Limit>,
+}
+
+impl Spec {
+    /// 8 bytes by one thread, with a probe where there is one.
+    pub(crate) fn new(what: What) -> Spec {
+        Spec {
+            what,
+            scope: what.scopes()[0],
+            operation: None,
+            blocks: 1,
+            threads: 1,
+            bytes: 8,
+            both: false,
+            shift: 0,
+            probe: true,
+            limit: None,
+        }
+    }
+
+    /// For people: the operation, without size and shape.
+    pub(crate) fn measure(&self) -> String {
+        let mut text = match &self.operation {
+            Some(operation) => format!("{operation} {}", self.what.label()).trim_end().to_owned(),
+            None => self.what.label().to_owned(),
+        };
+        if self.both {
+            text.push_str(", both ways");
+        }
+        if self.shift != 0 {
+            text.push_str(&format!(", {} B off", self.shift));
+        }
+        text
+    }
+
+    /// Whether elements of 8 bytes fit. Others go as bytes, as a program would have to say it.
+    fn in_words(&self) -> bool {
+        self.bytes % 8 == 0 && self.shift % 8 == 0
+    }
+
+    /// The kernel that measures it.
+    pub(super) fn kernel(&self) -> String {
+        let word = self.what.word();
+        match (&self.operation, self.what) {
+            // Words of C++ are no names.
+            (Some(operation), What::AtomicBw) if ["and", "or", "xor"].contains(&operation.as_str()) => {
+                format!("{word}_{operation}_")
+            }
+            (Some(operation), _) => format!("{word}_{operation}"),
+            (None, What::PBw | What::GBw) => word.to_owned(),
+            (None, _) => {
+                let elements = if self.in_words() { "" } else { "_bytes" };
+                format!("{word}_{}{elements}", self.scope.word())
+            }
+        }
+    }
+
+    /// The kernel that does the same with bare instructions.
+    pub(super) fn probe(&self) -> Option<String> {
+        let one_word = matches!(self.what, What::PutSignalPingpong | What::PPingpong);
+        let there = self.probe
+            && self.what.has_probe()
+            && self.in_words()
+            && (!one_word || (self.bytes == 8 && self.scope == Scope::Thread));
+        there.then(|| format!("probe_{}", self.kernel()))
+    }
+
+    /// Whether its size is shown.
+    pub(super) fn shows_bytes(&self) -> bool {
+        self.what.has_sizes() || self.what == What::Rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_is_measured() {
+        let spec = Spec { scope: Scope::Warp, bytes: 12, ..Spec::new(What::PutBw) };
+        assert_eq!((spec.kernel().as_str(), spec.probe()), ("put_bw_warp_bytes", None));
+        let spec = Spec { shift: 1, both: true, ..Spec::new(What::PutBw) };
+        assert_eq!(spec.measure(), "put bandwidth, both ways, 1 B off");
+        let spec = Spec { operation: Some("xor".into()), ..Spec::new(What::AtomicBw) };
+        assert_eq!((spec.kernel().as_str(), spec.measure().as_str()), ("atomic_bw_xor_", "xor bandwidth"));
+        let spec = Spec::new(What::PPingpong);
+        assert_eq!(spec.probe().as_deref(), Some("probe_p_pingpong_thread"));
+        assert_eq!(Spec { bytes: 16, ..spec }.probe(), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! Is what a kernel moved what it should have moved? Looked at once for each figure, after the timed batches: wrong data is an
+//! error and no figure.
+
+use rushmem::Pe;
+
+use super::bench::{Bench, Rounds, GUARD};
+use super::kernels::{Family, HEAD, PING};
+use super::spec::{Part, Spec, What};
+use crate::job::{Failure, Result};
+
+/// `words` words of a PE's data as bytes: they differ from word to word, from PE to PE and from run to run.
+pub(super) fn pattern(seed: u64, pe: Pe, words: usize) -> impl Iterator<Item = u8> {
+    (0..words as u64).flat_map(move |i| word(seed, pe, i).to_ne_bytes())
+}
+
+fn word(seed: u64, pe: Pe, i: u64) -> u64 {
+    let mut x = seed ^ (u64::from(pe.number()) << 48) ^ i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    // A zero is what the memory held before.
+    (x ^ (x >> 31)) | 1
+}
+
+/// What arrives, and where.
+enum Arrives {
+    /// The other PE's data, here.
+    Pattern,
+    /// A word for each index.
+    Words(fn(salt: u64, i: u64, rounds: u64) -> u64),
+    /// Nothing that is looked at.
+    Nothing,
+}
+
+fn arrives(spec: &Spec) -> Arrives {
+    match spec.what {
+        What::PutLatency
+        | What::GetLatency
+        | What::GLatency
+        | What::PutSignalPingpong
+        | What::PutPingpong
+        | What::PutBw
+        | What::GetBw
+        | What::GBw
+        | What::Rate => Arrives::Pattern,
+        What::PLatency | What::PPingpong | What::PBw => Arrives::Words(|salt, i, _| salt.wrapping_add(i)),
+        What::AtomicBw => Arrives::Words(atomic(spec.operation.as_deref().unwrap_or_default())),
+        What::SignalPingpong | What::AtomicPingpong | What::Sync | What::Barrier | What::Wait => {
+            Arrives::Nothing
+        }
+    }
+}
+
+/// The word that an atomic operation leaves after so many rounds; see `atomic.cu`.
+fn atomic(operation: &str) -> fn(u64, u64, u64) -> u64 {
+    match operation {
+        "inc" | "fetch_inc" | "compare_swap" => |_, _, rounds| rounds,
+        "add" | "fetch_add" => |salt, _, rounds| salt.wrapping_mul(rounds),
+        "and" | "fetch_and" => |_, _, rounds| if rounds < 64 { u64::MAX << rounds } else { 0 },
+        "or" | "fetch_or" => |_, _, rounds| if rounds < 64 { (1 << rounds) - 1 } else { u64::MAX },
+        "xor" | "fetch_xor" => |salt, _, rounds| if rounds % 2 == 1 { salt } else { 0 },
+        "set" | "swap" => |salt, i, _| salt.wrapping_add(i),
+        _ => |salt, _, _| salt,
+    }
+}
+
+/// What a word holds before an atomic operation's first round, if not zero.
+fn before(spec: &Spec, salt: u64) -> u64 {
+    match (spec.what, spec.operation.as_deref()) {
+        (What::AtomicBw, Some("and" | "fetch_and")) => u64::MAX,
+        (What::AtomicBw, Some("fetch")) => salt,
+        _ => 0,
+    }
+}
+
+/// Whether data arrives at this PE.
+fn is_target(bench: &Bench<'_>, spec: &Spec) -> bool {
+    let me = bench.world.my_pe().number();
+    let gets = matches!(spec.what, What::GetLatency | What::GLatency | What::GetBw | What::GBw);
+    match spec.what.part(spec.both) {
+        Part::First => me == u32::from(!gets),
+        Part::Pair => me < 2,
+        Part::All => false,
+    }
+}
+
+/// Makes what arrives recognisable: the target's memory holds something else before. Local.
+pub(super) fn prepare(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
+    if !is_target(bench, spec) {
+        return Ok(());
+    }
+    let end = spec.shift as usize + spec.bytes as usize + GUARD;
+    let memory = bench.to.slice(..end)?;
+    match before(spec, bench.salt()) {
+        0 => memory.fill(0)?,
+        value => {
+            let words = value.to_ne_bytes().repeat(spec.bytes as usize / 8);
+            memory.slice(spec.bytes as usize..)?.fill(0)?;
+            memory.write(&words)?;
+        }
+    }
+    Ok(())
+}
+
+/// Looks, on every PE, at what this PE can see. Local.
+pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds) -> Result<()> {
+    let part = spec.what.part(spec.both);
+    let wrong = |what: String| {
+        let me = bench.world.my_pe();
+        Err(Failure::new(format!("{name}, {} bytes: {what} at {me}: its figures mean nothing", spec.bytes)))
+    };
+    if bench.runs(part) {
+        let head = bench.stamps.slice(..HEAD)?.to_vec()?;
+        if head[0] != 0 {
+            return wrong(format!("the kernel saw {} wrong values", head[0]));
+        }
+        if spec.what == What::Wait && head[1] != rounds.total() {
+            return wrong(format!("{} of {} were satisfied", head[1], rounds.total()));
+        }
+        if spec.what.family() == Family::Pingpong {
+            let seen = bench.words.slice(PING..PING + 1)?.to_vec()?[0];
+            if seen != rounds.total() {
+                return wrong(format!("{seen} of {} rounds were counted", rounds.total()));
+            }
+        }
+    }
+    if !is_target(bench, spec) {
+        return Ok(());
+    }
+    let (begin, n) = (spec.shift as usize, spec.bytes as usize);
+    let memory = bench.to.slice(..begin + n + GUARD)?.to_vec()?;
+    if memory[..begin].iter().chain(&memory[begin + n..]).any(|&byte| byte != 0) {
+        return wrong("something was written beside the destination".into());
+    }
+    let (salt, other) = (bench.salt(), bench.peer());
+    let expected: Box<dyn Fn(u64) -> u64> = match arrives(spec) {
+        Arrives::Nothing => return Ok(()),
+        Arrives::Pattern => Box::new(move |i| word(bench.seed, other, i)),
+        Arrives::Words(of) => Box::new(move |i| of(salt, i, rounds.total())),
+    };
+    for (i, bytes) in memory[begin..begin + n].chunks(8).enumerate() {
+        let right = expected(i as u64).to_ne_bytes();
+        if *bytes != right[..bytes.len()] {
+            return wrong(format!("byte {} is wrong: {bytes:02x?} for {right:02x?}", 8 * i));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_two_pes_differs_everywhere() {
+        let of = |pe| pattern(7, Pe::new(pe), 1000).collect::<Vec<u8>>();
+        let (a, b) = (of(0), of(1));
+        assert_eq!(a.len(), 8000);
+        assert!(a.chunks(8).zip(b.chunks(8)).all(|(a, b)| a != b && a != [0; 8]));
+        assert!(a.chunks(8).zip(a[8..].chunks(8)).all(|(a, b)| a != b));
+    }
+
+    #[test]
+    fn bits_are_set_and_cleared_one_a_round() {
+        let (mut ones, mut zeros) = (0_u64, u64::MAX);
+        for round in 0..130_u64 {
+            assert_eq!((atomic("or")(9, 0, round), atomic("fetch_and")(9, 0, round)), (ones, zeros));
+            ones |= 1 << (round & 63);
+            zeros &= !(1 << (round & 63));
+        }
+    }
+}
