@@ -4,18 +4,20 @@
 //! A call enters once (a second thread of the same PE is refused, not mixed up), then makes one or more rounds. All
 //! PEs see the same arrivals and so reach the same verdict; a refused call leaves the job usable.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::error::{err, Result};
+use crate::far::Far;
 use crate::health::Health;
 use crate::node::card::Card;
 use crate::node::control::{Call, Control, Words};
 
 /// The rounds of one world.
-#[derive(Debug)]
 pub(crate) struct Collective {
-    control: Control,
+    control: Arc<Control>,
+    /// How other nodes hear of this PE's arrivals, where there are any.
+    far: Option<Arc<Far>>,
     n: usize,
     limit: Duration,
     count: Mutex<Count>,
@@ -38,8 +40,8 @@ pub(crate) struct Entered<'a> {
 
 impl Collective {
     /// Rounds among `n` PEs; each round ends within `limit`.
-    pub(crate) fn new(control: Control, n: usize, limit: Duration) -> Collective {
-        Collective { control, n, limit, count: Mutex::default() }
+    pub(crate) fn new(control: Arc<Control>, far: Option<Arc<Far>>, n: usize, limit: Duration) -> Collective {
+        Collective { control, far, n, limit, count: Mutex::default() }
     }
 
     /// Begins a collective call.
@@ -68,6 +70,9 @@ impl Entered<'_> {
         self.count.number += 1;
         let number = self.count.number;
         c.control.arrive(number, kind, self.count.previous, &words);
+        if let Some(far) = &c.far {
+            far.arrive(number, kind as u8, self.count.previous, words)?;
+        }
         self.count.previous = kind as u8;
         let mut next = 0;
         let mut same = true;

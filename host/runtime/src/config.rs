@@ -29,6 +29,15 @@ pub(crate) enum TransportWish {
     Direct,
     /// The network, also to PEs whose memory could be mapped.
     Ucx,
+    /// A network within this process that delays and reorders, to find out what a program depends on.
+    Fake,
+}
+
+impl TransportWish {
+    /// No PE's memory is mapped, even where it could be.
+    pub(crate) fn maps_nobody(self) -> bool {
+        matches!(self, TransportWish::Ucx | TransportWish::Fake)
+    }
 }
 
 /// The settings of a world.
@@ -36,8 +45,10 @@ pub(crate) enum TransportWish {
 pub(crate) struct Config {
     /// The device (`RUSHMEM_DEVICE`: `auto`, `cpu`, `cuda` or `cuda:N`).
     pub(crate) device: DeviceWish,
-    /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct` or `ucx`).
+    /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct`, `ucx` or `fake`).
     pub(crate) transport: TransportWish,
+    /// PEs of one host are treated as nodes of so many (`RUSHMEM_PES_PER_NODE`): hosts for tests.
+    pub(crate) pes_per_node: Option<u32>,
     /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
     pub(crate) heap_max: u64,
     /// True where `heap_max` was asked for, so that it may not be lowered quietly.
@@ -97,6 +108,7 @@ impl Config {
         Ok(Config {
             device: get("RUSHMEM_DEVICE").map_or(Ok(DeviceWish::Auto), |v| device(&v))?,
             transport: get("RUSHMEM_TRANSPORT").map_or(Ok(TransportWish::Auto), |v| transport(&v))?,
+            pes_per_node: get("RUSHMEM_PES_PER_NODE").map(|v| pes_per_node(&v)).transpose()?,
             heap_max: heap.unwrap_or(DEFAULT_HEAP_MAX),
             heap_max_given: heap.is_some(),
             init_timeout: limit("RUSHMEM_INIT_TIMEOUT", 60.0)?,
@@ -133,8 +145,15 @@ fn transport(text: &str) -> Result<TransportWish> {
         "auto" => Ok(TransportWish::Auto),
         "direct" => Ok(TransportWish::Direct),
         "ucx" => Ok(TransportWish::Ucx),
-        _ => Err(err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct or ucx")),
+        "fake" => Ok(TransportWish::Fake),
+        _ => Err(err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx or fake")),
     }
+}
+
+fn pes_per_node(text: &str) -> Result<u32> {
+    let number = text.trim().parse().ok().filter(|n| *n > 0);
+    number
+        .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_PES_PER_NODE={text}: expected a number of PEs, 1 or more"))
 }
 
 fn streams(text: &str) -> Result<usize> {
@@ -211,6 +230,7 @@ mod tests {
             ("RUSHMEM_DEVICE", "tpu"),
             ("RUSHMEM_DEVICE", "cuda:x"),
             ("RUSHMEM_TRANSPORT", "smoke"),
+            ("RUSHMEM_PES_PER_NODE", "0"),
             ("RUSHMEM_STREAMS", "0"),
         ] {
             let e = with(name, value).expect_err(value);

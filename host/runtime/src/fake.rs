@@ -97,7 +97,18 @@ pub(crate) fn worlds<T: Send>(n: u32, f: impl Fn(&World) -> T + Sync) -> Vec<T> 
 pub(crate) fn worlds_with<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&World) -> T + Sync) -> Vec<T> {
     let table = Arc::new((Mutex::new(Table::default()), Condvar::new()));
     // The tests look into the heaps themselves, so these are in host memory unless a test says otherwise.
-    let env: Vec<_> = env.iter().copied().chain([("RUSHMEM_DEVICE", "cpu")]).collect();
+    let way = std::env::var("RUSHMEM_TEST_WAY").unwrap_or_default();
+    let way: &[(&str, &str)] = match way.as_str() {
+        "" | "direct" => &[],
+        // Each PE a node by itself: the whole way of a PE on another host.
+        "ucx" => &[("RUSHMEM_TRANSPORT", "ucx"), ("RUSHMEM_PES_PER_NODE", "1")],
+        "fake" => &[("RUSHMEM_TRANSPORT", "fake"), ("RUSHMEM_PES_PER_NODE", "1")],
+        // Two PEs a node, so that some are near and some are far.
+        "mixed" => &[("RUSHMEM_PES_PER_NODE", "2")],
+        "mixed-fake" => &[("RUSHMEM_TRANSPORT", "fake"), ("RUSHMEM_PES_PER_NODE", "2")],
+        other => panic!("RUSHMEM_TEST_WAY={other}"),
+    };
+    let env: Vec<_> = env.iter().chain(way).copied().chain([("RUSHMEM_DEVICE", "cpu")]).collect();
     let lookup = |name: &str| env.iter().find(|(k, _)| *k == name).map(|(_, v)| v.to_string());
     let config = Config::from_lookup(&lookup).unwrap();
     std::thread::scope(|s| {

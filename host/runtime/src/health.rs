@@ -17,7 +17,6 @@ use crate::error::{err, Error, Result};
 struct Page(AtomicU32);
 
 /// Whether the job is whole.
-#[derive(Debug)]
 pub(crate) struct Health {
     /// Non-zero once the job is broken.
     broken: Box<Page>,
@@ -31,6 +30,8 @@ pub(crate) struct Health {
     spins: u32,
     /// A wait that lasts longer is reported.
     stall_report: Option<Duration>,
+    /// What a waiting thread does meanwhile: it drives the network, where there is one.
+    help: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// `PE 2 (host gpu01, pid 4711)`.
     who: String,
 }
@@ -45,7 +46,20 @@ impl Health {
             leaving: AtomicBool::new(false),
             spins: if crowded { 16 } else { 4096 },
             stall_report,
+            help: OnceLock::new(),
             who,
+        }
+    }
+
+    /// What every wait calls now and then, from now on.
+    pub(crate) fn let_help(&self, help: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.help.set(help);
+    }
+
+    #[inline]
+    fn help(&self) {
+        if let Some(help) = self.help.get() {
+            help();
         }
     }
 
@@ -116,9 +130,12 @@ impl Health {
         report: &dyn Fn() -> String,
         done: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        for _ in 0..self.spins {
+        for spin in 1..=self.spins {
             if done() {
                 return Ok(());
+            }
+            if spin % 16 == 0 {
+                self.help();
             }
             std::hint::spin_loop();
         }
@@ -140,6 +157,7 @@ impl Health {
                 if done() {
                     return Ok(());
                 }
+                self.help();
                 std::thread::yield_now();
             }
             let waited = start.elapsed();

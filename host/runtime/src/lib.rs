@@ -2,7 +2,8 @@
 //!
 //! Every front end (the Rust API, a C or C++ program) loads this library and speaks its C ABI, `capi`. From the
 //! bottom up: `memory` and `node` deal with the operating system and the PEs of this host; `heap` is
-//! bookkeeping; `symmetric` and `collective` make the two into symmetric memory; `world` holds it all together;
+//! bookkeeping; `symmetric` and `collective` make the two into symmetric memory; `far` is the way
+//! to PEs whose memory is not mapped; `world` holds it all together;
 //! `ops` are the operations; `boot` chooses how PEs find each other.
 
 mod boot;
@@ -14,6 +15,7 @@ mod cuda;
 mod device;
 mod device_state;
 mod error;
+mod far;
 mod health;
 mod heap;
 mod kernel;
@@ -23,6 +25,7 @@ mod node;
 mod ops;
 mod plugin;
 mod symmetric;
+mod word;
 mod world;
 
 #[cfg(test)]

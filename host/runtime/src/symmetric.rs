@@ -4,12 +4,13 @@ mod registration;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::capi::types::rushmem_heap_info_t;
 use crate::collective::Entered;
 use crate::error::{err, Result};
+use crate::far::Far;
 use crate::heap::alloc::{Allocator, GRANULE};
 use crate::heap::backing::Chunk;
 use crate::heap::live::Live;
@@ -27,9 +28,12 @@ const DEFAULT_ALIGN: usize = 64;
 const NOWHERE: u64 = u64::MAX;
 
 /// Symmetric memory as one PE sees it.
-#[derive(Debug)]
 pub(crate) struct Symmetric {
+    // Before the memory that it has registered goes.
+    far: OnceLock<Arc<Far>>,
     window: Window,
+    /// The PE in the window's first slot.
+    first: usize,
     live: Live,
     /// Registered memory that is not in the window.
     segments: Segments,
@@ -52,9 +56,10 @@ struct Books {
 }
 
 impl Symmetric {
-    /// Symmetric memory in `window` whose first `reserved` bytes are rushmem's own (zeroed). Collective.
+    /// Symmetric memory in `window`, which begins with PE `first`, whose first `reserved` bytes are rushmem's own (zeroed). Collective.
     pub(crate) fn new(
         window: Window,
+        first: usize,
         reserved: usize,
         limit: Duration,
         call: &mut Entered<'_>,
@@ -71,7 +76,9 @@ impl Symmetric {
             exchanges: 1,
         };
         let s = Symmetric {
+            far: OnceLock::new(),
             window,
+            first,
             live: Live::new(),
             segments: Segments::default(),
             books: Mutex::new(books),
@@ -82,6 +89,21 @@ impl Symmetric {
         s.commit(&mut books, first, call, links)?;
         drop(books);
         Ok(s)
+    }
+
+    /// Collective over the job: PEs whose memory is not mapped reach this PE's by `far`, and it theirs, from now on.
+    pub(crate) fn let_reach(&self, far: &Arc<Far>) -> Result<()> {
+        let committed = self.books().committed;
+        // SAFETY: the heap's memory stays until the window goes, and that goes after `far`.
+        unsafe { far.add(0, committed, self.base(), !self.window.backing().is_host()) }?;
+        let _ = self.far.set(Arc::clone(far));
+        Ok(())
+    }
+
+    /// The offset in a PE's stride of `own`, an address that [`Symmetric::find`] gave.
+    pub(crate) fn far_offset(&self, own: usize) -> u64 {
+        let alias = if self.window.covers(own, 1) { None } else { self.segments.alias_of(own) };
+        alias.unwrap_or_else(|| own.wrapping_sub(self.base())) as u64
     }
 
     /// The heap grows by multiples of this.
@@ -234,6 +256,11 @@ impl Symmetric {
             // SAFETY: mapped above, and nobody's before the heap grows by it.
             let zeroed = unsafe { self.window.backing().zero(self.base() + from, bytes) };
             call.all_well(zeroed, "zeroing new memory").inspect_err(|_| self.window.unmap(from, bytes))?;
+        }
+        if let Some(far) = self.far.get() {
+            // SAFETY: as in `let_reach`.
+            unsafe { far.add(from, bytes, self.base() + from, !self.window.backing().is_host()) }
+                .inspect_err(|_| self.window.unmap(from, bytes))?;
         }
         books.committed = target;
         books.heap.grow(target);

@@ -8,10 +8,11 @@ use rushmem_bootstrap_abi::Bootstrap;
 
 use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use crate::collective::{Collective, Entered};
-use crate::config::Config;
+use crate::config::{Config, TransportWish};
 use crate::device::{Device, Kind};
 use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
+use crate::far::{Far, Place};
 use crate::health::Health;
 use crate::heap::backing::{Backing, GpuBacking};
 use crate::heap::window::{heap_limit, Window};
@@ -27,29 +28,26 @@ use crate::symmetric::Symmetric;
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then one for this PE's own count.
 const SYNC_LINE: usize = 128;
+/// Lines behind them: the device ring's counters.
+const RING_LINES: usize = 4;
 
-/// Where a range of a PE's symmetric memory is for this process.
+/// How a range of a PE's symmetric memory is reached.
 #[derive(Clone, Copy)]
 pub(crate) enum Route<'a> {
     /// Host memory, mapped here: ordinary loads and stores reach it.
     Host(*mut u8),
     /// GPU memory, mapped for this PE's GPU: the engine reaches it.
     Gpu(usize, &'a Engine),
+    /// Memory that is not mapped here: the network reaches it.
+    Far(Place<'a>),
 }
 
 impl std::fmt::Debug for Route<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = if matches!(self, Route::Host(_)) { "Host" } else { "Gpu" };
-        write!(f, "{kind}({:#x})", self.address())
-    }
-}
-
-impl Route<'_> {
-    /// The mapped address, whoever may use it.
-    pub(crate) fn address(&self) -> usize {
-        match *self {
-            Route::Host(at) => at as usize,
-            Route::Gpu(at, _) => at,
+        match self {
+            Route::Host(at) => write!(f, "Host({at:?})"),
+            Route::Gpu(at, _) => write!(f, "Gpu({at:#x})"),
+            Route::Far(place) => write!(f, "Far(PE {}, {:#x})", place.pe, place.offset),
         }
     }
 }
@@ -69,8 +67,9 @@ pub(crate) struct World {
     kernels: Kernels,
     links: Links,
     engine: Option<Engine>,
-    symmetric: Symmetric,
+    far: Option<Arc<Far>>,
     collective: Collective,
+    symmetric: Symmetric,
     health: Arc<Health>,
     boot: Arc<dyn Bootstrap>,
     cards: Arc<Vec<Card>>,
@@ -82,6 +81,8 @@ pub(crate) struct World {
     n: i32,
     /// The run of mapped PEs around this one: first and length.
     near: (i32, i32),
+    /// The first PE of this node.
+    node_first: i32,
 }
 
 impl World {
@@ -100,31 +101,47 @@ impl World {
         let listener =
             Socket::listen(&mine.link).map_err(|e| err!(IO, "listening for this host's PEs: {e}"))?;
         let cards = Arc::new(card::exchange(&**boot, &mine)?);
-        if let Some(far) = cards.iter().find(|c| c.node != mine.node) {
+        let (me_slot, n_pes) = (me as usize, n as usize);
+        let (first, slots) = card::run_of(&cards, me_slot);
+        let leaders = card::leaders(&cards);
+        let node_cards = Arc::new(cards[first..first + slots].to_vec());
+        let slot = me_slot - first;
+        let cores = std::thread::available_parallelism().map_or(1, |c| c.get());
+        let on_host = cards.iter().filter(|card| card.host == mine.host).count();
+        let health = Arc::new(Health::new(mine.who(), on_host > cores, config.stall_report));
+        config.heap_max = heap_limit(&cards, config.heap_max, config.heap_max_given)?;
+        if let (TransportWish::Direct, Some(other)) =
+            (config.transport, cards.iter().find(|c| c.node != mine.node))
+        {
             return Err(err!(
                 UNSUPPORTED,
-                "{} cannot map the memory of {}: they are on different hosts (or network namespaces), and this build \
-                 of rushmem has no network transport; start all PEs on one host",
+                "RUSHMEM_TRANSPORT=direct, but {} cannot map the memory of {}: they are on different hosts (or network \
+                 namespaces); start all PEs on one host, or leave the choice to rushmem",
                 mine.who(),
-                far.who()
+                other.who()
             ));
         }
-        let (slots, slot) = (n as usize, me as usize);
-        let cores = std::thread::available_parallelism().map_or(1, |c| c.get());
-        let health = Arc::new(Health::new(mine.who(), slots > cores, config.stall_report));
-        config.heap_max = heap_limit(&cards, config.heap_max, config.heap_max_given)?;
 
         let limit = config.init_timeout;
-        let links =
-            Links::connect(slot, Arc::clone(&cards), listener, Arc::clone(&health), Arc::clone(boot), limit)?;
+        let links = Links::connect(slot, node_cards, listener, Arc::clone(&health), Arc::clone(boot), limit)?;
+        let meet = || {
+            let others = leaders.iter().copied().filter(|pe| *pe != first).collect();
+            let gpu = kind == Kind::Cuda;
+            Far::start(me_slot, &cards, others, config.transport, gpu, &health, boot).map(Arc::new)
+        };
+        let far = if leaders.len() > 1 { Some(meet()) } else { None };
+        let far = far.transpose().inspect_err(|e| links.abort(&e.message))?;
         // Whoever sees this PE end must have been told why before.
         let device = Device::open(kind, config.device, slot);
-        let memory = share_memory(&links, &health, &cards, slot, &config, device);
+        let place = Seat { me: me_slot, first, slots };
+        let memory = share_memory(&links, &health, &cards, place, &config, device, far.as_ref());
         let Parts { collective, symmetric, device, sharing, trap_delay } =
             memory.inspect_err(|e| links.abort(&e.message))?;
+        let far = reach_all(far, meet, &collective, &symmetric, &health, &cards)
+            .inspect_err(|e| links.abort(&e.message))?;
 
         let near = symmetric.window().near();
-        let near = (near.0 as i32, near.1 as i32);
+        let near = ((first + near.0) as i32, near.1 as i32);
         let base = symmetric.base();
         let facts = DeviceFacts {
             my_pe: me as i32,
@@ -134,7 +151,7 @@ impl World {
             stride: symmetric.stride(),
             // The first lines of the heap, as `SYNC_LINE` says.
             sync_lines: base,
-            sync_epoch: base + slots * SYNC_LINE,
+            sync_epoch: base + n_pes * SYNC_LINE,
             stall_report: config.stall_report,
             wait_limit: config.wait_timeout,
             trap_delay,
@@ -153,14 +170,17 @@ impl World {
             let mut call = collective.enter(&health, &cards)?;
             call.all_well(started, "starting the device").inspect_err(|e| links.abort(&e.message))?
         };
-        let peers: Vec<Peer> = cards.iter().map(|c| describe(c, me, near, symmetric.window())).collect();
-        for (card, peer) in cards.iter().zip(&peers).filter(|(_, peer)| peer.transport.as_c_str() == c"none")
+        let peer =
+            |card: &Card| describe(card, me_slot, (first, slots), near, symmetric.window(), far.as_deref());
+        let peers: Vec<Peer> = cards.iter().map(peer).collect();
+        for (card, peer) in
+            cards.iter().zip(&peers).filter(|(_, peer)| peer.transport.as_c_str() != c"direct")
         {
-            log::info!("{}: {} is not mapped: {}", mine.who(), card.who(), peer.reason.to_string_lossy());
+            let (way, why) = (peer.transport.to_string_lossy(), peer.reason.to_string_lossy());
+            log::info!("{}: {} is reached by {way}: {why}", mine.who(), card.who());
         }
         log::info!(
-            "{}: one of {n} PEs on this host, {} of them mapped directly; its device is {device}; heap at {base:#x}, up to \
-             {} bytes",
+            "{}: one of {n} PEs, {} of them mapped directly; its device is {device}; heap at {base:#x}, up to {} bytes",
             mine.who(),
             near.1,
             config.heap_max
@@ -170,8 +190,9 @@ impl World {
             kernels,
             links,
             engine,
-            symmetric,
+            far,
             collective,
+            symmetric,
             health,
             boot: Arc::clone(boot),
             cards,
@@ -182,6 +203,7 @@ impl World {
             me: me as i32,
             n: n as i32,
             near,
+            node_first: first as i32,
         })
     }
 
@@ -266,14 +288,19 @@ impl World {
     /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is; checks the PE, the range, and that the job is whole.
     #[inline]
     pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route<'_>> {
-        self.check_near(pe)?;
+        if !self.is_near(pe) {
+            return self.far_route(ptr, bytes, pe);
+        }
         self.health.check()?;
         let own = self.check_local(ptr, bytes)?;
         let far = (i64::from(pe) - i64::from(self.me)) * self.symmetric.stride() as i64;
         let at = own.wrapping_add_signed(far as isize);
         Ok(match &self.engine {
             None => Route::Host(at as *mut u8),
-            Some(engine) => Route::Gpu(self.symmetric.elsewhere(own, pe as usize).unwrap_or(at), engine),
+            Some(engine) => {
+                let slot = (pe - self.node_first) as usize;
+                Route::Gpu(self.symmetric.elsewhere(own, slot).unwrap_or(at), engine)
+            }
         })
     }
 
@@ -283,19 +310,20 @@ impl World {
         (pe.wrapping_sub(self.near.0) as u32) < self.near.1 as u32
     }
 
-    #[inline]
-    fn check_near(&self, pe: i32) -> Result<()> {
-        if self.is_near(pe) {
-            return Ok(());
-        }
+    /// The same for a PE whose memory is not.
+    #[cold]
+    fn far_route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route<'_>> {
         self.check_pe(pe)?;
-        let (card, peer) = (&self.cards[pe as usize], &self.peers[pe as usize]);
-        Err(err!(
-            UNSUPPORTED,
-            "{} cannot be reached: its memory is not mapped here ({}), and this build of rushmem has no network transport",
-            card.who(),
-            peer.reason.to_string_lossy()
-        ))
+        self.health.check()?;
+        let own = self.check_local(ptr, bytes)?;
+        let far =
+            self.far.as_deref().ok_or_else(|| err!(INTERNAL, "no network, but PE {pe} is not mapped"))?;
+        Ok(Route::Far(Place { far, pe: pe as usize, offset: self.symmetric.far_offset(own) }))
+    }
+
+    /// The way to PEs whose memory is not mapped, where there are any.
+    pub(crate) fn far(&self) -> Option<&Arc<Far>> {
+        self.far.as_ref()
     }
 
     /// The offset of `ptr` in this PE's heap (or its alias', for registered memory), for texts.
@@ -337,6 +365,7 @@ impl World {
     pub(crate) fn unregister(&self, addr: usize) -> Result<()> {
         // What is in flight must not meet addresses where nothing is mapped any more.
         let done = self.engine.as_ref().map_or(Ok(()), Engine::quiet);
+        let done = done.and(self.far.as_ref().map_or(Ok(()), |far| far.quiet()));
         self.symmetric.unregister(addr, done, &mut self.enter()?)
     }
 
@@ -350,13 +379,16 @@ impl World {
         self.kernels.check_idle()?;
         // What was not waited for ends well before the heap goes.
         self.engine.as_ref().map_or(Ok(()), Engine::quiet)?;
+        self.far.as_ref().map_or(Ok(()), |far| far.quiet())?;
         let mut call = self.enter()?;
         call.round(Call::Finalize, [0; 4])?;
         self.symmetric.let_go(&mut call)?;
         drop(call);
         // From here on everybody leaves; whoever is faster than we are is not dead.
         self.health.leave();
-        let left = self.boot.finalize();
+        // Nobody goes before everybody has heard that everybody came; the network's threads go on meanwhile.
+        let heard = self.far.as_ref().map_or(Ok(()), |_| self.boot.barrier());
+        let left = heard.and(self.boot.finalize());
         self.links.goodbye();
         if let Err(e) = left {
             log::warn!("{}: leaving the bootstrap: {e}", self.health.who());
@@ -407,24 +439,37 @@ struct Parts {
     trap_delay: Duration,
 }
 
+/// Where a PE is: its number, and the PEs of its node.
+#[derive(Clone, Copy)]
+struct Seat {
+    me: usize,
+    first: usize,
+    slots: usize,
+}
+
 /// Collective: the control segment and the symmetric memory of a node whose PEs are connected, on `device`.
 fn share_memory(
     links: &Links,
     health: &Arc<Health>,
     cards: &[Card],
-    slot: usize,
+    Seat { me, first, slots }: Seat,
     config: &Config,
     device: Result<Device>,
+    far: Option<&Arc<Far>>,
 ) -> Result<Parts> {
-    let (slots, limit) = (cards.len(), config.init_timeout);
+    let (n, slot, limit) = (cards.len(), me - first, config.init_timeout);
     let control = if slot == 0 {
-        let control = Control::create(slots)?;
+        let control = Control::create(n, me)?;
         links.receive_from_leader(0, Some(control.fd()), limit)?;
         control
     } else {
-        Control::open(links.receive_from_leader(0, None, limit)?, slots, slot)?
+        Control::open(links.receive_from_leader(0, None, limit)?, n, me)?
     };
-    let collective = Collective::new(control, slots, config.timeout);
+    let control = Arc::new(control);
+    if let Some(far) = far {
+        far.set_control(Arc::clone(&control));
+    }
+    let collective = Collective::new(control, far.cloned(), n, config.timeout);
     let mut call = collective.enter(health, cards)?;
     call.round(Call::Start, [0; 4])?;
     let device = call.all_well(device, "opening the device")?;
@@ -434,14 +479,15 @@ fn share_memory(
     };
     let window = Window::reserve(slots, slot, config.heap_max, config.transport, reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
-    let symmetric = Symmetric::new(window, (slots + 1) * SYNC_LINE, limit, &mut call, links)?;
+    let reserved = (n + 1 + RING_LINES) * SYNC_LINE;
+    let symmetric = Symmetric::new(window, first, reserved, limit, &mut call, links)?;
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
     let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));
-    let place = [uuid as u64, (uuid >> 64) as u64, cards[slot].process, 0];
+    let place = [uuid as u64, (uuid >> 64) as u64, cards[me].process, 0];
     call.round(Call::Step, place)?;
-    let sharing = (0..slots).filter(|i| call.words(*i) == place).count();
+    let sharing = (0..n).filter(|i| call.words(*i) == place).count();
     let mut processes: Vec<u64> =
-        (0..slots).map(|i| call.words(i)).filter(|other| other[..2] == place[..2]).map(|w| w[2]).collect();
+        (0..n).map(|i| call.words(i)).filter(|other| other[..2] == place[..2]).map(|w| w[2]).collect();
     processes.sort_unstable();
     processes.dedup();
     let trap_delay = trap_delay(&device, processes.len(), processes.iter().position(|p| *p == place[2]));
@@ -460,15 +506,56 @@ fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duratio
     (APART * (mine.unwrap_or(0) as u32 + 1)).min(MOST)
 }
 
-fn describe(card: &Card, me: u32, (first, count): (i32, i32), window: &Window) -> Peer {
-    let text = |s: &str| CString::new(s.replace('\0', "")).unwrap_or_default();
-    let slot = card.pe as usize;
-    let near = (first..first + count).contains(&(card.pe as i32));
-    let (transport, reason) = match window.why_unmapped(slot) {
-        _ if card.pe == me => ("direct", "itself"),
-        None if near => ("direct", "same host: its memory is mapped here"),
-        None => ("none", "its memory could be mapped here, but that of a PE between could not"),
-        Some(why) => ("none", why),
+/// Collective: where any PE has one that it cannot map, everybody joins the network, and all memory is made known to it.
+fn reach_all(
+    far: Option<Arc<Far>>,
+    meet: impl FnOnce() -> Result<Arc<Far>>,
+    collective: &Collective,
+    symmetric: &Symmetric,
+    health: &Arc<Health>,
+    cards: &[Card],
+) -> Result<Option<Arc<Far>>> {
+    let window = symmetric.window();
+    let mut call = collective.enter(health, cards)?;
+    let needed = far.is_some() || window.near().1 < window.slots();
+    call.round(Call::Step, [needed.into(), 0, 0, 0])?;
+    if (0..cards.len()).all(|pe| call.words(pe)[0] == 0) {
+        return Ok(None);
+    }
+    let far = match far {
+        Some(far) => far,
+        None => meet()?,
     };
-    Peer { pid: card.pid, host: text(&card.host), transport: text(transport), reason: text(reason) }
+    symmetric.let_reach(&far)?;
+    // Nobody asks anything of a PE that does not know its own memory yet.
+    call.round(Call::Step, [0; 4])?;
+    Ok(Some(far))
+}
+
+fn describe(
+    card: &Card,
+    me: usize,
+    (first, slots): (usize, usize),
+    near: (i32, i32),
+    window: &Window,
+    far: Option<&Far>,
+) -> Peer {
+    let text = |s: &str| CString::new(s.replace('\0', "")).unwrap_or_default();
+    let pe = card.pe as usize;
+    let is_near = (near.0..near.0 + near.1).contains(&(pe as i32));
+    let mate = (first..first + slots).contains(&pe);
+    let network = far.map_or("none", Far::name);
+    let about = far.map_or("", Far::about);
+    let (transport, reason) = if pe == me {
+        ("direct", "itself".to_owned())
+    } else if is_near {
+        ("direct", "same host: its memory is mapped here".to_owned())
+    } else if !mate {
+        (network, format!("on another host, or not numbered next to this host's PEs; {about}"))
+    } else {
+        let why = window.why_unmapped(pe - first);
+        let why = why.unwrap_or("its memory could be mapped here, but that of a PE between could not");
+        (network, format!("{why}; {about}"))
+    };
+    Peer { pid: card.pid, host: text(&card.host), transport: text(transport), reason: text(&reason) }
 }

@@ -5,6 +5,7 @@ use std::os::raw::c_void;
 use super::types::{rushmem_heap_info_t, rushmem_world_t};
 use super::{guard, world, write_out};
 use crate::error::{err, Result};
+use crate::world::Route;
 
 fn to_ptr(at: Option<usize>) -> *mut c_void {
     at.map_or(std::ptr::null_mut(), |a| a as *mut c_void)
@@ -120,7 +121,11 @@ pub unsafe extern "C" fn rushmem_ptr(
         // SAFETY: per contract.
         let w = unsafe { world(w)? };
         w.check_pe(pe)?;
-        let mapped = if w.is_near(pe) { w.route(sym as usize, 1, pe)?.address() } else { 0 };
+        let mapped = match w.route(sym as usize, 1, pe)? {
+            Route::Host(at) => at as usize,
+            Route::Gpu(at, _) => at,
+            Route::Far(_) => 0,
+        };
         // SAFETY: per contract.
         unsafe { write_out(out, mapped as *mut c_void, "out") }
     })

@@ -362,7 +362,7 @@ pub unsafe extern "C" fn rushmem_quiet_on_stream(w: *mut rushmem_world_t, stream
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_sync_all_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::sync_all(world(w)?, "sync_all", stream) })
+    guard(|| unsafe { on_stream::sync_all(world(w)?, "sync_all", false, stream) })
 }
 
 /// Collective: `rushmem_quiet_on_stream`, then `rushmem_sync_all_on_stream`: what any PE had on its stream before, every PE
@@ -373,5 +373,5 @@ pub unsafe extern "C" fn rushmem_sync_all_on_stream(w: *mut rushmem_world_t, str
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_barrier_all_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::sync_all(world(w)?, "barrier_all", stream) })
+    guard(|| unsafe { on_stream::sync_all(world(w)?, "barrier_all", true, stream) })
 }

@@ -100,6 +100,36 @@ impl Stream {
         }
     }
 
+    /// Calls `what` on a thread of the driver when the stream comes to it; what is behind waits for its end. It must not call
+    /// CUDA, but may wait for threads that do. A recorded call is made at each launch of the graph, and kept for good.
+    pub(crate) fn call(&self, what: impl Fn() + Send + Sync + 'static) -> Result<()> {
+        struct Call {
+            what: Box<dyn Fn() + Send + Sync>,
+            once: bool,
+        }
+        unsafe extern "C" fn run(call: *mut c_void) {
+            let call = call.cast::<Call>();
+            // SAFETY: the box made below; alive, as only this function takes it, after its only call.
+            let Call { what, once } = unsafe { &*call };
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));
+            if ended.is_err() {
+                log::error!("a call made by a stream panicked");
+            }
+            if *once {
+                // SAFETY: as above.
+                drop(unsafe { Box::from_raw(call) });
+            }
+        }
+        let call = Box::into_raw(Box::new(Call { what: Box::new(what), once: !self.is_capturing()? }));
+        let _current = self.cuda.current()?;
+        // SAFETY: the stream is alive; the call's box is the function's.
+        let put = unsafe { cu!(cuLaunchHostFunc(self.raw, Some(run), call.cast())) };
+        put.inspect_err(|_| {
+            // SAFETY: nobody else has it.
+            drop(unsafe { Box::from_raw(call) });
+        })
+    }
+
     /// Whether the stream is being recorded into a graph, so that nothing put on it runs now.
     pub(crate) fn is_capturing(&self) -> Result<bool> {
         let _current = self.cuda.current()?;

@@ -3,6 +3,7 @@
 //!
 //! The layout is the same for every device; what it is made of, host memory or a GPU's, is the [`Backing`]'s matter.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
@@ -10,7 +11,7 @@ use crate::config::TransportWish;
 use crate::error::{err, Result};
 use crate::heap::backing::{Backing, Chunk};
 use crate::memory::RESERVE_ALIGN;
-use crate::node::card::Card;
+use crate::node::card::{leaders, run_of, Card};
 
 /// Address space that all worlds' windows of one process may take together: half of what x86-64 gives a process.
 const ADDRESS_BUDGET: u64 = 64 << 40;
@@ -29,12 +30,19 @@ pub(crate) struct Window {
     unmapped: OnceLock<Vec<Option<String>>>,
 }
 
-/// The heap's limit on this node, the same on each of its PEs: what was asked for, or less where that was only the
+/// The heap's limit, the same on each PE of the job: what was asked for, or less where that was only the
 /// default and the address space of a process holds too little (many PEs in one process).
 pub(crate) fn heap_limit(cards: &[Card], asked: u64, given: bool) -> Result<u64> {
-    let in_one = |c: &Card| cards.iter().filter(|o| o.process == c.process).count() as u64;
-    let most = cards.iter().map(in_one).max().unwrap_or(1);
-    let room = ADDRESS_BUDGET / (most * cards.len() as u64) / 2;
+    let leaders = leaders(cards);
+    let run = |pe: usize| leaders.partition_point(|first| *first <= pe);
+    let sizes: Vec<u64> = leaders.iter().map(|first| run_of(cards, *first).1 as u64).collect();
+    // Every PE of a process reserves room for all PEs of its node.
+    let mut taken: HashMap<u64, u64> = HashMap::new();
+    for (pe, card) in cards.iter().enumerate() {
+        *taken.entry(card.process).or_default() += sizes[run(pe) - 1];
+    }
+    let most = taken.values().copied().max().unwrap_or(1);
+    let room = ADDRESS_BUDGET / most / 2;
     let asked = asked.next_multiple_of(RESERVE_ALIGN as u64);
     if asked <= room {
         return Ok(asked);
@@ -42,9 +50,8 @@ pub(crate) fn heap_limit(cards: &[Card], asked: u64, given: bool) -> Result<u64>
     if given || room < LEAST_HEAP {
         return Err(err!(
             ENVIRONMENT,
-            "RUSHMEM_HEAP_MAX={asked}: {} PEs on one host, {most} of them in one process, leave address space for {room} \
-             bytes each; lower it or start fewer PEs a process",
-            cards.len()
+            "RUSHMEM_HEAP_MAX={asked}: the PEs of one process reserve addresses for {most} heaps (one for each PE of their \
+             host, each), which leaves {room} bytes for each; lower it or start fewer PEs a process"
         ));
     }
     Ok(room / RESERVE_ALIGN as u64 * RESERVE_ALIGN as u64)
@@ -136,8 +143,8 @@ impl Window {
             if !first && self.why_unmapped(slot).is_some() {
                 continue;
             }
-            if self.transport == TransportWish::Ucx {
-                found[slot] = Some("RUSHMEM_TRANSPORT=ucx asks for the network".into());
+            if self.transport.maps_nobody() {
+                found[slot] = Some("RUSHMEM_TRANSPORT asks for the network".into());
                 continue;
             }
             match self.backing.map_peer(place(slot), bytes, fd) {

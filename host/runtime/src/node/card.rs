@@ -47,7 +47,7 @@ impl Card {
             heap_max: config.heap_max,
             link: random()?,
             secret: random()?,
-            node: node_id()?,
+            node: node_id(config.pes_per_node.map(|each| pe / each))?,
             host: host_name(),
         })
     }
@@ -146,8 +146,8 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(out)
 }
 
-/// Equal for all processes that can reach each other's abstract sockets.
-fn node_id() -> Result<String> {
+/// Equal for all processes that can reach each other's abstract sockets, and belong to the same `part` of the host.
+fn node_id(part: Option<u32>) -> Result<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let net = std::fs::metadata("/proc/self/ns/net").map(|m| m.ino()).unwrap_or(0);
     let boot: String = boot.trim().chars().filter(|c| *c != '-').collect();
@@ -157,7 +157,8 @@ fn node_id() -> Result<String> {
             "neither /proc/sys/kernel/random/boot_id nor /proc/self/ns/net can be read; mount /proc"
         ));
     }
-    Ok(format!("{boot}:{net:x}"))
+    let part = part.map_or_else(String::new, |part| format!("/{part:x}"));
+    Ok(format!("{boot}{net:x}{part}"))
 }
 
 /// A number that no other process of this node has: pids repeat in pid namespaces.
@@ -175,6 +176,20 @@ fn host_name() -> String {
         .ok()
         .filter(|s| !s.is_empty())
         .unwrap_or_else(|| "unknown".into())
+}
+
+/// The PEs of `me`'s node that are numbered one after the other: first, and how many. Theirs is the memory that can be mapped, and
+/// their addresses are a constant distance apart.
+pub(crate) fn run_of(cards: &[Card], me: usize) -> (usize, usize) {
+    let same = |i: &usize| cards[*i].node == cards[me].node;
+    let first = (0..me).rev().take_while(same).last().unwrap_or(me);
+    let last = (me..cards.len()).take_while(same).last().unwrap_or(me);
+    (first, last - first + 1)
+}
+
+/// The first PE of each such run.
+pub(crate) fn leaders(cards: &[Card]) -> Vec<usize> {
+    (0..cards.len()).filter(|i| *i == 0 || cards[*i].node != cards[*i - 1].node).collect()
 }
 
 /// All PEs' cards, exchanged through the bootstrap; checked to agree.
@@ -199,6 +214,19 @@ mod tests {
         assert_eq!(Card::decode(&card.encode()), card);
         card.host = "h".repeat(200);
         assert_eq!(Card::decode(&card.encode()).host, "h".repeat(HOST_BYTES), "a long name is cut, not lost");
+    }
+
+    #[test]
+    fn a_node_is_a_run_of_pes_of_one_host() {
+        let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, Kind::Cpu).unwrap();
+        let cards: Vec<Card> =
+            "aabba".chars().map(|host| Card { node: host.to_string(), ..card.clone() }).collect();
+        assert_eq!([0, 1, 2, 3, 4].map(|me| run_of(&cards, me)), [(0, 2), (0, 2), (2, 2), (2, 2), (4, 1)]);
+        assert_eq!(leaders(&cards), [0, 2, 4]);
+        let config = Config::from_lookup(&|n| (n == "RUSHMEM_PES_PER_NODE").then(|| "2".into())).unwrap();
+        let cards: Vec<Card> = (0..5).map(|pe| Card::mine(&config, pe, Kind::Cpu).unwrap()).collect();
+        assert_eq!(leaders(&cards), [0, 2, 4]);
+        assert_eq!(Card::decode(&cards[4].encode()), cards[4]);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! number and kind) in its own slot, then reads everybody's. One store and `n` loads, no central counter; kinds that
 //! differ are an error on every PE, so a mismatched call is reported rather than a hang. A call may carry four words
 //! of arguments, which the others read after the round.
+//!
+//! There is a slot for every PE of the job: those of other nodes are written by this node's leader, as it hears of their arrivals.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,17 +76,17 @@ unsafe impl Send for Control {}
 unsafe impl Sync for Control {}
 
 impl Control {
-    /// Bytes for `n` PEs.
+    /// Bytes for the job's `n` PEs.
     fn bytes(n: usize) -> usize {
         n * std::mem::size_of::<Slot>()
     }
 
-    /// Made by the node's leader (slot 0).
-    pub(crate) fn create(n: usize) -> Result<Control> {
-        Self::map(Memfd::create("rushmem-control", Self::bytes(n))?.into(), n, 0)
+    /// Made by the node's leader.
+    pub(crate) fn create(n: usize, me: usize) -> Result<Control> {
+        Self::map(Memfd::create("rushmem-control", Self::bytes(n))?.into(), n, me)
     }
 
-    /// Mapped by the PE in slot `me` from the leader's descriptor.
+    /// Mapped by PE `me` from the leader's descriptor.
     pub(crate) fn open(fd: OwnedFd, n: usize, me: usize) -> Result<Control> {
         Self::map(fd, n, me)
     }
@@ -121,12 +123,22 @@ impl Control {
     /// Announces call `number` of `kind` with its arguments.
     #[inline]
     pub(crate) fn arrive(&self, number: u64, kind: Call, previous: u8, words: &Words) {
-        let slot = self.slot(self.me);
+        self.write(self.me, number, kind as u8, previous, words);
+    }
+
+    /// PE `pe` of another node has done so. Only the leader of this node's PEs calls it, in the order of the calls.
+    pub(crate) fn arrive_for(&self, pe: usize, number: u64, kind: u8, previous: u8, words: &Words) {
+        self.write(pe, number, kind, previous, words);
+    }
+
+    #[inline]
+    fn write(&self, slot: usize, number: u64, kind: u8, previous: u8, words: &Words) {
+        let slot = self.slot(slot);
         for (to, from) in slot.words[(number & 1) as usize].iter().zip(words) {
             to.store(*from, Ordering::Relaxed);
         }
         // Release: the arguments above and all earlier puts are seen by whoever sees the arrival.
-        slot.arrival.store(number << 16 | u64::from(previous) << 8 | kind as u64, Ordering::Release);
+        slot.arrival.store(number << 16 | u64::from(previous) << 8 | u64::from(kind), Ordering::Release);
     }
 
     /// The kind under which slot `i` entered call `number`, once it has.

@@ -6,9 +6,9 @@
 
 use super::check_aligned;
 use super::engine::Engine;
-use super::word::{Update, Word};
 use crate::capi::types::*;
 use crate::error::{err, Result};
+use crate::word::{Update, Word};
 use crate::world::{Route, World};
 
 /// One of `RUSHMEM_ATOMIC_*`: an index into [`OPS`], one register wide.
@@ -111,6 +111,10 @@ fn apply<W: Word>(w: &World, op: Op, target: usize, value: u64, compare: u64, pe
                 Ok(W::update(word, op.update(), W::from_bits(value), W::from_bits(compare)).bits())
             }
             Route::Gpu(word, engine) => on_gpu(engine, op, size_of::<W>(), word, value, compare),
+            Route::Far(place) => {
+                let old = place.atomic(op.update(), size_of::<W>(), value, compare, op.fetches())?;
+                Ok(if op.update() == Update::Set { value } else { old })
+            }
         }
     }
 }

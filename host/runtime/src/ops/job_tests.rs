@@ -4,15 +4,16 @@
 use std::collections::HashSet;
 
 use super::atomic::{atomic, Op};
+use super::order;
 use super::rma::{self, Strided};
 use super::signal::{self, SignalOp};
 use super::wait::Words;
 use super::waitset::Expected;
-use super::{order, word::Update};
 use crate::capi::types::*;
 use crate::error::{code, Result};
 use crate::fake::worlds_with;
 use crate::node::control::Call;
+use crate::word::Update;
 use crate::world::World;
 
 /// A few seconds bound everything, so that a defect fails instead of hanging.

@@ -22,7 +22,6 @@ pub(crate) mod wait;
 #[cfg(test)]
 mod wait_tests;
 pub(crate) mod waitset;
-mod word;
 
 use crate::error::{err, Result};
 

@@ -4,6 +4,8 @@
 //! keeps earlier operations before later *writes*, quiet before later *reads* too. The writes that a plain
 //! release fence would not cover, non-temporal ones of a bulk copy, are fenced by the C library's copy itself.
 //!
+//! What went to PEs whose memory is not mapped is ordered and completed by the network's engine ([`crate::far`]).
+//!
 //! On GPU memory all operations of a PE are on one stream: in order by themselves, complete when the stream is idle.
 
 use super::engine::Engine;
@@ -14,6 +16,9 @@ use std::sync::atomic::{fence as cpu_fence, Ordering};
 /// Orders this PE's earlier puts, atomics and signals before its later ones, to each PE.
 pub(crate) fn fence(w: &World) -> Result<()> {
     cpu_fence(Ordering::Release);
+    if let Some(far) = w.far() {
+        far.fence()?;
+    }
     w.health().check()
 }
 
@@ -21,5 +26,10 @@ pub(crate) fn fence(w: &World) -> Result<()> {
 pub(crate) fn quiet(w: &World) -> Result<()> {
     cpu_fence(Ordering::SeqCst);
     w.engine().map_or(Ok(()), Engine::quiet)?;
+    if let Some(far) = w.far() {
+        far.quiet()?;
+        // What other PEs' answers tell has been written before.
+        cpu_fence(Ordering::SeqCst);
+    }
     w.health().check()
 }

@@ -9,8 +9,9 @@
 
 use super::check_private;
 use super::engine::Engine;
-use super::word::{copy_word, Word};
 use crate::error::{err, Result};
+use crate::far::Rows;
+use crate::word::{copy, copy_word, Word};
 use crate::world::{Route, World};
 
 /// Copies `bytes` from private `src` to symmetric `dst` on `pe`.
@@ -25,6 +26,7 @@ pub(crate) unsafe fn put(w: &World, dst: usize, src: *const u8, bytes: usize, pe
         match route {
             Route::Host(to) => copy(to, src, bytes),
             Route::Gpu(to, engine) => engine.copy(to, src as usize, bytes)?,
+            Route::Far(place) => place.put(src as usize, bytes)?,
         }
     }
     Ok(())
@@ -42,6 +44,7 @@ pub(crate) unsafe fn put_nbi(w: &World, dst: usize, src: *const u8, bytes: usize
         match route {
             Route::Host(to) => copy(to, src, bytes),
             Route::Gpu(to, engine) => engine.start_copy(to, src as usize, bytes)?,
+            Route::Far(place) => place.put_nbi(src as usize, bytes)?,
         }
     }
     Ok(())
@@ -59,6 +62,7 @@ pub(crate) unsafe fn get(w: &World, dst: *mut u8, src: usize, bytes: usize, pe: 
         match route {
             Route::Host(from) => copy(dst, from, bytes),
             Route::Gpu(from, engine) => engine.copy(dst as usize, from, bytes)?,
+            Route::Far(place) => place.get(dst as usize, bytes)?,
         }
     }
     Ok(())
@@ -76,28 +80,10 @@ pub(crate) unsafe fn get_nbi(w: &World, dst: *mut u8, src: usize, bytes: usize, 
         match route {
             Route::Host(from) => copy(dst, from, bytes),
             Route::Gpu(from, engine) => engine.start_copy(dst as usize, from, bytes)?,
+            Route::Far(place) => place.get_nbi(dst as usize, bytes)?,
         }
     }
     Ok(())
-}
-
-/// `memmove` that moves an aligned word in one piece.
-///
-/// # Safety
-/// Both sides are valid for `bytes`, unless that is 0. They may overlap.
-#[inline]
-pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
-    // SAFETY: the caller vouches for both sides.
-    unsafe {
-        match bytes {
-            0 => {}
-            1 => copy_word::<u8>(dst, src),
-            2 => copy_word::<u16>(dst, src),
-            4 => copy_word::<u32>(dst, src),
-            8 => copy_word::<u64>(dst, src),
-            _ => std::ptr::copy(src, dst, bytes),
-        }
-    }
 }
 
 /// The shape of a strided copy; strides count elements.
@@ -138,6 +124,13 @@ impl Strided {
                     self.elem
                 )
             })
+    }
+
+    /// The same in bytes, for the network.
+    pub(super) fn rows(&self, near_stride: isize, far_stride: isize) -> Rows {
+        // Both products passed `extent`, so neither overflows.
+        let step = |stride: isize| stride as usize * self.elem;
+        Rows { elem: self.elem, near_stride: step(near_stride), far_stride: step(far_stride), n: self.n }
     }
 
     /// Copies the elements in order.
@@ -207,6 +200,9 @@ pub(crate) unsafe fn iput(w: &World, dst: usize, src: *const u8, shape: Strided,
         match route {
             Route::Host(to) => shape.copy(to, src),
             Route::Gpu(to, engine) => shape.copy_by(engine, to, src as usize)?,
+            Route::Far(place) => {
+                place.put_rows(src as usize, shape.rows(shape.src_stride, shape.dst_stride))?
+            }
         }
     }
     Ok(())
@@ -226,6 +222,9 @@ pub(crate) unsafe fn iget(w: &World, dst: *mut u8, src: usize, shape: Strided, p
         match route {
             Route::Host(from) => shape.copy(dst, from),
             Route::Gpu(from, engine) => shape.copy_by(engine, dst as usize, from)?,
+            Route::Far(place) => {
+                place.get_rows(dst as usize, shape.rows(shape.dst_stride, shape.src_stride))?
+            }
         }
     }
     Ok(())
@@ -264,6 +263,7 @@ fn p_word<W: Word>(w: &World, dst: usize, bits: u64, pe: i32) -> Result<()> {
         match w.route(dst, size_of::<W>(), pe)? {
             Route::Host(to) => copy_word::<W>(to, (&raw const value).cast()),
             Route::Gpu(to, engine) => engine.store(to, bits, size_of::<W>())?,
+            Route::Far(place) => place.store(bits, size_of::<W>())?,
         }
     }
     Ok(())
@@ -276,6 +276,7 @@ fn g_word<W: Word>(w: &World, src: usize, pe: i32) -> Result<u64> {
         match w.route(src, size_of::<W>(), pe)? {
             Route::Host(from) => copy_word::<W>((&raw mut value).cast(), from),
             Route::Gpu(from, engine) => return engine.load(from, size_of::<W>()),
+            Route::Far(place) => return place.load(size_of::<W>()),
         }
     }
     Ok(value.bits())

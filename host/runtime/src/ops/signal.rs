@@ -4,10 +4,11 @@
 //! PE that sees the signal sees the data.
 
 use super::waitset::Cmp;
-use super::word::Word;
-use super::{check_aligned, rma, wait};
+use super::{check_aligned, check_private, rma, wait};
 use crate::capi::types::*;
 use crate::error::{err, Result};
+use crate::far::Place;
+use crate::word::Word;
 use crate::world::{Route, World};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,6 +48,7 @@ impl<'a> Target<'a> {
             }
             // SAFETY: as above.
             Route::Gpu(word, engine) => unsafe { engine.signal(word, value, op == SignalOp::Add) },
+            Route::Far(place) => place.signal(value, op == SignalOp::Add),
         }
     }
 }
@@ -82,6 +84,10 @@ pub(crate) unsafe fn put_signal(
     pe: i32,
 ) -> Result<()> {
     let signal = Target::new(w, sig, pe)?;
+    if let Route::Far(word) = signal.0 {
+        // SAFETY: the caller vouches for the source.
+        return unsafe { announce(w, dst, src, bytes, word, value, op, pe, true) };
+    }
     // SAFETY: the caller vouches for the source.
     unsafe { rma::put(w, dst, src, bytes, pe) }?;
     signal.update(op, value)
@@ -103,9 +109,37 @@ pub(crate) unsafe fn put_signal_nbi(
     pe: i32,
 ) -> Result<()> {
     let signal = Target::new(w, sig, pe)?;
+    if let Route::Far(word) = signal.0 {
+        // SAFETY: the caller vouches for the source.
+        return unsafe { announce(w, dst, src, bytes, word, value, op, pe, false) };
+    }
     // SAFETY: the caller vouches for the source. The update comes behind the copy, on the same stream.
     unsafe { rma::put_nbi(w, dst, src, bytes, pe) }?;
     signal.update(op, value)
+}
+
+/// A put and its signal to a PE whose memory is not mapped: the network keeps them in order.
+///
+/// # Safety
+/// `src` is valid for reads of `bytes`, until the next quiet unless it is `blocking`.
+#[allow(clippy::too_many_arguments)] // the operation has that many
+unsafe fn announce(
+    w: &World,
+    dst: usize,
+    src: *const u8,
+    bytes: usize,
+    word: Place<'_>,
+    value: u64,
+    op: SignalOp,
+    pe: i32,
+    blocking: bool,
+) -> Result<()> {
+    let Route::Far(data) = w.route(dst, bytes, pe)? else {
+        return Err(err!(INTERNAL, "a PE both near and far"));
+    };
+    check_private("the source", src as usize, bytes)?;
+    // SAFETY: passed on.
+    unsafe { data.put_signal(src as usize, bytes, word.offset, value, op == SignalOp::Add, blocking) }
 }
 
 /// Updates a signal word without data.

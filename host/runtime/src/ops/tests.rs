@@ -2,8 +2,8 @@
 
 use super::rma::Strided;
 use super::waitset::{Cmp, Expected, Integer, WaitSet};
-use super::word::{copy_word, Update, Word};
 use crate::capi::types::*;
+use crate::word::{copy_word, Update, Word};
 use proptest::prelude::*;
 
 /// The model of a comparison, by the language's own operators on the element type itself.

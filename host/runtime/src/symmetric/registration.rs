@@ -82,7 +82,7 @@ impl Symmetric {
         let [kind, pieces] = given.as_ref().map_or([0, 0], Given::words);
         call.round(Call::Register, [bytes as u64, kind, pieces, 0])?;
         call.agree(0, "the size of a registered region")?;
-        let told: Vec<Words> = (0..self.window.slots()).map(|slot| call.words(slot)).collect();
+        let told: Vec<Words> = (0..cards.len()).map(|pe| call.words(pe)).collect();
         let given = call.all_well(given, "register")?;
         same_kind(&told, cards)?;
         let mut books = self.books();
@@ -115,6 +115,17 @@ impl Symmetric {
             }
         };
         let alias = self.base() + at;
+        if let Some(far) = self.far.get() {
+            let own = if matches!(memory, Memory::Plain(_)) { addr } else { alias };
+            // SAFETY: registered until `unregister`, which takes it away from `far` first; or until the world ends.
+            let added = unsafe { far.add(at, bytes, own, !self.window.backing().is_host()) };
+            if let Err(e) = added {
+                self.segments.remove(addr);
+                self.window.unmap(at, bytes.next_multiple_of(align));
+                books.region_space.free(offset);
+                return Err(e);
+            }
+        }
         let shift = alias.wrapping_sub(addr) as isize;
         // What is not at its alias is reached by this PE itself at its own address.
         let (own, by_alias) =
@@ -130,8 +141,9 @@ impl Symmetric {
         let given = match self.window.backing().gpu() {
             None => Region::check(addr, bytes).map(|()| Given::Host)?,
             Some(cuda) => {
-                let process = cards[self.window.me()].process;
-                let alone = cards.iter().all(|card| card.process == process);
+                let node = &cards[self.first..][..self.window.slots()];
+                let process = node[self.window.me()].process;
+                let alone = node.iter().all(|card| card.process == process);
                 Given::Gpu(inspect(cuda, addr, bytes, self.piece(), alone)?)
             }
         };
@@ -178,7 +190,8 @@ impl Symmetric {
             let piece = own.get(round).or(own.last()).expect("a region is one piece at least");
             let told = if round < own.len() { [piece.offset as u64, piece.bytes as u64] } else { [0, 0] };
             call.round(Call::Step, [told[0], told[1], 0, 0])?;
-            let places: Vec<Words> = (0..self.window.slots()).map(|slot| call.words(slot)).collect();
+            let places: Vec<Words> =
+                (0..self.window.slots()).map(|slot| call.words(self.first + slot)).collect();
             books.exchanges += 1;
             let fds = links.exchange(books.exchanges, piece.chunk.fd().as_fd(), self.limit)?;
             for (slot, (fd, [offset, bytes, ..])) in fds.iter().zip(places).enumerate() {
@@ -203,7 +216,7 @@ impl Symmetric {
         let Some(cuda) = self.window.backing().gpu() else {
             return Err(err!(INTERNAL, "plain GPU memory in a world on the host"));
         };
-        let everyones = everyones(addr, cuda, own, call, self.window.slots())?;
+        let everyones = everyones(addr, cuda, own, call, self.first, self.window.slots())?;
         let me = self.window.me();
         let mut segment = Segment { bytes, alias, copies: Vec::new(), open: Vec::new(), peers: Vec::new() };
         let mut opened = Ok(());
@@ -213,12 +226,15 @@ impl Symmetric {
             } else if self.window.why_unmapped(slot).is_some() || opened.is_err() {
                 Ok(None)
             } else {
-                segment.reach(cuda, theirs, cards[slot].process == cards[me].process).map(Some)
+                let process = |slot: usize| cards[self.first + slot].process;
+                segment.reach(cuda, theirs, process(slot) == process(me)).map(Some)
             };
             match copy {
                 Ok(copy) => segment.copies.push(copy),
                 Err(e) => {
-                    opened = Err(e.context(format_args!("opening the memory of {}", cards[slot].who())))
+                    opened = Err(
+                        e.context(format_args!("opening the memory of {}", cards[self.first + slot].who()))
+                    )
                 }
             }
         }
@@ -249,6 +265,9 @@ impl Symmetric {
         self.live.remove(user);
         self.live.remove(alias_of(offset));
         self.segments.remove(user);
+        if let Some(far) = self.far.get() {
+            far.remove(self.window.half() + offset, bytes);
+        }
         let align = self.piece().max(page_size());
         self.window.unmap(self.window.half() + offset, bytes.next_multiple_of(align));
         books.region_space.free(offset);
@@ -292,12 +311,13 @@ struct Told {
     ordinal: usize,
 }
 
-/// Collective: everybody's plain memory, by slot. A handle is more than the words of one round.
+/// Collective: the plain memory of this node's PEs, of which the first is PE `first`, by slot. A handle is more than the words of one round.
 fn everyones(
     addr: usize,
     cuda: &Cuda,
     own: &Plain,
     call: &mut Entered<'_>,
+    first: usize,
     slots: usize,
 ) -> Result<Vec<Told>> {
     let handle = own.handle.0;
@@ -307,7 +327,7 @@ fn everyones(
         [[handle[0], handle[1], handle[2], handle[3]], [handle[4], handle[5], handle[6], handle[7]], place]
     {
         call.round(Call::Step, mine)?;
-        words.iter_mut().enumerate().for_each(|(slot, words)| words.extend(call.words(slot)));
+        words.iter_mut().enumerate().for_each(|(slot, words)| words.extend(call.words(first + slot)));
     }
     let told = |words: &Vec<u64>| Told {
         handle: IpcHandle(std::array::from_fn(|i| words[i])),

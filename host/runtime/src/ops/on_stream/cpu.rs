@@ -6,20 +6,24 @@ use std::time::Duration;
 
 use super::Work;
 use crate::device_state::{RawState, SyncLine};
-use crate::error::Result;
+use crate::error::{err, Result};
+use crate::far::{Far, Place};
 use crate::health::Health;
 use crate::kernel::stream::Job;
-use crate::ops::rma;
 use crate::ops::signal::update_word;
 use crate::ops::waitset::{Expected, WaitSet};
-use crate::ops::word::{copy_word, Word};
+use crate::word::{copy, copy_word, Word};
 use crate::world::World;
 
 /// The job that carries out `work`.
 pub(super) fn job(w: &World, what: &str, work: Work) -> Job {
     let state = w.kernels().state().raw();
-    let shop =
-        Shop { health: Arc::clone(w.health()), limit: w.config().wait_timeout, sync: Sync::new(state) };
+    let shop = Shop {
+        health: Arc::clone(w.health()),
+        limit: w.config().wait_timeout,
+        sync: Sync::new(state),
+        far: w.far().cloned(),
+    };
     let what = format!("{what} on a stream");
     let name = what.clone();
     Job { what, run: Box::new(move || shop.run(work).map_err(|e| e.context(name))) }
@@ -30,14 +34,19 @@ struct Shop {
     health: Arc<Health>,
     limit: Option<Duration>,
     sync: Sync,
+    far: Option<Arc<Far>>,
 }
 
 impl Shop {
+    fn far(&self) -> Result<&Arc<Far>> {
+        self.far.as_ref().ok_or_else(|| err!(INTERNAL, "a far operation in a world without a network"))
+    }
+
     fn run(&self, work: Work) -> Result<()> {
         // SAFETY, for each: `enqueue`'s caller vouches that the addresses are valid until the work is done.
         match work {
             // SAFETY: as above.
-            Work::Copy { dst, src, bytes } => unsafe { rma::copy(dst as *mut u8, src as *const u8, bytes) },
+            Work::Copy { dst, src, bytes } => unsafe { copy(dst as *mut u8, src as *const u8, bytes) },
             // SAFETY: as above.
             Work::CopyStrided { dst, src, shape, .. } => unsafe {
                 shape.copy(dst as *mut u8, src as *const u8);
@@ -54,7 +63,7 @@ impl Shop {
             Work::PutSignal { dst, src, bytes, sig, value, op, .. } => {
                 // SAFETY: as above.
                 unsafe {
-                    rma::copy(dst as *mut u8, src as *const u8, bytes);
+                    copy(dst as *mut u8, src as *const u8, bytes);
                     update_word(sig as *mut u8, op, value);
                 }
             }
@@ -72,8 +81,17 @@ impl Shop {
                 self.health.wait(self.limit, &report, &mut || set.holds(0))?;
                 fence(Ordering::Acquire);
             }
-            Work::Fence => fence(Ordering::SeqCst),
-            Work::Sync => self.sync.all(&self.health, self.limit)?,
+            // SAFETY: as above.
+            Work::Far(errand) => unsafe { errand.run(self.far()?)? },
+            Work::Fence => {
+                fence(Ordering::SeqCst);
+                self.far.as_ref().map_or(Ok(()), |far| far.fence())?;
+            }
+            Work::Quiet => {
+                self.far.as_ref().map_or(Ok(()), |far| far.quiet())?;
+                fence(Ordering::SeqCst);
+            }
+            Work::Sync => self.sync.all(&self.health, self.limit, self.far.as_ref())?,
         }
         Ok(())
     }
@@ -93,6 +111,9 @@ unsafe fn store<W: Word>(at: usize, bits: u64) {
 struct Sync {
     me: i32,
     n: i32,
+    /// The run of PEs that are mapped: first and length.
+    near: (i32, i32),
+    base: usize,
     stride: u64,
     lines: usize,
     epoch: usize,
@@ -103,6 +124,8 @@ impl Sync {
         Sync {
             me: state.my_pe,
             n: state.n_pes,
+            near: (state.near_first, state.near_count),
+            base: state.heap_base as usize,
             stride: state.stride,
             lines: state.sync_lines as usize,
             epoch: state.sync_epoch as usize,
@@ -113,18 +136,26 @@ impl Sync {
     fn line(&self, of: i32, at: i32) -> &AtomicU64 {
         let far = (i64::from(at) - i64::from(self.me)) * self.stride as i64;
         let line = (self.lines + of as usize * size_of::<SyncLine>()).wrapping_add_signed(far as isize);
-        // SAFETY: all PEs are mapped (`sync_all` has checked), each with `n` lines that begin with a word.
+        // SAFETY: `at` is mapped, with `n` lines that begin with a word.
         unsafe { AtomicU64::from_ptr(line as *mut u64) }
     }
 
-    fn all(&self, health: &Health, limit: Option<Duration>) -> Result<()> {
+    fn all(&self, health: &Health, limit: Option<Duration>, far: Option<&Arc<Far>>) -> Result<()> {
         // SAFETY: this PE's own word, which one sync at a time uses.
         let count = unsafe { AtomicU64::from_ptr(self.epoch as *mut u64) };
         let epoch = count.load(Ordering::Relaxed) + 1;
         count.store(epoch, Ordering::Relaxed);
         let others = || (0..self.n).filter(|pe| *pe != self.me);
         fence(Ordering::SeqCst);
-        others().for_each(|pe| self.line(self.me, pe).store(epoch, Ordering::Relaxed));
+        for pe in others() {
+            if (self.near.0..self.near.0 + self.near.1).contains(&pe) {
+                self.line(self.me, pe).store(epoch, Ordering::Relaxed);
+                continue;
+            }
+            let far = far.ok_or_else(|| err!(INTERNAL, "PE {pe} is neither mapped nor on a network"))?;
+            let line = self.lines + self.me as usize * size_of::<SyncLine>() - self.base;
+            Place { far, pe: pe as usize, offset: line as u64 }.store(epoch, 8)?;
+        }
         for pe in others() {
             let seen = || self.line(pe, self.me).load(Ordering::Relaxed);
             let report = || {

@@ -2,11 +2,14 @@
 //! need no SM; what is left is done by service kernels. Nothing here waits, allocates on the GPU or asks for more than can
 //! be captured into a graph.
 
+use std::sync::Arc;
+
 use super::{Given, Work};
 use crate::cuda::copy::Strided as Rows;
 use crate::cuda::memop::MemOp;
 use crate::cuda::stream::Stream;
-use crate::error::Result;
+use crate::error::{err, Result};
+use crate::far::Far;
 use crate::kernel::service::{Service, Task};
 use crate::ops::engine::signal_on;
 use crate::ops::signal::SignalOp;
@@ -21,7 +24,12 @@ const SHORT_ROW: usize = 1 << 10;
 ///
 /// # Safety
 /// Its addresses are valid until it is done.
-pub(super) unsafe fn start(work: &Work, stream: &Stream, service: &Service) -> Result<()> {
+pub(super) unsafe fn start(
+    work: &Work,
+    stream: &Stream,
+    service: &Service,
+    far: Option<&Arc<Far>>,
+) -> Result<()> {
     // SAFETY, for each: passed on.
     match *work {
         // SAFETY: as above.
@@ -84,8 +92,18 @@ pub(super) unsafe fn start(work: &Work, stream: &Stream, service: &Service) -> R
             // SAFETY: as above.
             unsafe { service.start(&task, stream) }
         }
-        // The stream's own order is all that it takes; see the module above.
-        Work::Fence => Ok(()),
+        Work::Far(errand) => {
+            let far = far.ok_or_else(|| err!(INTERNAL, "a far operation in a world without a network"))?;
+            let far = Arc::clone(far);
+            // SAFETY: as above. A failure breaks the job, and every later call says why.
+            stream.call(move || drop(unsafe { errand.run(&far) }))
+        }
+        // To mapped PEs the stream's own order is all that it takes; see the module above.
+        Work::Fence | Work::Quiet => {
+            let Some(far) = far.map(Arc::clone) else { return Ok(()) };
+            let fence = matches!(work, Work::Fence);
+            stream.call(move || drop(if fence { far.fence() } else { far.quiet() }))
+        }
         // SAFETY: no addresses of the caller's.
         Work::Sync => unsafe { service.start(&Task::Sync, stream) },
     }

@@ -186,11 +186,11 @@ fn everything_is_captured_and_replayed() {
                     p(w, bytes + 12, 0x2122, 2, other, on)?;
                     p(w, bytes + 15, 0x31, 1, other, on)?;
                     quiet(w, on)?;
-                    sync_all(w, "barrier_all", on)?;
+                    sync_all(w, "barrier_all", true, on)?;
                     // For the next replay; nobody signals before the second barrier.
                     p(w, signals, 0, 8, me, on)?;
                     signal_op(w, signals + 8, 0, SignalOp::Set, me, on)?;
-                    sync_all(w, "barrier_all", on)?;
+                    sync_all(w, "barrier_all", true, on)?;
                     // What tells of work that runs has nothing to tell here, and does no harm.
                     assert_eq!(w.kernels().record(on).map(drop).unwrap_err().code, code::UNSUPPORTED);
                     assert_eq!(w.kernels().synchronize_stream(on).unwrap_err().code, code::UNSUPPORTED);

@@ -14,6 +14,7 @@
 //! the job breaks, and the front end does none of it.
 
 mod cpu;
+mod far;
 mod gpu;
 #[cfg(test)]
 mod gpu_tests;
@@ -22,13 +23,16 @@ mod tests;
 
 use std::ffi::c_void;
 
+use far::{Errand, What};
+
 use super::rma::Strided;
 use super::signal::SignalOp;
 use super::waitset::{Cmp, Integer};
 use super::{check_aligned, check_private};
 use crate::error::{err, Result};
+use crate::far::Place;
 use crate::kernel::streams::On;
-use crate::world::World;
+use crate::world::{Route, World};
 
 /// What a stream carries out. Addresses are mapped for whoever does it.
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +49,12 @@ enum Work {
     Signal { sig: usize, value: u64, op: SignalOp },
     /// Nothing goes on before the word compares so; `offset` is its place in the heap.
     Wait { at: usize, offset: Option<usize>, kind: Integer, cmp: Cmp, value: u64 },
+    /// Something for a PE whose memory is not mapped.
+    Far(Errand),
     /// What is before happens before what is behind, to whoever looks.
     Fence,
+    /// What is before is complete.
+    Quiet,
     /// All PEs have come.
     Sync,
 }
@@ -79,7 +87,7 @@ unsafe fn enqueue(w: &World, raw: *mut c_void, what: &str, work: Work) -> Result
         (On::Cpu(stream), _) => stream.push(cpu::job(w, what, work)),
         (On::Gpu(stream), Some(engine)) => {
             // SAFETY: per contract.
-            unsafe { gpu::start(&work, stream, engine.service()) }
+            unsafe { gpu::start(&work, stream, engine.service(), w.far()) }
                 .map_err(|e| w.kernels().explain(e, what))?;
             if matches!(work, Work::Wait { .. } | Work::Sync) {
                 w.kernels().note(&on, format!("{what} on a stream"));
@@ -111,14 +119,18 @@ pub(crate) unsafe fn put(
     pe: i32,
     on: *mut c_void,
 ) -> Result<()> {
-    let dst = w.route(dst, bytes, pe)?.address();
+    let route = w.route(dst, bytes, pe)?;
     let src = Given::new(w, "the source", src, bytes)?.at;
     if bytes == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
     }
+    let work = match mapped(route) {
+        Ok(dst) => Work::Copy { dst, src, bytes },
+        Err(place) => Work::Far(Errand::new(place, What::Put { src, bytes })),
+    };
     // SAFETY: `route` vouches for the far side, the caller for the rest.
-    unsafe { enqueue(w, on, "put", Work::Copy { dst, src, bytes }) }
+    unsafe { enqueue(w, on, "put", work) }
 }
 
 /// Copies `bytes` from symmetric `src` on `pe` to private `dst`.
@@ -133,14 +145,18 @@ pub(crate) unsafe fn get(
     pe: i32,
     on: *mut c_void,
 ) -> Result<()> {
-    let src = w.route(src, bytes, pe)?.address();
+    let route = w.route(src, bytes, pe)?;
     let dst = Given::new(w, "the destination", dst, bytes)?.at;
     if bytes == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
     }
+    let work = match mapped(route) {
+        Ok(src) => Work::Copy { dst, src, bytes },
+        Err(place) => Work::Far(Errand::new(place, What::Get { dst, bytes })),
+    };
     // SAFETY: `route` vouches for the far side, the caller for the rest.
-    unsafe { enqueue(w, on, "get", Work::Copy { dst, src, bytes }) }
+    unsafe { enqueue(w, on, "get", work) }
 }
 
 /// Strided put: elements of private `src` to elements of symmetric `dst` on `pe`.
@@ -157,14 +173,21 @@ pub(crate) unsafe fn iput(
 ) -> Result<()> {
     let far = shape.extent("destination", shape.dst_stride)?;
     let near = shape.extent("source", shape.src_stride)?;
-    let dst = w.route(dst, far, pe)?.address();
+    let route = w.route(dst, far, pe)?;
     let given = Given::new(w, "the source", src, near)?;
     if far == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
     }
+    let work = match mapped(route) {
+        Ok(dst) => Work::CopyStrided { dst, src: given.at, shape, given },
+        Err(place) => {
+            let rows = shape.rows(shape.src_stride, shape.dst_stride);
+            Work::Far(Errand::new(place, What::PutRows { src: given.at, rows }))
+        }
+    };
     // SAFETY: `route` vouches for the far extent, the caller for the rest.
-    unsafe { enqueue(w, on, "iput", Work::CopyStrided { dst, src: given.at, shape, given }) }
+    unsafe { enqueue(w, on, "iput", work) }
 }
 
 /// Strided get: elements of symmetric `src` on `pe` to elements of private `dst`.
@@ -181,14 +204,21 @@ pub(crate) unsafe fn iget(
 ) -> Result<()> {
     let near = shape.extent("destination", shape.dst_stride)?;
     let far = shape.extent("source", shape.src_stride)?;
-    let src = w.route(src, far, pe)?.address();
+    let route = w.route(src, far, pe)?;
     let given = Given::new(w, "the destination", dst, near)?;
     if far == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
     }
+    let work = match mapped(route) {
+        Ok(src) => Work::CopyStrided { dst: given.at, src, shape, given },
+        Err(place) => {
+            let rows = shape.rows(shape.dst_stride, shape.src_stride);
+            Work::Far(Errand::new(place, What::GetRows { dst: given.at, rows }))
+        }
+    };
     // SAFETY: `route` vouches for the far extent, the caller for the rest.
-    unsafe { enqueue(w, on, "iget", Work::CopyStrided { dst: given.at, src, shape, given }) }
+    unsafe { enqueue(w, on, "iget", work) }
 }
 
 /// Writes the low `bytes` bytes of `bits` to `dst` on `pe`, in one piece if `dst` is aligned.
@@ -206,15 +236,27 @@ pub(crate) unsafe fn p(
     if !matches!(bytes, 1 | 2 | 4 | 8) {
         return Err(super::rma::bad_width("p", bytes));
     }
-    let at = w.route(dst, bytes, pe)?.address();
+    let work = match mapped(w.route(dst, bytes, pe)?) {
+        Ok(at) => Work::Store { at, bits, bytes },
+        Err(place) => Work::Far(Errand::new(place, What::Store { bits, bytes })),
+    };
     // SAFETY: `route` vouches for the word, the caller for the stream.
-    unsafe { enqueue(w, on, "p", Work::Store { at, bits, bytes }) }
+    unsafe { enqueue(w, on, "p", work) }
 }
 
-/// The mapped address of a signal word on some PE.
-fn signal_word(w: &World, sig: usize, pe: i32) -> Result<usize> {
+/// A signal word on some PE.
+fn signal_word(w: &World, sig: usize, pe: i32) -> Result<Route<'_>> {
     check_aligned("the signal", sig, 8)?;
-    Ok(w.route(sig, 8, pe)?.address())
+    w.route(sig, 8, pe)
+}
+
+/// The mapped address, or where in a far PE's memory.
+fn mapped(route: Route<'_>) -> std::result::Result<usize, Place<'_>> {
+    match route {
+        Route::Host(at) => Ok(at as usize),
+        Route::Gpu(at, _) => Ok(at),
+        Route::Far(place) => Err(place),
+    }
 }
 
 /// Copies like [`put`], then updates the signal word on the same PE.
@@ -233,12 +275,18 @@ pub(crate) unsafe fn put_signal(
     pe: i32,
     on: *mut c_void,
 ) -> Result<()> {
-    let sig = signal_word(w, sig, pe)?;
-    let dst = w.route(dst, bytes, pe)?.address();
+    let sig = mapped(signal_word(w, sig, pe)?);
+    let dst = mapped(w.route(dst, bytes, pe)?);
     let given = Given::new(w, "the source", src, bytes)?;
-    let work = match bytes {
-        0 => Work::Signal { sig, value, op },
-        _ => Work::PutSignal { dst, src: given.at, bytes, given, sig, value, op },
+    let work = match (sig, dst) {
+        (Ok(sig), _) if bytes == 0 => Work::Signal { sig, value, op },
+        (Ok(sig), Ok(dst)) => Work::PutSignal { dst, src: given.at, bytes, given, sig, value, op },
+        (Err(place), _) if bytes == 0 => Work::Far(Errand::new(place, What::Signal { value, op })),
+        (Err(word), Err(place)) => {
+            let what = What::PutSignal { src: given.at, bytes, sig: word.offset, value, op };
+            Work::Far(Errand::new(place, what))
+        }
+        _ => return Err(err!(INTERNAL, "PE {pe} is both near and far")),
     };
     // SAFETY: `route` vouches for the far side, the caller for the rest.
     unsafe { enqueue(w, on, "put_signal", work) }
@@ -256,9 +304,12 @@ pub(crate) unsafe fn signal_op(
     pe: i32,
     on: *mut c_void,
 ) -> Result<()> {
-    let sig = signal_word(w, sig, pe)?;
+    let work = match mapped(signal_word(w, sig, pe)?) {
+        Ok(sig) => Work::Signal { sig, value, op },
+        Err(place) => Work::Far(Errand::new(place, What::Signal { value, op })),
+    };
     // SAFETY: `route` vouches for the word, the caller for the stream.
-    unsafe { enqueue(w, on, "signal_op", Work::Signal { sig, value, op }) }
+    unsafe { enqueue(w, on, "signal_op", work) }
 }
 
 /// Holds the stream back until a signal word of this PE compares as asked.
@@ -331,20 +382,20 @@ pub(crate) unsafe fn fence(w: &World, on: *mut c_void) -> Result<()> {
 pub(crate) unsafe fn quiet(w: &World, on: *mut c_void) -> Result<()> {
     w.health().check()?;
     // SAFETY: as above.
-    unsafe { enqueue(w, on, "quiet", Work::Fence) }
+    unsafe { enqueue(w, on, "quiet", Work::Quiet) }
 }
 
-/// Holds the stream back until every PE has come to its own; `what` it is called. Where all memory is mapped this is the
-/// barrier too, as all that was before is complete.
+/// Holds the stream back until every PE has come to its own; `what` it is called. For the `barrier`, what was before is complete
+/// first; where all memory is mapped, it is anyway.
 ///
 /// # Safety
 /// The stream as for [`enqueue`].
-pub(crate) unsafe fn sync_all(w: &World, what: &str, on: *mut c_void) -> Result<()> {
-    // Each PE's memory must be mapped, and `route` says why one's is not.
-    for pe in (0..w.n_pes()).filter(|pe| !w.is_near(*pe)) {
-        w.route(0, 0, pe)?;
-    }
+pub(crate) unsafe fn sync_all(w: &World, what: &str, barrier: bool, on: *mut c_void) -> Result<()> {
     w.health().check()?;
+    if barrier && w.far().is_some() {
+        // SAFETY: as above.
+        unsafe { enqueue(w, on, what, Work::Quiet) }?;
+    }
     // SAFETY: as above.
     unsafe { enqueue(w, on, what, Work::Sync) }
 }

@@ -58,7 +58,7 @@ fn what_an_operation_refuses_is_not_put_on_the_stream() {
                 ("no stream", put(w, live, src, 8, 1, number), BAD_HANDLE),
                 ("no stream for nothing", put(w, live, src, 0, 1, number), BAD_HANDLE),
                 ("no stream to fence", fence(w, number), BAD_HANDLE),
-                ("no stream to sync", sync_all(w, "sync_all", number), BAD_HANDLE),
+                ("no stream to sync", sync_all(w, "sync_all", false, number), BAD_HANDLE),
             ] {
                 let e = result.expect_err(case);
                 assert_eq!(e.code, expected, "{case}: {e}");
@@ -149,7 +149,7 @@ fn a_broken_job_ends_what_streams_wait_for() {
         // SAFETY: streams of this world; a live word.
         unsafe {
             signal_wait_until(w, sig, RUSHMEM_CMP_EQ, 1, stream).unwrap();
-            sync_all(w, "barrier_all", NULL).unwrap();
+            sync_all(w, "barrier_all", true, NULL).unwrap();
             let event = w.kernels().record(stream).unwrap();
             let e = event.get().unwrap().wait().unwrap_err();
             assert_eq!(e.code, code::PEER_DEAD);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 /// What an atomic update does with the word. Arithmetic wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Update {
     Fetch,
     Set,
@@ -16,6 +17,14 @@ pub(crate) enum Update {
     And,
     Or,
     Xor,
+}
+
+impl Update {
+    /// The update with that number.
+    pub(crate) fn from_number(number: u8) -> Option<Update> {
+        use Update::{Add, And, CompareSwap, Fetch, Or, Set, Swap, Xor};
+        [Fetch, Set, Swap, CompareSwap, Add, And, Or, Xor].get(usize::from(number)).copied()
+    }
 }
 
 /// An unsigned word that hardware reads, writes and updates in one piece.
@@ -108,5 +117,24 @@ pub(crate) unsafe fn copy_word<W: Word>(dst: *mut u8, src: *const u8) {
     } else {
         // SAFETY: the caller vouches for both sides.
         unsafe { std::ptr::copy(src, dst, bytes) }
+    }
+}
+
+/// `memmove` that moves an aligned word in one piece.
+///
+/// # Safety
+/// Both sides are valid for `bytes`, unless that is 0. They may overlap.
+#[inline]
+pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller vouches for both sides.
+    unsafe {
+        match bytes {
+            0 => {}
+            1 => copy_word::<u8>(dst, src),
+            2 => copy_word::<u16>(dst, src),
+            4 => copy_word::<u32>(dst, src),
+            8 => copy_word::<u64>(dst, src),
+            _ => std::ptr::copy(src, dst, bytes),
+        }
     }
 }

@@ -1,0 +1,57 @@
+//! What a stream has to do for PEs whose memory is not mapped: the host's own far operations, made when the stream comes to them.
+//! Each ends before the next operation of the stream begins, so that sources and destinations may be used behind it.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::far::{Far, Place, Rows};
+use crate::ops::signal::SignalOp;
+
+/// One operation on a far PE.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Errand {
+    pub(super) pe: usize,
+    /// In the PE's stride.
+    pub(super) offset: u64,
+    pub(super) what: What,
+}
+
+/// The operations.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What {
+    Put { src: usize, bytes: usize },
+    Get { dst: usize, bytes: usize },
+    PutRows { src: usize, rows: Rows },
+    GetRows { dst: usize, rows: Rows },
+    Store { bits: u64, bytes: usize },
+    PutSignal { src: usize, bytes: usize, sig: u64, value: u64, op: SignalOp },
+    Signal { value: u64, op: SignalOp },
+}
+
+impl Errand {
+    pub(super) fn new(place: Place<'_>, what: What) -> Errand {
+        Errand { pe: place.pe, offset: place.offset, what }
+    }
+
+    /// Carries it out, by the thread that calls.
+    ///
+    /// # Safety
+    /// Its local addresses are valid.
+    pub(super) unsafe fn run(&self, far: &Arc<Far>) -> Result<()> {
+        let place = Place { far, pe: self.pe, offset: self.offset };
+        // SAFETY: passed on.
+        unsafe {
+            match self.what {
+                What::Put { src, bytes } => place.put(src, bytes),
+                What::Get { dst, bytes } => place.get(dst, bytes),
+                What::PutRows { src, rows } => place.put_rows(src, rows),
+                What::GetRows { dst, rows } => place.get_rows(dst, rows),
+                What::Store { bits, bytes } => place.store(bits, bytes),
+                What::PutSignal { src, bytes, sig, value, op } => {
+                    place.put_signal(src, bytes, sig, value, op == SignalOp::Add, true)
+                }
+                What::Signal { value, op } => place.signal(value, op == SignalOp::Add),
+            }
+        }
+    }
+}
