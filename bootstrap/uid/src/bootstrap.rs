@@ -68,7 +68,7 @@ pub(crate) fn join_place(place: &Place, token: &Token, cfg: UidConfig) -> Result
     check(&cfg)?;
     let joined = join::join(place, token, &cfg)?;
     Ok(UidBootstrap {
-        mesh: Mesh::start(cfg.rank, cfg.n_ranks, joined.links)?,
+        mesh: Mesh::start(cfg.rank, cfg.n_ranks, joined.links, cfg.host_silence)?,
         at: Position { rank: cfg.rank, n: cfg.n_ranks },
         timeout: cfg.timeout,
         turn: Mutex::new(()),

@@ -16,14 +16,15 @@ pub struct UidConfig {
     /// The interface to listen on for neighbours, as [`crate::interface_from_env`]; `None` takes the address
     /// from which this host reaches the rendezvous.
     pub ifname: Option<String>,
-    /// How long a host may be silent (no answer to keep-alive probes, no acknowledgement of data) before its
-    /// ranks count as dead; `None` leaves that to the kernel's defaults. An idle, busy or stopped process is not
-    /// silent: its kernel answers.
+    /// When all ranks are to know, at the latest, of a host that does not answer any more: down, or cut off. Its ranks
+    /// count as dead a little earlier, once its kernel has said nothing for four fifths of this time, neither to data nor
+    /// to the probes that go out each second; at least 2 s. An idle, busy or stopped process is not silent: its kernel
+    /// answers. `None` leaves it to the kernel's defaults, which are hours.
     pub host_silence: Option<Duration>,
 }
 
 impl UidConfig {
-    /// The defaults: 60 s to join, 600 s for a collective, any interface, 3 minutes of silence.
+    /// The defaults: 60 s to join, 600 s for a collective, any interface, 10 s of a host's silence.
     pub fn new(rank: u32, n_ranks: u32) -> UidConfig {
         UidConfig {
             rank,
@@ -31,7 +32,7 @@ impl UidConfig {
             init_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(600),
             ifname: None,
-            host_silence: Some(Duration::from_secs(180)),
+            host_silence: Some(Duration::from_secs(10)),
         }
     }
 }

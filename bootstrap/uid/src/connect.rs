@@ -13,6 +13,7 @@ use crate::auth::{Purpose, Token};
 use crate::config::UidConfig;
 use crate::conn::{poll, Broken, Conn};
 use crate::handshake::{Acceptor, Initiator};
+use crate::mesh::silence::Silence;
 use crate::messages::{who, Neighbour};
 use crate::net;
 use crate::wire::{Reader, Writer};
@@ -31,7 +32,19 @@ pub(crate) struct Connected {
     pub(crate) rank: u32,
     /// `rank 3 (host h, pid 12)`.
     pub(crate) name: String,
+    /// Its host, where that is another one.
+    pub(crate) abroad: Option<Host>,
     pub(crate) stream: TcpStream,
+}
+
+/// A host that is not this rank's.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    /// What tells it from others.
+    pub(crate) home: u64,
+    /// All its ranks, as `ranks 2, 4-7`.
+    pub(crate) ranks: String,
 }
 
 enum Dialling {
@@ -203,11 +216,17 @@ impl<'a> Work<'a> {
     /// Takes the connections out; all that was queued on them is sent first.
     pub(crate) fn finish(mut self, deadline: Instant) -> Result<Vec<Connected>> {
         let mut links = Vec::new();
+        let home = net::home();
+        let silence = self.cfg.host_silence.map(Silence::new);
         for n in &self.neighbours {
             let mut conn = self.up.remove(&n.rank).expect("finish comes after is_done");
             let name = who(n.rank, &n.host, n.pid);
+            let host = Host { name: n.host.clone(), home: n.home, ranks: n.mates.clone() };
+            let abroad = (n.home != home).then_some(host);
             let sent = conn.wait_sent(deadline).map_err(|e| e.to_string()).and_then(|sent| {
-                net::keep_alive(conn.stream(), self.cfg.host_silence).map_err(|e| e.to_string())?;
+                if let (Some(silence), Some(_)) = (silence, &abroad) {
+                    silence.probe(conn.stream()).map_err(|e| e.to_string())?;
+                }
                 if sent {
                     Ok(())
                 } else {
@@ -219,7 +238,7 @@ impl<'a> Work<'a> {
                 BootError::new(BootErrorKind::Io, text).with_rank(n.rank)
             })?;
             // Nobody sends anything between the handshake and the root's go, so nothing is lost here.
-            links.push(Connected { rank: n.rank, name, stream: conn.into_stream() });
+            links.push(Connected { rank: n.rank, name, abroad, stream: conn.into_stream() });
         }
         Ok(links)
     }

@@ -15,7 +15,7 @@ use crate::conn::{Broken, Conn, Frame};
 use crate::wire::{Reader, Writer};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"rmUi");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 const HELLO: u8 = 1;
 const CHALLENGE: u8 = 2;

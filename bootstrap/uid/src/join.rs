@@ -205,6 +205,7 @@ fn attempt(
         limit: left,
         addr: listening,
         host: host_field(),
+        home: net::home(),
         pid: std::process::id(),
     };
     let welcome = (|| {

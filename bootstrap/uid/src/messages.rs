@@ -18,19 +18,22 @@ pub(crate) struct Join {
     /// Where it listens for its neighbours.
     pub(crate) addr: SocketAddr,
     pub(crate) host: String,
+    /// [`crate::net::home`].
+    pub(crate) home: u64,
     pub(crate) pid: u32,
 }
 
 impl Join {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let w = Writer::default().u32(self.rank).u32(self.n_ranks).u64(self.limit.as_millis() as u64);
-        w.addr(self.addr).text(&self.host).u32(self.pid).0
+        w.addr(self.addr).text(&self.host).u64(self.home).u32(self.pid).0
     }
 
     pub(crate) fn decode(body: &[u8]) -> Parsed<Join> {
         let mut r = Reader(body);
         let (rank, n_ranks, limit) = (r.u32()?, r.u32()?, Duration::from_millis(r.u64()?));
-        let join = Join { rank, n_ranks, limit, addr: r.addr()?, host: r.text()?, pid: r.u32()? };
+        let (addr, host, home, pid) = (r.addr()?, r.text()?, r.u64()?, r.u32()?);
+        let join = Join { rank, n_ranks, limit, addr, host, home, pid };
         r.end()?;
         Ok(join)
     }
@@ -42,6 +45,10 @@ pub(crate) struct Neighbour {
     pub(crate) rank: u32,
     pub(crate) addr: SocketAddr,
     pub(crate) host: String,
+    /// [`crate::net::home`].
+    pub(crate) home: u64,
+    /// All ranks of that home, as `ranks 2, 4-7`.
+    pub(crate) mates: String,
     pub(crate) pid: u32,
 }
 
@@ -100,7 +107,7 @@ impl ToRank {
             ToRank::Table { session, neighbours } => {
                 let mut w = w.bytes(session).u32(neighbours.len() as u32);
                 for n in neighbours {
-                    w = w.u32(n.rank).addr(n.addr).text(&n.host).u32(n.pid);
+                    w = w.u32(n.rank).addr(n.addr).text(&n.host).u64(n.home).text(&n.mates).u32(n.pid);
                 }
                 (TABLE, w)
             }
@@ -119,8 +126,9 @@ impl ToRank {
                 let session = r.array()?;
                 let mut neighbours = Vec::new();
                 for _ in 0..r.u32()? {
-                    let (rank, addr) = (r.u32()?, r.addr()?);
-                    neighbours.push(Neighbour { rank, addr, host: r.text()?, pid: r.u32()? });
+                    let (rank, addr, host) = (r.u32()?, r.addr()?, r.text()?);
+                    let (home, mates, pid) = (r.u64()?, r.text()?, r.u32()?);
+                    neighbours.push(Neighbour { rank, addr, host, home, mates, pid });
                 }
                 ToRank::Table { session, neighbours }
             }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
-use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::auth::digest;
 
 /// The variable that chooses the network interface; see [`interface_from_env`].
 pub const IFNAME_VARIABLE: &str = "RUSHMEM_UID_IFNAME";
@@ -129,6 +131,15 @@ fn no_interface(all: &[Interface], ifname: Option<&str>) -> BootError {
     )
 }
 
+/// What tells hosts apart, as far as a network is concerned: equal where processes share a kernel and a network
+/// namespace, so that what silences one silences all.
+pub(crate) fn home() -> u64 {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| host_name().into_bytes());
+    let namespace = std::fs::read_link("/proc/thread-self/ns/net").unwrap_or_default();
+    let digest = digest(&[&boot, namespace.as_os_str().as_encoded_bytes()]);
+    u64::from_le_bytes(*digest.first_chunk().expect("a digest has 32 bytes"))
+}
+
 /// This host's name, for messages.
 pub(crate) fn host_name() -> String {
     nix::unistd::gethostname()
@@ -197,19 +208,6 @@ fn refuse_self(stream: &TcpStream) -> io::Result<()> {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     Ok(())
-}
-
-/// Lets the kernel notice a host that is gone (power, network) after about `silence`, by keep-alive probes and
-/// by unacknowledged data. A process that is merely stopped or busy still has a kernel that answers.
-pub(crate) fn keep_alive(stream: &TcpStream, silence: Option<Duration>) -> io::Result<()> {
-    let Some(silence) = silence else { return Ok(()) };
-    let socket = socket2::SockRef::from(stream);
-    let second = Duration::from_secs(1); // the kernel counts whole ones
-    let part = (silence / 8).max(second);
-    socket.set_tcp_keepalive(
-        &TcpKeepalive::new().with_time((silence / 2).max(second)).with_interval(part).with_retries(4),
-    )?;
-    socket.set_tcp_user_timeout(Some(silence))
 }
 
 #[cfg(test)]

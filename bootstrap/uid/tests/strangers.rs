@@ -47,7 +47,7 @@ fn lines() -> Vec<Vec<u8>> {
     let mut random = vec![0; 300];
     getrandom::fill(&mut random).expect("random");
     let mut hello = vec![39, 0, 0, 0, 1];
-    hello.extend(b"rmUi\x01\x00\x01");
+    hello.extend(b"rmUi\x02\x00\x01");
     hello.extend([7; 32]);
     let mut mesh_hello = hello.clone();
     mesh_hello[11] = 2;

@@ -115,6 +115,7 @@ fn sockets(config: &Config, rank: u32, n: u32) -> UidConfig {
     UidConfig {
         init_timeout: config.init_timeout,
         timeout: config.timeout,
+        host_silence: config.peer_timeout,
         ifname: config.uid_ifname.clone(),
         ..UidConfig::new(rank, n)
     }

@@ -57,6 +57,8 @@ pub(crate) struct Config {
     pub(crate) init_timeout: Duration,
     /// Limit of a collective host call (`RUSHMEM_TIMEOUT`, 600 s).
     pub(crate) timeout: Duration,
+    /// When a host that no longer answers is known to be gone (`RUSHMEM_PEER_TIMEOUT`, 10 s; `None`: hours).
+    pub(crate) peer_timeout: Option<Duration>,
     /// A wait that lasts longer is reported (`RUSHMEM_STALL_REPORT`, 5 s; `None`: never).
     pub(crate) stall_report: Option<Duration>,
     /// A wait on data that lasts longer is an error (`RUSHMEM_WAIT_TIMEOUT`, none by default).
@@ -101,6 +103,15 @@ impl Config {
         let optional = |name: &str, default: f64| -> Result<Option<Duration>> {
             Ok(Some(secs(name, default)?).filter(|s| *s > 0.0).map(Duration::from_secs_f64))
         };
+        let peer_timeout = optional("RUSHMEM_PEER_TIMEOUT", 10.0)?;
+        if let Some(limit) = peer_timeout.filter(|limit| limit.as_secs() < 2) {
+            return Err(err!(
+                ENVIRONMENT,
+                "RUSHMEM_PEER_TIMEOUT={}: hosts are asked each second whether they are there, so give at least 2 seconds, \
+                 or 0 for no limit",
+                limit.as_secs_f64()
+            ));
+        }
         let bootstrap = get("RUSHMEM_BOOTSTRAP").map(|v| v.trim().to_ascii_lowercase());
         if let Some(b) = bootstrap.as_deref().filter(|b| !["uid", "mpi", "single"].contains(b)) {
             return Err(err!(ENVIRONMENT, "RUSHMEM_BOOTSTRAP={b}: expected uid, mpi or single"));
@@ -113,6 +124,7 @@ impl Config {
             heap_max_given: heap.is_some(),
             init_timeout: limit("RUSHMEM_INIT_TIMEOUT", 60.0)?,
             timeout: limit("RUSHMEM_TIMEOUT", 600.0)?,
+            peer_timeout,
             stall_report: optional("RUSHMEM_STALL_REPORT", 5.0)?,
             wait_timeout: optional("RUSHMEM_WAIT_TIMEOUT", 0.0)?,
             cache_dir: get("RUSHMEM_CACHE_DIR").map(PathBuf::from),
@@ -226,6 +238,7 @@ mod tests {
             ("RUSHMEM_INIT_TIMEOUT", "soon"),
             ("RUSHMEM_TIMEOUT", "nan"),
             ("RUSHMEM_STALL_REPORT", "-3"),
+            ("RUSHMEM_PEER_TIMEOUT", "1.5"),
             ("RUSHMEM_BOOTSTRAP", "carrier-pigeon"),
             ("RUSHMEM_DEVICE", "tpu"),
             ("RUSHMEM_DEVICE", "cuda:x"),

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags};
 
 use super::frame::{parse, HEADER};
-use super::state::State;
+use super::silence::{is_silence, last_heard, Silence};
+use super::state::{Ending, State};
 use super::Shared;
 use crate::conn::poll;
 use crate::threads;
@@ -56,7 +57,7 @@ impl Reader {
 }
 
 /// The thread's body.
-pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<TcpStream>>) {
+pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<TcpStream>>, silence: Option<Silence>) {
     threads::block_signals();
     let mut readers: Vec<Reader> =
         streams.into_iter().map(|stream| Reader { stream, bytes: Vec::new(), ended: false }).collect();
@@ -64,8 +65,13 @@ pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<TcpStream>>) {
     let mut farewell: Option<Instant> = None;
     let mut silenced = false;
     let mut roll_tick: Option<Instant> = None;
+    let mut look = silence.map(|_| Instant::now());
     loop {
-        let mut wake = farewell;
+        if let (Some(silence), Some(at)) = (silence, look.filter(|at| *at <= Instant::now())) {
+            listen(&shared, &mut readers, silence);
+            look = Some(at.max(Instant::now()) + silence.pause());
+        }
+        let mut wake = farewell.into_iter().chain(look).min();
         let mut wanted = Vec::with_capacity(readers.len());
         {
             let mut state = shared.lock();
@@ -126,18 +132,19 @@ pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<TcpStream>>) {
 
 /// Reads what is there and hands it on.
 fn serve(shared: &Shared, at: usize, reader: &mut Reader, scratch: &mut [u8]) {
-    let mut end: Option<String> = None;
+    let mut end: Option<Ending> = None;
     for _ in 0..TURNS {
         match (&*reader.stream).read(scratch) {
-            Ok(0) => end = Some("its connection closed without a goodbye".into()),
+            Ok(0) => end = Some(Ending::Died("its connection closed without a goodbye".into())),
             Ok(n) => reader.bytes.extend(&scratch[..n]),
             Err(e) if e.kind() == ErrorKind::WouldBlock => break,
             Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-            Err(e) => end = Some(format!("its connection broke ({e})")),
+            Err(e) if is_silence(&e) => end = Some(Ending::Silent(format!("it does not answer ({e})"))),
+            Err(e) => end = Some(Ending::Died(format!("its connection broke ({e})"))),
         }
         let mut state = shared.lock();
         if let Err(why) = reader.parse(at, shared.n_ranks, &mut state) {
-            end = Some(why);
+            end = Some(Ending::Died(why));
         }
         if let Some(why) = &end {
             reader.ended = true;
@@ -148,5 +155,23 @@ fn serve(shared: &Shared, at: usize, reader: &mut Reader, scratch: &mut [u8]) {
             let _ = reader.stream.shutdown(Shutdown::Both);
             return;
         }
+    }
+}
+
+/// Ends the links with hosts that have been silent for too long.
+fn listen(shared: &Shared, readers: &mut [Reader], silence: Silence) {
+    for (at, reader) in readers.iter_mut().enumerate().filter(|(_, r)| !r.ended) {
+        let heard = last_heard(&reader.stream);
+        if heard.map_or(true, |ago| ago < silence.allowed()) {
+            continue;
+        }
+        let mut state = shared.lock();
+        if state.links[at].abroad.is_none() {
+            continue; // its kernel is this one
+        }
+        reader.ended = true;
+        state.link_ended(at, &Ending::Silent(silence.verdict()));
+        shared.publish(&state);
+        let _ = reader.stream.shutdown(Shutdown::Both);
     }
 }

@@ -2,11 +2,12 @@
 //! news of deaths and of disagreements, passed on from neighbour to neighbour, each once.
 //!
 //! An idle link stays idle: no heartbeats. A killed process' sockets are closed by its kernel, which every
-//! neighbour sees at once; a host that vanishes is noticed by TCP keep-alive.
+//! neighbour sees at once; a host that vanishes is noticed by its kernel's silence (`silence`).
 
 pub(crate) mod exchange;
 pub(crate) mod frame;
 mod io;
+pub(crate) mod silence;
 pub(crate) mod state;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
 use crate::connect::Connected;
+use silence::Silence;
 use state::State;
 
 /// What the callers of one rank and its I/O thread share.
@@ -75,8 +77,14 @@ pub(crate) struct Mesh {
 }
 
 impl Mesh {
-    /// Takes over the links and starts the I/O thread (none for a job of one rank).
-    pub(crate) fn start(me: u32, n_ranks: u32, links: Vec<Connected>) -> Result<Mesh> {
+    /// Takes over the links and starts the I/O thread (none for a job of one rank). Hosts may be silent for `silence`,
+    /// which was set on the links.
+    pub(crate) fn start(
+        me: u32,
+        n_ranks: u32,
+        links: Vec<Connected>,
+        silence: Option<Duration>,
+    ) -> Result<Mesh> {
         let failed = |e: std::io::Error| {
             BootError::new(BootErrorKind::Io, format!("rank {me} cannot start its I/O thread: {e}"))
         };
@@ -87,8 +95,9 @@ impl Mesh {
         for link in links {
             let stream = Arc::new(link.stream);
             streams.push(stream.clone());
-            parts.push((link.rank, link.name, stream));
+            parts.push((link.rank, link.name, link.abroad, stream));
         }
+        let silence = silence.map(Silence::new).filter(|_| parts.iter().any(|p| p.2.is_some()));
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(me, n_ranks, parts)),
             changed: Condvar::new(),
@@ -103,17 +112,22 @@ impl Mesh {
         } else {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("rushmem-uid-io".into()).stack_size(512 * 1024);
-            Some(thread.spawn(move || io::run(shared, streams)).map_err(failed)?)
+            Some(thread.spawn(move || io::run(shared, streams, silence)).map_err(failed)?)
         };
         Ok(Mesh { shared, thread: Mutex::new(thread) })
     }
 
-    /// The first death heard of.
+    /// The first death heard of, with those on the same host that have come to be known since.
     pub(crate) fn death(&self) -> Option<BootError> {
         if !self.shared.dead.load(Ordering::Acquire) {
             return None;
         }
-        self.shared.lock().death.clone()
+        let state = self.shared.lock();
+        let mut death = state.death.clone()?;
+        for also in &state.with_it {
+            death.message = format!("{}; {also}", death.message);
+        }
+        Some(death)
     }
 
     /// Tells the others that the job is broken by this rank.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind};
 
 use super::frame::{self, roll_bytes, Call, Kind, Quarrel, CREDIT_STEP, HEADER, WINDOW};
+use crate::connect::Host;
 use crate::wire::{Malformed, Parsed};
 
 /// Own calls that are remembered, to tell who differs when a quarrel is heard of.
@@ -27,6 +28,8 @@ pub(crate) struct Piece {
 pub(crate) struct Link {
     pub(crate) rank: u32,
     pub(crate) name: String,
+    /// Its host, where that is another one.
+    pub(crate) abroad: Option<Host>,
     stream: Arc<TcpStream>,
     /// Frames that the socket has not taken yet.
     output: Vec<u8>,
@@ -99,6 +102,14 @@ impl Link {
     }
 }
 
+/// How a link came to its end, and what was seen.
+pub(crate) enum Ending {
+    /// By the process at its other end.
+    Died(String),
+    /// With the host at its other end, which no longer answers.
+    Silent(String),
+}
+
 /// A reason why calls cannot go on.
 enum Trouble {
     /// From this call on (0: at once).
@@ -121,6 +132,8 @@ pub(crate) struct State {
     pub(crate) links: Vec<Link>,
     /// The first death heard of.
     pub(crate) death: Option<BootError>,
+    /// What became of neighbours on that rank's host, if it is another host than this: it may be gone as a whole.
+    pub(crate) with_it: Vec<String>,
     /// What broke the job, in the order in which it was heard: the cause of a rank's leaving comes before it.
     troubles: Vec<Trouble>,
     /// What has been passed on already: kind, rank, call.
@@ -135,10 +148,15 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(me: u32, n_ranks: u32, links: Vec<(u32, String, Arc<TcpStream>)>) -> State {
-        let link = |(rank, name, stream)| Link {
+    pub(crate) fn new(
+        me: u32,
+        n_ranks: u32,
+        links: Vec<(u32, String, Option<Host>, Arc<TcpStream>)>,
+    ) -> State {
+        let link = |(rank, name, abroad, stream)| Link {
             rank,
             name,
+            abroad,
             stream,
             output: Vec::new(),
             inbox: VecDeque::new(),
@@ -154,6 +172,7 @@ impl State {
             me,
             links: links.into_iter().map(link).collect(),
             death: None,
+            with_it: Vec::new(),
             troubles: Vec::new(),
             heard: HashSet::new(),
             calls: VecDeque::new(),
@@ -210,9 +229,25 @@ impl State {
         self.tell(&Kind::Broken(seq), &frame::write_broken(&e));
         log::debug!("rushmem uid: rank {} hears: {}", self.me, e.message);
         if e.kind == BootErrorKind::PeerDead {
-            self.death.get_or_insert_with(|| e.clone());
+            match &self.death {
+                None => self.death = Some(e.clone()),
+                // Whoever leaves by itself (a number other than 0) does so because of the first.
+                Some(first) if seq == 0 && first.message != e.message => {
+                    let home = |rank| self.home_of(rank);
+                    if home(e.rank).is_some() && home(e.rank) == home(first.rank) {
+                        self.with_it.push(e.message.clone());
+                    }
+                }
+                Some(_) => {}
+            }
         }
         self.troubles.push(Trouble::Broken(seq, e));
+    }
+
+    /// The host of a neighbour on another host.
+    fn home_of(&self, rank: Option<u32>) -> Option<u64> {
+        let at = self.links.binary_search_by_key(&rank?, |l| l.rank).ok()?;
+        Some(self.links[at].abroad.as_ref()?.home)
     }
 
     /// Hears of two ranks in different calls, and passes it on once.
@@ -298,13 +333,17 @@ impl State {
     }
 
     /// Link `at` has ended, because of `why`.
-    pub(crate) fn link_ended(&mut self, at: usize, why: &str) {
+    pub(crate) fn link_ended(&mut self, at: usize, why: &Ending) {
         let link = &mut self.links[at];
         link.ended = true;
         link.mute = true;
         link.output.clear();
         if !link.bye && !self.leaving {
-            let (rank, text) = (link.rank, format!("{} died: {why}", link.name));
+            let text = match (why, &link.abroad) {
+                (Ending::Silent(why), Some(host)) => format!("host {} with {}: {why}", host.name, host.ranks),
+                (Ending::Silent(why) | Ending::Died(why), _) => format!("{} died: {why}", link.name),
+            };
+            let rank = link.rank;
             self.break_job(0, BootError::new(BootErrorKind::PeerDead, text).with_rank(rank));
         }
     }

@@ -1,7 +1,7 @@
 //! Who has come, who is missing, what everybody must be told: the rendezvous without its sockets. Every change
 //! leaves messages in `outbox`, addressed to clients by the number that the server gave them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -162,10 +162,17 @@ impl Job {
         // A rank that cannot connect knows best why: let it speak first.
         self.deadline = self.deadline.map(|(at, limit)| (at + Duration::from_secs(1), limit));
         self.unmeshed = n;
+        let mut homes: HashMap<u64, Vec<u32>> = HashMap::new();
+        for (rank, member) in &self.members {
+            homes.entry(member.join.home).or_default().push(*rank);
+        }
+        let homes: HashMap<u64, String> =
+            homes.into_iter().map(|(home, ranks)| (home, named(&ranks))).collect();
         for (rank, member) in &self.members {
             let entry = |peer: &u32| {
                 let j = &self.members[peer].join;
-                Neighbour { rank: *peer, addr: j.addr, host: j.host.clone(), pid: j.pid }
+                let (host, mates) = (j.host.clone(), homes[&j.home].clone());
+                Neighbour { rank: *peer, addr: j.addr, host, home: j.home, mates, pid: j.pid }
             };
             let neighbours = neighbours(*rank, n).iter().map(entry).collect();
             self.outbox.push((member.client, ToRank::Table { session, neighbours }));
@@ -241,7 +248,9 @@ mod tests {
 
     fn join(rank: u32, n: u32) -> Join {
         let addr = SocketAddr::from(([127, 0, 0, 1], 1000 + rank as u16));
-        Join { rank, n_ranks: n, limit: Duration::from_secs(9), addr, host: "h".into(), pid: 100 + rank }
+        let (host, limit) = ("h".into(), Duration::from_secs(9));
+        // Three ranks a host.
+        Join { rank, n_ranks: n, limit, addr, host, home: u64::from(rank / 3), pid: 100 + rank }
     }
 
     fn job() -> Job {
@@ -265,6 +274,12 @@ mod tests {
         assert!(job.outbox.contains(&(52, ToRank::Hosted(1))));
         let tables: Vec<_> = job.outbox.iter().filter(|m| matches!(m.1, ToRank::Table { .. })).collect();
         assert_eq!(tables.len(), 4);
+        for (_, table) in tables {
+            let ToRank::Table { neighbours, .. } = table else { unreachable!("they are tables") };
+            for n in neighbours {
+                assert_eq!(n.mates, if n.rank == 3 { "rank 3" } else { "ranks 0-2" });
+            }
+        }
         for rank in [0, 1, 1, 2, 7] {
             job.meshed(u64::from(rank) + 50, rank);
         }

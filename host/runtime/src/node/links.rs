@@ -306,6 +306,7 @@ impl Shared {
     fn monitor(&self, boot: &dyn Bootstrap) {
         let mut open: Vec<usize> = (0..self.sockets.len()).filter(|i| self.sockets[*i].is_some()).collect();
         let mut next_tick = Instant::now();
+        let mut heard = false;
         while !self.stop.load(Ordering::Acquire) {
             let mut polls: Vec<libc::pollfd> = open
                 .iter()
@@ -324,8 +325,10 @@ impl Shared {
             }
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
-                if let Some(death) = boot.death() {
-                    self.bad_news(death.what, None);
+                // At the second look: what dies with its host is to be named with it.
+                match boot.death() {
+                    Some(death) if heard => self.bad_news(death.what, None),
+                    death => heard = death.is_some(),
                 }
                 lock(&self.duties).iter_mut().for_each(|duty| duty());
             }
