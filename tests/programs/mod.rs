@@ -8,6 +8,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -102,6 +103,29 @@ impl Running {
         }
     }
 
+    /// Waits until it has written `word` to its standard output; panics with what it wrote instead if it ends before that,
+    /// or if that takes longer than `limit` from its start.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, word: &str, limit: Duration) {
+        loop {
+            let over = !matches!(self.child.try_wait(), Ok(None)) || self.started.elapsed() > limit;
+            let stdout = so_far(&self.stdout);
+            if stdout.contains(word) {
+                return;
+            }
+            if over {
+                let stderr = so_far(&self.stderr);
+                panic!("no {word:?} from {} within {limit:?}:\n{stdout}\n{stderr}", self.what);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What it has written to its standard output by now.
+    pub(crate) fn stdout(&self) -> String {
+        so_far(&self.stdout)
+    }
+
     /// Sends a signal to the program alone.
     pub(crate) fn signal(&self, signal: i32) {
         send(self.child.id() as i32, signal);
@@ -139,6 +163,13 @@ fn send(pid: i32, signal: i32) {
     // SAFETY: a plain system call. The pid is a child's, not reaped while it runs, or the group that it led; a group
     // that is gone makes it fail, harmlessly.
     unsafe { libc::kill(pid, signal) };
+}
+
+/// What is in a file that a program still writes to, without moving the place where it writes.
+fn so_far(file: &File) -> String {
+    let mut bytes = vec![0; file.metadata().map_or(0, |meta| meta.len() as usize)];
+    let read = file.read_at(&mut bytes, 0).expect("a temporary file can be read");
+    String::from_utf8_lossy(&bytes[..read]).into_owned()
 }
 
 fn text(file: &mut File) -> String {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags};
 
 use super::frame::{parse, HEADER};
-use super::silence::{is_silence, last_heard, Silence};
+use super::silence::{is_silence, Ear, Silence};
 use super::state::{Ending, State};
 use super::Shared;
 use crate::conn::poll;
@@ -30,6 +30,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 struct Reader {
     stream: Arc<TcpStream>,
     bytes: Vec<u8>,
+    /// For the silence of another host.
+    ear: Option<Ear>,
     ended: bool,
 }
 
@@ -59,8 +61,14 @@ impl Reader {
 /// The thread's body.
 pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<TcpStream>>, silence: Option<Silence>) {
     threads::block_signals();
-    let mut readers: Vec<Reader> =
-        streams.into_iter().map(|stream| Reader { stream, bytes: Vec::new(), ended: false }).collect();
+    let abroad: Vec<bool> = shared.lock().links.iter().map(|link| link.abroad.is_some()).collect();
+    let reader = |(stream, abroad): (_, bool)| Reader {
+        stream,
+        bytes: Vec::new(),
+        ear: abroad.then(Ear::default),
+        ended: false,
+    };
+    let mut readers: Vec<Reader> = streams.into_iter().zip(abroad).map(reader).collect();
     let mut scratch = vec![0; READ];
     let mut farewell: Option<Instant> = None;
     let mut silenced = false;
@@ -161,15 +169,13 @@ fn serve(shared: &Shared, at: usize, reader: &mut Reader, scratch: &mut [u8]) {
 /// Ends the links with hosts that have been silent for too long.
 fn listen(shared: &Shared, readers: &mut [Reader], silence: Silence) {
     for (at, reader) in readers.iter_mut().enumerate().filter(|(_, r)| !r.ended) {
-        let heard = last_heard(&reader.stream);
-        if heard.map_or(true, |ago| ago < silence.allowed()) {
+        let Some(ear) = &mut reader.ear else { continue };
+        // A socket that cannot be asked ends where it is read.
+        if ear.silent_for(&reader.stream).map_or(true, |time| time < silence.allowed()) {
             continue;
         }
-        let mut state = shared.lock();
-        if state.links[at].abroad.is_none() {
-            continue; // its kernel is this one
-        }
         reader.ended = true;
+        let mut state = shared.lock();
         state.link_ended(at, &Ending::Silent(silence.verdict()));
         shared.publish(&state);
         let _ = reader.stream.shutdown(Shutdown::Both);

@@ -8,7 +8,7 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::libc;
 use socket2::{SockRef, TcpKeepalive};
@@ -61,20 +61,43 @@ impl Silence {
     }
 }
 
-/// How long ago the other side's kernel last said anything: data, an acknowledgement, the answer to a probe.
-pub(crate) fn last_heard(stream: &TcpStream) -> io::Result<Duration> {
-    // SAFETY: an all-zero tcp_info is a valid value of that plain C struct.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: an open socket, and a buffer with its length.
-    let code = unsafe {
-        let to = (&raw mut info).cast();
-        libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &mut len)
-    };
-    if code != 0 {
-        return Err(io::Error::last_os_error());
+/// How long the other side's kernel has owed an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Ear {
+    /// Since when a question about room for more data is known to be open.
+    asked: Option<Instant>,
+}
+
+impl Ear {
+    /// How long ago the other side last said anything that it was asked for: to data, or to a probe.
+    pub(crate) fn silent_for(&mut self, stream: &TcpStream) -> io::Result<Duration> {
+        // SAFETY: an all-zero tcp_info is a valid value of that plain C struct.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let mut queued: libc::c_int = 0;
+        // SAFETY: an open socket, and places for the answers, of the size that goes with each question.
+        let ok = unsafe {
+            let (fd, to) = (stream.as_raw_fd(), (&raw mut info).cast());
+            libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, to, &mut len) == 0
+                && libc::ioctl(fd, libc::TIOCOUTQ, &raw mut queued) == 0
+        };
+        if !ok {
+            return Err(io::Error::last_os_error());
+        }
+        let heard = Duration::from_millis(info.tcpi_last_data_recv.min(info.tcpi_last_ack_recv).into());
+        // Data waits because the other side has said that it has no room: a process that does not read. Then the kernel
+        // asks rarely, and ever more rarely (RFC 9293, 3.8.6.1), so only a question that stays open means anything.
+        let no_room = info.tcpi_unacked == 0 && queued > 0;
+        if !no_room {
+            self.asked = None;
+            return Ok(heard);
+        }
+        if info.tcpi_probes == 0 {
+            self.asked = None;
+            return Ok(Duration::ZERO);
+        }
+        Ok(heard.min(self.asked.get_or_insert_with(Instant::now).elapsed()))
     }
-    Ok(Duration::from_millis(info.tcpi_last_data_recv.min(info.tcpi_last_ack_recv).into()))
 }
 
 /// Whether an error of a socket says that the other host does not answer, rather than its process.
@@ -99,9 +122,10 @@ mod tests {
         stream.set_nonblocking(true).expect("non-blocking");
         // Until nobody takes any more, and then nobody reads: the other side says that it has no room, but it says so.
         while stream.write(&[0; 65536]).is_ok() {}
-        for _ in 0..30 {
-            let heard = last_heard(&stream).expect("the kernel knows");
-            assert!(heard < silence.allowed(), "{heard:?}");
+        let mut ear = Ear::default();
+        for _ in 0..50 {
+            let silent = ear.silent_for(&stream).expect("the kernel knows");
+            assert!(silent < silence.allowed(), "{silent:?}");
             std::thread::sleep(silence.pause());
         }
     }

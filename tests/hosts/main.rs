@@ -1,0 +1,25 @@
+//! PEs on several hosts, which are network namespaces that the tests make themselves (`namespaces`): the bootstrap alone,
+//! worlds under two launchers, hosts that are cut off, and what only looks like it.
+//!
+//! A PE is this program once more, with the test [`role`] and a role in its environment. What it has to say to the test
+//! begins with `@`.
+
+// PEs end themselves here, at once and whatever is on their stack.
+#![allow(clippy::disallowed_methods)]
+
+mod bootstrap;
+mod namespaces;
+mod netlink;
+#[path = "../programs/mod.rs"]
+mod programs;
+mod ranks;
+
+/// Not a test by itself: what a PE that a test has started does.
+#[test]
+fn role() {
+    let Ok(role) = std::env::var(ranks::ROLE) else { return };
+    match role.split_once(' ') {
+        Some(("bootstrap", part)) => bootstrap::play(part),
+        _ => panic!("no role {role}"),
+    }
+}

@@ -1,0 +1,129 @@
+//! The ranks of a job that is spread over hosts: how they are started, and what they say.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::namespaces::Hosts;
+use crate::programs::{self, Ended, Running};
+
+/// The variable that tells a rank what to do.
+pub(crate) const ROLE: &str = "HOSTS_TEST_ROLE";
+/// How long a rank may take from its start to its end.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A job under way: `per_host` ranks on each host, numbered through.
+pub(crate) struct Job<'a> {
+    hosts: &'a Hosts,
+    per_host: u32,
+    ranks: Vec<Running>,
+}
+
+/// This program, to play `role`.
+pub(crate) fn player(role: &str) -> Command {
+    let mut command = programs::command(std::env::current_exe().expect("a test knows where it is"));
+    command.args(["--exact", "role", "--nocapture", "--test-threads=1"]).env(ROLE, role);
+    command
+}
+
+/// What `torchrun` gives rank `rank` of `n`, which meet at `host`.
+fn torchrun(rank: u32, n: u32, per_host: u32, host: &str, port: u16) -> Vec<(&'static str, String)> {
+    vec![
+        ("RANK", rank.to_string()),
+        ("WORLD_SIZE", n.to_string()),
+        ("LOCAL_RANK", (rank % per_host).to_string()),
+        ("LOCAL_WORLD_SIZE", per_host.to_string()),
+        ("MASTER_ADDR", host.to_owned()),
+        ("MASTER_PORT", port.to_string()),
+    ]
+}
+
+impl<'a> Job<'a> {
+    /// Starts it by torchrun's variables.
+    #[track_caller]
+    pub(crate) fn start(
+        hosts: &'a Hosts,
+        shape: (u32, u32),
+        role: &str,
+        environment: &[(&str, &str)],
+    ) -> Job<'a> {
+        let (n_hosts, per_host) = shape;
+        let n = n_hosts * per_host;
+        // Each job of these hosts meets elsewhere, so that none hears of one before it.
+        let (port, home) = (programs::free_port(), hosts.host(0).ip.to_string());
+        let start = |rank: u32| {
+            let mut command = player(role);
+            command.envs(torchrun(rank, n, per_host, &home, port)).envs(environment.iter().copied());
+            hosts.host((rank / per_host) as usize).enter(&mut command);
+            programs::start(&mut command)
+        };
+        Job { hosts, per_host, ranks: (0..n).map(start).collect() }
+    }
+
+    /// Waits until every rank has said `word`.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, word: &str) {
+        self.ranks.iter_mut().for_each(|rank| rank.wait_for(word, LIMIT));
+    }
+
+    /// Sends a signal to a rank.
+    pub(crate) fn signal(&self, rank: u32, signal: i32) {
+        self.ranks[rank as usize].signal(signal);
+    }
+
+    /// Everybody ends well.
+    #[track_caller]
+    pub(crate) fn ends_well(self) -> Vec<Ended> {
+        self.ranks.into_iter().map(|rank| rank.wait(LIMIT).ok().says(&["@end fine"])).collect()
+    }
+
+    /// Everybody but the ranks of `host`, which are not looked at, ends within `limit` of `since` with an error that says
+    /// `words`.
+    #[track_caller]
+    pub(crate) fn survivors_say(self, host: usize, words: &[&str], since: Instant, limit: Duration) {
+        let per_host = self.per_host as usize;
+        for (rank, running) in self.ranks.into_iter().enumerate().filter(|(r, _)| r / per_host != host) {
+            complain(rank, running, words, since, limit);
+        }
+    }
+
+    /// Everybody ends within `limit` of `since`, each with an error that names a host that it cannot hear, all ranks of it,
+    /// after `cut` was cut off.
+    #[track_caller]
+    pub(crate) fn both_sides_say(self, cut: usize, since: Instant, limit: Duration) {
+        let (per_host, hosts) = (self.per_host as usize, self.ranks.len() / self.per_host as usize);
+        for (rank, running) in self.ranks.into_iter().enumerate() {
+            let side = rank / per_host;
+            // Whoever is cut off hears none of the others, and names the one that is noticed first.
+            let gone: Vec<usize> =
+                if side == cut { (0..hosts).filter(|h| *h != cut).collect() } else { vec![cut] };
+            let names: Vec<String> = gone
+                .into_iter()
+                .map(|host| {
+                    let (first, last) = (host * per_host, (host + 1) * per_host - 1);
+                    let ranks =
+                        if first == last { format!("rank {first}") } else { format!("ranks {first}-{last}") };
+                    format!("host {} with {ranks}", self.hosts.host(host).name)
+                })
+                .collect();
+            let last = complain(rank, running, &[], since, limit);
+            assert!(
+                names.iter().any(|name| last.contains(name)),
+                "rank {rank} names none of {names:?}: {last}"
+            );
+        }
+    }
+}
+
+/// The last words of a rank, which must be an error with all of `words` and come within `limit` of `since`.
+#[track_caller]
+fn complain(rank: usize, running: Running, words: &[&str], since: Instant, limit: Duration) -> String {
+    let ended = running.wait(LIMIT);
+    let took = since.elapsed();
+    let last = ended.lines_with("@end ").last().map(|line| (*line).to_owned());
+    let last = last.unwrap_or_else(|| panic!("rank {rank} had no last words: {ended}"));
+    println!("rank {rank} after {:.2} s: {last}", took.as_secs_f64());
+    assert!(last.contains("PeerDead"), "rank {rank}: {last}");
+    assert!(words.iter().all(|word| last.contains(word)), "rank {rank} does not say {words:?}: {last}");
+    assert!(took < limit, "rank {rank} took {took:?} of {limit:?}: {last}");
+    last
+}
