@@ -8,11 +8,13 @@
 #![allow(clippy::disallowed_methods)]
 
 mod bootstrap;
+mod mpirun;
 mod namespaces;
 mod netlink;
 #[path = "../programs/mod.rs"]
 mod programs;
 mod ranks;
+mod world;
 
 /// Not a test by itself: what a PE that a test has started does.
 #[test]
@@ -20,6 +22,7 @@ fn role() {
     let Ok(role) = std::env::var(ranks::ROLE) else { return };
     match role.split_once(' ') {
         Some(("bootstrap", part)) => bootstrap::play(part),
+        Some(("world", part)) => world::play(part),
         _ => panic!("no role {role}"),
     }
 }

@@ -195,6 +195,12 @@ impl Host {
         // SAFETY: `enter` makes system calls only.
         unsafe { command.pre_exec(enter) };
     }
+
+    /// The words by which `nsenter` starts a program on this host, as long as this process lives.
+    pub(crate) fn nsenter(&self) -> String {
+        let fd = |kind, file: &File| format!("--{kind}=/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        format!("nsenter {} {} {}", fd("net", &self.net), fd("uts", &self.uts), fd("mount", &self.mnt))
+    }
 }
 
 /// What programs of this host read of it: its own interfaces in `/sys`, and who the others are in `/etc/hosts`.

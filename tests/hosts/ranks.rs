@@ -1,5 +1,6 @@
 //! The ranks of a job that is spread over hosts: how they are started, and what they say.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -46,13 +47,37 @@ impl<'a> Job<'a> {
         role: &str,
         environment: &[(&str, &str)],
     ) -> Job<'a> {
+        Job::start_each(hosts, shape, || {
+            let mut command = player(role);
+            command.envs(environment.iter().copied());
+            command
+        })
+    }
+
+    /// Starts another program than this one.
+    #[track_caller]
+    pub(crate) fn start_program(
+        hosts: &'a Hosts,
+        shape: (u32, u32),
+        program: &Path,
+        args: &[&str],
+    ) -> Job<'a> {
+        Job::start_each(hosts, shape, || {
+            let mut command = programs::command(program);
+            command.args(args);
+            command
+        })
+    }
+
+    #[track_caller]
+    fn start_each(hosts: &'a Hosts, shape: (u32, u32), program: impl Fn() -> Command) -> Job<'a> {
         let (n_hosts, per_host) = shape;
         let n = n_hosts * per_host;
         // Each job of these hosts meets elsewhere, so that none hears of one before it.
         let (port, home) = (programs::free_port(), hosts.host(0).ip.to_string());
         let start = |rank: u32| {
-            let mut command = player(role);
-            command.envs(torchrun(rank, n, per_host, &home, port)).envs(environment.iter().copied());
+            let mut command = program();
+            command.envs(torchrun(rank, n, per_host, &home, port));
             hosts.host((rank / per_host) as usize).enter(&mut command);
             programs::start(&mut command)
         };
@@ -72,8 +97,14 @@ impl<'a> Job<'a> {
 
     /// Everybody ends well.
     #[track_caller]
-    pub(crate) fn ends_well(self) -> Vec<Ended> {
-        self.ranks.into_iter().map(|rank| rank.wait(LIMIT).ok().says(&["@end fine"])).collect()
+    pub(crate) fn end(self) -> Vec<Ended> {
+        self.ranks.into_iter().map(|rank| rank.wait(LIMIT).ok()).collect()
+    }
+
+    /// Everybody ends well and says so.
+    #[track_caller]
+    pub(crate) fn ends_well(self) {
+        self.end().into_iter().for_each(|ended| drop(ended.says(&["@end fine"])));
     }
 
     /// Everybody but the ranks of `host`, which are not looked at, ends within `limit` of `since` with an error that says

@@ -107,10 +107,16 @@ impl Running {
     /// or if that takes longer than `limit` from its start.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, word: &str, limit: Duration) {
+        self.wait_for_all(word, 1, limit);
+    }
+
+    /// [`wait_for`](Running::wait_for) `n` times.
+    #[track_caller]
+    pub(crate) fn wait_for_all(&mut self, word: &str, n: usize, limit: Duration) {
         loop {
             let over = !matches!(self.child.try_wait(), Ok(None)) || self.started.elapsed() > limit;
             let stdout = so_far(&self.stdout);
-            if stdout.contains(word) {
+            if stdout.matches(word).count() >= n {
                 return;
             }
             if over {

@@ -133,7 +133,7 @@ fn no_interface(all: &[Interface], ifname: Option<&str>) -> BootError {
 
 /// What tells hosts apart, as far as a network is concerned: equal where processes share a kernel and a network
 /// namespace, so that what silences one silences all.
-pub(crate) fn home() -> u64 {
+pub fn home() -> u64 {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| host_name().into_bytes());
     let namespace = std::fs::read_link("/proc/thread-self/ns/net").unwrap_or_default();
     let digest = digest(&[&boot, namespace.as_os_str().as_encoded_bytes()]);

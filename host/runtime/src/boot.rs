@@ -1,6 +1,8 @@
 //! Which bootstrap serves this PE, chosen once at start: what the caller gave, else what the environment says. The
 //! choice and its reason are one line of the log.
 
+mod hosts;
+
 use std::os::raw::c_void;
 
 use rushmem_bootstrap_abi::plugin::Limits;
@@ -124,5 +126,6 @@ fn sockets(config: &Config, rank: u32, n: u32) -> UidConfig {
 fn mpi(flavour: Option<&str>, comm: *const c_void, config: &Config) -> Result<Box<dyn Bootstrap>> {
     let limits = Limits { call: Some(config.timeout), init: Some(config.init_timeout) };
     // SAFETY: the caller of `rushmem_init` vouches for its communicator; null means MPI_COMM_WORLD.
-    Ok(unsafe { load_mpi(flavour, comm, limits)? })
+    let mpi = unsafe { load_mpi(flavour, comm, limits)? };
+    hosts::in_touch(mpi, config)
 }

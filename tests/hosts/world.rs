@@ -1,0 +1,260 @@
+//! Worlds across hosts: each PE reaches those of its own host by mapped memory and the others over the network, with the
+//! same calls. Under torchrun's variables and under Open MPI's mpirun.
+
+use std::time::{Duration, Instant};
+
+use rushmem::{Cmp, Pe, Result, World};
+
+use crate::mpirun::Mpirun;
+use crate::namespaces::on_hosts;
+use crate::programs;
+use crate::ranks::{Job, LIMIT};
+
+/// PEs on each host.
+const PER_HOST: u32 = 2;
+/// Whose data a PE makes: the same on all.
+const SEED: &str = "HOSTS_TEST_SEED";
+
+// ---- the PEs ----
+
+pub(crate) fn play(part: &str) {
+    match World::init().and_then(|world| on(world, part)) {
+        Ok(()) => println!("@end fine"),
+        Err(e) => println!("@end {:?} {e}", e.code()),
+    }
+}
+
+fn on(world: World, part: &str) -> Result<()> {
+    ways(&world)?;
+    world.barrier_all()?;
+    println!("@ready");
+    match part {
+        "mixed" => {
+            let seed: u64 = std::env::var(SEED).ok().and_then(|s| s.parse().ok()).expect("a seed");
+            for n in [1, 7, 1000, 70_001] {
+                transfers(&world, seed ^ n as u64, n)?;
+            }
+            counters(&world)?;
+            signals(&world)?;
+            barriers(&world)?;
+        }
+        "barrier" if world.my_pe().number() == 0 => std::thread::sleep(LIMIT),
+        "barrier" => world.barrier_all()?,
+        "wait" => world.alloc::<u64>(1)?.wait_until(0, Cmp::Eq, 1)?,
+        "put" => {
+            let inbox = world.alloc::<u8>(300_001)?;
+            let far = Pe::new((world.my_pe().number() + PER_HOST) % world.n_pes());
+            loop {
+                inbox.put(&vec![1; 300_001], far)?;
+                world.quiet()?;
+            }
+        }
+        other => panic!("no part {other}"),
+    }
+    world.finalize()
+}
+
+/// Each peer is reached as its place demands, and its place is known.
+fn ways(world: &World) -> Result<()> {
+    let me = world.my_pe().number();
+    for pe in world.pes() {
+        let peer = world.peer(pe)?;
+        let near = pe.number() / PER_HOST == me / PER_HOST;
+        assert_eq!(peer.transport, if near { "direct" } else { "ucx" }, "PE {me} to {pe}: {}", peer.reason);
+        assert_eq!(peer.host, format!("h{}", pe.number() / PER_HOST + 1), "{pe}");
+    }
+    Ok(())
+}
+
+/// SplitMix64.
+fn data(seed: u64, from: Pe, to: Pe, n: usize) -> Vec<u64> {
+    let start = seed ^ (u64::from(from.number()) << 40) ^ (u64::from(to.number()) << 20);
+    let word = |i: usize| {
+        let mut z = start.wrapping_add((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    (0..n).map(word).collect()
+}
+
+/// Everybody puts to everybody, and then gets from everybody what it has from a third.
+fn transfers(world: &World, seed: u64, n: usize) -> Result<()> {
+    let (me, pes) = (world.my_pe(), world.n_pes() as usize);
+    let inbox = world.alloc::<u64>(n * pes)?;
+    for pe in world.pes() {
+        inbox.slice(me.index() * n..(me.index() + 1) * n)?.put(&data(seed, me, pe, n), pe)?;
+    }
+    world.barrier_all()?;
+    let all = inbox.to_vec()?;
+    for from in world.pes() {
+        assert_eq!(all[from.index() * n..][..n], data(seed, from, me, n), "{from} to {me}, {n} words");
+    }
+    for pe in world.pes() {
+        let third = Pe::new((pe.number() + 1) % world.n_pes());
+        let mut got = vec![0; n];
+        inbox.slice(third.index() * n..(third.index() + 1) * n)?.get(&mut got, pe)?;
+        assert_eq!(got, data(seed, third, pe, n), "{me} gets from {pe} what {third} put there");
+    }
+    world.barrier_all()?;
+    inbox.free()
+}
+
+/// Near and far PEs add to the same words, and each old value is seen once.
+fn counters(world: &World) -> Result<()> {
+    const ROUNDS: u64 = 50;
+    let n = u64::from(world.n_pes());
+    let words = world.alloc::<u64>(2)?;
+    let seen = world.alloc::<u32>((ROUNDS * n) as usize)?;
+    for _ in 0..ROUNDS {
+        for pe in world.pes() {
+            words.at(0, pe).add(1)?;
+        }
+        let old = words.at(1, Pe::new(0)).fetch_add(1)?;
+        seen.at(old as usize, Pe::new(0)).inc()?;
+    }
+    world.barrier_all()?;
+    assert_eq!(words.to_vec()?[0], ROUNDS * n);
+    if world.my_pe().number() == 0 {
+        assert_eq!(seen.to_vec()?, vec![1; (ROUNDS * n) as usize]);
+    }
+    world.barrier_all()?;
+    // One of them wins.
+    let claim = words.at(0, Pe::new(world.n_pes() - 1));
+    let won = claim.compare_swap(ROUNDS * n, u64::from(world.my_pe().number()))? == ROUNDS * n;
+    let wins = world.alloc::<u32>(1)?;
+    wins.at(0, Pe::new(0)).add(u32::from(won))?;
+    world.barrier_all()?;
+    assert_eq!(wins.g(0, Pe::new(0))?, 1);
+    world.barrier_all()
+}
+
+/// A ring over all PEs, and so over hosts: no signal is seen before its data.
+fn signals(world: &World) -> Result<()> {
+    let (me, right) = (world.my_pe(), world.right());
+    let inbox = world.alloc::<u64>(5000)?;
+    let signal = world.signal()?;
+    let taken = world.signal()?;
+    for round in 1..=40u64 {
+        let n = (round as usize * 613) % 5000 + 1;
+        inbox.slice(..n)?.put_signal(
+            &data(round, me, right, n),
+            &signal,
+            rushmem::SignalOp::Set,
+            round,
+            right,
+        )?;
+        signal.wait_until(Cmp::Ge, round)?;
+        assert_eq!(inbox.to_vec()?[..n], data(round, world.left(), me, n), "round {round}");
+        taken.add(1, world.left())?;
+        taken.wait_until(Cmp::Ge, round)?;
+    }
+    world.barrier_all()
+}
+
+/// Nobody leaves a barrier before all have come and what they had put has arrived.
+fn barriers(world: &World) -> Result<()> {
+    let came = world.alloc::<u64>(world.n_pes() as usize)?;
+    for round in 1..=30 {
+        for pe in world.pes() {
+            came.p(world.my_pe().index(), round, pe)?;
+        }
+        world.barrier_all()?;
+        let all = came.to_vec()?;
+        assert!(all.iter().all(|at| *at >= round), "round {round}: {all:?}");
+    }
+    world.barrier_all()
+}
+
+// ---- the tests ----
+
+fn seed() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let seed = now.as_nanos() as u64;
+    println!("{SEED}={seed}");
+    seed.to_string()
+}
+
+#[test]
+fn near_and_far_pes_in_one_job() {
+    for hosts in [2, 3] {
+        on_hosts(hosts, |net| {
+            Job::start(net, (hosts as u32, PER_HOST), "world mixed", &[(SEED, &seed())]).ends_well();
+        });
+    }
+}
+
+#[test]
+fn near_and_far_pes_under_mpirun() {
+    on_hosts(2, |net| {
+        let Some(mut mpirun) = Mpirun::find(net, 2, PER_HOST, "near_and_far_pes_under_mpirun") else {
+            return;
+        };
+        let ended = mpirun.start("world mixed", &[(SEED, &seed())]).wait(LIMIT).ok();
+        assert_eq!(ended.stdout.matches("@end fine").count(), 4, "{ended}");
+    });
+}
+
+/// With kernels, on the CPU device.
+#[test]
+fn a_token_goes_round_over_hosts() {
+    on_hosts(2, |net| {
+        let job = Job::start_program(net, (2, PER_HOST), &programs::example("ring"), &["--laps", "20"]);
+        let ended = job.end();
+        assert!(ended.iter().any(|e| e.stdout.contains("ring: 4 PEs x 20 laps = 80 hops")), "{}", ended[0]);
+    });
+}
+
+/// With no other setting than the defaults.
+#[test]
+fn a_host_of_a_world_is_cut_off() {
+    for part in ["barrier", "wait", "put"] {
+        on_hosts(2, |net| {
+            let mut job = Job::start(net, (2, PER_HOST), &format!("world {part}"), &[]);
+            job.wait_for("@ready");
+            std::thread::sleep(Duration::from_millis(300));
+            let cut = Instant::now();
+            net.cut(1);
+            println!("{part}");
+            job.both_sides_say(1, cut, Duration::from_secs(10));
+        });
+    }
+}
+
+#[test]
+fn a_host_of_a_world_is_killed() {
+    for part in ["barrier", "wait", "put"] {
+        on_hosts(2, |net| {
+            let mut job = Job::start(net, (2, PER_HOST), &format!("world {part}"), &[]);
+            job.wait_for("@ready");
+            let killed = Instant::now();
+            job.signal(2, libc::SIGKILL);
+            job.signal(3, libc::SIGKILL);
+            println!("{part}");
+            job.survivors_say(
+                1,
+                &["rank 2 (host h2, pid", "rank 3 (host h2, pid"],
+                killed,
+                Duration::from_secs(5),
+            );
+        });
+    }
+}
+
+/// mpirun itself takes minutes to notice.
+#[test]
+fn a_host_under_mpirun_is_cut_off() {
+    on_hosts(2, |net| {
+        let Some(mut mpirun) = Mpirun::find(net, 2, PER_HOST, "a_host_under_mpirun_is_cut_off") else {
+            return;
+        };
+        let mut job = mpirun.start("world wait", &[("RUSHMEM_PEER_TIMEOUT", "4")]);
+        job.wait_for_all("@ready", 4, LIMIT);
+        let cut = Instant::now();
+        net.cut(1);
+        // What the other two say is on the other side of the cut.
+        job.wait_for_all("host h2 with ranks 2-3", 2, LIMIT);
+        let took = cut.elapsed();
+        assert!(took < Duration::from_secs(4), "it took {took:?}: {}", job.stdout());
+    });
+}
