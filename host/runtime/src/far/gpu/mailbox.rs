@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::cuda::memop::MemOp;
 use crate::cuda::pinned::PinnedBox;
@@ -25,6 +26,9 @@ pub(crate) const SLOTS: usize = 256;
 
 /// Looks for results between two at whether the GPU is well.
 const LOOKS: u32 = 1024;
+
+/// How long the last service kernel may take to end.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// As what a word is taken (`RUSHMEM_WORD_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,12 +253,17 @@ impl Mailbox {
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        // A kernel that never got its SM may be queued yet; the memory then goes with the process. Else nothing of ours runs, and a
-        // lost context runs nothing.
+        // Kernels have ended, so a service kernel that had no room has it now, and finds nothing to do. One that runs all the same
+        // keeps the memory, which goes with the process; a lost context runs nothing.
+        let until = Instant::now() + PATIENCE;
         let busy = |stream: &Stream| matches!(stream.query(), Ok(false));
-        if busy(&self.bell) || busy(&self.server) {
-            std::mem::forget(self.words.take());
-            std::mem::forget(self.queue.take());
+        while busy(&self.bell) || busy(&self.server) {
+            if Instant::now() > until {
+                std::mem::forget(self.words.take());
+                std::mem::forget(self.queue.take());
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(20));
         }
     }
 }

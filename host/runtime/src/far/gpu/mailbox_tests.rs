@@ -4,7 +4,6 @@
 use std::ffi::c_void;
 use std::process::Command;
 use std::sync::atomic::AtomicU32;
-use std::time::{Duration, Instant};
 
 use rushmem_device_cpu::{Compiler, LaunchConfig, Limits, Module};
 

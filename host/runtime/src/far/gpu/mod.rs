@@ -4,4 +4,6 @@
 //!
 //! Everything here belongs to one thread, polls, and never waits for the GPU.
 
+pub(crate) mod direct;
 pub(crate) mod mailbox;
+pub(crate) mod staging;

@@ -1,0 +1,160 @@
+//! Whether UCX reaches GPU memory by itself: a build with CUDA support (PyPI's `libucx-cu13`, an RDMA host's own), asked by trying.
+//!
+//! A UCX that cannot is no error: then data goes through [`staging`](super::staging), unless `RUSHMEM_FAR_GPU=ucx` insists. What it
+//! registers must be one VMM allocation at a time: of a range of several it would silently register the first (ucx#11283).
+//! Atomics go through the [`mailbox`](super::mailbox) in any case: UCX's own, in software, would touch GPU memory with the CPU.
+
+use std::mem::zeroed;
+use std::ptr::null_mut;
+
+use ucx_sys::{
+    ucp_context_attr_t, ucp_context_h, ucp_mem_map_params_t, Ucp, UCP_ATTR_FIELD_MEMORY_TYPES,
+    UCP_MEM_MAP_PARAM_FIELD_ADDRESS, UCP_MEM_MAP_PARAM_FIELD_LENGTH, UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+    UCS_MEMORY_TYPE_CUDA, UCS_OK,
+};
+
+use crate::cuda::Cuda;
+use crate::error::{err, Result};
+
+/// How bulk gets into and out of the GPU's memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Way {
+    /// By UCX where it can, else through bounce buffers.
+    #[default]
+    Auto,
+    /// Through bounce buffers in pinned memory.
+    Bounce,
+    /// By UCX, or an error at start.
+    Ucx,
+}
+
+impl Way {
+    /// What `RUSHMEM_FAR_GPU` says.
+    pub(crate) fn parse(text: &str) -> Result<Way> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Way::Auto),
+            "bounce" => Ok(Way::Bounce),
+            "ucx" => Ok(Way::Ucx),
+            _ => Err(err!(ENVIRONMENT, "RUSHMEM_FAR_GPU={text}: expected auto, bounce or ucx")),
+        }
+    }
+
+    /// Whether UCX is to do it. `able` tries, and says why it cannot.
+    pub(crate) fn by_ucx(self, able: impl FnOnce() -> std::result::Result<(), String>) -> Result<bool> {
+        match self {
+            Way::Bounce => Ok(false),
+            Way::Auto => Ok(able()
+                .inspect_err(|why| log::debug!("GPU memory goes through bounce buffers: {why}"))
+                .is_ok()),
+            Way::Ucx => able().map(|()| true).map_err(|why| {
+                err!(
+                    UNSUPPORTED,
+                    "RUSHMEM_FAR_GPU=ucx: {why}; install a UCX with CUDA (`pip install libucx-cu13`, or RUSHMEM_UCX_LIB), or \
+                     leave it at auto, which goes through bounce buffers"
+                )
+            }),
+        }
+    }
+}
+
+/// Whether that context of UCX's can register GPU memory: `bytes` at `at`, one VMM allocation, are registered on trial.
+///
+/// # Safety
+/// The context is alive, and used by nobody else meanwhile; the memory is GPU memory.
+pub(crate) unsafe fn can_register(
+    ucp: &Ucp,
+    context: ucp_context_h,
+    at: usize,
+    bytes: usize,
+) -> std::result::Result<(), String> {
+    let version = ucp.version();
+    // SAFETY: zeroes are valid, and the mask names what is asked for.
+    let (status, types) = unsafe {
+        let mut attr: ucp_context_attr_t = zeroed();
+        attr.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES.into();
+        (ucp.ucp_context_query(context, &mut attr), attr.memory_types)
+    };
+    if status != UCS_OK {
+        return Err(format!("UCX {version} does not say what memory it knows: {}", ucp.status_text(status)));
+    }
+    if types & (1 << UCS_MEMORY_TYPE_CUDA) == 0 {
+        let path = ucp.path();
+        return Err(format!(
+            "UCX {version} in {} knows no GPU memory: built without CUDA, or UCX_TLS leaves out cuda_copy",
+            path.display()
+        ));
+    }
+    // SAFETY: zeroes are valid, the mask names what is set, the memory is as the caller says; what was mapped is unmapped.
+    unsafe {
+        let mut params: ucp_mem_map_params_t = zeroed();
+        params.field_mask = (UCP_MEM_MAP_PARAM_FIELD_ADDRESS
+            | UCP_MEM_MAP_PARAM_FIELD_LENGTH
+            | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE)
+            .into();
+        params.address = at as *mut _;
+        params.length = bytes;
+        params.memory_type = UCS_MEMORY_TYPE_CUDA;
+        let mut handle = null_mut();
+        let status = ucp.ucp_mem_map(context, &params, &mut handle);
+        if status != UCS_OK {
+            return Err(format!("UCX {version} cannot register GPU memory: {}", ucp.status_text(status)));
+        }
+        ucp.ucp_mem_unmap(context, handle);
+    }
+    Ok(())
+}
+
+/// The allocations that make up `[at, at + bytes)` of GPU memory, each to be registered by itself: address and length, cut
+/// to the range.
+pub(crate) fn allocations(cuda: &Cuda, at: usize, bytes: usize) -> Result<Vec<(usize, usize)>> {
+    cut(at, bytes, |at| cuda.allocation_around(at))
+}
+
+fn cut(
+    at: usize,
+    bytes: usize,
+    around: impl Fn(usize) -> Result<(usize, usize)>,
+) -> Result<Vec<(usize, usize)>> {
+    let (mut next, end, mut list) = (at, at + bytes, Vec::new());
+    while next < end {
+        let (start, length) = around(next)?;
+        let stop = (start + length).min(end);
+        if stop <= next {
+            return Err(err!(INTERNAL, "CUDA says that {next:#x} lies in {length} bytes at {start:#x}"));
+        }
+        list.push((next, stop - next));
+        next = stop;
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::code;
+
+    #[test]
+    fn ways() {
+        for (text, way) in [("auto", Way::Auto), (" Bounce", Way::Bounce), ("UCX", Way::Ucx)] {
+            assert_eq!(Way::parse(text).unwrap(), way);
+        }
+        let e = Way::parse("rdma").unwrap_err();
+        assert!(e.code == code::ENVIRONMENT && e.message.contains("RUSHMEM_FAR_GPU=rdma"), "{e}");
+        let (can, cannot) = (|| Ok(()), || Err("no CUDA in it".to_owned()));
+        assert!(Way::Auto.by_ucx(can).unwrap() && !Way::Auto.by_ucx(cannot).unwrap());
+        assert!(!Way::Bounce.by_ucx(|| panic!("not asked")).unwrap());
+        assert!(Way::Ucx.by_ucx(can).unwrap());
+        let e = Way::Ucx.by_ucx(cannot).unwrap_err();
+        assert!(e.message.contains("no CUDA in it") && e.message.contains("libucx-cu13"), "{e}");
+    }
+
+    #[test]
+    fn ranges_are_cut_where_allocations_end() {
+        let pages = |at: usize| Ok((at / 100 * 100, 100));
+        assert_eq!(cut(150, 0, pages).unwrap(), []);
+        assert_eq!(cut(150, 50, pages).unwrap(), [(150, 50)]);
+        assert_eq!(cut(150, 51, pages).unwrap(), [(150, 50), (200, 1)]);
+        assert_eq!(cut(100, 300, pages).unwrap(), [(100, 100), (200, 100), (300, 100)]);
+        assert!(cut(100, 10, |_| Ok((0, 50))).is_err());
+    }
+}

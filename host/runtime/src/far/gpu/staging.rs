@@ -1,0 +1,391 @@
+//! Bulk between the network and GPU memory, where the network cannot reach that: through chunks of pinned host memory, which
+//! the copy engines fill and empty. They need no SM. There is a stream into the GPU and one out of it, of high priority, so that both
+//! directions move at once; a caller that keeps a few chunks of one transfer going has the engine copy the next while the
+//! network moves this one.
+//!
+//! Each stream keeps its order, and tickets say how far it has come: a copy is done when its ticket is. A word that is stored comes
+//! after every copy into the GPU before it, for whoever waits for the word.
+//!
+//! Pinned memory: [`LARGE`] × [`LARGE_CHUNKS`] (8 MiB), allocated one by one when they are needed, and once 512 KiB of [`SMALL`] chunks
+//! for transfers that would waste a large one. Nothing before the first transfer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::cuda::copy::Strided;
+use crate::cuda::event::Event;
+use crate::cuda::memop::MemOp;
+use crate::cuda::pinned::PinnedBox;
+use crate::cuda::stream::{Priority, Stream};
+use crate::cuda::Cuda;
+use crate::error::{Error, Result};
+
+/// Bytes of a chunk for bulk: some 10 us of a copy engine, 50 of 100 Gbit/s; a start costs 2.
+pub(crate) const LARGE: usize = 512 << 10;
+/// How many of them.
+pub(crate) const LARGE_CHUNKS: usize = 16;
+/// Bytes of a chunk for little.
+pub(crate) const SMALL: usize = 8 << 10;
+/// How many of them; all are one allocation.
+pub(crate) const SMALL_CHUNKS: usize = 64;
+/// Words on their way that no stream operation can store, each in a place of its own.
+const WORDS: usize = 256;
+
+/// A piece of pinned memory. Whoever has it uses it alone, and hands it to [`Staging::give_back`] in the end; one that is dropped
+/// is missing until the staging goes.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Chunk {
+    at: usize,
+    device: usize,
+    bytes: usize,
+}
+
+impl Chunk {
+    /// Where the host and the network find it.
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.at as *mut u8
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Memory of a transfer: `count` elements of `elem` bytes, `stride` bytes from one to the next, seen as the bytes of all elements one after
+/// the other, of which any part can be copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) at: usize,
+    pub(crate) stride: usize,
+    pub(crate) elem: usize,
+    pub(crate) count: usize,
+}
+
+/// A part of a span that one call copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    memory: Strided,
+    elem: usize,
+    count: usize,
+    /// Where in the chunk it starts.
+    packed: usize,
+}
+
+impl Span {
+    /// A range of addresses.
+    pub(crate) fn contiguous(at: usize, bytes: usize) -> Span {
+        Span { at, stride: bytes, elem: bytes, count: 1 }
+    }
+
+    /// Bytes of all elements.
+    pub(crate) fn bytes(&self) -> usize {
+        self.elem * self.count
+    }
+
+    /// What to copy for the span's bytes from `offset` on, `len` of them: what is left of an element, whole elements, and the
+    /// beginning of one.
+    fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = Piece> {
+        debug_assert!(offset + len <= self.bytes(), "{self:?}, {len} bytes at {offset}");
+        let span = *self;
+        let mut packed = 0;
+        std::iter::from_fn(move || {
+            let left = len - packed;
+            if left == 0 {
+                return None;
+            }
+            let (index, within) = ((offset + packed) / span.elem, (offset + packed) % span.elem);
+            let (elem, count) = if within != 0 || left < span.elem {
+                ((span.elem - within).min(left), 1)
+            } else {
+                (span.elem, left / span.elem)
+            };
+            let memory = Strided { at: span.at + index * span.stride + within, stride: span.stride };
+            let piece = Piece { memory, elem, count, packed };
+            packed += elem * count;
+            Some(piece)
+        })
+    }
+}
+
+/// A copy or store on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Ticket {
+    into: bool,
+    number: u64,
+}
+
+/// A stream, and how far it has come. Its work is numbered from 1.
+struct Lane {
+    stream: Stream,
+    started: u64,
+    ended: u64,
+    marks: VecDeque<Event>,
+    spare: Vec<Event>,
+}
+
+impl Lane {
+    fn new(cuda: &Arc<Cuda>) -> Result<Lane> {
+        let stream = Stream::new(cuda, Priority::High)?;
+        Ok(Lane { stream, started: 0, ended: 0, marks: VecDeque::new(), spare: Vec::new() })
+    }
+
+    /// Marks the end of what has been put on the stream since the last mark.
+    fn mark(&mut self) -> Result<u64> {
+        let event = match self.spare.pop() {
+            Some(event) => event,
+            None => Event::new(self.stream.cuda(), false)?,
+        };
+        event.record(&self.stream)?;
+        self.marks.push_back(event);
+        self.started += 1;
+        Ok(self.started)
+    }
+
+    /// Whether work number `number` has ended. One question to the driver, or two, where it was not known.
+    fn has_ended(&mut self, number: u64) -> Result<bool> {
+        while self.ended < number {
+            let Some(event) = self.marks.front() else { return Ok(false) };
+            if !event.query()? {
+                return Ok(false);
+            }
+            self.spare.extend(self.marks.pop_front());
+            self.ended += 1;
+        }
+        Ok(true)
+    }
+}
+
+/// The chunks and streams of one PE. Used by one thread; nothing here waits for the GPU.
+pub(crate) struct Staging {
+    cuda: Arc<Cuda>,
+    into: Lane,
+    out_of: Lane,
+    small: Vec<Chunk>,
+    large: Vec<Chunk>,
+    /// The memory of all chunks there are.
+    blocks: Vec<PinnedBox<[u8]>>,
+    has_small: bool,
+    larges: usize,
+    /// For words, and by which number of the way in each place is free again.
+    words: Option<PinnedBox<[u64]>>,
+    busy: [u64; WORDS],
+    next_word: usize,
+}
+
+impl Staging {
+    /// For the PE whose GPU is `cuda`.
+    pub(crate) fn new(cuda: &Arc<Cuda>) -> Result<Staging> {
+        Ok(Staging {
+            cuda: Arc::clone(cuda),
+            into: Lane::new(cuda)?,
+            out_of: Lane::new(cuda)?,
+            small: Vec::new(),
+            large: Vec::new(),
+            blocks: Vec::new(),
+            has_small: false,
+            larges: 0,
+            words: None,
+            busy: [0; WORDS],
+            next_word: 0,
+        })
+    }
+
+    /// A chunk for (the next part of) a transfer of `bytes`; `None` while all are in use: go on with what has them, and ask again.
+    pub(crate) fn try_chunk(&mut self, bytes: usize) -> Result<Option<Chunk>> {
+        if bytes <= SMALL {
+            if !self.has_small {
+                self.block(SMALL * SMALL_CHUNKS, SMALL)?;
+                self.has_small = true;
+            }
+            if let Some(chunk) = self.small.pop() {
+                return Ok(Some(chunk));
+            }
+        }
+        if self.large.is_empty() && self.larges < LARGE_CHUNKS {
+            self.block(LARGE, LARGE)?;
+            self.larges += 1;
+        }
+        Ok(self.large.pop())
+    }
+
+    /// Pins memory and cuts it into chunks of `each` bytes.
+    fn block(&mut self, bytes: usize, each: usize) -> Result<()> {
+        let block = PinnedBox::<[u8]>::filled(&self.cuda, bytes, 0).map_err(|e| self.explain(e))?;
+        let (at, device) = (block.as_ptr().cast::<u8>() as usize, block.device_address());
+        let pool = if each == SMALL { &mut self.small } else { &mut self.large };
+        pool.extend((0..bytes / each).map(|i| Chunk {
+            at: at + i * each,
+            device: device + i * each,
+            bytes: each,
+        }));
+        self.blocks.push(block);
+        Ok(())
+    }
+
+    /// Takes a chunk back, which no copy and no network transfer uses any more.
+    pub(crate) fn give_back(&mut self, chunk: Chunk) {
+        if chunk.bytes == SMALL { &mut self.small } else { &mut self.large }.push(chunk);
+    }
+
+    /// Starts the copy of the first `len` bytes of `chunk` to `dst`, there from byte `offset` on (of all elements one after the other).
+    ///
+    /// # Safety
+    /// `dst` is memory that the GPU reaches, valid until the ticket is done, as long as the chunk is not used otherwise. Elements do
+    /// not overlap.
+    pub(crate) unsafe fn copy_in(
+        &mut self,
+        dst: &Span,
+        offset: usize,
+        chunk: &Chunk,
+        len: usize,
+    ) -> Result<Ticket> {
+        debug_assert!(len <= chunk.bytes);
+        for piece in dst.pieces(offset, len) {
+            let from = Strided { at: chunk.device + piece.packed, stride: piece.elem };
+            // SAFETY: per contract; the chunk is pinned, and as long.
+            unsafe { self.into.stream.copy_strided(piece.memory, from, piece.elem, piece.count) }
+                .map_err(|e| self.explain(e))?;
+        }
+        self.marked(true)
+    }
+
+    /// Starts the copy of `len` bytes of `src`, from byte `offset` on (of all elements one after the other), to the front of `chunk`.
+    ///
+    /// # Safety
+    /// As for [`Staging::copy_in`].
+    pub(crate) unsafe fn copy_out(
+        &mut self,
+        chunk: &Chunk,
+        src: &Span,
+        offset: usize,
+        len: usize,
+    ) -> Result<Ticket> {
+        debug_assert!(len <= chunk.bytes);
+        for piece in src.pieces(offset, len) {
+            let to = Strided { at: chunk.device + piece.packed, stride: piece.elem };
+            // SAFETY: per contract; the chunk is pinned, and as long.
+            unsafe { self.out_of.stream.copy_strided(to, piece.memory, piece.elem, piece.count) }
+                .map_err(|e| self.explain(e))?;
+        }
+        self.marked(false)
+    }
+
+    /// Starts the store of the low `bytes` (1, 2, 4 or 8) of `bits`, in one piece where `at` is aligned, after everything that went
+    /// into the GPU before. `None` while too many are on their way: ask again.
+    ///
+    /// # Safety
+    /// `at` is GPU memory, valid for the word until the ticket is done.
+    pub(crate) unsafe fn store(&mut self, at: usize, bits: u64, bytes: usize) -> Result<Option<Ticket>> {
+        let op = match bytes {
+            4 if at % 4 == 0 => Some(MemOp::Write32 { at, value: bits as u32 }),
+            8 if at % 8 == 0 => Some(MemOp::Write64 { at, value: bits }),
+            _ => None,
+        };
+        if let Some(op) = op.filter(|_| self.cuda.facts().stream_words) {
+            // SAFETY: per contract.
+            unsafe { self.into.stream.words(&[op]) }.map_err(|e| self.explain(e))?;
+            return self.marked(true).map(Some);
+        }
+        let place = self.next_word % WORDS;
+        if !self.into.has_ended(self.busy[place]).map_err(|e| self.explain(e))? {
+            return Ok(None);
+        }
+        if self.words.is_none() {
+            self.words = Some(PinnedBox::filled(&self.cuda, WORDS, 0).map_err(|e| self.explain(e))?);
+        }
+        let words = self.words.as_mut().expect("made above");
+        // SAFETY: one of the words, which no copy uses any more.
+        unsafe { words.as_ptr().cast::<u64>().add(place).write_volatile(bits.to_le()) };
+        let from = words.device_address() + 8 * place;
+        // SAFETY: per contract; the word is pinned.
+        unsafe { self.into.stream.copy(at, from, bytes) }.map_err(|e| self.explain(e))?;
+        let ticket = self.marked(true)?;
+        self.busy[place] = ticket.number;
+        self.next_word += 1;
+        Ok(Some(ticket))
+    }
+
+    fn marked(&mut self, into: bool) -> Result<Ticket> {
+        let lane = if into { &mut self.into } else { &mut self.out_of };
+        match lane.mark() {
+            Ok(number) => Ok(Ticket { into, number }),
+            Err(e) => Err(self.explain(e)),
+        }
+    }
+
+    /// Whether a copy or store is done: then the source may be used again, and the destination, GPU memory or chunk, has what was
+    /// copied, for everybody. Does not wait.
+    pub(crate) fn done(&mut self, ticket: Ticket) -> Result<bool> {
+        let lane = if ticket.into { &mut self.into } else { &mut self.out_of };
+        lane.has_ended(ticket.number).map_err(|e| self.explain(e))
+    }
+
+    /// Whether nothing is on its way into the GPU: then all of it is there.
+    pub(crate) fn all_in(&mut self) -> Result<bool> {
+        self.done(Ticket { into: true, number: self.into.started })
+    }
+
+    fn explain(&self, e: Error) -> Error {
+        e.context(format_args!("far PEs' data in memory of {}", self.cuda))
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let busy = |lane: &Lane| matches!(lane.stream.query(), Ok(false));
+        if busy(&self.into) || busy(&self.out_of) {
+            // Copies end by themselves, but not before they are done: their memory then goes with the process.
+            std::mem::forget(std::mem::take(&mut self.blocks));
+            std::mem::forget(self.words.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every part of every small span: the pieces are the model's bytes in order, and few.
+    #[test]
+    fn parts_of_spans() {
+        for (elem, count, gap) in [
+            (1, 1, 0),
+            (1, 7, 0),
+            (1, 5, 3),
+            (3, 4, 2),
+            (8, 3, 8),
+            (5, 1, 0),
+            (4, 6, 0),
+            (0, 3, 4),
+            (4, 0, 0),
+        ] {
+            let span = Span { at: 1000, stride: elem + gap, elem, count };
+            let model: Vec<usize> =
+                (0..count).flat_map(|i| (0..elem).map(move |b| 1000 + i * (elem + gap) + b)).collect();
+            assert_eq!(span.bytes(), model.len());
+            for offset in 0..=model.len() {
+                for len in 0..=model.len() - offset {
+                    let pieces: Vec<Piece> = span.pieces(offset, len).collect();
+                    assert!(pieces.len() <= 3, "{pieces:?}");
+                    let mut bytes = Vec::new();
+                    for piece in &pieces {
+                        assert_eq!(piece.packed, bytes.len());
+                        for i in 0..piece.count {
+                            bytes.extend(
+                                (0..piece.elem).map(|b| piece.memory.at + i * piece.memory.stride + b),
+                            );
+                        }
+                    }
+                    assert_eq!(bytes, model[offset..offset + len], "{span:?}, {len} at {offset}");
+                }
+            }
+        }
+        let span = Span::contiguous(4096, 100);
+        assert_eq!(span.bytes(), 100);
+        assert_eq!(span.pieces(0, 100).count(), 1);
+        assert_eq!(Span::contiguous(4096, 0).pieces(0, 0).count(), 0);
+    }
+}
