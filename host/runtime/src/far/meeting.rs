@@ -1,0 +1,112 @@
+//! What PEs tell each other through the bootstrap before they can reach one another: addresses, and keys to memory. Collective,
+//! all PEs or none.
+
+use rushmem_bootstrap_abi::Bootstrap;
+
+use super::transport::{Memory, Transport};
+use super::Shared;
+use crate::error::{err, Error, Result};
+use crate::node::card::Card;
+
+/// Of a PE that could not.
+const FAILED: u64 = u64::MAX;
+
+/// Everybody gets everybody's bytes, however many. A PE that has an error instead lets the call fail everywhere; its own error
+/// stays the reason there.
+fn exchange(boot: &dyn Bootstrap, what: &str, mine: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+    let n = boot.n_ranks() as usize;
+    let context = |e| Error::from(e).context(what);
+    let length = mine.as_ref().map_or(FAILED, |bytes| bytes.len() as u64);
+    let mut lengths = vec![0; n * 8];
+    boot.allgather(&length.to_le_bytes(), &mut lengths).map_err(context)?;
+    let lengths: Vec<u64> = lengths
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+        .collect();
+    let mut mine = mine?;
+    if let Some(pe) = lengths.iter().position(|length| *length == FAILED) {
+        return Err(err!(
+            ENVIRONMENT,
+            "{what}: PE {pe} failed (its own error says why), so it failed everywhere"
+        ));
+    }
+    let most = lengths.iter().copied().max().unwrap_or(0) as usize;
+    mine.resize(most, 0);
+    let mut all = vec![0; n * most];
+    boot.allgather(&mine, &mut all).map_err(context)?;
+    Ok((0..n).map(|pe| all[pe * most..][..lengths[pe] as usize].to_vec()).collect())
+}
+
+/// Everybody's addresses. The transports must be of one kind.
+pub(super) fn introduce(
+    opened: Result<Box<dyn Transport>>,
+    boot: &dyn Bootstrap,
+    cards: &[Card],
+) -> Result<Box<dyn Transport>> {
+    let mine = opened.and_then(|transport| {
+        let mut told = vec![transport.name().len() as u8];
+        told.extend_from_slice(transport.name().as_bytes());
+        told.extend_from_slice(&transport.address()?);
+        Ok((transport, told))
+    });
+    let (transport, told) = match mine {
+        Ok((transport, told)) => (Some(transport), Ok(told)),
+        Err(e) => (None, Err(e.context("opening the network for PEs on other hosts"))),
+    };
+    let all = exchange(boot, "meeting PEs on other hosts", told)?;
+    let mut transport = transport.expect("the exchange fails where there is none");
+    let name = |told: &[u8]| {
+        let length = told.first().copied().unwrap_or(0) as usize;
+        String::from_utf8_lossy(told.get(1..1 + length).unwrap_or(&[])).into_owned()
+    };
+    if let Some(other) = all.iter().position(|told| name(told) != transport.name()) {
+        return Err(err!(
+            MISMATCH,
+            "this PE uses the transport {}, {} uses {}: set RUSHMEM_TRANSPORT alike",
+            transport.name(),
+            cards[other].who(),
+            name(&all[other])
+        ));
+    }
+    let length = 1 + transport.name().len();
+    transport.learn_addresses(all.into_iter().map(|told| told[length..].to_vec()).collect());
+    Ok(transport)
+}
+
+/// See [`super::Far::add`].
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn add(
+    shared: &Shared,
+    boot: &dyn Bootstrap,
+    offset: usize,
+    bytes: usize,
+    own: usize,
+    gpu: bool,
+) -> Result<()> {
+    let (id, told) = {
+        let mut engine = shared.lock();
+        let id = engine.segments.new_id();
+        // SAFETY: passed on.
+        let key = unsafe { engine.transport().register(id, Memory { address: own, bytes, gpu }) };
+        (id, key.map(|key| [&(own as u64).to_le_bytes()[..], &key].concat()))
+    };
+    let told = told.map_err(|e| e.context("making memory known to PEs on other hosts"));
+    let all = exchange(boot, "making memory known to PEs on other hosts", told);
+    let mut engine = shared.lock();
+    let all = match all {
+        Ok(all) => all,
+        Err(e) => {
+            engine.transport().forget(id);
+            return Err(e);
+        }
+    };
+    let remote =
+        all.iter().map(|told| u64::from_le_bytes(told[..8].try_into().expect("eight bytes"))).collect();
+    let keys: Vec<Vec<u8>> = all.into_iter().map(|told| told[8..].to_vec()).collect();
+    let reachable = keys.iter().map(|key| !key.is_empty()).collect();
+    engine.transport().learn_keys(id, keys);
+    engine.segments.insert(id, offset, bytes, own, remote, reachable);
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! PEs whose memory is not mapped, on other hosts or without the right: how they are reached.
+//!
+//! [`Far`] is this PE's way to all of them: one [`Engine`] on one [`Transport`], behind one lock. Whoever waits for something
+//! drives it ([`Far::wait`], and every wait of the host through [`crate::health::Health`]); when nobody does, the [`proxy`]
+//! thread. A host call so costs no change of thread, and a PE that never calls rushmem still answers.
+
+pub(crate) mod engine;
+mod fake;
+mod local;
+mod meeting;
+mod message;
+mod ops;
+mod peer;
+mod proxy;
+mod segments;
+mod target;
+pub(crate) mod transport;
+mod ucx;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rushmem_bootstrap_abi::Bootstrap;
+
+use crate::config::TransportWish;
+use crate::error::{err, Result};
+use crate::health::Health;
+use crate::node::card::Card;
+use crate::node::control::Control;
+use engine::Engine;
+use local::Local;
+use proxy::Bell;
+use transport::Transport;
+
+pub(crate) use engine::Rows;
+pub(crate) use ops::Place;
+
+/// What threads share.
+struct Shared {
+    engine: Mutex<Engine>,
+    health: Arc<Health>,
+    /// Counts the turns that waiting threads made: while it moves, the proxy thread need not.
+    driven: AtomicU64,
+    bell: Bell,
+    stop: AtomicBool,
+}
+
+/// This PE's way to PEs whose memory is not mapped.
+pub(crate) struct Far {
+    shared: Arc<Shared>,
+    boot: Arc<dyn Bootstrap>,
+    proxy: Option<JoinHandle<()>>,
+    name: &'static str,
+    about: String,
+    /// Operations with memory of a caller in flight end within this, when the job is broken.
+    patience: Duration,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One turn, unless somebody else is at it.
+    fn help(&self) {
+        let mut engine = match self.engine.try_lock() {
+            Ok(engine) => engine,
+            Err(TryLockError::Poisoned(engine)) => engine.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        self.driven.fetch_add(1, Ordering::Relaxed);
+        engine.turn();
+    }
+}
+
+impl Far {
+    /// Collective over the job: opens the transport, learns everybody's address, and starts the proxy thread. `leaders`: the
+    /// first PEs of the other nodes.
+    pub(crate) fn start(
+        me: usize,
+        cards: &[Card],
+        leaders: Vec<usize>,
+        wish: TransportWish,
+        gpu: bool,
+        health: &Arc<Health>,
+        boot: &Arc<dyn Bootstrap>,
+    ) -> Result<Far> {
+        let opened = match wish {
+            TransportWish::Fake => fake::Fake::new().map(|t| Box::new(t) as Box<dyn Transport>),
+            _ => ucx::Ucx::new(cards.len(), gpu).map(|t| Box::new(t) as Box<dyn Transport>),
+        };
+        let mut transport = meeting::introduce(opened, &**boot, cards)?;
+        let (name, about) = (transport.name(), transport.about());
+        log::info!("{}: far PEs are reached by {name}: {about}", health.who());
+        let names = cards.iter().map(Card::who).collect();
+        let fd = transport.fd();
+        transport.arm();
+        let engine = Engine::new(me, transport, names, leaders, Arc::clone(health), Local::default());
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(engine),
+            health: Arc::clone(health),
+            driven: AtomicU64::new(0),
+            bell: Bell::new(fd)?,
+            stop: AtomicBool::new(false),
+        });
+        let weak = Arc::downgrade(&shared);
+        health.let_help(Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.help();
+            }
+        }));
+        let driven = Arc::clone(&shared);
+        let proxy = std::thread::Builder::new()
+            .name("rushmem-proxy".into())
+            .spawn(move || proxy::run(&driven))
+            .map_err(|e| err!(IO, "starting the proxy thread: {e}"))?;
+        Ok(Far {
+            shared,
+            boot: Arc::clone(boot),
+            proxy: Some(proxy),
+            name,
+            about,
+            patience: Duration::from_secs(2),
+        })
+    }
+
+    /// The transport's name.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The transport, for people.
+    pub(crate) fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// Where arrivals of other nodes' PEs are noted.
+    pub(crate) fn set_control(&self, control: Arc<Control>) {
+        self.shared.lock().set_control(control);
+    }
+
+    /// This PE has entered a collective call: the other nodes hear of it.
+    pub(crate) fn arrive(&self, number: u64, kind: u8, previous: u8, words: [u64; 4]) -> Result<()> {
+        self.shared.lock().arrive(number, kind, previous, words)
+    }
+
+    /// Collective over the job: `bytes` at `offset` of everybody's stride, this PE's own at `own`, can be reached from now on.
+    ///
+    /// # Safety
+    /// The memory stays until [`Far::remove`].
+    pub(crate) unsafe fn add(&self, offset: usize, bytes: usize, own: usize, gpu: bool) -> Result<()> {
+        // SAFETY: passed on.
+        unsafe { meeting::add(&self.shared, &*self.boot, offset, bytes, own, gpu) }
+    }
+
+    /// The opposite, once no PE uses it any more.
+    pub(crate) fn remove(&self, offset: usize, bytes: usize) {
+        let mut engine = self.shared.lock();
+        for id in engine.segments.remove(offset, bytes) {
+            engine.transport().forget(id);
+        }
+    }
+
+    /// Waits for what was started under `waiter`.
+    fn wait(&self, waiter: usize, report: &dyn Fn() -> String) -> Result<u64> {
+        let mut came = None;
+        let waited = self.shared.health.wait(None, report, &mut || {
+            self.shared.driven.fetch_add(1, Ordering::Relaxed);
+            let mut engine = self.shared.lock();
+            came = engine.take(waiter);
+            if came.is_none() {
+                engine.turn();
+                came = engine.take(waiter);
+            }
+            came.is_some()
+        });
+        match (waited, came) {
+            (_, Some(came)) => came,
+            (Err(e), None) => {
+                self.let_go_of_callers_memory();
+                Err(e)
+            }
+            (Ok(()), None) => Err(err!(INTERNAL, "a wait ended with nothing")),
+        }
+    }
+
+    /// Whoever gave up may free the memory that it gave: nothing of the network's may come there later.
+    fn let_go_of_callers_memory(&self) {
+        let start = std::time::Instant::now();
+        self.shared.lock().transport().cut();
+        while start.elapsed() < self.patience {
+            let mut engine = self.shared.lock();
+            engine.turn();
+            if !engine.in_flight() {
+                return;
+            }
+        }
+        log::warn!("{}: the network still holds memory of operations that failed", self.shared.health.who());
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.bell.ring();
+        if let Some(proxy) = self.proxy.take() {
+            let _ = proxy.join();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What other PEs ask for, carried out on this PE's host memory: by plain copies, and by the same atomic instructions that its
+//! own threads and its node mates use, so that all of them are atomic with one another.
+
+use std::sync::atomic::{fence, Ordering};
+
+use crate::error::{err, Result};
+use crate::word::{Update, Word};
+
+/// A word of `width` bytes, whole where it is aligned.
+///
+/// # Safety
+/// `at` is valid for it.
+pub(crate) unsafe fn store(at: usize, width: u8, value: u64) -> Result<()> {
+    // SAFETY: per contract.
+    unsafe {
+        match width {
+            1 => store_as::<u8>(at, value),
+            2 => store_as::<u16>(at, value),
+            4 => store_as::<u32>(at, value),
+            8 => store_as::<u64>(at, value),
+            _ => return Err(bad_width(width)),
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As for [`store`].
+unsafe fn store_as<W: Word>(at: usize, value: u64) {
+    let value = W::from_bits(value);
+    // SAFETY: per contract; the value is a word of the same width.
+    unsafe { crate::word::copy_word::<W>(at as *mut u8, (&raw const value).cast()) };
+}
+
+/// The word of `width` bytes, zero-extended.
+///
+/// # Safety
+/// `at` is valid for it.
+pub(crate) unsafe fn load(at: usize, width: u8) -> Result<u64> {
+    // SAFETY: per contract.
+    unsafe {
+        Ok(match width {
+            1 => load_as::<u8>(at),
+            2 => load_as::<u16>(at),
+            4 => load_as::<u32>(at),
+            8 => load_as::<u64>(at),
+            _ => return Err(bad_width(width)),
+        })
+    }
+}
+
+/// # Safety
+/// As for [`load`].
+unsafe fn load_as<W: Word>(at: usize) -> u64 {
+    let mut value = W::from_bits(0);
+    // SAFETY: per contract; the value is a word of the same width.
+    unsafe { crate::word::copy_word::<W>((&raw mut value).cast(), at as *const u8) };
+    value.bits()
+}
+
+/// Bytes, those of an aligned word in one piece.
+///
+/// # Safety
+/// Both sides are valid for `bytes`.
+pub(crate) unsafe fn copy(dst: usize, src: usize, bytes: usize) {
+    // SAFETY: per contract.
+    unsafe { crate::word::copy(dst as *mut u8, src as *const u8, bytes) };
+}
+
+/// An atomic update (`RUSHMEM_ATOMIC_*`); the old value.
+///
+/// # Safety
+/// `at` is valid for the word.
+pub(crate) unsafe fn update(at: usize, width: u8, update: Update, value: u64, compare: u64) -> Result<u64> {
+    if at % usize::from(width.max(1)) != 0 {
+        return Err(err!(INVALID_ARGUMENT, "an atomic on a word at {at:#x} that is not aligned"));
+    }
+    // SAFETY: per contract, and aligned.
+    unsafe {
+        Ok(match width {
+            4 => u32::update(at as *mut u8, update, value as u32, compare as u32).bits(),
+            8 => u64::update(at as *mut u8, update, value, compare).bits(),
+            _ => return Err(bad_width(width)),
+        })
+    }
+}
+
+/// Everything before is seen by whoever sees the word change.
+///
+/// # Safety
+/// `at` is valid for an aligned word of 8 bytes.
+pub(crate) unsafe fn signal(at: usize, add: bool, value: u64) -> Result<()> {
+    // What the network wrote came before this thread heard of it.
+    fence(Ordering::Release);
+    // SAFETY: per contract.
+    unsafe { update(at, 8, if add { Update::Add } else { Update::Set }, value, 0) }.map(drop)
+}
+
+fn bad_width(width: u8) -> crate::error::Error {
+    err!(INTERNAL, "another PE asked for a word of {width} bytes")
+}

@@ -1,0 +1,619 @@
+//! UCX as the transport: one context and one worker for each PE, connections made when they are first used.
+//!
+//! One thread at a time uses the worker (`UCS_THREAD_MODE_SERIALIZED`): whoever holds the engine. Completions, messages and
+//! failures come as callbacks out of `ucp_worker_progress` and the calls themselves; they only note what has happened in
+//! [`Inbox`], and [`Transport::progress`] hands it on.
+//!
+//! Endpoints are made with error handling by peer, so that the end of a PE is an event and not the end of the process.
+
+use std::collections::HashMap;
+use std::ffi::{c_void, CString};
+use std::mem::zeroed;
+use std::os::fd::RawFd;
+use std::ptr::{null, null_mut};
+
+use ucx_sys::*;
+
+use super::transport::{BulkId, Event, Memory, Token, Transport, MESSAGE};
+use crate::error::{err, Error, Result};
+
+/// The number of our active messages.
+const AM_ID: u32 = 1;
+/// Progress is made at most so many times before the engine looks at what came of it.
+const ROUNDS: usize = 16;
+/// Buffers kept for messages.
+const SPARE: usize = 256;
+
+/// What callbacks leave. They have it by raw pointer; nobody holds a reference while UCX is called.
+#[derive(Default)]
+struct Inbox {
+    events: Vec<Event>,
+    spare: Vec<Vec<u8>>,
+    /// Messages on their way out.
+    sending: usize,
+    /// Data that has been announced and not taken: UCX's descriptor, or bytes that came at once.
+    bulk: HashMap<u64, Announced>,
+    next_bulk: u64,
+    ucp: Option<&'static Ucp>,
+}
+
+enum Announced {
+    Descriptor(*mut c_void, usize),
+    Bytes(Vec<u8>),
+}
+
+/// Something in flight: what its callback needs.
+struct Ticket {
+    inbox: *mut Inbox,
+    /// `None`: a message, whose buffer this keeps.
+    token: Option<Token>,
+    buffer: Vec<u8>,
+}
+
+/// A connection.
+struct Endpoint {
+    address: Vec<u8>,
+    ep: Option<ucp_ep_h>,
+    /// For the error handler.
+    lost: Box<Lost>,
+    /// Keys to its segments, as they came and as this connection has unpacked them.
+    keys: HashMap<u32, (Vec<u8>, Option<ucp_rkey_h>)>,
+}
+
+struct Lost {
+    inbox: *mut Inbox,
+    pe: usize,
+}
+
+/// The transport.
+pub(crate) struct Ucx {
+    ucp: &'static Ucp,
+    context: ucp_context_h,
+    worker: ucp_worker_h,
+    fd: RawFd,
+    inbox: *mut Inbox,
+    peers: Vec<Endpoint>,
+    segments: HashMap<u32, ucp_mem_h>,
+    gpus: bool,
+}
+
+// SAFETY: UCX objects may be used by any thread, one at a time; the inbox is reached from calls on them alone.
+unsafe impl Send for Ucx {}
+
+fn check(ucp: &Ucp, what: &str, status: ucs_status_t) -> Result<()> {
+    if status == UCS_OK {
+        return Ok(());
+    }
+    Err(err!(IO, "UCX: {what}: {}", ucp.status_text(status)))
+}
+
+impl Ucx {
+    /// For one PE of a job of `n`; `gpu`: its heap is a GPU's.
+    pub(crate) fn new(n: usize, gpu: bool) -> Result<Ucx> {
+        let ucp = Ucp::load().map_err(|e| err!(ENVIRONMENT, "{e}"))?;
+        let inbox = Box::into_raw(Box::new(Inbox { ucp: Some(ucp), ..Inbox::default() }));
+        let mut ucx = Ucx {
+            ucp,
+            context: null_mut(),
+            worker: null_mut(),
+            fd: -1,
+            inbox,
+            peers: Vec::new(),
+            segments: HashMap::new(),
+            gpus: false,
+        };
+        // SAFETY: UCX objects are made in the order of their lives; structures are zeroed, which is valid for each of them,
+        // and have the fields that their masks name.
+        unsafe {
+            let mut config = null_mut();
+            check(
+                ucp,
+                "reading its configuration (UCX_*)",
+                ucp.ucp_config_read(null(), null(), &mut config),
+            )?;
+            let mut params: ucp_params_t = zeroed();
+            params.field_mask =
+                (UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME).into();
+            params.features = (UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP).into();
+            params.estimated_num_eps = n;
+            let name = CString::new("rushmem").expect("no NUL");
+            params.name = name.as_ptr();
+            let status = ucp.ucp_init(&params, config, &mut ucx.context);
+            ucp.ucp_config_release(config);
+            check(ucp, "finding the network's devices (UCX_TLS, UCX_NET_DEVICES)", status)?;
+            let mut attr: ucp_context_attr_t = zeroed();
+            attr.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES.into();
+            check(ucp, "asking what memory it knows", ucp.ucp_context_query(ucx.context, &mut attr))?;
+            ucx.gpus = gpu && attr.memory_types & (1 << UCS_MEMORY_TYPE_CUDA) != 0;
+
+            let mut params: ucp_worker_params_t = zeroed();
+            params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE.into();
+            params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+            check(ucp, "making a worker", ucp.ucp_worker_create(ucx.context, &params, &mut ucx.worker))?;
+            let mut handler: ucp_am_handler_param_t = zeroed();
+            handler.field_mask = (UCP_AM_HANDLER_PARAM_FIELD_ID
+                | UCP_AM_HANDLER_PARAM_FIELD_CB
+                | UCP_AM_HANDLER_PARAM_FIELD_ARG)
+                .into();
+            handler.id = AM_ID;
+            handler.cb = Some(on_message);
+            handler.arg = inbox.cast();
+            check(ucp, "taking messages", ucp.ucp_worker_set_am_recv_handler(ucx.worker, &handler))?;
+            let status = ucp.ucp_worker_get_efd(ucx.worker, &mut ucx.fd);
+            if status != UCS_OK {
+                log::debug!("UCX cannot wake this PE ({}): it will look by itself", ucp.status_text(status));
+                ucx.fd = -1;
+            }
+        }
+        Ok(ucx)
+    }
+
+    /// The connection to `pe`, made now if it is not there yet.
+    fn endpoint(&mut self, pe: usize) -> Result<ucp_ep_h> {
+        let peer = &mut self.peers[pe];
+        if let Some(ep) = peer.ep {
+            return Ok(ep);
+        }
+        let mut ep = null_mut();
+        // SAFETY: the address is a worker's; the handler's argument lives as long as the endpoint.
+        unsafe {
+            let mut params: ucp_ep_params_t = zeroed();
+            params.field_mask = (UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
+                | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE
+                | UCP_EP_PARAM_FIELD_ERR_HANDLER)
+                .into();
+            params.address = peer.address.as_ptr().cast();
+            params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+            params.err_handler.cb = Some(on_lost);
+            params.err_handler.arg = (&raw mut *peer.lost).cast();
+            check(self.ucp, "connecting", self.ucp.ucp_ep_create(self.worker, &params, &mut ep))?;
+        }
+        peer.ep = Some(ep);
+        Ok(ep)
+    }
+
+    fn key(&mut self, pe: usize, id: u32) -> Result<(ucp_ep_h, ucp_rkey_h)> {
+        let ep = self.endpoint(pe)?;
+        let ucp = self.ucp;
+        let (packed, key) = self.peers[pe]
+            .keys
+            .get_mut(&id)
+            .ok_or_else(|| err!(INTERNAL, "no key to segment {id} of PE {pe}"))?;
+        if let Some(key) = *key {
+            return Ok((ep, key));
+        }
+        let mut unpacked = null_mut();
+        // SAFETY: a key as it was packed.
+        let status = unsafe { ucp.ucp_ep_rkey_unpack(ep, packed.as_ptr().cast(), &mut unpacked) };
+        check(ucp, "unpacking a key", status)?;
+        *key = Some(unpacked);
+        Ok((ep, unpacked))
+    }
+
+    fn ticket(&self, token: Option<Token>, buffer: Vec<u8>) -> *mut Ticket {
+        Box::into_raw(Box::new(Ticket { inbox: self.inbox, token, buffer }))
+    }
+
+    /// What a call has returned: done, failed, or in flight, in which case the ticket is the callback's.
+    ///
+    /// # Safety
+    /// `ticket` was passed to the call and is not used again.
+    unsafe fn started(
+        &self,
+        what: &str,
+        request: ucs_status_ptr_t,
+        ticket: *mut Ticket,
+    ) -> Result<Option<Box<Ticket>>> {
+        if UCS_PTR_IS_PTR(request) {
+            return Ok(None);
+        }
+        // SAFETY: no callback comes for what is over at once.
+        let ticket = unsafe { Box::from_raw(ticket) };
+        check(self.ucp, what, UCS_PTR_RAW_STATUS(request))?;
+        Ok(Some(ticket))
+    }
+}
+
+fn sent(ticket: *mut Ticket) -> ucp_request_param_t {
+    // SAFETY: zeroes are valid for it.
+    let mut param: ucp_request_param_t = unsafe { zeroed() };
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    param.cb.send = Some(on_sent);
+    param.user_data = ticket.cast();
+    param
+}
+
+impl Inbox {
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < SPARE && buffer.capacity() >= MESSAGE {
+            self.spare.push(buffer);
+        }
+    }
+
+    fn done(&mut self, ticket: Box<Ticket>, result: Result<()>) {
+        match (ticket.token, result) {
+            (Some(token), Ok(())) => self.events.push(Event::Done(token)),
+            (Some(token), Err(e)) => self.events.push(Event::Failed(token, e)),
+            // A message that cannot be sent: the endpoint's error handler tells.
+            (None, _) => {
+                self.sending -= 1;
+                self.recycle(ticket.buffer);
+            }
+        }
+    }
+
+    fn text(&self, status: ucs_status_t) -> Error {
+        let text = self.ucp.map_or_else(String::new, |ucp| ucp.status_text(status));
+        err!(IO, "UCX: {text}")
+    }
+}
+
+/// A put, a get, a flush or a message is over.
+unsafe extern "C" fn on_sent(request: *mut c_void, status: ucs_status_t, user: *mut c_void) {
+    // SAFETY: the ticket made for this request; the inbox lives as long as the worker, and nobody else has it now.
+    unsafe {
+        let ticket = Box::from_raw(user.cast::<Ticket>());
+        let inbox = &mut *ticket.inbox;
+        let result = if status == UCS_OK { Ok(()) } else { Err(inbox.text(status)) };
+        if let Some(ucp) = inbox.ucp {
+            ucp.ucp_request_free(request);
+        }
+        inbox.done(ticket, result);
+    }
+}
+
+/// The data of a large message is here.
+unsafe extern "C" fn on_received(
+    request: *mut c_void,
+    status: ucs_status_t,
+    _length: usize,
+    user: *mut c_void,
+) {
+    // SAFETY: as for `on_sent`.
+    unsafe { on_sent(request, status, user) };
+}
+
+/// A connection is lost.
+unsafe extern "C" fn on_lost(arg: *mut c_void, _ep: ucp_ep_h, status: ucs_status_t) {
+    // SAFETY: the argument given with the endpoint, which lives as long.
+    unsafe {
+        let lost = &*arg.cast::<Lost>();
+        let inbox = &mut *lost.inbox;
+        let error = inbox.text(status);
+        inbox.events.push(Event::Lost(lost.pe, error));
+    }
+}
+
+/// A message has come.
+unsafe extern "C" fn on_message(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const ucp_am_recv_param_t,
+) -> ucs_status_t {
+    // SAFETY: the inbox, which nobody else has now; header and data are valid for their lengths.
+    unsafe {
+        let inbox = &mut *arg.cast::<Inbox>();
+        let announced = (*param).recv_attr & u64::from(UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+        if header_length == 0 && !announced {
+            let mut buffer = inbox.spare.pop().unwrap_or_else(|| Vec::with_capacity(MESSAGE));
+            buffer.clear();
+            buffer.extend_from_slice(std::slice::from_raw_parts(data.cast::<u8>(), length));
+            inbox.events.push(Event::Message(buffer));
+            return UCS_OK;
+        }
+        let head = std::slice::from_raw_parts(header.cast::<u8>(), header_length).to_vec();
+        let id = inbox.next_bulk;
+        inbox.next_bulk += 1;
+        let kept = if announced {
+            Announced::Descriptor(data, length)
+        } else {
+            Announced::Bytes(std::slice::from_raw_parts(data.cast::<u8>(), length).to_vec())
+        };
+        inbox.bulk.insert(id, kept);
+        inbox.events.push(Event::Bulk { head, bytes: length, data: BulkId(id) });
+        // What is kept stays until it is received.
+        if announced {
+            UCS_INPROGRESS
+        } else {
+            UCS_OK
+        }
+    }
+}
+
+impl Transport for Ucx {
+    fn name(&self) -> &'static str {
+        "ucx"
+    }
+
+    fn about(&self) -> String {
+        format!("UCX {} ({})", self.ucp.version(), self.ucp.path().display())
+    }
+
+    fn address(&self) -> Result<Vec<u8>> {
+        let (mut address, mut length) = (null_mut(), 0);
+        // SAFETY: a live worker; the address is copied before it is released.
+        unsafe {
+            check(
+                self.ucp,
+                "its own address",
+                self.ucp.ucp_worker_get_address(self.worker, &mut address, &mut length),
+            )?;
+            let copy = std::slice::from_raw_parts(address.cast::<u8>(), length).to_vec();
+            self.ucp.ucp_worker_release_address(self.worker, address);
+            Ok(copy)
+        }
+    }
+
+    fn learn_addresses(&mut self, addresses: Vec<Vec<u8>>) {
+        let inbox = self.inbox;
+        self.peers = addresses
+            .into_iter()
+            .enumerate()
+            .map(|(pe, address)| Endpoint {
+                address,
+                ep: None,
+                lost: Box::new(Lost { inbox, pe }),
+                keys: HashMap::new(),
+            })
+            .collect();
+    }
+
+    fn reaches_gpus(&self) -> bool {
+        self.gpus
+    }
+
+    unsafe fn register(&mut self, id: u32, memory: Memory) -> Result<Vec<u8>> {
+        if memory.gpu && !self.gpus {
+            return Ok(Vec::new());
+        }
+        let ucp = self.ucp;
+        // SAFETY: the caller vouches for the memory; the key is copied before it is released.
+        unsafe {
+            let mut params: ucp_mem_map_params_t = zeroed();
+            params.field_mask = (UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH).into();
+            params.address = memory.address as *mut c_void;
+            params.length = memory.bytes;
+            if memory.gpu {
+                params.field_mask |= u64::from(UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE);
+                params.memory_type = UCS_MEMORY_TYPE_CUDA;
+            }
+            let mut handle = null_mut();
+            check(ucp, "registering memory", ucp.ucp_mem_map(self.context, &params, &mut handle))?;
+            let (mut packed, mut length) = (null_mut(), 0);
+            let status = ucp.ucp_rkey_pack(self.context, handle, &mut packed, &mut length);
+            if status != UCS_OK {
+                ucp.ucp_mem_unmap(self.context, handle);
+                check(ucp, "packing a key", status)?;
+            }
+            let key = std::slice::from_raw_parts(packed.cast::<u8>(), length).to_vec();
+            ucp.ucp_rkey_buffer_release(packed);
+            self.segments.insert(id, handle);
+            Ok(key)
+        }
+    }
+
+    fn learn_keys(&mut self, id: u32, keys: Vec<Vec<u8>>) {
+        for (peer, key) in self.peers.iter_mut().zip(keys) {
+            if !key.is_empty() {
+                peer.keys.insert(id, (key, None));
+            }
+        }
+    }
+
+    fn forget(&mut self, id: u32) {
+        for peer in &mut self.peers {
+            if let Some((_, Some(key))) = peer.keys.remove(&id) {
+                // SAFETY: unpacked by this endpoint, used no more.
+                unsafe { self.ucp.ucp_rkey_destroy(key) };
+            }
+        }
+        if let Some(handle) = self.segments.remove(&id) {
+            // SAFETY: registered here; no PE uses it any more.
+            unsafe { self.ucp.ucp_mem_unmap(self.context, handle) };
+        }
+    }
+
+    unsafe fn put(
+        &mut self,
+        pe: usize,
+        id: u32,
+        remote: u64,
+        src: *const u8,
+        bytes: usize,
+        token: Token,
+    ) -> Result<bool> {
+        let (ep, key) = self.key(pe, id)?;
+        let ticket = self.ticket(Some(token), Vec::new());
+        // SAFETY: a live endpoint and its key; the caller vouches for the source.
+        unsafe {
+            let request = self.ucp.ucp_put_nbx(ep, src.cast(), bytes, remote, key, &sent(ticket));
+            self.started("put", request, ticket).map(|done| done.is_some())
+        }
+    }
+
+    unsafe fn get(
+        &mut self,
+        pe: usize,
+        id: u32,
+        remote: u64,
+        dst: *mut u8,
+        bytes: usize,
+        token: Token,
+    ) -> Result<bool> {
+        let (ep, key) = self.key(pe, id)?;
+        let ticket = self.ticket(Some(token), Vec::new());
+        // SAFETY: as for `put`.
+        unsafe {
+            let request = self.ucp.ucp_get_nbx(ep, dst.cast(), bytes, remote, key, &sent(ticket));
+            self.started("get", request, ticket).map(|done| done.is_some())
+        }
+    }
+
+    fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()> {
+        let ep = self.endpoint(pe)?;
+        let (data, length) = (message.as_ptr(), message.len());
+        let ticket = self.ticket(None, message);
+        let mut param = sent(ticket);
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags = UCP_AM_SEND_FLAG_EAGER;
+        // SAFETY: a live endpoint; the ticket keeps the buffer, whose bytes stay where they are.
+        unsafe {
+            (*self.inbox).sending += 1;
+            let request = self.ucp.ucp_am_send_nbx(ep, AM_ID, null(), 0, data.cast(), length, &param);
+            match self.started("sending a message", request, ticket) {
+                Ok(Some(ticket)) => (*self.inbox).done(ticket, Ok(())),
+                Ok(None) => {}
+                Err(e) => {
+                    (*self.inbox).sending -= 1;
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn send_bulk(
+        &mut self,
+        pe: usize,
+        head: Vec<u8>,
+        data: *const u8,
+        bytes: usize,
+        token: Token,
+    ) -> Result<bool> {
+        let ep = self.endpoint(pe)?;
+        let (header, header_length) = (head.as_ptr(), head.len());
+        let ticket = self.ticket(Some(token), head);
+        // SAFETY: the ticket keeps the head, the caller the data.
+        unsafe {
+            let request = self.ucp.ucp_am_send_nbx(
+                ep,
+                AM_ID,
+                header.cast(),
+                header_length,
+                data.cast(),
+                bytes,
+                &sent(ticket),
+            );
+            self.started("sending data", request, ticket).map(|done| done.is_some())
+        }
+    }
+
+    unsafe fn receive(&mut self, data: BulkId, dst: *mut u8, token: Token) -> Result<bool> {
+        // SAFETY: nobody else has the inbox now.
+        let kept = unsafe { (*self.inbox).bulk.remove(&data.0) };
+        match kept.ok_or_else(|| err!(INTERNAL, "data that was not announced, or has been taken"))? {
+            Announced::Bytes(bytes) => {
+                // SAFETY: the caller vouches for the destination.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst, bytes.len()) };
+                Ok(true)
+            }
+            Announced::Descriptor(descriptor, length) => {
+                let ticket = self.ticket(Some(token), Vec::new());
+                let mut param = sent(ticket);
+                param.cb.recv_am = Some(on_received);
+                // SAFETY: a descriptor that its handler kept; the caller vouches for the destination.
+                unsafe {
+                    let request =
+                        self.ucp.ucp_am_recv_data_nbx(self.worker, descriptor, dst.cast(), length, &param);
+                    self.started("receiving data", request, ticket).map(|done| done.is_some())
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self, pe: usize, token: Token) -> Result<bool> {
+        let ep = self.endpoint(pe)?;
+        let ticket = self.ticket(Some(token), Vec::new());
+        // SAFETY: a live endpoint.
+        unsafe {
+            let request = self.ucp.ucp_ep_flush_nbx(ep, &sent(ticket));
+            self.started("flush", request, ticket).map(|done| done.is_some())
+        }
+    }
+
+    fn progress(&mut self, events: &mut Vec<Event>) {
+        // SAFETY: a live worker; callbacks are over when it returns.
+        unsafe {
+            for _ in 0..ROUNDS {
+                if self.ucp.ucp_worker_progress(self.worker) == 0 {
+                    break;
+                }
+            }
+            events.append(&mut (*self.inbox).events);
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.fd).filter(|fd| *fd >= 0)
+    }
+
+    fn arm(&mut self) -> bool {
+        // SAFETY: a live worker.
+        unsafe { (*self.inbox).events.is_empty() && self.ucp.ucp_worker_arm(self.worker) == UCS_OK }
+    }
+
+    fn congested(&self) -> bool {
+        // SAFETY: nobody else has the inbox now.
+        unsafe { (*self.inbox).sending > 512 }
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        // SAFETY: nobody else has the inbox now.
+        unsafe { (*self.inbox).spare.pop() }.unwrap_or_else(|| Vec::with_capacity(MESSAGE))
+    }
+
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        // SAFETY: nobody else has the inbox now.
+        unsafe { (*self.inbox).recycle(buffer) };
+    }
+
+    fn cut(&mut self) {
+        for peer in &mut self.peers {
+            let Some(ep) = peer.ep.take() else { continue };
+            for (_, key) in peer.keys.values_mut() {
+                if let Some(key) = key.take() {
+                    // SAFETY: unpacked by this endpoint, used no more.
+                    unsafe { self.ucp.ucp_rkey_destroy(key) };
+                }
+            }
+            // SAFETY: a live endpoint, not used again; what is in flight on it completes with an error.
+            unsafe {
+                let mut param: ucp_request_param_t = zeroed();
+                param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+                param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+                let request = self.ucp.ucp_ep_close_nbx(ep, &param);
+                if UCS_PTR_IS_PTR(request) {
+                    for _ in 0..10_000 {
+                        if self.ucp.ucp_request_check_status(request) != UCS_INPROGRESS {
+                            break;
+                        }
+                        self.ucp.ucp_worker_progress(self.worker);
+                    }
+                    self.ucp.ucp_request_free(request);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Ucx {
+    fn drop(&mut self) {
+        self.cut();
+        // SAFETY: in the reverse order of their making; callbacks may come until the worker is gone, and find the inbox.
+        unsafe {
+            if !self.worker.is_null() {
+                self.ucp.ucp_worker_destroy(self.worker);
+            }
+            for (_, handle) in self.segments.drain() {
+                self.ucp.ucp_mem_unmap(self.context, handle);
+            }
+            if !self.context.is_null() {
+                self.ucp.ucp_cleanup(self.context);
+            }
+            drop(Box::from_raw(self.inbox));
+        }
+    }
+}
