@@ -167,7 +167,7 @@ fn a_gpu_that_nvrtc_does_not_know() {
 /// The sources of the tests that need a GPU, so that a fault in one shows where there is none.
 #[test]
 fn the_kernels_of_the_gpu_tests() {
-    use crate::cuda::tests::{graphs, kernels, pes, service};
+    use crate::cuda::tests::{far_mailbox, graphs, kernels, pes, service};
     let temp = tempfile::tempdir().unwrap();
     let Some(mut compiler) = compiler("the_kernels_of_the_gpu_tests", temp.path()) else { return };
     for capability in [(9, 0), (10, 0), (8, 0)] {
@@ -183,6 +183,7 @@ fn the_kernels_of_the_gpu_tests() {
             assert!(contains(&cubin.code, symbol), "{symbol}");
         }
         compiler.compile("graphs.cu", graphs::SOURCE).unwrap();
+        compiler.compile("mailbox.cu", far_mailbox::SOURCE).unwrap();
     }
     let nvrtc = Nvrtc::load(compiler.nvrtc.as_deref()).unwrap();
     let include = nvrtc.path.parent().unwrap().join("../include");

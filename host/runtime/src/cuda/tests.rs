@@ -2,6 +2,9 @@
 //! one of them waits for another would wait for too.
 
 mod children;
+mod far_direct;
+pub(super) mod far_mailbox;
+mod far_staging;
 pub(super) mod graphs;
 pub(super) mod kernels;
 mod memory;

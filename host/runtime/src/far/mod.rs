@@ -6,6 +6,8 @@
 
 pub(crate) mod engine;
 mod fake;
+#[allow(dead_code, reason = "the engine uses it next")]
+pub(crate) mod gpu;
 mod local;
 mod meeting;
 mod message;

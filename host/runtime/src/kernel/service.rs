@@ -30,6 +30,7 @@ struct Kernels {
     copy_strided: Kernel,
     wait: Kernel,
     sync: Kernel,
+    mailbox: Kernel,
 }
 
 /// What a service kernel can do. Addresses are of memory that the GPU can reach.
@@ -47,6 +48,8 @@ pub(crate) enum Task {
     Wait { at: usize, bytes: usize, signed: bool, cmp: i32, value: u64 },
     /// The device's sync of all PEs.
     Sync,
+    /// Carries out what is in the mailbox at `at`, up to the request before number `upto`.
+    Mailbox { at: usize, upto: u64 },
 }
 
 impl Service {
@@ -74,6 +77,7 @@ impl Service {
                 copy_strided: kernel("rushmem_service_copy_strided")?,
                 wait: kernel("rushmem_service_wait")?,
                 sync: kernel("rushmem_service_sync")?,
+                mailbox: kernel("rushmem_service_mailbox")?,
             }),
         })
     }
@@ -118,6 +122,7 @@ impl Service {
                 (&kernels.wait, 1, 1, words)
             }
             Task::Sync => (&kernels.sync, 64, 1, vec![]),
+            Task::Mailbox { at, upto } => (&kernels.mailbox, 1, 1, vec![at as u64, upto]),
         };
         let shape = Shape {
             grid: [blocks, 1, 1],
