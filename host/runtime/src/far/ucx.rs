@@ -194,7 +194,9 @@ impl Ucx {
         Box::into_raw(Box::new(Ticket { inbox: self.inbox, token, buffer }))
     }
 
-    /// What a call has returned: done, failed, or in flight, in which case the ticket is the callback's.
+    /// What a call has returned: done, or in flight, in which case the ticket is the callback's. What fails at once, on a
+    /// connection that is lost already, fails as if it had been in flight: the engine knows whom to ask why. Only a
+    /// message has nobody who waits for it, so that its failure is the caller's.
     ///
     /// # Safety
     /// `ticket` was passed to the call and is not used again.
@@ -209,8 +211,15 @@ impl Ucx {
         }
         // SAFETY: no callback comes for what is over at once.
         let ticket = unsafe { Box::from_raw(ticket) };
-        check(self.ucp, what, UCS_PTR_RAW_STATUS(request))?;
-        Ok(Some(ticket))
+        match check(self.ucp, what, UCS_PTR_RAW_STATUS(request)) {
+            Ok(()) => Ok(Some(ticket)),
+            Err(e) if ticket.token.is_none() => Err(e),
+            Err(e) => {
+                // SAFETY: nobody else has the inbox now.
+                unsafe { (*self.inbox).done(ticket, Err(e)) };
+                Ok(None)
+            }
+        }
     }
 }
 
@@ -468,7 +477,7 @@ impl Transport for Ucx {
                 Ok(None) => {}
                 Err(e) => {
                     (*self.inbox).sending -= 1;
-                    return Err(e);
+                    (*self.inbox).events.push(Event::Lost(pe, e));
                 }
             }
         }
