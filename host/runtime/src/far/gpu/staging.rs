@@ -30,6 +30,8 @@ pub(crate) const SMALL: usize = 8 << 10;
 pub(crate) const SMALL_CHUNKS: usize = 64;
 /// Words on their way that no stream operation can store, each in a place of its own.
 const WORDS: usize = 256;
+/// Marks on a stream before each new one looks for two that have come about.
+const MARKS: usize = 64;
 
 /// A piece of pinned memory. Whoever has it uses it alone, and hands it to [`Staging::give_back`] in the end; one that is dropped
 /// is missing until the staging goes.
@@ -141,6 +143,10 @@ impl Lane {
         event.record(&self.stream)?;
         self.marks.push_back(event);
         self.started += 1;
+        if self.marks.len() > MARKS {
+            // Whoever asks for no ticket must not pile them up.
+            self.has_ended(self.ended + 2)?;
+        }
         Ok(self.started)
     }
 
