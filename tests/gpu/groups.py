@@ -35,6 +35,7 @@ class Bundle:
             NEXTEST_USER_CONFIG_FILE="none",
             RESULTS=str(results),
             MPIRUN=f"mpirun {MPIRUN}",
+            BASELINE=f"--compare {folder / 'baseline'}" if (folder / "baseline").is_dir() else "",
         )
         env.update(extra)
         env.setdefault("HOME", str(work))

@@ -81,6 +81,99 @@ fn launches_are_as_the_options_say() {
 }
 
 #[test]
+fn the_host_initiates_on_streams_and_by_itself() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("stream.json");
+    let mut command = perf("stream --samples 3 --iterations 5 --budget 5 --sizes 8,4100 --pes 2,3");
+    let output = run(command.env("RUSHMEM_DEVICE", "cpu").arg("--json").arg(&json), folder.path());
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}\n{table}", text(&output.stderr));
+    let rows = perf_common::report(&json).rows;
+    for scope in ["stream", "host"] {
+        let count =
+            |measure: &str| rows.iter().filter(|row| row.measure == measure && row.scope == scope).count();
+        for measure in
+            ["put + quiet", "get + quiet", "put_signal", "put bandwidth", "get bandwidth", "barrier_all"]
+        {
+            assert_eq!(count(measure), 2, "{measure} {scope}:\n{table}");
+        }
+        assert_eq!((count("p + quiet"), count("signal ping-pong")), (1, 1), "{table}");
+    }
+    let graphs = run(perf("stream put --by graph").env("RUSHMEM_DEVICE", "cpu"), folder.path());
+    assert_eq!(graphs.status.code(), Some(1), "{}", text(&graphs.stdout));
+    assert!(text(&graphs.stderr).contains("graphs are CUDA's"), "{}", text(&graphs.stderr));
+}
+
+#[test]
+fn every_promise_has_its_row_beside_peers_and_limits() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = |name: &str| folder.path().join(name);
+    // Figures that no machine has: the row must show just these.
+    let peer = "test,series,n_pes,type_op,scope,launch,bytes,unit,value\n\
+        device-pt-to-pt-shmem_signal_ping_pong_latency,shmem_sig_ping_lat,2,,,,8,us,123456\n\
+        device-pt-to-pt-shmem_put_latency,shmem_put_latency,2,,warp,,65536,us,0.000001\n";
+    let limits = "probe,value,unit\ncopy engine write peer,987654,GB/s\n";
+    std::fs::create_dir(place("baseline")).expect("a folder of ours");
+    std::fs::write(place("baseline/peer.csv"), peer).expect("a file of ours");
+    std::fs::write(place("baseline/other.csv"), "something,else\n1,2\n").expect("a file of ours");
+    std::fs::write(place("limits.csv"), limits).expect("a file of ours");
+    let mut command = perf("device targets --samples 2 --iterations 5 --budget 5 --check");
+    command.env("RUSHMEM_DEVICE", "cpu").arg("--compare").arg(place("baseline")).arg("--compare");
+    let output = run(command.arg(place("limits.csv")).arg("--json").arg(place("t.json")), folder.path());
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}\n{table}", text(&output.stderr));
+    let rows = perf_common::report(&place("t.json")).rows;
+    let find = |measure: &str, scope: &str| {
+        let row = rows.iter().find(|row| row.measure == measure && row.scope == scope);
+        &row.unwrap_or_else(|| panic!("no row {measure} {scope}:\n{table}")).value
+    };
+    assert_eq!(find("signal ping-pong", "thread")["peer"]["value"], 123456.0);
+    assert_eq!(find("put + quiet", "warp")["peer"]["value"], 0.000001);
+    assert_eq!(find("put bandwidth", "stream")["machine"]["value"], 987654.0);
+    for (measure, scope) in [
+        ("put_signal ping-pong", "thread"),
+        ("p + quiet ping-pong", "thread"),
+        ("atomic inc ping-pong", "thread"),
+        ("put + quiet", "block"),
+        ("put bandwidth", "block"),
+        ("put bandwidth", "warp"),
+        ("get bandwidth", "block"),
+        ("p bandwidth", "block"),
+        ("put bandwidth, 1 B off", "block"),
+        ("sync_all", "warp"),
+        ("barrier_all", "block"),
+        ("put + quiet", "stream"),
+    ] {
+        assert!(find(measure, scope)["limit"].is_null(), "nothing is promised of the CPU device:\n{table}");
+    }
+    let missing =
+        run(perf("device targets --compare nowhere.csv").env("RUSHMEM_DEVICE", "cpu"), folder.path());
+    assert!(!missing.status.success() && text(&missing.stderr).contains("nowhere.csv"));
+}
+
+#[test]
+fn curves_are_drawn() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let svg = folder.path().join("new/curves.svg");
+    let mut command = perf("device put-latency put-bw --scope block --sizes 64,4096 --samples 2 --budget 5");
+    let output = run(command.env("RUSHMEM_DEVICE", "cpu").arg("--plot").arg(&svg), folder.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let svg = std::fs::read_to_string(&svg).expect("the file that was asked for");
+    assert!(svg.contains("put + quiet, block") && svg.contains("put bandwidth, block"), "{svg}");
+    let none = run(
+        perf("device sync --samples 2 --budget 5 --plot x.svg")
+            .env("RUSHMEM_DEVICE", "cpu")
+            .current_dir(folder.path()),
+        folder.path(),
+    );
+    assert!(
+        !none.status.success() && text(&none.stderr).contains("nothing to draw"),
+        "{}",
+        text(&none.stderr)
+    );
+}
+
+#[test]
 fn a_job_of_a_launcher_measures_with_its_own_pes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = |pes: &str| {

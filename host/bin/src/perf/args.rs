@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::device::args::{DeviceArgs, PlanArgs};
+use crate::device::args::{DeviceArgs, PlanArgs, StreamArgs};
 
 /// Measures rushmem beside what the machine itself can do, and shows both.
 ///
@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Host(HostArgs),
     /// Operations started by kernels, on GPUs or on the CPU device: latency, bandwidth, rates, synchronisation.
     Device(DeviceArgs),
+    /// Operations that the host calls for: on streams, in CUDA graphs, and by itself, on GPUs or on the CPU device.
+    Stream(StreamArgs),
     /// One PE of a job of `device` or `stream`.
     #[command(hide = true)]
     PlanPe(PlanArgs),

@@ -6,8 +6,11 @@
 mod args;
 mod device;
 mod environment;
+mod gpu;
 mod host;
 mod job;
+mod peer;
+mod plot;
 mod report;
 mod startup;
 mod stats;
@@ -23,6 +26,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Host(args) => host::run(&args),
         Command::Device(args) => device::run(&args),
+        Command::Stream(args) => device::run_stream(&args),
         Command::PlanPe(args) => device::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Startup(args) => startup::run(&args),
         Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),

@@ -13,7 +13,8 @@ const COLUMNS: [Column; 16] = [
     ("PEs", false, |row| row.pes.to_string()),
     ("scope", true, |row| row.shape.as_ref().map_or(String::new(), |shape| shape.scope.clone())),
     ("launch", false, |row| {
-        row.shape.as_ref().map_or(String::new(), |shape| format!("{} x {}", shape.blocks, shape.threads))
+        let shape = row.shape.as_ref().filter(|shape| shape.blocks > 0);
+        shape.map_or(String::new(), |shape| format!("{} x {}", shape.blocks, shape.threads))
     }),
     ("median", false, |row| figure(row, row.ours.median)),
     ("min", false, |row| figure(row, row.ours.min)),

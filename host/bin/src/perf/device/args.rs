@@ -105,7 +105,8 @@ pub(crate) struct Common {
     pub(crate) budget: Option<u32>,
 
     /// Sets the figures of a file beside ours: NVSHMEM's, NCCL's or the machine's limits as in the project's baseline
-    /// files (CSV), or an earlier record of this tool (JSON). May be given several times.
+    /// files (CSV), or an earlier record of this tool (JSON); or of all such CSV files of a folder. May be given several
+    /// times.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Vec<PathBuf>,
 
@@ -160,6 +161,86 @@ pub(crate) struct DeviceArgs {
     /// No probes: what the bare instructions do is not measured beside ours.
     #[arg(long)]
     pub(crate) no_probes: bool,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Measures of `rushmem-perf stream`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamMeasure {
+    /// Every one of them.
+    All,
+    /// put and quiet, one after another.
+    Put,
+    /// get and quiet, one after another.
+    Get,
+    /// p of one word and quiet.
+    P,
+    /// put_signal, one after another.
+    PutSignal,
+    /// A signal there and back.
+    SignalPingpong,
+    /// barrier_all of all PEs.
+    Barrier,
+    /// Bandwidth of put.
+    PutBw,
+    /// Bandwidth of get.
+    GetBw,
+}
+
+impl StreamMeasure {
+    /// What is measured; none for all.
+    pub(super) fn what(self) -> Option<What> {
+        Some(match self {
+            StreamMeasure::All => return None,
+            StreamMeasure::Put => What::HostPut,
+            StreamMeasure::Get => What::HostGet,
+            StreamMeasure::P => What::HostP,
+            StreamMeasure::PutSignal => What::HostPutSignal,
+            StreamMeasure::SignalPingpong => What::HostSignalPingpong,
+            StreamMeasure::Barrier => What::HostBarrier,
+            StreamMeasure::PutBw => What::HostPutBw,
+            StreamMeasure::GetBw => What::HostGetBw,
+        })
+    }
+}
+
+/// Who does what the host calls for.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A stream, in its turn.
+    Stream,
+    /// A CUDA graph of a batch of operations.
+    Graph,
+    /// The host itself.
+    Host,
+}
+
+impl By {
+    pub(super) fn scope(self) -> Scope {
+        match self {
+            By::Stream => Scope::Stream,
+            By::Graph => Scope::Graph,
+            By::Host => Scope::Host,
+        }
+    }
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct StreamArgs {
+    /// Measures to run; all when none is named.
+    #[arg(value_enum)]
+    pub(crate) measures: Vec<StreamMeasure>,
+
+    /// By whom. All that there are when none is given: on the CPU device there are no graphs.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) by: Vec<By>,
+
+    /// PEs of barrier; several numbers are measured one after the other. Everything else takes two.
+    /// 2, and 8 where there are as many GPUs.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(crate) pes: Vec<u32>,
 
     #[command(flatten)]
     pub(crate) common: Common,

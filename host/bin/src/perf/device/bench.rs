@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rushmem::{ByValue, Kernel, Launch, Module, Pe, SymSlice, World};
+use rushmem::{ByValue, Kernel, Launch, Module, Pe, Signals, SymSlice, World};
 
 use super::kernels::{Family, Job, CHECK, HEAD, LINE};
 use super::plan::Plan;
@@ -48,6 +48,7 @@ pub(super) struct Bench<'w> {
     pub(super) from: SymSlice<'w, u8>,
     pub(super) words: SymSlice<'w, u64>,
     pub(super) stamps: SymSlice<'w, u64>,
+    pub(super) signals: Signals<'w>,
     exchange: SymSlice<'w, u64>,
     modules: BTreeMap<Family, Module<'w>>,
 }
@@ -78,6 +79,7 @@ impl<'w> Bench<'w> {
             from: world.alloc_aligned::<u8>(bytes, 4096)?,
             words: world.alloc_aligned::<u64>(CHECK + LINE + n_pes, 128)?,
             stamps: world.alloc::<u64>(stamps)?,
+            signals: world.signals(1)?,
             exchange: world.alloc::<u64>(plan.samples as usize + 1)?,
             modules,
         };
@@ -158,9 +160,9 @@ impl<'w> Bench<'w> {
     }
 
     /// Operations of a batch, found by a short run. All PEs learn the same.
-    pub(super) fn calibrate(&self, spec: &Spec, name: &str, shape: Shape) -> Result<Rounds> {
+    pub(super) fn calibrate(&self, run: impl Fn(Rounds) -> Result<Vec<f64>>) -> Result<Rounds> {
         let few = Rounds { iterations: 3, batches: 1, warm_up: 2 };
-        let each = self.launch(spec, name, shape, few)?.first().map_or(1.0, |ns| ns.max(1.0));
+        let each = run(few)?.first().map_or(1.0, |ns| ns.max(1.0));
         let plan = self.plan;
         let time = f64::from(plan.budget_ms) * 1e6 / f64::from(plan.samples);
         let wanted = f64::from(plan.iterations).max(SHORTEST_BATCH / each);
@@ -197,7 +199,7 @@ impl<'w> Bench<'w> {
         self.seed | 1
     }
 
-    fn job(&self, spec: &Spec, rounds: Rounds, part: Part) -> Job {
+    pub(super) fn job(&self, spec: &Spec, rounds: Rounds, part: Part) -> Job {
         Job {
             to: self.to.as_ptr().wrapping_add(spec.shift as usize),
             from: self.from.as_ptr(),

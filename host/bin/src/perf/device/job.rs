@@ -50,7 +50,7 @@ impl Progress {
 }
 
 /// Runs the plan on `pes` PEs and adds what they found, which on failure is what they had found before.
-pub(super) fn run(pes: u32, plan: &Plan, progress: &mut Progress, outcome: &mut Outcome) -> Result<()> {
+pub(super) fn run(pes: u32, plan: &Plan, progress: &Progress, outcome: &mut Outcome) -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(plan_file(folder.path()), serde_json::to_vec(plan)?)?;
     let figures = plan.specs.len() as f64;

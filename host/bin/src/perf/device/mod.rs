@@ -3,11 +3,14 @@
 
 pub(crate) mod args;
 mod bench;
+mod from_host;
+mod graph;
 mod job;
 mod kernels;
 pub(crate) mod pe;
 mod plan;
 mod spec;
+mod targets;
 mod verify;
 
 use std::process::ExitCode;
@@ -16,8 +19,10 @@ use rushmem::{doctor, World};
 
 use crate::environment::Environment;
 use crate::job::{inside, Failure, Result};
+use crate::peer::Peers;
+use crate::plot;
 use crate::report::{Report, Row};
-use args::{Common, DeviceArgs};
+use args::{Common, DeviceArgs, DeviceMeasure, StreamArgs};
 use job::Outcome;
 use plan::{Machine, Plan};
 use spec::Spec;
@@ -25,9 +30,35 @@ use spec::Spec;
 /// `rushmem-perf device …`.
 pub(crate) fn run(args: &DeviceArgs) -> Result<ExitCode> {
     let environment = Environment::here().with_gpus();
+    // A file that cannot be read is said before minutes of measuring, not after.
+    let peers = Peers::read(&args.common.compare)?;
     let machine = machine()?;
-    let plans = plan::from_options(args, machine);
-    measure_and_show("device", &args.common, environment, machine, plans)
+    if !args.measures.contains(&DeviceMeasure::Targets) {
+        let outcome = measure(&args.common, machine, plan::from_options(args, machine))?;
+        return show("device", &args.common, environment, machine, &peers, outcome);
+    }
+    if inside() || args.measures.len() > 1 {
+        return Err(Failure::new(
+            "targets stands alone and starts jobs of its own: no launcher, no other measure",
+        ));
+    }
+    let mut outcome = measure(&args.common, machine, targets::plans(machine))?;
+    if let Some(outcome) = &mut outcome {
+        targets::relate(&mut outcome.rows);
+        if machine.is_gpu() {
+            targets::start_up(outcome);
+        }
+    }
+    show("device", &args.common, environment, machine, &peers, outcome)
+}
+
+/// `rushmem-perf stream …`.
+pub(crate) fn run_stream(args: &StreamArgs) -> Result<ExitCode> {
+    let environment = Environment::here().with_gpus();
+    let peers = Peers::read(&args.common.compare)?;
+    let machine = machine()?;
+    let outcome = measure(&args.common, machine, plan::from_host(args, machine))?;
+    show("stream", &args.common, environment, machine, &peers, outcome)
 }
 
 /// The device that the PEs will have, and how many of it.
@@ -40,33 +71,22 @@ fn machine() -> Result<Machine> {
     Ok(Machine { gpus })
 }
 
-/// Runs the plans, each in a job of so many PEs, and reports what came of them.
-fn measure_and_show(
-    front: &str,
-    common: &Common,
-    environment: Environment,
-    machine: Machine,
-    plans: Vec<(u32, Vec<Spec>)>,
-) -> Result<ExitCode> {
-    let mut outcome = Outcome::default();
+/// Runs the plans, each in a job of so many PEs; under a launcher in the one that there is, and then only PE 0 has an outcome.
+fn measure(common: &Common, machine: Machine, plans: Vec<(u32, Vec<Spec>)>) -> Result<Option<Outcome>> {
     if inside() {
-        match in_this_job(common, machine, plans)? {
-            Some(found) => outcome = found,
-            // Another PE reports.
-            None => return Ok(ExitCode::SUCCESS),
-        }
-    } else {
-        let total = plans.iter().map(|(_, specs)| specs.len()).sum();
-        let mut progress = job::Progress::new(total);
-        for (pes, specs) in plans {
-            let plan = Plan::new(common, machine, pes, specs);
-            let failed = job::run(pes, &plan, &mut progress, &mut outcome).err();
-            // What the other jobs find is worth having.
-            outcome.failures.extend(failed.map(|failure| format!("the job of {pes} PEs: {failure}")));
-        }
-        progress.finish();
+        return in_this_job(common, machine, plans);
     }
-    show(front, common, environment, machine, outcome)
+    let mut outcome = Outcome::default();
+    let total = plans.iter().map(|(_, specs)| specs.len()).sum();
+    let progress = job::Progress::new(total);
+    for (pes, specs) in plans {
+        let plan = Plan::new(common, machine, pes, specs);
+        let failed = job::run(pes, &plan, &progress, &mut outcome).err();
+        // What the other jobs find is worth having.
+        outcome.failures.extend(failed.map(|failure| format!("the job of {pes} PEs: {failure}")));
+    }
+    progress.finish();
+    Ok(Some(outcome))
 }
 
 /// Under a launcher: whatever of the plans its PEs can do. PE 0 gets the outcome.
@@ -94,9 +114,13 @@ fn show(
     common: &Common,
     environment: Environment,
     machine: Machine,
-    outcome: Outcome,
+    peers: &Peers,
+    outcome: Option<Outcome>,
 ) -> Result<ExitCode> {
-    let rows: Vec<Row> = outcome.rows;
+    // Another PE reports.
+    let Some(outcome) = outcome else { return Ok(ExitCode::SUCCESS) };
+    let mut rows: Vec<Row> = outcome.rows;
+    rows.iter_mut().for_each(|row| peers.set(row));
     let plan = Plan::new(common, machine, 2, Vec::new());
     let report = Report {
         schema: 1,
@@ -111,6 +135,10 @@ fn show(
         }),
         rows,
     };
+    if let Some(file) = &common.plot {
+        crate::report::write(file, &plot::svg(&report.rows)?)
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))?;
+    }
     let code = report.show(common.json.as_deref(), common.csv.as_deref(), common.check)?;
     if outcome.failures.is_empty() {
         Ok(code)

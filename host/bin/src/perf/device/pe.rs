@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::args::PlanArgs;
 use super::bench::{Bench, Shape};
+use super::from_host;
 use super::plan::Plan;
 use super::spec::{Figure, Spec};
 use super::verify;
 use crate::job::{self, Failure, Result};
-use crate::report::{Row, Shape as Shown};
+use crate::report::{Beside, Row, Shape as Shown};
 use crate::stats::Summary;
 
 /// Where the plan is, in the job's folder.
@@ -92,16 +93,18 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
     let mut row = Row::new(&spec.measure(), bytes, bench.world.n_pes(), unit, ours);
     row.limit = spec.limit;
     let mut notes = Vec::new();
-    if (shape.blocks, shape.threads) != (spec.blocks, spec.threads) {
+    if shape.is_some_and(|shape| (shape.blocks, shape.threads) != (spec.blocks, spec.threads)) {
         notes.push(format!("{} x {} were asked for", spec.blocks, spec.threads));
     }
     if bench.plan.share > 1 {
         notes.push(format!("{} PEs on a GPU", bench.plan.share));
     }
+    let launched = shape.unwrap_or(Shape { blocks: 0, threads: 0 });
+    row.peer = spec.peer.map(|value| Beside { name: "NVSHMEM 3.8.0".to_owned(), value });
     row.shape = Some(Shown {
         scope: spec.scope.word().to_owned(),
-        blocks: shape.blocks,
-        threads: shape.threads,
+        blocks: launched.blocks,
+        threads: launched.threads,
         iterations,
         note: (!notes.is_empty()).then(|| notes.join("; ")),
     });
@@ -111,12 +114,19 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
     }
 }
 
-/// Times of a kernel as the row shows them. What PEs other than 0 get is of no use.
-fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Shape, u32)> {
-    let shape = bench.shape(&bench.kernel(spec.what.family(), name)?, spec)?;
-    let rounds = bench.calibrate(spec, name, shape)?;
+/// Times of a kernel, or of what the host does, as the row shows them. What PEs other than 0 get is of no use.
+fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Option<Shape>, u32)> {
+    let shape = match spec.what.is_from_host() {
+        true => None,
+        false => Some(bench.shape(&bench.kernel(spec.what.family(), name)?, spec)?),
+    };
+    let run = |rounds| match shape {
+        Some(shape) => bench.launch(spec, name, shape, rounds),
+        None => from_host::times(bench, spec, rounds),
+    };
+    let rounds = bench.calibrate(run)?;
     verify::prepare(bench, spec)?;
-    let times = bench.launch(spec, name, shape, rounds)?;
+    let times = run(rounds)?;
     verify::verify(bench, spec, name, rounds)?;
     let mut samples: Vec<f64> = times.into_iter().map(|ns| shown(spec, ns)).collect();
     samples.resize(bench.plan.samples as usize, f64::NAN);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::args::{Common, DeviceArgs, DeviceMeasure};
+use super::args::{Common, DeviceArgs, DeviceMeasure, StreamArgs, StreamMeasure};
 use super::spec::{Figure, Scope, Spec, What};
 
 /// What the PEs of a job do.
@@ -32,12 +32,12 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    fn is_gpu(self) -> bool {
+    pub(super) fn is_gpu(self) -> bool {
         self.gpus > 0
     }
 
     /// PEs on a GPU.
-    fn share(self, pes: u32) -> u32 {
+    pub(super) fn share(self, pes: u32) -> u32 {
         if self.is_gpu() {
             pes.div_ceil(self.gpus)
         } else {
@@ -79,11 +79,39 @@ pub(super) fn from_options(args: &DeviceArgs, machine: Machine) -> Vec<(u32, Vec
     } else {
         args.measures.iter().filter_map(|measure| measure.what()).collect()
     };
+    by_pes(pes(&args.pes, machine), &chosen, |measures| expand(args, machine, measures))
+}
+
+/// The plans of `rushmem-perf stream`.
+pub(super) fn from_host(args: &StreamArgs, machine: Machine) -> Vec<(u32, Vec<Spec>)> {
+    let chosen: Vec<What> = if args.measures.is_empty() || args.measures.contains(&StreamMeasure::All) {
+        use clap::ValueEnum;
+        StreamMeasure::value_variants().iter().filter_map(|measure| measure.what()).collect()
+    } else {
+        args.measures.iter().filter_map(|measure| measure.what()).collect()
+    };
+    let by: Vec<Scope> = args.by.iter().map(|by| by.scope()).collect();
+    let wanted =
+        |scope: Scope| by.is_empty() && (machine.is_gpu() || scope != Scope::Graph) || by.contains(&scope);
+    by_pes(pes(&args.pes, machine), &chosen, |measures| {
+        let mut specs = Vec::new();
+        for &what in measures {
+            let sizes = if what.has_sizes() { sizes(&args.common, machine, what) } else { vec![8] };
+            for scope in what.scopes().iter().copied().filter(|&scope| wanted(scope)) {
+                specs.extend(sizes.iter().map(|&bytes| Spec { scope, bytes, ..Spec::new(what) }));
+            }
+        }
+        specs
+    })
+}
+
+/// Collectives with every number of PEs, the rest with two.
+fn by_pes(pes: Vec<u32>, chosen: &[What], expand: impl Fn(&[What]) -> Vec<Spec>) -> Vec<(u32, Vec<Spec>)> {
     let (collective, pair): (Vec<What>, Vec<What>) =
-        chosen.into_iter().partition(|what| matches!(what, What::Sync | What::Barrier));
-    let mut plans = vec![(2, expand(args, machine, &pair))];
-    for pes in pes(args, machine) {
-        let specs = expand(args, machine, &collective);
+        chosen.iter().partition(|what| matches!(what, What::Sync | What::Barrier | What::HostBarrier));
+    let mut plans = vec![(2, expand(&pair))];
+    for pes in pes {
+        let specs = expand(&collective);
         match plans.iter_mut().find(|(n, _)| *n == pes) {
             Some((_, there)) => there.extend(specs),
             None => plans.push((pes, specs)),
@@ -93,9 +121,9 @@ pub(super) fn from_options(args: &DeviceArgs, machine: Machine) -> Vec<(u32, Vec
     plans
 }
 
-fn pes(args: &DeviceArgs, machine: Machine) -> Vec<u32> {
-    if !args.pes.is_empty() {
-        return args.pes.clone();
+fn pes(given: &[u32], machine: Machine) -> Vec<u32> {
+    if !given.is_empty() {
+        return given.to_vec();
     }
     if machine.gpus >= 8 {
         vec![2, 8]
@@ -111,7 +139,7 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
     for &what in measures {
         let is_bandwidth = matches!(what.figure(), Figure::Bandwidth | Figure::Rate);
         let is_wide = matches!(what, What::PutBw | What::GetBw);
-        let sizes = if what.has_sizes() { sizes(args, machine, what) } else { vec![8] };
+        let sizes = if what.has_sizes() { sizes(&args.common, machine, what) } else { vec![8] };
         let blocks = if !is_bandwidth {
             vec![1]
         } else if args.blocks.is_empty() {
@@ -163,19 +191,22 @@ fn wanted(args: &DeviceArgs, what: What, scope: Scope) -> bool {
     }
 }
 
-fn sizes(args: &DeviceArgs, machine: Machine, what: What) -> Vec<u64> {
+fn sizes(common: &Common, machine: Machine, what: What) -> Vec<u64> {
     let fits = |bytes: &u64| !what.takes_words() || bytes % 8 == 0;
-    if !args.common.sizes.is_empty() {
-        return args.common.sizes.iter().copied().filter(fits).collect();
+    if !common.sizes.is_empty() {
+        return common.sizes.iter().copied().filter(fits).collect();
     }
     let (first, last, step) = match (machine.is_gpu(), what) {
         (true, What::PutBw | What::GetBw) => (10, 25, 1),
         (true, What::PBw | What::GBw) => (10, 24, 1),
+        (true, What::HostPutBw | What::HostGetBw) => (12, 28, 2),
         (true, What::AtomicBw) => (16, 16, 1),
         (true, What::PutSignalPingpong | What::PutPingpong | What::PPingpong) => (3, 16, 1),
         (true, _) => (3, 20, 1),
         (false, What::AtomicBw) => (13, 13, 1),
-        (false, What::PutBw | What::GetBw | What::PBw | What::GBw) => (12, 20, 4),
+        (false, What::PutBw | What::GetBw | What::PBw | What::GBw | What::HostPutBw | What::HostGetBw) => {
+            (12, 20, 4)
+        }
         (false, _) => (3, 13, 5),
     };
     (first..=last).step_by(step).map(|power| 1 << power).collect()
@@ -215,16 +246,20 @@ mod tests {
         assert!(plans[0].1.iter().any(|spec| spec.what == What::Sync));
         let operations = plans[0].1.iter().filter(|spec| spec.what == What::AtomicBw).count();
         assert_eq!(operations, What::AtomicBw.operations().len());
-        assert_eq!(
-            super::pes(
-                &match Cli::parse_from(["x", "device"]).command {
-                    Command::Device(args) => args,
-                    _ => unreachable!("it says device"),
-                },
-                Machine { gpus: 0 }
-            ),
-            [2]
-        );
+        assert_eq!(super::pes(&[], Machine { gpus: 0 }), [2]);
+    }
+
+    #[test]
+    fn graphs_are_where_cuda_is() {
+        let words = ["rushmem-perf", "stream", "put", "barrier", "--sizes", "8"];
+        let Command::Stream(args) = Cli::parse_from(words).command else { unreachable!("it says stream") };
+        let scopes = |gpus| {
+            let plans = from_host(&args, Machine { gpus });
+            plans.into_iter().flat_map(|(_, specs)| specs).map(|spec| spec.scope).collect::<Vec<_>>()
+        };
+        use Scope::{Graph, Host, Stream};
+        assert_eq!(scopes(0), [Stream, Host, Stream, Host]);
+        assert_eq!(scopes(2), [Stream, Graph, Host, Stream, Host]);
     }
 
     #[test]

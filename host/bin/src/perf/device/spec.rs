@@ -29,6 +29,15 @@ pub(crate) enum What {
     Sync,
     Barrier,
     Wait,
+    // Initiated by the host.
+    HostPut,
+    HostGet,
+    HostP,
+    HostPutSignal,
+    HostSignalPingpong,
+    HostPutBw,
+    HostGetBw,
+    HostBarrier,
 }
 
 /// Which PEs run the kernel.
@@ -76,29 +85,39 @@ impl What {
             What::Sync => "sync",
             What::Barrier => "barrier",
             What::Wait => "local",
+            What::HostPut => "host_put",
+            What::HostGet => "host_get",
+            What::HostP => "host_p",
+            What::HostPutSignal => "host_put_signal",
+            What::HostSignalPingpong => "host_signal_pingpong",
+            What::HostPutBw => "host_put_bw",
+            What::HostGetBw => "host_get_bw",
+            What::HostBarrier => "host_barrier",
         }
     }
 
     /// For people.
     fn label(self) -> &'static str {
         match self {
-            What::PutLatency => "put + quiet",
+            What::PutLatency | What::HostPut => "put + quiet",
             What::GetLatency => "get",
-            What::PLatency => "p + quiet",
+            What::HostGet => "get + quiet",
+            What::PLatency | What::HostP => "p + quiet",
+            What::HostPutSignal => "put_signal",
             What::GLatency => "g",
-            What::SignalPingpong => "signal ping-pong",
+            What::SignalPingpong | What::HostSignalPingpong => "signal ping-pong",
             What::PutSignalPingpong => "put_signal ping-pong",
             What::PutPingpong => "put + quiet ping-pong",
             What::PPingpong => "p + quiet ping-pong",
             What::AtomicPingpong => "atomic inc ping-pong",
-            What::PutBw => "put bandwidth",
-            What::GetBw => "get bandwidth",
+            What::PutBw | What::HostPutBw => "put bandwidth",
+            What::GetBw | What::HostGetBw => "get bandwidth",
             What::PBw => "p bandwidth",
             What::GBw => "g bandwidth",
             What::Rate => "put rate",
             What::AtomicBw => "bandwidth",
             What::Sync => "sync_all",
-            What::Barrier => "barrier_all",
+            What::Barrier | What::HostBarrier => "barrier_all",
             What::Wait => "",
         }
     }
@@ -115,13 +134,23 @@ impl What {
             What::PutBw | What::GetBw | What::PBw | What::GBw | What::Rate => Family::Bandwidth,
             What::AtomicBw => Family::Atomic,
             What::Sync | What::Barrier => Family::Sync,
-            What::Wait => Family::Local,
+            What::Wait
+            | What::HostPut
+            | What::HostGet
+            | What::HostP
+            | What::HostPutSignal
+            | What::HostSignalPingpong
+            | What::HostPutBw
+            | What::HostGetBw
+            | What::HostBarrier => Family::Local,
         }
     }
 
     /// Who runs its kernel.
     pub(super) fn part(self, both: bool) -> Part {
         match self.family() {
+            _ if self == What::HostSignalPingpong => Part::Pair,
+            _ if self == What::HostBarrier => Part::All,
             Family::Pingpong => Part::Pair,
             Family::Sync => Part::All,
             Family::Bandwidth if both => Part::Pair,
@@ -134,6 +163,7 @@ impl What {
         match self {
             What::Rate => Figure::Rate,
             What::PutBw | What::GetBw | What::PBw | What::GBw | What::AtomicBw => Figure::Bandwidth,
+            What::HostPutBw | What::HostGetBw => Figure::Bandwidth,
             What::Wait => Figure::Ns,
             _ => Figure::Us,
         }
@@ -143,6 +173,25 @@ impl What {
     pub(super) fn has_sizes(self) -> bool {
         use What::{AtomicPingpong, Barrier, Rate, SignalPingpong, Sync, Wait};
         !matches!(self, SignalPingpong | AtomicPingpong | Rate | Sync | Barrier | Wait)
+            && !matches!(self, What::HostP | What::HostSignalPingpong | What::HostBarrier)
+    }
+
+    /// Whether the host calls for it, and no kernel of ours does the work.
+    pub(super) fn is_from_host(self) -> bool {
+        use What::{
+            HostBarrier, HostGet, HostGetBw, HostP, HostPut, HostPutBw, HostPutSignal, HostSignalPingpong,
+        };
+        matches!(
+            self,
+            HostPut
+                | HostGet
+                | HostP
+                | HostPutSignal
+                | HostSignalPingpong
+                | HostPutBw
+                | HostGetBw
+                | HostBarrier
+        )
     }
 
     /// Whether it moves whole words of 8 bytes.
@@ -161,7 +210,7 @@ impl What {
 
     /// The scopes that it has.
     pub(super) fn scopes(self) -> &'static [Scope] {
-        use Scope::{Block, Thread, Warp};
+        use Scope::{Block, Graph, Host, Stream, Thread, Warp};
         match self {
             What::PutLatency
             | What::GetLatency
@@ -173,6 +222,8 @@ impl What {
             What::PLatency | What::GLatency | What::PPingpong => &[Thread, Block],
             What::PBw | What::GBw | What::AtomicBw => &[Block],
             What::SignalPingpong | What::AtomicPingpong | What::Rate | What::Wait => &[Thread],
+            What::HostSignalPingpong | What::HostBarrier => &[Stream, Host],
+            _ => &[Stream, Graph, Host],
         }
     }
 
@@ -226,6 +277,15 @@ pub(crate) enum Scope {
     Warp,
     /// A block.
     Block,
+    /// None: the host puts it on a stream.
+    #[value(skip)]
+    Stream,
+    /// None: a CUDA graph of such operations is launched.
+    #[value(skip)]
+    Graph,
+    /// None: the host does it itself.
+    #[value(skip)]
+    Host,
 }
 
 impl Scope {
@@ -235,6 +295,9 @@ impl Scope {
             Scope::Thread => "thread",
             Scope::Warp => "warp",
             Scope::Block => "block",
+            Scope::Stream => "stream",
+            Scope::Graph => "graph",
+            Scope::Host => "host",
         }
     }
 }
@@ -259,6 +322,8 @@ pub(crate) struct Spec {
     pub(crate) probe: bool,
     /// What must be reached.
     pub(crate) limit: Option<Limit>,
+    /// What the peer needs for it, where no file says.
+    pub(crate) peer: Option<f64>,
 }
 
 impl Spec {
@@ -275,6 +340,7 @@ impl Spec {
             shift: 0,
             probe: true,
             limit: None,
+            peer: None,
         }
     }
 

@@ -41,12 +41,22 @@ fn arrives(spec: &Spec) -> Arrives {
         | What::PutBw
         | What::GetBw
         | What::GBw
-        | What::Rate => Arrives::Pattern,
+        | What::Rate
+        | What::HostPut
+        | What::HostGet
+        | What::HostPutSignal
+        | What::HostPutBw
+        | What::HostGetBw => Arrives::Pattern,
         What::PLatency | What::PPingpong | What::PBw => Arrives::Words(|salt, i, _| salt.wrapping_add(i)),
         What::AtomicBw => Arrives::Words(atomic(spec.operation.as_deref().unwrap_or_default())),
-        What::SignalPingpong | What::AtomicPingpong | What::Sync | What::Barrier | What::Wait => {
-            Arrives::Nothing
-        }
+        What::SignalPingpong
+        | What::AtomicPingpong
+        | What::Sync
+        | What::Barrier
+        | What::Wait
+        | What::HostP
+        | What::HostSignalPingpong
+        | What::HostBarrier => Arrives::Nothing,
     }
 }
 
@@ -75,7 +85,10 @@ fn before(spec: &Spec, salt: u64) -> u64 {
 /// Whether data arrives at this PE.
 fn is_target(bench: &Bench<'_>, spec: &Spec) -> bool {
     let me = bench.world.my_pe().number();
-    let gets = matches!(spec.what, What::GetLatency | What::GLatency | What::GetBw | What::GBw);
+    let gets = matches!(
+        spec.what,
+        What::GetLatency | What::GLatency | What::GetBw | What::GBw | What::HostGet | What::HostGetBw
+    );
     match spec.what.part(spec.both) {
         Part::First => me == u32::from(!gets),
         Part::Pair => me < 2,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::gpu::Gpu;
+use crate::gpu::Gpu;
 use crate::job::Result;
 
 /// One reading.

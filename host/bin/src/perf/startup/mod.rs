@@ -1,7 +1,6 @@
 //! `rushmem-perf startup`: what it takes, in time and in memory, until a program can use rushmem, step by step, and how much
 //! of that is CUDA's. Each sample is a fresh job of fresh processes (`pe`).
 
-mod gpu;
 mod meeting;
 mod memory;
 pub(crate) mod pe;
@@ -15,7 +14,7 @@ use rushmem::doctor;
 use crate::args::StartupArgs;
 use crate::environment::Environment;
 use crate::job::{self, monotonic_ns, Failure, Result};
-use crate::report::Report;
+use crate::report::{Report, Row};
 use crate::table::align;
 use rows::Job;
 
@@ -68,6 +67,11 @@ fn usual() -> Result<u32> {
         Ok((kind, _)) => Ok(if kind == "cuda" { 8 } else { 4 }),
         Err(why) => Err(Failure::new(why)),
     }
+}
+
+/// The rows of jobs of `pes` PEs, for a report about other things.
+pub(crate) fn measured(pes: u32, samples: u32) -> Result<Vec<Row>> {
+    Ok(rows::rows(pes, &measure(pes, samples)?))
 }
 
 fn measure(pes: u32, samples: u32) -> Result<Vec<Job>> {

@@ -8,10 +8,10 @@ use std::time::Instant;
 use rushmem::{Device, Launch, Source, SymRef, World};
 use serde::{Deserialize, Serialize};
 
-use super::gpu::{self, Gpu};
 use super::meeting::Meeting;
 use super::memory::Reading;
 use crate::args::StartupPeArgs;
+use crate::gpu::{self, Gpu};
 use crate::job::{monotonic_ns, Failure, Result};
 
 /// What one PE found. Times are in milliseconds.

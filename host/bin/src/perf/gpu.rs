@@ -8,13 +8,13 @@ use cudarc::driver::sys::{self, CUdevice, CUresult};
 use crate::job::{Failure, Result};
 
 /// A GPU with its primary context.
-pub(super) struct Gpu {
+pub(crate) struct Gpu {
     ordinal: u32,
     device: CUdevice,
 }
 
 /// Starts CUDA: how many GPUs this process sees; none without a driver, or where the CPU device is asked for.
-pub(super) fn count() -> Result<u32> {
+pub(crate) fn count() -> Result<u32> {
     // SAFETY: loads a library by name.
     if wish() == Wish::Cpu || !unsafe { sys::is_culib_present() } {
         return Ok(0);
@@ -30,7 +30,7 @@ pub(super) fn count() -> Result<u32> {
 }
 
 /// The GPU that the PE would have anyway, of `count`: the one that was asked for, else the PEs take turns.
-pub(super) fn choose(pe: u32, count: u32) -> u32 {
+pub(crate) fn choose(pe: u32, count: u32) -> u32 {
     match wish() {
         Wish::Gpu(ordinal) => ordinal,
         _ => pe % count.max(1),
@@ -39,7 +39,7 @@ pub(super) fn choose(pe: u32, count: u32) -> u32 {
 
 impl Gpu {
     /// Starts a context, or joins the one that is there.
-    pub(super) fn open(ordinal: u32) -> Result<Gpu> {
+    pub(crate) fn open(ordinal: u32) -> Result<Gpu> {
         let device = result::device::get(ordinal as i32).map_err(|e| said("cuDeviceGet", e))?;
         // SAFETY: the driver's device; released in `drop`.
         let context = unsafe { result::primary_ctx::retain(device) }
@@ -51,12 +51,12 @@ impl Gpu {
     }
 
     /// Its number in this process.
-    pub(super) fn ordinal(&self) -> u32 {
+    pub(crate) fn ordinal(&self) -> u32 {
         self.ordinal
     }
 
     /// Free bytes now, whoever took the others.
-    pub(super) fn free(&self) -> Result<u64> {
+    pub(crate) fn free(&self) -> Result<u64> {
         let (free, _) = result::mem_get_info().map_err(|e| said("cuMemGetInfo", e))?;
         Ok(free as u64)
     }

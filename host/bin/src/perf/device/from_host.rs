@@ -1,0 +1,232 @@
+//! Operations that the host calls for: itself, on a stream, or as a CUDA graph that is launched. What is on a stream is timed by
+//! the device: a kernel stamps its clock before a batch and after, in the stream's turn; the host queues as fast as it can, and
+//! where that is slower than the device, it is what is measured, as it is what a program gets. A graph holds a whole
+//! batch. What the host does itself is timed by the host's clock.
+
+use std::time::Instant;
+
+use rushmem::{ByValue, Cmp, Device, Launch, Pe, SignalOp, SignalRef, Stream, SymRef};
+
+use super::bench::{Bench, Rounds};
+use super::graph::{Context, Graph};
+use super::kernels::{Family, Job, CHECK, HEAD};
+use super::spec::{Part, Scope, Spec, What};
+use crate::job::{Failure, Result};
+
+/// Nanoseconds of one operation, for each batch; none on PEs without a part. Collective.
+pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<Vec<f64>> {
+    bench.words.fill(0)?;
+    bench.stamps.slice(..HEAD)?.fill(0)?;
+    bench.signals.words().fill(0)?;
+    bench.world.barrier_all()?;
+    let mut times = Vec::new();
+    if bench.runs(spec.what.part(false)) {
+        let stream = bench.world.stream()?;
+        times = match spec.scope {
+            Scope::Host => by_the_host(bench, spec, rounds)?,
+            Scope::Graph => in_graphs(bench, spec, rounds, &stream)?,
+            _ => on_a_stream(bench, spec, rounds, &stream)?,
+        };
+        stream.synchronize()?;
+        stream.destroy()?;
+    }
+    bench.world.barrier_all()?;
+    told(bench, spec, rounds)?;
+    Ok(times)
+}
+
+/// Has what is no data arrived? That of transfers is looked at where all are (`verify`).
+fn told(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()> {
+    let (seen, right) = match spec.what {
+        What::HostSignalPingpong if bench.runs(Part::Pair) => (bench.signals.at(0)?.fetch()?, rounds.total()),
+        What::HostPutSignal if bench.world.my_pe().number() == 1 => (bench.signals.at(0)?.fetch()?, 1),
+        What::HostP if bench.world.my_pe().number() == 1 => {
+            (bench.words.slice(CHECK..CHECK + 1)?.to_vec()?[0], bench.salt())
+        }
+        _ => return Ok(()),
+    };
+    if seen == right {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "{}: {seen:#x} arrived, not {right:#x}: its figures mean nothing",
+        spec.measure()
+    )))
+}
+
+/// The two sides of a transfer, and the words that tell.
+struct Sides<'b> {
+    to: SymRef<'b, u8>,
+    from: SymRef<'b, u8>,
+    word: SymRef<'b, u64>,
+    signal: SignalRef<'b>,
+    peer: Pe,
+}
+
+impl<'b> Sides<'b> {
+    fn of(bench: &'b Bench<'_>, spec: &Spec) -> Result<Sides<'b>> {
+        let n = spec.bytes as usize;
+        Ok(Sides {
+            to: bench.to.slice(..n)?,
+            from: bench.from.slice(..n)?,
+            word: bench.words.slice(CHECK..CHECK + 1)?,
+            signal: bench.signals.at(0)?,
+            peer: bench.peer(),
+        })
+    }
+}
+
+fn on_a_stream(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, stream: &Stream<'_>) -> Result<Vec<f64>> {
+    let sides = Sides::of(bench, spec)?;
+    let mut round = 0;
+    for _ in 0..rounds.warm_up {
+        queue(bench, spec, &sides, &mut round, stream)?;
+    }
+    for batch in 0..rounds.batches {
+        stamp(bench, 2 * batch, stream)?;
+        for _ in 0..rounds.iterations {
+            queue(bench, spec, &sides, &mut round, stream)?;
+        }
+        stamp(bench, 2 * batch + 1, stream)?;
+    }
+    stream.synchronize()?;
+    stamped(bench, rounds)
+}
+
+/// A graph of a batch: what is captured is what would have been queued. Signals carry the round, so they are none of it.
+fn in_graphs(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, stream: &Stream<'_>) -> Result<Vec<f64>> {
+    let Device::Cuda(Some(ordinal)) = bench.world.device() else {
+        return Err(Failure::new("graphs are CUDA's: there are none on the CPU device"));
+    };
+    let _context = Context::of(ordinal)?;
+    let sides = Sides::of(bench, spec)?;
+    let graph = Graph::capture(stream, || {
+        let mut round = 0;
+        (0..rounds.iterations).try_for_each(|_| queue(bench, spec, &sides, &mut round, stream))
+    })?;
+    graph.launch(stream)?;
+    for batch in 0..rounds.batches {
+        stamp(bench, 2 * batch, stream)?;
+        graph.launch(stream)?;
+        stamp(bench, 2 * batch + 1, stream)?;
+    }
+    stream.synchronize()?;
+    stamped(bench, rounds)
+}
+
+/// Puts one operation on the stream.
+fn queue(
+    bench: &Bench<'_>,
+    spec: &Spec,
+    sides: &Sides<'_>,
+    round: &mut u64,
+    stream: &Stream<'_>,
+) -> Result<()> {
+    *round += 1;
+    let (world, peer) = (bench.world, sides.peer);
+    match spec.what {
+        What::HostPut => {
+            sides.to.put_from_on(&sides.from, peer, stream)?;
+            world.quiet_on(stream)?;
+        }
+        What::HostGet => {
+            sides.from.get_into_on(&sides.to, peer, stream)?;
+            world.quiet_on(stream)?;
+        }
+        What::HostP => {
+            sides.word.p_on(0, bench.salt(), peer, stream)?;
+            world.quiet_on(stream)?;
+        }
+        What::HostPutSignal => {
+            sides.to.put_signal_from_on(&sides.from, &sides.signal, SignalOp::Set, 1, peer, stream)?;
+        }
+        What::HostSignalPingpong => {
+            let send = || sides.signal.signal_op_on(SignalOp::Set, *round, peer, stream);
+            let wait = || sides.signal.wait_until_on(Cmp::Ge, *round, stream);
+            if bench.first() {
+                send()?;
+                wait()?;
+            } else {
+                wait()?;
+                send()?;
+            }
+        }
+        What::HostPutBw => sides.to.put_from_on(&sides.from, peer, stream)?,
+        What::HostGetBw => sides.from.get_into_on(&sides.to, peer, stream)?,
+        What::HostBarrier => world.barrier_all_on(stream)?,
+        _ => return Err(Failure::new(format!("{} is no operation of the host's", spec.measure()))),
+    }
+    Ok(())
+}
+
+fn stamp(bench: &Bench<'_>, index: u32, stream: &Stream<'_>) -> Result<()> {
+    let kernel = bench.kernel(Family::Local, "stamp_now")?;
+    let rounds = Rounds { iterations: 0, batches: 0, warm_up: 0 };
+    let job = Job { op: HEAD as u32 + index, ..bench.job(&Spec::new(What::Wait), rounds, Part::First) };
+    // SAFETY: the kernel writes one stamp of this PE's, which is there for each batch.
+    unsafe { kernel.launch_on(Launch::new(1, 1), (ByValue(job),), stream) }?;
+    Ok(())
+}
+
+fn stamped(bench: &Bench<'_>, rounds: Rounds) -> Result<Vec<f64>> {
+    let stamps = bench.stamps.slice(HEAD..HEAD + 2 * rounds.batches as usize)?.to_vec()?;
+    let each = |batch: &[u64]| batch[1].saturating_sub(batch[0]) as f64 / f64::from(rounds.iterations);
+    Ok(stamps.chunks(2).map(each).collect())
+}
+
+fn by_the_host(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<Vec<f64>> {
+    let sides = Sides::of(bench, spec)?;
+    let mut round = 0;
+    let mut times = Vec::new();
+    for batch in 0..=rounds.batches {
+        let n = if batch == 0 { rounds.warm_up } else { rounds.iterations };
+        let begin = Instant::now();
+        for _ in 0..n {
+            call(bench, spec, &sides, &mut round)?;
+        }
+        if matches!(spec.what, What::HostPutBw | What::HostGetBw) {
+            bench.world.quiet()?;
+        }
+        if batch > 0 {
+            times.push(begin.elapsed().as_nanos() as f64 / f64::from(n));
+        }
+    }
+    Ok(times)
+}
+
+/// Does one operation.
+fn call(bench: &Bench<'_>, spec: &Spec, sides: &Sides<'_>, round: &mut u64) -> Result<()> {
+    *round += 1;
+    let (world, peer) = (bench.world, sides.peer);
+    match spec.what {
+        What::HostPut => {
+            sides.to.put_from(&sides.from, peer)?;
+            world.quiet()?;
+        }
+        What::HostGet => {
+            sides.from.get_into(&sides.to, peer)?;
+            world.quiet()?;
+        }
+        What::HostP => {
+            sides.word.p(0, bench.salt(), peer)?;
+            world.quiet()?;
+        }
+        What::HostPutSignal => {
+            sides.to.put_signal_from(&sides.from, &sides.signal, SignalOp::Set, 1, peer)?
+        }
+        What::HostSignalPingpong => {
+            if bench.first() {
+                sides.signal.set(*round, peer)?;
+                sides.signal.wait_until(Cmp::Ge, *round)?;
+            } else {
+                sides.signal.wait_until(Cmp::Ge, *round)?;
+                sides.signal.set(*round, peer)?;
+            }
+        }
+        What::HostPutBw => sides.to.put_from(&sides.from, peer)?,
+        What::HostGetBw => sides.from.get_into(&sides.to, peer)?,
+        What::HostBarrier => world.barrier_all()?,
+        _ => return Err(Failure::new(format!("{} is no operation of the host's", spec.measure()))),
+    }
+    Ok(())
+}
