@@ -95,6 +95,8 @@ pub(crate) struct DeviceFacts {
     pub(crate) wait_limit: Option<Duration>,
     /// How long a kernel goes on once the job is broken.
     pub(crate) trap_delay: Duration,
+    /// Where the device finds the ring to PEs that are not mapped; 0: there are none.
+    pub(crate) ring: usize,
 }
 
 /// `RUSHMEM_FAILURE_WORDS` words, written by one 16-byte store.
@@ -182,7 +184,7 @@ impl DeviceState {
             stalls: stalls.device_address() as *mut StallRecord,
             failure: failure.device_address() as *mut u32,
             trap_delay_ns: facts.trap_delay.as_nanos() as u64,
-            ring: std::ptr::null_mut(),
+            ring: facts.ring as *mut c_void,
             mailbox: std::ptr::null_mut(),
             reserved: [0; 1],
         });

@@ -58,6 +58,7 @@ fn state() -> DeviceState {
         stall_report: Some(Duration::from_secs(5)),
         wait_limit: None,
         trap_delay: Duration::ZERO,
+        ring: 0,
     };
     DeviceState::new(&facts, &Arc::new(Health::new("PE 1".into(), false, None)), None).unwrap()
 }

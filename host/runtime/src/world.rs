@@ -12,6 +12,7 @@ use crate::config::{Config, TransportWish};
 use crate::device::{Device, Kind};
 use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
+use crate::far::ring::DeviceRing;
 use crate::far::{Far, Place};
 use crate::health::Health;
 use crate::heap::backing::{Backing, GpuBacking};
@@ -28,8 +29,8 @@ use crate::symmetric::Symmetric;
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then one for this PE's own count.
 const SYNC_LINE: usize = 128;
-/// Lines behind them: the device ring's counters.
-const RING_LINES: usize = 4;
+/// Slots of the device ring; its counters lie behind the lines.
+const RING_SLOTS: usize = 1024;
 
 /// How a range of a PE's symmetric memory is reached.
 #[derive(Clone, Copy)]
@@ -154,9 +155,18 @@ impl World {
             sync_epoch: base + n_pes * SYNC_LINE,
             stall_report: config.stall_report,
             wait_limit: config.wait_timeout,
+            ring: 0,
             trap_delay,
         };
         let start_device = || {
+            let ring = far.as_ref().map(|far| {
+                // SAFETY: memory of the heap that is reserved for it, and lives until kernels have ended.
+                let ring = unsafe { DeviceRing::new(device.gpu(), base + (n_pes + 1) * SYNC_LINE, RING_SLOTS) }?;
+                let address = ring.raw_address();
+                far.set_ring(ring, base, symmetric.stride());
+                Ok::<usize, Error>(address)
+            });
+            let facts = DeviceFacts { ring: ring.transpose()?.unwrap_or(0), ..facts };
             let state = DeviceState::new(&facts, &health, device.gpu())?;
             let engine = device
                 .gpu()
@@ -479,7 +489,7 @@ fn share_memory(
     };
     let window = Window::reserve(slots, slot, config.heap_max, config.transport, reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
-    let reserved = (n + 1 + RING_LINES) * SYNC_LINE;
+    let reserved = (n + 1) * SYNC_LINE + DeviceRing::device_bytes(RING_SLOTS);
     let symmetric = Symmetric::new(window, first, reserved, limit, &mut call, links)?;
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
     let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));

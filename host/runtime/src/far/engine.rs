@@ -13,6 +13,8 @@ use slab::Slab;
 use super::local::{Answer, Flow, Local};
 use super::message::{self, Record, NO_REPLY, PRELUDE};
 use super::peer::{Held, Op, Peer, Settle, Wanted};
+use super::posts::Posts;
+use super::ring::DeviceRing;
 use super::segments::Segments;
 use super::transport::{Event, Token, Transport, MESSAGE};
 use crate::error::{err, Error, Result};
@@ -71,7 +73,7 @@ enum Awaited {
         op: u64,
         dst: usize,
         elem: usize,
-        stride: usize,
+        stride: isize,
         left: usize,
         done: Done,
     },
@@ -93,8 +95,8 @@ struct Quiet {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) elem: usize,
-    pub(crate) near_stride: usize,
-    pub(crate) far_stride: usize,
+    pub(crate) near_stride: isize,
+    pub(crate) far_stride: isize,
     pub(crate) n: usize,
 }
 
@@ -118,8 +120,9 @@ pub(crate) struct Engine {
     busy: Vec<usize>,
     is_busy: Vec<bool>,
     events: Vec<Event>,
-    /// Replies for kernels, taken by whoever owns the ring.
-    pub(super) ring_replies: Vec<(u64, u64)>,
+    /// Replies for kernels, by their numbers in `posts`.
+    ring_replies: Vec<(u64, u64)>,
+    posts: Option<Box<Posts>>,
     control: Option<Arc<Control>>,
     /// Arrivals that came before there was a control segment to note them in: PE, number, kinds, words.
     early: Vec<(usize, u64, u8, u8, [u64; 4])>,
@@ -157,6 +160,7 @@ impl Engine {
             is_busy: vec![false; n],
             events: Vec::new(),
             ring_replies: Vec::new(),
+            posts: None,
             control: None,
             early: Vec::new(),
             health,
@@ -168,7 +172,30 @@ impl Engine {
 
     /// Whether kernels may have posted something, for which no bell rings.
     pub(super) fn takes_posts(&self) -> bool {
-        false
+        self.posts.is_some()
+    }
+
+    /// Kernels post to `ring` from now on; the PE's heap starts at `base` and its stride is that long.
+    pub(super) fn set_ring(&mut self, ring: DeviceRing, base: usize, stride: usize) {
+        self.posts = Some(Box::new(Posts::new(ring, base, stride)));
+    }
+
+    pub(super) fn n_pes(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Tells that an operation is over here.
+    pub(super) fn tell(&mut self, done: Done) {
+        self.fire(done, Ok(0));
+    }
+
+    /// Takes what kernels have posted, and answers them.
+    fn serve_kernels(&mut self) -> Result<bool> {
+        let Some(mut posts) = self.posts.take() else { return Ok(false) };
+        let taken = if self.transport.congested() { Ok(false) } else { posts.take(self) };
+        posts.answer(&mut self.ring_replies);
+        self.posts = Some(posts);
+        taken
     }
 
     pub(super) fn transport(&mut self) -> &mut dyn Transport {
@@ -369,12 +396,12 @@ impl Engine {
         let mut first = 0;
         while first < n {
             let count = each.min(n - first);
-            let far = offset + (first * far_stride) as u64;
+            let far = offset.wrapping_add_signed((first as isize * far_stride) as i64);
             packed.clear();
             for i in first..first + count {
                 // SAFETY: an element of the source.
                 packed.extend_from_slice(unsafe {
-                    std::slice::from_raw_parts((src + i * near_stride) as *const u8, elem)
+                    std::slice::from_raw_parts(src.wrapping_add_signed(i as isize * near_stride) as *const u8, elem)
                 });
             }
             if elem > RECORD {
@@ -539,7 +566,7 @@ impl Engine {
             if !part.reachable || part.bytes <= INLINE {
                 let elem = part.bytes;
                 let awaited =
-                    Awaited::Data { pe, op, dst: dst + at, elem, stride: elem, left: part.bytes, done };
+                    Awaited::Data { pe, op, dst: dst + at, elem, stride: elem as isize, left: part.bytes, done };
                 let reply = self.awaited.insert(awaited) as u64;
                 let record = Record::Fetch { offset: offset + at as u64, bytes: part.bytes as u64, reply };
                 self.emit(pe, &record)?;
@@ -711,7 +738,8 @@ impl Engine {
         if self.suspicion.is_some() {
             self.judge();
         }
-        let mut worked = self.push_out()?;
+        let mut worked = self.serve_kernels()?;
+        worked |= self.push_out()?;
         let mut events = std::mem::take(&mut self.events);
         self.transport.progress(&mut events);
         worked |= !events.is_empty();
@@ -731,6 +759,9 @@ impl Engine {
             }
         }
         worked |= self.push_out()?;
+        if let (false, Some(posts)) = (self.ring_replies.is_empty(), &mut self.posts) {
+            posts.answer(&mut self.ring_replies);
+        }
         Ok(worked)
     }
 
@@ -872,9 +903,9 @@ impl Engine {
                 self.local.write(at, data)?;
             }
             Record::Rows { offset, stride, elem, data } => {
-                let (stride, elem) = (stride as usize, elem as usize);
+                let (stride, elem) = (stride as i64, elem as usize);
                 for (i, row) in data.chunks_exact(elem.max(1)).enumerate() {
-                    let at = self.own(offset + (i * stride) as u64, elem)?;
+                    let at = self.own(offset.wrapping_add_signed(i as i64 * stride), elem)?;
                     self.local.write(at, row)?;
                 }
             }
@@ -908,7 +939,7 @@ impl Engine {
             }
             Record::FetchRows { offset, stride, elem, n, reply } => {
                 let rows =
-                    Rows { elem: elem as usize, near_stride: 0, far_stride: stride as usize, n: n as usize };
+                    Rows { elem: elem as usize, near_stride: 0, far_stride: stride as isize, n: n as usize };
                 self.answer_rows(from, offset, rows, reply)?;
             }
             Record::Reply { reply, value } => self.answered(reply, value)?,
@@ -937,7 +968,7 @@ impl Engine {
             let count = if elem > RECORD { 1 } else { each.min(n - first) };
             packed.clear();
             for i in first..first + count {
-                let at = self.own(offset + (i * far_stride) as u64, elem)?;
+                let at = self.own(offset.wrapping_add_signed((i as isize * far_stride) as i64), elem)?;
                 self.local.read(at, elem, &mut packed)?;
             }
             for piece in packed.chunks(RECORD) {
@@ -978,7 +1009,7 @@ impl Engine {
         while done_bytes < data.len() {
             let (row, inside) = ((at + done_bytes) / *elem, (at + done_bytes) % *elem);
             let bytes = (*elem - inside).min(data.len() - done_bytes);
-            let to = *dst + row * *stride + inside;
+            let to = dst.wrapping_add_signed(row as isize * *stride) + inside;
             self.local.deliver(to, &data[done_bytes..done_bytes + bytes])?;
             done_bytes += bytes;
         }

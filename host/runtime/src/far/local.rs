@@ -1,5 +1,6 @@
 //! This PE's own memory as the engine sees it: host memory, where everything is done at once.
 
+use super::message::FLOAT_ADD;
 use super::target;
 use crate::error::{err, Result};
 use crate::word::Update;
@@ -50,6 +51,10 @@ impl Local {
         compare: u64,
         _answer: Option<Answer>,
     ) -> Result<Flow> {
+        if op == FLOAT_ADD {
+            // SAFETY: as said above.
+            return unsafe { target::add_float(at, width, value) }.map(Flow::Now);
+        }
         let update =
             Update::from_number(op).ok_or_else(|| err!(INTERNAL, "another PE asked for atomic {op}"))?;
         // SAFETY: as said above.

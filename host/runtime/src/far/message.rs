@@ -16,7 +16,7 @@ pub(crate) enum Record<'a> {
     Word { width: u8, offset: u64, value: u64 },
     /// Stores bytes.
     Data { offset: u64, data: &'a [u8] },
-    /// Stores elements of `elem` bytes, `stride` bytes apart.
+    /// Stores elements of `elem` bytes, `stride` bytes apart (in two's complement: it may be negative).
     Rows { offset: u64, stride: u64, elem: u64, data: &'a [u8] },
     /// An atomic update; the old value is sent to `reply` unless that is [`NO_REPLY`].
     Atomic { op: u8, width: u8, offset: u64, value: u64, compare: u64, reply: u64 },
@@ -40,6 +40,8 @@ pub(crate) enum Record<'a> {
     Bulk { number: u64 },
 }
 
+/// The number of an atomic addition of floating-point words; those below are `word::Update`'s.
+pub(crate) const FLOAT_ADD: u8 = 100;
 /// Of an atomic that fetches nothing.
 pub(crate) const NO_REPLY: u64 = u64::MAX;
 

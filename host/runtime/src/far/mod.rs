@@ -13,7 +13,9 @@ mod meeting;
 mod message;
 mod ops;
 mod peer;
+mod posts;
 mod proxy;
+pub(crate) mod ring;
 mod segments;
 mod target;
 pub(crate) mod transport;
@@ -34,6 +36,7 @@ use crate::node::control::Control;
 use engine::Engine;
 use local::Local;
 use proxy::Bell;
+use ring::DeviceRing;
 use transport::Transport;
 
 pub(crate) use engine::Rows;
@@ -141,6 +144,11 @@ impl Far {
     /// Where arrivals of other nodes' PEs are noted.
     pub(crate) fn set_control(&self, control: Arc<Control>) {
         self.shared.lock().set_control(control);
+    }
+
+    /// Kernels post to `ring` from now on; this PE's heap starts at `base`, and its stride is that long.
+    pub(crate) fn set_ring(&self, ring: DeviceRing, base: usize, stride: usize) {
+        self.shared.lock().set_ring(ring, base, stride);
     }
 
     /// This PE has entered a collective call: the other nodes hear of it.

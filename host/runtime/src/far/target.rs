@@ -32,7 +32,7 @@ unsafe fn store_as<W: Word>(at: usize, value: u64) {
     unsafe { crate::word::copy_word::<W>(at as *mut u8, (&raw const value).cast()) };
 }
 
-/// The word of `width` bytes, zero-extended.
+/// The word of `width` bytes, up to 8, zero-extended.
 ///
 /// # Safety
 /// `at` is valid for it.
@@ -44,6 +44,11 @@ pub(crate) unsafe fn load(at: usize, width: u8) -> Result<u64> {
             2 => load_as::<u16>(at),
             4 => load_as::<u32>(at),
             8 => load_as::<u64>(at),
+            3 | 5..=7 => {
+                let mut value = 0u64;
+                std::ptr::copy(at as *const u8, (&raw mut value).cast(), width.into());
+                value
+            }
             _ => return Err(bad_width(width)),
         })
     }
@@ -82,6 +87,27 @@ pub(crate) unsafe fn update(at: usize, width: u8, update: Update, value: u64, co
             8 => u64::update(at as *mut u8, update, value, compare).bits(),
             _ => return Err(bad_width(width)),
         })
+    }
+}
+
+/// Adds to a floating-point word; the old value.
+///
+/// # Safety
+/// `at` is valid for the word.
+pub(crate) unsafe fn add_float(at: usize, width: u8, value: u64) -> Result<u64> {
+    // SAFETY: per contract.
+    let mut old = unsafe { load(at, width) }?;
+    loop {
+        let new = match width {
+            4 => u64::from((f32::from_bits(old as u32) + f32::from_bits(value as u32)).to_bits()),
+            _ => (f64::from_bits(old) + f64::from_bits(value)).to_bits(),
+        };
+        // SAFETY: per contract.
+        let found = unsafe { update(at, width, Update::CompareSwap, new, old) }?;
+        if found == old {
+            return Ok(old);
+        }
+        old = found;
     }
 }
 

@@ -8,35 +8,20 @@ use super::check_aligned;
 use super::engine::Engine;
 use crate::capi::types::*;
 use crate::error::{err, Result};
-use crate::word::{Update, Word};
+use crate::word::{Update, Word, ATOMICS};
 use crate::world::{Route, World};
 
-/// One of `RUSHMEM_ATOMIC_*`: an index into [`OPS`], one register wide.
+/// One of `RUSHMEM_ATOMIC_*`: an index into [`ATOMICS`], one register wide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op(u8);
 
-/// What each operation does, whether it gives the caller the old value, and its name. The place is the constant.
-const OPS: [(Update, bool, &str); 12] = [
-    (Update::Fetch, true, "fetch"),
-    (Update::Set, false, "set"),
-    (Update::Swap, true, "swap"),
-    (Update::CompareSwap, true, "compare_swap"),
-    (Update::Add, false, "add"),
-    (Update::Add, true, "fetch_add"),
-    (Update::And, false, "and"),
-    (Update::And, true, "fetch_and"),
-    (Update::Or, false, "or"),
-    (Update::Or, true, "fetch_or"),
-    (Update::Xor, false, "xor"),
-    (Update::Xor, true, "fetch_xor"),
-];
-const _: () = assert!(RUSHMEM_ATOMIC_FETCH == 0 && RUSHMEM_ATOMIC_FETCH_XOR as usize == OPS.len() - 1);
+const _: () = assert!(RUSHMEM_ATOMIC_FETCH == 0 && RUSHMEM_ATOMIC_FETCH_XOR as usize == ATOMICS.len() - 1);
 
 impl Op {
     /// The operation behind a constant of the C ABI.
     #[inline]
     pub(crate) fn from_code(code: i32) -> Result<Op> {
-        if (0..OPS.len() as i32).contains(&code) {
+        if (0..ATOMICS.len() as i32).contains(&code) {
             return Ok(Op(code as u8));
         }
         Err(err!(INVALID_ARGUMENT, "{code} is none of the atomic operations RUSHMEM_ATOMIC_*"))
@@ -45,17 +30,17 @@ impl Op {
     /// What it does with the word.
     #[inline]
     pub(crate) fn update(self) -> Update {
-        OPS[self.0 as usize].0
+        ATOMICS[self.0 as usize].0
     }
 
     /// Whether the caller gets the old value.
     #[inline]
     pub(crate) fn fetches(self) -> bool {
-        OPS[self.0 as usize].1
+        ATOMICS[self.0 as usize].1
     }
 
     fn name(self) -> &'static str {
-        OPS[self.0 as usize].2
+        ATOMICS[self.0 as usize].2
     }
 }
 

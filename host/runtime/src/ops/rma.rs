@@ -129,7 +129,7 @@ impl Strided {
     /// The same in bytes, for the network.
     pub(super) fn rows(&self, near_stride: isize, far_stride: isize) -> Rows {
         // Both products passed `extent`, so neither overflows.
-        let step = |stride: isize| stride as usize * self.elem;
+        let step = |stride: isize| stride * self.elem as isize;
         Rows { elem: self.elem, near_stride: step(near_stride), far_stride: step(far_stride), n: self.n }
     }
 

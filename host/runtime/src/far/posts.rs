@@ -1,0 +1,143 @@
+//! What kernels have posted to the device ring, handed to the engine: the same operations as the host's, with addresses that
+//! nobody has checked yet.
+
+use slab::Slab;
+
+use super::engine::{Done, Engine, Rows};
+use super::message::{Record, FLOAT_ADD};
+use super::ring::{self, Descriptor, DeviceRing, Op, ReplyTo};
+use crate::error::{err, Result};
+use crate::word::Update;
+
+/// Descriptors taken at one time: they share messages, and then others have their turn.
+const BATCH: usize = 256;
+
+/// The ring, and who waits for what.
+pub(super) struct Posts {
+    ring: DeviceRing,
+    taken: Vec<Descriptor>,
+    waiting: Slab<ReplyTo>,
+    /// This PE's heap, and the bytes of its stride.
+    base: u64,
+    stride: u64,
+}
+
+impl Posts {
+    pub(super) fn new(ring: DeviceRing, base: usize, stride: usize) -> Posts {
+        let (base, stride) = (base as u64, stride as u64);
+        Posts { ring, taken: Vec::with_capacity(BATCH), waiting: Slab::new(), base, stride }
+    }
+
+    /// Answers what has been waited for.
+    pub(super) fn answer(&mut self, replies: &mut Vec<(u64, u64)>) {
+        for (key, value) in replies.drain(..) {
+            if let Some(to) = self.waiting.try_remove(key as usize) {
+                self.ring.reply(to, value);
+            }
+        }
+    }
+
+    /// Takes what has been posted and starts it. True where there was anything.
+    pub(super) fn take(&mut self, engine: &mut Engine) -> Result<bool> {
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.clear();
+        self.ring.take(&mut taken, BATCH);
+        let some = !taken.is_empty();
+        let started = taken.iter().try_for_each(|d| {
+            self.start(engine, d).map_err(|e| e.context(format_args!("posted by a kernel ({:?})", d.op())))
+        });
+        self.taken = taken;
+        started?;
+        Ok(some)
+    }
+
+    /// The offset of one of this PE's own symmetric addresses.
+    fn offset(&self, at: u64) -> Result<u64> {
+        let offset = at.wrapping_sub(self.base);
+        if offset < self.stride {
+            return Ok(offset);
+        }
+        Err(err!(BAD_ADDRESS, "{at:#x} is no symmetric address"))
+    }
+
+    fn start(&mut self, engine: &mut Engine, d: &Descriptor) -> Result<()> {
+        let pe = d.pe as usize;
+        let op = d.op().ok_or_else(|| err!(INTERNAL, "operation {} is unknown", d.op))?;
+        if !matches!(op, Op::Fence | Op::Quiet) && pe >= engine.n_pes() {
+            return Err(err!(BAD_PE, "PE {} does not exist", d.pe));
+        }
+        let done = d.reply_to().map_or(Done::Nothing, |to| Done::Ring(self.waiting.insert(to) as u64));
+        let (src, dst, bytes) = (d.src as usize, d.dst as usize, d.bytes as usize);
+        let add = d.sub != 0;
+        match op {
+            // SAFETY: a kernel vouches for its addresses, as for those of plain loads and stores.
+            Op::Put => unsafe { engine.put(pe, self.offset(d.dst)?, src, bytes, done) },
+            Op::PutInline => self.put_inline(engine, pe, d),
+            // SAFETY: as above.
+            Op::Get => unsafe { engine.get(pe, self.offset(d.src)?, dst, bytes, done) },
+            Op::G => engine.load(pe, d.width, self.offset(d.src)?, done),
+            Op::Iput => {
+                let rows = strided(d, d.value, d.sig);
+                // SAFETY: as above.
+                unsafe { engine.put_rows(pe, self.offset(d.dst)?, src, rows)? };
+                engine.tell(done);
+                Ok(())
+            }
+            Op::Iget => {
+                let rows = strided(d, d.sig, d.value);
+                // SAFETY: as above.
+                unsafe { engine.get_rows(pe, self.offset(d.src)?, dst, rows, done) }
+            }
+            Op::Atomic => {
+                let offset = self.offset(d.dst)?;
+                let (update, _) = Update::of_code(d.sub)
+                    .ok_or_else(|| err!(INTERNAL, "atomic {} is unknown", d.sub))?;
+                let float = d.flags & ring::FLOAT != 0 && update == Update::Add;
+                let number = if float { FLOAT_ADD } else { update as u8 };
+                engine.atomic(pe, number, d.width, offset, d.value, d.sig, done)
+            }
+            Op::Signal => {
+                let record = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
+                engine.record(pe, &record, true)
+            }
+            Op::PutSignal => {
+                let signal = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
+                // SAFETY: as above.
+                unsafe { engine.put_signal(pe, self.offset(d.dst)?, src, bytes, &signal, done) }
+            }
+            Op::PutSignalInline => {
+                self.put_inline(engine, pe, d)?;
+                let signal = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
+                engine.record(pe, &signal, true)
+            }
+            Op::Fence => {
+                engine.fence();
+                Ok(())
+            }
+            Op::Quiet => engine.quiet(done),
+        }
+    }
+
+    fn put_inline(&self, engine: &mut Engine, pe: usize, d: &Descriptor) -> Result<()> {
+        let offset = self.offset(d.dst)?;
+        let data = d.inline();
+        let width = usize::from(d.width).min(data.len());
+        let record = match width {
+            1 | 2 | 4 | 8 => Record::Word { width: d.width, offset, value: d.src },
+            _ => Record::Data { offset, data: &data[..width] },
+        };
+        engine.record(pe, &record, true)
+    }
+
+    /// The ring itself.
+    pub(super) fn ring(&mut self) -> &mut DeviceRing {
+        &mut self.ring
+    }
+}
+
+/// A strided operation's shape; strides come in elements, signed.
+fn strided(d: &Descriptor, near: u64, far: u64) -> Rows {
+    let elem = d.element as usize;
+    let step = |stride: u64| (stride as i64).wrapping_mul(elem as i64) as isize;
+    Rows { elem, near_stride: step(near), far_stride: step(far), n: d.bytes as usize }
+}
