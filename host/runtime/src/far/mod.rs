@@ -14,6 +14,8 @@ mod message;
 mod ops;
 mod peer;
 mod proxy;
+#[allow(dead_code, reason = "the proxy uses it next")]
+pub(crate) mod ring;
 mod segments;
 mod target;
 pub(crate) mod transport;
