@@ -9,6 +9,8 @@
 #include <stddef.h>
 #endif
 
+#include <rushmem/abi_ring.h>
+
 #define RUSHMEM_DEVICE_ABI_VERSION 2u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
@@ -24,7 +26,9 @@ enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
  * 0 (free) -> 1 (being written) -> 2 (ready) -> 0 (printed). */
 typedef struct rushmem_stall_record {
   uint32_t state;
-  int32_t  cmp;          /* RUSHMEM_CMP_*; -1: a sync, then `expected` is the epoch and `from_pe` the late PE */
+  int32_t  cmp;          /* RUSHMEM_CMP_*; -1: a sync, then `expected` is the epoch and `from_pe` the late PE;
+                          * RUSHMEM_STALL_ANSWER: an operation on from_pe, which is not mapped, is not answered;
+                          * RUSHMEM_STALL_ROOM: the ring to the PEs that are not mapped is full */
   int32_t  from_pe;      /* the PE waited for where that is known, else -1 */
   uint32_t width;        /* bytes of the word: 4 or 8 */
   uint64_t address;      /* of the word, in the waiting PE's address space */
@@ -37,6 +41,8 @@ typedef struct rushmem_stall_record {
 } rushmem_stall_record;  /* 80 bytes */
 
 #define RUSHMEM_STALL_RECORDS 8
+#define RUSHMEM_STALL_ANSWER (-2)
+#define RUSHMEM_STALL_ROOM (-3)
 
 /* One cache line (two sectors of a GPU's) for each PE, so that no two writers share one. */
 typedef struct rushmem_sync_line {
@@ -48,8 +54,7 @@ typedef struct rushmem_sync_line {
  * threadIdx.z << 20 | threadIdx.y << 10 | threadIdx.x. */
 #define RUSHMEM_FAILURE_WORDS 4
 
-/* What leads to PEs that are not mapped (ring.h), and what others ask this PE's threads to do (mailbox.h). */
-typedef struct rushmem_ring rushmem_ring;
+/* What others ask this PE's threads to do (mailbox.h). */
 typedef struct rushmem_mailbox rushmem_mailbox;
 
 typedef struct rushmem_device_state {

@@ -1,7 +1,8 @@
 /* Remote memory access: single values (p, g), contiguous arrays (put, get), and the address itself (ptr).
  *
  * Terms used throughout: `dst` of a put and `src` of a get are symmetric addresses (this PE's own copy names
- * every PE's); the other side is any memory of this PE. Counts are in elements. A PE outside 0 .. n_pes() - 1
+ * every PE's); the other side is any memory of this PE, but for memory of the device's own malloc where the PE
+ * is not mapped. Counts are in elements. A PE outside 0 .. n_pes() - 1
  * ends the launch with the error RUSHMEM_DEVICE_FAIL_BAD_PE. T is any trivially copyable type.
  *
  * No operation here is ordered with another one, except that a get's data is there when it returns. Order
@@ -13,6 +14,7 @@
 #define RUSHMEM_RMA_H
 
 #include <rushmem/impl/copy.h>
+#include <rushmem/impl/far.h>
 #include <rushmem/impl/route.h>
 #include <rushmem/scope.h>
 
@@ -34,11 +36,14 @@ template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
  * the new value. (OpenSHMEM 1.5, 9.6 shmem_p) */
 template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  T *to = impl::route(dst, pe);
   if constexpr (impl::is_word<T>::value) {
-    impl::store_relaxed(to, value);
+    if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) return impl::far_p(dst, value, pe);
+    impl::store_relaxed(impl::near_address(dst, pe), value);
   } else {
-    impl::copy<thread, impl::unit_of<T>::value, false>(to, &value, sizeof(T));
+    if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+      return impl::far_put<thread>(dst, &value, sizeof(T), pe, RUSHMEM_RING_REPLY);
+    }
+    impl::copy<thread, impl::unit_of<T>::value, false>(impl::near_address(dst, pe), &value, sizeof(T));
   }
 }
 
@@ -46,14 +51,18 @@ template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe)
 template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
-  const T *from = impl::route(src, pe);
   if constexpr (impl::is_word<T>::value) {
-    T value = impl::load_relaxed(from);
+    if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) return impl::far_g(src, pe);
+    T value = impl::load_relaxed(impl::near_address(src, pe));
     impl::loads_before_later();
     return value;
   } else {
     T value;
-    impl::copy<thread, impl::unit_of<T>::value, true>(&value, from, sizeof(T));
+    if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+      impl::far_get<thread>(&value, src, sizeof(T), pe, RUSHMEM_RING_REPLY);
+      return value;
+    }
+    impl::copy<thread, impl::unit_of<T>::value, true>(&value, impl::near_address(src, pe), sizeof(T));
     impl::loads_before_later();
     return value;
   }
@@ -66,14 +75,20 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  impl::copy<Scope, impl::unit_of<T>::value, false>(impl::route(dst, pe), src, n * sizeof(T));
+  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) return impl::far_put<Scope>(dst, src, n * sizeof(T), pe, 0);
+  impl::copy<Scope, impl::unit_of<T>::value, false>(impl::near_address(dst, pe), src, n * sizeof(T));
 }
 
 /* Copies n elements into `pe`'s `dst`. On return `src` may be changed, by any thread of the scope (warp and
  * block scope synchronise at the end); delivery is what quiet() waits for. (OpenSHMEM 1.5, 9.6 shmem_put) */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
-  put_nbi<Scope>(dst, src, n, pe);
+  RUSHMEM_ASSERT_ELEMENT(T);
+  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+    impl::far_put<Scope>(dst, src, n * sizeof(T), pe, RUSHMEM_RING_REPLY);
+  } else {
+    impl::copy<Scope, impl::unit_of<T>::value, false>(impl::near_address(dst, pe), src, n * sizeof(T));
+  }
   Scope::sync();
 }
 
@@ -83,7 +98,8 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
-  impl::copy<Scope, impl::unit_of<T>::value, true>(dst, impl::route(src, pe), n * sizeof(T));
+  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) return impl::far_get<Scope>(dst, src, n * sizeof(T), pe, 0);
+  impl::copy<Scope, impl::unit_of<T>::value, true>(dst, impl::near_address(src, pe), n * sizeof(T));
   impl::loads_before_later();
 }
 
@@ -91,7 +107,14 @@ RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
  * block scope synchronise at the end). (OpenSHMEM 1.5, 9.6 shmem_get) */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe) {
-  get_nbi<Scope>(dst, src, n, pe);
+  RUSHMEM_ASSERT_ELEMENT(T);
+  impl::breathe();
+  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+    impl::far_get<Scope>(dst, src, n * sizeof(T), pe, RUSHMEM_RING_REPLY);
+  } else {
+    impl::copy<Scope, impl::unit_of<T>::value, true>(dst, impl::near_address(src, pe), n * sizeof(T));
+    impl::loads_before_later();
+  }
   Scope::sync();
 }
 

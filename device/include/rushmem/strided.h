@@ -13,7 +13,14 @@ namespace rushmem {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  impl::copy_strided<Scope, T, false>(impl::route(dst, pe), src, dst_stride, src_stride, n);
+  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+    if (Scope::rank() == 0) {
+      impl::rushmem_far_iput(impl::far_address(dst), impl::far_address(src), static_cast<uint64_t>(dst_stride),
+                             static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
+    }
+  } else {
+    impl::copy_strided<Scope, T, false>(impl::near_address(dst, pe), src, dst_stride, src_stride, n);
+  }
   Scope::sync();
 }
 
@@ -22,8 +29,15 @@ RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t s
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  impl::copy_strided<Scope, T, true>(dst, impl::route(src, pe), dst_stride, src_stride, n);
-  impl::loads_before_later();
+  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+    if (Scope::rank() == 0) {
+      impl::rushmem_far_iget(impl::far_address(dst), impl::far_address(src), static_cast<uint64_t>(dst_stride),
+                             static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
+    }
+  } else {
+    impl::copy_strided<Scope, T, true>(dst, impl::near_address(src, pe), dst_stride, src_stride, n);
+    impl::loads_before_later();
+  }
   Scope::sync();
 }
 

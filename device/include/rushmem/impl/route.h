@@ -1,5 +1,6 @@
 /* Where a PE's copy of a symmetric object is. The PEs whose heaps are mapped here are a range of numbers,
  * their heaps a constant stride apart: one comparison and one multiply-add, no table (DESIGN.md, decision 3).
+ * Each operation asks is_near once; where the answer is no, impl/far.h is the way.
  */
 #ifndef RUSHMEM_IMPL_ROUTE_H
 #define RUSHMEM_IMPL_ROUTE_H
@@ -25,17 +26,10 @@ template <typename T> RUSHMEM_DEVICE T *near_address(T *local, int pe) {
   return reinterpret_cast<T *>(reinterpret_cast<uint64_t>(local) + slots * s.stride);
 }
 
-/* What ends a launch that addresses `pe`, which is not near. */
+/* What ends a launch that addresses `pe`, to which there is no way. */
 RUSHMEM_DEVICE uint32_t why_not_near(int pe) {
   return static_cast<uint32_t>(pe) < static_cast<uint32_t>(state().n_pes) ? RUSHMEM_DEVICE_FAIL_UNMAPPED
                                                                          : RUSHMEM_DEVICE_FAIL_BAD_PE;
-}
-
-/* The address by which an operation reaches PE `pe`'s copy of `local`. Every operation comes through here:
- * the one place from which PEs that are not mapped go another way. There is none yet, so they end the launch. */
-template <typename T> RUSHMEM_DEVICE T *route(T *local, int pe) {
-  if (RUSHMEM_UNLIKELY(!is_near(pe))) fail(why_not_near(pe));
-  return near_address(local, pe);
 }
 
 }  // namespace impl

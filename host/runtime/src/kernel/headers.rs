@@ -11,8 +11,8 @@ macro_rules! headers {
 
 /// Path under an include directory, and text.
 pub(crate) static DEVICE_HEADERS: &[Header] = headers! {
-    "abi.h" "abi_mailbox.h" "atomic.h" "order.h" "rma.h" "rushmem.cuh" "scope.h" "shared.h" "signal.h" "state.h" "strided.h" "sync.h"
-    "test.h" "types.h" "wait.h"
+    "abi.h" "abi_mailbox.h" "abi_ring.h" "atomic.h" "order.h" "rma.h" "rushmem.cuh" "scope.h" "shared.h" "signal.h" "state.h"
+    "strided.h" "sync.h" "test.h" "types.h" "wait.h"
     "impl/copy.h" "impl/cpu.h" "impl/cuda.h" "impl/help.h" "impl/platform.h" "impl/route.h" "impl/stall.h" "impl/traits.h"
 };
 

@@ -1,0 +1,152 @@
+//! The layout as a C compiler sees it, and the ring's host side against the protocol's model.
+
+use std::process::Command;
+
+use rushmem_ring::model::{Counters, Producer, Tickets};
+
+use super::*;
+
+#[test]
+fn the_layout_is_that_of_the_header() {
+    let mut program = String::from(
+        "#include <stdio.h>\n#include <stddef.h>\n#include \"rushmem/abi_ring.h\"\n\
+         #define P(type, field) printf(#type \".\" #field \" %zu\\n\", offsetof(type, field));\n\
+         #define N(name) printf(#name \" %d\\n\", (int)name);\nint main(void) {\n",
+    );
+    let mut expected = String::new();
+    macro_rules! fields {
+        ($c:literal, $rust:ty: $($field:ident)*) => {$(
+            program += concat!("P(", $c, ", ", stringify!($field), ")\n");
+            expected += &format!(concat!($c, ".", stringify!($field), " {}\n"), std::mem::offset_of!($rust, $field));
+        )*};
+    }
+    macro_rules! numbers {
+        ($($name:ident = $value:expr;)*) => {$(
+            program += concat!("N(", stringify!($name), ")\n");
+            expected += &format!("{} {}\n", stringify!($name), $value as i32);
+        )*};
+    }
+    fields!("rushmem_descriptor", Descriptor: op sub width flags pe dst src bytes sig value reply element ticket);
+    fields!("rushmem_ring_line", Line: value pad);
+    fields!("rushmem_ring", RawRing: slots replies consumed busy mask reply_mask reserved tail consumed_seen reply_tail
+        fenced quieted);
+    {
+        use crate::capi::types::*;
+        numbers! {
+            RUSHMEM_RING_PUT = Op::Put; RUSHMEM_RING_PUT_INLINE = Op::PutInline; RUSHMEM_RING_GET = Op::Get;
+            RUSHMEM_RING_G = Op::G; RUSHMEM_RING_IPUT = Op::Iput; RUSHMEM_RING_IGET = Op::Iget;
+            RUSHMEM_RING_ATOMIC = Op::Atomic; RUSHMEM_RING_SIGNAL = Op::Signal;
+            RUSHMEM_RING_PUT_SIGNAL = Op::PutSignal; RUSHMEM_RING_PUT_SIGNAL_INLINE = Op::PutSignalInline;
+            RUSHMEM_RING_FENCE = Op::Fence; RUSHMEM_RING_QUIET = Op::Quiet;
+            RUSHMEM_RING_REPLY = REPLY; RUSHMEM_RING_FLOAT = FLOAT; RUSHMEM_RING_INLINE_BYTES = INLINE_BYTES;
+            RUSHMEM_ATOMIC_FETCH = RUSHMEM_ATOMIC_FETCH; RUSHMEM_ATOMIC_SET = RUSHMEM_ATOMIC_SET;
+            RUSHMEM_ATOMIC_SWAP = RUSHMEM_ATOMIC_SWAP; RUSHMEM_ATOMIC_COMPARE_SWAP = RUSHMEM_ATOMIC_COMPARE_SWAP;
+            RUSHMEM_ATOMIC_ADD = RUSHMEM_ATOMIC_ADD; RUSHMEM_ATOMIC_FETCH_ADD = RUSHMEM_ATOMIC_FETCH_ADD;
+            RUSHMEM_ATOMIC_AND = RUSHMEM_ATOMIC_AND; RUSHMEM_ATOMIC_FETCH_AND = RUSHMEM_ATOMIC_FETCH_AND;
+            RUSHMEM_ATOMIC_OR = RUSHMEM_ATOMIC_OR; RUSHMEM_ATOMIC_FETCH_OR = RUSHMEM_ATOMIC_FETCH_OR;
+            RUSHMEM_ATOMIC_XOR = RUSHMEM_ATOMIC_XOR; RUSHMEM_ATOMIC_FETCH_XOR = RUSHMEM_ATOMIC_FETCH_XOR;
+        }
+    }
+    program += "printf(\"%zu %zu %zu\\n\", sizeof(rushmem_descriptor), sizeof(rushmem_reply), sizeof(rushmem_ring));\n\
+                printf(\"%zu %zu\\n\", offsetof(rushmem_reply, value), offsetof(rushmem_reply, state));\n}\n";
+    expected += &format!(
+        "{} {} {}\n0 8\n",
+        size_of::<Descriptor>(),
+        size_of::<rushmem_ring::Reply>(),
+        size_of::<RawRing>()
+    );
+
+    let dir = tempfile::tempdir().unwrap();
+    let (source, binary) = (dir.path().join("layout.c"), dir.path().join("layout"));
+    std::fs::write(&source, program).unwrap();
+    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../device/include");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Werror", "-I", include, "-o"]).args([&binary, &source]);
+    let built = cc.output().expect("the tests need a C compiler");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let said = Command::new(&binary).output().unwrap().stdout;
+    assert_eq!(String::from_utf8_lossy(&said), expected);
+}
+
+/// Memory for a ring's counters, as a device's own.
+fn counters(slots: usize) -> Box<[UnsafeCell<Line>]> {
+    (0..DeviceRing::device_bytes(slots).div_ceil(128)).map(|_| UnsafeCell::new(ZERO)).collect()
+}
+
+#[test]
+fn what_was_posted_is_taken_and_answered() {
+    const POSTS: u64 = if cfg!(miri) { 20 } else { 2000 };
+    for slots in [1, 4, 16] {
+        let device = counters(slots);
+        // SAFETY: dropped before `device`.
+        let mut ring = unsafe { DeviceRing::new(None, device.as_ptr() as usize, slots) }.unwrap();
+        let model = Counters::new(slots);
+        let view = {
+            let view = ring.view();
+            // SAFETY: the memory stays where it is, and the threads end before the ring.
+            unsafe { std::mem::transmute::<View<'_>, View<'static>>(view) }
+        };
+        std::thread::scope(|scope| {
+            for who in 0..3u64 {
+                let producer = Producer { ring: view, counters: &model, tickets: Tickets::Swap };
+                scope.spawn(move || {
+                    for i in 0..POSTS {
+                        let (answer, pe) = (i % 3 == 0, -(who as i32) - 1);
+                        let head = u64::from(answer) << 24 | u64::from(pe as u32) << 32 | 0x3_0207;
+                        let words = [head, i, !i, 3, 4, 5, 6];
+                        let (_, value) = producer.post(words, answer, std::thread::yield_now);
+                        assert_eq!(value, answer.then_some(i * 7 + who));
+                    }
+                });
+            }
+            let (mut out, mut next) = (Vec::new(), [0; 3]);
+            while next != [POSTS; 3] {
+                if ring.take(&mut out, 5) == 0 {
+                    std::thread::yield_now();
+                }
+                assert!(out.len() <= 5);
+                for d in out.drain(..) {
+                    let who = (-d.pe - 1) as usize;
+                    assert_eq!(
+                        (d.op(), d.sub, d.width, d.dst, d.src),
+                        (Some(Op::Atomic), 2, 3, next[who], !next[who])
+                    );
+                    assert_eq!((d.bytes, d.sig, d.value), (3, 4, 5));
+                    assert_eq!(d.reply_to().is_some(), next[who] % 3 == 0);
+                    if let Some(to) = d.reply_to() {
+                        ring.reply(to, next[who] * 7 + who as u64);
+                    }
+                    next[who] += 1;
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn what_makes_no_ring_or_no_descriptor_is_refused() {
+    let device = counters(4);
+    let at = device.as_ptr() as usize;
+    for (at, slots) in [(0, 4), (at + 8, 4), (at, 0), (at, 3)] {
+        // SAFETY: refused.
+        assert!(unsafe { DeviceRing::new(None, at, slots) }.is_err());
+    }
+    // SAFETY: dropped before `device`.
+    let mut ring = unsafe { DeviceRing::new(None, at, 4) }.unwrap();
+    let model = Counters::new(4);
+    let producer = Producer { ring: ring.view(), counters: &model, tickets: Tickets::Swap };
+    // A reply slot that is none, an operation that is none.
+    producer.post([u64::from(REPLY) << 24 | Op::Get as u64, 0, 0, 0, 0, 0, 99], false, || {});
+    producer.post([0xff, 0, 0, 0, 0, 0, 0], false, || {});
+    let mut out = Vec::new();
+    assert_eq!(ring.take(&mut out, 9), 2);
+    assert!(out.iter().all(|d| d.op().is_none() && d.reply_to().is_none()));
+}
+
+#[test]
+fn inline_data_comes_out_as_it_went_in() {
+    let words = std::array::from_fn(|i| u64::from_le_bytes(std::array::from_fn(|j| (8 * i + j) as u8)));
+    let data = Descriptor::new(words, 0).inline();
+    assert_eq!(data[..8], std::array::from_fn::<u8, 8, _>(|i| 16 + i as u8));
+    assert_eq!(data[8..], std::array::from_fn::<u8, 24, _>(|i| 24 + i as u8));
+}
