@@ -7,17 +7,19 @@
 #ifndef RUSHMEM_ORDER_H
 #define RUSHMEM_ORDER_H
 
-#include <rushmem/impl/platform.h>
+#include <rushmem/impl/far.h>
 
 namespace rushmem {
 
-/* Everything before, to whichever PE, is seen before anything after: who sees an effect of an operation after
- * the fence (by a wait or a satisfied test) also sees those before. Release and acquire suffice for that:
- * together with the later store the fence forms a release pattern. (OpenSHMEM 1.5, 9.11 shmem_fence, which
- * orders for each PE alone) */
+/* Everything before is seen before anything after: who sees an effect of an operation after the fence (by a
+ * wait or a satisfied test) also sees those before. To mapped PEs, whichever they are: release and acquire
+ * suffice for that, together with the later store the fence forms a release pattern. For operations on a PE
+ * that is not mapped this holds with later ones on the same PE; what another PE is to see after them takes a
+ * quiet(). (OpenSHMEM 1.5, 9.11 shmem_fence, which orders for each PE alone) */
 RUSHMEM_DEVICE void fence() {
   impl::breathe();
   impl::fence_acq_rel();
+  if (RUSHMEM_UNLIKELY(state().ring != nullptr)) impl::rushmem_far_fence();
 }
 
 /* Everything before is complete: delivered, visible to every PE, sources and destinations of nbi operations
@@ -30,6 +32,7 @@ RUSHMEM_DEVICE void fence() {
 RUSHMEM_DEVICE void quiet() {
   impl::breathe();
   impl::fence_sc();
+  if (RUSHMEM_UNLIKELY(state().ring != nullptr)) impl::rushmem_far_quiet();
 }
 
 }  // namespace rushmem

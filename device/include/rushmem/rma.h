@@ -37,10 +37,10 @@ template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
 template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   if constexpr (impl::is_word<T>::value) {
-    if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) return impl::far_p(dst, value, pe);
+    if (impl::is_far(pe)) return impl::far_p(dst, value, pe);
     impl::store_relaxed(impl::near_address(dst, pe), value);
   } else {
-    if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+    if (impl::is_far(pe)) {
       return impl::far_put<thread>(dst, &value, sizeof(T), pe, RUSHMEM_RING_REPLY);
     }
     impl::copy<thread, impl::unit_of<T>::value, false>(impl::near_address(dst, pe), &value, sizeof(T));
@@ -52,13 +52,13 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
   if constexpr (impl::is_word<T>::value) {
-    if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) return impl::far_g(src, pe);
+    if (impl::is_far(pe)) return impl::far_g(src, pe);
     T value = impl::load_relaxed(impl::near_address(src, pe));
     impl::loads_before_later();
     return value;
   } else {
     T value;
-    if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+    if (impl::is_far(pe)) {
       impl::far_get<thread>(&value, src, sizeof(T), pe, RUSHMEM_RING_REPLY);
       return value;
     }
@@ -75,7 +75,7 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) return impl::far_put<Scope>(dst, src, n * sizeof(T), pe, 0);
+  if (impl::is_far(pe)) return impl::far_put<Scope>(dst, src, n * sizeof(T), pe, 0);
   impl::copy<Scope, impl::unit_of<T>::value, false>(impl::near_address(dst, pe), src, n * sizeof(T));
 }
 
@@ -84,7 +84,7 @@ RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+  if (impl::is_far(pe)) {
     impl::far_put<Scope>(dst, src, n * sizeof(T), pe, RUSHMEM_RING_REPLY);
   } else {
     impl::copy<Scope, impl::unit_of<T>::value, false>(impl::near_address(dst, pe), src, n * sizeof(T));
@@ -98,7 +98,7 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
-  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) return impl::far_get<Scope>(dst, src, n * sizeof(T), pe, 0);
+  if (impl::is_far(pe)) return impl::far_get<Scope>(dst, src, n * sizeof(T), pe, 0);
   impl::copy<Scope, impl::unit_of<T>::value, true>(dst, impl::near_address(src, pe), n * sizeof(T));
   impl::loads_before_later();
 }
@@ -109,7 +109,7 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
-  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+  if (impl::is_far(pe)) {
     impl::far_get<Scope>(dst, src, n * sizeof(T), pe, RUSHMEM_RING_REPLY);
   } else {
     impl::copy<Scope, impl::unit_of<T>::value, true>(dst, impl::near_address(src, pe), n * sizeof(T));

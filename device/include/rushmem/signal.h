@@ -10,6 +10,9 @@
  *   4. the waiting thread sees the signal by an acquire (wait.h), and therewith the data.
  * One release for the whole scope; a fence by each thread would be right as well and cost each one a round
  * trip.
+ *
+ * To a PE that is not mapped the data and its signal are one descriptor, and the PE's own host delivers one
+ * after the other.
  */
 #ifndef RUSHMEM_SIGNAL_H
 #define RUSHMEM_SIGNAL_H
@@ -35,7 +38,10 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                    int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  uint64_t *at = impl::route(sig, pe);
+  if (impl::is_far(pe)) {
+    return impl::far_put_signal<Scope>(dst, src, n * sizeof(T), sig, value, sig_op, pe, 0);
+  }
+  uint64_t *at = impl::near_address(sig, pe);
   impl::copy<Scope, impl::unit_of<T>::value, false>(impl::near_address(dst, pe), src, n * sizeof(T));
   Scope::sync();
   if (Scope::rank() == 0) impl::signal_release(at, value, sig_op);
@@ -46,6 +52,11 @@ RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                int pe) {
+  RUSHMEM_ASSERT_ELEMENT(T);
+  if (impl::is_far(pe)) {
+    impl::far_put_signal<Scope>(dst, src, n * sizeof(T), sig, value, sig_op, pe, RUSHMEM_RING_REPLY);
+    return Scope::sync();
+  }
   /* The scope has synchronised after its last load of src: there is nothing more to wait for. */
   put_signal_nbi<Scope>(dst, src, n, sig, value, sig_op, pe);
 }
@@ -53,7 +64,8 @@ RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, ui
 /* Updates `pe`'s `*sig` alone. Not ordered with anything before it: fence() first, or put_signal, where it
  * announces data. (As NVSHMEM's nvshmemx_signal_op) */
 RUSHMEM_DEVICE void signal_op(uint64_t *sig, uint64_t value, int sig_op, int pe) {
-  uint64_t *at = impl::route(sig, pe);
+  if (impl::is_far(pe)) return impl::far_signal(sig, value, sig_op, pe);
+  uint64_t *at = impl::near_address(sig, pe);
   impl::breathe();
   if (sig_op == RUSHMEM_SIGNAL_ADD) impl::add_word(at, value);
   else impl::store_relaxed_word(at, value);

@@ -13,7 +13,7 @@ namespace rushmem {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+  if (impl::is_far(pe)) {
     if (Scope::rank() == 0) {
       impl::rushmem_far_iput(impl::far_address(dst), impl::far_address(src), static_cast<uint64_t>(dst_stride),
                              static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
@@ -29,7 +29,7 @@ RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t s
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (RUSHMEM_UNLIKELY(!impl::is_near(pe))) {
+  if (impl::is_far(pe)) {
     if (Scope::rank() == 0) {
       impl::rushmem_far_iget(impl::far_address(dst), impl::far_address(src), static_cast<uint64_t>(dst_stride),
                              static_cast<uint64_t>(src_stride), n, sizeof(T), pe);

@@ -30,9 +30,36 @@ RUSHMEM_DEVICE void wait_arrival(const rushmem_sync_line *line, uint64_t epoch, 
   }
 }
 
+/* The same where some PEs are not mapped: their lines are written by posts. Counts of two syncs in a row must
+ * not overtake one another on their way, hence the fence. */
+template <typename Scope> RUSHMEM_DEVICE void sync_far() {
+  const rushmem_device_state &s = state();
+  if (Scope::rank() == 0) {
+    store_relaxed_word(s.sync_epoch, load_relaxed_word(s.sync_epoch) + 1);
+    if (s.ring != nullptr) rushmem_far_fence();
+  }
+  Scope::sync();
+  const int n = s.n_pes, me = s.my_pe, rank = static_cast<int>(Scope::rank());
+  const int size = static_cast<int>(Scope::size());
+  if (rank < n) {
+    const uint64_t epoch = load_relaxed_word(s.sync_epoch);
+    fence_acq_rel();
+    for (int pe = rank; pe < n; pe += size) {
+      if (pe == me) continue;
+      if (is_near(pe)) store_relaxed_word(&near_address(s.sync_lines + me, pe)->epoch, epoch);
+      else far_p(&s.sync_lines[me].epoch, epoch, pe);
+    }
+    for (int pe = rank; pe < n; pe += size) {
+      if (pe != me) wait_arrival(s.sync_lines + pe, epoch, pe);
+    }
+    fence_acq_rel();
+  }
+  Scope::sync();
+}
+
 template <typename Scope> RUSHMEM_DEVICE void sync_near() {
   const rushmem_device_state &s = state();
-  if (RUSHMEM_UNLIKELY(s.near_count != s.n_pes)) fail(RUSHMEM_DEVICE_FAIL_UNMAPPED);
+  if (RUSHMEM_UNLIKELY(s.near_count != s.n_pes)) return sync_far<Scope>();
   if (Scope::rank() == 0) store_relaxed_word(s.sync_epoch, load_relaxed_word(s.sync_epoch) + 1);
   /* Publishes the epoch to the scope, and puts what its threads did before the fences below (see signal.h).
    */
@@ -68,9 +95,15 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() { impl::sync_n
  *
  * To mapped PEs sync_all alone does it, and no fence.sc is needed: each operation here happens before the
  * release of this PE's epoch, which happens before every PE's return; and two PEs cannot miss one another's
- * puts afterwards (quiet's case in order.h), as each has acquired the other's epoch. Operations that go
- * another way will be waited for here, before the sync. */
-template <typename Scope = thread> RUSHMEM_DEVICE void barrier_all() { impl::sync_near<Scope>(); }
+ * puts afterwards (quiet's case in order.h), as each has acquired the other's epoch. Where there are PEs that are
+ * not mapped, the scope meets and one thread's quiet serves for all. */
+template <typename Scope = thread> RUSHMEM_DEVICE void barrier_all() {
+  if (RUSHMEM_UNLIKELY(state().ring != nullptr)) {
+    Scope::sync();
+    if (Scope::rank() == 0) quiet();
+  }
+  impl::sync_near<Scope>();
+}
 
 }  // namespace rushmem
 

@@ -316,13 +316,33 @@ RUSHMEM_DEVICE void far_get(void *dst, const void *src, size_t bytes, int pe, ui
   if (Scope::rank() == 0) rushmem_far_get(far_address(dst), far_address(src), bytes, pe, flags);
 }
 
-/* An atomic operation on a 4- or 8-byte word, RUSHMEM_ATOMIC_*; the old value where `flags` asks for it. */
+/* The scope meets first: what its threads wrote to the source before the call is the signal's data, too. */
+template <typename Scope>
+RUSHMEM_DEVICE void far_put_signal(void *dst, const void *src, size_t bytes, uint64_t *sig, uint64_t value,
+                                   int sig_op, int pe, uint32_t flags) {
+  Scope::sync();
+  if (Scope::rank() == 0) {
+    rushmem_far_put_signal(far_address(dst), far_address(src), bytes, far_address(sig), value, sig_op, pe, flags);
+  }
+}
+RUSHMEM_DEVICE void far_signal(uint64_t *sig, uint64_t value, int sig_op, int pe) {
+  rushmem_far_post(far_head(RUSHMEM_RING_SIGNAL, static_cast<uint32_t>(sig_op), 0, 0, pe), 0, 0, 0,
+                   far_address(sig), value, 0);
+}
+
+/* An atomic operation on a 4- or 8-byte word, RUSHMEM_ATOMIC_*, by bit patterns. */
 template <typename T>
-RUSHMEM_DEVICE T far_atomic(uint32_t code, const T *target, T value, T compare, int pe, uint32_t flags) {
+RUSHMEM_DEVICE uint64_t far_atomic(uint32_t code, const T *target, T value, T compare, int pe, uint32_t flags) {
   if (is_floating<T>::value) flags |= RUSHMEM_RING_FLOAT;
-  const uint64_t head = far_head(RUSHMEM_RING_ATOMIC, code, sizeof(T), flags, pe);
-  return from_bits<T>(static_cast<word<T>>(
-      rushmem_far_post(head, far_address(target), 0, 0, to_bits(compare), to_bits(value), 0)));
+  return rushmem_far_post(far_head(RUSHMEM_RING_ATOMIC, code, sizeof(T), flags, pe), far_address(target), 0, 0,
+                          to_bits(compare), to_bits(value), 0);
+}
+template <typename T>
+RUSHMEM_DEVICE T far_fetch(uint32_t code, const T *target, T value, T compare, int pe) {
+  return from_bits<T>(static_cast<word<T>>(far_atomic(code, target, value, compare, pe, RUSHMEM_RING_REPLY)));
+}
+template <typename T> RUSHMEM_DEVICE void far_update(uint32_t code, const T *target, T value, int pe) {
+  far_atomic(code, target, value, T{}, pe, 0);
 }
 
 #if !defined(RUSHMEM_CPU)
@@ -343,19 +363,26 @@ template <typename T> RUSHMEM_DEVICE unsigned short far_sum(unsigned short a, un
 template <typename T> RUSHMEM_DEVICE T far_fetch_add_small(T *target, T value, int pe) {
   uint32_t *word_ = reinterpret_cast<uint32_t *>(far_address(target) & ~uint64_t(3));
   const uint32_t shift = static_cast<uint32_t>(far_address(target) & 2) * 8;
-  uint32_t seen = far_atomic<uint32_t>(RUSHMEM_ATOMIC_FETCH, word_, 0, 0, pe, RUSHMEM_RING_REPLY);
+  uint32_t seen = far_fetch<uint32_t>(RUSHMEM_ATOMIC_FETCH, word_, 0, 0, pe);
   for (;;) {
     const unsigned short before = static_cast<unsigned short>(seen >> shift);
     const uint32_t after = far_sum<T>(before, to_bits(value));
     const uint32_t wanted = (seen & ~(uint32_t(0xffff) << shift)) | after << shift;
-    const uint32_t found =
-        far_atomic(RUSHMEM_ATOMIC_COMPARE_SWAP, word_, wanted, seen, pe, RUSHMEM_RING_REPLY);
+    const uint32_t found = far_fetch(RUSHMEM_ATOMIC_COMPARE_SWAP, word_, wanted, seen, pe);
     if (found == seen) return from_bits<T>(before);
     seen = found;
   }
 }
 
 #endif
+
+template <typename T> RUSHMEM_DEVICE T far_fetch_add(T *target, T value, int pe) {
+#if !defined(RUSHMEM_CPU)
+  if constexpr (is_half<T>::value || is_bfloat16<T>::value) return far_fetch_add_small(target, value, pe);
+  else
+#endif
+    return far_fetch<T>(RUSHMEM_ATOMIC_FETCH_ADD, target, value, T{}, pe);
+}
 
 }  // namespace impl
 }  // namespace rushmem

@@ -1,6 +1,6 @@
 /* Where a PE's copy of a symmetric object is. The PEs whose heaps are mapped here are a range of numbers,
  * their heaps a constant stride apart: one comparison and one multiply-add, no table (DESIGN.md, decision 3).
- * Each operation asks is_near once; where the answer is no, impl/far.h is the way.
+ * Each operation asks is_far once; where it is so, impl/far.h is the way.
  */
 #ifndef RUSHMEM_IMPL_ROUTE_H
 #define RUSHMEM_IMPL_ROUTE_H
@@ -17,6 +17,9 @@ RUSHMEM_DEVICE bool is_near(int pe) {
   return static_cast<uint32_t>(pe) - static_cast<uint32_t>(s.near_first) <
          static_cast<uint32_t>(s.near_count);
 }
+
+/* Seldom: the compiler keeps what follows out of the near path's way. */
+RUSHMEM_DEVICE bool is_far(int pe) { return RUSHMEM_UNLIKELY(!is_near(pe)); }
 
 /* The mapped address of near PE `pe`'s copy. Unsigned arithmetic: a PE below this one wraps to its
  * difference. */
