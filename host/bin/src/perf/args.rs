@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::device::args::{DeviceArgs, PlanArgs, StreamArgs};
+use crate::far::Figure;
 
 /// Measures rushmem beside what the machine itself can do, and shows both.
 ///
@@ -29,6 +30,11 @@ pub(crate) enum Command {
     /// One PE of a job of `device` or `stream`.
     #[command(hide = true)]
     PlanPe(PlanArgs),
+    /// Operations on PEs that are reached over a network, beside ucx_perftest of the same UCX.
+    Far(FarArgs),
+    /// One PE of a job of `far`.
+    #[command(hide = true)]
+    FarPe(FarPeArgs),
     /// Starting: time and memory, step by step, beyond what CUDA takes itself; on a GPU where there is one.
     Startup(StartupArgs),
     /// One PE of a job of `startup`.
@@ -124,6 +130,48 @@ impl HostArgs {
     pub(crate) fn batch_ns(&self) -> f64 {
         f64::from(self.batch) * 1e3
     }
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct FarArgs {
+    /// What to measure; everything when nothing is named.
+    #[arg(value_enum)]
+    pub(crate) figures: Vec<Figure>,
+
+    /// Jobs, and runs of ucx_perftest, for each figure; they take turns.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) samples: u32,
+
+    /// The transports that UCX may use (UCX_TLS).
+    #[arg(long, default_value = "tcp")]
+    pub(crate) tls: String,
+
+    /// The network interface that UCX is to use (UCX_NET_DEVICES).
+    #[arg(long, default_value = "lo")]
+    pub(crate) interface: String,
+
+    /// Also writes everything as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Also writes the rows as CSV to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Ends with exit code 1 when a figure is beyond its limit.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct FarPeArgs {
+    /// What to measure.
+    #[arg(value_enum)]
+    pub(crate) figures: Vec<Figure>,
+
+    /// The job's own folder, where PE 0 leaves what it found.
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
 }
 
 #[derive(Args, Debug, Clone)]

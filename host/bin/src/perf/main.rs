@@ -1,11 +1,13 @@
 //! `rushmem-perf`: what rushmem costs, measured beside what the machine itself can do, so that anyone can see how
 //! much of the machine is left to the program. One folder for each place that operations start from (`host/`), one
-//! file in it for each family of operations; `startup/` is about what comes before the first of them. Sampling, statistics
+//! file in it for each family of operations; `startup/` is about what comes before the first of them, `far/` about PEs
+//! that are reached over a network. Sampling, statistics
 //! and reports are shared.
 
 mod args;
 mod device;
 mod environment;
+mod far;
 mod gpu;
 mod host;
 mod job;
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
         Command::Device(args) => device::run(&args),
         Command::Stream(args) => device::run_stream(&args),
         Command::PlanPe(args) => device::pe::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Far(args) => far::run(&args),
+        Command::FarPe(args) => far::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Startup(args) => startup::run(&args),
         Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),

@@ -81,7 +81,7 @@ pub(crate) struct Beside {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Limit {
-    /// Of the ratio to the reference.
+    /// Of the ratio to the reference: the most, or the least where the unit is of a kind of which there cannot be too much.
     Ratio(f64),
     /// Of our median, in the unit of the row.
     Median(f64),
@@ -131,6 +131,7 @@ impl Row {
     pub(crate) fn kept(&self) -> Option<bool> {
         Some(match self.limit? {
             // A limit on a ratio that was not measured counts as broken: silence must not look like success.
+            Limit::Ratio(least) if self.more_is_better() => self.ratio.is_some_and(|ratio| ratio >= least),
             Limit::Ratio(most) => self.ratio.is_some_and(|ratio| ratio <= most),
             Limit::Median(most) => self.ours.median <= most,
             Limit::AtLeast(least) => self.ours.median >= least,
@@ -276,6 +277,12 @@ mod tests {
         let unmeasured = Row::new("put", Some(8), 2, "ns", summary(1.0)).limit(Limit::Ratio(2.0));
         assert_eq!(unmeasured.kept(), Some(false));
         assert_eq!(Row::new("get", None, 2, "ns", summary(1.0)).kept(), None);
+        let rate = |ours| {
+            Row::new("put rate", Some(8), 2, "M/s", summary(ours))
+                .against("x", summary(2.0))
+                .limit(Limit::Ratio(0.5))
+        };
+        assert_eq!([1.0, 0.99].map(|ours| rate(ours).kept()), [Some(true), Some(false)]);
     }
 
     #[test]
