@@ -113,14 +113,11 @@ pub(crate) fn run(args: &FarArgs) -> Result<ExitCode> {
             theirs[at].push(perftest.run(*figure, &ucx)?);
         }
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut missing) = (Vec::new(), Vec::new());
     for (at, figure) in figures.iter().enumerate() {
         match (Summary::of(std::mem::take(&mut ours[at])), Summary::of(std::mem::take(&mut theirs[at]))) {
             (Some(ours), Some(theirs)) => rows.push(figure.row(ours, theirs)),
-            _ => {
-                let why = why_none[at].take().unwrap_or_default();
-                return Err(Failure::new(format!("there is no {figure:?}: {why}")));
-            }
+            _ => missing.push(format!("there is no {figure:?}: {}", why_none[at].take().unwrap_or_default())),
         }
     }
     println!("{}", about.reason);
@@ -131,7 +128,11 @@ pub(crate) fn run(args: &FarArgs) -> Result<ExitCode> {
         parameters: serde_json::json!({ "samples": args.samples, "tls": args.tls, "interface": args.interface }),
         rows,
     };
-    report.show(args.json.as_deref(), args.csv.as_deref(), args.check)
+    let shown = report.show(args.json.as_deref(), args.csv.as_deref(), args.check)?;
+    match missing[..] {
+        [] => Ok(shown),
+        _ => Err(Failure::new(missing.join("\n"))),
+    }
 }
 
 /// The figures of one job.
