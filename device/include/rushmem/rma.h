@@ -1,9 +1,9 @@
 /* Remote memory access: single values (p, g), contiguous arrays (put, get), and the address itself (ptr).
  *
  * Terms used throughout: `dst` of a put and `src` of a get are symmetric addresses (this PE's own copy names
- * every PE's); the other side is any memory of this PE, but for memory of the device's own malloc where the PE
- * is not mapped. Counts are in elements. A PE outside 0 .. n_pes() - 1
- * ends the launch with the error RUSHMEM_DEVICE_FAIL_BAD_PE. T is any trivially copyable type.
+ * every PE's); the other side is any memory of this PE, but for memory of the device's own malloc where the
+ * PE is not mapped. Counts are in elements. A PE outside 0 .. n_pes() - 1 ends the launch with the error
+ * RUSHMEM_DEVICE_FAIL_BAD_PE. T is any trivially copyable type.
  *
  * No operation here is ordered with another one, except that a get's data is there when it returns. Order
  * puts by fence() or quiet(), or announce them by put_signal. See scope.h for warp and block scope; such a

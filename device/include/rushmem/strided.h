@@ -15,8 +15,9 @@ RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t s
   RUSHMEM_ASSERT_ELEMENT(T);
   if (impl::is_far(pe)) {
     if (Scope::rank() == 0) {
-      impl::rushmem_far_iput(impl::far_address(dst), impl::far_address(src), static_cast<uint64_t>(dst_stride),
-                             static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
+      impl::rushmem_far_iput(impl::far_address(dst), impl::far_address(src),
+                             static_cast<uint64_t>(dst_stride), static_cast<uint64_t>(src_stride), n,
+                             sizeof(T), pe);
     }
   } else {
     impl::copy_strided<Scope, T, false>(impl::near_address(dst, pe), src, dst_stride, src_stride, n);
@@ -31,8 +32,9 @@ RUSHMEM_DEVICE void iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t s
   RUSHMEM_ASSERT_ELEMENT(T);
   if (impl::is_far(pe)) {
     if (Scope::rank() == 0) {
-      impl::rushmem_far_iget(impl::far_address(dst), impl::far_address(src), static_cast<uint64_t>(dst_stride),
-                             static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
+      impl::rushmem_far_iget(impl::far_address(dst), impl::far_address(src),
+                             static_cast<uint64_t>(dst_stride), static_cast<uint64_t>(src_stride), n,
+                             sizeof(T), pe);
     }
   } else {
     impl::copy_strided<Scope, T, true>(dst, impl::near_address(src, pe), dst_stride, src_stride, n);

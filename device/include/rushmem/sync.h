@@ -95,8 +95,8 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() { impl::sync_n
  *
  * To mapped PEs sync_all alone does it, and no fence.sc is needed: each operation here happens before the
  * release of this PE's epoch, which happens before every PE's return; and two PEs cannot miss one another's
- * puts afterwards (quiet's case in order.h), as each has acquired the other's epoch. Where there are PEs that are
- * not mapped, the scope meets and one thread's quiet serves for all. */
+ * puts afterwards (quiet's case in order.h), as each has acquired the other's epoch. Where there are PEs that
+ * are not mapped, the scope meets and one thread's quiet serves for all. */
 template <typename Scope = thread> RUSHMEM_DEVICE void barrier_all() {
   if (RUSHMEM_UNLIKELY(state().ring != nullptr)) {
     Scope::sync();

@@ -1,14 +1,14 @@
 /* The way to PEs that are not mapped: operations on them are posted to the device ring and carried out by the
  * host (abi_ring.h has the protocol, host/ring a model of it for loom). Everything here is off the near path:
- * an operation's test whether the PE is near leads to a call of one of the `rushmem_far_*` functions, which are
- * never inlined; in relocatable code they are the device library's (device/src/device.cu).
+ * an operation's test whether the PE is near leads to a call of one of the `rushmem_far_*` functions, which
+ * are never inlined; in relocatable code they are the device library's (device/src/device.cu).
  *
  * One thread of a scope posts for all of it. It needs no fence of its own: publishing releases what it has
  * seen of the others by the program's barrier (or, for a signal, by the scope's).
  *
  * The host reaches a put's source and a get's destination in global memory. What is in a GPU thread's local
- * memory, in shared memory or among a kernel's parameters travels inside descriptors, 32 bytes at a time there
- * and 8 back. Memory that a kernel took from the device's own malloc is in reach of neither.
+ * memory, in shared memory or among a kernel's parameters travels inside descriptors, 32 bytes at a time
+ * there and 8 back. Memory that a kernel took from the device's own malloc is in reach of neither.
  */
 #ifndef RUSHMEM_IMPL_FAR_H
 #define RUSHMEM_IMPL_FAR_H
@@ -33,8 +33,8 @@ RUSHMEM_DEVICE uint64_t far_head(uint32_t op, uint32_t sub, uint32_t width, uint
 
 /* By C names, as uint64_t is another type to NVRTC than to nvcc, and both link with one library. */
 extern "C" {
-RUSHMEM_COLD uint64_t rushmem_far_post(uint64_t head, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t sig,
-                                       uint64_t value, uint32_t element);
+RUSHMEM_COLD uint64_t rushmem_far_post(uint64_t head, uint64_t dst, uint64_t src, uint64_t bytes,
+                                       uint64_t sig, uint64_t value, uint32_t element);
 RUSHMEM_COLD void rushmem_far_put(uint64_t dst, uint64_t src, uint64_t bytes, int pe, uint32_t flags);
 RUSHMEM_COLD void rushmem_far_get(uint64_t dst, uint64_t src, uint64_t bytes, int pe, uint32_t flags);
 RUSHMEM_COLD void rushmem_far_put_signal(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t sig,
@@ -64,6 +64,12 @@ RUSHMEM_DEVICE void far_store_pair(void *to, uint64_t a, uint64_t b) {
 }
 RUSHMEM_DEVICE void far_store(void *to, uint64_t a) { *static_cast<alias<uint64_t> *>(to) = a; }
 
+/* Aligned words of memory of any kind. */
+RUSHMEM_DEVICE uint64_t far_load_local(const void *from) {
+  return *static_cast<const alias<uint64_t> *>(from);
+}
+RUSHMEM_DEVICE void far_store_local(void *to, uint64_t word_) { far_store(to, word_); }
+
 #else
 
 RUSHMEM_DEVICE bool far_in_reach(uint64_t address) {
@@ -77,6 +83,16 @@ RUSHMEM_DEVICE void far_store_pair(void *to, uint64_t a, uint64_t b) {
 }
 RUSHMEM_DEVICE void far_store(void *to, uint64_t a) {
   asm volatile("st.global.u64 [%0], %1;" ::"l"(to), "l"(a) : "memory");
+}
+
+/* Aligned words of memory of any kind. */
+RUSHMEM_DEVICE uint64_t far_load_local(const void *from) {
+  uint64_t word_;
+  asm volatile("ld.u64 %0, [%1];" : "=l"(word_) : "l"(from) : "memory");
+  return word_;
+}
+RUSHMEM_DEVICE void far_store_local(void *to, uint64_t word_) {
+  asm volatile("st.u64 [%0], %1;" ::"l"(to), "l"(word_) : "memory");
 }
 
 #endif
@@ -115,11 +131,12 @@ RUSHMEM_DEVICE bool far_take_ticket(rushmem_ring *ring, uint64_t &ticket) {
 #endif
 }
 
-/* Posts a descriptor; with RUSHMEM_RING_REPLY waits for the answer and returns its value. Ends the launch where
- * there is no such PE, or no way to it.
+/* Posts a descriptor; with RUSHMEM_RING_REPLY waits for the answer and returns its value. Ends the launch
+ * where there is no such PE, or no way to it.
  *
- * One loop with a stage, rather than a loop for each: threads of a warp wait for one another here, so none may
- * be kept from publishing or from freeing its reply slot at the end of a loop that others are still in. */
+ * One loop with a stage, rather than a loop for each: threads of a warp wait for one another here, so none
+ * may be kept from publishing or from freeing its reply slot at the end of a loop that others are still in.
+ */
 extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(uint64_t head, uint64_t dst, uint64_t src, uint64_t bytes,
                                                   uint64_t sig, uint64_t value, uint32_t element) {
   const int pe = static_cast<int>(head >> 32);
@@ -190,11 +207,8 @@ extern "C" RUSHMEM_COLD void rushmem_far_quiet() {
 RUSHMEM_DEVICE uint64_t far_load(uint64_t from, uint64_t bytes) {
   if (bytes == 0) return 0;
   const unsigned char *at = reinterpret_cast<const unsigned char *>(from);
+  if (bytes >= 8 && from % 8 == 0) return far_load_local(at);
   uint64_t word_ = 0;
-  if (bytes >= 8 && from % 8 == 0) {
-    __builtin_memcpy(&word_, __builtin_assume_aligned(at, 8), 8);
-    return word_;
-  }
   for (uint64_t i = 0; i < 8 && i < bytes; ++i) word_ |= static_cast<uint64_t>(at[i]) << 8 * i;
   return word_;
 }
@@ -202,10 +216,7 @@ RUSHMEM_DEVICE uint64_t far_load(uint64_t from, uint64_t bytes) {
 /* The low bytes of a word into this PE's memory, likewise. */
 RUSHMEM_DEVICE void far_store_bytes(uint64_t to, uint64_t word_, uint64_t bytes) {
   unsigned char *at = reinterpret_cast<unsigned char *>(to);
-  if (bytes == 8 && to % 8 == 0) {
-    __builtin_memcpy(__builtin_assume_aligned(at, 8), &word_, 8);
-    return;
-  }
+  if (bytes == 8 && to % 8 == 0) return far_store_local(at, word_);
   for (uint64_t i = 0; i < bytes; ++i) at[i] = static_cast<unsigned char>(word_ >> 8 * i);
 }
 
@@ -238,8 +249,8 @@ extern "C" RUSHMEM_COLD void rushmem_far_put(uint64_t dst, uint64_t src, uint64_
   else rushmem_far_post(far_head(RUSHMEM_RING_PUT, 0, 0, flags, pe), dst, src, bytes, 0, 0, 0);
 }
 
-/* get and, without RUSHMEM_RING_REPLY, get_nbi. A word that is waited for comes in the answer, which spares the
- * host a way into this PE's memory. */
+/* get and, without RUSHMEM_RING_REPLY, get_nbi. A word that is waited for comes in the answer, which spares
+ * the host a way into this PE's memory. */
 extern "C" RUSHMEM_COLD void rushmem_far_get(uint64_t dst, uint64_t src, uint64_t bytes, int pe,
                                              uint32_t flags) {
   if (bytes == 0) return;
@@ -252,8 +263,7 @@ extern "C" RUSHMEM_COLD void rushmem_far_put_signal(uint64_t dst, uint64_t src, 
                                                     uint64_t value, int sig_op, int pe, uint32_t flags) {
   const uint32_t sub = static_cast<uint32_t>(sig_op);
   if (bytes != 0 && bytes <= 8) {
-    const uint64_t head =
-        far_head(RUSHMEM_RING_PUT_SIGNAL_INLINE, sub, static_cast<uint32_t>(bytes), 0, pe);
+    const uint64_t head = far_head(RUSHMEM_RING_PUT_SIGNAL_INLINE, sub, static_cast<uint32_t>(bytes), 0, pe);
     rushmem_far_post(head, dst, far_load(src, bytes), 0, sig, value, 0);
   } else if (bytes != 0 && far_in_reach(src)) {
     rushmem_far_post(far_head(RUSHMEM_RING_PUT_SIGNAL, sub, 0, flags, pe), dst, src, bytes, sig, value, 0);
@@ -299,8 +309,8 @@ RUSHMEM_DEVICE uint64_t far_address(const volatile void *at) { return reinterpre
 
 /* One word, in one piece. */
 template <typename T> RUSHMEM_DEVICE void far_p(T *dst, const T &value, int pe) {
-  rushmem_far_post(far_head(RUSHMEM_RING_PUT_INLINE, 0, sizeof(T), 0, pe), far_address(dst), to_bits(value), 0, 0,
-                   0, 0);
+  const uint64_t head = far_head(RUSHMEM_RING_PUT_INLINE, 0, sizeof(T), 0, pe);
+  rushmem_far_post(head, far_address(dst), to_bits(value), 0, 0, 0, 0);
 }
 template <typename T> RUSHMEM_DEVICE T far_g(const T *src, int pe) {
   const uint64_t head = far_head(RUSHMEM_RING_G, 0, sizeof(T), RUSHMEM_RING_REPLY, pe);
@@ -322,7 +332,8 @@ RUSHMEM_DEVICE void far_put_signal(void *dst, const void *src, size_t bytes, uin
                                    int sig_op, int pe, uint32_t flags) {
   Scope::sync();
   if (Scope::rank() == 0) {
-    rushmem_far_put_signal(far_address(dst), far_address(src), bytes, far_address(sig), value, sig_op, pe, flags);
+    rushmem_far_put_signal(far_address(dst), far_address(src), bytes, far_address(sig), value, sig_op, pe,
+                           flags);
   }
 }
 RUSHMEM_DEVICE void far_signal(uint64_t *sig, uint64_t value, int sig_op, int pe) {
@@ -332,13 +343,13 @@ RUSHMEM_DEVICE void far_signal(uint64_t *sig, uint64_t value, int sig_op, int pe
 
 /* An atomic operation on a 4- or 8-byte word, RUSHMEM_ATOMIC_*, by bit patterns. */
 template <typename T>
-RUSHMEM_DEVICE uint64_t far_atomic(uint32_t code, const T *target, T value, T compare, int pe, uint32_t flags) {
+RUSHMEM_DEVICE uint64_t far_atomic(uint32_t code, const T *target, T value, T compare, int pe,
+                                   uint32_t flags) {
   if (is_floating<T>::value) flags |= RUSHMEM_RING_FLOAT;
-  return rushmem_far_post(far_head(RUSHMEM_RING_ATOMIC, code, sizeof(T), flags, pe), far_address(target), 0, 0,
-                          to_bits(compare), to_bits(value), 0);
+  const uint64_t head = far_head(RUSHMEM_RING_ATOMIC, code, sizeof(T), flags, pe);
+  return rushmem_far_post(head, far_address(target), 0, 0, to_bits(compare), to_bits(value), 0);
 }
-template <typename T>
-RUSHMEM_DEVICE T far_fetch(uint32_t code, const T *target, T value, T compare, int pe) {
+template <typename T> RUSHMEM_DEVICE T far_fetch(uint32_t code, const T *target, T value, T compare, int pe) {
   return from_bits<T>(static_cast<word<T>>(far_atomic(code, target, value, compare, pe, RUSHMEM_RING_REPLY)));
 }
 template <typename T> RUSHMEM_DEVICE void far_update(uint32_t code, const T *target, T value, int pe) {

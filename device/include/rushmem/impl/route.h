@@ -32,7 +32,7 @@ template <typename T> RUSHMEM_DEVICE T *near_address(T *local, int pe) {
 /* What ends a launch that addresses `pe`, to which there is no way. */
 RUSHMEM_DEVICE uint32_t why_not_near(int pe) {
   return static_cast<uint32_t>(pe) < static_cast<uint32_t>(state().n_pes) ? RUSHMEM_DEVICE_FAIL_UNMAPPED
-                                                                         : RUSHMEM_DEVICE_FAIL_BAD_PE;
+                                                                          : RUSHMEM_DEVICE_FAIL_BAD_PE;
 }
 
 }  // namespace impl

@@ -332,5 +332,11 @@ impl DeviceRing {
 }
 
 #[cfg(test)]
+#[path = "ring_kernel_tests.rs"]
+mod kernel_tests;
+#[cfg(test)]
+#[path = "ring_rig.rs"]
+mod rig;
+#[cfg(test)]
 #[path = "ring_tests.rs"]
 mod tests;
