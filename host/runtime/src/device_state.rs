@@ -97,6 +97,8 @@ pub(crate) struct DeviceFacts {
     pub(crate) trap_delay: Duration,
     /// Where the device finds the ring to PEs that are not mapped; 0: there are none.
     pub(crate) ring: usize,
+    /// Where it finds what others ask its threads to do; 0: nothing.
+    pub(crate) mailbox: usize,
 }
 
 /// `RUSHMEM_FAILURE_WORDS` words, written by one 16-byte store.
@@ -185,7 +187,7 @@ impl DeviceState {
             failure: failure.device_address() as *mut u32,
             trap_delay_ns: facts.trap_delay.as_nanos() as u64,
             ring: facts.ring as *mut c_void,
-            mailbox: std::ptr::null_mut(),
+            mailbox: facts.mailbox as *mut c_void,
             reserved: [0; 1],
         });
         Ok(DeviceState { raw, stalls, failure, _broken: registered, _health: Arc::clone(health) })

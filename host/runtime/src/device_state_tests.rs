@@ -59,6 +59,7 @@ fn state() -> DeviceState {
         wait_limit: None,
         trap_delay: Duration::ZERO,
         ring: 0,
+        mailbox: 0,
     };
     DeviceState::new(&facts, &Arc::new(Health::new("PE 1".into(), false, None)), None).unwrap()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::capi::types::rushmem_heap_info_t;
 use crate::collective::Entered;
 use crate::error::{err, Result};
-use crate::far::Far;
+use crate::far::{Backed, Far};
 use crate::heap::alloc::{Allocator, GRANULE};
 use crate::heap::backing::Chunk;
 use crate::heap::live::Live;
@@ -95,9 +95,18 @@ impl Symmetric {
     pub(crate) fn let_reach(&self, far: &Arc<Far>) -> Result<()> {
         let committed = self.books().committed;
         // SAFETY: the heap's memory stays until the window goes, and that goes after `far`.
-        unsafe { far.add(0, committed, self.base(), !self.window.backing().is_host()) }?;
+        unsafe { far.add(0, committed, self.base(), self.backed()) }?;
         let _ = self.far.set(Arc::clone(far));
         Ok(())
+    }
+
+    /// What a piece of the heap is made of: each is one allocation.
+    fn backed(&self) -> Backed {
+        if self.window.backing().is_host() {
+            Backed::Host
+        } else {
+            Backed::GpuPiece
+        }
     }
 
     /// The offset in a PE's stride of `own`, an address that [`Symmetric::find`] gave.
@@ -259,7 +268,7 @@ impl Symmetric {
         }
         if let Some(far) = self.far.get() {
             // SAFETY: as in `let_reach`.
-            unsafe { far.add(from, bytes, self.base() + from, !self.window.backing().is_host()) }
+            unsafe { far.add(from, bytes, self.base() + from, self.backed()) }
                 .inspect_err(|_| self.window.unmap(from, bytes))?;
         }
         books.committed = target;

@@ -9,9 +9,11 @@ use rushmem_bootstrap_abi::Bootstrap;
 use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use crate::collective::{Collective, Entered};
 use crate::config::{Config, TransportWish};
+use crate::cuda::Cuda;
 use crate::device::{Device, Kind};
 use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
+use crate::far::gpu::mailbox::Mailbox;
 use crate::far::ring::DeviceRing;
 use crate::far::{Far, Place};
 use crate::health::Health;
@@ -125,15 +127,16 @@ impl World {
 
         let limit = config.init_timeout;
         let links = Links::connect(slot, node_cards, listener, Arc::clone(&health), Arc::clone(boot), limit)?;
-        let meet = || {
+        let meet = |cuda: Option<&Arc<Cuda>>| {
             let others = leaders.iter().copied().filter(|pe| *pe != first).collect();
-            let gpu = kind == Kind::Cuda;
-            Far::start(me_slot, &cards, others, config.transport, gpu, &health, boot).map(Arc::new)
+            Far::start(me_slot, &cards, others, &config, cuda, &health, boot).map(Arc::new)
         };
-        let far = if leaders.len() > 1 { Some(meet()) } else { None };
-        let far = far.transpose().inspect_err(|e| links.abort(&e.message))?;
         // Whoever sees this PE end must have been told why before.
         let device = Device::open(kind, config.device, slot);
+        let cuda = device.as_ref().ok().and_then(Device::gpu).cloned();
+        let meet = || meet(cuda.as_ref());
+        let far = if leaders.len() > 1 { Some(meet()) } else { None };
+        let far = far.transpose().inspect_err(|e| links.abort(&e.message))?;
         let place = Seat { me: me_slot, first, slots };
         let memory = share_memory(&links, &health, &cards, place, &config, device, far.as_ref());
         let Parts { collective, symmetric, device, sharing, trap_delay } =
@@ -156,21 +159,32 @@ impl World {
             stall_report: config.stall_report,
             wait_limit: config.wait_timeout,
             ring: 0,
+            mailbox: 0,
             trap_delay,
         };
         let start_device = || {
             let ring = far.as_ref().map(|far| {
                 // SAFETY: memory of the heap that is reserved for it, and lives until kernels have ended.
-                let ring = unsafe { DeviceRing::new(device.gpu(), base + (n_pes + 1) * SYNC_LINE, RING_SLOTS) }?;
+                let ring =
+                    unsafe { DeviceRing::new(device.gpu(), base + (n_pes + 1) * SYNC_LINE, RING_SLOTS) }?;
                 let address = ring.raw_address();
                 far.set_ring(ring, base, symmetric.stride());
                 Ok::<usize, Error>(address)
             });
-            let facts = DeviceFacts { ring: ring.transpose()?.unwrap_or(0), ..facts };
+            let mailbox = device.gpu().filter(|_| far.is_some()).map(Mailbox::new).transpose()?;
+            let facts = DeviceFacts {
+                ring: ring.transpose()?.unwrap_or(0),
+                mailbox: mailbox.as_ref().map_or(0, Mailbox::device_address),
+                ..facts
+            };
             let state = DeviceState::new(&facts, &health, device.gpu())?;
-            let engine = device
-                .gpu()
-                .map(|cuda| Engine::new(cuda, &health, Service::load(cuda, &config, state.raw())?));
+            let engine = device.gpu().map(|cuda| {
+                let service = Arc::new(Service::load(cuda, &config, state.raw())?);
+                if let (Some(far), Some(mailbox)) = (&far, mailbox) {
+                    far.set_gpu(cuda, mailbox, Arc::clone(&service))?;
+                }
+                Engine::new(cuda, &health, service)
+            });
             let engine = engine.transpose()?;
             let kernels = Kernels::new(state, Arc::clone(&health), config.clone(), &device, sharing)?;
             Ok((engine, kernels))
@@ -247,6 +261,13 @@ impl World {
     /// Its device, for people.
     pub(crate) fn device_name(&self) -> &CStr {
         &self.device_name
+    }
+
+    /// A launch has failed, and nothing runs any more: what its threads held of the way to far PEs is free again.
+    pub(crate) fn reclaim(&self) {
+        if let Some(far) = self.far.as_ref().filter(|_| self.kernels.check_idle().is_ok()) {
+            far.reclaim();
+        }
     }
 
     /// What carries out operations on GPU memory, where the heap is some.

@@ -254,6 +254,9 @@ pub unsafe extern "C" fn rushmem_launch(
 /// `w` is a world's handle.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_synchronize(w: *mut rushmem_world_t) -> i32 {
-    // SAFETY: per contract.
-    guard(|| unsafe { world(w) }?.kernels().synchronize())
+    guard(|| {
+        // SAFETY: per contract.
+        let w = unsafe { world(w) }?;
+        w.kernels().synchronize().inspect_err(|_| w.reclaim())
+    })
 }

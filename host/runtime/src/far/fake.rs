@@ -149,10 +149,6 @@ impl Transport for Fake {
         self.addresses = addresses;
     }
 
-    fn reaches_gpus(&self) -> bool {
-        false
-    }
-
     unsafe fn register(&mut self, _id: u32, memory: Memory) -> Result<Vec<u8>> {
         Ok(if memory.gpu { Vec::new() } else { vec![1] })
     }

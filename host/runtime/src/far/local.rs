@@ -12,66 +12,46 @@ pub(crate) struct Answer {
     pub(crate) reply: u64,
 }
 
-/// What has come of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flow {
-    /// It is carried out; the word that comes of it.
-    Now(u64),
-    /// It will be; its answer comes in [`Local::answers`].
-    Later,
-}
-
 /// The memory.
 #[derive(Debug, Default)]
-pub(crate) struct Local {
-    /// Answers that have become known.
-    pub(super) answers: Vec<(Answer, u64)>,
-}
+pub(crate) struct Local;
 
 // Every address below has been checked against this PE's segments by the engine, or is a caller's own buffer; segments go only
 // when no PE uses them any more.
 impl Local {
-    pub(super) fn store(&mut self, at: usize, width: u8, value: u64) -> Result<()> {
+    pub(super) fn store(&self, at: usize, width: u8, value: u64) -> Result<()> {
         // SAFETY: as said above.
         unsafe { target::store(at, width, value) }
     }
 
-    pub(super) fn write(&mut self, at: usize, data: &[u8]) -> Result<()> {
+    pub(super) fn write(&self, at: usize, data: &[u8]) -> Result<()> {
         // SAFETY: as said above; `data` is a message's.
         unsafe { target::copy(at, data.as_ptr() as usize, data.len()) };
         Ok(())
     }
 
-    pub(super) fn update(
-        &mut self,
-        at: usize,
-        width: u8,
-        op: u8,
-        value: u64,
-        compare: u64,
-        _answer: Option<Answer>,
-    ) -> Result<Flow> {
+    pub(super) fn update(&self, at: usize, width: u8, op: u8, value: u64, compare: u64) -> Result<u64> {
         if op == FLOAT_ADD {
             // SAFETY: as said above.
-            return unsafe { target::add_float(at, width, value) }.map(Flow::Now);
+            return unsafe { target::add_float(at, width, value) };
         }
         let update =
             Update::from_number(op).ok_or_else(|| err!(INTERNAL, "another PE asked for atomic {op}"))?;
         // SAFETY: as said above.
-        unsafe { target::update(at, width, update, value, compare) }.map(Flow::Now)
+        unsafe { target::update(at, width, update, value, compare) }
     }
 
-    pub(super) fn signal(&mut self, at: usize, add: bool, value: u64) -> Result<()> {
+    pub(super) fn signal(&self, at: usize, add: bool, value: u64) -> Result<()> {
         // SAFETY: as said above.
         unsafe { target::signal(at, add, value) }
     }
 
-    pub(super) fn load(&mut self, at: usize, width: u8, _answer: Answer) -> Result<Flow> {
+    pub(super) fn load(&self, at: usize, width: u8) -> Result<u64> {
         // SAFETY: as said above.
-        unsafe { target::load(at, width) }.map(Flow::Now)
+        unsafe { target::load(at, width) }
     }
 
-    pub(super) fn read(&mut self, at: usize, bytes: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn read(&self, at: usize, bytes: usize, out: &mut Vec<u8>) -> Result<()> {
         let begin = out.len();
         out.resize(begin + bytes, 0);
         // SAFETY: as said above; the vector has just grown by as much.
@@ -80,16 +60,7 @@ impl Local {
     }
 
     /// An answer's data goes where the caller wanted it.
-    pub(super) fn deliver(&mut self, at: usize, data: &[u8]) -> Result<()> {
+    pub(super) fn deliver(&self, at: usize, data: &[u8]) -> Result<()> {
         self.write(at, data)
-    }
-
-    /// All that was asked so far is carried out.
-    pub(super) fn settle(&mut self, _answer: Answer) -> Result<Flow> {
-        Ok(Flow::Now(0))
-    }
-
-    pub(super) fn poll(&mut self) -> Result<()> {
-        Ok(())
     }
 }

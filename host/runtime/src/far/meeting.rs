@@ -4,7 +4,7 @@
 use rushmem_bootstrap_abi::Bootstrap;
 
 use super::transport::{Memory, Transport};
-use super::Shared;
+use super::{Backed, Shared};
 use crate::error::{err, Error, Result};
 use crate::node::card::Card;
 
@@ -83,13 +83,16 @@ pub(super) unsafe fn add(
     offset: usize,
     bytes: usize,
     own: usize,
-    gpu: bool,
+    kind: Backed,
 ) -> Result<()> {
     let (id, told) = {
+        let _current = shared.current()?;
         let mut engine = shared.lock();
+        let memory =
+            Memory { address: own, bytes, gpu: kind != Backed::Host, single: kind != Backed::GpuPieces };
         let id = engine.segments.new_id();
         // SAFETY: passed on.
-        let key = unsafe { engine.transport().register(id, Memory { address: own, bytes, gpu }) };
+        let key = unsafe { engine.transport().register(id, memory) };
         (id, key.map(|key| [&(own as u64).to_le_bytes()[..], &key].concat()))
     };
     let told = told.map_err(|e| e.context("making memory known to PEs on other hosts"));

@@ -37,7 +37,7 @@ pub(crate) enum Record<'a> {
     /// The sender has entered a collective call.
     Arrive { number: u64, kind: u8, previous: u8, words: [u64; 4] },
     /// The data of a large message, which travels apart, belongs here in the order.
-    Bulk { number: u64 },
+    Bulk { number: u64, offset: u64, bytes: u64 },
 }
 
 /// The number of an atomic addition of floating-point words; those below are `word::Update`'s.
@@ -87,9 +87,9 @@ impl Record<'_> {
     /// Bytes that it takes in a message.
     pub(crate) fn encoded(&self) -> usize {
         8 + match self {
-            Record::Flush { .. } | Record::Bulk { .. } => 8,
+            Record::Flush { .. } => 8,
             Record::Word { .. } | Record::Signal { .. } | Record::Load { .. } | Record::Reply { .. } => 16,
-            Record::Fetch { .. } => 24,
+            Record::Fetch { .. } | Record::Bulk { .. } => 24,
             Record::Atomic { .. } => 32,
             Record::FetchRows { .. } | Record::Arrive { .. } => 40,
             Record::Data { data, .. } => 8 + data.len().next_multiple_of(8),
@@ -130,7 +130,7 @@ impl Record<'_> {
             Record::Arrive { number, kind, previous, words: [a, b, c, d] } => {
                 put(ARRIVE, kind, previous, &[number, a, b, c, d], &[])
             }
-            Record::Bulk { number } => put(BULK, 0, 0, &[number], &[]),
+            Record::Bulk { number, offset, bytes } => put(BULK, 0, 0, &[number, offset, bytes], &[]),
         }
     }
 
@@ -151,9 +151,9 @@ impl Record<'_> {
         let len = u32::from_le_bytes(rest[4..8].try_into().expect("four bytes")) as usize;
         let body = rest.get(8..8 + len).ok_or_else(bad)?;
         let words = match kind {
-            FLUSH | BULK | DATA => 1,
+            FLUSH | DATA => 1,
             WORD | SIGNAL | LOAD | REPLY | REPLY_DATA => 2,
-            FETCH | ROWS => 3,
+            FETCH | ROWS | BULK => 3,
             ATOMIC => 4,
             FETCH_ROWS | ARRIVE => 5,
             _ => return Err(bad()),
@@ -181,7 +181,7 @@ impl Record<'_> {
             ARRIVE => {
                 Record::Arrive { number: w(0), kind: sub, previous: width, words: [w(1), w(2), w(3), w(4)] }
             }
-            _ => Record::Bulk { number: w(0) },
+            _ => Record::Bulk { number: w(0), offset: w(1), bytes: w(2) },
         }))
     }
 }
@@ -207,7 +207,7 @@ mod tests {
             Record::ReplyData { reply: 9, at: 4, data: &data[..1] },
             Record::Flush { reply: 77 },
             Record::Arrive { number: 1, kind: 2, previous: 3, words: [4, 5, 6, 7] },
-            Record::Bulk { number: 3 },
+            Record::Bulk { number: 3, offset: 4, bytes: 5 },
         ];
         let mut message = Vec::new();
         begin(&mut message, 9);

@@ -5,12 +5,13 @@
 //! thread. A host call so costs no change of thread, and a PE that never calls rushmem still answers.
 
 pub(crate) mod engine;
+mod errand;
 mod fake;
 #[allow(dead_code, reason = "the engine uses it next")]
 pub(crate) mod gpu;
 mod local;
 mod meeting;
-mod message;
+pub(crate) mod message;
 mod ops;
 mod peer;
 mod posts;
@@ -28,12 +29,18 @@ use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use crate::config::TransportWish;
+use crate::config::{Config, TransportWish};
+use crate::cuda::device::Current;
+use crate::cuda::Cuda;
 use crate::error::{err, Result};
 use crate::health::Health;
+use crate::kernel::service::Service;
 use crate::node::card::Card;
 use crate::node::control::Control;
 use engine::Engine;
+use errand::Errands;
+use gpu::mailbox::Mailbox;
+use gpu::traffic::Traffic;
 use local::Local;
 use proxy::Bell;
 use ring::DeviceRing;
@@ -42,6 +49,16 @@ use transport::Transport;
 pub(crate) use engine::Rows;
 pub(crate) use ops::Place;
 
+/// What memory is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backed {
+    Host,
+    /// One allocation of a GPU.
+    GpuPiece,
+    /// One or several of them.
+    GpuPieces,
+}
+
 /// What threads share.
 struct Shared {
     engine: Mutex<Engine>,
@@ -49,6 +66,9 @@ struct Shared {
     /// Counts the turns that waiting threads made: while it moves, the proxy thread need not.
     driven: AtomicU64,
     bell: Bell,
+    errands: Errands,
+    /// The GPU whose context the network's calls may need.
+    cuda: Option<Arc<Cuda>>,
     stop: AtomicBool,
 }
 
@@ -59,6 +79,7 @@ pub(crate) struct Far {
     proxy: Option<JoinHandle<()>>,
     name: &'static str,
     about: String,
+    gpu: bool,
     /// Operations with memory of a caller in flight end within this, when the job is broken.
     patience: Duration,
 }
@@ -76,7 +97,25 @@ impl Shared {
             Err(TryLockError::WouldBlock) => return,
         };
         self.driven.fetch_add(1, Ordering::Relaxed);
-        engine.turn();
+        self.turn(&mut engine);
+    }
+
+    /// Makes the GPU's context this thread's for a while.
+    fn current(&self) -> Result<Option<Current<'_>>> {
+        self.cuda.as_ref().map(|cuda| cuda.current()).transpose()
+    }
+
+    /// Lets everything go on. True where something happened.
+    fn turn(&self, engine: &mut Engine) -> bool {
+        let _current = match self.current() {
+            Ok(current) => current,
+            Err(e) => {
+                engine.fail(e);
+                return true;
+            }
+        };
+        self.errands.run(engine);
+        engine.turn()
     }
 }
 
@@ -87,14 +126,14 @@ impl Far {
         me: usize,
         cards: &[Card],
         leaders: Vec<usize>,
-        wish: TransportWish,
-        gpu: bool,
+        config: &Config,
+        cuda: Option<&Arc<Cuda>>,
         health: &Arc<Health>,
         boot: &Arc<dyn Bootstrap>,
     ) -> Result<Far> {
-        let opened = match wish {
+        let opened = match config.transport {
             TransportWish::Fake => fake::Fake::new().map(|t| Box::new(t) as Box<dyn Transport>),
-            _ => ucx::Ucx::new(cards.len(), gpu).map(|t| Box::new(t) as Box<dyn Transport>),
+            _ => ucx::Ucx::new(cards.len(), config.far_gpu).map(|t| Box::new(t) as Box<dyn Transport>),
         };
         let mut transport = meeting::introduce(opened, &**boot, cards)?;
         let (name, about) = (transport.name(), transport.about());
@@ -102,12 +141,14 @@ impl Far {
         let names = cards.iter().map(Card::who).collect();
         let fd = transport.fd();
         transport.arm();
-        let engine = Engine::new(me, transport, names, leaders, Arc::clone(health), Local::default());
+        let engine = Engine::new(me, transport, names, leaders, Arc::clone(health), Local);
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             health: Arc::clone(health),
             driven: AtomicU64::new(0),
             bell: Bell::new(fd)?,
+            errands: Errands::default(),
+            cuda: cuda.cloned(),
             stop: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&shared);
@@ -127,6 +168,7 @@ impl Far {
             proxy: Some(proxy),
             name,
             about,
+            gpu: cuda.is_some(),
             patience: Duration::from_secs(2),
         })
     }
@@ -151,6 +193,26 @@ impl Far {
         self.shared.lock().set_ring(ring, base, stride);
     }
 
+    /// This PE's heap is in the memory of `cuda`'s GPU, of which `service` knows the state.
+    pub(crate) fn set_gpu(&self, cuda: &Arc<Cuda>, mailbox: Mailbox, service: Arc<Service>) -> Result<()> {
+        let mut engine = self.shared.lock();
+        let traffic = Traffic::new(cuda, engine.n_pes(), mailbox, service)?;
+        engine.set_traffic(traffic);
+        Ok(())
+    }
+
+    /// Kernels were ended, and none runs: what their threads waited for is waited for no more.
+    pub(crate) fn reclaim(&self) {
+        let mut engine = self.shared.lock();
+        while engine.turn() && self.shared.health.check().is_ok() {}
+        engine.reclaim();
+    }
+
+    /// Whether heaps are in GPU memory.
+    fn gpu(&self) -> bool {
+        self.gpu
+    }
+
     /// This PE has entered a collective call: the other nodes hear of it.
     pub(crate) fn arrive(&self, number: u64, kind: u8, previous: u8, words: [u64; 4]) -> Result<()> {
         self.shared.lock().arrive(number, kind, previous, words)
@@ -160,9 +222,9 @@ impl Far {
     ///
     /// # Safety
     /// The memory stays until [`Far::remove`].
-    pub(crate) unsafe fn add(&self, offset: usize, bytes: usize, own: usize, gpu: bool) -> Result<()> {
+    pub(crate) unsafe fn add(&self, offset: usize, bytes: usize, own: usize, kind: Backed) -> Result<()> {
         // SAFETY: passed on.
-        unsafe { meeting::add(&self.shared, &*self.boot, offset, bytes, own, gpu) }
+        unsafe { meeting::add(&self.shared, &*self.boot, offset, bytes, own, kind) }
     }
 
     /// The opposite, once no PE uses it any more.
@@ -181,7 +243,7 @@ impl Far {
             let mut engine = self.shared.lock();
             came = engine.take(waiter);
             if came.is_none() {
-                engine.turn();
+                self.shared.turn(&mut engine);
                 came = engine.take(waiter);
             }
             came.is_some()

@@ -18,6 +18,7 @@ impl Far {
     /// Starts something, and sends it.
     fn begin<T>(&self, what: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
         self.shared.health.check()?;
+        let _current = self.shared.current()?;
         let mut engine = self.shared.lock();
         self.make_way(&mut engine);
         let started = what(&mut engine)?;
@@ -28,7 +29,7 @@ impl Far {
     /// Where too much is on its way already, some of it goes first.
     fn make_way(&self, engine: &mut Engine) {
         while engine.transport().congested() && self.shared.health.check().is_ok() {
-            engine.turn();
+            self.shared.turn(engine);
         }
     }
 
@@ -72,7 +73,7 @@ impl Place<'_> {
     /// The source is valid.
     pub(crate) unsafe fn put(&self, src: usize, bytes: usize) -> Result<()> {
         let &Place { far, pe, offset } = self;
-        if bytes <= INLINE {
+        if bytes <= INLINE && !far.gpu() {
             // SAFETY: passed on; it is copied before the call returns.
             return far.begin(|engine| unsafe { engine.put(pe, offset, src, bytes, Done::Nothing) });
         }
@@ -119,8 +120,12 @@ impl Place<'_> {
     /// # Safety
     /// Every element of the source is valid.
     pub(crate) unsafe fn put_rows(&self, src: usize, rows: Rows) -> Result<()> {
+        let &Place { far, pe, offset } = self;
         // SAFETY: passed on.
-        self.far.begin(|engine| unsafe { engine.put_rows(self.pe, self.offset, src, rows) })
+        far.ask(&|| self.report("a strided put to"), |engine, done| unsafe {
+            engine.put_rows(pe, offset, src, rows, done)
+        })
+        .map(drop)
     }
 
     /// Strided get.
@@ -195,7 +200,7 @@ impl Place<'_> {
     ) -> Result<()> {
         let &Place { far, pe, offset } = self;
         let signal = Record::Signal { add, offset: sig, value };
-        if !blocking || bytes <= INLINE {
+        if !blocking || (bytes <= INLINE && !far.gpu()) {
             // SAFETY: passed on.
             return far.begin(|engine| unsafe {
                 engine.put_signal(pe, offset, src, bytes, &signal, Done::Nothing)

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::engine::Done;
+use super::engine::{Done, Rows};
 
 /// An operation that a fence holds back.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) enum Op {
     Put { offset: u64, src: usize, bytes: usize, done: Done },
     /// The same, announced by a signal: the record, encoded.
     PutSignal { offset: u64, src: usize, bytes: usize, signal: Vec<u8>, done: Done },
+    /// A strided copy to the peer.
+    PutRows { offset: u64, src: usize, rows: Rows, done: Done },
     /// A copy from the peer.
     Get { offset: u64, dst: usize, bytes: usize, done: Done },
 }

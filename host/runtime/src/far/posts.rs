@@ -79,9 +79,7 @@ impl Posts {
             Op::Iput => {
                 let rows = strided(d, d.value, d.sig);
                 // SAFETY: as above.
-                unsafe { engine.put_rows(pe, self.offset(d.dst)?, src, rows)? };
-                engine.tell(done);
-                Ok(())
+                unsafe { engine.put_rows(pe, self.offset(d.dst)?, src, rows, done) }
             }
             Op::Iget => {
                 let rows = strided(d, d.sig, d.value);
@@ -90,8 +88,8 @@ impl Posts {
             }
             Op::Atomic => {
                 let offset = self.offset(d.dst)?;
-                let (update, _) = Update::of_code(d.sub)
-                    .ok_or_else(|| err!(INTERNAL, "atomic {} is unknown", d.sub))?;
+                let (update, _) =
+                    Update::of_code(d.sub).ok_or_else(|| err!(INTERNAL, "atomic {} is unknown", d.sub))?;
                 let float = d.flags & ring::FLOAT != 0 && update == Update::Add;
                 let number = if float { FLOAT_ADD } else { update as u8 };
                 engine.atomic(pe, number, d.width, offset, d.value, d.sig, done)

@@ -68,7 +68,7 @@ pub(super) fn run(shared: &Shared) {
         }
         let (worked, posts) = {
             let mut engine = shared.lock();
-            (engine.turn(), engine.takes_posts())
+            (shared.turn(&mut engine), engine.takes_posts())
         };
         if worked {
             last_work = Instant::now();

@@ -35,6 +35,8 @@ pub(crate) struct Memory {
     pub(crate) bytes: usize,
     /// It is a GPU's.
     pub(crate) gpu: bool,
+    /// It is one allocation: a GPU's can be registered then.
+    pub(crate) single: bool,
 }
 
 /// A way to PEs whose memory is not mapped. One thread at a time uses it.
@@ -50,9 +52,6 @@ pub(crate) trait Transport: Send {
 
     /// The addresses of all PEs. Connections are made when they are first used.
     fn learn_addresses(&mut self, addresses: Vec<Vec<u8>>);
-
-    /// Whether one-sided copies reach a GPU's memory here.
-    fn reaches_gpus(&self) -> bool;
 
     /// Makes `memory` reachable as segment `id`; what others need for that.
     ///

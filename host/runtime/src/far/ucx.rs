@@ -14,6 +14,7 @@ use std::ptr::{null, null_mut};
 
 use ucx_sys::*;
 
+use super::gpu::direct::{can_register, Way};
 use super::transport::{BulkId, Event, Memory, Token, Transport, MESSAGE};
 use crate::error::{err, Error, Result};
 
@@ -74,7 +75,9 @@ pub(crate) struct Ucx {
     inbox: *mut Inbox,
     peers: Vec<Endpoint>,
     segments: HashMap<u32, ucp_mem_h>,
-    gpus: bool,
+    way: Way,
+    /// Whether it reaches GPU memory, once that has been tried.
+    gpus: Option<bool>,
 }
 
 // SAFETY: UCX objects may be used by any thread, one at a time; the inbox is reached from calls on them alone.
@@ -88,8 +91,8 @@ fn check(ucp: &Ucp, what: &str, status: ucs_status_t) -> Result<()> {
 }
 
 impl Ucx {
-    /// For one PE of a job of `n`; `gpu`: its heap is a GPU's.
-    pub(crate) fn new(n: usize, gpu: bool) -> Result<Ucx> {
+    /// For one PE of a job of `n`; `way`: how it is to reach GPU memory.
+    pub(crate) fn new(n: usize, way: Way) -> Result<Ucx> {
         let ucp = Ucp::load().map_err(|e| err!(ENVIRONMENT, "{e}"))?;
         let inbox = Box::into_raw(Box::new(Inbox { ucp: Some(ucp), ..Inbox::default() }));
         let mut ucx = Ucx {
@@ -100,7 +103,8 @@ impl Ucx {
             inbox,
             peers: Vec::new(),
             segments: HashMap::new(),
-            gpus: false,
+            way,
+            gpus: None,
         };
         // SAFETY: UCX objects are made in the order of their lives; structures are zeroed, which is valid for each of them,
         // and have the fields that their masks name.
@@ -121,11 +125,6 @@ impl Ucx {
             let status = ucp.ucp_init(&params, config, &mut ucx.context);
             ucp.ucp_config_release(config);
             check(ucp, "finding the network's devices (UCX_TLS, UCX_NET_DEVICES)", status)?;
-            let mut attr: ucp_context_attr_t = zeroed();
-            attr.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES.into();
-            check(ucp, "asking what memory it knows", ucp.ucp_context_query(ucx.context, &mut attr))?;
-            ucx.gpus = gpu && attr.memory_types & (1 << UCS_MEMORY_TYPE_CUDA) != 0;
-
             let mut params: ucp_worker_params_t = zeroed();
             params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE.into();
             params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -190,6 +189,19 @@ impl Ucx {
         Ok((ep, unpacked))
     }
 
+    /// Whether it can register a GPU's memory; the first of it is tried.
+    fn reaches(&mut self, memory: Memory) -> Result<bool> {
+        if !memory.single {
+            return Ok(false);
+        }
+        if self.gpus.is_none() {
+            // SAFETY: the context is this value's, which the caller has to itself.
+            let able = || unsafe { can_register(self.ucp, self.context, memory.address, memory.bytes) };
+            self.gpus = Some(self.way.by_ucx(able)?);
+        }
+        Ok(self.gpus == Some(true))
+    }
+
     fn ticket(&self, token: Option<Token>, buffer: Vec<u8>) -> *mut Ticket {
         Box::into_raw(Box::new(Ticket { inbox: self.inbox, token, buffer }))
     }
@@ -216,7 +228,7 @@ impl Ucx {
             Err(e) if ticket.token.is_none() => Err(e),
             Err(e) => {
                 // SAFETY: nobody else has the inbox now.
-                unsafe { (*self.inbox).done(ticket, Err(e)) };
+                unsafe { (*self.inbox).done(*ticket, Err(e)) };
                 Ok(None)
             }
         }
@@ -239,7 +251,7 @@ impl Inbox {
         }
     }
 
-    fn done(&mut self, ticket: Box<Ticket>, result: Result<()>) {
+    fn done(&mut self, ticket: Ticket, result: Result<()>) {
         match (ticket.token, result) {
             (Some(token), Ok(())) => self.events.push(Event::Done(token)),
             (Some(token), Err(e)) => self.events.push(Event::Failed(token, e)),
@@ -267,7 +279,7 @@ unsafe extern "C" fn on_sent(request: *mut c_void, status: ucs_status_t, user: *
         if let Some(ucp) = inbox.ucp {
             ucp.ucp_request_free(request);
         }
-        inbox.done(ticket, result);
+        inbox.done(*ticket, result);
     }
 }
 
@@ -370,12 +382,8 @@ impl Transport for Ucx {
             .collect();
     }
 
-    fn reaches_gpus(&self) -> bool {
-        self.gpus
-    }
-
     unsafe fn register(&mut self, id: u32, memory: Memory) -> Result<Vec<u8>> {
-        if memory.gpu && !self.gpus {
+        if memory.gpu && !self.reaches(memory)? {
             return Ok(Vec::new());
         }
         let ucp = self.ucp;
@@ -473,7 +481,7 @@ impl Transport for Ucx {
             (*self.inbox).sending += 1;
             let request = self.ucp.ucp_am_send_nbx(ep, AM_ID, null(), 0, data.cast(), length, &param);
             match self.started("sending a message", request, ticket) {
-                Ok(Some(ticket)) => (*self.inbox).done(ticket, Ok(())),
+                Ok(Some(ticket)) => (*self.inbox).done(*ticket, Ok(())),
                 Ok(None) => {}
                 Err(e) => {
                     (*self.inbox).sending -= 1;

@@ -22,14 +22,14 @@ pub(crate) struct Engine {
     cuda: Arc<Cuda>,
     health: Arc<Health>,
     stream: Stream,
-    service: Service,
+    service: Arc<Service>,
     /// Pinned buffers that nobody uses at the moment.
     spare: Mutex<Vec<PinnedBox<[u64]>>>,
 }
 
 impl Engine {
     /// For the PE whose GPU is `cuda`; `service` knows the PE's state.
-    pub(crate) fn new(cuda: &Arc<Cuda>, health: &Arc<Health>, service: Service) -> Result<Engine> {
+    pub(crate) fn new(cuda: &Arc<Cuda>, health: &Arc<Health>, service: Arc<Service>) -> Result<Engine> {
         Ok(Engine {
             cuda: Arc::clone(cuda),
             health: Arc::clone(health),
@@ -40,7 +40,7 @@ impl Engine {
     }
 
     /// The service kernels.
-    pub(crate) fn service(&self) -> &Service {
+    pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
     }
 

@@ -12,6 +12,7 @@ use crate::collective::Entered;
 use crate::cuda::ipc::{IpcHandle, IpcMapping};
 use crate::cuda::Cuda;
 use crate::error::{err, Result};
+use crate::far::Backed;
 use crate::heap::gpu_region::{inspect, GpuMemory, Piece, Plain};
 use crate::heap::region::Region;
 use crate::heap::segments::Segment;
@@ -117,8 +118,10 @@ impl Symmetric {
         let alias = self.base() + at;
         if let Some(far) = self.far.get() {
             let own = if matches!(memory, Memory::Plain(_)) { addr } else { alias };
-            // SAFETY: registered until `unregister`, which takes it away from `far` first; or until the world ends.
-            let added = unsafe { far.add(at, bytes, own, !self.window.backing().is_host()) };
+            // Registered until `unregister`, which takes it away from `far` first; or until the world ends.
+            let kind = if self.window.backing().is_host() { Backed::Host } else { Backed::GpuPieces };
+            // SAFETY: as said.
+            let added = unsafe { far.add(at, bytes, own, kind) };
             if let Err(e) = added {
                 self.segments.remove(addr);
                 self.window.unmap(at, bytes.next_multiple_of(align));

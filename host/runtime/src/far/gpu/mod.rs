@@ -5,5 +5,7 @@
 //! Everything here belongs to one thread, polls, and never waits for the GPU.
 
 pub(crate) mod direct;
+pub(crate) mod lanes;
 pub(crate) mod mailbox;
 pub(crate) mod staging;
+pub(crate) mod traffic;

@@ -96,13 +96,23 @@ pub(super) unsafe fn start(
             let far = far.ok_or_else(|| err!(INTERNAL, "a far operation in a world without a network"))?;
             let far = Arc::clone(far);
             // SAFETY: as above. A failure breaks the job, and every later call says why.
-            stream.call(move || drop(unsafe { errand.run(&far) }))
+            stream.call(move || drop(unsafe { errand.leave(&far) }))
         }
         // To mapped PEs the stream's own order is all that it takes; see the module above.
         Work::Fence | Work::Quiet => {
             let Some(far) = far.map(Arc::clone) else { return Ok(()) };
             let fence = matches!(work, Work::Fence);
-            stream.call(move || drop(if fence { far.fence() } else { far.quiet() }))
+            stream.call(move || {
+                drop(far.leave(move |engine, done| {
+                    if fence {
+                        engine.fence();
+                        engine.tell(done);
+                        Ok(())
+                    } else {
+                        engine.quiet(done)
+                    }
+                }));
+            })
         }
         // SAFETY: no addresses of the caller's.
         Work::Sync => unsafe { service.start(&Task::Sync, stream) },

@@ -1,0 +1,518 @@
+//! The engine: what is asked of PEs whose memory is not mapped, by this PE's host, streams and kernels alike, and what they
+//! ask of this one. It never blocks; whoever waits [turns](Engine::turn) it.
+//!
+//! Small things are records in numbered [messages](crate::far::message), carried out by the target's engine in their order; bulk is
+//! the transport's one-sided copies, in no order. Order between the two is made here, for each peer by itself
+//! ([`crate::far::peer`]): a fence, and a signal behind its data, wait for the network's word that the copies have arrived.
+
+mod order;
+mod serve;
+mod start;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use crate::error::{err, Error, Result};
+use crate::far::errand::Letterbox;
+use crate::far::gpu::staging::{Chunk, Span};
+use crate::far::gpu::traffic::Traffic;
+use crate::far::local::Local;
+use crate::far::message::{Record, PRELUDE};
+use crate::far::peer::{Peer, Settle};
+use crate::far::posts::Posts;
+use crate::far::ring::DeviceRing;
+use crate::far::segments::Segments;
+use crate::far::transport::{Event, Token, Transport, MESSAGE};
+use crate::health::Health;
+use crate::node::control::Control;
+
+/// Up to so many bytes travel in a message rather than by a one-sided copy.
+pub(crate) const INLINE: usize = 512;
+/// How long the reason of a PE's end may take to be heard of, when its connection has broken.
+const HEARSAY: Duration = Duration::from_millis(500);
+/// Most bytes of data in one record.
+pub(in crate::far) const RECORD: usize = MESSAGE - PRELUDE - 64;
+
+/// Who hears that an operation is over here: its source is free, or its answer has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// Nobody.
+    Nothing,
+    /// A waiter of the host: a number of [`Engine::waiter`].
+    Wake(usize),
+    /// A thread of a kernel: a reply slot of the device ring.
+    Ring(u64),
+    /// An operation of several parts: a number in `joins`.
+    Join(usize),
+    /// A thread that sleeps: a number in `letters`.
+    Letter(usize),
+}
+
+/// An operation of several parts.
+#[derive(Debug)]
+pub(in crate::far) struct Join {
+    left: usize,
+    done: Done,
+}
+
+/// What the transport is doing for this PE.
+#[derive(Debug)]
+pub(in crate::far) enum Flight {
+    /// A copy's source or destination is in use. `op`: the operation is over then.
+    Copy { pe: usize, op: Option<u64>, done: Done },
+    /// A flush of so many copies.
+    Flush { pe: usize, puts: u64 },
+    /// A chunk is being sent.
+    Chunk { pe: usize, chunk: Chunk },
+    /// The data of a large message is on its way into a chunk.
+    Receive { from: usize, number: u64, chunk: Chunk },
+    /// Part of an answer is on its way into a chunk.
+    Answer { reply: usize, at: usize, bytes: usize, chunk: Chunk },
+    /// Part of an answer is on its way to its place.
+    Straight { reply: usize, bytes: usize },
+    /// A flush that a signal waits for; the record is sent then.
+    Announce { pe: usize, op: u64, signal: Vec<u8> },
+}
+
+/// An answer that is awaited.
+#[derive(Debug)]
+pub(in crate::far) enum Awaited {
+    Word {
+        pe: usize,
+        op: u64,
+        done: Done,
+    },
+    /// So many bytes, to be laid down at `dst` in elements of `elem`, `stride` bytes apart.
+    Data {
+        pe: usize,
+        op: u64,
+        dst: usize,
+        elem: usize,
+        stride: isize,
+        total: usize,
+        left: usize,
+        /// The host cannot write there.
+        gpu: bool,
+        done: Done,
+    },
+    /// So many changes are carried out.
+    Ack {
+        pe: usize,
+        changes: u64,
+    },
+}
+
+impl Awaited {
+    /// Whose answer it is.
+    fn pe(&self) -> usize {
+        match *self {
+            Awaited::Word { pe, .. } | Awaited::Data { pe, .. } | Awaited::Ack { pe, .. } => pe,
+        }
+    }
+}
+
+/// A quiet under way: the peers that are not settled yet.
+#[derive(Debug)]
+pub(in crate::far) struct Quiet {
+    peers: Vec<(usize, Option<Settle>)>,
+    done: Done,
+}
+
+/// The shape of a strided transfer, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) elem: usize,
+    pub(crate) near_stride: isize,
+    pub(crate) far_stride: isize,
+    pub(crate) n: usize,
+}
+
+/// The engine of one PE.
+pub(crate) struct Engine {
+    me: usize,
+    transport: Box<dyn Transport>,
+    /// Who each PE is, for texts.
+    names: Vec<String>,
+    /// The leaders of the other nodes, who pass arrivals on to theirs.
+    leaders: Vec<usize>,
+    peers: Vec<Peer>,
+    pub(in crate::far) segments: Segments,
+    local: Local,
+    flights: Slab<Flight>,
+    awaited: Slab<Awaited>,
+    waiters: Slab<Option<Result<u64>>>,
+    joins: Slab<Join>,
+    letters: Slab<Arc<Letterbox>>,
+    quiets: Slab<Quiet>,
+    /// Peers with something in `out` or `held`, or with messages to carry out.
+    busy: Vec<usize>,
+    is_busy: Vec<bool>,
+    events: Vec<Event>,
+    /// Replies for kernels, by their numbers in `posts`.
+    ring_replies: Vec<(u64, u64)>,
+    posts: Option<Box<Posts>>,
+    /// Where heaps are in GPU memory: what moves it.
+    pub(in crate::far) traffic: Option<Box<Traffic>>,
+    control: Option<Arc<Control>>,
+    /// Arrivals that came before there was a control segment to note them in: PE, number, kinds, words.
+    early: Vec<(usize, u64, u8, u8, [u64; 4])>,
+    health: Arc<Health>,
+    failed: Option<Error>,
+    /// Why the network thinks that a PE is gone, and since when; and who waits for what that PE will not do any more.
+    suspicion: Option<(Instant, String)>,
+    doomed: Vec<Done>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        me: usize,
+        transport: Box<dyn Transport>,
+        names: Vec<String>,
+        leaders: Vec<usize>,
+        health: Arc<Health>,
+        local: Local,
+    ) -> Engine {
+        let n = names.len();
+        Engine {
+            me,
+            transport,
+            names,
+            leaders,
+            peers: (0..n).map(|_| Peer::default()).collect(),
+            segments: Segments::default(),
+            local,
+            flights: Slab::new(),
+            awaited: Slab::new(),
+            waiters: Slab::new(),
+            joins: Slab::new(),
+            letters: Slab::new(),
+            quiets: Slab::new(),
+            busy: Vec::new(),
+            is_busy: vec![false; n],
+            events: Vec::new(),
+            ring_replies: Vec::new(),
+            posts: None,
+            traffic: None,
+            control: None,
+            early: Vec::new(),
+            health,
+            failed: None,
+            suspicion: None,
+            doomed: Vec::new(),
+        }
+    }
+
+    /// No kernel runs: see [`DeviceRing::reclaim`].
+    pub(in crate::far) fn reclaim(&mut self) {
+        if let Some(posts) = &mut self.posts {
+            posts.ring().reclaim();
+        }
+    }
+
+    /// Heaps are in GPU memory.
+    pub(in crate::far) fn set_traffic(&mut self, traffic: Traffic) {
+        self.traffic = Some(Box::new(traffic));
+    }
+
+    pub(in crate::far) fn me(&self) -> usize {
+        self.me
+    }
+
+    /// Begins an operation on `pe` that is over when [`Engine::end_op`] says so.
+    pub(in crate::far) fn begin_op(&mut self, pe: usize) -> u64 {
+        self.peers[pe].begin()
+    }
+
+    pub(in crate::far) fn end_op(&mut self, pe: usize, op: u64) {
+        self.peers[pe].over(op);
+    }
+
+    /// A number under which the transport carries something.
+    pub(in crate::far) fn fly(&mut self, flight: Flight) -> Token {
+        self.flights.insert(flight) as Token
+    }
+
+    pub(in crate::far) fn end_flight(&mut self, token: Token) -> Flight {
+        self.flights.remove(token as usize)
+    }
+
+    /// Where an answer's data goes; `None`: nobody waits for it.
+    pub(in crate::far) fn awaited_span(&self, reply: usize) -> Option<Span> {
+        match self.awaited.get(reply) {
+            Some(&Awaited::Data { dst, elem, stride, total, .. }) => {
+                Some(Span { at: dst, stride: stride as usize, elem, count: total / elem })
+            }
+            _ => None,
+        }
+    }
+
+    pub(in crate::far) fn awaited_on_gpu(&self, reply: usize) -> bool {
+        matches!(self.awaited.get(reply), Some(Awaited::Data { gpu: true, .. }))
+    }
+
+    /// Whether kernels may have posted something, for which no bell rings.
+    pub(in crate::far) fn takes_posts(&self) -> bool {
+        self.posts.is_some()
+    }
+
+    /// Kernels post to `ring` from now on; the PE's heap starts at `base` and its stride is that long.
+    pub(in crate::far) fn set_ring(&mut self, ring: DeviceRing, base: usize, stride: usize) {
+        self.posts = Some(Box::new(Posts::new(ring, base, stride)));
+    }
+
+    pub(in crate::far) fn n_pes(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Tells that an operation is over here.
+    pub(crate) fn tell(&mut self, done: Done) {
+        self.fire(done, Ok(0));
+    }
+
+    /// Takes what kernels have posted, and answers them.
+    pub(in crate::far) fn serve_kernels(&mut self) -> Result<bool> {
+        let Some(mut posts) = self.posts.take() else { return Ok(false) };
+        let taken = if self.transport.congested() { Ok(false) } else { posts.take(self) };
+        posts.answer(&mut self.ring_replies);
+        self.posts = Some(posts);
+        taken
+    }
+
+    pub(in crate::far) fn transport(&mut self) -> &mut dyn Transport {
+        &mut *self.transport
+    }
+
+    /// Arrivals in collective calls are noted here.
+    pub(crate) fn set_control(&mut self, control: Arc<Control>) {
+        for (pe, number, kind, previous, words) in self.early.drain(..) {
+            control.arrive_for(pe, number, kind, previous, &words);
+        }
+        self.control = Some(control);
+    }
+
+    /// Somebody who sleeps until an operation is over.
+    pub(in crate::far) fn letter(&mut self, letterbox: Arc<Letterbox>) -> Done {
+        Done::Letter(self.letters.insert(letterbox))
+    }
+
+    // ---- waiters ----
+
+    /// A number under which the host waits.
+    pub(crate) fn waiter(&mut self) -> usize {
+        self.waiters.insert(None)
+    }
+
+    /// What came for it, once; the number is free then.
+    pub(crate) fn take(&mut self, waiter: usize) -> Option<Result<u64>> {
+        self.waiters[waiter].is_some().then(|| self.waiters.remove(waiter).expect("just looked"))
+    }
+
+    pub(in crate::far) fn fire(&mut self, done: Done, result: Result<u64>) {
+        match done {
+            Done::Nothing => {}
+            Done::Wake(waiter) => self.waiters[waiter] = Some(result),
+            Done::Letter(letter) => self.letters.remove(letter).put(result),
+            // A kernel learns of a failure by the broken job.
+            Done::Ring(slot) => {
+                if let Ok(value) = result {
+                    self.ring_replies.push((slot, value));
+                }
+            }
+            Done::Join(join) => {
+                let last = {
+                    let join = &mut self.joins[join];
+                    join.left -= 1;
+                    join.left == 0 || result.is_err()
+                };
+                if last && self.joins[join].left == 0 {
+                    let done = self.joins.remove(join).done;
+                    self.fire(done, result);
+                } else if last {
+                    // The first failure tells; what is left finds nobody.
+                    let done = std::mem::replace(&mut self.joins[join].done, Done::Nothing);
+                    self.fire(done, result);
+                }
+            }
+        }
+    }
+
+    // ---- collective calls ----
+
+    /// This PE has entered a collective call: the other nodes hear of it.
+    pub(crate) fn arrive(&mut self, number: u64, kind: u8, previous: u8, words: [u64; 4]) -> Result<()> {
+        for i in 0..self.leaders.len() {
+            let pe = self.leaders[i];
+            self.emit(pe, &Record::Arrive { number, kind, previous, words })?;
+            self.post(pe)?;
+        }
+        Ok(())
+    }
+
+    // ---- turning ----
+
+    /// Lets everything go on. True where something happened.
+    pub(crate) fn turn(&mut self) -> bool {
+        match self.try_turn() {
+            Ok(worked) => worked,
+            Err(e) => {
+                self.fail(e);
+                true
+            }
+        }
+    }
+
+    pub(in crate::far) fn try_turn(&mut self) -> Result<bool> {
+        if self.suspicion.is_some() {
+            self.judge();
+        }
+        let mut worked = self.serve_kernels()?;
+        worked |= self.push_out()?;
+        let mut events = std::mem::take(&mut self.events);
+        self.transport.progress(&mut events);
+        worked |= !events.is_empty();
+        for event in events.drain(..) {
+            self.event(event)?;
+        }
+        self.events = events;
+        self.run_traffic()?;
+        worked |= self.traffic.as_ref().is_some_and(|traffic| traffic.is_busy());
+        if !self.quiets.is_empty() {
+            for quiet in self.quiets.iter().map(|(key, _)| key).collect::<Vec<_>>() {
+                self.quieten(quiet)?;
+            }
+        }
+        worked |= self.push_out()?;
+        if let (false, Some(posts)) = (self.ring_replies.is_empty(), &mut self.posts) {
+            posts.answer(&mut self.ring_replies);
+        }
+        Ok(worked)
+    }
+
+    /// Sends what is ready to go, peer by peer. True where there was anything.
+    pub(crate) fn push_out(&mut self) -> Result<bool> {
+        if self.busy.is_empty() {
+            return Ok(false);
+        }
+        let mut sent = false;
+        let busy = std::mem::take(&mut self.busy);
+        for pe in &busy {
+            self.is_busy[*pe] = false;
+        }
+        for pe in busy {
+            if !self.peers[pe].held.is_empty() {
+                self.release(pe)?;
+            }
+            sent |= !self.peers[pe].out.is_empty();
+            self.post(pe)?;
+            if !self.peers[pe].held.is_empty() {
+                self.note_busy(pe);
+            }
+        }
+        Ok(sent)
+    }
+
+    pub(in crate::far) fn event(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Message(message) => self.incoming(message),
+            Event::Done(token) => self.landed(token, Ok(())),
+            Event::Failed(token, e) => self.landed(token, Err(e)),
+            Event::Lost(pe, e) => {
+                self.suspect(pe, &e);
+                Ok(())
+            }
+            Event::Bulk { head, bytes, data } => {
+                let nobody = || err!(INTERNAL, "a large message that nobody has asked for");
+                self.traffic.as_mut().ok_or_else(nobody)?.announce(&head, bytes, data)
+            }
+        }
+    }
+
+    /// Something in flight has come to its end.
+    pub(in crate::far) fn landed(&mut self, token: Token, result: Result<()>) -> Result<()> {
+        let flight = self.flights.remove(token as usize);
+        if let Err(e) = &result {
+            let pe = match &flight {
+                Flight::Copy { pe, .. }
+                | Flight::Flush { pe, .. }
+                | Flight::Announce { pe, .. }
+                | Flight::Chunk { pe, .. } => *pe,
+                Flight::Receive { from, .. } => *from,
+                Flight::Answer { reply, .. } | Flight::Straight { reply, .. } => {
+                    self.awaited.get(*reply).map_or(self.me, Awaited::pe)
+                }
+            };
+            self.suspect(pe, e);
+        }
+        match flight {
+            Flight::Copy { pe, op, done } => {
+                if let Some(op) = op {
+                    self.peers[pe].over(op);
+                }
+                match result {
+                    Ok(()) => self.fire(done, Ok(0)),
+                    Err(_) => self.doomed.push(done),
+                }
+            }
+            Flight::Flush { pe, puts } => {
+                if result.is_ok() {
+                    self.peers[pe].flushed = self.peers[pe].flushed.max(puts);
+                }
+            }
+            Flight::Chunk { .. } | Flight::Receive { .. } | Flight::Answer { .. } if result.is_ok() => {
+                self.chunk_landed(flight)?;
+            }
+            Flight::Straight { reply, bytes } if result.is_ok() => self.answered_bytes(reply, bytes)?,
+            // What was on its way is lost with its PE.
+            Flight::Chunk { .. }
+            | Flight::Receive { .. }
+            | Flight::Answer { .. }
+            | Flight::Straight { .. } => {}
+            Flight::Announce { pe, op, signal } => {
+                if result.is_ok() {
+                    self.peers[pe].changes += 1;
+                    self.room(pe, signal.len())?;
+                    self.peers[pe].out.extend_from_slice(&signal);
+                    self.peers[pe].over(op);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The network has lost a PE. Why that one ended others may know better, and tell within a moment.
+    pub(in crate::far) fn suspect(&mut self, pe: usize, e: &Error) {
+        let who = self.names.get(pe).map_or("a PE that does not exist", String::as_str);
+        let why = format!("{who} cannot be reached any more: {}", e.message);
+        self.suspicion.get_or_insert_with(|| (Instant::now(), why));
+    }
+
+    /// Acts on a loss once its reason is known, or nobody knows any.
+    pub(in crate::far) fn judge(&mut self) {
+        let Some((since, why)) = &self.suspicion else { return };
+        if self.health.check().is_ok() && !self.health.is_leaving() && since.elapsed() < HEARSAY {
+            return;
+        }
+        self.health.break_job(why.clone());
+        let lost = || err!(PEER_DEAD, "{why}");
+        let error = self.health.check().err().unwrap_or_else(lost);
+        for done in std::mem::take(&mut self.doomed) {
+            self.fire(done, Err(error.clone()));
+        }
+    }
+
+    /// The engine itself cannot go on: everything that waits ends.
+    pub(in crate::far) fn fail(&mut self, e: Error) {
+        if self.failed.is_none() {
+            self.health.break_job(format!("the network of {} failed: {}", self.names[self.me], e.message));
+            self.failed = Some(e);
+        }
+    }
+
+    /// True while the transport may still touch memory of callers.
+    pub(in crate::far) fn in_flight(&self) -> bool {
+        let callers = |flight: &Flight| matches!(flight, Flight::Copy { .. } | Flight::Straight { .. });
+        self.flights.iter().any(|(_, flight)| callers(flight))
+    }
+}

@@ -1,0 +1,191 @@
+//! What comes in: messages of other PEs, carried out in their order, and answers to this PE's own.
+
+use super::{Awaited, Engine, Rows, RECORD};
+use crate::error::{err, Result};
+use crate::far::message::{self, Record, NO_REPLY, PRELUDE};
+
+impl Engine {
+    /// A message has come in: it is carried out when its turn has come.
+    pub(in crate::far) fn incoming(&mut self, message: Vec<u8>) -> Result<()> {
+        let (from, number) = message::prelude(&message)?;
+        let Some(peer) = self.peers.get_mut(from) else {
+            return Err(err!(INTERNAL, "a message of PE {from}, which does not exist"));
+        };
+        if number != peer.next_in {
+            peer.early.insert(number, message);
+            return Ok(());
+        }
+        let mut next = Some(message);
+        while let Some(message) = next {
+            self.peers[from].next_in += 1;
+            self.carry_out(from, &message)?;
+            self.transport.recycle(message);
+            let peer = &mut self.peers[from];
+            next = peer.early.remove(&peer.next_in);
+        }
+        Ok(())
+    }
+
+    pub(in crate::far) fn carry_out(&mut self, from: usize, message: &[u8]) -> Result<()> {
+        let mut at = PRELUDE;
+        while let Some(record) = Record::decode(message, &mut at)? {
+            self.obey(from, &record).map_err(|e| e.context(format_args!("asked by {}", self.names[from])))?;
+        }
+        Ok(())
+    }
+
+    /// This PE's own memory at an offset that another PE named.
+    pub(in crate::far) fn own(&self, offset: u64, bytes: usize) -> Result<usize> {
+        self.segments.own(offset, bytes).ok_or_else(|| {
+            err!(BAD_ADDRESS, "{bytes} bytes at offset {offset:#x} are not in this PE's symmetric memory")
+        })
+    }
+
+    pub(in crate::far) fn obey(&mut self, from: usize, record: &Record<'_>) -> Result<()> {
+        let asks = !matches!(record, Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive { .. });
+        if let Some(mut traffic) = self.traffic.take_if(|_| asks) {
+            let result = traffic.obey(from, record, &|offset, bytes| self.own(offset, bytes));
+            self.traffic = Some(traffic);
+            return result;
+        }
+        match *record {
+            Record::Word { width, offset, value } => {
+                let at = self.own(offset, width.into())?;
+                self.local.store(at, width, value)?;
+            }
+            Record::Data { offset, data } => {
+                let at = self.own(offset, data.len())?;
+                self.local.write(at, data)?;
+            }
+            Record::Rows { offset, stride, elem, data } => {
+                let (stride, elem) = (stride as i64, elem as usize);
+                for (i, row) in data.chunks_exact(elem.max(1)).enumerate() {
+                    let at = self.own(offset.wrapping_add_signed(i as i64 * stride), elem)?;
+                    self.local.write(at, row)?;
+                }
+            }
+            Record::Atomic { op, width, offset, value, compare, reply } => {
+                let at = self.own(offset, width.into())?;
+                let old = self.local.update(at, width, op, value, compare)?;
+                if reply != NO_REPLY {
+                    self.emit(from, &Record::Reply { reply, value: old })?;
+                }
+            }
+            Record::Signal { add, offset, value } => {
+                let at = self.own(offset, 8)?;
+                self.local.signal(at, add, value)?;
+            }
+            Record::Load { width, offset, reply } => {
+                let at = self.own(offset, width.into())?;
+                let value = self.local.load(at, width)?;
+                self.emit(from, &Record::Reply { reply, value })?;
+            }
+            Record::Fetch { offset, bytes, reply } => {
+                self.answer_rows(
+                    from,
+                    offset,
+                    Rows { elem: bytes as usize, near_stride: 0, far_stride: 0, n: 1 },
+                    reply,
+                )?;
+            }
+            Record::FetchRows { offset, stride, elem, n, reply } => {
+                let rows =
+                    Rows { elem: elem as usize, near_stride: 0, far_stride: stride as isize, n: n as usize };
+                self.answer_rows(from, offset, rows, reply)?;
+            }
+            Record::Reply { reply, value } => self.answered(reply, value)?,
+            Record::ReplyData { reply, at, data } => self.answered_data(reply, at as usize, data)?,
+            // Records are carried out in their order, so all before it are.
+            Record::Flush { reply } => self.emit(from, &Record::Reply { reply, value: 0 })?,
+            Record::Arrive { number, kind, previous, words } => match &self.control {
+                Some(control) => control.arrive_for(from, number, kind, previous, &words),
+                None => self.early.push((from, number, kind, previous, words)),
+            },
+            Record::Bulk { .. } => return Err(err!(INTERNAL, "a large message that nobody has asked for")),
+        }
+        Ok(())
+    }
+
+    /// Sends what was asked for, packed, in pieces.
+    pub(in crate::far) fn answer_rows(
+        &mut self,
+        to: usize,
+        offset: u64,
+        rows: Rows,
+        reply: u64,
+    ) -> Result<()> {
+        let Rows { elem, far_stride, n, .. } = rows;
+        let each = (RECORD / elem.max(1)).max(1);
+        let mut packed = Vec::with_capacity(RECORD);
+        let (mut first, mut sent) = (0, 0);
+        while first < n {
+            let count = if elem > RECORD { 1 } else { each.min(n - first) };
+            packed.clear();
+            for i in first..first + count {
+                let at = self.own(offset.wrapping_add_signed((i as isize * far_stride) as i64), elem)?;
+                self.local.read(at, elem, &mut packed)?;
+            }
+            for piece in packed.chunks(RECORD) {
+                self.emit(to, &Record::ReplyData { reply, at: sent as u64, data: piece })?;
+                sent += piece.len();
+            }
+            first += count;
+        }
+        Ok(())
+    }
+
+    pub(in crate::far) fn answered(&mut self, reply: u64, value: u64) -> Result<()> {
+        let awaited = self.awaited.try_remove(reply as usize);
+        match awaited.ok_or_else(|| err!(INTERNAL, "an answer that nobody waits for"))? {
+            Awaited::Word { pe, op, done } => {
+                self.peers[pe].over(op);
+                self.fire(done, Ok(value));
+            }
+            Awaited::Ack { pe, changes } => {
+                let peer = &mut self.peers[pe];
+                peer.acked = peer.acked.max(changes);
+            }
+            Awaited::Data { .. } => return Err(err!(INTERNAL, "a word as the answer to a get")),
+        }
+        Ok(())
+    }
+
+    pub(in crate::far) fn answered_data(&mut self, reply: u64, at: usize, data: &[u8]) -> Result<()> {
+        let key = reply as usize;
+        let Some(Awaited::Data { dst, elem, stride, left, gpu, .. }) = self.awaited.get_mut(key) else {
+            return Err(err!(INTERNAL, "data that nobody waits for"));
+        };
+        if data.len() > *left || *elem == 0 {
+            return Err(err!(INTERNAL, "more data than was asked for"));
+        }
+        if *gpu {
+            self.keep_part(key, at, data);
+            return Ok(());
+        }
+        // Pieces may begin and end inside an element.
+        let mut done_bytes = 0;
+        while done_bytes < data.len() {
+            let (row, inside) = ((at + done_bytes) / *elem, (at + done_bytes) % *elem);
+            let bytes = (*elem - inside).min(data.len() - done_bytes);
+            let to = dst.wrapping_add_signed(row as isize * *stride) + inside;
+            self.local.deliver(to, &data[done_bytes..done_bytes + bytes])?;
+            done_bytes += bytes;
+        }
+        self.answered_bytes(key, data.len())
+    }
+
+    /// So many bytes of an answer are in their place.
+    pub(in crate::far) fn answered_bytes(&mut self, key: usize, bytes: usize) -> Result<()> {
+        let Some(Awaited::Data { pe, op, left, done, .. }) = self.awaited.get_mut(key) else {
+            return Err(err!(INTERNAL, "data that nobody waits for"));
+        };
+        *left = left.checked_sub(bytes).ok_or_else(|| err!(INTERNAL, "more data than was asked for"))?;
+        if *left == 0 {
+            let (pe, op, done) = (*pe, *op, *done);
+            self.awaited.remove(key);
+            self.peers[pe].over(op);
+            self.fire(done, Ok(0));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,450 @@
+//! Operations: each starts now, or is held back by a fence.
+
+use super::{Awaited, Done, Engine, Flight, Join, Rows, INLINE, RECORD};
+use crate::error::{err, Error, Result};
+use crate::far::message::{self, Record, NO_REPLY};
+use crate::far::peer::{Held, Op};
+use crate::far::transport::{Token, MESSAGE};
+
+impl Engine {
+    /// Sends a record of at most [`RECORD`] bytes of data; `changes`: it changes memory and is not answered by itself.
+    #[inline]
+    pub(crate) fn record(&mut self, pe: usize, record: &Record<'_>, changes: bool) -> Result<()> {
+        if self.peers[pe].held.is_empty() {
+            if changes {
+                self.peers[pe].changes += 1;
+            }
+            return self.emit(pe, record);
+        }
+        let mut bytes = Vec::with_capacity(record.encoded());
+        record.encode(&mut bytes);
+        self.peers[pe].held.push_back(Held::Op(Op::Records { bytes, changes }));
+        Ok(())
+    }
+
+    /// Sends a record now: it belongs to an operation that no fence holds back.
+    pub(in crate::far) fn record_now(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
+        if !matches!(record, Record::Reply { .. } | Record::ReplyData { .. }) {
+            self.peers[pe].changes += 1;
+        }
+        self.emit(pe, record)
+    }
+
+    /// The same for one that is encoded already.
+    pub(in crate::far) fn encoded(&mut self, pe: usize, bytes: &[u8], changes: bool) -> Result<()> {
+        if changes {
+            self.peers[pe].changes += 1;
+        }
+        self.room(pe, bytes.len())?;
+        self.peers[pe].out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Whether a put's bytes may be GPU memory that goes through chunks.
+    fn bounces(&self, pe: usize, offset: u64, bytes: usize) -> bool {
+        self.traffic.is_some() && (bytes <= INLINE || !self.reaches(pe, offset, bytes))
+    }
+
+    /// Whether one-sided copies reach all of a range of `pe`.
+    fn reaches(&self, pe: usize, offset: u64, bytes: usize) -> bool {
+        let mut at = 0;
+        while at < bytes {
+            match self.segments.part(offset + at as u64, bytes - at, pe) {
+                Some(part) if part.reachable => at += part.bytes,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Puts a record into the message for `pe`.
+    #[inline]
+    pub(in crate::far) fn emit(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
+        self.room(pe, record.encoded())?;
+        record.encode(&mut self.peers[pe].out);
+        Ok(())
+    }
+
+    /// The message for `pe` has room for so many bytes more.
+    #[inline]
+    pub(in crate::far) fn room(&mut self, pe: usize, bytes: usize) -> Result<()> {
+        if self.peers[pe].out.len() + bytes > MESSAGE {
+            self.post(pe)?;
+        }
+        if self.peers[pe].out.is_empty() {
+            let mut out = self.transport.buffer();
+            message::begin(&mut out, self.me as u32);
+            self.peers[pe].out = out;
+            self.note_busy(pe);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(in crate::far) fn note_busy(&mut self, pe: usize) {
+        if !std::mem::replace(&mut self.is_busy[pe], true) {
+            self.busy.push(pe);
+        }
+    }
+
+    /// Sends the message for `pe`, if there is one.
+    pub(in crate::far) fn post(&mut self, pe: usize) -> Result<()> {
+        let peer = &mut self.peers[pe];
+        if peer.out.is_empty() {
+            return Ok(());
+        }
+        let mut out = std::mem::take(&mut peer.out);
+        message::number(&mut out, peer.next_out);
+        peer.next_out += 1;
+        self.transport.send(pe, out)
+    }
+
+    /// Copies `bytes` at `src` to `offset` on `pe`; `done` when the source is free.
+    ///
+    /// # Safety
+    /// The source is valid until then.
+    pub(crate) unsafe fn put(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        bytes: usize,
+        done: Done,
+    ) -> Result<()> {
+        self.submit(pe, Op::Put { offset, src, bytes, done })
+    }
+
+    /// The same, with a signal behind it.
+    ///
+    /// # Safety
+    /// As for [`Engine::put`].
+    pub(crate) unsafe fn put_signal(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        bytes: usize,
+        signal: &Record<'_>,
+        done: Done,
+    ) -> Result<()> {
+        let mut record = Vec::with_capacity(signal.encoded());
+        signal.encode(&mut record);
+        self.submit(pe, Op::PutSignal { offset, src, bytes, signal: record, done })
+    }
+
+    /// Copies `bytes` from `offset` on `pe` to `dst`.
+    ///
+    /// # Safety
+    /// The destination is valid until then.
+    pub(crate) unsafe fn get(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        dst: usize,
+        bytes: usize,
+        done: Done,
+    ) -> Result<()> {
+        self.submit(pe, Op::Get { offset, dst, bytes, done })
+    }
+
+    /// An atomic update; `done` hears the old value, if it is anybody. `update` is a number of `word::Update`.
+    #[allow(clippy::too_many_arguments)] // the operation has that many
+    pub(crate) fn atomic(
+        &mut self,
+        pe: usize,
+        op: u8,
+        width: u8,
+        offset: u64,
+        value: u64,
+        compare: u64,
+        done: Done,
+    ) -> Result<()> {
+        let fetches = done != Done::Nothing;
+        let reply = if fetches { self.await_word(pe, done) } else { NO_REPLY };
+        self.record(pe, &Record::Atomic { op, width, offset, value, compare, reply }, !fetches)
+    }
+
+    /// Reads a word of `pe`.
+    pub(crate) fn load(&mut self, pe: usize, width: u8, offset: u64, done: Done) -> Result<()> {
+        let reply = self.await_word(pe, done);
+        self.record(pe, &Record::Load { width, offset, reply }, false)
+    }
+
+    pub(in crate::far) fn await_word(&mut self, pe: usize, done: Done) -> u64 {
+        let op = self.peers[pe].begin();
+        self.awaited.insert(Awaited::Word { pe, op, done }) as u64
+    }
+
+    /// Strided put: elements `near_stride` bytes apart to elements `far_stride` bytes apart; `done` when the source is free.
+    ///
+    /// # Safety
+    /// Every element of the source is valid until then.
+    pub(crate) unsafe fn put_rows(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        rows: Rows,
+        done: Done,
+    ) -> Result<()> {
+        self.submit(pe, Op::PutRows { offset, src, rows, done })
+    }
+
+    fn start_rows(&mut self, pe: usize, offset: u64, src: usize, rows: Rows) -> Result<()> {
+        let Rows { elem, near_stride, far_stride, n } = rows;
+        let each = (RECORD / elem).max(1);
+        let mut packed = Vec::with_capacity(each.min(n) * elem);
+        let mut first = 0;
+        while first < n {
+            let count = each.min(n - first);
+            let far = offset.wrapping_add_signed((first as isize * far_stride) as i64);
+            packed.clear();
+            for i in first..first + count {
+                // SAFETY: an element of the source, for which the caller of `put_rows` vouches.
+                packed.extend_from_slice(unsafe {
+                    std::slice::from_raw_parts(
+                        src.wrapping_add_signed(i as isize * near_stride) as *const u8,
+                        elem,
+                    )
+                });
+            }
+            if elem > RECORD {
+                // One element, in pieces.
+                for (i, piece) in packed.chunks(RECORD).enumerate() {
+                    self.record_now(pe, &Record::Data { offset: far + (i * RECORD) as u64, data: piece })?;
+                }
+            } else {
+                let record =
+                    Record::Rows { offset: far, stride: far_stride as u64, elem: elem as u64, data: &packed };
+                self.record_now(pe, &record)?;
+            }
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// Strided get.
+    ///
+    /// # Safety
+    /// Every element of the destination is valid host memory until it is done.
+    pub(crate) unsafe fn get_rows(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        dst: usize,
+        rows: Rows,
+        done: Done,
+    ) -> Result<()> {
+        let Rows { elem, near_stride, far_stride, n } = rows;
+        let op = self.peers[pe].begin();
+        let (total, gpu) = (elem * n, self.lands_on_gpu(dst)?);
+        if gpu && near_stride < 0 {
+            return Err(err!(UNSUPPORTED, "a strided get into GPU memory with a negative stride"));
+        }
+        let reply = self.awaited.insert(Awaited::Data {
+            pe,
+            op,
+            dst,
+            elem,
+            stride: near_stride,
+            total,
+            left: total,
+            gpu,
+            done,
+        }) as u64;
+        let record =
+            Record::FetchRows { offset, stride: far_stride as u64, elem: elem as u64, n: n as u64, reply };
+        self.record(pe, &record, false)
+    }
+
+    pub(in crate::far) fn submit(&mut self, pe: usize, op: Op) -> Result<()> {
+        let peer = &mut self.peers[pe];
+        let puts = matches!(op, Op::Put { .. } | Op::PutSignal { .. });
+        if peer.held.is_empty() {
+            if !(puts && peer.acked < peer.fenced) {
+                return self.start(pe, op);
+            }
+            // What a fence put before this copy is not carried out yet.
+            let point = peer.now();
+            peer.held.push_back(Held::Fence(point));
+        }
+        self.peers[pe].held.push_back(Held::Op(op));
+        self.note_busy(pe);
+        Ok(())
+    }
+
+    pub(in crate::far) fn start(&mut self, pe: usize, op: Op) -> Result<()> {
+        match op {
+            Op::Records { bytes, changes } => self.encoded(pe, &bytes, changes),
+            Op::PutRows { offset, src, rows, done } => {
+                if self.put_rows_from_gpu(pe, offset, src, rows, done)? {
+                    return Ok(());
+                }
+                self.start_rows(pe, offset, src, rows)?;
+                self.tell(done);
+                Ok(())
+            }
+            Op::Put { offset, src, bytes, done } if self.bounces(pe, offset, bytes) => {
+                self.put_from_gpu(pe, offset, src, bytes, None, done)
+            }
+            Op::PutSignal { offset, src, bytes, signal, done } if self.bounces(pe, offset, bytes) => {
+                self.put_from_gpu(pe, offset, src, bytes, Some(signal), done)
+            }
+            Op::Put { offset, src, bytes, done } => self.start_put(pe, offset, src, bytes, done),
+            Op::PutSignal { offset, src, bytes, signal, done } => {
+                let copies = self.peers[pe].puts;
+                self.start_put(pe, offset, src, bytes, done)?;
+                if self.peers[pe].puts == copies {
+                    // All of it went by messages, which keep their order.
+                    return self.encoded(pe, &signal, true);
+                }
+                let op = self.peers[pe].begin();
+                self.flush(pe, Flight::Announce { pe, op, signal })
+            }
+            Op::Get { offset, dst, bytes, done } => self.start_get(pe, offset, dst, bytes, done),
+        }
+    }
+
+    /// Starts a flush of the copies so far.
+    pub(in crate::far) fn flush(&mut self, pe: usize, flight: Flight) -> Result<()> {
+        let peer = &mut self.peers[pe];
+        if matches!(flight, Flight::Flush { .. }) {
+            peer.flush_asked = peer.flush_asked.max(peer.puts);
+        }
+        let token = self.flights.insert(flight) as Token;
+        if self.transport.flush(pe, token)? {
+            self.landed(token, Ok(()))?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::far) fn start_put(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        bytes: usize,
+        done: Done,
+    ) -> Result<()> {
+        let (mut at, mut left) = (0, bytes);
+        let mut parts = Vec::new();
+        while left > 0 {
+            let part = self
+                .segments
+                .part(offset + at as u64, left, pe)
+                .ok_or_else(|| self.nowhere(offset, bytes, pe))?;
+            parts.push((at, part));
+            (at, left) = (at + part.bytes, left - part.bytes);
+        }
+        let done = self.join(parts.len(), done);
+        if parts.is_empty() {
+            self.fire(done, Ok(0));
+        }
+        for (at, part) in parts {
+            if !part.reachable || part.bytes <= INLINE {
+                self.put_records(pe, offset + at as u64, src + at, part.bytes)?;
+                self.fire(done, Ok(0));
+                continue;
+            }
+            let token = self.flights.insert(Flight::Copy { pe, op: None, done }) as Token;
+            self.peers[pe].puts += 1;
+            // SAFETY: the caller of `put` vouches for the source.
+            let free = unsafe {
+                self.transport.put(pe, part.id, part.remote, (src + at) as *const u8, part.bytes, token)
+            }?;
+            if free {
+                self.landed(token, Ok(()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes in messages. The source is free on return.
+    pub(in crate::far) fn put_records(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let mut at = 0;
+        while at < bytes {
+            let piece = RECORD.min(bytes - at);
+            // SAFETY: the caller of `put` vouches for the source.
+            let data = unsafe { std::slice::from_raw_parts((src + at) as *const u8, piece) };
+            self.peers[pe].changes += 1;
+            self.emit(pe, &Record::Data { offset: offset + at as u64, data })?;
+            at += piece;
+        }
+        Ok(())
+    }
+
+    pub(in crate::far) fn start_get(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        dst: usize,
+        bytes: usize,
+        done: Done,
+    ) -> Result<()> {
+        let (mut at, mut left) = (0, bytes);
+        let mut parts = Vec::new();
+        while left > 0 {
+            let part = self
+                .segments
+                .part(offset + at as u64, left, pe)
+                .ok_or_else(|| self.nowhere(offset, bytes, pe))?;
+            parts.push((at, part));
+            (at, left) = (at + part.bytes, left - part.bytes);
+        }
+        let done = self.join(parts.len(), done);
+        if parts.is_empty() {
+            self.fire(done, Ok(0));
+        }
+        for (at, part) in parts {
+            let op = self.peers[pe].begin();
+            if !part.reachable || part.bytes <= INLINE {
+                let elem = part.bytes;
+                let awaited = Awaited::Data {
+                    pe,
+                    op,
+                    dst: dst + at,
+                    elem,
+                    stride: elem as isize,
+                    total: elem,
+                    left: elem,
+                    gpu: self.lands_on_gpu(dst)?,
+                    done,
+                };
+                let reply = self.awaited.insert(awaited) as u64;
+                let record = Record::Fetch { offset: offset + at as u64, bytes: part.bytes as u64, reply };
+                self.emit(pe, &record)?;
+                continue;
+            }
+            let token = self.flights.insert(Flight::Copy { pe, op: Some(op), done }) as Token;
+            // SAFETY: the caller of `get` vouches for the destination.
+            let here = unsafe {
+                self.transport.get(pe, part.id, part.remote, (dst + at) as *mut u8, part.bytes, token)
+            }?;
+            if here {
+                self.landed(token, Ok(()))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::far) fn join(&mut self, parts: usize, done: Done) -> Done {
+        match (parts, done) {
+            (0 | 1, _) | (_, Done::Nothing) => done,
+            _ => Done::Join(self.joins.insert(Join { left: parts, done })),
+        }
+    }
+
+    pub(in crate::far) fn nowhere(&self, offset: u64, bytes: usize, pe: usize) -> Error {
+        err!(
+            INTERNAL,
+            "{bytes} bytes at offset {offset:#x} of {} belong to no memory that was registered",
+            self.names[pe]
+        )
+    }
+}

@@ -1,0 +1,599 @@
+//! Far operations where heaps are in GPU memory and the network cannot reach it: bulk goes through pinned chunks, a copy engine on
+//! either side and the network between, piece behind piece, so that all three work at the same time.
+//!
+//! A large message travels apart from the numbered ones, and its place in their order is a record, [`Record::Bulk`]: what is asked behind
+//! it happens behind it. Sources and destinations of this PE may be GPU memory of any kind, or the host's.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::lanes::{request, Job, Lanes, Outcome};
+use super::mailbox::Mailbox;
+use super::staging::{Chunk, Span, Ticket, LARGE, SMALL};
+use crate::cuda::pointer::Place;
+use crate::cuda::Cuda;
+use crate::error::{err, Result};
+use crate::far::engine::{Done, Engine, Flight, Rows, RECORD};
+use crate::far::local::Answer;
+use crate::far::message::{Record, FLOAT_ADD, NO_REPLY};
+use crate::far::transport::{BulkId, Token};
+use crate::kernel::service::Service;
+use crate::word::Update;
+
+/// A put whose source the network cannot read.
+#[derive(Debug)]
+struct Carry {
+    pe: usize,
+    op: u64,
+    source: Span,
+    /// Bytes whose copy out of the GPU has been started.
+    started: usize,
+    /// Copies on their way: their place in the whole, and length.
+    pieces: VecDeque<(Ticket, Chunk, usize, usize)>,
+    target: Target,
+    /// An encoded signal that comes behind it.
+    signal: Option<Vec<u8>>,
+    done: Done,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    Range { offset: u64 },
+    Rows { offset: u64, stride: i64, elem: usize },
+}
+
+/// Part of an answer, on its way to its place.
+#[derive(Debug)]
+enum Part {
+    /// Came with a message.
+    Small(Vec<u8>),
+    /// To be received.
+    Large(BulkId, usize),
+}
+
+/// What the engine keeps for GPU memory.
+pub(crate) struct Traffic {
+    cuda: Arc<Cuda>,
+    lanes: Lanes,
+    outcomes: Vec<Outcome>,
+    /// Large messages that have been announced, by sender and number.
+    announced: HashMap<(usize, u64), (BulkId, usize)>,
+    carries: VecDeque<Carry>,
+    /// Parts of answers: which answer, and its place there.
+    parts: VecDeque<(usize, usize, Part)>,
+    landings: VecDeque<(Ticket, Chunk, usize, usize)>,
+    /// Number of the next large message to each PE.
+    next: Vec<u64>,
+}
+
+/// Where in a large message's head things are: kind, sender, number or answer, place.
+const HEAD: usize = 32;
+const PUT: u64 = 1;
+const ANSWER: u64 = 2;
+
+fn head(kind: u64, sender: usize, number: u64, at: u64) -> Vec<u8> {
+    [kind, sender as u64, number, at].iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+impl Traffic {
+    pub(crate) fn new(
+        cuda: &Arc<Cuda>,
+        n: usize,
+        mailbox: Mailbox,
+        service: Arc<Service>,
+    ) -> Result<Traffic> {
+        Ok(Traffic {
+            cuda: Arc::clone(cuda),
+            lanes: Lanes::new(cuda, n, mailbox, service)?,
+            outcomes: Vec::new(),
+            announced: HashMap::new(),
+            carries: VecDeque::new(),
+            parts: VecDeque::new(),
+            landings: VecDeque::new(),
+            next: vec![0; n],
+        })
+    }
+
+    /// Whether the host cannot touch `at`.
+    fn on_gpu(&self, at: usize) -> Result<bool> {
+        Ok(matches!(self.cuda.place_of(at)?, Some(Place::Gpu(_) | Place::Managed)))
+    }
+
+    /// Whether there is something that only looking again brings forward.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lanes.is_busy()
+            || !(self.carries.is_empty() && self.parts.is_empty() && self.landings.is_empty())
+    }
+
+    fn number(&mut self, pe: usize) -> u64 {
+        let number = self.next[pe];
+        self.next[pe] += 1;
+        number
+    }
+
+    /// A large message has been announced.
+    pub(crate) fn announce(&mut self, told: &[u8], bytes: usize, data: BulkId) -> Result<()> {
+        if told.len() != HEAD {
+            return Err(err!(INTERNAL, "a large message with a head of {} bytes", told.len()));
+        }
+        let word = |i: usize| u64::from_le_bytes(told[i * 8..][..8].try_into().expect("eight bytes"));
+        if word(0) == PUT {
+            self.announced.insert((word(1) as usize, word(2)), (data, bytes));
+        } else {
+            self.parts.push_back((word(2) as usize, word(3) as usize, Part::Large(data, bytes)));
+        }
+        Ok(())
+    }
+
+    /// What `from` asks of this PE's GPU memory; `own` gives the checked address of an offset.
+    pub(crate) fn obey(
+        &mut self,
+        from: usize,
+        record: &Record<'_>,
+        own: &dyn Fn(u64, usize) -> Result<usize>,
+    ) -> Result<()> {
+        let job = match *record {
+            Record::Word { width, offset, value } => {
+                Job::Store { at: own(offset, width.into())?, bits: value, bytes: width.into() }
+            }
+            Record::Data { offset, data } => {
+                let span = Span::contiguous(own(offset, data.len())?, data.len());
+                Job::Write { span, data: data.to_vec() }
+            }
+            Record::Rows { offset, stride, elem, data } => {
+                let elem = elem.max(1) as usize;
+                // Each element by itself: rows are short, and their order and sign are the sender's matter.
+                for (i, row) in data.chunks_exact(elem).enumerate() {
+                    let at = own(offset.wrapping_add_signed(i as i64 * stride as i64), elem)?;
+                    self.lanes.add(from, Job::Write { span: Span::contiguous(at, elem), data: row.to_vec() });
+                }
+                return Ok(());
+            }
+            Record::Atomic { op, width, offset, value, compare, reply } => {
+                let at = own(offset, width.into())?;
+                if at % usize::from(width.max(1)) != 0 || !matches!(width, 4 | 8) {
+                    return Err(err!(INVALID_ARGUMENT, "an atomic on {width} bytes at {at:#x}"));
+                }
+                let answer = (reply != NO_REPLY).then_some(Answer { pe: from, reply });
+                match (Update::from_number(op), answer) {
+                    (Some(Update::Set), None) => Job::Store { at, bits: value, bytes: width.into() },
+                    (Some(Update::Fetch), Some(answer)) => Job::Load { at, width: width.into(), answer },
+                    _ => Job::Update { request: atomic(op, width, at, value, compare)?, answer },
+                }
+            }
+            Record::Signal { add, offset, value } => {
+                let at = own(offset, 8)?;
+                if add {
+                    Job::Update { request: atomic(Update::Add as u8, 8, at, value, 0)?, answer: None }
+                } else {
+                    Job::Store { at, bits: value, bytes: 8 }
+                }
+            }
+            Record::Load { width, offset, reply } => Job::Load {
+                at: own(offset, width.into())?,
+                width: usize::from(width).min(8),
+                answer: Answer { pe: from, reply },
+            },
+            Record::Fetch { offset, bytes, reply } => {
+                let span = Span::contiguous(own(offset, bytes as usize)?, bytes as usize);
+                Job::Fetch { span, sent: 0, answer: Answer { pe: from, reply } }
+            }
+            Record::FetchRows { offset, stride, elem, n, reply } => {
+                let (stride, elem, count) = (stride as i64, elem as usize, n as usize);
+                let last = offset.wrapping_add_signed(stride * (count as i64 - 1));
+                own(last, elem)?;
+                let at = own(offset, elem)?;
+                if stride < 0 {
+                    return Err(err!(UNSUPPORTED, "a strided get of GPU memory with a negative stride"));
+                }
+                let span = Span { at, stride: stride as usize, elem, count };
+                Job::Fetch { span, sent: 0, answer: Answer { pe: from, reply } }
+            }
+            Record::Flush { reply } => Job::Settle(Answer { pe: from, reply }),
+            Record::Bulk { number, offset, bytes } => {
+                let span = Span::contiguous(own(offset, bytes as usize)?, bytes as usize);
+                Job::Bulk { number, span }
+            }
+            Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive { .. } => {
+                return Err(err!(INTERNAL, "a record that asks for nothing"))
+            }
+        };
+        self.lanes.add(from, job);
+        Ok(())
+    }
+}
+
+/// The request of the update with that number, fetching or not.
+fn atomic(number: u8, width: u8, at: usize, value: u64, compare: u64) -> Result<super::mailbox::Request> {
+    // By their numbers as updates: RUSHMEM_ATOMIC_FETCH, SET, SWAP, COMPARE_SWAP, ADD, AND, OR, XOR.
+    const CODES: [i32; 8] = [0, 1, 2, 3, 4, 6, 8, 10];
+    if number == FLOAT_ADD {
+        return Ok(request(4, true, width, at, value, compare));
+    }
+    let code = CODES.get(usize::from(number)).ok_or_else(|| err!(INTERNAL, "atomic {number} is unknown"))?;
+    Ok(request(*code, false, width, at, value, compare))
+}
+
+impl Engine {
+    /// A put where the network does not reach GPU memory, with a signal behind it if there is one.
+    pub(crate) fn put_from_gpu(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        bytes: usize,
+        signal: Option<Vec<u8>>,
+        done: Done,
+    ) -> Result<()> {
+        let Some(mut traffic) = self.traffic.take() else { return Err(err!(INTERNAL, "no GPU")) };
+        let result = self.start_from_gpu(&mut traffic, pe, offset, src, bytes, signal, done);
+        self.traffic = Some(traffic);
+        result
+    }
+
+    #[allow(clippy::too_many_arguments)] // the operation has that many
+    fn start_from_gpu(
+        &mut self,
+        traffic: &mut Traffic,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        bytes: usize,
+        signal: Option<Vec<u8>>,
+        done: Done,
+    ) -> Result<()> {
+        if bytes > 0 && traffic.on_gpu(src)? {
+            let op = self.begin_op(pe);
+            let source = Span::contiguous(src, bytes);
+            let target = Target::Range { offset };
+            let pieces = VecDeque::new();
+            traffic.carries.push_back(Carry { pe, op, source, started: 0, pieces, target, signal, done });
+            return Ok(());
+        }
+        if bytes <= SMALL {
+            self.put_records(pe, offset, src, bytes)?;
+            self.tell(done);
+        } else {
+            // The host's memory needs no chunk on this side.
+            let done = self.join(bytes.div_ceil(LARGE), done);
+            let mut at = 0;
+            while at < bytes {
+                let piece = LARGE.min(bytes - at);
+                let token = self.fly(Flight::Copy { pe, op: None, done });
+                self.send_piece(traffic, pe, offset + at as u64, src + at, piece, token)?;
+                at += piece;
+            }
+        }
+        match signal {
+            Some(signal) => self.encoded(pe, &signal, true),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a large message, and its place in the order.
+    fn send_piece(
+        &mut self,
+        traffic: &mut Traffic,
+        pe: usize,
+        offset: u64,
+        data: usize,
+        bytes: usize,
+        token: Token,
+    ) -> Result<()> {
+        let number = traffic.number(pe);
+        let told = head(PUT, self.me(), number, 0);
+        // SAFETY: the data is a chunk's or the caller's, and stays until the token is done.
+        let sent = unsafe { self.transport().send_bulk(pe, told, data as *const u8, bytes, token) }?;
+        if sent {
+            self.landed(token, Ok(()))?;
+        }
+        self.record_now(pe, &Record::Bulk { number, offset, bytes: bytes as u64 })
+    }
+
+    /// A strided put, if it is from GPU memory.
+    pub(crate) fn put_rows_from_gpu(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        rows: Rows,
+        done: Done,
+    ) -> Result<bool> {
+        let Some(traffic) = &mut self.traffic else { return Ok(false) };
+        if rows.n == 0 || !traffic.on_gpu(src)? {
+            return Ok(false);
+        }
+        // A span runs upwards.
+        let last = rows.n as isize - 1;
+        let (src, offset, near, far) = if rows.near_stride < 0 {
+            let src = src.wrapping_add_signed(last * rows.near_stride);
+            let offset = offset.wrapping_add_signed((last * rows.far_stride) as i64);
+            (src, offset, -rows.near_stride, -rows.far_stride)
+        } else {
+            (src, offset, rows.near_stride, rows.far_stride)
+        };
+        let source = Span { at: src, stride: near as usize, elem: rows.elem, count: rows.n };
+        let target = Target::Rows { offset, stride: far as i64, elem: rows.elem };
+        let op = self.begin_op(pe);
+        let carry = Carry { pe, op, source, started: 0, pieces: VecDeque::new(), target, signal: None, done };
+        self.traffic.as_mut().expect("looked above").carries.push_back(carry);
+        Ok(true)
+    }
+
+    /// Whether answers that are to be laid down at `at` go to a GPU.
+    pub(crate) fn lands_on_gpu(&self, at: usize) -> Result<bool> {
+        self.traffic.as_ref().map_or(Ok(false), |traffic| traffic.on_gpu(at))
+    }
+
+    /// Lets everything about GPU memory go on.
+    pub(crate) fn run_traffic(&mut self) -> Result<()> {
+        let Some(mut traffic) = self.traffic.take() else { return Ok(()) };
+        let result = if traffic.is_busy() { self.move_on(&mut traffic) } else { Ok(()) };
+        self.traffic = Some(traffic);
+        result
+    }
+
+    fn move_on(&mut self, traffic: &mut Traffic) -> Result<()> {
+        self.carry(traffic)?;
+        let mut outcomes = std::mem::take(&mut traffic.outcomes);
+        let announced = &traffic.announced;
+        traffic.lanes.run(&|from, number| announced.contains_key(&(from, number)), &mut outcomes)?;
+        for outcome in outcomes.drain(..) {
+            self.outcome(traffic, outcome)?;
+        }
+        traffic.outcomes = outcomes;
+        self.lay_down(traffic)
+    }
+
+    fn outcome(&mut self, traffic: &mut Traffic, outcome: Outcome) -> Result<()> {
+        match outcome {
+            Outcome::Word(Answer { pe, reply }, value) => {
+                self.record_now(pe, &Record::Reply { reply, value })
+            }
+            Outcome::Data { answer: Answer { pe, reply }, at, chunk, bytes } => {
+                if bytes > SMALL {
+                    let told = head(ANSWER, self.me(), reply, at as u64);
+                    let data = chunk.as_ptr();
+                    let token = self.fly(Flight::Chunk { pe, chunk });
+                    // SAFETY: the chunk stays with the flight until the token is done.
+                    let sent = unsafe { self.transport().send_bulk(pe, told, data, bytes, token) }?;
+                    if sent {
+                        self.landed_chunk(traffic, token)?;
+                    }
+                    return Ok(());
+                }
+                // SAFETY: the chunk holds so many bytes, and nobody else uses it.
+                let data = unsafe { std::slice::from_raw_parts(chunk.as_ptr(), bytes) };
+                for (i, piece) in data.chunks(RECORD).enumerate() {
+                    self.record_now(
+                        pe,
+                        &Record::ReplyData { reply, at: (at + i * RECORD) as u64, data: piece },
+                    )?;
+                }
+                traffic.lanes.staging.give_back(chunk);
+                Ok(())
+            }
+            Outcome::Receive { from, number, chunk } => {
+                let known = traffic.announced.remove(&(from, number));
+                let (data, _) =
+                    known.ok_or_else(|| err!(INTERNAL, "a large message that was not announced"))?;
+                let to = chunk.as_ptr();
+                let token = self.fly(Flight::Receive { from, number, chunk });
+                // SAFETY: the chunk is as large as the message, and stays with the flight.
+                if unsafe { self.transport().receive(data, to, token) }? {
+                    self.landed_chunk(traffic, token)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A flight with a chunk has ended while the traffic is in hand.
+    fn landed_chunk(&mut self, traffic: &mut Traffic, token: Token) -> Result<()> {
+        let flight = self.end_flight(token);
+        self.chunk_done(traffic, flight)
+    }
+
+    /// What follows when a chunk has been sent or filled.
+    fn chunk_done(&mut self, traffic: &mut Traffic, flight: Flight) -> Result<()> {
+        match flight {
+            Flight::Chunk { chunk, .. } => traffic.lanes.staging.give_back(chunk),
+            Flight::Receive { from, number, chunk } => traffic.lanes.landed(from, number, chunk),
+            Flight::Answer { reply, at, bytes, chunk } => {
+                let Some(span) = self.awaited_span(reply) else { return Ok(()) };
+                // SAFETY: the caller of `get` vouches for its destination; the chunk holds so many bytes.
+                let ticket = unsafe { traffic.lanes.staging.copy_in(&span, at, &chunk, bytes)? };
+                traffic.landings.push_back((ticket, chunk, reply, bytes));
+            }
+            other => return Err(err!(INTERNAL, "{other:?} has no chunk")),
+        }
+        Ok(())
+    }
+
+    /// The same from the transport's events.
+    pub(in crate::far) fn chunk_landed(&mut self, flight: Flight) -> Result<()> {
+        let Some(mut traffic) = self.traffic.take() else {
+            return Err(err!(INTERNAL, "a chunk without a GPU"));
+        };
+        let result = self.chunk_done(&mut traffic, flight);
+        self.traffic = Some(traffic);
+        result
+    }
+
+    /// Puts from GPU memory: copies out are started while there are chunks, and what has come out is sent, in order.
+    fn carry(&mut self, traffic: &mut Traffic) -> Result<()> {
+        let mut carries = std::mem::take(&mut traffic.carries);
+        let mut result = Ok(());
+        // Each by itself in order; later ones begin while earlier ones are still on their way.
+        let mut alive = VecDeque::with_capacity(carries.len());
+        while let Some(mut carry) = carries.pop_front() {
+            match self.carry_one(traffic, &mut carry) {
+                Ok(true) => {}
+                Ok(false) => alive.push_back(carry),
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
+            }
+        }
+        traffic.carries = alive;
+        result
+    }
+
+    /// True once it is over.
+    fn carry_one(&mut self, traffic: &mut Traffic, carry: &mut Carry) -> Result<bool> {
+        let total = carry.source.bytes();
+        while carry.started < total {
+            let left = total - carry.started;
+            let Some(chunk) = traffic.lanes.staging.try_chunk(left)? else { break };
+            let mut bytes = left.min(chunk.bytes());
+            if matches!(carry.target, Target::Rows { .. }) && bytes < left {
+                // Whole elements, unless one is longer than a chunk.
+                let elem = carry.source.elem;
+                bytes = if bytes >= elem { bytes / elem * elem } else { bytes };
+            }
+            // SAFETY: the caller of the put vouches for its source until it is done.
+            let ticket =
+                unsafe { traffic.lanes.staging.copy_out(&chunk, &carry.source, carry.started, bytes)? };
+            carry.pieces.push_back((ticket, chunk, carry.started, bytes));
+            carry.started += bytes;
+        }
+        while let Some((ticket, ..)) = carry.pieces.front() {
+            if !traffic.lanes.staging.done(*ticket)? {
+                return Ok(false);
+            }
+            let Some((_, chunk, at, bytes)) = carry.pieces.pop_front() else { break };
+            self.send_carried(traffic, carry, chunk, at, bytes)?;
+        }
+        if carry.started < total {
+            return Ok(false);
+        }
+        // All has been read.
+        self.tell(carry.done);
+        if let Some(signal) = carry.signal.take() {
+            self.encoded(carry.pe, &signal, true)?;
+        }
+        self.end_op(carry.pe, carry.op);
+        Ok(true)
+    }
+
+    fn send_carried(
+        &mut self,
+        traffic: &mut Traffic,
+        carry: &Carry,
+        chunk: Chunk,
+        at: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let pe = carry.pe;
+        let data = chunk.as_ptr() as usize;
+        match carry.target {
+            Target::Range { offset } if bytes > SMALL => {
+                let number = traffic.number(pe);
+                let told = head(PUT, self.me(), number, 0);
+                let token = self.fly(Flight::Chunk { pe, chunk });
+                // SAFETY: the chunk stays with the flight until the token is done.
+                let sent = unsafe { self.transport().send_bulk(pe, told, data as *const u8, bytes, token) }?;
+                if sent {
+                    self.landed_chunk(traffic, token)?;
+                }
+                let record = Record::Bulk { number, offset: offset + at as u64, bytes: bytes as u64 };
+                return self.record_now(pe, &record);
+            }
+            Target::Range { offset } => self.put_records(pe, offset + at as u64, data, bytes)?,
+            Target::Rows { offset, stride, elem } => {
+                let mut sent = 0;
+                while sent < bytes {
+                    let (row, inside) = ((at + sent) / elem, (at + sent) % elem);
+                    let far = offset.wrapping_add_signed(row as i64 * stride) + inside as u64;
+                    let whole = (bytes - sent) / elem * elem;
+                    let take = if inside == 0 && whole > 0 && elem <= RECORD {
+                        whole.min(RECORD / elem * elem)
+                    } else {
+                        (elem - inside).min(bytes - sent).min(RECORD)
+                    };
+                    // SAFETY: inside the chunk's bytes.
+                    let packed = unsafe { std::slice::from_raw_parts((data + sent) as *const u8, take) };
+                    if inside == 0 && take >= elem {
+                        let record = Record::Rows {
+                            offset: far,
+                            stride: stride as u64,
+                            elem: elem as u64,
+                            data: packed,
+                        };
+                        self.record_now(pe, &record)?;
+                    } else {
+                        self.record_now(pe, &Record::Data { offset: far, data: packed })?;
+                    }
+                    sent += take;
+                }
+            }
+        }
+        traffic.lanes.staging.give_back(chunk);
+        Ok(())
+    }
+
+    /// A part of an answer that goes to GPU memory has come with a message.
+    pub(crate) fn keep_part(&mut self, reply: usize, at: usize, data: &[u8]) {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.parts.push_back((reply, at, Part::Small(data.to_vec())));
+        }
+    }
+
+    /// Parts of answers go to their places, as there are chunks for them.
+    fn lay_down(&mut self, traffic: &mut Traffic) -> Result<()> {
+        while let Some((ticket, ..)) = traffic.landings.front() {
+            if !traffic.lanes.staging.done(*ticket)? {
+                break;
+            }
+            let Some((_, chunk, reply, bytes)) = traffic.landings.pop_front() else { break };
+            traffic.lanes.staging.give_back(chunk);
+            self.answered_bytes(reply, bytes)?;
+        }
+        while let Some((reply, at, part)) = traffic.parts.pop_front() {
+            let Some(span) = self.awaited_span(reply) else {
+                return Err(err!(INTERNAL, "data that nobody waits for"));
+            };
+            let bytes = match &part {
+                Part::Small(data) => data.len(),
+                Part::Large(_, bytes) => *bytes,
+            };
+            if at + bytes > span.bytes() {
+                return Err(err!(INTERNAL, "more data than was asked for"));
+            }
+            if let (Part::Large(data, _), false) = (&part, self.awaited_on_gpu(reply)) {
+                // Straight to where the caller wants it; large messages carry contiguous data.
+                let token = self.fly(Flight::Straight { reply, bytes });
+                // SAFETY: the caller of `get` vouches for its destination.
+                if unsafe { self.transport().receive(*data, (span.at + at) as *mut u8, token) }? {
+                    self.end_flight(token);
+                    self.answered_bytes(reply, bytes)?;
+                }
+                continue;
+            }
+            let Some(chunk) = traffic.lanes.staging.try_chunk(bytes)? else {
+                traffic.parts.push_front((reply, at, part));
+                return Ok(());
+            };
+            match part {
+                Part::Small(data) => {
+                    // SAFETY: the chunk has room; the caller of `get` vouches for its destination.
+                    let ticket = unsafe {
+                        std::ptr::copy_nonoverlapping(data.as_ptr(), chunk.as_ptr(), bytes);
+                        traffic.lanes.staging.copy_in(&span, at, &chunk, bytes)?
+                    };
+                    traffic.landings.push_back((ticket, chunk, reply, bytes));
+                }
+                Part::Large(data, _) => {
+                    let to = chunk.as_ptr();
+                    let token = self.fly(Flight::Answer { reply, at, bytes, chunk });
+                    // SAFETY: the chunk is as large as the message, and stays with the flight.
+                    if unsafe { self.transport().receive(data, to, token) }? {
+                        self.landed_chunk(traffic, token)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
