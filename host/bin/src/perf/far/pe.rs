@@ -121,13 +121,16 @@ impl Pair<'_> {
             seconds = begin.elapsed().as_secs_f64();
             self.world.barrier_all()?;
         }
+        if !self.first && inbox.to_vec()? != source {
+            return Err(Failure::new("puts of 1 MiB brought something else"));
+        }
         inbox.free()?;
         Ok(f64::from(n) * BYTES as f64 / seconds / 1e9)
     }
 
     /// Millions in a second of 8-byte puts by one thread of a kernel, until all have arrived.
     fn rate(&self, n: u32) -> Result<f64> {
-        let words = self.world.alloc::<u64>(256)?;
+        let words = self.world.alloc::<u64>(WORDS as usize)?;
         let module = self.world.load(Source::text(KERNEL).name("far.cu"))?;
         let rate = module.kernel("rate")?;
         let mut seconds = 1.0;
@@ -142,10 +145,17 @@ impl Pair<'_> {
             seconds = begin.elapsed().as_secs_f64();
             self.world.barrier_all()?;
         }
+        let last = |at: u64| (0..u64::from(n)).rev().find(|i| i % WORDS == at).unwrap_or(0);
+        if !self.first && !words.to_vec()?.into_iter().eq((0..WORDS).map(last)) {
+            return Err(Failure::new("puts by the kernel have not all arrived, or not in this order"));
+        }
         words.free()?;
         Ok(f64::from(n) / seconds / 1e6)
     }
 }
+
+/// Words that the kernel puts to in turn; a power of two.
+const WORDS: u64 = 256;
 
 const KERNEL: &str = r#"
 #include <rushmem/rushmem.cuh>
