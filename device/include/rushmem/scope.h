@@ -47,6 +47,18 @@ struct block {
   RUSHMEM_DEVICE static void sync() { __syncthreads(); }
 };
 
+namespace impl {
+
+/* Whether a scope is one thread, which has to do for itself what others share out. */
+template <typename Scope> struct is_alone {
+  static constexpr bool value = false;
+};
+template <> struct is_alone<thread> {
+  static constexpr bool value = true;
+};
+
+}  // namespace impl
+
 }  // namespace rushmem
 
 #endif

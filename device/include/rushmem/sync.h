@@ -20,13 +20,32 @@
 namespace rushmem {
 namespace impl {
 
-/* Waits for `pe` to enter the sync with number `epoch`. */
-RUSHMEM_DEVICE void wait_arrival(const rushmem_sync_line *line, uint64_t epoch, int pe) {
-  stall_watch watch;
-  uint64_t seen = load_relaxed(&line->epoch);
-  while (seen < epoch) {
-    watch.unsatisfied(&line->epoch, -1, epoch, seen, pe);
-    seen = load_relaxed(&line->epoch);
+/* The PE `steps` to the right of this one, 0 < steps < n. */
+RUSHMEM_DEVICE int to_the_right(int steps, int me, int n) { return me + steps < n ? me + steps : me + steps - n; }
+
+/* Waits until the PEs `steps`, `steps` + stride ... to the right have entered the sync with number `epoch`: U of
+ * them at a time, all their lines in flight together. */
+template <int U>
+RUSHMEM_DEVICE void wait_arrivals(const rushmem_sync_line *lines, uint64_t epoch, int steps, int stride, int me,
+                                  int n) {
+  for (; steps < n; steps += U * stride) {
+    stall_watch watch;
+    for (;;) {
+      uint64_t seen[U];
+      RUSHMEM_UNROLL
+      for (int u = 0; u < U; ++u) {
+        const int at = steps + u * stride;
+        seen[u] = u == 0 || at < n ? load_relaxed(&lines[to_the_right(at, me, n)].epoch) : epoch;
+      }
+      int late = -1;
+      RUSHMEM_UNROLL
+      for (int u = U; u-- > 0;) {
+        if (seen[u] < epoch) late = u;
+      }
+      if (late < 0) break;
+      const int pe = to_the_right(steps + late * stride, me, n);
+      watch.unsatisfied(&lines[pe].epoch, -1, epoch, seen[0], pe);
+    }
   }
 }
 
@@ -49,10 +68,8 @@ template <typename Scope> RUSHMEM_DEVICE void sync_far() {
       if (is_near(pe)) store_relaxed_word(&near_address(s.sync_lines + me, pe)->epoch, epoch);
       else far_p(&s.sync_lines[me].epoch, epoch, pe);
     }
-    for (int pe = rank; pe < n; pe += size) {
-      if (pe != me) wait_arrival(s.sync_lines + pe, epoch, pe);
-    }
-    fence_acq_rel();
+    wait_arrivals<1>(s.sync_lines, epoch, rank + 1, size, me, n);
+    fence_acquire();
   }
   Scope::sync();
 }
@@ -60,26 +77,27 @@ template <typename Scope> RUSHMEM_DEVICE void sync_far() {
 template <typename Scope> RUSHMEM_DEVICE void sync_near() {
   const rushmem_device_state &s = state();
   if (RUSHMEM_UNLIKELY(s.near_count != s.n_pes)) return sync_far<Scope>();
-  if (Scope::rank() == 0) store_relaxed_word(s.sync_epoch, load_relaxed_word(s.sync_epoch) + 1);
-  /* Publishes the epoch to the scope, and puts what its threads did before the fences below (see signal.h).
-   */
+  const int n = s.n_pes, me = s.my_pe;
+  const int rank = static_cast<int>(Scope::rank()), size = static_cast<int>(Scope::size());
+  /* Each reads the count for itself, before the barrier after which the leader counts on. */
+  uint64_t epoch = 0;
+  if (rank < n) epoch = load_relaxed_word(s.sync_epoch) + 1;
+  /* Puts what the scope's threads did before the fences below (see signal.h). */
   Scope::sync();
-  const int n = s.n_pes, me = s.my_pe, rank = static_cast<int>(Scope::rank());
-  const int size = static_cast<int>(Scope::size());
   if (rank < n) {
-    const uint64_t epoch = load_relaxed_word(s.sync_epoch);
     /* One fence, then relaxed stores: a release pattern for each of them. A release store each would have
      * every store wait for the one before. */
-    fence_acq_rel();
-    for (int pe = rank; pe < n; pe += size) {
-      if (pe != me) store_relaxed_word(&near_address(s.sync_lines + me, pe)->epoch, epoch);
+    fence_release();
+    for (int steps = rank + 1; steps < n; steps += size) {
+      store_relaxed_word(&near_address(s.sync_lines + me, to_the_right(steps, me, n))->epoch, epoch);
     }
-    for (int pe = rank; pe < n; pe += size) {
-      if (pe != me) wait_arrival(s.sync_lines + pe, epoch, pe);
-    }
-    fence_acq_rel();
+    /* Behind the fence, which would wait for it. */
+    if (rank == 0) store_relaxed_word(s.sync_epoch, epoch);
+    if (is_alone<Scope>::value && n > 2) wait_arrivals<8>(s.sync_lines, epoch, rank + 1, size, me, n);
+    else wait_arrivals<1>(s.sync_lines, epoch, rank + 1, size, me, n);
+    fence_acquire();
   }
-  /* All have arrived for all threads; and only now may the leader count on. */
+  /* All have arrived for all threads, and the new count is there for the next sync. */
   Scope::sync();
 }
 

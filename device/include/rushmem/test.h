@@ -18,7 +18,7 @@ RUSHMEM_DEVICE bool satisfied_all(const volatile T *ivars, size_t n, const int *
   for (size_t i = 0; i < n; ++i) {
     if (!left_out(status, i) && !compare(load_relaxed(ivars + i), how, values[i])) return false;
   }
-  fence_acq_rel();
+  fence_acquire();
   return true;
 }
 

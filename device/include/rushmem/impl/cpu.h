@@ -12,6 +12,7 @@
 #define RUSHMEM_DEVICE __device__ inline
 #define RUSHMEM_COLD __device__ inline __attribute__((noinline, cold))
 #define RUSHMEM_UNROLL
+#define RUSHMEM_ROLLED
 
 namespace rushmem {
 namespace impl {
@@ -43,8 +44,24 @@ template <typename W> RUSHMEM_DEVICE void add_release_word(W *to, W value) {
   __atomic_fetch_add(reinterpret_cast<alias<W> *>(to), value, __ATOMIC_RELEASE);
 }
 
+/* A packet (packed.h): its sequence number after its value, read the other way round. Neither is sent again before the
+ * message has been taken, so the two belong together. */
+template <typename P> RUSHMEM_DEVICE void store_packet(P *to, uint64_t value, uint64_t sequence) {
+  store_relaxed_word(&to->value, value);
+  store_release_word(&to->sequence, sequence);
+}
+template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
+  P seen;
+  seen.sequence = load_acquire_word(&from->sequence);
+  seen.value = load_relaxed_word(&from->value);
+  return seen;
+}
+
 RUSHMEM_DEVICE void fence_acq_rel() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 RUSHMEM_DEVICE void fence_sc() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+RUSHMEM_DEVICE void fence_acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+RUSHMEM_DEVICE void fence_release() { __atomic_thread_fence(__ATOMIC_RELEASE); }
+#define RUSHMEM_FENCE_ACQUIRE 1
 RUSHMEM_DEVICE void compiler_fence() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 /* After the loads of a get: no later access is performed before them. Costs nothing on x86-64. */

@@ -10,6 +10,7 @@
 
 #define RUSHMEM_DEVICE __device__ __forceinline__
 #define RUSHMEM_UNROLL _Pragma("unroll")
+#define RUSHMEM_ROLLED _Pragma("unroll 1")
 
 /* Who holds the cold path and the device state: in relocatable code (nvcc -rdc=true, NVRTC -dlto) the device
  * library does, once for the whole program, and these headers declare; otherwise there is nothing to link
@@ -109,10 +110,59 @@ RUSHMEM_DEVICE void add_release_word(uint64_t *to, uint64_t value) {
   asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
-/* ---- fences ---- */
+/* ---- packets (packed.h): 16 bytes by one access. ---- */
 
+/* Whole since PTX ISA 8.3 has accesses of 128 bits; a vector of two words is two accesses to the manual, though one
+ * instruction, and the same one, to every GPU since sm_70. */
+template <typename P> RUSHMEM_DEVICE void store_packet(P *to, uint64_t value, uint64_t sequence) {
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 4)
+  asm volatile(
+      "{\n\t.reg .b128 both;\n\t"
+      "mov.b128 both, {%1, %2};\n\t"
+      "st.relaxed.sys.global.b128 [%0], both;\n\t}" ::"l"(to),
+      "l"(value), "l"(sequence)
+      : "memory");
+#else
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(value), "l"(sequence) : "memory");
+#endif
+}
+template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
+  P seen;
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 4)
+  asm volatile(
+      "{\n\t.reg .b128 both;\n\t"
+      "ld.relaxed.sys.global.b128 both, [%2];\n\t"
+      "mov.b128 {%0, %1}, both;\n\t}"
+      : "=l"(seen.value), "=l"(seen.sequence)
+      : "l"(from)
+      : "memory");
+#else
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(seen.value), "=l"(seen.sequence)
+               : "l"(from)
+               : "memory");
+#endif
+  return seen;
+}
+
+/* ---- fences ----
+ *
+ * What they become on sm_90, and cost: acq_rel is MEMBAR.ALL.SYS, which waits until every outstanding store has been
+ * acknowledged (half a microsecond where there is none), and CCTL.IVALL, which drops this SM's L1 cache. A release
+ * needs the first of the two only and an acquire the second, which waits for nothing: after a relaxed poll,
+ * fence.acquire is what makes an acquire of it for free. ("PTX Writer's Guide to Interoperability", Atomics ABI: an
+ * acquire load is ld.relaxed and fence.acquire.) The two came with PTX ISA 8.6, for sm_90. */
 RUSHMEM_DEVICE void fence_acq_rel() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 RUSHMEM_DEVICE void fence_sc() { asm volatile("fence.sc.sys;" ::: "memory"); }
+
+#if __CUDA_ARCH__ >= 900 && (__CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8))
+#define RUSHMEM_FENCE_ACQUIRE 1
+RUSHMEM_DEVICE void fence_acquire() { asm volatile("fence.acquire.sys;" ::: "memory"); }
+RUSHMEM_DEVICE void fence_release() { asm volatile("fence.release.sys;" ::: "memory"); }
+#else
+RUSHMEM_DEVICE void fence_acquire() { fence_acq_rel(); }
+RUSHMEM_DEVICE void fence_release() { fence_acq_rel(); }
+#endif
 
 /* Bounds what the compiler moves; the hardware is not asked for anything. */
 RUSHMEM_DEVICE void compiler_fence() { asm volatile("" ::: "memory"); }
