@@ -39,7 +39,7 @@ RUSHMEM_DEVICE void strided(char *to, const char *from, int64_t to_step, int64_t
       at = (i - element * each) * unit;
     }
     const char *source = from + static_cast<int64_t>(element) * from_step + at;
-    piece::store(to + static_cast<int64_t>(element) * to_step + at, piece::template load<true>(source));
+    piece::template store<true>(to + static_cast<int64_t>(element) * to_step + at, piece::template load<true>(source));
   }
 }
 

@@ -3,7 +3,7 @@
  *
  * On the GPU: 16-byte stores to an aligned destination, several loads in flight before the first store, head
  * and tail peeled off in units of the element's alignment. Where source and destination are not aligned
- * alike, the source is still read 16 bytes at a time, aligned, and shifted into place. No byte outside the
+ * alike, the source is still read 16 bytes at a time, aligned, and shifted into place; each vector once. No byte outside the
  * source is ever read. On the CPU: memcpy of one contiguous share per thread.
  *
  * Promises: each byte of the destination is written once, by some thread of the scope. Nothing is
@@ -46,6 +46,17 @@ RUSHMEM_DEVICE void copy_strided(T *to, const T *from, int64_t to_stride, int64_
   }
 }
 
+/* N bytes of this PE's memory, 1, 2, 4 or 8, at an address aligned to as many. */
+template <size_t N> RUSHMEM_DEVICE uint64_t load_part(const char *from) {
+  word<char[N]> value;
+  __builtin_memcpy(&value, from, N);
+  return value;
+}
+template <size_t N> RUSHMEM_DEVICE void store_part(char *to, uint64_t value) {
+  word<char[N]> part = static_cast<word<char[N]>>(value);
+  __builtin_memcpy(to, &part, N);
+}
+
 #else
 
 /* 16 bytes as four words; a plain struct, since vector types' names belong to the program. */
@@ -53,58 +64,31 @@ struct quad {
   uint32_t x, y, z, w;
 };
 
-/* Loads and stores of N bytes at addresses aligned to N, kept in the order written below. Generic addresses
- * where the memory is this PE's, as a put's source and a get's destination may be shared memory. */
+/* Loads and stores of N bytes at addresses aligned to N, kept in the order written below. `fresh` says which side
+ * is another PE's, and so in global memory: the source (a get) or the destination (a put). The other side is any
+ * memory of this PE, shared memory too, and has a generic address. */
 template <size_t N> struct access;
 
-template <> struct access<1> {
-  using value = uint32_t;
-  template <bool fresh> RUSHMEM_DEVICE static value load(const char *from) {
-    value v;
-    if (fresh) asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-    else asm volatile("ld.u8 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-    return v;
-  }
-  RUSHMEM_DEVICE static void store(char *to, value v) {
-    asm volatile("st.u8 [%0], %1;" ::"l"(to), "r"(v) : "memory");
-  }
-};
-template <> struct access<2> {
-  using value = uint16_t;
-  template <bool fresh> RUSHMEM_DEVICE static value load(const char *from) {
-    value v;
-    if (fresh) asm volatile("ld.relaxed.sys.global.u16 %0, [%1];" : "=h"(v) : "l"(from) : "memory");
-    else asm volatile("ld.u16 %0, [%1];" : "=h"(v) : "l"(from) : "memory");
-    return v;
-  }
-  RUSHMEM_DEVICE static void store(char *to, value v) {
-    asm volatile("st.u16 [%0], %1;" ::"l"(to), "h"(v) : "memory");
-  }
-};
-template <> struct access<4> {
-  using value = uint32_t;
-  template <bool fresh> RUSHMEM_DEVICE static value load(const char *from) {
-    value v;
-    if (fresh) asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-    else asm volatile("ld.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-    return v;
-  }
-  RUSHMEM_DEVICE static void store(char *to, value v) {
-    asm volatile("st.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
-  }
-};
-template <> struct access<8> {
-  using value = uint64_t;
-  template <bool fresh> RUSHMEM_DEVICE static value load(const char *from) {
-    value v;
-    if (fresh) asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
-    else asm volatile("ld.u64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
-    return v;
-  }
-  RUSHMEM_DEVICE static void store(char *to, value v) {
-    asm volatile("st.u64 [%0], %1;" ::"l"(to), "l"(v) : "memory");
-  }
-};
+#define RUSHMEM_ACCESS(bytes, word, letter, type)                                                    \
+  template <> struct access<bytes> {                                                                 \
+    using value = word;                                                                              \
+    template <bool fresh> RUSHMEM_DEVICE static value load(const char *from) {                       \
+      value v;                                                                                       \
+      if (fresh) asm volatile("ld.relaxed.sys.global." type " %0, [%1];" : "=" letter(v) : "l"(from) : "memory"); \
+      else asm volatile("ld." type " %0, [%1];" : "=" letter(v) : "l"(from) : "memory");             \
+      return v;                                                                                      \
+    }                                                                                                \
+    template <bool fresh> RUSHMEM_DEVICE static void store(char *to, value v) {                      \
+      if (fresh) asm volatile("st." type " [%0], %1;" ::"l"(to), letter(v) : "memory");              \
+      else asm volatile("st.global." type " [%0], %1;" ::"l"(to), letter(v) : "memory");             \
+    }                                                                                                \
+  };
+RUSHMEM_ACCESS(1, uint32_t, "r", "u8")
+RUSHMEM_ACCESS(2, uint16_t, "h", "u16")
+RUSHMEM_ACCESS(4, uint32_t, "r", "u32")
+RUSHMEM_ACCESS(8, uint64_t, "l", "u64")
+#undef RUSHMEM_ACCESS
+
 template <> struct access<16> {
   using value = quad;
   template <bool fresh> RUSHMEM_DEVICE static value load(const char *from) {
@@ -122,20 +106,23 @@ template <> struct access<16> {
     }
     return v;
   }
-  RUSHMEM_DEVICE static void store(char *to, value v) {
-    asm volatile("st.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-                 : "memory");
+  template <bool fresh> RUSHMEM_DEVICE static void store(char *to, value v) {
+    if (fresh) {
+      asm volatile("st.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                   : "memory");
+    } else {
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                   : "memory");
+    }
   }
 };
 
-/* Vectors that one thread loads before it stores the first. A thread alone needs them to hide the latency, a
- * block has its other warps. */
-template <typename Scope> struct in_flight {
-  static constexpr int value = 8;
-};
-template <> struct in_flight<block> {
-  static constexpr int value = 4;
-};
+template <size_t N> RUSHMEM_DEVICE uint64_t load_part(const char *from) {
+  return access<N>::template load<false>(from);
+}
+template <size_t N> RUSHMEM_DEVICE void store_part(char *to, uint64_t value) {
+  access<N>::template store<true>(to, static_cast<typename access<N>::value>(value));
+}
 
 /* The 16 bytes that start `shift` bytes into the 32 of a and b; shift is 0 .. 15 and a multiple of `unit`. */
 template <size_t unit> RUSHMEM_DEVICE quad funnel(quad a, quad b, uint32_t shift) {
@@ -156,80 +143,209 @@ template <size_t unit> RUSHMEM_DEVICE quad funnel(quad a, quad b, uint32_t shift
   return quad{w0, w1, w2, w3};
 }
 
-/* `bytes` (a multiple of unit) in units. */
-template <size_t unit, bool fresh>
-RUSHMEM_DEVICE void copy_units(char *to, const char *from, size_t bytes, size_t rank, size_t size) {
-  for (size_t at = rank * unit; at < bytes; at += size * unit) {
-    access<unit>::store(to + at, access<unit>::template load<fresh>(from + at));
-  }
-}
+/* ---- the bulk: rounds of tiles ----
+ *
+ * A *worker* is a thread (one lane) or a whole warp (32). Its tile is V vectors of 16 bytes for each lane, side by
+ * side, so that a vector's address is the tile's plus a constant: no arithmetic between two accesses. All loads of a
+ * tile are made before its first store. In a round each worker of the scope has one tile; what is left when there is
+ * no more for a whole round is done in rounds of smaller tiles: few of them, where loops over single vectors would pay a
+ * latency for each. (Tiles that are cut by predicates would do with one, but registers that are loaded under a
+ * condition are in use ever since the function's beginning, to the compiler.)
+ */
+template <int lanes, int V, size_t unit, bool fresh, bool shifted> struct tile {
+  /* This lane's; where source and destination are not aligned alike, then the vector after the tile's last, which
+   * lane 0 holds. */
+  quad v[V + (shifted ? 1 : 0)];
 
-/* `n` vectors, both sides aligned to 16. */
-template <int U, bool fresh>
-RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, size_t n, size_t rank, size_t size) {
-  size_t i = rank;
-  for (; i + (U - 1) * size < n; i += U * size) {
-    quad v[U];
+  RUSHMEM_DEVICE void load(const char *from, uint32_t lane) {
     RUSHMEM_UNROLL
-    for (int u = 0; u < U; ++u) v[u] = access<16>::load<fresh>(from + (i + u * size) * 16);
-    RUSHMEM_UNROLL
-    for (int u = 0; u < U; ++u) access<16>::store(to + (i + u * size) * 16, v[u]);
+    for (int u = 0; u < V; ++u) v[u] = access<16>::template load<fresh>(from + u * lanes * 16);
+    if (shifted && lanes == 1) v[V] = access<16>::template load<fresh>(from + V * 16);
+    else if (shifted) v[V] = access<16>::template load<fresh>(from + (lane == 0 ? V : 0) * lanes * 16);
   }
-  for (; i < n; i += size) access<16>::store(to + i * 16, access<16>::load<fresh>(from + i * 16));
-}
 
-/* The same where `from` is `shift` bytes past the aligned address `blocks`; reads vectors 0 .. n of it. */
-template <int U, size_t unit, bool fresh>
-RUSHMEM_DEVICE void copy_shifted(char *to, const char *blocks, uint32_t shift, size_t n, size_t rank,
-                                 size_t size) {
-  size_t i = rank;
-  for (; i + (U - 1) * size < n; i += U * size) {
-    quad a[U], b[U];
+  /* The vector that follows v[u] in the source. The next lane has it, and for the last lane lane 0: a shuffle, where
+   * a second load would double what a get takes from the link. */
+  RUSHMEM_DEVICE quad next(int u, uint32_t lane) const {
+    if (lanes == 1) return v[u + 1];
+    quad mine = lane == 0 ? v[u + 1] : v[u];
+    int from = static_cast<int>(lane) + 1;
+    return quad{__shfl_sync(0xffffffffu, mine.x, from), __shfl_sync(0xffffffffu, mine.y, from),
+                __shfl_sync(0xffffffffu, mine.z, from), __shfl_sync(0xffffffffu, mine.w, from)};
+  }
+
+  RUSHMEM_DEVICE void store(char *to, uint32_t lane, uint32_t shift) const {
     RUSHMEM_UNROLL
-    for (int u = 0; u < U; ++u) {
-      a[u] = access<16>::load<fresh>(blocks + (i + u * size) * 16);
-      b[u] = access<16>::load<fresh>(blocks + (i + u * size) * 16 + 16);
+    for (int u = 0; u < V; ++u) {
+      quad whole = v[u];
+      if constexpr (shifted) whole = funnel<unit>(v[u], next(u, lane), shift);
+      access<16>::template store<fresh>(to + u * lanes * 16, whole);
     }
+  }
+};
+
+/* Which thread of a copy this is. */
+struct place {
+  uint32_t lane, worker, workers;
+};
+
+/* The last vectors of a copy, one for each thread at most, to `to` from `from`. Where `shifted`, from `shift` bytes
+ * past `from`, and the two vectors from there on are the source's. */
+template <size_t unit, bool fresh, bool shifted>
+RUSHMEM_DEVICE void copy_vector(char *to, const char *from, uint32_t shift) {
+  quad v = access<16>::load<fresh>(from);
+  if constexpr (shifted) v = funnel<unit>(v, access<16>::load<fresh>(from + 16), shift);
+  access<16>::store<fresh>(to, v);
+}
+
+/* `n` vectors to `to`, aligned to 16, from `shift` bytes past `from`, aligned to 16 too: where `shifted`, vectors
+ * 0 .. n of the source are read, n included. Called by all lanes of a worker. */
+template <int lanes, int V, bool many, size_t unit, bool fresh, bool shifted>
+RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size_t n, place me) {
+  const size_t round = static_cast<size_t>(me.workers) * (lanes * V);
+  const size_t mine = (static_cast<size_t>(me.worker) * (lanes * V) + me.lane) * 16;
+  RUSHMEM_ROLLED
+  while (n >= round) {
+    tile<lanes, V, unit, fresh, shifted> t;
+    t.load(from + mine, me.lane);
+    t.store(to + mine, me.lane, shift);
+    from += round * 16;
+    to += round * 16;
+    n -= round;
+    if constexpr (!many) break;
+  }
+  if constexpr (V > 1) {
+    /* The largest power of two that is less: there is at most one round of those. */
+    constexpr int less = V > 8 ? 8 : V > 4 ? 4 : V > 2 ? 2 : 1;
+    copy_rounds<lanes, less, false, unit, fresh, shifted>(to, from, shift, n, me);
+  } else if (static_cast<size_t>(me.worker) * lanes + me.lane < n) {
+    copy_vector<unit, fresh, shifted>(to + mine, from + mine, shift);
+  }
+}
+
+/* Vectors of one tile and lane: loads in flight, and four registers each, of which a kernel of 1024 threads has 64. A
+ * thread alone has nothing else that would hide the latency; 16 move 64 KiB in 70 us. Of a block of 1024 four each are the
+ * 64 KiB that an SM's 48 GB/s need at a link's latency, 0.92 us, if nobody waits for anybody, so a get has eight. */
+template <typename Scope, bool fresh> struct vectors_held;
+template <bool fresh> struct vectors_held<thread, fresh> {
+  static constexpr int value = 16;
+};
+template <bool fresh> struct vectors_held<warp, fresh> {
+  static constexpr int value = 12;
+};
+template <bool fresh> struct vectors_held<block, fresh> {
+  static constexpr int value = fresh ? 8 : 4;
+};
+
+template <typename Scope, size_t unit, bool fresh, bool shifted>
+RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, size_t n) {
+  constexpr int held = vectors_held<Scope, fresh>::value;
+  constexpr int V = !shifted ? held : held > 8 ? 8 : 4;
+  if constexpr (is_alone<Scope>::value) {
+    copy_rounds<1, V, true, unit, fresh, shifted>(to, from, shift, n, place{0, 0, 1});
+  } else {
+    const uint32_t rank = Scope::rank(), size = Scope::size();
+    if (size < 32) {
+      RUSHMEM_ROLLED
+      for (size_t i = rank; i < n; i += size) {
+        copy_vector<unit, fresh, shifted>(to + i * 16, from + i * 16, shift);
+      }
+    } else if (rank / 32 < size / 32) {
+      /* A last warp that is not full has nothing to do. */
+      copy_rounds<32, V, true, unit, fresh, shifted>(to, from, shift, n, place{rank % 32, rank / 32, size / 32});
+    }
+  }
+}
+
+/* ---- what no vector serves ---- */
+
+/* `count` units, U of them in flight for each thread, as long as there are so many. */
+template <int U, bool many, size_t unit, bool fresh>
+RUSHMEM_DEVICE void copy_units(char *to, const char *from, size_t count, size_t rank, size_t size) {
+  RUSHMEM_ROLLED
+  while (count >= U * size) {
+    typename access<unit>::value v[U];
     RUSHMEM_UNROLL
-    for (int u = 0; u < U; ++u) access<16>::store(to + (i + u * size) * 16, funnel<unit>(a[u], b[u], shift));
+    for (int u = 0; u < U; ++u) v[u] = access<unit>::template load<fresh>(from + (rank + u * size) * unit);
+    RUSHMEM_UNROLL
+    for (int u = 0; u < U; ++u) access<unit>::template store<fresh>(to + (rank + u * size) * unit, v[u]);
+    from += U * size * unit;
+    to += U * size * unit;
+    count -= U * size;
+    if constexpr (!many) break;
   }
-  for (; i < n; i += size) {
-    quad a = access<16>::load<fresh>(blocks + i * 16), b = access<16>::load<fresh>(blocks + i * 16 + 16);
-    access<16>::store(to + i * 16, funnel<unit>(a, b, shift));
+  if constexpr (U > 1) {
+    copy_units<U / 2, false, unit, fresh>(to, from, count, rank, size);
+  } else if (rank < count) {
+    access<unit>::template store<fresh>(to + rank * unit, access<unit>::template load<fresh>(from + rank * unit));
   }
+}
+
+/* `bytes`, a multiple of unit. */
+template <typename Scope, size_t unit, bool fresh>
+RUSHMEM_DEVICE void copy_bytes(char *to, const char *from, size_t bytes) {
+  copy_units<(is_alone<Scope>::value ? 8 : 1), true, unit, fresh>(to, from, bytes / unit, Scope::rank(), Scope::size());
+}
+
+/* The bytes before the first 16-byte boundary and those after the last, on both sides alike, by one thread: each
+ * is a sum of 1, 2, 4 and 8 bytes, aligned. All loads before all stores. */
+template <size_t unit, bool fresh>
+RUSHMEM_DEVICE void copy_edges(char *to, const char *from, uint32_t head, size_t tail_at, uint32_t tail) {
+  typename access<1>::value head1 = 0, tail1 = 0;
+  typename access<2>::value head2 = 0, tail2 = 0;
+  typename access<4>::value head4 = 0, tail4 = 0;
+  typename access<8>::value head8 = 0, tail8 = 0;
+  char *to_tail = to + tail_at;
+  const char *tail_from = from + tail_at;
+  if (unit <= 1 && head & 1) head1 = access<1>::load<fresh>(from);
+  if (unit <= 2 && head & 2) head2 = access<2>::load<fresh>(from + (head & 1));
+  if (unit <= 4 && head & 4) head4 = access<4>::load<fresh>(from + (head & 3));
+  if (head & 8) head8 = access<8>::load<fresh>(from + (head & 7));
+  if (tail & 8) tail8 = access<8>::load<fresh>(tail_from);
+  if (unit <= 4 && tail & 4) tail4 = access<4>::load<fresh>(tail_from + (tail & 8));
+  if (unit <= 2 && tail & 2) tail2 = access<2>::load<fresh>(tail_from + (tail & 12));
+  if (unit <= 1 && tail & 1) tail1 = access<1>::load<fresh>(tail_from + (tail & 14));
+  if (unit <= 1 && head & 1) access<1>::store<fresh>(to, head1);
+  if (unit <= 2 && head & 2) access<2>::store<fresh>(to + (head & 1), head2);
+  if (unit <= 4 && head & 4) access<4>::store<fresh>(to + (head & 3), head4);
+  if (head & 8) access<8>::store<fresh>(to + (head & 7), head8);
+  if (tail & 8) access<8>::store<fresh>(to_tail, tail8);
+  if (unit <= 4 && tail & 4) access<4>::store<fresh>(to_tail + (tail & 8), tail4);
+  if (unit <= 2 && tail & 2) access<2>::store<fresh>(to_tail + (tail & 12), tail2);
+  if (unit <= 1 && tail & 1) access<1>::store<fresh>(to_tail + (tail & 14), tail1);
 }
 
 /* `bytes` and both addresses are multiples of `unit`, the alignment of the element type (up to 16). */
 template <typename Scope, size_t unit, bool fresh>
 RUSHMEM_DEVICE void copy(void *to_, const void *from_, size_t bytes) {
-  constexpr int U = in_flight<Scope>::value;
   char *to = static_cast<char *>(to_);
   const char *from = static_cast<const char *>(from_);
-  size_t rank = Scope::rank(), size = Scope::size();
-  if (unit == 16) {
-    copy_vectors<U, fresh>(to, from, bytes / 16, rank, size);
+  if constexpr (unit == 16) {
+    copy_vectors<Scope, unit, fresh, false>(to, from, 0, bytes / 16);
   } else if (bytes < 32) {
-    copy_units<unit, fresh>(to, from, bytes, rank, size);
+    copy_bytes<Scope, unit, fresh>(to, from, bytes);
   } else {
-    size_t head = -reinterpret_cast<uint64_t>(to) & 15;
+    uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
     uint32_t shift = static_cast<uint32_t>(reinterpret_cast<uint64_t>(from) + head) & 15;
     if (shift == 0) {
-      size_t n = (bytes - head) / 16;
-      copy_units<unit, fresh>(to, from, head, rank, size);
-      copy_vectors<U, fresh>(to + head, from + head, n, rank, size);
-      head += n * 16;
+      size_t n = (bytes - head) / 16, tail_at = head + n * 16;
+      copy_vectors<Scope, unit, fresh, false>(to + head, from + head, 0, n);
+      if constexpr (is_alone<Scope>::value) {
+        copy_edges<unit, fresh>(to, from, head, tail_at, static_cast<uint32_t>(bytes - tail_at));
+      } else {
+        copy_bytes<Scope, unit, fresh>(to, from, head);
+        copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
+      }
     } else {
       /* The first vector starts `shift` bytes before from + head: that must not be before the source. The
        * last one ends past what it serves: that must not be past the source. (head stays under 32, so under
        * `bytes`.) */
       if (head < shift) head += 16;
-      const char *blocks = from + head - shift;
-      size_t have = (bytes - (head - shift)) / 16, n = have > 0 ? have - 1 : 0;
-      copy_units<unit, fresh>(to, from, head, rank, size);
-      copy_shifted<U, unit, fresh>(to + head, blocks, shift, n, rank, size);
-      head += n * 16;
+      const size_t have = (bytes - (head - shift)) / 16, n = have > 0 ? have - 1 : 0, tail_at = head + n * 16;
+      copy_vectors<Scope, unit, fresh, true>(to + head, from + head - shift, shift, n);
+      copy_bytes<Scope, unit, fresh>(to, from, head);
+      copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
     }
-    copy_units<unit, fresh>(to + head, from + head, bytes - head, rank, size);
   }
 }
 
@@ -250,15 +366,15 @@ RUSHMEM_DEVICE void copy_strided(T *to, const T *from, int64_t to_stride, int64_
       for (int u = 0; u < U; ++u)
         v[u] = access<unit>::template load<fresh>(source + (i + u * size) * from_step);
       RUSHMEM_UNROLL
-      for (int u = 0; u < U; ++u) access<unit>::store(target + (i + u * size) * to_step, v[u]);
+      for (int u = 0; u < U; ++u) access<unit>::template store<fresh>(target + (i + u * size) * to_step, v[u]);
     }
     for (; i < count; i += size) {
-      access<unit>::store(target + i * to_step, access<unit>::template load<fresh>(source + i * from_step));
+      access<unit>::template store<fresh>(target + i * to_step, access<unit>::template load<fresh>(source + i * from_step));
     }
   } else {
     for (int64_t i = rank; i < count; i += size) {
-      copy_units<unit, fresh>(reinterpret_cast<char *>(to + i * to_stride),
-                              reinterpret_cast<const char *>(from + i * from_stride), sizeof(T), 0, 1);
+      copy_bytes<thread, unit, fresh>(reinterpret_cast<char *>(to + i * to_stride),
+                                      reinterpret_cast<const char *>(from + i * from_stride), sizeof(T));
     }
   }
 }
