@@ -9,7 +9,9 @@ mod api_common;
 mod atomics;
 mod faults;
 mod order;
+mod packed;
 mod rma;
+mod staged;
 mod waits;
 
 use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};

@@ -34,6 +34,24 @@ template <typename Scope, typename T> __device__ void scoped_bytes(T *x, T *y, s
   rushmem::put_signal_nbi<Scope>(x, y, n, sig, 1, rushmem::signal::add, pe);
 }
 
+/* The forms that take shared memory, or packets. */
+template <typename Scope, typename T> __device__ void scoped_forms(T *x, T *y, size_t n, int pe) {
+  RUSHMEM_DYNAMIC_SHARED(char, memory);
+  uint64_t *sig = reinterpret_cast<uint64_t *>(x);
+  rushmem::put<Scope>(x, y, n, pe, rushmem::stage(memory, n));
+  rushmem::get<Scope>(x, y, n, pe, rushmem::stage(memory, n));
+  rushmem::put_signal<Scope>(x, y, n, sig, 1, rushmem::signal::set, pe, rushmem::stage(memory, n));
+  rushmem::packet *slots = reinterpret_cast<rushmem::packet *>(x);
+  rushmem::put_packed<Scope>(slots, y, n, 1, pe);
+  rushmem::wait_packed<Scope>(y, slots, rushmem::packets<T>(n), 1);
+}
+
+template <typename T> __device__ void forms(T *x, T *y, size_t n, int pe) {
+  scoped_forms<rushmem::thread>(x, y, n, pe);
+  scoped_forms<rushmem::warp>(x, y, n, pe);
+  scoped_forms<rushmem::block>(x, y, n, pe);
+}
+
 template <typename T> __device__ void bytes(T *x, T *y, size_t n, int pe) {
   scoped_bytes<rushmem::thread>(x, y, n, pe);
   scoped_bytes<rushmem::warp>(x, y, n, pe);
@@ -91,6 +109,12 @@ template <typename T> __device__ void integers(T *x, T *y, size_t n, size_t *ind
     integers(x, y, n, indices, status, pe);                                                            \
   }
 
+#define FORMS(type) \
+  extern "C" __global__ void forms_##type(type *x, type *y, size_t n, int pe) { forms(x, y, n, pe); }
+
+FORMS(three_bytes)
+FORMS(double)
+FORMS(wide)
 BYTES(char)
 BYTES(uint64_t)
 BYTES(mixed)
@@ -125,6 +149,12 @@ extern "C" __global__ void halves(__half *x, __nv_bfloat16 *y, size_t n, int pe)
   bytes(y, y + n, n, pe);
 }
 #endif
+
+extern "C" __global__ void packed(rushmem::packet *slot, uint64_t value, int pe) {
+  rushmem::put_packed(slot, value, 1, pe);
+  if (!rushmem::test_packed(slot, 2, &value)) value = rushmem::wait_packed(slot, 2);
+  rushmem::put_packed(slot, value, 3, pe);
+}
 
 extern "C" __global__ void collectives(uint64_t *sig) {
   rushmem::fence();

@@ -17,10 +17,12 @@
 
 #include <rushmem/atomic.h>   // one word, updated atomically
 #include <rushmem/order.h>    // fence, quiet
+#include <rushmem/packed.h>   // put_packed, wait_packed: data and flag in one
 #include <rushmem/rma.h>      // p, g, put, get, ptr
 #include <rushmem/scope.h>    // thread, warp, block
 #include <rushmem/shared.h>   // dynamic shared memory on both kinds of device
 #include <rushmem/signal.h>   // put_signal, signal_op, signal_wait_until
+#include <rushmem/stage.h>    // put, get and put_signal through the caller's shared memory
 #include <rushmem/state.h>    // my_pe, n_pes
 #include <rushmem/strided.h>  // iput, iget
 #include <rushmem/sync.h>     // sync_all, barrier_all

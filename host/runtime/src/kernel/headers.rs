@@ -13,6 +13,7 @@ macro_rules! headers {
 pub(crate) static DEVICE_HEADERS: &[Header] = headers! {
     "abi.h" "abi_mailbox.h" "abi_ring.h" "atomic.h" "order.h" "rma.h" "rushmem.cuh" "scope.h" "shared.h" "signal.h" "state.h"
     "strided.h" "sync.h" "test.h" "types.h" "wait.h"
+    "packed.h" "stage.h" "impl/bulk.h"
     "impl/copy.h" "impl/cpu.h" "impl/cuda.h" "impl/far.h" "impl/help.h" "impl/platform.h" "impl/route.h" "impl/stall.h" "impl/traits.h"
 };
 
