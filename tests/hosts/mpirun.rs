@@ -69,13 +69,15 @@ impl<'a> Mpirun<'a> {
             (0..self.n).map(|i| format!("{}:{}", self.hosts.host(i).name, self.per_host)).collect();
         let mca = [
             ("plm_rsh_agent", agent.to_string_lossy().into_owned()),
+            ("orte_tmpdir_base", self.folder.path().to_string_lossy().into_owned()),
             ("plm_rsh_no_tree_spawn", "1".into()),
             ("oob_tcp_if_include", "10.77.0.0/24".into()),
             ("btl_tcp_if_include", "10.77.0.0/24".into()),
             ("btl", "self,vader,tcp".into()),
             ("pml", "ob1".into()),
         ];
-        command.args(["--allow-run-as-root", "--oversubscribe", "-H", &hosts.join(",")]);
+        let usual = ["--allow-run-as-root", "--oversubscribe", "--leave-session-attached"];
+        command.args(usual).args(["-H", &hosts.join(",")]);
         command.args(["-n", &(self.n as u32 * self.per_host).to_string()]);
         for (name, value) in mca {
             command.args(["--mca", name, &value]);

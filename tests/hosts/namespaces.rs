@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -151,6 +152,22 @@ impl Hosts {
     /// Host number `i`, from 0.
     pub(crate) fn host(&self, i: usize) -> &Host {
         &self.hosts[i]
+    }
+}
+
+/// A host takes its processes with it, those too that a launcher has set loose from their parents.
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let ours: Vec<u64> = self.hosts.iter().filter_map(|h| Some(h.net.metadata().ok()?.ino())).collect();
+        for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let lives_here =
+                std::fs::metadata(process.path().join("ns/net")).is_ok_and(|m| ours.contains(&m.ino()));
+            let pid = process.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            if let Some(pid) = pid.filter(|pid| lives_here && *pid != std::process::id() as i32) {
+                // SAFETY: a plain system call, on a process in a namespace that this one has made.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+        }
     }
 }
 
