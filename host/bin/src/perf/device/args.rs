@@ -32,6 +32,8 @@ pub(crate) enum DeviceMeasure {
     PPingpong,
     /// An atomic increment there and back.
     AtomicPingpong,
+    /// Data and its flag in one store, there and back.
+    PackedPingpong,
     /// Bandwidth of put.
     PutBw,
     /// Bandwidth of get.
@@ -66,6 +68,7 @@ impl DeviceMeasure {
             DeviceMeasure::PutPingpong => What::PutPingpong,
             DeviceMeasure::PPingpong => What::PPingpong,
             DeviceMeasure::AtomicPingpong => What::AtomicPingpong,
+            DeviceMeasure::PackedPingpong => What::PackedPingpong,
             DeviceMeasure::PutBw => What::PutBw,
             DeviceMeasure::GetBw => What::GetBw,
             DeviceMeasure::PBw => What::PBw,
@@ -152,6 +155,11 @@ pub(crate) struct DeviceArgs {
     /// Bytes by which the destination is off the source's alignment.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..16))]
     pub(crate) shift: u32,
+
+    /// Bytes of each block's shared memory through which put and get go, shared out among those that call them; 0: none.
+    /// Whole words only: other sizes go without.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=227 * 1024))]
+    pub(crate) stage: u32,
 
     /// PEs of sync and barrier; several numbers are measured one after the other. Everything else takes two.
     /// 2, and 8 where there are as many GPUs.

@@ -23,6 +23,12 @@ pub(super) struct Shape {
     pub(super) threads: u32,
 }
 
+/// Of packed messages, the largest: their packets lie behind the data.
+fn most_packed(plan: &Plan) -> usize {
+    let packed = plan.specs.iter().filter(|spec| spec.what == What::PackedPingpong);
+    packed.map(|spec| spec.bytes as usize).max().unwrap_or(0)
+}
+
 /// How often: `batches` of `iterations`, after `warm_up`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounds {
@@ -69,7 +75,10 @@ impl<'w> Bench<'w> {
         let most = plan.specs.iter().map(|spec| spec.bytes).max().unwrap_or(8) as usize;
         let blocks = plan.specs.iter().map(|spec| spec.blocks).max().unwrap_or(1) as usize;
         // Whole pages, as programs have them that care.
-        let bytes = (most + 16 + GUARD).next_multiple_of(4096);
+        let mut bytes = (most + 16 + GUARD).next_multiple_of(4096);
+        if plan.specs.iter().any(|spec| spec.what == What::PackedPingpong) {
+            bytes = bytes.max((3 * most_packed(plan) + 2 * GUARD).next_multiple_of(4096));
+        }
         let stamps = HEAD + 2 * (plan.samples as usize + 1) * blocks;
         let mut bench = Bench {
             world,
@@ -150,10 +159,10 @@ impl<'w> Bench<'w> {
     /// GPU share it out.
     pub(super) fn shape(&self, kernel: &Kernel<'_>, spec: &Spec) -> Result<Shape> {
         let mut threads = spec.threads;
-        let mut most = kernel.max_blocks(threads, 0)?;
+        let mut most = kernel.max_blocks(threads, spec.stage as usize)?;
         while most == 0 && threads > 1 {
             threads /= 2;
-            most = kernel.max_blocks(threads, 0)?;
+            most = kernel.max_blocks(threads, spec.stage as usize)?;
         }
         let most = (most / u64::from(self.plan.share)).max(1);
         Ok(Shape { blocks: u64::from(spec.blocks).min(most) as u32, threads })
@@ -179,14 +188,19 @@ impl<'w> Bench<'w> {
         if spec.what == What::Wait {
             self.words.slice(super::kernels::PONG..)?.write(&[self.salt()])?;
         }
+        if spec.what == What::PackedPingpong {
+            // Rounds count from 1 again, and the last run's packets would pass for this one's.
+            self.to.slice(..3 * spec.bytes as usize + 2 * GUARD)?.fill(0)?;
+        }
         self.world.barrier_all()?;
         let mut times = Vec::new();
         if self.runs(part) {
             let kernel = self.kernel(spec.what.family(), name)?;
             let job = self.job(spec, rounds, part);
+            let launch = Launch::new(shape.blocks, shape.threads).shared_bytes(spec.stage as usize);
             // SAFETY: the kernel stays within these allocations, which live as long as the bench; its PEs touch the same
             // words by atomics and signals only, and what they move is read when all are done.
-            unsafe { kernel.launch(Launch::new(shape.blocks, shape.threads), (ByValue(job),)) }?;
+            unsafe { kernel.launch(launch, (ByValue(job),)) }?;
             self.world.synchronize()?;
             times = self.times(shape, rounds)?;
         }
@@ -212,7 +226,7 @@ impl<'w> Bench<'w> {
             warm_up: rounds.warm_up,
             peer: self.peer().number() as i32,
             both: u32::from(part == Part::Pair),
-            op: 0,
+            op: spec.stage,
         }
     }
 

@@ -163,8 +163,11 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
                         if what == What::Rate { u64::from(blocks) * u64::from(threads) * 8 } else { bytes };
                     let both = args.both && is_wide;
                     let shift = if what.has_shift() { args.shift } else { 0 };
+                    let whole = bytes % 8 == 0 && shift % 8 == 0;
+                    let stage = if what.has_stage() && whole { args.stage } else { 0 };
                     let probe = !args.no_probes;
-                    let spec = Spec { scope, blocks, threads, bytes, both, shift, probe, ..Spec::new(what) };
+                    let spec =
+                        Spec { scope, blocks, threads, bytes, both, shift, stage, probe, ..Spec::new(what) };
                     match what.operations() {
                         [] => specs.push(spec),
                         operations => specs.extend(
@@ -201,6 +204,7 @@ fn sizes(common: &Common, machine: Machine, what: What) -> Vec<u64> {
         (true, What::PBw | What::GBw) => (10, 24, 1),
         (true, What::HostPutBw | What::HostGetBw) => (12, 28, 2),
         (true, What::AtomicBw) => (16, 16, 1),
+        (true, What::PackedPingpong) => (3, 12, 1),
         (true, What::PutSignalPingpong | What::PutPingpong | What::PPingpong) => (3, 16, 1),
         (true, _) => (3, 20, 1),
         (false, What::AtomicBw) => (13, 13, 1),

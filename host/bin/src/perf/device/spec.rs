@@ -20,6 +20,7 @@ pub(crate) enum What {
     PutPingpong,
     PPingpong,
     AtomicPingpong,
+    PackedPingpong,
     PutBw,
     GetBw,
     PBw,
@@ -77,6 +78,7 @@ impl What {
             What::PutPingpong => "put_pingpong",
             What::PPingpong => "p_pingpong",
             What::AtomicPingpong => "atomic_pingpong",
+            What::PackedPingpong => "packed_pingpong",
             What::PutBw | What::Rate => "put_bw",
             What::GetBw => "get_bw",
             What::PBw => "p_bw",
@@ -110,6 +112,7 @@ impl What {
             What::PutPingpong => "put + quiet ping-pong",
             What::PPingpong => "p + quiet ping-pong",
             What::AtomicPingpong => "atomic inc ping-pong",
+            What::PackedPingpong => "packed ping-pong",
             What::PutBw | What::HostPutBw => "put bandwidth",
             What::GetBw | What::HostGetBw => "get bandwidth",
             What::PBw => "p bandwidth",
@@ -130,7 +133,8 @@ impl What {
             | What::PutSignalPingpong
             | What::PutPingpong
             | What::PPingpong
-            | What::AtomicPingpong => Family::Pingpong,
+            | What::AtomicPingpong
+            | What::PackedPingpong => Family::Pingpong,
             What::PutBw | What::GetBw | What::PBw | What::GBw | What::Rate => Family::Bandwidth,
             What::AtomicBw => Family::Atomic,
             What::Sync | What::Barrier => Family::Sync,
@@ -208,6 +212,11 @@ impl What {
         matches!(self, PutLatency | GetLatency | PutSignalPingpong | PutPingpong | PutBw | GetBw)
     }
 
+    /// Whether it may go through shared memory.
+    pub(super) fn has_stage(self) -> bool {
+        matches!(self, What::PutLatency | What::GetLatency | What::PutBw | What::GetBw)
+    }
+
     /// The scopes that it has.
     pub(super) fn scopes(self) -> &'static [Scope] {
         use Scope::{Block, Graph, Host, Stream, Thread, Warp};
@@ -216,6 +225,7 @@ impl What {
             | What::GetLatency
             | What::PutSignalPingpong
             | What::PutPingpong
+            | What::PackedPingpong
             | What::Sync
             | What::Barrier => &[Thread, Warp, Block],
             What::PutBw | What::GetBw => &[Block, Warp, Thread],
@@ -260,6 +270,7 @@ impl What {
                 | What::PutSignalPingpong
                 | What::PPingpong
                 | What::AtomicPingpong
+                | What::PackedPingpong
                 | What::PutBw
                 | What::GetBw
                 | What::PBw
@@ -318,6 +329,8 @@ pub(crate) struct Spec {
     pub(crate) both: bool,
     /// Bytes by which the destination is off the source's alignment.
     pub(crate) shift: u32,
+    /// Bytes of each block's shared memory that it goes through; 0: it does not.
+    pub(crate) stage: u32,
     /// Measures the bare instructions beside it, where there is a probe.
     pub(crate) probe: bool,
     /// What must be reached.
@@ -338,6 +351,7 @@ impl Spec {
             bytes: 8,
             both: false,
             shift: 0,
+            stage: 0,
             probe: true,
             limit: None,
             peer: None,
@@ -352,6 +366,9 @@ impl Spec {
         };
         if self.both {
             text.push_str(", both ways");
+        }
+        if self.stage != 0 {
+            text.push_str(", staged");
         }
         if self.shift != 0 {
             text.push_str(&format!(", {} B off", self.shift));
@@ -375,7 +392,11 @@ impl Spec {
             (Some(operation), _) => format!("{word}_{operation}"),
             (None, What::PBw | What::GBw) => word.to_owned(),
             (None, _) => {
-                let elements = if self.in_words() { "" } else { "_bytes" };
+                let elements = match (self.stage, self.in_words()) {
+                    (0, true) => "",
+                    (0, false) => "_bytes",
+                    _ => "_staged",
+                };
                 format!("{word}_{}{elements}", self.scope.word())
             }
         }
@@ -383,10 +404,11 @@ impl Spec {
 
     /// The kernel that does the same with bare instructions.
     pub(super) fn probe(&self) -> Option<String> {
-        let one_word = matches!(self.what, What::PutSignalPingpong | What::PPingpong);
+        let one_word = matches!(self.what, What::PutSignalPingpong | What::PPingpong | What::PackedPingpong);
         let there = self.probe
             && self.what.has_probe()
             && self.in_words()
+            && self.stage == 0
             && (!one_word || (self.bytes == 8 && self.scope == Scope::Thread));
         there.then(|| format!("probe_{}", self.kernel()))
     }

@@ -11,6 +11,8 @@ use crate::report::{Limit, Row};
 use crate::startup;
 
 const MIB: u64 = 1 << 20;
+/// Bytes of shared memory through which staged puts go.
+const STAGE: u32 = 128 << 10;
 
 /// The plans: two PEs, and eight where there are as many GPUs.
 pub(super) fn plans(machine: Machine) -> Vec<(u32, Vec<Spec>)> {
@@ -37,6 +39,7 @@ fn small(spec: &mut Spec) {
     spec.blocks = spec.blocks.min(2);
     spec.threads = spec.threads.min(64);
     spec.bytes = spec.bytes.min(MIB);
+    spec.stage = spec.stage.min(16 << 10);
 }
 
 fn target(what: What, peer: Option<f64>, wanted: f64) -> Spec {
@@ -50,14 +53,18 @@ fn pair() -> Vec<Spec> {
         target(What::PutSignalPingpong, Some(5.2), 3.2),
         target(What::PPingpong, Some(4.96), 3.2),
         target(What::AtomicPingpong, Some(2.40), 1.8),
+        target(What::PackedPingpong, None, 1.5),
         latency(Thread, 1, 368.8, 80.0),
         latency(Warp, 32, 23.9, 8.0),
         latency(Block, 1024, 2.97, 2.6),
+        Spec { stage: STAGE, ..latency(Thread, 1, 368.8, 4.0) },
+        Spec { stage: STAGE, ..latency(Warp, 32, 23.9, 4.0) },
         bandwidth(What::PutBw, Block, (1, 1024), 32 * MIB, Some(44.3), 45.5),
         bandwidth(What::PutBw, Block, (4, 1024), 32 * MIB, Some(172.7), 182.0),
         bandwidth(What::PutBw, Block, (32, 1024), 256 * MIB, Some(354.2), 354.0),
         bandwidth(What::PutBw, Block, (132, 1024), 256 * MIB, None, 368.0),
         bandwidth(What::PutBw, Warp, (4, 32), 8 * MIB, Some(12.0), 40.0),
+        Spec { stage: STAGE, ..bandwidth(What::PutBw, Warp, (4, 32), 32 * MIB, Some(12.0), 180.0) },
         bandwidth(What::GetBw, Block, (4, 1024), 32 * MIB, Some(70.9), 190.0),
         bandwidth(What::GetBw, Block, (32, 1024), 256 * MIB, Some(361.8), 370.0),
         bandwidth(What::PBw, Block, (4, 1024), 16 * MIB, Some(71.5), 125.0),

@@ -38,6 +38,7 @@ fn arrives(spec: &Spec) -> Arrives {
         | What::GLatency
         | What::PutSignalPingpong
         | What::PutPingpong
+        | What::PackedPingpong
         | What::PutBw
         | What::GetBw
         | What::GBw

@@ -17,6 +17,23 @@ template <typename Scope, typename T> DEV void get_bw(const job &j) {
   timed<true>(j, [&](uint64_t) { rushmem::get_nbi<Scope>(to, from, n, j.peer); });
 }
 
+/* The same through shared memory of the block's: each call waits for its own delivery. */
+template <typename Scope> DEV void put_bw_staged(const job &j) {
+  const part my = part_of<Scope>(j.bytes);
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to + my.begin);
+  const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from + my.begin);
+  const rushmem::stage stage = stage_of<Scope>(j);
+  timed<true>(j, [&](uint64_t) { rushmem::put<Scope>(to, from, my.size / 8, j.peer, stage); });
+}
+
+template <typename Scope> DEV void get_bw_staged(const job &j) {
+  const part my = part_of<Scope>(j.bytes);
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to + my.begin);
+  const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from + my.begin);
+  const rushmem::stage stage = stage_of<Scope>(j);
+  timed<true>(j, [&](uint64_t) { rushmem::get<Scope>(to, from, my.size / 8, j.peer, stage); });
+}
+
 /* A block has a part, its threads take word after word of it. The value comes out of a register: what is measured is p. */
 KERNEL(p_bw) {
   const part my = part_of<rushmem::block>(j.bytes);
@@ -73,6 +90,12 @@ KERNEL(get_bw_block) { get_bw<rushmem::block, uint64_t>(j); }
 FREE_KERNEL(get_bw_thread_bytes) { get_bw<rushmem::thread, char>(j); }
 FREE_KERNEL(get_bw_warp_bytes) { get_bw<rushmem::warp, char>(j); }
 KERNEL(get_bw_block_bytes) { get_bw<rushmem::block, char>(j); }
+FREE_KERNEL(put_bw_thread_staged) { put_bw_staged<rushmem::thread>(j); }
+FREE_KERNEL(put_bw_warp_staged) { put_bw_staged<rushmem::warp>(j); }
+KERNEL(put_bw_block_staged) { put_bw_staged<rushmem::block>(j); }
+FREE_KERNEL(get_bw_thread_staged) { get_bw_staged<rushmem::thread>(j); }
+FREE_KERNEL(get_bw_warp_staged) { get_bw_staged<rushmem::warp>(j); }
+KERNEL(get_bw_block_staged) { get_bw_staged<rushmem::block>(j); }
 FREE_KERNEL(probe_put_bw_thread) { probe_put_bw<rushmem::thread>(j); }
 FREE_KERNEL(probe_put_bw_warp) { probe_put_bw<rushmem::warp>(j); }
 KERNEL(probe_put_bw_block) { probe_put_bw<rushmem::block>(j); }

@@ -69,6 +69,46 @@ KERNEL(put_pingpong_block_bytes) { put_pingpong<rushmem::block, char>(j); }
 SMALL_KERNEL(p_pingpong_thread) { p_pingpong<rushmem::thread>(j); }
 KERNEL(p_pingpong_block) { p_pingpong<rushmem::block>(j); }
 
+/* Data and its flag in one store. What arrives is left where a put would leave it; packets lie behind that. */
+DEV rushmem::packet *packets_of(const job &j) {
+  return reinterpret_cast<rushmem::packet *>(j.to + (j.bytes + 64 + 15) / 16 * 16);
+}
+
+template <typename Scope, typename T> DEV void packed_pingpong(const job &j) {
+  const bool serves = rushmem::my_pe() < j.peer;
+  rushmem::packet *slots = packets_of(j);
+  T *to = reinterpret_cast<T *>(j.to);
+  const T *from = reinterpret_cast<const T *>(j.from);
+  const uint64_t n = j.bytes / sizeof(T);
+  timed<false>(j, [&](uint64_t round) {
+    if (serves) rushmem::put_packed<Scope>(slots, from, n, round + 1, j.peer);
+    rushmem::wait_packed<Scope>(to, slots, n, round + 1);
+    if (!serves) rushmem::put_packed<Scope>(slots, from, n, round + 1, j.peer);
+  });
+  j.words[PING] = j.warmup + uint64_t(j.iterations) * j.batches;
+}
+
+/* One word, as a value. */
+SMALL_KERNEL(packed_pingpong_thread) {
+  if (j.bytes != 8) return packed_pingpong<rushmem::thread, uint64_t>(j);
+  const bool serves = rushmem::my_pe() < j.peer;
+  rushmem::packet *slot = packets_of(j);
+  const uint64_t mine = *reinterpret_cast<const uint64_t *>(j.from);
+  uint64_t theirs = 0;
+  timed<false>(j, [&](uint64_t round) {
+    if (serves) rushmem::put_packed(slot, mine, round + 1, j.peer);
+    theirs = rushmem::wait_packed(slot, round + 1);
+    if (!serves) rushmem::put_packed(slot, mine, round + 1, j.peer);
+  });
+  *reinterpret_cast<uint64_t *>(j.to) = theirs;
+  j.words[PING] = slot->sequence;
+}
+SMALL_KERNEL(packed_pingpong_warp) { packed_pingpong<rushmem::warp, uint64_t>(j); }
+KERNEL(packed_pingpong_block) { packed_pingpong<rushmem::block, uint64_t>(j); }
+SMALL_KERNEL(packed_pingpong_thread_bytes) { packed_pingpong<rushmem::thread, char>(j); }
+SMALL_KERNEL(packed_pingpong_warp_bytes) { packed_pingpong<rushmem::warp, char>(j); }
+KERNEL(packed_pingpong_block_bytes) { packed_pingpong<rushmem::block, char>(j); }
+
 /* ---- What the instructions themselves take, without a library: no checks, no watch over the wait. ---- */
 
 template <bool acquires, typename Send> DEV void bare_pingpong(const job &j, Send send) {
@@ -99,6 +139,24 @@ SMALL_KERNEL(probe_put_signal_pingpong_thread) {
     *reinterpret_cast<volatile uint64_t *>(data) = *reinterpret_cast<uint64_t *>(j.from);
     rushmem::impl::store_release_word(to, n);
   });
+}
+
+/* 16 bytes by one store and one load, again and again. */
+SMALL_KERNEL(probe_packed_pingpong_thread) {
+  const bool serves = rushmem::my_pe() < j.peer;
+  rushmem::packet *mine = packets_of(j), *theirs = rushmem::ptr(mine, j.peer);
+  const uint64_t value = *reinterpret_cast<const uint64_t *>(j.from);
+  rushmem::packet seen{0, 0};
+  timed<false>(j, [&](uint64_t round) {
+    if (serves) rushmem::impl::store_packet(theirs, value, round + 1);
+    spin_until([&] {
+      seen = rushmem::impl::load_packet(mine);
+      return seen.sequence == round + 1;
+    });
+    if (!serves) rushmem::impl::store_packet(theirs, value, round + 1);
+  });
+  *reinterpret_cast<uint64_t *>(j.to) = seen.value;
+  j.words[PING] = seen.sequence;
 }
 
 /* One word of data, a sequentially consistent fence, a relaxed store; a relaxed poll and one acquire. */
