@@ -6,7 +6,7 @@ template <typename Scope, typename T> DEV void put_bw(const job &j) {
   T *to = reinterpret_cast<T *>(j.to + my.begin);
   const T *from = reinterpret_cast<const T *>(j.from + my.begin);
   const uint64_t n = my.size / sizeof(T);
-  timed<true>(j, [&](uint64_t) { rushmem::put_nbi<Scope>(to, from, n, j.peer); });
+  timed<true>(j, [&](uint64_t) { rushmem::put_nbi<Scope>(fresh(to), fresh(from), fresh(n), j.peer); });
 }
 
 template <typename Scope, typename T> DEV void get_bw(const job &j) {
@@ -14,7 +14,7 @@ template <typename Scope, typename T> DEV void get_bw(const job &j) {
   T *to = reinterpret_cast<T *>(j.to + my.begin);
   const T *from = reinterpret_cast<const T *>(j.from + my.begin);
   const uint64_t n = my.size / sizeof(T);
-  timed<true>(j, [&](uint64_t) { rushmem::get_nbi<Scope>(to, from, n, j.peer); });
+  timed<true>(j, [&](uint64_t) { rushmem::get_nbi<Scope>(fresh(to), fresh(from), fresh(n), j.peer); });
 }
 
 /* The same through shared memory of the block's: each call waits for its own delivery. */
@@ -23,7 +23,7 @@ template <typename Scope> DEV void put_bw_staged(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to + my.begin);
   const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from + my.begin);
   const rushmem::stage stage = stage_of<Scope>(j);
-  timed<true>(j, [&](uint64_t) { rushmem::put<Scope>(to, from, my.size / 8, j.peer, stage); });
+  timed<true>(j, [&](uint64_t) { rushmem::put<Scope>(fresh(to), fresh(from), fresh(my.size / 8), j.peer, stage); });
 }
 
 template <typename Scope> DEV void get_bw_staged(const job &j) {
@@ -31,7 +31,7 @@ template <typename Scope> DEV void get_bw_staged(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to + my.begin);
   const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from + my.begin);
   const rushmem::stage stage = stage_of<Scope>(j);
-  timed<true>(j, [&](uint64_t) { rushmem::get<Scope>(to, from, my.size / 8, j.peer, stage); });
+  timed<true>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(my.size / 8), j.peer, stage); });
 }
 
 /* A block has a part, its threads take word after word of it. The value comes out of a register: what is measured is p. */
@@ -57,13 +57,13 @@ KERNEL(g_bw) {
 template <typename Scope> DEV void probe_put_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   char *to = rushmem::ptr(j.to, j.peer) + my.begin;
-  timed<true>(j, [&](uint64_t) { bare_copy<Scope, false>(to, j.from + my.begin, my.size); });
+  timed<true>(j, [&](uint64_t) { bare_copy<Scope, false>(fresh(to), fresh(j.from + my.begin), fresh(my.size)); });
 }
 
 template <typename Scope> DEV void probe_get_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   const char *from = rushmem::ptr(j.from, j.peer) + my.begin;
-  timed<true>(j, [&](uint64_t) { bare_copy<Scope, true>(j.to + my.begin, from, my.size); });
+  timed<true>(j, [&](uint64_t) { bare_copy<Scope, true>(fresh(j.to + my.begin), fresh(from), fresh(my.size)); });
 }
 
 /* Plain stores of 8 bytes, 4 in flight: the compiler knows that nobody is in between. */

@@ -33,6 +33,17 @@ struct job {
 
 #define DEV static __device__ __forceinline__
 
+/* The same value, of which the compiler knows nothing: an operation whose arguments are fresh in each round is compiled as a
+ * program's own would be, not with half of its work moved out of the loop and into registers that it has to do without. */
+template <typename T> DEV T fresh(T value) {
+#if defined(RUSHMEM_CPU)
+  asm volatile("" : "+r"(value));
+#else
+  asm volatile("" : "+l"(value));
+#endif
+  return value;
+}
+
 DEV uint64_t clock_ns() { return rushmem::impl::now_ns(); }
 
 /* A bare spin, for probes; on the CPU device the block's other threads get their turn. */
@@ -46,7 +57,7 @@ template <typename Done> DEV void spin_until(Done done) {
 
 /* All blocks of this PE, and of the peer where both take part, are here for the `round`-th time. Gives thread 0 the time at which
  * its block may go on: read before the others are let go, so that none of them can be ahead of it. */
-DEV uint64_t meet(const job &j, uint64_t round) {
+static __device__ __noinline__ uint64_t meet(const job &j, uint64_t round) {
   uint64_t begin = 0;
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -60,7 +71,7 @@ DEV uint64_t meet(const job &j, uint64_t round) {
   return begin;
 }
 
-DEV void stamp(const job &j, uint32_t batch, uint64_t begin, uint64_t end) {
+static __device__ __noinline__ void stamp(const job &j, uint32_t batch, uint64_t begin, uint64_t end) {
   uint64_t *at = j.stamps + HEAD + 2 * (uint64_t(batch) * gridDim.x + blockIdx.x);
   at[0] = begin;
   at[1] = end;
@@ -114,8 +125,8 @@ template <typename Scope> DEV rushmem::stage stage_of(const job &j) {
   return rushmem::stage(memory + threadIdx.x / width<Scope>::of() * each, each);
 }
 
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(1024) name(job j)
+#define KERNEL(name) extern "C" __global__ void __launch_bounds__(1024) name(const __grid_constant__ job j)
 /* Of one warp at most: it may use more registers. */
-#define SMALL_KERNEL(name) extern "C" __global__ void __launch_bounds__(32) name(job j)
+#define SMALL_KERNEL(name) extern "C" __global__ void __launch_bounds__(32) name(const __grid_constant__ job j)
 /* As a program's own would be compiled, which says nothing of its size. */
-#define FREE_KERNEL(name) extern "C" __global__ void name(job j)
+#define FREE_KERNEL(name) extern "C" __global__ void name(const __grid_constant__ job j)

@@ -1,4 +1,4 @@
-/* A bare copy, for probes: 16-byte loads and stores, 8 in flight for each thread of the scope. What the machine does without
+/* A bare copy, for probes: 16-byte loads and stores, 8 in flight for each thread of the scope, 4 where it is a whole block. What the machine does without
  * any library; both sides and the size are multiples of 16, else the rest goes byte by byte. */
 struct alignas(16) sixteen {
   uint64_t a, b;
@@ -19,6 +19,13 @@ DEV void store_sixteen(sixteen *to, sixteen v) {
 }
 #endif
 
+template <typename Scope> struct in_flight {
+  static constexpr int value = 8;
+};
+template <> struct in_flight<rushmem::block> {
+  static constexpr int value = 4;
+};
+
 /* `remote`: what is read is a peer's, and nothing of it may come out of a cache of this SM. */
 template <typename Scope, bool remote> DEV void bare_copy(char *to, const char *from, uint64_t bytes) {
 #if defined(RUSHMEM_CPU)
@@ -26,16 +33,17 @@ template <typename Scope, bool remote> DEV void bare_copy(char *to, const char *
   __builtin_memcpy(to + begin, from + begin, Scope::rank() + 1 == Scope::size() ? bytes - begin : each);
   rushmem::impl::breathe();
 #else
+  constexpr int U = in_flight<Scope>::value;
   const uint64_t n = bytes / 16, size = Scope::size();
   sixteen *out = reinterpret_cast<sixteen *>(to);
   const sixteen *in = reinterpret_cast<const sixteen *>(from);
   uint64_t i = Scope::rank();
-  for (; i + 7 * size < n; i += 8 * size) {
-    sixteen v[8];
+  for (; i + (U - 1) * size < n; i += U * size) {
+    sixteen v[U];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = load_sixteen<remote>(in + i + k * size);
+    for (int k = 0; k < U; ++k) v[k] = load_sixteen<remote>(in + i + k * size);
 #pragma unroll
-    for (int k = 0; k < 8; ++k) store_sixteen(out + i + k * size, v[k]);
+    for (int k = 0; k < U; ++k) store_sixteen(out + i + k * size, v[k]);
   }
   for (; i < n; i += size) store_sixteen(out + i, load_sixteen<remote>(in + i));
   for (uint64_t at = 16 * n + Scope::rank(); at < bytes; at += size) {

@@ -6,7 +6,7 @@ template <typename Scope, typename T> DEV void put_latency(const job &j) {
   const T *from = reinterpret_cast<const T *>(j.from);
   const uint64_t n = j.bytes / sizeof(T);
   timed<false>(j, [&](uint64_t) {
-    rushmem::put<Scope>(to, from, n, j.peer);
+    rushmem::put<Scope>(fresh(to), fresh(from), fresh(n), j.peer);
     if (Scope::rank() == 0) rushmem::quiet();
     Scope::sync();
   });
@@ -16,7 +16,7 @@ template <typename Scope, typename T> DEV void get_latency(const job &j) {
   T *to = reinterpret_cast<T *>(j.to);
   const T *from = reinterpret_cast<const T *>(j.from);
   const uint64_t n = j.bytes / sizeof(T);
-  timed<false>(j, [&](uint64_t) { rushmem::get<Scope>(to, from, n, j.peer); });
+  timed<false>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(n), j.peer); });
 }
 
 /* The same through shared memory of the block's. */
@@ -25,7 +25,7 @@ template <typename Scope> DEV void put_latency_staged(const job &j) {
   const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
   const rushmem::stage stage = stage_of<Scope>(j);
   timed<false>(j, [&](uint64_t) {
-    rushmem::put<Scope>(to, from, j.bytes / 8, j.peer, stage);
+    rushmem::put<Scope>(fresh(to), fresh(from), fresh(j.bytes / 8), j.peer, stage);
     if (Scope::rank() == 0) rushmem::quiet();
     Scope::sync();
   });
@@ -35,7 +35,7 @@ template <typename Scope> DEV void get_latency_staged(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
   const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
   const rushmem::stage stage = stage_of<Scope>(j);
-  timed<false>(j, [&](uint64_t) { rushmem::get<Scope>(to, from, j.bytes / 8, j.peer, stage); });
+  timed<false>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(j.bytes / 8), j.peer, stage); });
 }
 
 /* Words of 8 bytes, one to a thread and round after round where there are more words than threads. */
@@ -64,7 +64,7 @@ template <typename Scope> DEV void g_latency(const job &j) {
 template <typename Scope> DEV void probe_put_latency(const job &j) {
   char *to = rushmem::ptr(j.to, j.peer);
   timed<false>(j, [&](uint64_t) {
-    bare_copy<Scope, false>(to, j.from, j.bytes);
+    bare_copy<Scope, false>(fresh(to), fresh(j.from), fresh(j.bytes));
     Scope::sync();
     if (Scope::rank() == 0) rushmem::impl::fence_sc();
     Scope::sync();

@@ -25,7 +25,7 @@ template <typename Scope, typename T> DEV void put_signal_pingpong(const job &j)
   const T *from = reinterpret_cast<const T *>(j.from);
   const uint64_t count = j.bytes / sizeof(T);
   pingpong<Scope>(j, [&](uint64_t n) {
-    rushmem::put_signal<Scope>(to, from, count, j.words + PING, n, rushmem::signal::set, j.peer);
+    rushmem::put_signal<Scope>(fresh(to), fresh(from), fresh(count), j.words + PING, n, rushmem::signal::set, j.peer);
   });
 }
 
@@ -35,7 +35,7 @@ template <typename Scope, typename T> DEV void put_pingpong(const job &j) {
   const T *from = reinterpret_cast<const T *>(j.from);
   const uint64_t count = j.bytes / sizeof(T);
   pingpong<Scope>(j, [&](uint64_t n) {
-    rushmem::put<Scope>(to, from, count, j.peer);
+    rushmem::put<Scope>(fresh(to), fresh(from), fresh(count), j.peer);
     if (Scope::rank() != 0) return;
     rushmem::quiet();
     rushmem::p(j.words + PING, n, j.peer);
