@@ -25,9 +25,7 @@ fn every_measure_makes_figures_that_were_verified() {
         row.unwrap_or_else(|| panic!("no row {measure} {bytes:?} {scope} of {pes} PEs:\n{table}"))
     };
     for scope in ["thread", "warp", "block"] {
-        for measure in
-            ["put + quiet", "get", "put_signal ping-pong", "put + quiet ping-pong"]
-        {
+        for measure in ["put + quiet", "get", "put_signal ping-pong", "put + quiet ping-pong"] {
             for bytes in [4, 8, 4104] {
                 find(measure, Some(bytes), scope, 2);
             }
