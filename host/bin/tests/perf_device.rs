@@ -25,7 +25,9 @@ fn every_measure_makes_figures_that_were_verified() {
         row.unwrap_or_else(|| panic!("no row {measure} {bytes:?} {scope} of {pes} PEs:\n{table}"))
     };
     for scope in ["thread", "warp", "block"] {
-        for measure in ["put + quiet", "get", "put_signal ping-pong", "put + quiet ping-pong"] {
+        for measure in
+            ["put + quiet", "get", "put_signal ping-pong", "put + quiet ping-pong", "packed ping-pong"]
+        {
             for bytes in [4, 8, 4104] {
                 find(measure, Some(bytes), scope, 2);
             }
@@ -132,6 +134,9 @@ fn every_promise_has_its_row_beside_peers_and_limits() {
     assert_eq!(find("put bandwidth", "stream")["machine"]["value"], 987654.0);
     for (measure, scope) in [
         ("put_signal ping-pong", "thread"),
+        ("packed ping-pong", "thread"),
+        ("put + quiet, staged", "warp"),
+        ("put bandwidth, staged", "warp"),
         ("p + quiet ping-pong", "thread"),
         ("atomic inc ping-pong", "thread"),
         ("put + quiet", "block"),
@@ -171,6 +176,22 @@ fn curves_are_drawn() {
         "{}",
         text(&none.stderr)
     );
+}
+
+#[test]
+fn shared_memory_is_a_stage_where_words_are_whole() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("device.json");
+    let mut command =
+        perf("device put-bw get-bw put-latency get-latency --stage 8192 --sizes 12,8192 --samples 2");
+    command.args(["--scope", "thread,warp,block", "--budget", "5"]).env("RUSHMEM_DEVICE", "cpu");
+    let output = run(command.arg("--json").arg(&json), folder.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = perf_common::report(&json).rows;
+    assert_eq!(rows.len(), 4 * 3 * 2);
+    for row in rows {
+        assert_eq!(row.measure.ends_with(", staged"), row.bytes == Some(8192), "{row:?}");
+    }
 }
 
 #[test]

@@ -155,12 +155,6 @@ impl<'w> Bench<'w> {
         Ok(module.kernel(name)?)
     }
 
-    /// Whether the device library has what this needs.
-    pub(super) fn has(&self, spec: &Spec) -> bool {
-        let names = self.modules.get(&spec.what.family()).map(Module::kernel_names).unwrap_or_default();
-        spec.what.is_from_host() || names.contains(&spec.kernel())
-    }
-
     /// As many blocks and threads as were asked for, or as many as fit: all blocks must be resident, and PEs that share a
     /// GPU share it out.
     pub(super) fn shape(&self, kernel: &Kernel<'_>, spec: &Spec) -> Result<Shape> {

@@ -17,7 +17,6 @@ template <typename Scope, typename T> DEV void get_bw(const job &j) {
   timed<true>(j, [&](uint64_t) { rushmem::get_nbi<Scope>(fresh(to), fresh(from), fresh(n), j.peer); });
 }
 
-#if __has_include(<rushmem/stage.h>)
 /* The same through shared memory of the block's: each call waits for its own delivery. */
 template <typename Scope> DEV void put_bw_staged(const job &j) {
   const part my = part_of<Scope>(j.bytes);
@@ -34,7 +33,6 @@ template <typename Scope> DEV void get_bw_staged(const job &j) {
   const rushmem::stage stage = stage_of<Scope>(j);
   timed<true>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(my.size / 8), j.peer, stage); });
 }
-#endif
 
 /* A block has a part, its threads take word after word of it. The value comes out of a register: what is measured is p. */
 KERNEL(p_bw) {
@@ -92,14 +90,12 @@ KERNEL(get_bw_block) { get_bw<rushmem::block, uint64_t>(j); }
 FREE_KERNEL(get_bw_thread_bytes) { get_bw<rushmem::thread, char>(j); }
 FREE_KERNEL(get_bw_warp_bytes) { get_bw<rushmem::warp, char>(j); }
 KERNEL(get_bw_block_bytes) { get_bw<rushmem::block, char>(j); }
-#if __has_include(<rushmem/stage.h>)
 FREE_KERNEL(put_bw_thread_staged) { put_bw_staged<rushmem::thread>(j); }
 FREE_KERNEL(put_bw_warp_staged) { put_bw_staged<rushmem::warp>(j); }
 KERNEL(put_bw_block_staged) { put_bw_staged<rushmem::block>(j); }
 FREE_KERNEL(get_bw_thread_staged) { get_bw_staged<rushmem::thread>(j); }
 FREE_KERNEL(get_bw_warp_staged) { get_bw_staged<rushmem::warp>(j); }
 KERNEL(get_bw_block_staged) { get_bw_staged<rushmem::block>(j); }
-#endif
 FREE_KERNEL(probe_put_bw_thread) { probe_put_bw<rushmem::thread>(j); }
 FREE_KERNEL(probe_put_bw_warp) { probe_put_bw<rushmem::warp>(j); }
 KERNEL(probe_put_bw_block) { probe_put_bw<rushmem::block>(j); }

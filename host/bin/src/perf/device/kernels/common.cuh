@@ -118,14 +118,12 @@ template <typename Scope> DEV part part_of(uint64_t bytes) {
   return {mine * each, mine + 1 == groups ? bytes - mine * each : each};
 }
 
-#if __has_include(<rushmem/stage.h>)
 /* This group's part of the block's shared memory, of which there are `j.op` bytes: whole lines of 128. */
 template <typename Scope> DEV rushmem::stage stage_of(const job &j) {
   RUSHMEM_DYNAMIC_SHARED(char, memory);
   const uint32_t groups = blockDim.x / width<Scope>::of(), each = j.op / groups / 128 * 128;
   return rushmem::stage(memory + threadIdx.x / width<Scope>::of() * each, each);
 }
-#endif
 
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(1024) name(const __grid_constant__ job j)
 /* Of one warp at most: it may use more registers. */

@@ -19,7 +19,6 @@ template <typename Scope, typename T> DEV void get_latency(const job &j) {
   timed<false>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(n), j.peer); });
 }
 
-#if __has_include(<rushmem/stage.h>)
 /* The same through shared memory of the block's. */
 template <typename Scope> DEV void put_latency_staged(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
@@ -38,7 +37,6 @@ template <typename Scope> DEV void get_latency_staged(const job &j) {
   const rushmem::stage stage = stage_of<Scope>(j);
   timed<false>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(j.bytes / 8), j.peer, stage); });
 }
-#endif
 
 /* Words of 8 bytes, one to a thread and round after round where there are more words than threads. */
 template <typename Scope> DEV void p_latency(const job &j) {
@@ -85,14 +83,12 @@ KERNEL(get_latency_block) { get_latency<rushmem::block, uint64_t>(j); }
 SMALL_KERNEL(get_latency_thread_bytes) { get_latency<rushmem::thread, char>(j); }
 SMALL_KERNEL(get_latency_warp_bytes) { get_latency<rushmem::warp, char>(j); }
 KERNEL(get_latency_block_bytes) { get_latency<rushmem::block, char>(j); }
-#if __has_include(<rushmem/stage.h>)
 SMALL_KERNEL(put_latency_thread_staged) { put_latency_staged<rushmem::thread>(j); }
 SMALL_KERNEL(put_latency_warp_staged) { put_latency_staged<rushmem::warp>(j); }
 KERNEL(put_latency_block_staged) { put_latency_staged<rushmem::block>(j); }
 SMALL_KERNEL(get_latency_thread_staged) { get_latency_staged<rushmem::thread>(j); }
 SMALL_KERNEL(get_latency_warp_staged) { get_latency_staged<rushmem::warp>(j); }
 KERNEL(get_latency_block_staged) { get_latency_staged<rushmem::block>(j); }
-#endif
 SMALL_KERNEL(p_latency_thread) { p_latency<rushmem::thread>(j); }
 KERNEL(p_latency_block) { p_latency<rushmem::block>(j); }
 SMALL_KERNEL(g_latency_thread) { g_latency<rushmem::thread>(j); }

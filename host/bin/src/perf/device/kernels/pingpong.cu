@@ -69,7 +69,6 @@ KERNEL(put_pingpong_block_bytes) { put_pingpong<rushmem::block, char>(j); }
 SMALL_KERNEL(p_pingpong_thread) { p_pingpong<rushmem::thread>(j); }
 KERNEL(p_pingpong_block) { p_pingpong<rushmem::block>(j); }
 
-#if __has_include(<rushmem/packed.h>)
 /* Data and its flag in one store. What arrives is left where a put would leave it; packets lie behind that. */
 DEV rushmem::packet *packets_of(const job &j) {
   return reinterpret_cast<rushmem::packet *>(j.to + (j.bytes + 64 + 15) / 16 * 16);
@@ -109,7 +108,6 @@ KERNEL(packed_pingpong_block) { packed_pingpong<rushmem::block, uint64_t>(j); }
 SMALL_KERNEL(packed_pingpong_thread_bytes) { packed_pingpong<rushmem::thread, char>(j); }
 SMALL_KERNEL(packed_pingpong_warp_bytes) { packed_pingpong<rushmem::warp, char>(j); }
 KERNEL(packed_pingpong_block_bytes) { packed_pingpong<rushmem::block, char>(j); }
-#endif
 
 /* ---- What the instructions themselves take, without a library: no checks, no watch over the wait. ---- */
 
@@ -143,7 +141,6 @@ SMALL_KERNEL(probe_put_signal_pingpong_thread) {
   });
 }
 
-#if __has_include(<rushmem/packed.h>)
 /* 16 bytes by one store and one load, again and again. */
 SMALL_KERNEL(probe_packed_pingpong_thread) {
   const bool serves = rushmem::my_pe() < j.peer;
@@ -161,7 +158,6 @@ SMALL_KERNEL(probe_packed_pingpong_thread) {
   *reinterpret_cast<uint64_t *>(j.to) = seen.value;
   j.words[PING] = seen.sequence;
 }
-#endif
 
 /* One word of data, a sequentially consistent fence, a relaxed store; a relaxed poll and one acquire. */
 SMALL_KERNEL(probe_p_pingpong_thread) {
