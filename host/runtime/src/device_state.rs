@@ -18,6 +18,9 @@ pub(crate) const VERSION: u32 = 2;
 
 /// `RUSHMEM_STALL_RECORDS`.
 pub(crate) const STALL_RECORDS: usize = 8;
+/// `RUSHMEM_STALL_ANSWER` and `RUSHMEM_STALL_ROOM`: what a record's `cmp` says of waits for the device ring.
+pub(crate) const STALL_ANSWER: i32 = -2;
+pub(crate) const STALL_ROOM: i32 = -3;
 
 /// `RUSHMEM_DEVICE_FAIL_*`: why a kernel gave up.
 pub(crate) const FAIL_BROKEN: u32 = 1;
@@ -238,11 +241,28 @@ impl DeviceState {
         );
         let mask = if record.width == 4 { u64::from(u32::MAX) } else { u64::MAX };
         let (expected, seen) = (record.expected & mask, record.seen & mask);
-        if record.cmp == -1 {
-            return format!(
-                "{head} for PE {} to enter the device's sync number {expected}; it has entered {seen}",
-                record.from_pe
-            );
+        match record.cmp {
+            -1 => {
+                return format!(
+                    "{head} for PE {} to enter the device's sync number {expected}; it has entered {seen}",
+                    record.from_pe
+                )
+            }
+            STALL_ANSWER if record.from_pe == self.raw.my_pe => {
+                return format!("{head} for its operations on PEs that are not mapped to complete")
+            }
+            STALL_ANSWER => {
+                return format!(
+                    "{head} for the answer to its operation on PE {}, which is not mapped",
+                    record.from_pe
+                )
+            }
+            STALL_ROOM => {
+                return format!(
+                    "{head} for room in the ring to PEs that are not mapped: what was posted is not taken, or not answered"
+                )
+            }
+            _ => {}
         }
         let place = match record.address.checked_sub(self.raw.heap_base).filter(|at| *at < self.raw.stride) {
             Some(offset) => format!("at heap offset {offset:#x} (address {:#x})", record.address),

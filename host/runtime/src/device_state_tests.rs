@@ -24,13 +24,14 @@ fn the_layout_is_that_of_the_header() {
         sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox reserved);
     program += "printf(\"%zu %zu %zu\\n\", sizeof(rushmem_stall_record), sizeof(rushmem_sync_line), \
                 sizeof(rushmem_device_state));\n\
-                printf(\"%u %d %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \
+                printf(\"%u %d %d %d %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \
+                RUSHMEM_STALL_ANSWER, RUSHMEM_STALL_ROOM, \
                 RUSHMEM_DEVICE_FAIL_BROKEN, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_BAD_PE, \
                 RUSHMEM_DEVICE_FAIL_UNMAPPED);\n}\n";
     let sizes = [size_of::<StallRecord>(), size_of::<SyncLine>(), size_of::<RawState>()];
     expected += &format!("{} {} {}\n", sizes[0], sizes[1], sizes[2]);
     expected +=
-        &format!("{VERSION} {STALL_RECORDS} {FAIL_BROKEN} {FAIL_TIMEOUT} {FAIL_BAD_PE} {FAIL_UNMAPPED}\n");
+        &format!("{VERSION} {STALL_RECORDS} {STALL_ANSWER} {STALL_ROOM} {FAIL_BROKEN} {FAIL_TIMEOUT} {FAIL_BAD_PE} {FAIL_UNMAPPED}\n");
 
     let dir = std::env::temp_dir().join(format!("rushmem-layout-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -93,11 +94,21 @@ fn stalls_become_texts_once() {
     (word.address, word.from_pe) = (0x20000, 2);
     put(6, word);
     put(7, StallRecord { cmp: -1, width: 8, from_pe: 3, expected: 12, seen: 11, ..word });
+    let ring = StallRecord { width: 8, address: 0x7000, expected: 12, seen: 11, ..word };
+    put(2, StallRecord { cmp: STALL_ANSWER, from_pe: 3, ..ring });
+    put(3, StallRecord { cmp: STALL_ANSWER, from_pe: 1, ..ring });
+    put(4, StallRecord { cmp: STALL_ROOM, from_pe: -1, ..ring });
     assert_eq!(
         state.drain_stalls("PE 1 (host h, pid 9)"),
         [
             "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for the 4-byte word at heap \
              offset 0x40 (address 0x10040) to become >= 7 (0x7); it is 3 (0x3)",
+            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for the answer to its operation \
+             on PE 3, which is not mapped",
+            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for its operations on PEs that \
+             are not mapped to complete",
+            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for room in the ring to PEs that \
+             are not mapped: what was posted is not taken, or not answered",
             "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s from PE 2 for the 4-byte \
              word at address 0x20000 to become >= 7 (0x7); it is 3 (0x3)",
             "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for PE 3 to enter the \
