@@ -141,7 +141,7 @@ fn a_signal_is_never_seen_before_what_the_copy_engine_wrote() {
                     let (data, src, flags) =
                         (memory(lanes * words), memory(lanes * words), memory(lanes * 32));
                     let stage = 32usize << 10;
-                    let many = rounds(if on_gpus() { 3000 } else { 12 }) as i32;
+                    let many = rounds(if on_gpus() { (2_000_000 / words).min(3000) } else { 12 }) as i32;
                     let args = (&bench.report, &data, &src, &flags, scope, words, stage, many, rng.next());
                     bench.run("staged_litmus", Launch::new(blocks, threads).shared_bytes(stage), args);
                 }

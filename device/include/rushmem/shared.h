@@ -3,13 +3,13 @@
  *     RUSHMEM_DYNAMIC_SHARED(float, tile);   // in a kernel: tile is a float * to the launch's shared_bytes
  *
  * `extern __shared__ float tile[];` means the same to nvcc, but a C++ compiler has no word for it. All uses
- * in one kernel name the same memory, aligned to 128 bytes on the CPU and 16 on a GPU. */
+ * in one kernel name the same memory, aligned to 128 bytes. */
 #ifndef RUSHMEM_SHARED_H
 #define RUSHMEM_SHARED_H
 
 #if !defined(RUSHMEM_DYNAMIC_SHARED) /* on the CPU rushmem_cpu/cuda.h has it already */
-#define RUSHMEM_DYNAMIC_SHARED(T, name)                                          \
-  extern __shared__ __align__(16) unsigned char rushmem_dynamic_shared_memory[]; \
+#define RUSHMEM_DYNAMIC_SHARED(T, name)                                           \
+  extern __shared__ __align__(128) unsigned char rushmem_dynamic_shared_memory[]; \
   T *const name = reinterpret_cast<T *>(rushmem_dynamic_shared_memory)
 #endif
 
