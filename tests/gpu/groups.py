@@ -2,9 +2,11 @@
 """
 
 import json
+import lzma
 import os
 import platform
 import re
+import string
 import subprocess
 import time
 import xml.etree.ElementTree
@@ -25,7 +27,7 @@ class Bundle:
     def __init__(self, folder, work, results, extra):
         self.folder, self.work = folder, work
         self.tests = folder / "tests"
-        path = [str(folder / "bin"), os.environ.get("PATH", "/usr/bin:/bin")]
+        path = [str(folder / "bin"), str(folder / "ucx"), os.environ.get("PATH", "/usr/bin:/bin")]
         path += [place for place in ("/usr/local/cuda/bin", "/usr/sbin", "/sbin") if os.path.isdir(place)]
         env = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
         env.update(
@@ -57,7 +59,22 @@ class Bundle:
         ]
 
     def nextest(self, verb, *options):
-        return [self.tests / "cargo-nextest", "nextest", verb, *options]
+        program = self.work / "cargo-nextest"
+        if not program.exists():
+            program.write_bytes(lzma.decompress((self.tests / "cargo-nextest.xz").read_bytes()))
+            program.chmod(0o755)
+        return [program, "nextest", verb, *options]
+
+    def environment(self, group):
+        """The environment of a group: $BUNDLE is the bundle's folder, other names what this process has."""
+        env = dict(self.env)
+        known = {**self.env, "BUNDLE": str(self.folder)}
+        for name, value in group.get("env", {}).items():
+            places = re.findall(r"\$BUNDLE/([^:$]*)", value)
+            # What a bundle may lack; then the machine's own has to do.
+            if all((self.folder / place).exists() for place in places):
+                env[name] = string.Template(value).safe_substitute(known, **{name: self.env.get(name, "")}).rstrip(":")
+        return env
 
     def wrapped(self, name, program, env):
         """A runner for nextest that puts a program before a test, but not before the listing of tests."""
@@ -68,7 +85,7 @@ class Bundle:
         return {**env, f"CARGO_TARGET_{platform.machine().upper()}_UNKNOWN_LINUX_GNU_RUNNER": str(runner)}
 
     def run(self, name, group, limit, log):
-        env = {**self.env, **group.get("env", {})}
+        env = self.environment(group)
         found = {"what": group["what"], "env": group.get("env", {})}
         why = lacking(group.get("needs", []), env)
         if why:

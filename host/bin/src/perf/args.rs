@@ -35,6 +35,9 @@ pub(crate) enum Command {
     /// One PE of a job of `far`.
     #[command(hide = true)]
     FarPe(FarPeArgs),
+    /// One PE of a job of `far --device`.
+    #[command(hide = true)]
+    FarDevicePe(FarDevicePeArgs),
     /// Starting: time and memory, step by step, beyond what CUDA takes itself; on a GPU where there is one.
     Startup(StartupArgs),
     /// One PE of a job of `startup`.
@@ -150,6 +153,15 @@ pub(crate) struct FarArgs {
     #[arg(long, default_value = "lo")]
     pub(crate) interface: String,
 
+    /// Measures between the memories of two devices that are not mapped, and nothing else unless it is named. Without
+    /// this it is measured where nothing is named and there are GPUs.
+    #[arg(long)]
+    pub(crate) device: bool,
+
+    /// A UCX that was built with CUDA, file or folder: `--device` goes through it too (RUSHMEM_UCX_LIB).
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ucx_cuda: Option<PathBuf>,
+
     /// Also writes everything as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -161,6 +173,17 @@ pub(crate) struct FarArgs {
     /// Ends with exit code 1 when a figure is beyond its limit.
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct FarDevicePeArgs {
+    /// Samples of each figure.
+    #[arg(long)]
+    pub(crate) samples: u32,
+
+    /// The job's own folder, where PE 0 leaves what it found.
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::PlanPe(args) => device::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Far(args) => far::run(&args),
         Command::FarPe(args) => far::pe::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::FarDevicePe(args) => far::device_pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Startup(args) => startup::run(&args),
         Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),

@@ -2,8 +2,11 @@
 //! shows over the same transport on the same machine, turn by turn in the same run.
 //!
 //! Two PEs of this machine count as two hosts (`RUSHMEM_PES_PER_NODE=1`), and UCX is told which transport and which
-//! interface to use, on both sides alike.
+//! interface to use, on both sides alike. Between GPUs there is nothing to compare with: those figures stand alone
+//! ([`device`]).
 
+mod device;
+pub(crate) mod device_pe;
 pub(crate) mod pe;
 mod perftest;
 
@@ -13,6 +16,7 @@ use clap::ValueEnum;
 
 use crate::args::FarArgs;
 use crate::environment::Environment;
+use crate::gpu;
 use crate::job::{self, Failure, Result};
 use crate::report::{Limit, Report, Row};
 use crate::stats::Summary;
@@ -86,9 +90,40 @@ pub(crate) fn run(args: &FarArgs) -> Result<ExitCode> {
     if job::inside() {
         return Err(Failure::new("far starts jobs of its own: run rushmem-perf without a launcher for it"));
     }
+    let (mut rows, mut about, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    if !args.figures.is_empty() || !args.device {
+        compare(args, &mut rows, &mut about, &mut missing)?;
+    }
+    if args.device || (args.figures.is_empty() && gpu::count()? > 0) {
+        device::measure(args, &mut rows, &mut about, &mut missing)?;
+    }
+    about.iter().for_each(|line| println!("{line}"));
+    let report = Report {
+        schema: 1,
+        tool: concat!("rushmem-perf ", env!("CARGO_PKG_VERSION"), " far").to_owned(),
+        environment,
+        parameters: serde_json::json!({
+            "samples": args.samples, "tls": args.tls, "interface": args.interface, "about": about, "missing": missing,
+        }),
+        rows,
+    };
+    let shown = report.show(args.json.as_deref(), args.csv.as_deref(), args.check)?;
+    match missing[..] {
+        [] => Ok(shown),
+        _ => Err(Failure::new(missing.join("\n"))),
+    }
+}
+
+/// Ours and ucx_perftest's, turn by turn.
+fn compare(
+    args: &FarArgs,
+    rows: &mut Vec<Row>,
+    about: &mut Vec<String>,
+    missing: &mut Vec<String>,
+) -> Result<()> {
     let Some(mut perftest) = Perftest::find() else {
         eprintln!("SKIP far: no ucx_perftest in PATH to compare with (Debian and Ubuntu: ucx-utils)");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     };
     let figures: Vec<Figure> = match args.figures[..] {
         [] => Figure::value_variants().to_vec(),
@@ -97,15 +132,15 @@ pub(crate) fn run(args: &FarArgs) -> Result<ExitCode> {
     let ucx = [("UCX_TLS", args.tls.as_str()), ("UCX_NET_DEVICES", args.interface.as_str())];
     let (mut ours, mut theirs) = (vec![Vec::new(); figures.len()], vec![Vec::new(); figures.len()]);
     let mut why_none = vec![None; figures.len()];
-    let mut about = Found::default();
+    let mut found = Found::default();
     for round in 0..args.samples {
         job::note(&format!("round {} of {}", round + 1, args.samples));
-        about = start(&figures, &ucx)?;
-        if let Some(library) = &about.library {
+        found = start(&figures, &ucx)?;
+        if let Some(library) = &found.library {
             perftest.with_library(library);
         }
         for (at, figure) in figures.iter().enumerate() {
-            match about.figures.get(at) {
+            match found.figures.get(at) {
                 Some(Ok(value)) => ours[at].push(*value),
                 Some(Err(why)) => why_none[at] = Some(why.clone()),
                 None => why_none[at] = Some("PE 0 left no such figure".to_owned()),
@@ -113,26 +148,14 @@ pub(crate) fn run(args: &FarArgs) -> Result<ExitCode> {
             theirs[at].push(perftest.run(*figure, &ucx)?);
         }
     }
-    let (mut rows, mut missing) = (Vec::new(), Vec::new());
     for (at, figure) in figures.iter().enumerate() {
         match (Summary::of(std::mem::take(&mut ours[at])), Summary::of(std::mem::take(&mut theirs[at]))) {
             (Some(ours), Some(theirs)) => rows.push(figure.row(ours, theirs)),
             _ => missing.push(format!("there is no {figure:?}: {}", why_none[at].take().unwrap_or_default())),
         }
     }
-    println!("{}", about.reason);
-    let report = Report {
-        schema: 1,
-        tool: concat!("rushmem-perf ", env!("CARGO_PKG_VERSION"), " far").to_owned(),
-        environment,
-        parameters: serde_json::json!({ "samples": args.samples, "tls": args.tls, "interface": args.interface }),
-        rows,
-    };
-    let shown = report.show(args.json.as_deref(), args.csv.as_deref(), args.check)?;
-    match missing[..] {
-        [] => Ok(shown),
-        _ => Err(Failure::new(missing.join("\n"))),
-    }
+    about.push(found.reason);
+    Ok(())
 }
 
 /// The figures of one job.

@@ -1,0 +1,108 @@
+//! Between the memories of two devices that are not mapped, GPUs first of all, by every way there is: through bounce buffers, over
+//! whatever UCX finds and over tcp, and by a UCX that was built with CUDA. The same operations by the host and by kernels;
+//! nothing else measures the same, so the figures stand alone.
+//!
+//! A way that is missing is told and left out; one that fails takes nothing but its own later figures with it.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+
+use super::device_pe::{self, Found};
+use crate::args::FarArgs;
+use crate::job::{self, Failure, Result};
+use crate::report::Row;
+use crate::stats::Summary;
+
+/// Seconds that the job of one way may take.
+const JOB_LIMIT_S: u32 = 90;
+
+/// A way, and the environment that makes PEs take it.
+struct Way {
+    name: &'static str,
+    environment: Vec<(&'static str, String)>,
+}
+
+fn ways(args: &FarArgs, gpus: bool) -> Vec<Way> {
+    let set =
+        |list: &[(&'static str, &str)]| list.iter().map(|(k, v)| (*k, (*v).to_owned())).collect::<Vec<_>>();
+    if !gpus {
+        return vec![
+            Way { name: "any", environment: Vec::new() },
+            Way { name: "tcp", environment: set(&[("UCX_TLS", "tcp")]) },
+        ];
+    }
+    let mut ways = vec![
+        Way { name: "bounce", environment: set(&[("RUSHMEM_FAR_GPU", "bounce")]) },
+        Way { name: "bounce, tcp", environment: set(&[("RUSHMEM_FAR_GPU", "bounce"), ("UCX_TLS", "tcp")]) },
+    ];
+    match &args.ucx_cuda {
+        Some(path) if path.exists() => {
+            let library = std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string();
+            let environment = [("RUSHMEM_FAR_GPU", "ucx".to_owned()), ("RUSHMEM_UCX_LIB", library)].to_vec();
+            ways.push(Way { name: "UCX with CUDA", environment });
+        }
+        Some(path) => eprintln!("SKIP far: no UCX with CUDA in {} (scripts/ucx-cuda)", path.display()),
+        None => eprintln!("SKIP far: no UCX with CUDA was named (--ucx-cuda)"),
+    }
+    ways
+}
+
+/// Measures every way.
+pub(super) fn measure(
+    args: &FarArgs,
+    rows: &mut Vec<Row>,
+    about: &mut Vec<String>,
+    missing: &mut Vec<String>,
+) -> Result<()> {
+    let gpus = crate::gpu::count()?;
+    if gpus == 1 {
+        eprintln!("SKIP far: one GPU is here, which its PEs share: latencies are its time slices'");
+    }
+    for way in ways(args, gpus > 0) {
+        job::note(&format!("{} between devices", way.name));
+        let (found, went_wrong) = start(&way, args.samples)?;
+        about.push(format!("{}: {} ({})", way.name, found.reason, found.device));
+        for figure in found.figures {
+            let name = format!("{} ({})", figure.name, way.name);
+            match (Summary::of(figure.samples), figure.failed) {
+                (Some(summary), None) => {
+                    rows.push(Row::new(&name, Some(figure.bytes), 2, &figure.unit, summary))
+                }
+                (_, why) => missing.push(format!(
+                    "there is no {name} of {} bytes: {}",
+                    figure.bytes,
+                    why.unwrap_or_default()
+                )),
+            }
+        }
+        missing.extend(went_wrong.map(|why| format!("{}: {why}", way.name)));
+    }
+    Ok(())
+}
+
+/// One job; what it has found, and why it found no more.
+fn start(way: &Way, samples: u32) -> Result<(Found, Option<String>)> {
+    let folder = tempfile::tempdir()?;
+    let said = folder.path().join("said");
+    let mut command = job::command(2, JOB_LIMIT_S)?;
+    command.arg("far-device-pe").arg("--folder").arg(folder.path()).args(["--samples", &samples.to_string()]);
+    command
+        .env("RUSHMEM_TRANSPORT", "ucx")
+        .env("RUSHMEM_PES_PER_NODE", "1")
+        .env("RUSHMEM_WAIT_TIMEOUT", "20");
+    command.envs(way.environment.iter().map(|(name, value)| (*name, value.as_str())));
+    command.stdout(Stdio::null()).stderr(File::create(&said)?);
+    let status = command.status().map_err(|e| Failure::new(format!("cannot start the PEs: {e}")))?;
+    let found = std::fs::read(device_pe::found(folder.path())).ok();
+    let found = found.map_or(Ok(Found::default()), |text| serde_json::from_slice(&text))?;
+    let why = (!status.success()).then(|| format!("the job ended with {status}:\n{}", end_of(&said)));
+    Ok((found, why))
+}
+
+/// The last lines of what the PEs wrote.
+fn end_of(file: &Path) -> String {
+    let text = String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(12)..].join("\n")
+}

@@ -1,0 +1,234 @@
+//! One of the two PEs of a measure of `far --device`: their heaps are in the memory of their devices, and neither maps the other's.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rushmem::{Kernel, Launch, Pe, Source, SymSlice, World};
+use serde::{Deserialize, Serialize};
+
+use crate::args::FarDevicePeArgs;
+use crate::job::{Failure, Result};
+
+/// Bytes of the puts whose bandwidth is measured.
+const SIZES: [usize; 3] = [1 << 20, 16 << 20, 128 << 20];
+/// How long a sample should take.
+const SAMPLE_S: f64 = 0.1;
+/// Rounds of a latency's sample, and of the first one, which is not counted.
+const ROUNDS: [i32; 2] = [200, 20];
+
+/// One figure.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Figure {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) unit: String,
+    pub(super) samples: Vec<f64>,
+    /// Why there are none.
+    pub(super) failed: Option<String>,
+}
+
+/// What PE 0 found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Found {
+    /// How the other PE is reached, for people.
+    pub(super) reason: String,
+    pub(super) device: String,
+    pub(super) figures: Vec<Figure>,
+}
+
+/// Where PE 0 leaves it, anew after each figure: what is known survives whatever comes next.
+pub(super) fn found(folder: &Path) -> PathBuf {
+    folder.join("found.json")
+}
+
+/// `rushmem-perf far-device-pe`.
+pub(crate) fn run(args: &FarDevicePeArgs) -> Result<()> {
+    let world = World::init()?;
+    let other = Pe::new(1 - world.my_pe().number().min(1));
+    let peer = world.peer(other)?;
+    if world.n_pes() != 2 || peer.transport != "ucx" {
+        return Err(Failure::new(format!(
+            "{other} is reached by {} ({}), not by UCX",
+            peer.transport, peer.reason
+        )));
+    }
+    let pair = Pair { world: &world, other, first: world.my_pe().number() == 0, samples: args.samples };
+    let mut own = Found { reason: peer.reason, device: world.device_name(), figures: Vec::new() };
+    let module = world.load(Source::text(KERNELS).name("far_device.cu"))?;
+    let mut keep = |name: &str, bytes: usize, unit: &str, found: Result<Vec<f64>>| -> Result<()> {
+        let mut figure =
+            Figure { name: name.into(), bytes: bytes as u64, unit: unit.into(), ..Figure::default() };
+        let went_wrong = found.as_ref().err().map(ToString::to_string);
+        match found {
+            Ok(samples) => figure.samples = samples,
+            Err(why) => figure.failed = Some(why.to_string()),
+        }
+        own.figures.push(figure);
+        if pair.first {
+            std::fs::write(self::found(&args.folder), serde_json::to_vec(&own)?)?;
+        }
+        // The other PE is somewhere else now: nothing that follows would meet it.
+        went_wrong.map_or(Ok(()), |why| Err(Failure::new(why)))
+    };
+    keep("kernel's put_signal, one way", 8, "us", pair.pingpong(&module.kernel("pingpong")?))?;
+    keep("kernel's fetch_add", 8, "us", pair.kernel_add(&module.kernel("add")?))?;
+    keep("host's fetch_add", 8, "us", pair.host_add())?;
+    let put = module.kernel("put")?;
+    for bytes in SIZES {
+        keep("host's put", bytes, "GB/s", pair.bandwidth(bytes, None))?;
+        keep("kernel's put", bytes, "GB/s", pair.bandwidth(bytes, Some(&put)))?;
+    }
+    Ok(world.finalize()?)
+}
+
+struct Pair<'a> {
+    world: &'a World,
+    other: Pe,
+    first: bool,
+    samples: u32,
+}
+
+impl Pair<'_> {
+    /// Calls `batch` with rounds, once to warm up and then for each sample; microseconds of one round.
+    fn latencies(&self, mut batch: impl FnMut(i32) -> Result<f64>) -> Result<Vec<f64>> {
+        let [rounds, first] = ROUNDS;
+        batch(first)?;
+        (0..self.samples).map(|_| batch(rounds).map(|seconds| seconds * 1e6 / f64::from(rounds))).collect()
+    }
+
+    /// Half the time of a round trip.
+    fn pingpong(&self, kernel: &Kernel<'_>) -> Result<Vec<f64>> {
+        let (words, sig) = (self.world.alloc::<u64>(2)?, self.world.alloc::<u64>(1)?);
+        let mut done = 0;
+        let found = self.latencies(|rounds| {
+            self.world.barrier_all()?;
+            let begin = Instant::now();
+            let (to, first) = (self.other.number() as i32, i32::from(self.first));
+            // SAFETY: the kernel writes words that outlive it.
+            unsafe { kernel.launch(Launch::new(1, 1), (&words, &sig, to, done, rounds, first)) }?;
+            self.world.synchronize()?;
+            done += rounds;
+            Ok(begin.elapsed().as_secs_f64() / 2.0)
+        })?;
+        if sig.to_vec()? != [done as u64] || words.to_vec()?[1] != done as u64 {
+            return Err(Failure::new("a ping-pong ended with other words than were put"));
+        }
+        self.world.barrier_all()?;
+        words.free()?;
+        sig.free()?;
+        Ok(found)
+    }
+
+    /// One thread's fetch_adds, one after the other, on a device that does nothing.
+    fn kernel_add(&self, kernel: &Kernel<'_>) -> Result<Vec<f64>> {
+        let to = self.other.number() as i32;
+        self.adds(|word, rounds| {
+            // SAFETY: the kernel adds to a word that outlives it.
+            unsafe { kernel.launch(Launch::new(1, 1), (word, to, rounds)) }?;
+            Ok(self.world.synchronize()?)
+        })
+    }
+
+    fn host_add(&self) -> Result<Vec<f64>> {
+        self.adds(|word, rounds| {
+            for _ in 0..rounds {
+                word.at(0, self.other).fetch_add(1)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn adds(&self, mut batch: impl FnMut(&SymSlice<'_, u64>, i32) -> Result<()>) -> Result<Vec<f64>> {
+        let word = self.world.alloc::<u64>(1)?;
+        word.write(&[0])?;
+        let mut sum = 0;
+        let found = self.latencies(|rounds| {
+            self.world.barrier_all()?;
+            let begin = Instant::now();
+            if self.first {
+                batch(&word, rounds)?;
+            }
+            sum += rounds as u64;
+            let seconds = begin.elapsed().as_secs_f64();
+            self.world.barrier_all()?;
+            Ok(seconds)
+        })?;
+        if !self.first && word.to_vec()? != [sum] {
+            return Err(Failure::new(format!("{:?} was added, not {sum}", word.to_vec()?)));
+        }
+        self.world.barrier_all()?;
+        word.free()?;
+        Ok(found)
+    }
+
+    /// GB in a second, until all have arrived.
+    fn bandwidth(&self, bytes: usize, kernel: Option<&Kernel<'_>>) -> Result<Vec<f64>> {
+        let (inbox, source) = (self.world.alloc::<u32>(bytes / 4)?, self.world.alloc::<u32>(bytes / 4)?);
+        let salt = bytes as u32 ^ if kernel.is_some() { 0x5eed } else { 0xf00d };
+        let data: Vec<u32> = (0..bytes as u32 / 4).map(|i| i.wrapping_mul(2_654_435_761) ^ salt).collect();
+        source.write(&data)?;
+        inbox.write(&vec![0; bytes / 4])?;
+        let put = |count: i32| -> Result<f64> {
+            self.world.barrier_all()?;
+            let begin = Instant::now();
+            if self.first {
+                match kernel {
+                    Some(kernel) => {
+                        let (to, n) = (self.other.number() as i32, bytes as u64 / 4);
+                        // SAFETY: the kernel writes memory that outlives it, and that nobody reads meanwhile.
+                        unsafe { kernel.launch(Launch::new(1, 256), (&inbox, &source, n, to, count)) }?;
+                        self.world.synchronize()?;
+                    }
+                    None => {
+                        for _ in 0..count {
+                            inbox.put_from_nbi(&source, self.other)?;
+                        }
+                        self.world.quiet()?;
+                    }
+                }
+            }
+            let seconds = begin.elapsed().as_secs_f64();
+            self.world.barrier_all()?;
+            Ok(seconds)
+        };
+        put(1)?;
+        // PE 0 says how many fill a sample: the other takes no part in them.
+        let once = put(1)?.max(1e-6);
+        let count = if self.first { (SAMPLE_S / once).clamp(1.0, 1000.0) as i32 } else { 1 };
+        let mut found = Vec::new();
+        for _ in 0..self.samples {
+            found.push(f64::from(count) * bytes as f64 / put(count)? / 1e9);
+        }
+        if !self.first && inbox.to_vec()? != data {
+            return Err(Failure::new(format!("puts of {bytes} bytes brought something else")));
+        }
+        self.world.barrier_all()?;
+        inbox.free()?;
+        source.free()?;
+        Ok(found)
+    }
+}
+
+const KERNELS: &str = r#"
+#include <rushmem/rushmem.cuh>
+
+// words[0] goes out, words[1] comes in; the signal says which round it is of.
+extern "C" __global__ void pingpong(uint64_t *words, uint64_t *sig, int pe, int done, int rounds, int first) {
+  for (int i = 1; i <= rounds; ++i) {
+    uint64_t round = uint64_t(done) + i;
+    if (!first) rushmem::signal_wait_until(sig, rushmem::cmp::ge, round);
+    words[0] = round;
+    rushmem::put_signal(words + 1, words, 1, sig, round, rushmem::signal::set, pe);
+    if (first) rushmem::signal_wait_until(sig, rushmem::cmp::ge, round);
+  }
+}
+
+extern "C" __global__ void add(uint64_t *word, int pe, int rounds) {
+  for (int i = 0; i < rounds; ++i) rushmem::atomic_fetch_add(word, uint64_t(1), pe);
+}
+
+extern "C" __global__ void put(uint32_t *inbox, const uint32_t *source, size_t n, int pe, int count) {
+  for (int i = 0; i < count; ++i) rushmem::put_nbi<rushmem::block>(inbox, source, n, pe);
+  rushmem::quiet();
+}
+"#;
