@@ -320,51 +320,52 @@ impl StandIn<'_> {
             (Op::Put | Op::PutSignal, None) => {
                 let data = read(d.src as usize, n);
                 self.answer(d, 0);
-                Some(data)
+                return Some(data);
             }
-            (Op::Put, Some(data)) => done(write(self.there(d.dst, d.pe), &data)),
+            (Op::Put, Some(data)) => write(self.there(d.dst, d.pe), &data),
             (Op::PutSignal, Some(data)) => {
                 write(self.there(d.dst, d.pe), &data);
-                done(self.signal(d))
+                self.signal(d)
             }
             (Op::PutInline, _) => {
                 assert!((1..=32).contains(&d.width));
-                done(write(self.there(d.dst, d.pe), &d.inline()[..usize::from(d.width)]))
+                write(self.there(d.dst, d.pe), &d.inline()[..usize::from(d.width)])
             }
             (Op::PutSignalInline, _) => {
                 assert!((1..=8).contains(&d.width));
                 write(self.there(d.dst, d.pe), &d.inline()[..usize::from(d.width)]);
-                done(self.signal(d))
+                self.signal(d)
             }
-            (Op::Signal, _) => done(self.signal(d)),
-            (Op::Get, None) => Some(read(self.there(d.src, d.pe), n)),
+            (Op::Signal, _) => self.signal(d),
+            (Op::Get, None) => return Some(read(self.there(d.src, d.pe), n)),
             (Op::Get, Some(data)) => {
                 write(d.dst as usize, &data);
-                done(self.answer(d, 0))
+                self.answer(d, 0)
             }
             (Op::G, _) => {
                 assert!((1..=8).contains(&d.width) && d.reply_to().is_some());
-                done(self.answer(d, load(self.there(d.src, d.pe), d.width)))
+                self.answer(d, load(self.there(d.src, d.pe), d.width))
             }
             (Op::Iput, None) => {
                 let data = gather(d.src as usize, d.value, n, element);
                 self.answer(d, 0);
-                Some(data)
+                return Some(data);
             }
-            (Op::Iput, Some(data)) => done(scatter(self.there(d.dst, d.pe), d.sig, element, &data)),
-            (Op::Iget, None) => Some(gather(self.there(d.src, d.pe), d.value, n, element)),
+            (Op::Iput, Some(data)) => scatter(self.there(d.dst, d.pe), d.sig, element, &data),
+            (Op::Iget, None) => return Some(gather(self.there(d.src, d.pe), d.value, n, element)),
             (Op::Iget, Some(data)) => {
                 scatter(d.dst as usize, d.sig, element, &data);
-                done(self.answer(d, 0))
+                self.answer(d, 0)
             }
             (Op::Atomic, _) => {
                 let before = update(self.there(d.dst, d.pe), d);
                 assert_eq!(d.reply_to().is_some(), matches!(i32::from(d.sub), 0 | 2 | 3 | 5 | 7 | 9 | 11));
-                done(self.answer(d, before))
+                self.answer(d, before)
             }
-            (Op::Quiet, _) => done(self.answer(d, 0)),
+            (Op::Quiet, _) => self.answer(d, 0),
             (Op::Fence, _) => unreachable!("a fence is no operation"),
         }
+        None
     }
 
     fn signal(&self, d: &Descriptor) {
@@ -374,10 +375,6 @@ impl StandIn<'_> {
             _ => at.store(d.value, Ordering::Release),
         }
     }
-}
-
-fn done(_: ()) -> Option<Vec<u8>> {
-    None
 }
 
 fn word<'a>(at: usize) -> &'a AtomicU64 {
