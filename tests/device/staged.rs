@@ -36,7 +36,7 @@ fn sweep(scope: i32) {
             }
             // Both sides aligned alike, for that is when the stage is used, at each alignment in turn; then at random.
             for (turn, alike) in [true, true, true, false].into_iter().enumerate() {
-                let wide = bytes.is_multiple_of(8) && turn == 1;
+                let wide = bytes % 8 == 0 && turn == 1;
                 let unit = if wide { 8 } else { 1 };
                 let from = if turn == 0 { 0 } else { rng.below(16) / unit * unit };
                 let to = if alike { from } else { rng.below(16) / unit * unit };
