@@ -1,0 +1,252 @@
+//! Puts whose source is GPU memory that the network cannot read: copied out by pieces, and sent as the pieces come.
+
+use std::collections::VecDeque;
+
+use super::{head, Traffic, PUT};
+use crate::error::{err, Result};
+use crate::far::engine::{Done, Engine, Flight, Rows, RECORD};
+use crate::far::gpu::staging::{Chunk, Span, Ticket, LARGE, SMALL};
+use crate::far::message::Record;
+use crate::far::transport::Token;
+
+/// A put whose source the network cannot read.
+#[derive(Debug)]
+pub(super) struct Carry {
+    pe: usize,
+    op: u64,
+    source: Span,
+    /// Bytes whose copy out of the GPU has been started.
+    started: usize,
+    /// Copies on their way: their place in the whole, and length.
+    pieces: VecDeque<(Ticket, Chunk, usize, usize)>,
+    target: Target,
+    /// An encoded signal that comes behind it.
+    signal: Option<Vec<u8>>,
+    done: Done,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    Range { offset: u64 },
+    Rows { offset: u64, stride: i64, elem: usize },
+}
+
+impl Engine {
+    /// A put where the network does not reach GPU memory, with a signal behind it if there is one.
+    pub(crate) fn put_from_gpu(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        bytes: usize,
+        signal: Option<Vec<u8>>,
+        done: Done,
+    ) -> Result<()> {
+        let Some(mut traffic) = self.traffic.take() else { return Err(err!(INTERNAL, "no GPU")) };
+        let result = self.start_from_gpu(&mut traffic, pe, offset, src, bytes, signal, done);
+        self.traffic = Some(traffic);
+        result
+    }
+
+    #[allow(clippy::too_many_arguments)] // the operation has that many
+    pub(super) fn start_from_gpu(
+        &mut self,
+        traffic: &mut Traffic,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        bytes: usize,
+        signal: Option<Vec<u8>>,
+        done: Done,
+    ) -> Result<()> {
+        if bytes > 0 && traffic.on_gpu(src)? {
+            let op = self.begin_op(pe);
+            let source = Span::contiguous(src, bytes);
+            let target = Target::Range { offset };
+            let pieces = VecDeque::new();
+            traffic.carries.push_back(Carry { pe, op, source, started: 0, pieces, target, signal, done });
+            return Ok(());
+        }
+        if bytes <= SMALL {
+            self.put_records(pe, offset, src, bytes)?;
+            self.tell(done);
+        } else {
+            // The host's memory needs no chunk on this side.
+            let done = self.join(bytes.div_ceil(LARGE), done);
+            let mut at = 0;
+            while at < bytes {
+                let piece = LARGE.min(bytes - at);
+                let token = self.fly(Flight::Copy { pe, op: None, done });
+                self.send_piece(traffic, pe, offset + at as u64, src + at, piece, token)?;
+                at += piece;
+            }
+        }
+        match signal {
+            Some(signal) => self.encoded(pe, &signal, true),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a large message, and its place in the order.
+    pub(super) fn send_piece(
+        &mut self,
+        traffic: &mut Traffic,
+        pe: usize,
+        offset: u64,
+        data: usize,
+        bytes: usize,
+        token: Token,
+    ) -> Result<()> {
+        let number = traffic.number(pe);
+        let told = head(PUT, self.me(), number, 0);
+        // SAFETY: the data is a chunk's or the caller's, and stays until the token is done.
+        let sent = unsafe { self.transport().send_bulk(pe, told, data as *const u8, bytes, token) }?;
+        if sent {
+            self.landed(token, Ok(()))?;
+        }
+        self.record_now(pe, &Record::Bulk { number, offset, bytes: bytes as u64 })
+    }
+
+    /// A strided put, if it is from GPU memory.
+    pub(crate) fn put_rows_from_gpu(
+        &mut self,
+        pe: usize,
+        offset: u64,
+        src: usize,
+        rows: Rows,
+        done: Done,
+    ) -> Result<bool> {
+        let Some(traffic) = &mut self.traffic else { return Ok(false) };
+        if rows.n == 0 || !traffic.on_gpu(src)? {
+            return Ok(false);
+        }
+        // A span runs upwards.
+        let last = rows.n as isize - 1;
+        let (src, offset, near, far) = if rows.near_stride < 0 {
+            let src = src.wrapping_add_signed(last * rows.near_stride);
+            let offset = offset.wrapping_add_signed((last * rows.far_stride) as i64);
+            (src, offset, -rows.near_stride, -rows.far_stride)
+        } else {
+            (src, offset, rows.near_stride, rows.far_stride)
+        };
+        let source = Span { at: src, stride: near as usize, elem: rows.elem, count: rows.n };
+        let target = Target::Rows { offset, stride: far as i64, elem: rows.elem };
+        let op = self.begin_op(pe);
+        let carry = Carry { pe, op, source, started: 0, pieces: VecDeque::new(), target, signal: None, done };
+        self.traffic.as_mut().expect("looked above").carries.push_back(carry);
+        Ok(true)
+    }
+
+    /// Puts from GPU memory: copies out are started while there are chunks, and what has come out is sent, in order.
+    pub(super) fn carry(&mut self, traffic: &mut Traffic) -> Result<()> {
+        let mut carries = std::mem::take(&mut traffic.carries);
+        let mut result = Ok(());
+        // Each by itself in order; later ones begin while earlier ones are still on their way.
+        let mut alive = VecDeque::with_capacity(carries.len());
+        while let Some(mut carry) = carries.pop_front() {
+            match self.carry_one(traffic, &mut carry) {
+                Ok(true) => {}
+                Ok(false) => alive.push_back(carry),
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
+            }
+        }
+        traffic.carries = alive;
+        result
+    }
+
+    /// True once it is over.
+    pub(super) fn carry_one(&mut self, traffic: &mut Traffic, carry: &mut Carry) -> Result<bool> {
+        let total = carry.source.bytes();
+        while carry.started < total {
+            let left = total - carry.started;
+            let Some(chunk) = traffic.lanes.staging.try_chunk(left)? else { break };
+            let mut bytes = left.min(chunk.bytes());
+            if matches!(carry.target, Target::Rows { .. }) && bytes < left {
+                // Whole elements, unless one is longer than a chunk.
+                let elem = carry.source.elem;
+                bytes = if bytes >= elem { bytes / elem * elem } else { bytes };
+            }
+            // SAFETY: the caller of the put vouches for its source until it is done.
+            let ticket =
+                unsafe { traffic.lanes.staging.copy_out(&chunk, &carry.source, carry.started, bytes)? };
+            carry.pieces.push_back((ticket, chunk, carry.started, bytes));
+            carry.started += bytes;
+        }
+        while let Some((ticket, ..)) = carry.pieces.front() {
+            if !traffic.lanes.staging.done(*ticket)? {
+                return Ok(false);
+            }
+            let Some((_, chunk, at, bytes)) = carry.pieces.pop_front() else { break };
+            self.send_carried(traffic, carry, chunk, at, bytes)?;
+        }
+        if carry.started < total {
+            return Ok(false);
+        }
+        // All has been read.
+        self.tell(carry.done);
+        if let Some(signal) = carry.signal.take() {
+            self.encoded(carry.pe, &signal, true)?;
+        }
+        self.end_op(carry.pe, carry.op);
+        Ok(true)
+    }
+
+    pub(super) fn send_carried(
+        &mut self,
+        traffic: &mut Traffic,
+        carry: &Carry,
+        chunk: Chunk,
+        at: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let pe = carry.pe;
+        let data = chunk.as_ptr() as usize;
+        match carry.target {
+            Target::Range { offset } if bytes > SMALL => {
+                let number = traffic.number(pe);
+                let told = head(PUT, self.me(), number, 0);
+                let token = self.fly(Flight::Chunk { pe, chunk });
+                // SAFETY: the chunk stays with the flight until the token is done.
+                let sent = unsafe { self.transport().send_bulk(pe, told, data as *const u8, bytes, token) }?;
+                if sent {
+                    self.landed_chunk(traffic, token)?;
+                }
+                let record = Record::Bulk { number, offset: offset + at as u64, bytes: bytes as u64 };
+                return self.record_now(pe, &record);
+            }
+            Target::Range { offset } => self.put_records(pe, offset + at as u64, data, bytes)?,
+            Target::Rows { offset, stride, elem } => {
+                let mut sent = 0;
+                while sent < bytes {
+                    let (row, inside) = ((at + sent) / elem, (at + sent) % elem);
+                    let far = offset.wrapping_add_signed(row as i64 * stride) + inside as u64;
+                    let whole = (bytes - sent) / elem * elem;
+                    let take = if inside == 0 && whole > 0 && elem <= RECORD {
+                        whole.min(RECORD / elem * elem)
+                    } else {
+                        (elem - inside).min(bytes - sent).min(RECORD)
+                    };
+                    // SAFETY: inside the chunk's bytes.
+                    let packed = unsafe { std::slice::from_raw_parts((data + sent) as *const u8, take) };
+                    if inside == 0 && take >= elem {
+                        let record = Record::Rows {
+                            offset: far,
+                            stride: stride as u64,
+                            elem: elem as u64,
+                            data: packed,
+                        };
+                        self.record_now(pe, &record)?;
+                    } else {
+                        self.record_now(pe, &Record::Data { offset: far, data: packed })?;
+                    }
+                    sent += take;
+                }
+            }
+        }
+        traffic.lanes.staging.give_back(chunk);
+        Ok(())
+    }
+}
