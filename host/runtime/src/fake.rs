@@ -84,6 +84,15 @@ impl Bootstrap for Fake {
     }
 }
 
+/// Rounds of a test that repeats something until luck would have shown a fault: fewer over a network, where each takes some
+/// thousand times as long.
+pub(crate) fn rounds(n: usize) -> usize {
+    match std::env::var("RUSHMEM_TEST_WAY").unwrap_or_default().as_str() {
+        "" | "direct" => n,
+        _ => n.div_ceil(25),
+    }
+}
+
 /// Runs `f` on `n` PEs, each a thread with its world; finalises them and gives the results by PE.
 pub(crate) fn worlds<T: Send>(n: u32, f: impl Fn(&World) -> T + Sync) -> Vec<T> {
     worlds_with(n, &[], |w| {

@@ -6,14 +6,14 @@
 use std::os::unix::fs::MetadataExt;
 
 use crate::capi::types::RUSHMEM_ABI_VERSION;
-use crate::config::Config;
+use crate::config::{Config, TransportWish};
 use crate::device::Kind;
 use crate::error::{err, Error, Result};
 
 const HOST_BYTES: usize = 64;
 const NODE_BYTES: usize = 48;
 /// Bytes of a card on the wire.
-pub(crate) const CARD_BYTES: usize = 4 + 4 + 4 + 4 + 8 + 8 + 16 + 16 + NODE_BYTES + HOST_BYTES;
+pub(crate) const CARD_BYTES: usize = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 16 + 16 + NODE_BYTES + HOST_BYTES;
 
 /// What one PE tells the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) struct Card {
     pub(crate) pid: u32,
     /// The kind of its device.
     pub(crate) device: u32,
+    /// What it asks of the way to others, a [`TransportWish`].
+    pub(crate) transport: u32,
     /// Tells processes apart where pid namespaces give several the same number.
     pub(crate) process: u64,
     pub(crate) heap_max: u64,
@@ -43,6 +45,7 @@ impl Card {
             pe,
             pid: std::process::id(),
             device: device as u32,
+            transport: config.transport as u32,
             process: process_id(),
             heap_max: config.heap_max,
             link: random()?,
@@ -64,6 +67,7 @@ impl Card {
         put(&self.pe.to_le_bytes(), 4);
         put(&self.pid.to_le_bytes(), 4);
         put(&self.device.to_le_bytes(), 4);
+        put(&self.transport.to_le_bytes(), 4);
         put(&self.process.to_le_bytes(), 8);
         put(&self.heap_max.to_le_bytes(), 8);
         put(&self.link, 16);
@@ -86,6 +90,7 @@ impl Card {
             pe: u32::from_le_bytes(take(4).try_into().expect(fixed)),
             pid: u32::from_le_bytes(take(4).try_into().expect(fixed)),
             device: u32::from_le_bytes(take(4).try_into().expect(fixed)),
+            transport: u32::from_le_bytes(take(4).try_into().expect(fixed)),
             process: u64::from_le_bytes(take(8).try_into().expect(fixed)),
             heap_max: u64::from_le_bytes(take(8).try_into().expect(fixed)),
             link: take(16).try_into().expect(fixed),
@@ -126,6 +131,17 @@ pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
                 Kind::name(card.device)
             ));
         }
+        if card.transport != first.transport {
+            return Err(err!(
+                MISMATCH,
+                "the ways to other PEs differ: RUSHMEM_TRANSPORT={} on PE 0 ({}), {} on PE {pe} ({}); set RUSHMEM_TRANSPORT \
+                 alike",
+                wish_name(first.transport),
+                first.host,
+                wish_name(card.transport),
+                card.host
+            ));
+        }
         if card.heap_max != first.heap_max {
             return Err(err!(
                 MISMATCH,
@@ -137,6 +153,13 @@ pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// How the setting is written.
+fn wish_name(wish: u32) -> &'static str {
+    let all = [TransportWish::Auto, TransportWish::Direct, TransportWish::Ucx, TransportWish::Fake];
+    let names = ["auto", "direct", "ucx", "fake"];
+    all.iter().position(|known| *known as u32 == wish).map_or("of another version", |place| names[place])
 }
 
 /// Random bytes from the system.
@@ -238,7 +261,10 @@ mod tests {
         let e = check_agreement(&[a.clone(), a.clone(), b.clone()]).unwrap_err();
         assert!(e.message.contains("PE 2"), "{e}");
         (b.heap_max, b.device) = (a.heap_max, Kind::Cuda as u32);
-        let e = check_agreement(&[a, b]).unwrap_err();
+        let e = check_agreement(&[a.clone(), b.clone()]).unwrap_err();
         assert!(e.message.contains("PE 2") && e.message.contains("a GPU"), "{e}");
+        (b.device, b.transport) = (a.device, TransportWish::Ucx as u32);
+        let e = check_agreement(&[a, b]).unwrap_err();
+        assert!(e.message.contains("=auto on PE 0") && e.message.contains("ucx on PE 2"), "{e}");
     }
 }

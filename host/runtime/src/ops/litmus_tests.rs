@@ -10,7 +10,7 @@ use super::signal::{self, SignalOp};
 use super::{order, wait};
 use crate::capi::types::*;
 use crate::error::Result;
-use crate::fake::worlds_with;
+use crate::fake::{rounds, worlds_with};
 use crate::world::World;
 
 const BOUNDED: [(&str, &str); 3] =
@@ -98,7 +98,7 @@ fn message_passing_small() {
         Announce::FenceAtomicAdd,
         Announce::QuietPut,
     ] {
-        message_passing(announce, 64, 1500);
+        message_passing(announce, 64, rounds(1500) as u64);
     }
 }
 
@@ -106,9 +106,9 @@ fn message_passing_small() {
 fn message_passing_bulk() {
     // Past the caches the copy uses non-temporal stores, which ordinary fences on x86 do not order by themselves.
     for bytes in [4096, 1 << 20, 16 << 20] {
-        let rounds = ((64 << 20) / bytes as u64).min(500);
+        let count = rounds(((64 << 20) / bytes).min(500)).max(3) as u64;
         for announce in [Announce::PutSignal(SignalOp::Set), Announce::FenceP] {
-            message_passing(announce, bytes, rounds);
+            message_passing(announce, bytes, count);
         }
     }
 }
@@ -117,13 +117,13 @@ fn message_passing_bulk() {
 /// of the two sees the new value. Returns how many rounds saw two old ones.
 fn store_buffering(between: fn(&World) -> Result<()>) -> usize {
     const CELLS: usize = 256;
-    const BATCHES: usize = 200;
+    let batches = rounds(200);
     let early = AtomicUsize::new(0);
     let results = worlds_with(2, &BOUNDED, |w| {
         let (me, other) = (w.my_pe(), 1 - w.my_pe());
         let cells = w.alloc(CELLS * 128, 128).unwrap().unwrap();
-        let mut seen = Vec::with_capacity(CELLS * BATCHES);
-        for batch in 1..=BATCHES {
+        let mut seen = Vec::with_capacity(CELLS * batches);
+        for batch in 1..=batches {
             // Both start a batch together and run through the cells side by side, drifting past one another.
             early.fetch_add(1, Ordering::AcqRel);
             let mut spins = 0;
@@ -156,12 +156,12 @@ fn store_buffering_with_quiet_never_reads_two_old_values() {
 
 #[test]
 fn a_word_put_is_never_seen_torn() {
-    const ROUNDS: u64 = 100_000;
+    let rounds = rounds(100_000) as u64;
     worlds_with(2, &BOUNDED, |w| {
         let word = w.alloc(16, 128).unwrap().unwrap();
         let done = w.alloc(8, 128).unwrap().unwrap();
         if w.my_pe() == 0 {
-            for i in 0..ROUNDS {
+            for i in 0..rounds {
                 let value = i << 32 | i;
                 match i % 2 {
                     0 => rma::p(w, word, value, 8, 1).unwrap(),
