@@ -131,6 +131,20 @@ pub fn cpu_compiler() -> Result<Result<Tool, String>> {
     Ok(unsafe { tool(&raw.assume_init()) })
 }
 
+/// The UCX that would reach PEs whose memory is not mapped, those on other hosts among them; the inner error says where it was
+/// looked for and how to get it. Loads it.
+///
+/// # Errors
+/// [`ErrorCode::LibraryNotFound`] where the runtime cannot be loaded.
+pub fn network() -> Result<Result<Tool, String>> {
+    let runtime = Runtime::get()?;
+    let mut raw = MaybeUninit::<rushmem_tool_t>::uninit();
+    // SAFETY: a place for the answer.
+    runtime.check(unsafe { (runtime.network)(raw.as_mut_ptr()) })?;
+    // SAFETY: filled by the successful call; its strings live for ever.
+    Ok(unsafe { tool(&raw.assume_init()) })
+}
+
 /// The MPI bootstrap plug-ins around the runtime. Loads none.
 ///
 /// # Errors

@@ -145,6 +145,7 @@ table! {
     doctor {
         fn job_describe = rushmem_job_describe(*mut rushmem_job_t) -> i32;
         fn cpu_compiler = rushmem_cpu_compiler(*mut rushmem_tool_t) -> i32;
+        fn network = rushmem_network(*mut rushmem_tool_t) -> i32;
         fn mpi_plugin = rushmem_mpi_plugin(usize, *mut *const c_char) -> i32;
     }
 }

@@ -75,6 +75,13 @@ pub(crate) fn host_rounds(n: usize) -> usize {
     }
 }
 
+/// Whether every PE of `n` maps the memory of every other one: not where the tests are run over a network.
+pub(crate) fn all_mapped(n: u32) -> bool {
+    let set = |name: &str| std::env::var(name).unwrap_or_default().trim().to_ascii_lowercase();
+    let each = set("RUSHMEM_PES_PER_NODE").parse::<u32>().unwrap_or(u32::MAX);
+    each >= n && !matches!(set("RUSHMEM_TRANSPORT").as_str(), "ucx" | "fake")
+}
+
 /// `n` PEs with the time that they may need here.
 pub(crate) fn pes(n: u32) -> Pes {
     testing::pes(n).timeout(Duration::from_secs(if is_brief() { 230 } else { 60 }))

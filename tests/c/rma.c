@@ -43,7 +43,8 @@ static void untyped(rushmem_world_t *w)
     CHECK((uintptr_t)peer == (uintptr_t)(heap + 5) + (uintptr_t)(right - me) * view.stride);
   rushmem_peer_t about;
   OK(rushmem_peer(w, right, &about));
-  CHECK(about.pe == right && about.pid > 0 && *about.host && !strcmp(about.transport, "direct") && *about.reason);
+  CHECK(about.pe == right && about.pid > 0 && *about.host && *about.transport && *about.reason);
+  CHECK(!strcmp(about.transport, "direct") == (peer != NULL));
 
   rushmem_heap_info_t info;
   OK(rushmem_heap_info(w, &info));

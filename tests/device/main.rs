@@ -15,7 +15,7 @@ mod staged;
 mod waits;
 
 use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
-use api_common::place::{is_brief, on_gpus, rounds};
+use api_common::place::{all_mapped, is_brief, on_gpus, rounds, skip};
 use api_common::{both, Rng};
 use rushmem::{KernelArgs, Launch, Source, SymSlice, World};
 

@@ -127,19 +127,48 @@ fn under_a_launcher_pe_0_shows_every_way() {
 }
 
 #[test]
-fn a_way_that_is_missing_hides_no_row() {
-    // No transport but direct mapping is built in, so this leaves the PEs without a way.
-    let mut command = job(2, "--json");
-    let (out, err) = ends(command.env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_TRANSPORT", "ucx"), 1);
-    let report: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}"));
-    assert_eq!(report["job"]["pes"].as_array().map(Vec::len), Some(1), "{out}");
-    assert_eq!(report["job"]["pes"][0]["peers"][1]["transport"], "none");
-    let missing = report["missing"].to_string();
-    assert!(
-        missing.contains("PE 0 cannot reach PE 1: ") && missing.contains("RUSHMEM_TRANSPORT"),
-        "{missing}"
-    );
-    assert!(err.contains("  PE 1: host ") && err.contains("    to PE 0: none ("), "{err}");
+fn pes_of_another_host_are_shown_with_the_network_that_reaches_them() {
+    let ucx = report(&mut info("--json --no-join"), 0)["ucx"].clone();
+    if let Some(why) = ucx["error"].as_str() {
+        eprintln!("SKIP pes_of_another_host_are_shown_with_the_network_that_reaches_them: {why}");
+        return;
+    }
+    let hosts = |arguments| {
+        let mut command = job(3, arguments);
+        command.env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_PES_PER_NODE", "2");
+        command
+    };
+    let report = report(&mut hosts("--json"), 0);
+    let pes = report["job"]["pes"].as_array().expect("a list");
+    assert_eq!(pes.len(), 3, "{report}");
+    let version = format!("UCX {} (", ucx["version"].as_str().expect("a version"));
+    for (pe, row) in pes.iter().enumerate() {
+        for to in 0..3 {
+            let way = &row["peers"][to];
+            let mate = pe / 2 == to / 2;
+            assert_eq!(way["transport"], if mate { "direct" } else { "ucx" }, "{report}");
+            assert!(mate || way["reason"].as_str().expect("a text").contains(&version), "{report}");
+        }
+    }
+    let (out, _) = ends(&mut hosts(""), 0);
+    assert!(out.contains("    to PE 2: ucx (") && out.contains("    to PEs 0-1: ucx ("), "{out}");
+    let file = ucx["path"].as_str().expect("its file");
+    let row = out.lines().find(|line| line.starts_with("UCX ")).expect("a row about UCX");
+    assert!(row.ends_with(file) && Path::new(file).is_file(), "{row}");
+}
+
+#[test]
+fn a_ucx_that_is_missing_is_missed_where_a_pe_needs_it() {
+    let (out, _) = ends(info("").env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_UCX_LIB", "/nonexistent"), 0);
+    let rows: Vec<_> = out.lines().skip_while(|line| !line.starts_with("UCX ")).take(2).collect();
+    assert!(rows[0].contains("needed for PEs on other hosts only"), "{out}");
+    assert!(rows[1].contains("apt-get install libucx0") && rows[1].contains("RUSHMEM_UCX_LIB"), "{out}");
+    let mut hosts = job(2, "--json");
+    hosts
+        .env("RUSHMEM_DEVICE", "cpu")
+        .env("RUSHMEM_PES_PER_NODE", "1")
+        .env("RUSHMEM_UCX_LIB", "/nonexistent");
+    expect_missing(&report(&mut hosts, 1), &["joining the job", "/nonexistent", "apt-get install libucx0"]);
 }
 
 /// The choice is made in one place for joining and in another for showing: they must say the same.

@@ -34,7 +34,8 @@ const LAUNCHERS: [&str; 12] = [
 ];
 
 /// What a job does not get from a launcher but from whoever runs the tests: where they run.
-const WHERE: [&str; 3] = ["RUSHMEM_DEVICE", "RUSHMEM_TRANSPORT", "RUSHMEM_CACHE_DIR"];
+const WHERE: [&str; 5] =
+    ["RUSHMEM_DEVICE", "RUSHMEM_TRANSPORT", "RUSHMEM_PES_PER_NODE", "RUSHMEM_UCX_LIB", "RUSHMEM_CACHE_DIR"];
 
 /// A command without any launcher's variables.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {

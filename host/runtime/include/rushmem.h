@@ -1227,6 +1227,12 @@ int32_t rushmem_job_describe(struct rushmem_job_t *out);
  * Requires: `out` is null or valid. */
 int32_t rushmem_cpu_compiler(struct rushmem_tool_t *out);
 
+/* The UCX that would reach PEs whose memory is not mapped, those on other hosts among them: its file and version. Succeeds also
+ * where there is none, or too old a one: the struct says what was tried and how to get it. Loads it. Local.
+ *
+ * Requires: `out` is null or valid. */
+int32_t rushmem_network(struct rushmem_tool_t *out);
+
 /* The file of MPI plug-in number `index`, counted from 0, of those that lie around this library (or that `RUSHMEM_MPI_PLUGIN`
  * names): one for each MPI that it was built for. Lives for ever. `RUSHMEM_ERR_INVALID_ARGUMENT` past the last one. Local; loads
  * none.

@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) launch_error: Option<String>,
     /// The C++ compiler for the CPU device.
     pub(crate) compiler: ToolFacts,
+    /// UCX, which reaches PEs whose memory is not mapped.
+    pub(crate) ucx: ToolFacts,
     pub(crate) mpi_plugins: Vec<PathBuf>,
 }
 
@@ -132,11 +134,8 @@ impl Facts {
             gpus: gpus.into_iter().map(GpuFacts::from).collect(),
             launch,
             launch_error,
-            compiler: match works.then(doctor::cpu_compiler) {
-                Some(Ok(found)) => found.into(),
-                Some(Err(e)) => ToolFacts { error: Some(e.message().to_owned()), ..ToolFacts::default() },
-                None => ToolFacts::default(),
-            },
+            compiler: found(works.then(doctor::cpu_compiler)),
+            ucx: found(works.then(doctor::network)),
             mpi_plugins: works.then(doctor::mpi_plugins).and_then(Result::ok).unwrap_or_default(),
         }
     }
@@ -146,6 +145,14 @@ fn settings(all: impl Iterator<Item = (String, String)>) -> BTreeMap<String, Str
     let secret = |name: &String| matches!(name.as_str(), "RUSHMEM_UID" | "RUSHMEM_JOB_SECRET");
     let ours = all.filter(|(name, _)| name.starts_with("RUSHMEM_"));
     ours.map(|(name, value)| if secret(&name) { (name, "(set)".to_owned()) } else { (name, value) }).collect()
+}
+
+fn found(looked: Option<rushmem::Result<Result<Tool, String>>>) -> ToolFacts {
+    match looked {
+        Some(Ok(found)) => found.into(),
+        Some(Err(e)) => ToolFacts { error: Some(e.message().to_owned()), ..ToolFacts::default() },
+        None => ToolFacts::default(),
+    }
 }
 
 fn gpus(works: bool) -> (Vec<Gpu>, Option<String>) {

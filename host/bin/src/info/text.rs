@@ -95,6 +95,17 @@ impl Out {
         self.section(name, &text);
     }
 
+    fn ucx(&mut self, ucx: &ToolFacts) {
+        match &ucx.error {
+            None => self.tool("UCX", ucx, false, ""),
+            Some(error) => {
+                self.section("UCX", "none here; needed for PEs on other hosts only");
+                // Its last line says how to get it.
+                self.line(&format!("            {}", error.lines().last().unwrap_or_default()));
+            }
+        }
+    }
+
     fn gpus(&mut self, facts: &Facts) {
         if facts.gpus.is_empty() {
             return self.section("GPUs", "none");
@@ -147,6 +158,7 @@ impl Out {
             }
         }
         self.tool("compiler", &facts.compiler, device(facts) != Some("cuda"), "kernels on the CPU");
+        self.ucx(&facts.ucx);
         let files: Vec<_> = facts.mpi_plugins.iter().map(|path| path.display().to_string()).collect();
         let none = "none here; needed under MPI's launchers only (`make mpi-plugins` builds them)";
         self.section("MPI", if files.is_empty() { none } else { files.first().map_or("", String::as_str) });

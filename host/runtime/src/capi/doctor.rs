@@ -71,6 +71,20 @@ pub unsafe extern "C" fn rushmem_cpu_compiler(out: *mut rushmem_tool_t) -> i32 {
     })
 }
 
+/// The UCX that would reach PEs whose memory is not mapped, those on other hosts among them: its file and version. Succeeds also
+/// where there is none, or too old a one: the struct says what was tried and how to get it. Loads it. Local.
+///
+/// # Safety
+/// `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_network(out: *mut rushmem_tool_t) -> i32 {
+    guard(|| {
+        let found = ucx_sys::Ucp::load().map(|ucx| (ucx.path(), ucx.version().to_string()));
+        // SAFETY: per contract.
+        unsafe { write_out(out, tool(found.map_err(|e| err!(ENVIRONMENT, "{e}"))), "out") }
+    })
+}
+
 /// The file of MPI plug-in number `index`, counted from 0, of those that lie around this library (or that `RUSHMEM_MPI_PLUGIN`
 /// names): one for each MPI that it was built for. Lives for ever. `RUSHMEM_ERR_INVALID_ARGUMENT` past the last one. Local; loads
 /// none.

@@ -142,6 +142,13 @@ pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
                 card.host
             ));
         }
+        if card.transport == TransportWish::Fake as u32 && card.process != first.process {
+            return Err(err!(
+                UNSUPPORTED,
+                "RUSHMEM_TRANSPORT=fake is a network within one process, and PE {pe} is in another one than PE 0: run the PEs as \
+                 threads (rushmem::testing::threads), or take ucx"
+            ));
+        }
         if card.heap_max != first.heap_max {
             return Err(err!(
                 MISMATCH,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rushmem_bootstrap_abi::Bootstrap;
+use rushmem_bootstrap_abi::{Bootstrap, Death};
 
 use super::card::Card;
 use super::message::{Socket, MAX_BYTES, MAX_FDS};
@@ -188,6 +188,15 @@ fn gather(
     Ok(sockets)
 }
 
+/// A death as the bootstrap tells it, which counts ranks: those are the PEs' numbers.
+fn in_pes(death: Death) -> String {
+    let pe = format!("PE {}", death.rank);
+    match death.what.contains(&format!("{pe} ")) {
+        true => death.what,
+        false => format!("{pe} is gone: {}", death.what),
+    }
+}
+
 fn accept_all(
     sockets: &mut [Option<Socket>],
     listener: &Socket,
@@ -199,7 +208,7 @@ fn accept_all(
     let io = |e: std::io::Error| err!(IO, "accepting the node's PEs: {e}");
     while sockets.iter().skip(1).any(Option::is_none) {
         if let Some(death) = boot.death() {
-            return Err(err!(PEER_DEAD, "{}", death.what));
+            return Err(err!(PEER_DEAD, "{}", in_pes(death)));
         }
         if start.elapsed() > limit {
             let missing = sockets.iter().enumerate().skip(1).filter(|(_, s)| s.is_none());
@@ -327,7 +336,7 @@ impl Shared {
                 next_tick = Instant::now() + TICK;
                 // At the second look: what dies with its host is to be named with it.
                 match boot.death() {
-                    Some(death) if heard => self.bad_news(death.what, None),
+                    Some(death) if heard => self.bad_news(in_pes(death), None),
                     death => heard = death.is_some(),
                 }
                 lock(&self.duties).iter_mut().for_each(|duty| duty());

@@ -11,7 +11,7 @@ use super::wait::Words;
 use super::waitset::Expected;
 use crate::capi::types::*;
 use crate::error::{code, Result};
-use crate::fake::worlds_with;
+use crate::fake::{rounds, worlds_with};
 use crate::node::control::Call;
 use crate::word::Update;
 use crate::world::World;
@@ -255,14 +255,58 @@ fn bad_input_is_its_error_writes_nothing_and_the_job_goes_on() {
 }
 
 #[test]
+fn the_source_of_a_put_is_free_when_it_returns_behind_a_fence_too() {
+    job(2, |w| {
+        let (data, word, signal) = (alloc(w, 4096), alloc(w, 512), alloc(w, 8));
+        let other = 1 - w.my_pe();
+        for round in 1..=20u64 {
+            let bulk = [round; 512];
+            // SAFETY: what the array holds.
+            unsafe { rma::put(w, data, bulk.as_ptr().cast(), 4096, other) }.unwrap();
+            for bytes in [8, 512] {
+                let mut source = [round; 64];
+                order::fence(w).unwrap();
+                // SAFETY: no more than the array holds.
+                unsafe { rma::put(w, word, source.as_ptr().cast(), bytes, other) }.unwrap();
+                std::hint::black_box(&mut source).fill(u64::MAX);
+                order::fence(w).unwrap();
+                let mut source = [round; 64];
+                // SAFETY: as above.
+                unsafe {
+                    signal::put_signal(
+                        w,
+                        word,
+                        source.as_ptr().cast(),
+                        bytes,
+                        signal,
+                        1,
+                        signal::SignalOp::Add,
+                        other,
+                    )
+                }
+                .unwrap();
+                std::hint::black_box(&mut source).fill(u64::MAX);
+            }
+            barrier(w);
+            assert!(own(word, 512).chunks_exact(8).all(|seen| *seen == round.to_le_bytes()), "round {round}");
+            assert_eq!(rma::g(w, signal, 8, w.my_pe()).unwrap(), 2 * round);
+            barrier(w);
+        }
+        for p in [data, word, signal] {
+            w.free(Some(p)).unwrap();
+        }
+    });
+}
+
+#[test]
 fn atomics_of_all_pes_are_atomic() {
-    const ROUNDS: u64 = 3000;
+    let rounds = (rounds(3000) as u64).max(300);
     job(4, |w| {
         let (me, n) = (w.my_pe() as u64, w.n_pes() as u64);
         let p = alloc(w, 256);
         let target = (n - 1) as i32;
         let mut tickets = Vec::new();
-        for i in 0..ROUNDS {
+        for i in 0..rounds {
             tickets.push(atomic(w, op(RUSHMEM_ATOMIC_FETCH_ADD), RUSHMEM_UINT64, p, 1, 0, target).unwrap());
             atomic(w, op(RUSHMEM_ATOMIC_ADD), RUSHMEM_INT32, p + 8, u64::MAX, 0, target).unwrap();
             let bit = 1 << (me * 8 + i % 8);
@@ -285,13 +329,13 @@ fn atomics_of_all_pes_are_atomic() {
         assert!(tickets.windows(2).all(|t| t[0] < t[1]));
         barrier(w);
         let word = |at: usize, kind| atomic(w, op(RUSHMEM_ATOMIC_FETCH), kind, p + at, 0, 0, target).unwrap();
-        assert_eq!(word(0, RUSHMEM_UINT64), n * ROUNDS);
-        assert_eq!(word(8, RUSHMEM_INT32), (n * ROUNDS).wrapping_neg() & 0xffff_ffff, "32 bits and no more");
+        assert_eq!(word(0, RUSHMEM_UINT64), n * rounds);
+        assert_eq!(word(8, RUSHMEM_INT32), (n * rounds).wrapping_neg() & 0xffff_ffff, "32 bits and no more");
         assert_eq!(word(12, RUSHMEM_INT32), 0, "the neighbour is untouched");
-        let flips: u64 = (0..8 * n).filter(|b| (ROUNDS + 7 - b % 8) / 8 % 2 == 1).map(|b| 1 << b).sum();
+        let flips: u64 = (0..8 * n).filter(|b| (rounds + 7 - b % 8) / 8 % 2 == 1).map(|b| 1 << b).sum();
         assert_eq!(word(16, RUSHMEM_UINT64), flips);
         assert_eq!(word(24, RUSHMEM_UINT32), (1 << n) - 1);
-        assert_eq!(word(40, RUSHMEM_UINT64), n * ROUNDS, "the lock excludes");
+        assert_eq!(word(40, RUSHMEM_UINT64), n * rounds, "the lock excludes");
         barrier(w);
         w.free(Some(p)).unwrap();
     });
@@ -299,18 +343,18 @@ fn atomics_of_all_pes_are_atomic() {
 
 #[test]
 fn every_fetched_ticket_is_given_once() {
-    const ROUNDS: usize = 5000;
+    let rounds = rounds(5000);
     let tickets = worlds_with(3, &BOUNDED, |w| {
         let p = alloc(w, 8);
         let kind = [RUSHMEM_INT64, RUSHMEM_UINT64][w.my_pe() as usize % 2];
         let fetch = || atomic(w, op(RUSHMEM_ATOMIC_FETCH_ADD), kind, p, 1, 0, 0).unwrap();
-        let tickets: Vec<u64> = (0..ROUNDS).map(|_| fetch()).collect();
+        let tickets: Vec<u64> = (0..rounds).map(|_| fetch()).collect();
         barrier(w);
         w.finalize().unwrap();
         tickets
     });
     let all: HashSet<u64> = tickets.into_iter().flatten().collect();
-    assert_eq!(all, (0..3 * ROUNDS as u64).collect());
+    assert_eq!(all, (0..3 * rounds as u64).collect());
 }
 
 #[test]
