@@ -470,9 +470,7 @@ fn a_pe_killed_on_another_host_ends_what_others_do_with_it() {
             println!("READY");
             let error = loop {
                 let step = match pe.number() {
-                    // Far from it all, and then with it.
                     0 => signal.wait_until(Cmp::Eq, 1).map(drop),
-                    1 => memory.put(&data, Pe::new(0)),
                     2 => memory.put(&data, victim),
                     3 => memory
                         .get(&mut data, victim)

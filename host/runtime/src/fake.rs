@@ -89,7 +89,7 @@ impl Bootstrap for Fake {
 pub(crate) fn rounds(n: usize) -> usize {
     match std::env::var("RUSHMEM_TEST_WAY").unwrap_or_default().as_str() {
         "" | "direct" => n,
-        _ => n.div_ceil(25),
+        _ => n.div_ceil(10),
     }
 }
 
