@@ -91,3 +91,15 @@ pub(crate) fn pes(n: u32) -> Pes {
 pub(crate) fn skip(test: &str, why: impl std::fmt::Display) {
     eprintln!("SKIP {test}: {why}");
 }
+
+/// `n` PEs on hosts of `each`, reached by UCX; `None`, aloud, where there is no UCX.
+pub(crate) fn hosts(test: &str, n: u32, each: u32) -> Option<Pes> {
+    // Whether it is there is asked where the test starts: some of its PEs are to miss it.
+    if std::env::var_os("RUSHMEM_PE").is_none() {
+        if let Err(why) = rushmem::doctor::network().unwrap() {
+            skip(test, why);
+            return None;
+        }
+    }
+    Some(pes(n).env("RUSHMEM_PES_PER_NODE", each.to_string()).env("RUSHMEM_TRANSPORT", "auto"))
+}

@@ -1,0 +1,347 @@
+//! What is particular to PEs whose memory is not mapped: sizes around those at which the network's way changes, memory in several
+//! segments, many threads, PEs that do not listen, PEs that die. (The other tests of the API run over a network too: `scripts/test`.)
+//!
+//! `RUSHMEM_PES_PER_NODE` makes a host of every few PEs, so that all of it runs on one machine.
+
+mod api_common;
+
+use std::time::{Duration, Instant};
+
+use api_common::place::{hosts, on_gpus, pes, skip};
+use api_common::{seed, Rng};
+use rushmem::testing::{Exit, Pes};
+use rushmem::{Cmp, Device, ErrorCode, Pe, SignalOp, SymSlice, World};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A seed that all PEs of a test share.
+fn world_seed() -> u64 {
+    std::env::var("RUSHMEM_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(7)
+}
+
+fn seeded(pes: Pes) -> Pes {
+    let seed = seed();
+    println!("RUSHMEM_TEST_SEED={seed}");
+    pes.env("RUSHMEM_TEST_SEED", seed.to_string())
+}
+
+/// What one PE does to another: made again from the same numbers by whoever checks it.
+struct Deed {
+    to: Pe,
+    kind: usize,
+    at: usize,
+    data: Vec<u8>,
+}
+
+/// Where each PE writes in every other one's memory.
+const ROW: usize = 40_000;
+
+impl Deed {
+    fn of(rng: &Rng, from: Pe, number: u64, n: u32) -> Deed {
+        let mut rng = rng.fork(u64::from(from.number()) << 32 | number);
+        // Around what decides how it travels: words, messages of 512 bytes and of 4 KiB, and more than that.
+        let around = [1, 8, 64, 512, 4016, 4096, 8192, 20_000][rng.below(8)];
+        let bytes = (around + rng.below(17)).saturating_sub(8).max(1);
+        Deed {
+            to: Pe::new(rng.below(n as usize) as u32),
+            kind: rng.below(4),
+            at: rng.below(ROW - bytes),
+            data: rng.bytes(bytes),
+        }
+    }
+
+    /// A signal comes with it.
+    fn signals(&self) -> bool {
+        self.kind == 1
+    }
+
+    fn apply(&self, row: &mut [u8]) {
+        match self.kind {
+            // Every other byte.
+            2 => {
+                for (i, byte) in self.strided().iter().enumerate() {
+                    row[self.at + 2 * i] = *byte;
+                }
+            }
+            _ => row[self.at..self.at + self.data.len()].copy_from_slice(&self.data),
+        }
+    }
+
+    fn strided(&self) -> &[u8] {
+        &self.data[..self.data.len().div_ceil(2)]
+    }
+}
+
+/// Everybody does `deeds` random things to everybody, in order; then everybody looks whether its memory is what must come of them.
+fn everything(world: &World, rng: &Rng, deeds: u64) {
+    let (me, n) = (world.my_pe(), world.n_pes());
+    let memory = world.alloc::<u8>(ROW * n as usize).unwrap();
+    let counts = world.alloc::<u64>(n as usize).unwrap();
+    let signals = world.signals(n as usize).unwrap();
+    let (mut tickets, mine) = (Vec::new(), me.number() as usize);
+    for number in 0..deeds {
+        let deed = Deed::of(rng, me, number, n);
+        let row = memory.slice(mine * ROW + deed.at..(mine + 1) * ROW).unwrap();
+        let target = row.slice(..deed.data.len()).unwrap();
+        let signal = signals.at(mine).unwrap();
+        match deed.kind {
+            0 => target.put(&deed.data, deed.to).unwrap(),
+            1 => target.put_signal(&deed.data, &signal, SignalOp::Add, 1, deed.to).unwrap(),
+            2 => target.iput(deed.strided(), 2, 1, deed.strided().len(), deed.to).unwrap(),
+            _ => world.nbi(|scope| scope.put(&target, &deed.data, deed.to)).unwrap(),
+        }
+        tickets.push((deed.to, counts.at(mine, deed.to).fetch_add(1).unwrap()));
+        // What is behind a fence is seen behind it, so that later deeds may overwrite earlier ones.
+        world.fence().unwrap();
+        if number % 7 == 0 {
+            world.quiet().unwrap();
+            let mut back = vec![0; deed.data.len()];
+            target.get(&mut back, deed.to).unwrap();
+            assert!(deed.kind == 2 || back == deed.data, "deed {number} of {me} to {}", deed.to);
+        }
+    }
+    world.barrier_all().unwrap();
+    let seen = memory.to_vec().unwrap();
+    for from in world.pes() {
+        let (mut row, mut told, mut count) = (vec![0; ROW], 0, 0);
+        for number in 0..deeds {
+            let deed = Deed::of(rng, from, number, n);
+            if deed.to == me {
+                deed.apply(&mut row);
+                told += u64::from(deed.signals());
+                count += 1;
+            }
+        }
+        let from_number = from.number() as usize;
+        let got = &seen[from_number * ROW..][..ROW];
+        let wrong = row.iter().zip(got).position(|(want, got)| want != got);
+        assert_eq!(wrong, None, "what {from} did to {me}");
+        assert_eq!(signals.at(from_number).unwrap().fetch().unwrap(), told, "signals of {from} to {me}");
+        assert_eq!(counts.g(from_number, me).unwrap(), count, "counts of {from} on {me}");
+    }
+    // Each PE's counter of mine has been seen at 0, 1, 2, ...
+    for pe in world.pes() {
+        let seen = tickets.iter().filter(|(to, _)| *to == pe).map(|(_, ticket)| *ticket);
+        assert!(seen.eq(0..tickets.iter().filter(|(to, _)| *to == pe).count() as u64), "tickets of {pe}");
+    }
+    world.barrier_all().unwrap();
+    signals.free().unwrap();
+    counts.free().unwrap();
+    memory.free().unwrap();
+}
+
+#[test]
+fn random_deeds_between_two_hosts_of_two() {
+    let Some(hosts) = hosts("random_deeds_between_two_hosts_of_two", 4, 2) else { return };
+    seeded(hosts).run(|world| everything(world, &Rng::new(world_seed()), 200));
+}
+
+#[test]
+fn random_deeds_over_the_fake_network() {
+    if on_gpus() {
+        return skip("random_deeds_over_the_fake_network", "its PEs' heaps are in host memory");
+    }
+    for each in ["1", "2"] {
+        let fake = pes(4).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", each);
+        seeded(fake).threads(|world| everything(world, &Rng::new(world_seed()), 60));
+    }
+}
+
+#[test]
+fn copies_run_over_the_seams_of_a_heap_that_has_grown() {
+    let Some(hosts) = hosts("copies_run_over_the_seams_of_a_heap_that_has_grown", 2, 1) else { return };
+    seeded(hosts).run(|world| {
+        let rng = Rng::new(world_seed());
+        const MIB: usize = 1 << 20;
+        // Grown piece by piece, and all of them freed: what comes next lies across the seams.
+        let pieces: Vec<SymSlice<'_, u8>> = (0..4).map(|i| world.alloc::<u8>(MIB << i).unwrap()).collect();
+        world.barrier_all().unwrap();
+        pieces.into_iter().for_each(|piece| piece.free().unwrap());
+        let memory = world.alloc::<u8>(12 * MIB).unwrap();
+        let data = |pe: Pe, part: usize, bytes: usize| {
+            rng.fork((part as u64) << 8 | u64::from(pe.number())).bytes(bytes)
+        };
+        let mut part = 0;
+        for seam in [1, 2, 4, 8] {
+            // The window begins at a multiple of more than a seam.
+            let first = seam * MIB - memory.as_ptr() as usize % MIB;
+            for bytes in [2, 8, 100, 511, 512, 513, 4015, 4017, 4096, 4097, 300_000] {
+                let before = 1 + rng.fork(part as u64).below(bytes - 1);
+                let range = memory.slice(first - before..first - before + bytes).unwrap();
+                range.put(&data(world.my_pe(), part, bytes), world.right()).unwrap();
+                world.barrier_all().unwrap();
+                assert!(
+                    range.to_vec().unwrap() == data(world.left(), part, bytes),
+                    "{bytes} bytes at {seam} MiB"
+                );
+                let mut back = vec![0; bytes];
+                range.get(&mut back, world.right()).unwrap();
+                assert!(back == data(world.my_pe(), part, bytes), "{bytes} bytes back from {seam} MiB");
+                world.barrier_all().unwrap();
+                part += 1;
+            }
+        }
+        let whole = data(world.my_pe(), part, memory.len());
+        memory.put(&whole, world.right()).unwrap();
+        world.barrier_all().unwrap();
+        assert!(memory.to_vec().unwrap() == data(world.left(), part, memory.len()), "all of it");
+        world.barrier_all().unwrap();
+    });
+}
+
+#[test]
+fn strided_elements_may_be_larger_than_a_message() {
+    let Some(hosts) = hosts("strided_elements_may_be_larger_than_a_message", 2, 1) else { return };
+    seeded(hosts).run(|world| {
+        // 502 words are one record, 600 take two messages.
+        fn strided<const WORDS: usize>(world: &World, rng: &Rng) {
+            const N: usize = 5;
+            let table = world.alloc::<[u64; WORDS]>(3 * N).unwrap();
+            let element = |pe: Pe, i: usize| -> [u64; WORDS] {
+                rng.fork((i as u64) << 8 | u64::from(pe.number())).words(WORDS).try_into().unwrap()
+            };
+            let mine: Vec<_> = (0..2 * N).map(|i| element(world.my_pe(), i)).collect();
+            table.iput(&mine, 3, 2, N, world.right()).unwrap();
+            world.barrier_all().unwrap();
+            for (i, seen) in table.to_vec().unwrap().into_iter().enumerate() {
+                let want = if i % 3 == 0 { element(world.left(), i / 3 * 2) } else { [0; WORDS] };
+                assert!(seen == want, "element {i} of {WORDS} words");
+            }
+            let mut back = vec![[0; WORDS]; 2 * N];
+            table.iget(&mut back, 2, 3, N, world.right()).unwrap();
+            for (i, seen) in back.into_iter().enumerate() {
+                let want = if i % 2 == 0 { element(world.my_pe(), i) } else { [0; WORDS] };
+                assert!(seen == want, "element {i} of {WORDS} words, back");
+            }
+            world.barrier_all().unwrap();
+            table.free().unwrap();
+        }
+        let rng = Rng::new(world_seed());
+        strided::<501>(world, &rng);
+        strided::<502>(world, &rng);
+        strided::<503>(world, &rng);
+        strided::<600>(world, &rng);
+        strided::<2000>(world, &rng);
+    });
+}
+
+#[test]
+fn threads_of_one_pe_use_the_network_at_once() {
+    let Some(hosts) = hosts("threads_of_one_pe_use_the_network_at_once", 2, 1) else { return };
+    seeded(hosts).run(|world| {
+        const THREADS: usize = 6;
+        const ROUNDS: usize = 60;
+        const MOST: usize = 9000;
+        let rng = &Rng::new(world_seed());
+        let (memory, counter) = (world.alloc::<u8>(THREADS * MOST).unwrap(), world.alloc::<u64>(1).unwrap());
+        let other = world.right();
+        let thread = |thread: usize| {
+            let mut tickets = Vec::new();
+            for round in 0..ROUNDS {
+                let mut rng = rng.fork((thread * ROUNDS + round) as u64 * 2 + u64::from(other.number()));
+                let bytes = 1 + rng.below(MOST);
+                let (data, mine) = (rng.bytes(bytes), thread * MOST..thread * MOST + bytes);
+                let target = memory.slice(mine).unwrap();
+                target.put(&data, other).unwrap();
+                world.quiet().unwrap();
+                let mut back = vec![0; bytes];
+                target.get(&mut back, other).unwrap();
+                assert!(back == data, "thread {thread}, round {round}, {bytes} bytes");
+                tickets.push(counter.at(0, other).fetch_add(1).unwrap());
+            }
+            tickets
+        };
+        let mut tickets: Vec<u64> = std::thread::scope(|scope| {
+            let running: Vec<_> = (0..THREADS).map(|i| scope.spawn(move || thread(i))).collect();
+            running.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        tickets.sort_unstable();
+        assert!(tickets.into_iter().eq(0..(THREADS * ROUNDS) as u64));
+        world.barrier_all().unwrap();
+    });
+}
+
+#[test]
+fn what_is_asked_of_a_pe_that_sleeps_completes() {
+    let Some(hosts) = hosts("what_is_asked_of_a_pe_that_sleeps_completes", 2, 1) else { return };
+    hosts.run(|world| {
+        if world.device() != Device::Cpu {
+            return skip("what_is_asked_of_a_pe_that_sleeps_completes", "it looks into the heap by itself");
+        }
+        let data = world.alloc::<u64>(50_000).unwrap();
+        let done = world.alloc::<u64>(1).unwrap();
+        data.fill(3).unwrap();
+        world.barrier_all().unwrap();
+        if world.my_pe().number() == 1 {
+            // Not one call into rushmem meanwhile.
+            let start = Instant::now();
+            // SAFETY: a live word, which the peer stores whole.
+            let seen = || unsafe { done.as_ptr().read_volatile() };
+            while seen() == 0 && start.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+            assert_eq!(seen(), 7, "within {:?}", start.elapsed());
+        } else {
+            let asleep = Pe::new(1);
+            std::thread::sleep(Duration::from_millis(300));
+            let mut got = vec![0; 50_000];
+            data.get(&mut got, asleep).unwrap();
+            assert!(got.iter().all(|word| *word == 3));
+            data.iget(&mut got[..100], 1, 400, 100, asleep).unwrap();
+            assert_eq!(data.g(9, asleep).unwrap(), 3);
+            assert_eq!(data.at(9, asleep).fetch_add(4).unwrap(), 3);
+            assert_eq!(data.at(9, asleep).compare_swap(7, 8).unwrap(), 7);
+            data.put(&got, asleep).unwrap();
+            world.quiet().unwrap();
+            done.p(0, 7, asleep).unwrap();
+            world.quiet().unwrap();
+        }
+        world.barrier_all().unwrap();
+    });
+}
+
+#[test]
+fn a_pe_killed_on_another_host_ends_what_others_do_with_it() {
+    let Some(hosts) = hosts("a_pe_killed_on_another_host_ends_what_others_do_with_it", 5, 1) else { return };
+    hosts.supervise(
+        |pe| {
+            let world = World::init().unwrap();
+            let (memory, victim) = (world.alloc::<u64>(1 << 18).unwrap(), Pe::new(1));
+            let (signal, mut data) = (world.signal().unwrap(), vec![1; 1 << 18]);
+            world.barrier_all().unwrap();
+            println!("READY");
+            let error = loop {
+                let step = match pe.number() {
+                    0 => signal.wait_until(Cmp::Eq, 1).map(drop),
+                    2 => memory.put(&data, victim),
+                    3 => memory
+                        .get(&mut data, victim)
+                        .and_then(|()| memory.at(0, victim).fetch_add(1).map(drop)),
+                    _ => world.barrier_all(),
+                };
+                if let Err(error) = step {
+                    break error;
+                }
+            };
+            assert_eq!(error.code(), ErrorCode::PeerDead, "{error}");
+            println!("ENDED {error}");
+        },
+        |job| {
+            let victim = Pe::new(1);
+            (0..5).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", LIMIT)));
+            std::thread::sleep(Duration::from_millis(200));
+            let killed = job.kill(victim);
+            for pe in [0, 2, 3, 4].map(Pe::new) {
+                let outcome = job.outcome(pe);
+                assert_eq!(outcome.exit, Exit::Done, "{outcome:?}");
+                let end = outcome.stdout.lines().find(|line| line.starts_with("ENDED")).unwrap_or_default();
+                assert!(end.contains("PE 1"), "{pe}: {end}");
+                assert!(
+                    outcome.ended - killed < Duration::from_secs(10),
+                    "{pe}: {:?}",
+                    outcome.ended - killed
+                );
+            }
+        },
+    );
+}
