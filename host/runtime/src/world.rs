@@ -132,7 +132,7 @@ impl World {
             Far::start(me_slot, &cards, others, &config, cuda, &health, boot).map(Arc::new)
         };
         // Whoever sees this PE end must have been told why before.
-        let device = Device::open(kind, config.device, slot);
+        let device = Device::open(kind, config.device, card::host_index(&cards, me_slot));
         let cuda = device.as_ref().ok().and_then(Device::gpu).cloned();
         let meet = || meet(cuda.as_ref());
         let far = if leaders.len() > 1 { Some(meet()) } else { None };

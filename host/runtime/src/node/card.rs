@@ -217,6 +217,12 @@ pub(crate) fn run_of(cards: &[Card], me: usize) -> (usize, usize) {
     (first, last - first + 1)
 }
 
+/// How many PEs of `me`'s host come before it, virtual nodes of the host taken together: they share its GPUs.
+pub(crate) fn host_index(cards: &[Card], me: usize) -> usize {
+    let host = |card: &Card| card.node.split('/').next().map(str::to_owned);
+    cards[..me].iter().filter(|card| host(card) == host(&cards[me])).count()
+}
+
 /// The first PE of each such run.
 pub(crate) fn leaders(cards: &[Card]) -> Vec<usize> {
     (0..cards.len()).filter(|i| *i == 0 || cards[*i].node != cards[*i - 1].node).collect()
@@ -256,6 +262,7 @@ mod tests {
         let config = Config::from_lookup(&|n| (n == "RUSHMEM_PES_PER_NODE").then(|| "2".into())).unwrap();
         let cards: Vec<Card> = (0..5).map(|pe| Card::mine(&config, pe, Kind::Cpu).unwrap()).collect();
         assert_eq!(leaders(&cards), [0, 2, 4]);
+        assert_eq!([0, 1, 2, 3, 4].map(|me| host_index(&cards, me)), [0, 1, 2, 3, 4]);
         assert_eq!(Card::decode(&cards[4].encode()), cards[4]);
     }
 
