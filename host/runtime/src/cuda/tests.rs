@@ -3,6 +3,7 @@
 
 mod children;
 mod far_direct;
+mod far_gate;
 pub(super) mod far_mailbox;
 mod far_staging;
 pub(super) mod graphs;

@@ -1,69 +1,84 @@
 //! Operations of threads that must not drive the engine themselves: the driver's, on which streams of a GPU call the host, may not
-//! call CUDA. They leave an errand, and sleep until the engine's other threads have seen to it.
+//! call CUDA. They leave an errand, which the engine's other threads see to.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::engine::{Done, Engine};
-use super::Far;
-use crate::error::Result;
+use super::{Far, Shared};
+use crate::error::{err, Result};
 
 /// What is to be started.
 type What = Box<dyn FnOnce(&mut Engine, Done) -> Result<()> + Send>;
-
-/// Where the answer goes.
-#[derive(Debug, Default)]
-pub(super) struct Letterbox {
-    answer: Mutex<Option<Result<u64>>>,
-    came: Condvar,
-}
-
-impl Letterbox {
-    pub(super) fn put(&self, answer: Result<u64>) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
-        self.came.notify_all();
-    }
-}
+/// Who hears how it ended; called by a thread that holds the engine, so it is brief.
+pub(super) type Then = Box<dyn FnOnce(Result<u64>) + Send>;
 
 /// What has been left.
 #[derive(Default)]
-pub(super) struct Errands(Mutex<VecDeque<(What, Arc<Letterbox>)>>);
+pub(super) struct Errands(Mutex<VecDeque<(What, Then)>>);
 
 impl Errands {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(What, Arc<Letterbox>)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(What, Then)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts what has been left.
     pub(super) fn run(&self, engine: &mut Engine) {
         loop {
-            let Some((what, letterbox)) = self.lock().pop_front() else { return };
-            let done = engine.letter(Arc::clone(&letterbox));
+            let Some((what, then)) = self.lock().pop_front() else { return };
+            let done = engine.letter(then);
             if let Err(e) = what(engine, done) {
-                letterbox.put(Err(e));
+                engine.fail(e.clone());
+                engine.fire(done, Err(e));
             }
         }
     }
 }
 
+impl Errands {
+    /// Nobody starts what is left.
+    pub(super) fn close(&self) {
+        self.lock().clear();
+    }
+}
+
+impl Shared {
+    /// In a broken job nothing is certain to end: whoever waits for an errand goes on.
+    pub(super) fn let_errands_go(&self, engine: &mut Engine) {
+        if let Err(e) = self.health.check() {
+            engine.answer_letters(&e);
+        }
+    }
+}
+
 impl Far {
+    /// Has an operation carried out by others; `then` hears of its end, or of the end of the job.
+    pub(crate) fn leave_then(
+        &self,
+        what: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
+        then: impl FnOnce(Result<u64>) + Send + 'static,
+    ) {
+        self.shared.errands.lock().push_back((Box::new(what), Box::new(then)));
+        self.shared.bell.ring();
+    }
+
     /// Has an operation carried out by others, and waits for its end.
     pub(crate) fn leave(
         &self,
         what: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
     ) -> Result<u64> {
-        let letterbox = Arc::new(Letterbox::default());
-        self.shared.errands.lock().push_back((Box::new(what), Arc::clone(&letterbox)));
-        self.shared.bell.ring();
-        let mut answer = letterbox.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        let (tell, told) = mpsc::channel();
+        self.leave_then(what, move |result| drop(tell.send(result)));
         loop {
-            if let Some(answer) = answer.take() {
-                return answer;
+            match told.recv_timeout(Duration::from_millis(20)) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout) => self.shared.health.check()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(err!(INTERNAL, "the network was closed before the operation was begun"))
+                }
             }
-            self.shared.health.check()?;
-            let waited = letterbox.came.wait_timeout(answer, Duration::from_millis(20));
-            answer = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

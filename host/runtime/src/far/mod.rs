@@ -23,7 +23,7 @@ pub(crate) mod transport;
 mod ucx;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -39,6 +39,7 @@ use crate::node::card::Card;
 use crate::node::control::Control;
 use engine::Engine;
 use errand::Errands;
+use gpu::gate::{Gate, Gates};
 use gpu::mailbox::Mailbox;
 use gpu::traffic::Traffic;
 use local::Local;
@@ -69,6 +70,8 @@ struct Shared {
     errands: Errands,
     /// The GPU whose context the network's calls may need.
     cuda: Option<Arc<Cuda>>,
+    /// Where its streams wait.
+    gates: OnceLock<Arc<Gates>>,
     stop: AtomicBool,
 }
 
@@ -115,7 +118,9 @@ impl Shared {
             }
         };
         self.errands.run(engine);
-        engine.turn()
+        let worked = engine.turn();
+        self.let_errands_go(engine);
+        worked
     }
 }
 
@@ -149,6 +154,7 @@ impl Far {
             bell: Bell::new(fd)?,
             errands: Errands::default(),
             cuda: cuda.cloned(),
+            gates: OnceLock::new(),
             stop: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&shared);
@@ -198,7 +204,17 @@ impl Far {
         let mut engine = self.shared.lock();
         let traffic = Traffic::new(cuda, engine.n_pes(), mailbox, service)?;
         engine.set_traffic(traffic);
+        drop(engine);
+        if cuda.facts().stream_words {
+            let gates = Arc::new(Gates::new(cuda)?);
+            self.shared.gates.get_or_init(|| gates);
+        }
         Ok(())
+    }
+
+    /// Where a stream may wait for an operation; `None` where it has to wait in a call.
+    pub(crate) fn gate(&self) -> Option<Gate> {
+        self.shared.gates.get()?.take()
     }
 
     /// Kernels were ended, and none runs: what their threads waited for is waited for no more.
@@ -280,5 +296,10 @@ impl Drop for Far {
         if let Some(proxy) = self.proxy.take() {
             let _ = proxy.join();
         }
+        // Nobody else would: streams may still wait.
+        self.shared.errands.close();
+        self.shared
+            .lock()
+            .answer_letters(&err!(INTERNAL, "the network was closed before the operation was over"));
     }
 }

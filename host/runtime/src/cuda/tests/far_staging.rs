@@ -118,16 +118,20 @@ fn strided_round_trips() {
     for (elem, most) in
         [(1, 40_000), (2, 1000), (4, 70_000), (8, 100_000), (12, 1), (640, 1500), (LARGE + 5, 3)]
     {
-        for gap in [0, elem, 3 * elem, 1] {
+        for (gap, down) in [(0, false), (elem, false), (3 * elem, false), (1, false), (0, true), (5, true)] {
             let (stride, off) = (elem + gap, t.random.below(32));
-            let count = most.min((room - 64) / stride);
-            let span = Span { at: mapping.base() + off, stride, elem, count };
+            // Downwards each element is a copy by itself.
+            let count = most.min((room - 64) / stride).min(if down { 600 } else { usize::MAX });
+            let step = if down { -(stride as isize) } else { stride as isize };
+            let first = if down { off + (count - 1) * stride } else { off };
+            let span = Span { at: mapping.base() + first, stride: step, elem, count };
             let mut expected = t.random.bytes(room);
             t.write(mapping.base(), &expected);
             let data = t.random.bytes(span.bytes());
             put(&mut staging, &span, &data);
             for (i, element) in data.chunks(elem).enumerate() {
-                expected[off + i * stride..][..elem].copy_from_slice(element);
+                let at = first.wrapping_add_signed(i as isize * step);
+                expected[at..][..elem].copy_from_slice(element);
             }
             assert!(t.read(mapping.base(), room) == expected, "{span:?} into the GPU");
             assert!(get(&mut staging, &span) == data, "{span:?} out of it");

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 
 use crate::error::{Error, Result};
-use crate::far::errand::Letterbox;
+use crate::far::errand::Then;
 use crate::far::gpu::staging::{Chunk, Span};
 use crate::far::gpu::traffic::Traffic;
 use crate::far::local::Local;
@@ -47,7 +47,7 @@ pub(crate) enum Done {
     Ring(u64),
     /// An operation of several parts: a number in `joins`.
     Join(usize),
-    /// A thread that sleeps: a number in `letters`.
+    /// Who left an errand: a number in `letters`.
     Letter(usize),
 }
 
@@ -145,7 +145,7 @@ pub(crate) struct Engine {
     awaited: Slab<Awaited>,
     waiters: Slab<Option<Result<u64>>>,
     joins: Slab<Join>,
-    letters: Slab<Arc<Letterbox>>,
+    letters: Slab<Then>,
     quiets: Slab<Quiet>,
     /// Peers with something in `out` or `held`, or with messages to carry out.
     busy: Vec<usize>,
@@ -243,7 +243,7 @@ impl Engine {
     pub(in crate::far) fn awaited_span(&self, reply: usize) -> Option<Span> {
         match self.awaited.get(reply) {
             Some(&Awaited::Data { dst, elem, stride, total, .. }) => {
-                Some(Span { at: dst, stride: stride as usize, elem, count: total / elem })
+                Some(Span { at: dst, stride, elem, count: total / elem })
             }
             _ => None,
         }
@@ -293,9 +293,16 @@ impl Engine {
         self.control = Some(control);
     }
 
-    /// Somebody who sleeps until an operation is over.
-    pub(in crate::far) fn letter(&mut self, letterbox: Arc<Letterbox>) -> Done {
-        Done::Letter(self.letters.insert(letterbox))
+    /// Somebody who hears of an operation's end later.
+    pub(in crate::far) fn letter(&mut self, then: Then) -> Done {
+        Done::Letter(self.letters.insert(then))
+    }
+
+    /// Tells all of them that it has come to nothing.
+    pub(in crate::far) fn answer_letters(&mut self, e: &Error) {
+        for then in self.letters.drain() {
+            then(Err(e.clone()));
+        }
     }
 
     // ---- waiters ----
@@ -314,7 +321,12 @@ impl Engine {
         match done {
             Done::Nothing => {}
             Done::Wake(waiter) => self.waiters[waiter] = Some(result),
-            Done::Letter(letter) => self.letters.remove(letter).put(result),
+            // Those of a broken job have heard already.
+            Done::Letter(letter) => {
+                if let Some(then) = self.letters.try_remove(letter) {
+                    then(result);
+                }
+            }
             // A kernel learns of a failure by the broken job.
             Done::Ring(slot) => {
                 if let Ok(value) = result {

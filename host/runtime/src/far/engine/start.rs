@@ -238,9 +238,6 @@ impl Engine {
         let Rows { elem, near_stride, far_stride, n } = rows;
         let op = self.peers[pe].begin();
         let (total, gpu) = (elem * n, self.lands_on_gpu(dst)?);
-        if gpu && near_stride < 0 {
-            return Err(err!(UNSUPPORTED, "a strided get into GPU memory with a negative stride"));
-        }
         let reply = self.awaited.insert(Awaited::Data {
             pe,
             op,

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::mailbox::{Kind, Mailbox, Request};
 use super::staging::{Chunk, Span, Staging, Ticket};
@@ -73,10 +74,14 @@ pub(crate) struct Lanes {
     outs: VecDeque<(Ticket, Chunk, usize, Out)>,
     /// Lanes with something to do.
     busy: Vec<usize>,
+    /// The oldest copy, and since when it is that.
+    oldest: Option<(Ticket, Instant)>,
 }
 
 /// Bulk of one PE that may be under way at a time.
 const BULK_AHEAD: usize = 4;
+/// A copy takes microseconds once it runs. One that has not for so long is held up by streams that wait.
+const HELD_UP: Duration = Duration::from_secs(2);
 
 impl Lanes {
     pub(crate) fn new(cuda: &Arc<Cuda>, n: usize, mailbox: Mailbox, service: Arc<Service>) -> Result<Lanes> {
@@ -89,6 +94,7 @@ impl Lanes {
             ins: VecDeque::new(),
             outs: VecDeque::new(),
             busy: Vec::new(),
+            oldest: None,
         })
     }
 
@@ -159,6 +165,7 @@ impl Lanes {
                 Out::Data(answer, at) => outcomes.push(Outcome::Data { answer, at, chunk, bytes }),
             }
         }
+        self.watch();
         if self.updates.is_empty() {
             return Ok(());
         }
@@ -170,6 +177,25 @@ impl Lanes {
                 outcomes.push(Outcome::Word(answer, old));
             }
         })
+    }
+
+    /// Says so, once, where a copy has not run for long: nobody else could tell why nothing goes on.
+    fn watch(&mut self) {
+        let oldest = self.ins.front().map(|entry| entry.0).or(self.outs.front().map(|entry| entry.0));
+        match (self.oldest, oldest) {
+            (Some((known, since)), Some(ticket)) if known == ticket => {
+                if since.elapsed() > HELD_UP {
+                    log::warn!(
+                        "a copy of {} has not run for {HELD_UP:?}: streams that wait seem to hold all of this process' queues to the                          GPU ({}); let it have 32, the most (export CUDA_DEVICE_MAX_CONNECTIONS=32), or let fewer streams wait at a time",
+                        self.staging.whose(),
+                        queues()
+                    );
+                    // Again for another copy only.
+                    self.oldest = Some((ticket, Instant::now() + Duration::from_secs(3600)));
+                }
+            }
+            (_, ticket) => self.oldest = ticket.map(|ticket| (ticket, Instant::now())),
+        }
     }
 
     /// Whether all that the lane's PE has asked is in memory.
@@ -308,6 +334,14 @@ impl Lanes {
             outcomes.push(Outcome::Receive { from, number, chunk });
         }
         Ok(())
+    }
+}
+
+/// How many queues CUDA was told to use, for texts.
+fn queues() -> String {
+    match std::env::var("CUDA_DEVICE_MAX_CONNECTIONS") {
+        Ok(n) => format!("CUDA_DEVICE_MAX_CONNECTIONS is {n}"),
+        Err(_) => "CUDA_DEVICE_MAX_CONNECTIONS is not set, which means 8".into(),
     }
 }
 

@@ -55,12 +55,12 @@ impl Chunk {
     }
 }
 
-/// Memory of a transfer: `count` elements of `elem` bytes, `stride` bytes from one to the next, seen as the bytes of all elements one after
-/// the other, of which any part can be copied.
+/// Memory of a transfer: `count` elements of `elem` bytes, `stride` bytes from one to the next (which may run downwards), seen as the
+/// bytes of all elements one after the other, of which any part can be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) at: usize,
-    pub(crate) stride: usize,
+    pub(crate) stride: isize,
     pub(crate) elem: usize,
     pub(crate) count: usize,
 }
@@ -78,7 +78,12 @@ struct Piece {
 impl Span {
     /// A range of addresses.
     pub(crate) fn contiguous(at: usize, bytes: usize) -> Span {
-        Span { at, stride: bytes, elem: bytes, count: 1 }
+        Span { at, stride: bytes as isize, elem: bytes, count: 1 }
+    }
+
+    /// Whether its elements lie one behind the other.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.count <= 1 || self.stride == self.elem as isize
     }
 
     /// Bytes of all elements.
@@ -87,7 +92,7 @@ impl Span {
     }
 
     /// What to copy for the span's bytes from `offset` on, `len` of them: what is left of an element, whole elements, and the
-    /// beginning of one.
+    /// beginning of one; each element by itself where they run downwards or overlap.
     fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = Piece> {
         debug_assert!(offset + len <= self.bytes(), "{self:?}, {len} bytes at {offset}");
         let span = *self;
@@ -100,10 +105,13 @@ impl Span {
             let (index, within) = ((offset + packed) / span.elem, (offset + packed) % span.elem);
             let (elem, count) = if within != 0 || left < span.elem {
                 ((span.elem - within).min(left), 1)
+            } else if span.stride < span.elem as isize {
+                (span.elem, 1)
             } else {
                 (span.elem, left / span.elem)
             };
-            let memory = Strided { at: span.at + index * span.stride + within, stride: span.stride };
+            let at = span.at.wrapping_add_signed(index as isize * span.stride) + within;
+            let memory = Strided { at, stride: span.stride.unsigned_abs() };
             let piece = Piece { memory, elem, count, packed };
             packed += elem * count;
             Some(piece)
@@ -335,7 +343,12 @@ impl Staging {
     }
 
     fn explain(&self, e: Error) -> Error {
-        e.context(format_args!("far PEs' data in memory of {}", self.cuda))
+        e.context(self.whose())
+    }
+
+    /// What it moves, for texts.
+    pub(crate) fn whose(&self) -> String {
+        format!("far PEs' data in memory of {}", self.cuda)
     }
 }
 
@@ -357,25 +370,29 @@ mod tests {
     /// Every part of every small span: the pieces are the model's bytes in order, and few.
     #[test]
     fn parts_of_spans() {
-        for (elem, count, gap) in [
-            (1, 1, 0),
-            (1, 7, 0),
-            (1, 5, 3),
-            (3, 4, 2),
-            (8, 3, 8),
-            (5, 1, 0),
-            (4, 6, 0),
+        for (elem, count, stride) in [
+            (1, 1, 1),
+            (1, 7, 1),
+            (1, 5, 4),
+            (3, 4, 5),
+            (8, 3, 16),
+            (5, 1, 5),
+            (4, 6, 4),
             (0, 3, 4),
-            (4, 0, 0),
+            (4, 0, 4),
+            (4, 6, -4),
+            (3, 5, -7),
+            (4, 3, 2),
+            (2, 4, 0),
         ] {
-            let span = Span { at: 1000, stride: elem + gap, elem, count };
-            let model: Vec<usize> =
-                (0..count).flat_map(|i| (0..elem).map(move |b| 1000 + i * (elem + gap) + b)).collect();
+            let span = Span { at: 1000, stride, elem, count };
+            let first = |i: usize| 1000usize.wrapping_add_signed(i as isize * stride);
+            let model: Vec<usize> = (0..count).flat_map(|i| (0..elem).map(move |b| first(i) + b)).collect();
             assert_eq!(span.bytes(), model.len());
             for offset in 0..=model.len() {
                 for len in 0..=model.len() - offset {
                     let pieces: Vec<Piece> = span.pieces(offset, len).collect();
-                    assert!(pieces.len() <= 3, "{pieces:?}");
+                    assert!(pieces.len() <= 3 || stride < elem as isize, "{pieces:?}");
                     let mut bytes = Vec::new();
                     for piece in &pieces {
                         assert_eq!(piece.packed, bytes.len());

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::far::engine::{Done, Engine};
 use crate::far::message::Record;
 use crate::far::{Far, Place, Rows};
 use crate::ops::signal::SignalOp;
@@ -30,39 +31,36 @@ pub(super) enum What {
 }
 
 impl Errand {
-    /// Has it carried out by other threads than the caller's, and waits for its end.
+    /// Begins it; `done` when its source is free, or its data is there.
     ///
     /// # Safety
-    /// Its local addresses are valid.
-    pub(super) unsafe fn leave(self, far: &Arc<Far>) -> Result<()> {
+    /// Its local addresses are valid until then.
+    pub(super) unsafe fn begin(self, engine: &mut Engine, done: Done) -> Result<()> {
         let Errand { pe, offset, what } = self;
-        far.leave(move |engine, done| {
-            // SAFETY: passed on; the caller waits.
-            unsafe {
-                match what {
-                    What::Put { src, bytes } => engine.put(pe, offset, src, bytes, done),
-                    What::Get { dst, bytes } => engine.get(pe, offset, dst, bytes, done),
-                    What::PutRows { src, rows } => engine.put_rows(pe, offset, src, rows, done),
-                    What::GetRows { dst, rows } => engine.get_rows(pe, offset, dst, rows, done),
-                    What::Store { bits, bytes } => {
-                        engine.record(pe, &Record::Word { width: bytes as u8, offset, value: bits }, true)?;
-                        engine.tell(done);
-                        Ok(())
-                    }
-                    What::PutSignal { src, bytes, sig, value, op } => {
-                        let signal = Record::Signal { add: op == SignalOp::Add, offset: sig, value };
-                        engine.put_signal(pe, offset, src, bytes, &signal, done)
-                    }
-                    What::Signal { value, op } => {
-                        let signal = Record::Signal { add: op == SignalOp::Add, offset, value };
-                        engine.record(pe, &signal, true)?;
-                        engine.tell(done);
-                        Ok(())
-                    }
+        let record = |engine: &mut Engine, record: &Record<'_>| {
+            engine.record(pe, record, true)?;
+            engine.tell(done);
+            Ok(())
+        };
+        // SAFETY: passed on.
+        unsafe {
+            match what {
+                What::Put { src, bytes } => engine.put(pe, offset, src, bytes, done),
+                What::Get { dst, bytes } => engine.get(pe, offset, dst, bytes, done),
+                What::PutRows { src, rows } => engine.put_rows(pe, offset, src, rows, done),
+                What::GetRows { dst, rows } => engine.get_rows(pe, offset, dst, rows, done),
+                What::Store { bits, bytes } => {
+                    record(engine, &Record::Word { width: bytes as u8, offset, value: bits })
+                }
+                What::PutSignal { src, bytes, sig, value, op } => {
+                    let signal = Record::Signal { add: op == SignalOp::Add, offset: sig, value };
+                    engine.put_signal(pe, offset, src, bytes, &signal, done)
+                }
+                What::Signal { value, op } => {
+                    record(engine, &Record::Signal { add: op == SignalOp::Add, offset, value })
                 }
             }
-        })
-        .map(drop)
+        }
     }
 
     pub(super) fn new(place: Place<'_>, what: What) -> Errand {

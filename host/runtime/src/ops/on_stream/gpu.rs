@@ -9,6 +9,7 @@ use crate::cuda::copy::Strided as Rows;
 use crate::cuda::memop::MemOp;
 use crate::cuda::stream::Stream;
 use crate::error::{err, Result};
+use crate::far::engine::{Done, Engine};
 use crate::far::Far;
 use crate::kernel::service::{Service, Task};
 use crate::ops::engine::signal_on;
@@ -94,29 +95,44 @@ pub(super) unsafe fn start(
         }
         Work::Far(errand) => {
             let far = far.ok_or_else(|| err!(INTERNAL, "a far operation in a world without a network"))?;
-            let far = Arc::clone(far);
-            // SAFETY: as above. A failure breaks the job, and every later call says why.
-            stream.call(move || drop(unsafe { errand.leave(&far) }))
+            // SAFETY: as above.
+            send(stream, far, move |engine, done| unsafe { errand.begin(engine, done) })
         }
         // To mapped PEs the stream's own order is all that it takes; see the module above.
         Work::Fence | Work::Quiet => {
-            let Some(far) = far.map(Arc::clone) else { return Ok(()) };
+            let Some(far) = far else { return Ok(()) };
             let fence = matches!(work, Work::Fence);
-            stream.call(move || {
-                drop(far.leave(move |engine, done| {
-                    if fence {
-                        engine.fence();
-                        engine.tell(done);
-                        Ok(())
-                    } else {
-                        engine.quiet(done)
-                    }
-                }));
+            send(stream, far, move |engine, done| {
+                if !fence {
+                    return engine.quiet(done);
+                }
+                engine.fence();
+                engine.tell(done);
+                Ok(())
             })
         }
         // SAFETY: no addresses of the caller's.
         Work::Sync => unsafe { service.start(&Task::Sync, stream) },
     }
+}
+
+/// Has the engine begin `what` when the stream comes to it, and holds the stream back until that is done. A failure breaks the job, and
+/// every later call says why.
+fn send(
+    stream: &Stream,
+    far: &Arc<Far>,
+    what: impl Fn(&mut Engine, Done) -> Result<()> + Clone + Send + Sync + 'static,
+) -> Result<()> {
+    let far = Arc::clone(far);
+    // A graph may be launched again and again, and instances of it side by side: its gate would have to count what nobody tells it.
+    let gate = if stream.is_capturing()? { None } else { far.gate() };
+    let Some(gate) = gate else {
+        return stream.call(move || drop(far.leave(what.clone())));
+    };
+    let wait = gate.wait();
+    stream.callback(move || far.leave_then(what, move |_| drop(gate)))?;
+    // SAFETY: the gates live as long as a stream may wait; atomics and the front end alone access them.
+    unsafe { stream.words(&[wait]) }
 }
 
 /// Where a kernel of this GPU finds the caller's memory; `None` where it cannot reach it, as ordinary host memory.

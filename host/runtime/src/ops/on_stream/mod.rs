@@ -89,7 +89,7 @@ unsafe fn enqueue(w: &World, raw: *mut c_void, what: &str, work: Work) -> Result
             // SAFETY: per contract.
             unsafe { gpu::start(&work, stream, engine.service(), w.far()) }
                 .map_err(|e| w.kernels().explain(e, what))?;
-            if matches!(work, Work::Wait { .. } | Work::Sync) {
+            if matches!(work, Work::Wait { .. } | Work::Sync | Work::Far(_)) {
                 w.kernels().note(&on, format!("{what} on a stream"));
             }
             Ok(())

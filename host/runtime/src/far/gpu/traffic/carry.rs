@@ -120,17 +120,8 @@ impl Engine {
         if rows.n == 0 || !traffic.on_gpu(src)? {
             return Ok(false);
         }
-        // A span runs upwards.
-        let last = rows.n as isize - 1;
-        let (src, offset, near, far) = if rows.near_stride < 0 {
-            let src = src.wrapping_add_signed(last * rows.near_stride);
-            let offset = offset.wrapping_add_signed((last * rows.far_stride) as i64);
-            (src, offset, -rows.near_stride, -rows.far_stride)
-        } else {
-            (src, offset, rows.near_stride, rows.far_stride)
-        };
-        let source = Span { at: src, stride: near as usize, elem: rows.elem, count: rows.n };
-        let target = Target::Rows { offset, stride: far as i64, elem: rows.elem };
+        let source = Span { at: src, stride: rows.near_stride, elem: rows.elem, count: rows.n };
+        let target = Target::Rows { offset, stride: rows.far_stride as i64, elem: rows.elem };
         let op = self.begin_op(pe);
         let carry = Carry { pe, op, source, started: 0, pieces: VecDeque::new(), target, signal: None, done };
         self.traffic.as_mut().expect("looked above").carries.push_back(carry);

@@ -122,13 +122,11 @@ impl Traffic {
                 Job::Write { span, data: data.to_vec() }
             }
             Record::Rows { offset, stride, elem, data } => {
-                let elem = elem.max(1) as usize;
-                // Each element by itself: rows are short, and their order and sign are the sender's matter.
-                for (i, row) in data.chunks_exact(elem).enumerate() {
-                    let at = own(offset.wrapping_add_signed(i as i64 * stride as i64), elem)?;
-                    self.lanes.add(from, Job::Write { span: Span::contiguous(at, elem), data: row.to_vec() });
-                }
-                return Ok(());
+                let (stride, elem) = (stride as i64, elem.max(1) as usize);
+                let count = data.len() / elem;
+                let at = own_rows(own, offset, stride, elem, count)?;
+                let span = Span { at, stride: stride as isize, elem, count };
+                Job::Write { span, data: data[..elem * count].to_vec() }
             }
             Record::Atomic { op, width, offset, value, compare, reply } => {
                 let at = own(offset, width.into())?;
@@ -161,13 +159,8 @@ impl Traffic {
             }
             Record::FetchRows { offset, stride, elem, n, reply } => {
                 let (stride, elem, count) = (stride as i64, elem as usize, n as usize);
-                let last = offset.wrapping_add_signed(stride * (count as i64 - 1));
-                own(last, elem)?;
-                let at = own(offset, elem)?;
-                if stride < 0 {
-                    return Err(err!(UNSUPPORTED, "a strided get of GPU memory with a negative stride"));
-                }
-                let span = Span { at, stride: stride as usize, elem, count };
+                let at = own_rows(own, offset, stride, elem, count)?;
+                let span = Span { at, stride: stride as isize, elem, count };
                 Job::Fetch { span, sent: 0, answer: Answer { pe: from, reply } }
             }
             Record::Flush { reply } => Job::Settle(Answer { pe: from, reply }),
@@ -182,6 +175,25 @@ impl Traffic {
         self.lanes.add(from, job);
         Ok(())
     }
+}
+
+/// The checked address of the first of `count` elements, `stride` bytes apart: all are memory of one piece.
+fn own_rows(
+    own: &dyn Fn(u64, usize) -> Result<usize>,
+    offset: u64,
+    stride: i64,
+    elem: usize,
+    count: usize,
+) -> Result<usize> {
+    let at = own(offset, elem)?;
+    let way = stride.saturating_mul((count as i64 - 1).max(0));
+    if own(offset.wrapping_add_signed(way), elem)? != at.wrapping_add_signed(way as isize) {
+        return Err(err!(
+            BAD_ADDRESS,
+            "{count} elements at distances of {stride} bytes are not in one piece of memory"
+        ));
+    }
+    Ok(at)
 }
 
 /// The request of the update with that number, fetching or not.
@@ -282,6 +294,13 @@ impl Engine {
             Flight::Chunk { chunk, .. } => traffic.lanes.staging.give_back(chunk),
             Flight::Receive { from, number, chunk } => traffic.lanes.landed(from, number, chunk),
             Flight::Answer { reply, at, bytes, chunk } => {
+                if !self.awaited_on_gpu(reply) {
+                    // SAFETY: the chunk holds so many bytes, and nobody else uses it.
+                    let data = unsafe { std::slice::from_raw_parts(chunk.as_ptr(), bytes) };
+                    let laid = self.answered_data(reply as u64, at, data);
+                    traffic.lanes.staging.give_back(chunk);
+                    return laid;
+                }
                 let Some(span) = self.awaited_span(reply) else { return Ok(()) };
                 // SAFETY: the caller of `get` vouches for its destination; the chunk holds so many bytes.
                 let ticket = unsafe { traffic.lanes.staging.copy_in(&span, at, &chunk, bytes)? };
@@ -330,8 +349,9 @@ impl Engine {
             if at + bytes > span.bytes() {
                 return Err(err!(INTERNAL, "more data than was asked for"));
             }
-            if let (Part::Large(data, _), false) = (&part, self.awaited_on_gpu(reply)) {
-                // Straight to where the caller wants it; large messages carry contiguous data.
+            // Messages carry elements packed; a destination in the host's memory takes them straight only if it is packed too.
+            let straight = span.is_packed() && !self.awaited_on_gpu(reply);
+            if let (Part::Large(data, _), true) = (&part, straight) {
                 let token = self.fly(Flight::Straight { reply, bytes });
                 // SAFETY: the caller of `get` vouches for its destination.
                 if unsafe { self.transport().receive(*data, (span.at + at) as *mut u8, token) }? {
