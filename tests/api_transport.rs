@@ -29,7 +29,7 @@ fn every_peer_is_reported_with_its_way_and_the_reason() {
         world.barrier_all().unwrap();
     });
     // PEs of one host, whose memory could be mapped.
-    pes(2).env("RUSHMEM_TRANSPORT", "ucx").run(|world| {
+    pes(2).env("RUSHMEM_TRANSPORT", "ucx").env("RUSHMEM_PES_PER_NODE", "").run(|world| {
         let peer = world.peer(world.right()).unwrap();
         assert_eq!(peer.transport, "ucx");
         assert!(peer.reason.contains("RUSHMEM_TRANSPORT"), "{peer:?}");

@@ -5,6 +5,7 @@ mod api_common;
 use std::time::Duration;
 
 use api_common::at_all_counts;
+use api_common::way::way_to;
 use rushmem::testing::{self, Exit};
 use rushmem::{Cmp, ErrorCode, Pe, Uid, World};
 
@@ -33,7 +34,7 @@ fn a_world_knows_its_pes() {
         assert_eq!((world.left().number() + 1) % n, me.number());
         for pe in world.pes() {
             let peer = world.peer(pe).unwrap();
-            assert_eq!((peer.pe, peer.transport.as_str()), (pe, "direct"));
+            assert_eq!((peer.pe, peer.transport.as_str()), (pe, way_to(me.number(), pe.number())));
             assert!(peer.pid > 0 && !peer.host.is_empty() && !peer.reason.is_empty(), "{peer:?}");
         }
         assert_eq!(format!("{world:?}"), format!("World({me} of {n})"));

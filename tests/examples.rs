@@ -3,11 +3,14 @@
 //! they must fail where that is right: when a byte is wrong, when their arguments are, when the other one never comes.
 
 mod programs;
+#[path = "api_common/way.rs"]
+mod way;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use programs::{command, device, example, free_port, run, rushmem_run, start, Ended};
+use way::way_to;
 
 /// Enough for any of them on a loaded machine; those that take longer are stuck.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -28,9 +31,9 @@ fn hello_says_who_is_there() {
             let (left, right) = ((pe + n - 1) % n, (pe + 1) % n);
             let lines = job.lines_with(&format!("hello from PE {pe} of {n} on "));
             assert_eq!(lines.len(), 1, "{job}");
-            for part in
-                [device(), &format!("left PE {left} by direct ("), &format!("right PE {right} by direct (")]
-            {
+            let left = format!("left PE {left} by {} (", way_to(pe, left));
+            let right = format!("right PE {right} by {} (", way_to(pe, right));
+            for part in [device(), &left, &right] {
                 assert!(lines[0].contains(part), "{part:?} is missing in {:?}", lines[0]);
             }
         }

@@ -38,11 +38,12 @@ impl Random {
     }
 }
 
-/// What is in /dev/shm, but for what MPI programs and CUDA may put there meanwhile.
+/// What is in /dev/shm, but for what MPI programs and CUDA may put there meanwhile, and for the file that UCX leaves if its process is
+/// killed between making and unlinking it (docs/far.md).
 fn dev_shm() -> BTreeSet<String> {
     let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
-    let others = ["vader_segment", "mpich_shm", "cuda."];
+    let others = ["vader_segment", "mpich_shm", "cuda.", "ucx_shm_posix"];
     names.filter(|n| !others.iter().any(|other| n.starts_with(other))).collect()
 }
 

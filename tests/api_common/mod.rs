@@ -3,6 +3,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod place;
+pub(crate) mod way;
 
 use rushmem::World;
 

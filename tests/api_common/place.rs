@@ -9,6 +9,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use super::way::way_to;
 use rushmem::testing::{self, Pes};
 
 /// The most PEs of a test; set where kernels are made slower by orders of magnitude, so for a part of the rounds, too.
@@ -77,9 +78,7 @@ pub(crate) fn host_rounds(n: usize) -> usize {
 
 /// Whether every PE of `n` maps the memory of every other one: not where the tests are run over a network.
 pub(crate) fn all_mapped(n: u32) -> bool {
-    let set = |name: &str| std::env::var(name).unwrap_or_default().trim().to_ascii_lowercase();
-    let each = set("RUSHMEM_PES_PER_NODE").parse::<u32>().unwrap_or(u32::MAX);
-    each >= n && !matches!(set("RUSHMEM_TRANSPORT").as_str(), "ucx" | "fake")
+    (0..n).all(|pe| way_to(0, pe) == "direct")
 }
 
 /// `n` PEs with the time that they may need here.
