@@ -89,6 +89,19 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
     arguments.map(name).collect::<Vec<_>>().join(" ")
 }
 
+/// A text for a record: of every path in it the last name alone.
+pub(crate) fn without_folders(text: &str) -> String {
+    let outside = |c: char| c.is_whitespace() || "()[],;:'\"=`".contains(c);
+    let mut told = String::with_capacity(text.len());
+    for piece in text.split_inclusive(outside) {
+        let word = piece.trim_end_matches(outside);
+        let path = word.starts_with(['/', '.', '~']) && word.contains('/');
+        let name = word.rsplit_once('/').filter(|_| path).map_or(word, |(_, name)| name);
+        told.extend([name, &piece[word.len()..]]);
+    }
+    told
+}
+
 /// A bundle says what it was built from (`make gpu-bundle`), wherever it was copied to.
 fn bundled(program: &Path) -> Option<String> {
     let bundle = program.parent()?.parent()?;
@@ -120,6 +133,20 @@ mod tests {
         let words = ["device", "put-bw", "--json", "/tmp/x/a.json", "--csv=../b.csv", "--check"];
         let told = command(words.into_iter().map(str::to_owned));
         assert_eq!(told, "device put-bw --json a.json --csv=b.csv --check");
+    }
+
+    #[test]
+    fn a_record_has_no_paths() {
+        for (text, want) in [
+            ("UCX 1.16.0 (/lib/x86_64-linux-gnu/libucp.so.0) (GPU 0)", "UCX 1.16.0 (libucp.so.0) (GPU 0)"),
+            (
+                "A=/a/b:~/c:../d/e, 0.55 GB/s, and/or (0000:00:06.0)",
+                "A=b:c:e, 0.55 GB/s, and/or (0000:00:06.0)",
+            ),
+            ("GB/s /a/b\n/c/d\n", "GB/s b\nd\n"),
+        ] {
+            assert_eq!(without_folders(text), want);
+        }
     }
 
     #[test]

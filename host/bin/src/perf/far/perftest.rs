@@ -39,21 +39,27 @@ impl Perftest {
         self.library = library.parent().map(Path::to_owned);
     }
 
-    /// One run of the test that goes with `figure`.
-    pub(super) fn run(&self, figure: Figure, environment: &[(&str, &str)]) -> Result<f64> {
+    /// One run of the test that goes with `figure`, with so many operations on their way at once.
+    pub(super) fn run(
+        &self,
+        figure: Figure,
+        window: Option<u32>,
+        environment: &[(&str, &str)],
+    ) -> Result<f64> {
+        let arguments = figure.perftest(window);
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
         let mut server = Ending(self.command(environment).args(["-p", &port]).spawn()?);
         let begin = Instant::now();
         loop {
             let mut client = self.command(environment);
-            client.args(["127.0.0.1", "-p", &port]).args(figure.perftest());
+            client.args(["127.0.0.1", "-p", &port]).args(&arguments);
             let (ok, text) = finish(client.spawn()?, begin)?;
             if let Some(value) = ok.then(|| final_line(&text)).flatten() {
                 finish_quietly(&mut server.0, begin);
                 return Ok(figure.of_perftest(value));
             }
             if server.0.try_wait()?.is_some() || begin.elapsed() > LIMIT {
-                return Err(Failure::new(format!("ucx_perftest {}: {text}", figure.perftest().join(" "))));
+                return Err(Failure::new(format!("ucx_perftest {}: {text}", arguments.join(" "))));
             }
             std::thread::sleep(PAUSE); // the server does not listen yet
         }
