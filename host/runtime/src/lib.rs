@@ -10,7 +10,6 @@ mod boot;
 pub mod capi;
 mod collective;
 mod config;
-#[allow(dead_code, reason = "the world does not use it yet")]
 mod cuda;
 mod device;
 mod device_state;

@@ -155,11 +155,13 @@ impl Cuda {
     }
 
     /// Whether this GPU's kernels and copies can reach memory of `other` once it is mapped for them.
+    #[cfg(test)]
     pub(crate) fn can_access_peer(&self, other: &Cuda) -> Result<bool> {
         reaches(self.device, other.device)
     }
 
     /// The number in this process of the GPU with that UUID, where the process sees it.
+    #[cfg(test)]
     pub(crate) fn find(uuid: &[u8; 16]) -> Result<Option<usize>> {
         for ordinal in 0..Cuda::count()? {
             let mut device = 0;
@@ -195,6 +197,7 @@ impl Cuda {
     }
 
     /// Waits for everything in the context, other users' work included.
+    #[cfg(test)]
     pub(crate) fn synchronize(&self) -> Result<()> {
         let _current = self.current()?;
         // SAFETY: the context is current.

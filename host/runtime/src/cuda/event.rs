@@ -51,6 +51,7 @@ impl Event {
     }
 
     /// Milliseconds from `start` to this; both with timing, recorded and come about.
+    #[cfg(test)]
     pub(crate) fn since(&self, start: &Event) -> Result<f32> {
         let _current = self.cuda.current()?;
         let mut ms = 0.0;
@@ -59,6 +60,7 @@ impl Event {
         Ok(ms)
     }
 
+    #[cfg(test)]
     pub(super) fn raw(&self) -> CUevent {
         self.raw
     }

@@ -38,6 +38,7 @@ impl Kernel {
     }
 
     /// Offset and size of each parameter in one buffer of arguments.
+    #[cfg(test)]
     pub(crate) fn layout(&self) -> &[(usize, usize)] {
         &self.module.entry(self.index).layout
     }

@@ -12,6 +12,7 @@ use super::stream::Stream;
 use crate::error::{err, Result};
 
 /// What a wait wants of the word.
+#[cfg_attr(not(test), allow(dead_code, reason = "forms of the driver's that only tests use so far"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     /// `(word - value) >= 0`, signed, so that it goes on past a wrap.
@@ -23,6 +24,7 @@ pub(crate) enum Until {
 }
 
 /// A write of, or a wait for, one aligned word that the GPU can reach.
+#[cfg_attr(not(test), allow(dead_code, reason = "forms of the driver's that only tests use so far"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemOp {
     /// Stores 4 bytes.

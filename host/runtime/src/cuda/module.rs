@@ -113,6 +113,7 @@ impl Module {
     }
 
     /// Whether the code uses rushmem.
+    #[cfg(test)]
     pub(crate) fn has_state(&self) -> bool {
         self.state.is_some()
     }

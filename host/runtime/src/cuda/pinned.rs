@@ -46,6 +46,7 @@ impl<T: Copy> PinnedBox<[T]> {
     }
 
     /// The elements, for whom it belongs to alone: no copy or kernel that uses the memory is in flight.
+    #[cfg(test)]
     pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: initialised, and borrowed exclusively.
         unsafe { self.at.as_mut() }
@@ -114,7 +115,6 @@ fn device_address(at: *mut std::ffi::c_void) -> Result<usize> {
 pub(crate) struct Registered {
     cuda: Arc<Cuda>,
     at: usize,
-    bytes: usize,
     device: usize,
 }
 
@@ -131,7 +131,7 @@ impl Registered {
         unsafe { cu!(cuMemHostRegister_v2(host, bytes, flags)) }.map_err(|e| {
             e.context(format_args!("making {bytes} bytes of host memory at {at:#x} reachable by {cuda}"))
         })?;
-        let mut registered = Registered { cuda: Arc::clone(cuda), at, bytes, device: 0 };
+        let mut registered = Registered { cuda: Arc::clone(cuda), at, device: 0 };
         registered.device = device_address(host)?;
         Ok(registered)
     }
@@ -139,11 +139,6 @@ impl Registered {
     /// Where kernels find the first byte.
     pub(crate) fn device_address(&self) -> usize {
         self.device
-    }
-
-    /// Length in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

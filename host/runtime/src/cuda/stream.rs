@@ -7,6 +7,7 @@ use std::time::Duration;
 use cudarc::driver::sys::{self, CUresult, CUstream, CUstream_flags};
 
 use super::driver::{cu, failure, ignore};
+#[cfg(test)]
 use super::event::Event;
 use super::Cuda;
 use crate::error::Result;
@@ -83,6 +84,7 @@ impl Stream {
     }
 
     /// What is put on the stream from now on runs after `event`.
+    #[cfg(test)]
     pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
         let _current = self.cuda.current()?;
         // SAFETY: both are alive.

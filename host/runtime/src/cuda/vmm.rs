@@ -80,6 +80,7 @@ impl Allocation {
     }
 
     /// Length in bytes.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -185,6 +186,7 @@ impl AddressRange {
     }
 
     /// Length in bytes.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -232,6 +234,7 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// First address.
+    #[cfg(test)]
     pub(crate) fn base(&self) -> usize {
         self.at
     }
@@ -242,6 +245,7 @@ impl Mapping {
     }
 
     /// What is mapped.
+    #[cfg(test)]
     pub(crate) fn allocation(&self) -> &Arc<Allocation> {
         &self.allocation
     }

@@ -7,7 +7,6 @@
 pub(crate) mod engine;
 mod errand;
 mod fake;
-#[allow(dead_code, reason = "the engine uses it next")]
 pub(crate) mod gpu;
 mod local;
 mod meeting;

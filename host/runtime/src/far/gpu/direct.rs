@@ -13,7 +13,6 @@ use ucx_sys::{
     UCS_MEMORY_TYPE_CUDA, UCS_OK,
 };
 
-use crate::cuda::Cuda;
 use crate::error::{err, Result};
 
 /// How bulk gets into and out of the GPU's memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`).
@@ -102,30 +101,6 @@ pub(crate) unsafe fn can_register(
     Ok(())
 }
 
-/// The allocations that make up `[at, at + bytes)` of GPU memory, each to be registered by itself: address and length, cut
-/// to the range.
-pub(crate) fn allocations(cuda: &Cuda, at: usize, bytes: usize) -> Result<Vec<(usize, usize)>> {
-    cut(at, bytes, |at| cuda.allocation_around(at))
-}
-
-fn cut(
-    at: usize,
-    bytes: usize,
-    around: impl Fn(usize) -> Result<(usize, usize)>,
-) -> Result<Vec<(usize, usize)>> {
-    let (mut next, end, mut list) = (at, at + bytes, Vec::new());
-    while next < end {
-        let (start, length) = around(next)?;
-        let stop = (start + length).min(end);
-        if stop <= next {
-            return Err(err!(INTERNAL, "CUDA says that {next:#x} lies in {length} bytes at {start:#x}"));
-        }
-        list.push((next, stop - next));
-        next = stop;
-    }
-    Ok(list)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,15 +120,5 @@ mod tests {
         assert!(Way::Ucx.by_ucx(can).unwrap());
         let e = Way::Ucx.by_ucx(cannot).unwrap_err();
         assert!(e.message.contains("no CUDA in it") && e.message.contains("libucx-cu13"), "{e}");
-    }
-
-    #[test]
-    fn ranges_are_cut_where_allocations_end() {
-        let pages = |at: usize| Ok((at / 100 * 100, 100));
-        assert_eq!(cut(150, 0, pages).unwrap(), []);
-        assert_eq!(cut(150, 50, pages).unwrap(), [(150, 50)]);
-        assert_eq!(cut(150, 51, pages).unwrap(), [(150, 50), (200, 1)]);
-        assert_eq!(cut(100, 300, pages).unwrap(), [(100, 100), (200, 100), (300, 100)]);
-        assert!(cut(100, 10, |_| Ok((0, 50))).is_err());
     }
 }

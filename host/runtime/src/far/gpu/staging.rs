@@ -337,11 +337,6 @@ impl Staging {
         lane.has_ended(ticket.number).map_err(|e| self.explain(e))
     }
 
-    /// Whether nothing is on its way into the GPU: then all of it is there.
-    pub(crate) fn all_in(&mut self) -> Result<bool> {
-        self.done(Ticket { into: true, number: self.into.started })
-    }
-
     fn explain(&self, e: Error) -> Error {
         e.context(self.whose())
     }
