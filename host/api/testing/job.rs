@@ -287,11 +287,6 @@ fn command(pes: &Pes, call: &Call, uid: &Uid, pe: Pe) -> Command {
         command.env(format!("RUSHMEM_{name}"), number.to_string());
     }
     command.env("RUSHMEM_UID", uid.to_string());
-    // As `rushmem-run` does: streams of PEs that are threads of one process share its hardware queues.
-    const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
-    if std::env::var_os(QUEUES).is_none() {
-        command.env(QUEUES, "32");
-    }
     for (only, key, value) in &pes.env {
         if only.is_none_or(|only| only == pe) {
             command.env(key, value);

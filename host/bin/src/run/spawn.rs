@@ -14,8 +14,6 @@ use crate::Failure;
 
 /// Descriptors that the launcher needs besides those of PEs.
 const OWN_DESCRIPTORS: u64 = 64;
-/// CUDA's setting of how many hardware queues a process' streams share.
-const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 /// Starts PE `pe`. Call it from the main thread only: PEs die with the *thread* that started them.
 pub(crate) fn spawn(
@@ -33,8 +31,6 @@ pub(crate) fn spawn(
         .env("RUSHMEM_LOCAL_PE", pe.to_string())
         .env("RUSHMEM_LOCAL_NPES", args.n.to_string())
         .env("RUSHMEM_UID", uid)
-        // As many hardware queues as there are: with CUDA's own eight, streams that wait soon hold up others, rushmem's among them.
-        .env(QUEUES, std::env::var_os(QUEUES).unwrap_or_else(|| "32".into()))
         .envs(args.env.iter().map(|(k, v)| (k, v)))
         .stdin(if pe == 0 { Stdio::inherit() } else { Stdio::null() });
     if args.tag_output {
