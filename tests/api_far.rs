@@ -345,3 +345,73 @@ fn a_pe_killed_on_another_host_ends_what_others_do_with_it() {
         },
     );
 }
+
+/// What is on its way to and from the victim when it dies: more than any network takes at once.
+const LARGE: usize = 8 << 20;
+
+/// Large puts and gets in both directions: PE 1 dies in the middle of what the others do with it and of what it does with them.
+/// Each survivor ends with an error that names it; none is taken along by its network.
+#[test]
+fn a_pe_killed_in_the_middle_of_large_copies_takes_nobody_with_it() {
+    let name = "a_pe_killed_in_the_middle_of_large_copies_takes_nobody_with_it";
+    let rng = Rng::new(seed());
+    let start = Instant::now();
+    let (mut rounds, mut networks) = (0u64, ["tcp", ""].iter().cycle());
+    while rounds < 2 || start.elapsed() < Duration::from_secs(20) {
+        let Some(hosts) = hosts(name, 4, 1) else { return };
+        let network = networks.next().expect("a cycle");
+        let hosts = if network.is_empty() { hosts } else { hosts.env("UCX_TLS", *network) };
+        hosts.supervise(
+            |pe| die_in_the_middle(pe.number()),
+            |job| {
+                let victim = Pe::new(1);
+                (0..4).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", LIMIT)));
+                std::thread::sleep(Duration::from_micros(rng.fork(rounds).below(60_000) as u64));
+                let killed = job.kill(victim);
+                for pe in [0, 2, 3].map(Pe::new) {
+                    let outcome = job.outcome(pe);
+                    assert_eq!(outcome.exit, Exit::Done, "round {rounds}: {outcome:?}");
+                    let end =
+                        outcome.stdout.lines().find(|line| line.starts_with("ENDED")).unwrap_or_default();
+                    assert!(end.contains("PE 1"), "round {rounds}, {pe}: {end}");
+                    let took = outcome.ended - killed;
+                    assert!(took < Duration::from_secs(10), "round {rounds}, {pe}: {took:?}");
+                }
+            },
+        );
+        rounds += 1;
+    }
+    println!("{rounds} deaths");
+}
+
+fn die_in_the_middle(me: u32) {
+    let world = World::init().unwrap();
+    let memory = world.alloc::<u8>(2 * LARGE).unwrap();
+    let signal = world.signal().unwrap();
+    let (inbox, outbox) = (memory.slice(..LARGE).unwrap(), memory.slice(LARGE..).unwrap());
+    let (data, mut got, mut more) = (vec![1; LARGE], vec![0; LARGE], vec![0; LARGE]);
+    world.barrier_all().unwrap();
+    println!("READY");
+    let (victim, others) = (Pe::new(1), [0, 2, 3].map(Pe::new));
+    let error = loop {
+        let step = match me {
+            // The victim puts to two of them, and gets from two.
+            1 => world
+                .nbi(|scope| {
+                    others[..2].iter().try_for_each(|pe| scope.put(&inbox, &data, *pe))?;
+                    scope.get(&outbox, &mut got, others[1])?;
+                    scope.get(&outbox, &mut more, others[2])
+                })
+                .and_then(|()| world.quiet()),
+            0 => inbox.put(&data, victim).and_then(|()| world.quiet()),
+            2 => outbox.get(&mut got, victim),
+            // It waits, and answers.
+            _ => signal.wait_until(Cmp::Eq, 1).map(drop),
+        };
+        if let Err(error) = step {
+            break error;
+        }
+    };
+    assert_eq!(error.code(), ErrorCode::PeerDead, "{error}");
+    println!("ENDED {error}");
+}

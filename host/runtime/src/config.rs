@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::{err, Result};
 use crate::far::gpu::direct::Way;
+use crate::far::ucx::carrier::Carrier;
 
 /// Default limit of the symmetric heap. Address space only: memory is committed on demand.
 const DEFAULT_HEAP_MAX: u64 = 64 << 30;
@@ -50,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) transport: TransportWish,
     /// How bulk gets into and out of the GPU memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`: `auto`, `bounce` or `ucx`).
     pub(crate) far_gpu: Way,
+    /// Who carries copies to and from PEs that are not mapped (`RUSHMEM_FAR_COPIES`: `auto`, `ucx` or `messages`).
+    pub(crate) far_copies: Carrier,
     /// PEs of one host are treated as nodes of so many (`RUSHMEM_PES_PER_NODE`): hosts for tests.
     pub(crate) pes_per_node: Option<u32>,
     /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
@@ -123,6 +126,7 @@ impl Config {
             device: get("RUSHMEM_DEVICE").map_or(Ok(DeviceWish::Auto), |v| device(&v))?,
             transport: get("RUSHMEM_TRANSPORT").map_or(Ok(TransportWish::Auto), |v| transport(&v))?,
             far_gpu: get("RUSHMEM_FAR_GPU").map_or(Ok(Way::Auto), |v| Way::parse(&v))?,
+            far_copies: get("RUSHMEM_FAR_COPIES").map_or(Ok(Carrier::Auto), |v| Carrier::parse(&v))?,
             pes_per_node: get("RUSHMEM_PES_PER_NODE").map(|v| pes_per_node(&v)).transpose()?,
             heap_max: heap.unwrap_or(DEFAULT_HEAP_MAX),
             heap_max_given: heap.is_some(),
@@ -249,6 +253,7 @@ mod tests {
             ("RUSHMEM_TRANSPORT", "smoke"),
             ("RUSHMEM_PES_PER_NODE", "0"),
             ("RUSHMEM_FAR_GPU", "maybe"),
+            ("RUSHMEM_FAR_COPIES", "pigeons"),
             ("RUSHMEM_STREAMS", "0"),
         ] {
             let e = with(name, value).expect_err(value);

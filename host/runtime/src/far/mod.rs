@@ -19,7 +19,7 @@ pub(crate) mod ring;
 mod segments;
 mod target;
 pub(crate) mod transport;
-mod ucx;
+pub(crate) mod ucx;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -137,7 +137,8 @@ impl Far {
     ) -> Result<Far> {
         let opened = match config.transport {
             TransportWish::Fake => fake::Fake::new().map(|t| Box::new(t) as Box<dyn Transport>),
-            _ => ucx::Ucx::new(cards.len(), config.far_gpu).map(|t| Box::new(t) as Box<dyn Transport>),
+            _ => ucx::Ucx::new(me, cards.len(), config.far_copies, config.far_gpu)
+                .map(|t| Box::new(t) as Box<dyn Transport>),
         };
         let mut transport = meeting::introduce(opened, &**boot, cards)?;
         let (name, about) = (transport.name(), transport.about());

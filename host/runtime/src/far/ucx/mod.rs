@@ -4,9 +4,16 @@
 //! failures come as callbacks out of `ucp_worker_progress` and the calls themselves; they only note what has happened in
 //! [`Inbox`], and [`Transport::progress`] hands it on.
 //!
-//! Endpoints are made with error handling by peer, so that the end of a PE is an event and not the end of the process.
+//! Endpoints are made with error handling by peer, so that the end of a PE is an event and not the end of the process. For the same
+//! reason UCX copies one-sided on networks alone that can do it by themselves ([`carrier`]); elsewhere [`pieces`] does.
 
+pub(crate) mod carrier;
+mod connect;
 mod inbox;
+mod pieces;
+#[cfg(test)]
+mod tests;
+mod wire;
 
 use std::collections::HashMap;
 use std::ffi::{c_void, CString};
@@ -19,34 +26,32 @@ use ucx_sys::*;
 use crate::error::{err, Result};
 use crate::far::gpu::direct::{can_register, Way};
 use crate::far::transport::{BulkId, Event, Memory, Token, Transport, MESSAGE};
-use inbox::{on_lost, on_message, on_received, sent, Announced, Inbox, Lost, Ticket};
+use carrier::Carrier;
+use connect::Endpoint;
+use inbox::{on_copy, on_message, on_received, sent, AmHandler, Announced, Arrivals, Inbox, Lost, What};
+use pieces::{Goal, Pieces};
 
-/// The number of our active messages.
+/// The numbers of our active messages: the engine's, and those about copies.
 const AM_ID: u32 = 1;
+const COPY_ID: u32 = 2;
 /// Progress is made at most so many times before the engine looks at what came of it.
 const ROUNDS: usize = 16;
 /// Buffers kept for messages.
 const SPARE: usize = 256;
 
-/// A connection.
-struct Endpoint {
-    address: Vec<u8>,
-    ep: Option<ucp_ep_h>,
-    /// For the error handler.
-    lost: Box<Lost>,
-    /// Keys to its segments, as they came and as this connection has unpacked them.
-    keys: HashMap<u32, (Vec<u8>, Option<ucp_rkey_h>)>,
-}
-
 /// The transport.
 pub(crate) struct Ucx {
+    me: usize,
     ucp: &'static Ucp,
     context: ucp_context_h,
     worker: ucp_worker_h,
     fd: RawFd,
     inbox: *mut Inbox,
     peers: Vec<Endpoint>,
-    segments: HashMap<u32, ucp_mem_h>,
+    /// Its own, and whether they are a GPU's, which messages cannot fill.
+    segments: HashMap<u32, (ucp_mem_h, bool)>,
+    pieces: Pieces,
+    carrier: Carrier,
     way: Way,
     /// Whether it reaches GPU memory, once that has been tried.
     gpus: Option<bool>,
@@ -63,11 +68,12 @@ fn check(ucp: &Ucp, what: &str, status: ucs_status_t) -> Result<()> {
 }
 
 impl Ucx {
-    /// For one PE of a job of `n`; `way`: how it is to reach GPU memory.
-    pub(crate) fn new(n: usize, way: Way) -> Result<Ucx> {
+    /// For PE `me` of a job of `n`; `carrier`: who copies; `way`: how GPU memory is to be reached.
+    pub(crate) fn new(me: usize, n: usize, carrier: Carrier, way: Way) -> Result<Ucx> {
         let ucp = Ucp::load().map_err(|e| err!(ENVIRONMENT, "{e}"))?;
         let inbox = Box::into_raw(Box::new(Inbox { ucp: Some(ucp), ..Inbox::default() }));
         let mut ucx = Ucx {
+            me,
             ucp,
             context: null_mut(),
             worker: null_mut(),
@@ -75,6 +81,8 @@ impl Ucx {
             inbox,
             peers: Vec::new(),
             segments: HashMap::new(),
+            pieces: Pieces::default(),
+            carrier,
             way,
             gpus: None,
         };
@@ -101,15 +109,17 @@ impl Ucx {
             params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE.into();
             params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
             check(ucp, "making a worker", ucp.ucp_worker_create(ucx.context, &params, &mut ucx.worker))?;
-            let mut handler: ucp_am_handler_param_t = zeroed();
-            handler.field_mask = (UCP_AM_HANDLER_PARAM_FIELD_ID
-                | UCP_AM_HANDLER_PARAM_FIELD_CB
-                | UCP_AM_HANDLER_PARAM_FIELD_ARG)
-                .into();
-            handler.id = AM_ID;
-            handler.cb = Some(on_message);
-            handler.arg = inbox.cast();
-            check(ucp, "taking messages", ucp.ucp_worker_set_am_recv_handler(ucx.worker, &handler))?;
+            for (id, handler) in [(AM_ID, on_message as AmHandler), (COPY_ID, on_copy)] {
+                let mut params: ucp_am_handler_param_t = zeroed();
+                params.field_mask = (UCP_AM_HANDLER_PARAM_FIELD_ID
+                    | UCP_AM_HANDLER_PARAM_FIELD_CB
+                    | UCP_AM_HANDLER_PARAM_FIELD_ARG)
+                    .into();
+                params.id = id;
+                params.cb = Some(handler);
+                params.arg = inbox.cast();
+                check(ucp, "taking messages", ucp.ucp_worker_set_am_recv_handler(ucx.worker, &params))?;
+            }
             let status = ucp.ucp_worker_get_efd(ucx.worker, &mut ucx.fd);
             if status != UCS_OK {
                 log::debug!("UCX cannot wake this PE ({}): it will look by itself", ucp.status_text(status));
@@ -117,48 +127,6 @@ impl Ucx {
             }
         }
         Ok(ucx)
-    }
-
-    /// The connection to `pe`, made now if it is not there yet.
-    fn endpoint(&mut self, pe: usize) -> Result<ucp_ep_h> {
-        let peer = &mut self.peers[pe];
-        if let Some(ep) = peer.ep {
-            return Ok(ep);
-        }
-        let mut ep = null_mut();
-        // SAFETY: the address is a worker's; the handler's argument lives as long as the endpoint.
-        unsafe {
-            let mut params: ucp_ep_params_t = zeroed();
-            params.field_mask = (UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
-                | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE
-                | UCP_EP_PARAM_FIELD_ERR_HANDLER)
-                .into();
-            params.address = peer.address.as_ptr().cast();
-            params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-            params.err_handler.cb = Some(on_lost);
-            params.err_handler.arg = (&raw mut *peer.lost).cast();
-            check(self.ucp, "connecting", self.ucp.ucp_ep_create(self.worker, &params, &mut ep))?;
-        }
-        peer.ep = Some(ep);
-        Ok(ep)
-    }
-
-    fn key(&mut self, pe: usize, id: u32) -> Result<(ucp_ep_h, ucp_rkey_h)> {
-        let ep = self.endpoint(pe)?;
-        let ucp = self.ucp;
-        let (packed, key) = self.peers[pe]
-            .keys
-            .get_mut(&id)
-            .ok_or_else(|| err!(INTERNAL, "no key to segment {id} of PE {pe}"))?;
-        if let Some(key) = *key {
-            return Ok((ep, key));
-        }
-        let mut unpacked = null_mut();
-        // SAFETY: a key as it was packed.
-        let status = unsafe { ucp.ucp_ep_rkey_unpack(ep, packed.as_ptr().cast(), &mut unpacked) };
-        check(ucp, "unpacking a key", status)?;
-        *key = Some(unpacked);
-        Ok((ep, unpacked))
     }
 
     /// Whether it can register a GPU's memory; the first of it is tried.
@@ -172,38 +140,6 @@ impl Ucx {
             self.gpus = Some(self.way.by_ucx(able)?);
         }
         Ok(self.gpus == Some(true))
-    }
-
-    fn ticket(&self, token: Option<Token>, buffer: Vec<u8>) -> *mut Ticket {
-        Box::into_raw(Box::new(Ticket { inbox: self.inbox, token, buffer }))
-    }
-
-    /// What a call has returned: done, or in flight, in which case the ticket is the callback's. What fails at once, on a
-    /// connection that is lost already, fails as if it had been in flight: the engine knows whom to ask why. Only a
-    /// message has nobody who waits for it, so that its failure is the caller's.
-    ///
-    /// # Safety
-    /// `ticket` was passed to the call and is not used again.
-    unsafe fn started(
-        &self,
-        what: &str,
-        request: ucs_status_ptr_t,
-        ticket: *mut Ticket,
-    ) -> Result<Option<Box<Ticket>>> {
-        if UCS_PTR_IS_PTR(request) {
-            return Ok(None);
-        }
-        // SAFETY: no callback comes for what is over at once.
-        let ticket = unsafe { Box::from_raw(ticket) };
-        match check(self.ucp, what, UCS_PTR_RAW_STATUS(request)) {
-            Ok(()) => Ok(Some(ticket)),
-            Err(e) if ticket.token.is_none() => Err(e),
-            Err(e) => {
-                // SAFETY: nobody else has the inbox now.
-                unsafe { (*self.inbox).done(*ticket, Err(e)) };
-                Ok(None)
-            }
-        }
     }
 }
 
@@ -233,16 +169,11 @@ impl Transport for Ucx {
 
     fn learn_addresses(&mut self, addresses: Vec<Vec<u8>>) {
         let inbox = self.inbox;
-        self.peers = addresses
-            .into_iter()
-            .enumerate()
-            .map(|(pe, address)| Endpoint {
-                address,
-                ep: None,
-                lost: Box::new(Lost { inbox, pe }),
-                keys: HashMap::new(),
-            })
-            .collect();
+        self.pieces = Pieces::new(addresses.len());
+        // SAFETY: nobody else has the inbox now.
+        unsafe { (*inbox).arrivals = addresses.iter().map(|_| Arrivals::default()).collect() };
+        let addresses = addresses.into_iter().enumerate();
+        self.peers = addresses.map(|(pe, address)| Endpoint::new(address, Lost { inbox, pe })).collect();
     }
 
     unsafe fn register(&mut self, id: u32, memory: Memory) -> Result<Vec<u8>> {
@@ -270,7 +201,10 @@ impl Transport for Ucx {
             }
             let key = std::slice::from_raw_parts(packed.cast::<u8>(), length).to_vec();
             ucp.ucp_rkey_buffer_release(packed);
-            self.segments.insert(id, handle);
+            self.segments.insert(id, (handle, memory.gpu));
+            if !memory.gpu {
+                (*self.inbox).memory.insert(id, (memory.address, memory.bytes));
+            }
             Ok(key)
         }
     }
@@ -290,7 +224,11 @@ impl Transport for Ucx {
                 unsafe { self.ucp.ucp_rkey_destroy(key) };
             }
         }
-        if let Some(handle) = self.segments.remove(&id) {
+        // SAFETY: nobody else has the inbox now.
+        if let Some((address, bytes)) = unsafe { (*self.inbox).memory.remove(&id) } {
+            self.pieces.forget(address, bytes);
+        }
+        if let Some((handle, _)) = self.segments.remove(&id) {
             // SAFETY: registered here; no PE uses it any more.
             unsafe { self.ucp.ucp_mem_unmap(self.context, handle) };
         }
@@ -305,8 +243,12 @@ impl Transport for Ucx {
         bytes: usize,
         token: Token,
     ) -> Result<bool> {
+        if !self.by_network(pe, Some(id))? {
+            return self.put_pieces(pe, Goal::Segment { id, address: remote }, src as usize, bytes, token);
+        }
         let (ep, key) = self.key(pe, id)?;
-        let ticket = self.ticket(Some(token), Vec::new());
+        self.peers[pe].has_put = true;
+        let ticket = self.ticket(What::Operation(token, Vec::new()));
         // SAFETY: a live endpoint and its key; the caller vouches for the source.
         unsafe {
             let request = self.ucp.ucp_put_nbx(ep, src.cast(), bytes, remote, key, &sent(ticket));
@@ -323,8 +265,12 @@ impl Transport for Ucx {
         bytes: usize,
         token: Token,
     ) -> Result<bool> {
+        if !self.by_network(pe, Some(id))? {
+            self.get_pieces(pe, id, remote, dst as usize, bytes, token);
+            return Ok(false);
+        }
         let (ep, key) = self.key(pe, id)?;
-        let ticket = self.ticket(Some(token), Vec::new());
+        let ticket = self.ticket(What::Operation(token, Vec::new()));
         // SAFETY: as for `put`.
         unsafe {
             let request = self.ucp.ucp_get_nbx(ep, dst.cast(), bytes, remote, key, &sent(ticket));
@@ -333,23 +279,16 @@ impl Transport for Ucx {
     }
 
     fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()> {
-        let ep = self.endpoint(pe)?;
-        let (data, length) = (message.as_ptr(), message.len());
-        let ticket = self.ticket(None, message);
-        let mut param = sent(ticket);
-        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-        param.flags = UCP_AM_SEND_FLAG_EAGER;
-        // SAFETY: a live endpoint; the ticket keeps the buffer, whose bytes stay where they are.
-        unsafe {
-            (*self.inbox).sending += 1;
-            let request = self.ucp.ucp_am_send_nbx(ep, AM_ID, null(), 0, data.cast(), length, &param);
-            match self.started("sending a message", request, ticket) {
-                Ok(Some(ticket)) => (*self.inbox).done(*ticket, Ok(())),
-                Ok(None) => {}
-                Err(e) => {
-                    (*self.inbox).sending -= 1;
-                    (*self.inbox).events.push(Event::Lost(pe, e));
-                }
+        let sent = self.send_message(pe, message);
+        // SAFETY: nobody else has the inbox now.
+        let inbox = unsafe { &mut *self.inbox };
+        inbox.sending += 1;
+        match sent {
+            Ok(Some(ticket)) => inbox.done(*ticket, Ok(())),
+            Ok(None) => {}
+            Err(e) => {
+                inbox.sending -= 1;
+                inbox.lose(pe, e);
             }
         }
         Ok(())
@@ -363,9 +302,14 @@ impl Transport for Ucx {
         bytes: usize,
         token: Token,
     ) -> Result<bool> {
+        if !self.by_network(pe, None)? {
+            self.offer(pe, head, data as usize, bytes, token);
+            // Nobody asks for nothing.
+            return Ok(bytes == 0);
+        }
         let ep = self.endpoint(pe)?;
         let (header, header_length) = (head.as_ptr(), head.len());
-        let ticket = self.ticket(Some(token), head);
+        let ticket = self.ticket(What::Operation(token, head));
         // SAFETY: the ticket keeps the head, the caller the data.
         unsafe {
             let request = self.ucp.ucp_am_send_nbx(
@@ -390,8 +334,13 @@ impl Transport for Ucx {
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst, bytes.len()) };
                 Ok(true)
             }
+            Announced::Offer(_, _, 0) => Ok(true),
+            Announced::Offer(pe, id, bytes) => {
+                self.want(pe, id, dst as usize, bytes, token);
+                Ok(false)
+            }
             Announced::Descriptor(descriptor, length) => {
-                let ticket = self.ticket(Some(token), Vec::new());
+                let ticket = self.ticket(What::Operation(token, Vec::new()));
                 let mut param = sent(ticket);
                 param.cb.recv_am = Some(on_received);
                 // SAFETY: a descriptor that its handler kept; the caller vouches for the destination.
@@ -405,13 +354,11 @@ impl Transport for Ucx {
     }
 
     fn flush(&mut self, pe: usize, token: Token) -> Result<bool> {
-        let ep = self.endpoint(pe)?;
-        let ticket = self.ticket(Some(token), Vec::new());
-        // SAFETY: a live endpoint.
-        unsafe {
-            let request = self.ucp.ucp_ep_flush_nbx(ep, &sent(ticket));
-            self.started("flush", request, ticket).map(|done| done.is_some())
+        // Behind the answer to that comes UCX's own flush.
+        if self.flush_pieces(pe, token) {
+            return Ok(false);
         }
+        self.flush_network(pe, token)
     }
 
     fn progress(&mut self, events: &mut Vec<Event>) {
@@ -422,8 +369,10 @@ impl Transport for Ucx {
                     break;
                 }
             }
-            events.append(&mut (*self.inbox).events);
         }
+        self.go_on();
+        // SAFETY: nobody else has the inbox now.
+        events.append(unsafe { &mut (*self.inbox).events });
     }
 
     fn fd(&self) -> Option<RawFd> {
@@ -437,7 +386,7 @@ impl Transport for Ucx {
 
     fn congested(&self) -> bool {
         // SAFETY: nobody else has the inbox now.
-        unsafe { (*self.inbox).sending > 512 }
+        self.pieces.are_many() || unsafe { (*self.inbox).sending > 512 }
     }
 
     fn buffer(&mut self) -> Vec<u8> {
@@ -451,43 +400,29 @@ impl Transport for Ucx {
     }
 
     fn cut(&mut self) {
-        for peer in &mut self.peers {
-            let Some(ep) = peer.ep.take() else { continue };
-            for (_, key) in peer.keys.values_mut() {
-                if let Some(key) = key.take() {
-                    // SAFETY: unpacked by this endpoint, used no more.
-                    unsafe { self.ucp.ucp_rkey_destroy(key) };
-                }
-            }
-            // SAFETY: a live endpoint, not used again; what is in flight on it completes with an error.
-            unsafe {
-                let mut param: ucp_request_param_t = zeroed();
-                param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-                param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-                let request = self.ucp.ucp_ep_close_nbx(ep, &param);
-                if UCS_PTR_IS_PTR(request) {
-                    for _ in 0..10_000 {
-                        if self.ucp.ucp_request_check_status(request) != UCS_INPROGRESS {
-                            break;
-                        }
-                        self.ucp.ucp_worker_progress(self.worker);
-                    }
-                    self.ucp.ucp_request_free(request);
-                }
-            }
+        let why = err!(IO, "UCX: the connection was closed");
+        for pe in 0..self.peers.len() {
+            self.close(pe);
+            self.lose(pe, &why);
         }
+        // What others asked meanwhile would make connections anew.
+        // SAFETY: nobody else has the inbox now.
+        unsafe { (*self.inbox).words.clear() };
+        self.go_on();
     }
 }
 
 impl Drop for Ucx {
     fn drop(&mut self) {
+        // SAFETY: nobody else has the inbox now. What still comes in finds no memory.
+        unsafe { (*self.inbox).memory.clear() };
         self.cut();
         // SAFETY: in the reverse order of their making; callbacks may come until the worker is gone, and find the inbox.
         unsafe {
             if !self.worker.is_null() {
                 self.ucp.ucp_worker_destroy(self.worker);
             }
-            for (_, handle) in self.segments.drain() {
+            for (_, (handle, _)) in self.segments.drain() {
                 self.ucp.ucp_mem_unmap(self.context, handle);
             }
             if !self.context.is_null() {
