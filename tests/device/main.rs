@@ -12,6 +12,7 @@ mod order;
 mod packed;
 mod rma;
 mod staged;
+mod storm;
 mod waits;
 
 use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};

@@ -53,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) far_gpu: Way,
     /// Who carries copies to and from PEs that are not mapped (`RUSHMEM_FAR_COPIES`: `auto`, `ucx` or `messages`).
     pub(crate) far_copies: Carrier,
+    /// Slots of the device ring (`RUSHMEM_RING_SLOTS`, 1024): few of them for tests of a ring that is full and wraps.
+    pub(crate) ring_slots: usize,
     /// PEs of one host are treated as nodes of so many (`RUSHMEM_PES_PER_NODE`): hosts for tests.
     pub(crate) pes_per_node: Option<u32>,
     /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
@@ -127,6 +129,7 @@ impl Config {
             transport: get("RUSHMEM_TRANSPORT").map_or(Ok(TransportWish::Auto), |v| transport(&v))?,
             far_gpu: get("RUSHMEM_FAR_GPU").map_or(Ok(Way::Auto), |v| Way::parse(&v))?,
             far_copies: get("RUSHMEM_FAR_COPIES").map_or(Ok(Carrier::Auto), |v| Carrier::parse(&v))?,
+            ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
             pes_per_node: get("RUSHMEM_PES_PER_NODE").map(|v| pes_per_node(&v)).transpose()?,
             heap_max: heap.unwrap_or(DEFAULT_HEAP_MAX),
             heap_max_given: heap.is_some(),
@@ -174,6 +177,16 @@ fn pes_per_node(text: &str) -> Result<u32> {
     let number = text.trim().parse().ok().filter(|n| *n > 0);
     number
         .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_PES_PER_NODE={text}: expected a number of PEs, 1 or more"))
+}
+
+fn ring_slots(text: &str) -> Result<usize> {
+    let number = text.trim().parse::<usize>().ok();
+    number.filter(|n| n.is_power_of_two() && (64..=65536).contains(n)).ok_or_else(|| {
+        err!(
+            ENVIRONMENT,
+            "RUSHMEM_RING_SLOTS={text}: expected a power of two from 64 to 65536 (default 1024)"
+        )
+    })
 }
 
 fn streams(text: &str) -> Result<usize> {
@@ -254,6 +267,9 @@ mod tests {
             ("RUSHMEM_PES_PER_NODE", "0"),
             ("RUSHMEM_FAR_GPU", "maybe"),
             ("RUSHMEM_FAR_COPIES", "pigeons"),
+            ("RUSHMEM_RING_SLOTS", "32"),
+            ("RUSHMEM_RING_SLOTS", "100"),
+            ("RUSHMEM_RING_SLOTS", "131072"),
             ("RUSHMEM_STREAMS", "0"),
         ] {
             let e = with(name, value).expect_err(value);

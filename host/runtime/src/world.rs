@@ -29,10 +29,9 @@ use crate::ops::engine::Engine;
 use crate::symmetric::Symmetric;
 use start::{describe, first_cause, reach_all, share_memory, Parts, Seat};
 
-/// One line for each PE at the front of the heap, for the kernels' sync, then one for this PE's own count.
+/// One line for each PE at the front of the heap, for the kernels' sync, then one for this PE's own count. Behind them lie the device
+/// ring's counters.
 const SYNC_LINE: usize = 128;
-/// Slots of the device ring; its counters lie behind the lines.
-const RING_SLOTS: usize = 1024;
 
 /// How a range of a PE's symmetric memory is reached.
 #[derive(Clone, Copy)]
@@ -165,8 +164,9 @@ impl World {
         let start_device = || {
             let ring = far.as_ref().map(|far| {
                 // SAFETY: memory of the heap that is reserved for it, and lives until kernels have ended.
-                let ring =
-                    unsafe { DeviceRing::new(device.gpu(), base + (n_pes + 1) * SYNC_LINE, RING_SLOTS) }?;
+                let ring = unsafe {
+                    DeviceRing::new(device.gpu(), base + (n_pes + 1) * SYNC_LINE, config.ring_slots)
+                }?;
                 let address = ring.raw_address();
                 far.set_ring(ring, base, symmetric.stride());
                 Ok::<usize, Error>(address)

@@ -200,16 +200,14 @@ unsafe impl Send for DeviceRing {}
 unsafe impl Sync for DeviceRing {}
 
 impl DeviceRing {
-    /// How much device memory a ring of so many slots needs.
-    pub(crate) fn device_bytes(slots: usize) -> usize {
-        size_of::<RawRing>() + 8 * slots.min(MOST_REPLIES)
-    }
+    /// How much device memory a ring needs at most, whatever its slots.
+    pub(crate) const MOST_DEVICE_BYTES: usize = size_of::<RawRing>() + 8 * MOST_REPLIES;
 
     /// A ring of `slots`, a power of two, for kernels on the CPU or on `gpu`, whose counters are in the device's own memory at
     /// `counters`. They are reset here.
     ///
     /// # Safety
-    /// `counters` is memory of the device (for the CPU: of this process), `device_bytes(slots)` of it, aligned to 128,
+    /// `counters` is memory of the device (for the CPU: of this process), `MOST_DEVICE_BYTES` of it, aligned to 128,
     /// nobody else's as long as the ring and its kernels live. All kernels end before the ring is dropped.
     pub(crate) unsafe fn new(gpu: Option<&Arc<Cuda>>, counters: usize, slots: usize) -> Result<DeviceRing> {
         if !slots.is_power_of_two() || slots > 1 << 20 || counters == 0 || counters % 128 != 0 {

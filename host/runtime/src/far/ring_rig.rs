@@ -77,7 +77,7 @@ impl Job {
             memory.push(node);
             for me in first..first + per_node {
                 let heap = base + (me - first) * HEAP;
-                let mut counters = vec![line; DeviceRing::device_bytes(slots).div_ceil(size_of::<Line>())];
+                let mut counters = vec![line; DeviceRing::MOST_DEVICE_BYTES.div_ceil(size_of::<Line>())];
                 // SAFETY: the counters live as long, and kernels end before.
                 let ring = unsafe { DeviceRing::new(None, counters.as_mut_ptr() as usize, slots) }.unwrap();
                 let state = Box::new(RawState {

@@ -69,15 +69,15 @@ fn the_layout_is_that_of_the_header() {
 }
 
 /// Memory for a ring's counters, as a device's own.
-fn counters(slots: usize) -> Box<[UnsafeCell<Line>]> {
-    (0..DeviceRing::device_bytes(slots).div_ceil(128)).map(|_| UnsafeCell::new(ZERO)).collect()
+fn counters() -> Box<[UnsafeCell<Line>]> {
+    (0..DeviceRing::MOST_DEVICE_BYTES.div_ceil(128)).map(|_| UnsafeCell::new(ZERO)).collect()
 }
 
 #[test]
 fn what_was_posted_is_taken_and_answered() {
     const POSTS: u64 = if cfg!(miri) { 20 } else { 2000 };
     for slots in [1, 4, 16] {
-        let device = counters(slots);
+        let device = counters();
         // SAFETY: dropped before `device`.
         let mut ring = unsafe { DeviceRing::new(None, device.as_ptr() as usize, slots) }.unwrap();
         let model = Counters::new(slots);
@@ -125,7 +125,7 @@ fn what_was_posted_is_taken_and_answered() {
 
 #[test]
 fn what_makes_no_ring_or_no_descriptor_is_refused() {
-    let device = counters(4);
+    let device = counters();
     let at = device.as_ptr() as usize;
     for (at, slots) in [(0, 4), (at + 8, 4), (at, 0), (at, 3)] {
         // SAFETY: refused.
