@@ -94,38 +94,30 @@ fn storm(world: &World, seed: u64) {
     }
 }
 
-fn run(pes: Pes) {
+fn run(pes: Pes, threads: bool) {
     let seed = seed();
     println!("RUSHMEM_TEST_SEED={seed}");
     let pes = pes.env("RUSHMEM_RING_SLOTS", "64").env("RUSHMEM_TEST_SEED", seed.to_string());
     let storm = |world: &World| storm(world, api_common::seed());
-    if in_turns(N) {
+    if threads {
         pes.threads(storm);
     } else {
         pes.run(storm);
     }
 }
 
+/// One network after the other: side by side they take ten times as long on two cores.
 #[test]
-fn a_tiny_ring_carries_a_storm_over_ucx() {
-    let test = "a_tiny_ring_carries_a_storm_over_ucx";
+fn a_tiny_ring_carries_a_storm() {
+    let test = "a_tiny_ring_carries_a_storm";
+    if on_gpus() {
+        skip(test, "not over the fake network: its PEs' heaps are in host memory");
+    } else {
+        let fake = pes(N).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", "2");
+        run(fake.env("RUSHMEM_FAKE_DELAY", "20"), true);
+    }
     for each in [1, 2] {
         let Some(pes) = hosts(test, N, each) else { return };
-        run(pes);
+        run(pes, in_turns(N));
     }
-}
-
-#[test]
-fn a_tiny_ring_carries_a_storm_over_the_fake_network() {
-    if on_gpus() {
-        return skip(
-            "a_tiny_ring_carries_a_storm_over_the_fake_network",
-            "its PEs' heaps are in host memory",
-        );
-    }
-    let seed = seed();
-    println!("RUSHMEM_TEST_SEED={seed}");
-    let pes = pes(N).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", "2");
-    let pes = pes.env("RUSHMEM_FAKE_DELAY", "20").env("RUSHMEM_RING_SLOTS", "64");
-    pes.env("RUSHMEM_TEST_SEED", seed.to_string()).threads(|world| storm(world, api_common::seed()));
 }
