@@ -79,6 +79,21 @@ fn after_a_barrier_all_puts_are_there() {
 }
 
 #[test]
+fn blocks_take_turns_at_syncs_of_every_scope() {
+    at_all_counts(|world, rng| {
+        let bench = Bench::new(world, SYNC);
+        for barrier in [0, 1] {
+            let (entered, turn) =
+                (world.alloc::<u64>(world.n_pes() as usize).unwrap(), world.alloc::<u64>(1).unwrap());
+            // Fewer and more threads than there are PEs.
+            let shape = Launch::new(3, [2, 33, 70][rng.below(3)]);
+            let args = (&bench.report, &entered, &turn, barrier, rounds(60) as i32, rng.next());
+            bench.run("sync_relay", shape, args);
+        }
+    });
+}
+
+#[test]
 fn more_pes_than_threads_meet_in_a_sync() {
     api_common::both(11, |world, rng| {
         let bench = Bench::new(world, SYNC);

@@ -1,6 +1,6 @@
 /* sync_all and barrier_all, many rounds, at each scope, PEs late at random, also PEs of one job at different
  * scopes. No PE may leave before all have entered, and after a barrier everybody's puts are there. One block
- * to a PE. */
+ * to a PE, and then several that take turns. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -65,6 +65,30 @@ extern "C" __global__ void sync_rounds(uint64_t *report, uint64_t *entered, uint
             *const_cast<volatile uint64_t *>(data + static_cast<size_t>(pe) * blockDim.x + threadIdx.x);
         CHECK(report, seen == number || seen == number + 1, seen << 32 | number);
       }
+    }
+  }
+}
+
+/* The blocks of each PE take turns, call by call, each call at a scope of its own. `turn` is one word, how many calls
+ * this PE has made; `entered` has n_pes entries. */
+extern "C" __global__ void sync_relay(uint64_t *report, uint64_t *entered, uint64_t *turn, int barrier, int rounds,
+                                      uint64_t seed) {
+  const int me = rushmem::my_pe(), n = rushmem::n_pes();
+  for (uint64_t round = blockIdx.x; round < static_cast<uint64_t>(rounds); round += gridDim.x) {
+    const uint64_t number = round + 1;
+    if (threadIdx.x == 0) {
+      rushmem::wait_until(turn, rushmem::cmp::eq, round);
+      for (int pe = 0; pe < n; ++pe) rushmem::p(entered + me, number, pe);
+      if (!barrier) rushmem::quiet();
+    }
+    enter_at(static_cast<int>(mix(seed ^ number, static_cast<uint64_t>(me)) % 3), barrier != 0);
+    if (threadIdx.x == 0) {
+      for (int pe = 0; pe < n; ++pe) {
+        uint64_t seen = rushmem::g(entered + pe, me);
+        CHECK(report, seen == number || seen == number + 1, seen << 32 | number);
+      }
+      rushmem::fence();
+      rushmem::p(turn, number, me);
     }
   }
 }

@@ -11,7 +11,7 @@
 
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 2u
+#define RUSHMEM_DEVICE_ABI_VERSION 3u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -26,7 +26,7 @@ enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
  * 0 (free) -> 1 (being written) -> 2 (ready) -> 0 (printed). */
 typedef struct rushmem_stall_record {
   uint32_t state;
-  int32_t  cmp;          /* RUSHMEM_CMP_*; -1: a sync, then `expected` is the epoch and `from_pe` the late PE;
+  int32_t  cmp;          /* RUSHMEM_CMP_*; RUSHMEM_STALL_SYNC: a sync, then `expected` is the epoch and `from_pe` the late PE;
                           * RUSHMEM_STALL_ANSWER: an operation on from_pe, which is not mapped, is not answered;
                           * RUSHMEM_STALL_ROOM: the ring to the PEs that are not mapped is full */
   int32_t  from_pe;      /* the PE waited for where that is known, else -1 */
@@ -41,6 +41,7 @@ typedef struct rushmem_stall_record {
 } rushmem_stall_record;  /* 80 bytes */
 
 #define RUSHMEM_STALL_RECORDS 8
+#define RUSHMEM_STALL_SYNC (-1)
 #define RUSHMEM_STALL_ANSWER (-2)
 #define RUSHMEM_STALL_ROOM (-3)
 
@@ -70,7 +71,8 @@ typedef struct rushmem_device_state {
   /* All PEs' arrival lines for the device's sync, at the same heap offset on every PE:
    * sync_lines[q].epoch in this PE's heap is written by PE q. n_pes of them. */
   rushmem_sync_line *sync_lines;
-  uint64_t *sync_epoch;  /* this PE's own count of syncs entered */
+  /* How many syncs this PE has entered: n_pes - 1 words (at least one), all the same between two syncs (sync.h). */
+  uint64_t *sync_epoch;
   uint64_t stall_ns;     /* report a wait after this long; 0: never */
   uint64_t wait_limit_ns;/* end a wait with an error after this long; 0: never */
   rushmem_stall_record *stalls; /* RUSHMEM_STALL_RECORDS of them, host-visible */

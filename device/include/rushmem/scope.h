@@ -36,7 +36,9 @@ struct warp {
   }
   RUSHMEM_DEVICE static void sync() {
     uint32_t lanes = size();
-    __syncwarp(lanes == 32 ? 0xffffffffu : (1u << lanes) - 1u);
+    /* A mask that the compiler knows is one instruction, another a vote on who is there. */
+    if (RUSHMEM_LIKELY(lanes == 32)) __syncwarp();
+    else __syncwarp((1u << lanes) - 1u);
   }
 };
 

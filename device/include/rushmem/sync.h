@@ -44,29 +44,39 @@ RUSHMEM_DEVICE void wait_arrivals(const rushmem_sync_line *lines, uint64_t epoch
       }
       if (late < 0) break;
       const int pe = to_the_right(steps + late * stride, me, n);
-      watch.unsatisfied(&lines[pe].epoch, -1, epoch, seen[0], pe);
+      watch.unsatisfied(&lines[pe].epoch, RUSHMEM_STALL_SYNC, epoch, seen[0], pe);
     }
   }
 }
 
+/* The number of this sync, for the thread of that rank, the `fence` made meanwhile.
+ *
+ * `sync_epoch` has the count of syncs a word for each of n - 1 ranks. Rank i of whatever scope reads word i, after the
+ * barrier that a sync begins with and before the one that it ends with, between which words i, i + size ... are
+ * written by rank i alone: so none reads what another writes, and whoever calls next, at another scope or in another
+ * block, finds the new count in all of them. Read there, and used behind the fence, the load costs no time of its own:
+ * the fence takes longer (performance-log.md, 2). */
+template <typename Fence> RUSHMEM_DEVICE uint64_t next_epoch(const rushmem_device_state &s, int rank, Fence fence) {
+  const uint64_t entered = load_relaxed_word(s.sync_epoch + rank);
+  fence();
+  return opaque(entered) + 1;
+}
+
 /* The same where some PEs are not mapped: their lines are written by posts. Counts of two syncs in a row must
- * not overtake one another on their way, hence the fence. */
+ * not overtake one another on their way, hence the leader's fence before it lets the others go. */
 template <typename Scope> RUSHMEM_DEVICE void sync_far() {
   const rushmem_device_state &s = state();
-  if (Scope::rank() == 0) {
-    store_relaxed_word(s.sync_epoch, load_relaxed_word(s.sync_epoch) + 1);
-    if (s.ring != nullptr) rushmem_far_fence();
-  }
+  if (Scope::rank() == 0 && s.ring != nullptr) rushmem_far_fence();
   Scope::sync();
   const int n = s.n_pes, me = s.my_pe, rank = static_cast<int>(Scope::rank());
   const int size = static_cast<int>(Scope::size());
-  if (rank < n) {
-    const uint64_t epoch = load_relaxed_word(s.sync_epoch);
-    fence_acq_rel();
-    for (int pe = rank; pe < n; pe += size) {
-      if (pe == me) continue;
+  if (rank < n - 1) {
+    const uint64_t epoch = next_epoch(s, rank, [] { fence_acq_rel(); });
+    for (int i = rank; i < n - 1; i += size) {
+      const int pe = to_the_right(i + 1, me, n);
       if (is_near(pe)) store_relaxed_word(&near_address(s.sync_lines + me, pe)->epoch, epoch);
       else far_p(&s.sync_lines[me].epoch, epoch, pe);
+      store_relaxed_word(s.sync_epoch + i, epoch);
     }
     wait_arrivals<1>(s.sync_lines, epoch, rank + 1, size, me, n);
     fence_acquire();
@@ -79,22 +89,30 @@ template <typename Scope> RUSHMEM_DEVICE void sync_near() {
   if (RUSHMEM_UNLIKELY(s.near_count != s.n_pes)) return sync_far<Scope>();
   const int n = s.n_pes, me = s.my_pe;
   const int rank = static_cast<int>(Scope::rank()), size = static_cast<int>(Scope::size());
-  /* Each reads the count for itself, before the barrier after which the leader counts on. */
-  uint64_t epoch = 0;
-  if (rank < n) epoch = load_relaxed_word(s.sync_epoch) + 1;
+  /* Of the first PE that this thread tells: known before the fence, behind which every instruction counts. */
+  const int right = to_the_right(rank + 1, me, n);
+  const rushmem_sync_line *here = opaque(s.sync_lines + right);
+  rushmem_sync_line *there = opaque(near_address(s.sync_lines + me, right));
   /* Puts what the scope's threads did before the fences below (see signal.h). */
   Scope::sync();
-  if (rank < n) {
+  /* Those that have a PE to tell. */
+  if (rank < n - 1) {
     /* One fence, then relaxed stores: a release pattern for each of them. A release store each would have
-     * every store wait for the one before. */
-    fence_release();
-    for (int steps = rank + 1; steps < n; steps += size) {
-      store_relaxed_word(&near_address(s.sync_lines + me, to_the_right(steps, me, n))->epoch, epoch);
+     * every store wait for the one before. The counts behind the fence, which would wait for them. */
+    const uint64_t epoch = next_epoch(s, rank, [] { fence_release(); });
+    store_relaxed_word(&there->epoch, epoch);
+    store_relaxed_word(s.sync_epoch + rank, epoch);
+    RUSHMEM_ROLLED
+    for (int i = rank + size; i < n - 1; i += size) {
+      store_relaxed_word(&near_address(s.sync_lines + me, to_the_right(i + 1, me, n))->epoch, epoch);
+      store_relaxed_word(s.sync_epoch + i, epoch);
     }
-    /* Behind the fence, which would wait for it. */
-    if (rank == 0) store_relaxed_word(s.sync_epoch, epoch);
-    if (is_alone<Scope>::value && n > 2) wait_arrivals<8>(s.sync_lines, epoch, rank + 1, size, me, n);
-    else wait_arrivals<1>(s.sync_lines, epoch, rank + 1, size, me, n);
+    if (is_alone<Scope>::value && n > 2) {
+      wait_arrivals<8>(s.sync_lines, epoch, rank + 1, size, me, n);
+    } else {
+      wait_for(&here->epoch, RUSHMEM_CMP_GE, epoch, right, RUSHMEM_STALL_SYNC);
+      wait_arrivals<1>(s.sync_lines, epoch, rank + 1 + size, size, me, n);
+    }
     fence_acquire();
   }
   /* All have arrived for all threads, and the new count is there for the next sync. */

@@ -49,11 +49,13 @@ template <typename T> RUSHMEM_DEVICE void acquire_seen(const volatile T *word_, 
 #endif
 }
 
-template <typename T> RUSHMEM_DEVICE T wait_for(const volatile T *word_, int how, T value, int from_pe = -1) {
+/* `told`: what a stall report says of it, if not `how`. */
+template <typename T>
+RUSHMEM_DEVICE T wait_for(const volatile T *word_, int how, T value, int from_pe = -1, int told = 0) {
   stall_watch watch;
   T seen = load_relaxed(word_);
   while (!compare(seen, how, value)) {
-    watch.unsatisfied(word_, how, value, seen, from_pe);
+    watch.unsatisfied(word_, told ? told : how, value, seen, from_pe);
     seen = load_relaxed(word_);
   }
   return seen;

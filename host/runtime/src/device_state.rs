@@ -14,11 +14,12 @@ use crate::error::Result;
 use crate::health::Health;
 
 /// `RUSHMEM_DEVICE_ABI_VERSION`.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// `RUSHMEM_STALL_RECORDS`.
 pub(crate) const STALL_RECORDS: usize = 8;
-/// `RUSHMEM_STALL_ANSWER` and `RUSHMEM_STALL_ROOM`: what a record's `cmp` says of waits for the device ring.
+/// `RUSHMEM_STALL_*`: what a record's `cmp` says of syncs and of waits for the device ring.
+pub(crate) const STALL_SYNC: i32 = -1;
 pub(crate) const STALL_ANSWER: i32 = -2;
 pub(crate) const STALL_ROOM: i32 = -3;
 
@@ -90,7 +91,7 @@ pub(crate) struct DeviceFacts {
     pub(crate) stride: usize,
     /// `n_pes` lines at the same heap offset on every PE.
     pub(crate) sync_lines: usize,
-    /// This PE's own count of syncs.
+    /// This PE's own counts of syncs: a word for each PE.
     pub(crate) sync_epoch: usize,
     /// Report a wait after this long.
     pub(crate) stall_report: Option<Duration>,
@@ -242,7 +243,7 @@ impl DeviceState {
         let mask = if record.width == 4 { u64::from(u32::MAX) } else { u64::MAX };
         let (expected, seen) = (record.expected & mask, record.seen & mask);
         match record.cmp {
-            -1 => {
+            STALL_SYNC => {
                 return format!(
                     "{head} for PE {} to enter the device's sync number {expected}; it has entered {seen}",
                     record.from_pe

@@ -24,14 +24,14 @@ fn the_layout_is_that_of_the_header() {
         sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox reserved);
     program += "printf(\"%zu %zu %zu\\n\", sizeof(rushmem_stall_record), sizeof(rushmem_sync_line), \
                 sizeof(rushmem_device_state));\n\
-                printf(\"%u %d %d %d %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \
-                RUSHMEM_STALL_ANSWER, RUSHMEM_STALL_ROOM, \
+                printf(\"%u %d %d %d %d %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \
+                RUSHMEM_STALL_SYNC, RUSHMEM_STALL_ANSWER, RUSHMEM_STALL_ROOM, \
                 RUSHMEM_DEVICE_FAIL_BROKEN, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_BAD_PE, \
                 RUSHMEM_DEVICE_FAIL_UNMAPPED);\n}\n";
     let sizes = [size_of::<StallRecord>(), size_of::<SyncLine>(), size_of::<RawState>()];
     expected += &format!("{} {} {}\n", sizes[0], sizes[1], sizes[2]);
     expected +=
-        &format!("{VERSION} {STALL_RECORDS} {STALL_ANSWER} {STALL_ROOM} {FAIL_BROKEN} {FAIL_TIMEOUT} {FAIL_BAD_PE} {FAIL_UNMAPPED}\n");
+        &format!("{VERSION} {STALL_RECORDS} {STALL_SYNC} {STALL_ANSWER} {STALL_ROOM} {FAIL_BROKEN} {FAIL_TIMEOUT} {FAIL_BAD_PE} {FAIL_UNMAPPED}\n");
 
     let dir = std::env::temp_dir().join(format!("rushmem-layout-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();

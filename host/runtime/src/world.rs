@@ -29,9 +29,13 @@ use crate::ops::engine::Engine;
 use crate::symmetric::Symmetric;
 use start::{describe, first_cause, reach_all, share_memory, Parts, Seat};
 
-/// One line for each PE at the front of the heap, for the kernels' sync, then one for this PE's own count. Behind them lie the device
-/// ring's counters.
+/// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
 const SYNC_LINE: usize = 128;
+/// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each PE. Behind them lie the
+/// device ring's counters.
+const fn sync_bytes(n: usize) -> usize {
+    (n + (n * size_of::<u64>()).div_ceil(SYNC_LINE)) * SYNC_LINE
+}
 
 /// How a range of a PE's symmetric memory is reached.
 #[derive(Clone, Copy)]
@@ -164,9 +168,8 @@ impl World {
         let start_device = || {
             let ring = far.as_ref().map(|far| {
                 // SAFETY: memory of the heap that is reserved for it, and lives until kernels have ended.
-                let ring = unsafe {
-                    DeviceRing::new(device.gpu(), base + (n_pes + 1) * SYNC_LINE, config.ring_slots)
-                }?;
+                let ring =
+                    unsafe { DeviceRing::new(device.gpu(), base + sync_bytes(n_pes), config.ring_slots) }?;
                 let address = ring.raw_address();
                 far.set_ring(ring, base, symmetric.stride());
                 Ok::<usize, Error>(address)

@@ -64,6 +64,8 @@ RUSHMEM_DEVICE void fence_release() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 #define RUSHMEM_FENCE_ACQUIRE 1
 RUSHMEM_DEVICE void compiler_fence() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
+template <typename T> RUSHMEM_DEVICE T opaque(T value) { return value; }
+
 /* After the loads of a get: no later access is performed before them. Costs nothing on x86-64. */
 RUSHMEM_DEVICE void loads_before_later() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 

@@ -167,6 +167,14 @@ RUSHMEM_DEVICE void fence_release() { fence_acq_rel(); }
 /* Bounds what the compiler moves; the hardware is not asked for anything. */
 RUSHMEM_DEVICE void compiler_fence() { asm volatile("" ::: "memory"); }
 
+/* The same value, of 8 bytes, of which the compiler learns here: what it is computed from stays before, what is computed from
+ * it behind. For code around fences, whose cost the compiler does not know. */
+template <typename T> RUSHMEM_DEVICE T opaque(T value) {
+  static_assert(sizeof(T) == 8, "one register pair");
+  asm volatile("" : "+l"(value)::"memory");
+  return value;
+}
+
 /* After the loads of a get. Their values have been stored, so they have returned: an SM issues in order, and
  * a later access of this thread cannot be performed before them. */
 RUSHMEM_DEVICE void loads_before_later() { compiler_fence(); }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use super::{Peer, SYNC_LINE};
+use super::{sync_bytes, Peer};
 use crate::collective::Collective;
 use crate::config::Config;
 use crate::device::Device;
@@ -89,7 +89,7 @@ pub(super) fn share_memory(
     };
     let window = Window::reserve(slots, slot, config.heap_max, config.transport, reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
-    let reserved = (n + 1) * SYNC_LINE + DeviceRing::MOST_DEVICE_BYTES;
+    let reserved = sync_bytes(n) + DeviceRing::MOST_DEVICE_BYTES;
     let symmetric = Symmetric::new(window, first, reserved, limit, &mut call, links)?;
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
     let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));

@@ -38,7 +38,7 @@ pub(super) const LINE: usize = 16;
 pub(super) const PING: usize = LINE;
 /// What waits and tests look at.
 pub(super) const PONG: usize = 2 * LINE;
-/// The first of a word for each PE.
+/// The first of a word for each PE, behind which a line for each counts arrivals.
 pub(super) const CHECK: usize = 3 * LINE;
 /// Words of the stamps before the first.
 pub(super) const HEAD: usize = 2;

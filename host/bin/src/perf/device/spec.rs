@@ -274,6 +274,8 @@ impl What {
                 | What::PutBw
                 | What::GetBw
                 | What::PBw
+                | What::Sync
+                | What::Barrier
         )
     }
 }

@@ -116,7 +116,7 @@ struct Sync {
     base: usize,
     stride: u64,
     lines: usize,
-    epoch: usize,
+    epochs: usize,
 }
 
 impl Sync {
@@ -128,7 +128,7 @@ impl Sync {
             base: state.heap_base as usize,
             stride: state.stride,
             lines: state.sync_lines as usize,
-            epoch: state.sync_epoch as usize,
+            epochs: state.sync_epoch as usize,
         }
     }
 
@@ -141,10 +141,10 @@ impl Sync {
     }
 
     fn all(&self, health: &Health, limit: Option<Duration>, far: Option<&Arc<Far>>) -> Result<()> {
-        // SAFETY: this PE's own word, which one sync at a time uses.
-        let count = unsafe { AtomicU64::from_ptr(self.epoch as *mut u64) };
-        let epoch = count.load(Ordering::Relaxed) + 1;
-        count.store(epoch, Ordering::Relaxed);
+        // SAFETY: this PE's own words, which one sync at a time uses; one at least.
+        let counts = |i: usize| unsafe { AtomicU64::from_ptr((self.epochs as *mut u64).add(i)) };
+        let epoch = counts(0).load(Ordering::Relaxed) + 1;
+        (1..self.n as usize).for_each(|i| counts(i - 1).store(epoch, Ordering::Relaxed));
         let others = || (0..self.n).filter(|pe| *pe != self.me);
         fence(Ordering::SeqCst);
         for pe in others() {

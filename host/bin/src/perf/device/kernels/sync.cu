@@ -19,9 +19,58 @@ template <typename Scope, typename Sync> DEV void collective(const job &j, Sync 
   }
 }
 
+/* What the instructions themselves take: a barrier of the scope, a release fence, a count to each other PE's line here, relaxed
+ * polls of one's own lines, an acquire fence, a barrier. Counts are kept in registers and addresses made beforehand; no checks,
+ * no watch over the wait. A thread alone polls up to seven lines at once, the threads of a wider scope one each. sync_all and
+ * barrier_all are the same to mapped PEs. */
+template <typename Scope> DEV void bare(const job &j) {
+  const int me = rushmem::my_pe(), n = rushmem::n_pes();
+  const int rank = int(Scope::rank()), size = int(Scope::size());
+  uint64_t *lines = j.words + CHECK + (n + LINE - 1) / LINE * LINE, count = 0;
+  auto right = [&](int steps) { return me + steps < n ? me + steps : me + steps - n; };
+  auto mine = [&](int pe) { return rushmem::impl::load_relaxed_word(lines + pe * LINE); };
+  const int first = right(rank + 1);
+  uint64_t *there = rushmem::ptr(lines + me * LINE, first);
+  collective<Scope>(j, [&] {
+    ++count;
+    Scope::sync();
+    if (rank < n - 1) {
+      rushmem::impl::fence_release();
+      rushmem::impl::store_relaxed_word(there, count);
+      for (int i = rank + size; i < n - 1; i += size) {
+        rushmem::impl::store_relaxed_word(rushmem::ptr(lines + me * LINE, right(i + 1)), count);
+      }
+      if (size == 1 && n > 2) {
+        for (int i = 0; i < n - 1; i += 7) {
+          spin_until([&] {
+            bool all = true;
+            uint64_t seen[7];
+            RUSHMEM_UNROLL
+            for (int k = 0; k < 7; ++k) seen[k] = i + k < n - 1 ? mine(right(i + k + 1)) : count;
+            RUSHMEM_UNROLL
+            for (int k = 0; k < 7; ++k) all = all && seen[k] >= count;
+            return all;
+          });
+        }
+      } else {
+        spin_until([&] { return mine(first) >= count; });
+        for (int i = rank + size; i < n - 1; i += size) spin_until([&] { return mine(right(i + 1)) >= count; });
+      }
+      rushmem::impl::fence_acquire();
+    }
+    Scope::sync();
+  });
+}
+
 SMALL_KERNEL(sync_thread) { collective<rushmem::thread>(j, [] { rushmem::sync_all<rushmem::thread>(); }); }
 SMALL_KERNEL(sync_warp) { collective<rushmem::warp>(j, [] { rushmem::sync_all<rushmem::warp>(); }); }
 KERNEL(sync_block) { collective<rushmem::block>(j, [] { rushmem::sync_all<rushmem::block>(); }); }
 SMALL_KERNEL(barrier_thread) { collective<rushmem::thread>(j, [] { rushmem::barrier_all<rushmem::thread>(); }); }
 SMALL_KERNEL(barrier_warp) { collective<rushmem::warp>(j, [] { rushmem::barrier_all<rushmem::warp>(); }); }
 KERNEL(barrier_block) { collective<rushmem::block>(j, [] { rushmem::barrier_all<rushmem::block>(); }); }
+SMALL_KERNEL(probe_sync_thread) { bare<rushmem::thread>(j); }
+SMALL_KERNEL(probe_sync_warp) { bare<rushmem::warp>(j); }
+KERNEL(probe_sync_block) { bare<rushmem::block>(j); }
+SMALL_KERNEL(probe_barrier_thread) { bare<rushmem::thread>(j); }
+SMALL_KERNEL(probe_barrier_warp) { bare<rushmem::warp>(j); }
+KERNEL(probe_barrier_block) { bare<rushmem::block>(j); }
