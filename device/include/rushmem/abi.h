@@ -77,7 +77,7 @@ typedef struct rushmem_device_state {
   uint64_t wait_limit_ns;/* end a wait with an error after this long; 0: never */
   rushmem_stall_record *stalls; /* RUSHMEM_STALL_RECORDS of them, host-visible */
   uint32_t *failure;     /* host-visible: RUSHMEM_FAILURE_WORDS words, written when a GPU's kernel gives up */
-  uint64_t trap_delay_ns;/* how long a GPU's kernel goes on once the job is broken, before it traps */
+  uint64_t trap_delay_ns;/* how long a GPU's kernel whose wait is to end goes on before it traps */
   rushmem_ring *ring;    /* where operations on PEs that are not mapped are posted; null: there are none */
   rushmem_mailbox *mailbox; /* updates of this PE's memory that others wait for; null: the host does them itself */
   uint64_t reserved[1];

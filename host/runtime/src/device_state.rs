@@ -97,7 +97,7 @@ pub(crate) struct DeviceFacts {
     pub(crate) stall_report: Option<Duration>,
     /// End a wait after this long.
     pub(crate) wait_limit: Option<Duration>,
-    /// How long a kernel goes on once the job is broken.
+    /// How long a kernel goes on once the job is broken, or a wait at its limit.
     pub(crate) trap_delay: Duration,
     /// Where the device finds the ring to PEs that are not mapped; 0: there are none.
     pub(crate) ring: usize,
@@ -207,6 +207,11 @@ impl DeviceState {
         &self.raw
     }
 
+    /// Whether a GPU's kernel has reported why it gives up, and nobody has taken that yet.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.0[0].load(Ordering::Acquire) != 0
+    }
+
     /// Takes what a GPU's kernel reported before it trapped: a code, 0 for nothing, and where in the launch.
     pub(crate) fn take_failure(&self) -> (u32, String) {
         let [code, x, yz, thread] = self.failure.0.each_ref().map(|word| word.swap(0, Ordering::AcqRel));
@@ -289,4 +294,4 @@ impl DeviceState {
 
 #[cfg(test)]
 #[path = "device_state_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -47,7 +47,19 @@ fn the_layout_is_that_of_the_header() {
     assert_eq!(String::from_utf8_lossy(&said), expected);
 }
 
+impl DeviceState {
+    /// What a kernel does before it traps.
+    pub(crate) fn fail_as_a_kernel_does(&self, code: u32) {
+        self.failure.0[0].store(code, Ordering::Release);
+    }
+}
+
 fn state() -> DeviceState {
+    state_of(&Arc::new(Health::new("PE 1".into(), false, None)))
+}
+
+/// A state that no kernel has, of PE 1.
+pub(crate) fn state_of(health: &Arc<Health>) -> DeviceState {
     let facts = DeviceFacts {
         my_pe: 1,
         n_pes: 4,
@@ -62,7 +74,7 @@ fn state() -> DeviceState {
         ring: 0,
         mailbox: 0,
     };
-    DeviceState::new(&facts, &Arc::new(Health::new("PE 1".into(), false, None)), None).unwrap()
+    DeviceState::new(&facts, health, None).unwrap()
 }
 
 #[test]

@@ -56,16 +56,20 @@ RUSHMEM_DEVICE void report_stall(uint64_t address, uint32_t width, int how, int 
   }
 }
 
+/* Ends the launch; where several processes share a GPU apart from theirs, which may have the same reason at the same
+ * moment. */
+RUSHMEM_DEVICE void give_up(uint32_t why, uint64_t now) {
+  while (now_ns() - now < state().trap_delay_ns) pause(false);
+  fail(why);
+}
+
 /* One look at the clock and at the job; the new `since`. Does not return once the job is broken or the wait's
  * limit has passed. */
 RUSHMEM_DEVICE uint64_t stall_tick(uint64_t since, uint64_t address, uint32_t width, int how, int from_pe,
                                    uint64_t expected, uint64_t seen) {
   const rushmem_device_state &s = state();
   uint64_t now = now_ns();
-  if (s.broken && load_relaxed_word(s.broken) != 0) {
-    for (uint64_t start = now; now_ns() - start < s.trap_delay_ns;) pause(false);
-    fail(RUSHMEM_DEVICE_FAIL_BROKEN);
-  }
+  if (s.broken && load_relaxed_word(s.broken) != 0) give_up(RUSHMEM_DEVICE_FAIL_BROKEN, now);
   if (since == 0) return now & ~uint64_t(1);
   uint64_t start = since & ~uint64_t(1), waited = now > start ? now - start : 0;
   bool over = s.wait_limit_ns != 0 && waited >= s.wait_limit_ns;
@@ -73,7 +77,7 @@ RUSHMEM_DEVICE uint64_t stall_tick(uint64_t since, uint64_t address, uint32_t wi
     report_stall(address, width, how, from_pe, expected, seen, waited);
     since |= 1;
   }
-  if (over) fail(RUSHMEM_DEVICE_FAIL_TIMEOUT);
+  if (over) give_up(RUSHMEM_DEVICE_FAIL_TIMEOUT, now);
   return since;
 }
 

@@ -4,14 +4,14 @@
 use std::ffi::{c_char, CStr};
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute as Attribute, CUstreamCaptureMode as CaptureMode,
 };
 
 use super::driver::{cu, driver, ignore, is_fatal, version_text, Driver};
-use crate::error::{err, Result};
+use crate::error::{err, Error, Result};
 
 /// What a GPU is and can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,11 +55,13 @@ pub(crate) struct Cuda {
     device: CUdevice,
     context: CUcontext,
     facts: Facts,
+    /// Why the context is taken for lost, though the driver knows nothing of it.
+    condemned: OnceLock<Error>,
 }
 
 // SAFETY: contexts may be used by any thread; a thread makes it current for itself (`current`).
 unsafe impl Send for Cuda {}
-// SAFETY: as above, and nothing in here changes.
+// SAFETY: as above, and nothing in here changes but once, by a lock.
 unsafe impl Sync for Cuda {}
 
 impl fmt::Debug for Cuda {
@@ -106,7 +108,7 @@ impl Cuda {
         unsafe { cu!(cuDevicePrimaryCtxRetain(&mut context, device)) }.map_err(|e| {
             e.context(format_args!("starting CUDA {} on GPU {ordinal}", version_text(driver.version)))
         })?;
-        Ok(Arc::new(Cuda { device, context, facts }))
+        Ok(Arc::new(Cuda { device, context, facts, condemned: OnceLock::new() }))
     }
 
     /// What a GPU is and can do, without a context on it.
@@ -139,6 +141,9 @@ impl Cuda {
     /// Meanwhile the thread's calls are none that could spoil a graph which somebody records, in this thread or, in CUDA's
     /// global mode, in any: what we do off the recorded stream has nothing to do with it.
     pub(crate) fn current(&self) -> Result<Current<'_>> {
+        if let Some(why) = self.condemned.get() {
+            return Err(why.clone());
+        }
         let mut now = std::ptr::null_mut();
         // SAFETY: writes the context, or null.
         unsafe { cu!(cuCtxGetCurrent(&mut now)) }?;
@@ -196,6 +201,17 @@ impl Cuda {
         is_fatal(unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })
     }
 
+    /// Takes the context for lost: from here on every call on it is that error, and nobody waits for the driver. What was made
+    /// with it is left to the end of the process.
+    pub(crate) fn condemn(&self, why: Error) {
+        let _ = self.condemned.set(why);
+    }
+
+    /// Whether the context is taken for lost, though the driver knows nothing of it.
+    pub(crate) fn is_condemned(&self) -> bool {
+        self.condemned.get().is_some()
+    }
+
     /// Waits for everything in the context, other users' work included.
     #[cfg(test)]
     pub(crate) fn synchronize(&self) -> Result<()> {
@@ -207,6 +223,9 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
+        if self.is_condemned() {
+            return;
+        }
         // SAFETY: retained in `open`; nothing made with it is left, as all that holds an `Arc` of this.
         ignore("cuDevicePrimaryCtxRelease", unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
     }

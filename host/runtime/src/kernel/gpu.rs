@@ -10,6 +10,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use super::heard::Heard;
 use super::streams::{Made, Streams};
 use super::{headers, lock, Common};
 use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
@@ -23,7 +24,8 @@ use crate::error::{code, err, Error, Result};
 
 /// Kernels that are named when a launch fails and it is not known which it was.
 const NAMED: usize = 3;
-/// A kernel that still runs so long after the job has broken, and after its time to trap, never ends.
+/// A kernel that still runs so long after the job has broken and after its time to trap, or after it has said itself that it
+/// gives up, never ends.
 const GRACE: Duration = Duration::from_secs(1);
 /// Entries of work on streams that nobody ever synchronises here, kept for the same end.
 const NOTED: usize = 64;
@@ -41,6 +43,8 @@ pub(super) struct Runner {
     noted: Mutex<VecDeque<(usize, String)>>,
     /// Why the context is lost.
     lost: OnceLock<Error>,
+    /// Kernels that have given up, and whether the driver has told.
+    heard: Heard,
 }
 
 /// Loaded code.
@@ -109,6 +113,7 @@ impl Runner {
             sharing: sharing.max(1) as u64,
             noted: Mutex::default(),
             lost: OnceLock::new(),
+            heard: Heard::new(GRACE),
         })
     }
 
@@ -258,24 +263,20 @@ impl Runner {
     /// Whether the work before `event`, which was recorded on that stream, is done.
     pub(super) fn test(&self, event: &Event, stream: usize) -> Result<bool> {
         self.check_alive()?;
-        event.query().map_err(|e| self.explain(e, &self.head(Some(stream))))
+        match event.query() {
+            Ok(false) if self.is_overdue() => Err(self.unheard(stream)),
+            result => result.map_err(|e| self.explain(e, &self.head(Some(stream)))),
+        }
     }
 
     fn finish(&self, stream: usize, query: &dyn Fn() -> Result<bool>) -> Result<()> {
         self.check_alive()?;
-        let mut outcome = Ok(());
         let report = || format!("for {} to end", self.suspects(Some(stream)));
-        let waited = self.common.health.wait(None, &report, &mut || match query() {
-            Ok(done) => done,
-            Err(e) => {
-                outcome = Err(e);
-                true
-            }
-        });
-        waited.and(outcome).map_err(|e| {
+        let waited = self.heard.wait(&self.common.health, &self.common.state, &report, query);
+        waited.map_err(|e| {
             if e.code == code::PEER_DEAD {
                 // Its kernels notice too, and say more; but not for ever.
-                while query().is_ok_and(|done| !done) && !self.is_hopeless() {
+                while query().is_ok_and(|done| !done) && !self.is_hopeless() && !self.is_overdue() {
                     std::thread::sleep(Duration::from_micros(200));
                 }
             }
@@ -307,12 +308,24 @@ impl Runner {
         }
     }
 
+    /// Whether a kernel has given up and the driver should have told by now.
+    fn is_overdue(&self) -> bool {
+        self.heard.is_overdue(&self.common.state)
+    }
+
+    /// The error of a kernel that has given up, of which the driver does not tell those who ask for that stream.
+    fn unheard(&self, stream: usize) -> Error {
+        let head = self.head(Some(stream));
+        self.explain(err!(LAUNCH, "{head}: has given up, and the driver does not tell"), &head)
+    }
+
     /// What an error of the driver's means: a kernel that gave up has left its reason.
     pub(super) fn explain(&self, e: Error, head: &str) -> Error {
         if let Some(first) = self.lost.get() {
             return first.clone();
         }
-        if !self.cuda.is_lost() {
+        let unheard = self.is_overdue();
+        if !unheard && !self.cuda.is_lost() {
             return e;
         }
         let told = match self.common.state.take_failure() {
@@ -321,12 +334,24 @@ impl Runner {
         };
         let told =
             Error::new(told.code, format!("{}; this process can use {} no more", told.message, self.cuda));
-        self.lost.get_or_init(|| told).clone()
+        let first = self.lost.get_or_init(|| told).clone();
+        if unheard {
+            log::warn!(
+                "{head}: has given up, of which the driver has not told; what is on {} is left there",
+                self.cuda
+            );
+            // Nobody else is to wait for what the driver still takes for running.
+            self.cuda.condemn(first.clone());
+        }
+        first
     }
 
     pub(super) fn check_idle(&self) -> Result<()> {
         for stream in self.streams.all() {
             if let Ok(false) = is_idle(&stream) {
+                if self.is_overdue() {
+                    return Err(self.unheard(stream.raw()));
+                }
                 let suspects = self.suspects(Some(stream.raw()));
                 return Err(err!(BUSY, "{suspects} is still in flight: synchronize first"));
             }
@@ -344,7 +369,7 @@ impl Runner {
     pub(super) fn close(&self) -> bool {
         for stream in self.streams.all() {
             while stream.query().is_ok_and(|done| !done) {
-                if self.is_hopeless() {
+                if self.is_hopeless() || self.is_overdue() {
                     log::error!(
                         "{} does not end, though the job is broken: it spins without a rushmem wait, or has trapped and the \
                          driver does not tell",
@@ -355,7 +380,8 @@ impl Runner {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        true
+        // Where a kernel was not heard of, the driver takes it for running, and would wait for it to give anything back.
+        !self.cuda.is_condemned()
     }
 }
 

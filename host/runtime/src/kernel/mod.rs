@@ -8,6 +8,7 @@ pub(crate) mod event;
 mod gpu;
 pub(crate) mod handle;
 pub(crate) mod headers;
+mod heard;
 pub(crate) mod service;
 pub(crate) mod stream;
 pub(crate) mod streams;

@@ -1,0 +1,121 @@
+//! Kernels that have given up and were never heard of. A kernel writes its reason to pinned memory, then traps, and the driver
+//! tells of the trap. Where processes share a GPU and several kernels trap at one moment it may tell only some of them
+//! (docs/gpu-findings.md): the stream stays busy for ever. So the host takes the kernel's own word for it, once the driver
+//! has had time to say the same.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::device_state::DeviceState;
+use crate::error::{err, Result};
+use crate::health::Health;
+
+/// What the host knows about the end of a world's kernels.
+pub(super) struct Heard {
+    /// How long the driver has.
+    grace: Duration,
+    /// When the reason was first seen.
+    since: OnceLock<Instant>,
+}
+
+impl Heard {
+    /// For a driver that has `grace` to tell of a kernel that has given up.
+    pub(super) fn new(grace: Duration) -> Heard {
+        Heard { grace, since: OnceLock::new() }
+    }
+
+    /// Whether a kernel has given up and the driver, which knows nothing of it, should have told by now.
+    pub(super) fn is_overdue(&self, state: &DeviceState) -> bool {
+        state.has_failed() && self.since.get_or_init(Instant::now).elapsed() > self.grace
+    }
+
+    /// Returns when `query` says that the work has ended, or has failed, when the job breaks, or when news of a kernel that has
+    /// given up are overdue. `report` as for [`Health::wait`].
+    pub(super) fn wait(
+        &self,
+        health: &Health,
+        state: &DeviceState,
+        report: &dyn Fn() -> String,
+        query: &dyn Fn() -> Result<bool>,
+    ) -> Result<()> {
+        let mut outcome = Ok(());
+        let waited = health.wait(None, report, &mut || match query() {
+            Ok(true) => true,
+            Ok(false) if self.is_overdue(state) => {
+                outcome = Err(err!(LAUNCH, "a kernel has given up, and the driver does not tell"));
+                true
+            }
+            Ok(false) => false,
+            Err(e) => {
+                outcome = Err(e);
+                true
+            }
+        });
+        waited.and(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device_state::{tests::state_of, FAIL_TIMEOUT};
+    use crate::error::code;
+
+    const GRACE: Duration = Duration::from_millis(50);
+
+    fn health() -> Arc<Health> {
+        Arc::new(Health::new("PE 1".into(), true, None))
+    }
+
+    #[test]
+    fn a_silent_driver_is_not_waited_for() {
+        let (health, heard) = (health(), Heard::new(GRACE));
+        let state = state_of(&health);
+        // The kernel gives up after a while.
+        let (start, polls) = (Instant::now(), Cell::new(0_u32));
+        let e = heard
+            .wait(&health, &state, &|| "for it to end".into(), &|| {
+                polls.set(polls.get() + 1);
+                if start.elapsed() > GRACE {
+                    state.fail_as_a_kernel_does(FAIL_TIMEOUT);
+                }
+                Ok(false)
+            })
+            .unwrap_err();
+        assert_eq!(e.code, code::LAUNCH, "{e}");
+        let took = start.elapsed();
+        assert!(took >= 2 * GRACE && took < Duration::from_secs(10), "{took:?} {} polls", polls.get());
+        // The reason is still there for whoever tells it.
+        assert_eq!(state.take_failure().0, FAIL_TIMEOUT);
+    }
+
+    #[test]
+    fn a_driver_that_tells_in_time_is_believed() {
+        let (health, heard) = (health(), Heard::new(Duration::from_secs(600)));
+        let state = state_of(&health);
+        state.fail_as_a_kernel_does(FAIL_TIMEOUT);
+        let start = Instant::now();
+        let query = || match start.elapsed() > GRACE {
+            true => Err(err!(IO, "the context is lost")),
+            false => Ok(false),
+        };
+        let e = heard.wait(&health, &state, &|| "for it to end".into(), &query).unwrap_err();
+        assert_eq!(e.code, code::IO, "{e}");
+        assert!(!heard.is_overdue(&state));
+    }
+
+    #[test]
+    fn without_a_reason_nothing_is_overdue() {
+        let (health, heard) = (health(), Heard::new(Duration::ZERO));
+        let state = state_of(&health);
+        let start = Instant::now();
+        heard.wait(&health, &state, &|| "for it to end".into(), &|| Ok(start.elapsed() > GRACE)).unwrap();
+        assert!(!heard.is_overdue(&state));
+        // What has ended well is no failure, whatever another kernel has left meanwhile.
+        state.fail_as_a_kernel_does(FAIL_TIMEOUT);
+        heard.wait(&health, &state, &|| "for it to end".into(), &|| Ok(true)).unwrap();
+    }
+}
