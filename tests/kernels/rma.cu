@@ -91,7 +91,7 @@ __device__ void fill(unsigned char *dst, size_t dst_bytes, unsigned char *src, s
 }  // namespace
 
 /* `dst` has room for 256 slots of max_bytes + 64, `src` for max_bytes + 512 + 16. */
-extern "C" __global__ void __launch_bounds__(1024) rma_sweep(uint64_t *report, unsigned char *dst, unsigned char *src, int op,
+extern "C" __global__ void rma_sweep(uint64_t *report, unsigned char *dst, unsigned char *src, int op,
                                      int scope, int unit, size_t max_bytes, uint64_t seed) {
   fill(dst, 256 * (max_bytes + 64), src, max_bytes + 512 + 16, seed);
   rushmem::barrier_all<rushmem::block>();
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(1024) rma_sweep(uint64_t *report, u
 
 /* One transfer of `bytes`, `from_align` and `to_align` past 16-byte boundaries. `dst` and `src` have room for
  * bytes + 64. At thread and warp scope the block's first one makes it. */
-extern "C" __global__ void __launch_bounds__(1024) rma_large(uint64_t *report, unsigned char *dst, unsigned char *src, int op,
+extern "C" __global__ void rma_large(uint64_t *report, unsigned char *dst, unsigned char *src, int op,
                                      int scope, size_t bytes, size_t from_align, size_t to_align,
                                      uint64_t seed) {
   const int me = rushmem::my_pe();

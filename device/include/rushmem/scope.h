@@ -59,6 +59,14 @@ template <> struct is_alone<thread> {
   static constexpr bool value = true;
 };
 
+/* Whether it is one warp at most. */
+template <typename Scope> struct is_one_warp {
+  static constexpr bool value = false;
+};
+template <> struct is_one_warp<warp> {
+  static constexpr bool value = true;
+};
+
 }  // namespace impl
 
 }  // namespace rushmem

@@ -42,7 +42,7 @@ RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig
     return impl::far_put_signal<Scope>(dst, src, n * sizeof(T), sig, value, sig_op, pe, 0);
   }
   uint64_t *at = impl::near_address(sig, pe);
-  impl::copy<Scope, impl::unit_of<T>::value, false>(impl::near_address(dst, pe), src, n * sizeof(T));
+  impl::copy<Scope, impl::unit_of<T>::value, false, true>(impl::near_address(dst, pe), src, n * sizeof(T));
   Scope::sync();
   if (Scope::rank() == 0) impl::signal_release(at, value, sig_op);
 }

@@ -62,9 +62,11 @@ template <typename Fence> RUSHMEM_DEVICE uint64_t next_epoch(const rushmem_devic
   return opaque(entered) + 1;
 }
 
-/* The same where some PEs are not mapped: their lines are written by posts. Counts of two syncs in a row must
- * not overtake one another on their way, hence the leader's fence before it lets the others go. */
-template <typename Scope> RUSHMEM_DEVICE void sync_far() {
+/* The general form: where some PEs are not mapped, whose lines are written by posts, or a warp or block has fewer threads
+ * than there are PEs to tell. Posted counts of two syncs in a row must not overtake one another on their way, hence
+ * the leader's fence before it lets the others go. Out of line: what the near path has to keep in memory for want of
+ * registers costs it a trip there behind its fence. */
+template <typename Scope> RUSHMEM_OUTLINED void sync_any() {
   const rushmem_device_state &s = state();
   if (Scope::rank() == 0 && s.ring != nullptr) rushmem_far_fence();
   Scope::sync();
@@ -86,12 +88,11 @@ template <typename Scope> RUSHMEM_DEVICE void sync_far() {
 
 template <typename Scope> RUSHMEM_DEVICE void sync_near() {
   const rushmem_device_state &s = state();
-  if (RUSHMEM_UNLIKELY(s.near_count != s.n_pes)) return sync_far<Scope>();
   const int n = s.n_pes, me = s.my_pe;
   const int rank = static_cast<int>(Scope::rank()), size = static_cast<int>(Scope::size());
-  /* Of the first PE that this thread tells: known before the fence, behind which every instruction counts. */
+  if (RUSHMEM_UNLIKELY(s.near_count != n || (!is_alone<Scope>::value && size < n - 1))) return sync_any<Scope>();
+  /* The first PE that this thread tells, and where: known before the fence, behind which every instruction counts. */
   const int right = to_the_right(rank + 1, me, n);
-  const rushmem_sync_line *here = opaque(s.sync_lines + right);
   rushmem_sync_line *there = opaque(near_address(s.sync_lines + me, right));
   /* Puts what the scope's threads did before the fences below (see signal.h). */
   Scope::sync();
@@ -102,16 +103,15 @@ template <typename Scope> RUSHMEM_DEVICE void sync_near() {
     const uint64_t epoch = next_epoch(s, rank, [] { fence_release(); });
     store_relaxed_word(&there->epoch, epoch);
     store_relaxed_word(s.sync_epoch + rank, epoch);
-    RUSHMEM_ROLLED
-    for (int i = rank + size; i < n - 1; i += size) {
-      store_relaxed_word(&near_address(s.sync_lines + me, to_the_right(i + 1, me, n))->epoch, epoch);
-      store_relaxed_word(s.sync_epoch + i, epoch);
-    }
     if (is_alone<Scope>::value && n > 2) {
-      wait_arrivals<8>(s.sync_lines, epoch, rank + 1, size, me, n);
+      RUSHMEM_ROLLED
+      for (int i = 1; i < n - 1; ++i) {
+        store_relaxed_word(&near_address(s.sync_lines + me, to_the_right(i + 1, me, n))->epoch, epoch);
+        store_relaxed_word(s.sync_epoch + i, epoch);
+      }
+      wait_arrivals<7>(s.sync_lines, epoch, 1, 1, me, n);
     } else {
-      wait_for(&here->epoch, RUSHMEM_CMP_GE, epoch, right, RUSHMEM_STALL_SYNC);
-      wait_arrivals<1>(s.sync_lines, epoch, rank + 1 + size, size, me, n);
+      wait_for(&s.sync_lines[right].epoch, RUSHMEM_CMP_GE, epoch, right, RUSHMEM_STALL_SYNC);
     }
     fence_acquire();
   }

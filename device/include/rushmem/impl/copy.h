@@ -9,7 +9,7 @@
  * Promises: each byte of the destination is written once, by some thread of the scope. Nothing is
  * synchronised, before or after. With `fresh`, loads see what was in memory when they were made (never a
  * stale line of the L1 cache), which is what a get from a PE that writes needs; without, the source is
- * ordinary local memory of any kind (shared too).
+ * ordinary local memory of any kind (shared too). `signals` says that the caller has an update to make afterwards.
  */
 #ifndef RUSHMEM_IMPL_COPY_H
 #define RUSHMEM_IMPL_COPY_H
@@ -23,7 +23,7 @@ namespace impl {
 #if defined(RUSHMEM_CPU)
 
 /* Shares are whole cache lines, so that threads do not meet in one, and few bytes are one thread's. */
-template <typename Scope, size_t unit, bool fresh>
+template <typename Scope, size_t unit, bool fresh, bool signals = false>
 RUSHMEM_DEVICE void copy(void *to, const void *from, size_t bytes) {
   size_t begin = 0, end = bytes;
   if (Scope::size() > 1) {
@@ -198,12 +198,18 @@ RUSHMEM_DEVICE void copy_vector(char *to, const char *from, uint32_t shift) {
   access<16>::store<fresh>(to, v);
 }
 
+/* The largest power of two that is less: of tiles of so many vectors there is at most one more round. */
+template <int V> struct less_than {
+  static constexpr int value = V > 8 ? 8 : V > 4 ? 4 : V > 2 ? 2 : 1;
+};
+
 /* `n` vectors to `to`, aligned to 16, from `shift` bytes past `from`, aligned to 16 too: where `shifted`, vectors
- * 0 .. n of the source are read, n included. Called by all lanes of a worker. */
+ * 0 .. n of the source are read, n included. Called by all lanes of a worker, each with both addresses moved on by
+ * its lane's vectors. */
 template <int lanes, int V, bool many, size_t unit, bool fresh, bool shifted>
 RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size_t n, place me) {
   const size_t round = static_cast<size_t>(me.workers) * (lanes * V);
-  const size_t mine = (static_cast<size_t>(me.worker) * (lanes * V) + me.lane) * 16;
+  const size_t mine = static_cast<size_t>(me.worker) * (lanes * V) * 16;
   RUSHMEM_ROLLED
   while (n >= round) {
     tile<lanes, V, unit, fresh, shifted> t;
@@ -215,34 +221,49 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size
     if constexpr (!many) break;
   }
   if constexpr (V > 1) {
-    /* The largest power of two that is less: there is at most one round of those. */
-    constexpr int less = V > 8 ? 8 : V > 4 ? 4 : V > 2 ? 2 : 1;
-    copy_rounds<lanes, less, false, unit, fresh, shifted>(to, from, shift, n, me);
+    copy_rounds<lanes, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, n, me);
   } else if (static_cast<size_t>(me.worker) * lanes + me.lane < n) {
     copy_vector<unit, fresh, shifted>(to + mine, from + mine, shift);
   }
 }
 
-/* Vectors of one tile and lane: loads in flight, and four registers each, of which a kernel of 1024 threads has 64. A
- * thread alone has nothing else that would hide the latency; 16 move 64 KiB in 70 us. Of a block of 1024 four each are the
- * 64 KiB that an SM's 48 GB/s need at a link's latency, 0.92 us, if nobody waits for anybody, so a get has eight. */
-template <typename Scope, bool fresh> struct vectors_held;
-template <bool fresh> struct vectors_held<thread, fresh> {
-  static constexpr int value = 16;
+/* Vectors of one tile and lane: loads in flight, and four registers each, of which a kernel of 1024 threads has 64 and must
+ * not need more by itself (scripts/check-device looks). A thread alone has nothing else that would hide the latency: 14 are
+ * all that fit, 12 where a signal's address and value are kept meanwhile. Of a block of 1024 four each are the 64 KiB that an
+ * SM's 48 GB/s need at a link's latency, 0.92 us, if nobody waits for anybody, so a get has eight. */
+template <typename Scope, bool fresh, bool signals> struct vectors_held;
+template <bool fresh, bool signals> struct vectors_held<thread, fresh, signals> {
+  static constexpr int value = signals ? 12 : 14;
 };
-template <bool fresh> struct vectors_held<warp, fresh> {
+template <bool fresh, bool signals> struct vectors_held<warp, fresh, signals> {
   static constexpr int value = 12;
 };
-template <bool fresh> struct vectors_held<block, fresh> {
+template <bool fresh, bool signals> struct vectors_held<block, fresh, signals> {
   static constexpr int value = fresh ? 8 : 4;
 };
 
-template <typename Scope, size_t unit, bool fresh, bool shifted>
+template <typename Scope, size_t unit, bool fresh, bool shifted, bool signals>
 RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, size_t n) {
-  constexpr int held = vectors_held<Scope, fresh>::value;
+  constexpr int held = vectors_held<Scope, fresh, signals>::value;
   constexpr int V = !shifted ? held : held > 8 ? 8 : 4;
   if constexpr (is_alone<Scope>::value) {
-    copy_rounds<1, V, true, unit, fresh, shifted>(to, from, shift, n, place{0, 0, 1});
+    /* The rest first: the loop then has one register to count its rounds, and nothing to keep for later. */
+    uint32_t rounds = 0;
+    if (n >= V) {
+      rounds = static_cast<uint32_t>(n / V);
+      n -= static_cast<size_t>(rounds) * V;
+    }
+    copy_rounds<1, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, n, place{0, 0, 1});
+    to += n * 16;
+    from += n * 16;
+    RUSHMEM_ROLLED
+    while (rounds-- != 0) {
+      tile<1, V, unit, fresh, shifted> t;
+      t.load(from, 0);
+      t.store(to, 0, shift);
+      from += V * 16;
+      to += V * 16;
+    }
   } else {
     const uint32_t rank = Scope::rank(), size = Scope::size();
     if (size < 32) {
@@ -250,9 +271,11 @@ RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, siz
       for (size_t i = rank; i < n; i += size) {
         copy_vector<unit, fresh, shifted>(to + i * 16, from + i * 16, shift);
       }
-    } else if (rank / 32 < size / 32) {
+    } else if (is_one_warp<Scope>::value || rank / 32 < size / 32) {
       /* A last warp that is not full has nothing to do. */
-      copy_rounds<32, V, true, unit, fresh, shifted>(to, from, shift, n, place{rank % 32, rank / 32, size / 32});
+      const uint32_t lane = rank % 32;
+      const place me = is_one_warp<Scope>::value ? place{lane, 0, 1} : place{lane, rank / 32, size / 32};
+      copy_rounds<32, V, true, unit, fresh, shifted>(to + lane * 16, from + lane * 16, shift, n, me);
     }
   }
 }
@@ -316,12 +339,12 @@ RUSHMEM_DEVICE void copy_edges(char *to, const char *from, uint32_t head, size_t
 }
 
 /* `bytes` and both addresses are multiples of `unit`, the alignment of the element type (up to 16). */
-template <typename Scope, size_t unit, bool fresh>
+template <typename Scope, size_t unit, bool fresh, bool signals = false>
 RUSHMEM_DEVICE void copy(void *to_, const void *from_, size_t bytes) {
   char *to = static_cast<char *>(to_);
   const char *from = static_cast<const char *>(from_);
   if constexpr (unit == 16) {
-    copy_vectors<Scope, unit, fresh, false>(to, from, 0, bytes / 16);
+    copy_vectors<Scope, unit, fresh, false, signals>(to, from, 0, bytes / 16);
   } else if (bytes < 32) {
     copy_bytes<Scope, unit, fresh>(to, from, bytes);
   } else {
@@ -329,22 +352,22 @@ RUSHMEM_DEVICE void copy(void *to_, const void *from_, size_t bytes) {
     uint32_t shift = static_cast<uint32_t>(reinterpret_cast<uint64_t>(from) + head) & 15;
     if (shift == 0) {
       size_t n = (bytes - head) / 16, tail_at = head + n * 16;
-      copy_vectors<Scope, unit, fresh, false>(to + head, from + head, 0, n);
       if constexpr (is_alone<Scope>::value) {
         copy_edges<unit, fresh>(to, from, head, tail_at, static_cast<uint32_t>(bytes - tail_at));
       } else {
         copy_bytes<Scope, unit, fresh>(to, from, head);
         copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
       }
+      copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
     } else {
       /* The first vector starts `shift` bytes before from + head: that must not be before the source. The
        * last one ends past what it serves: that must not be past the source. (head stays under 32, so under
        * `bytes`.) */
       if (head < shift) head += 16;
       const size_t have = (bytes - (head - shift)) / 16, n = have > 0 ? have - 1 : 0, tail_at = head + n * 16;
-      copy_vectors<Scope, unit, fresh, true>(to + head, from + head - shift, shift, n);
       copy_bytes<Scope, unit, fresh>(to, from, head);
       copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
+      copy_vectors<Scope, unit, fresh, true, signals>(to + head, from + head - shift, shift, n);
     }
   }
 }

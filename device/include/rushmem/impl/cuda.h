@@ -12,6 +12,9 @@
 #define RUSHMEM_UNROLL _Pragma("unroll")
 #define RUSHMEM_ROLLED _Pragma("unroll 1")
 
+/* Of templates that are off the near path. */
+#define RUSHMEM_OUTLINED __device__ __noinline__
+
 /* Who holds the cold path and the device state: in relocatable code (nvcc -rdc=true, NVRTC -dlto) the device
  * library does, once for the whole program, and these headers declare; otherwise there is nothing to link
  * with, and they define. */
@@ -167,11 +170,11 @@ RUSHMEM_DEVICE void fence_release() { fence_acq_rel(); }
 /* Bounds what the compiler moves; the hardware is not asked for anything. */
 RUSHMEM_DEVICE void compiler_fence() { asm volatile("" ::: "memory"); }
 
-/* The same value, of 8 bytes, of which the compiler learns here: what it is computed from stays before, what is computed from
+/* The same value, of 4 or 8 bytes, of which the compiler learns here: what it is computed from stays before, what is computed from
  * it behind. For code around fences, whose cost the compiler does not know. */
 template <typename T> RUSHMEM_DEVICE T opaque(T value) {
-  static_assert(sizeof(T) == 8, "one register pair");
-  asm volatile("" : "+l"(value)::"memory");
+  if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value)::"memory");
+  else asm volatile("" : "+r"(value)::"memory");
   return value;
 }
 

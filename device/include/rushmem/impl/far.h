@@ -29,6 +29,11 @@ RUSHMEM_DEVICE uint64_t far_head(uint32_t op, uint32_t sub, uint32_t width, uint
          static_cast<uint64_t>(static_cast<uint32_t>(pe)) << 32;
 }
 
+/* What it says. */
+RUSHMEM_DEVICE uint32_t far_op(uint64_t head) { return static_cast<uint32_t>(head) & 255; }
+RUSHMEM_DEVICE bool far_answers(uint64_t head) { return (head >> 24 & RUSHMEM_RING_REPLY) != 0; }
+RUSHMEM_DEVICE int far_pe(uint64_t head) { return static_cast<int>(head >> 32); }
+
 /* ---- what differs between the two kinds of device ---- */
 
 #if defined(RUSHMEM_CPU)
@@ -111,12 +116,82 @@ RUSHMEM_DEVICE bool far_take_ticket(rushmem_ring *ring, uint64_t &ticket) {
 #endif
 }
 
+/* What a descriptor says, but its ticket: its words in their order. Handed to the out-of-line function in memory of the
+ * caller's own, since every register of it would be one more in the kernel. */
+struct far_words {
+  uint64_t head, dst, src, bytes, sig, value, element;
+};
+
 #if defined(RUSHMEM_COLD_IN_LIBRARY)
 
-/* By C names, as uint64_t is another type to NVRTC than to nvcc, and both link with one library. */
+/* By C names, here and below, as uint64_t is another type to NVRTC than to nvcc, and both link with one library. */
+extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile far_words *what);
+
+#else
+
+/* Posts a descriptor; with RUSHMEM_RING_REPLY waits for the answer and returns its value. Ends the launch
+ * where there is no such PE, or no way to it.
+ *
+ * One loop with a stage, rather than a loop for each: threads of a warp wait for one another here, so none
+ * may be kept from publishing or from freeing its reply slot at the end of a loop that others are still in.
+ */
+extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile far_words *what) {
+  rushmem_ring *ring = state().ring;
+  if (!ring || static_cast<uint32_t>(far_pe(what->head)) >= static_cast<uint32_t>(state().n_pes)) {
+    fail(why_not_near(far_pe(what->head)));
+  }
+  enum : uint32_t { claiming, ordering, placing, waiting };
+  uint32_t stage = far_answers(what->head) ? claiming : ordering, claim = 0;
+  uint64_t ticket = 0;
+  stall_watch watch;
+  for (;;) {
+    if (stage == claiming) {
+      claim = static_cast<uint32_t>(fetch_add_word(&ring->reply_tail.value, uint64_t(1)) & ring->reply_mask);
+      if (compare_swap_word(ring->busy + claim, uint64_t(0), uint64_t(1)) == 0) stage = ordering;
+    }
+    if (stage == ordering && far_take_ticket(ring, ticket)) stage = placing;
+    if (stage == placing && far_has_room(ring, ticket)) {
+      rushmem_descriptor *slot = ring->slots + (ticket & ring->mask);
+      far_store_pair(slot, what->head, what->dst);
+      far_store_pair(&slot->src, what->src, what->bytes);
+      far_store_pair(&slot->sig, what->sig, what->value);
+      far_store(&slot->reply, claim | what->element << 32);
+      fence_acq_rel();
+      store_relaxed_word(&slot->ticket, ticket + 1);
+      if (far_op(what->head) == RUSHMEM_RING_FENCE || far_op(what->head) == RUSHMEM_RING_QUIET) {
+        store_release_word(&ring->fenced.value, ticket + 1);
+      }
+      if (!far_answers(what->head)) return 0;
+      stage = waiting;
+    }
+    if (stage == waiting) {
+      const rushmem_reply *reply = ring->replies + claim;
+      const uint64_t seen = load_relaxed_word(&reply->state);
+      if (seen == ticket + 1) {
+        fence_acq_rel();
+        const uint64_t got = load_relaxed_word(&reply->value);
+        store_release_word(ring->busy + claim, uint64_t(0));
+        if (far_op(what->head) == RUSHMEM_RING_QUIET) store_release_word(&ring->quieted.value, ticket + 1);
+        return got;
+      }
+      watch.unsatisfied(&reply->state, RUSHMEM_STALL_ANSWER, ticket + 1, seen, far_pe(what->head));
+    } else {
+      watch.unsatisfied(&ring->consumed_seen.value, RUSHMEM_STALL_ROOM, ticket + 1, uint64_t(0), -1);
+    }
+  }
+}
+
+#endif
+
+RUSHMEM_DEVICE uint64_t far_post(uint64_t head, uint64_t dst, uint64_t src, uint64_t bytes, uint64_t sig,
+                                 uint64_t value, uint32_t element) {
+  const far_words what{head, dst, src, bytes, sig, value, element};
+  return rushmem_far_post(&what);
+}
+
+#if defined(RUSHMEM_COLD_IN_LIBRARY)
+
 extern "C" {
-RUSHMEM_COLD uint64_t rushmem_far_post(uint64_t head, uint64_t dst, uint64_t src, uint64_t bytes,
-                                       uint64_t sig, uint64_t value, uint32_t element);
 RUSHMEM_COLD void rushmem_far_put(uint64_t dst, uint64_t src, uint64_t bytes, int pe, uint32_t flags);
 RUSHMEM_COLD void rushmem_far_get(uint64_t dst, uint64_t src, uint64_t bytes, int pe, uint32_t flags);
 RUSHMEM_COLD void rushmem_far_put_signal(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t sig,
@@ -131,66 +206,12 @@ RUSHMEM_COLD void rushmem_far_quiet();
 
 #else
 
-/* Posts a descriptor; with RUSHMEM_RING_REPLY waits for the answer and returns its value. Ends the launch
- * where there is no such PE, or no way to it.
- *
- * One loop with a stage, rather than a loop for each: threads of a warp wait for one another here, so none
- * may be kept from publishing or from freeing its reply slot at the end of a loop that others are still in.
- */
-extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(uint64_t head, uint64_t dst, uint64_t src, uint64_t bytes,
-                                                  uint64_t sig, uint64_t value, uint32_t element) {
-  const int pe = static_cast<int>(head >> 32);
-  rushmem_ring *ring = state().ring;
-  if (!ring || static_cast<uint32_t>(pe) >= static_cast<uint32_t>(state().n_pes)) fail(why_not_near(pe));
-  const bool answer = (head >> 24 & RUSHMEM_RING_REPLY) != 0;
-  const uint32_t op = static_cast<uint32_t>(head) & 255;
-  enum : uint32_t { claiming, ordering, placing, waiting };
-  uint32_t stage = answer ? claiming : ordering;
-  uint64_t claim = 0, ticket = 0;
-  stall_watch watch;
-  for (;;) {
-    if (stage == claiming) {
-      claim = fetch_add_word(&ring->reply_tail.value, uint64_t(1)) & ring->reply_mask;
-      if (compare_swap_word(ring->busy + claim, uint64_t(0), uint64_t(1)) == 0) stage = ordering;
-    }
-    if (stage == ordering && far_take_ticket(ring, ticket)) stage = placing;
-    if (stage == placing && far_has_room(ring, ticket)) {
-      rushmem_descriptor *slot = ring->slots + (ticket & ring->mask);
-      far_store_pair(slot, head, dst);
-      far_store_pair(&slot->src, src, bytes);
-      far_store_pair(&slot->sig, sig, value);
-      far_store(&slot->reply, claim | static_cast<uint64_t>(element) << 32);
-      fence_acq_rel();
-      store_relaxed_word(&slot->ticket, ticket + 1);
-      if (op == RUSHMEM_RING_FENCE || op == RUSHMEM_RING_QUIET) {
-        store_release_word(&ring->fenced.value, ticket + 1);
-      }
-      if (!answer) return 0;
-      stage = waiting;
-    }
-    if (stage == waiting) {
-      const rushmem_reply *reply = ring->replies + claim;
-      const uint64_t seen = load_relaxed_word(&reply->state);
-      if (seen == ticket + 1) {
-        fence_acq_rel();
-        const uint64_t got = load_relaxed_word(&reply->value);
-        store_release_word(ring->busy + claim, uint64_t(0));
-        if (op == RUSHMEM_RING_QUIET) store_release_word(&ring->quieted.value, ticket + 1);
-        return got;
-      }
-      watch.unsatisfied(&reply->state, RUSHMEM_STALL_ANSWER, ticket + 1, seen, pe);
-    } else {
-      watch.unsatisfied(&ring->consumed_seen.value, RUSHMEM_STALL_ROOM, ticket + 1, uint64_t(0), -1);
-    }
-  }
-}
-
 /* Everything that happened before this call, to each far PE, before everything that happens after. */
 extern "C" RUSHMEM_COLD void rushmem_far_fence() {
   rushmem_ring *ring = state().ring;
   const uint64_t fenced = load_acquire_word(&ring->fenced.value);
   if (static_cast<int64_t>(load_relaxed_word(&ring->tail.value) - fenced) <= 0) return;
-  rushmem_far_post(far_head(RUSHMEM_RING_FENCE, 0, 0, 0, state().my_pe), 0, 0, 0, 0, 0, 0);
+  far_post(far_head(RUSHMEM_RING_FENCE, 0, 0, 0, state().my_pe), 0, 0, 0, 0, 0, 0);
 }
 
 /* Everything that happened before this call, to far PEs, is complete. */
@@ -198,7 +219,7 @@ extern "C" RUSHMEM_COLD void rushmem_far_quiet() {
   rushmem_ring *ring = state().ring;
   const uint64_t quieted = load_acquire_word(&ring->quieted.value);
   if (static_cast<int64_t>(load_relaxed_word(&ring->tail.value) - quieted) <= 0) return;
-  rushmem_far_post(far_head(RUSHMEM_RING_QUIET, 0, 0, RUSHMEM_RING_REPLY, state().my_pe), 0, 0, 0, 0, 0, 0);
+  far_post(far_head(RUSHMEM_RING_QUIET, 0, 0, RUSHMEM_RING_REPLY, state().my_pe), 0, 0, 0, 0, 0, 0);
 }
 
 /* ---- operations made of descriptors ---- */
@@ -226,7 +247,7 @@ RUSHMEM_DEVICE void far_put_inline(uint64_t dst, uint64_t src, uint64_t bytes, i
     uint64_t left = bytes - at;
     if (left > RUSHMEM_RING_INLINE_BYTES) left = RUSHMEM_RING_INLINE_BYTES;
     const uint64_t from = src + at;
-    rushmem_far_post(far_head(RUSHMEM_RING_PUT_INLINE, 0, static_cast<uint32_t>(left), 0, pe), dst + at,
+    far_post(far_head(RUSHMEM_RING_PUT_INLINE, 0, static_cast<uint32_t>(left), 0, pe), dst + at,
                      far_load(from, left), far_load(from + 8, left > 8 ? left - 8 : 0),
                      far_load(from + 16, left > 16 ? left - 16 : 0),
                      far_load(from + 24, left > 24 ? left - 24 : 0), 0);
@@ -238,7 +259,7 @@ RUSHMEM_DEVICE void far_get_words(uint64_t dst, uint64_t src, uint64_t bytes, in
   for (uint64_t at = 0; at < bytes; at += 8) {
     const uint64_t left = bytes - at < 8 ? bytes - at : 8;
     const uint64_t head = far_head(RUSHMEM_RING_G, 0, static_cast<uint32_t>(left), RUSHMEM_RING_REPLY, pe);
-    far_store_bytes(dst + at, rushmem_far_post(head, 0, src + at, 0, 0, 0, 0), left);
+    far_store_bytes(dst + at, far_post(head, 0, src + at, 0, 0, 0, 0), left);
   }
 }
 
@@ -246,7 +267,7 @@ RUSHMEM_DEVICE void far_get_words(uint64_t dst, uint64_t src, uint64_t bytes, in
 extern "C" RUSHMEM_COLD void rushmem_far_put(uint64_t dst, uint64_t src, uint64_t bytes, int pe,
                                              uint32_t flags) {
   if (bytes <= RUSHMEM_RING_INLINE_BYTES || !far_in_reach(src)) far_put_inline(dst, src, bytes, pe);
-  else rushmem_far_post(far_head(RUSHMEM_RING_PUT, 0, 0, flags, pe), dst, src, bytes, 0, 0, 0);
+  else far_post(far_head(RUSHMEM_RING_PUT, 0, 0, flags, pe), dst, src, bytes, 0, 0, 0);
 }
 
 /* get and, without RUSHMEM_RING_REPLY, get_nbi. A word that is waited for comes in the answer, which spares
@@ -255,7 +276,7 @@ extern "C" RUSHMEM_COLD void rushmem_far_get(uint64_t dst, uint64_t src, uint64_
                                              uint32_t flags) {
   if (bytes == 0) return;
   if ((bytes <= 8 && flags != 0) || !far_in_reach(dst)) far_get_words(dst, src, bytes, pe);
-  else rushmem_far_post(far_head(RUSHMEM_RING_GET, 0, 0, flags, pe), dst, src, bytes, 0, 0, 0);
+  else far_post(far_head(RUSHMEM_RING_GET, 0, 0, flags, pe), dst, src, bytes, 0, 0, 0);
 }
 
 /* put_signal and, without RUSHMEM_RING_REPLY, put_signal_nbi. */
@@ -264,15 +285,15 @@ extern "C" RUSHMEM_COLD void rushmem_far_put_signal(uint64_t dst, uint64_t src, 
   const uint32_t sub = static_cast<uint32_t>(sig_op);
   if (bytes != 0 && bytes <= 8) {
     const uint64_t head = far_head(RUSHMEM_RING_PUT_SIGNAL_INLINE, sub, static_cast<uint32_t>(bytes), 0, pe);
-    rushmem_far_post(head, dst, far_load(src, bytes), 0, sig, value, 0);
+    far_post(head, dst, far_load(src, bytes), 0, sig, value, 0);
   } else if (bytes != 0 && far_in_reach(src)) {
-    rushmem_far_post(far_head(RUSHMEM_RING_PUT_SIGNAL, sub, 0, flags, pe), dst, src, bytes, sig, value, 0);
+    far_post(far_head(RUSHMEM_RING_PUT_SIGNAL, sub, 0, flags, pe), dst, src, bytes, sig, value, 0);
   } else {
     if (bytes != 0) {
       far_put_inline(dst, src, bytes, pe);
       rushmem_far_fence();
     }
-    rushmem_far_post(far_head(RUSHMEM_RING_SIGNAL, sub, 0, 0, pe), 0, 0, 0, sig, value, 0);
+    far_post(far_head(RUSHMEM_RING_SIGNAL, sub, 0, 0, pe), 0, 0, 0, sig, value, 0);
   }
 }
 
@@ -280,7 +301,7 @@ extern "C" RUSHMEM_COLD void rushmem_far_put_signal(uint64_t dst, uint64_t src, 
 extern "C" RUSHMEM_COLD void rushmem_far_iput(uint64_t dst, uint64_t src, uint64_t dst_stride,
                                               uint64_t src_stride, uint64_t n, uint32_t element, int pe) {
   if (n != 0 && far_in_reach(src)) {
-    rushmem_far_post(far_head(RUSHMEM_RING_IPUT, 0, 0, RUSHMEM_RING_REPLY, pe), dst, src, n, dst_stride,
+    far_post(far_head(RUSHMEM_RING_IPUT, 0, 0, RUSHMEM_RING_REPLY, pe), dst, src, n, dst_stride,
                      src_stride, element);
     return;
   }
@@ -292,7 +313,7 @@ extern "C" RUSHMEM_COLD void rushmem_far_iput(uint64_t dst, uint64_t src, uint64
 extern "C" RUSHMEM_COLD void rushmem_far_iget(uint64_t dst, uint64_t src, uint64_t dst_stride,
                                               uint64_t src_stride, uint64_t n, uint32_t element, int pe) {
   if (n != 0 && far_in_reach(dst)) {
-    rushmem_far_post(far_head(RUSHMEM_RING_IGET, 0, 0, RUSHMEM_RING_REPLY, pe), dst, src, n, dst_stride,
+    far_post(far_head(RUSHMEM_RING_IGET, 0, 0, RUSHMEM_RING_REPLY, pe), dst, src, n, dst_stride,
                      src_stride, element);
     return;
   }
@@ -313,7 +334,7 @@ RUSHMEM_DEVICE uint64_t far_address(const volatile void *at) { return reinterpre
 template <typename T> RUSHMEM_DEVICE void far_p(T *dst, const T &value, int pe) {
   const uint64_t head = far_head(RUSHMEM_RING_PUT_INLINE, 0, sizeof(T), 0, pe);
 #if defined(RUSHMEM_CPU)
-  rushmem_far_post(head, far_address(dst), to_bits(value), 0, 0, 0, 0);
+  far_post(head, far_address(dst), to_bits(value), 0, 0, 0, 0);
 #else
   const rushmem_device_state &s = state();
   rushmem_ring *ring = s.ring;
@@ -337,7 +358,7 @@ template <typename T> RUSHMEM_DEVICE void far_p(T *dst, const T &value, int pe) 
 }
 template <typename T> RUSHMEM_DEVICE T far_g(const T *src, int pe) {
   const uint64_t head = far_head(RUSHMEM_RING_G, 0, sizeof(T), RUSHMEM_RING_REPLY, pe);
-  return from_bits<T>(static_cast<word<T>>(rushmem_far_post(head, 0, far_address(src), 0, 0, 0, 0)));
+  return from_bits<T>(static_cast<word<T>>(far_post(head, 0, far_address(src), 0, 0, 0, 0)));
 }
 
 template <typename Scope>
@@ -360,7 +381,7 @@ RUSHMEM_DEVICE void far_put_signal(void *dst, const void *src, size_t bytes, uin
   }
 }
 RUSHMEM_DEVICE void far_signal(uint64_t *sig, uint64_t value, int sig_op, int pe) {
-  rushmem_far_post(far_head(RUSHMEM_RING_SIGNAL, static_cast<uint32_t>(sig_op), 0, 0, pe), 0, 0, 0,
+  far_post(far_head(RUSHMEM_RING_SIGNAL, static_cast<uint32_t>(sig_op), 0, 0, pe), 0, 0, 0,
                    far_address(sig), value, 0);
 }
 
@@ -370,7 +391,7 @@ RUSHMEM_DEVICE uint64_t far_atomic(uint32_t code, const T *target, T value, T co
                                    uint32_t flags) {
   if (is_floating<T>::value) flags |= RUSHMEM_RING_FLOAT;
   const uint64_t head = far_head(RUSHMEM_RING_ATOMIC, code, sizeof(T), flags, pe);
-  return rushmem_far_post(head, far_address(target), 0, 0, to_bits(compare), to_bits(value), 0);
+  return far_post(head, far_address(target), 0, 0, to_bits(compare), to_bits(value), 0);
 }
 template <typename T> RUSHMEM_DEVICE T far_fetch(uint32_t code, const T *target, T value, T compare, int pe) {
   return from_bits<T>(static_cast<word<T>>(far_atomic(code, target, value, compare, pe, RUSHMEM_RING_REPLY)));

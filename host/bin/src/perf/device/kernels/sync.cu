@@ -1,22 +1,29 @@
 /* Collective synchronisation by one thread, warp or block of each PE. What a round costs is what all PEs take for it, as none can
  * be more than one ahead. After the timed batches: does it synchronise? */
 
-template <typename Scope, typename Sync> DEV void collective(const job &j, Sync sync) {
-  timed<false>(j, [&](uint64_t) { sync(); });
+/* A function of its own: its registers are not the timed loop's. `number` counts syncs on. */
+template <typename Scope, typename Sync>
+static __device__ __noinline__ void check(const job &j, uint64_t number, Sync sync) {
   const int me = rushmem::my_pe(), n = rushmem::n_pes();
   for (uint64_t round = 1; round <= 8; ++round) {
     if (Scope::rank() == 0) {
       for (int pe = 0; pe < n; ++pe) rushmem::p(j.words + CHECK + me, j.salt * round + uint64_t(me), pe);
     }
-    sync();
+    sync(++number);
     if (Scope::rank() == 0) {
       for (int pe = 0; pe < n; ++pe) {
         if (rushmem::g(j.words + CHECK + pe, me) != j.salt * round + uint64_t(pe)) j.stamps[0] += 1;
       }
     }
     /* Nobody writes the next round's before all have read this one's. */
-    sync();
+    sync(++number);
   }
+}
+
+/* `sync(number)`, numbers count from 1. */
+template <typename Scope, typename Sync> DEV void collective(const job &j, Sync sync) {
+  timed<false>(j, [&](uint64_t round) { sync(round + 1); });
+  check<Scope>(j, j.warmup + uint64_t(j.batches) * j.iterations, sync);
 }
 
 /* What the instructions themselves take: a barrier of the scope, a release fence, a count to each other PE's line here, relaxed
@@ -26,13 +33,12 @@ template <typename Scope, typename Sync> DEV void collective(const job &j, Sync 
 template <typename Scope> DEV void bare(const job &j) {
   const int me = rushmem::my_pe(), n = rushmem::n_pes();
   const int rank = int(Scope::rank()), size = int(Scope::size());
-  uint64_t *lines = j.words + CHECK + (n + LINE - 1) / LINE * LINE, count = 0;
-  auto right = [&](int steps) { return me + steps < n ? me + steps : me + steps - n; };
-  auto mine = [&](int pe) { return rushmem::impl::load_relaxed_word(lines + pe * LINE); };
+  uint64_t *lines = j.words + CHECK + (n + LINE - 1) / LINE * LINE;
+  auto right = [=](int steps) { return me + steps < n ? me + steps : me + steps - n; };
+  auto mine = [=](int pe) { return rushmem::impl::load_relaxed_word(lines + pe * LINE); };
   const int first = right(rank + 1);
   uint64_t *there = rushmem::ptr(lines + me * LINE, first);
-  collective<Scope>(j, [&] {
-    ++count;
+  collective<Scope>(j, [=](uint64_t count) {
     Scope::sync();
     if (rank < n - 1) {
       rushmem::impl::fence_release();
@@ -62,12 +68,12 @@ template <typename Scope> DEV void bare(const job &j) {
   });
 }
 
-SMALL_KERNEL(sync_thread) { collective<rushmem::thread>(j, [] { rushmem::sync_all<rushmem::thread>(); }); }
-SMALL_KERNEL(sync_warp) { collective<rushmem::warp>(j, [] { rushmem::sync_all<rushmem::warp>(); }); }
-KERNEL(sync_block) { collective<rushmem::block>(j, [] { rushmem::sync_all<rushmem::block>(); }); }
-SMALL_KERNEL(barrier_thread) { collective<rushmem::thread>(j, [] { rushmem::barrier_all<rushmem::thread>(); }); }
-SMALL_KERNEL(barrier_warp) { collective<rushmem::warp>(j, [] { rushmem::barrier_all<rushmem::warp>(); }); }
-KERNEL(barrier_block) { collective<rushmem::block>(j, [] { rushmem::barrier_all<rushmem::block>(); }); }
+SMALL_KERNEL(sync_thread) { collective<rushmem::thread>(j, [](uint64_t) { rushmem::sync_all<rushmem::thread>(); }); }
+SMALL_KERNEL(sync_warp) { collective<rushmem::warp>(j, [](uint64_t) { rushmem::sync_all<rushmem::warp>(); }); }
+KERNEL(sync_block) { collective<rushmem::block>(j, [](uint64_t) { rushmem::sync_all<rushmem::block>(); }); }
+SMALL_KERNEL(barrier_thread) { collective<rushmem::thread>(j, [](uint64_t) { rushmem::barrier_all<rushmem::thread>(); }); }
+SMALL_KERNEL(barrier_warp) { collective<rushmem::warp>(j, [](uint64_t) { rushmem::barrier_all<rushmem::warp>(); }); }
+KERNEL(barrier_block) { collective<rushmem::block>(j, [](uint64_t) { rushmem::barrier_all<rushmem::block>(); }); }
 SMALL_KERNEL(probe_sync_thread) { bare<rushmem::thread>(j); }
 SMALL_KERNEL(probe_sync_warp) { bare<rushmem::warp>(j); }
 KERNEL(probe_sync_block) { bare<rushmem::block>(j); }

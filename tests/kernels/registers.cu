@@ -1,0 +1,36 @@
+/* Kernels that do one operation and nothing else, at each scope. Nobody runs these: scripts/check-device looks how many
+ * registers they take. With more than 64 a launch of blocks of 1024 threads fails, and a program should come that far
+ * without knowing of __launch_bounds__. */
+#include <rushmem/rushmem.cuh>
+
+#define KERNEL extern "C" __global__ void
+#define AT(scope)                                                                                             \
+  KERNEL put_##scope(uint64_t *x, uint64_t *y, size_t n, int pe) { rushmem::put<rushmem::scope>(x, y, n, pe); } \
+  KERNEL put_bytes_##scope(char *x, char *y, size_t n, int pe) { rushmem::put<rushmem::scope>(x, y, n, pe); }   \
+  KERNEL put_nbi_##scope(float *x, float *y, size_t n, int pe) { rushmem::put_nbi<rushmem::scope>(x, y, n, pe); } \
+  KERNEL get_##scope(uint64_t *x, uint64_t *y, size_t n, int pe) { rushmem::get<rushmem::scope>(x, y, n, pe); } \
+  KERNEL get_bytes_##scope(char *x, char *y, size_t n, int pe) { rushmem::get<rushmem::scope>(x, y, n, pe); }   \
+  KERNEL put_signal_##scope(uint64_t *x, uint64_t *y, size_t n, uint64_t *sig, uint64_t value, int pe) {      \
+    rushmem::put_signal<rushmem::scope>(x, y, n, sig, value, rushmem::signal::set, pe);                       \
+  }                                                                                                           \
+  KERNEL put_signal_bytes_##scope(char *x, char *y, size_t n, uint64_t *sig, int pe) {                        \
+    rushmem::put_signal<rushmem::scope>(x, y, n, sig, 1, rushmem::signal::add, pe);                           \
+  }                                                                                                           \
+  KERNEL iput_##scope(int *x, int *y, size_t n, int pe) { rushmem::iput<rushmem::scope>(x, y, 2, 3, n, pe); }   \
+  KERNEL iget_##scope(int *x, int *y, size_t n, int pe) { rushmem::iget<rushmem::scope>(x, y, 2, 3, n, pe); }   \
+  KERNEL sync_##scope() { rushmem::sync_all<rushmem::scope>(); }                                              \
+  KERNEL barrier_##scope() { rushmem::barrier_all<rushmem::scope>(); }
+
+AT(thread)
+AT(warp)
+AT(block)
+
+KERNEL one_p(uint64_t *x, uint64_t value, int pe) { rushmem::p(x, value, pe); }
+KERNEL one_g(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::g(x, pe); }
+KERNEL one_atomic(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::atomic_fetch_add(x, *y, pe); }
+KERNEL one_wait(uint64_t *x) { rushmem::wait_until(x, rushmem::cmp::ge, 1); }
+KERNEL one_signal_wait(uint64_t *x, uint64_t *y) { *y = rushmem::signal_wait_until(x, rushmem::cmp::ge, 1); }
+KERNEL one_fence_and_quiet() {
+  rushmem::fence();
+  rushmem::quiet();
+}
