@@ -37,7 +37,8 @@ template <typename Scope> DEV void bare(const job &j) {
   auto right = [=](int steps) { return me + steps < n ? me + steps : me + steps - n; };
   auto mine = [=](int pe) { return rushmem::impl::load_relaxed_word(lines + pe * LINE); };
   const int first = right(rank + 1);
-  uint64_t *there = rushmem::ptr(lines + me * LINE, first);
+  /* Not all threads of a scope have a PE to tell. */
+  uint64_t *there = rank < n - 1 ? rushmem::ptr(lines + me * LINE, first) : nullptr;
   collective<Scope>(j, [=](uint64_t count) {
     Scope::sync();
     if (rank < n - 1) {
