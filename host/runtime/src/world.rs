@@ -3,6 +3,7 @@
 mod start;
 
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use rushmem_bootstrap_abi::Bootstrap;
@@ -89,6 +90,8 @@ pub(crate) struct World {
     near: (i32, i32),
     /// The first PE of this node.
     node_first: i32,
+    /// A launch has failed whose threads may hold something of the way to far PEs.
+    abandoned: AtomicBool,
 }
 
 impl World {
@@ -231,6 +234,7 @@ impl World {
             n: n as i32,
             near,
             node_first: first as i32,
+            abandoned: AtomicBool::new(false),
         })
     }
 
@@ -266,11 +270,29 @@ impl World {
         &self.device_name
     }
 
-    /// A launch has failed, and nothing runs any more: what its threads held of the way to far PEs is free again.
-    pub(crate) fn reclaim(&self) {
-        if let Some(far) = self.far.as_ref().filter(|_| self.kernels.check_idle().is_ok()) {
-            far.reclaim();
+    /// After a call that told how launches went. Threads of one that failed on the CPU device were abandoned wherever they were: what
+    /// they had of the way to far PEs is free again once no kernel runs on any stream, now or after a later such call. On
+    /// a GPU a kernel that gives up takes the context with it, and no other will follow.
+    pub(crate) fn settle(&self, told: &Result<()>) {
+        let Some(far) = &self.far else { return };
+        if told.is_err() {
+            self.abandoned.store(true, Ordering::Relaxed);
         }
+        if !self.abandoned.load(Ordering::Relaxed) {
+            return;
+        }
+        let report = || "for answers to threads of a kernel that has failed".to_owned();
+        let settled = self.health.wait(None, &report, &mut || {
+            let mut free = false;
+            // The flag falls while nothing can fail.
+            let idle = self.kernels.while_idle(|| {
+                free = far.reclaim();
+                self.abandoned.store(!free, Ordering::Relaxed);
+            });
+            free || !idle
+        });
+        // A broken job is told by whatever the caller does next.
+        drop(settled);
     }
 
     /// What carries out operations on GPU memory, where the heap is some.

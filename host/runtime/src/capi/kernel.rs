@@ -257,6 +257,8 @@ pub unsafe extern "C" fn rushmem_synchronize(w: *mut rushmem_world_t) -> i32 {
     guard(|| {
         // SAFETY: per contract.
         let w = unsafe { world(w) }?;
-        w.kernels().synchronize().inspect_err(|_| w.reclaim())
+        let told = w.kernels().synchronize();
+        w.settle(&told);
+        told
     })
 }

@@ -49,6 +49,9 @@ use transport::Transport;
 pub(crate) use engine::Rows;
 pub(crate) use ops::Place;
 
+/// Operations with memory of a caller in flight end within this, when the job is broken.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What memory is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backed {
@@ -82,8 +85,6 @@ pub(crate) struct Far {
     name: &'static str,
     about: String,
     gpu: bool,
-    /// Operations with memory of a caller in flight end within this, when the job is broken.
-    patience: Duration,
 }
 
 impl Shared {
@@ -168,15 +169,7 @@ impl Far {
             .name("rushmem-proxy".into())
             .spawn(move || proxy::run(&driven))
             .map_err(|e| err!(IO, "starting the proxy thread: {e}"))?;
-        Ok(Far {
-            shared,
-            boot: Arc::clone(boot),
-            proxy: Some(proxy),
-            name,
-            about,
-            gpu: cuda.is_some(),
-            patience: Duration::from_secs(2),
-        })
+        Ok(Far { shared, boot: Arc::clone(boot), proxy: Some(proxy), name, about, gpu: cuda.is_some() })
     }
 
     /// The transport's name.
@@ -217,11 +210,10 @@ impl Far {
         self.shared.gates.get()?.take()
     }
 
-    /// Kernels were ended, and none runs: what their threads waited for is waited for no more.
-    pub(crate) fn reclaim(&self) {
-        let mut engine = self.shared.lock();
-        while engine.turn() && self.shared.health.check().is_ok() {}
-        engine.reclaim();
+    /// A launch on the CPU device has failed, and no kernel runs or begins meanwhile: what its threads had of the device ring is free
+    /// again, but for what is still to be answered. True where that is nothing.
+    pub(crate) fn reclaim(&self) -> bool {
+        self.shared.lock().reclaim()
     }
 
     /// Whether heaps are in GPU memory.
@@ -278,9 +270,9 @@ impl Far {
     fn let_go_of_callers_memory(&self) {
         let start = std::time::Instant::now();
         self.shared.lock().transport().cut();
-        while start.elapsed() < self.patience {
+        while start.elapsed() < PATIENCE {
             let mut engine = self.shared.lock();
-            engine.turn();
+            self.shared.turn(&mut engine);
             if !engine.in_flight() {
                 return;
             }

@@ -127,9 +127,12 @@ impl Posts {
         engine.record(pe, &record, true)
     }
 
-    /// The ring itself.
-    pub(super) fn ring(&mut self) -> &mut DeviceRing {
-        &mut self.ring
+    /// No kernel runs: takes the last of what they posted, however congested the network is (it is no more than fits the ring), and
+    /// gives back what their threads had claimed for answers. True where no answer is still to come.
+    pub(super) fn reclaim(&mut self, engine: &mut Engine) -> Result<bool> {
+        while self.take(engine)? {}
+        self.ring.reclaim();
+        Ok(self.waiting.is_empty())
     }
 }
 

@@ -181,6 +181,14 @@ impl Kernels {
         result
     }
 
+    /// Does something while no kernel runs on the CPU device, and none begins; false where one does.
+    pub(crate) fn while_idle(&self, then: impl FnOnce()) -> bool {
+        match &self.core.runner {
+            Runner::Cpu(runner) => runner.streams().while_idle(then),
+            Runner::Gpu(_) => false,
+        }
+    }
+
     /// `BUSY` while something on the world's streams has not ended.
     pub(crate) fn check_idle(&self) -> Result<()> {
         match &self.core.runner {
@@ -432,5 +440,7 @@ impl LoadedKernel {
     }
 }
 
+#[cfg(test)]
+mod abandoned_tests;
 #[cfg(test)]
 mod tests;

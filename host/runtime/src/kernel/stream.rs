@@ -179,6 +179,12 @@ impl Stream {
         }
     }
 
+    /// Keeps the stream from beginning anything as long as what is returned lives; `None` where something runs or waits to.
+    pub(super) fn hold(&self) -> Option<Held<'_>> {
+        let queue = self.shared.lock();
+        queue.is_empty().then(|| Held(queue))
+    }
+
     /// `BUSY` while something runs or waits to.
     pub(crate) fn check_idle(&self) -> Result<()> {
         let queue = self.shared.lock();
@@ -227,6 +233,9 @@ impl Stream {
         }
     }
 }
+
+/// A stream that begins nothing.
+pub(super) struct Held<'a>(#[allow(dead_code, reason = "held, not used")] MutexGuard<'a, Queue>);
 
 impl Drop for Stream {
     fn drop(&mut self) {

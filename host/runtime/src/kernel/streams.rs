@@ -114,6 +114,19 @@ impl<S: Made> Streams<S> {
     }
 }
 
+impl Streams<super::stream::Stream> {
+    /// Does something while no work runs on any stream and none begins, where that can be; false where it cannot.
+    pub(super) fn while_idle(&self, then: impl FnOnce()) -> bool {
+        let lists = lock(&self.lists);
+        let made = lists.pool.iter().chain(&lists.own).chain(&lists.retired);
+        let held: Option<Vec<_>> = std::iter::once(&self.default).chain(made).map(|s| s.hold()).collect();
+        if held.is_some() {
+            then();
+        }
+        held.is_some()
+    }
+}
+
 impl<S: Made> Lists<S> {
     /// Takes out what has ended.
     fn sweep(&mut self) -> Vec<Arc<S>> {

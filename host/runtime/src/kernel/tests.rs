@@ -47,14 +47,14 @@ fn cache() -> String {
     dir.path().to_str().unwrap().to_owned()
 }
 
-fn run<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&World) -> T + Sync) -> Vec<T> {
+pub(super) fn run<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&World) -> T + Sync) -> Vec<T> {
     let (cache, cxx) = (cache(), std::env::var("RUSHMEM_CXX").unwrap_or_default());
     let all = [("RUSHMEM_CACHE_DIR", cache.as_str()), ("RUSHMEM_CXX", cxx.as_str())];
     let env: Vec<_> = env.iter().copied().chain(all).collect();
     worlds_with(n, &env, f)
 }
 
-fn shape(grid: u32, block: u32) -> rushmem_launch_t {
+pub(super) fn shape(grid: u32, block: u32) -> rushmem_launch_t {
     rushmem_launch_t {
         size: size_of::<rushmem_launch_t>() as u32,
         flags: 0,
@@ -77,11 +77,11 @@ fn launch(world: &World, kernel: &str, threads: u32, args: &[*const c_void]) -> 
     unsafe { kernel.launch(&shape(1, threads), args, None) }
 }
 
-fn arg<T>(value: &T) -> *const c_void {
+pub(super) fn arg<T>(value: &T) -> *const c_void {
     std::ptr::from_ref(value).cast()
 }
 
-fn word(world: &World) -> *mut u64 {
+pub(super) fn word(world: &World) -> *mut u64 {
     world.alloc(8, 8).unwrap().unwrap() as *mut u64
 }
 

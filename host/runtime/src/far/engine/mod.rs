@@ -205,11 +205,16 @@ impl Engine {
         }
     }
 
-    /// No kernel runs: see [`DeviceRing::reclaim`].
-    pub(in crate::far) fn reclaim(&mut self) {
-        if let Some(posts) = &mut self.posts {
-            posts.ring().reclaim();
-        }
+    /// No kernel runs: what threads had of the ring is free again, once all that they posted is answered. True then.
+    pub(in crate::far) fn reclaim(&mut self) -> bool {
+        let Some(mut posts) = self.posts.take() else { return true };
+        posts.answer(&mut self.ring_replies);
+        let free = posts.reclaim(self);
+        self.posts = Some(posts);
+        free.unwrap_or_else(|e| {
+            self.fail(e);
+            true
+        })
     }
 
     /// Heaps are in GPU memory.
