@@ -201,7 +201,7 @@ impl World {
             call.all_well(started, "starting the device").inspect_err(|e| links.abort(&e.message))?
         };
         let peer =
-            |card: &Card| describe(card, me_slot, (first, slots), near, symmetric.window(), far.as_deref());
+            |card: &Card| describe(card, &mine, (first, slots), near, symmetric.window(), far.as_deref());
         let peers: Vec<Peer> = cards.iter().map(peer).collect();
         for (card, peer) in
             cards.iter().zip(&peers).filter(|(_, peer)| peer.transport.as_c_str() != c"direct")

@@ -144,7 +144,8 @@ impl Window {
                 continue;
             }
             if self.transport.maps_nobody() {
-                found[slot] = Some("RUSHMEM_TRANSPORT asks for the network".into());
+                let way = if self.transport == TransportWish::Fake { "fake" } else { "ucx" };
+                found[slot] = Some(format!("RUSHMEM_TRANSPORT={way} asks for the network"));
                 continue;
             }
             match self.backing.map_peer(place(slot), bytes, fd) {

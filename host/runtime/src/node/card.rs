@@ -100,6 +100,11 @@ impl Card {
         }
     }
 
+    /// Its node, without the part of it that `RUSHMEM_PES_PER_NODE` made.
+    fn real_host(&self) -> &str {
+        self.node.split('/').next().unwrap_or_default()
+    }
+
     /// `PE 2 (host gpu01, pid 4711)`.
     pub(crate) fn who(&self) -> String {
         format!("PE {} (host {}, pid {})", self.pe, self.host, self.pid)
@@ -219,8 +224,18 @@ pub(crate) fn run_of(cards: &[Card], me: usize) -> (usize, usize) {
 
 /// How many PEs of `me`'s host come before it, virtual nodes of the host taken together: they share its GPUs.
 pub(crate) fn host_index(cards: &[Card], me: usize) -> usize {
-    let host = |card: &Card| card.node.split('/').next().map(str::to_owned);
-    cards[..me].iter().filter(|card| host(card) == host(&cards[me])).count()
+    cards[..me].iter().filter(|card| card.real_host() == cards[me].real_host()).count()
+}
+
+/// Why `other` is not among the PEs whose memory `mine` could map.
+pub(crate) fn why_apart(mine: &Card, other: &Card) -> &'static str {
+    if mine.real_host() != other.real_host() {
+        "on another host, or in another network namespace"
+    } else if mine.node != other.node {
+        "on this host, which RUSHMEM_PES_PER_NODE divides between them"
+    } else {
+        "on this host, but not numbered next to its PEs around this one: only PEs numbered one after the other are mapped"
+    }
 }
 
 /// The first PE of each such run.
@@ -259,11 +274,14 @@ mod tests {
             "aabba".chars().map(|host| Card { node: host.to_string(), ..card.clone() }).collect();
         assert_eq!([0, 1, 2, 3, 4].map(|me| run_of(&cards, me)), [(0, 2), (0, 2), (2, 2), (2, 2), (4, 1)]);
         assert_eq!(leaders(&cards), [0, 2, 4]);
+        assert!(why_apart(&cards[0], &cards[2]).contains("another host"));
+        assert!(why_apart(&cards[0], &cards[4]).contains("not numbered next to"));
         let config = Config::from_lookup(&|n| (n == "RUSHMEM_PES_PER_NODE").then(|| "2".into())).unwrap();
         let cards: Vec<Card> = (0..5).map(|pe| Card::mine(&config, pe, Kind::Cpu).unwrap()).collect();
         assert_eq!(leaders(&cards), [0, 2, 4]);
         assert_eq!([0, 1, 2, 3, 4].map(|me| host_index(&cards, me)), [0, 1, 2, 3, 4]);
         assert_eq!(Card::decode(&cards[4].encode()), cards[4]);
+        assert!(why_apart(&cards[0], &cards[4]).contains("RUSHMEM_PES_PER_NODE"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::health::Health;
 use crate::heap::backing::{Backing, GpuBacking};
 use crate::heap::window::Window;
 use crate::memory::Reservation;
-use crate::node::card::Card;
+use crate::node::card::{self, Card};
 use crate::node::control::{Call, Control};
 use crate::node::links::Links;
 use crate::symmetric::Symmetric;
@@ -144,14 +144,14 @@ pub(super) fn reach_all(
 
 pub(super) fn describe(
     card: &Card,
-    me: usize,
+    mine: &Card,
     (first, slots): (usize, usize),
     near: (i32, i32),
     window: &Window,
     far: Option<&Far>,
 ) -> Peer {
     let text = |s: &str| CString::new(s.replace('\0', "")).unwrap_or_default();
-    let pe = card.pe as usize;
+    let (pe, me) = (card.pe as usize, mine.pe as usize);
     let is_near = (near.0..near.0 + near.1).contains(&(pe as i32));
     let mate = (first..first + slots).contains(&pe);
     let network = far.map_or("none", Far::name);
@@ -161,7 +161,7 @@ pub(super) fn describe(
     } else if is_near {
         ("direct", "same host: its memory is mapped here".to_owned())
     } else if !mate {
-        (network, format!("on another host, or not numbered next to this host's PEs; {about}"))
+        (network, format!("{}; {about}", card::why_apart(mine, card)))
     } else {
         let why = window.why_unmapped(pe - first);
         let why = why.unwrap_or("its memory could be mapped here, but that of a PE between could not");
