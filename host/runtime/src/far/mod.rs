@@ -8,7 +8,6 @@ pub(crate) mod engine;
 mod errand;
 mod fake;
 pub(crate) mod gpu;
-mod local;
 mod meeting;
 pub(crate) mod message;
 mod ops;
@@ -41,7 +40,6 @@ use errand::Errands;
 use gpu::gate::{Gate, Gates};
 use gpu::mailbox::Mailbox;
 use gpu::traffic::Traffic;
-use local::Local;
 use proxy::Bell;
 use ring::DeviceRing;
 use transport::Transport;
@@ -147,7 +145,7 @@ impl Far {
         let names = cards.iter().map(Card::who).collect();
         let fd = transport.fd();
         transport.arm();
-        let engine = Engine::new(me, transport, names, leaders, Arc::clone(health), Local);
+        let engine = Engine::new(me, transport, names, leaders, Arc::clone(health));
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             health: Arc::clone(health),

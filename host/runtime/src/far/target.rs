@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{fence, Ordering};
 
+use super::message::FLOAT_ADD;
 use crate::error::{err, Result};
 use crate::word::{Update, Word};
 
@@ -72,11 +73,36 @@ pub(crate) unsafe fn copy(dst: usize, src: usize, bytes: usize) {
     unsafe { crate::word::copy(dst as *mut u8, src as *const u8, bytes) };
 }
 
+/// Appends bytes to `out`.
+///
+/// # Safety
+/// `at` is valid for `bytes`.
+pub(crate) unsafe fn read(at: usize, bytes: usize, out: &mut Vec<u8>) {
+    let begin = out.len();
+    out.resize(begin + bytes, 0);
+    // SAFETY: per contract; the vector has just grown by as much.
+    unsafe { copy(out[begin..].as_mut_ptr() as usize, at, bytes) };
+}
+
+/// An atomic as a message names it: an update's number, or [`FLOAT_ADD`]; the old value.
+///
+/// # Safety
+/// `at` is valid for the word.
+pub(crate) unsafe fn atomic(at: usize, width: u8, op: u8, value: u64, compare: u64) -> Result<u64> {
+    if op == FLOAT_ADD {
+        // SAFETY: per contract.
+        return unsafe { add_float(at, width, value) };
+    }
+    let known = Update::from_number(op).ok_or_else(|| err!(INTERNAL, "another PE asked for atomic {op}"))?;
+    // SAFETY: per contract.
+    unsafe { update(at, width, known, value, compare) }
+}
+
 /// An atomic update (`RUSHMEM_ATOMIC_*`); the old value.
 ///
 /// # Safety
 /// `at` is valid for the word.
-pub(crate) unsafe fn update(at: usize, width: u8, update: Update, value: u64, compare: u64) -> Result<u64> {
+unsafe fn update(at: usize, width: u8, update: Update, value: u64, compare: u64) -> Result<u64> {
     if at % usize::from(width.max(1)) != 0 {
         return Err(err!(INVALID_ARGUMENT, "an atomic on a word at {at:#x} that is not aligned"));
     }
@@ -94,7 +120,7 @@ pub(crate) unsafe fn update(at: usize, width: u8, update: Update, value: u64, co
 ///
 /// # Safety
 /// `at` is valid for the word.
-pub(crate) unsafe fn add_float(at: usize, width: u8, value: u64) -> Result<u64> {
+unsafe fn add_float(at: usize, width: u8, value: u64) -> Result<u64> {
     // SAFETY: per contract.
     let mut old = unsafe { load(at, width) }?;
     loop {

@@ -6,6 +6,7 @@
 //! ([`crate::far::peer`]): a fence, and a signal behind its data, wait for the network's word that the copies have arrived.
 
 mod order;
+mod outbox;
 mod serve;
 mod start;
 mod turn;
@@ -19,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::far::errand::Then;
 use crate::far::gpu::staging::{Chunk, Span};
 use crate::far::gpu::traffic::Traffic;
-use crate::far::local::Local;
 use crate::far::message::{Record, PRELUDE};
 use crate::far::peer::{Peer, Settle};
 use crate::far::posts::Posts;
@@ -140,7 +140,6 @@ pub(crate) struct Engine {
     leaders: Vec<usize>,
     peers: Vec<Peer>,
     pub(in crate::far) segments: Segments,
-    local: Local,
     flights: Slab<Flight>,
     awaited: Slab<Awaited>,
     waiters: Slab<Option<Result<u64>>>,
@@ -160,7 +159,6 @@ pub(crate) struct Engine {
     /// Arrivals that came before there was a control segment to note them in: PE, number, kinds, words.
     early: Vec<(usize, u64, u8, u8, [u64; 4])>,
     health: Arc<Health>,
-    failed: Option<Error>,
     /// Why the network thinks that a PE is gone, and since when; and who waits for what that PE will not do any more.
     suspicion: Option<(Instant, String)>,
     doomed: Vec<Done>,
@@ -173,7 +171,6 @@ impl Engine {
         names: Vec<String>,
         leaders: Vec<usize>,
         health: Arc<Health>,
-        local: Local,
     ) -> Engine {
         let n = names.len();
         Engine {
@@ -183,7 +180,6 @@ impl Engine {
             leaders,
             peers: (0..n).map(|_| Peer::default()).collect(),
             segments: Segments::default(),
-            local,
             flights: Slab::new(),
             awaited: Slab::new(),
             waiters: Slab::new(),
@@ -199,7 +195,6 @@ impl Engine {
             control: None,
             early: Vec::new(),
             health,
-            failed: None,
             suspicion: None,
             doomed: Vec::new(),
         }

@@ -3,6 +3,7 @@
 use super::{Awaited, Engine, Rows, RECORD};
 use crate::error::{err, Result};
 use crate::far::message::{self, Record, NO_REPLY, PRELUDE};
+use crate::far::target;
 
 impl Engine {
     /// A message has come in: it is carried out when its turn has come.
@@ -51,33 +52,39 @@ impl Engine {
         match *record {
             Record::Word { width, offset, value } => {
                 let at = self.own(offset, width.into())?;
-                self.local.store(at, width, value)?;
+                // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
+                unsafe { target::store(at, width, value) }?;
             }
             Record::Data { offset, data } => {
                 let at = self.own(offset, data.len())?;
-                self.local.write(at, data)?;
+                // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
+                unsafe { target::copy(at, data.as_ptr() as usize, data.len()) };
             }
             Record::Rows { offset, stride, elem, data } => {
                 let (stride, elem) = (stride as i64, elem as usize);
                 for (i, row) in data.chunks_exact(elem.max(1)).enumerate() {
                     let at = self.own(offset.wrapping_add_signed(i as i64 * stride), elem)?;
-                    self.local.write(at, row)?;
+                    // SAFETY: as for data.
+                    unsafe { target::copy(at, row.as_ptr() as usize, elem) };
                 }
             }
             Record::Atomic { op, width, offset, value, compare, reply } => {
                 let at = self.own(offset, width.into())?;
-                let old = self.local.update(at, width, op, value, compare)?;
+                // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
+                let old = unsafe { target::atomic(at, width, op, value, compare) }?;
                 if reply != NO_REPLY {
                     self.emit(from, &Record::Reply { reply, value: old })?;
                 }
             }
             Record::Signal { add, offset, value } => {
                 let at = self.own(offset, 8)?;
-                self.local.signal(at, add, value)?;
+                // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
+                unsafe { target::signal(at, add, value) }?;
             }
             Record::Load { width, offset, reply } => {
                 let at = self.own(offset, width.into())?;
-                let value = self.local.load(at, width)?;
+                // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
+                let value = unsafe { target::load(at, width) }?;
                 self.emit(from, &Record::Reply { reply, value })?;
             }
             Record::Fetch { offset, bytes, reply } => {
@@ -123,7 +130,8 @@ impl Engine {
             packed.clear();
             for i in first..first + count {
                 let at = self.own(offset.wrapping_add_signed((i as isize * far_stride) as i64), elem)?;
-                self.local.read(at, elem, &mut packed)?;
+                // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
+                unsafe { target::read(at, elem, &mut packed) };
             }
             for piece in packed.chunks(RECORD) {
                 self.emit(to, &Record::ReplyData { reply, at: sent as u64, data: piece })?;
@@ -168,7 +176,9 @@ impl Engine {
             let (row, inside) = ((at + done_bytes) / *elem, (at + done_bytes) % *elem);
             let bytes = (*elem - inside).min(data.len() - done_bytes);
             let to = dst.wrapping_add_signed(row as isize * *stride) + inside;
-            self.local.deliver(to, &data[done_bytes..done_bytes + bytes])?;
+            let piece = &data[done_bytes..done_bytes + bytes];
+            // SAFETY: an element of the destination, for which the caller of the get vouches until it is told.
+            unsafe { target::copy(to, piece.as_ptr() as usize, bytes) };
             done_bytes += bytes;
         }
         self.answered_bytes(key, data.len())

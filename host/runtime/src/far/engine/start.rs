@@ -2,44 +2,12 @@
 
 use super::{Awaited, Done, Engine, Flight, Join, Rows, INLINE, RECORD};
 use crate::error::{err, Error, Result};
-use crate::far::message::{self, Record, NO_REPLY};
+use crate::far::message::{Record, NO_REPLY};
 use crate::far::peer::{Held, Op};
-use crate::far::transport::{Token, MESSAGE};
+use crate::far::segments::Part;
+use crate::far::transport::Token;
 
 impl Engine {
-    /// Sends a record of at most [`RECORD`] bytes of data; `changes`: it changes memory and is not answered by itself.
-    #[inline]
-    pub(crate) fn record(&mut self, pe: usize, record: &Record<'_>, changes: bool) -> Result<()> {
-        if self.peers[pe].held.is_empty() {
-            if changes {
-                self.peers[pe].changes += 1;
-            }
-            return self.emit(pe, record);
-        }
-        let mut bytes = Vec::with_capacity(record.encoded());
-        record.encode(&mut bytes);
-        self.peers[pe].held.push_back(Held::Op(Op::Records { bytes, changes }));
-        Ok(())
-    }
-
-    /// Sends a record now: it belongs to an operation that no fence holds back.
-    pub(in crate::far) fn record_now(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
-        if !matches!(record, Record::Reply { .. } | Record::ReplyData { .. }) {
-            self.peers[pe].changes += 1;
-        }
-        self.emit(pe, record)
-    }
-
-    /// The same for one that is encoded already.
-    pub(in crate::far) fn encoded(&mut self, pe: usize, bytes: &[u8], changes: bool) -> Result<()> {
-        if changes {
-            self.peers[pe].changes += 1;
-        }
-        self.room(pe, bytes.len())?;
-        self.peers[pe].out.extend_from_slice(bytes);
-        Ok(())
-    }
-
     /// Whether a put's bytes may be GPU memory that goes through chunks.
     fn bounces(&self, pe: usize, offset: u64, bytes: usize) -> bool {
         self.traffic.is_some() && (bytes <= INLINE || !self.reaches(pe, offset, bytes))
@@ -55,48 +23,6 @@ impl Engine {
             }
         }
         true
-    }
-
-    /// Puts a record into the message for `pe`.
-    #[inline]
-    pub(in crate::far) fn emit(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
-        self.room(pe, record.encoded())?;
-        record.encode(&mut self.peers[pe].out);
-        Ok(())
-    }
-
-    /// The message for `pe` has room for so many bytes more.
-    #[inline]
-    pub(in crate::far) fn room(&mut self, pe: usize, bytes: usize) -> Result<()> {
-        if self.peers[pe].out.len() + bytes > MESSAGE {
-            self.post(pe)?;
-        }
-        if self.peers[pe].out.is_empty() {
-            let mut out = self.transport.buffer();
-            message::begin(&mut out, self.me as u32);
-            self.peers[pe].out = out;
-            self.note_busy(pe);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    pub(in crate::far) fn note_busy(&mut self, pe: usize) {
-        if !std::mem::replace(&mut self.is_busy[pe], true) {
-            self.busy.push(pe);
-        }
-    }
-
-    /// Sends the message for `pe`, if there is one.
-    pub(in crate::far) fn post(&mut self, pe: usize) -> Result<()> {
-        let peer = &mut self.peers[pe];
-        if peer.out.is_empty() {
-            return Ok(());
-        }
-        let mut out = std::mem::take(&mut peer.out);
-        message::number(&mut out, peer.next_out);
-        peer.next_out += 1;
-        self.transport.send(pe, out)
     }
 
     /// Copies `bytes` at `src` to `offset` on `pe`; `done` when the source is free.
@@ -236,8 +162,8 @@ impl Engine {
         done: Done,
     ) -> Result<()> {
         let Rows { elem, near_stride, far_stride, n } = rows;
-        let op = self.peers[pe].begin();
         let (total, gpu) = (elem * n, self.lands_on_gpu(dst)?);
+        let op = self.peers[pe].begin();
         let reply = self.awaited.insert(Awaited::Data {
             pe,
             op,
@@ -337,6 +263,19 @@ impl Engine {
         Ok(())
     }
 
+    /// A range of `pe`, cut where its segments are: where each part begins in the range, and what it is.
+    fn parts(&self, pe: usize, offset: u64, bytes: usize) -> Result<Vec<(usize, Part)>> {
+        let (mut at, mut parts) = (0, Vec::new());
+        while at < bytes {
+            let part = self.segments.part(offset + at as u64, bytes - at, pe);
+            let part = part.ok_or_else(|| self.nowhere(offset, bytes, pe))?;
+            let begin = at;
+            at += part.bytes;
+            parts.push((begin, part));
+        }
+        Ok(parts)
+    }
+
     pub(in crate::far) fn start_put(
         &mut self,
         pe: usize,
@@ -345,16 +284,7 @@ impl Engine {
         bytes: usize,
         done: Done,
     ) -> Result<()> {
-        let (mut at, mut left) = (0, bytes);
-        let mut parts = Vec::new();
-        while left > 0 {
-            let part = self
-                .segments
-                .part(offset + at as u64, left, pe)
-                .ok_or_else(|| self.nowhere(offset, bytes, pe))?;
-            parts.push((at, part));
-            (at, left) = (at + part.bytes, left - part.bytes);
-        }
+        let parts = self.parts(pe, offset, bytes)?;
         let done = self.join(parts.len(), done);
         if parts.is_empty() {
             self.fire(done, Ok(0));
@@ -406,16 +336,7 @@ impl Engine {
         bytes: usize,
         done: Done,
     ) -> Result<()> {
-        let (mut at, mut left) = (0, bytes);
-        let mut parts = Vec::new();
-        while left > 0 {
-            let part = self
-                .segments
-                .part(offset + at as u64, left, pe)
-                .ok_or_else(|| self.nowhere(offset, bytes, pe))?;
-            parts.push((at, part));
-            (at, left) = (at + part.bytes, left - part.bytes);
-        }
+        let (parts, gpu) = (self.parts(pe, offset, bytes)?, self.lands_on_gpu(dst)?);
         let done = self.join(parts.len(), done);
         if parts.is_empty() {
             self.fire(done, Ok(0));
@@ -432,7 +353,7 @@ impl Engine {
                     stride: elem as isize,
                     total: elem,
                     left: elem,
-                    gpu: self.lands_on_gpu(dst)?,
+                    gpu,
                     done,
                 };
                 let reply = self.awaited.insert(awaited) as u64;

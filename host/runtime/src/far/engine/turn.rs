@@ -159,10 +159,7 @@ impl Engine {
 
     /// The engine itself cannot go on: everything that waits ends.
     pub(in crate::far) fn fail(&mut self, e: Error) {
-        if self.failed.is_none() {
-            self.health.break_job(format!("the network of {} failed: {}", self.names[self.me], e.message));
-            self.failed = Some(e);
-        }
+        self.health.break_job(format!("the network of {} failed: {}", self.names[self.me], e.message));
     }
 
     /// True while the transport may still touch memory of callers.

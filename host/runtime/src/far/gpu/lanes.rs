@@ -10,8 +10,14 @@ use super::mailbox::{Kind, Mailbox, Request};
 use super::staging::{Chunk, Span, Staging, Ticket};
 use crate::cuda::Cuda;
 use crate::error::Result;
-use crate::far::local::Answer;
 use crate::kernel::service::Service;
+
+/// Whom an answer goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) pe: usize,
+    pub(crate) reply: u64,
+}
 
 /// One thing to be done.
 #[derive(Debug)]
