@@ -23,7 +23,10 @@ fn every_peer_is_reported_with_its_way_and_the_reason() {
             assert_eq!(peer.transport, if mate { "direct" } else { "ucx" }, "{peer:?}");
             assert_eq!(slice.ptr_at(pe).is_some(), mate);
             if !mate {
-                assert!(peer.reason.contains("RUSHMEM_PES_PER_NODE") && peer.reason.contains("UCX 1."), "{peer:?}");
+                assert!(
+                    peer.reason.contains("RUSHMEM_PES_PER_NODE") && peer.reason.contains("UCX 1."),
+                    "{peer:?}"
+                );
             }
         }
         world.barrier_all().unwrap();
