@@ -13,7 +13,9 @@ use crate::error::{Error, Result};
 
 /// How long it goes on looking after the last work.
 const LOOK: Duration = Duration::from_micros(50);
-/// While others drive.
+/// While others drive: each time it wakes it takes a core from them, where cores are few. It is late by as much when they stop.
+const DRIVEN: Duration = Duration::from_micros(150);
+/// Between looks for what rings no bell.
 const NAP: Duration = Duration::from_micros(100);
 /// Turns in the time of a nap that a thread which naps itself may make; one that drives makes a hundred.
 const NOW_AND_THEN: u64 = 24;
@@ -70,7 +72,7 @@ pub(super) fn run(shared: &Shared) {
         let now = turns();
         if now.wrapping_sub(window.1) > NOW_AND_THEN {
             window = (Instant::now(), now);
-            std::thread::sleep(NAP);
+            std::thread::sleep(DRIVEN);
             continue;
         }
         if window.0.elapsed() > NAP {
