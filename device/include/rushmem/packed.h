@@ -107,13 +107,12 @@ RUSHMEM_DEVICE bool test_packed(const packet *slot, uint64_t sequence, uint64_t 
 
 /* Waits for the message with this number in this PE's `*slot`, and returns what it says. */
 RUSHMEM_DEVICE uint64_t wait_packed(const packet *slot, uint64_t sequence) {
-  impl::stall_watch watch;
-  packet seen = impl::load_packet(slot);
-  while (seen.sequence != sequence) {
-    watch.unsatisfied(&slot->sequence, RUSHMEM_CMP_EQ, sequence, seen.sequence);
-    seen = impl::load_packet(slot);
-  }
-  return seen.value;
+  return impl::poll([=] { return impl::load_packet(slot); },
+                    [=](const packet &seen) { return seen.sequence == sequence; },
+                    [=](impl::stall_watch &watch, const packet &seen) {
+                      watch.stop(&slot->sequence, RUSHMEM_CMP_EQ, sequence, seen.sequence);
+                    })
+      .value;
 }
 
 /* Waits for all of a message of n elements in this PE's packets at `slots`, and leaves it at `dst`, any memory of this

@@ -52,13 +52,8 @@ template <typename T> RUSHMEM_DEVICE void acquire_seen(const volatile T *word_, 
 /* `told`: what a stall report says of it, if not `how`. */
 template <typename T>
 RUSHMEM_DEVICE T wait_for(const volatile T *word_, int how, T value, int from_pe = -1, int told = 0) {
-  stall_watch watch;
-  T seen = load_relaxed(word_);
-  while (!compare(seen, how, value)) {
-    watch.unsatisfied(word_, told ? told : how, value, seen, from_pe);
-    seen = load_relaxed(word_);
-  }
-  return seen;
+  return poll([=] { return load_relaxed(word_); }, [=](T seen) { return compare(seen, how, value); },
+              [=](stall_watch &watch, T seen) { watch.stop(word_, told ? told : how, value, seen, from_pe); });
 }
 
 /* What each word of a set is compared with: the same value for all, or one each (the `_vector` forms). */

@@ -352,13 +352,16 @@ RUSHMEM_DEVICE void copy(void *to_, const void *from_, size_t bytes) {
     uint32_t shift = static_cast<uint32_t>(reinterpret_cast<uint64_t>(from) + head) & 15;
     if (shift == 0) {
       size_t n = (bytes - head) / 16, tail_at = head + n * 16;
+      /* A block has registers to keep the edges for later, and few rounds: each load counts that starts sooner. */
+      constexpr bool edges_last = !is_alone<Scope>::value && !is_one_warp<Scope>::value;
+      if constexpr (edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
       if constexpr (is_alone<Scope>::value) {
         copy_edges<unit, fresh>(to, from, head, tail_at, static_cast<uint32_t>(bytes - tail_at));
       } else {
         copy_bytes<Scope, unit, fresh>(to, from, head);
         copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
       }
-      copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
+      if constexpr (!edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
     } else {
       /* The first vector starts `shift` bytes before from + head: that must not be before the source. The
        * last one ends past what it serves: that must not be past the source. (head stays under 32, so under

@@ -100,16 +100,42 @@ struct stall_watch {
   uint32_t polls = 0;
   stall_mark mark{0, polls_before_help};
 
-  /* After each unsatisfied poll of `word`, for which `how expected` was wanted. */
+  /* Counts a poll. Whether it is one at which to stop. */
+  RUSHMEM_DEVICE bool counts() { return ++polls == mark.next; }
+
+  /* The stop, after an unsatisfied poll of `word`, for which `how expected` was wanted. */
+  template <typename T>
+  RUSHMEM_DEVICE void stop(const volatile T *word_, int how, T expected, T seen, int from_pe = -1) {
+    mark = rushmem_stall_stop(polls, mark.since, reinterpret_cast<uint64_t>(word_), sizeof(T), how, from_pe,
+                              to_bits(expected), to_bits(seen));
+  }
+
+  /* After each unsatisfied poll. */
   template <typename T>
   RUSHMEM_DEVICE void unsatisfied(const volatile T *word_, int how, T expected, T seen, int from_pe = -1) {
     pause(polls == 0);
-    if (RUSHMEM_UNLIKELY(++polls == mark.next)) {
-      mark = rushmem_stall_stop(polls, mark.since, reinterpret_cast<uint64_t>(word_), sizeof(T), how, from_pe,
-                                to_bits(expected), to_bits(seen));
-    }
+    if (RUSHMEM_UNLIKELY(counts())) stop(word_, how, expected, seen, from_pe);
   }
 };
+
+/* Loads until `satisfied(load())`, and returns what was seen then; `stop(watch, seen)` makes a stop. A poll is counted while its
+ * load is on the way: what stands between the load's return and the next load, or the end of the wait, is time that
+ * everybody who waits pays. */
+template <typename Load, typename Satisfied, typename Stop>
+RUSHMEM_DEVICE auto poll(Load load, Satisfied satisfied, Stop stop) -> decltype(load()) {
+  stall_watch watch;
+  for (;;) {
+    decltype(load()) seen;
+    bool stops;
+    do {
+      seen = load();
+      stops = watch.counts();
+      if (satisfied(seen)) return seen;
+      pause(watch.polls == 1);
+    } while (RUSHMEM_LIKELY(!stops));
+    stop(watch, seen);
+  }
+}
 
 }  // namespace impl
 }  // namespace rushmem

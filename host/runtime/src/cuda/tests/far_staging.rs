@@ -8,7 +8,8 @@ use super::pes::Pes;
 use super::*;
 use crate::cuda::launch::Shape;
 use crate::cuda::plain::Plain;
-use crate::far::gpu::staging::{Chunk, Span, Staging, Ticket, LARGE, LARGE_CHUNKS, SMALL, SMALL_CHUNKS};
+use crate::far::gpu::chunks::{Chunk, Course, LARGE, LARGE_CHUNKS, SMALL, SMALL_CHUNKS};
+use crate::far::gpu::staging::{Span, Staging, Ticket};
 
 /// What a transfer has on its way: chunk, ticket, where in the data, how much.
 type Flight = (Chunk, Ticket, usize, usize);
@@ -33,7 +34,7 @@ fn put(staging: &mut Staging, span: &Span, data: &[u8]) {
     while sent < data.len() || !flights.is_empty() {
         until.check();
         if sent < data.len() {
-            if let Some(chunk) = staging.try_chunk(data.len() - sent).unwrap() {
+            if let Some(chunk) = staging.try_chunk(data.len() - sent, Course::Arriving).unwrap() {
                 let len = chunk.bytes().min(data.len() - sent);
                 // SAFETY: the chunk is ours, and as long.
                 unsafe { chunk.as_ptr().copy_from_nonoverlapping(data[sent..].as_ptr(), len) };
@@ -57,7 +58,7 @@ fn get(staging: &mut Staging, span: &Span) -> Vec<u8> {
     while asked < data.len() || !flights.is_empty() {
         until.check();
         if asked < data.len() {
-            if let Some(chunk) = staging.try_chunk(data.len() - asked).unwrap() {
+            if let Some(chunk) = staging.try_chunk(data.len() - asked, Course::Leaving).unwrap() {
                 let len = chunk.bytes().min(data.len() - asked);
                 // SAFETY: mapped; waited for before anything goes.
                 let ticket = unsafe { staging.copy_out(&chunk, span, asked, len) }.unwrap();
@@ -169,7 +170,7 @@ fn words_are_stored_after_what_came_before() {
     let flag = mapping.base() + (1 << 20) - 8;
     for round in 1..=50u64 {
         let data = round.to_le_bytes().repeat(LARGE / 8);
-        let chunk = staging.try_chunk(LARGE).unwrap().unwrap();
+        let chunk = staging.try_chunk(LARGE, Course::Arriving).unwrap().unwrap();
         // SAFETY: the chunk is ours, and as long.
         unsafe { chunk.as_ptr().copy_from_nonoverlapping(data.as_ptr(), LARGE) };
         let span = Span::contiguous(mapping.base(), LARGE);
@@ -193,7 +194,7 @@ fn chunks_run_out_and_come_back() {
     let mut staging = Staging::new(&t.cuda).unwrap();
     for _ in 0..3 {
         let take = |staging: &mut Staging, bytes: usize| -> Vec<Chunk> {
-            std::iter::from_fn(|| staging.try_chunk(bytes).unwrap()).collect()
+            std::iter::from_fn(|| staging.try_chunk(bytes, Course::Arriving).unwrap()).collect()
         };
         let large = take(&mut staging, usize::MAX);
         assert_eq!(large.len(), LARGE_CHUNKS);

@@ -18,7 +18,8 @@ use slab::Slab;
 
 use crate::error::{Error, Result};
 use crate::far::errand::Then;
-use crate::far::gpu::staging::{Chunk, Span};
+use crate::far::gpu::chunks::Chunk;
+use crate::far::gpu::staging::Span;
 use crate::far::gpu::traffic::Traffic;
 use crate::far::message::{Record, PRELUDE};
 use crate::far::peer::{Peer, Settle};

@@ -6,8 +6,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::chunks::{Chunk, Course};
 use super::mailbox::{Kind, Mailbox, Request};
-use super::staging::{Chunk, Span, Staging, Ticket};
+use super::staging::{Span, Staging, Ticket};
 use crate::cuda::Cuda;
 use crate::error::Result;
 use crate::kernel::service::Service;
@@ -234,7 +235,9 @@ impl Lanes {
                     if !in_order {
                         return Ok(());
                     }
-                    let Some(chunk) = self.staging.try_chunk(data.len())? else { return Ok(()) };
+                    let Some(chunk) = self.staging.try_chunk(data.len(), Course::Arriving)? else {
+                        return Ok(());
+                    };
                     // SAFETY: a message is shorter than any chunk, which nobody else uses; the engine has checked the span.
                     let ticket = unsafe {
                         std::ptr::copy_nonoverlapping(data.as_ptr(), chunk.as_ptr(), data.len());
@@ -271,7 +274,7 @@ impl Lanes {
                     if !self.settled(from)? {
                         return Ok(());
                     }
-                    let Some(chunk) = self.staging.try_chunk(width)? else { return Ok(()) };
+                    let Some(chunk) = self.staging.try_chunk(width, Course::Leaving)? else { return Ok(()) };
                     // SAFETY: as above.
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, 0, width)? };
                     self.outs.push_back((ticket, chunk, width, Out::Word(answer, width)));
@@ -282,7 +285,7 @@ impl Lanes {
                         return Ok(());
                     }
                     let left = span.bytes() - sent;
-                    let Some(chunk) = self.staging.try_chunk(left)? else { return Ok(()) };
+                    let Some(chunk) = self.staging.try_chunk(left, Course::Leaving)? else { return Ok(()) };
                     let bytes = left.min(chunk.bytes());
                     // SAFETY: as above.
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, sent, bytes)? };
@@ -324,18 +327,21 @@ impl Lanes {
         known: &dyn Fn(usize, u64) -> bool,
         outcomes: &mut Vec<Outcome>,
     ) -> Result<()> {
-        let next: Vec<(u64, usize)> = self.lanes[from]
+        let next: Vec<(usize, u64, usize)> = self.lanes[from]
             .todo
             .iter()
             .take(BULK_AHEAD)
-            .filter_map(|job| match job {
-                Job::Bulk { number, span } => Some((*number, span.bytes())),
+            .enumerate()
+            .filter_map(|(place, job)| match job {
+                Job::Bulk { number, span } => Some((place, *number, span.bytes())),
                 _ => None,
             })
-            .filter(|(number, _)| !self.lanes[from].arrived.contains_key(number) && known(from, *number))
+            .filter(|(_, number, _)| !self.lanes[from].arrived.contains_key(number) && known(from, *number))
             .collect();
-        for (number, bytes) in next {
-            let Some(chunk) = self.staging.try_chunk(bytes)? else { return Ok(()) };
+        for (place, number, bytes) in next {
+            // Those that come later hold their chunks until what is before them is done, which may take another PE.
+            let course = if place == 0 { Course::Arriving } else { Course::Leaving };
+            let Some(chunk) = self.staging.try_chunk(bytes, course)? else { return Ok(()) };
             self.lanes[from].arrived.insert(number, None);
             outcomes.push(Outcome::Receive { from, number, chunk });
         }

@@ -5,9 +5,6 @@
 //!
 //! Each stream keeps its order, and tickets say how far it has come: a copy is done when its ticket is. A word that is stored comes
 //! after every copy into the GPU before it, for whoever waits for the word.
-//!
-//! Pinned memory: [`LARGE`] × [`LARGE_CHUNKS`] (8 MiB), allocated one by one when they are needed, and once 512 KiB of [`SMALL`] chunks
-//! for transfers that would waste a large one. Nothing before the first transfer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,41 +16,12 @@ use crate::cuda::pinned::PinnedBox;
 use crate::cuda::stream::{Priority, Stream};
 use crate::cuda::Cuda;
 use crate::error::{Error, Result};
+use crate::far::gpu::chunks::{Chunk, Chunks, Course};
 
-/// Bytes of a chunk for bulk: some 10 us of a copy engine, 50 of 100 Gbit/s; a start costs 2.
-pub(crate) const LARGE: usize = 512 << 10;
-/// How many of them.
-pub(crate) const LARGE_CHUNKS: usize = 16;
-/// Bytes of a chunk for little.
-pub(crate) const SMALL: usize = 8 << 10;
-/// How many of them; all are one allocation.
-pub(crate) const SMALL_CHUNKS: usize = 64;
 /// Words on their way that no stream operation can store, each in a place of its own.
 const WORDS: usize = 256;
 /// Marks on a stream before each new one looks for two that have come about.
 const MARKS: usize = 64;
-
-/// A piece of pinned memory. Whoever has it uses it alone, and hands it to [`Staging::give_back`] in the end; one that is dropped
-/// is missing until the staging goes.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct Chunk {
-    at: usize,
-    device: usize,
-    bytes: usize,
-}
-
-impl Chunk {
-    /// Where the host and the network find it.
-    pub(crate) fn as_ptr(&self) -> *mut u8 {
-        self.at as *mut u8
-    }
-
-    /// Its length in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
 
 /// Memory of a transfer: `count` elements of `elem` bytes, `stride` bytes from one to the next (which may run downwards), seen as the
 /// bytes of all elements one after the other, of which any part can be copied.
@@ -177,12 +145,9 @@ pub(crate) struct Staging {
     cuda: Arc<Cuda>,
     into: Lane,
     out_of: Lane,
-    small: Vec<Chunk>,
-    large: Vec<Chunk>,
+    chunks: Chunks,
     /// The memory of all chunks there are.
     blocks: Vec<PinnedBox<[u8]>>,
-    has_small: bool,
-    larges: usize,
     /// For words, and by which number of the way in each place is free again.
     words: Option<PinnedBox<[u64]>>,
     busy: [u64; WORDS],
@@ -196,52 +161,30 @@ impl Staging {
             cuda: Arc::clone(cuda),
             into: Lane::new(cuda)?,
             out_of: Lane::new(cuda)?,
-            small: Vec::new(),
-            large: Vec::new(),
+            chunks: Chunks::default(),
             blocks: Vec::new(),
-            has_small: false,
-            larges: 0,
             words: None,
             busy: [0; WORDS],
             next_word: 0,
         })
     }
 
-    /// A chunk for (the next part of) a transfer of `bytes`; `None` while all are in use: go on with what has them, and ask again.
-    pub(crate) fn try_chunk(&mut self, bytes: usize) -> Result<Option<Chunk>> {
-        if bytes <= SMALL {
-            if !self.has_small {
-                self.block(SMALL * SMALL_CHUNKS, SMALL)?;
-                self.has_small = true;
-            }
-            if let Some(chunk) = self.small.pop() {
-                return Ok(Some(chunk));
-            }
-        }
-        if self.large.is_empty() && self.larges < LARGE_CHUNKS {
-            self.block(LARGE, LARGE)?;
-            self.larges += 1;
-        }
-        Ok(self.large.pop())
-    }
-
-    /// Pins memory and cuts it into chunks of `each` bytes.
-    fn block(&mut self, bytes: usize, each: usize) -> Result<()> {
-        let block = PinnedBox::<[u8]>::filled(&self.cuda, bytes, 0).map_err(|e| self.explain(e))?;
-        let (at, device) = (block.as_ptr().cast::<u8>() as usize, block.device_address());
-        let pool = if each == SMALL { &mut self.small } else { &mut self.large };
-        pool.extend((0..bytes / each).map(|i| Chunk {
-            at: at + i * each,
-            device: device + i * each,
-            bytes: each,
-        }));
-        self.blocks.push(block);
-        Ok(())
+    /// A chunk for (the next part of) a transfer of `bytes`; `None` while all that it may have are in use: go on with what has them, and
+    /// ask again.
+    pub(crate) fn try_chunk(&mut self, bytes: usize, course: Course) -> Result<Option<Chunk>> {
+        let (cuda, blocks) = (&self.cuda, &mut self.blocks);
+        let pin = |bytes: usize| {
+            let block = PinnedBox::<[u8]>::filled(cuda, bytes, 0)?;
+            let at = (block.as_ptr().cast::<u8>() as usize, block.device_address());
+            blocks.push(block);
+            Ok(at)
+        };
+        self.chunks.take(bytes, course, pin).map_err(|e| self.explain(e))
     }
 
     /// Takes a chunk back, which no copy and no network transfer uses any more.
     pub(crate) fn give_back(&mut self, chunk: Chunk) {
-        if chunk.bytes == SMALL { &mut self.small } else { &mut self.large }.push(chunk);
+        self.chunks.give_back(chunk);
     }
 
     /// Starts the copy of the first `len` bytes of `chunk` to `dst`, there from byte `offset` on (of all elements one after the other).
@@ -256,7 +199,7 @@ impl Staging {
         chunk: &Chunk,
         len: usize,
     ) -> Result<Ticket> {
-        debug_assert!(len <= chunk.bytes);
+        debug_assert!(len <= chunk.bytes());
         for piece in dst.pieces(offset, len) {
             let from = Strided { at: chunk.device + piece.packed, stride: piece.elem };
             // SAFETY: per contract; the chunk is pinned, and as long.
@@ -277,7 +220,7 @@ impl Staging {
         offset: usize,
         len: usize,
     ) -> Result<Ticket> {
-        debug_assert!(len <= chunk.bytes);
+        debug_assert!(len <= chunk.bytes());
         for piece in src.pieces(offset, len) {
             let to = Strided { at: chunk.device + piece.packed, stride: piece.elem };
             // SAFETY: per contract; the chunk is pinned, and as long.

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use super::{head, Traffic, PUT};
 use crate::error::{err, Result};
 use crate::far::engine::{Done, Engine, Flight, Rows, RECORD};
-use crate::far::gpu::staging::{Chunk, Span, Ticket, LARGE, SMALL};
+use crate::far::gpu::chunks::{Chunk, Course, LARGE, SMALL};
+use crate::far::gpu::staging::{Span, Ticket};
 use crate::far::message::Record;
 use crate::far::transport::Token;
 
@@ -153,7 +154,7 @@ impl Engine {
         let total = carry.source.bytes();
         while carry.started < total {
             let left = total - carry.started;
-            let Some(chunk) = traffic.lanes.staging.try_chunk(left)? else { break };
+            let Some(chunk) = traffic.lanes.staging.try_chunk(left, Course::Leaving)? else { break };
             let mut bytes = left.min(chunk.bytes());
             if matches!(carry.target, Target::Rows { .. }) && bytes < left {
                 // Whole elements, unless one is longer than a chunk.

@@ -13,9 +13,10 @@ use crate::cuda::pointer::Place;
 use crate::cuda::Cuda;
 use crate::error::{err, Result};
 use crate::far::engine::{Engine, Flight, RECORD};
+use crate::far::gpu::chunks::{Chunk, Course, SMALL};
 use crate::far::gpu::lanes::{request, Answer, Job, Lanes, Outcome};
 use crate::far::gpu::mailbox::Mailbox;
-use crate::far::gpu::staging::{Chunk, Span, Ticket, SMALL};
+use crate::far::gpu::staging::{Span, Ticket};
 use crate::far::message::{Record, FLOAT_ADD, NO_REPLY};
 use crate::far::transport::{BulkId, Token};
 use crate::kernel::service::Service;
@@ -359,7 +360,7 @@ impl Engine {
                 }
                 continue;
             }
-            let Some(chunk) = traffic.lanes.staging.try_chunk(bytes)? else {
+            let Some(chunk) = traffic.lanes.staging.try_chunk(bytes, Course::Arriving)? else {
                 traffic.parts.push_front((reply, at, part));
                 return Ok(());
             };
