@@ -10,6 +10,7 @@
 pub(crate) mod carrier;
 mod connect;
 mod inbox;
+mod piece;
 mod pieces;
 #[cfg(test)]
 mod tests;
@@ -95,6 +96,7 @@ impl Ucx {
                 "reading its configuration (UCX_*)",
                 ucp.ucp_config_read(null(), null(), &mut config),
             )?;
+            let piece = piece::agree(ucp, config);
             let mut params: ucp_params_t = zeroed();
             params.field_mask =
                 (UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME).into();
@@ -105,6 +107,7 @@ impl Ucx {
             let status = ucp.ucp_init(&params, config, &mut ucx.context);
             ucp.ucp_config_release(config);
             check(ucp, "finding the network's devices (UCX_TLS, UCX_NET_DEVICES)", status)?;
+            ucx.pieces = Pieces::new(n, piece);
             let mut params: ucp_worker_params_t = zeroed();
             params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE.into();
             params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -169,7 +172,6 @@ impl Transport for Ucx {
 
     fn learn_addresses(&mut self, addresses: Vec<Vec<u8>>) {
         let inbox = self.inbox;
-        self.pieces = Pieces::new(addresses.len());
         // SAFETY: nobody else has the inbox now.
         unsafe { (*inbox).arrivals = addresses.iter().map(|_| Arrivals::default()).collect() };
         let addresses = addresses.into_iter().enumerate();

@@ -16,8 +16,6 @@ use super::Ucx;
 use crate::error::{err, Error, Result};
 use crate::far::transport::{Event, Token};
 
-/// Bytes of a piece: with its head it fits what UCX sends in one go over TCP and shared memory by default (8 KiB).
-const PIECE: usize = 8064;
 /// Bytes that may be on their way to one PE; UCX keeps a request for each piece.
 const WINDOW: usize = 1 << 20;
 /// More copies than this under way are congestion.
@@ -99,6 +97,8 @@ struct Offer {
 /// All of it.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
+    /// Bytes of one.
+    each: usize,
     lines: Vec<Line>,
     streams: Slab<Stream>,
     offers: HashMap<u64, Offer>,
@@ -108,8 +108,9 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    pub(super) fn new(n: usize) -> Pieces {
-        Pieces { lines: (0..n).map(|_| Line::default()).collect(), ..Pieces::default() }
+    /// To `n` PEs, of `each` bytes.
+    pub(super) fn new(n: usize, each: usize) -> Pieces {
+        Pieces { each, lines: (0..n).map(|_| Line::default()).collect(), ..Pieces::default() }
     }
 
     pub(super) fn are_many(&self) -> bool {
@@ -258,9 +259,9 @@ impl Ucx {
 
     /// Sends the next piece of a copy. True: there is none behind it.
     fn next_piece(&mut self, pe: usize, key: usize) -> bool {
-        let Pieces { lines, streams, .. } = &mut self.pieces;
+        let Pieces { each, lines, streams, .. } = &mut self.pieces;
         let (line, stream) = (&mut lines[pe], &mut streams[key]);
-        let (at, bytes) = (stream.at, PIECE.min(stream.bytes - stream.at));
+        let (at, bytes) = (stream.at, (*each).min(stream.bytes - stream.at));
         if bytes == 0 {
             return true;
         }
