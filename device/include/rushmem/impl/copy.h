@@ -354,7 +354,10 @@ RUSHMEM_DEVICE void copy(void *to_, const void *from_, size_t bytes) {
       size_t n = (bytes - head) / 16, tail_at = head + n * 16;
       /* A block has registers to keep the edges for later, and few rounds: each load counts that starts sooner. */
       constexpr bool edges_last = !is_alone<Scope>::value && !is_one_warp<Scope>::value;
-      if constexpr (edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
+      if constexpr (edges_last) {
+        copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
+        if (RUSHMEM_LIKELY((head | (bytes - tail_at)) == 0)) return;
+      }
       if constexpr (is_alone<Scope>::value) {
         copy_edges<unit, fresh>(to, from, head, tail_at, static_cast<uint32_t>(bytes - tail_at));
       } else {

@@ -31,6 +31,20 @@ impl Stream {
             .map_err(|e| e.context(format_args!("copying {bytes} bytes from {src:#x} to {dst:#x}")))
     }
 
+    /// The same where both ranges are GPU memory, which CUDA then need not find out.
+    ///
+    /// # Safety
+    /// As for [`Stream::copy`].
+    pub(crate) unsafe fn copy_on_gpus(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let _current = self.cuda().current()?;
+        // SAFETY: per contract.
+        unsafe { cu!(cuMemcpyDtoDAsync_v2(dst as u64, src as u64, bytes, self.raw())) }
+            .map_err(|e| e.context(format_args!("copying {bytes} bytes from {src:#x} to {dst:#x}")))
+    }
+
     /// Puts a copy of `count` elements of `size` bytes on the stream, from and to regular distances.
     ///
     /// # Safety

@@ -46,7 +46,7 @@ impl Shop {
         // SAFETY, for each: `enqueue`'s caller vouches that the addresses are valid until the work is done.
         match work {
             // SAFETY: as above.
-            Work::Copy { dst, src, bytes } => unsafe { copy(dst as *mut u8, src as *const u8, bytes) },
+            Work::Copy { dst, src, bytes, .. } => unsafe { copy(dst as *mut u8, src as *const u8, bytes) },
             // SAFETY: as above.
             Work::CopyStrided { dst, src, shape, .. } => unsafe {
                 shape.copy(dst as *mut u8, src as *const u8);

@@ -33,8 +33,14 @@ pub(super) unsafe fn start(
 ) -> Result<()> {
     // SAFETY, for each: passed on.
     match *work {
-        // SAFETY: as above.
-        Work::Copy { dst, src, bytes } => unsafe { stream.copy(dst, src, bytes) },
+        // SAFETY: as above; what is symmetric is GPU memory here.
+        Work::Copy { dst, src, bytes, given } => unsafe {
+            if given.symmetric {
+                stream.copy_on_gpus(dst, src, bytes)
+            } else {
+                stream.copy(dst, src, bytes)
+            }
+        },
         Work::CopyStrided { dst, src, shape, given } => {
             let packed = shape.n == 1 || (shape.dst_stride == 1 && shape.src_stride == 1);
             let reached = (!packed && shape.elem <= SHORT_ROW && service.works())

@@ -37,8 +37,8 @@ use crate::world::{Route, World};
 /// What a stream carries out. Addresses are mapped for whoever does it.
 #[derive(Debug, Clone, Copy)]
 enum Work {
-    /// `bytes` from one place to another.
-    Copy { dst: usize, src: usize, bytes: usize },
+    /// `bytes` from one place to another. `given` is the side that the caller gave.
+    Copy { dst: usize, src: usize, bytes: usize, given: Given },
     /// Elements at distances. `given` is the side that the caller gave.
     CopyStrided { dst: usize, src: usize, shape: Strided, given: Given },
     /// The low `bytes` (1, 2, 4 or 8) of `bits`.
@@ -120,13 +120,14 @@ pub(crate) unsafe fn put(
     on: *mut c_void,
 ) -> Result<()> {
     let route = w.route(dst, bytes, pe)?;
-    let src = Given::new(w, "the source", src, bytes)?.at;
+    let given = Given::new(w, "the source", src, bytes)?;
+    let src = given.at;
     if bytes == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
     }
     let work = match mapped(route) {
-        Ok(dst) => Work::Copy { dst, src, bytes },
+        Ok(dst) => Work::Copy { dst, src, bytes, given },
         Err(place) => Work::Far(Errand::new(place, What::Put { src, bytes })),
     };
     // SAFETY: `route` vouches for the far side, the caller for the rest.
@@ -146,13 +147,14 @@ pub(crate) unsafe fn get(
     on: *mut c_void,
 ) -> Result<()> {
     let route = w.route(src, bytes, pe)?;
-    let dst = Given::new(w, "the destination", dst, bytes)?.at;
+    let given = Given::new(w, "the destination", dst, bytes)?;
+    let dst = given.at;
     if bytes == 0 {
         // SAFETY: passed on.
         return unsafe { nothing(w, on) };
     }
     let work = match mapped(route) {
-        Ok(src) => Work::Copy { dst, src, bytes },
+        Ok(src) => Work::Copy { dst, src, bytes, given },
         Err(place) => Work::Far(Errand::new(place, What::Get { dst, bytes })),
     };
     // SAFETY: `route` vouches for the far side, the caller for the rest.
