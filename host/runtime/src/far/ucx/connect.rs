@@ -11,7 +11,7 @@ use super::inbox::{on_lost, sent, Lost, Ticket, What};
 use super::wire::{Head, HEAD};
 use super::{check, Ucx, AM_ID, COPY_ID};
 use crate::error::{err, Result};
-use crate::far::transport::Token;
+use crate::far::transport::{Event, Token};
 
 /// Looks at a connection that is being closed.
 const PATIENCE: usize = 10_000;
@@ -69,6 +69,17 @@ impl Ucx {
         peer.ep = Some(ep);
         peer.has_put = false;
         Ok(ep)
+    }
+
+    /// Connects to `pe` if need be. False where that cannot be, because its host is gone: then the operation fails as if it had been
+    /// in flight, and the engine knows whom to ask why.
+    pub(super) fn connects(&mut self, pe: usize, token: Token) -> bool {
+        let Err(e) = self.endpoint(pe) else { return true };
+        // SAFETY: nobody else has the inbox now.
+        let inbox = unsafe { &mut *self.inbox };
+        inbox.lose(pe, e.clone());
+        inbox.events.push(Event::Failed(token, e));
+        false
     }
 
     /// Whether UCX copies to and from `pe`: a segment of a GPU it alone can reach.

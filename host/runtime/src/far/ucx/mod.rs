@@ -245,6 +245,9 @@ impl Transport for Ucx {
         bytes: usize,
         token: Token,
     ) -> Result<bool> {
+        if !self.connects(pe, token) {
+            return Ok(false);
+        }
         if !self.by_network(pe, Some(id))? {
             return self.put_pieces(pe, Goal::Segment { id, address: remote }, src as usize, bytes, token);
         }
@@ -267,6 +270,9 @@ impl Transport for Ucx {
         bytes: usize,
         token: Token,
     ) -> Result<bool> {
+        if !self.connects(pe, token) {
+            return Ok(false);
+        }
         if !self.by_network(pe, Some(id))? {
             self.get_pieces(pe, id, remote, dst as usize, bytes, token);
             return Ok(false);
@@ -304,6 +310,9 @@ impl Transport for Ucx {
         bytes: usize,
         token: Token,
     ) -> Result<bool> {
+        if !self.connects(pe, token) {
+            return Ok(false);
+        }
         if !self.by_network(pe, None)? {
             self.offer(pe, head, data as usize, bytes, token);
             // Nobody asks for nothing.
