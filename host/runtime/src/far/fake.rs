@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::transport::{BulkId, Event, Memory, Token, Transport, MESSAGE};
+use super::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD, MESSAGE};
 use crate::error::{err, Result};
 use crate::node::card::random;
 
@@ -157,29 +157,13 @@ impl Transport for Fake {
 
     fn forget(&mut self, _id: u32) {}
 
-    unsafe fn put(
-        &mut self,
-        pe: usize,
-        _id: u32,
-        remote: u64,
-        src: *const u8,
-        bytes: usize,
-        token: Token,
-    ) -> Result<bool> {
-        self.start(pe, remote as usize, src as usize, bytes, token, true);
+    unsafe fn put(&mut self, to: Remote, src: *const u8, bytes: usize, token: Token) -> Result<bool> {
+        self.start(to.pe, to.address as usize, src as usize, bytes, token, true);
         Ok(false)
     }
 
-    unsafe fn get(
-        &mut self,
-        pe: usize,
-        _id: u32,
-        remote: u64,
-        dst: *mut u8,
-        bytes: usize,
-        token: Token,
-    ) -> Result<bool> {
-        self.start(pe, dst as usize, remote as usize, bytes, token, false);
+    unsafe fn get(&mut self, from: Remote, dst: *mut u8, bytes: usize, token: Token) -> Result<bool> {
+        self.start(from.pe, dst as usize, from.address as usize, bytes, token, false);
         Ok(false)
     }
 
@@ -190,14 +174,14 @@ impl Transport for Fake {
     unsafe fn send_bulk(
         &mut self,
         pe: usize,
-        head: Vec<u8>,
+        head: [u8; BULK_HEAD],
         data: *const u8,
         bytes: usize,
         _token: Token,
     ) -> Result<bool> {
         // SAFETY: the caller vouches for the data.
         let data = unsafe { std::slice::from_raw_parts(data, bytes) }.to_vec();
-        self.post(pe, Letter::Bulk { head, data })?;
+        self.post(pe, Letter::Bulk { head: head.to_vec(), data })?;
         Ok(true)
     }
 

@@ -3,6 +3,8 @@
 //! A segment is what was registered in one piece: each growth of the heap, each registered region. A copy may run over
 //! several; an offset that is in none is a peer's mistake and never touched.
 
+use super::transport::Remote;
+
 /// One piece of every PE's symmetric memory, at one offset.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -27,9 +29,7 @@ pub(crate) struct Segments {
 /// A part of a transfer that lies in one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    pub(crate) id: u32,
-    /// The address on the other PE.
-    pub(crate) remote: u64,
+    pub(crate) remote: Remote,
     pub(crate) bytes: usize,
     pub(crate) reachable: bool,
 }
@@ -89,8 +89,7 @@ impl Segments {
         let s = self.at(offset)?;
         let inside = offset - s.offset;
         Some(Part {
-            id: s.id,
-            remote: s.remote[pe] + inside as u64,
+            remote: Remote { pe, segment: s.id, address: s.remote[pe] + inside as u64 },
             bytes: bytes.min(s.bytes - inside),
             reachable: s.reachable[pe],
         })
@@ -126,8 +125,12 @@ mod tests {
     #[test]
     fn a_transfer_is_cut_where_segments_meet() {
         let mut s = segments();
-        assert_eq!(s.part(90, 60, 1), Some(Part { id: 1, remote: 70_090, bytes: 10, reachable: true }));
-        assert_eq!(s.part(100, 50, 1), Some(Part { id: 2, remote: 70_100, bytes: 50, reachable: true }));
+        let part = |segment, address, bytes| {
+            let remote = Remote { pe: 1, segment, address };
+            Some(Part { remote, bytes, reachable: true })
+        };
+        assert_eq!(s.part(90, 60, 1), part(1, 70_090, 10));
+        assert_eq!(s.part(100, 50, 1), part(2, 70_100, 50));
         assert_eq!(s.remove(100, 50), [2]);
         assert_eq!(s.part(100, 50, 1), None);
         assert_eq!(s.own(90, 20), None);

@@ -28,6 +28,19 @@ pub(crate) enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct BulkId(pub(crate) u64);
 
+/// Most bytes of a message.
+pub(crate) const MESSAGE: usize = 4096;
+/// Bytes of a large message's head.
+pub(crate) const BULK_HEAD: usize = 32;
+
+/// Memory of another PE: an address in one of its segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Remote {
+    pub(crate) pe: usize,
+    pub(crate) segment: u32,
+    pub(crate) address: u64,
+}
+
 /// Memory of this PE that others may reach.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
@@ -65,51 +78,35 @@ pub(crate) trait Transport: Send {
     /// Segment `id` is not used any more, here or there.
     fn forget(&mut self, id: u32);
 
-    /// Starts a copy to address `remote` of segment `id` of `pe`. `Ok(true)`: the source is free already, and no event comes.
+    /// Starts a copy to another PE. `Ok(true)`: the source is free already, and no event comes.
     ///
     /// # Safety
     /// `src` is valid for `bytes` until then.
-    unsafe fn put(
-        &mut self,
-        pe: usize,
-        id: u32,
-        remote: u64,
-        src: *const u8,
-        bytes: usize,
-        token: Token,
-    ) -> Result<bool>;
+    unsafe fn put(&mut self, to: Remote, src: *const u8, bytes: usize, token: Token) -> Result<bool>;
 
-    /// Starts a copy from there. `Ok(true)`: the data is here already.
+    /// Starts a copy from another PE. `Ok(true)`: the data is here already, and no event comes.
     ///
     /// # Safety
     /// `dst` is valid for `bytes` until then.
-    unsafe fn get(
-        &mut self,
-        pe: usize,
-        id: u32,
-        remote: u64,
-        dst: *mut u8,
-        bytes: usize,
-        token: Token,
-    ) -> Result<bool>;
+    unsafe fn get(&mut self, from: Remote, dst: *mut u8, bytes: usize, token: Token) -> Result<bool>;
 
     /// Sends a message of at most [`MESSAGE`] bytes.
     fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()>;
 
-    /// Sends a large one: `head` (at most 128 bytes), and data that is not copied first.
+    /// Sends a large one: a head, and data that is not copied first. `Ok(true)` as for [`Transport::put`].
     ///
     /// # Safety
     /// `data` is valid for `bytes` until the token is done.
     unsafe fn send_bulk(
         &mut self,
         pe: usize,
-        head: Vec<u8>,
+        head: [u8; BULK_HEAD],
         data: *const u8,
         bytes: usize,
         token: Token,
     ) -> Result<bool>;
 
-    /// Takes the data of a large message.
+    /// Takes the data of a large message. `Ok(true)` as for [`Transport::get`].
     ///
     /// # Safety
     /// `dst` is valid for as many bytes as were announced, until the token is done.
@@ -139,6 +136,3 @@ pub(crate) trait Transport: Send {
     /// Breaks all connections, so that operations in flight fail instead of lasting.
     fn cut(&mut self);
 }
-
-/// Most bytes of a message.
-pub(crate) const MESSAGE: usize = 4096;

@@ -298,9 +298,8 @@ impl Engine {
             let token = self.flights.insert(Flight::Copy { pe, op: None, done }) as Token;
             self.peers[pe].puts += 1;
             // SAFETY: the caller of `put` vouches for the source.
-            let free = unsafe {
-                self.transport.put(pe, part.id, part.remote, (src + at) as *const u8, part.bytes, token)
-            }?;
+            let free =
+                unsafe { self.transport.put(part.remote, (src + at) as *const u8, part.bytes, token) }?;
             if free {
                 self.landed(token, Ok(()))?;
             }
@@ -363,9 +362,7 @@ impl Engine {
             }
             let token = self.flights.insert(Flight::Copy { pe, op: Some(op), done }) as Token;
             // SAFETY: the caller of `get` vouches for the destination.
-            let here = unsafe {
-                self.transport.get(pe, part.id, part.remote, (dst + at) as *mut u8, part.bytes, token)
-            }?;
+            let here = unsafe { self.transport.get(part.remote, (dst + at) as *mut u8, part.bytes, token) }?;
             if here {
                 self.landed(token, Ok(()))?;
             }

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cuda::memop::{MemOp, Until};
+use crate::cuda::memop::MemOp;
 use crate::cuda::pinned::PinnedBox;
 use crate::cuda::Cuda;
 use crate::error::Result;
@@ -47,7 +47,7 @@ impl Gate {
     /// What holds a stream back until it is open. Its next turn does not shut it for those who still look: words only grow.
     pub(crate) fn wait(&self) -> MemOp {
         let at = self.gates.words.device_address() + self.place * size_of::<u64>();
-        MemOp::Wait64 { at, until: Until::AtLeast, value: self.turn }
+        MemOp::Wait64 { at, at_least: self.turn }
     }
 }
 

@@ -193,7 +193,7 @@ impl Lanes {
             (Some((known, since)), Some(ticket)) if known == ticket => {
                 if since.elapsed() > HELD_UP {
                     log::warn!(
-                        "a copy of {} has not run for {HELD_UP:?}: streams that wait seem to hold all of this process' queues to the                          GPU ({}); let it have 32, the most (export CUDA_DEVICE_MAX_CONNECTIONS=32), or let fewer streams wait at a time",
+                        "a copy of {} has not run for {HELD_UP:?}: streams that wait seem to hold all of this process' queues to the GPU ({}); let it have 32, the most (export CUDA_DEVICE_MAX_CONNECTIONS=32), or let fewer streams wait at a time",
                         self.staging.whose(),
                         queues()
                     );

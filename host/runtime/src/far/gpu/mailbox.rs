@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     /// IEEE floats of 2, 4 or 8 bytes: additions only.
     Float = 1,
     /// A bfloat16: additions only. Far PEs add to 16-bit floats by compare-and-swap (`impl/far.h`), so that only tests ask for it.
-    #[cfg_attr(not(test), allow(dead_code))]
+    #[cfg(test)]
     BFloat16 = 2,
 }
 

@@ -184,7 +184,7 @@ impl Ucx {
             return Ok(true);
         }
         let ep = self.endpoint(pe)?;
-        let ticket = self.ticket(What::Operation(token, Vec::new()));
+        let ticket = self.ticket(What::Operation(token));
         // SAFETY: a live endpoint.
         unsafe {
             let request = self.ucp.ucp_ep_flush_nbx(ep, &sent(ticket));

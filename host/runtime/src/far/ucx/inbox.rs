@@ -9,7 +9,7 @@ use ucx_sys::*;
 use super::wire::{Head, HEAD};
 use super::SPARE;
 use crate::error::{err, Error, Result};
-use crate::far::transport::{BulkId, Event, Token, MESSAGE};
+use crate::far::transport::{BulkId, Event, Token, BULK_HEAD, MESSAGE};
 
 /// What callbacks leave. They have it by raw pointer; nobody holds a reference while UCX is called.
 #[derive(Default)]
@@ -84,8 +84,8 @@ pub(super) struct Sent {
 pub(super) enum What {
     /// A message of the engine's, in its buffer.
     Message(Vec<u8>),
-    /// What the engine calls so, and what it needs: the head of a large message.
-    Operation(Token, #[allow(dead_code, reason = "kept, not read")] Vec<u8>),
+    /// What the engine calls so.
+    Operation(Token),
     /// A piece of a copy.
     Piece { pe: usize, stream: usize, bytes: usize },
     /// A word about copies, with its data.
@@ -96,8 +96,11 @@ pub(super) enum What {
 pub(super) struct Ticket {
     pub(super) inbox: *mut Inbox,
     pub(super) what: What,
+    /// The message's head, if it has one: UCX reads it until the message is out.
     pub(super) head: [u8; HEAD],
 }
+
+const _: () = assert!(BULK_HEAD <= HEAD);
 
 pub(super) struct Lost {
     pub(super) inbox: *mut Inbox,
@@ -122,8 +125,8 @@ impl Inbox {
 
     pub(super) fn done(&mut self, ticket: Ticket, result: Result<()>) {
         match (ticket.what, result) {
-            (What::Operation(token, _), Ok(())) => self.events.push(Event::Done(token)),
-            (What::Operation(token, _), Err(e)) => self.events.push(Event::Failed(token, e)),
+            (What::Operation(token), Ok(())) => self.events.push(Event::Done(token)),
+            (What::Operation(token), Err(e)) => self.events.push(Event::Failed(token, e)),
             // A message that cannot be sent: the endpoint's error handler tells.
             (What::Message(buffer), _) => {
                 self.sending -= 1;

@@ -26,7 +26,7 @@ use ucx_sys::*;
 
 use crate::error::{err, Result};
 use crate::far::gpu::direct::{can_register, Way};
-use crate::far::transport::{BulkId, Event, Memory, Token, Transport, MESSAGE};
+use crate::far::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD, MESSAGE};
 use carrier::Carrier;
 use connect::Endpoint;
 use inbox::{on_copy, on_message, on_received, sent, AmHandler, Announced, Arrivals, Inbox, Lost, What};
@@ -236,52 +236,38 @@ impl Transport for Ucx {
         }
     }
 
-    unsafe fn put(
-        &mut self,
-        pe: usize,
-        id: u32,
-        remote: u64,
-        src: *const u8,
-        bytes: usize,
-        token: Token,
-    ) -> Result<bool> {
+    unsafe fn put(&mut self, to: Remote, src: *const u8, bytes: usize, token: Token) -> Result<bool> {
+        let Remote { pe, segment, address } = to;
         if !self.connects(pe, token) {
             return Ok(false);
         }
-        if !self.by_network(pe, Some(id))? {
-            return self.put_pieces(pe, Goal::Segment { id, address: remote }, src as usize, bytes, token);
+        if !self.by_network(pe, Some(segment))? {
+            return self.put_pieces(pe, Goal::Segment { id: segment, address }, src as usize, bytes, token);
         }
-        let (ep, key) = self.key(pe, id)?;
+        let (ep, key) = self.key(pe, segment)?;
         self.peers[pe].has_put = true;
-        let ticket = self.ticket(What::Operation(token, Vec::new()));
+        let ticket = self.ticket(What::Operation(token));
         // SAFETY: a live endpoint and its key; the caller vouches for the source.
         unsafe {
-            let request = self.ucp.ucp_put_nbx(ep, src.cast(), bytes, remote, key, &sent(ticket));
+            let request = self.ucp.ucp_put_nbx(ep, src.cast(), bytes, address, key, &sent(ticket));
             self.started("put", request, ticket).map(|done| done.is_some())
         }
     }
 
-    unsafe fn get(
-        &mut self,
-        pe: usize,
-        id: u32,
-        remote: u64,
-        dst: *mut u8,
-        bytes: usize,
-        token: Token,
-    ) -> Result<bool> {
+    unsafe fn get(&mut self, from: Remote, dst: *mut u8, bytes: usize, token: Token) -> Result<bool> {
+        let Remote { pe, segment, address } = from;
         if !self.connects(pe, token) {
             return Ok(false);
         }
-        if !self.by_network(pe, Some(id))? {
-            self.get_pieces(pe, id, remote, dst as usize, bytes, token);
+        if !self.by_network(pe, Some(segment))? {
+            self.get_pieces(pe, segment, address, dst as usize, bytes, token);
             return Ok(false);
         }
-        let (ep, key) = self.key(pe, id)?;
-        let ticket = self.ticket(What::Operation(token, Vec::new()));
+        let (ep, key) = self.key(pe, segment)?;
+        let ticket = self.ticket(What::Operation(token));
         // SAFETY: as for `put`.
         unsafe {
-            let request = self.ucp.ucp_get_nbx(ep, dst.cast(), bytes, remote, key, &sent(ticket));
+            let request = self.ucp.ucp_get_nbx(ep, dst.cast(), bytes, address, key, &sent(ticket));
             self.started("get", request, ticket).map(|done| done.is_some())
         }
     }
@@ -305,7 +291,7 @@ impl Transport for Ucx {
     unsafe fn send_bulk(
         &mut self,
         pe: usize,
-        head: Vec<u8>,
+        head: [u8; BULK_HEAD],
         data: *const u8,
         bytes: usize,
         token: Token,
@@ -314,24 +300,18 @@ impl Transport for Ucx {
             return Ok(false);
         }
         if !self.by_network(pe, None)? {
-            self.offer(pe, head, data as usize, bytes, token);
+            self.offer(pe, head.to_vec(), data as usize, bytes, token);
             // Nobody asks for nothing.
             return Ok(bytes == 0);
         }
         let ep = self.endpoint(pe)?;
-        let (header, header_length) = (head.as_ptr(), head.len());
-        let ticket = self.ticket(What::Operation(token, head));
+        let ticket = self.ticket(What::Operation(token));
+        let param = sent(ticket);
         // SAFETY: the ticket keeps the head, the caller the data.
         unsafe {
-            let request = self.ucp.ucp_am_send_nbx(
-                ep,
-                AM_ID,
-                header.cast(),
-                header_length,
-                data.cast(),
-                bytes,
-                &sent(ticket),
-            );
+            (&mut (*ticket).head)[..BULK_HEAD].copy_from_slice(&head);
+            let header = (&raw const (*ticket).head).cast();
+            let request = self.ucp.ucp_am_send_nbx(ep, AM_ID, header, BULK_HEAD, data.cast(), bytes, &param);
             self.started("sending data", request, ticket).map(|done| done.is_some())
         }
     }
@@ -351,7 +331,7 @@ impl Transport for Ucx {
                 Ok(false)
             }
             Announced::Descriptor(descriptor, length) => {
-                let ticket = self.ticket(What::Operation(token, Vec::new()));
+                let ticket = self.ticket(What::Operation(token));
                 let mut param = sent(ticket);
                 param.cb.recv_am = Some(on_received);
                 // SAFETY: a descriptor that its handler kept; the caller vouches for the destination.

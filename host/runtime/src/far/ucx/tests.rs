@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Carrier, Ucx};
 use crate::far::gpu::direct::Way;
-use crate::far::transport::{Event, Memory, Transport};
+use crate::far::transport::{Event, Memory, Remote, Transport, BULK_HEAD};
 use crate::node::card::random;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -81,6 +81,11 @@ fn data(bytes: usize) -> Vec<u8> {
     .collect()
 }
 
+/// An address in PE 1's segment.
+fn at(address: u64) -> Remote {
+    Remote { pe: 1, segment: SEGMENT, address }
+}
+
 /// Until it is so.
 fn both(pes: &mut [Pe; 2], what: &str, so: impl Fn(&[Pe; 2]) -> bool) {
     let start = Instant::now();
@@ -94,13 +99,13 @@ fn both(pes: &mut [Pe; 2], what: &str, so: impl Fn(&[Pe; 2]) -> bool) {
 fn copies_arrive_by_either_carrier() {
     for carrier in [Carrier::Messages, Carrier::Ucx] {
         let Some(mut pes) = pair("copies_arrive_by_either_carrier", carrier) else { return };
-        let there = pes[1].memory.as_ptr() as u64;
+        let there = at(pes[1].memory.as_ptr() as u64 + 7);
         let mut token = 0;
         for bytes in [1, 513, 8063, 8064, 8065, 16_129, 300_001, BYTES - 7] {
             let (source, mut got) = (data(bytes), vec![0; bytes]);
             // SAFETY: source and destination live until the tokens are done.
             unsafe {
-                if pes[0].ucx.put(1, SEGMENT, there + 7, source.as_ptr(), bytes, token).unwrap() {
+                if pes[0].ucx.put(there, source.as_ptr(), bytes, token).unwrap() {
                     pes[0].done.push(token);
                 }
                 if pes[0].ucx.flush(1, token + 1).unwrap() {
@@ -110,7 +115,7 @@ fn copies_arrive_by_either_carrier() {
             both(&mut pes, "put", |pes| [token, token + 1].iter().all(|t| pes[0].done.contains(t)));
             assert!(pes[1].memory[7..7 + bytes] == source, "a put of {bytes} bytes by {carrier:?}");
             // SAFETY: as above.
-            if unsafe { pes[0].ucx.get(1, SEGMENT, there + 7, got.as_mut_ptr(), bytes, token + 2) }.unwrap() {
+            if unsafe { pes[0].ucx.get(there, got.as_mut_ptr(), bytes, token + 2) }.unwrap() {
                 pes[0].done.push(token + 2);
             }
             both(&mut pes, "get", |pes| pes[0].done.contains(&(token + 2)));
@@ -131,7 +136,7 @@ fn large_messages_arrive_by_either_carrier() {
         let sources: Vec<Vec<u8>> = sizes.iter().map(|bytes| data(*bytes)).collect();
         for me in [0, 1] {
             for (i, source) in sources.iter().enumerate() {
-                let head = vec![i as u8; 32];
+                let head = [i as u8; BULK_HEAD];
                 // SAFETY: the sources outlive the test.
                 let sent = unsafe {
                     pes[me].ucx.send_bulk(1 - me, head, source.as_ptr(), source.len(), 100 + i as u64)
@@ -145,7 +150,7 @@ fn large_messages_arrive_by_either_carrier() {
         let mut got: Vec<Vec<u8>> = (0..2).flat_map(|_| sizes.map(|bytes| vec![0; bytes])).collect();
         for (i, slot) in got.iter_mut().enumerate().rev() {
             let (me, message) = (i / sizes.len(), i % sizes.len());
-            let (bytes, data) = pes[me].bulk[&vec![message as u8; 32]];
+            let (bytes, data) = pes[me].bulk[&[message as u8; BULK_HEAD][..]];
             assert_eq!(bytes, sizes[message]);
             // SAFETY: as long as was announced, and outlives the test.
             if unsafe { pes[me].ucx.receive(data, slot.as_mut_ptr(), message as u64) }.unwrap() {
@@ -165,24 +170,24 @@ fn what_waits_for_a_pe_that_goes_fails() {
     let Some([mut pe, mut other]) = pair("what_waits_for_a_pe_that_goes_fails", Carrier::Messages) else {
         return;
     };
-    let there = other.memory.as_ptr() as u64;
+    let there = at(other.memory.as_ptr() as u64);
     let (source, mut got) = (data(BYTES), vec![0; BYTES]);
     // SAFETY: both live until the tokens are done.
     unsafe {
         // They meet first.
-        assert!(!pe.ucx.get(1, SEGMENT, there, got.as_mut_ptr(), 1000, 0).unwrap());
+        assert!(!pe.ucx.get(there, got.as_mut_ptr(), 1000, 0).unwrap());
         let start = Instant::now();
         while pe.done.is_empty() && start.elapsed() < LIMIT {
             pe.progress();
             other.progress();
         }
         assert_eq!(pe.done, [0]);
-        assert!(!pe.ucx.get(1, SEGMENT, there, got.as_mut_ptr(), BYTES, 1).unwrap());
-        if pe.ucx.put(1, SEGMENT, there, source.as_ptr(), BYTES, 2).unwrap() {
+        assert!(!pe.ucx.get(there, got.as_mut_ptr(), BYTES, 1).unwrap());
+        if pe.ucx.put(there, source.as_ptr(), BYTES, 2).unwrap() {
             pe.done.push(2);
         }
         assert!(!pe.ucx.flush(1, 3).unwrap());
-        assert!(!pe.ucx.send_bulk(1, vec![7; 32], source.as_ptr(), BYTES, 4).unwrap());
+        assert!(!pe.ucx.send_bulk(1, [7; BULK_HEAD], source.as_ptr(), BYTES, 4).unwrap());
     }
     drop(other.ucx);
     pe.ucx.cut();

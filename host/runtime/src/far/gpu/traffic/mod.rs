@@ -18,7 +18,7 @@ use crate::far::gpu::lanes::{request, Answer, Job, Lanes, Outcome};
 use crate::far::gpu::mailbox::Mailbox;
 use crate::far::gpu::staging::{Span, Ticket};
 use crate::far::message::{Record, FLOAT_ADD, NO_REPLY};
-use crate::far::transport::{BulkId, Token};
+use crate::far::transport::{BulkId, Token, BULK_HEAD};
 use crate::kernel::service::Service;
 use crate::word::Update;
 use carry::Carry;
@@ -47,13 +47,17 @@ pub(crate) struct Traffic {
     next: Vec<u64>,
 }
 
-/// Where in a large message's head things are: kind, sender, number or answer, place.
-const HEAD: usize = 32;
+/// What a large message is.
 const PUT: u64 = 1;
 const ANSWER: u64 = 2;
 
-fn head(kind: u64, sender: usize, number: u64, at: u64) -> Vec<u8> {
-    [kind, sender as u64, number, at].iter().flat_map(|word| word.to_le_bytes()).collect()
+/// A large message's head: what it is, its sender, its number or the answer that it is part of, and its place there.
+fn head(kind: u64, sender: usize, number: u64, at: u64) -> [u8; BULK_HEAD] {
+    let mut head = [0; BULK_HEAD];
+    for (to, word) in head.chunks_exact_mut(8).zip([kind, sender as u64, number, at]) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    head
 }
 
 impl Traffic {
@@ -94,7 +98,7 @@ impl Traffic {
 
     /// A large message has been announced.
     pub(crate) fn announce(&mut self, told: &[u8], bytes: usize, data: BulkId) -> Result<()> {
-        if told.len() != HEAD {
+        if told.len() != BULK_HEAD {
             return Err(err!(INTERNAL, "a large message with a head of {} bytes", told.len()));
         }
         let word = |i: usize| u64::from_le_bytes(told[i * 8..][..8].try_into().expect("eight bytes"));
