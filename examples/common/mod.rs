@@ -1,6 +1,6 @@
 //! What the examples share, so that each shows only what it is about: the way out, one verdict of all PEs, and units for
 //! people.
-#![allow(dead_code)] // each example is a program of its own and takes what it needs
+#![allow(dead_code, reason = "each example is a program of its own and uses a part")]
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
 //! What the API's tests share: random data that every PE can make again, and both ways to run PEs.
-#![allow(dead_code)] // each test file uses a part
+#![allow(dead_code, reason = "each test program uses a part")]
 
 pub(crate) mod bench;
 pub(crate) mod place;
@@ -69,7 +69,10 @@ impl Rng {
         rng
     }
 
-    #[allow(clippy::should_implement_trait)]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "it never ends, so that an iterator would only add unwrapping"
+    )]
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

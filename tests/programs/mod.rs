@@ -3,7 +3,7 @@
 //!
 //! Their output goes to files: a pipe that nobody reads would stop a program, and one that a left-over process holds
 //! would stop the test.
-#![allow(dead_code)] // each test binary takes what it needs
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::OsStr;
 use std::fs::File;

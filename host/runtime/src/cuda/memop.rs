@@ -2,8 +2,7 @@
 //!
 //! A write comes after all earlier work of the stream, and what that work wrote is visible, to the whole system, before the
 //! word is (CUDA driver API, stream memory operations: a write without `NO_MEMORY_BARRIER` is a system-wide fence first).
-//! A wait holds the stream back until the word compares as asked, which is cyclic: `AtLeast` is
-//! `(word - value) >= 0` as a signed number.
+//! A wait holds the stream back until the word is large enough, which is cyclic: `(word - at_least) >= 0` as a signed number.
 
 use cudarc::driver::sys::{self, CUstreamBatchMemOpType as Type, CUstreamWaitValue_flags as Flags};
 
@@ -11,30 +10,15 @@ use super::driver::cu;
 use super::stream::Stream;
 use crate::error::{err, Result};
 
-/// What a wait wants of the word.
-#[cfg_attr(not(test), allow(dead_code, reason = "forms of the driver's that only tests use so far"))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
-    /// `(word - value) >= 0`, signed, so that it goes on past a wrap.
-    AtLeast,
-    /// `word == value`.
-    Equal,
-    /// `(word & value) != 0`.
-    AnyBit,
-}
-
 /// A write of, or a wait for, one aligned word that the GPU can reach.
-#[cfg_attr(not(test), allow(dead_code, reason = "forms of the driver's that only tests use so far"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemOp {
     /// Stores 4 bytes.
     Write32 { at: usize, value: u32 },
     /// Stores 8 bytes.
     Write64 { at: usize, value: u64 },
-    /// Waits for 4 bytes.
-    Wait32 { at: usize, until: Until, value: u32 },
     /// Waits for 8 bytes.
-    Wait64 { at: usize, until: Until, value: u64 },
+    Wait64 { at: usize, at_least: u64 },
 }
 
 /// What the driver takes in one call.
@@ -66,12 +50,7 @@ impl MemOp {
                 write(Type::CU_STREAM_MEM_OP_WRITE_VALUE_32, at, u64::from(value))
             }
             MemOp::Write64 { at, value } => write(Type::CU_STREAM_MEM_OP_WRITE_VALUE_64, at, value),
-            MemOp::Wait32 { at, until, value } => {
-                wait(Type::CU_STREAM_MEM_OP_WAIT_VALUE_32, at, until, u64::from(value))
-            }
-            MemOp::Wait64 { at, until, value } => {
-                wait(Type::CU_STREAM_MEM_OP_WAIT_VALUE_64, at, until, value)
-            }
+            MemOp::Wait64 { at, at_least } => wait(at, at_least),
         }
     }
 }
@@ -92,20 +71,15 @@ fn write(operation: Type, at: usize, value64: u64) -> sys::CUstreamBatchMemOpPar
     op
 }
 
-fn wait(operation: Type, at: usize, until: Until, value64: u64) -> sys::CUstreamBatchMemOpParams {
-    let flags = match until {
-        Until::AtLeast => Flags::CU_STREAM_WAIT_VALUE_GEQ,
-        Until::Equal => Flags::CU_STREAM_WAIT_VALUE_EQ,
-        Until::AnyBit => Flags::CU_STREAM_WAIT_VALUE_AND,
-    };
+fn wait(at: usize, value64: u64) -> sys::CUstreamBatchMemOpParams {
     let mut op = empty();
     op.waitValue = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st {
-        operation,
+        operation: Type::CU_STREAM_MEM_OP_WAIT_VALUE_64,
         address: at as u64,
         __bindgen_anon_1: sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1 {
             value64,
         },
-        flags: flags as u32,
+        flags: Flags::CU_STREAM_WAIT_VALUE_GEQ as u32,
         alias: 0,
     };
     op

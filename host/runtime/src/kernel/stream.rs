@@ -182,7 +182,7 @@ impl Stream {
     /// Keeps the stream from beginning anything as long as what is returned lives; `None` where something runs or waits to.
     pub(super) fn hold(&self) -> Option<Held<'_>> {
         let queue = self.shared.lock();
-        queue.is_empty().then(|| Held(queue))
+        queue.is_empty().then(|| Held { _queue: queue })
     }
 
     /// `BUSY` while something runs or waits to.
@@ -235,7 +235,9 @@ impl Stream {
 }
 
 /// A stream that begins nothing.
-pub(super) struct Held<'a>(#[allow(dead_code, reason = "held, not used")] MutexGuard<'a, Queue>);
+pub(super) struct Held<'a> {
+    _queue: MutexGuard<'a, Queue>,
+}
 
 impl Drop for Stream {
     fn drop(&mut self) {

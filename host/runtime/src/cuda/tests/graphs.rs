@@ -6,7 +6,7 @@ use super::kernels::{arg, load, shape};
 use super::*;
 use crate::cuda::driver::cu;
 use crate::cuda::launch::Shape;
-use crate::cuda::memop::{MemOp, Until};
+use crate::cuda::memop::MemOp;
 
 pub(in crate::cuda) const SOURCE: &str =
     "__global__ void add(unsigned int *at, unsigned int v) { at[threadIdx.x] += v; }";
@@ -36,7 +36,7 @@ fn everything_is_captured() {
         add.launch(&shape(1, 32), &[arg(&at), arg(&v)], &t.stream).unwrap();
         add.launch(&Shape { cooperative: true, ..shape(1, 32) }, &[arg(&at), arg(&v)], &t.stream).unwrap();
         t.stream.words(&[MemOp::Write64 { at: b.base() + 1024, value: 77 }]).unwrap();
-        t.stream.words(&[MemOp::Wait64 { at: b.base() + 1024, until: Until::AtLeast, value: 77 }]).unwrap();
+        t.stream.words(&[MemOp::Wait64 { at: b.base() + 1024, at_least: 77 }]).unwrap();
         t.stream.copy(b.base() + 2048, b.base(), 256).unwrap();
         cu!(cuStreamEndCapture(raw, &mut graph)).unwrap();
         assert!(!t.stream.is_capturing().unwrap());

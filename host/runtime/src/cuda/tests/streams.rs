@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::*;
 use crate::cuda::copy::Strided;
 use crate::cuda::event::Event;
-use crate::cuda::memop::{MemOp, Until};
+use crate::cuda::memop::MemOp;
 use crate::cuda::pinned::PinnedBox;
 
 #[test]
@@ -126,14 +126,14 @@ fn words_order_what_streams_do() {
         // The reader is put first, so that it does wait.
         // SAFETY: mapped and pinned; waited for at the end of the round.
         unsafe {
-            other.words(&[MemOp::Wait64 { at: sig, until: Until::AtLeast, value: round }]).unwrap();
+            other.words(&[MemOp::Wait64 { at: sig, at_least: round }]).unwrap();
             other.copy(pinned.device_address(), data.base(), bytes.len()).unwrap();
             other.words(&[MemOp::Write64 { at: seen.device_address(), value: round }]).unwrap();
             other.words(&[MemOp::Write32 { at: ack, value: round as u32 }]).unwrap();
             t.stream.copy(data.base(), bytes.as_ptr() as usize, bytes.len()).unwrap();
             t.stream.words(&[MemOp::Write64 { at: sig, value: round }]).unwrap();
-            let acked = MemOp::Wait32 { at: ack, until: Until::Equal, value: round as u32 };
-            t.stream.words(&[acked]).unwrap();
+            // The other half of it is never written.
+            t.stream.words(&[MemOp::Wait64 { at: ack, at_least: round }]).unwrap();
         }
         let start = Instant::now();
         while seen.load(Ordering::Acquire) != round {
@@ -156,17 +156,18 @@ fn a_stream_waits_for_the_host() {
     let word = PinnedBox::new(&t.cuda, AtomicU64::new(0)).unwrap();
     let done = PinnedBox::new(&t.cuda, AtomicU32::new(0)).unwrap();
     let at = word.device_address();
-    let cases =
-        [(Until::AtLeast, 10, 9, 11), (Until::Equal, 10, 11, 10), (Until::AnyBit, 0b110, 0b1001, 0b0100)];
-    for (until, value, before, after) in cases {
+    // Past the wrap too.
+    for (at_least, before, after) in [(10, 9, 10), (10, 9, 11), (5, u64::MAX - 3, 6)] {
         word.store(before, Ordering::Release);
         done.store(0, Ordering::Release);
-        let ops =
-            [MemOp::Wait64 { at, until, value }, MemOp::Write32 { at: done.device_address(), value: 1 }];
+        let ops = [MemOp::Wait64 { at, at_least }, MemOp::Write32 { at: done.device_address(), value: 1 }];
         // SAFETY: pinned until waited for.
         unsafe { t.stream.words(&ops) }.unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        assert!(!t.stream.query().unwrap() && done.load(Ordering::Acquire) == 0, "{until:?}");
+        assert!(
+            !t.stream.query().unwrap() && done.load(Ordering::Acquire) == 0,
+            "{before} is not {at_least}"
+        );
         // A limit ends a wait, and so does a death; neither ends the work.
         let waiting = || "for a word".to_owned();
         let e = t.stream.synchronize(&healthy(), Some(Duration::from_millis(10)), &waiting).unwrap_err();
