@@ -108,8 +108,17 @@ impl Drop for Region {
                 return;
             }
             std::ptr::copy_nonoverlapping(self.addr as *const u8, copy.cast::<u8>(), self.bytes);
+            let user = self.addr as *mut libc::c_void;
+            // UCX (1.13, say) replaces `mremap` in this process by a function that drops its fifth argument, where to
+            // (openucx/ucx issue 8820): so the system call itself. What it has cached of these pages it must forget, and this call,
+            // which shared pages do not mind, it looks at.
+            libc::madvise(user, self.bytes, libc::MADV_DONTNEED);
             let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            libc::mremap(copy, self.bytes, self.bytes, how, self.addr as *mut libc::c_void);
+            if libc::syscall(libc::SYS_mremap, copy, self.bytes, self.bytes, how, user) == -1 {
+                let error = std::io::Error::last_os_error();
+                log::warn!("unregistering {:#x}: no private copy ({error}); it stays shared", self.addr);
+                libc::munmap(copy, self.bytes);
+            }
         }
     }
 }

@@ -2,11 +2,14 @@
 //! PE that goes leaves behind.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::{Carrier, Ucx};
 use crate::far::gpu::direct::Way;
 use crate::far::transport::{Event, Memory, Remote, Transport, BULK_HEAD};
+use crate::heap::region::Region;
+use crate::memory::Reservation;
 use crate::node::card::random;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -197,4 +200,31 @@ fn what_waits_for_a_pe_that_goes_fails() {
     }
     pe.failed.sort_unstable();
     assert!(pe.failed == [1, 2, 3, 4] || pe.failed == [1, 3, 4], "{:?}", pe.failed);
+}
+
+/// UCX puts functions of its own in the place of some of libc's, `mremap` among them, which leaves an argument out in 1.13.
+#[test]
+fn registered_memory_is_given_back_with_ucx_in_the_process() {
+    let Some(_pes) = pair("registered_memory_is_given_back_with_ucx_in_the_process", Carrier::Auto) else {
+        return;
+    };
+    let bytes = 5 * crate::memory::page_size();
+    for round in 0..20u8 {
+        // SAFETY: a fresh mapping of this test's, looked at by nobody else.
+        unsafe {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let user = libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0);
+            assert_ne!(user, libc::MAP_FAILED);
+            let region = Region::share(user as usize, bytes).unwrap();
+            let shared = Reservation::new(bytes).unwrap();
+            shared.map(0, bytes, region.chunk().fd().as_fd()).unwrap();
+            let (user, alias) = (user.cast::<u8>(), shared.base() as *mut u8);
+            alias.add(bytes - 1).write_volatile(round + 1);
+            drop(region);
+            assert_eq!(user.add(bytes - 1).read_volatile(), round + 1, "the last contents stay");
+            alias.add(bytes - 1).write_volatile(0);
+            assert_eq!(user.add(bytes - 1).read_volatile(), round + 1, "private again");
+            libc::munmap(user.cast(), bytes);
+        }
+    }
 }
