@@ -3,7 +3,7 @@
 //! where that is slower than the device, it is what is measured, as it is what a program gets. A graph holds a whole
 //! batch. What the host does itself is timed by the host's clock.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rushmem::{ByValue, Cmp, Device, Launch, Pe, SignalOp, SignalRef, Stream, SymRef};
 
@@ -12,6 +12,12 @@ use super::graph::{Context, Graph};
 use super::kernels::{Family, Job, CHECK, HEAD};
 use super::spec::{Part, Scope, Spec, What};
 use crate::job::{Failure, Result};
+
+/// For so long at least, small operations that one PE queues alone are queued before they are timed. The host is what limits
+/// them, and a core that comes out of idleness takes some milliseconds to its full clock: a batch's worth.
+const HOST_WARM_UP: Duration = Duration::from_millis(30);
+/// What the host limits, in bytes: at most.
+const HOST_LIMITED: u64 = 64 << 10;
 
 /// Nanoseconds of one operation, for each batch; none on PEs without a part. Collective.
 pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<Vec<f64>> {
@@ -79,7 +85,11 @@ impl<'b> Sides<'b> {
 fn on_a_stream(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, stream: &Stream<'_>) -> Result<Vec<f64>> {
     let sides = Sides::of(bench, spec)?;
     let mut round = 0;
-    for _ in 0..rounds.warm_up {
+    // Where a peer takes part, both must make as many rounds.
+    let alone = !matches!(spec.what, What::HostSignalPingpong | What::HostBarrier);
+    let least = if alone && spec.bytes <= HOST_LIMITED { HOST_WARM_UP } else { Duration::ZERO };
+    let begin = Instant::now();
+    while round < u64::from(rounds.warm_up) || begin.elapsed() < least {
         queue(bench, spec, &sides, &mut round, stream)?;
     }
     for batch in 0..rounds.batches {
