@@ -59,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) pes_per_node: Option<u32>,
     /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
     pub(crate) heap_max: u64,
+    /// Memory that the symmetric heap has from the start, in one piece (`RUSHMEM_HEAP_MIN`, 0: as it is needed).
+    pub(crate) heap_min: u64,
     /// True where `heap_max` was asked for, so that it may not be lowered quietly.
     pub(crate) heap_max_given: bool,
     /// Limit of start-up (`RUSHMEM_INIT_TIMEOUT`, 60 s).
@@ -97,6 +99,15 @@ impl Config {
     pub(crate) fn from_lookup(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Config> {
         let get = |name: &str| lookup(name).filter(|v| !v.trim().is_empty());
         let heap = get("RUSHMEM_HEAP_MAX").map(|v| bytes("RUSHMEM_HEAP_MAX", &v)).transpose()?;
+        let heap_max = heap.unwrap_or(DEFAULT_HEAP_MAX);
+        let heap_min =
+            get("RUSHMEM_HEAP_MIN").map(|v| bytes("RUSHMEM_HEAP_MIN", &v)).transpose()?.unwrap_or(0);
+        if heap_min > heap_max {
+            return Err(err!(
+                ENVIRONMENT,
+                "RUSHMEM_HEAP_MIN: {heap_min} bytes are more than RUSHMEM_HEAP_MAX, {heap_max}"
+            ));
+        }
         let secs = |name: &str, default: f64| get(name).map_or(Ok(default), |v| seconds(name, &v));
         let limit = |name: &str, default: f64| {
             let s = secs(name, default)?;
@@ -131,7 +142,8 @@ impl Config {
             far_copies: get("RUSHMEM_FAR_COPIES").map_or(Ok(Carrier::Auto), |v| Carrier::parse(&v))?,
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
             pes_per_node: get("RUSHMEM_PES_PER_NODE").map(|v| pes_per_node(&v)).transpose()?,
-            heap_max: heap.unwrap_or(DEFAULT_HEAP_MAX),
+            heap_max,
+            heap_min,
             heap_max_given: heap.is_some(),
             init_timeout: limit("RUSHMEM_INIT_TIMEOUT", 60.0)?,
             timeout: limit("RUSHMEM_TIMEOUT", 600.0)?,
@@ -255,6 +267,7 @@ mod tests {
             ("RUSHMEM_HEAP_MAX", "-1"),
             ("RUSHMEM_HEAP_MAX", "1K"),
             ("RUSHMEM_HEAP_MAX", "1e99"),
+            ("RUSHMEM_HEAP_MIN", "a few"),
             ("RUSHMEM_INIT_TIMEOUT", "0"),
             ("RUSHMEM_INIT_TIMEOUT", "soon"),
             ("RUSHMEM_TIMEOUT", "nan"),
@@ -288,6 +301,13 @@ mod tests {
         ] {
             assert_eq!(with("RUSHMEM_DEVICE", text).unwrap().device, want, "{text}");
         }
+    }
+
+    #[test]
+    fn a_heap_does_not_begin_larger_than_it_may_become() {
+        let e = with("RUSHMEM_HEAP_MIN", "8T").unwrap_err();
+        assert!(e.message.contains("RUSHMEM_HEAP_MIN") && e.message.contains("RUSHMEM_HEAP_MAX"), "{e}");
+        assert_eq!(with("RUSHMEM_HEAP_MIN", "8M").unwrap().heap_min, 8 << 20);
     }
 
     #[test]

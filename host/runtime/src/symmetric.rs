@@ -56,11 +56,13 @@ struct Books {
 }
 
 impl Symmetric {
-    /// Symmetric memory in `window`, which begins with PE `first`, whose first `reserved` bytes are rushmem's own (zeroed). Collective.
+    /// Symmetric memory in `window`, which begins with PE `first`, whose first `reserved` bytes are rushmem's own (zeroed), with
+    /// `least` bytes from the start. Collective.
     pub(crate) fn new(
         window: Window,
         first: usize,
         reserved: usize,
+        least: u64,
         limit: Duration,
         call: &mut Entered<'_>,
         links: &Links,
@@ -85,7 +87,8 @@ impl Symmetric {
             limit,
         };
         let mut books = s.books();
-        let first = reserved.max(FIRST_COMMIT).next_multiple_of(s.piece());
+        let least = usize::try_from(least).unwrap_or(usize::MAX).min(s.window.half());
+        let first = reserved.max(FIRST_COMMIT).max(least).next_multiple_of(s.piece());
         s.commit(&mut books, first, call, links)?;
         drop(books);
         Ok(s)

@@ -13,7 +13,7 @@ use crate::error::{err, Error, Result};
 const HOST_BYTES: usize = 64;
 const NODE_BYTES: usize = 48;
 /// Bytes of a card on the wire.
-pub(crate) const CARD_BYTES: usize = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 16 + 16 + NODE_BYTES + HOST_BYTES;
+pub(crate) const CARD_BYTES: usize = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 8 + 16 + 16 + NODE_BYTES + HOST_BYTES;
 
 /// What one PE tells the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +28,7 @@ pub(crate) struct Card {
     /// Tells processes apart where pid namespaces give several the same number.
     pub(crate) process: u64,
     pub(crate) heap_max: u64,
+    pub(crate) heap_min: u64,
     /// Name of this PE's abstract socket.
     pub(crate) link: [u8; 16],
     /// What a connection to it must show.
@@ -48,6 +49,7 @@ impl Card {
             transport: config.transport as u32,
             process: process_id(),
             heap_max: config.heap_max,
+            heap_min: config.heap_min,
             link: random()?,
             secret: random()?,
             node: node_id(config.pes_per_node.map(|each| pe / each))?,
@@ -70,6 +72,7 @@ impl Card {
         put(&self.transport.to_le_bytes(), 4);
         put(&self.process.to_le_bytes(), 8);
         put(&self.heap_max.to_le_bytes(), 8);
+        put(&self.heap_min.to_le_bytes(), 8);
         put(&self.link, 16);
         put(&self.secret, 16);
         put(self.node.as_bytes(), NODE_BYTES);
@@ -93,6 +96,7 @@ impl Card {
             transport: u32::from_le_bytes(take(4).try_into().expect(fixed)),
             process: u64::from_le_bytes(take(8).try_into().expect(fixed)),
             heap_max: u64::from_le_bytes(take(8).try_into().expect(fixed)),
+            heap_min: u64::from_le_bytes(take(8).try_into().expect(fixed)),
             link: take(16).try_into().expect(fixed),
             secret: take(16).try_into().expect(fixed),
             node: text(take(NODE_BYTES)),
@@ -154,14 +158,17 @@ pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
                  threads (rushmem::testing::threads), or take ucx"
             ));
         }
-        if card.heap_max != first.heap_max {
-            return Err(err!(
-                MISMATCH,
-                "the heap's limit differs: {} bytes on PE 0, {} on PE {pe} ({}); set RUSHMEM_HEAP_MAX alike",
-                first.heap_max,
-                card.heap_max,
-                card.host
-            ));
+        for (what, name, ours, theirs) in [
+            ("limit", "RUSHMEM_HEAP_MAX", first.heap_max, card.heap_max),
+            ("first memory", "RUSHMEM_HEAP_MIN", first.heap_min, card.heap_min),
+        ] {
+            if ours != theirs {
+                return Err(err!(
+                    MISMATCH,
+                    "the heap's {what} differs: {ours} bytes on PE 0, {theirs} on PE {pe} ({}); set {name} alike",
+                    card.host
+                ));
+            }
         }
     }
     Ok(())
@@ -296,7 +303,10 @@ mod tests {
         let e = check_agreement(&[a.clone(), b.clone()]).unwrap_err();
         assert!(e.message.contains("PE 2") && e.message.contains("a GPU"), "{e}");
         (b.device, b.transport) = (a.device, TransportWish::Ucx as u32);
-        let e = check_agreement(&[a, b]).unwrap_err();
+        let e = check_agreement(&[a.clone(), b]).unwrap_err();
         assert!(e.message.contains("=auto on PE 0") && e.message.contains("ucx on PE 2"), "{e}");
+        b = Card { pe: 2, heap_min: 1 << 20, ..a.clone() };
+        let e = check_agreement(&[a, b]).unwrap_err();
+        assert!(e.message.contains("PE 2") && e.message.contains("RUSHMEM_HEAP_MIN"), "{e}");
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn share_memory(
     let window = Window::reserve(slots, slot, config.heap_max, config.transport, reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
     let reserved = sync_bytes(n) + DeviceRing::MOST_DEVICE_BYTES;
-    let symmetric = Symmetric::new(window, first, reserved, limit, &mut call, links)?;
+    let symmetric = Symmetric::new(window, first, reserved, config.heap_min, limit, &mut call, links)?;
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
     let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));
     let place = [uuid as u64, (uuid >> 64) as u64, cards[me].process, 0];
