@@ -35,9 +35,7 @@ impl Errands {
             }
         }
     }
-}
 
-impl Errands {
     /// Nobody starts what is left.
     pub(super) fn close(&self) {
         self.lock().clear();

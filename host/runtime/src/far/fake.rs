@@ -56,6 +56,8 @@ pub(crate) struct Fake {
     peers: Vec<Option<Arc<Shared>>>,
     moving: Vec<Moving>,
     flushes: Vec<(usize, Vec<Token>, Token)>,
+    /// What was in flight when connections were broken.
+    cut_off: Vec<Token>,
     bulk: HashMap<u64, Vec<u8>>,
     next_bulk: u64,
     state: u64,
@@ -77,6 +79,7 @@ impl Fake {
             peers: Vec::new(),
             moving: Vec::new(),
             flushes: Vec::new(),
+            cut_off: Vec::new(),
             bulk: HashMap::new(),
             next_bulk: 0,
             state: seed | 1,
@@ -203,6 +206,8 @@ impl Transport for Fake {
     }
 
     fn progress(&mut self, events: &mut Vec<Event>) {
+        let why = || err!(IO, "the fake network: the connection was closed");
+        events.extend(self.cut_off.drain(..).map(|token| Event::Failed(token, why())));
         let now = Instant::now();
         for moving in &mut self.moving {
             moving.pieces.retain(|&(due, dst, src, bytes)| {
@@ -269,8 +274,8 @@ impl Transport for Fake {
     fn recycle(&mut self, _buffer: Vec<u8>) {}
 
     fn cut(&mut self) {
-        self.moving.clear();
-        self.flushes.clear();
+        let moving = self.moving.drain(..).map(|moving| moving.token);
+        self.cut_off.extend(moving.chain(self.flushes.drain(..).map(|(.., token)| token)));
     }
 }
 

@@ -16,6 +16,7 @@ mod posts;
 mod proxy;
 pub(crate) mod ring;
 mod segments;
+pub(crate) mod span;
 mod target;
 pub(crate) mod transport;
 pub(crate) mod ucx;

@@ -10,19 +10,27 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::engine::{Done, Rows};
 
-/// An operation that a fence holds back.
+/// A copy of bytes between an address of this PE's and an offset of the peer's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transfer {
+    pub(crate) near: usize,
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+    /// Who hears that this PE's side is free again, or filled.
+    pub(crate) done: Done,
+}
+
+/// An operation that a fence may hold back.
 #[derive(Debug)]
 pub(crate) enum Op {
     /// Records, encoded; true where they change memory.
     Records { bytes: Vec<u8>, changes: bool },
-    /// A one-sided copy (or what stands for it) to the peer.
-    Put { offset: u64, src: usize, bytes: usize, done: Done },
-    /// The same, announced by a signal: the record, encoded.
-    PutSignal { offset: u64, src: usize, bytes: usize, signal: Vec<u8>, done: Done },
+    /// A copy to the peer, announced by a signal if there is one: the record, encoded.
+    Put { copy: Transfer, signal: Option<Vec<u8>> },
     /// A strided copy to the peer.
     PutRows { offset: u64, src: usize, rows: Rows, done: Done },
     /// A copy from the peer.
-    Get { offset: u64, dst: usize, bytes: usize, done: Done },
+    Get(Transfer),
 }
 
 /// Something in the queue of what is held back.

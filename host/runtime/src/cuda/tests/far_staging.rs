@@ -9,7 +9,8 @@ use super::*;
 use crate::cuda::launch::Shape;
 use crate::cuda::plain::Plain;
 use crate::far::gpu::chunks::{Chunk, Course, LARGE, LARGE_CHUNKS, SMALL, SMALL_CHUNKS};
-use crate::far::gpu::staging::{Span, Staging, Ticket};
+use crate::far::gpu::staging::{Staging, Ticket};
+use crate::far::span::Span;
 
 /// What a transfer has on its way: chunk, ticket, where in the data, how much.
 type Flight = (Chunk, Ticket, usize, usize);

@@ -19,13 +19,13 @@ use slab::Slab;
 use crate::error::{Error, Result};
 use crate::far::errand::Then;
 use crate::far::gpu::chunks::Chunk;
-use crate::far::gpu::staging::Span;
 use crate::far::gpu::traffic::Traffic;
 use crate::far::message::{Record, PRELUDE};
 use crate::far::peer::{Peer, Settle};
 use crate::far::posts::Posts;
 use crate::far::ring::DeviceRing;
 use crate::far::segments::Segments;
+use crate::far::span::Span;
 use crate::far::transport::{Event, Token, Transport, MESSAGE};
 use crate::health::Health;
 use crate::node::control::Control;
@@ -86,14 +86,11 @@ pub(in crate::far) enum Awaited {
         op: u64,
         done: Done,
     },
-    /// So many bytes, to be laid down at `dst` in elements of `elem`, `stride` bytes apart.
+    /// Bytes, to be laid down at `dst`; so many are still to come.
     Data {
         pe: usize,
         op: u64,
-        dst: usize,
-        elem: usize,
-        stride: isize,
-        total: usize,
+        dst: Span,
         left: usize,
         /// The host cannot write there.
         gpu: bool,
@@ -243,9 +240,7 @@ impl Engine {
     /// Where an answer's data goes; `None`: nobody waits for it.
     pub(in crate::far) fn awaited_span(&self, reply: usize) -> Option<Span> {
         match self.awaited.get(reply) {
-            Some(&Awaited::Data { dst, elem, stride, total, .. }) => {
-                Some(Span { at: dst, stride, elem, count: total / elem })
-            }
+            Some(&Awaited::Data { dst, .. }) => Some(dst),
             _ => None,
         }
     }

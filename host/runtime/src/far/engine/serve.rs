@@ -44,10 +44,10 @@ impl Engine {
 
     pub(in crate::far) fn obey(&mut self, from: usize, record: &Record<'_>) -> Result<()> {
         let asks = !matches!(record, Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive { .. });
-        if let Some(mut traffic) = self.traffic.take_if(|_| asks) {
-            let result = traffic.obey(from, record, &|offset, bytes| self.own(offset, bytes));
-            self.traffic = Some(traffic);
-            return result;
+        if asks && self.traffic.is_some() {
+            return self.with_traffic(|engine, traffic| {
+                traffic.obey(from, record, &|offset, bytes| engine.own(offset, bytes))
+            });
         }
         match *record {
             Record::Word { width, offset, value } => {
@@ -160,26 +160,24 @@ impl Engine {
 
     pub(in crate::far) fn answered_data(&mut self, reply: u64, at: usize, data: &[u8]) -> Result<()> {
         let key = reply as usize;
-        let Some(Awaited::Data { dst, elem, stride, left, gpu, .. }) = self.awaited.get_mut(key) else {
+        let Some(&Awaited::Data { dst, gpu, .. }) = self.awaited.get(key) else {
             return Err(err!(INTERNAL, "data that nobody waits for"));
         };
-        if data.len() > *left || *elem == 0 {
+        if at.checked_add(data.len()).is_none_or(|end| end > dst.bytes()) {
             return Err(err!(INTERNAL, "more data than was asked for"));
         }
-        if *gpu {
+        if gpu {
             self.keep_part(key, at, data);
             return Ok(());
         }
         // Pieces may begin and end inside an element.
-        let mut done_bytes = 0;
-        while done_bytes < data.len() {
-            let (row, inside) = ((at + done_bytes) / *elem, (at + done_bytes) % *elem);
-            let bytes = (*elem - inside).min(data.len() - done_bytes);
-            let to = dst.wrapping_add_signed(row as isize * *stride) + inside;
-            let piece = &data[done_bytes..done_bytes + bytes];
+        let mut laid = 0;
+        while laid < data.len() {
+            let (to, room) = dst.place(at + laid);
+            let bytes = room.min(data.len() - laid);
             // SAFETY: an element of the destination, for which the caller of the get vouches until it is told.
-            unsafe { target::copy(to, piece.as_ptr() as usize, bytes) };
-            done_bytes += bytes;
+            unsafe { target::copy(to, data[laid..].as_ptr() as usize, bytes) };
+            laid += bytes;
         }
         self.answered_bytes(key, data.len())
     }

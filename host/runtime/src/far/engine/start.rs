@@ -3,8 +3,9 @@
 use super::{Awaited, Done, Engine, Flight, Join, Rows, INLINE, RECORD};
 use crate::error::{err, Error, Result};
 use crate::far::message::{Record, NO_REPLY};
-use crate::far::peer::{Held, Op};
+use crate::far::peer::{Held, Op, Transfer};
 use crate::far::segments::Part;
+use crate::far::span::Span;
 use crate::far::transport::Token;
 
 impl Engine {
@@ -37,7 +38,8 @@ impl Engine {
         bytes: usize,
         done: Done,
     ) -> Result<()> {
-        self.submit(pe, Op::Put { offset, src, bytes, done })
+        let copy = Transfer { near: src, offset, bytes, done };
+        self.submit(pe, Op::Put { copy, signal: None })
     }
 
     /// The same, with a signal behind it.
@@ -55,7 +57,8 @@ impl Engine {
     ) -> Result<()> {
         let mut record = Vec::with_capacity(signal.encoded());
         signal.encode(&mut record);
-        self.submit(pe, Op::PutSignal { offset, src, bytes, signal: record, done })
+        let copy = Transfer { near: src, offset, bytes, done };
+        self.submit(pe, Op::Put { copy, signal: Some(record) })
     }
 
     /// Copies `bytes` from `offset` on `pe` to `dst`.
@@ -70,11 +73,12 @@ impl Engine {
         bytes: usize,
         done: Done,
     ) -> Result<()> {
-        self.submit(pe, Op::Get { offset, dst, bytes, done })
+        self.submit(pe, Op::Get(Transfer { near: dst, offset, bytes, done }))
     }
 
-    /// An atomic update; `done` hears the old value, if it is anybody. `update` is a number of `word::Update`.
-    #[allow(clippy::too_many_arguments)] // the operation has that many
+    /// An atomic update; `done` hears the old value, if it is anybody. `op` is a number of `word::Update`, or
+    /// [`FLOAT_ADD`](crate::far::message::FLOAT_ADD).
+    #[allow(clippy::too_many_arguments, reason = "the operation has that many")]
     pub(crate) fn atomic(
         &mut self,
         pe: usize,
@@ -162,27 +166,22 @@ impl Engine {
         done: Done,
     ) -> Result<()> {
         let Rows { elem, near_stride, far_stride, n } = rows;
-        let (total, gpu) = (elem * n, self.lands_on_gpu(dst)?);
-        let op = self.peers[pe].begin();
-        let reply = self.awaited.insert(Awaited::Data {
-            pe,
-            op,
-            dst,
-            elem,
-            stride: near_stride,
-            total,
-            left: total,
-            gpu,
-            done,
-        }) as u64;
+        let dst = Span { at: dst, stride: near_stride, elem, count: n };
+        let gpu = self.lands_on_gpu(dst.at)?;
+        let reply = self.await_data(pe, dst, gpu, done);
         let record =
             Record::FetchRows { offset, stride: far_stride as u64, elem: elem as u64, n: n as u64, reply };
         self.record(pe, &record, false)
     }
 
+    fn await_data(&mut self, pe: usize, dst: Span, gpu: bool, done: Done) -> u64 {
+        let op = self.peers[pe].begin();
+        self.awaited.insert(Awaited::Data { pe, op, dst, left: dst.bytes(), gpu, done }) as u64
+    }
+
     pub(in crate::far) fn submit(&mut self, pe: usize, op: Op) -> Result<()> {
         let peer = &mut self.peers[pe];
-        let puts = matches!(op, Op::Put { .. } | Op::PutSignal { .. });
+        let puts = matches!(op, Op::Put { .. });
         if peer.held.is_empty() {
             if !(puts && peer.acked < peer.fenced) {
                 return self.start(pe, op);
@@ -199,22 +198,18 @@ impl Engine {
 
     /// What is held back of so little that nobody waits until its source is free: it is copied now.
     fn copied(&mut self, op: Op) -> Op {
-        let (offset, src, bytes, signal, done) = match op {
-            Op::Put { offset, src, bytes, done } if (1..=INLINE).contains(&bytes) => {
-                (offset, src, bytes, Vec::new(), done)
-            }
-            Op::PutSignal { offset, src, bytes, signal, done } if (1..=INLINE).contains(&bytes) => {
-                (offset, src, bytes, signal, done)
-            }
+        let (copy, signal) = match op {
+            Op::Put { copy, signal } if (1..=INLINE).contains(&copy.bytes) => (copy, signal),
             other => return other,
         };
+        let signal = signal.unwrap_or_default();
         // SAFETY: the caller of `put` vouches for the source.
-        let data = unsafe { std::slice::from_raw_parts(src as *const u8, bytes) };
-        let record = Record::Data { offset, data };
+        let data = unsafe { std::slice::from_raw_parts(copy.near as *const u8, copy.bytes) };
+        let record = Record::Data { offset: copy.offset, data };
         let mut records = Vec::with_capacity(record.encoded() + signal.len());
         record.encode(&mut records);
         records.extend_from_slice(&signal);
-        self.fire(done, Ok(0));
+        self.fire(copy.done, Ok(0));
         Op::Records { bytes: records, changes: true }
     }
 
@@ -229,16 +224,13 @@ impl Engine {
                 self.tell(done);
                 Ok(())
             }
-            Op::Put { offset, src, bytes, done } if self.bounces(pe, offset, bytes) => {
-                self.put_from_gpu(pe, offset, src, bytes, None, done)
+            Op::Put { copy, signal } if self.bounces(pe, copy.offset, copy.bytes) => {
+                self.put_from_gpu(pe, copy, signal)
             }
-            Op::PutSignal { offset, src, bytes, signal, done } if self.bounces(pe, offset, bytes) => {
-                self.put_from_gpu(pe, offset, src, bytes, Some(signal), done)
-            }
-            Op::Put { offset, src, bytes, done } => self.start_put(pe, offset, src, bytes, done),
-            Op::PutSignal { offset, src, bytes, signal, done } => {
+            Op::Put { copy, signal: None } => self.start_put(pe, copy),
+            Op::Put { copy, signal: Some(signal) } => {
                 let copies = self.peers[pe].puts;
-                self.start_put(pe, offset, src, bytes, done)?;
+                self.start_put(pe, copy)?;
                 if self.peers[pe].puts == copies {
                     // All of it went by messages, which keep their order.
                     return self.encoded(pe, &signal, true);
@@ -246,7 +238,7 @@ impl Engine {
                 let op = self.peers[pe].begin();
                 self.flush(pe, Flight::Announce { pe, op, signal })
             }
-            Op::Get { offset, dst, bytes, done } => self.start_get(pe, offset, dst, bytes, done),
+            Op::Get(copy) => self.start_get(pe, copy),
         }
     }
 
@@ -276,14 +268,8 @@ impl Engine {
         Ok(parts)
     }
 
-    pub(in crate::far) fn start_put(
-        &mut self,
-        pe: usize,
-        offset: u64,
-        src: usize,
-        bytes: usize,
-        done: Done,
-    ) -> Result<()> {
+    fn start_put(&mut self, pe: usize, copy: Transfer) -> Result<()> {
+        let Transfer { near: src, offset, bytes, done } = copy;
         let parts = self.parts(pe, offset, bytes)?;
         let done = self.join(parts.len(), done);
         if parts.is_empty() {
@@ -327,40 +313,22 @@ impl Engine {
         Ok(())
     }
 
-    pub(in crate::far) fn start_get(
-        &mut self,
-        pe: usize,
-        offset: u64,
-        dst: usize,
-        bytes: usize,
-        done: Done,
-    ) -> Result<()> {
+    fn start_get(&mut self, pe: usize, copy: Transfer) -> Result<()> {
+        let Transfer { near: dst, offset, bytes, done } = copy;
         let (parts, gpu) = (self.parts(pe, offset, bytes)?, self.lands_on_gpu(dst)?);
         let done = self.join(parts.len(), done);
         if parts.is_empty() {
             self.fire(done, Ok(0));
         }
         for (at, part) in parts {
-            let op = self.peers[pe].begin();
             if !part.reachable || part.bytes <= INLINE {
-                let elem = part.bytes;
-                let awaited = Awaited::Data {
-                    pe,
-                    op,
-                    dst: dst + at,
-                    elem,
-                    stride: elem as isize,
-                    total: elem,
-                    left: elem,
-                    gpu,
-                    done,
-                };
-                let reply = self.awaited.insert(awaited) as u64;
+                let reply = self.await_data(pe, Span::contiguous(dst + at, part.bytes), gpu, done);
                 let record = Record::Fetch { offset: offset + at as u64, bytes: part.bytes as u64, reply };
                 self.emit(pe, &record)?;
                 continue;
             }
-            let token = self.flights.insert(Flight::Copy { pe, op: Some(op), done }) as Token;
+            let op = Some(self.peers[pe].begin());
+            let token = self.flights.insert(Flight::Copy { pe, op, done }) as Token;
             // SAFETY: the caller of `get` vouches for the destination.
             let here = unsafe { self.transport.get(part.remote, (dst + at) as *mut u8, part.bytes, token) }?;
             if here {

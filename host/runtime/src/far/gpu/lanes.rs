@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::chunks::{Chunk, Course};
 use super::mailbox::{Kind, Mailbox, Request};
-use super::staging::{Span, Staging, Ticket};
+use super::staging::{Staging, Ticket};
 use crate::cuda::Cuda;
 use crate::error::Result;
+use crate::far::span::Span;
 use crate::kernel::service::Service;
 
 /// Whom an answer goes to.

@@ -17,75 +17,12 @@ use crate::cuda::stream::{Priority, Stream};
 use crate::cuda::Cuda;
 use crate::error::{Error, Result};
 use crate::far::gpu::chunks::{Chunk, Chunks, Course};
+use crate::far::span::Span;
 
 /// Words on their way that no stream operation can store, each in a place of its own.
 const WORDS: usize = 256;
 /// Marks on a stream before each new one looks for two that have come about.
 const MARKS: usize = 64;
-
-/// Memory of a transfer: `count` elements of `elem` bytes, `stride` bytes from one to the next (which may run downwards), seen as the
-/// bytes of all elements one after the other, of which any part can be copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) at: usize,
-    pub(crate) stride: isize,
-    pub(crate) elem: usize,
-    pub(crate) count: usize,
-}
-
-/// A part of a span that one call copies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Piece {
-    memory: Strided,
-    elem: usize,
-    count: usize,
-    /// Where in the chunk it starts.
-    packed: usize,
-}
-
-impl Span {
-    /// A range of addresses.
-    pub(crate) fn contiguous(at: usize, bytes: usize) -> Span {
-        Span { at, stride: bytes as isize, elem: bytes, count: 1 }
-    }
-
-    /// Whether its elements lie one behind the other.
-    pub(crate) fn is_packed(&self) -> bool {
-        self.count <= 1 || self.stride == self.elem as isize
-    }
-
-    /// Bytes of all elements.
-    pub(crate) fn bytes(&self) -> usize {
-        self.elem * self.count
-    }
-
-    /// What to copy for the span's bytes from `offset` on, `len` of them: what is left of an element, whole elements, and the
-    /// beginning of one; each element by itself where they run downwards or overlap.
-    fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = Piece> {
-        debug_assert!(offset + len <= self.bytes(), "{self:?}, {len} bytes at {offset}");
-        let span = *self;
-        let mut packed = 0;
-        std::iter::from_fn(move || {
-            let left = len - packed;
-            if left == 0 {
-                return None;
-            }
-            let (index, within) = ((offset + packed) / span.elem, (offset + packed) % span.elem);
-            let (elem, count) = if within != 0 || left < span.elem {
-                ((span.elem - within).min(left), 1)
-            } else if span.stride < span.elem as isize {
-                (span.elem, 1)
-            } else {
-                (span.elem, left / span.elem)
-            };
-            let at = span.at.wrapping_add_signed(index as isize * span.stride) + within;
-            let memory = Strided { at, stride: span.stride.unsigned_abs() };
-            let piece = Piece { memory, elem, count, packed };
-            packed += elem * count;
-            Some(piece)
-        })
-    }
-}
 
 /// A copy or store on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +33,7 @@ pub(crate) struct Ticket {
 }
 
 /// A stream, and how far it has come. Its work is numbered from 1.
-struct Lane {
+struct Track {
     stream: Stream,
     started: u64,
     ended: u64,
@@ -104,10 +41,10 @@ struct Lane {
     spare: Vec<Event>,
 }
 
-impl Lane {
-    fn new(cuda: &Arc<Cuda>) -> Result<Lane> {
+impl Track {
+    fn new(cuda: &Arc<Cuda>) -> Result<Track> {
         let stream = Stream::new(cuda, Priority::High)?;
-        Ok(Lane { stream, started: 0, ended: 0, marks: VecDeque::new(), spare: Vec::new() })
+        Ok(Track { stream, started: 0, ended: 0, marks: VecDeque::new(), spare: Vec::new() })
     }
 
     /// Marks the end of what has been put on the stream since the last mark.
@@ -143,8 +80,8 @@ impl Lane {
 /// The chunks and streams of one PE. Used by one thread; nothing here waits for the GPU.
 pub(crate) struct Staging {
     cuda: Arc<Cuda>,
-    into: Lane,
-    out_of: Lane,
+    into: Track,
+    out_of: Track,
     chunks: Chunks,
     /// The memory of all chunks there are.
     blocks: Vec<PinnedBox<[u8]>>,
@@ -159,8 +96,8 @@ impl Staging {
     pub(crate) fn new(cuda: &Arc<Cuda>) -> Result<Staging> {
         Ok(Staging {
             cuda: Arc::clone(cuda),
-            into: Lane::new(cuda)?,
-            out_of: Lane::new(cuda)?,
+            into: Track::new(cuda)?,
+            out_of: Track::new(cuda)?,
             chunks: Chunks::default(),
             blocks: Vec::new(),
             words: None,
@@ -266,8 +203,8 @@ impl Staging {
     }
 
     fn marked(&mut self, into: bool) -> Result<Ticket> {
-        let lane = if into { &mut self.into } else { &mut self.out_of };
-        match lane.mark() {
+        let track = if into { &mut self.into } else { &mut self.out_of };
+        match track.mark() {
             Ok(number) => Ok(Ticket { into, number }),
             Err(e) => Err(self.explain(e)),
         }
@@ -276,8 +213,8 @@ impl Staging {
     /// Whether a copy or store is done: then the source may be used again, and the destination, GPU memory or chunk, has what was
     /// copied, for everybody. Does not wait.
     pub(crate) fn done(&mut self, ticket: Ticket) -> Result<bool> {
-        let lane = if ticket.into { &mut self.into } else { &mut self.out_of };
-        lane.has_ended(ticket.number).map_err(|e| self.explain(e))
+        let track = if ticket.into { &mut self.into } else { &mut self.out_of };
+        track.has_ended(ticket.number).map_err(|e| self.explain(e))
     }
 
     fn explain(&self, e: Error) -> Error {
@@ -292,61 +229,11 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        let busy = |lane: &Lane| matches!(lane.stream.query(), Ok(false));
+        let busy = |track: &Track| matches!(track.stream.query(), Ok(false));
         if busy(&self.into) || busy(&self.out_of) {
             // Copies end by themselves, but not before they are done: their memory then goes with the process.
             std::mem::forget(std::mem::take(&mut self.blocks));
             std::mem::forget(self.words.take());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every part of every small span: the pieces are the model's bytes in order, and few.
-    #[test]
-    fn parts_of_spans() {
-        for (elem, count, stride) in [
-            (1, 1, 1),
-            (1, 7, 1),
-            (1, 5, 4),
-            (3, 4, 5),
-            (8, 3, 16),
-            (5, 1, 5),
-            (4, 6, 4),
-            (0, 3, 4),
-            (4, 0, 4),
-            (4, 6, -4),
-            (3, 5, -7),
-            (4, 3, 2),
-            (2, 4, 0),
-        ] {
-            let span = Span { at: 1000, stride, elem, count };
-            let first = |i: usize| 1000usize.wrapping_add_signed(i as isize * stride);
-            let model: Vec<usize> = (0..count).flat_map(|i| (0..elem).map(move |b| first(i) + b)).collect();
-            assert_eq!(span.bytes(), model.len());
-            for offset in 0..=model.len() {
-                for len in 0..=model.len() - offset {
-                    let pieces: Vec<Piece> = span.pieces(offset, len).collect();
-                    assert!(pieces.len() <= 3 || stride < elem as isize, "{pieces:?}");
-                    let mut bytes = Vec::new();
-                    for piece in &pieces {
-                        assert_eq!(piece.packed, bytes.len());
-                        for i in 0..piece.count {
-                            bytes.extend(
-                                (0..piece.elem).map(|b| piece.memory.at + i * piece.memory.stride + b),
-                            );
-                        }
-                    }
-                    assert_eq!(bytes, model[offset..offset + len], "{span:?}, {len} at {offset}");
-                }
-            }
-        }
-        let span = Span::contiguous(4096, 100);
-        assert_eq!(span.bytes(), 100);
-        assert_eq!(span.pieces(0, 100).count(), 1);
-        assert_eq!(Span::contiguous(4096, 0).pieces(0, 0).count(), 0);
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use super::{head, Traffic, PUT};
-use crate::error::{err, Result};
+use crate::error::Result;
 use crate::far::engine::{Done, Engine, Flight, Rows, RECORD};
 use crate::far::gpu::chunks::{Chunk, Course, LARGE, SMALL};
-use crate::far::gpu::staging::{Span, Ticket};
+use crate::far::gpu::staging::Ticket;
 use crate::far::message::Record;
-use crate::far::transport::Token;
+use crate::far::peer::Transfer;
+use crate::far::span::Span;
 
 /// A put whose source the network cannot read.
 #[derive(Debug)]
@@ -32,40 +33,30 @@ pub(super) enum Target {
     Rows { offset: u64, stride: i64, elem: usize },
 }
 
+impl Carry {
+    fn new(pe: usize, op: u64, source: Span, target: Target, signal: Option<Vec<u8>>, done: Done) -> Carry {
+        Carry { pe, op, source, started: 0, pieces: VecDeque::new(), target, signal, done }
+    }
+}
+
 impl Engine {
     /// A put where the network does not reach GPU memory, with a signal behind it if there is one.
-    pub(crate) fn put_from_gpu(
-        &mut self,
-        pe: usize,
-        offset: u64,
-        src: usize,
-        bytes: usize,
-        signal: Option<Vec<u8>>,
-        done: Done,
-    ) -> Result<()> {
-        let Some(mut traffic) = self.traffic.take() else { return Err(err!(INTERNAL, "no GPU")) };
-        let result = self.start_from_gpu(&mut traffic, pe, offset, src, bytes, signal, done);
-        self.traffic = Some(traffic);
-        result
+    pub(crate) fn put_from_gpu(&mut self, pe: usize, copy: Transfer, signal: Option<Vec<u8>>) -> Result<()> {
+        self.with_traffic(|engine, traffic| engine.start_from_gpu(traffic, pe, copy, signal))
     }
 
-    #[allow(clippy::too_many_arguments)] // the operation has that many
-    pub(super) fn start_from_gpu(
+    fn start_from_gpu(
         &mut self,
         traffic: &mut Traffic,
         pe: usize,
-        offset: u64,
-        src: usize,
-        bytes: usize,
+        copy: Transfer,
         signal: Option<Vec<u8>>,
-        done: Done,
     ) -> Result<()> {
+        let Transfer { near: src, offset, bytes, done } = copy;
         if bytes > 0 && traffic.on_gpu(src)? {
-            let op = self.begin_op(pe);
-            let source = Span::contiguous(src, bytes);
-            let target = Target::Range { offset };
-            let pieces = VecDeque::new();
-            traffic.carries.push_back(Carry { pe, op, source, started: 0, pieces, target, signal, done });
+            let (op, source) = (self.begin_op(pe), Span::contiguous(src, bytes));
+            let carry = Carry::new(pe, op, source, Target::Range { offset }, signal, done);
+            traffic.carries.push_back(carry);
             return Ok(());
         }
         if bytes <= SMALL {
@@ -77,8 +68,15 @@ impl Engine {
             let mut at = 0;
             while at < bytes {
                 let piece = LARGE.min(bytes - at);
+                let number = traffic.number(pe);
+                let told = head(PUT, self.me(), number, 0);
                 let token = self.fly(Flight::Copy { pe, op: None, done });
-                self.send_piece(traffic, pe, offset + at as u64, src + at, piece, token)?;
+                let data = (src + at) as *const u8;
+                // SAFETY: the caller of the put vouches for its source until it is done.
+                if unsafe { self.transport().send_bulk(pe, told, data, piece, token) }? {
+                    self.landed(token, Ok(()))?;
+                }
+                self.place_bulk(pe, number, offset + at as u64, piece)?;
                 at += piece;
             }
         }
@@ -88,23 +86,8 @@ impl Engine {
         }
     }
 
-    /// Sends a large message, and its place in the order.
-    pub(super) fn send_piece(
-        &mut self,
-        traffic: &mut Traffic,
-        pe: usize,
-        offset: u64,
-        data: usize,
-        bytes: usize,
-        token: Token,
-    ) -> Result<()> {
-        let number = traffic.number(pe);
-        let told = head(PUT, self.me(), number, 0);
-        // SAFETY: the data is a chunk's or the caller's, and stays until the token is done.
-        let sent = unsafe { self.transport().send_bulk(pe, told, data as *const u8, bytes, token) }?;
-        if sent {
-            self.landed(token, Ok(()))?;
-        }
+    /// Tells the place of a large message in the order, and in memory.
+    fn place_bulk(&mut self, pe: usize, number: u64, offset: u64, bytes: usize) -> Result<()> {
         self.record_now(pe, &Record::Bulk { number, offset, bytes: bytes as u64 })
     }
 
@@ -117,16 +100,17 @@ impl Engine {
         rows: Rows,
         done: Done,
     ) -> Result<bool> {
-        let Some(traffic) = &mut self.traffic else { return Ok(false) };
+        let Some(traffic) = &self.traffic else { return Ok(false) };
         if rows.n == 0 || !traffic.on_gpu(src)? {
             return Ok(false);
         }
         let source = Span { at: src, stride: rows.near_stride, elem: rows.elem, count: rows.n };
         let target = Target::Rows { offset, stride: rows.far_stride as i64, elem: rows.elem };
         let op = self.begin_op(pe);
-        let carry = Carry { pe, op, source, started: 0, pieces: VecDeque::new(), target, signal: None, done };
-        self.traffic.as_mut().expect("looked above").carries.push_back(carry);
-        Ok(true)
+        self.with_traffic(|_, traffic| {
+            traffic.carries.push_back(Carry::new(pe, op, source, target, None, done));
+            Ok(true)
+        })
     }
 
     /// Puts from GPU memory: copies out are started while there are chunks, and what has come out is sent, in order.
@@ -134,18 +118,14 @@ impl Engine {
         let mut carries = std::mem::take(&mut traffic.carries);
         let mut result = Ok(());
         // Each by itself in order; later ones begin while earlier ones are still on their way.
-        let mut alive = VecDeque::with_capacity(carries.len());
-        while let Some(mut carry) = carries.pop_front() {
-            match self.carry_one(traffic, &mut carry) {
-                Ok(true) => {}
-                Ok(false) => alive.push_back(carry),
-                Err(e) => {
-                    result = Err(e);
-                    break;
-                }
-            }
-        }
-        traffic.carries = alive;
+        carries.retain_mut(|carry| {
+            let over = if result.is_ok() { self.carry_one(traffic, carry) } else { Ok(false) };
+            !over.unwrap_or_else(|e| {
+                result = Err(e);
+                false
+            })
+        });
+        traffic.carries = carries;
         result
     }
 
@@ -161,9 +141,9 @@ impl Engine {
                 let elem = carry.source.elem;
                 bytes = if bytes >= elem { bytes / elem * elem } else { bytes };
             }
+            let staging = &mut traffic.lanes.staging;
             // SAFETY: the caller of the put vouches for its source until it is done.
-            let ticket =
-                unsafe { traffic.lanes.staging.copy_out(&chunk, &carry.source, carry.started, bytes)? };
+            let ticket = unsafe { staging.copy_out(&chunk, &carry.source, carry.started, bytes)? };
             carry.pieces.push_back((ticket, chunk, carry.started, bytes));
             carry.started += bytes;
         }
@@ -200,14 +180,8 @@ impl Engine {
             Target::Range { offset } if bytes > SMALL => {
                 let number = traffic.number(pe);
                 let told = head(PUT, self.me(), number, 0);
-                let token = self.fly(Flight::Chunk { pe, chunk });
-                // SAFETY: the chunk stays with the flight until the token is done.
-                let sent = unsafe { self.transport().send_bulk(pe, told, data as *const u8, bytes, token) }?;
-                if sent {
-                    self.landed_chunk(traffic, token)?;
-                }
-                let record = Record::Bulk { number, offset: offset + at as u64, bytes: bytes as u64 };
-                return self.record_now(pe, &record);
+                self.send_chunk(traffic, pe, told, chunk, bytes)?;
+                return self.place_bulk(pe, number, offset + at as u64, bytes);
             }
             Target::Range { offset } => self.put_records(pe, offset + at as u64, data, bytes)?,
             Target::Rows { offset, stride, elem } => {

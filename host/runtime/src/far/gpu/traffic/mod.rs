@@ -16,9 +16,10 @@ use crate::far::engine::{Engine, Flight, RECORD};
 use crate::far::gpu::chunks::{Chunk, Course, SMALL};
 use crate::far::gpu::lanes::{request, Answer, Job, Lanes, Outcome};
 use crate::far::gpu::mailbox::Mailbox;
-use crate::far::gpu::staging::{Span, Ticket};
+use crate::far::gpu::staging::Ticket;
 use crate::far::message::{Record, FLOAT_ADD, NO_REPLY};
-use crate::far::transport::{BulkId, Token, BULK_HEAD};
+use crate::far::span::Span;
+use crate::far::transport::{BulkId, BULK_HEAD};
 use crate::kernel::service::Service;
 use crate::word::Update;
 use carry::Carry;
@@ -223,12 +224,25 @@ impl Engine {
         self.traffic.as_ref().map_or(Ok(false), |traffic| traffic.on_gpu(at))
     }
 
-    /// Lets everything about GPU memory go on.
-    pub(crate) fn run_traffic(&mut self) -> Result<()> {
-        let Some(mut traffic) = self.traffic.take() else { return Ok(()) };
-        let result = if traffic.is_busy() { self.move_on(&mut traffic) } else { Ok(()) };
+    /// Does something that takes both, where heaps are in GPU memory.
+    pub(in crate::far) fn with_traffic<T>(
+        &mut self,
+        then: impl FnOnce(&mut Engine, &mut Traffic) -> Result<T>,
+    ) -> Result<T> {
+        let Some(mut traffic) = self.traffic.take() else {
+            return Err(err!(INTERNAL, "something of GPU memory, of which there is none"));
+        };
+        let result = then(self, &mut traffic);
         self.traffic = Some(traffic);
         result
+    }
+
+    /// Lets everything about GPU memory go on.
+    pub(crate) fn run_traffic(&mut self) -> Result<()> {
+        if self.traffic.as_ref().is_some_and(|traffic| traffic.is_busy()) {
+            self.with_traffic(Engine::move_on)?;
+        }
+        Ok(())
     }
 
     fn move_on(&mut self, traffic: &mut Traffic) -> Result<()> {
@@ -251,14 +265,7 @@ impl Engine {
             Outcome::Data { answer: Answer { pe, reply }, at, chunk, bytes } => {
                 if bytes > SMALL {
                     let told = head(ANSWER, self.me(), reply, at as u64);
-                    let data = chunk.as_ptr();
-                    let token = self.fly(Flight::Chunk { pe, chunk });
-                    // SAFETY: the chunk stays with the flight until the token is done.
-                    let sent = unsafe { self.transport().send_bulk(pe, told, data, bytes, token) }?;
-                    if sent {
-                        self.landed_chunk(traffic, token)?;
-                    }
-                    return Ok(());
+                    return self.send_chunk(traffic, pe, told, chunk, bytes);
                 }
                 // SAFETY: the chunk holds so many bytes, and nobody else uses it.
                 let data = unsafe { std::slice::from_raw_parts(chunk.as_ptr(), bytes) };
@@ -276,20 +283,39 @@ impl Engine {
                 let (data, _) =
                     known.ok_or_else(|| err!(INTERNAL, "a large message that was not announced"))?;
                 let to = chunk.as_ptr();
-                let token = self.fly(Flight::Receive { from, number, chunk });
-                // SAFETY: the chunk is as large as the message, and stays with the flight.
-                if unsafe { self.transport().receive(data, to, token) }? {
-                    self.landed_chunk(traffic, token)?;
-                }
-                Ok(())
+                self.fill_chunk(traffic, data, to, Flight::Receive { from, number, chunk })
             }
         }
     }
 
-    /// A flight with a chunk has ended while the traffic is in hand.
-    fn landed_chunk(&mut self, traffic: &mut Traffic, token: Token) -> Result<()> {
-        let flight = self.end_flight(token);
-        self.chunk_done(traffic, flight)
+    /// Sends a large message out of a chunk.
+    fn send_chunk(
+        &mut self,
+        traffic: &mut Traffic,
+        pe: usize,
+        told: [u8; BULK_HEAD],
+        chunk: Chunk,
+        bytes: usize,
+    ) -> Result<()> {
+        let data = chunk.as_ptr();
+        let token = self.fly(Flight::Chunk { pe, chunk });
+        // SAFETY: the chunk holds so many bytes, and stays with the flight until the token is done.
+        if unsafe { self.transport().send_bulk(pe, told, data, bytes, token) }? {
+            let flight = self.end_flight(token);
+            self.chunk_done(traffic, flight)?;
+        }
+        Ok(())
+    }
+
+    /// Has a large message's data laid down in the flight's chunk, which begins at `to`.
+    fn fill_chunk(&mut self, traffic: &mut Traffic, data: BulkId, to: *mut u8, flight: Flight) -> Result<()> {
+        let token = self.fly(flight);
+        // SAFETY: the chunk is as large as the message, and stays with the flight.
+        if unsafe { self.transport().receive(data, to, token) }? {
+            let flight = self.end_flight(token);
+            self.chunk_done(traffic, flight)?;
+        }
+        Ok(())
     }
 
     /// What follows when a chunk has been sent or filled.
@@ -317,12 +343,7 @@ impl Engine {
 
     /// The same from the transport's events.
     pub(in crate::far) fn chunk_landed(&mut self, flight: Flight) -> Result<()> {
-        let Some(mut traffic) = self.traffic.take() else {
-            return Err(err!(INTERNAL, "a chunk without a GPU"));
-        };
-        let result = self.chunk_done(&mut traffic, flight);
-        self.traffic = Some(traffic);
-        result
+        self.with_traffic(|engine, traffic| engine.chunk_done(traffic, flight))
     }
 
     /// A part of an answer that goes to GPU memory has come with a message.
@@ -379,11 +400,7 @@ impl Engine {
                 }
                 Part::Large(data, _) => {
                     let to = chunk.as_ptr();
-                    let token = self.fly(Flight::Answer { reply, at, bytes, chunk });
-                    // SAFETY: the chunk is as large as the message, and stays with the flight.
-                    if unsafe { self.transport().receive(data, to, token) }? {
-                        self.landed_chunk(traffic, token)?;
-                    }
+                    self.fill_chunk(traffic, data, to, Flight::Answer { reply, at, bytes, chunk })?;
                 }
             }
         }
