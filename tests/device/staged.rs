@@ -84,39 +84,47 @@ fn sizes_and_stages_of_a_block() {
 }
 
 #[test]
-fn several_callers_of_a_block_with_a_stage_each() {
-    at_few_counts(|world, rng| {
+fn several_threads_of_a_warp_with_a_stage_each() {
+    several_callers(THREAD);
+}
+
+#[test]
+fn several_warps_of_a_block_with_a_stage_each() {
+    several_callers(WARP);
+}
+
+/// Several threads, or several warps, of a block at once.
+fn several_callers(scope: i32) {
+    at_few_counts(move |world, rng| {
         let bench = Bench::new(world, STAGED);
         let (callers, slot) = (4usize, 24_000);
         let room = callers * slot;
         let (dst, src) =
             (world.alloc_aligned::<u8>(room, 128).unwrap(), world.alloc_aligned::<u8>(room, 128).unwrap());
         let signal = world.signal().unwrap();
-        for scope in [THREAD, WARP] {
-            for op in OPS {
-                let bytes = if is_brief() { 4500 } else { 20_000 } + rng.below(3000);
-                let align = rng.below(16);
-                signal.set(0, world.my_pe()).unwrap();
-                let stage = (callers * 8) << 10;
-                let args = (
-                    &bench.report,
-                    &dst,
-                    &src,
-                    &signal,
-                    op,
-                    scope,
-                    0,
-                    bytes,
-                    slot,
-                    align,
-                    align,
-                    stage,
-                    0usize,
-                    callers as u32,
-                    rng.next(),
-                );
-                bench.run("staged_transfer", Launch::new(1, 128).shared_bytes(stage), args);
-            }
+        for op in OPS {
+            let bytes = if is_brief() { 4500 } else { 20_000 } + rng.below(3000);
+            let align = rng.below(16);
+            signal.set(0, world.my_pe()).unwrap();
+            let stage = (callers * 8) << 10;
+            let args = (
+                &bench.report,
+                &dst,
+                &src,
+                &signal,
+                op,
+                scope,
+                0,
+                bytes,
+                slot,
+                align,
+                align,
+                stage,
+                0usize,
+                callers as u32,
+                rng.next(),
+            );
+            bench.run("staged_transfer", Launch::new(1, 128).shared_bytes(stage), args);
         }
     });
 }

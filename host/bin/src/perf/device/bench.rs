@@ -86,7 +86,7 @@ impl<'w> Bench<'w> {
             seed: 0,
             to: world.alloc_aligned::<u8>(bytes, 4096)?,
             from: world.alloc_aligned::<u8>(bytes, 4096)?,
-            words: world.alloc_aligned::<u64>(CHECK + n_pes.next_multiple_of(LINE) + n_pes * LINE, 128)?,
+            words: world.alloc_aligned::<u64>(CHECK + n_pes.next_multiple_of(LINE), 128)?,
             stamps: world.alloc::<u64>(stamps)?,
             signals: world.signals(1)?,
             exchange: world.alloc::<u64>(plan.samples as usize + 1)?,

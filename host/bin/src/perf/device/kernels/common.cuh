@@ -27,7 +27,7 @@ struct job {
 #define MEET (0 * LINE)
 #define PING (1 * LINE)
 #define PONG (2 * LINE)
-#define CHECK (3 * LINE) /* a word for each PE; in the lines behind them the sync's probe counts arrivals, a line a PE */
+#define CHECK (3 * LINE) /* a word for each PE */
 /* Words of `stamps` before the first: 0: what the kernel itself found wrong; 1: something that the host compares. */
 #define HEAD 2
 
