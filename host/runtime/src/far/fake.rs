@@ -67,8 +67,15 @@ pub(crate) struct Fake {
 impl Fake {
     pub(crate) fn new() -> Result<Fake> {
         let id: [u8; 16] = random()?;
-        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.trim().parse::<u64>().ok());
-        let seed = number("RUSHMEM_FAKE_SEED").map_or_else(|| random().map(u64::from_le_bytes), Ok)?;
+        let number = |name: &str| match std::env::var(name) {
+            Ok(text) if !text.trim().is_empty() => text
+                .trim()
+                .parse::<u64>()
+                .map(Some)
+                .map_err(|_| err!(ENVIRONMENT, "{name}={text}: expected a number, 0 or more")),
+            _ => Ok(None),
+        };
+        let seed = number("RUSHMEM_FAKE_SEED")?.map_or_else(|| random().map(u64::from_le_bytes), Ok)?;
         log::info!("the fake network's seed is {seed} (RUSHMEM_FAKE_SEED)");
         let mine = Arc::new(Shared::default());
         registry().insert(id, Arc::downgrade(&mine));
@@ -83,7 +90,7 @@ impl Fake {
             bulk: HashMap::new(),
             next_bulk: 0,
             state: seed | 1,
-            delay: number("RUSHMEM_FAKE_DELAY").unwrap_or(DELAY),
+            delay: number("RUSHMEM_FAKE_DELAY")?.unwrap_or(DELAY),
         })
     }
 
