@@ -11,7 +11,7 @@ use crate::error::{err, Result};
 use crate::far::Far;
 use crate::health::Health;
 use crate::node::card::Card;
-use crate::node::control::{Call, Control, Words};
+use crate::node::control::{Arrival, Call, Control, Words};
 
 /// The rounds of one world.
 pub(crate) struct Collective {
@@ -69,9 +69,10 @@ impl Entered<'_> {
         let c = self.of;
         self.count.number += 1;
         let number = self.count.number;
-        c.control.arrive(number, kind, self.count.previous, &words);
+        let arrival = Arrival { number, kind: kind as u8, previous: self.count.previous, words };
+        c.control.arrive(&arrival);
         if let Some(far) = &c.far {
-            far.arrive(number, kind as u8, self.count.previous, words)?;
+            far.arrive(arrival)?;
         }
         self.count.previous = kind as u8;
         let mut next = 0;

@@ -5,6 +5,7 @@
 //! behind that word; every record is padded to a multiple of eight.
 
 use crate::error::{err, Result};
+use crate::node::control::Arrival;
 
 /// Sender, spare, number.
 pub(crate) const PRELUDE: usize = 16;
@@ -35,7 +36,7 @@ pub(crate) enum Record<'a> {
     /// Asks for an answer once all before it has been carried out.
     Flush { reply: u64 },
     /// The sender has entered a collective call.
-    Arrive { number: u64, kind: u8, previous: u8, words: [u64; 4] },
+    Arrive(Arrival),
     /// The data of a large message, which travels apart, belongs here in the order.
     Bulk { number: u64, offset: u64, bytes: u64 },
 }
@@ -91,7 +92,7 @@ impl Record<'_> {
             Record::Word { .. } | Record::Signal { .. } | Record::Load { .. } | Record::Reply { .. } => 16,
             Record::Fetch { .. } | Record::Bulk { .. } => 24,
             Record::Atomic { .. } => 32,
-            Record::FetchRows { .. } | Record::Arrive { .. } => 40,
+            Record::FetchRows { .. } | Record::Arrive(_) => 40,
             Record::Data { data, .. } => 8 + data.len().next_multiple_of(8),
             Record::ReplyData { data, .. } => 16 + data.len().next_multiple_of(8),
             Record::Rows { data, .. } => 24 + data.len().next_multiple_of(8),
@@ -127,7 +128,7 @@ impl Record<'_> {
             Record::Reply { reply, value } => put(REPLY, 0, 0, &[reply, value], &[]),
             Record::ReplyData { reply, at, data } => put(REPLY_DATA, 0, 0, &[reply, at], data),
             Record::Flush { reply } => put(FLUSH, 0, 0, &[reply], &[]),
-            Record::Arrive { number, kind, previous, words: [a, b, c, d] } => {
+            Record::Arrive(Arrival { number, kind, previous, words: [a, b, c, d] }) => {
                 put(ARRIVE, kind, previous, &[number, a, b, c, d], &[])
             }
             Record::Bulk { number, offset, bytes } => put(BULK, 0, 0, &[number, offset, bytes], &[]),
@@ -179,7 +180,8 @@ impl Record<'_> {
             REPLY_DATA => Record::ReplyData { reply: w(0), at: w(1), data },
             FLUSH => Record::Flush { reply: w(0) },
             ARRIVE => {
-                Record::Arrive { number: w(0), kind: sub, previous: width, words: [w(1), w(2), w(3), w(4)] }
+                let words = [w(1), w(2), w(3), w(4)];
+                Record::Arrive(Arrival { number: w(0), kind: sub, previous: width, words })
             }
             _ => Record::Bulk { number: w(0), offset: w(1), bytes: w(2) },
         }))
@@ -206,7 +208,7 @@ mod tests {
             Record::Reply { reply: 1, value: 2 },
             Record::ReplyData { reply: 9, at: 4, data: &data[..1] },
             Record::Flush { reply: 77 },
-            Record::Arrive { number: 1, kind: 2, previous: 3, words: [4, 5, 6, 7] },
+            Record::Arrive(Arrival { number: 1, kind: 2, previous: 3, words: [4, 5, 6, 7] }),
             Record::Bulk { number: 3, offset: 4, bytes: 5 },
         ];
         let mut message = Vec::new();

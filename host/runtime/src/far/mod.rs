@@ -35,7 +35,7 @@ use crate::error::{err, Result};
 use crate::health::Health;
 use crate::kernel::service::Service;
 use crate::node::card::Card;
-use crate::node::control::Control;
+use crate::node::control::{Arrival, Control};
 use engine::Engine;
 use errand::Errands;
 use gpu::gate::{Gate, Gates};
@@ -221,8 +221,8 @@ impl Far {
     }
 
     /// This PE has entered a collective call: the other nodes hear of it.
-    pub(crate) fn arrive(&self, number: u64, kind: u8, previous: u8, words: [u64; 4]) -> Result<()> {
-        self.shared.lock().arrive(number, kind, previous, words)
+    pub(crate) fn arrive(&self, arrival: Arrival) -> Result<()> {
+        self.shared.lock().arrive(arrival)
     }
 
     /// Collective over the job: `bytes` at `offset` of everybody's stride, this PE's own at `own`, can be reached from now on.

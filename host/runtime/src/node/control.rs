@@ -50,6 +50,17 @@ impl Call {
 /// What a call carries for the others to compare.
 pub(crate) type Words = [u64; 4];
 
+/// A PE has entered a collective call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// Of the call.
+    pub(crate) number: u64,
+    /// A [`Call`], and that of the call before it.
+    pub(crate) kind: u8,
+    pub(crate) previous: u8,
+    pub(crate) words: Words,
+}
+
 /// One PE's slot. The arrival word has its line to itself: everybody polls it.
 #[repr(C, align(128))]
 struct Slot {
@@ -120,25 +131,22 @@ impl Control {
         unsafe { &*self.base.add(i) }
     }
 
-    /// Announces call `number` of `kind` with its arguments.
+    /// Announces that this PE has entered a call.
     #[inline]
-    pub(crate) fn arrive(&self, number: u64, kind: Call, previous: u8, words: &Words) {
-        self.write(self.me, number, kind as u8, previous, words);
+    pub(crate) fn arrive(&self, arrival: &Arrival) {
+        self.arrive_for(self.me, arrival);
     }
 
-    /// PE `pe` of another node has done so. Only the leader of this node's PEs calls it, in the order of the calls.
-    pub(crate) fn arrive_for(&self, pe: usize, number: u64, kind: u8, previous: u8, words: &Words) {
-        self.write(pe, number, kind, previous, words);
-    }
-
+    /// The same of PE `pe` of another node. Only the leader of this node's PEs calls it, in the order of the calls.
     #[inline]
-    fn write(&self, slot: usize, number: u64, kind: u8, previous: u8, words: &Words) {
-        let slot = self.slot(slot);
+    pub(crate) fn arrive_for(&self, pe: usize, arrival: &Arrival) {
+        let Arrival { number, kind, previous, words } = arrival;
+        let slot = self.slot(pe);
         for (to, from) in slot.words[(number & 1) as usize].iter().zip(words) {
             to.store(*from, Ordering::Relaxed);
         }
         // Release: the arguments above and all earlier puts are seen by whoever sees the arrival.
-        slot.arrival.store(number << 16 | u64::from(previous) << 8 | u64::from(kind), Ordering::Release);
+        slot.arrival.store(number << 16 | u64::from(*previous) << 8 | u64::from(*kind), Ordering::Release);
     }
 
     /// The kind under which slot `i` entered call `number`, once it has.

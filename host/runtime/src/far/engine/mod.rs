@@ -5,6 +5,7 @@
 //! the transport's one-sided copies, in no order. Order between the two is made here, for each peer by itself
 //! ([`crate::far::peer`]): a fence, and a signal behind its data, wait for the network's word that the copies have arrived.
 
+mod done;
 mod order;
 mod outbox;
 mod serve;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::far::errand::Then;
 use crate::far::gpu::chunks::Chunk;
 use crate::far::gpu::traffic::Traffic;
@@ -28,7 +29,10 @@ use crate::far::segments::Segments;
 use crate::far::span::Span;
 use crate::far::transport::{Event, Token, Transport, MESSAGE};
 use crate::health::Health;
-use crate::node::control::Control;
+use crate::node::control::{Arrival, Control};
+use done::Join;
+
+pub(crate) use done::Done;
 
 /// Up to so many bytes travel in a message rather than by a one-sided copy.
 pub(crate) const INLINE: usize = 512;
@@ -36,28 +40,6 @@ pub(crate) const INLINE: usize = 512;
 const HEARSAY: Duration = Duration::from_millis(500);
 /// Most bytes of data in one record.
 pub(in crate::far) const RECORD: usize = MESSAGE - PRELUDE - 64;
-
-/// Who hears that an operation is over here: its source is free, or its answer has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
-    /// Nobody.
-    Nothing,
-    /// A waiter of the host: a number of [`Engine::waiter`].
-    Wake(usize),
-    /// A thread of a kernel: a reply slot of the device ring.
-    Ring(u64),
-    /// An operation of several parts: a number in `joins`.
-    Join(usize),
-    /// Who left an errand: a number in `letters`.
-    Letter(usize),
-}
-
-/// An operation of several parts.
-#[derive(Debug)]
-pub(in crate::far) struct Join {
-    left: usize,
-    done: Done,
-}
 
 /// What the transport is doing for this PE.
 #[derive(Debug)]
@@ -154,8 +136,8 @@ pub(crate) struct Engine {
     /// Where heaps are in GPU memory: what moves it.
     pub(in crate::far) traffic: Option<Box<Traffic>>,
     control: Option<Arc<Control>>,
-    /// Arrivals that came before there was a control segment to note them in: PE, number, kinds, words.
-    early: Vec<(usize, u64, u8, u8, [u64; 4])>,
+    /// Arrivals of PEs that came before there was a control segment to note them in.
+    early: Vec<(usize, Arrival)>,
     health: Arc<Health>,
     /// Why the network thinks that a PE is gone, and since when; and who waits for what that PE will not do any more.
     suspicion: Option<(Instant, String)>,
@@ -263,11 +245,6 @@ impl Engine {
         self.peers.len()
     }
 
-    /// Tells that an operation is over here.
-    pub(crate) fn tell(&mut self, done: Done) {
-        self.fire(done, Ok(0));
-    }
-
     /// Takes what kernels have posted, and answers them.
     pub(in crate::far) fn serve_kernels(&mut self) -> Result<bool> {
         let Some(mut posts) = self.posts.take() else { return Ok(false) };
@@ -283,77 +260,17 @@ impl Engine {
 
     /// Arrivals in collective calls are noted here.
     pub(crate) fn set_control(&mut self, control: Arc<Control>) {
-        for (pe, number, kind, previous, words) in self.early.drain(..) {
-            control.arrive_for(pe, number, kind, previous, &words);
+        for (pe, arrival) in self.early.drain(..) {
+            control.arrive_for(pe, &arrival);
         }
         self.control = Some(control);
     }
 
-    /// Somebody who hears of an operation's end later.
-    pub(in crate::far) fn letter(&mut self, then: Then) -> Done {
-        Done::Letter(self.letters.insert(then))
-    }
-
-    /// Tells all of them that it has come to nothing.
-    pub(in crate::far) fn answer_letters(&mut self, e: &Error) {
-        for then in self.letters.drain() {
-            then(Err(e.clone()));
-        }
-    }
-
-    // ---- waiters ----
-
-    /// A number under which the host waits.
-    pub(crate) fn waiter(&mut self) -> usize {
-        self.waiters.insert(None)
-    }
-
-    /// What came for it, once; the number is free then.
-    pub(crate) fn take(&mut self, waiter: usize) -> Option<Result<u64>> {
-        self.waiters[waiter].is_some().then(|| self.waiters.remove(waiter).expect("just looked"))
-    }
-
-    pub(in crate::far) fn fire(&mut self, done: Done, result: Result<u64>) {
-        match done {
-            Done::Nothing => {}
-            Done::Wake(waiter) => self.waiters[waiter] = Some(result),
-            // Those of a broken job have heard already.
-            Done::Letter(letter) => {
-                if let Some(then) = self.letters.try_remove(letter) {
-                    then(result);
-                }
-            }
-            // A kernel learns of a failure by the broken job.
-            Done::Ring(slot) => {
-                if let Ok(value) = result {
-                    self.ring_replies.push((slot, value));
-                }
-            }
-            Done::Join(join) => {
-                let last = {
-                    let join = &mut self.joins[join];
-                    join.left -= 1;
-                    join.left == 0 || result.is_err()
-                };
-                if last && self.joins[join].left == 0 {
-                    let done = self.joins.remove(join).done;
-                    self.fire(done, result);
-                } else if last {
-                    // The first failure tells; what is left finds nobody.
-                    let done = std::mem::replace(&mut self.joins[join].done, Done::Nothing);
-                    self.fire(done, result);
-                }
-            }
-        }
-    }
-
-    // ---- collective calls ----
-
     /// This PE has entered a collective call: the other nodes hear of it.
-    pub(crate) fn arrive(&mut self, number: u64, kind: u8, previous: u8, words: [u64; 4]) -> Result<()> {
+    pub(crate) fn arrive(&mut self, arrival: Arrival) -> Result<()> {
         for i in 0..self.leaders.len() {
             let pe = self.leaders[i];
-            self.emit(pe, &Record::Arrive { number, kind, previous, words })?;
+            self.emit(pe, &Record::Arrive(arrival))?;
             self.post(pe)?;
         }
         Ok(())

@@ -67,7 +67,7 @@ impl Engine {
         asked?;
         if peers.is_empty() {
             let done = self.quiets.remove(quiet).done;
-            self.fire(done, Ok(0));
+            self.tell(done);
         } else {
             self.quiets[quiet].peers = peers;
         }

@@ -43,7 +43,7 @@ impl Engine {
     }
 
     pub(in crate::far) fn obey(&mut self, from: usize, record: &Record<'_>) -> Result<()> {
-        let asks = !matches!(record, Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive { .. });
+        let asks = !matches!(record, Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_));
         if asks && self.traffic.is_some() {
             return self.with_traffic(|engine, traffic| {
                 traffic.obey(from, record, &|offset, bytes| engine.own(offset, bytes))
@@ -104,9 +104,9 @@ impl Engine {
             Record::ReplyData { reply, at, data } => self.answered_data(reply, at as usize, data)?,
             // Records are carried out in their order, so all before it are.
             Record::Flush { reply } => self.emit(from, &Record::Reply { reply, value: 0 })?,
-            Record::Arrive { number, kind, previous, words } => match &self.control {
-                Some(control) => control.arrive_for(from, number, kind, previous, &words),
-                None => self.early.push((from, number, kind, previous, words)),
+            Record::Arrive(arrival) => match &self.control {
+                Some(control) => control.arrive_for(from, &arrival),
+                None => self.early.push((from, arrival)),
             },
             Record::Bulk { .. } => return Err(err!(INTERNAL, "a large message that nobody has asked for")),
         }
@@ -192,7 +192,7 @@ impl Engine {
             let (pe, op, done) = (*pe, *op, *done);
             self.awaited.remove(key);
             self.peers[pe].over(op);
-            self.fire(done, Ok(0));
+            self.tell(done);
         }
         Ok(())
     }

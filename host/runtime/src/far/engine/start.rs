@@ -1,6 +1,6 @@
 //! Operations: each starts now, or is held back by a fence.
 
-use super::{Awaited, Done, Engine, Flight, Join, Rows, INLINE, RECORD};
+use super::{Awaited, Done, Engine, Flight, Rows, INLINE, RECORD};
 use crate::error::{err, Error, Result};
 use crate::far::message::{Record, NO_REPLY};
 use crate::far::peer::{Held, Op, Transfer};
@@ -209,7 +209,7 @@ impl Engine {
         let mut records = Vec::with_capacity(record.encoded() + signal.len());
         record.encode(&mut records);
         records.extend_from_slice(&signal);
-        self.fire(copy.done, Ok(0));
+        self.tell(copy.done);
         Op::Records { bytes: records, changes: true }
     }
 
@@ -273,12 +273,12 @@ impl Engine {
         let parts = self.parts(pe, offset, bytes)?;
         let done = self.join(parts.len(), done);
         if parts.is_empty() {
-            self.fire(done, Ok(0));
+            self.tell(done);
         }
         for (at, part) in parts {
             if !part.reachable || part.bytes <= INLINE {
                 self.put_records(pe, offset + at as u64, src + at, part.bytes)?;
-                self.fire(done, Ok(0));
+                self.tell(done);
                 continue;
             }
             let token = self.flights.insert(Flight::Copy { pe, op: None, done }) as Token;
@@ -318,7 +318,7 @@ impl Engine {
         let (parts, gpu) = (self.parts(pe, offset, bytes)?, self.lands_on_gpu(dst)?);
         let done = self.join(parts.len(), done);
         if parts.is_empty() {
-            self.fire(done, Ok(0));
+            self.tell(done);
         }
         for (at, part) in parts {
             if !part.reachable || part.bytes <= INLINE {
@@ -336,13 +336,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    pub(in crate::far) fn join(&mut self, parts: usize, done: Done) -> Done {
-        match (parts, done) {
-            (0 | 1, _) | (_, Done::Nothing) => done,
-            _ => Done::Join(self.joins.insert(Join { left: parts, done })),
-        }
     }
 
     pub(in crate::far) fn nowhere(&self, offset: u64, bytes: usize, pe: usize) -> Error {

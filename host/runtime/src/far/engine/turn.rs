@@ -106,7 +106,7 @@ impl Engine {
                     self.peers[pe].over(op);
                 }
                 match result {
-                    Ok(()) => self.fire(done, Ok(0)),
+                    Ok(()) => self.tell(done),
                     Err(_) => self.doomed.push(done),
                 }
             }

@@ -173,7 +173,7 @@ impl Traffic {
                 let span = Span::contiguous(own(offset, bytes as usize)?, bytes as usize);
                 Job::Bulk { number, span }
             }
-            Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive { .. } => {
+            Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_) => {
                 return Err(err!(INTERNAL, "a record that asks for nothing"))
             }
         };
