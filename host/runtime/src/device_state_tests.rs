@@ -1,50 +1,29 @@
 //! The layout as a C compiler sees it, and the texts about stalls.
 
-use std::process::Command;
-
 use super::*;
+use crate::testing::layout::{fields, numbers, Layout};
 
 #[test]
 fn the_layout_is_that_of_the_header() {
-    let mut program = String::from(
-        "#include <stdio.h>\n#include \"rushmem/abi.h\"\n\
-         #define P(type, field) printf(#type \".\" #field \" %zu\\n\", offsetof(type, field));\nint main(void) {\n",
-    );
-    let mut expected = String::new();
-    macro_rules! fields {
-        ($c:literal, $rust:ty: $($field:ident)*) => {$(
-            program += concat!("P(", $c, ", ", stringify!($field), ")\n");
-            expected += &format!(concat!($c, ".", stringify!($field), " {}\n"), std::mem::offset_of!($rust, $field));
-        )*};
-    }
-    fields!("rushmem_stall_record", StallRecord: state cmp from_pe width address expected seen waited_ns block thread
+    let mut layout = Layout::of("abi.h");
+    fields!(layout, "rushmem_stall_record", StallRecord: state cmp from_pe width address expected seen waited_ns block thread
         reserved);
-    fields!("rushmem_sync_line", SyncLine: epoch pad);
-    fields!("rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base stride broken
+    fields!(layout, "rushmem_sync_line", SyncLine: epoch pad);
+    fields!(layout, "rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base stride broken
         sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox reserved);
-    program += "printf(\"%zu %zu %zu\\n\", sizeof(rushmem_stall_record), sizeof(rushmem_sync_line), \
-                sizeof(rushmem_device_state));\n\
-                printf(\"%u %d %d %d %d %d %d %d %d\\n\", RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_STALL_RECORDS, \
-                RUSHMEM_STALL_SYNC, RUSHMEM_STALL_ANSWER, RUSHMEM_STALL_ROOM, \
-                RUSHMEM_DEVICE_FAIL_BROKEN, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_BAD_PE, \
-                RUSHMEM_DEVICE_FAIL_UNMAPPED);\n}\n";
-    let sizes = [size_of::<StallRecord>(), size_of::<SyncLine>(), size_of::<RawState>()];
-    expected += &format!("{} {} {}\n", sizes[0], sizes[1], sizes[2]);
-    expected +=
-        &format!("{VERSION} {STALL_RECORDS} {STALL_SYNC} {STALL_ANSWER} {STALL_ROOM} {FAIL_BROKEN} {FAIL_TIMEOUT} {FAIL_BAD_PE} {FAIL_UNMAPPED}\n");
-
-    let dir = std::env::temp_dir().join(format!("rushmem-layout-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let (source, binary) = (dir.join("layout.c"), dir.join("layout"));
-    std::fs::write(&source, program).unwrap();
-    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../device/include");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Werror", "-I", include, "-o"]).args([&binary, &source]);
-    let built = cc.output().expect("the tests need a C compiler");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let said = Command::new(&binary).output().unwrap().stdout;
-    std::fs::remove_dir_all(&dir).unwrap();
-    assert_eq!(String::from_utf8_lossy(&said), expected);
+    numbers!(
+        layout,
+        RUSHMEM_DEVICE_ABI_VERSION = VERSION,
+        RUSHMEM_STALL_RECORDS = STALL_RECORDS,
+        RUSHMEM_STALL_SYNC = STALL_SYNC,
+        RUSHMEM_STALL_ANSWER = STALL_ANSWER,
+        RUSHMEM_STALL_ROOM = STALL_ROOM,
+        RUSHMEM_DEVICE_FAIL_BROKEN = FAIL_BROKEN,
+        RUSHMEM_DEVICE_FAIL_TIMEOUT = FAIL_TIMEOUT,
+        RUSHMEM_DEVICE_FAIL_BAD_PE = FAIL_BAD_PE,
+        RUSHMEM_DEVICE_FAIL_UNMAPPED = FAIL_UNMAPPED,
+    );
+    layout.check();
 }
 
 impl DeviceState {

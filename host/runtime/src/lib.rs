@@ -30,4 +30,6 @@ mod world;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;

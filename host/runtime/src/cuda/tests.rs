@@ -22,6 +22,7 @@ use super::vmm::{AddressRange, Allocation, Mapping};
 use super::Cuda;
 use crate::error::code;
 use crate::health::Health;
+use crate::testing::random::Random;
 
 /// What a wait in a test may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -85,36 +86,6 @@ fn finish(stream: &Stream) {
 
 fn healthy() -> Health {
     Health::new("PE 0 (test)".into(), false, None)
-}
-
-/// Small, seeded, printed: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn new(test: &str) -> Random {
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).unwrap();
-        let seed = u64::from_le_bytes(seed);
-        eprintln!("{test}: seed {seed:#x}");
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
-        bytes.truncate(len);
-        bytes
-    }
 }
 
 #[test]

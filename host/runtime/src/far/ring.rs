@@ -336,5 +336,8 @@ mod kernel_tests;
 #[path = "ring_rig.rs"]
 mod rig;
 #[cfg(test)]
+#[path = "ring_stand_in.rs"]
+mod stand_in;
+#[cfg(test)]
 #[path = "ring_tests.rs"]
 mod tests;

@@ -3,9 +3,11 @@
 
 use rushmem_device_cpu::{Cause, RunError};
 
-use super::rig::{Arg, Job, Random};
+use super::rig::{Arg, Job};
 use super::*;
 use crate::device_state::{FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED};
+use crate::testing::device::LIMIT;
+use crate::testing::random::Random;
 
 use Arg::{Offset, Value};
 
@@ -179,7 +181,7 @@ fn a_launch_that_failed_leaves_no_hole() {
             ring.reply(d.reply_to().unwrap(), 99);
         }
         ring.reclaim();
-        job.pes[0].state.wait_limit_ns = super::rig::LIMIT.as_nanos() as u64;
+        job.pes[0].state.wait_limit_ns = LIMIT.as_nanos() as u64;
         let args = [Offset(report), Offset(words), Value(random.next())];
         job.run(&mut random, "far_atomics", (3, 10), &args);
         job.pes[0].state.wait_limit_ns = 50_000_000;

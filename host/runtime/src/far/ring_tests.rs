@@ -1,71 +1,52 @@
 //! The layout as a C compiler sees it, and the ring's host side against the protocol's model.
 
-use std::process::Command;
-
 use rushmem_ring::model::{Counters, Producer, Tickets};
 
 use super::*;
+use crate::testing::layout::{fields, numbers, Layout};
 
 #[test]
 fn the_layout_is_that_of_the_header() {
-    let mut program = String::from(
-        "#include <stdio.h>\n#include <stddef.h>\n#include \"rushmem/abi_ring.h\"\n\
-         #define P(type, field) printf(#type \".\" #field \" %zu\\n\", offsetof(type, field));\n\
-         #define N(name) printf(#name \" %d\\n\", (int)name);\nint main(void) {\n",
-    );
-    let mut expected = String::new();
-    macro_rules! fields {
-        ($c:literal, $rust:ty: $($field:ident)*) => {$(
-            program += concat!("P(", $c, ", ", stringify!($field), ")\n");
-            expected += &format!(concat!($c, ".", stringify!($field), " {}\n"), std::mem::offset_of!($rust, $field));
-        )*};
-    }
-    macro_rules! numbers {
-        ($($name:ident = $value:expr;)*) => {$(
-            program += concat!("N(", stringify!($name), ")\n");
-            expected += &format!("{} {}\n", stringify!($name), $value as i32);
-        )*};
-    }
-    fields!("rushmem_descriptor", Descriptor: op sub width flags pe dst src bytes sig value reply element ticket);
-    fields!("rushmem_ring_line", Line: value pad);
-    fields!("rushmem_ring", RawRing: slots replies consumed busy mask reply_mask reserved tail consumed_seen reply_tail
+    let mut layout = Layout::of("abi_ring.h");
+    fields!(layout, "rushmem_descriptor", Descriptor: op sub width flags pe dst src bytes sig value reply element ticket);
+    fields!(layout, "rushmem_ring_line", Line: value pad);
+    fields!(layout, "rushmem_ring", RawRing: slots replies consumed busy mask reply_mask reserved tail consumed_seen reply_tail
         fenced quieted);
-    {
-        use crate::capi::types::*;
-        numbers! {
-            RUSHMEM_RING_PUT = Op::Put; RUSHMEM_RING_PUT_INLINE = Op::PutInline; RUSHMEM_RING_GET = Op::Get;
-            RUSHMEM_RING_G = Op::G; RUSHMEM_RING_IPUT = Op::Iput; RUSHMEM_RING_IGET = Op::Iget;
-            RUSHMEM_RING_ATOMIC = Op::Atomic; RUSHMEM_RING_SIGNAL = Op::Signal;
-            RUSHMEM_RING_PUT_SIGNAL = Op::PutSignal; RUSHMEM_RING_PUT_SIGNAL_INLINE = Op::PutSignalInline;
-            RUSHMEM_RING_FENCE = Op::Fence; RUSHMEM_RING_QUIET = Op::Quiet;
-            RUSHMEM_RING_REPLY = REPLY; RUSHMEM_RING_FLOAT = FLOAT; RUSHMEM_RING_INLINE_BYTES = INLINE_BYTES;
-            RUSHMEM_ATOMIC_FETCH = RUSHMEM_ATOMIC_FETCH; RUSHMEM_ATOMIC_SET = RUSHMEM_ATOMIC_SET;
-            RUSHMEM_ATOMIC_SWAP = RUSHMEM_ATOMIC_SWAP; RUSHMEM_ATOMIC_COMPARE_SWAP = RUSHMEM_ATOMIC_COMPARE_SWAP;
-            RUSHMEM_ATOMIC_ADD = RUSHMEM_ATOMIC_ADD; RUSHMEM_ATOMIC_FETCH_ADD = RUSHMEM_ATOMIC_FETCH_ADD;
-            RUSHMEM_ATOMIC_AND = RUSHMEM_ATOMIC_AND; RUSHMEM_ATOMIC_FETCH_AND = RUSHMEM_ATOMIC_FETCH_AND;
-            RUSHMEM_ATOMIC_OR = RUSHMEM_ATOMIC_OR; RUSHMEM_ATOMIC_FETCH_OR = RUSHMEM_ATOMIC_FETCH_OR;
-            RUSHMEM_ATOMIC_XOR = RUSHMEM_ATOMIC_XOR; RUSHMEM_ATOMIC_FETCH_XOR = RUSHMEM_ATOMIC_FETCH_XOR;
-        }
-    }
-    program += "printf(\"%zu %zu %zu\\n\", sizeof(rushmem_descriptor), sizeof(rushmem_reply), sizeof(rushmem_ring));\n\
-                printf(\"%zu %zu\\n\", offsetof(rushmem_reply, value), offsetof(rushmem_reply, state));\n}\n";
-    expected += &format!(
-        "{} {} {}\n0 8\n",
-        size_of::<Descriptor>(),
-        size_of::<rushmem_ring::Reply>(),
-        size_of::<RawRing>()
+    layout.is("sizeof(rushmem_reply)", size_of::<rushmem_ring::Reply>() as i64);
+    layout.is("offsetof(rushmem_reply, value)", 0);
+    layout.is("offsetof(rushmem_reply, state)", 8);
+    use crate::capi::types as c;
+    numbers!(
+        layout,
+        RUSHMEM_RING_PUT = Op::Put,
+        RUSHMEM_RING_PUT_INLINE = Op::PutInline,
+        RUSHMEM_RING_GET = Op::Get,
+        RUSHMEM_RING_G = Op::G,
+        RUSHMEM_RING_IPUT = Op::Iput,
+        RUSHMEM_RING_IGET = Op::Iget,
+        RUSHMEM_RING_ATOMIC = Op::Atomic,
+        RUSHMEM_RING_SIGNAL = Op::Signal,
+        RUSHMEM_RING_PUT_SIGNAL = Op::PutSignal,
+        RUSHMEM_RING_PUT_SIGNAL_INLINE = Op::PutSignalInline,
+        RUSHMEM_RING_FENCE = Op::Fence,
+        RUSHMEM_RING_QUIET = Op::Quiet,
+        RUSHMEM_RING_REPLY = REPLY,
+        RUSHMEM_RING_FLOAT = FLOAT,
+        RUSHMEM_RING_INLINE_BYTES = INLINE_BYTES,
+        RUSHMEM_ATOMIC_FETCH = c::RUSHMEM_ATOMIC_FETCH,
+        RUSHMEM_ATOMIC_SET = c::RUSHMEM_ATOMIC_SET,
+        RUSHMEM_ATOMIC_SWAP = c::RUSHMEM_ATOMIC_SWAP,
+        RUSHMEM_ATOMIC_COMPARE_SWAP = c::RUSHMEM_ATOMIC_COMPARE_SWAP,
+        RUSHMEM_ATOMIC_ADD = c::RUSHMEM_ATOMIC_ADD,
+        RUSHMEM_ATOMIC_FETCH_ADD = c::RUSHMEM_ATOMIC_FETCH_ADD,
+        RUSHMEM_ATOMIC_AND = c::RUSHMEM_ATOMIC_AND,
+        RUSHMEM_ATOMIC_FETCH_AND = c::RUSHMEM_ATOMIC_FETCH_AND,
+        RUSHMEM_ATOMIC_OR = c::RUSHMEM_ATOMIC_OR,
+        RUSHMEM_ATOMIC_FETCH_OR = c::RUSHMEM_ATOMIC_FETCH_OR,
+        RUSHMEM_ATOMIC_XOR = c::RUSHMEM_ATOMIC_XOR,
+        RUSHMEM_ATOMIC_FETCH_XOR = c::RUSHMEM_ATOMIC_FETCH_XOR,
     );
-
-    let dir = tempfile::tempdir().unwrap();
-    let (source, binary) = (dir.path().join("layout.c"), dir.path().join("layout"));
-    std::fs::write(&source, program).unwrap();
-    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../device/include");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Werror", "-I", include, "-o"]).args([&binary, &source]);
-    let built = cc.output().expect("the tests need a C compiler");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let said = Command::new(&binary).output().unwrap().stdout;
-    assert_eq!(String::from_utf8_lossy(&said), expected);
+    layout.check();
 }
 
 /// Memory for a ring's counters, as a device's own.

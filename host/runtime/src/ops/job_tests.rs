@@ -13,6 +13,7 @@ use crate::capi::types::*;
 use crate::error::{code, Result};
 use crate::fake::{rounds, worlds_with};
 use crate::node::control::Call;
+use crate::testing::random::Random;
 use crate::word::Update;
 use crate::world::World;
 
@@ -41,30 +42,6 @@ fn own(p: usize, bytes: usize) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(p as *const u8, bytes) }.to_vec()
 }
 
-/// Random bytes; the seed is printed, so a failure can be replayed.
-struct Random(u64);
-
-impl Random {
-    fn new(salt: u64) -> Random {
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).unwrap();
-        let seed = u64::from_ne_bytes(seed);
-        eprintln!("seed {seed:#x} (salt {salt})");
-        Random((seed ^ salt) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn bytes(&mut self, n: usize) -> Vec<u8> {
-        (0..n).map(|_| self.next() as u8).collect()
-    }
-}
-
 pub(super) fn op(code: i32) -> Op {
     Op::from_code(code).unwrap()
 }
@@ -77,7 +54,7 @@ fn puts_and_gets_move_every_size_and_touch_nothing_beside() {
         let (me, n) = (w.my_pe(), w.n_pes());
         let next = (me + 1) % n;
         let p = alloc(w, (1 << 20) + 128);
-        let mut random = Random::new(me as u64);
+        let mut random = Random::new(&format!("sizes, PE {me}"));
         for bytes in SIZES {
             // The part that this size uses, with some room on both sides.
             let room = bytes + 64;
@@ -111,9 +88,10 @@ fn single_values_and_strides() {
     job(2, |w| {
         let (me, other) = (w.my_pe(), 1 - w.my_pe());
         let p = alloc(w, 4096);
+        let mut random = Random::new(&format!("values and strides, PE {me}"));
         for bytes in [1usize, 2, 4, 8] {
             for skew in [0, 3] {
-                let value = Random::new(me as u64).next();
+                let value = random.next();
                 rma::p(w, p + 64 + skew, value, bytes, other).unwrap();
                 barrier(w);
                 let mask = u64::MAX >> (64 - 8 * bytes);
@@ -126,7 +104,7 @@ fn single_values_and_strides() {
             }
         }
         for elem in [1usize, 2, 3, 4, 8, 12, 16, 24] {
-            let data = Random::new(elem as u64).bytes(elem * 10);
+            let data = random.bytes(elem * 10);
             let shape = Strided { dst_stride: 3, src_stride: 2, elem, n: 5 };
             // SAFETY: the source holds ten elements.
             unsafe { rma::iput(w, p, data.as_ptr(), shape, other) }.unwrap();

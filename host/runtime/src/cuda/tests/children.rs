@@ -56,14 +56,14 @@ fn memory_crosses_processes() {
         let imported = Arc::new(Allocation::import(&t.cuda, fd, grain).unwrap());
         let range = AddressRange::reserve(&t.cuda, grain, 0).unwrap();
         let mapping = range.map(0, &imported, &[&t.cuda]).unwrap();
-        let mut random = Random(seed.parse().unwrap());
+        let mut random = Random::seeded(seed.parse().unwrap());
         assert!(t.read(mapping.base(), grain) == random.bytes(grain), "what the parent wrote");
         t.write(mapping.base(), &random.bytes(grain));
         return;
     }
     let mapping = t.memory(grain);
     let seed = t.random.next();
-    let mut random = Random(seed);
+    let mut random = Random::seeded(seed);
     t.write(mapping.base(), &random.bytes(grain));
     let fd = mapping.allocation().export().unwrap();
     // SAFETY: a descriptor that children inherit; owned at once.

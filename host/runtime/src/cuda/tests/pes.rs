@@ -7,7 +7,8 @@ use super::kernels::{arg, load, shape};
 use super::*;
 use crate::cuda::module::Module;
 use crate::cuda::pinned::PinnedBox;
-use crate::device_state::{RawState, StallRecord, STALL_RECORDS, VERSION};
+use crate::device_state::{RawState, StallRecord, STALL_RECORDS};
+use crate::testing::device::state;
 
 /// PEs on one GPU.
 pub(super) struct Pes {
@@ -61,25 +62,11 @@ impl Pes {
     pub(super) fn state(&self, pe: usize) -> RawState {
         let base = self.base(pe);
         RawState {
-            version: VERSION,
-            bytes: size_of::<RawState>() as u32,
-            my_pe: pe as i32,
-            n_pes: self.n as i32,
-            near_first: 0,
-            near_count: self.n as i32,
-            heap_base: base as u64,
-            stride: self.stride as u64,
             broken: self.broken.device_address() as *const u32,
-            sync_lines: base as *mut _,
-            sync_epoch: (base + self.n * 128) as *mut u64,
-            stall_ns: 0,
-            wait_limit_ns: 20_000_000_000,
             stalls: self.stalls.device_address() as *mut _,
             failure: self.failure.device_address() as *mut u32,
-            trap_delay_ns: 0,
-            ring: std::ptr::null_mut(),
-            mailbox: std::ptr::null_mut(),
-            reserved: [0; 1],
+            wait_limit_ns: 20_000_000_000,
+            ..state(pe, self.n, base, self.stride)
         }
     }
 }

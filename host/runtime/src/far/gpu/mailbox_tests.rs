@@ -2,78 +2,35 @@
 //! the device's half on the CPU device, where it is the same code.
 
 use std::ffi::c_void;
-use std::process::Command;
 use std::sync::atomic::AtomicU32;
 
-use rushmem_device_cpu::{Compiler, LaunchConfig, Limits, Module};
+use rushmem_device_cpu::{LaunchConfig, Module};
 
 use super::*;
-use crate::device_state::{RawState, VERSION};
-use crate::kernel::headers::DEVICE_HEADERS;
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// splitmix64, seeded, printed.
-struct Random(u64);
-
-impl Random {
-    fn new(test: &str) -> Random {
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).unwrap();
-        let seed = u64::from_le_bytes(seed);
-        eprintln!("{test}: seed {seed:#x}");
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
+use crate::capi::types::*;
+use crate::device_state::RawState;
+use crate::testing::atomics::updated;
+use crate::testing::device::{compile, state, LIMIT};
+use crate::testing::layout::{fields, numbers, Layout};
+use crate::testing::random::Random;
 
 #[test]
 fn the_layout_is_that_of_the_header() {
-    let program = "#include <stdio.h>\n#include <stddef.h>\n#include \"rushmem/abi_mailbox.h\"\n\
-        #define P(type, field) printf(#field \" %zu\\n\", offsetof(type, field));\nint main(void) {\n\
-        P(rushmem_mailbox_request, address) P(rushmem_mailbox_request, value) P(rushmem_mailbox_request, compare)\n\
-        P(rushmem_mailbox_request, what) P(rushmem_mailbox_queue, done) P(rushmem_mailbox_queue, requests)\n\
-        P(rushmem_mailbox_queue, results) P(rushmem_mailbox, bell) P(rushmem_mailbox, turn) P(rushmem_mailbox, queue)\n\
-        printf(\"%zu %zu %zu %d\\n\", sizeof(rushmem_mailbox_request), sizeof(rushmem_mailbox_queue),\n\
-        sizeof(rushmem_mailbox), RUSHMEM_MAILBOX_SLOTS);\n\
-        printf(\"%d %d %d %d %d %d\\n\", RUSHMEM_DO_FETCH, RUSHMEM_DO_COMPARE_SWAP, RUSHMEM_DO_FETCH_XOR, RUSHMEM_WORD_BITS,\n\
-        RUSHMEM_WORD_FLOAT, RUSHMEM_WORD_BFLOAT16); }\n";
-    let mut expected = String::new();
-    macro_rules! fields {
-        ($type:ty: $($field:ident)*) => {$(
-            expected += &format!(concat!(stringify!($field), " {}\n"), std::mem::offset_of!($type, $field));
-        )*};
-    }
-    fields!(RawRequest: address value compare what);
-    fields!(Queue: done requests results);
-    fields!(RawMailbox: bell turn queue);
-    let sizes = [size_of::<RawRequest>(), size_of::<Queue>(), size_of::<RawMailbox>(), SLOTS];
-    expected += &format!("{} {} {} {}\n", sizes[0], sizes[1], sizes[2], sizes[3]);
-    use crate::capi::types::*;
-    let ops = [RUSHMEM_ATOMIC_FETCH, RUSHMEM_ATOMIC_COMPARE_SWAP, RUSHMEM_ATOMIC_FETCH_XOR];
-    let kinds = [Kind::Bits as i32, Kind::Float as i32, Kind::BFloat16 as i32];
-    expected += &format!("{} {} {} {} {} {}\n", ops[0], ops[1], ops[2], kinds[0], kinds[1], kinds[2]);
-
-    let dir = tempfile::tempdir().unwrap();
-    let (source, binary) = (dir.path().join("layout.c"), dir.path().join("layout"));
-    std::fs::write(&source, program).unwrap();
-    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../device/include");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Werror", "-I", include, "-o"]).args([&binary, &source]);
-    let built = cc.output().expect("the tests need a C compiler");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let said = Command::new(&binary).output().unwrap().stdout;
-    assert_eq!(String::from_utf8_lossy(&said), expected);
+    let mut layout = Layout::of("abi_mailbox.h");
+    fields!(layout, "rushmem_mailbox_request", RawRequest: address value compare what);
+    fields!(layout, "rushmem_mailbox_queue", Queue: done requests results);
+    fields!(layout, "rushmem_mailbox", RawMailbox: bell turn queue);
+    numbers!(
+        layout,
+        RUSHMEM_MAILBOX_SLOTS = SLOTS,
+        RUSHMEM_DO_FETCH = RUSHMEM_ATOMIC_FETCH,
+        RUSHMEM_DO_COMPARE_SWAP = RUSHMEM_ATOMIC_COMPARE_SWAP,
+        RUSHMEM_DO_FETCH_XOR = RUSHMEM_ATOMIC_FETCH_XOR,
+        RUSHMEM_WORD_BITS = Kind::Bits,
+        RUSHMEM_WORD_FLOAT = Kind::Float,
+        RUSHMEM_WORD_BFLOAT16 = Kind::BFloat16,
+    );
+    layout.check();
 }
 
 fn add(at: usize, value: u64) -> Request {
@@ -89,7 +46,7 @@ fn requests_are_told_once_and_in_order() {
     while told < total {
         match random.below(3) {
             0 => {
-                for _ in 0..random.below(2 * SLOTS as u64) {
+                for _ in 0..random.below(2 * SLOTS) {
                     if ledger.posted < total {
                         let number = ledger.posted;
                         assert_eq!(ledger.post(&queue, &add(8 * number as usize, !number)), number);
@@ -98,7 +55,7 @@ fn requests_are_told_once_and_in_order() {
             }
             1 => {
                 assert!(ledger.written - done <= SLOTS as u64);
-                for _ in 0..random.below(ledger.written - done + 1) {
+                for _ in 0..random.below((ledger.written - done) as usize + 1) {
                     let slot = &queue.requests[done as usize % SLOTS];
                     assert_eq!(slot.address.load(Ordering::Relaxed), 8 * done);
                     assert_eq!(slot.value.load(Ordering::Relaxed), !done);
@@ -124,7 +81,6 @@ struct Local {
     ledger: Ledger,
     state: Box<RawState>,
     module: Module,
-    _dir: tempfile::TempDir,
 }
 
 const SOURCE: &str = r#"
@@ -145,37 +101,10 @@ impl Local {
     fn new() -> Local {
         let (queue, words) = (Box::new(Queue::new()), Box::new(RawMailbox::default()));
         words.queue.store(std::ptr::from_ref(&*queue) as u64, Ordering::Relaxed);
-        let state = Box::new(RawState {
-            version: VERSION,
-            bytes: size_of::<RawState>() as u32,
-            my_pe: 0,
-            n_pes: 1,
-            near_first: 0,
-            near_count: 1,
-            heap_base: 0,
-            stride: 0,
-            broken: std::ptr::null(),
-            sync_lines: std::ptr::null_mut(),
-            sync_epoch: std::ptr::null_mut(),
-            stall_ns: 0,
-            wait_limit_ns: LIMIT.as_nanos() as u64,
-            stalls: std::ptr::null_mut(),
-            failure: std::ptr::null_mut(),
-            trap_delay_ns: 0,
-            ring: std::ptr::null_mut(),
-            mailbox: std::ptr::from_ref(&*words).cast_mut().cast(),
-            reserved: [0; 1],
-        });
-        let dir = tempfile::tempdir().unwrap();
-        let compiler = Compiler {
-            cxx: std::env::var_os("RUSHMEM_CXX").filter(|cxx| !cxx.is_empty()).map(Into::into),
-            cache_dir: dir.path().to_owned(),
-            options: Vec::new(),
-            headers: DEVICE_HEADERS,
-            limits: Limits::default(),
-        };
-        let module = compiler.compile("mailbox.cu", SOURCE).unwrap();
-        Local { queue, words, ledger: Ledger::default(), state, module, _dir: dir }
+        let mailbox = std::ptr::from_ref(&*words).cast_mut().cast();
+        let state = Box::new(RawState { mailbox, ..state(0, 1, 0, 0) });
+        let module = compile("mailbox.cu", SOURCE);
+        Local { queue, words, ledger: Ledger::default(), state, module }
     }
 
     /// Runs `host` beside the kernel; false where the kernel was stopped.
@@ -227,22 +156,6 @@ impl Local {
     }
 }
 
-/// What an operation makes of a word, and what it tells.
-fn model(op: u64, mask: u64, old: u64, value: u64, compare: u64) -> u64 {
-    let (value, compare) = (value & mask, compare & mask);
-    let new = match op {
-        0 => old,
-        1 | 2 => value,
-        3 if old == compare => value,
-        3 => old,
-        4 | 5 => old.wrapping_add(value),
-        6 | 7 => old & value,
-        8 | 9 => old | value,
-        _ => old ^ value,
-    };
-    new & mask
-}
-
 #[test]
 fn waiting_threads_carry_out_every_operation() {
     let mut random = Random::new("waiting_threads_carry_out_every_operation");
@@ -255,14 +168,13 @@ fn waiting_threads_carry_out_every_operation() {
     let mut results = Vec::new();
     local.beside("waiting", 2, 8, &[sig_at as u64, 1], |local| {
         for round in 0..600 {
-            let (op, index, bytes) = (random.below(12), random.below(16) as usize, 4 + 4 * random.below(2));
+            let (op, index, bytes) = (random.below(12) as i32, random.below(16), 4 + 4 * random.below(2));
             let mask = u64::MAX >> (64 - 8 * bytes);
             let (old, value) = (model_memory[index], random.next());
             let compare = if random.below(2) == 0 { old } else { random.next() };
             let kept = old & !mask;
-            model_memory[index] = kept | model(op, mask, old & mask, value, compare);
+            model_memory[index] = kept | updated(op, bytes, old & mask, value, compare);
             expected.push(old & mask);
-            let (op, bytes) = (op as i32, bytes as usize);
             let request = Request { op, kind: Kind::Bits, bytes, at: at + 8 * index, value, compare };
             local.ledger.post(&local.queue, &request);
             if round % 7 == 0 {

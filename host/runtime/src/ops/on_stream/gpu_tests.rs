@@ -13,6 +13,7 @@ use crate::error::code;
 use crate::fake::worlds_with;
 use crate::node::control::Call;
 use crate::ops::rma;
+use crate::testing::random::Random;
 
 const SOURCE: &str = "extern \"C\" __global__ void bump(unsigned char *at, unsigned long long n) {
   for (unsigned long long i = threadIdx.x; i < n; i += blockDim.x) at[i] += 1;
@@ -57,20 +58,7 @@ fn read(w: &World, at: usize, len: usize) -> Vec<u8> {
 
 /// Fresh data for a PE and a round, which the other PE can make too.
 fn data(seed: u64, pe: i32, round: u64, len: usize) -> Vec<u8> {
-    let mut state = seed ^ (pe as u64) << 48 ^ round << 32;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (z ^ (z >> 27)) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
-
-fn seed(test: &str) -> u64 {
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).unwrap();
-    eprintln!("{test}: seed {:#x}", u64::from_le_bytes(seed));
-    u64::from_le_bytes(seed)
+    Random::seeded(seed ^ (pe as u64) << 48 ^ round << 32).bytes(len)
 }
 
 /// A stream of the caller's own.
@@ -129,7 +117,7 @@ fn enter(cuda: &Cuda) {
 #[test]
 fn everything_is_captured_and_replayed() {
     let name = "everything_is_captured_and_replayed";
-    let seed = seed(name);
+    let seed = Random::new(name).next();
     on_gpus(name, |w, cuda| {
         const BIG: usize = 200_001;
         const SMALL: usize = 5000;
@@ -263,7 +251,7 @@ fn everything_is_captured_and_replayed() {
 #[test]
 fn pageable_memory_is_read_when_the_graph_is_launched() {
     let name = "pageable_memory_is_read_when_the_graph_is_launched";
-    let seed = seed(name);
+    let seed = Random::new(name).next();
     on_gpus(name, |w, cuda| {
         for len in [100, 100_000] {
             let (inbox, signal) = (alloc(w, len), alloc(w, 8));
@@ -308,7 +296,7 @@ fn pageable_memory_is_read_when_the_graph_is_launched() {
 #[test]
 fn a_stream_of_the_callers_own_keeps_its_order_and_has_events() {
     let name = "a_stream_of_the_callers_own_keeps_its_order_and_has_events";
-    let seed = seed(name);
+    let seed = Random::new(name).next();
     on_gpus(name, |w, cuda| {
         const LEN: usize = 70_001;
         let (inbox, signals) = (alloc(w, LEN), alloc(w, 16));

@@ -1,0 +1,51 @@
+//! Kernels without a world: compiled for the CPU device, and the state that tells them of a job that a test has made up.
+
+use std::ptr::{null, null_mut};
+use std::time::Duration;
+
+use rushmem_device_cpu::{Compiler, Limits, Module};
+
+use crate::device_state::{RawState, VERSION};
+use crate::kernel::headers::DEVICE_HEADERS;
+
+/// The longest that one launch may take on a loaded machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Compiles kernels for the CPU device.
+pub(crate) fn compile(name: &str, source: &str) -> Module {
+    let dir = tempfile::tempdir().unwrap();
+    let compiler = Compiler {
+        cxx: std::env::var_os("RUSHMEM_CXX").filter(|cxx| !cxx.is_empty()).map(Into::into),
+        cache_dir: dir.path().to_owned(),
+        options: Vec::new(),
+        headers: DEVICE_HEADERS,
+        limits: Limits::default(),
+    };
+    compiler.compile(name, source).unwrap()
+}
+
+/// What kernels of PE `me` of `n` read: heaps `stride` apart, all mapped, its own at `base`, where the lines and counts of syncs are
+/// first. Waits are bounded, and reported to nobody.
+pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState {
+    RawState {
+        version: VERSION,
+        bytes: size_of::<RawState>() as u32,
+        my_pe: me as i32,
+        n_pes: n as i32,
+        near_first: 0,
+        near_count: n as i32,
+        heap_base: base as u64,
+        stride: stride as u64,
+        broken: null(),
+        sync_lines: base as *mut _,
+        sync_epoch: (base + n * 128) as *mut u64,
+        stall_ns: 0,
+        wait_limit_ns: LIMIT.as_nanos() as u64,
+        stalls: null_mut(),
+        failure: null_mut(),
+        trap_delay_ns: 0,
+        ring: null_mut(),
+        mailbox: null_mut(),
+        reserved: [0; 1],
+    }
+}

@@ -1,0 +1,6 @@
+//! What the runtime's own tests share.
+
+pub(crate) mod atomics;
+pub(crate) mod device;
+pub(crate) mod layout;
+pub(crate) mod random;
