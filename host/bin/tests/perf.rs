@@ -66,6 +66,23 @@ fn every_measure_runs_and_is_reported() {
     assert_eq!(csv.lines().count(), rows.len() + 1, "{csv}");
 }
 
+/// A byte is made wrong where it has arrived, before it is looked at: there is no figure.
+#[test]
+fn wrong_data_is_an_error_and_no_figure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for measure in ["put", "get", "pingpong", "atomic", "barrier", "c-abi"] {
+        let json = folder.path().join("host.json");
+        let mut command = perf("host --samples 2 --batch 5 --sizes 8,4096 --corrupt");
+        let output = run(command.arg(measure).arg("--json").arg(&json), folder.path());
+        let (table, errors) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{measure}: {errors}\n{table}");
+        assert!(
+            errors.contains("mean nothing") && table.is_empty() && !json.exists(),
+            "{measure}: {errors}\n{table}"
+        );
+    }
+}
+
 #[test]
 fn starting_is_measured_step_by_step() {
     let folder = tempfile::tempdir().expect("a temporary folder");

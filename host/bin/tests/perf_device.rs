@@ -229,3 +229,83 @@ fn arguments_that_make_no_sense_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{arguments}: {}", text(&output.stderr));
     }
 }
+
+/// One byte is made wrong after the timed batches of the figure before the last: the one before stays, the one that is wrong and
+/// those after it have no figure, and the run is an error.
+#[test]
+fn a_wrong_byte_is_an_error_and_no_figure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("device.json");
+    for (line, said) in [
+        ("device put-latency --scope warp --sizes 8,4104,16", "is wrong"),
+        ("device g-latency --scope block --sizes 8,64,16", "is wrong"),
+        ("device signal-latency signal-latency signal-latency", "is wrong"),
+        ("device put-bw --both --sizes 4,4096,8", "is wrong"),
+        ("device p-bw --scope warp --sizes 8,4096,16", "is wrong"),
+        ("device packed-pingpong --scope thread --sizes 8,64,16", "is wrong"),
+        ("device signal-pingpong atomic-pingpong signal-pingpong", "rounds were counted"),
+        ("device sync --scope thread,warp,block", "wrong values"),
+        ("device wait", "wrong values"),
+        ("stream put --by stream --sizes 8,4100,16", "is wrong"),
+        ("stream put-signal --by host --sizes 8,64,16", "is wrong"),
+        ("stream get-bw p signal-pingpong --by stream --sizes 4096", "arrived, not"),
+        ("stream put barrier --by host --sizes 4096", "does not see behind it"),
+        ("stream put barrier --by stream --sizes 4096", "does not see behind it"),
+        ("stream p signal-pingpong --by host", "arrived, not"),
+    ] {
+        let mut command = perf(line);
+        command.args(["--samples", "2", "--iterations", "5", "--budget", "5", "--corrupt", "1"]);
+        let output = run(command.env("RUSHMEM_DEVICE", "cpu").arg("--json").arg(&json), folder.path());
+        let (table, errors) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{line}: {errors}\n{table}");
+        assert!(errors.contains(said) && errors.contains("mean nothing"), "{line}: {errors}");
+        let report = perf_common::report(&json);
+        assert_eq!(report.rows.len(), 1, "{line}: {table}");
+        let failures = report.value["parameters"]["failures"].as_array().expect("a list");
+        assert_eq!(failures.len(), 1, "{line}: {report}", report = report.value);
+        std::fs::remove_file(&json).expect("a file of ours");
+    }
+}
+
+#[test]
+fn atomics_that_fetch_are_checked_and_so_is_what_they_leave() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("device.json");
+    let mut command = perf("device atomic-bw atomic-latency --both --samples 2 --iterations 70 --budget 5");
+    let output = run(command.env("RUSHMEM_DEVICE", "cpu").arg("--json").arg(&json), folder.path());
+    let (table, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{errors}\n{table}");
+    assert!(errors.contains("--both as given does nothing for atomic-latency"), "{errors}");
+    let rows = perf_common::report(&json).rows;
+    for measure in ["fetch_xor bandwidth, both ways", "compare_swap", "add + quiet", "fetch", "set + quiet"] {
+        assert!(rows.iter().any(|row| row.measure == measure), "{measure}: {table}");
+    }
+}
+
+#[test]
+fn options_that_do_nothing_are_refused_or_said() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (line, option) in [
+        ("device p-latency --both", "--both"),
+        ("device atomic-bw --scope warp", "--scope"),
+        ("stream put --pes 3", "--pes"),
+    ] {
+        let output = run(perf(line).env("RUSHMEM_DEVICE", "cpu"), folder.path());
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(text(&output.stderr).contains(option), "{line}: {}", text(&output.stderr));
+    }
+    let json = folder.path().join("device.json");
+    let mut command =
+        perf("device p-bw g-bw p-latency --scope warp,thread --both --sizes 4096 --samples 2 --budget 5");
+    let output = run(command.env("RUSHMEM_DEVICE", "cpu").arg("--json").arg(&json), folder.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = perf_common::report(&json).rows;
+    let has =
+        |measure: &str, scope: &str| rows.iter().any(|row| row.measure == measure && row.scope == scope);
+    for scope in ["warp", "thread"] {
+        for measure in ["p bandwidth, both ways", "g bandwidth, both ways", "p + quiet"] {
+            assert!(has(measure, scope), "{measure} {scope}: {}", text(&output.stdout));
+        }
+    }
+    assert_eq!(rows.len(), 6);
+}

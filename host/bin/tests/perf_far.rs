@@ -40,3 +40,23 @@ fn far_pes_are_measured_beside_ucx() {
         }
     }
 }
+
+/// A byte is made wrong where it has arrived: there is no figure.
+#[test]
+fn wrong_data_of_far_pes_is_an_error_and_no_figure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for figure in ["bandwidth", "latency", "fetch-add", "rate"] {
+        let mut command = perf("far --samples 1 --corrupt");
+        let output = run(command.arg(figure), folder.path());
+        let (table, errors) = (text(&output.stdout), text(&output.stderr));
+        if errors.contains("SKIP far") {
+            eprint!("{errors}");
+            return;
+        }
+        assert_eq!(output.status.code(), Some(1), "{figure}: {errors}\n{table}");
+        assert!(
+            errors.contains("something else") && !table.contains("ucx_perftest"),
+            "{figure}: {errors}\n{table}"
+        );
+    }
+}

@@ -126,6 +126,10 @@ pub(crate) struct HostArgs {
     /// A PE of a job that rushmem-perf started itself leaves its rows here instead of showing them.
     #[arg(long, hide = true, value_name = "FILE")]
     pub(crate) rows: Option<PathBuf>,
+
+    /// Makes arrived data wrong before it is looked at: for the test that this is an error.
+    #[arg(long, hide = true)]
+    pub(crate) corrupt: bool,
 }
 
 impl HostArgs {
@@ -173,6 +177,10 @@ pub(crate) struct FarArgs {
     /// Ends with exit code 1 when a figure is beyond its limit.
     #[arg(long)]
     pub(crate) check: bool,
+
+    /// Makes arrived data wrong before it is looked at: for the test that this is an error.
+    #[arg(long, hide = true)]
+    pub(crate) corrupt: bool,
 }
 
 #[derive(Args, Debug, Clone)]
@@ -184,6 +192,14 @@ pub(crate) struct FarDevicePeArgs {
     /// The job's own folder, where PE 0 leaves what it found.
     #[arg(long)]
     pub(crate) folder: PathBuf,
+
+    /// Of the data, another in each run.
+    #[arg(long)]
+    pub(crate) salt: u64,
+
+    /// Makes arrived data wrong before it is looked at.
+    #[arg(long)]
+    pub(crate) corrupt: bool,
 }
 
 #[derive(Args, Debug, Clone)]
@@ -195,6 +211,14 @@ pub(crate) struct FarPeArgs {
     /// The job's own folder, where PE 0 leaves what it found.
     #[arg(long)]
     pub(crate) folder: PathBuf,
+
+    /// Of the data, another in each run.
+    #[arg(long)]
+    pub(crate) salt: u64,
+
+    /// Makes arrived data wrong before it is looked at.
+    #[arg(long)]
+    pub(crate) corrupt: bool,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -67,6 +67,13 @@ pub(crate) fn note(what: &str) {
     }
 }
 
+/// What makes the data of this run another than that of any before.
+pub(crate) fn salt() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |now| now.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ u64::from(std::process::id())
+}
+
 /// Nanoseconds of a clock that all processes of the machine share.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -22,6 +22,10 @@ pub(crate) enum DeviceMeasure {
     PLatency,
     /// g of 8-byte words.
     GLatency,
+    /// A signal and quiet, one after another.
+    SignalLatency,
+    /// Every atomic operation and, where it fetches nothing, quiet, one after another.
+    AtomicLatency,
     /// A signal there and back.
     SignalPingpong,
     /// put_signal there and back.
@@ -63,6 +67,8 @@ impl DeviceMeasure {
             DeviceMeasure::GetLatency => What::GetLatency,
             DeviceMeasure::PLatency => What::PLatency,
             DeviceMeasure::GLatency => What::GLatency,
+            DeviceMeasure::SignalLatency => What::SignalLatency,
+            DeviceMeasure::AtomicLatency => What::AtomicLatency,
             DeviceMeasure::SignalPingpong => What::SignalPingpong,
             DeviceMeasure::PutSignalPingpong => What::PutSignalPingpong,
             DeviceMeasure::PutPingpong => What::PutPingpong,
@@ -112,6 +118,10 @@ pub(crate) struct Common {
     /// times.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Vec<PathBuf>,
+
+    /// Makes what arrived for this figure of each job (from 0) wrong before it is looked at: for the test that this is an error.
+    #[arg(long, hide = true)]
+    pub(crate) corrupt: Option<usize>,
 
     /// Draws latencies and bandwidths over size to this SVG file, with what they are compared with.
     #[arg(long, value_name = "FILE")]

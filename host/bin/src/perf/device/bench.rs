@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rushmem::{ByValue, Kernel, Launch, Module, Pe, Signals, SymSlice, World};
+use rushmem::{ByValue, Device, Kernel, Launch, Module, Pe, Signals, SymSlice, World};
 
 use super::kernels::{Family, Job, CHECK, HEAD, LINE};
 use super::plan::Plan;
@@ -206,6 +206,12 @@ impl<'w> Bench<'w> {
         }
         self.world.barrier_all()?;
         Ok(times)
+    }
+
+    /// Whether a copy to the peer is one call of CUDA's.
+    pub(super) fn has_driver(&self) -> bool {
+        let mapped = self.to.ptr_at(self.peer()).is_some();
+        matches!(self.world.device(), Device::Cuda(Some(_))) && mapped
     }
 
     /// The data of operations that take a value.

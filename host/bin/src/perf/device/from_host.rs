@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rushmem::{ByValue, Cmp, Device, Launch, Pe, SignalOp, SignalRef, Stream, SymRef};
 
 use super::bench::{Bench, Rounds};
-use super::graph::{Context, Graph};
+use super::driver::{BareCopy, Context, Graph};
 use super::kernels::{Family, Job, CHECK, HEAD};
 use super::spec::{Part, Scope, Spec, What};
 use crate::job::{Failure, Result};
@@ -19,8 +19,9 @@ const HOST_WARM_UP: Duration = Duration::from_millis(30);
 /// What the host limits, in bytes: at most.
 const HOST_LIMITED: u64 = 64 << 10;
 
-/// Nanoseconds of one operation, for each batch; none on PEs without a part. Collective.
-pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<Vec<f64>> {
+/// Nanoseconds of one operation, for each batch; none on PEs without a part. `bare`: of the driver's own call in its place.
+/// Collective.
+pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, bare: bool) -> Result<Vec<f64>> {
     bench.words.fill(0)?;
     bench.stamps.slice(..HEAD)?.fill(0)?;
     bench.signals.words().fill(0)?;
@@ -30,20 +31,21 @@ pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<Ve
         let stream = bench.world.stream()?;
         times = match spec.scope {
             Scope::Host => by_the_host(bench, spec, rounds)?,
-            Scope::Graph => in_graphs(bench, spec, rounds, &stream)?,
-            _ => on_a_stream(bench, spec, rounds, &stream)?,
+            Scope::Graph => in_graphs(bench, spec, rounds, &stream, bare)?,
+            _ => on_a_stream(bench, spec, rounds, &stream, bare)?,
         };
         stream.synchronize()?;
         stream.destroy()?;
     }
     bench.world.barrier_all()?;
-    told(bench, spec, rounds)?;
     Ok(times)
 }
 
-/// Has what is no data arrived? That of transfers is looked at where all are (`verify`).
-fn told(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()> {
+/// Has what is no data arrived, and do barriers hold back? That of transfers is looked at where all are (`verify`).
+/// Collective.
+pub(super) fn told(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()> {
     let (seen, right) = match spec.what {
+        What::HostBarrier => return holds_back(bench, spec),
         What::HostSignalPingpong if bench.runs(Part::Pair) => (bench.signals.at(0)?.fetch()?, rounds.total()),
         What::HostPutSignal if bench.world.my_pe().number() == 1 => (bench.signals.at(0)?.fetch()?, 1),
         What::HostP if bench.world.my_pe().number() == 1 => {
@@ -60,6 +62,64 @@ fn told(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()> {
     )))
 }
 
+/// Makes wrong what `told` looks at; whether there is such a thing.
+pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec) -> Result<bool> {
+    let word = match spec.what {
+        What::HostSignalPingpong => bench.signals.words().slice(..1)?,
+        What::HostP => bench.words.slice(CHECK..CHECK + 1)?,
+        // It looks at what it has stored itself.
+        What::HostBarrier => return Ok(true),
+        _ => return Ok(false),
+    };
+    let value = word.to_vec()?[0];
+    word.write(&[value ^ 1 << 8])?;
+    Ok(true)
+}
+
+/// Rounds in which barriers are looked at, as the kernels' own are (`check` in sync.cu).
+const LOOKS: u64 = 8;
+/// By so much one PE is late in each of them.
+const LATE: Duration = Duration::from_millis(2);
+
+/// Does every PE see behind a barrier what all have stored before it? Collective.
+fn holds_back(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
+    let (world, me) = (bench.world, bench.world.my_pe());
+    let words = bench.words.slice(CHECK..CHECK + world.n_pes() as usize)?;
+    let stream = world.stream()?;
+    let meet = || -> Result<()> {
+        if spec.scope == Scope::Host {
+            return Ok(world.barrier_all()?);
+        }
+        world.barrier_all_on(&stream)?;
+        Ok(stream.synchronize()?)
+    };
+    for round in 1..=LOOKS {
+        let value = |pe: Pe| bench.salt().wrapping_mul(round).wrapping_add(u64::from(pe.number()));
+        if round % u64::from(world.n_pes()) == u64::from(me.number()) {
+            std::thread::sleep(LATE);
+        }
+        for pe in world.pes() {
+            match spec.scope {
+                Scope::Host => words.p(me.index(), value(me), pe)?,
+                _ => words.p_on(me.index(), value(me), pe, &stream)?,
+            }
+        }
+        meet()?;
+        let mut seen = words.to_vec()?;
+        seen[0] ^= u64::from(spec.corrupt) << 8;
+        if !seen.iter().copied().eq(world.pes().map(value)) {
+            return Err(Failure::new(format!(
+                "{}, {}: {me} does not see behind it what all have stored before: its figures mean nothing",
+                spec.measure(),
+                spec.scope.word()
+            )));
+        }
+        // Nobody stores the next round's before all have looked.
+        meet()?;
+    }
+    Ok(stream.destroy()?)
+}
+
 /// The two sides of a transfer, and the words that tell.
 struct Sides<'b> {
     to: SymRef<'b, u8>,
@@ -67,23 +127,33 @@ struct Sides<'b> {
     word: SymRef<'b, u64>,
     signal: SignalRef<'b>,
     peer: Pe,
+    /// What the driver is to do in place of an operation.
+    bare: Option<BareCopy>,
 }
 
 impl<'b> Sides<'b> {
-    fn of(bench: &'b Bench<'_>, spec: &Spec) -> Result<Sides<'b>> {
+    fn of(bench: &'b Bench<'_>, spec: &Spec, bare: bool) -> Result<Sides<'b>> {
         let n = spec.bytes as usize;
-        Ok(Sides {
-            to: bench.to.slice(..n)?,
-            from: bench.from.slice(..n)?,
-            word: bench.words.slice(CHECK..CHECK + 1)?,
-            signal: bench.signals.at(0)?,
-            peer: bench.peer(),
-        })
+        let (to, from, peer) = (bench.to.slice(..n)?, bench.from.slice(..n)?, bench.peer());
+        let gets = matches!(spec.what, What::HostGet | What::HostGetBw);
+        let copy = match gets {
+            true => BareCopy::new(Some(to.as_ptr()), from.ptr_at(peer), n),
+            false => BareCopy::new(to.ptr_at(peer), Some(from.as_ptr()), n),
+        };
+        let word = bench.words.slice(CHECK..CHECK + 1)?;
+        Ok(Sides { word, signal: bench.signals.at(0)?, bare: copy.filter(|_| bare), to, from, peer })
     }
 }
 
-fn on_a_stream(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, stream: &Stream<'_>) -> Result<Vec<f64>> {
-    let sides = Sides::of(bench, spec)?;
+fn on_a_stream(
+    bench: &Bench<'_>,
+    spec: &Spec,
+    rounds: Rounds,
+    stream: &Stream<'_>,
+    bare: bool,
+) -> Result<Vec<f64>> {
+    let sides = Sides::of(bench, spec, bare)?;
+    let _context = bare.then(|| context(bench)).transpose()?;
     let mut round = 0;
     // Where a peer takes part, both must make as many rounds.
     let alone = !matches!(spec.what, What::HostSignalPingpong | What::HostBarrier);
@@ -104,12 +174,15 @@ fn on_a_stream(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, stream: &Stream<'
 }
 
 /// A graph of a batch: what is captured is what would have been queued. Signals carry the round, so they are none of it.
-fn in_graphs(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, stream: &Stream<'_>) -> Result<Vec<f64>> {
-    let Device::Cuda(Some(ordinal)) = bench.world.device() else {
-        return Err(Failure::new("graphs are CUDA's: there are none on the CPU device"));
-    };
-    let _context = Context::of(ordinal)?;
-    let sides = Sides::of(bench, spec)?;
+fn in_graphs(
+    bench: &Bench<'_>,
+    spec: &Spec,
+    rounds: Rounds,
+    stream: &Stream<'_>,
+    bare: bool,
+) -> Result<Vec<f64>> {
+    let _context = context(bench)?;
+    let sides = Sides::of(bench, spec, bare)?;
     let graph = Graph::capture(stream, || {
         let mut round = 0;
         (0..rounds.iterations).try_for_each(|_| queue(bench, spec, &sides, &mut round, stream))
@@ -124,6 +197,13 @@ fn in_graphs(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, stream: &Stream<'_>
     stamped(bench, rounds)
 }
 
+fn context(bench: &Bench<'_>) -> Result<Context> {
+    match bench.world.device() {
+        Device::Cuda(Some(ordinal)) => Context::of(ordinal),
+        _ => Err(Failure::new("graphs are CUDA's: there are none on the CPU device")),
+    }
+}
+
 /// Puts one operation on the stream.
 fn queue(
     bench: &Bench<'_>,
@@ -134,6 +214,9 @@ fn queue(
 ) -> Result<()> {
     *round += 1;
     let (world, peer) = (bench.world, sides.peer);
+    if let Some(copy) = &sides.bare {
+        return copy.queue(stream);
+    }
     match spec.what {
         What::HostPut => {
             sides.to.put_from_on(&sides.from, peer, stream)?;
@@ -185,7 +268,7 @@ fn stamped(bench: &Bench<'_>, rounds: Rounds) -> Result<Vec<f64>> {
 }
 
 fn by_the_host(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<Vec<f64>> {
-    let sides = Sides::of(bench, spec)?;
+    let sides = Sides::of(bench, spec, false)?;
     let mut round = 0;
     let mut times = Vec::new();
     for batch in 0..=rounds.batches {

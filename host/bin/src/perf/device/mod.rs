@@ -3,8 +3,9 @@
 
 pub(crate) mod args;
 mod bench;
+mod driver;
+mod fit;
 mod from_host;
-mod graph;
 mod job;
 mod kernels;
 pub(crate) mod pe;
@@ -32,9 +33,10 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<ExitCode> {
     let environment = Environment::here().with_gpus();
     // A file that cannot be read is said before minutes of measuring, not after.
     let peers = Peers::read(&args.common.compare)?;
+    let chosen = fit::device(args)?;
     let machine = machine()?;
     if !args.measures.contains(&DeviceMeasure::Targets) {
-        let outcome = measure(&args.common, machine, plan::from_options(args, machine))?;
+        let outcome = measure(&args.common, machine, plan::from_options(args, &chosen, machine))?;
         return show("device", &args.common, environment, machine, &peers, outcome);
     }
     if inside() || args.measures.len() > 1 {
@@ -56,8 +58,9 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<ExitCode> {
 pub(crate) fn run_stream(args: &StreamArgs) -> Result<ExitCode> {
     let environment = Environment::here().with_gpus();
     let peers = Peers::read(&args.common.compare)?;
+    let chosen = fit::stream(args)?;
     let machine = machine()?;
-    let outcome = measure(&args.common, machine, plan::from_host(args, machine))?;
+    let outcome = measure(&args.common, machine, plan::from_host(args, &chosen, machine))?;
     show("stream", &args.common, environment, machine, &peers, outcome)
 }
 

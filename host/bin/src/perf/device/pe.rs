@@ -12,7 +12,7 @@ use super::args::PlanArgs;
 use super::bench::{Bench, Shape};
 use super::from_host;
 use super::plan::Plan;
-use super::spec::{Figure, Spec};
+use super::spec::{Figure, Spec, PROBE};
 use super::verify;
 use crate::job::{self, Failure, Result};
 use crate::report::{Beside, Row, Shape as Shown};
@@ -108,8 +108,12 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
         iterations,
         note: (!notes.is_empty()).then(|| notes.join("; ")),
     });
-    match spec.probe() {
-        Some(probe) => Ok(row.against("bare instructions", sampled(bench, spec, &probe)?.0)),
+    let (who, there) = match spec.what.is_from_host() {
+        true => ("bare driver call", bench.has_driver()),
+        false => ("bare instructions", true),
+    };
+    match spec.probe().filter(|_| there) {
+        Some(probe) => Ok(row.against(who, sampled(bench, spec, &probe)?.0)),
         None => Ok(row),
     }
 }
@@ -120,13 +124,17 @@ fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Optio
         true => None,
         false => Some(bench.shape(&bench.kernel(spec.what.family(), name)?, spec)?),
     };
+    let bare = name.starts_with(PROBE);
     let run = |rounds| match shape {
         Some(shape) => bench.launch(spec, name, shape, rounds),
-        None => from_host::times(bench, spec, rounds),
+        None => from_host::times(bench, spec, rounds, bare),
     };
     let rounds = bench.calibrate(run)?;
     verify::prepare(bench, spec)?;
     let times = run(rounds)?;
+    if spec.corrupt {
+        verify::spoil(bench, spec)?;
+    }
     verify::verify(bench, spec, name, rounds)?;
     let mut samples: Vec<f64> = times.into_iter().map(|ns| shown(spec, ns)).collect();
     samples.resize(bench.plan.samples as usize, f64::NAN);

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::args::{Common, DeviceArgs, DeviceMeasure, StreamArgs, StreamMeasure};
-use super::spec::{Figure, Scope, Spec, What};
+use super::args::{Common, DeviceArgs, StreamArgs};
+use super::spec::{Scope, Spec, What};
+use crate::job;
 
 /// What the PEs of a job do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,7 +49,10 @@ impl Machine {
 
 impl Plan {
     /// The same frame for all jobs of a run.
-    pub(super) fn new(common: &Common, machine: Machine, pes: u32, specs: Vec<Spec>) -> Plan {
+    pub(super) fn new(common: &Common, machine: Machine, pes: u32, mut specs: Vec<Spec>) -> Plan {
+        if let Some(spec) = common.corrupt.and_then(|at| specs.get_mut(at)) {
+            spec.corrupt = true;
+        }
         let share = machine.share(pes);
         let by_device =
             |given: Option<u32>, gpu, cpu| given.unwrap_or(if machine.is_gpu() { gpu } else { cpu });
@@ -60,44 +64,25 @@ impl Plan {
             iterations = iterations.min(10);
         }
         let budget_ms = by_device(common.budget, 400, 60);
-        Plan { specs, samples, iterations, warm_up: common.warm_up, budget_ms, share, seed: seed() }
+        Plan { specs, samples, iterations, warm_up: common.warm_up, budget_ms, share, seed: job::salt() }
     }
 }
 
-/// Another one in each run.
-fn seed() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(1, |now| now.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        ^ u64::from(std::process::id())
-}
-
 /// The plans that the options ask for: for each number of PEs its figures, pairs first.
-pub(super) fn from_options(args: &DeviceArgs, machine: Machine) -> Vec<(u32, Vec<Spec>)> {
-    let chosen: Vec<What> = if args.measures.is_empty() || args.measures.contains(&DeviceMeasure::All) {
-        use clap::ValueEnum;
-        DeviceMeasure::value_variants().iter().filter_map(|measure| measure.what()).collect()
-    } else {
-        args.measures.iter().filter_map(|measure| measure.what()).collect()
-    };
-    by_pes(pes(&args.pes, machine), &chosen, |measures| expand(args, machine, measures))
+pub(super) fn from_options(args: &DeviceArgs, chosen: &[What], machine: Machine) -> Vec<(u32, Vec<Spec>)> {
+    by_pes(pes(&args.pes, machine), chosen, |measures| expand(args, machine, measures))
 }
 
 /// The plans of `rushmem-perf stream`.
-pub(super) fn from_host(args: &StreamArgs, machine: Machine) -> Vec<(u32, Vec<Spec>)> {
-    let chosen: Vec<What> = if args.measures.is_empty() || args.measures.contains(&StreamMeasure::All) {
-        use clap::ValueEnum;
-        StreamMeasure::value_variants().iter().filter_map(|measure| measure.what()).collect()
-    } else {
-        args.measures.iter().filter_map(|measure| measure.what()).collect()
-    };
+pub(super) fn from_host(args: &StreamArgs, chosen: &[What], machine: Machine) -> Vec<(u32, Vec<Spec>)> {
     let by: Vec<Scope> = args.by.iter().map(|by| by.scope()).collect();
     let wanted =
         |scope: Scope| by.is_empty() && (machine.is_gpu() || scope != Scope::Graph) || by.contains(&scope);
-    by_pes(pes(&args.pes, machine), &chosen, |measures| {
+    by_pes(pes(&args.pes, machine), chosen, |measures| {
         let mut specs = Vec::new();
         for &what in measures {
-            let sizes = if what.has_sizes() { sizes(&args.common, machine, what) } else { vec![8] };
             for scope in what.scopes().iter().copied().filter(|&scope| wanted(scope)) {
+                let sizes = sizes(&args.common, machine, (what, scope));
                 specs.extend(sizes.iter().map(|&bytes| Spec { scope, bytes, ..Spec::new(what) }));
             }
         }
@@ -107,8 +92,7 @@ pub(super) fn from_host(args: &StreamArgs, machine: Machine) -> Vec<(u32, Vec<Sp
 
 /// Collectives with every number of PEs, the rest with two.
 fn by_pes(pes: Vec<u32>, chosen: &[What], expand: impl Fn(&[What]) -> Vec<Spec>) -> Vec<(u32, Vec<Spec>)> {
-    let (collective, pair): (Vec<What>, Vec<What>) =
-        chosen.iter().partition(|what| matches!(what, What::Sync | What::Barrier | What::HostBarrier));
+    let (collective, pair): (Vec<What>, Vec<What>) = chosen.iter().partition(|what| what.is_collective());
     let mut plans = vec![(2, expand(&pair))];
     for pes in pes {
         let specs = expand(&collective);
@@ -137,10 +121,8 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
     let threads = args.threads.unwrap_or(if machine.is_gpu() { 1024 } else { 64 });
     let mut specs = Vec::new();
     for &what in measures {
-        let is_bandwidth = matches!(what.figure(), Figure::Bandwidth | Figure::Rate);
-        let is_wide = matches!(what, What::PutBw | What::GetBw);
-        let sizes = if what.has_sizes() { sizes(&args.common, machine, what) } else { vec![8] };
-        let blocks = if !is_bandwidth {
+        let has_grid = what.has_grid();
+        let blocks = if !has_grid {
             vec![1]
         } else if args.blocks.is_empty() {
             vec![match (machine.is_gpu(), what) {
@@ -152,16 +134,16 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
             args.blocks.clone()
         };
         for scope in what.scopes().iter().copied().filter(|&scope| wanted(args, what, scope)) {
+            let threads = match scope {
+                Scope::Thread if !has_grid => 1,
+                Scope::Warp if !has_grid => 32,
+                _ => threads,
+            };
             for &blocks in &blocks {
-                for &bytes in &sizes {
-                    let threads = match scope {
-                        Scope::Thread if !is_bandwidth => 1,
-                        Scope::Warp if !is_bandwidth => 32,
-                        _ => threads,
-                    };
+                for bytes in sizes(&args.common, machine, (what, scope)) {
                     let bytes =
                         if what == What::Rate { u64::from(blocks) * u64::from(threads) * 8 } else { bytes };
-                    let both = args.both && is_wide;
+                    let both = args.both && has_grid;
                     let shift = if what.has_shift() { args.shift } else { 0 };
                     let whole = bytes % 8 == 0 && shift % 8 == 0;
                     let stage = if what.has_stage() && whole { args.stage } else { 0 };
@@ -173,6 +155,7 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
                         operations => specs.extend(
                             operations
                                 .iter()
+                                .filter(|op| !args.common.sizes.is_empty() || usual(machine, &spec, op))
                                 .map(|op| Spec { operation: Some((*op).to_owned()), ..spec.clone() }),
                         ),
                     }
@@ -189,25 +172,43 @@ fn wanted(args: &DeviceArgs, what: What, scope: Scope) -> bool {
         return args.scope.contains(&scope) || what.scopes().len() == 1;
     }
     match what {
-        What::PutBw | What::GetBw => scope == Scope::Block,
+        What::PutBw | What::GetBw | What::PBw | What::GBw => scope == Scope::Block,
         _ => true,
     }
 }
 
-fn sizes(common: &Common, machine: Machine, what: What) -> Vec<u64> {
-    let fits = |bytes: &u64| !what.takes_words() || bytes % 8 == 0;
-    if !common.sizes.is_empty() {
-        return common.sizes.iter().copied().filter(fits).collect();
+/// Without a choice of sizes: of atomic operations the peer's test has one at all of them, and so have we; the others at the
+/// last.
+fn usual(machine: Machine, spec: &Spec, operation: &str) -> bool {
+    let last = if machine.is_gpu() { MOST_ATOMIC } else { MOST_ATOMIC_ON_CPU };
+    spec.what != What::AtomicBw || ["add", "fetch_add"].contains(&operation) || spec.bytes == last
+}
+
+/// The largest size of atomic operations' bandwidths.
+const MOST_ATOMIC: u64 = 64 << 10;
+const MOST_ATOMIC_ON_CPU: u64 = 8 << 10;
+
+/// Those that were chosen, else those of the peer's test of the same; narrower only where one operation would take
+/// milliseconds, as a thread's alone.
+fn sizes(common: &Common, machine: Machine, (what, scope): (What, Scope)) -> Vec<u64> {
+    if !what.has_sizes() {
+        return vec![8];
     }
+    if !common.sizes.is_empty() {
+        return common.sizes.iter().copied().filter(|&bytes| what.takes(bytes)).collect();
+    }
+    let of_words = matches!(what, What::PLatency | What::GLatency);
     let (first, last, step) = match (machine.is_gpu(), what) {
-        (true, What::PutBw | What::GetBw) => (10, 25, 1),
-        (true, What::PBw | What::GBw) => (10, 24, 1),
-        (true, What::HostPutBw | What::HostGetBw) => (12, 28, 2),
-        (true, What::AtomicBw) => (16, 16, 1),
+        (true, What::PutBw | What::GetBw | What::PBw) => (10, 25, 1),
+        (true, What::GBw) => (10, 24, 1),
+        (true, What::HostPutBw | What::HostGetBw) => (3, 28, 1),
+        (true, What::AtomicBw) => (3, MOST_ATOMIC.ilog2(), 1),
         (true, What::PackedPingpong) => (3, 12, 1),
         (true, What::PutSignalPingpong | What::PutPingpong | What::PPingpong) => (3, 16, 1),
+        (true, _) if of_words && scope == Scope::Thread => (3, 16, 1),
+        (true, _) if of_words => (3, 22, 1),
         (true, _) => (3, 20, 1),
-        (false, What::AtomicBw) => (13, 13, 1),
+        (false, What::AtomicBw) => (3, MOST_ATOMIC_ON_CPU.ilog2(), 5),
         (false, What::PutBw | What::GetBw | What::PBw | What::GBw | What::HostPutBw | What::HostGetBw) => {
             (12, 20, 4)
         }
@@ -218,6 +219,7 @@ fn sizes(common: &Common, machine: Machine, what: What) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fit;
     use super::*;
     use crate::args::{Cli, Command};
     use clap::Parser;
@@ -225,7 +227,10 @@ mod tests {
     fn plans(line: &str, gpus: u32) -> Vec<(u32, Vec<Spec>)> {
         let words = ["rushmem-perf", "device"].into_iter().chain(line.split_whitespace());
         match Cli::parse_from(words).command {
-            Command::Device(args) => from_options(&args, Machine { gpus }),
+            Command::Device(args) => {
+                let chosen = fit::device(&args).expect("options that fit");
+                from_options(&args, &chosen, Machine { gpus })
+            }
             _ => unreachable!("it says device"),
         }
     }
@@ -248,8 +253,21 @@ mod tests {
         assert_eq!(plans.iter().map(|(pes, _)| *pes).collect::<Vec<_>>(), [2, 8]);
         assert!(plans[1].1.iter().all(|spec| matches!(spec.what, What::Sync | What::Barrier)));
         assert!(plans[0].1.iter().any(|spec| spec.what == What::Sync));
-        let operations = plans[0].1.iter().filter(|spec| spec.what == What::AtomicBw).count();
-        assert_eq!(operations, What::AtomicBw.operations().len());
+        let of = |operation: &str| {
+            let same =
+                |spec: &&Spec| spec.what == What::AtomicBw && spec.operation.as_deref() == Some(operation);
+            plans[0].1.iter().filter(same).map(|spec| spec.bytes).collect::<Vec<u64>>()
+        };
+        assert_eq!((of("add").first(), of("add").len(), of("fetch_xor")), (Some(&8), 14, vec![64 << 10]));
+        let latencies = plans[0].1.iter().filter(|spec| spec.what == What::AtomicLatency).count();
+        assert_eq!(latencies, What::AtomicLatency.operations().len());
+        let most = |what, scope| {
+            let same = |spec: &&Spec| (spec.what, spec.scope) == (what, scope);
+            plans[0].1.iter().filter(same).map(|spec| spec.bytes).max()
+        };
+        assert_eq!(most(What::PLatency, Scope::Block), Some(4 << 20));
+        assert_eq!(most(What::PLatency, Scope::Thread), Some(64 << 10));
+        assert_eq!((most(What::PBw, Scope::Block), most(What::PBw, Scope::Warp)), (Some(32 << 20), None));
         assert_eq!(super::pes(&[], Machine { gpus: 0 }), [2]);
     }
 
@@ -258,7 +276,8 @@ mod tests {
         let words = ["rushmem-perf", "stream", "put", "barrier", "--sizes", "8"];
         let Command::Stream(args) = Cli::parse_from(words).command else { unreachable!("it says stream") };
         let scopes = |gpus| {
-            let plans = from_host(&args, Machine { gpus });
+            let chosen = fit::stream(&args).expect("options that fit");
+            let plans = from_host(&args, &chosen, Machine { gpus });
             plans.into_iter().flat_map(|(_, specs)| specs).map(|spec| spec.scope).collect::<Vec<_>>()
         };
         use Scope::{Graph, Host, Stream};
@@ -276,8 +295,9 @@ mod tests {
             [(1, 12), (1, 64), (32, 12), (32, 64)]
         );
         assert!(put.iter().all(|s| s.scope == Scope::Warp && s.threads == 32 && s.both && s.shift == 1));
-        // Words are whole and aligned, and a block's.
+        // Words are whole and aligned.
         let p: Vec<&Spec> = plans[0].1.iter().filter(|spec| spec.what == What::PBw).collect();
-        assert!(p.len() == 2 && p.iter().all(|s| s.bytes == 64 && s.shift == 0 && !s.both));
+        assert!(p.len() == 2 && p.iter().all(|s| s.bytes == 64 && s.shift == 0 && s.both));
+        assert!(p.iter().all(|s| s.scope == Scope::Warp && s.threads == 32));
     }
 }

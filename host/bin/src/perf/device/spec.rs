@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::kernels::Family;
 use crate::report::Limit;
 
+/// How names of probes begin.
+pub(super) const PROBE: &str = "probe_";
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -15,6 +18,8 @@ pub(crate) enum What {
     GetLatency,
     PLatency,
     GLatency,
+    SignalLatency,
+    AtomicLatency,
     SignalPingpong,
     PutSignalPingpong,
     PutPingpong,
@@ -73,6 +78,8 @@ impl What {
             What::GetLatency => "get_latency",
             What::PLatency => "p_latency",
             What::GLatency => "g_latency",
+            What::SignalLatency => "signal_latency",
+            What::AtomicLatency => "atomic_latency",
             What::SignalPingpong => "signal_pingpong",
             What::PutSignalPingpong => "put_signal_pingpong",
             What::PutPingpong => "put_pingpong",
@@ -107,6 +114,8 @@ impl What {
             What::PLatency | What::HostP => "p + quiet",
             What::HostPutSignal => "put_signal",
             What::GLatency => "g",
+            What::SignalLatency => "signal + quiet",
+            What::AtomicLatency => "",
             What::SignalPingpong | What::HostSignalPingpong => "signal ping-pong",
             What::PutSignalPingpong => "put_signal ping-pong",
             What::PutPingpong => "put + quiet ping-pong",
@@ -128,7 +137,9 @@ impl What {
     /// Where its kernels are.
     pub(super) fn family(self) -> Family {
         match self {
-            What::PutLatency | What::GetLatency | What::PLatency | What::GLatency => Family::Latency,
+            What::PutLatency | What::GetLatency | What::PLatency | What::GLatency | What::SignalLatency => {
+                Family::Latency
+            }
             What::SignalPingpong
             | What::PutSignalPingpong
             | What::PutPingpong
@@ -136,7 +147,7 @@ impl What {
             | What::AtomicPingpong
             | What::PackedPingpong => Family::Pingpong,
             What::PutBw | What::GetBw | What::PBw | What::GBw | What::Rate => Family::Bandwidth,
-            What::AtomicBw => Family::Atomic,
+            What::AtomicBw | What::AtomicLatency => Family::Atomic,
             What::Sync | What::Barrier => Family::Sync,
             What::Wait
             | What::HostPut
@@ -157,7 +168,7 @@ impl What {
             _ if self == What::HostBarrier => Part::All,
             Family::Pingpong => Part::Pair,
             Family::Sync => Part::All,
-            Family::Bandwidth if both => Part::Pair,
+            Family::Bandwidth | Family::Atomic if both => Part::Pair,
             _ => Part::First,
         }
     }
@@ -175,9 +186,15 @@ impl What {
 
     /// Whether its size is a choice.
     pub(super) fn has_sizes(self) -> bool {
-        use What::{AtomicPingpong, Barrier, Rate, SignalPingpong, Sync, Wait};
+        use What::{AtomicLatency, AtomicPingpong, Barrier, Rate, SignalLatency, SignalPingpong, Sync, Wait};
         !matches!(self, SignalPingpong | AtomicPingpong | Rate | Sync | Barrier | Wait)
+            && !matches!(self, SignalLatency | AtomicLatency)
             && !matches!(self, What::HostP | What::HostSignalPingpong | What::HostBarrier)
+    }
+
+    /// Whether blocks and threads are a choice, and whether both PEs may do it at once.
+    pub(super) fn has_grid(self) -> bool {
+        matches!(self.family(), Family::Bandwidth | Family::Atomic) && self != What::AtomicLatency
     }
 
     /// Whether the host calls for it, and no kernel of ours does the work.
@@ -198,8 +215,18 @@ impl What {
         )
     }
 
+    /// Whether all PEs take part.
+    pub(super) fn is_collective(self) -> bool {
+        matches!(self, What::Sync | What::Barrier | What::HostBarrier)
+    }
+
+    /// Whether it can move so many bytes.
+    pub(super) fn takes(self, bytes: u64) -> bool {
+        !self.takes_words() || bytes % 8 == 0
+    }
+
     /// Whether it moves whole words of 8 bytes.
-    pub(super) fn takes_words(self) -> bool {
+    fn takes_words(self) -> bool {
         matches!(
             self,
             What::PLatency | What::GLatency | What::PPingpong | What::PBw | What::GBw | What::AtomicBw
@@ -228,10 +255,15 @@ impl What {
             | What::PackedPingpong
             | What::Sync
             | What::Barrier => &[Thread, Warp, Block],
-            What::PutBw | What::GetBw => &[Block, Warp, Thread],
-            What::PLatency | What::GLatency | What::PPingpong => &[Thread, Block],
-            What::PBw | What::GBw | What::AtomicBw => &[Block],
-            What::SignalPingpong | What::AtomicPingpong | What::Rate | What::Wait => &[Thread],
+            What::PLatency | What::GLatency | What::PPingpong => &[Thread, Warp, Block],
+            What::PutBw | What::GetBw | What::PBw | What::GBw => &[Block, Warp, Thread],
+            What::AtomicBw => &[Block],
+            What::SignalPingpong
+            | What::AtomicPingpong
+            | What::SignalLatency
+            | What::AtomicLatency
+            | What::Rate
+            | What::Wait => &[Thread],
             What::HostSignalPingpong | What::HostBarrier => &[Stream, Host],
             _ => &[Stream, Graph, Host],
         }
@@ -240,7 +272,7 @@ impl What {
     /// The operations that it has several of; none where it is one itself.
     pub(super) fn operations(self) -> &'static [&'static str] {
         match self {
-            What::AtomicBw => &[
+            What::AtomicBw | What::AtomicLatency => &[
                 "inc",
                 "fetch_inc",
                 "add",
@@ -278,6 +310,11 @@ impl What {
                 | What::Barrier
         )
     }
+}
+
+/// Whether an atomic operation gives the old value.
+fn fetches(operation: &str) -> bool {
+    operation.starts_with("fetch") || operation.ends_with("swap")
 }
 
 /// Who takes part in one operation.
@@ -335,6 +372,9 @@ pub(crate) struct Spec {
     pub(crate) stage: u32,
     /// Measures the bare instructions beside it, where there is a probe.
     pub(crate) probe: bool,
+    /// What arrives is made wrong before it is looked at: for the test that this is an error.
+    #[serde(default)]
+    pub(crate) corrupt: bool,
     /// What must be reached.
     pub(crate) limit: Option<Limit>,
     /// What the peer needs for it, where no file says.
@@ -355,6 +395,7 @@ impl Spec {
             shift: 0,
             stage: 0,
             probe: true,
+            corrupt: false,
             limit: None,
             peer: None,
         }
@@ -363,6 +404,11 @@ impl Spec {
     /// For people: the operation, without size and shape.
     pub(crate) fn measure(&self) -> String {
         let mut text = match &self.operation {
+            Some(operation) if self.what == What::AtomicLatency => match fetches(operation) {
+                true => operation.clone(),
+                // What fetches is complete when the value is there.
+                false => format!("{operation} + quiet"),
+            },
             Some(operation) => format!("{operation} {}", self.what.label()).trim_end().to_owned(),
             None => self.what.label().to_owned(),
         };
@@ -388,11 +434,12 @@ impl Spec {
         let word = self.what.word();
         match (&self.operation, self.what) {
             // Words of C++ are no names.
-            (Some(operation), What::AtomicBw) if ["and", "or", "xor"].contains(&operation.as_str()) => {
+            (Some(operation), What::AtomicBw | What::AtomicLatency)
+                if ["and", "or", "xor"].contains(&operation.as_str()) =>
+            {
                 format!("{word}_{operation}_")
             }
             (Some(operation), _) => format!("{word}_{operation}"),
-            (None, What::PBw | What::GBw) => word.to_owned(),
             (None, _) => {
                 let elements = match (self.stage, self.in_words()) {
                     (0, true) => "",
@@ -404,15 +451,20 @@ impl Spec {
         }
     }
 
-    /// The kernel that does the same with bare instructions.
+    /// The kernel that does the same with bare instructions, or a name for the driver's own call.
     pub(super) fn probe(&self) -> Option<String> {
         let one_word = matches!(self.what, What::PutSignalPingpong | What::PPingpong | What::PackedPingpong);
         let there = self.probe
             && self.what.has_probe()
             && self.in_words()
             && self.stage == 0
-            && (!one_word || (self.bytes == 8 && self.scope == Scope::Thread));
-        there.then(|| format!("probe_{}", self.kernel()))
+            && (!one_word || (self.bytes == 8 && self.scope == Scope::Thread))
+            // As its threads share the words out in a block; in narrower scopes that is another access altogether.
+            && (self.what != What::PBw || self.scope == Scope::Block);
+        let copy = self.probe
+            && matches!(self.what, What::HostPut | What::HostGet | What::HostPutBw | What::HostGetBw)
+            && matches!(self.scope, Scope::Stream | Scope::Graph);
+        (there || copy).then(|| format!("{PROBE}{}", self.kernel()))
     }
 
     /// Whether its size is shown.

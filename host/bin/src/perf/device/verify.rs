@@ -1,9 +1,10 @@
 //! Is what a kernel moved what it should have moved? Looked at once for each figure, after the timed batches: wrong data is an
 //! error and no figure.
 
-use rushmem::Pe;
+use rushmem::{Pe, SymRef};
 
 use super::bench::{Bench, Rounds, GUARD};
+use super::from_host;
 use super::kernels::{Family, HEAD, PING};
 use super::spec::{Part, Spec, What};
 use crate::job::{Failure, Result};
@@ -48,8 +49,11 @@ fn arrives(spec: &Spec) -> Arrives {
         | What::HostPutSignal
         | What::HostPutBw
         | What::HostGetBw => Arrives::Pattern,
+        What::SignalLatency => Arrives::Words(|_, _, rounds| rounds),
         What::PLatency | What::PPingpong | What::PBw => Arrives::Words(|salt, i, _| salt.wrapping_add(i)),
-        What::AtomicBw => Arrives::Words(atomic(spec.operation.as_deref().unwrap_or_default())),
+        What::AtomicBw | What::AtomicLatency => {
+            Arrives::Words(atomic(spec.operation.as_deref().unwrap_or_default()))
+        }
         What::SignalPingpong
         | What::AtomicPingpong
         | What::Sync
@@ -77,8 +81,8 @@ fn atomic(operation: &str) -> fn(u64, u64, u64) -> u64 {
 /// What a word holds before an atomic operation's first round, if not zero.
 fn before(spec: &Spec, salt: u64) -> u64 {
     match (spec.what, spec.operation.as_deref()) {
-        (What::AtomicBw, Some("and" | "fetch_and")) => u64::MAX,
-        (What::AtomicBw, Some("fetch")) => salt,
+        (What::AtomicBw | What::AtomicLatency, Some("and" | "fetch_and")) => u64::MAX,
+        (What::AtomicBw | What::AtomicLatency, Some("fetch")) => salt,
         _ => 0,
     }
 }
@@ -115,13 +119,42 @@ pub(super) fn prepare(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     Ok(())
 }
 
-/// Looks, on every PE, at what this PE can see. Local.
+/// For the test that wrong data is an error: makes wrong what `verify` is about to look at, on the PE that does. Local.
+pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
+    let flip = |words: SymRef<'_, u64>| -> Result<()> {
+        let word = words.to_vec()?[0];
+        Ok(words.write(&[word ^ 1 << 8])?)
+    };
+    if spec.what.is_from_host() && from_host::spoil(bench, spec)? {
+        return Ok(());
+    }
+    if matches!(arrives(spec), Arrives::Nothing) {
+        let ran = bench.runs(spec.what.part(spec.both));
+        return match spec.what.family() {
+            _ if !ran => Ok(()),
+            Family::Pingpong => flip(bench.words.slice(PING..PING + 1)?),
+            // What the kernel itself found.
+            _ => flip(bench.stamps.slice(0..1)?),
+        };
+    }
+    if is_target(bench, spec) {
+        let middle = spec.shift as usize + spec.bytes as usize / 2;
+        let byte = bench.to.slice(middle..middle + 1)?;
+        byte.write(&[byte.to_vec()?[0] ^ 1])?;
+    }
+    Ok(())
+}
+
+/// Looks, on every PE, at what this PE can see. Collective where the host is to meet others, else local.
 pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds) -> Result<()> {
     let part = spec.what.part(spec.both);
     let wrong = |what: String| {
         let me = bench.world.my_pe();
         Err(Failure::new(format!("{name}, {} bytes: {what} at {me}: its figures mean nothing", spec.bytes)))
     };
+    if spec.what.is_from_host() {
+        from_host::told(bench, spec, rounds)?;
+    }
     if bench.runs(part) {
         let head = bench.stamps.slice(..HEAD)?.to_vec()?;
         if head[0] != 0 {

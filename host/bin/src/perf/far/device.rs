@@ -61,7 +61,7 @@ pub(super) fn measure(
     }
     for way in ways(args, gpus > 0) {
         job::note(&format!("{} between devices", way.name));
-        let (found, went_wrong) = start(&way, args.samples)?;
+        let (found, went_wrong) = start(&way, args)?;
         about.push(format!("{}: {} ({})", way.name, found.reason, found.device));
         for figure in found.figures {
             let name = format!("{} ({})", figure.name, way.name);
@@ -82,11 +82,16 @@ pub(super) fn measure(
 }
 
 /// One job; what it has found, and why it found no more.
-fn start(way: &Way, samples: u32) -> Result<(Found, Option<String>)> {
+fn start(way: &Way, args: &FarArgs) -> Result<(Found, Option<String>)> {
     let folder = tempfile::tempdir()?;
     let said = folder.path().join("said");
     let mut command = job::command(2, JOB_LIMIT_S)?;
-    command.arg("far-device-pe").arg("--folder").arg(folder.path()).args(["--samples", &samples.to_string()]);
+    command
+        .arg("far-device-pe")
+        .arg("--folder")
+        .arg(folder.path())
+        .args(["--samples", &args.samples.to_string()]);
+    command.args(["--salt", &job::salt().to_string()]).args(args.corrupt.then_some("--corrupt"));
     command
         .env("RUSHMEM_TRANSPORT", "ucx")
         .env("RUSHMEM_PES_PER_NODE", "1")

@@ -6,6 +6,7 @@ use std::time::Instant;
 use rushmem::{Kernel, Launch, Pe, Source, SymSlice, World};
 use serde::{Deserialize, Serialize};
 
+use super::pe::words;
 use crate::args::FarDevicePeArgs;
 use crate::job::{Failure, Result};
 
@@ -52,7 +53,9 @@ pub(crate) fn run(args: &FarDevicePeArgs) -> Result<()> {
             peer.transport, peer.reason
         )));
     }
-    let pair = Pair { world: &world, other, first: world.my_pe().number() == 0, samples: args.samples };
+    let first = world.my_pe().number() == 0;
+    let pair =
+        Pair { world: &world, other, first, samples: args.samples, salt: args.salt, corrupt: args.corrupt };
     let mut own = Found { reason: peer.reason, device: world.device_name(), figures: Vec::new() };
     let module = world.load(Source::text(KERNELS).name("far_device.cu"))?;
     let mut keep = |name: &str, bytes: usize, unit: &str, found: Result<Vec<f64>>| -> Result<()> {
@@ -86,6 +89,10 @@ struct Pair<'a> {
     other: Pe,
     first: bool,
     samples: u32,
+    /// Of the data, the same on both PEs.
+    salt: u64,
+    /// Data is made wrong before it is looked at.
+    corrupt: bool,
 }
 
 impl Pair<'_> {
@@ -110,9 +117,8 @@ impl Pair<'_> {
             done += rounds;
             Ok(begin.elapsed().as_secs_f64() / 2.0)
         })?;
-        if sig.to_vec()? != [done as u64] || words.to_vec()?[1] != done as u64 {
-            return Err(Failure::new("a ping-pong ended with other words than were put"));
-        }
+        self.holds("a ping-pong", &sig.to_vec()?, &[done as u64])?;
+        self.holds("a ping-pong", &words.to_vec()?[1..], &[done as u64])?;
         self.world.barrier_all()?;
         words.free()?;
         sig.free()?;
@@ -121,40 +127,60 @@ impl Pair<'_> {
 
     /// One thread's fetch_adds, one after the other, on a device that does nothing.
     fn kernel_add(&self, kernel: &Kernel<'_>) -> Result<Vec<f64>> {
-        let to = self.other.number() as i32;
-        self.adds(|word, rounds| {
-            // SAFETY: the kernel adds to a word that outlives it.
-            unsafe { kernel.launch(Launch::new(1, 1), (word, to, rounds)) }?;
+        let wrong = self.world.alloc::<u64>(1)?;
+        let (to, step) = (self.other.number() as i32, self.step());
+        let found = self.adds(|word, done, rounds| {
+            // SAFETY: the kernel adds to a word that outlives it, as does the one in which it counts wrong values.
+            unsafe {
+                kernel.launch(Launch::new(1, 1), (word, step, step.wrapping_mul(done), to, rounds, &wrong))
+            }?;
             Ok(self.world.synchronize()?)
-        })
+        })?;
+        let wrong_values = wrong.to_vec()?[0];
+        wrong.free()?;
+        match wrong_values {
+            0 => Ok(found),
+            n => Err(Failure::new(format!("the kernel's fetch_add fetched {n} wrong values"))),
+        }
     }
 
     fn host_add(&self) -> Result<Vec<f64>> {
-        self.adds(|word, rounds| {
-            for _ in 0..rounds {
-                word.at(0, self.other).fetch_add(1)?;
+        let step = self.step();
+        self.adds(|word, done, rounds| {
+            for i in 0..rounds as u64 {
+                let old = word.at(0, self.other).fetch_add(step)?;
+                if old != step.wrapping_mul(done + i) {
+                    return Err(Failure::new(format!(
+                        "the host's fetch_add fetched {old:#x}, a wrong value"
+                    )));
+                }
             }
             Ok(())
         })
     }
 
-    fn adds(&self, mut batch: impl FnMut(&SymSlice<'_, u64>, i32) -> Result<()>) -> Result<Vec<f64>> {
+    /// What is added: another in each run.
+    fn step(&self) -> u64 {
+        self.salt | 1
+    }
+
+    /// `batch` is told how many were added before, and how many it is to add.
+    fn adds(&self, mut batch: impl FnMut(&SymSlice<'_, u64>, u64, i32) -> Result<()>) -> Result<Vec<f64>> {
         let word = self.world.alloc::<u64>(1)?;
-        word.write(&[0])?;
-        let mut sum = 0;
+        let mut done = 0;
         let found = self.latencies(|rounds| {
             self.world.barrier_all()?;
             let begin = Instant::now();
             if self.first {
-                batch(&word, rounds)?;
+                batch(&word, done, rounds)?;
             }
-            sum += rounds as u64;
+            done += rounds as u64;
             let seconds = begin.elapsed().as_secs_f64();
             self.world.barrier_all()?;
             Ok(seconds)
         })?;
-        if !self.first && word.to_vec()? != [sum] {
-            return Err(Failure::new(format!("{:?} was added, not {sum}", word.to_vec()?)));
+        if !self.first {
+            self.holds("fetch_add", &word.to_vec()?, &[self.step().wrapping_mul(done)])?;
         }
         self.world.barrier_all()?;
         word.free()?;
@@ -163,18 +189,15 @@ impl Pair<'_> {
 
     /// GB in a second, until all have arrived.
     fn bandwidth(&self, bytes: usize, kernel: Option<&Kernel<'_>>) -> Result<Vec<f64>> {
-        let (inbox, source) = (self.world.alloc::<u32>(bytes / 4)?, self.world.alloc::<u32>(bytes / 4)?);
-        let salt = bytes as u32 ^ if kernel.is_some() { 0x5eed } else { 0xf00d };
-        let data: Vec<u32> = (0..bytes as u32 / 4).map(|i| i.wrapping_mul(2_654_435_761) ^ salt).collect();
-        source.write(&data)?;
-        inbox.write(&vec![0; bytes / 4])?;
+        let (inbox, source) = (self.world.alloc::<u64>(bytes / 8)?, self.world.alloc::<u64>(bytes / 8)?);
+        source.write(&words(self.salt, bytes / 8))?;
         let put = |count: i32| -> Result<f64> {
             self.world.barrier_all()?;
             let begin = Instant::now();
             if self.first {
                 match kernel {
                     Some(kernel) => {
-                        let (to, n) = (self.other.number() as i32, bytes as u64 / 4);
+                        let (to, n) = (self.other.number() as i32, bytes as u64 / 8);
                         // SAFETY: the kernel writes memory that outlives it, and that nobody reads meanwhile.
                         unsafe { kernel.launch(Launch::new(1, 256), (&inbox, &source, n, to, count)) }?;
                         self.world.synchronize()?;
@@ -195,17 +218,33 @@ impl Pair<'_> {
         // PE 0 says how many fill a sample: the other takes no part in them.
         let once = put(1)?.max(1e-6);
         let count = if self.first { (SAMPLE_S / once).clamp(1.0, 1000.0) as i32 } else { 1 };
+        // What the first puts brought is none of this.
+        let data = words(self.salt ^ if kernel.is_some() { 1 } else { 2 }, bytes / 8);
+        source.write(&data)?;
         let mut found = Vec::new();
         for _ in 0..self.samples {
             found.push(f64::from(count) * bytes as f64 / put(count)? / 1e9);
         }
-        if !self.first && inbox.to_vec()? != data {
-            return Err(Failure::new(format!("puts of {bytes} bytes brought something else")));
+        if !self.first {
+            self.holds(&format!("puts of {bytes} bytes"), &inbox.to_vec()?, &data)?;
         }
         self.world.barrier_all()?;
         inbox.free()?;
         source.free()?;
         Ok(found)
+    }
+
+    /// Is what came out of this PE's memory what should be there?
+    fn holds(&self, what: &str, there: &[u64], right: &[u64]) -> Result<()> {
+        let spoilt = |i: usize| if self.corrupt && i == there.len() / 2 { 1 << 40 } else { 0 };
+        let same = there.iter().enumerate().map(|(i, word)| word ^ spoilt(i)).eq(right.iter().copied());
+        if same {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "{what} brought something else to {}: the figure means nothing",
+            self.world.my_pe()
+        )))
     }
 }
 
@@ -223,11 +262,13 @@ extern "C" __global__ void pingpong(uint64_t *words, uint64_t *sig, int pe, int 
   }
 }
 
-extern "C" __global__ void add(uint64_t *word, int pe, int rounds) {
-  for (int i = 0; i < rounds; ++i) rushmem::atomic_fetch_add(word, uint64_t(1), pe);
+extern "C" __global__ void add(uint64_t *word, uint64_t step, uint64_t sum, int pe, int rounds, uint64_t *wrong) {
+  for (int i = 0; i < rounds; ++i, sum += step) {
+    if (rushmem::atomic_fetch_add(word, step, pe) != sum) ++*wrong;
+  }
 }
 
-extern "C" __global__ void put(uint32_t *inbox, const uint32_t *source, size_t n, int pe, int count) {
+extern "C" __global__ void put(uint64_t *inbox, const uint64_t *source, size_t n, int pe, int count) {
   for (int i = 0; i < count; ++i) rushmem::put_nbi<rushmem::block>(inbox, source, n, pe);
   rushmem::quiet();
 }

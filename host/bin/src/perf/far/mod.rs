@@ -171,7 +171,7 @@ fn compare(
     let mut found = Found::default();
     for round in 0..args.samples {
         job::note(&format!("round {} of {}", round + 1, args.samples));
-        found = start(&figures, &ucx)?;
+        found = start(args, &figures, &ucx)?;
         if let Some(library) = &found.library {
             perftest.with_library(library);
         }
@@ -200,10 +200,11 @@ fn compare(
 }
 
 /// The figures of one job.
-fn start(figures: &[Figure], ucx: &[(&str, &str)]) -> Result<Found> {
+fn start(args: &FarArgs, figures: &[Figure], ucx: &[(&str, &str)]) -> Result<Found> {
     let folder = tempfile::tempdir()?;
     let mut command = job::command(2, JOB_LIMIT_S)?;
-    command.arg("far-pe").arg("--folder").arg(folder.path());
+    command.arg("far-pe").arg("--folder").arg(folder.path()).args(["--salt", &job::salt().to_string()]);
+    command.args(args.corrupt.then_some("--corrupt"));
     for figure in figures.iter().filter_map(ValueEnum::to_possible_value) {
         command.arg(figure.get_name());
     }

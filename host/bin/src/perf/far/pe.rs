@@ -1,9 +1,12 @@
 //! One of the two PEs of a measure of `far`: each operation as a program would call it, on a PE whose memory is not mapped.
+//!
+//! What is moved is new in each run and in each phase, and differs from place to place; it is compared with what should be there
+//! after the timed loop, at the end that can see it. Wrong data ends the job without figures.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rushmem::{Cmp, Launch, Pe, Source, World};
+use rushmem::{Cmp, Launch, Pe, Source, SymSlice, World};
 use serde::{Deserialize, Serialize};
 
 use super::Figure;
@@ -37,17 +40,17 @@ pub(crate) fn run(args: &FarPeArgs) -> Result<()> {
             peer.transport, peer.reason
         )));
     }
-    let pair = Pair { world: &world, other, first: world.my_pe().number() == 0 };
+    let first = world.my_pe().number() == 0;
+    let pair = Pair { world: &world, other, first, salt: args.salt, corrupt: args.corrupt };
     let mut own = Found { library: library(), reason: peer.reason, figures: Vec::new() };
     for figure in &args.figures {
         let value = match figure {
             Figure::Latency => Ok(pair.latency(figure.iterations())?),
             Figure::FetchAdd => Ok(pair.fetch_add(figure.iterations())?),
             Figure::Bandwidth => Ok(pair.bandwidth(figure.iterations())?),
-            Figure::Rate => pair.rate(figure.iterations()),
+            Figure::Rate => pair.rate(figure.iterations())?,
         };
-        // The other's kernel or call may have failed where ours did not: then the next call says so.
-        own.figures.push(value.map_err(|e| e.to_string()));
+        own.figures.push(value);
         world.barrier_all()?;
     }
     if pair.first {
@@ -68,24 +71,32 @@ struct Pair<'a> {
     world: &'a World,
     other: Pe,
     first: bool,
+    /// Of the data, the same on both PEs.
+    salt: u64,
+    /// Data is made wrong before it is looked at.
+    corrupt: bool,
 }
 
 impl Pair<'_> {
     /// Microseconds from a put until it is seen: half the median round trip, as `ucp_put_lat`.
     fn latency(&self, n: u32) -> Result<f64> {
         let word = self.world.alloc::<u64>(1)?;
-        let mut times = Vec::with_capacity(n as usize);
-        for round in 1..=u64::from(n + n / 10) {
+        let rounds = u64::from(n + n / 10);
+        let mut times = Vec::with_capacity(rounds as usize);
+        // New in each run, and growing.
+        let value = |round: u64| (self.salt >> 1) + round;
+        for round in 1..=rounds {
             let begin = Instant::now();
             if self.first {
-                word.put(&[round], self.other)?;
-                word.wait_until(0, Cmp::Ge, round)?;
+                word.put(&[value(round)], self.other)?;
+                word.wait_until(0, Cmp::Ge, value(round))?;
             } else {
-                word.wait_until(0, Cmp::Ge, round)?;
-                word.put(&[round], self.other)?;
+                word.wait_until(0, Cmp::Ge, value(round))?;
+                word.put(&[value(round)], self.other)?;
             }
             times.push(begin.elapsed().as_secs_f64() * 1e6 / 2.0);
         }
+        self.holds("a ping-pong of 8 B", &word, &[value(rounds)])?;
         word.free()?;
         Ok(median(times.split_off((n / 10) as usize)))
     }
@@ -93,15 +104,26 @@ impl Pair<'_> {
     /// Microseconds of the median fetch_add, while the other waits.
     fn fetch_add(&self, n: u32) -> Result<f64> {
         let word = self.world.alloc::<u64>(1)?;
-        let mut times = Vec::with_capacity(n as usize);
+        let rounds = u64::from(n + n / 10);
+        let mut times = Vec::with_capacity(rounds as usize);
+        let mut fetched = Vec::with_capacity(rounds as usize);
+        let step = self.salt | 1;
         if self.first {
-            for _ in 0..n + n / 10 {
+            for _ in 0..rounds {
                 let begin = Instant::now();
-                word.at(0, self.other).fetch_add(1)?;
+                let old = word.at(0, self.other).fetch_add(step)?;
                 times.push(begin.elapsed().as_secs_f64() * 1e6);
+                fetched.push(old);
+            }
+            // Nobody else adds: each fetches what those before it have added.
+            if !fetched.into_iter().eq((0..rounds).map(|i| step.wrapping_mul(i))) {
+                return Err(Failure::new("fetch_add fetched something else than the sum so far"));
             }
         }
         self.world.barrier_all()?;
+        if !self.first {
+            self.holds("fetch_add", &word, &[step.wrapping_mul(rounds)])?;
+        }
         word.free()?;
         Ok(if self.first { median(times.split_off((n / 10) as usize)) } else { 0.0 })
     }
@@ -109,10 +131,10 @@ impl Pair<'_> {
     /// GB in a second, of puts that are all begun before the first is waited for.
     fn bandwidth(&self, n: u32) -> Result<f64> {
         const BYTES: usize = 1 << 20;
-        let inbox = self.world.alloc::<u8>(BYTES)?;
-        let source = vec![7u8; BYTES];
-        let mut seconds = 1.0;
-        for count in [n / 10, n] {
+        let inbox = self.world.alloc::<u64>(BYTES / 8)?;
+        let (mut seconds, mut source) = (1.0, Vec::new());
+        for (count, phase) in [(n / 10, 1), (n, 2)] {
+            source = words(self.salt ^ phase, BYTES / 8);
             let begin = Instant::now();
             if self.first {
                 self.world
@@ -121,37 +143,71 @@ impl Pair<'_> {
             seconds = begin.elapsed().as_secs_f64();
             self.world.barrier_all()?;
         }
-        if !self.first && inbox.to_vec()? != source {
-            return Err(Failure::new("puts of 1 MiB brought something else"));
+        if !self.first {
+            self.holds("puts of 1 MiB", &inbox, &source)?;
         }
         inbox.free()?;
         Ok(f64::from(n) * BYTES as f64 / seconds / 1e9)
     }
 
     /// Millions in a second of 8-byte puts by one thread of a kernel, until all have arrived.
-    fn rate(&self, n: u32) -> Result<f64> {
+    /// Why not, where kernels cannot be loaded, which is so on both PEs alike.
+    fn rate(&self, n: u32) -> Result<std::result::Result<f64, String>> {
+        let module = match self.world.load(Source::text(KERNEL).name("far.cu")) {
+            Ok(module) => module,
+            Err(why) => return Ok(Err(why.to_string())),
+        };
         let words = self.world.alloc::<u64>(WORDS as usize)?;
-        let module = self.world.load(Source::text(KERNEL).name("far.cu"))?;
         let rate = module.kernel("rate")?;
-        let mut seconds = 1.0;
-        for count in [n / 10, n] {
+        let (mut seconds, mut salt) = (1.0, 0);
+        for (count, phase) in [(n / 10, 1), (n, 2)] {
+            salt = self.salt ^ phase << 32;
             let begin = Instant::now();
             if self.first {
-                let count = count as i32;
+                let (to, count) = (self.other.number() as i32, count as i32);
                 // SAFETY: the kernel writes words of `words`, which outlives it, on a PE that reads them later.
-                unsafe { rate.launch(Launch::new(1, 1), (&words, self.other.number() as i32, count)) }?;
+                unsafe { rate.launch(Launch::new(1, 1), (&words, salt, to, count)) }?;
                 self.world.synchronize()?;
             }
             seconds = begin.elapsed().as_secs_f64();
             self.world.barrier_all()?;
         }
-        let last = |at: u64| (0..u64::from(n)).rev().find(|i| i % WORDS == at).unwrap_or(0);
-        if !self.first && !words.to_vec()?.into_iter().eq((0..WORDS).map(last)) {
-            return Err(Failure::new("puts by the kernel have not all arrived, or not in this order"));
+        if !self.first {
+            let last = |at: u64| (0..u64::from(n)).rev().find(|i| i % WORDS == at).unwrap_or(0);
+            let right: Vec<u64> = (0..WORDS).map(|at| salt.wrapping_add(last(at))).collect();
+            self.holds("puts by the kernel, which arrive in order,", &words, &right)?;
         }
         words.free()?;
-        Ok(f64::from(n) / seconds / 1e6)
+        Ok(Ok(f64::from(n) / seconds / 1e6))
     }
+
+    /// Is in this PE's memory what should be there?
+    fn holds(&self, what: &str, memory: &SymSlice<'_, u64>, right: &[u64]) -> Result<()> {
+        let mut there = memory.to_vec()?;
+        if self.corrupt {
+            let middle = there.len() / 2;
+            there[middle] ^= 1 << 40;
+            memory.write(&there)?;
+            there = memory.to_vec()?;
+        }
+        match there.iter().zip(right).position(|(a, b)| a != b) {
+            None if there.len() == right.len() => Ok(()),
+            at => {
+                let at = at.unwrap_or(0);
+                let (got, want) = (there.get(at).unwrap_or(&0), right.get(at).unwrap_or(&0));
+                Err(Failure::new(format!(
+                    "{what} brought something else: word {at} of {} is {got:#x}, not {want:#x}; the figures \
+                     mean nothing",
+                    self.world.my_pe()
+                )))
+            }
+        }
+    }
+}
+
+/// Data of a phase: differs from word to word, and from phase to phase in each of them.
+pub(super) fn words(salt: u64, n: usize) -> Vec<u64> {
+    (0..n as u64).map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt).collect()
 }
 
 /// Words that the kernel puts to in turn; a power of two.
@@ -159,8 +215,8 @@ const WORDS: u64 = 256;
 
 const KERNEL: &str = r#"
 #include <rushmem/rushmem.cuh>
-extern "C" __global__ void rate(uint64_t *words, int pe, int n) {
-  for (int i = 0; i < n; ++i) rushmem::p(words + i % 256, uint64_t(i), pe);
+extern "C" __global__ void rate(uint64_t *words, uint64_t salt, int pe, int n) {
+  for (int i = 0; i < n; ++i) rushmem::p(words + i % 256, salt + uint64_t(i), pe);
   rushmem::quiet();
 }
 "#;

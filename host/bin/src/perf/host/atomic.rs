@@ -35,7 +35,12 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
         // Untimed.
         word.set(40)?;
         let old = word.fetch_add(2)?;
+        pair.spoil(&memory, pair.other())?;
         verify("fetch_add", old == 40 && plain.load(Ordering::SeqCst) == 42)?;
+        verify("swap", word.swap(7)? == 42 && plain.load(Ordering::SeqCst) == 7)?;
+        // The first finds what it expects, the second does not.
+        let old = [word.compare_swap(7, 9)?, word.compare_swap(7, 11)?];
+        verify("compare_swap", old == [7, 9] && plain.load(Ordering::SeqCst) == 9)?;
     }
     Ok(memory.free()?)
 }

@@ -3,8 +3,9 @@
 //! no stall report), which is what the factor allowed between the two pays for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::pair::{compared, Pair, Unit};
+use super::pair::{compared, pattern, verify, Pair, Unit};
 use crate::args::HostArgs;
 use crate::job::Result;
 use crate::report::{Limit, Row};
@@ -56,6 +57,26 @@ impl<'a> Flags<'a> {
     }
 }
 
+/// Do both meet there? In each round one is late, and what it has stored before it comes is seen behind it.
+pub(super) fn check(pair: &Pair, name: &str, meet: &dyn Fn() -> Result<()>) -> Result<()> {
+    let (world, me) = (&pair.world, pair.world.my_pe());
+    let word = world.alloc::<u64>(1)?;
+    for (round, sent) in pattern(8, 0xba44).enumerate() {
+        if round % 2 == me.index() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        word.p(0, sent, pair.other())?;
+        // A barrier would do so itself, a sync does not.
+        world.quiet()?;
+        meet()?;
+        pair.spoil(&word, me)?;
+        verify(name, word.to_vec()? == [sent])?;
+        // Nobody stores the next round's before both have looked.
+        meet()?;
+    }
+    Ok(word.free()?)
+}
+
 pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
     // An allocation is aligned to a cache line and each PE has its own copy, so the two flags share none.
     let memory = pair.world.alloc::<u64>(1)?;
@@ -83,6 +104,7 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
             Ok(())
         };
         let taken = interleave(args.samples as usize, rounds, ours, bare)?;
+        check(pair, name, &|| Ok(meet()?))?;
         if pair.measures() {
             let row = compared(name, None, Unit::Ns, taken, "bare exchange of flags")?;
             rows.push(Row { limit, ..row });

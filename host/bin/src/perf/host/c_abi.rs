@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use libloading::os::unix::{Library, Symbol};
 use rushmem::Pe;
 
+use super::barrier::check;
 use super::pair::{compared, verify, Pair, Unit};
 use crate::args::HostArgs;
 use crate::job::{Failure, Result};
@@ -67,6 +68,7 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
         };
         let n = calibrate(args.batch_ns(), &mut put)?;
         let puts = interleave(samples, n, put, api_put)?;
+        pair.spoil(&memory, other)?;
         verify("rushmem_put", memory.g(0, other)? == n - 1)?;
 
         let word = memory.at(1, other);
@@ -103,6 +105,8 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
         Ok(())
     };
     let barriers = interleave(samples, u64::from(args.batch), barrier, api_barrier)?;
+    // SAFETY: as above.
+    check(pair, "rushmem_barrier_all", &|| ok(unsafe { (functions.barrier_all)(world) }))?;
     if pair.measures() {
         rows.push(compared("rushmem_barrier_all", None, Unit::Ns, barriers, "the Rust API")?);
     }

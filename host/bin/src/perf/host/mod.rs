@@ -53,7 +53,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<ExitCode> {
 
 /// Runs the measures as one PE of a job. PE 0 gets the rows.
 fn measure_as_pe(args: &HostArgs, measures: &[Measure]) -> Result<Option<Vec<Row>>> {
-    let pair = Pair::join()?;
+    let pair = Pair::join(args.corrupt)?;
     let mut rows = Vec::new();
     for &measure in measures.iter().filter(|measure| measure.needs_job()) {
         if pair.measures() {
@@ -84,6 +84,7 @@ fn measure_in_a_job(args: &HostArgs, measures: &[Measure]) -> Result<Vec<Row>> {
     command.arg("host").args(measures.iter().map(|measure| measure.word()));
     command.args(["--samples", &args.samples.to_string(), "--batch", &args.batch.to_string()]);
     command.args(["--sizes", &sizes.join(",")]).arg("--rows").arg(&file).stdout(Stdio::null());
+    command.args(args.corrupt.then_some("--corrupt"));
     let status = command.status().map_err(|error| Failure::new(format!("cannot start the PEs: {error}")))?;
     if !status.success() {
         return Err(Failure::new(format!("the measuring PEs ended with {status}")));

@@ -9,11 +9,13 @@ use crate::stats::Summary;
 /// A world of two PEs, each on a core of its own where there are two.
 pub(super) struct Pair {
     pub(super) world: World,
+    /// Data is made wrong before it is looked at.
+    corrupt: bool,
 }
 
 impl Pair {
     /// Joins the job that this process was started in. Collective.
-    pub(super) fn join() -> Result<Pair> {
+    pub(super) fn join(corrupt: bool) -> Result<Pair> {
         let world = World::init()?;
         if world.n_pes() != 2 {
             return Err(Failure::new(format!(
@@ -22,7 +24,7 @@ impl Pair {
             )));
         }
         job::pin(world.my_pe().index());
-        Ok(Pair { world })
+        Ok(Pair { world, corrupt })
     }
 
     /// Whether this PE is the one that holds the clock.
@@ -40,6 +42,18 @@ impl Pair {
         memory.ptr_at(pe).ok_or_else(|| {
             Failure::new(format!("the heap of {pe} is not mapped here: nothing to compare with"))
         })
+    }
+}
+
+impl Pair {
+    /// For the test that wrong data is an error: changes `pe`'s copy, where that was asked for.
+    pub(super) fn spoil<T: Symmetric>(&self, memory: &SymRef<'_, T>, pe: Pe) -> Result<()> {
+        if self.corrupt {
+            let byte = self.mapped(memory, pe)?.cast::<u8>();
+            // SAFETY: the first byte of a live allocation, which nobody else touches between the timed loop and the look at it.
+            unsafe { byte.write_volatile(byte.read_volatile() ^ 0x10) };
+        }
+        Ok(())
     }
 }
 

@@ -46,6 +46,8 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
         Ok(())
     };
     let words = interleave(samples, rounds, by_word, &mut plain)?;
+    pair.spoil(&flag, world.my_pe())?;
+    verify("p", flag.to_vec()? == [round])?;
 
     let mut last = 0;
     let by_signal = |n| {
@@ -62,7 +64,8 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
         Ok(())
     };
     let signals = interleave(samples, rounds, by_signal, plain)?;
-    verify("put_signal", data.to_vec().unwrap() == [last])?;
+    pair.spoil(&data, world.my_pe())?;
+    verify("put_signal", data.to_vec()? == [last] && signal.fetch()? == last)?;
 
     if first {
         for (name, taken) in [("p ping-pong", words), ("put_signal ping-pong", signals)] {

@@ -218,6 +218,7 @@ fn check_words(pair: &Pair, memory: &SymRef<'_, u64>) -> Result<()> {
         }
     }
     pair.world.quiet()?;
+    pair.spoil(memory, other)?;
     let mut got = vec![0; WALK];
     memory.get(&mut got, other)?;
     let one_by_one: Vec<u64> = (0..WALK).map(|i| memory.g(i, other)).collect::<rushmem::Result<_>>()?;
@@ -273,6 +274,7 @@ fn bulk(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>, direction: Direction,
         let sent: Vec<u8> = own.iter().map(|byte| byte ^ 0xa5).collect();
         memory.put(&sent, other)?;
         pair.world.quiet()?;
+        pair.spoil(&memory, other)?;
         memory.get(&mut own, other)?;
         verify(&format!("{name} of {bytes} bytes"), own == sent)?;
     }

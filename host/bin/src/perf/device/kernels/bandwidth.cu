@@ -34,25 +34,33 @@ template <typename Scope> DEV void get_bw_staged(const job &j) {
   timed<true>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(my.size / 8), j.peer, stage); });
 }
 
-/* A block has a part, its threads take word after word of it. The value comes out of a register: what is measured is p. */
-KERNEL(p_bw) {
-  const part my = part_of<rushmem::block>(j.bytes);
+/* A block, warp or thread has a part, its threads take word after word of it. The value comes out of a register: what is measured
+ * is p. */
+template <typename Scope> DEV void p_bw(const job &j) {
+  const part my = part_of<Scope>(j.bytes);
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
   const uint64_t end = (my.begin + my.size) / 8;
   timed<true>(j, [&](uint64_t) {
-    for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) rushmem::p(to + i, j.salt + i, j.peer);
+    for (uint64_t i = my.begin / 8 + Scope::rank(); i < end; i += Scope::size()) rushmem::p(to + i, j.salt + i, j.peer);
   });
 }
 
-KERNEL(g_bw) {
-  const part my = part_of<rushmem::block>(j.bytes);
+template <typename Scope> DEV void g_bw(const job &j) {
+  const part my = part_of<Scope>(j.bytes);
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
   const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
   const uint64_t end = (my.begin + my.size) / 8;
   timed<true>(j, [&](uint64_t) {
-    for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) to[i] = rushmem::g(from + i, j.peer);
+    for (uint64_t i = my.begin / 8 + Scope::rank(); i < end; i += Scope::size()) to[i] = rushmem::g(from + i, j.peer);
   });
 }
+
+KERNEL(p_bw_thread) { p_bw<rushmem::thread>(j); }
+KERNEL(p_bw_warp) { p_bw<rushmem::warp>(j); }
+KERNEL(p_bw_block) { p_bw<rushmem::block>(j); }
+KERNEL(g_bw_thread) { g_bw<rushmem::thread>(j); }
+KERNEL(g_bw_warp) { g_bw<rushmem::warp>(j); }
+KERNEL(g_bw_block) { g_bw<rushmem::block>(j); }
 
 template <typename Scope> DEV void probe_put_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
@@ -67,7 +75,7 @@ template <typename Scope> DEV void probe_get_bw(const job &j) {
 }
 
 /* Plain stores of 8 bytes, 4 in flight: the compiler knows that nobody is in between. */
-KERNEL(probe_p_bw) {
+KERNEL(probe_p_bw_block) {
   const part my = part_of<rushmem::block>(j.bytes);
   volatile uint64_t *to = reinterpret_cast<volatile uint64_t *>(rushmem::ptr(j.to, j.peer));
   const uint64_t end = (my.begin + my.size) / 8;

@@ -89,9 +89,18 @@ KERNEL(put_latency_block_staged) { put_latency_staged<rushmem::block>(j); }
 SMALL_KERNEL(get_latency_thread_staged) { get_latency_staged<rushmem::thread>(j); }
 SMALL_KERNEL(get_latency_warp_staged) { get_latency_staged<rushmem::warp>(j); }
 KERNEL(get_latency_block_staged) { get_latency_staged<rushmem::block>(j); }
+SMALL_KERNEL(signal_latency_thread) {
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
+  timed<false>(j, [&](uint64_t round) {
+    rushmem::signal_op(fresh(to), round + 1, rushmem::signal::set, j.peer);
+    rushmem::quiet();
+  });
+}
 SMALL_KERNEL(p_latency_thread) { p_latency<rushmem::thread>(j); }
+SMALL_KERNEL(p_latency_warp) { p_latency<rushmem::warp>(j); }
 KERNEL(p_latency_block) { p_latency<rushmem::block>(j); }
 SMALL_KERNEL(g_latency_thread) { g_latency<rushmem::thread>(j); }
+SMALL_KERNEL(g_latency_warp) { g_latency<rushmem::warp>(j); }
 KERNEL(g_latency_block) { g_latency<rushmem::block>(j); }
 SMALL_KERNEL(probe_put_latency_thread) { probe_put_latency<rushmem::thread>(j); }
 SMALL_KERNEL(probe_put_latency_warp) { probe_put_latency<rushmem::warp>(j); }

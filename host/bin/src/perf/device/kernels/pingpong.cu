@@ -67,6 +67,7 @@ SMALL_KERNEL(put_pingpong_thread_bytes) { put_pingpong<rushmem::thread, char>(j)
 SMALL_KERNEL(put_pingpong_warp_bytes) { put_pingpong<rushmem::warp, char>(j); }
 KERNEL(put_pingpong_block_bytes) { put_pingpong<rushmem::block, char>(j); }
 SMALL_KERNEL(p_pingpong_thread) { p_pingpong<rushmem::thread>(j); }
+SMALL_KERNEL(p_pingpong_warp) { p_pingpong<rushmem::warp>(j); }
 KERNEL(p_pingpong_block) { p_pingpong<rushmem::block>(j); }
 
 /* Data and its flag in one store. What arrives is left where a put would leave it; packets lie behind that. */

@@ -1,4 +1,4 @@
-//! A CUDA graph of what is put on a stream.
+//! CUDA itself: graphs of what is put on a stream, and, as a probe, the driver's own call for a copy on one, without rushmem.
 
 use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUresult, CUstream};
 use rushmem::Stream;
@@ -61,6 +61,28 @@ impl Drop for Graph {
             }
             sys::cuGraphDestroy(self.graph);
         }
+    }
+}
+
+/// A copy between GPUs' memories as a program without rushmem would put it on a stream: the call that a put or get comes down to.
+pub(super) struct BareCopy {
+    to: u64,
+    from: u64,
+    bytes: usize,
+}
+
+impl BareCopy {
+    /// None where the other side is not mapped.
+    pub(super) fn new(to: Option<*mut u8>, from: Option<*mut u8>, bytes: usize) -> Option<BareCopy> {
+        Some(BareCopy { to: to?.addr() as u64, from: from?.addr() as u64, bytes })
+    }
+
+    /// Puts it on a stream of the current context.
+    pub(super) fn queue(&self, stream: &Stream<'_>) -> Result<()> {
+        let (to, from, raw) = (self.to, self.from, stream.as_raw().cast());
+        // SAFETY: two parts of live allocations, one of them a peer's, that are mapped on this GPU and stay until the
+        // stream has been waited for.
+        said("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, self.bytes, raw) })
     }
 }
 
