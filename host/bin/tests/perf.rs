@@ -12,7 +12,12 @@ use serde_json::Value;
 fn every_measure_runs_and_is_reported() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (json, csv) = (folder.path().join("new/host.json"), folder.path().join("host.csv"));
+    let peer = folder.path().join("openshmem.csv");
+    let line =
+        "peer,operation,bytes,us_median_of_runs,us_min,us_max,runs\nSomebody,put,1048576,42.5,40,46,12\n";
+    std::fs::write(&peer, line).expect("a file of ours");
     let mut command = perf("host all --samples 15 --batch 30 --starts 2 --sizes 1,8,4097,1048576");
+    command.arg("--compare").arg(&peer);
     let output = run(command.arg("--json").arg(&json).arg("--csv").arg(&csv), folder.path());
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}\n{table}", text(&output.stderr));
@@ -58,12 +63,14 @@ fn every_measure_runs_and_is_reported() {
             assert!(row["ratio"].as_f64().is_some_and(|ratio| ratio.is_finite() && ratio > 0.0), "{row}");
         }
     }
+    assert_eq!(row("put", Some(1 << 20), 2)["peer"]["value"], 42.5, "{report}");
+    assert!(row("put", Some(1 << 20), 2)["kept"].is_boolean(), "{report}");
     // Not absurd, even here: the copy is the same copy, and starting is not waiting for something.
     assert!(row("put", Some(1 << 20), 2)["ratio"].as_f64().expect("checked") < 3.0, "{report}");
     assert!(row("start-up", None, 4)["ours"]["min"].as_f64().expect("checked") < 5000.0, "{report}");
 
     let csv = std::fs::read_to_string(&csv).expect("the file that was asked for");
-    assert_eq!(csv.lines().count(), rows.len() + 1, "{csv}");
+    assert_eq!(perf_common::csv_lines(&csv), rows.len() + 1, "{csv}");
 }
 
 /// A byte is made wrong where it has arrived, before it is looked at: there is no figure.
@@ -122,7 +129,7 @@ fn starting_is_measured_step_by_step() {
     let numbers = |line: &&str| line.contains("the CPU");
     assert_eq!(table.lines().filter(numbers).count(), 1 + 3, "{table}");
     let csv = std::fs::read_to_string(&csv).expect("the file that was asked for");
-    assert_eq!(csv.lines().count(), rows.len() + 1, "{csv}");
+    assert_eq!(perf_common::csv_lines(&csv), rows.len() + 1, "{csv}");
 }
 
 #[test]

@@ -57,8 +57,8 @@ fn every_measure_makes_figures_that_were_verified() {
         assert!(0.0 < row.min && row.min <= row.median && row.median <= row.p99, "{row:?}");
         assert_eq!(row.samples, 3, "{row:?}");
     }
-    let lines = std::fs::read_to_string(&csv).expect("the file that was asked for").lines().count();
-    assert_eq!(lines, report.rows.len() + 1);
+    let csv = std::fs::read_to_string(&csv).expect("the file that was asked for");
+    assert_eq!(perf_common::csv_lines(&csv), report.rows.len() + 1, "{csv}");
 }
 
 #[test]
@@ -129,6 +129,11 @@ fn every_promise_has_its_row_beside_peers_and_limits() {
         let row = rows.iter().find(|row| row.measure == measure && row.scope == scope);
         &row.unwrap_or_else(|| panic!("no row {measure} {scope}:\n{table}")).value
     };
+    assert!(
+        text(&output.stderr).contains("other.csv is no file that --compare knows"),
+        "{}",
+        text(&output.stderr)
+    );
     assert_eq!(find("signal ping-pong", "thread")["peer"]["value"], 123456.0);
     assert_eq!(find("put + quiet", "warp")["peer"]["value"], 0.000001);
     assert_eq!(find("put bandwidth", "stream")["machine"]["value"], 987654.0);

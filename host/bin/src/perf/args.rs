@@ -88,6 +88,28 @@ impl Measure {
     }
 }
 
+/// Where figures go, and what they are set beside.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Output {
+    /// Sets the figures of a file beside ours: NVSHMEM's, NCCL's, OpenSHMEM's or the machine's limits as in the project's
+    /// baseline files (CSV), or an earlier record of this tool (JSON); or of all such CSV files of a folder. May be given
+    /// several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Vec<PathBuf>,
+
+    /// Also writes everything as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Also writes the rows as CSV to this file, behind lines that say where they were made.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Ends with exit code 1 when a figure misses its limit.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
 #[derive(Args, Debug, Clone)]
 pub(crate) struct HostArgs {
     /// Measures to run; all of them when none is named.
@@ -111,17 +133,8 @@ pub(crate) struct HostArgs {
           value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) sizes: Vec<u64>,
 
-    /// Also writes everything as JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Also writes the rows as CSV to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-
-    /// Ends with exit code 1 when a figure is over its limit.
-    #[arg(long)]
-    pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 
     /// A PE of a job that rushmem-perf started itself leaves its rows here instead of showing them.
     #[arg(long, hide = true, value_name = "FILE")]
@@ -166,17 +179,8 @@ pub(crate) struct FarArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) ucx_cuda: Option<PathBuf>,
 
-    /// Also writes everything as JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Also writes the rows as CSV to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-
-    /// Ends with exit code 1 when a figure is beyond its limit.
-    #[arg(long)]
-    pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 
     /// Makes arrived data wrong before it is looked at: for the test that this is an error.
     #[arg(long, hide = true)]
@@ -232,17 +236,8 @@ pub(crate) struct StartupArgs {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) samples: u32,
 
-    /// Also writes everything as JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Also writes the rows as CSV to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-
-    /// Ends with exit code 1 when a figure is over its limit.
-    #[arg(long)]
-    pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -70,6 +70,26 @@ impl Environment {
     }
 }
 
+impl Environment {
+    /// As lines of `# key: value`, for files that have no other place for it.
+    pub(crate) fn comments(&self) -> String {
+        let of = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
+        let mut lines = vec![
+            ("date", self.date.clone()),
+            ("commit", of(&self.commit)),
+            ("build", self.build.to_owned()),
+            ("cpu", format!("{}, {} cores", self.cpu, self.cores)),
+            ("load", format!("{:.2}", self.load)),
+            ("kernel", self.kernel.clone()),
+        ];
+        if !self.gpus.is_empty() {
+            lines.extend([("gpus", self.gpus.join("; ")), ("driver", of(&self.driver))]);
+        }
+        lines.push(("command", self.command.clone()));
+        lines.iter().map(|(key, value)| format!("# {key}: {value}\n")).collect()
+    }
+}
+
 impl fmt::Display for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let commit = self.commit.as_deref().unwrap_or("unknown");

@@ -1,6 +1,6 @@
 //! Figures that were measured elsewhere, set beside ours: the project's baseline files, as they are, and earlier records of
 //! this tool. A file is recognised by its head. What a figure is compared with is said here, line by line; where the two
-//! are not the same measure there is no line (docs/benchmarks/README.md says which, and why).
+//! are not the same measure, or not begun by the same kind of caller, there is no line (docs/performance.md says which, and why).
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,7 @@ pub(crate) struct Peers {
     nvshmem: Vec<Nvshmem>,
     nccl: Vec<Nccl>,
     limits: Vec<(String, f64)>,
+    openshmem: Vec<OpenShmem>,
     ours: Vec<Row>,
 }
 
@@ -39,6 +40,15 @@ struct Nccl {
     us: f64,
 }
 
+/// A line of the OpenSHMEM libraries': what their hosts call, two PEs of one host.
+#[derive(Debug)]
+struct OpenShmem {
+    library: String,
+    operation: String,
+    bytes: Option<u64>,
+    us: f64,
+}
+
 /// An earlier record.
 #[derive(Deserialize)]
 struct Record {
@@ -49,11 +59,12 @@ struct Record {
 const NVSHMEM: &str = "test,series,n_pes,type_op,scope,launch,bytes,unit,value";
 const NCCL: &str = "collective,n_pes,bytes,bytes_are,us";
 const LIMITS: &str = "probe,value,unit";
+const OPENSHMEM: &str = "peer,operation,bytes,us_median_of_runs,us_min,us_max,runs";
 
 /// Whether the file begins like one of them.
 fn known(file: &Path) -> bool {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    [NVSHMEM, NCCL, LIMITS].contains(&text.lines().next().unwrap_or_default().trim())
+    [NVSHMEM, NCCL, LIMITS, OPENSHMEM].contains(&text.lines().next().unwrap_or_default().trim())
 }
 
 impl Peers {
@@ -70,7 +81,15 @@ impl Peers {
             for entry in std::fs::read_dir(path).map_err(said)? {
                 inside.push(entry.map_err(said)?.path());
             }
-            inside.retain(|file| file.extension().is_some_and(|extension| extension == "csv") && known(file));
+            inside.retain(|file| file.extension().is_some_and(|extension| extension == "csv"));
+            inside.retain(|file| {
+                let known = known(file);
+                if !known {
+                    let name = file.file_name().unwrap_or_default().to_string_lossy();
+                    eprintln!("rushmem-perf: {name} is no file that --compare knows: left out");
+                }
+                known
+            });
             inside.sort();
             inside.iter().try_for_each(|file| peers.read_file(file))?;
         }
@@ -107,6 +126,14 @@ impl Peers {
                     self.limits.push((probe.to_owned(), if unit == "ns" { value / 1e3 } else { value }));
                 }
             }
+            OPENSHMEM => {
+                for line in lines() {
+                    let [library, operation, bytes, us, ..] = cells::<7>(line)?;
+                    let bytes = if bytes.is_empty() { None } else { Some(bytes.parse()?) };
+                    let (library, operation) = (library.to_owned(), operation.to_owned());
+                    self.openshmem.push(OpenShmem { library, operation, bytes, us: us.parse()? });
+                }
+            }
             "{" => self.ours.extend(serde_json::from_str::<Record>(text)?.rows),
             head => {
                 return Err(Failure::new(format!(
@@ -122,6 +149,7 @@ impl Peers {
         let named = |name: &'static str| move |value| Beside { name: name.to_owned(), value };
         let peer = self.of_nvshmem(row).map(named("NVSHMEM 3.8.0"));
         let peer = peer.or_else(|| self.of_nccl(row).map(named("NCCL 2.28.9")));
+        let peer = peer.or_else(|| self.of_openshmem(row));
         let peer = peer.or_else(|| self.earlier(row).map(named("earlier record")));
         row.peer = peer.or(row.peer.take());
         row.machine = self.of_limits(row).map(named("bare probe")).or(row.machine.take());
@@ -131,6 +159,27 @@ impl Peers {
         let shape = |row: &Row| row.shape.as_ref().map(|s| (s.scope.clone(), s.blocks, s.threads));
         let key = |row: &Row| (row.measure.clone(), row.bytes, row.pes, row.unit.clone(), shape(row));
         self.ours.iter().find(|earlier| key(earlier) == key(row)).map(|earlier| earlier.ours.median)
+    }
+
+    /// The quickest of the libraries, of what the host does to a PE of its own host.
+    fn of_openshmem(&self, row: &Row) -> Option<Beside> {
+        let (operation, bytes) = match row.measure.as_str() {
+            "put" | "get" => (row.measure.as_str(), row.bytes),
+            "barrier_all" => ("barrier_all 2 PEs", None),
+            // Theirs is of 4 bytes.
+            "fetch_add" => ("int fetch_add", Some(4)),
+            _ => return None,
+        };
+        let scale = match row.unit.as_str() {
+            "ns" => 1e3,
+            "us" => 1.0,
+            _ => return None,
+        };
+        let same = |o: &&OpenShmem| o.operation == operation && o.bytes == bytes;
+        let from_host = row.shape.is_none() && row.pes == 2;
+        let all = self.openshmem.iter().filter(same).filter(|_| from_host);
+        let best = all.min_by(|a, b| a.us.total_cmp(&b.us))?;
+        Some(Beside { name: best.library.clone(), value: best.us * scale })
     }
 
     fn of_nccl(&self, row: &Row) -> Option<f64> {
@@ -157,15 +206,24 @@ impl Peers {
             |test: &str| (scope == "thread").then(|| find(test, "", "", "", row.bytes)).flatten();
         let by_blocks =
             |test: &str| (scope == "block").then(|| find(test, "", "", &launch, row.bytes)).flatten();
+        // A word by one thread, more by all threads of a block.
+        let one_word = scope == "thread" && row.bytes == Some(8);
+        let by_threads =
+            |test: &str| (scope == "block" || one_word).then(|| find(test, "", "", "", row.bytes)).flatten();
         let pair = "device-pt-to-pt-shmem_";
         match row.measure.as_str() {
             "put + quiet" if scope == "stream" => find("host-pt-to-pt-latency", "", "", "", row.bytes),
             "put + quiet" => find(&format!("{pair}put_latency"), "", scope, "", row.bytes),
-            "p + quiet" => find(&format!("{pair}p_latency"), "", "", "", row.bytes),
-            "signal ping-pong" => find(&format!("{pair}signal_ping_pong_latency"), "", "", "", None),
+            "p + quiet" => by_threads(&format!("{pair}p_latency")),
+            "inc + quiet" => {
+                find(&format!("{pair}atomic_latency"), "shmem_at_uint64_t_inc_ping_lat", "", "", None)
+            }
+            "signal ping-pong" if scope == "thread" => {
+                find(&format!("{pair}signal_ping_pong_latency"), "", "", "", None)
+            }
             "put_signal ping-pong" => one_thread(&format!("{pair}put_signal_ping_pong_latency")),
             "put + quiet ping-pong" => one_thread(&format!("{pair}put_ping_pong_latency")),
-            "p + quiet ping-pong" => find(&format!("{pair}p_ping_pong_latency"), "", "", "", row.bytes),
+            "p + quiet ping-pong" => by_threads(&format!("{pair}p_ping_pong_latency")),
             "atomic inc ping-pong" => find(
                 &format!("{pair}atomic_ping_pong_latency"),
                 "shmem_at_uint64_t_inc_ping_lat",
@@ -208,7 +266,9 @@ impl Peers {
             "signal ping-pong" | "atomic inc ping-pong" if shape.scope == "thread" => {
                 pingpong("relaxed store and poll")
             }
-            "packed ping-pong" => pingpong("16-byte store holding data and flag"),
+            "packed ping-pong" if row.bytes == Some(8) && shape.scope == "thread" => {
+                pingpong("16-byte store holding data and flag")
+            }
             "put_signal ping-pong" if row.bytes == Some(8) && shape.scope == "thread" => {
                 pingpong("data + st.release then relaxed poll + one ld.acquire")
             }
@@ -247,6 +307,8 @@ mod tests {
         device-pt-to-pt-shmem_put_bw,shmem_put_bw_uni,2,,,ctas=4 threads=1024,1024,GB/s,0.68\n\
         device-pt-to-pt-shmem_put_bw,shmem_put_bw_uni,2,,,ctas=1 threads=1024,1024,GB/s,0.4\n\
         device-coll-sync_latency,sync_all_device,8,,block,,256,us,2.18\n\
+        device-pt-to-pt-shmem_p_latency,shmem_p_latency,2,,,,8,us,1.12\n\
+        device-pt-to-pt-shmem_signal_ping_pong_latency,shmem_sig_ping_lat,2,,,,8,us,2.5\n\
         host-pt-to-pt-bw,Bandwidth,2,,,,8,us,0.0027\n";
     const OF_LIMITS: &str = "probe,value,unit\n\
         SM 16-byte copy 4 blocks x 1024 threads write to peer,182.9,GB/s\n\
@@ -287,10 +349,45 @@ mod tests {
         assert_eq!(beside(row("put bandwidth", Some(1024), 2, "GB/s", ("warp", 4, 1024))).0, None);
         assert_eq!(beside(row("put bandwidth, both ways", Some(1024), 2, "GB/s", four)), (None, None));
         assert_eq!(beside(row("sync_all", None, 8, "us", ("block", 1, 1024))), (Some(2.18), None));
-        assert_eq!(beside(row("signal ping-pong", None, 2, "us", ("thread", 1, 1))), (None, Some(1.239)));
+        assert_eq!(
+            beside(row("signal ping-pong", None, 2, "us", ("thread", 1, 1))),
+            (Some(2.5), Some(1.239))
+        );
+        let one = ("thread", 1, 1);
+        assert_eq!(beside(row("signal ping-pong", None, 2, "us", one)).0, Some(2.5));
+        assert_eq!(beside(row("p + quiet", Some(8), 2, "us", one)).0, Some(1.12));
+        assert_eq!(beside(row("p + quiet", Some(8), 2, "us", ("block", 1, 1024))).0, Some(1.12));
+        // What a kernel does is nothing beside what the host calls for.
+        for scope in ["stream", "graph", "host"] {
+            for measure in ["p + quiet", "signal ping-pong"] {
+                assert_eq!(beside(row(measure, Some(8), 2, "us", (scope, 0, 0))), (None, None), "{scope}");
+            }
+        }
         let stream = ("stream", 0, 0);
         assert_eq!(beside(row("put bandwidth", Some(8), 2, "GB/s", stream)).0, Some(0.0027));
         assert_eq!(beside(row("all_reduce", Some(8), 8, "us", ("block", 1, 1))).0, Some(17.1));
+    }
+
+    #[test]
+    fn the_hosts_operations_stand_beside_the_quickest_openshmem() {
+        let mut peers = Peers::default();
+        let text = "peer,operation,bytes,us_median_of_runs,us_min,us_max,runs\n\
+            Slow,put,8,1.765,0.5,2.9,10\nQuick,put,8,0.04,0.03,0.04,12\n\
+            Quick,barrier_all 2 PEs,,0.365,0.3,0.8,12\nQuick,int fetch_add,4,0.045,0.04,0.8,12\n";
+        peers.take(text).expect("a baseline file");
+        let beside = |mut row: Row| {
+            peers.set(&mut row);
+            row.peer.map(|peer| (peer.name, peer.value))
+        };
+        let of = |measure, bytes, unit| Row::new(measure, bytes, 2, unit, Summary::single(1.0));
+        let quick = |value| Some(("Quick".to_owned(), value));
+        assert_eq!(beside(of("put", Some(8), "ns")), quick(40.0));
+        assert_eq!(beside(of("put", Some(8), "us")), quick(0.04));
+        assert_eq!(beside(of("barrier_all", None, "ns")), quick(365.0));
+        assert_eq!(beside(of("fetch_add", Some(8), "ns")), quick(45.0));
+        assert_eq!(beside(of("put", Some(64), "ns")), None);
+        assert_eq!(beside(of("put bandwidth", Some(8), "GB/s")), None);
+        assert_eq!(beside(row("barrier_all", None, 2, "us", ("block", 1, 64))), None, "a kernel's");
     }
 
     #[test]

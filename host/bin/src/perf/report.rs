@@ -2,12 +2,12 @@
 //! `docs/benchmarks`. A row sets our figure beside that of a reference measured in the same run on the same memory,
 //! because a bare figure says more of the machine than of rushmem.
 
-use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::args::Output;
 use crate::environment::Environment;
 use crate::job::{Failure, Result};
 use crate::stats::Summary;
@@ -193,8 +193,36 @@ pub(crate) struct Report {
     pub(crate) environment: Environment,
     /// The options that shaped the figures.
     pub(crate) parameters: serde_json::Value,
-    /// The figures.
+    /// The figures; in JSON each with what follows from it.
+    #[serde(serialize_with = "with_verdicts")]
     pub(crate) rows: Vec<Row>,
+}
+
+/// A row, and what a reader would have to work out.
+#[derive(Serialize)]
+struct Judged<'r> {
+    #[serde(flatten)]
+    row: &'r Row,
+    /// Of our samples: see [`Summary::spread`].
+    spread: f64,
+    /// Ours over the peer's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer_ratio: Option<f64>,
+    /// Whether the limit is kept; none where there is none.
+    kept: Option<bool>,
+    /// The same as the table says it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    verdict: &'static str,
+}
+
+fn with_verdicts<S: Serializer>(rows: &[Row], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_seq(rows.iter().map(|row| Judged {
+        row,
+        spread: row.ours.spread(),
+        peer_ratio: row.peer_ratio(),
+        kept: row.kept(),
+        verdict: row.verdict(),
+    }))
 }
 
 impl Report {
@@ -204,15 +232,17 @@ impl Report {
     }
 
     /// Prints the table, writes the files that were asked for, and, to `check`, makes a broken limit an exit code of 1.
-    pub(crate) fn show(&self, json: Option<&Path>, csv: Option<&Path>, check: bool) -> Result<ExitCode> {
+    pub(crate) fn show(&self, output: &Output) -> Result<ExitCode> {
         print!("{}", self.table());
-        let cannot = |file: &Path, error| Failure::new(format!("cannot write {}: {error}", file.display()));
-        if let Some(file) = json {
-            self.write_json(file).map_err(|error| cannot(file, error))?;
+        if let Some(file) = &output.json {
+            let mut text = serde_json::to_string_pretty(self)?;
+            text.push('\n');
+            write(file, &text)?;
         }
-        if let Some(file) = csv {
-            self.write_csv(file).map_err(|error| cannot(file, error))?;
+        if let Some(file) = &output.csv {
+            write(file, &self.csv())?;
         }
+        let check = output.check;
         let over = self.broken();
         if !check {
             return Ok(ExitCode::SUCCESS);
@@ -228,31 +258,19 @@ impl Report {
         println!("{} missed the limit", over.len());
         Ok(ExitCode::FAILURE)
     }
-
-    /// Writes JSON to `path`, making its folder.
-    fn write_json(&self, path: &Path) -> io::Result<()> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        write(path, &text)
-    }
-
-    /// Writes CSV to `path`, making its folder.
-    fn write_csv(&self, path: &Path) -> io::Result<()> {
-        write(path, &self.csv())
-    }
 }
 
 /// Writes a file, making its folder.
-pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    std::fs::write(path, text)
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let written = folder.and_then(|()| std::fs::write(path, text));
+    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     fn summary(median: f64) -> Summary {
         Summary::single(median)
@@ -310,8 +328,18 @@ mod tests {
         let table = report.table();
         assert!(table.contains("put 1 MiB") && table.contains("1.25x") && table.contains("OVER"), "{table}");
         let csv = report.csv();
-        assert_eq!(csv.lines().count(), 3);
-        assert!(csv.lines().all(|line| line.matches(',').count() == 22), "{csv}");
+        let (about, lines): (Vec<&str>, Vec<&str>) = csv.lines().partition(|line| line.starts_with('#'));
+        assert_eq!(lines.len(), 3);
+        assert!(lines.iter().all(|line| line.matches(',').count() == 22), "{csv}");
+        for key in
+            ["# tool: test", "# date: 20", "# commit: ", "# cpu: ", "# load: ", "# build: ", "# command: "]
+        {
+            assert!(about.iter().any(|line| line.starts_with(key)), "{key}: {csv}");
+        }
+        let json = serde_json::to_value(&report).expect("plain data");
+        assert_eq!((&json["rows"][0]["kept"], &json["rows"][0]["verdict"]), (&false.into(), &"OVER".into()));
+        assert_eq!((&json["rows"][1]["kept"], &json["rows"][1]["verdict"]), (&Value::Null, &Value::Null));
+        assert_eq!((&json["rows"][1]["spread"], &json["schema"]), (&0.0.into(), &1.into()));
     }
 
     #[test]

@@ -29,11 +29,12 @@ impl Summary {
 
     /// How far the samples lie apart: from the least to the 99th percentile, as a share of the median.
     pub(crate) fn spread(&self) -> f64 {
-        (self.p99 - self.min) / self.median
+        match self.median {
+            0.0 => 0.0,
+            median => (self.p99 - self.min) / median,
+        }
     }
-}
 
-impl Summary {
     /// Sorts the samples; none gives none.
     pub(crate) fn of(mut samples: Vec<f64>) -> Option<Summary> {
         samples.sort_by(f64::total_cmp);

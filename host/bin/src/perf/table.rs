@@ -8,7 +8,7 @@ use crate::report::{Limit, Report, Row};
 /// A column: its head, whether its cells begin on one line (figures end on one), and what a row has in it.
 type Column = (&'static str, bool, fn(&Row) -> String);
 
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [Column; 17] = [
     ("operation", true, |row| row.operation()),
     ("PEs", false, |row| row.pes.to_string()),
     ("scope", true, |row| row.shape.as_ref().map_or(String::new(), |shape| shape.scope.clone())),
@@ -19,6 +19,10 @@ const COLUMNS: [Column; 16] = [
     ("median", false, |row| figure(row, row.ours.median)),
     ("min", false, |row| figure(row, row.ours.min)),
     ("p99", false, |row| figure(row, row.ours.p99)),
+    ("spread", false, |row| match row.ours.samples {
+        0 | 1 => String::new(),
+        _ => format!("{:.0}%", row.ours.spread() * 100.0),
+    }),
     ("reference", true, |row| row.reference.as_ref().map_or(String::new(), |r| r.name.clone())),
     ("median", false, |row| row.reference.as_ref().map_or(String::new(), |r| figure(row, r.summary.median))),
     ("ratio", false, |row| row.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x"))),
@@ -56,9 +60,10 @@ impl Report {
         format!("{}\n{}", self.environment, align(&lines, &left))
     }
 
-    /// For a spreadsheet: one line for each row.
+    /// For a spreadsheet: one line for each row, behind comments that say where and how they were made.
     pub(crate) fn csv(&self) -> String {
-        let mut out = String::from(
+        let mut out = format!("# tool: {}\n{}", self.tool, self.environment.comments());
+        out.push_str(
             "operation,bytes,pes,unit,median,min,p99,samples,reference,reference_median,ratio,limit,kept,scope,blocks,\
              threads,iterations,spread,peer,peer_value,peer_ratio,machine,machine_value\n",
         );

@@ -46,6 +46,17 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Lines of a CSV file besides those that say where it was made, which name no path of this machine.
+#[track_caller]
+pub(crate) fn csv_lines(csv: &str) -> usize {
+    let (about, lines): (Vec<&str>, Vec<&str>) = csv.lines().partition(|line| line.starts_with("# "));
+    for key in ["tool", "commit", "cpu", "load", "command"] {
+        assert!(about.iter().any(|line| line.starts_with(&format!("# {key}: "))), "{key}: {csv}");
+    }
+    assert!(!csv.contains(" /"), "a path of this machine is in the report: {csv}");
+    lines.len()
+}
+
 /// A report, and its rows in short.
 pub(crate) struct Report {
     pub(crate) value: Value,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::spec::{Scope, What};
+use crate::args::Output;
 
 /// Measures of `rushmem-perf device`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +114,6 @@ pub(crate) struct Common {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) budget: Option<u32>,
 
-    /// Sets the figures of a file beside ours: NVSHMEM's, NCCL's or the machine's limits as in the project's baseline
-    /// files (CSV), or an earlier record of this tool (JSON); or of all such CSV files of a folder. May be given several
-    /// times.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) compare: Vec<PathBuf>,
-
     /// Makes what arrived for this figure of each job (from 0) wrong before it is looked at: for the test that this is an error.
     #[arg(long, hide = true)]
     pub(crate) corrupt: Option<usize>,
@@ -127,17 +122,8 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 
-    /// Also writes everything as JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Also writes the rows as CSV to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-
-    /// Ends with exit code 1 when a figure misses its limit.
-    #[arg(long)]
-    pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -32,7 +32,7 @@ use spec::Spec;
 pub(crate) fn run(args: &DeviceArgs) -> Result<ExitCode> {
     let environment = Environment::here().with_gpus();
     // A file that cannot be read is said before minutes of measuring, not after.
-    let peers = Peers::read(&args.common.compare)?;
+    let peers = Peers::read(&args.common.output.compare)?;
     let chosen = fit::device(args)?;
     let machine = machine()?;
     if !args.measures.contains(&DeviceMeasure::Targets) {
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<ExitCode> {
 /// `rushmem-perf stream …`.
 pub(crate) fn run_stream(args: &StreamArgs) -> Result<ExitCode> {
     let environment = Environment::here().with_gpus();
-    let peers = Peers::read(&args.common.compare)?;
+    let peers = Peers::read(&args.common.output.compare)?;
     let chosen = fit::stream(args)?;
     let machine = machine()?;
     let outcome = measure(&args.common, machine, plan::from_host(args, &chosen, machine))?;
@@ -139,10 +139,9 @@ fn show(
         rows,
     };
     if let Some(file) = &common.plot {
-        crate::report::write(file, &plot::svg(&report.rows)?)
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))?;
+        crate::report::write(file, &plot::svg(&report.rows)?)?;
     }
-    let code = report.show(common.json.as_deref(), common.csv.as_deref(), common.check)?;
+    let code = report.show(&common.output)?;
     if outcome.failures.is_empty() {
         Ok(code)
     } else {

@@ -19,6 +19,7 @@ use crate::args::FarArgs;
 use crate::environment::{without_folders, Environment};
 use crate::gpu;
 use crate::job::{self, Failure, Result};
+use crate::peer::Peers;
 use crate::report::{Limit, Report, Row};
 use crate::stats::Summary;
 use pe::Found;
@@ -115,7 +116,8 @@ impl Figure {
 
 /// `rushmem-perf far …`.
 pub(crate) fn run(args: &FarArgs) -> Result<ExitCode> {
-    let environment = Environment::here();
+    let environment = Environment::here().with_gpus();
+    let peers = Peers::read(&args.output.compare)?;
     if job::inside() {
         return Err(Failure::new("far starts jobs of its own: run rushmem-perf without a launcher for it"));
     }
@@ -127,6 +129,7 @@ pub(crate) fn run(args: &FarArgs) -> Result<ExitCode> {
         device::measure(args, &mut rows, &mut about, &mut missing)?;
     }
     about.iter().for_each(|line| println!("{line}"));
+    rows.iter_mut().for_each(|row| peers.set(row));
     let report = Report {
         schema: 1,
         tool: concat!("rushmem-perf ", env!("CARGO_PKG_VERSION"), " far").to_owned(),
@@ -137,7 +140,7 @@ pub(crate) fn run(args: &FarArgs) -> Result<ExitCode> {
         }),
         rows,
     };
-    let shown = report.show(args.json.as_deref(), args.csv.as_deref(), args.check)?;
+    let shown = report.show(&args.output)?;
     match missing[..] {
         [] => Ok(shown),
         _ => Err(Failure::new(missing.join("\n"))),

@@ -15,6 +15,7 @@ use crate::args::{HostArgs, Measure};
 use crate::environment::Environment;
 use crate::host::pair::Pair;
 use crate::job::{self, Failure, Result};
+use crate::peer::Peers;
 use crate::report::{Report, Row};
 
 /// Seconds that a job of PEs may take; far above what any sensible choice of options needs.
@@ -24,6 +25,7 @@ const JOB_LIMIT_S: u32 = 1200;
 pub(crate) fn run(args: &HostArgs) -> Result<ExitCode> {
     // Before anything runs, so that the load is that of others.
     let environment = Environment::here();
+    let peers = Peers::read(&args.output.compare)?;
     let measures = Measure::expand(&args.measures);
     if job::inside() {
         if args.measures.contains(&Measure::Startup) {
@@ -38,7 +40,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<ExitCode> {
                 std::fs::write(file, serde_json::to_vec(&rows)?)?;
                 Ok(ExitCode::SUCCESS)
             }
-            (Some(rows), None) => show(args, environment, rows),
+            (Some(rows), None) => show(args, environment, &peers, rows),
         };
     }
 
@@ -48,7 +50,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<ExitCode> {
         job::note("startup");
         rows.extend(startup::measure(args)?);
     }
-    show(args, environment, rows)
+    show(args, environment, &peers, rows)
 }
 
 /// Runs the measures as one PE of a job. PE 0 gets the rows.
@@ -93,7 +95,8 @@ fn measure_in_a_job(args: &HostArgs, measures: &[Measure]) -> Result<Vec<Row>> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-fn show(args: &HostArgs, environment: Environment, rows: Vec<Row>) -> Result<ExitCode> {
+fn show(args: &HostArgs, environment: Environment, peers: &Peers, mut rows: Vec<Row>) -> Result<ExitCode> {
+    rows.iter_mut().for_each(|row| peers.set(row));
     let report = Report {
         schema: 1,
         tool: concat!("rushmem-perf ", env!("CARGO_PKG_VERSION"), " host").to_owned(),
@@ -103,5 +106,5 @@ fn show(args: &HostArgs, environment: Environment, rows: Vec<Row>) -> Result<Exi
         }),
         rows,
     };
-    report.show(args.json.as_deref(), args.csv.as_deref(), args.check)
+    report.show(&args.output)
 }

@@ -14,6 +14,7 @@ use rushmem::doctor;
 use crate::args::StartupArgs;
 use crate::environment::Environment;
 use crate::job::{self, monotonic_ns, Failure, Result};
+use crate::peer::Peers;
 use crate::report::{Report, Row};
 use crate::table::align;
 use rows::Job;
@@ -27,6 +28,7 @@ const MOST_LINES: u32 = 16;
 pub(crate) fn run(args: &StartupArgs) -> Result<ExitCode> {
     // Before anything runs, so that the load is that of others.
     let environment = Environment::here();
+    let peers = Peers::read(&args.output.compare)?;
     if job::inside() {
         return Err(Failure::new(
             "startup starts jobs of its own: run rushmem-perf without a launcher for it",
@@ -51,14 +53,16 @@ pub(crate) fn run(args: &StartupArgs) -> Result<ExitCode> {
         devices.insert(pes.to_string(), names);
         rows.extend(rows::rows(pes, &jobs));
     }
+    rows.iter_mut().for_each(|row| peers.set(row));
     let report = Report {
         schema: 1,
         tool: concat!("rushmem-perf ", env!("CARGO_PKG_VERSION"), " startup").to_owned(),
-        environment,
+        // This starts CUDA, and what it takes in this process is none of the PEs': it is last.
+        environment: environment.with_gpus(),
         parameters: serde_json::json!({ "pes": sizes, "samples": args.samples, "devices": devices }),
         rows,
     };
-    report.show(args.json.as_deref(), args.csv.as_deref(), args.check)
+    report.show(&args.output)
 }
 
 /// As many PEs as the project's promises are about.
