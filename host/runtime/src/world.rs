@@ -10,33 +10,18 @@ use rushmem_bootstrap_abi::Bootstrap;
 
 use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use crate::collective::{Collective, Entered};
-use crate::config::{Config, TransportWish};
-use crate::cuda::Cuda;
-use crate::device::{Device, Kind};
-use crate::device_state::{DeviceFacts, DeviceState};
-use crate::error::{err, Error, Result};
-use crate::far::gpu::mailbox::Mailbox;
-use crate::far::ring::DeviceRing;
+use crate::config::Config;
+use crate::device::Device;
+use crate::error::{err, Result};
 use crate::far::{Far, Place};
 use crate::health::Health;
-use crate::heap::window::heap_limit;
-use crate::kernel::service::Service;
 use crate::kernel::Kernels;
-use crate::node::card::{self, Card};
+use crate::node::card::Card;
 use crate::node::control::Call;
 use crate::node::links::Links;
-use crate::node::message::Socket;
 use crate::ops::engine::Engine;
 use crate::symmetric::Symmetric;
-use start::{describe, first_cause, reach_all, share_memory, Parts, Seat};
-
-/// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
-const SYNC_LINE: usize = 128;
-/// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each PE. Behind them lie the
-/// device ring's counters.
-const fn sync_bytes(n: usize) -> usize {
-    (n + (n * size_of::<u64>()).div_ceil(SYNC_LINE)) * SYNC_LINE
-}
+use start::first_cause;
 
 /// How a range of a PE's symmetric memory is reached.
 #[derive(Clone, Copy)]
@@ -100,142 +85,6 @@ impl World {
         let boot: Arc<dyn Bootstrap> = Arc::from(boot);
         let world = World::try_start(&boot, config).map_err(|e| first_cause(e, &*boot));
         world.inspect_err(|e| boot.abort(&e.message))
-    }
-
-    fn try_start(boot: &Arc<dyn Bootstrap>, mut config: Config) -> Result<World> {
-        let (me, n) = (boot.rank(), boot.n_ranks());
-        let kind = Kind::choose(config.device)?;
-        let mine = Card::mine(&config, me, kind)?;
-        // Listening before the cards travel: whoever reads this card can connect at once.
-        let listener =
-            Socket::listen(&mine.link).map_err(|e| err!(IO, "listening for this host's PEs: {e}"))?;
-        let cards = Arc::new(card::exchange(&**boot, &mine)?);
-        let (me_slot, n_pes) = (me as usize, n as usize);
-        let (first, slots) = card::run_of(&cards, me_slot);
-        let leaders = card::leaders(&cards);
-        let node_cards = Arc::new(cards[first..first + slots].to_vec());
-        let slot = me_slot - first;
-        let cores = std::thread::available_parallelism().map_or(1, |c| c.get());
-        let on_host = cards.iter().filter(|card| card.host == mine.host).count();
-        let health = Arc::new(Health::new(mine.who(), on_host > cores, config.stall_report));
-        config.heap_max = heap_limit(&cards, config.heap_max, config.heap_max_given)?;
-        if let (TransportWish::Direct, Some(other)) =
-            (config.transport, cards.iter().find(|c| c.node != mine.node))
-        {
-            return Err(err!(
-                UNSUPPORTED,
-                "RUSHMEM_TRANSPORT=direct, but {} cannot map the memory of {}: they are on different hosts (or network \
-                 namespaces); start all PEs on one host, or leave the choice to rushmem",
-                mine.who(),
-                other.who()
-            ));
-        }
-
-        let limit = config.init_timeout;
-        let links = Links::connect(slot, node_cards, listener, Arc::clone(&health), Arc::clone(boot), limit)?;
-        let meet = |cuda: Option<&Arc<Cuda>>| {
-            let others = leaders.iter().copied().filter(|pe| *pe != first).collect();
-            Far::start(me_slot, &cards, others, &config, cuda, &health, boot).map(Arc::new)
-        };
-        // Whoever sees this PE end must have been told why before.
-        let device = Device::open(kind, config.device, card::host_index(&cards, me_slot));
-        let cuda = device.as_ref().ok().and_then(Device::gpu).cloned();
-        let meet = || meet(cuda.as_ref());
-        let far = if leaders.len() > 1 { Some(meet()) } else { None };
-        let far = far.transpose().inspect_err(|e| links.abort(&e.message))?;
-        let place = Seat { me: me_slot, first, slots };
-        let memory = share_memory(&links, &health, &cards, place, &config, device, far.as_ref());
-        let Parts { collective, symmetric, device, sharing, trap_delay } =
-            memory.inspect_err(|e| links.abort(&e.message))?;
-        let far = reach_all(far, meet, &collective, &symmetric, &health, &cards)
-            .inspect_err(|e| links.abort(&e.message))?;
-
-        let near = symmetric.window().near();
-        let near = ((first + near.0) as i32, near.1 as i32);
-        let base = symmetric.base();
-        let facts = DeviceFacts {
-            my_pe: me as i32,
-            n_pes: n as i32,
-            near,
-            heap_base: base,
-            stride: symmetric.stride(),
-            // The first lines of the heap, as `SYNC_LINE` says.
-            sync_lines: base,
-            sync_epoch: base + n_pes * SYNC_LINE,
-            stall_report: config.stall_report,
-            wait_limit: config.wait_timeout,
-            ring: 0,
-            mailbox: 0,
-            trap_delay,
-        };
-        let start_device = || {
-            let ring = far.as_ref().map(|far| {
-                // SAFETY: memory of the heap that is reserved for it, and lives until kernels have ended.
-                let ring =
-                    unsafe { DeviceRing::new(device.gpu(), base + sync_bytes(n_pes), config.ring_slots) }?;
-                let address = ring.raw_address();
-                far.set_ring(ring, base, symmetric.stride());
-                Ok::<usize, Error>(address)
-            });
-            let mailbox = device.gpu().filter(|_| far.is_some()).map(Mailbox::new).transpose()?;
-            let facts = DeviceFacts {
-                ring: ring.transpose()?.unwrap_or(0),
-                mailbox: mailbox.as_ref().map_or(0, Mailbox::device_address),
-                ..facts
-            };
-            let state = DeviceState::new(&facts, &health, device.gpu())?;
-            let engine = device.gpu().map(|cuda| {
-                let service = Arc::new(Service::load(cuda, &config, state.raw())?);
-                if let (Some(far), Some(mailbox)) = (&far, mailbox) {
-                    far.set_gpu(cuda, mailbox, Arc::clone(&service))?;
-                }
-                Engine::new(cuda, &health, service)
-            });
-            let engine = engine.transpose()?;
-            let kernels = Kernels::new(state, Arc::clone(&health), config.clone(), &device, sharing)?;
-            Ok((engine, kernels))
-        };
-        let started = start_device().map_err(|e: Error| e.context(&device));
-        let (engine, kernels) = {
-            let mut call = collective.enter(&health, &cards)?;
-            call.all_well(started, "starting the device").inspect_err(|e| links.abort(&e.message))?
-        };
-        let peer =
-            |card: &Card| describe(card, &mine, (first, slots), near, symmetric.window(), far.as_deref());
-        let peers: Vec<Peer> = cards.iter().map(peer).collect();
-        for (card, peer) in
-            cards.iter().zip(&peers).filter(|(_, peer)| peer.transport.as_c_str() != c"direct")
-        {
-            let (way, why) = (peer.transport.to_string_lossy(), peer.reason.to_string_lossy());
-            log::info!("{}: {} is reached by {way}: {why}", mine.who(), card.who());
-        }
-        log::info!(
-            "{}: one of {n} PEs, {} of them mapped directly; its device is {device}; heap at {base:#x}, up to {} bytes",
-            mine.who(),
-            near.1,
-            config.heap_max
-        );
-        links.every_tick(kernels.monitor());
-        Ok(World {
-            kernels,
-            links,
-            engine,
-            far,
-            collective,
-            symmetric,
-            health,
-            boot: Arc::clone(boot),
-            cards,
-            peers,
-            config,
-            device_name: CString::new(device.to_string()).unwrap_or_default(),
-            device,
-            me: me as i32,
-            n: n as i32,
-            near,
-            node_first: first as i32,
-            abandoned: AtomicBool::new(false),
-        })
     }
 
     /// This PE's number.

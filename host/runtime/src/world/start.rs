@@ -1,26 +1,151 @@
 //! The steps by which a world comes to be: what its node shares, how everybody else is reached, and what is told of it.
 
 use std::ffi::CString;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use super::{sync_bytes, Peer};
+use super::{Peer, World};
 use crate::collective::Collective;
-use crate::config::Config;
-use crate::device::Device;
-use crate::error::{code, Error, Result};
+use crate::config::{Config, TransportWish};
+use crate::device::{Device, Kind};
+use crate::device_state::{DeviceFacts, DeviceState};
+use crate::error::{code, err, Error, Result};
+use crate::far::gpu::mailbox::Mailbox;
 use crate::far::ring::DeviceRing;
 use crate::far::Far;
 use crate::health::Health;
 use crate::heap::backing::{Backing, GpuBacking};
-use crate::heap::window::Window;
+use crate::heap::window::{heap_limit, Window};
+use crate::kernel::service::Service;
+use crate::kernel::Kernels;
 use crate::memory::Reservation;
 use crate::node::card::{self, Card};
 use crate::node::control::{Call, Control};
 use crate::node::links::Links;
+use crate::node::message::Socket;
+use crate::ops::engine::Engine;
 use crate::symmetric::Symmetric;
+
+/// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
+const SYNC_LINE: usize = 128;
+/// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each PE. Behind them lie the
+/// device ring's counters.
+const fn sync_bytes(n: usize) -> usize {
+    (n + (n * size_of::<u64>()).div_ceil(SYNC_LINE)) * SYNC_LINE
+}
+
+impl World {
+    /// Joins the job, step by step, each of them collective over its PEs or their node's.
+    pub(super) fn try_start(boot: &Arc<dyn Bootstrap>, mut config: Config) -> Result<World> {
+        let (me, n) = (boot.rank() as usize, boot.n_ranks() as usize);
+        let kind = Kind::choose(config.device)?;
+        let mine = Card::mine(&config, boot.rank(), kind)?;
+        // Listening before the cards travel: whoever reads this card can connect at once.
+        let listener =
+            Socket::listen(&mine.link).map_err(|e| err!(IO, "listening for this host's PEs: {e}"))?;
+        let cards = Arc::new(card::exchange(&**boot, &mine)?);
+        let (first, slots) = card::run_of(&cards, me);
+        let seat = Seat { me, first, slots };
+        let cores = std::thread::available_parallelism().map_or(1, |c| c.get());
+        let on_host = cards.iter().filter(|card| card.host == mine.host).count();
+        let health = Arc::new(Health::new(mine.who(), on_host > cores, config.stall_report));
+        config.heap_max = heap_limit(&cards, config.heap_max, config.heap_max_given)?;
+        check_mapping(&config, &mine, &cards)?;
+
+        let (mates, limit) = (Arc::new(cards[first..first + slots].to_vec()), config.init_timeout);
+        let links =
+            Links::connect(me - first, mates, listener, Arc::clone(&health), Arc::clone(boot), limit)?;
+        // Whoever sees this PE end must have been told why before.
+        let tell = |e: &Error| links.abort(&e.message);
+        let device = Device::open(kind, config.device, card::host_index(&cards, me));
+        let cuda = device.as_ref().ok().and_then(Device::gpu).cloned();
+        let leaders = card::leaders(&cards);
+        let meet = || {
+            let others = leaders.iter().copied().filter(|pe| *pe != first).collect();
+            Far::start(me, &cards, others, &config, cuda.as_ref(), &health, boot).map(Arc::new)
+        };
+        let far = if leaders.len() > 1 { Some(meet().inspect_err(tell)?) } else { None };
+        let memory = share_memory(&links, &health, &cards, seat, &config, device, far.as_ref());
+        let Parts { collective, symmetric, device, sharing, trap_delay } = memory.inspect_err(tell)?;
+        let far = reach_all(far, meet, &collective, &symmetric, &health, &cards).inspect_err(tell)?;
+
+        let near = symmetric.window().near();
+        let near = ((first + near.0) as i32, near.1 as i32);
+        let base = symmetric.base();
+        let facts = DeviceFacts {
+            my_pe: me as i32,
+            n_pes: n as i32,
+            near,
+            heap_base: base,
+            stride: symmetric.stride(),
+            // The first lines of the heap, as `SYNC_LINE` says.
+            sync_lines: base,
+            sync_epoch: base + n * SYNC_LINE,
+            stall_report: config.stall_report,
+            wait_limit: config.wait_timeout,
+            ring: 0,
+            mailbox: 0,
+            trap_delay,
+        };
+        let started = start_device(facts, far.as_deref(), &device, &health, &config, sharing)
+            .map_err(|e| e.context(&device));
+        let (engine, kernels) = {
+            let mut call = collective.enter(&health, &cards)?;
+            call.all_well(started, "starting the device").inspect_err(tell)?
+        };
+        let describe = |card| describe(card, &mine, (first, slots), near, symmetric.window(), far.as_deref());
+        let peers: Vec<Peer> = cards.iter().map(describe).collect();
+        for (card, peer) in
+            cards.iter().zip(&peers).filter(|(_, peer)| peer.transport.as_c_str() != c"direct")
+        {
+            let (way, why) = (peer.transport.to_string_lossy(), peer.reason.to_string_lossy());
+            log::info!("{}: {} is reached by {way}: {why}", mine.who(), card.who());
+        }
+        log::info!(
+            "{}: one of {n} PEs, {} of them mapped directly; its device is {device}; heap at {base:#x}, up to {} bytes",
+            mine.who(),
+            near.1,
+            config.heap_max
+        );
+        links.every_tick(kernels.monitor());
+        Ok(World {
+            kernels,
+            links,
+            engine,
+            far,
+            collective,
+            symmetric,
+            health,
+            boot: Arc::clone(boot),
+            cards,
+            peers,
+            config,
+            device_name: CString::new(device.to_string()).unwrap_or_default(),
+            device,
+            me: me as i32,
+            n: n as i32,
+            near,
+            node_first: first as i32,
+            abandoned: AtomicBool::new(false),
+        })
+    }
+}
+
+/// An error where all memory is to be mapped and cannot be, as some PE is on another host.
+fn check_mapping(config: &Config, mine: &Card, cards: &[Card]) -> Result<()> {
+    let other = cards.iter().find(|c| c.node != mine.node);
+    let (TransportWish::Direct, Some(other)) = (config.transport, other) else { return Ok(()) };
+    Err(err!(
+        UNSUPPORTED,
+        "RUSHMEM_TRANSPORT=direct, but {} cannot map the memory of {}: they are on different hosts (or network \
+         namespaces); start all PEs on one host, or leave the choice to rushmem",
+        mine.who(),
+        other.who()
+    ))
+}
 
 /// During start-up a PE may see that another one ended before it hears why that one did: the bootstrap's first death is
 /// the cause, and comes soon.
@@ -39,26 +164,26 @@ pub(super) fn first_cause(e: Error, boot: &dyn Bootstrap) -> Error {
 }
 
 /// What a world is built on.
-pub(super) struct Parts {
-    pub(super) collective: Collective,
-    pub(super) symmetric: Symmetric,
-    pub(super) device: Device,
+struct Parts {
+    collective: Collective,
+    symmetric: Symmetric,
+    device: Device,
     /// PEs that run their kernels on this PE's GPU at the same time, this one included.
-    pub(super) sharing: usize,
+    sharing: usize,
     /// How long its kernels go on once the job is broken.
-    pub(super) trap_delay: Duration,
+    trap_delay: Duration,
 }
 
 /// Where a PE is: its number, and the PEs of its node.
 #[derive(Clone, Copy)]
-pub(super) struct Seat {
-    pub(super) me: usize,
-    pub(super) first: usize,
-    pub(super) slots: usize,
+struct Seat {
+    me: usize,
+    first: usize,
+    slots: usize,
 }
 
 /// Collective: the control segment and the symmetric memory of a node whose PEs are connected, on `device`.
-pub(super) fn share_memory(
+fn share_memory(
     links: &Links,
     health: &Arc<Health>,
     cards: &[Card],
@@ -107,7 +232,7 @@ pub(super) fn share_memory(
 
 /// Processes that take turns on one GPU trap one after another, and not while the driver still clears up after the one that
 /// died: of traps at one moment it tells only some (driver 580), and a kernel that has trapped unheard never ends.
-pub(super) fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duration {
+fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duration {
     const APART: Duration = Duration::from_millis(200);
     const MOST: Duration = Duration::from_secs(3);
     if device.gpu().is_none() || processes < 2 {
@@ -117,7 +242,7 @@ pub(super) fn trap_delay(device: &Device, processes: usize, mine: Option<usize>)
 }
 
 /// Collective: where any PE has one that it cannot map, everybody joins the network, and all memory is made known to it.
-pub(super) fn reach_all(
+fn reach_all(
     far: Option<Arc<Far>>,
     meet: impl FnOnce() -> Result<Arc<Far>>,
     collective: &Collective,
@@ -142,7 +267,40 @@ pub(super) fn reach_all(
     Ok(Some(far))
 }
 
-pub(super) fn describe(
+/// What kernels need, and the way from them to far PEs where there are any: `facts` are told with it.
+fn start_device(
+    facts: DeviceFacts,
+    far: Option<&Far>,
+    device: &Device,
+    health: &Arc<Health>,
+    config: &Config,
+    sharing: usize,
+) -> Result<(Option<Engine>, Kernels)> {
+    let (mut facts, mut mailbox) = (facts, None);
+    if let Some(far) = far {
+        let counters = facts.heap_base + sync_bytes(facts.n_pes as usize);
+        // SAFETY: memory of the heap that is reserved for it, and lives until kernels have ended.
+        let ring = unsafe { DeviceRing::new(device.gpu(), counters, config.ring_slots) }?;
+        facts.ring = ring.raw_address();
+        far.set_ring(ring, facts.heap_base, facts.stride);
+        mailbox = device.gpu().map(Mailbox::new).transpose()?;
+        facts.mailbox = mailbox.as_ref().map_or(0, Mailbox::device_address);
+    }
+    let state = DeviceState::new(&facts, health, device.gpu())?;
+    let mut engine = None;
+    if let Some(cuda) = device.gpu() {
+        let service = Arc::new(Service::load(cuda, config, state.raw())?);
+        if let (Some(far), Some(mailbox)) = (far, mailbox) {
+            far.set_gpu(cuda, mailbox, Arc::clone(&service))?;
+        }
+        engine = Some(Engine::new(cuda, health, service)?);
+    }
+    let kernels = Kernels::new(state, Arc::clone(health), config.clone(), device, sharing)?;
+    Ok((engine, kernels))
+}
+
+/// How `card`'s PE is reached, and why so.
+fn describe(
     card: &Card,
     mine: &Card,
     (first, slots): (usize, usize),
