@@ -9,9 +9,10 @@
 mod api_common;
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use api_common::place::on_gpus;
+use api_common::{seed, Rng};
 use rushmem::testing::{self, Exit, Job, Outcome};
 use rushmem::{Cmp, ErrorCode, Launch, Pe, World};
 
@@ -20,22 +21,11 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Exit code of a PE that ended with an error it printed.
 const ENDED: i32 = 7;
 
-/// A small generator: good enough to pick moments.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Random {
-        let seed = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64 | 1;
-        println!("seed {seed}");
-        Random(seed)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
+/// Picks victims and moments.
+fn random() -> Rng {
+    let seed = seed();
+    println!("RUSHMEM_TEST_SEED={seed}");
+    Rng::new(seed)
 }
 
 /// What is in /dev/shm, but for what MPI programs and CUDA may put there meanwhile, and for the file that UCX leaves if its process is
@@ -91,8 +81,8 @@ fn kill_in_stage(n: u32, rounds: u32, within: Duration, pe_side: impl Fn(&World)
                 pe_side(&world);
             },
             |job| {
-                let mut random = Random::new();
-                let victim = Pe::new(random.below(u64::from(n)) as u32);
+                let mut random = random();
+                let victim = Pe::new(random.below(n as usize) as u32);
                 for pe in 0..n {
                     job.wait_for_line(Pe::new(pe), "READY", LIMIT);
                 }
@@ -121,10 +111,10 @@ fn killed_during_start_up() {
                 }
             },
             |job| {
-                let mut random = Random::new();
+                let mut random = random();
                 let victim = Pe::new(random.below(4) as u32);
                 job.wait_for_line(victim, "STARTING", LIMIT);
-                std::thread::sleep(Duration::from_micros(random.below(lasts)));
+                std::thread::sleep(Duration::from_micros(random.below(lasts) as u64));
                 let killed = job.kill(victim);
                 check_survivors(job, victim, killed);
             },

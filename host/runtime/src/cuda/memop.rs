@@ -44,6 +44,15 @@ impl Stream {
 }
 
 impl MemOp {
+    /// The store of the low `bytes` of `bits`, where that is one of the words that there are.
+    pub(crate) fn store(at: usize, bits: u64, bytes: usize) -> Option<MemOp> {
+        match bytes {
+            4 if at % 4 == 0 => Some(MemOp::Write32 { at, value: bits as u32 }),
+            8 if at % 8 == 0 => Some(MemOp::Write64 { at, value: bits }),
+            _ => None,
+        }
+    }
+
     fn describe(&self) -> sys::CUstreamBatchMemOpParams {
         match *self {
             MemOp::Write32 { at, value } => {

@@ -33,8 +33,8 @@ impl Far {
         }
     }
 
-    /// Starts something that somebody waits for.
-    fn ask(
+    /// Starts something, and waits until it is over; what came of it.
+    pub(crate) fn ask(
         &self,
         report: &dyn Fn() -> String,
         what: impl FnOnce(&mut Engine, Done) -> Result<()>,

@@ -104,14 +104,10 @@ impl Engine {
     /// # Safety
     /// `at` is valid GPU memory for the word.
     pub(crate) unsafe fn store(&self, at: usize, bits: u64, bytes: usize) -> Result<()> {
-        let op = match bytes {
-            4 if at % 4 == 0 => MemOp::Write32 { at, value: bits as u32 },
-            8 if at % 8 == 0 => MemOp::Write64 { at, value: bits },
-            _ => {
-                let local = bits.to_le_bytes();
-                // SAFETY: passed on. The word is read before the call returns or, at the latest, before quiet does.
-                return unsafe { self.copy(at, local.as_ptr() as usize, bytes) };
-            }
+        let Some(op) = MemOp::store(at, bits, bytes) else {
+            let local = bits.to_le_bytes();
+            // SAFETY: passed on. The word is read before the call returns or, at the latest, before quiet does.
+            return unsafe { self.copy(at, local.as_ptr() as usize, bytes) };
         };
         // SAFETY: passed on.
         unsafe { self.stream.words(&[op]) }.map_err(|e| self.explain(e))

@@ -173,12 +173,7 @@ impl Staging {
     /// # Safety
     /// `at` is GPU memory, valid for the word until the ticket is done.
     pub(crate) unsafe fn store(&mut self, at: usize, bits: u64, bytes: usize) -> Result<Option<Ticket>> {
-        let op = match bytes {
-            4 if at % 4 == 0 => Some(MemOp::Write32 { at, value: bits as u32 }),
-            8 if at % 8 == 0 => Some(MemOp::Write64 { at, value: bits }),
-            _ => None,
-        };
-        if let Some(op) = op.filter(|_| self.cuda.facts().stream_words) {
+        if let Some(op) = MemOp::store(at, bits, bytes).filter(|_| self.cuda.facts().stream_words) {
             // SAFETY: per contract.
             unsafe { self.into.stream.words(&[op]) }.map_err(|e| self.explain(e))?;
             return self.marked(true).map(Some);

@@ -18,7 +18,7 @@ pub(super) struct Inbox {
     pub(super) spare: Vec<Vec<u8>>,
     /// Messages on their way out.
     pub(super) sending: usize,
-    /// Data that has been announced and not taken: UCX's descriptor, or bytes that came at once.
+    /// Data that has been announced and not taken.
     pub(super) bulk: HashMap<u64, Announced>,
     pub(super) next_bulk: u64,
     pub(super) ucp: Option<&'static Ucp>,
@@ -36,10 +36,12 @@ pub(super) struct Inbox {
 }
 
 pub(super) enum Announced {
+    /// UCX fetches it: its descriptor, and how many bytes.
     Descriptor(*mut c_void, usize),
+    /// It came at once.
     Bytes(Vec<u8>),
-    /// To be asked for: PE, its number there, bytes.
-    Offer(usize, u64, usize),
+    /// To be asked for, by the number that it has at its PE.
+    Offer { pe: usize, id: u64, bytes: usize },
 }
 
 /// The pieces of one PE's puts that are in their place: all below `next`, and some later ones.
@@ -211,7 +213,7 @@ impl Inbox {
             }
             Head::Offer { id, bytes } => {
                 let bytes = bytes as usize;
-                let data_id = self.announce(Announced::Offer(from, id, bytes));
+                let data_id = self.announce(Announced::Offer { pe: from, id, bytes });
                 self.events.push(Event::Bulk { head: data.to_vec(), bytes, data: data_id });
             }
             word => self.words.push((from, word)),

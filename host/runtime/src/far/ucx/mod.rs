@@ -39,6 +39,8 @@ const COPY_ID: u32 = 2;
 const ROUNDS: usize = 16;
 /// Buffers kept for messages.
 const SPARE: usize = 256;
+/// More messages than this on their way out are congestion.
+const MOST_MESSAGES: usize = 512;
 
 /// The transport.
 pub(crate) struct Ucx {
@@ -132,6 +134,12 @@ impl Ucx {
         Ok(ucx)
     }
 
+    /// What callbacks have left.
+    fn inbox(&mut self) -> &mut Inbox {
+        // SAFETY: callbacks come out of calls of UCX alone, which nobody makes with this in hand.
+        unsafe { &mut *self.inbox }
+    }
+
     /// Whether it can register a GPU's memory; the first of it is tried.
     fn reaches(&mut self, memory: Memory) -> Result<bool> {
         if !memory.single {
@@ -171,9 +179,8 @@ impl Transport for Ucx {
     }
 
     fn learn_addresses(&mut self, addresses: Vec<Vec<u8>>) {
+        self.inbox().arrivals = addresses.iter().map(|_| Arrivals::default()).collect();
         let inbox = self.inbox;
-        // SAFETY: nobody else has the inbox now.
-        unsafe { (*inbox).arrivals = addresses.iter().map(|_| Arrivals::default()).collect() };
         let addresses = addresses.into_iter().enumerate();
         self.peers = addresses.map(|(pe, address)| Endpoint::new(address, Lost { inbox, pe })).collect();
     }
@@ -205,7 +212,7 @@ impl Transport for Ucx {
             ucp.ucp_rkey_buffer_release(packed);
             self.segments.insert(id, (handle, memory.gpu));
             if !memory.gpu {
-                (*self.inbox).memory.insert(id, (memory.address, memory.bytes));
+                self.inbox().memory.insert(id, (memory.address, memory.bytes));
             }
             Ok(key)
         }
@@ -226,8 +233,7 @@ impl Transport for Ucx {
                 unsafe { self.ucp.ucp_rkey_destroy(key) };
             }
         }
-        // SAFETY: nobody else has the inbox now.
-        if let Some((address, bytes)) = unsafe { (*self.inbox).memory.remove(&id) } {
+        if let Some((address, bytes)) = self.inbox().memory.remove(&id) {
             self.pieces.forget(address, bytes);
         }
         if let Some((handle, _)) = self.segments.remove(&id) {
@@ -274,8 +280,7 @@ impl Transport for Ucx {
 
     fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()> {
         let sent = self.send_message(pe, message);
-        // SAFETY: nobody else has the inbox now.
-        let inbox = unsafe { &mut *self.inbox };
+        let inbox = self.inbox();
         inbox.sending += 1;
         match sent {
             Ok(Some(ticket)) => inbox.done(*ticket, Ok(())),
@@ -317,16 +322,15 @@ impl Transport for Ucx {
     }
 
     unsafe fn receive(&mut self, data: BulkId, dst: *mut u8, token: Token) -> Result<bool> {
-        // SAFETY: nobody else has the inbox now.
-        let kept = unsafe { (*self.inbox).bulk.remove(&data.0) };
+        let kept = self.inbox().bulk.remove(&data.0);
         match kept.ok_or_else(|| err!(INTERNAL, "data that was not announced, or has been taken"))? {
             Announced::Bytes(bytes) => {
                 // SAFETY: the caller vouches for the destination.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst, bytes.len()) };
                 Ok(true)
             }
-            Announced::Offer(_, _, 0) => Ok(true),
-            Announced::Offer(pe, id, bytes) => {
+            Announced::Offer { bytes: 0, .. } => Ok(true),
+            Announced::Offer { pe, id, bytes } => {
                 self.want(pe, id, dst as usize, bytes, token);
                 Ok(false)
             }
@@ -362,8 +366,7 @@ impl Transport for Ucx {
             }
         }
         self.go_on();
-        // SAFETY: nobody else has the inbox now.
-        events.append(unsafe { &mut (*self.inbox).events });
+        events.append(&mut self.inbox().events);
     }
 
     fn fd(&self) -> Option<RawFd> {
@@ -372,22 +375,20 @@ impl Transport for Ucx {
 
     fn arm(&mut self) -> bool {
         // SAFETY: a live worker.
-        unsafe { (*self.inbox).events.is_empty() && self.ucp.ucp_worker_arm(self.worker) == UCS_OK }
+        self.inbox().events.is_empty() && unsafe { self.ucp.ucp_worker_arm(self.worker) } == UCS_OK
     }
 
     fn congested(&self) -> bool {
-        // SAFETY: nobody else has the inbox now.
-        self.pieces.are_many() || unsafe { (*self.inbox).sending > 512 }
+        // SAFETY: as in `inbox`.
+        self.pieces.are_many() || unsafe { (*self.inbox).sending } > MOST_MESSAGES
     }
 
     fn buffer(&mut self) -> Vec<u8> {
-        // SAFETY: nobody else has the inbox now.
-        unsafe { (*self.inbox).spare.pop() }.unwrap_or_else(|| Vec::with_capacity(MESSAGE))
+        self.inbox().spare.pop().unwrap_or_else(|| Vec::with_capacity(MESSAGE))
     }
 
     fn recycle(&mut self, buffer: Vec<u8>) {
-        // SAFETY: nobody else has the inbox now.
-        unsafe { (*self.inbox).recycle(buffer) };
+        self.inbox().recycle(buffer);
     }
 
     fn cut(&mut self) {
@@ -397,16 +398,15 @@ impl Transport for Ucx {
             self.lose(pe, &why);
         }
         // What others asked meanwhile would make connections anew.
-        // SAFETY: nobody else has the inbox now.
-        unsafe { (*self.inbox).words.clear() };
+        self.inbox().words.clear();
         self.go_on();
     }
 }
 
 impl Drop for Ucx {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the inbox now. What still comes in finds no memory.
-        unsafe { (*self.inbox).memory.clear() };
+        // What still comes in finds no memory.
+        self.inbox().memory.clear();
         self.cut();
         // SAFETY: in the reverse order of their making; callbacks may come until the worker is gone, and find the inbox.
         unsafe {

@@ -1,8 +1,6 @@
 //! What a stream has to do for PEs whose memory is not mapped: the host's own far operations, made when the stream comes to them.
 //! Each ends before the next operation of the stream begins, so that sources and destinations may be used behind it.
 
-use std::sync::Arc;
-
 use crate::error::Result;
 use crate::far::engine::{Done, Engine};
 use crate::far::message::Record;
@@ -71,21 +69,17 @@ impl Errand {
     ///
     /// # Safety
     /// Its local addresses are valid.
-    pub(super) unsafe fn run(&self, far: &Arc<Far>) -> Result<()> {
-        let place = Place { far, pe: self.pe, offset: self.offset };
-        // SAFETY: passed on.
-        unsafe {
-            match self.what {
-                What::Put { src, bytes } => place.put(src, bytes),
-                What::Get { dst, bytes } => place.get(dst, bytes),
-                What::PutRows { src, rows } => place.put_rows(src, rows),
-                What::GetRows { dst, rows } => place.get_rows(dst, rows),
-                What::Store { bits, bytes } => place.store(bits, bytes),
-                What::PutSignal { src, bytes, sig, value, op } => {
-                    place.put_signal(src, bytes, sig, value, op == SignalOp::Add, true)
-                }
-                What::Signal { value, op } => place.signal(value, op == SignalOp::Add),
-            }
-        }
+    pub(super) unsafe fn run(self, far: &Far) -> Result<()> {
+        let what = match self.what {
+            What::Put { .. } | What::PutSignal { .. } => "a put to",
+            What::Get { .. } => "a get from",
+            What::PutRows { .. } => "a strided put to",
+            What::GetRows { .. } => "a strided get from",
+            What::Store { .. } => "a store to",
+            What::Signal { .. } => "a signal to",
+        };
+        let report = || format!("for {what} PE {} at offset {:#x}", self.pe, self.offset);
+        // SAFETY: passed on; it is waited for.
+        far.ask(&report, |engine, done| unsafe { self.begin(engine, done) }).map(drop)
     }
 }

@@ -62,12 +62,7 @@ pub(super) unsafe fn start(
             unsafe { stream.copy_strided(to, from, shape.elem, shape.n) }
         }
         Work::Store { at, bits, bytes } => {
-            let op = match bytes {
-                4 if at % 4 == 0 => Some(MemOp::Write32 { at, value: bits as u32 }),
-                8 if at % 8 == 0 => Some(MemOp::Write64 { at, value: bits }),
-                _ => None,
-            };
-            match op.filter(|_| stream.cuda().facts().stream_words) {
+            match MemOp::store(at, bits, bytes).filter(|_| stream.cuda().facts().stream_words) {
                 // SAFETY: as above.
                 Some(op) => unsafe { stream.words(&[op]) },
                 // SAFETY: as above.
