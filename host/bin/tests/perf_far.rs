@@ -41,6 +41,34 @@ fn far_pes_are_measured_beside_ucx() {
     }
 }
 
+#[test]
+fn near_pes_are_measured_with_far_ones_in_the_job_and_without() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("mixed.json");
+    let output = run(perf("mixed --samples 2").arg("--json").arg(&json), folder.path());
+    let (table, errors) = (text(&output.stdout), text(&output.stderr));
+    if errors.contains("libucp") {
+        eprint!("SKIP mixed: no UCX: {errors}");
+        return;
+    }
+    assert!(output.status.success(), "{errors}\n{table}");
+    let report = perf_common::report(&json);
+    assert!(report.value["parameters"]["far"].as_str().is_some_and(|far| far.starts_with("ucx")), "{table}");
+    assert_eq!(report.rows.len(), 7, "{table}");
+    for row in &report.rows {
+        assert_eq!((row.value["reference"]["name"].as_str(), row.pes), (Some("2 PEs alone"), 4), "{row:?}");
+        assert!(row.value["ratio"].as_f64().is_some_and(|ratio| 0.0 < ratio && ratio < 1000.0), "{row:?}");
+        let promised = row.value["limit"]["ratio"].as_f64();
+        assert_eq!(promised, if row.measure == "host's put + quiet" { None } else { Some(1.1) }, "{row:?}");
+    }
+    let wrong = run(&mut perf("mixed --samples 1 --corrupt"), folder.path());
+    assert!(
+        !wrong.status.success() && text(&wrong.stderr).contains("mean nothing"),
+        "{}",
+        text(&wrong.stderr)
+    );
+}
+
 /// A byte is made wrong where it has arrived: there is no figure.
 #[test]
 fn wrong_data_of_far_pes_is_an_error_and_no_figure() {

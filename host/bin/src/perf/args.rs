@@ -38,6 +38,11 @@ pub(crate) enum Command {
     /// One PE of a job of `far --device`.
     #[command(hide = true)]
     FarDevicePe(FarDevicePeArgs),
+    /// Operations between near PEs, on the CPU device, in a job by themselves and in one that has far PEs too.
+    Mixed(MixedArgs),
+    /// One PE of a job of `mixed`.
+    #[command(hide = true)]
+    MixedPe(PeArgs),
     /// Starting: time and memory, step by step, beyond what CUDA takes itself; on a GPU where there is one.
     Startup(StartupArgs),
     /// One PE of a job of `startup`.
@@ -187,12 +192,9 @@ pub(crate) struct FarArgs {
     pub(crate) corrupt: bool,
 }
 
+/// What a PE of a job that this tool starts is told.
 #[derive(Args, Debug, Clone)]
-pub(crate) struct FarDevicePeArgs {
-    /// Samples of each figure.
-    #[arg(long)]
-    pub(crate) samples: u32,
-
+pub(crate) struct PeArgs {
     /// The job's own folder, where PE 0 leaves what it found.
     #[arg(long)]
     pub(crate) folder: PathBuf,
@@ -207,22 +209,37 @@ pub(crate) struct FarDevicePeArgs {
 }
 
 #[derive(Args, Debug, Clone)]
+pub(crate) struct MixedArgs {
+    /// Jobs of each kind; they take turns.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) samples: u32,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+
+    /// Makes arrived data wrong before it is looked at: for the test that this is an error.
+    #[arg(long, hide = true)]
+    pub(crate) corrupt: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct FarDevicePeArgs {
+    /// Samples of each figure.
+    #[arg(long)]
+    pub(crate) samples: u32,
+
+    #[command(flatten)]
+    pub(crate) pe: PeArgs,
+}
+
+#[derive(Args, Debug, Clone)]
 pub(crate) struct FarPeArgs {
     /// What to measure.
     #[arg(value_enum)]
     pub(crate) figures: Vec<Figure>,
 
-    /// The job's own folder, where PE 0 leaves what it found.
-    #[arg(long)]
-    pub(crate) folder: PathBuf,
-
-    /// Of the data, another in each run.
-    #[arg(long)]
-    pub(crate) salt: u64,
-
-    /// Makes arrived data wrong before it is looked at.
-    #[arg(long)]
-    pub(crate) corrupt: bool,
+    #[command(flatten)]
+    pub(crate) pe: PeArgs,
 }
 
 #[derive(Args, Debug, Clone)]

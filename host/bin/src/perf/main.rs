@@ -1,7 +1,7 @@
 //! `rushmem-perf`: what rushmem costs, measured beside what the machine itself can do, so that anyone can see how
 //! much of the machine is left to the program. One folder for each place that operations start from (`host/`), one
 //! file in it for each family of operations; `startup/` is about what comes before the first of them, `far/` about PEs
-//! that are reached over a network. Sampling, statistics
+//! that are reached over a network, `mixed/` about what those cost the others. Sampling, statistics
 //! and reports are shared.
 
 mod args;
@@ -11,8 +11,10 @@ mod far;
 mod gpu;
 mod host;
 mod job;
+mod mixed;
 mod peer;
 mod plot;
+mod progress;
 mod report;
 mod startup;
 mod stats;
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         Command::Far(args) => far::run(&args),
         Command::FarPe(args) => far::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::FarDevicePe(args) => far::device_pe::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Mixed(args) => mixed::run(&args),
+        Command::MixedPe(args) => mixed::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Startup(args) => startup::run(&args),
         Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::pe::{about_file, plan_file, rows_file, About};
 use super::plan::Plan;
 use crate::job::{self, Failure, Result};
+use crate::progress::Progress;
 use crate::report::Row;
 
 /// Seconds that a job may take besides the time that its figures are given: starting, compiling, verifying.
@@ -27,28 +28,6 @@ pub(super) struct Outcome {
     pub(super) failures: Vec<String>,
 }
 
-/// Tells on a terminal how far the run is.
-pub(super) struct Progress(indicatif::ProgressBar);
-
-impl Progress {
-    pub(super) fn new(figures: usize) -> Progress {
-        // On anything but a terminal it stays hidden by itself.
-        let bar = indicatif::ProgressBar::new(figures as u64);
-        let style = indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()));
-        Progress(bar)
-    }
-
-    fn found(&self, row: &Row) {
-        self.0.inc(1);
-        self.0.set_message(row.operation());
-    }
-
-    pub(super) fn finish(&self) {
-        self.0.finish_and_clear();
-    }
-}
-
 /// Runs the plan on `pes` PEs and adds what they found, which on failure is what they had found before.
 pub(super) fn run(pes: u32, plan: &Plan, progress: &Progress, outcome: &mut Outcome) -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -63,7 +42,7 @@ pub(super) fn run(pes: u32, plan: &Plan, progress: &Progress, outcome: &mut Outc
     let status = loop {
         let ended = child.try_wait()?;
         for row in new_rows(folder.path(), &mut read)? {
-            progress.found(&row);
+            progress.step(row.operation());
             outcome.rows.push(row);
         }
         if let Some(status) = ended {

@@ -22,6 +22,7 @@ use crate::environment::Environment;
 use crate::job::{inside, Failure, Result};
 use crate::peer::Peers;
 use crate::plot;
+use crate::progress::Progress;
 use crate::report::{Report, Row};
 use args::{Common, DeviceArgs, DeviceMeasure, StreamArgs};
 use job::Outcome;
@@ -81,14 +82,13 @@ fn measure(common: &Common, machine: Machine, plans: Vec<(u32, Vec<Spec>)>) -> R
     }
     let mut outcome = Outcome::default();
     let total = plans.iter().map(|(_, specs)| specs.len()).sum();
-    let progress = job::Progress::new(total);
+    let progress = Progress::new(total);
     for (pes, specs) in plans {
         let plan = Plan::new(common, machine, pes, specs);
         let failed = job::run(pes, &plan, &progress, &mut outcome).err();
         // What the other jobs find is worth having.
         outcome.failures.extend(failed.map(|failure| format!("the job of {pes} PEs: {failure}")));
     }
-    progress.finish();
     Ok(Some(outcome))
 }
 

@@ -201,7 +201,8 @@ fn sizes(common: &Common, machine: Machine, (what, scope): (What, Scope)) -> Vec
     let (first, last, step) = match (machine.is_gpu(), what) {
         (true, What::PutBw | What::GetBw | What::PBw) => (10, 25, 1),
         (true, What::GBw) => (10, 24, 1),
-        (true, What::HostPutBw | What::HostGetBw) => (3, 28, 1),
+        (true, What::HostPutBw | What::HostGetBw) if scope == Scope::Stream => (3, 28, 1),
+        (true, What::HostPutBw | What::HostGetBw) => (4, 28, 4),
         (true, What::AtomicBw) => (3, MOST_ATOMIC.ilog2(), 1),
         (true, What::PackedPingpong) => (3, 12, 1),
         (true, What::PutSignalPingpong | What::PutPingpong | What::PPingpong) => (3, 16, 1),

@@ -54,8 +54,14 @@ pub(crate) fn run(args: &FarDevicePeArgs) -> Result<()> {
         )));
     }
     let first = world.my_pe().number() == 0;
-    let pair =
-        Pair { world: &world, other, first, samples: args.samples, salt: args.salt, corrupt: args.corrupt };
+    let pair = Pair {
+        world: &world,
+        other,
+        first,
+        samples: args.samples,
+        salt: args.pe.salt,
+        corrupt: args.pe.corrupt,
+    };
     let mut own = Found { reason: peer.reason, device: world.device_name(), figures: Vec::new() };
     let module = world.load(Source::text(KERNELS).name("far_device.cu"))?;
     let mut keep = |name: &str, bytes: usize, unit: &str, found: Result<Vec<f64>>| -> Result<()> {
@@ -68,7 +74,7 @@ pub(crate) fn run(args: &FarDevicePeArgs) -> Result<()> {
         }
         own.figures.push(figure);
         if pair.first {
-            std::fs::write(self::found(&args.folder), serde_json::to_vec(&own)?)?;
+            std::fs::write(self::found(&args.pe.folder), serde_json::to_vec(&own)?)?;
         }
         // The other PE is somewhere else now: nothing that follows would meet it.
         went_wrong.map_or(Ok(()), |why| Err(Failure::new(why)))

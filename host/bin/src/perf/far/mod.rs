@@ -20,6 +20,7 @@ use crate::environment::{without_folders, Environment};
 use crate::gpu;
 use crate::job::{self, Failure, Result};
 use crate::peer::Peers;
+use crate::progress::Progress;
 use crate::report::{Limit, Report, Row};
 use crate::stats::Summary;
 use pe::Found;
@@ -172,9 +173,11 @@ fn compare(
     let mut theirs: Vec<Vec<_>> = figures.iter().map(|f| vec![Vec::new(); f.windows().len()]).collect();
     let mut why_none = vec![None; figures.len()];
     let mut found = Found::default();
-    for round in 0..args.samples {
-        job::note(&format!("round {} of {}", round + 1, args.samples));
+    let runs: usize = figures.iter().map(|figure| 1 + figure.windows().len()).sum();
+    let progress = Progress::new(args.samples as usize * runs);
+    for _ in 0..args.samples {
         found = start(args, &figures, &ucx)?;
+        figures.iter().for_each(|figure| progress.step(format!("{figure:?}")));
         if let Some(library) = &found.library {
             perftest.with_library(library);
         }
@@ -186,6 +189,7 @@ fn compare(
             }
             for (window, values) in figure.windows().iter().zip(&mut theirs[at]) {
                 values.push(perftest.run(*figure, *window, &ucx)?);
+                progress.step(format!("{figure:?}, ucx_perftest"));
             }
         }
     }

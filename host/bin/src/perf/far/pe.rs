@@ -41,7 +41,7 @@ pub(crate) fn run(args: &FarPeArgs) -> Result<()> {
         )));
     }
     let first = world.my_pe().number() == 0;
-    let pair = Pair { world: &world, other, first, salt: args.salt, corrupt: args.corrupt };
+    let pair = Pair { world: &world, other, first, salt: args.pe.salt, corrupt: args.pe.corrupt };
     let mut own = Found { library: library(), reason: peer.reason, figures: Vec::new() };
     for figure in &args.figures {
         let value = match figure {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &FarPeArgs) -> Result<()> {
         world.barrier_all()?;
     }
     if pair.first {
-        std::fs::write(found(&args.folder), serde_json::to_vec(&own)?)?;
+        std::fs::write(found(&args.pe.folder), serde_json::to_vec(&own)?)?;
     }
     Ok(world.finalize()?)
 }

@@ -15,6 +15,7 @@ use crate::args::StartupArgs;
 use crate::environment::Environment;
 use crate::job::{self, monotonic_ns, Failure, Result};
 use crate::peer::Peers;
+use crate::progress::Progress;
 use crate::report::{Report, Row};
 use crate::table::align;
 use rows::Job;
@@ -80,9 +81,14 @@ pub(crate) fn measured(pes: u32, samples: u32) -> Result<Vec<Row>> {
 
 fn measure(pes: u32, samples: u32) -> Result<Vec<Job>> {
     // The first start pays for reading programs and libraries from the disk and for compiling the kernel; it is not counted.
-    job::note(&format!("starts of {pes} PEs"));
-    start(pes)?;
-    (0..samples).map(|_| start(pes)).collect()
+    let progress = Progress::new(samples as usize + 1);
+    let step = || {
+        let found = start(pes)?;
+        progress.step(format!("starts of {pes} PEs"));
+        Ok(found)
+    };
+    step()?;
+    (0..samples).map(|_| step()).collect()
 }
 
 /// The figures of one job.
