@@ -17,7 +17,7 @@ use crate::error::{err, Error, Result};
 use crate::far::transport::{Event, Token};
 
 /// Bytes that may be on their way to one PE; UCX keeps a request for each piece.
-const WINDOW: usize = 1 << 20;
+pub(super) const WINDOW: usize = 1 << 20;
 /// More copies than this under way are congestion.
 const MANY: usize = 4096;
 
@@ -111,6 +111,11 @@ impl Pieces {
     /// To `n` PEs, of `each` bytes.
     pub(super) fn new(n: usize, each: usize) -> Pieces {
         Pieces { each, lines: (0..n).map(|_| Line::default()).collect(), ..Pieces::default() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn each(&self) -> usize {
+        self.each
     }
 
     pub(super) fn are_many(&self) -> bool {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::pieces::WINDOW;
 use super::{Carrier, Ucx};
 use crate::far::gpu::direct::Way;
 use crate::far::transport::{Event, Memory, Remote, Transport, BULK_HEAD};
@@ -104,7 +105,9 @@ fn copies_arrive_by_either_carrier() {
         let Some(mut pes) = pair("copies_arrive_by_either_carrier", carrier) else { return };
         let there = at(pes[1].memory.as_ptr() as u64 + 7);
         let mut token = 0;
-        for bytes in [1, 513, 8063, 8064, 8065, 16_129, 300_001, BYTES - 7] {
+        let piece = pes[0].ucx.pieces.each();
+        let edges = [piece, 2 * piece, WINDOW].map(|edge| [edge - 1, edge, edge + 1]);
+        for bytes in [1, 513].into_iter().chain(edges.into_iter().flatten()).chain([300_001, BYTES - 7]) {
             let (source, mut got) = (data(bytes), vec![0; bytes]);
             // SAFETY: source and destination live until the tokens are done.
             unsafe {
@@ -135,7 +138,8 @@ fn large_messages_arrive_by_either_carrier() {
     for carrier in [Carrier::Messages, Carrier::Ucx] {
         let Some(mut pes) = pair("large_messages_arrive_by_either_carrier", carrier) else { return };
         // Both ways at once, and taken in another order than sent.
-        let sizes = [0, 1, 5000, 8064, 524_288, 100_000];
+        let piece = pes[0].ucx.pieces.each();
+        let sizes = [0, 1, 5000, piece - 1, piece, piece + 1, 524_288, WINDOW - 1, WINDOW, WINDOW + 1];
         let sources: Vec<Vec<u8>> = sizes.iter().map(|bytes| data(*bytes)).collect();
         for me in [0, 1] {
             for (i, source) in sources.iter().enumerate() {
