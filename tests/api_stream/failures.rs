@@ -125,6 +125,9 @@ fn a_wait_on_a_stream_keeps_to_the_limit_of_waits() {
 
 #[test]
 fn streams_that_wait_end_when_a_pe_is_killed() {
+    if !place::processes("streams_that_wait_end_when_a_pe_is_killed") {
+        return;
+    }
     testing::pes(4).supervise(
         |pe| {
             let world = World::init().unwrap();

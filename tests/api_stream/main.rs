@@ -5,11 +5,12 @@
 mod api_common;
 
 mod failures;
+mod litmus;
 mod queues;
 
 use std::time::{Duration, Instant};
 
-use api_common::{at_all_counts, both, place, Rng};
+use api_common::{at_all_counts, at_counts, both, place, Rng};
 use rushmem::testing::{self, Exit};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 use rushmem::{Cmp, ErrorCode, Event, Launch, Pe, SignalOp, Stream, Symmetric, World};
@@ -41,16 +42,18 @@ fn in_order(world: &World, rng: &Rng, stream: &Stream<'_>) {
     let (arrived, taken) = (world.signal().unwrap(), world.signal().unwrap());
     let base = |pe: Pe, round: u64| rng.fork(round << 32 | u64::from(pe.number())).next() >> 1;
     let (me, left, right) = (world.my_pe(), world.left(), world.right());
-    let (launch, n, rounds) = (Launch::new(1, 64), N as u64, place::rounds(20) as u64);
+    let (launch, n, rounds) = (Launch::new(1, 64), N as u64, place::litmus_rounds(20) as u64);
     for round in 1..=rounds {
         let (mine, theirs) = (base(me, round), base(left, round));
         // SAFETY: the stream keeps each kernel apart from what it works on next.
         unsafe { make.launch_on(launch, (&outbox, n, mine), stream) }.unwrap();
         inbox.put_from_on(&outbox, right, stream).unwrap();
+        world.fence_on(stream).unwrap();
         arrived.signal_op_on(SignalOp::Add, 1, right, stream).unwrap();
         arrived.wait_until_on(Cmp::Ge, round, stream).unwrap();
         // SAFETY: as above; the left-hand PE writes again after its word has been told.
         unsafe { check.launch_on(launch, (&inbox, n, theirs, &wrong), stream) }.unwrap();
+        world.quiet_on(stream).unwrap();
         inbox.get_into_on(&back, right, stream).unwrap();
         // SAFETY: as above; what came back is what this PE put.
         unsafe { check.launch_on(launch, (&back, n, mine, &wrong), stream) }.unwrap();
@@ -79,7 +82,8 @@ fn a_ring_of_signals_that_only_streams_drive() {
         let hop = module.kernel("hop").unwrap();
         let (inbox, outbox) = (world.alloc::<u64>(1).unwrap(), world.alloc::<u64>(1).unwrap());
         let arrived = world.signal().unwrap();
-        let (me, n, laps) = (world.my_pe().number(), u64::from(world.n_pes()), place::rounds(40) as u64);
+        let (me, n, laps) =
+            (world.my_pe().number(), u64::from(world.n_pes()), place::litmus_rounds(40) as u64);
         let stream = world.default_stream();
         for lap in 1..=laps {
             // PE 0 sends the token off; with that, everybody waits for the left-hand PE.
@@ -289,7 +293,7 @@ fn barriers_on_streams_meet_those_of_kernels() {
         let sync = module.kernel("sync_pes").unwrap();
         let counts = world.alloc::<u64>(world.n_pes() as usize).unwrap();
         let (me, stream) = (world.my_pe(), world.default_stream());
-        for round in 1..=place::rounds(30) as u64 {
+        for round in 1..=place::litmus_rounds(30) as u64 {
             // Everybody puts into everybody's row, and what has come is there behind the barrier.
             for pe in world.pes() {
                 counts.p_on(me.number() as usize, round, pe, &stream).unwrap();

@@ -137,7 +137,7 @@ fn a_flag_is_never_seen_before_its_data() {
                 for memory in [&data, &flag, &ack] {
                     memory.fill(0).unwrap();
                 }
-                let args = (&bench.report, &data, &flag, &ack, form, words, rounds(150) as i32);
+                let args = (&bench.report, &data, &flag, &ack, form, words, litmus_rounds(150) as i32);
                 bench.run("litmus_message_passing", Launch::new(1, threads), args);
             }
         }
@@ -145,17 +145,40 @@ fn a_flag_is_never_seen_before_its_data() {
 }
 
 #[test]
-fn two_pes_cannot_both_miss_a_completed_put() {
-    for n in [2, 3, 4] {
-        both(n, |world, _| {
-            let bench = Bench::new(world, LITMUS);
-            let (x, seen) = (world.alloc::<u64>(2000).unwrap(), world.alloc::<u64>(2000).unwrap());
-            for via in [0, 1] {
-                x.fill(0).unwrap();
-                seen.fill(0).unwrap();
-                let args = (&bench.report, &x, &seen, via, rounds(2000) as i32);
-                bench.run("litmus_store_buffering", Launch::new(1, 1), args);
+fn a_flag_is_never_seen_before_a_large_copy() {
+    at_all_counts(|world, _| {
+        let bench = Bench::new(world, LITMUS);
+        // Around what decides how a copy travels: 512 bytes, 8 KiB, and 60 KiB, the longest piece.
+        for (words, threads, many) in [(65usize, 1, 100), (1009, 40, 40), (7681, 64, 20)] {
+            let memory = || world.alloc::<u64>(words).unwrap();
+            let word = || world.alloc::<u64>(1).unwrap();
+            let (data, source, flag, ack) = (memory(), memory(), word(), word());
+            for form in 0..5 {
+                for memory in [&data, &flag, &ack] {
+                    memory.fill(0).unwrap();
+                }
+                let args =
+                    (&bench.report, &data, &source, &flag, &ack, form, words, litmus_rounds(many) as i32);
+                bench.run("litmus_bulk", Launch::new(1, threads), args);
             }
-        });
-    }
+        }
+    });
+}
+
+#[test]
+fn two_pes_cannot_both_miss_a_completed_put() {
+    at_counts(&[2, 3, 4], |world, _| {
+        let bench = Bench::new(world, LITMUS);
+        for (words, via, many) in [(1usize, 0, 2000), (1, 1, 2000), (65, 0, 400), (7681, 0, 40)] {
+            let rounds = litmus_rounds(many);
+            let x = world.alloc::<u64>(rounds * words).unwrap();
+            let (ones, seen) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(rounds).unwrap());
+            ones.fill(1).unwrap();
+            let args = (&bench.report, &x, &ones, &seen, words, via, rounds as i32);
+            bench.run("litmus_store_buffering", Launch::new(1, 1), args);
+            for memory in [x, ones, seen] {
+                memory.free().unwrap();
+            }
+        }
+    });
 }

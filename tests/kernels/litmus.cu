@@ -1,6 +1,7 @@
 /* Ordering, by litmus tests between neighbours: message passing (a flag is never seen before its data) by
  * every pair of data operation and flag operation, and store buffering (two PEs cannot both miss the other's
- * completed put). Values carry the round's number, so a stale one shows. One block to a PE. */
+ * completed put). Values carry the round's number, so a stale one shows. One block to a PE. Where PEs are not mapped, words
+ * and up to 512 bytes travel in messages that keep their order, and more than that does not: hence the larger ones. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -80,27 +81,65 @@ extern "C" __global__ void litmus_message_passing(uint64_t *report, uint64_t *da
   }
 }
 
-/* PEs 2k and 2k + 1 pair up (an odd one out rests). Each puts its round's number to the other and completes
- * it, then reads what it was sent: not both may still see the round before. `inbox` and `seen` have `rounds`
- * words of zero. By puts and gets to the other's memory (`via` 0), or through p and g of one's own words
- * (`via` 1). */
-extern "C" __global__ void litmus_store_buffering(uint64_t *report, uint64_t *x, uint64_t *seen, int via,
-                                                  int rounds) {
+enum { BULK_PUT_SIGNAL = 0, BULK_FENCE_P = 1, BULK_FENCE_ATOMIC = 2, BULK_FENCE_SIGNAL = 3, BULK_QUIET_P = 4 };
+
+/* Message passing with `words` words that the block puts as one. `data` and `source` have that many, `flag` and `ack` one: all
+ * zero. */
+extern "C" __global__ void litmus_bulk(uint64_t *report, uint64_t *data, uint64_t *source, uint64_t *flag,
+                                       uint64_t *ack, int form, size_t words, int rounds) {
+  const int me = rushmem::my_pe(), right = right_of(me), left = left_of(me);
+  for (int round = 1; round <= rounds; ++round) {
+    const uint64_t number = static_cast<uint64_t>(round);
+    for (size_t i = threadIdx.x; i < words; i += blockDim.x) source[i] = number << 32 | i;
+    __syncthreads();
+    if (form == BULK_PUT_SIGNAL) {
+      rushmem::put_signal_nbi<rushmem::block>(data, source, words, flag, number, rushmem::signal::set, right);
+    } else {
+      rushmem::put_nbi<rushmem::block>(data, source, words, right);
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        if (form == BULK_QUIET_P) rushmem::quiet();
+        else rushmem::fence();
+        if (form == BULK_FENCE_ATOMIC) rushmem::atomic_add(flag, 1, right);
+        else if (form == BULK_FENCE_SIGNAL) rushmem::signal_op(flag, number, rushmem::signal::set, right);
+        else rushmem::p(flag, number, right);
+      }
+    }
+    if (threadIdx.x == 0) rushmem::wait_until(flag, rushmem::cmp::eq, number);
+    __syncthreads();
+    for (size_t i = words - 1 - threadIdx.x; i < words; i -= blockDim.x)
+      CHECK_EQ(report, data[i], number << 32 | i, number << 32 | i);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      rushmem::fence();
+      rushmem::p(ack, number, left);
+      rushmem::wait_until(ack, rushmem::cmp::ge, number);
+      /* The source is free. */
+      rushmem::quiet();
+    }
+    __syncthreads();
+  }
+}
+
+/* PEs 2k and 2k + 1 pair up (an odd one out rests). Each puts to the other in its own `words` words for the round and completes
+ * it, then reads what it was sent: not both may still see nothing. `x` has `words` words for each round and `seen` one, of zero,
+ * `ones` has `words` ones. By puts to the other's memory (`via` 0), or through p and gets of the other's words (`via` 1). */
+extern "C" __global__ void litmus_store_buffering(uint64_t *report, uint64_t *x, uint64_t *ones,
+                                                  uint64_t *seen, size_t words, int via, int rounds) {
   const int me = rushmem::my_pe(), other = me ^ 1;
   if (other >= rushmem::n_pes()) return;
   for (int round = 0; round < rounds; ++round) {
-    const uint64_t one = 1;
-    uint64_t got;
+    uint64_t got, *there = x + static_cast<size_t>(round) * words, *last = there + words - 1;
     if (via == 0) {
       /* x at the other is written by me; x here is read by me. */
-      rushmem::put_nbi(x + round, &one, 1, other);
+      rushmem::put_nbi(there, ones, words, other);
       rushmem::quiet();
-      got = rushmem::g(x + round, me);
+      got = rushmem::g(last, me);
     } else {
       /* x here is written by me; x at the other is read by me. */
-      rushmem::p(x + round, one, me);
+      rushmem::p(last, static_cast<uint64_t>(1), me);
       rushmem::quiet();
-      rushmem::get(&got, x + round, 1, other);
+      rushmem::get(&got, last, 1, other);
     }
     /* Tell the other what was seen (2: nothing, 3: its put), and judge. */
     rushmem::p(seen + round, 2 + got, other);
