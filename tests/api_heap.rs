@@ -3,9 +3,8 @@
 
 mod api_common;
 
-use api_common::place::on_gpus;
-use api_common::{at_all_counts, both};
-use rushmem::testing;
+use api_common::place::{on_gpus, pes};
+use api_common::{apart_as, at_all_counts, both};
 use rushmem::{ErrorCode, World};
 
 #[test]
@@ -108,7 +107,7 @@ fn the_heap_grows_past_what_it_starts_with() {
 
 #[test]
 fn an_exhausted_heap_is_an_error_on_every_pe_and_the_job_goes_on() {
-    testing::pes(3).env("RUSHMEM_HEAP_MAX", "8M").run(|world| {
+    apart_as(3, pes(3).env("RUSHMEM_HEAP_MAX", "8M"), |world| {
         let max = world.heap_info().unwrap().max;
         assert!(max >= 8 << 20, "{max}");
         let kept = world.alloc::<u8>(1 << 20).unwrap();

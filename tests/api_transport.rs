@@ -49,6 +49,16 @@ fn the_fake_network_is_one_of_threads() {
             assert_eq!(peer.transport, "fake");
             assert!(peer.reason.contains("delays"), "{peer:?}");
         });
+        // It leads to other hosts where there are some.
+        fake().env("RUSHMEM_PES_PER_NODE", "2").threads(|world| {
+            let ways: Vec<_> = world.pes().map(|pe| world.peer(pe).unwrap().transport.to_owned()).collect();
+            let mine = if world.my_pe().number() < 2 {
+                ["direct", "direct", "fake"]
+            } else {
+                ["fake", "fake", "direct"]
+            };
+            assert_eq!(ways, mine);
+        });
     }
     // Processes are told so.
     for error in start(fake().env("RUSHMEM_INIT_TIMEOUT", "20"), 3) {

@@ -6,7 +6,7 @@ mod gpu_memory;
 
 use std::time::Duration;
 
-use api_common::{both, Rng};
+use api_common::{at_counts, both, Rng};
 use gpu_memory::{skip, Gpu, Maker, Memory, Vmm};
 use rushmem::testing::{self, Exit};
 use rushmem::{Cmp, ErrorCode, Launch, Pe, Registered, SignalOp, Source, SymSlice, Uid, World};
@@ -146,17 +146,15 @@ fn vmm_memory_is_symmetric_for_hosts_and_kernels() {
     if skip("vmm_memory_is_symmetric_for_hosts_and_kernels") {
         return;
     }
-    for n in [1, 2, 3] {
-        both(n, |world, rng| {
-            let gpu = Gpu::of(world);
-            let piece = gpu.granularity();
-            // Cut differently on each PE: six pieces' worth in all.
-            let cuts: [&[usize]; 3] = [&[6], &[1, 5], &[2, 1, 3]];
-            let sizes = cuts[world.my_pe().number() as usize % 3].iter().map(|k| k * piece);
-            let memory = Vmm::new(&gpu, &sizes.collect::<Vec<_>>(), true);
-            through_its_life(world, &gpu, rng, memory.at, memory.bytes / 8, true);
-        });
-    }
+    at_counts(&[1, 2, 3], |world, rng| {
+        let gpu = Gpu::of(world);
+        let piece = gpu.granularity();
+        // Cut differently on each PE: six pieces' worth in all.
+        let cuts: [&[usize]; 3] = [&[6], &[1, 5], &[2, 1, 3]];
+        let sizes = cuts[world.my_pe().number() as usize % 3].iter().map(|k| k * piece);
+        let memory = Vmm::new(&gpu, &sizes.collect::<Vec<_>>(), true);
+        through_its_life(world, &gpu, rng, memory.at, memory.bytes / 8, true);
+    });
 }
 
 #[test]
@@ -164,23 +162,18 @@ fn plain_memory_is_symmetric_for_hosts() {
     if skip("plain_memory_is_symmetric_for_hosts") {
         return;
     }
-    for n in [1, 2, 3] {
-        both(n, |world, rng| {
-            let gpu = Gpu::of(world);
-            // A small allocation, which shares the driver's block with others, and a large one; both inside, elsewhere on each PE.
-            let offset = 16 * (1 + world.my_pe().number() as usize);
-            for words in [1000, (5 << 20) / 8 + 1] {
-                let memory = Memory::new(&gpu, Maker::Plain, words * 8 + 4096);
-                let neighbour = Memory::new(&gpu, Maker::Plain, 4096);
-                gpu.write(neighbour.at, &[9u64; 512]);
-                through_its_life(world, &gpu, rng, memory.at + offset, words, false);
-                assert!(
-                    gpu.read::<u64>(neighbour.at, 512).iter().all(|w| *w == 9),
-                    "nothing beside is touched"
-                );
-            }
-        });
-    }
+    at_counts(&[1, 2, 3], |world, rng| {
+        let gpu = Gpu::of(world);
+        // A small allocation, which shares the driver's block with others, and a large one; both inside, elsewhere on each PE.
+        let offset = 16 * (1 + world.my_pe().number() as usize);
+        for words in [1000, (5 << 20) / 8 + 1] {
+            let memory = Memory::new(&gpu, Maker::Plain, words * 8 + 4096);
+            let neighbour = Memory::new(&gpu, Maker::Plain, 4096);
+            gpu.write(neighbour.at, &[9u64; 512]);
+            through_its_life(world, &gpu, rng, memory.at + offset, words, false);
+            assert!(gpu.read::<u64>(neighbour.at, 512).iter().all(|w| *w == 9), "nothing beside is touched");
+        }
+    });
 }
 
 #[test]

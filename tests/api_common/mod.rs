@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod place;
 pub(crate) mod way;
 
+use rushmem::testing::Pes;
 use rushmem::World;
 
 const SEED: &str = "RUSHMEM_TEST_SEED";
@@ -18,39 +19,54 @@ pub(crate) fn seed() -> u64 {
     now.as_nanos() as u64 ^ u64::from(std::process::id())
 }
 
-/// Runs `f` on `n` PEs, once as processes (where they need not take turns on a GPU) and once as threads, with generators
-/// seeded alike.
+/// Runs `f` on so many PEs, for each of the counts: once as processes (where they may be processes, and need not take turns on a
+/// GPU) and once as threads, with generators seeded alike.
+#[track_caller]
+pub(crate) fn at_counts(counts: &[u32], f: impl Fn(&World, &mut Rng) + Sync) {
+    let here: Vec<u32> = counts.iter().copied().filter(|n| !place::too_many(*n)).collect();
+    if here.is_empty() {
+        let test = std::thread::current().name().unwrap_or_default().rsplit("::").next().unwrap().to_owned();
+        place::skip(&test, format_args!("tests in brief have fewer PEs than {counts:?}"));
+    }
+    for n in here {
+        let seed = seed();
+        println!("{SEED}={seed} ({n} PEs)");
+        let pes = || place::pes(n).env(SEED, seed.to_string());
+        let (threads_only, brief) = (place::threads_only(), place::is_brief());
+        if !threads_only && (brief || !place::in_turns(n)) {
+            pes().run(|world| f(world, &mut Rng::new(seed)));
+        }
+        if threads_only || !brief {
+            pes().threads(|world| f(world, &mut Rng::new(seed)));
+        }
+    }
+}
+
+/// [`at_counts`] for one of them.
 #[track_caller]
 pub(crate) fn both(n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
-    if place::too_many(n) {
-        return;
-    }
-    let seed = seed();
-    println!("{SEED}={seed} ({n} PEs)");
-    let pes = || place::pes(n).env(SEED, seed.to_string());
-    if !place::in_turns(n) || place::is_brief() {
-        pes().run(|world| f(world, &mut Rng::new(seed)));
-    }
-    if !place::is_brief() {
-        pes().threads(|world| f(world, &mut Rng::new(seed)));
-    }
+    at_counts(&[n], f);
 }
 
-/// Runs `f` on `n` PEs, as processes unless they would take turns on a GPU: then as threads.
-#[track_caller]
-pub(crate) fn apart(n: u32, f: impl Fn(&World) + Sync) {
-    if place::in_turns(n) {
-        place::pes(n).threads(f);
-    } else {
-        place::pes(n).run(f);
-    }
-}
-
-/// [`both`] for the usual numbers of PEs.
+/// [`at_counts`] for the usual ones.
 #[track_caller]
 pub(crate) fn at_all_counts(f: impl Fn(&World, &mut Rng) + Sync) {
-    for n in [1, 2, 3, 4, 8] {
-        both(n, &f);
+    at_counts(&[1, 2, 3, 4, 8], f);
+}
+
+/// Runs `f` on `n` PEs, as processes unless they would take turns on a GPU, or may not be processes: then as threads.
+#[track_caller]
+pub(crate) fn apart(n: u32, f: impl Fn(&World) + Sync) {
+    apart_as(n, place::pes(n), f);
+}
+
+/// [`apart`] for PEs with settings.
+#[track_caller]
+pub(crate) fn apart_as(n: u32, pes: Pes, f: impl Fn(&World) + Sync) {
+    if place::in_turns(n) || place::threads_only() {
+        pes.threads(f);
+    } else {
+        pes.run(f);
     }
 }
 

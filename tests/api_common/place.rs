@@ -58,10 +58,33 @@ pub(crate) fn too_many(n: u32) -> bool {
     brief().is_some_and(|most| n > most)
 }
 
+/// Whether PEs have to be threads of one process here: where the fake network is what leads from PE to PE.
+pub(crate) fn threads_only() -> bool {
+    std::env::var("RUSHMEM_TRANSPORT").is_ok_and(|way| way.trim().eq_ignore_ascii_case("fake"))
+}
+
+/// Whether the PEs of a test may be processes, which is its point; if not, it says that it does nothing here.
+pub(crate) fn processes(test: &str) -> bool {
+    if threads_only() {
+        skip(test, "its PEs are processes, and the fake network is within one");
+    }
+    !threads_only()
+}
+
 /// Rounds of something that goes on inside a kernel.
 pub(crate) fn rounds(n: usize) -> usize {
     if is_brief() {
         n.div_ceil(20)
+    } else {
+        n
+    }
+}
+
+/// Rounds of a litmus test in a kernel or on a stream: what is rare shows in many only, so that tests in brief have fewer just where
+/// a sanitizer makes them so, not over a network.
+pub(crate) fn litmus_rounds(n: usize) -> usize {
+    if all_mapped(8) {
+        rounds(n)
     } else {
         n
     }

@@ -42,6 +42,9 @@ fn all_done(job: &mut Job) {
 
 #[test]
 fn a_pe_that_is_none_ends_the_launch_and_writes_nothing() {
+    if !processes("a_pe_that_is_none_ends_the_launch_and_writes_nothing") {
+        return;
+    }
     for bad in [2, -1, i32::MAX, i32::MIN] {
         testing::pes(2).supervise(
             |_| {
@@ -89,6 +92,9 @@ fn a_wait_ends_at_its_limit() {
 
 #[test]
 fn a_sync_that_lasts_names_the_late_pe() {
+    if !processes("a_sync_that_lasts_names_the_late_pe") {
+        return;
+    }
     testing::pes(3).env("RUSHMEM_STALL_REPORT", "0.3").env("RUSHMEM_WAIT_TIMEOUT", "3").supervise(
         |_| -> rushmem::Result<()> {
             let world = World::init()?;
@@ -110,6 +116,9 @@ fn a_sync_that_lasts_names_the_late_pe() {
 
 #[test]
 fn a_killed_pe_ends_the_others_kernels() {
+    if !processes("a_killed_pe_ends_the_others_kernels") {
+        return;
+    }
     testing::pes(3).supervise(
         |_| -> rushmem::Result<()> {
             let world = World::init()?;

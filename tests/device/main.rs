@@ -16,8 +16,8 @@ mod storm;
 mod waits;
 
 use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
-use api_common::place::{all_mapped, is_brief, on_gpus, rounds, skip};
-use api_common::{both, Rng};
+use api_common::place::{all_mapped, is_brief, litmus_rounds, on_gpus, processes, rounds, skip};
+use api_common::{at_counts, Rng};
 use rushmem::{KernelArgs, Launch, Source, SymSlice, World};
 
 /// Threads of a block worth trying: one alone, whole warps, and a last warp that is not full.
@@ -25,7 +25,5 @@ const BLOCK_SIZES: [u32; 3] = [1, 64, 70];
 
 /// PE counts at which costly tests run; the cheap ones take [`api_common::at_all_counts`].
 fn at_few_counts(f: impl Fn(&World, &mut Rng) + Sync) {
-    for n in [1, 2, 3] {
-        both(n, &f);
-    }
+    at_counts(&[1, 2, 3], f);
 }

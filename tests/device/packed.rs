@@ -41,22 +41,20 @@ fn packed_messages_of_every_small_size_by_a_block() {
 
 #[test]
 fn a_packets_value_is_never_another_ones() {
-    for n in [2, 3] {
-        both(n, |world, rng| {
-            let bench = Bench::new(world, PACKED);
-            let (blocks, threads) = if on_gpus() { (4u32, 64u32) } else { (1, 8) };
-            let lanes = (blocks * threads) as usize;
-            for words in [1usize, 2, 7] {
-                let slots = world.alloc_aligned::<u64>(2 * lanes * words, 16).unwrap();
-                let acks = world.alloc_aligned::<u64>(2 * lanes, 16).unwrap();
-                let beside = world.alloc::<u64>(lanes).unwrap();
-                for memory in [&slots, &acks, &beside] {
-                    memory.fill(0).unwrap();
-                }
-                let many = rounds(if on_gpus() { 20_000 } else { 300 }) as i32;
-                let args = (&bench.report, &slots, &acks, &beside, words, many, rng.next());
-                bench.run("packed_litmus", Launch::new(blocks, threads), args);
+    at_counts(&[2, 3], |world, rng| {
+        let bench = Bench::new(world, PACKED);
+        let (blocks, threads) = if on_gpus() { (4u32, 64u32) } else { (1, 8) };
+        let lanes = (blocks * threads) as usize;
+        for words in [1usize, 2, 7] {
+            let slots = world.alloc_aligned::<u64>(2 * lanes * words, 16).unwrap();
+            let acks = world.alloc_aligned::<u64>(2 * lanes, 16).unwrap();
+            let beside = world.alloc::<u64>(lanes).unwrap();
+            for memory in [&slots, &acks, &beside] {
+                memory.fill(0).unwrap();
             }
-        });
-    }
+            let many = rounds(if on_gpus() { 20_000 } else { 300 }) as i32;
+            let args = (&bench.report, &slots, &acks, &beside, words, many, rng.next());
+            bench.run("packed_litmus", Launch::new(blocks, threads), args);
+        }
+    });
 }

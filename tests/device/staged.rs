@@ -131,29 +131,26 @@ fn several_callers(scope: i32) {
 
 #[test]
 fn a_signal_is_never_seen_before_what_the_copy_engine_wrote() {
-    for n in [2, 3] {
-        both(n, |world, rng| {
-            let bench = Bench::new(world, STAGED);
-            let blocks = if on_gpus() { 4u32 } else { 1 };
-            for scope in SCOPES {
-                // Past where each scope begins to use its stage: one piece, and many.
-                let sizes = [[130usize, 2000], [520, 4000], [2100, 9000]][scope as usize];
-                for words in sizes {
-                    let threads = 128u32;
-                    let lanes = if scope == BLOCK { blocks } else { blocks * threads / 32 } as usize;
-                    let memory = |words| {
-                        let memory = world.alloc_aligned::<u64>(words, 128).unwrap();
-                        memory.fill(0).unwrap();
-                        memory
-                    };
-                    let (data, src, flags) =
-                        (memory(lanes * words), memory(lanes * words), memory(lanes * 32));
-                    let stage = 32usize << 10;
-                    let many = rounds(if on_gpus() { (2_000_000 / words).min(3000) } else { 12 }) as i32;
-                    let args = (&bench.report, &data, &src, &flags, scope, words, stage, many, rng.next());
-                    bench.run("staged_litmus", Launch::new(blocks, threads).shared_bytes(stage), args);
-                }
+    at_counts(&[2, 3], |world, rng| {
+        let bench = Bench::new(world, STAGED);
+        let blocks = if on_gpus() { 4u32 } else { 1 };
+        for scope in SCOPES {
+            // Past where each scope begins to use its stage: one piece, and many.
+            let sizes = [[130usize, 2000], [520, 4000], [2100, 9000]][scope as usize];
+            for words in sizes {
+                let threads = 128u32;
+                let lanes = if scope == BLOCK { blocks } else { blocks * threads / 32 } as usize;
+                let memory = |words| {
+                    let memory = world.alloc_aligned::<u64>(words, 128).unwrap();
+                    memory.fill(0).unwrap();
+                    memory
+                };
+                let (data, src, flags) = (memory(lanes * words), memory(lanes * words), memory(lanes * 32));
+                let stage = 32usize << 10;
+                let many = rounds(if on_gpus() { (2_000_000 / words).min(3000) } else { 12 }) as i32;
+                let args = (&bench.report, &data, &src, &flags, scope, words, stage, many, rng.next());
+                bench.run("staged_litmus", Launch::new(blocks, threads).shared_bytes(stage), args);
             }
-        });
-    }
+        }
+    });
 }

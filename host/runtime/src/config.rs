@@ -35,11 +35,15 @@ pub(crate) enum TransportWish {
     Fake,
 }
 
-impl TransportWish {
-    /// No PE's memory is mapped, even where it could be.
-    pub(crate) fn maps_nobody(self) -> bool {
-        matches!(self, TransportWish::Ucx | TransportWish::Fake)
-    }
+/// Whether the PEs of a node map each other's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mapping {
+    /// Where it is possible; else the network.
+    Wanted,
+    /// All of it, or an error.
+    Needed,
+    /// Not even where it is possible, as this setting asks for the network.
+    Refused(&'static str),
 }
 
 /// The settings of a world.
@@ -93,6 +97,18 @@ impl Config {
     /// The settings that the process environment gives.
     pub(crate) fn from_env() -> Result<Config> {
         Config::from_lookup(&|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    }
+
+    /// Whether the PEs of a node are to map each other's memory. The fake network leads to other hosts where the settings make some,
+    /// so that a job can have near PEs and far ones; and to everybody where they do not.
+    pub(crate) fn mapping(&self) -> Mapping {
+        match self.transport {
+            TransportWish::Auto => Mapping::Wanted,
+            TransportWish::Direct => Mapping::Needed,
+            TransportWish::Ucx => Mapping::Refused("RUSHMEM_TRANSPORT=ucx"),
+            TransportWish::Fake if self.pes_per_node.is_some() => Mapping::Wanted,
+            TransportWish::Fake => Mapping::Refused("RUSHMEM_TRANSPORT=fake"),
+        }
     }
 
     /// The settings that `lookup` gives; split off so that tests need not touch the process environment.

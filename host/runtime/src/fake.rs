@@ -111,6 +111,10 @@ pub(crate) fn worlds_with<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&Wor
         "" | "direct" => &[],
         // Each PE a node by itself: the whole way of a PE on another host.
         "ucx" => &[("RUSHMEM_TRANSPORT", "ucx"), ("RUSHMEM_PES_PER_NODE", "1")],
+        // The same as networks have it that copy by themselves.
+        "ucx-copies" => {
+            &[("RUSHMEM_TRANSPORT", "ucx"), ("RUSHMEM_PES_PER_NODE", "1"), ("RUSHMEM_FAR_COPIES", "ucx")]
+        }
         "fake" => &[("RUSHMEM_TRANSPORT", "fake"), ("RUSHMEM_PES_PER_NODE", "1")],
         // Two PEs a node, so that some are near and some are far.
         "mixed" => &[("RUSHMEM_PES_PER_NODE", "2")],

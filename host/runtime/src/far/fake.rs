@@ -1,5 +1,5 @@
 //! A network that behaves as badly as one may (`RUSHMEM_TRANSPORT=fake`): everything is delayed by some random time, copies arrive
-//! in pieces and in any order, and messages overtake one another. For the PEs of one process. A program that runs well on it
+//! in pieces and in any order, some of them long after their source was free, and messages overtake one another. For the PEs of one process. A program that runs well on it
 //! depends on nothing that rushmem does not promise; a laptop is enough to find out.
 //!
 //! The seed is logged; `RUSHMEM_FAKE_SEED` sets it, `RUSHMEM_FAKE_DELAY` the longest delay in microseconds.
@@ -42,10 +42,14 @@ fn registry() -> MutexGuard<'static, Registry> {
 /// A copy under way: its pieces that are not there yet.
 #[derive(Debug)]
 struct Moving {
+    id: u64,
     pe: usize,
     pieces: Vec<(Instant, usize, usize, usize)>,
-    token: Token,
+    /// Who waits for it; nobody where the source was free at once, of which `kept` is a copy.
+    token: Option<Token>,
     put: bool,
+    #[allow(dead_code, reason = "pieces are addresses in it")]
+    kept: Vec<u8>,
 }
 
 /// The transport.
@@ -55,7 +59,9 @@ pub(crate) struct Fake {
     addresses: Vec<Vec<u8>>,
     peers: Vec<Option<Arc<Shared>>>,
     moving: Vec<Moving>,
-    flushes: Vec<(usize, Vec<Token>, Token)>,
+    next_moving: u64,
+    /// Flushes: the copies that each waits for, and who waits for it.
+    flushes: Vec<(Vec<u64>, Token)>,
     /// What was in flight when connections were broken.
     cut_off: Vec<Token>,
     bulk: HashMap<u64, Vec<u8>>,
@@ -85,6 +91,7 @@ impl Fake {
             addresses: Vec::new(),
             peers: Vec::new(),
             moving: Vec::new(),
+            next_moving: 0,
             flushes: Vec::new(),
             cut_off: Vec::new(),
             bulk: HashMap::new(),
@@ -128,7 +135,16 @@ impl Fake {
         Ok(())
     }
 
-    fn start(&mut self, pe: usize, dst: usize, src: usize, bytes: usize, token: Token, put: bool) {
+    /// `kept` is what `src` is an address in, if that is the network's own.
+    fn start(
+        &mut self,
+        pe: usize,
+        [dst, src]: [usize; 2],
+        bytes: usize,
+        token: Option<Token>,
+        put: bool,
+        kept: Vec<u8>,
+    ) {
         let mut pieces = Vec::new();
         let mut at = 0;
         while at < bytes {
@@ -137,7 +153,8 @@ impl Fake {
             pieces.push((due, dst + at, src + at, piece));
             at += piece;
         }
-        self.moving.push(Moving { pe, pieces, token, put });
+        self.next_moving += 1;
+        self.moving.push(Moving { id: self.next_moving, pe, pieces, token, put, kept });
     }
 }
 
@@ -168,12 +185,19 @@ impl Transport for Fake {
     fn forget(&mut self, _id: u32) {}
 
     unsafe fn put(&mut self, to: Remote, src: *const u8, bytes: usize, token: Token) -> Result<bool> {
-        self.start(to.pe, to.address as usize, src as usize, bytes, token, true);
+        // The source may be free long before the data has arrived.
+        if self.random() % 2 == 0 {
+            // SAFETY: the caller vouches for the source.
+            let kept = unsafe { std::slice::from_raw_parts(src, bytes) }.to_vec();
+            self.start(to.pe, [to.address as usize, kept.as_ptr() as usize], bytes, None, true, kept);
+            return Ok(true);
+        }
+        self.start(to.pe, [to.address as usize, src as usize], bytes, Some(token), true, Vec::new());
         Ok(false)
     }
 
     unsafe fn get(&mut self, from: Remote, dst: *mut u8, bytes: usize, token: Token) -> Result<bool> {
-        self.start(from.pe, dst as usize, from.address as usize, bytes, token, false);
+        self.start(from.pe, [dst as usize, from.address as usize], bytes, Some(token), false, Vec::new());
         Ok(false)
     }
 
@@ -203,12 +227,11 @@ impl Transport for Fake {
     }
 
     fn flush(&mut self, pe: usize, token: Token) -> Result<bool> {
-        let before: Vec<Token> =
-            self.moving.iter().filter(|m| m.pe == pe && m.put).map(|m| m.token).collect();
+        let before: Vec<u64> = self.moving.iter().filter(|m| m.pe == pe && m.put).map(|m| m.id).collect();
         if before.is_empty() {
             return Ok(true);
         }
-        self.flushes.push((pe, before, token));
+        self.flushes.push((before, token));
         Ok(false)
     }
 
@@ -232,11 +255,11 @@ impl Transport for Fake {
             if !moving.pieces.is_empty() {
                 return true;
             }
-            events.push(Event::Done(moving.token));
-            flushes.iter_mut().for_each(|(_, before, _)| before.retain(|token| *token != moving.token));
+            events.extend(moving.token.map(Event::Done));
+            flushes.iter_mut().for_each(|(before, _)| before.retain(|id| *id != moving.id));
             false
         });
-        flushes.retain(|(_, before, token)| {
+        flushes.retain(|(before, token)| {
             if before.is_empty() {
                 events.push(Event::Done(*token));
             }
@@ -281,7 +304,7 @@ impl Transport for Fake {
     fn recycle(&mut self, _buffer: Vec<u8>) {}
 
     fn cut(&mut self) {
-        let moving = self.moving.drain(..).map(|moving| moving.token);
+        let moving = self.moving.drain(..).filter_map(|moving| moving.token);
         self.cut_off.extend(moving.chain(self.flushes.drain(..).map(|(.., token)| token)));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
-use crate::config::TransportWish;
+use crate::config::Mapping;
 use crate::error::{err, Result};
 use crate::heap::backing::{Backing, Chunk};
 use crate::memory::RESERVE_ALIGN;
@@ -25,7 +25,7 @@ pub(crate) struct Window {
     slots: usize,
     me: usize,
     half: usize,
-    transport: TransportWish,
+    mapping: Mapping,
     /// Why a slot's memory is not mapped here, for those that are not; found out by the first mapping.
     unmapped: OnceLock<Vec<Option<String>>>,
 }
@@ -64,7 +64,7 @@ impl Window {
         slots: usize,
         me: usize,
         heap_max: u64,
-        transport: TransportWish,
+        mapping: Mapping,
         reserve: impl FnOnce(usize) -> Result<Backing>,
     ) -> Result<Window> {
         let half = (heap_max as usize).next_multiple_of(RESERVE_ALIGN);
@@ -76,7 +76,7 @@ impl Window {
                 backing.granularity()
             ));
         }
-        Ok(Window { backing, slots, me, half, transport, unmapped: OnceLock::new() })
+        Ok(Window { backing, slots, me, half, mapping, unmapped: OnceLock::new() })
     }
 
     /// Address of this PE's heap.
@@ -143,17 +143,14 @@ impl Window {
             if !first && self.why_unmapped(slot).is_some() {
                 continue;
             }
-            if self.transport.maps_nobody() {
-                let way = if self.transport == TransportWish::Fake { "fake" } else { "ucx" };
-                found[slot] = Some(format!("RUSHMEM_TRANSPORT={way} asks for the network"));
+            if let Mapping::Refused(setting) = self.mapping {
+                found[slot] = Some(format!("{setting} asks for the network"));
                 continue;
             }
             match self.backing.map_peer(place(slot), bytes, fd) {
                 Ok(()) => {}
                 // Two GPUs that are no peers: a fact about the machine, not a failure.
-                Err(e)
-                    if first && self.transport == TransportWish::Auto && self.backing.may_refuse_peers() =>
-                {
+                Err(e) if first && self.mapping == Mapping::Wanted && self.backing.may_refuse_peers() => {
                     found[slot] = Some(e.message);
                 }
                 Err(e) => {
@@ -218,7 +215,7 @@ mod tests {
     fn the_near_ones_are_the_run_around_this_pe() {
         let window = |me: usize, far: &[usize]| {
             let reserve = |bytes| Ok(Backing::Host(Reservation::new(bytes)?));
-            let w = Window::reserve(6, me, 1 << 21, TransportWish::Auto, reserve).unwrap();
+            let w = Window::reserve(6, me, 1 << 21, Mapping::Wanted, reserve).unwrap();
             let why = (0..6).map(|slot| far.contains(&slot).then(|| "no cable".to_owned()));
             w.unmapped.set(why.collect()).unwrap();
             w.near()

@@ -212,7 +212,7 @@ fn share_memory(
         None => Reservation::new(bytes).map(Backing::Host),
         Some(cuda) => GpuBacking::reserve(cuda, bytes).map(Backing::Gpu),
     };
-    let window = Window::reserve(slots, slot, config.heap_max, config.transport, reserve);
+    let window = Window::reserve(slots, slot, config.heap_max, config.mapping(), reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
     let reserved = sync_bytes(n) + DeviceRing::MOST_DEVICE_BYTES;
     let symmetric = Symmetric::new(window, first, reserved, config.heap_min, limit, &mut call, links)?;
