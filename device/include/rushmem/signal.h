@@ -28,6 +28,17 @@ RUSHMEM_DEVICE void signal_release(uint64_t *at, uint64_t value, int sig_op) {
   else store_release_word(at, value);
 }
 
+/* The data and its signal to a mapped PE; false, and nothing done, where it is not mapped. The scope has synchronised after its last
+ * load of src. */
+template <typename Scope, typename T>
+RUSHMEM_DEVICE bool put_signal_near(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op, int pe) {
+  uint64_t *at = near_address(sig, pe);
+  if (!put_near<Scope, true>(dst, src, n, pe)) return false;
+  Scope::sync();
+  if (Scope::rank() == 0) signal_release(at, value, sig_op);
+  return true;
+}
+
 }  // namespace impl
 
 /* Copies n elements into `pe`'s `dst`, then updates `pe`'s `*sig` by `value` as `sig_op` says (signal::set or
@@ -38,13 +49,9 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                    int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (impl::is_far(pe)) {
-    return impl::far_put_signal<Scope>(dst, src, n * sizeof(T), sig, value, sig_op, pe, 0);
+  if (!impl::put_signal_near<Scope>(dst, src, n, sig, value, sig_op, pe)) {
+    impl::far_put_signal<Scope>(dst, src, n * sizeof(T), sig, value, sig_op, pe, 0);
   }
-  uint64_t *at = impl::near_address(sig, pe);
-  impl::copy<Scope, impl::unit_of<T>::value, false, true>(impl::near_address(dst, pe), src, n * sizeof(T));
-  Scope::sync();
-  if (Scope::rank() == 0) impl::signal_release(at, value, sig_op);
 }
 
 /* The same; on return `src` may be changed by any thread of the scope. (OpenSHMEM 1.5, 9.8 shmem_put_signal)
@@ -53,12 +60,10 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (impl::is_far(pe)) {
+  if (!impl::put_signal_near<Scope>(dst, src, n, sig, value, sig_op, pe)) {
     impl::far_put_signal<Scope>(dst, src, n * sizeof(T), sig, value, sig_op, pe, RUSHMEM_RING_REPLY);
-    return Scope::sync();
+    Scope::sync();
   }
-  /* The scope has synchronised after its last load of src: there is nothing more to wait for. */
-  put_signal_nbi<Scope>(dst, src, n, sig, value, sig_op, pe);
 }
 
 /* Updates `pe`'s `*sig` alone. Not ordered with anything before it: fence() first, or put_signal, where it

@@ -22,9 +22,11 @@ namespace impl {
 
 #if defined(RUSHMEM_CPU)
 
+template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *, const void *, size_t) { return true; }
+
 /* Shares are whole cache lines, so that threads do not meet in one, and few bytes are one thread's. */
-template <typename Scope, size_t unit, bool fresh, bool signals = false>
-RUSHMEM_DEVICE void copy(void *to, const void *from, size_t bytes) {
+template <typename Scope, size_t unit, bool fresh, bool signals>
+RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
   size_t begin = 0, end = bytes;
   if (Scope::size() > 1) {
     size_t lines = bytes / 64 + (bytes % 64 != 0), size = Scope::size(), rank = Scope::rank();
@@ -34,9 +36,12 @@ RUSHMEM_DEVICE void copy(void *to, const void *from, size_t bytes) {
     if (end > bytes) end = bytes;
   }
   if (begin < end) {
-    __builtin_memcpy(static_cast<char *>(to) + begin, static_cast<const char *>(from) + begin, end - begin);
+    __builtin_memcpy(to + begin, from + begin, end - begin);
   }
 }
+
+template <typename Scope, size_t unit, bool fresh, bool signals>
+RUSHMEM_DEVICE void copy_askew(char *, const char *, size_t) {}
 
 template <typename Scope, typename T, bool fresh>
 RUSHMEM_DEVICE void copy_strided(T *to, const T *from, int64_t to_stride, int64_t from_stride, size_t n) {
@@ -220,6 +225,10 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size
     n -= round;
     if constexpr (!many) break;
   }
+  /* Behind a scope's last store every instruction is waited for by those that meet it at the barrier. */
+  if constexpr (many) {
+    if (n == 0) return;
+  }
   if constexpr (V > 1) {
     copy_rounds<lanes, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, n, me);
   } else if (static_cast<size_t>(me.worker) * lanes + me.lane < n) {
@@ -338,44 +347,52 @@ RUSHMEM_DEVICE void copy_edges(char *to, const char *from, uint32_t head, size_t
   if (unit <= 1 && tail & 1) access<1>::store<fresh>(to_tail + (tail & 14), tail1);
 }
 
-/* `bytes` and both addresses are multiples of `unit`, the alignment of the element type (up to 16). */
-template <typename Scope, size_t unit, bool fresh, bool signals = false>
-RUSHMEM_DEVICE void copy(void *to_, const void *from_, size_t bytes) {
-  char *to = static_cast<char *>(to_);
-  const char *from = static_cast<const char *>(from_);
-  if constexpr (unit == 16) {
-    copy_vectors<Scope, unit, fresh, false, signals>(to, from, 0, bytes / 16);
-  } else if (bytes < 32) {
-    copy_bytes<Scope, unit, fresh>(to, from, bytes);
+/* Both sides are aligned alike, and there is at least one whole vector. One condition without a branch: what leads to a
+ * copy's first load, all of its scope's warps go through before anything is on its way. */
+template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *to, const void *from, size_t bytes) {
+  if constexpr (unit == 16) return true;
+  const uint64_t apart = reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from);
+  return (bytes >= 32) & (apart % 16 == 0);
+}
+
+/* What is in_line. */
+template <typename Scope, size_t unit, bool fresh, bool signals>
+RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
+  if constexpr (unit == 16) return copy_vectors<Scope, unit, fresh, false, signals>(to, from, 0, bytes / 16);
+  const uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
+  const size_t n = (bytes - head) / 16, tail_at = head + n * 16;
+  if constexpr (is_alone<Scope>::value) {
+    copy_edges<unit, fresh>(to, from, head, tail_at, static_cast<uint32_t>(bytes - tail_at));
+    copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   } else {
-    uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
-    uint32_t shift = static_cast<uint32_t>(reinterpret_cast<uint64_t>(from) + head) & 15;
-    if (shift == 0) {
-      size_t n = (bytes - head) / 16, tail_at = head + n * 16;
-      /* A block has registers to keep the edges for later, and few rounds: each load counts that starts sooner. */
-      constexpr bool edges_last = !is_alone<Scope>::value && !is_one_warp<Scope>::value;
-      if constexpr (edges_last) {
-        copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
-        if (RUSHMEM_LIKELY((head | (bytes - tail_at)) == 0)) return;
-      }
-      if constexpr (is_alone<Scope>::value) {
-        copy_edges<unit, fresh>(to, from, head, tail_at, static_cast<uint32_t>(bytes - tail_at));
-      } else {
-        copy_bytes<Scope, unit, fresh>(to, from, head);
-        copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
-      }
-      if constexpr (!edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
-    } else {
-      /* The first vector starts `shift` bytes before from + head: that must not be before the source. The
-       * last one ends past what it serves: that must not be past the source. (head stays under 32, so under
-       * `bytes`.) */
-      if (head < shift) head += 16;
-      const size_t have = (bytes - (head - shift)) / 16, n = have > 0 ? have - 1 : 0, tail_at = head + n * 16;
-      copy_bytes<Scope, unit, fresh>(to, from, head);
-      copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
-      copy_vectors<Scope, unit, fresh, true, signals>(to + head, from + head - shift, shift, n);
+    /* A block has registers to keep the edges for later, and few rounds: each load counts that starts sooner. */
+    constexpr bool edges_last = !is_one_warp<Scope>::value;
+    if constexpr (edges_last) {
+      const bool whole = (head | (static_cast<uint32_t>(bytes) & 15)) == 0;
+      copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
+      if (RUSHMEM_LIKELY(whole)) return;
     }
+    copy_bytes<Scope, unit, fresh>(to, from, head);
+    copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
+    if constexpr (!edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   }
+}
+
+/* What is not in_line. */
+template <typename Scope, size_t unit, bool fresh, bool signals>
+RUSHMEM_DEVICE void copy_askew(char *to, const char *from, size_t bytes) {
+  if constexpr (unit == 16) return;
+  if (bytes < 32) return copy_bytes<Scope, unit, fresh>(to, from, bytes);
+  uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
+  const uint32_t shift = static_cast<uint32_t>(reinterpret_cast<uint64_t>(from) + head) & 15;
+  /* The first vector starts `shift` bytes before from + head: that must not be before the source. The
+   * last one ends past what it serves: that must not be past the source. (head stays under 32, so under
+   * `bytes`.) */
+  if (head < shift) head += 16;
+  const size_t have = (bytes - (head - shift)) / 16, n = have > 0 ? have - 1 : 0, tail_at = head + n * 16;
+  copy_bytes<Scope, unit, fresh>(to, from, head);
+  copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
+  copy_vectors<Scope, unit, fresh, true, signals>(to + head, from + head - shift, shift, n);
 }
 
 template <typename Scope, typename T, bool fresh>
@@ -409,6 +426,15 @@ RUSHMEM_DEVICE void copy_strided(T *to, const T *from, int64_t to_stride, int64_
 }
 
 #endif
+
+/* `bytes` and both addresses are multiples of `unit`, the alignment of the element type (up to 16). */
+template <typename Scope, size_t unit, bool fresh, bool signals = false>
+RUSHMEM_DEVICE void copy(void *to_, const void *from_, size_t bytes) {
+  char *to = static_cast<char *>(to_);
+  const char *from = static_cast<const char *>(from_);
+  if (in_line<unit>(to, from, bytes)) return copy_in_line<Scope, unit, fresh, signals>(to, from, bytes);
+  copy_askew<Scope, unit, fresh, signals>(to, from, bytes);
+}
 
 }  // namespace impl
 }  // namespace rushmem
