@@ -8,6 +8,7 @@ use ucx_sys::*;
 
 use super::carrier::{one_sided, transports, Carrier};
 use super::inbox::{on_lost, sent, Lost, Ticket, What};
+use super::meeting::Meeting;
 use super::wire::{Head, HEAD};
 use super::{check, Ucx, AM_ID, COPY_ID};
 use crate::error::{err, Result};
@@ -24,6 +25,8 @@ pub(super) struct Endpoint {
     by_network: bool,
     /// It has put something since the connection was made.
     pub(super) has_put: bool,
+    /// Until it has been met.
+    pub(super) meeting: Option<Meeting>,
     /// For the error handler.
     lost: Box<Lost>,
     /// Keys to its segments, as they came and as this connection has unpacked them.
@@ -33,7 +36,15 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn new(address: Vec<u8>, lost: Lost) -> Endpoint {
         let lost = Box::new(lost);
-        Endpoint { address, ep: None, by_network: false, has_put: false, lost, keys: HashMap::new() }
+        Endpoint {
+            address,
+            ep: None,
+            by_network: false,
+            has_put: false,
+            meeting: None,
+            lost,
+            keys: HashMap::new(),
+        }
     }
 }
 
@@ -68,6 +79,9 @@ impl Ucx {
         log::debug!("UCX reaches PE {pe} by {names:?}; copies go {how}");
         peer.ep = Some(ep);
         peer.has_put = false;
+        if self.meets {
+            self.begin_meeting(pe);
+        }
         Ok(ep)
     }
 
@@ -140,8 +154,7 @@ impl Ucx {
     }
 
     /// Sends a message of the engine's.
-    pub(super) fn send_message(&mut self, pe: usize, message: Vec<u8>) -> Result<Option<Box<Ticket>>> {
-        let ep = self.endpoint(pe)?;
+    pub(super) fn send_message(&mut self, ep: ucp_ep_h, message: Vec<u8>) -> Result<Option<Box<Ticket>>> {
         let (data, length) = (message.as_ptr(), message.len());
         let ticket = self.ticket(What::Message(message));
         let param = eager(ticket);
@@ -168,7 +181,11 @@ impl Ucx {
             _ => (data, bytes),
         };
         let ticket = self.ticket(what);
-        let param = eager(ticket);
+        let mut param = eager(ticket);
+        if head == Head::Open {
+            // What is not sent at once makes UCX connect its endpoints first.
+            param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+        }
         // SAFETY: a live endpoint; the ticket keeps the head.
         unsafe {
             (*ticket).head = head.encode(self.me);

@@ -5,11 +5,15 @@
 //! [`Inbox`], and [`Transport::progress`] hands it on.
 //!
 //! Endpoints are made with error handling by peer, so that the end of a PE is an event and not the end of the process. For the same
-//! reason UCX copies one-sided on networks alone that can do it by themselves ([`carrier`]); elsewhere [`pieces`] does.
+//! reason UCX copies one-sided on networks alone that can do it by themselves ([`carrier`]); elsewhere [`pieces`] does, and PEs
+//! [meet](meeting) before they speak.
 
 pub(crate) mod carrier;
 mod connect;
 mod inbox;
+mod meeting;
+#[cfg(test)]
+mod meeting_tests;
 mod piece;
 mod pieces;
 #[cfg(test)]
@@ -30,6 +34,7 @@ use crate::far::transport::{BulkId, Event, Memory, Remote, Token, Transport, BUL
 use carrier::Carrier;
 use connect::Endpoint;
 use inbox::{on_copy, on_message, on_received, sent, AmHandler, Announced, Arrivals, Inbox, Lost, What};
+use meeting::Later;
 use pieces::{Goal, Pieces};
 
 /// The numbers of our active messages: the engine's, and those about copies.
@@ -58,6 +63,9 @@ pub(crate) struct Ucx {
     way: Way,
     /// Whether it reaches GPU memory, once that has been tried.
     gpus: Option<bool>,
+    /// Whether PEs meet first, and those that are being met.
+    meets: bool,
+    meetings: Vec<usize>,
 }
 
 // SAFETY: UCX objects may be used by any thread, one at a time; the inbox is reached from calls on them alone.
@@ -88,6 +96,8 @@ impl Ucx {
             carrier,
             way,
             gpus: None,
+            meets: false,
+            meetings: Vec::new(),
         };
         // SAFETY: UCX objects are made in the order of their lives; structures are zeroed, which is valid for each of them,
         // and have the fields that their masks name.
@@ -110,6 +120,7 @@ impl Ucx {
             ucp.ucp_config_release(config);
             check(ucp, "finding the network's devices (UCX_TLS, UCX_NET_DEVICES)", status)?;
             ucx.pieces = Pieces::new(n, piece);
+            ucx.meets = meeting::is_needed(ucp, ucx.context);
             let mut params: ucp_worker_params_t = zeroed();
             params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE.into();
             params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -247,6 +258,10 @@ impl Transport for Ucx {
         if !self.connects(pe, token) {
             return Ok(false);
         }
+        if let Some(later) = self.until_met(pe) {
+            later.push_back(Later::Put { to, src, bytes, token });
+            return Ok(false);
+        }
         if !self.by_network(pe, Some(segment))? {
             return self.put_pieces(pe, Goal::Segment { id: segment, address }, src as usize, bytes, token);
         }
@@ -265,6 +280,10 @@ impl Transport for Ucx {
         if !self.connects(pe, token) {
             return Ok(false);
         }
+        if let Some(later) = self.until_met(pe) {
+            later.push_back(Later::Get { from, dst, bytes, token });
+            return Ok(false);
+        }
         if !self.by_network(pe, Some(segment))? {
             self.get_pieces(pe, segment, address, dst as usize, bytes, token);
             return Ok(false);
@@ -279,7 +298,12 @@ impl Transport for Ucx {
     }
 
     fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()> {
-        let sent = self.send_message(pe, message);
+        let connected = self.endpoint(pe);
+        if let (Ok(_), Some(later)) = (&connected, self.until_met(pe)) {
+            later.push_back(Later::Message(message));
+            return Ok(());
+        }
+        let sent = connected.and_then(|ep| self.send_message(ep, message));
         let inbox = self.inbox();
         inbox.sending += 1;
         match sent {
@@ -302,6 +326,10 @@ impl Transport for Ucx {
         token: Token,
     ) -> Result<bool> {
         if !self.connects(pe, token) {
+            return Ok(false);
+        }
+        if let Some(later) = self.until_met(pe) {
+            later.push_back(Later::Bulk { head, data, bytes, token });
             return Ok(false);
         }
         if !self.by_network(pe, None)? {
@@ -349,6 +377,13 @@ impl Transport for Ucx {
     }
 
     fn flush(&mut self, pe: usize, token: Token) -> Result<bool> {
+        if let Some(later) = self.until_met(pe) {
+            if later.is_empty() {
+                return Ok(true);
+            }
+            later.push_back(Later::Flush(token));
+            return Ok(false);
+        }
         // Behind the answer to that comes UCX's own flush.
         if self.flush_pieces(pe, token) {
             return Ok(false);
@@ -380,7 +415,7 @@ impl Transport for Ucx {
 
     fn congested(&self) -> bool {
         // SAFETY: as in `inbox`.
-        self.pieces.are_many() || unsafe { (*self.inbox).sending } > MOST_MESSAGES
+        self.pieces.are_many() || unsafe { (*self.inbox).sending } + self.waiting() > MOST_MESSAGES
     }
 
     fn buffer(&mut self) -> Vec<u8> {

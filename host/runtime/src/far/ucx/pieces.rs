@@ -200,7 +200,7 @@ impl Ucx {
         true
     }
 
-    fn tell(&mut self, event: Event) {
+    pub(super) fn tell(&mut self, event: Event) {
         // SAFETY: nobody else has the inbox now.
         unsafe { (*self.inbox).events.push(event) };
     }
@@ -315,6 +315,7 @@ impl Ucx {
                 && inbox.words.is_empty()
                 && inbox.lost.is_empty()
                 && self.pieces.questions.is_empty()
+                && self.meetings.is_empty()
             {
                 return;
             }
@@ -334,6 +335,7 @@ impl Ucx {
         for (pe, e) in lost {
             self.lose(pe, &e);
         }
+        self.go_on_meeting();
     }
 
     /// UCX has let go of a piece.
@@ -390,6 +392,12 @@ impl Ucx {
                 self.queue(from, Goal::Landing(landing), data, bytes, Owner::Token(token));
                 self.pump(from);
             }
+            Head::Hello => self.hear(from),
+            Head::Open => {
+                self.ask(from, Head::Opened, Vec::new());
+                self.meet(from);
+            }
+            Head::Opened => self.meet(from),
             // Their callbacks have seen to them.
             Head::Put { .. } | Head::Piece { .. } | Head::Offer { .. } => {}
         }
@@ -411,6 +419,7 @@ impl Ucx {
 
     /// Nothing goes to or comes from `pe` any more: what waits for it fails. Pieces that UCX still has come back by themselves.
     pub(super) fn lose(&mut self, pe: usize, why: &Error) {
+        self.miss(pe, why);
         // SAFETY: nobody else has the inbox now.
         let mut tokens = unsafe { (*self.inbox).abandon(pe) };
         let line = &mut self.pieces.lines[pe];

@@ -10,19 +10,47 @@ pub(super) const HEAD: usize = 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Head {
     /// Data for an address of a segment: the sender's piece of that number.
-    Put { number: u64, segment: u32, address: u64 },
+    Put {
+        number: u64,
+        segment: u32,
+        address: u64,
+    },
     /// Asks for a word when all pieces numbered below `count` are in their place.
-    Flush { count: u64, token: Token },
+    Flush {
+        count: u64,
+        token: Token,
+    },
     /// That word.
-    Flushed { token: Token },
+    Flushed {
+        token: Token,
+    },
     /// Asks for bytes, as pieces for `landing`.
-    Get { segment: u32, address: u64, bytes: u64, landing: u64 },
+    Get {
+        segment: u32,
+        address: u64,
+        bytes: u64,
+        landing: u64,
+    },
     /// Data that was asked for, and its place there.
-    Piece { landing: u64, at: u64 },
+    Piece {
+        landing: u64,
+        at: u64,
+    },
     /// A large message: so many bytes are there for whoever wants them. Its head is the data.
-    Offer { id: u64, bytes: u64 },
+    Offer {
+        id: u64,
+        bytes: u64,
+    },
     /// Asks for them, as pieces for `landing`.
-    Want { id: u64, landing: u64 },
+    Want {
+        id: u64,
+        landing: u64,
+    },
+    /// The first word of a PE that wants to be met, or has heard of one.
+    Hello,
+    /// Asks whether both may begin, and says so.
+    Open,
+    Opened,
 }
 
 impl Head {
@@ -36,6 +64,9 @@ impl Head {
             Head::Piece { landing, at } => (5, 0, [landing, at, 0]),
             Head::Offer { id, bytes } => (6, 0, [id, bytes, 0]),
             Head::Want { id, landing } => (7, 0, [id, landing, 0]),
+            Head::Hello => (8, 0, [0; 3]),
+            Head::Open => (9, 0, [0; 3]),
+            Head::Opened => (10, 0, [0; 3]),
         };
         let mut head = [0; HEAD];
         head[..4].copy_from_slice(&u32::to_le_bytes(kind));
@@ -61,6 +92,9 @@ impl Head {
             5 => Head::Piece { landing: a, at: b },
             6 => Head::Offer { id: a, bytes: b },
             7 => Head::Want { id: a, landing: b },
+            8 => Head::Hello,
+            9 => Head::Open,
+            10 => Head::Opened,
             _ => return None,
         };
         Some((usize::try_from(word(8)).ok()?, head))
@@ -81,6 +115,9 @@ mod tests {
             Head::Piece { landing: 8, at: 1 << 33 },
             Head::Offer { id: 1, bytes: 0 },
             Head::Want { id: 1, landing: 2 },
+            Head::Hello,
+            Head::Open,
+            Head::Opened,
         ] {
             assert_eq!(Head::decode(&head.encode(70_000)), Some((70_000, head)));
         }

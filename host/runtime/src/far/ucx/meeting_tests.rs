@@ -1,0 +1,106 @@
+//! PEs that go while connections to them are being made: whatever has been said by then, the other loses a PE and lives on.
+//!
+//! One thread lets two transports, and UCX's progress in them, take steps in random order, and at a random step one of them goes. What
+//! UCX makes of that may be the end of the process, so that each such test runs in a process of its own, over TCP.
+
+use std::process::Command;
+use std::time::Instant;
+
+use super::tests::{data, pair, Pe, BYTES, LIMIT, SEGMENT};
+use super::{Carrier, MESSAGE};
+use crate::far::transport::{Remote, Transport};
+use crate::node::card::random;
+
+const CHILD: &str = "RUSHMEM_MEETING_CHILD";
+const ROUNDS: usize = 150;
+/// Steps of a round, both PEs' together: a connection takes less.
+const STEPS: u64 = 60;
+
+/// Goes on in a process of its own. False: this is the one that only waits for it.
+fn apart(test: &str) -> bool {
+    if std::env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let mut child = Command::new(std::env::current_exe().expect("a test knows where it is"));
+    child.args(["--exact", &format!("far::ucx::meeting_tests::{test}"), "--nocapture", "--test-threads=1"]);
+    let output = child.env(CHILD, "1").env("UCX_TLS", "tcp").output().expect("it starts");
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let tail = &said[said.len() - said.len().min(4000)..];
+    assert!(output.status.success(), "{}: {tail}", output.status);
+    said.lines().filter(|line| line.contains("SKIP ")).for_each(|line| eprintln!("{line}"));
+    false
+}
+
+/// A first put, and a first message, of every size.
+fn speak(pe: &mut Pe, other: usize, there: u64, source: &[u8], bytes: usize) {
+    pe.ucx.send(other, vec![1; MESSAGE.min(bytes)]).unwrap();
+    let to = Remote { pe: other, segment: SEGMENT, address: there };
+    // SAFETY: the source outlives the round's transports.
+    if unsafe { pe.ucx.put(to, source.as_ptr(), bytes, 0) }.unwrap() {
+        pe.done.push(0);
+    }
+}
+
+#[test]
+fn a_pe_that_goes_before_it_is_connected_takes_nobody_along() {
+    let name = "a_pe_that_goes_before_it_is_connected_takes_nobody_along";
+    if !apart(name) {
+        return;
+    }
+    let mut state = u64::from_le_bytes(random().unwrap());
+    println!("seed {state:#x}");
+    let mut below = |n: u64| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    };
+    let source = data(BYTES);
+    for round in 0..ROUNDS {
+        let Some(mut pes) = pair(name, Carrier::Messages) else { return };
+        let there: Vec<u64> = pes.iter().map(|pe| pe.memory.as_ptr() as u64).collect();
+        // Who speaks: one, the other, both.
+        let speakers = below(3) + 1;
+        let sizes = [1, 4000, 100_000, BYTES as u64].map(|most| 1 + below(most) as usize);
+        let (bytes, goes, steps) = (sizes[below(4) as usize], below(2) as usize, below(STEPS));
+        println!("round {round}: speakers {speakers:b}, {bytes} bytes, {goes} goes after {steps}");
+        let mut spoken = 0;
+        for _ in 0..steps {
+            let me = below(2) as usize;
+            if speakers & !spoken & (1 << me) != 0 {
+                spoken |= 1 << me;
+                speak(&mut pes[me], 1 - me, there[1 - me], &source, bytes);
+            }
+            match below(2) {
+                0 => pes[me].progress(),
+                // SAFETY: a live worker.
+                _ => unsafe {
+                    pes[me].ucx.ucp.ucp_worker_progress(pes[me].ucx.worker);
+                },
+            }
+            if below(8) == 0 {
+                std::thread::sleep(std::time::Duration::from_micros(below(300)));
+            }
+        }
+        let [first, second] = pes;
+        let (gone, mut pe) = if goes == 0 { (first, second) } else { (second, first) };
+        let memory = gone.memory;
+        drop(gone.ucx);
+        let start = Instant::now();
+        while start.elapsed().as_millis() < 5 {
+            pe.progress();
+        }
+        if spoken & (1 << (1 - goes)) != 0 {
+            // It hears of the loss, or of nothing, and then cuts: its put ends in either case.
+            pe.ucx.cut();
+            while pe.done.len() + pe.failed.len() < 1 {
+                pe.progress();
+                assert!(start.elapsed() < LIMIT, "the put goes on for ever");
+            }
+        }
+        drop(pe);
+        drop(memory);
+    }
+}
