@@ -14,6 +14,8 @@ use crate::ranks::{Job, LIMIT};
 const PER_HOST: u32 = 2;
 /// Whose data a PE makes: the same on all.
 const SEED: &str = "HOSTS_TEST_SEED";
+/// When they put for the first time, in microseconds since 1970.
+const FIRST_PUT: &str = "HOSTS_TEST_FIRST_PUT";
 
 // ---- the PEs ----
 
@@ -27,6 +29,10 @@ pub(crate) fn play(part: &str) {
 
 fn on(world: World, part: &str) -> Result<()> {
     ways(&world)?;
+    if part == "first put" {
+        println!("@ready");
+        return first_put(&world);
+    }
     world.barrier_all()?;
     println!("@ready");
     match part {
@@ -70,6 +76,24 @@ fn on(world: World, part: &str) -> Result<()> {
         other => panic!("no part {other}"),
     }
     world.finalize()
+}
+
+/// Puts to a PE of the other host, at a given time and not before, and goes on so.
+fn first_put(world: &World) -> Result<()> {
+    let inbox = world.alloc::<u8>(300_001)?;
+    let far = Pe::new((world.my_pe().number() + PER_HOST) % world.n_pes());
+    let at: u64 = std::env::var(FIRST_PUT).ok().and_then(|s| s.parse().ok()).expect("a time");
+    while now() < Duration::from_micros(at) {
+        std::thread::sleep(Duration::from_micros(at).saturating_sub(now()).min(Duration::from_millis(1)));
+    }
+    // From a few bytes on, which share messages, to what goes in pieces.
+    for i in 0.. {
+        inbox.slice(..[3, 4000, 300_001][i % 3])?.put(&vec![1; [3, 4000, 300_001][i % 3]], far)?;
+        if i % 8 == 0 {
+            world.quiet()?;
+        }
+    }
+    Ok(())
 }
 
 /// Each peer is reached as its place demands, and its place is known.
@@ -248,8 +272,6 @@ fn a_host_of_a_world_is_killed() {
         on_hosts(2, |net| {
             let mut job = Job::start(net, (2, PER_HOST), &format!("world {part}"), &[]);
             job.wait_for("@ready");
-            // Connections are made by then: UCX 1.13 may end a process whose peer dies while they are (docs/far.md).
-            std::thread::sleep(Duration::from_millis(500));
             let killed = Instant::now();
             job.signal(2, libc::SIGKILL);
             job.signal(3, libc::SIGKILL);
@@ -262,6 +284,33 @@ fn a_host_of_a_world_is_killed() {
             );
         });
     }
+}
+
+/// Killed while connections to it are being made, which takes a millisecond or a few: the others still end with its name.
+#[test]
+fn a_host_of_a_world_is_killed_at_the_first_put() {
+    on_hosts(2, |net| {
+        for round in 0..8 {
+            let first = now() + Duration::from_millis(1200);
+            let at = first.as_micros().to_string();
+            let mut job = Job::start(net, (2, PER_HOST), "world first put", &[(FIRST_PUT, &at)]);
+            job.wait_for("@ready");
+            // From a millisecond before to six after.
+            let late = now().subsec_nanos() as u64 % 7_000;
+            let at = first + Duration::from_micros(late) - Duration::from_millis(1);
+            std::thread::sleep(at.saturating_sub(now()));
+            let killed = Instant::now();
+            job.signal(2, libc::SIGKILL);
+            job.signal(3, libc::SIGKILL);
+            println!("round {round}: {late} us later than 1 ms before the first put");
+            job.survivors_say(
+                1,
+                &["rank 2 (host h2, pid", "rank 3 (host h2, pid"],
+                killed,
+                Duration::from_secs(5),
+            );
+        }
+    });
 }
 
 /// Four times the limit on silence.

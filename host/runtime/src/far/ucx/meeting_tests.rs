@@ -3,8 +3,9 @@
 //! One thread lets two transports, and UCX's progress in them, take steps in random order, and at a random step one of them goes. What
 //! UCX makes of that may be the end of the process, so that each such test runs in a process of its own, over TCP.
 
+use std::io::{Read, Seek};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::tests::{data, pair, Pe, BYTES, LIMIT, SEGMENT};
 use super::{Carrier, MESSAGE};
@@ -23,12 +24,28 @@ fn apart(test: &str) -> bool {
     }
     let mut child = Command::new(std::env::current_exe().expect("a test knows where it is"));
     child.args(["--exact", &format!("far::ucx::meeting_tests::{test}"), "--nocapture", "--test-threads=1"]);
-    let output = child.env(CHILD, "1").env("UCX_TLS", "tcp").output().expect("it starts");
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    let tail = &said[said.len() - said.len().min(4000)..];
-    assert!(output.status.success(), "{}: {tail}", output.status);
-    said.lines().filter(|line| line.contains("SKIP ")).for_each(|line| eprintln!("{line}"));
+    // Connections that are refused are part of it.
+    child.env(CHILD, "1").env("UCX_TLS", "tcp").env("UCX_LOG_LEVEL", "fatal");
+    let mut said = tempfile::tempfile().expect("the temporary folder takes files");
+    let pipe = || said.try_clone().expect("descriptors are left");
+    let mut child = child.stdout(pipe()).stderr(pipe()).spawn().expect("it starts");
+    let start = Instant::now();
+    while child.try_wait().expect("the child is ours").is_none() {
+        if start.elapsed() > 3 * LIMIT {
+            child.kill().expect("the child is ours");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let status = child.wait().expect("it has ended");
+    let mut text = String::new();
+    said.rewind().and_then(|()| said.read_to_string(&mut text)).expect("text");
+    assert!(
+        status.success(),
+        "{status} after {:?}: {}",
+        start.elapsed(),
+        &text[text.len().saturating_sub(4000)..]
+    );
+    text.lines().filter(|line| line.contains("SKIP ")).for_each(|line| eprintln!("{line}"));
     false
 }
 
@@ -81,7 +98,7 @@ fn a_pe_that_goes_before_it_is_connected_takes_nobody_along() {
                 },
             }
             if below(8) == 0 {
-                std::thread::sleep(std::time::Duration::from_micros(below(300)));
+                std::thread::sleep(Duration::from_micros(below(300)));
             }
         }
         let [first, second] = pes;
@@ -89,7 +106,7 @@ fn a_pe_that_goes_before_it_is_connected_takes_nobody_along() {
         let memory = gone.memory;
         drop(gone.ucx);
         let start = Instant::now();
-        while start.elapsed().as_millis() < 5 {
+        while start.elapsed() < Duration::from_millis(5) {
             pe.progress();
         }
         if spoken & (1 << (1 - goes)) != 0 {
