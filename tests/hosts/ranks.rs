@@ -117,6 +117,23 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Everybody but the ranks of `host` ends within `limit` of `since` with an error that names one of them, whichever was the first that
+    /// was known to be dead, and nobody else.
+    #[track_caller]
+    pub(crate) fn survivors_name(self, host: usize, since: Instant, limit: Duration) {
+        let (per_host, name) = (self.per_host as usize, self.hosts.host(host).name.clone());
+        for (rank, running) in self.ranks.into_iter().enumerate().filter(|(r, _)| r / per_host != host) {
+            let last = complain(rank, running, &[" died: "], since, limit);
+            for (before, _) in last.match_indices(" died: ") {
+                let who = last[..before].rsplit("rank ").next().unwrap_or_default();
+                assert!(
+                    who.contains(&format!("(host {name}, ")),
+                    "rank {rank} takes a living rank for dead: {last}"
+                );
+            }
+        }
+    }
+
     /// Everybody ends within `limit` of `since`, each with an error that names a host that it cannot hear, all ranks of it,
     /// after `cut` was cut off.
     #[track_caller]
