@@ -6,9 +6,9 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Stdio;
 
-use super::device_pe::{self, Found};
+use super::device_pe::Found;
+use super::{pair, two_hosts};
 use crate::args::FarArgs;
 use crate::job::{self, Failure, Result};
 use crate::report::Row;
@@ -85,21 +85,13 @@ pub(super) fn measure(
 fn start(way: &Way, args: &FarArgs) -> Result<(Found, Option<String>)> {
     let folder = tempfile::tempdir()?;
     let said = folder.path().join("said");
-    let mut command = job::command(2, JOB_LIMIT_S)?;
-    command
-        .arg("far-device-pe")
-        .arg("--folder")
-        .arg(folder.path())
-        .args(["--samples", &args.samples.to_string()]);
-    command.args(["--salt", &job::salt().to_string()]).args(args.corrupt.then_some("--corrupt"));
-    command
-        .env("RUSHMEM_TRANSPORT", "ucx")
-        .env("RUSHMEM_PES_PER_NODE", "1")
-        .env("RUSHMEM_WAIT_TIMEOUT", "20");
+    let mut command = two_hosts(args, "far-device-pe", folder.path(), JOB_LIMIT_S)?;
+    command.args(["--samples", &args.samples.to_string()]);
+    command.env("RUSHMEM_TRANSPORT", "ucx").env("RUSHMEM_WAIT_TIMEOUT", "20");
     command.envs(way.environment.iter().map(|(name, value)| (*name, value.as_str())));
-    command.stdout(Stdio::null()).stderr(File::create(&said)?);
+    command.stderr(File::create(&said)?);
     let status = command.status().map_err(|e| Failure::new(format!("cannot start the PEs: {e}")))?;
-    let found = std::fs::read(device_pe::found(folder.path())).ok();
+    let found = std::fs::read(pair::found(folder.path())).ok();
     let found = found.map_or(Ok(Found::default()), |text| serde_json::from_slice(&text))?;
     let why = (!status.success()).then(|| format!("the job ended with {status}:\n{}", end_of(&said)));
     Ok((found, why))

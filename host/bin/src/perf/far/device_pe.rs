@@ -1,12 +1,11 @@
 //! One of the two PEs of a measure of `far --device`: their heaps are in the memory of their devices, and neither maps the other's.
 
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rushmem::{Kernel, Launch, Pe, Source, SymSlice, World};
+use rushmem::{Kernel, Launch, Source, SymSlice, World};
 use serde::{Deserialize, Serialize};
 
-use super::pe::words;
+use super::pair::{words, Pair};
 use crate::args::FarDevicePeArgs;
 use crate::job::{Failure, Result};
 
@@ -37,32 +36,12 @@ pub(super) struct Found {
     pub(super) figures: Vec<Figure>,
 }
 
-/// Where PE 0 leaves it, anew after each figure: what is known survives whatever comes next.
-pub(super) fn found(folder: &Path) -> PathBuf {
-    folder.join("found.json")
-}
-
 /// `rushmem-perf far-device-pe`.
 pub(crate) fn run(args: &FarDevicePeArgs) -> Result<()> {
     let world = World::init()?;
-    let other = Pe::new(1 - world.my_pe().number().min(1));
-    let peer = world.peer(other)?;
-    if world.n_pes() != 2 || peer.transport != "ucx" {
-        return Err(Failure::new(format!(
-            "{other} is reached by {} ({}), not by UCX",
-            peer.transport, peer.reason
-        )));
-    }
-    let first = world.my_pe().number() == 0;
-    let pair = Pair {
-        world: &world,
-        other,
-        first,
-        samples: args.samples,
-        salt: args.pe.salt,
-        corrupt: args.pe.corrupt,
-    };
-    let mut own = Found { reason: peer.reason, device: world.device_name(), figures: Vec::new() };
+    let pair = Pair::of(&world, &args.pe)?;
+    let bench = Bench { pair: &pair, samples: args.samples };
+    let mut own = Found { reason: pair.reason.clone(), device: world.device_name(), figures: Vec::new() };
     let module = world.load(Source::text(KERNELS).name("far_device.cu"))?;
     let mut keep = |name: &str, bytes: usize, unit: &str, found: Result<Vec<f64>>| -> Result<()> {
         let mut figure =
@@ -73,35 +52,28 @@ pub(crate) fn run(args: &FarDevicePeArgs) -> Result<()> {
             Err(why) => figure.failed = Some(why.to_string()),
         }
         own.figures.push(figure);
-        if pair.first {
-            std::fs::write(self::found(&args.pe.folder), serde_json::to_vec(&own)?)?;
-        }
+        // Anew after each figure: what is known survives whatever comes next.
+        pair.leave(&args.pe, &own)?;
         // The other PE is somewhere else now: nothing that follows would meet it.
         went_wrong.map_or(Ok(()), |why| Err(Failure::new(why)))
     };
-    keep("kernel's put_signal, one way", 8, "us", pair.pingpong(&module.kernel("pingpong")?))?;
-    keep("kernel's fetch_add", 8, "us", pair.kernel_add(&module.kernel("add")?))?;
-    keep("host's fetch_add", 8, "us", pair.host_add())?;
+    keep("kernel's put_signal, one way", 8, "us", bench.pingpong(&module.kernel("pingpong")?))?;
+    keep("kernel's fetch_add", 8, "us", bench.kernel_add(&module.kernel("add")?))?;
+    keep("host's fetch_add", 8, "us", bench.host_add())?;
     let put = module.kernel("put")?;
     for bytes in SIZES {
-        keep("host's put", bytes, "GB/s", pair.bandwidth(bytes, None))?;
-        keep("kernel's put", bytes, "GB/s", pair.bandwidth(bytes, Some(&put)))?;
+        keep("host's put", bytes, "GB/s", bench.bandwidth(bytes, None))?;
+        keep("kernel's put", bytes, "GB/s", bench.bandwidth(bytes, Some(&put)))?;
     }
     Ok(world.finalize()?)
 }
 
-struct Pair<'a> {
-    world: &'a World,
-    other: Pe,
-    first: bool,
+struct Bench<'a> {
+    pair: &'a Pair<'a>,
     samples: u32,
-    /// Of the data, the same on both PEs.
-    salt: u64,
-    /// Data is made wrong before it is looked at.
-    corrupt: bool,
 }
 
-impl Pair<'_> {
+impl Bench<'_> {
     /// Calls `batch` with rounds, once to warm up and then for each sample; microseconds of one round.
     fn latencies(&self, mut batch: impl FnMut(i32) -> Result<f64>) -> Result<Vec<f64>> {
         let [rounds, first] = ROUNDS;
@@ -111,21 +83,21 @@ impl Pair<'_> {
 
     /// Half the time of a round trip.
     fn pingpong(&self, kernel: &Kernel<'_>) -> Result<Vec<f64>> {
-        let (words, sig) = (self.world.alloc::<u64>(2)?, self.world.alloc::<u64>(1)?);
+        let (words, sig) = (self.pair.world.alloc::<u64>(2)?, self.pair.world.alloc::<u64>(1)?);
         let mut done = 0;
         let found = self.latencies(|rounds| {
-            self.world.barrier_all()?;
+            self.pair.world.barrier_all()?;
             let begin = Instant::now();
-            let (to, first) = (self.other.number() as i32, i32::from(self.first));
+            let (to, first) = (self.pair.other.number() as i32, i32::from(self.pair.first));
             // SAFETY: the kernel writes words that outlive it.
             unsafe { kernel.launch(Launch::new(1, 1), (&words, &sig, to, done, rounds, first)) }?;
-            self.world.synchronize()?;
+            self.pair.world.synchronize()?;
             done += rounds;
             Ok(begin.elapsed().as_secs_f64() / 2.0)
         })?;
-        self.holds("a ping-pong", &sig.to_vec()?, &[done as u64])?;
-        self.holds("a ping-pong", &words.to_vec()?[1..], &[done as u64])?;
-        self.world.barrier_all()?;
+        self.pair.holds("a ping-pong", sig.to_vec()?, &[done as u64])?;
+        self.pair.holds("a ping-pong", words.to_vec()?.split_off(1), &[done as u64])?;
+        self.pair.world.barrier_all()?;
         words.free()?;
         sig.free()?;
         Ok(found)
@@ -133,14 +105,14 @@ impl Pair<'_> {
 
     /// One thread's fetch_adds, one after the other, on a device that does nothing.
     fn kernel_add(&self, kernel: &Kernel<'_>) -> Result<Vec<f64>> {
-        let wrong = self.world.alloc::<u64>(1)?;
-        let (to, step) = (self.other.number() as i32, self.step());
+        let wrong = self.pair.world.alloc::<u64>(1)?;
+        let (to, step) = (self.pair.other.number() as i32, self.step());
         let found = self.adds(|word, done, rounds| {
             // SAFETY: the kernel adds to a word that outlives it, as does the one in which it counts wrong values.
             unsafe {
                 kernel.launch(Launch::new(1, 1), (word, step, step.wrapping_mul(done), to, rounds, &wrong))
             }?;
-            Ok(self.world.synchronize()?)
+            Ok(self.pair.world.synchronize()?)
         })?;
         let wrong_values = wrong.to_vec()?[0];
         wrong.free()?;
@@ -154,7 +126,7 @@ impl Pair<'_> {
         let step = self.step();
         self.adds(|word, done, rounds| {
             for i in 0..rounds as u64 {
-                let old = word.at(0, self.other).fetch_add(step)?;
+                let old = word.at(0, self.pair.other).fetch_add(step)?;
                 if old != step.wrapping_mul(done + i) {
                     return Err(Failure::new(format!(
                         "the host's fetch_add fetched {old:#x}, a wrong value"
@@ -167,90 +139,78 @@ impl Pair<'_> {
 
     /// What is added: another in each run.
     fn step(&self) -> u64 {
-        self.salt | 1
+        self.pair.salt | 1
     }
 
     /// `batch` is told how many were added before, and how many it is to add.
     fn adds(&self, mut batch: impl FnMut(&SymSlice<'_, u64>, u64, i32) -> Result<()>) -> Result<Vec<f64>> {
-        let word = self.world.alloc::<u64>(1)?;
+        let word = self.pair.world.alloc::<u64>(1)?;
         let mut done = 0;
         let found = self.latencies(|rounds| {
-            self.world.barrier_all()?;
+            self.pair.world.barrier_all()?;
             let begin = Instant::now();
-            if self.first {
+            if self.pair.first {
                 batch(&word, done, rounds)?;
             }
             done += rounds as u64;
             let seconds = begin.elapsed().as_secs_f64();
-            self.world.barrier_all()?;
+            self.pair.world.barrier_all()?;
             Ok(seconds)
         })?;
-        if !self.first {
-            self.holds("fetch_add", &word.to_vec()?, &[self.step().wrapping_mul(done)])?;
+        if !self.pair.first {
+            self.pair.holds("fetch_add", word.to_vec()?, &[self.step().wrapping_mul(done)])?;
         }
-        self.world.barrier_all()?;
+        self.pair.world.barrier_all()?;
         word.free()?;
         Ok(found)
     }
 
     /// GB in a second, until all have arrived.
     fn bandwidth(&self, bytes: usize, kernel: Option<&Kernel<'_>>) -> Result<Vec<f64>> {
-        let (inbox, source) = (self.world.alloc::<u64>(bytes / 8)?, self.world.alloc::<u64>(bytes / 8)?);
-        source.write(&words(self.salt, bytes / 8))?;
+        let (inbox, source) =
+            (self.pair.world.alloc::<u64>(bytes / 8)?, self.pair.world.alloc::<u64>(bytes / 8)?);
+        source.write(&words(self.pair.salt, bytes / 8))?;
         let put = |count: i32| -> Result<f64> {
-            self.world.barrier_all()?;
+            self.pair.world.barrier_all()?;
             let begin = Instant::now();
-            if self.first {
+            if self.pair.first {
                 match kernel {
                     Some(kernel) => {
-                        let (to, n) = (self.other.number() as i32, bytes as u64 / 8);
+                        let (to, n) = (self.pair.other.number() as i32, bytes as u64 / 8);
                         // SAFETY: the kernel writes memory that outlives it, and that nobody reads meanwhile.
                         unsafe { kernel.launch(Launch::new(1, 256), (&inbox, &source, n, to, count)) }?;
-                        self.world.synchronize()?;
+                        self.pair.world.synchronize()?;
                     }
                     None => {
                         for _ in 0..count {
-                            inbox.put_from_nbi(&source, self.other)?;
+                            inbox.put_from_nbi(&source, self.pair.other)?;
                         }
-                        self.world.quiet()?;
+                        self.pair.world.quiet()?;
                     }
                 }
             }
             let seconds = begin.elapsed().as_secs_f64();
-            self.world.barrier_all()?;
+            self.pair.world.barrier_all()?;
             Ok(seconds)
         };
         put(1)?;
         // PE 0 says how many fill a sample: the other takes no part in them.
         let once = put(1)?.max(1e-6);
-        let count = if self.first { (SAMPLE_S / once).clamp(1.0, 1000.0) as i32 } else { 1 };
+        let count = if self.pair.first { (SAMPLE_S / once).clamp(1.0, 1000.0) as i32 } else { 1 };
         // What the first puts brought is none of this.
-        let data = words(self.salt ^ if kernel.is_some() { 1 } else { 2 }, bytes / 8);
+        let data = words(self.pair.salt ^ if kernel.is_some() { 1 } else { 2 }, bytes / 8);
         source.write(&data)?;
         let mut found = Vec::new();
         for _ in 0..self.samples {
             found.push(f64::from(count) * bytes as f64 / put(count)? / 1e9);
         }
-        if !self.first {
-            self.holds(&format!("puts of {bytes} bytes"), &inbox.to_vec()?, &data)?;
+        if !self.pair.first {
+            self.pair.holds(&format!("puts of {bytes} bytes"), inbox.to_vec()?, &data)?;
         }
-        self.world.barrier_all()?;
+        self.pair.world.barrier_all()?;
         inbox.free()?;
         source.free()?;
         Ok(found)
-    }
-
-    /// Is what came out of this PE's memory what should be there?
-    fn holds(&self, what: &str, there: &[u64], right: &[u64]) -> Result<()> {
-        let spoilt = |i: usize| if self.corrupt && i == there.len() / 2 { 1 << 40 } else { 0 };
-        let same = there.iter().enumerate().map(|(i, word)| word ^ spoilt(i)).eq(right.iter().copied());
-        if same {
-            return Ok(());
-        }
-        Err(Failure::new(format!(
-            "{what} brought something else to {}: the figure means nothing",
-            self.world.my_pe()
-        )))
     }
 }
 

@@ -8,10 +8,12 @@
 
 mod device;
 pub(crate) mod device_pe;
+mod pair;
 pub(crate) mod pe;
 mod perftest;
 
-use std::process::{ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::ValueEnum;
 
@@ -206,22 +208,29 @@ fn compare(
     Ok(())
 }
 
+/// A job of two PEs, each a host by itself, whose further arguments are the caller's.
+fn two_hosts(args: &FarArgs, what: &str, folder: &Path, limit_s: u32) -> Result<Command> {
+    let mut command = job::command(2, limit_s)?;
+    command.arg(what).arg("--folder").arg(folder).args(["--salt", &job::salt().to_string()]);
+    command.args(args.corrupt.then_some("--corrupt"));
+    command.env("RUSHMEM_PES_PER_NODE", "1").stdout(Stdio::null());
+    Ok(command)
+}
+
 /// The figures of one job.
 fn start(args: &FarArgs, figures: &[Figure], ucx: &[(&str, &str)]) -> Result<Found> {
     let folder = tempfile::tempdir()?;
-    let mut command = job::command(2, JOB_LIMIT_S)?;
-    command.arg("far-pe").arg("--folder").arg(folder.path()).args(["--salt", &job::salt().to_string()]);
-    command.args(args.corrupt.then_some("--corrupt"));
+    let mut command = two_hosts(args, "far-pe", folder.path(), JOB_LIMIT_S)?;
     for figure in figures.iter().filter_map(ValueEnum::to_possible_value) {
         command.arg(figure.get_name());
     }
     command.envs(ucx.iter().copied());
-    command.env("RUSHMEM_PES_PER_NODE", "1").env("RUSHMEM_DEVICE", "cpu").stdout(Stdio::null());
+    command.env("RUSHMEM_DEVICE", "cpu");
     let status = command.status().map_err(|e| Failure::new(format!("cannot start the PEs: {e}")))?;
     if !status.success() {
         return Err(Failure::new(format!("the job of two PEs ended with {status}")));
     }
-    let text = std::fs::read(pe::found(folder.path()));
+    let text = std::fs::read(pair::found(folder.path()));
     Ok(serde_json::from_slice(&text.map_err(|e| Failure::new(format!("PE 0 left no figures: {e}")))?)?)
 }
 

@@ -3,15 +3,17 @@
 //! What is moved is new in each run and in each phase, and differs from place to place; it is compared with what should be there
 //! after the timed loop, at the end that can see it. Wrong data ends the job without figures.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use rushmem::{Cmp, Launch, Pe, Source, SymSlice, World};
+use rushmem::{Cmp, Launch, Source, World};
 use serde::{Deserialize, Serialize};
 
+use super::pair::{words, Pair};
 use super::Figure;
 use crate::args::FarPeArgs;
 use crate::job::{Failure, Result};
+use crate::stats::Summary;
 
 /// What PE 0 found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -24,25 +26,11 @@ pub(super) struct Found {
     pub(super) figures: Vec<std::result::Result<f64, String>>,
 }
 
-/// Where PE 0 leaves it.
-pub(super) fn found(folder: &Path) -> PathBuf {
-    folder.join("found.json")
-}
-
 /// `rushmem-perf far-pe`.
 pub(crate) fn run(args: &FarPeArgs) -> Result<()> {
     let world = World::init()?;
-    let other = Pe::new(1 - world.my_pe().number().min(1));
-    let peer = world.peer(other)?;
-    if world.n_pes() != 2 || peer.transport != "ucx" {
-        return Err(Failure::new(format!(
-            "{other} is reached by {} ({}), not by UCX",
-            peer.transport, peer.reason
-        )));
-    }
-    let first = world.my_pe().number() == 0;
-    let pair = Pair { world: &world, other, first, salt: args.pe.salt, corrupt: args.pe.corrupt };
-    let mut own = Found { library: library(), reason: peer.reason, figures: Vec::new() };
+    let pair = Pair::of(&world, &args.pe)?;
+    let mut own = Found { library: library(), reason: pair.reason.clone(), figures: Vec::new() };
     for figure in &args.figures {
         let value = match figure {
             Figure::Latency => Ok(pair.latency(figure.iterations())?),
@@ -53,9 +41,7 @@ pub(crate) fn run(args: &FarPeArgs) -> Result<()> {
         own.figures.push(value);
         world.barrier_all()?;
     }
-    if pair.first {
-        std::fs::write(found(&args.pe.folder), serde_json::to_vec(&own)?)?;
-    }
+    pair.leave(&args.pe, &own)?;
     Ok(world.finalize()?)
 }
 
@@ -65,16 +51,6 @@ fn library() -> Option<PathBuf> {
     let path = maps.lines().filter_map(|line| line.split_once('/')).map(|(_, path)| format!("/{path}"));
     path.map(PathBuf::from)
         .find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("libucp.so")))
-}
-
-struct Pair<'a> {
-    world: &'a World,
-    other: Pe,
-    first: bool,
-    /// Of the data, the same on both PEs.
-    salt: u64,
-    /// Data is made wrong before it is looked at.
-    corrupt: bool,
 }
 
 impl Pair<'_> {
@@ -96,7 +72,7 @@ impl Pair<'_> {
             }
             times.push(begin.elapsed().as_secs_f64() * 1e6 / 2.0);
         }
-        self.holds("a ping-pong of 8 B", &word, &[value(rounds)])?;
+        self.holds("a ping-pong of 8 B", word.to_vec()?, &[value(rounds)])?;
         word.free()?;
         Ok(median(times.split_off((n / 10) as usize)))
     }
@@ -122,7 +98,7 @@ impl Pair<'_> {
         }
         self.world.barrier_all()?;
         if !self.first {
-            self.holds("fetch_add", &word, &[step.wrapping_mul(rounds)])?;
+            self.holds("fetch_add", word.to_vec()?, &[step.wrapping_mul(rounds)])?;
         }
         word.free()?;
         Ok(if self.first { median(times.split_off((n / 10) as usize)) } else { 0.0 })
@@ -144,7 +120,7 @@ impl Pair<'_> {
             self.world.barrier_all()?;
         }
         if !self.first {
-            self.holds("puts of 1 MiB", &inbox, &source)?;
+            self.holds("puts of 1 MiB", inbox.to_vec()?, &source)?;
         }
         inbox.free()?;
         Ok(f64::from(n) * BYTES as f64 / seconds / 1e9)
@@ -175,39 +151,11 @@ impl Pair<'_> {
         if !self.first {
             let last = |at: u64| (0..u64::from(n)).rev().find(|i| i % WORDS == at).unwrap_or(0);
             let right: Vec<u64> = (0..WORDS).map(|at| salt.wrapping_add(last(at))).collect();
-            self.holds("puts by the kernel, which arrive in order,", &words, &right)?;
+            self.holds("puts by the kernel, which arrive in order,", words.to_vec()?, &right)?;
         }
         words.free()?;
         Ok(Ok(f64::from(n) / seconds / 1e6))
     }
-
-    /// Is in this PE's memory what should be there?
-    fn holds(&self, what: &str, memory: &SymSlice<'_, u64>, right: &[u64]) -> Result<()> {
-        let mut there = memory.to_vec()?;
-        if self.corrupt {
-            let middle = there.len() / 2;
-            there[middle] ^= 1 << 40;
-            memory.write(&there)?;
-            there = memory.to_vec()?;
-        }
-        match there.iter().zip(right).position(|(a, b)| a != b) {
-            None if there.len() == right.len() => Ok(()),
-            at => {
-                let at = at.unwrap_or(0);
-                let (got, want) = (there.get(at).unwrap_or(&0), right.get(at).unwrap_or(&0));
-                Err(Failure::new(format!(
-                    "{what} brought something else: word {at} of {} is {got:#x}, not {want:#x}; the figures \
-                     mean nothing",
-                    self.world.my_pe()
-                )))
-            }
-        }
-    }
-}
-
-/// Data of a phase: differs from word to word, and from phase to phase in each of them.
-pub(super) fn words(salt: u64, n: usize) -> Vec<u64> {
-    (0..n as u64).map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt).collect()
 }
 
 /// Words that the kernel puts to in turn; a power of two.
@@ -221,7 +169,6 @@ extern "C" __global__ void rate(uint64_t *words, uint64_t salt, int pe, int n) {
 }
 "#;
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+fn median(times: Vec<f64>) -> f64 {
+    Summary::of(times).map_or(f64::NAN, |summary| summary.median)
 }
