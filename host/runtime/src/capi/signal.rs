@@ -27,9 +27,9 @@ pub unsafe extern "C" fn rushmem_put_signal(
     pe: i32,
 ) -> i32 {
     guard(|| {
-        let op = SignalOp::from_code(sig_op)?;
+        let op = SignalOp::from_code(sig_op, value)?;
         // SAFETY: the caller vouches for the world and the source.
-        unsafe { signal::put_signal(world(w)?, dst as usize, src.cast(), bytes, sig as usize, value, op, pe) }
+        unsafe { signal::put_signal(world(w)?, dst as usize, src.cast(), bytes, sig as usize, op, pe) }
     })
 }
 
@@ -49,11 +49,9 @@ pub unsafe extern "C" fn rushmem_put_signal_nbi(
     pe: i32,
 ) -> i32 {
     guard(|| {
-        let op = SignalOp::from_code(sig_op)?;
+        let op = SignalOp::from_code(sig_op, value)?;
         // SAFETY: the caller vouches for the world and the source.
-        unsafe {
-            signal::put_signal_nbi(world(w)?, dst as usize, src.cast(), bytes, sig as usize, value, op, pe)
-        }
+        unsafe { signal::put_signal_nbi(world(w)?, dst as usize, src.cast(), bytes, sig as usize, op, pe) }
     })
 }
 
@@ -73,7 +71,7 @@ pub unsafe extern "C" fn rushmem_signal_op(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world.
-    guard(|| signal::signal_op(unsafe { world(w)? }, sig as usize, value, SignalOp::from_code(sig_op)?, pe))
+    guard(|| signal::signal_op(unsafe { world(w)? }, sig as usize, SignalOp::from_code(sig_op, value)?, pe))
 }
 
 /// Reads this PE's own signal word `sig` into `*out`, without waiting.

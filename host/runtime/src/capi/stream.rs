@@ -270,10 +270,10 @@ pub unsafe extern "C" fn rushmem_put_signal_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     guard(|| {
-        let (op, sig) = (SignalOp::from_code(sig_op)?, sig as usize);
+        let (op, sig) = (SignalOp::from_code(sig_op, value)?, sig as usize);
         let (dst, src) = (dst as usize, src as usize);
         // SAFETY: the caller vouches for the world, the source and the stream.
-        unsafe { on_stream::put_signal(world(w)?, dst, src, bytes, sig, value, op, pe, stream) }
+        unsafe { on_stream::put_signal(world(w)?, dst, src, bytes, sig, op, pe, stream) }
     })
 }
 
@@ -292,9 +292,9 @@ pub unsafe extern "C" fn rushmem_signal_op_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     guard(|| {
-        let op = SignalOp::from_code(sig_op)?;
+        let op = SignalOp::from_code(sig_op, value)?;
         // SAFETY: the caller vouches for the world and the stream.
-        unsafe { on_stream::signal_op(world(w)?, sig as usize, value, op, pe, stream) }
+        unsafe { on_stream::signal_op(world(w)?, sig as usize, op, pe, stream) }
     })
 }
 

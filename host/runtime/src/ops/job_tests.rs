@@ -141,7 +141,7 @@ fn bad_input_is_its_error_writes_nothing_and_the_job_goes_on() {
             unsafe { w_.check(w) }.map(|_| ())
         };
         let add = op(RUSHMEM_ATOMIC_FETCH_ADD);
-        let set = SignalOp::Set;
+        let set = SignalOp::Set(1);
         use code::*;
         // SAFETY: `buf` holds 256 bytes, and whatever is larger or null is to be refused.
         let cases: Vec<(&str, i32, Result<()>)> = unsafe {
@@ -204,10 +204,10 @@ fn bad_input_is_its_error_writes_nothing_and_the_job_goes_on() {
                     atomic(w, add, RUSHMEM_FLOAT, p, 1, 0, 0).map(|_| ()),
                 ),
                 ("atomic outside", BAD_ADDRESS, atomic(w, add, RUSHMEM_INT64, 64, 1, 0, 0).map(|_| ())),
-                ("signal, unaligned", INVALID_ARGUMENT, signal::signal_op(w, p + 1, 1, set, 0)),
-                ("signal past", BAD_ADDRESS, signal::signal_op(w, p + (1 << 40), 1, set, 0)),
-                ("put_signal, bad data", OUT_OF_BOUNDS, signal::put_signal(w, p + 8, buf, 256, p, 1, set, 0)),
-                ("put_signal, bad signal", BAD_ADDRESS, signal::put_signal(w, p, buf, 8, freed, 1, set, 0)),
+                ("signal, unaligned", INVALID_ARGUMENT, signal::signal_op(w, p + 1, set, 0)),
+                ("signal past", BAD_ADDRESS, signal::signal_op(w, p + (1 << 40), set, 0)),
+                ("put_signal, bad data", OUT_OF_BOUNDS, signal::put_signal(w, p + 8, buf, 256, p, set, 0)),
+                ("put_signal, bad signal", BAD_ADDRESS, signal::put_signal(w, p, buf, 8, freed, set, 0)),
                 ("signal fetch", INVALID_ARGUMENT, signal::fetch(w, p + 2).map(|_| ())),
                 ("wait, comparison", INVALID_ARGUMENT, signal::wait_until(w, p, 6, 0).map(|_| ())),
                 ("wait outside", BAD_ADDRESS, signal::wait_until(w, 8, RUSHMEM_CMP_EQ, 0).map(|_| ())),
@@ -257,8 +257,7 @@ fn the_source_of_a_put_is_free_when_it_returns_behind_a_fence_too() {
                         source.as_ptr().cast(),
                         bytes,
                         signal,
-                        1,
-                        signal::SignalOp::Add,
+                        SignalOp::Add(1),
                         other,
                     )
                 }

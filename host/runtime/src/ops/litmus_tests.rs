@@ -19,7 +19,8 @@ const BOUNDED: [(&str, &str); 3] =
 /// How the flag of a message goes out after its data.
 #[derive(Clone, Copy, Debug)]
 enum Announce {
-    PutSignal(SignalOp),
+    PutSignalSet,
+    PutSignalAdd,
     FencePutSignalOp,
     FenceP,
     FenceAtomicSet,
@@ -42,16 +43,18 @@ fn message_passing(announce: Announce, bytes: usize, rounds: u64) {
             // SAFETY: `message` holds `bytes` bytes.
             unsafe {
                 match announce {
-                    Announce::PutSignal(op) => {
-                        let value = if op == SignalOp::Add { 1 } else { value };
-                        signal::put_signal(w, data, src, bytes, flag, value, op, other).unwrap();
+                    Announce::PutSignalSet => {
+                        signal::put_signal(w, data, src, bytes, flag, SignalOp::Set(value), other).unwrap();
+                    }
+                    Announce::PutSignalAdd => {
+                        signal::put_signal(w, data, src, bytes, flag, SignalOp::Add(1), other).unwrap();
                     }
                     _ => rma::put(w, data, src, bytes, other).unwrap(),
                 }
             }
             let code = |c| Op::from_code(c).unwrap();
             match announce {
-                Announce::PutSignal(_) => {}
+                Announce::PutSignalSet | Announce::PutSignalAdd => {}
                 Announce::QuietPut => {
                     order::quiet(w).unwrap();
                     // SAFETY: eight bytes of a local.
@@ -68,7 +71,7 @@ fn message_passing(announce: Announce, bytes: usize, rounds: u64) {
                         Announce::FenceAtomicAdd => {
                             atomic(w, code(RUSHMEM_ATOMIC_ADD), RUSHMEM_UINT64, flag, 1, 0, other).unwrap();
                         }
-                        _ => signal::signal_op(w, flag, value, SignalOp::Set, other).unwrap(),
+                        _ => signal::signal_op(w, flag, SignalOp::Set(value), other).unwrap(),
                     }
                 }
             }
@@ -80,7 +83,7 @@ fn message_passing(announce: Announce, bytes: usize, rounds: u64) {
                 let got = unsafe { (data as *const u64).add(i).read_volatile() };
                 assert_eq!(got, round << 20 | i as u64, "{announce:?}, round {round}, word {i}: stale data");
             }
-            signal::signal_op(w, ack, round, SignalOp::Set, other).unwrap();
+            signal::signal_op(w, ack, SignalOp::Set(round), other).unwrap();
             signal::wait_until(w, ack, RUSHMEM_CMP_GE, round).unwrap();
         }
         w.finalize().unwrap();
@@ -90,8 +93,8 @@ fn message_passing(announce: Announce, bytes: usize, rounds: u64) {
 #[test]
 fn message_passing_small() {
     for announce in [
-        Announce::PutSignal(SignalOp::Set),
-        Announce::PutSignal(SignalOp::Add),
+        Announce::PutSignalSet,
+        Announce::PutSignalAdd,
         Announce::FencePutSignalOp,
         Announce::FenceP,
         Announce::FenceAtomicSet,
@@ -107,7 +110,7 @@ fn message_passing_bulk() {
     // Past the caches the copy uses non-temporal stores, which ordinary fences on x86 do not order by themselves.
     for bytes in [4096, 1 << 20, 16 << 20] {
         let count = rounds(((64 << 20) / bytes).min(500)).max(3) as u64;
-        for announce in [Announce::PutSignal(SignalOp::Set), Announce::FenceP] {
+        for announce in [Announce::PutSignalSet, Announce::FenceP] {
             message_passing(announce, bytes, count);
         }
     }
@@ -169,7 +172,7 @@ fn a_word_put_is_never_seen_torn() {
                     _ => unsafe { rma::put(w, word, (&raw const value).cast(), 8, 1) }.unwrap(),
                 }
             }
-            signal::signal_op(w, done, 1, SignalOp::Set, 1).unwrap();
+            signal::signal_op(w, done, SignalOp::Set(1), 1).unwrap();
         } else {
             while signal::fetch(w, done).unwrap() == 0 {
                 let v = rma::g(w, word, 8, 1).unwrap();

@@ -12,20 +12,28 @@ use crate::word::Word;
 use crate::world::{Route, World};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How a signal word changes.
+/// How a signal word changes: to the value, or by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalOp {
-    Set,
-    Add,
+    Set(u64),
+    Add(u64),
 }
 
 impl SignalOp {
     /// The operation behind a constant of the C ABI.
-    pub(crate) fn from_code(code: i32) -> Result<SignalOp> {
+    pub(crate) fn from_code(code: i32, value: u64) -> Result<SignalOp> {
         match code {
-            RUSHMEM_SIGNAL_SET => Ok(SignalOp::Set),
-            RUSHMEM_SIGNAL_ADD => Ok(SignalOp::Add),
+            RUSHMEM_SIGNAL_SET => Ok(SignalOp::Set(value)),
+            RUSHMEM_SIGNAL_ADD => Ok(SignalOp::Add(value)),
             _ => Err(err!(INVALID_ARGUMENT, "{code} is neither RUSHMEM_SIGNAL_SET nor RUSHMEM_SIGNAL_ADD")),
+        }
+    }
+
+    /// The value, and whether it is added.
+    pub(crate) fn parts(self) -> (u64, bool) {
+        match self {
+            SignalOp::Set(value) => (value, false),
+            SignalOp::Add(value) => (value, true),
         }
     }
 }
@@ -39,16 +47,17 @@ impl<'a> Target<'a> {
         Ok(Target(w.route(sig, 8, pe)?))
     }
 
-    fn update(&self, op: SignalOp, value: u64) -> Result<()> {
+    fn update(&self, op: SignalOp) -> Result<()> {
+        let (value, add) = op.parts();
         match self.0 {
             Route::Host(word) => {
                 // SAFETY: `route` vouches for the word, and `new` checked its alignment.
-                unsafe { update_word(word, op, value) };
+                unsafe { update_word(word, op) };
                 Ok(())
             }
             // SAFETY: as above.
-            Route::Gpu(word, engine) => unsafe { engine.signal(word, value, op == SignalOp::Add) },
-            Route::Far(place) => place.signal(value, op == SignalOp::Add),
+            Route::Gpu(word, engine) => unsafe { engine.signal(word, value, add) },
+            Route::Far(place) => place.signal(value, add),
         }
     }
 }
@@ -57,12 +66,12 @@ impl<'a> Target<'a> {
 ///
 /// # Safety
 /// `word` is valid and aligned, and nobody holds a reference to it.
-pub(super) unsafe fn update_word(word: *mut u8, op: SignalOp, value: u64) {
+pub(super) unsafe fn update_word(word: *mut u8, op: SignalOp) {
     // SAFETY: per contract.
     let word = unsafe { AtomicU64::from_ptr(word.cast()) };
     match op {
-        SignalOp::Set => word.store(value, Ordering::Release),
-        SignalOp::Add => {
+        SignalOp::Set(value) => word.store(value, Ordering::Release),
+        SignalOp::Add(value) => {
             word.fetch_add(value, Ordering::Release);
         }
     }
@@ -72,79 +81,64 @@ pub(super) unsafe fn update_word(word: *mut u8, op: SignalOp, value: u64) {
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes`.
-#[allow(clippy::too_many_arguments)] // the operation has that many
 pub(crate) unsafe fn put_signal(
     w: &World,
     dst: usize,
     src: *const u8,
     bytes: usize,
     sig: usize,
-    value: u64,
     op: SignalOp,
     pe: i32,
 ) -> Result<()> {
     let signal = Target::new(w, sig, pe)?;
     if let Route::Far(word) = signal.0 {
+        let data = far_data(w, dst, src, bytes, pe)?;
+        let (value, add) = op.parts();
         // SAFETY: the caller vouches for the source.
-        return unsafe { announce(w, dst, src, bytes, word, value, op, pe, true) };
+        return unsafe { data.put_signal(src as usize, bytes, word.offset, value, add, true) };
     }
     // SAFETY: the caller vouches for the source.
     unsafe { rma::put(w, dst, src, bytes, pe) }?;
-    signal.update(op, value)
+    signal.update(op)
 }
 
-/// As [`put_signal`], but on GPU memory it may return before it has begun.
+/// As [`put_signal`], but on GPU memory, and to a PE whose memory is not mapped, it may return before it has begun.
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` until the next quiet.
-#[allow(clippy::too_many_arguments)] // the operation has that many
 pub(crate) unsafe fn put_signal_nbi(
     w: &World,
     dst: usize,
     src: *const u8,
     bytes: usize,
     sig: usize,
-    value: u64,
     op: SignalOp,
     pe: i32,
 ) -> Result<()> {
     let signal = Target::new(w, sig, pe)?;
     if let Route::Far(word) = signal.0 {
+        let data = far_data(w, dst, src, bytes, pe)?;
+        let (value, add) = op.parts();
         // SAFETY: the caller vouches for the source.
-        return unsafe { announce(w, dst, src, bytes, word, value, op, pe, false) };
+        return unsafe { data.put_signal(src as usize, bytes, word.offset, value, add, false) };
     }
     // SAFETY: the caller vouches for the source. The update comes behind the copy, on the same stream.
     unsafe { rma::put_nbi(w, dst, src, bytes, pe) }?;
-    signal.update(op, value)
+    signal.update(op)
 }
 
-/// A put and its signal to a PE whose memory is not mapped: the network keeps them in order.
-///
-/// # Safety
-/// `src` is valid for reads of `bytes`, until the next quiet unless it is `blocking`.
-#[allow(clippy::too_many_arguments)] // the operation has that many
-unsafe fn announce(
-    w: &World,
-    dst: usize,
-    src: *const u8,
-    bytes: usize,
-    word: Place<'_>,
-    value: u64,
-    op: SignalOp,
-    pe: i32,
-    blocking: bool,
-) -> Result<()> {
+/// Where data goes that a signal of a PE whose memory is not mapped announces: the network keeps the two in order.
+fn far_data(w: &World, dst: usize, src: *const u8, bytes: usize, pe: i32) -> Result<Place<'_>> {
     let Route::Far(data) = w.route(dst, bytes, pe)? else {
         return Err(err!(INTERNAL, "a PE both near and far"));
     };
     check_private("the source", src as usize, bytes)?;
-    // SAFETY: passed on.
-    unsafe { data.put_signal(src as usize, bytes, word.offset, value, op == SignalOp::Add, blocking) }
+    Ok(data)
 }
 
 /// Updates a signal word without data.
-pub(crate) fn signal_op(w: &World, sig: usize, value: u64, op: SignalOp, pe: i32) -> Result<()> {
-    Target::new(w, sig, pe)?.update(op, value)
+pub(crate) fn signal_op(w: &World, sig: usize, op: SignalOp, pe: i32) -> Result<()> {
+    Target::new(w, sig, pe)?.update(op)
 }
 
 /// Reads a signal word of this PE.

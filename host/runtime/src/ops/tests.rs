@@ -202,7 +202,7 @@ fn unknown_constants_are_refused_by_name() {
     for code in [-1, 6, 99] {
         assert!(Cmp::from_code(code).unwrap_err().message.contains(&code.to_string()));
         assert!(Integer::from_code(code).unwrap_err().message.contains(&code.to_string()));
-        assert!(super::signal::SignalOp::from_code(code).is_err());
+        assert!(super::signal::SignalOp::from_code(code, 1).is_err());
     }
     assert!(Integer::from_code(RUSHMEM_FLOAT).is_err() && Integer::from_code(RUSHMEM_DOUBLE).is_err());
     assert!(super::atomic::Op::from_code(12).is_err() && super::atomic::Op::from_code(-1).is_err());

@@ -73,7 +73,7 @@ fn waits_end_when_a_peer_makes_them_true() {
                 .unwrap();
                 wait::until_all(w, &each, 0).unwrap();
                 assert!(wait::test_all(w, &each).unwrap());
-                signal::signal_op(w, p + 32, 1, SignalOp::Add, other).unwrap();
+                signal::signal_op(w, p + 32, SignalOp::Add(1), other).unwrap();
             }
         }
         barrier(w);

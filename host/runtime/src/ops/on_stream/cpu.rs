@@ -60,15 +60,15 @@ impl Shop {
                     _ => store::<u64>(at, bits),
                 }
             },
-            Work::PutSignal { dst, src, bytes, sig, value, op, .. } => {
+            Work::PutSignal { dst, src, bytes, sig, op, .. } => {
                 // SAFETY: as above.
                 unsafe {
                     copy(dst as *mut u8, src as *const u8, bytes);
-                    update_word(sig as *mut u8, op, value);
+                    update_word(sig as *mut u8, op);
                 }
             }
             // SAFETY: as above.
-            Work::Signal { sig, value, op } => unsafe { update_word(sig as *mut u8, op, value) },
+            Work::Signal { sig, op } => unsafe { update_word(sig as *mut u8, op) },
             Work::Wait { at, offset, kind, cmp, value } => {
                 let place = |address: usize| match offset {
                     Some(offset) => format!("heap offset {offset:#x} (address {address:#x})"),

@@ -24,8 +24,8 @@ pub(super) enum What {
     PutRows { src: usize, rows: Rows },
     GetRows { dst: usize, rows: Rows },
     Store { bits: u64, bytes: usize },
-    PutSignal { src: usize, bytes: usize, sig: u64, value: u64, op: SignalOp },
-    Signal { value: u64, op: SignalOp },
+    PutSignal { src: usize, bytes: usize, sig: u64, op: SignalOp },
+    Signal { op: SignalOp },
 }
 
 impl Errand {
@@ -40,6 +40,10 @@ impl Errand {
             engine.tell(done);
             Ok(())
         };
+        let signal = |op: SignalOp, offset| {
+            let (value, add) = op.parts();
+            Record::Signal { add, offset, value }
+        };
         // SAFETY: passed on.
         unsafe {
             match what {
@@ -50,13 +54,11 @@ impl Errand {
                 What::Store { bits, bytes } => {
                     record(engine, &Record::Word { width: bytes as u8, offset, value: bits })
                 }
-                What::PutSignal { src, bytes, sig, value, op } => {
-                    let signal = Record::Signal { add: op == SignalOp::Add, offset: sig, value };
+                What::PutSignal { src, bytes, sig, op } => {
+                    let signal = signal(op, sig);
                     engine.put_signal(pe, offset, src, bytes, &signal, done)
                 }
-                What::Signal { value, op } => {
-                    record(engine, &Record::Signal { add: op == SignalOp::Add, offset, value })
-                }
+                What::Signal { op } => record(engine, &signal(op, offset)),
             }
         }
     }

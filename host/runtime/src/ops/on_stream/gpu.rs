@@ -13,7 +13,6 @@ use crate::far::engine::{Done, Engine};
 use crate::far::Far;
 use crate::kernel::service::{Service, Task};
 use crate::ops::engine::signal_on;
-use crate::ops::signal::SignalOp;
 
 /// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block moves this much
 /// in the time that the second operation would take.
@@ -69,8 +68,8 @@ pub(super) unsafe fn start(
                 None => unsafe { stream.set(at, bits, bytes) },
             }
         }
-        Work::PutSignal { dst, src, bytes, given, sig, value, op } => {
-            let add = op == SignalOp::Add;
+        Work::PutSignal { dst, src, bytes, given, sig, op } => {
+            let (value, add) = op.parts();
             let reached = (bytes <= ONE_LAUNCH && service.works()).then(|| reach(stream, given)).flatten();
             if let Some(src) = reached {
                 // SAFETY: as above.
@@ -84,9 +83,10 @@ pub(super) unsafe fn start(
                 signal_on(service, stream, sig, value, add)
             }
         }
-        Work::Signal { sig, value, op } => {
+        Work::Signal { sig, op } => {
+            let (value, add) = op.parts();
             // SAFETY: as above.
-            unsafe { signal_on(service, stream, sig, value, op == SignalOp::Add) }
+            unsafe { signal_on(service, stream, sig, value, add) }
         }
         Work::Wait { at, kind, cmp, value, .. } => {
             let task =

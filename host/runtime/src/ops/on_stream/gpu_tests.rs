@@ -162,8 +162,8 @@ fn everything_is_captured_and_replayed() {
                         kernel.launch(&config, &args, None)?;
                     }
                     put(w, inbox, outbox, BIG, other, on)?;
-                    put_signal(w, small, outbox, SMALL, signals, 1, SignalOp::Add, other, on)?;
-                    put_signal(w, late, outbox, BIG, signals + 8, 7, SignalOp::Set, other, on)?;
+                    put_signal(w, small, outbox, SMALL, signals, SignalOp::Add(1), other, on)?;
+                    put_signal(w, late, outbox, BIG, signals + 8, SignalOp::Set(7), other, on)?;
                     fence(w, on)?;
                     signal_wait_until(w, signals, RUSHMEM_CMP_EQ, 1, on)?;
                     wait_until(w, RUSHMEM_INT64, signals + 8, RUSHMEM_CMP_GE, 7, on)?;
@@ -177,7 +177,7 @@ fn everything_is_captured_and_replayed() {
                     sync_all(w, "barrier_all", true, on)?;
                     // For the next replay; nobody signals before the second barrier.
                     p(w, signals, 0, 8, me, on)?;
-                    signal_op(w, signals + 8, 0, SignalOp::Set, me, on)?;
+                    signal_op(w, signals + 8, SignalOp::Set(0), me, on)?;
                     sync_all(w, "barrier_all", true, on)?;
                     // What tells of work that runs has nothing to tell here, and does no harm.
                     assert_eq!(w.kernels().record(on).map(drop).unwrap_err().code, code::UNSUPPORTED);
@@ -263,7 +263,7 @@ fn pageable_memory_is_read_when_the_graph_is_launched() {
             // SAFETY: `private` lives until the last replay is done, and is only used by its pointer.
             let graph = unsafe {
                 capture(raw, Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, || {
-                    put_signal(w, inbox, src as usize, len, signal, 1, SignalOp::Add, other, on)
+                    put_signal(w, inbox, src as usize, len, signal, SignalOp::Add(1), other, on)
                 })
             };
             let exec = instantiate(graph.unwrap());
@@ -309,7 +309,7 @@ fn a_stream_of_the_callers_own_keeps_its_order_and_has_events() {
             let mine = data(seed, me, round, LEN);
             // SAFETY: `mine` lives until the event has come; streams of the primary context.
             unsafe {
-                put_signal(w, inbox, mine.as_ptr() as usize, LEN, signals, round, SignalOp::Set, other, on)
+                put_signal(w, inbox, mine.as_ptr() as usize, LEN, signals, SignalOp::Set(round), other, on)
                     .unwrap();
                 signal_wait_until(w, signals, RUSHMEM_CMP_GE, round, on).unwrap();
                 let event = w.kernels().record(on).unwrap();

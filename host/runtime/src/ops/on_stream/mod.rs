@@ -44,9 +44,9 @@ enum Work {
     /// The low `bytes` (1, 2, 4 or 8) of `bits`.
     Store { at: usize, bits: u64, bytes: usize },
     /// A copy, and then the update of a signal word that announces it and all before it.
-    PutSignal { dst: usize, src: usize, bytes: usize, given: Given, sig: usize, value: u64, op: SignalOp },
+    PutSignal { dst: usize, src: usize, bytes: usize, given: Given, sig: usize, op: SignalOp },
     /// The update alone.
-    Signal { sig: usize, value: u64, op: SignalOp },
+    Signal { sig: usize, op: SignalOp },
     /// Nothing goes on before the word compares so; `offset` is its place in the heap.
     Wait { at: usize, offset: Option<usize>, kind: Integer, cmp: Cmp, value: u64 },
     /// Something for a PE whose memory is not mapped.
@@ -265,14 +265,13 @@ fn mapped(route: Route<'_>) -> std::result::Result<usize, Place<'_>> {
 ///
 /// # Safety
 /// As for [`put`].
-#[allow(clippy::too_many_arguments)] // the operation has that many
+#[allow(clippy::too_many_arguments, reason = "the operation has that many")]
 pub(crate) unsafe fn put_signal(
     w: &World,
     dst: usize,
     src: usize,
     bytes: usize,
     sig: usize,
-    value: u64,
     op: SignalOp,
     pe: i32,
     on: *mut c_void,
@@ -281,11 +280,11 @@ pub(crate) unsafe fn put_signal(
     let dst = mapped(w.route(dst, bytes, pe)?);
     let given = Given::new(w, "the source", src, bytes)?;
     let work = match (sig, dst) {
-        (Ok(sig), _) if bytes == 0 => Work::Signal { sig, value, op },
-        (Ok(sig), Ok(dst)) => Work::PutSignal { dst, src: given.at, bytes, given, sig, value, op },
-        (Err(place), _) if bytes == 0 => Work::Far(Errand::new(place, What::Signal { value, op })),
+        (Ok(sig), _) if bytes == 0 => Work::Signal { sig, op },
+        (Ok(sig), Ok(dst)) => Work::PutSignal { dst, src: given.at, bytes, given, sig, op },
+        (Err(place), _) if bytes == 0 => Work::Far(Errand::new(place, What::Signal { op })),
         (Err(word), Err(place)) => {
-            let what = What::PutSignal { src: given.at, bytes, sig: word.offset, value, op };
+            let what = What::PutSignal { src: given.at, bytes, sig: word.offset, op };
             Work::Far(Errand::new(place, what))
         }
         _ => return Err(err!(INTERNAL, "PE {pe} is both near and far")),
@@ -298,17 +297,10 @@ pub(crate) unsafe fn put_signal(
 ///
 /// # Safety
 /// The stream as for [`enqueue`].
-pub(crate) unsafe fn signal_op(
-    w: &World,
-    sig: usize,
-    value: u64,
-    op: SignalOp,
-    pe: i32,
-    on: *mut c_void,
-) -> Result<()> {
+pub(crate) unsafe fn signal_op(w: &World, sig: usize, op: SignalOp, pe: i32, on: *mut c_void) -> Result<()> {
     let work = match mapped(signal_word(w, sig, pe)?) {
-        Ok(sig) => Work::Signal { sig, value, op },
-        Err(place) => Work::Far(Errand::new(place, What::Signal { value, op })),
+        Ok(sig) => Work::Signal { sig, op },
+        Err(place) => Work::Far(Errand::new(place, What::Signal { op })),
     };
     // SAFETY: `route` vouches for the word, the caller for the stream.
     unsafe { enqueue(w, on, "signal_op", work) }

@@ -27,7 +27,7 @@ fn what_an_operation_refuses_is_not_put_on_the_stream() {
         let private = [0u64; 8];
         let src = private.as_ptr() as usize;
         let shape = |dst_stride, src_stride, elem, n| Strided { dst_stride, src_stride, elem, n };
-        let set = SignalOp::Set;
+        let set = SignalOp::Set(1);
         let number = 0x9_0000 as *mut c_void;
         use code::*;
         // SAFETY: private memory that lives, and what is not is refused before anybody looks at it.
@@ -46,10 +46,10 @@ fn what_an_operation_refuses_is_not_put_on_the_stream() {
                 ("stride", iput(w, live, src, shape(0, 1, 8, 2), 1, stream), INVALID_ARGUMENT),
                 ("extent", iput(w, live, src, shape(8, 1, 8, 2), 1, stream), OUT_OF_BOUNDS),
                 ("element", iget(w, src, live, shape(1, 1, 0, 2), 1, stream), INVALID_ARGUMENT),
-                ("unaligned", signal_op(w, live + 4, 1, set, 1, stream), INVALID_ARGUMENT),
-                ("freed signal", signal_op(w, freed, 1, set, 1, stream), BAD_ADDRESS),
-                ("its signal", put_signal(w, live, src, 8, freed, 1, set, 1, stream), BAD_ADDRESS),
-                ("its data", put_signal(w, freed, src, 8, live, 1, set, 1, stream), BAD_ADDRESS),
+                ("unaligned", signal_op(w, live + 4, set, 1, stream), INVALID_ARGUMENT),
+                ("freed signal", signal_op(w, freed, set, 1, stream), BAD_ADDRESS),
+                ("its signal", put_signal(w, live, src, 8, freed, set, 1, stream), BAD_ADDRESS),
+                ("its data", put_signal(w, freed, src, 8, live, set, 1, stream), BAD_ADDRESS),
                 ("wait", signal_wait_until(w, live + 2, 0, 0, stream), INVALID_ARGUMENT),
                 ("comparison", signal_wait_until(w, live, 6, 0, stream), INVALID_ARGUMENT),
                 ("freed wait", signal_wait_until(w, freed, 0, 0, stream), BAD_ADDRESS),
@@ -99,7 +99,7 @@ fn a_world_is_busy_as_long_as_one_of_its_streams_is() {
             let busy = w.finalize().unwrap_err();
             assert_eq!(busy.code, code::BUSY);
             assert!(busy.message.contains("signal_wait_until on a stream"), "{busy}");
-            super::super::signal::signal_op(w, sig, value, SignalOp::Set, 0).unwrap();
+            super::super::signal::signal_op(w, sig, SignalOp::Set(value), 0).unwrap();
             kernels.synchronize().unwrap();
         }
         w.finalize().unwrap();
@@ -120,7 +120,7 @@ fn events_are_handles_that_go_stale() {
             assert_eq!(done, 0);
             assert_eq!(rushmem_event_test(event, std::ptr::null_mut()), RUSHMEM_ERR_INVALID_ARGUMENT);
             assert_eq!(rushmem_event_wait(std::ptr::null_mut()), RUSHMEM_ERR_BAD_HANDLE);
-            super::super::signal::signal_op(w, sig, 1, SignalOp::Set, 0).unwrap();
+            super::super::signal::signal_op(w, sig, SignalOp::Set(1), 0).unwrap();
             assert_eq!(rushmem_event_wait(event), RUSHMEM_OK);
             assert_eq!((rushmem_event_test(event, &mut done), done), (RUSHMEM_OK, 1));
             assert_eq!(rushmem_event_free(event), RUSHMEM_OK);
@@ -157,7 +157,7 @@ fn a_broken_job_ends_what_streams_wait_for() {
             let e = w.kernels().synchronize_stream(NULL).unwrap_err();
             assert_eq!(e.code, code::PEER_DEAD);
             assert!(e.message.contains("barrier_all on a stream"), "{e}");
-            assert_eq!(signal_op(w, sig, 1, SignalOp::Set, 0, stream).unwrap_err().code, code::PEER_DEAD);
+            assert_eq!(signal_op(w, sig, SignalOp::Set(1), 0, stream).unwrap_err().code, code::PEER_DEAD);
         }
         assert!(start.elapsed() < Duration::from_secs(10));
         w.abort("PE 1 is gone");
