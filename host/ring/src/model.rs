@@ -1,5 +1,6 @@
 //! The kernels' half of the protocol in Rust, for tests and for loom: `impl/far.h`'s `rushmem_far_post`, fence and quiet, with the
-//! same steps in the same order. Nothing of it runs in a runtime.
+//! same steps in the same order, which a test compares with that file's text ([`steps`](crate::steps)). Nothing of it runs in a
+//! runtime.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -56,6 +57,20 @@ pub struct Producer<'m> {
 /// The word of a descriptor in which the model says which reply slot it has, as the seventh of the real one does.
 const REPLY: usize = 6;
 
+/// What is posted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Operation { answers: bool },
+    Fence,
+    Quiet,
+}
+
+impl What {
+    fn answers(self) -> bool {
+        matches!(self, What::Operation { answers: true } | What::Quiet)
+    }
+}
+
 enum Stage {
     Claim,
     Ticket,
@@ -66,10 +81,14 @@ enum Stage {
 impl Producer<'_> {
     /// Posts a descriptor whose last word is the protocol's: the reply slot, where `answer` is asked for. Returns
     /// the ticket, and the answer. While there is nothing to do it calls `wait`.
-    pub fn post(&self, mut words: [u64; WORDS], answer: bool, mut wait: impl FnMut()) -> (u64, Option<u64>) {
+    pub fn post(&self, words: [u64; WORDS], answer: bool, wait: impl FnMut()) -> (u64, Option<u64>) {
+        self.post_as(What::Operation { answers: answer }, words, wait)
+    }
+
+    fn post_as(&self, what: What, mut words: [u64; WORDS], mut wait: impl FnMut()) -> (u64, Option<u64>) {
         let counters = self.counters;
         let (mut ticket, mut claim) = (0, 0);
-        let mut stage = if answer { Stage::Claim } else { Stage::Ticket };
+        let mut stage = if what.answers() { Stage::Claim } else { Stage::Ticket };
         loop {
             if let Stage::Claim = stage {
                 claim = counters.reply_tail.fetch_add(1, Relaxed) as usize & (counters.busy.len() - 1);
@@ -92,7 +111,10 @@ impl Producer<'_> {
                 }
                 fence(AcqRel);
                 slot.ticket.store(ticket + 1, Relaxed);
-                if !answer {
+                if what == What::Fence || what == What::Quiet {
+                    counters.fenced.store(ticket + 1, Release);
+                }
+                if !what.answers() {
                     return (ticket, None);
                 }
                 stage = Stage::Answer;
@@ -104,6 +126,9 @@ impl Producer<'_> {
                     // SAFETY: answered, and this thread's until it gives the slot back.
                     let value = unsafe { reply.value.read() };
                     counters.busy[claim].store(0, Release);
+                    if what == What::Quiet {
+                        counters.quieted.store(ticket + 1, Release);
+                    }
                     return (ticket, Some(value));
                 }
             }
@@ -112,18 +137,17 @@ impl Producer<'_> {
     }
 
     fn take_ticket(&self) -> Option<u64> {
-        let tail = &self.counters.tail;
-        if self.tickets == Tickets::Add {
-            return Some(tail.fetch_add(1, Relaxed));
-        }
-        let mut at = tail.load(Relaxed);
-        while self.has_room(at) {
-            match tail.compare_exchange(at, at + 1, Relaxed, Relaxed) {
-                Ok(_) => return Some(at),
-                Err(found) => at = found,
+        if self.tickets == Tickets::Swap {
+            let mut at = self.counters.tail.load(Relaxed);
+            while self.has_room(at) {
+                match self.counters.tail.compare_exchange(at, at + 1, Relaxed, Relaxed) {
+                    Ok(_) => return Some(at),
+                    Err(found) => at = found,
+                }
             }
+            return None;
         }
-        None
+        Some(self.counters.tail.fetch_add(1, Relaxed))
     }
 
     fn has_room(&self, ticket: u64) -> bool {
@@ -147,9 +171,7 @@ impl Producer<'_> {
         if self.counters.tail.load(Relaxed).wrapping_sub(fenced) as i64 <= 0 {
             return None;
         }
-        let (ticket, _) = self.post(words, false, wait);
-        self.counters.fenced.store(ticket + 1, Release);
-        Some(ticket)
+        Some(self.post_as(What::Fence, words, wait).0)
     }
 
     /// Has everything posted so far completed, by a descriptor where it takes one; returns its ticket.
@@ -158,9 +180,6 @@ impl Producer<'_> {
         if self.counters.tail.load(Relaxed).wrapping_sub(quieted) as i64 <= 0 {
             return None;
         }
-        let (ticket, _) = self.post(words, true, wait);
-        self.counters.fenced.store(ticket + 1, Release);
-        self.counters.quieted.store(ticket + 1, Release);
-        Some(ticket)
+        Some(self.post_as(What::Quiet, words, wait).0)
     }
 }
