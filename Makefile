@@ -74,7 +74,7 @@ bench: ## the host benchmarks, checked against their limits
 	@"$(TARGET)/release/rushmem-perf" host all --check
 
 .PHONY: miri
-miri: ## the allocator under miri
+miri: ## the allocator and the device ring under miri
 	$(call step,miri)
 	@scripts/miri
 
