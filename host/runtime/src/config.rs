@@ -59,6 +59,10 @@ pub(crate) struct Config {
     pub(crate) far_copies: Carrier,
     /// Slots of the device ring (`RUSHMEM_RING_SLOTS`, 1024): few of them for tests of a ring that is full and wraps.
     pub(crate) ring_slots: usize,
+    /// The fake network's seed (`RUSHMEM_FAKE_SEED`), if it is to be a certain one.
+    pub(crate) fake_seed: Option<u64>,
+    /// Its usual longest delay in microseconds (`RUSHMEM_FAKE_DELAY`, 100).
+    pub(crate) fake_delay: u64,
     /// PEs of one host are treated as nodes of so many (`RUSHMEM_PES_PER_NODE`): hosts for tests.
     pub(crate) pes_per_node: Option<u32>,
     /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
@@ -157,6 +161,8 @@ impl Config {
             far_gpu: get("RUSHMEM_FAR_GPU").map_or(Ok(Way::Auto), |v| Way::parse(&v))?,
             far_copies: get("RUSHMEM_FAR_COPIES").map_or(Ok(Carrier::Auto), |v| Carrier::parse(&v))?,
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
+            fake_seed: get("RUSHMEM_FAKE_SEED").map(|v| number("RUSHMEM_FAKE_SEED", &v)).transpose()?,
+            fake_delay: get("RUSHMEM_FAKE_DELAY").map_or(Ok(100), |v| number("RUSHMEM_FAKE_DELAY", &v))?,
             pes_per_node: get("RUSHMEM_PES_PER_NODE").map(|v| pes_per_node(&v)).transpose()?,
             heap_max,
             heap_min,
@@ -205,6 +211,10 @@ fn pes_per_node(text: &str) -> Result<u32> {
     let number = text.trim().parse().ok().filter(|n| *n > 0);
     number
         .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_PES_PER_NODE={text}: expected a number of PEs, 1 or more"))
+}
+
+fn number(name: &str, text: &str) -> Result<u64> {
+    text.trim().parse().map_err(|_| err!(ENVIRONMENT, "{name}={text}: expected a number, 0 or more"))
 }
 
 fn ring_slots(text: &str) -> Result<usize> {
@@ -299,6 +309,8 @@ mod tests {
             ("RUSHMEM_RING_SLOTS", "32"),
             ("RUSHMEM_RING_SLOTS", "100"),
             ("RUSHMEM_RING_SLOTS", "131072"),
+            ("RUSHMEM_FAKE_SEED", "random"),
+            ("RUSHMEM_FAKE_DELAY", "-1"),
             ("RUSHMEM_STREAMS", "0"),
         ] {
             let e = with(name, value).expect_err(value);

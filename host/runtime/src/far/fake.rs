@@ -1,6 +1,6 @@
 //! A network that behaves as badly as one may (`RUSHMEM_TRANSPORT=fake`): everything is delayed by some random time, copies arrive
-//! in pieces and in any order, some of them long after their source was free, and messages overtake one another. For the PEs of one process. A program that runs well on it
-//! depends on nothing that rushmem does not promise; a laptop is enough to find out.
+//! in pieces and in any order, some of them long after their source was free, and messages overtake one another. For the PEs of one
+//! process. A program that runs well on it depends on nothing that rushmem does not promise; a laptop is enough to find out.
 //!
 //! The seed is logged; `RUSHMEM_FAKE_SEED` sets it, `RUSHMEM_FAKE_DELAY` the longest delay in microseconds.
 
@@ -15,7 +15,6 @@ use crate::node::card::random;
 
 /// Of a put or get, moved at one time.
 const PIECE: usize = 1000;
-const DELAY: u64 = 100;
 
 /// What is on its way to a PE.
 #[derive(Debug, Default)]
@@ -45,11 +44,11 @@ struct Moving {
     id: u64,
     pe: usize,
     pieces: Vec<(Instant, usize, usize, usize)>,
-    /// Who waits for it; nobody where the source was free at once, of which `kept` is a copy.
+    /// Who waits for it; nobody where the source was free at once.
     token: Option<Token>,
     put: bool,
-    #[allow(dead_code, reason = "pieces are addresses in it")]
-    kept: Vec<u8>,
+    /// What the network has copied of the source then: the pieces lie in it.
+    _kept: Option<Vec<u8>>,
 }
 
 /// The transport.
@@ -71,17 +70,10 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    pub(crate) fn new() -> Result<Fake> {
+    /// With delays of up to `delay` microseconds as a rule.
+    pub(crate) fn new(seed: Option<u64>, delay: u64) -> Result<Fake> {
         let id: [u8; 16] = random()?;
-        let number = |name: &str| match std::env::var(name) {
-            Ok(text) if !text.trim().is_empty() => text
-                .trim()
-                .parse::<u64>()
-                .map(Some)
-                .map_err(|_| err!(ENVIRONMENT, "{name}={text}: expected a number, 0 or more")),
-            _ => Ok(None),
-        };
-        let seed = number("RUSHMEM_FAKE_SEED")?.map_or_else(|| random().map(u64::from_le_bytes), Ok)?;
+        let seed = seed.map_or_else(|| random().map(u64::from_le_bytes), Ok)?;
         log::info!("the fake network's seed is {seed} (RUSHMEM_FAKE_SEED)");
         let mine = Arc::new(Shared::default());
         registry().insert(id, Arc::downgrade(&mine));
@@ -97,7 +89,7 @@ impl Fake {
             bulk: HashMap::new(),
             next_bulk: 0,
             state: seed | 1,
-            delay: number("RUSHMEM_FAKE_DELAY")?.unwrap_or(DELAY),
+            delay,
         })
     }
 
@@ -135,16 +127,8 @@ impl Fake {
         Ok(())
     }
 
-    /// `kept` is what `src` is an address in, if that is the network's own.
-    fn start(
-        &mut self,
-        pe: usize,
-        [dst, src]: [usize; 2],
-        bytes: usize,
-        token: Option<Token>,
-        put: bool,
-        kept: Vec<u8>,
-    ) {
+    /// A copy in pieces, each with its time.
+    fn pieces(&mut self, dst: usize, src: usize, bytes: usize) -> Vec<(Instant, usize, usize, usize)> {
         let mut pieces = Vec::new();
         let mut at = 0;
         while at < bytes {
@@ -153,8 +137,12 @@ impl Fake {
             pieces.push((due, dst + at, src + at, piece));
             at += piece;
         }
+        pieces
+    }
+
+    fn number(&mut self) -> u64 {
         self.next_moving += 1;
-        self.moving.push(Moving { id: self.next_moving, pe, pieces, token, put, kept });
+        self.next_moving
     }
 }
 
@@ -186,18 +174,20 @@ impl Transport for Fake {
 
     unsafe fn put(&mut self, to: Remote, src: *const u8, bytes: usize, token: Token) -> Result<bool> {
         // The source may be free long before the data has arrived.
-        if self.random() % 2 == 0 {
-            // SAFETY: the caller vouches for the source.
-            let kept = unsafe { std::slice::from_raw_parts(src, bytes) }.to_vec();
-            self.start(to.pe, [to.address as usize, kept.as_ptr() as usize], bytes, None, true, kept);
-            return Ok(true);
-        }
-        self.start(to.pe, [to.address as usize, src as usize], bytes, Some(token), true, Vec::new());
-        Ok(false)
+        let free = self.random() % 2 == 0;
+        // SAFETY: the caller vouches for the source.
+        let kept = free.then(|| unsafe { std::slice::from_raw_parts(src, bytes) }.to_vec());
+        let src = kept.as_ref().map_or(src, |kept| kept.as_ptr());
+        let pieces = self.pieces(to.address as usize, src as usize, bytes);
+        let (id, token) = (self.number(), (!free).then_some(token));
+        self.moving.push(Moving { id, pe: to.pe, pieces, token, put: true, _kept: kept });
+        Ok(free)
     }
 
     unsafe fn get(&mut self, from: Remote, dst: *mut u8, bytes: usize, token: Token) -> Result<bool> {
-        self.start(from.pe, [dst as usize, from.address as usize], bytes, Some(token), false, Vec::new());
+        let pieces = self.pieces(dst as usize, from.address as usize, bytes);
+        let (id, token) = (self.number(), Some(token));
+        self.moving.push(Moving { id, pe: from.pe, pieces, token, put: false, _kept: None });
         Ok(false)
     }
 

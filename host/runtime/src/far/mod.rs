@@ -136,7 +136,8 @@ impl Far {
         boot: &Arc<dyn Bootstrap>,
     ) -> Result<Far> {
         let opened = match config.transport {
-            TransportWish::Fake => fake::Fake::new().map(|t| Box::new(t) as Box<dyn Transport>),
+            TransportWish::Fake => fake::Fake::new(config.fake_seed, config.fake_delay)
+                .map(|t| Box::new(t) as Box<dyn Transport>),
             _ => ucx::Ucx::new(me, cards.len(), config.far_copies, config.far_gpu)
                 .map(|t| Box::new(t) as Box<dyn Transport>),
         };
