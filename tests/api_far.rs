@@ -8,22 +8,11 @@ mod api_common;
 use std::time::{Duration, Instant};
 
 use api_common::place::{hosts, on_gpus, pes, skip};
-use api_common::{seed, Rng};
-use rushmem::testing::{Exit, Pes};
+use api_common::{seed, seeded, Rng};
+use rushmem::testing::{Exit, Job};
 use rushmem::{Cmp, ErrorCode, Pe, SignalOp, SymSlice, World};
 
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// A seed that all PEs of a test share.
-fn world_seed() -> u64 {
-    std::env::var("RUSHMEM_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(7)
-}
-
-fn seeded(pes: Pes) -> Pes {
-    let seed = seed();
-    println!("RUSHMEM_TEST_SEED={seed}");
-    pes.env("RUSHMEM_TEST_SEED", seed.to_string())
-}
 
 /// What one PE does to another: made again from the same numbers by whoever checks it.
 struct Deed {
@@ -142,7 +131,7 @@ fn everything(world: &World, rng: &Rng, deeds: u64) {
 #[test]
 fn random_deeds_between_two_hosts_of_two() {
     let Some(hosts) = hosts("random_deeds_between_two_hosts_of_two", 4, 2) else { return };
-    seeded(hosts).run(|world| everything(world, &Rng::new(world_seed()), 200));
+    seeded(hosts).run(|world| everything(world, &Rng::new(seed()), 200));
 }
 
 #[test]
@@ -152,7 +141,7 @@ fn random_deeds_over_the_fake_network() {
     }
     for each in ["1", "2"] {
         let fake = pes(4).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", each);
-        seeded(fake).threads(|world| everything(world, &Rng::new(world_seed()), 60));
+        seeded(fake).threads(|world| everything(world, &Rng::new(seed()), 60));
     }
 }
 
@@ -160,7 +149,7 @@ fn random_deeds_over_the_fake_network() {
 fn copies_run_over_the_seams_of_a_heap_that_has_grown() {
     let Some(hosts) = hosts("copies_run_over_the_seams_of_a_heap_that_has_grown", 2, 1) else { return };
     seeded(hosts).run(|world| {
-        let rng = Rng::new(world_seed());
+        let rng = Rng::new(seed());
         const MIB: usize = 1 << 20;
         // Grown piece by piece, and all of them freed: what comes next lies across the seams.
         let pieces: Vec<SymSlice<'_, u8>> = (0..4).map(|i| world.alloc::<u8>(MIB << i).unwrap()).collect();
@@ -225,7 +214,7 @@ fn strided_elements_may_be_larger_than_a_message() {
             world.barrier_all().unwrap();
             table.free().unwrap();
         }
-        let rng = Rng::new(world_seed());
+        let rng = Rng::new(seed());
         strided::<501>(world, &rng);
         strided::<502>(world, &rng);
         strided::<503>(world, &rng);
@@ -241,7 +230,7 @@ fn threads_of_one_pe_use_the_network_at_once() {
         const THREADS: usize = 6;
         const ROUNDS: usize = 60;
         const MOST: usize = 9000;
-        let rng = &Rng::new(world_seed());
+        let rng = &Rng::new(seed());
         let (memory, counter) = (world.alloc::<u8>(THREADS * MOST).unwrap(), world.alloc::<u64>(1).unwrap());
         let other = world.right();
         let thread = |thread: usize| {
@@ -339,20 +328,23 @@ fn a_pe_killed_on_another_host_ends_what_others_do_with_it() {
             let victim = Pe::new(1);
             (0..5).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", LIMIT)));
             std::thread::sleep(Duration::from_millis(200));
-            let killed = job.kill(victim);
-            for pe in [0, 2, 3, 4].map(Pe::new) {
-                let outcome = job.outcome(pe);
-                assert_eq!(outcome.exit, Exit::Done, "{outcome:?}");
-                let end = outcome.stdout.lines().find(|line| line.starts_with("ENDED")).unwrap_or_default();
-                assert!(end.contains("PE 1"), "{pe}: {end}");
-                assert!(
-                    outcome.ended - killed < Duration::from_secs(10),
-                    "{pe}: {:?}",
-                    outcome.ended - killed
-                );
-            }
+            kill(job, victim, &[0, 2, 3, 4]);
         },
     );
+}
+
+/// Kills it. Each of the others ends soon, by itself, with an error that names it.
+#[track_caller]
+fn kill(job: &mut Job, victim: Pe, others: &[u32]) {
+    let killed = job.kill(victim);
+    for pe in others.iter().copied().map(Pe::new) {
+        let outcome = job.outcome(pe);
+        assert_eq!(outcome.exit, Exit::Done, "{outcome:?}");
+        let end = outcome.stdout.lines().find(|line| line.starts_with("ENDED")).unwrap_or_default();
+        assert!(end.contains(&victim.to_string()), "{pe}: {end}");
+        let took = outcome.ended - killed;
+        assert!(took < Duration::from_secs(10), "{pe}: {took:?}");
+    }
 }
 
 /// What is on its way to and from the victim when it dies: more than any network takes at once.
@@ -363,29 +355,21 @@ const LARGE: usize = 8 << 20;
 #[test]
 fn a_pe_killed_in_the_middle_of_large_copies_takes_nobody_with_it() {
     let name = "a_pe_killed_in_the_middle_of_large_copies_takes_nobody_with_it";
-    let rng = Rng::new(seed());
+    let rng = Rng::printed();
     let start = Instant::now();
     let (mut rounds, mut networks) = (0u64, ["tcp", ""].iter().cycle());
     while rounds < 2 || start.elapsed() < Duration::from_secs(20) {
         let Some(hosts) = hosts(name, 4, 1) else { return };
         let network = networks.next().expect("a cycle");
         let hosts = if network.is_empty() { hosts } else { hosts.env("UCX_TLS", *network) };
+        println!("round {rounds}, UCX_TLS={network}");
         hosts.supervise(
             |pe| die_in_the_middle(pe.number()),
             |job| {
                 let victim = Pe::new(1);
                 (0..4).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", LIMIT)));
                 std::thread::sleep(Duration::from_micros(rng.fork(rounds).below(60_000) as u64));
-                let killed = job.kill(victim);
-                for pe in [0, 2, 3].map(Pe::new) {
-                    let outcome = job.outcome(pe);
-                    assert_eq!(outcome.exit, Exit::Done, "round {rounds}: {outcome:?}");
-                    let end =
-                        outcome.stdout.lines().find(|line| line.starts_with("ENDED")).unwrap_or_default();
-                    assert!(end.contains("PE 1"), "round {rounds}, {pe}: {end}");
-                    let took = outcome.ended - killed;
-                    assert!(took < Duration::from_secs(10), "round {rounds}, {pe}: {took:?}");
-                }
+                kill(job, victim, &[0, 2, 3]);
             },
         );
         rounds += 1;

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use api_common::place::on_gpus;
-use api_common::{seed, Rng};
+use api_common::Rng;
 use rushmem::testing::{self, Exit, Job, Outcome};
 use rushmem::{Cmp, ErrorCode, Launch, Pe, World};
 
@@ -20,13 +20,6 @@ use rushmem::{Cmp, ErrorCode, Launch, Pe, World};
 const LIMIT: Duration = Duration::from_secs(5);
 /// Exit code of a PE that ended with an error it printed.
 const ENDED: i32 = 7;
-
-/// Picks victims and moments.
-fn random() -> Rng {
-    let seed = seed();
-    println!("RUSHMEM_TEST_SEED={seed}");
-    Rng::new(seed)
-}
 
 /// What is in /dev/shm, but for what MPI programs and CUDA may put there meanwhile, and for the file that UCX leaves if its process is
 /// killed between making and unlinking it (docs/far.md).
@@ -81,7 +74,7 @@ fn kill_in_stage(n: u32, rounds: u32, within: Duration, pe_side: impl Fn(&World)
                 pe_side(&world);
             },
             |job| {
-                let mut random = random();
+                let mut random = Rng::printed();
                 let victim = Pe::new(random.below(n as usize) as u32);
                 for pe in 0..n {
                     job.wait_for_line(Pe::new(pe), "READY", LIMIT);
@@ -111,7 +104,7 @@ fn killed_during_start_up() {
                 }
             },
             |job| {
-                let mut random = random();
+                let mut random = Rng::printed();
                 let victim = Pe::new(random.below(4) as u32);
                 job.wait_for_line(victim, "STARTING", LIMIT);
                 std::thread::sleep(Duration::from_micros(random.below(lasts) as u64));

@@ -19,6 +19,13 @@ pub(crate) fn seed() -> u64 {
     now.as_nanos() as u64 ^ u64::from(std::process::id())
 }
 
+/// These PEs with one [`seed`], which is printed.
+pub(crate) fn seeded(pes: Pes) -> Pes {
+    let seed = seed();
+    println!("{SEED}={seed}");
+    pes.env(SEED, seed.to_string())
+}
+
 /// Runs `f` on so many PEs, for each of the counts: once as processes (where they may be processes, and need not take turns on a
 /// GPU) and once as threads, with generators seeded alike.
 #[track_caller]
@@ -29,15 +36,12 @@ pub(crate) fn at_counts(counts: &[u32], f: impl Fn(&World, &mut Rng) + Sync) {
         place::skip(&test, format_args!("tests in brief have fewer PEs than {counts:?}"));
     }
     for n in here {
-        let seed = seed();
-        println!("{SEED}={seed} ({n} PEs)");
-        let pes = || place::pes(n).env(SEED, seed.to_string());
         let (threads_only, brief) = (place::threads_only(), place::is_brief());
         if !threads_only && (brief || !place::in_turns(n)) {
-            pes().run(|world| f(world, &mut Rng::new(seed)));
+            seeded(place::pes(n)).run(|world| f(world, &mut Rng::new(seed())));
         }
         if threads_only || !brief {
-            pes().threads(|world| f(world, &mut Rng::new(seed)));
+            seeded(place::pes(n)).threads(|world| f(world, &mut Rng::new(seed())));
         }
     }
 }
@@ -75,6 +79,13 @@ pub(crate) struct Rng(u64);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
+        Rng(seed)
+    }
+
+    /// With the [`seed`], which is printed, for what a test does outside of its PEs.
+    pub(crate) fn printed() -> Self {
+        let seed = seed();
+        println!("{SEED}={seed}");
         Rng(seed)
     }
 

@@ -4,7 +4,7 @@
 use rushmem::testing::Pes;
 
 use crate::api_common::place::{hosts, in_turns, on_gpus, pes, rounds};
-use crate::api_common::seed;
+use crate::api_common::{seed, seeded};
 use crate::*;
 
 const STORM: &str = kernels!("storm.cu");
@@ -95,10 +95,8 @@ fn storm(world: &World, seed: u64) {
 }
 
 fn run(pes: Pes, threads: bool) {
-    let seed = seed();
-    println!("RUSHMEM_TEST_SEED={seed}");
-    let pes = pes.env("RUSHMEM_RING_SLOTS", "64").env("RUSHMEM_TEST_SEED", seed.to_string());
-    let storm = |world: &World| storm(world, api_common::seed());
+    let pes = seeded(pes).env("RUSHMEM_RING_SLOTS", "64");
+    let storm = |world: &World| storm(world, seed());
     if threads {
         pes.threads(storm);
     } else {

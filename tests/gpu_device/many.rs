@@ -48,25 +48,23 @@ fn shared(world: &World) {
     world.barrier_all().unwrap();
 }
 
-fn pes(seed: u64) -> testing::Pes {
-    testing::pes(PES).env("RUSHMEM_DEVICE", one_device()).env("RUSHMEM_TEST_SEED", seed.to_string())
+fn pes() -> testing::Pes {
+    seeded(testing::pes(PES).env("RUSHMEM_DEVICE", one_device()))
 }
 
 #[test]
 fn eight_pes_of_one_device_as_threads() {
-    let seed = api_common::seed();
     let exchanges = if on_gpus() { 2000 } else { 50 };
-    pes(seed).threads(|world| {
+    pes().threads(|world| {
         shared(world);
-        meet(world, rounds(100) as i32, rounds(200) as i32, rounds(exchanges) as i32, &mut Rng::new(seed));
+        meet(world, rounds(100) as i32, rounds(200) as i32, rounds(exchanges) as i32, &mut Rng::new(seed()));
     });
 }
 
 #[test]
 fn eight_pes_of_one_device_as_processes() {
-    let seed = api_common::seed();
-    pes(seed).run(|world| {
+    pes().run(|world| {
         shared(world);
-        meet(world, 3, 5, 3, &mut Rng::new(seed));
+        meet(world, 3, 5, 3, &mut Rng::new(seed()));
     });
 }

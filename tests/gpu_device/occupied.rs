@@ -127,11 +127,10 @@ fn a_full_device_hears_its_own_host() {
 /// Also where two processes take turns on one GPU: full means that the other's kernel only comes in its turn.
 #[test]
 fn a_full_device_hears_another_pe() {
-    let seed = api_common::seed();
     let play = |world: &World| {
-        Scene::new(world).play(Pe::new(1), &[&BY_HOST[..], &[Way::Kernel]].concat(), &mut Rng::new(seed));
+        Scene::new(world).play(Pe::new(1), &[&BY_HOST[..], &[Way::Kernel]].concat(), &mut Rng::new(seed()));
     };
-    let pes = || testing::pes(2).env("RUSHMEM_TEST_SEED", seed.to_string());
+    let pes = || seeded(testing::pes(2));
     pes().run(play);
     pes().threads(play);
 }
