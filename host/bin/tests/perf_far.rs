@@ -87,4 +87,9 @@ fn wrong_data_of_far_pes_is_an_error_and_no_figure() {
             "{figure}: {errors}\n{table}"
         );
     }
+    let mut command = perf("far --device --samples 1 --corrupt");
+    let output = run(command.env("RUSHMEM_DEVICE", "cpu"), folder.path());
+    let (table, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{errors}\n{table}");
+    assert!(errors.contains("mean nothing") && !table.contains("fetch_add"), "{errors}\n{table}");
 }
