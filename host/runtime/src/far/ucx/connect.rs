@@ -89,8 +89,7 @@ impl Ucx {
     /// in flight, and the engine knows whom to ask why.
     pub(super) fn connects(&mut self, pe: usize, token: Token) -> bool {
         let Err(e) = self.endpoint(pe) else { return true };
-        // SAFETY: nobody else has the inbox now.
-        let inbox = unsafe { &mut *self.inbox };
+        let inbox = self.inbox();
         inbox.lose(pe, e.clone());
         inbox.events.push(Event::Failed(token, e));
         false
@@ -132,7 +131,7 @@ impl Ucx {
     /// # Safety
     /// `ticket` was passed to the call and is not used again.
     pub(super) unsafe fn started(
-        &self,
+        &mut self,
         what: &str,
         request: ucs_status_ptr_t,
         ticket: *mut Ticket,
@@ -145,8 +144,7 @@ impl Ucx {
         match check(self.ucp, what, UCS_PTR_RAW_STATUS(request)) {
             Ok(()) => Ok(Some(ticket)),
             Err(e) if matches!(ticket.what, What::Operation(..)) => {
-                // SAFETY: nobody else has the inbox now.
-                unsafe { (*self.inbox).done(*ticket, Err(e)) };
+                self.inbox().done(*ticket, Err(e));
                 Ok(None)
             }
             Err(e) => Err(e),

@@ -201,20 +201,17 @@ impl Ucx {
     }
 
     pub(super) fn tell(&mut self, event: Event) {
-        // SAFETY: nobody else has the inbox now.
-        unsafe { (*self.inbox).events.push(event) };
+        self.inbox().events.push(event);
     }
 
     fn landing(&mut self, pe: usize, dst: usize, bytes: usize, token: Token) -> u64 {
-        // SAFETY: nobody else has the inbox now.
-        unsafe { (*self.inbox).land(Landing { pe, dst, bytes, left: bytes, token }) }
+        self.inbox().land(Landing { pe, dst, bytes, left: bytes, token })
     }
 
     /// Sends a message of this family that is nobody's operation: where it cannot be sent, the PE is lost.
     fn ask(&mut self, pe: usize, head: Head, data: Vec<u8>) {
         if let Err(e) = self.send_piece(pe, head, null(), 0, What::Word(data)) {
-            // SAFETY: nobody else has the inbox now.
-            unsafe { (*self.inbox).lose(pe, e) };
+            self.inbox().lose(pe, e);
         }
     }
 
@@ -308,23 +305,13 @@ impl Ucx {
 
     /// Acts on what callbacks have noted.
     pub(super) fn go_on(&mut self) {
-        // SAFETY: nobody else has the inbox now.
-        let (sent, words, lost) = unsafe {
-            let inbox = &mut *self.inbox;
-            if inbox.sent.is_empty()
-                && inbox.words.is_empty()
-                && inbox.lost.is_empty()
-                && self.pieces.questions.is_empty()
-                && self.meetings.is_empty()
-            {
-                return;
-            }
-            (
-                std::mem::take(&mut inbox.sent),
-                std::mem::take(&mut inbox.words),
-                std::mem::take(&mut inbox.lost),
-            )
-        };
+        let waits = !self.pieces.questions.is_empty() || !self.meetings.is_empty();
+        let inbox = self.inbox();
+        if inbox.sent.is_empty() && inbox.words.is_empty() && inbox.lost.is_empty() && !waits {
+            return;
+        }
+        let (sent, words) = (std::mem::take(&mut inbox.sent), std::mem::take(&mut inbox.words));
+        let lost = std::mem::take(&mut inbox.lost);
         for sent in sent {
             self.landed(sent);
         }
@@ -376,10 +363,8 @@ impl Ucx {
             }
             Head::Get { segment, address, bytes, landing } => {
                 let bytes = bytes as usize;
-                // SAFETY: nobody else has the inbox now.
-                let inbox = unsafe { &mut *self.inbox };
-                if let Err(e) = inbox.holds(segment, address, bytes) {
-                    return inbox.lose(from, e);
+                if let Err(e) = self.inbox().holds(segment, address, bytes) {
+                    return self.inbox().lose(from, e);
                 }
                 self.queue(from, Goal::Landing(landing), address as usize, bytes, Owner::Nobody);
                 self.pump(from);
@@ -407,8 +392,7 @@ impl Ucx {
     fn answer_questions(&mut self) {
         let mut questions = std::mem::take(&mut self.pieces.questions);
         questions.retain(|&(pe, count, token)| {
-            // SAFETY: nobody else has the inbox now.
-            if unsafe { (&(*self.inbox).arrivals)[pe].next } < count {
+            if self.inbox().arrivals[pe].next < count {
                 return true;
             }
             self.ask(pe, Head::Flushed { token }, Vec::new());
@@ -420,8 +404,7 @@ impl Ucx {
     /// Nothing goes to or comes from `pe` any more: what waits for it fails. Pieces that UCX still has come back by themselves.
     pub(super) fn lose(&mut self, pe: usize, why: &Error) {
         self.miss(pe, why);
-        // SAFETY: nobody else has the inbox now.
-        let mut tokens = unsafe { (*self.inbox).abandon(pe) };
+        let mut tokens = self.inbox().abandon(pe);
         let line = &mut self.pieces.lines[pe];
         tokens.extend(line.asked.drain().map(|(token, _)| token));
         let mut streams = Vec::from(std::mem::take(&mut line.answers));
