@@ -139,7 +139,8 @@ fn random_deeds_over_the_fake_network() {
     if on_gpus() {
         return skip("random_deeds_over_the_fake_network", "its PEs' heaps are in host memory");
     }
-    for each in ["1", "2"] {
+    // Near nobody, near some, and all of one host but none of them mapped.
+    for each in ["1", "2", ""] {
         let fake = pes(4).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", each);
         seeded(fake).threads(|world| everything(world, &Rng::new(seed()), 60));
     }

@@ -21,7 +21,7 @@ mod twice;
 use std::time::Duration;
 
 use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
-use api_common::place::{gpus, on_gpus, rounds, skip};
+use api_common::place::{all_mapped, gpus, on_gpus, rounds, skip};
 use api_common::{at_counts, both, seed, seeded, Rng};
 use rushmem::testing::{self, Exit};
 use rushmem::{ErrorCode, Launch, Pe, Source, SymSlice, World};

@@ -23,11 +23,23 @@ enum Way {
     PutThenSignal,
     /// The host puts data with its signal.
     PutSignal,
+    /// The host puts, and adds to the signal: for a far PE that is an atomic update of its GPU's memory, which the threads that
+    /// wait carry out.
+    PutThenAdd,
     /// A kernel does.
     Kernel,
 }
 
 const BY_HOST: [Way; 3] = [Way::Signal, Way::PutThenSignal, Way::PutSignal];
+
+/// What another PE sends. (An update of memory that is mapped is a kernel on the sender's GPU, which may be the one that is full.)
+fn by_another() -> Vec<Way> {
+    let mut ways = [&BY_HOST[..], &[Way::Kernel]].concat();
+    if !all_mapped(2) {
+        ways.push(Way::PutThenAdd);
+    }
+    ways
+}
 
 struct Scene<'w> {
     world: &'w World,
@@ -80,7 +92,14 @@ impl<'w> Scene<'w> {
             Way::Signal => self.signal.set(value, TARGET).unwrap(),
             Way::PutThenSignal => {
                 self.data.put(&payload(), TARGET).unwrap();
+                self.world.fence().unwrap();
                 self.signal.set(value, TARGET).unwrap();
+            }
+            Way::PutThenAdd => {
+                self.data.put(&payload(), TARGET).unwrap();
+                self.world.fence().unwrap();
+                // From the value before.
+                self.signal.signal_op(SignalOp::Add, 1, TARGET).unwrap();
             }
             Way::PutSignal => {
                 self.data.put_signal(&payload(), &self.signal, SignalOp::Set, value, TARGET).unwrap();
@@ -128,7 +147,7 @@ fn a_full_device_hears_its_own_host() {
 #[test]
 fn a_full_device_hears_another_pe() {
     let play = |world: &World| {
-        Scene::new(world).play(Pe::new(1), &[&BY_HOST[..], &[Way::Kernel]].concat(), &mut Rng::new(seed()));
+        Scene::new(world).play(Pe::new(1), &by_another(), &mut Rng::new(seed()));
     };
     let pes = || seeded(testing::pes(2));
     pes().run(play);
