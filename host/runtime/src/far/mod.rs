@@ -192,6 +192,18 @@ impl Far {
         self.shared.lock().set_ring(ring, base, stride);
     }
 
+    /// What is to be called when there are kernels: from then on the proxy thread looks at their ring now and then, for which it
+    /// sleeps no more as long as it otherwise would.
+    pub(crate) fn expects_posts(&self) -> impl Fn() + Send + Sync {
+        let shared = Arc::downgrade(&self.shared);
+        move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.lock().expect_posts();
+                shared.bell.ring();
+            }
+        }
+    }
+
     /// This PE's heap is in the memory of `cuda`'s GPU, of which `service` knows the state.
     pub(crate) fn set_gpu(&self, cuda: &Arc<Cuda>, mailbox: Mailbox, service: Arc<Service>) -> Result<()> {
         let mut engine = self.shared.lock();

@@ -34,6 +34,7 @@ pub(crate) struct Kernels {
 struct Core {
     runner: Runner,
     common: Arc<Common>,
+    announce: Box<dyn Fn() + Send + Sync>,
     modules: Mutex<Vec<&'static Handle<LoadedModule>>>,
     events: Mutex<Vec<&'static Handle<Event>>>,
 }
@@ -96,20 +97,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Kernels {
-    /// For a world whose `state` stays true as long as this lives; `sharing` PEs run kernels on its GPU at the same time.
+    /// For a world whose `state` stays true as long as this lives; `sharing` PEs run kernels on its GPU at the same time. Code that
+    /// is loaded is `announce`d before any of it runs.
     pub(crate) fn new(
         state: DeviceState,
         health: Arc<Health>,
         config: Config,
         device: &Device,
         sharing: usize,
+        announce: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
         let common = Arc::new(Common { state, health, config });
         let runner = match device {
             Device::Cpu => Runner::Cpu(cpu::Runner::new(&common)),
             Device::Gpu(cuda) => Runner::Gpu(gpu::Runner::new(cuda, &common, sharing)?),
         };
-        let core = Core { runner, common, modules: Mutex::default(), events: Mutex::default() };
+        let core = Core { runner, common, announce, modules: Mutex::default(), events: Mutex::default() };
         Ok(Kernels { core: Arc::new(core) })
     }
 
@@ -154,6 +157,7 @@ impl Kernels {
     }
 
     fn keep(&self, code: Code) -> &'static Handle<LoadedModule> {
+        (self.core.announce)();
         let names = code.kernel_names().map(|name| CString::new(name).unwrap_or_default()).collect();
         let loaded = LoadedModule { core: Arc::clone(&self.core), code, names, kernels: Mutex::default() };
         let handle = Handle::leak(Arc::new(loaded));

@@ -295,7 +295,11 @@ fn start_device(
         }
         engine = Some(Engine::new(cuda, health, service)?);
     }
-    let kernels = Kernels::new(state, Arc::clone(health), config.clone(), device, sharing)?;
+    let announce: Box<dyn Fn() + Send + Sync> = match far {
+        Some(far) => Box::new(far.expects_posts()),
+        None => Box::new(|| ()),
+    };
+    let kernels = Kernels::new(state, Arc::clone(health), config.clone(), device, sharing, announce)?;
     Ok((engine, kernels))
 }
 

@@ -133,6 +133,8 @@ pub(crate) struct Engine {
     /// Replies for kernels, by their numbers in `posts`.
     ring_replies: Vec<(u64, u64)>,
     posts: Option<Box<Posts>>,
+    /// There are kernels that may post.
+    posting: bool,
     /// Where heaps are in GPU memory: what moves it.
     pub(in crate::far) traffic: Option<Box<Traffic>>,
     control: Option<Arc<Control>>,
@@ -171,6 +173,7 @@ impl Engine {
             events: Vec::new(),
             ring_replies: Vec::new(),
             posts: None,
+            posting: false,
             traffic: None,
             control: None,
             early: Vec::new(),
@@ -233,7 +236,16 @@ impl Engine {
 
     /// Whether kernels may have posted something, for which no bell rings.
     pub(in crate::far) fn takes_posts(&self) -> bool {
-        self.posts.is_some()
+        self.posting
+    }
+
+    pub(in crate::far) fn expect_posts(&mut self) {
+        self.posting = true;
+    }
+
+    /// Nothing that was asked so far is under way.
+    pub(in crate::far) fn is_quiet(&self) -> bool {
+        self.peers.iter().all(|peer| peer.is_quiet())
     }
 
     /// Kernels post to `ring` from now on; the PE's heap starts at `base` and its stride is that long.
