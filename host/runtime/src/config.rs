@@ -35,6 +35,28 @@ pub(crate) enum TransportWish {
     Fake,
 }
 
+impl TransportWish {
+    const NAMES: [(&'static str, TransportWish); 4] = [
+        ("auto", TransportWish::Auto),
+        ("direct", TransportWish::Direct),
+        ("ucx", TransportWish::Ucx),
+        ("fake", TransportWish::Fake),
+    ];
+
+    fn parse(text: &str) -> Result<TransportWish> {
+        let known = Self::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
+        known
+            .map(|(_, wish)| *wish)
+            .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx or fake"))
+    }
+
+    /// How the wish of that number is written.
+    pub(crate) fn name(number: u32) -> &'static str {
+        let known = Self::NAMES.iter().find(|(_, wish)| *wish as u32 == number);
+        known.map_or("of another version", |(name, _)| name)
+    }
+}
+
 /// Whether the PEs of a node map each other's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mapping {
@@ -157,7 +179,8 @@ impl Config {
         }
         Ok(Config {
             device: get("RUSHMEM_DEVICE").map_or(Ok(DeviceWish::Auto), |v| device(&v))?,
-            transport: get("RUSHMEM_TRANSPORT").map_or(Ok(TransportWish::Auto), |v| transport(&v))?,
+            transport: get("RUSHMEM_TRANSPORT")
+                .map_or(Ok(TransportWish::Auto), |v| TransportWish::parse(&v))?,
             far_gpu: get("RUSHMEM_FAR_GPU").map_or(Ok(Way::Auto), |v| Way::parse(&v))?,
             far_copies: get("RUSHMEM_FAR_COPIES").map_or(Ok(Carrier::Auto), |v| Carrier::parse(&v))?,
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
@@ -194,16 +217,6 @@ fn device(text: &str) -> Result<DeviceWish> {
             .and_then(|number| number.parse().ok())
             .map(|number| DeviceWish::Cuda(Some(number)))
             .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_DEVICE={text}: expected auto, cpu, cuda or cuda:N")),
-    }
-}
-
-fn transport(text: &str) -> Result<TransportWish> {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "auto" => Ok(TransportWish::Auto),
-        "direct" => Ok(TransportWish::Direct),
-        "ucx" => Ok(TransportWish::Ucx),
-        "fake" => Ok(TransportWish::Fake),
-        _ => Err(err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx or fake")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod start;
 
-use std::ffi::{CStr, CString};
+use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -119,10 +119,28 @@ impl World {
         &self.device_name
     }
 
-    /// After a call that told how launches went. Threads of one that failed on the CPU device were abandoned wherever they were: what
-    /// they had of the way to far PEs is free again once no kernel runs on any stream, now or after a later such call. On
-    /// a GPU a kernel that gives up takes the context with it, and no other will follow.
-    pub(crate) fn settle(&self, told: &Result<()>) {
+    /// Waits for all work on this world's streams; the first failure since the last call.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        let told = self.kernels.synchronize();
+        self.settle(&told);
+        told
+    }
+
+    /// The same for the work on one stream.
+    ///
+    /// # Safety
+    /// As for [`Kernels::synchronize_stream`].
+    pub(crate) unsafe fn synchronize_stream(&self, stream: *mut c_void) -> Result<()> {
+        // SAFETY: passed on.
+        let told = unsafe { self.kernels.synchronize_stream(stream) };
+        self.settle(&told);
+        told
+    }
+
+    /// Threads of a launch that failed on the CPU device were abandoned wherever they were: what they had of the way to far PEs is free
+    /// again once no kernel runs on any stream, now or when it is told again how launches went. On a GPU a kernel that gives
+    /// up takes the context with it, and no other will follow.
+    fn settle(&self, told: &Result<()>) {
         let Some(far) = &self.far else { return };
         if told.is_err() {
             self.abandoned.store(true, Ordering::Relaxed);

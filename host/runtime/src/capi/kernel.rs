@@ -254,11 +254,6 @@ pub unsafe extern "C" fn rushmem_launch(
 /// `w` is a world's handle.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_synchronize(w: *mut rushmem_world_t) -> i32 {
-    guard(|| {
-        // SAFETY: per contract.
-        let w = unsafe { world(w) }?;
-        let told = w.kernels().synchronize();
-        w.settle(&told);
-        told
-    })
+    // SAFETY: per contract.
+    guard(|| unsafe { world(w) }?.synchronize())
 }

@@ -84,14 +84,8 @@ pub unsafe extern "C" fn rushmem_stream_pool(w: *mut rushmem_world_t, out: *mut 
 /// `w` is a world's handle, and the stream lives through the call.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_stream_synchronize(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
-    guard(|| {
-        // SAFETY: per contract.
-        let w = unsafe { world(w) }?;
-        // SAFETY: per contract.
-        let told = unsafe { w.kernels().synchronize_stream(stream) };
-        w.settle(&told);
-        told
-    })
+    // SAFETY: per contract.
+    guard(|| unsafe { world(w)?.synchronize_stream(stream) })
 }
 
 /// A completion handle: it tells of all work that the stream has been given so far. To be given back by

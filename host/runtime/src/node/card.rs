@@ -145,9 +145,9 @@ pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
                 MISMATCH,
                 "the ways to other PEs differ: RUSHMEM_TRANSPORT={} on PE 0 ({}), {} on PE {pe} ({}); set RUSHMEM_TRANSPORT \
                  alike",
-                wish_name(first.transport),
+                TransportWish::name(first.transport),
                 first.host,
-                wish_name(card.transport),
+                TransportWish::name(card.transport),
                 card.host
             ));
         }
@@ -172,13 +172,6 @@ pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// How the setting is written.
-fn wish_name(wish: u32) -> &'static str {
-    let all = [TransportWish::Auto, TransportWish::Direct, TransportWish::Ucx, TransportWish::Fake];
-    let names = ["auto", "direct", "ucx", "fake"];
-    all.iter().position(|known| *known as u32 == wish).map_or("of another version", |place| names[place])
 }
 
 /// Random bytes from the system.
