@@ -1,6 +1,7 @@
 /* Atomics on words that all PEs' threads update at once: tickets that must form a permutation, sums, bits
  * owned by one thread each, a token handed round by swaps, values that would show a torn or narrow access;
- * and words beside them that nobody may touch. Any grid. */
+ * and words beside them that nobody may touch. Any grid. Kernels complete what they do: a host's barrier does not speak for
+ * them. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -36,6 +37,7 @@ template <typename T> __device__ void counting(T *words, unsigned char *marks, i
       }
     }
   }
+  rushmem::quiet();
 }
 
 template <typename T>
@@ -78,6 +80,7 @@ template <typename T> __device__ void bits(uint64_t *report, T *words, int round
     }
     rushmem::atomic_or(word, mine, pe);
   }
+  rushmem::quiet();
 }
 
 /* Both halves of a valid value agree: a torn one shows. */
@@ -103,6 +106,7 @@ template <typename T> __device__ void swapping(uint64_t *report, T *words, uint6
       CHECK(report, is_whole(rushmem::atomic_fetch(words + 4, pe)), i);
     }
   }
+  rushmem::quiet();
 }
 
 }  // namespace
@@ -154,4 +158,5 @@ extern "C" __global__ void atomics_floats(uint64_t *report, float *singles, doub
       CHECK(report, rushmem::atomic_swap(singles + 2, single, pe) >= 0, i);
     }
   }
+  rushmem::quiet();
 }
