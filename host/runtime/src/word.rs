@@ -41,6 +41,11 @@ impl Update {
         ATOMICS.get(usize::from(code)).map(|(update, fetches, _)| (*update, *fetches))
     }
 
+    /// The first of `RUSHMEM_ATOMIC_*` that does it.
+    pub(crate) fn code(self) -> i32 {
+        ATOMICS.iter().position(|(update, ..)| *update == self).expect("all are in the table") as i32
+    }
+
     /// The update with that number.
     pub(crate) fn from_number(number: u8) -> Option<Update> {
         use Update::{Add, And, CompareSwap, Fetch, Or, Set, Swap, Xor};

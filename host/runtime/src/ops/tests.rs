@@ -207,3 +207,23 @@ fn unknown_constants_are_refused_by_name() {
     assert!(Integer::from_code(RUSHMEM_FLOAT).is_err() && Integer::from_code(RUSHMEM_DOUBLE).is_err());
     assert!(super::atomic::Op::from_code(12).is_err() && super::atomic::Op::from_code(-1).is_err());
 }
+
+#[test]
+fn updates_travel_by_number_and_reach_the_gpu_by_code() {
+    use crate::word::Update;
+    let codes = [
+        (Update::Fetch, RUSHMEM_ATOMIC_FETCH),
+        (Update::Set, RUSHMEM_ATOMIC_SET),
+        (Update::Swap, RUSHMEM_ATOMIC_SWAP),
+        (Update::CompareSwap, RUSHMEM_ATOMIC_COMPARE_SWAP),
+        (Update::Add, RUSHMEM_ATOMIC_ADD),
+        (Update::And, RUSHMEM_ATOMIC_AND),
+        (Update::Or, RUSHMEM_ATOMIC_OR),
+        (Update::Xor, RUSHMEM_ATOMIC_XOR),
+    ];
+    for (update, code) in codes {
+        assert_eq!(update.code(), code);
+        assert_eq!(Update::from_number(update as u8), Some(update));
+    }
+    assert_eq!(Update::from_number(codes.len() as u8), None);
+}

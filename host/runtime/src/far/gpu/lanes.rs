@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::chunks::{Chunk, Course};
-use super::mailbox::{Kind, Mailbox, Request};
+use super::mailbox::{Mailbox, Request};
 use super::staging::{Staging, Ticket};
 use crate::cuda::Cuda;
 use crate::error::Result;
@@ -356,10 +356,4 @@ fn queues() -> String {
         Ok(n) => format!("CUDA_DEVICE_MAX_CONNECTIONS is {n}"),
         Err(_) => "CUDA_DEVICE_MAX_CONNECTIONS is not set, which means 8".into(),
     }
-}
-
-/// The request of an atomic on a word at `at`: `code` is `RUSHMEM_ATOMIC_*`.
-pub(crate) fn request(code: i32, float: bool, width: u8, at: usize, value: u64, compare: u64) -> Request {
-    let kind = if float { Kind::Float } else { Kind::Bits };
-    Request { op: code, kind, bytes: width.into(), at, value, compare }
 }

@@ -14,8 +14,8 @@ use crate::cuda::Cuda;
 use crate::error::{err, Result};
 use crate::far::engine::{Engine, Flight, RECORD};
 use crate::far::gpu::chunks::{Chunk, Course, SMALL};
-use crate::far::gpu::lanes::{request, Answer, Job, Lanes, Outcome};
-use crate::far::gpu::mailbox::Mailbox;
+use crate::far::gpu::lanes::{Answer, Job, Lanes, Outcome};
+use crate::far::gpu::mailbox::{Kind, Mailbox, Request};
 use crate::far::gpu::staging::Ticket;
 use crate::far::message::{Record, FLOAT_ADD, NO_REPLY};
 use crate::far::span::Span;
@@ -201,21 +201,14 @@ fn own_rows(
     Ok(at)
 }
 
-/// The request of the update with that number, fetching or not.
-fn atomic(
-    number: u8,
-    width: u8,
-    at: usize,
-    value: u64,
-    compare: u64,
-) -> Result<crate::far::gpu::mailbox::Request> {
-    // By their numbers as updates: RUSHMEM_ATOMIC_FETCH, SET, SWAP, COMPARE_SWAP, ADD, AND, OR, XOR.
-    const CODES: [i32; 8] = [0, 1, 2, 3, 4, 6, 8, 10];
-    if number == FLOAT_ADD {
-        return Ok(request(4, true, width, at, value, compare));
-    }
-    let code = CODES.get(usize::from(number)).ok_or_else(|| err!(INTERNAL, "atomic {number} is unknown"))?;
-    Ok(request(*code, false, width, at, value, compare))
+/// The request of the update with that number, or of [`FLOAT_ADD`].
+fn atomic(number: u8, width: u8, at: usize, value: u64, compare: u64) -> Result<Request> {
+    let (update, kind) = match number {
+        FLOAT_ADD => (Some(Update::Add), Kind::Float),
+        _ => (Update::from_number(number), Kind::Bits),
+    };
+    let update = update.ok_or_else(|| err!(INTERNAL, "another PE asked for atomic {number}"))?;
+    Ok(Request { op: update.code(), kind, bytes: width.into(), at, value, compare })
 }
 
 impl Engine {
