@@ -1,5 +1,7 @@
 //! A bootstrap for this crate's own tests: PEs are threads of one process that meet in a shared table.
 
+use std::any::Any;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -132,9 +134,58 @@ pub(crate) fn worlds_with<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&Wor
             .map(|rank| {
                 let boot = Fake { rank, n, table: Arc::clone(&table) };
                 let (config, f) = (config.clone(), &f);
-                s.spawn(move || f(&World::start(Box::new(boot), config).unwrap()))
+                let table = Arc::clone(&table);
+                s.spawn(move || {
+                    let world = World::start(Box::new(boot), config).unwrap();
+                    // Before the world goes: the others are not to wait for what it has left undone.
+                    catch_unwind(AssertUnwindSafe(|| f(&world))).unwrap_or_else(|panic| {
+                        mourn(&table, rank, &*panic);
+                        resume_unwind(panic)
+                    })
+                })
             })
             .collect();
-        pes.into_iter().map(|pe| pe.join().unwrap()).collect()
+        let mut ended: Vec<_> = pes.into_iter().map(|pe| pe.join()).collect();
+        // What the others say comes of what the first has said.
+        let first = table.0.lock().unwrap().death.as_ref().map_or(0, |death| death.rank as usize);
+        ended.rotate_left(first);
+        let mut results: Vec<T> =
+            ended.into_iter().map(|end| end.unwrap_or_else(|e| resume_unwind(e))).collect();
+        results.rotate_right(first);
+        results
     })
+}
+
+/// Tells the others that a PE has panicked, unless they have something better to say.
+fn mourn(table: &(Mutex<Table>, Condvar), rank: u32, panic: &(dyn Any + Send)) {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    let what = format!("its thread panicked: {}", text.unwrap_or("no text"));
+    let mut t = table.0.lock().unwrap();
+    t.death.get_or_insert(Death { rank, what });
+    table.1.notify_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::control::Call;
+    use std::time::Instant;
+
+    /// In whatever they wait: a collective call, or the bootstrap's.
+    #[test]
+    fn a_pe_that_panics_ends_the_others_with_its_message() {
+        let start = Instant::now();
+        for seen in [true, false] {
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                worlds_with(3, &[], |w| match w.my_pe() {
+                    1 => panic!("on purpose"),
+                    _ if seen => w.sync_all(Call::BarrierAll).unwrap(),
+                    _ => w.finalize().unwrap(),
+                })
+            }));
+            let panic = ended.expect_err("one has panicked");
+            assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+    }
 }

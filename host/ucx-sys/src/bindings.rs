@@ -785,6 +785,7 @@ pub struct Ucp {
         unsafe extern "C" fn(ep: ucp_ep_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t,
         ::libloading::Error,
     >,
+    pub ucp_ep_print_info: Result<unsafe extern "C" fn(ep: ucp_ep_h, stream: *mut FILE), ::libloading::Error>,
     pub ucp_ep_flush_nbx: Result<
         unsafe extern "C" fn(ep: ucp_ep_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t,
         ::libloading::Error,
@@ -952,6 +953,7 @@ impl Ucp {
         let ucp_worker_signal = __library.get(b"ucp_worker_signal\0").map(|sym| *sym);
         let ucp_ep_create = __library.get(b"ucp_ep_create\0").map(|sym| *sym);
         let ucp_ep_close_nbx = __library.get(b"ucp_ep_close_nbx\0").map(|sym| *sym);
+        let ucp_ep_print_info = __library.get(b"ucp_ep_print_info\0").map(|sym| *sym);
         let ucp_ep_flush_nbx = __library.get(b"ucp_ep_flush_nbx\0").map(|sym| *sym);
         let ucp_mem_map = __library.get(b"ucp_mem_map\0").map(|sym| *sym);
         let ucp_mem_unmap = __library.get(b"ucp_mem_unmap\0").map(|sym| *sym);
@@ -998,6 +1000,7 @@ impl Ucp {
             ucp_worker_signal,
             ucp_ep_create,
             ucp_ep_close_nbx,
+            ucp_ep_print_info,
             ucp_ep_flush_nbx,
             ucp_mem_map,
             ucp_mem_unmap,
@@ -1153,6 +1156,9 @@ impl Ucp {
         param: *const ucp_request_param_t,
     ) -> ucs_status_ptr_t {
         (self.ucp_ep_close_nbx.as_ref().expect("Expected function, got error."))(ep, param)
+    }
+    pub unsafe fn ucp_ep_print_info(&self, ep: ucp_ep_h, stream: *mut FILE) {
+        (self.ucp_ep_print_info.as_ref().expect("Expected function, got error."))(ep, stream)
     }
     pub unsafe fn ucp_ep_flush_nbx(
         &self,

@@ -36,6 +36,7 @@ pub const FUNCTIONS: &[&str] = &[
     // Endpoints: one for each peer.
     "ucp_ep_create",
     "ucp_ep_query",
+    "ucp_ep_print_info",
     "ucp_ep_flush_nbx",
     "ucp_ep_close_nbx",
     // Memory and the keys by which peers reach it.

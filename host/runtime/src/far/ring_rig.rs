@@ -107,17 +107,24 @@ impl Job {
     pub(super) fn run(&mut self, random: &mut Random, kernel: &str, shape: (u32, u32), args: &[Arg]) {
         let heaps: Vec<usize> = self.pes.iter().map(|pe| pe.heap).collect();
         let done = AtomicBool::new(false);
-        let Job { pes, rings, module, .. } = self;
-        let (pes, module) = (&*pes, &*module);
+        let Job { pes, rings, module, broken, .. } = self;
+        let (pes, module, broken) = (&*pes, &*module, &**broken);
         std::thread::scope(|scope| {
             for (me, ring) in rings.iter_mut().enumerate() {
                 let (heaps, done, seed) = (&heaps, &done, random.next());
                 scope.spawn(move || {
+                    let _end = Ends { broken, done };
                     StandIn::new(me, heaps, ring, Random::seeded(seed)).run(done);
                 });
             }
-            let kernels: Vec<_> =
-                pes.iter().map(|pe| scope.spawn(move || launch(module, pe, kernel, shape, args))).collect();
+            let launches = pes.iter().map(|pe| {
+                let done = &done;
+                scope.spawn(move || {
+                    let _end = Ends { broken, done };
+                    launch(module, pe, kernel, shape, args)
+                })
+            });
+            let kernels: Vec<_> = launches.collect();
             let ends: Vec<_> = kernels.into_iter().map(|k| k.join().unwrap()).collect();
             done.store(true, Ordering::Release);
             for (pe, end) in ends.into_iter().enumerate() {
@@ -139,6 +146,21 @@ impl Job {
 
     pub(super) fn broken(&self) -> &AtomicU32 {
         &self.broken
+    }
+}
+
+/// A thread of a run: if it panics, kernels and stand-ins end too, instead of waiting for it.
+struct Ends<'j> {
+    broken: &'j AtomicU32,
+    done: &'j AtomicBool,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.broken.store(1, Ordering::Relaxed);
+            self.done.store(true, Ordering::Release);
+        }
     }
 }
 

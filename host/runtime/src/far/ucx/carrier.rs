@@ -57,14 +57,15 @@ const TRANSPORTS: u64 = 1 << 3;
 /// Most that are asked for: more than UCX gives a connection.
 const MOST: usize = 64;
 
-/// The transports that a connection uses; none where UCX is too old to say.
+/// The transports that a connection uses; none where UCX does not say.
 ///
 /// # Safety
 /// The endpoint is alive.
 pub(super) unsafe fn transports(ucp: &Ucp, ep: ucp_ep_h) -> Vec<String> {
     let version = ucp.version();
     if (version.0, version.1) < (1, 14) {
-        return Vec::new();
+        // SAFETY: per contract.
+        return printed_transports(&unsafe { printed(ucp, ep) });
     }
     let mut entries: Vec<Entry> =
         (0..MOST).map(|_| Entry { transport: std::ptr::null(), device: std::ptr::null() }).collect();
@@ -82,6 +83,40 @@ pub(super) unsafe fn transports(ucp: &Ucp, ep: ucp_ep_h) -> Vec<String> {
         let names = entries[..count].iter().filter(|entry| !entry.transport.is_null());
         names.map(|entry| CStr::from_ptr(entry.transport).to_string_lossy().into_owned()).collect()
     }
+}
+
+/// What UCX prints about a connection, for people: 1.13 tells its transports in no other way.
+///
+/// # Safety
+/// The endpoint is alive.
+unsafe fn printed(ucp: &Ucp, ep: ucp_ep_h) -> String {
+    let (mut text, mut length) = (std::ptr::null_mut::<c_char>(), 0);
+    // SAFETY: the stream is closed before its text is read, which is `length` bytes then, and the C library's to free.
+    unsafe {
+        let stream = libc::open_memstream(&mut text, &mut length);
+        if stream.is_null() {
+            return String::new();
+        }
+        ucp.ucp_ep_print_info(ep, stream);
+        libc::fclose(stream);
+        if text.is_null() {
+            return String::new();
+        }
+        let said = String::from_utf8_lossy(std::slice::from_raw_parts(text.cast(), length)).into_owned();
+        libc::free(text.cast());
+        said
+    }
+}
+
+/// `#  lane[0]:  3:rc_mlx5/mlx5_0:1.0 md[2] …`: a line for each, with its number and the device behind it.
+fn printed_transports(said: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let (_, lane) = line.split_once("lane[")?;
+        let (name, _) = lane.split_once("]:")?.1.split_once('/')?;
+        let (number, name) = name.split_once(':')?;
+        (number.trim().parse::<u32>().is_ok() && !name.is_empty()).then(|| name.to_owned())
+    };
+    said.lines().filter_map(name).collect()
 }
 
 /// Whether one of them copies by itself: reliable connections and dynamically connected ones of InfiniBand and RoCE.
@@ -106,6 +141,17 @@ mod tests {
             assert_eq!(one_sided(&names(text)), able, "{text}");
         }
         assert_eq!(Carrier::parse(" Messages ").unwrap(), Carrier::Messages);
+    }
+
+    #[test]
+    fn transports_are_found_in_what_is_printed() {
+        let said = "#\n# UCP endpoint \n#\n#               peer: <no debug data>\n\
+            #                 lane[0]:  3:rc_mlx5/mlx5_0:1.0 md[2]      -> md[2]/ib/sysdev[0] rma_bw#0 am am_bw#0\n\
+            #                 lane[1]: 12:tcp/eth0.0 md[1]              -> md[1]/tcp/sysdev[255] keepalive\n#\n\
+            #                am_send: 0..<egr/short>..8185..<egr/bcopy>..8192..<rndv>..(inf)\n# put[0]: 0..<short>..\n";
+        assert_eq!(printed_transports(said), ["rc_mlx5", "tcp"]);
+        assert!(one_sided(&printed_transports(said)));
+        assert_eq!(printed_transports("# lane[0]: CM rdmacm\n"), [""; 0]);
     }
 
     #[test]

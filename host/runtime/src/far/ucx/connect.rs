@@ -79,7 +79,8 @@ impl Ucx {
         log::debug!("UCX reaches PE {pe} by {names:?}; copies go {how}");
         peer.ep = Some(ep);
         peer.has_put = false;
-        if self.meets {
+        // Networks that copy by themselves are connected in another way.
+        if self.meets && !one_sided(&names) {
             self.begin_meeting(pe);
         }
         Ok(ep)

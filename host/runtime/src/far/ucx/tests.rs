@@ -90,6 +90,19 @@ fn at(address: u64) -> Remote {
     Remote { pe: 1, segment: SEGMENT, address }
 }
 
+/// As every UCX does, in its own way.
+#[test]
+fn a_connection_tells_its_transports() {
+    let Some(mut pes) = pair("a_connection_tells_its_transports", Carrier::Auto) else { return };
+    let ep = pes[0].ucx.endpoint(1).unwrap();
+    // SAFETY: the endpoint lives.
+    let names = unsafe { super::carrier::transports(pes[0].ucx.ucp, ep) };
+    let known =
+        ["posix", "sysv", "cma", "knem", "xpmem", "tcp", "self", "rc_", "dc_", "ud_", "cuda_", "rdmacm"];
+    assert!(!names.is_empty(), "none");
+    assert!(names.iter().all(|name| known.iter().any(|known| name.starts_with(known))), "{names:?}");
+}
+
 /// Until it is so.
 fn both(pes: &mut [Pe; 2], what: &str, so: impl Fn(&[Pe; 2]) -> bool) {
     let start = Instant::now();
