@@ -42,6 +42,39 @@ fn every_small_size_and_alignment_by_a_block() {
     sweep(BLOCK, &[2, 4, 8, 16], 45, 150);
 }
 
+/// The host's barrier speaks for a kernel that has ended, wherever its PE's peers are.
+#[test]
+fn what_a_kernel_left_the_hosts_barrier_completes() {
+    const THREADS: usize = 64;
+    const BULK: usize = 700;
+    let mix = |x: u64| Rng::new(x).next(); // as in check.h
+    at_few_counts(move |world, rng| {
+        let bench = Bench::new(world, RMA);
+        let words = world.alloc::<u64>(THREADS + BULK).unwrap();
+        let src = world.alloc::<u64>(BULK).unwrap();
+        let (me, n) = (world.my_pe().number() as u64, u64::from(world.n_pes()));
+        let left = (me + n - 1) % n;
+        let bulk = |pe: u64, seed: u64| (0..BULK as u64).map(move |i| mix(seed ^ pe << 32 ^ i));
+        for round in 0..rounds(200) {
+            let seed = rng.next();
+            src.write(&bulk(me, seed).collect::<Vec<_>>()).unwrap();
+            world.barrier_all().unwrap();
+            // SAFETY: the kernel reads its source, and writes words that nobody reads before the barrier.
+            unsafe {
+                bench
+                    .kernel("rma_leave")
+                    .launch(Launch::new(1, THREADS as u32), (&words, &src, BULK, seed))
+                    .unwrap();
+            }
+            world.synchronize().unwrap();
+            world.barrier_all().unwrap();
+            let one_each = (0..THREADS as u64).map(|i| mix(mix(seed.wrapping_add(left)) ^ i));
+            let expected: Vec<u64> = one_each.chain(bulk(left, seed)).collect();
+            assert!(words.to_vec().unwrap() == expected, "round {round}");
+        }
+    });
+}
+
 #[test]
 fn large_transfers_to_the_byte() {
     at_few_counts(|world, rng| {

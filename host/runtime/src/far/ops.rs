@@ -58,7 +58,13 @@ impl Far {
     /// All that was asked so far has been carried out.
     pub(crate) fn quiet(&self) -> Result<()> {
         // As after calls that reached near PEs alone, which pay for this one look.
-        if self.shared.lock().is_quiet() {
+        let nothing = {
+            let _current = self.shared.current()?;
+            let mut engine = self.shared.lock();
+            engine.start_posts();
+            engine.is_quiet()
+        };
+        if nothing {
             return self.shared.health.check();
         }
         let report = || "for its operations on PEs of other hosts to complete".to_owned();

@@ -127,6 +127,17 @@ impl Posts {
         engine.record(pe, &record, true)
     }
 
+    /// Takes what is there by now, however congested the network is: kernels that run may post on, but no more than fits the ring
+    /// is waited for.
+    pub(super) fn take_present(&mut self, engine: &mut Engine) -> Result<()> {
+        for _ in 0..=self.ring.slots() / BATCH {
+            if !self.take(engine)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// No kernel runs: takes the last of what they posted, however congested the network is (it is no more than fits the ring), and
     /// gives back what their threads had claimed for answers. True where no answer is still to come.
     pub(super) fn reclaim(&mut self, engine: &mut Engine) -> Result<bool> {

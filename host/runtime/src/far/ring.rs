@@ -200,6 +200,10 @@ unsafe impl Send for DeviceRing {}
 unsafe impl Sync for DeviceRing {}
 
 impl DeviceRing {
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
     /// How much device memory a ring needs at most, whatever its slots.
     pub(crate) const MOST_DEVICE_BYTES: usize = size_of::<RawRing>() + 8 * MOST_REPLIES;
 

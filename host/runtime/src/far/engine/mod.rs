@@ -266,6 +266,17 @@ impl Engine {
         taken
     }
 
+    /// Whoever fences or waits for all on the host speaks for kernels that have ended, too, as he does where PEs are mapped: what they
+    /// have posted starts before. Within a post of a kernel's own this is nothing.
+    pub(in crate::far) fn start_posts(&mut self) {
+        let Some(mut posts) = self.posts.take() else { return };
+        let started = posts.take_present(self);
+        self.posts = Some(posts);
+        if let Err(e) = started {
+            self.fail(e);
+        }
+    }
+
     pub(in crate::far) fn transport(&mut self) -> &mut dyn Transport {
         &mut *self.transport
     }

@@ -26,6 +26,7 @@ impl Engine {
 
     /// The same for every PE.
     pub(crate) fn fence(&mut self) {
+        self.start_posts();
         for pe in 0..self.peers.len() {
             self.fence_one(pe);
         }
@@ -33,6 +34,7 @@ impl Engine {
 
     /// `done` when all that was asked so far has been carried out everywhere.
     pub(crate) fn quiet(&mut self, done: Done) -> Result<()> {
+        self.start_posts();
         let quiet = self.quiets.insert(Quiet { peers: Vec::new(), done });
         for pe in 0..self.peers.len() {
             let peer = &mut self.peers[pe];
