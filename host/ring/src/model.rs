@@ -1,5 +1,5 @@
 //! The kernels' half of the protocol in Rust, for tests and for loom: `impl/far.h`'s `rushmem_far_post`, fence and quiet, with the
-//! same steps in the same order, which a test compares with that file's text ([`steps`](crate::steps)). Nothing of it runs in a
+//! same steps in the same order, which a test compares with that file's text (`steps.rs`). Nothing of it runs in a
 //! runtime.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &MixedArgs) -> Result<ExitCode> {
     for (at, name) in names.iter().enumerate() {
         let (alone, mixed) = (of(&alone, at)?, of(&mixed, at)?);
         let row = Row::new(name, Some(8), BOTH, "ns", mixed).against("2 PEs alone", alone);
-        rows.push(if name == pe::PUT_AND_QUIET { row } else { row.limit(Limit::Ratio(MOST)) });
+        rows.push(if name.ends_with(pe::QUIET) { row } else { row.limit(Limit::Ratio(MOST)) });
     }
     rows.iter_mut().for_each(|row| peers.set(row));
     let far = without_folders(&transport[1].take().unwrap_or_default());

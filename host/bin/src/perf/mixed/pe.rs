@@ -14,8 +14,8 @@ use crate::stats::Summary;
 /// Timed batches of each figure, and operations of one.
 pub(super) const BATCHES: u32 = 40;
 pub(super) const ITERATIONS: u32 = 2000;
-/// Nothing is promised of it: the host's quiet is about far PEs too, and asks the network's engine.
-pub(super) const PUT_AND_QUIET: &str = "host's put + quiet";
+/// What ends in it has no limit: quiet is about far PEs too, and has to look whether anything is under way to them.
+pub(super) const QUIET: &str = "put + quiet";
 /// Between two looks of an idle PE at whether all is done.
 const IDLE: Duration = Duration::from_millis(5);
 
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &PeArgs) -> Result<()> {
             own.figures.extend(Summary::of(samples).map(|summary| (name.to_owned(), summary.median)));
         };
         keep("host's put", pair.put(Word::Put)?);
-        keep(PUT_AND_QUIET, pair.put(Word::PutQuiet)?);
+        keep("host's put + quiet", pair.put(Word::PutQuiet)?);
         keep("host's fetch_add", pair.fetch_add()?);
         keep("host's signal ping-pong", pair.pingpong()?);
         // Only now: a PE that has kernels and far PEs looks after the kernels' ring from time to time.
