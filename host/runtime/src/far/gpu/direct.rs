@@ -18,7 +18,7 @@ use crate::error::{err, Result};
 /// How bulk gets into and out of the GPU's memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Way {
-    /// Through bounce buffers: between two H200s, over tcp, they move 5.2 to 6.4 GB/s and UCX 1.22 1.9 to 2.3 (docs/far.md). Over an RDMA
+    /// Through bounce buffers: between two H200s, over tcp, they move two to three times what UCX 1.22 does (docs/far.md). Over an RDMA
     /// network neither has been measured.
     #[default]
     Auto,
