@@ -162,15 +162,9 @@ fn on_a_stream(
     while round < u64::from(rounds.warm_up) || begin.elapsed() < least {
         queue(bench, spec, &sides, &mut round, stream)?;
     }
-    for batch in 0..rounds.batches {
-        stamp(bench, 2 * batch, stream)?;
-        for _ in 0..rounds.iterations {
-            queue(bench, spec, &sides, &mut round, stream)?;
-        }
-        stamp(bench, 2 * batch + 1, stream)?;
-    }
-    stream.synchronize()?;
-    stamped(bench, rounds)
+    in_batches(bench, rounds, stream, || {
+        (0..rounds.iterations).try_for_each(|_| queue(bench, spec, &sides, &mut round, stream))
+    })
 }
 
 /// A graph of a batch: what is captured is what would have been queued. Signals carry the round, so they are none of it.
@@ -188,13 +182,7 @@ fn in_graphs(
         (0..rounds.iterations).try_for_each(|_| queue(bench, spec, &sides, &mut round, stream))
     })?;
     graph.launch(stream)?;
-    for batch in 0..rounds.batches {
-        stamp(bench, 2 * batch, stream)?;
-        graph.launch(stream)?;
-        stamp(bench, 2 * batch + 1, stream)?;
-    }
-    stream.synchronize()?;
-    stamped(bench, rounds)
+    in_batches(bench, rounds, stream, || graph.launch(stream))
 }
 
 fn context(bench: &Bench<'_>) -> Result<Context> {
@@ -261,7 +249,19 @@ fn stamp(bench: &Bench<'_>, index: u32, stream: &Stream<'_>) -> Result<()> {
     Ok(())
 }
 
-fn stamped(bench: &Bench<'_>, rounds: Rounds) -> Result<Vec<f64>> {
+/// Nanoseconds of one operation in each of the batches that `queue_one` puts on the stream.
+fn in_batches(
+    bench: &Bench<'_>,
+    rounds: Rounds,
+    stream: &Stream<'_>,
+    mut queue_one: impl FnMut() -> Result<()>,
+) -> Result<Vec<f64>> {
+    for batch in 0..rounds.batches {
+        stamp(bench, 2 * batch, stream)?;
+        queue_one()?;
+        stamp(bench, 2 * batch + 1, stream)?;
+    }
+    stream.synchronize()?;
     let stamps = bench.stamps.slice(HEAD..HEAD + 2 * rounds.batches as usize)?.to_vec()?;
     let each = |batch: &[u64]| batch[1].saturating_sub(batch[0]) as f64 / f64::from(rounds.iterations);
     Ok(stamps.chunks(2).map(each).collect())
