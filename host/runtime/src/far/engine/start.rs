@@ -130,13 +130,10 @@ impl Engine {
             let far = offset.wrapping_add_signed((first as isize * far_stride) as i64);
             packed.clear();
             for i in first..first + count {
+                let from = src.wrapping_add_signed(i as isize * near_stride) as *const u8;
                 // SAFETY: an element of the source, for which the caller of `put_rows` vouches.
-                packed.extend_from_slice(unsafe {
-                    std::slice::from_raw_parts(
-                        src.wrapping_add_signed(i as isize * near_stride) as *const u8,
-                        elem,
-                    )
-                });
+                let element = unsafe { std::slice::from_raw_parts(from, elem) };
+                packed.extend_from_slice(element);
             }
             if elem > RECORD {
                 // One element, in pieces.
