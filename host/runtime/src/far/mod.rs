@@ -11,6 +11,7 @@ pub(crate) mod gpu;
 mod meeting;
 pub(crate) mod message;
 mod ops;
+mod order;
 mod peer;
 mod posts;
 mod proxy;

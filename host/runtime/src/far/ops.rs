@@ -28,7 +28,7 @@ impl Far {
 
     /// Where too much is on its way already, some of it goes first.
     fn make_way(&self, engine: &mut Engine) {
-        while engine.transport().congested() && self.shared.health.check().is_ok() {
+        while engine.congested() && self.shared.health.check().is_ok() {
             self.shared.turn(engine);
         }
     }
@@ -157,7 +157,7 @@ impl Place<'_> {
     /// Writes a word of 1, 2, 4 or 8 bytes, whole where it is aligned.
     pub(crate) fn store(&self, bits: u64, bytes: usize) -> Result<()> {
         let record = Record::Word { width: bytes as u8, offset: self.offset, value: bits };
-        self.far.begin(|engine| engine.record(self.pe, &record, true))
+        self.far.begin(|engine| engine.record(self.pe, &record))
     }
 
     /// Reads one.
@@ -191,7 +191,7 @@ impl Place<'_> {
     /// Updates a signal word.
     pub(crate) fn signal(&self, value: u64, add: bool) -> Result<()> {
         let record = Record::Signal { add, offset: self.offset, value };
-        self.far.begin(|engine| engine.record(self.pe, &record, true))
+        self.far.begin(|engine| engine.record(self.pe, &record))
     }
 
     /// Copies `bytes` at `src` there, and updates the signal word at offset `sig` behind them. Where it is `blocking`, the source

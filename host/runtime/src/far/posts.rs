@@ -96,7 +96,7 @@ impl Posts {
             }
             Op::Signal => {
                 let record = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
-                engine.record(pe, &record, true)
+                engine.record(pe, &record)
             }
             Op::PutSignal => {
                 let signal = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
@@ -106,7 +106,7 @@ impl Posts {
             Op::PutSignalInline => {
                 self.put_inline(engine, pe, d)?;
                 let signal = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
-                engine.record(pe, &signal, true)
+                engine.record(pe, &signal)
             }
             Op::Fence => {
                 engine.fence();
@@ -124,7 +124,7 @@ impl Posts {
             1 | 2 | 4 | 8 => Record::Word { width: d.width, offset, value: d.src },
             _ => Record::Data { offset, data: &data[..width] },
         };
-        engine.record(pe, &record, true)
+        engine.record(pe, &record)
     }
 
     /// Takes what is there by now, however congested the network is: kernels that run may post on, but no more than fits the ring

@@ -7,6 +7,8 @@
 
 mod done;
 mod order;
+#[cfg(test)]
+mod order_tests;
 mod outbox;
 mod serve;
 mod start;
@@ -22,7 +24,8 @@ use crate::far::errand::Then;
 use crate::far::gpu::chunks::Chunk;
 use crate::far::gpu::traffic::Traffic;
 use crate::far::message::{Record, PRELUDE};
-use crate::far::peer::{Peer, Settle};
+use crate::far::order::Point;
+use crate::far::peer::Peer;
 use crate::far::posts::Posts;
 use crate::far::ring::DeviceRing;
 use crate::far::segments::Segments;
@@ -60,18 +63,18 @@ pub(in crate::far) enum Flight {
     Announce { pe: usize, op: u64, signal: Vec<u8> },
 }
 
-/// An answer that is awaited.
+/// An answer that is awaited. `op` is the operation's number once it has started: [`crate::far::order`].
 #[derive(Debug)]
 pub(in crate::far) enum Awaited {
     Word {
         pe: usize,
-        op: u64,
+        op: Option<u64>,
         done: Done,
     },
     /// Bytes, to be laid down at `dst`; so many are still to come.
     Data {
         pe: usize,
-        op: u64,
+        op: Option<u64>,
         dst: Span,
         left: usize,
         /// The host cannot write there.
@@ -97,7 +100,7 @@ impl Awaited {
 /// A quiet under way: the peers that are not settled yet.
 #[derive(Debug)]
 pub(in crate::far) struct Quiet {
-    peers: Vec<(usize, Option<Settle>)>,
+    peers: Vec<(usize, Option<Point>)>,
     done: Done,
 }
 
@@ -126,7 +129,9 @@ pub(crate) struct Engine {
     joins: Slab<Join>,
     letters: Slab<Then>,
     quiets: Slab<Quiet>,
-    /// Peers with something in `out` or `held`, or with messages to carry out.
+    /// Operations, fences and quiets that are held back, over all peers.
+    held: usize,
+    /// Peers with something in `out`, or with something held back.
     busy: Vec<usize>,
     is_busy: Vec<bool>,
     events: Vec<Event>,
@@ -168,6 +173,7 @@ impl Engine {
             joins: Slab::new(),
             letters: Slab::new(),
             quiets: Slab::new(),
+            held: 0,
             busy: Vec::new(),
             is_busy: vec![false; n],
             events: Vec::new(),
@@ -206,11 +212,11 @@ impl Engine {
 
     /// Begins an operation on `pe` that is over when [`Engine::end_op`] says so.
     pub(in crate::far) fn begin_op(&mut self, pe: usize) -> u64 {
-        self.peers[pe].begin()
+        self.peers[pe].order.begin()
     }
 
     pub(in crate::far) fn end_op(&mut self, pe: usize, op: u64) {
-        self.peers[pe].over(op);
+        self.peers[pe].order.close(op);
     }
 
     /// A number under which the transport carries something.
@@ -243,11 +249,6 @@ impl Engine {
         self.posting = true;
     }
 
-    /// Nothing that was asked so far is under way.
-    pub(in crate::far) fn is_quiet(&self) -> bool {
-        self.peers.iter().all(|peer| peer.is_quiet())
-    }
-
     /// Kernels post to `ring` from now on; the PE's heap starts at `base` and its stride is that long.
     pub(in crate::far) fn set_ring(&mut self, ring: DeviceRing, base: usize, stride: usize) {
         self.posts = Some(Box::new(Posts::new(ring, base, stride)));
@@ -260,7 +261,7 @@ impl Engine {
     /// Takes what kernels have posted, and answers them.
     pub(in crate::far) fn serve_kernels(&mut self) -> Result<bool> {
         let Some(mut posts) = self.posts.take() else { return Ok(false) };
-        let taken = if self.transport.congested() { Ok(false) } else { posts.take(self) };
+        let taken = if self.congested() { Ok(false) } else { posts.take(self) };
         posts.answer(&mut self.ring_replies);
         self.posts = Some(posts);
         taken

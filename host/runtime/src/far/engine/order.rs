@@ -1,25 +1,19 @@
-//! Order and completion: fence, quiet, and what is held back meanwhile.
+//! Order and completion: fence, quiet, and what is held back meanwhile. What they stand for is in [`crate::far::order`]; here the engine
+//! carries it out for each peer.
 
 use super::{Awaited, Done, Engine, Flight, Quiet};
 use crate::error::Result;
 use crate::far::message::Record;
-use crate::far::peer::{Held, Wanted};
+use crate::far::order::{Next, Wanted};
+
+/// Operations and fences that may be held back, over all peers, before a caller has to wait.
+const MOST_HELD: usize = 16 << 10;
 
 impl Engine {
     /// What is asked of `pe` from here on happens after what was asked before.
-    pub(in crate::far) fn fence_one(&mut self, pe: usize) {
-        let peer = &mut self.peers[pe];
-        if peer.is_quiet() {
-            return;
-        }
-        if peer.held.is_empty() && peer.open.is_empty() && peer.flushed == peer.puts {
-            // Only messages, which keep their order among themselves.
-            peer.fenced = peer.changes;
-            return;
-        }
-        if !matches!(peer.held.back(), Some(Held::Fence(_))) {
-            let point = peer.now();
-            peer.held.push_back(Held::Fence(point));
+    fn fence_one(&mut self, pe: usize) {
+        if self.peers[pe].order.fence() {
+            self.held += 1;
             self.note_busy(pe);
         }
     }
@@ -37,30 +31,26 @@ impl Engine {
         self.start_posts();
         let quiet = self.quiets.insert(Quiet { peers: Vec::new(), done });
         for pe in 0..self.peers.len() {
-            let peer = &mut self.peers[pe];
-            if peer.is_quiet() {
+            let order = &mut self.peers[pe].order;
+            if order.is_quiet() {
                 continue;
             }
-            let point = if peer.held.is_empty() {
-                Some(peer.now())
-            } else {
-                peer.held.push_back(Held::Mark(quiet));
-                None
-            };
+            let point = order.quiet(quiet);
+            self.held += usize::from(point.is_none());
             self.quiets[quiet].peers.push((pe, point));
             self.note_busy(pe);
         }
-        self.quieten(quiet)
+        self.advance_quiet(quiet)
     }
 
-    /// One look at a quiet.
-    pub(in crate::far) fn quieten(&mut self, quiet: usize) -> Result<()> {
+    /// Ends a quiet if it is over, and asks for what it needs if not.
+    pub(in crate::far) fn advance_quiet(&mut self, quiet: usize) -> Result<()> {
         let mut peers = std::mem::take(&mut self.quiets[quiet].peers);
         let mut asked = Ok(());
         peers.retain_mut(|(pe, point)| {
             let Some(point) = point else { return true };
             let mut wanted = Wanted::default();
-            if self.peers[*pe].settled(point, &mut wanted) {
+            if self.peers[*pe].order.settled(point, &mut wanted) {
                 return false;
             }
             asked = std::mem::replace(&mut asked, Ok(())).and_then(|()| self.ask(*pe, wanted));
@@ -77,14 +67,13 @@ impl Engine {
     }
 
     /// Asks the network, or the target, how far it is.
-    pub(in crate::far) fn ask(&mut self, pe: usize, wanted: Wanted) -> Result<()> {
+    fn ask(&mut self, pe: usize, wanted: Wanted) -> Result<()> {
         if wanted.flush {
-            let puts = self.peers[pe].puts;
+            let puts = self.peers[pe].order.asks_flush();
             self.flush(pe, Flight::Flush { pe, puts })?;
         }
         if wanted.ack {
-            let changes = self.peers[pe].changes;
-            self.peers[pe].ack_asked = changes;
+            let changes = self.peers[pe].order.asks_ack();
             let reply = self.awaited.insert(Awaited::Ack { pe, changes }) as u64;
             self.emit(pe, &Record::Flush { reply })?;
         }
@@ -94,25 +83,31 @@ impl Engine {
     /// Starts what fences hold back no longer.
     pub(in crate::far) fn release(&mut self, pe: usize) -> Result<()> {
         loop {
-            match self.peers[pe].held.pop_front() {
-                None => return Ok(()),
-                Some(Held::Op(op)) => self.start(pe, op)?,
-                Some(Held::Mark(quiet)) => {
-                    let point = self.peers[pe].now();
+            let before = self.peers[pe].order.held();
+            let next = self.peers[pe].order.next();
+            self.held -= before - self.peers[pe].order.held();
+            match next {
+                Next::Nothing => return Ok(()),
+                Next::Start(op) => self.start(pe, op)?,
+                Next::Wait(wanted) => return self.ask(pe, wanted),
+                Next::Quiet(quiet, point) => {
                     for (of, waits) in &mut self.quiets[quiet].peers {
                         if *of == pe {
                             *waits = Some(point);
                         }
                     }
                 }
-                Some(Held::Fence(mut point)) => {
-                    let mut wanted = Wanted::default();
-                    if !self.peers[pe].settled(&mut point, &mut wanted) {
-                        self.peers[pe].held.push_front(Held::Fence(point));
-                        return self.ask(pe, wanted);
-                    }
-                }
             }
         }
+    }
+
+    /// Nothing that was asked so far is under way.
+    pub(in crate::far) fn is_quiet(&self) -> bool {
+        self.peers.iter().all(|peer| peer.order.is_quiet())
+    }
+
+    /// True where so much is under way or held back that more had better wait.
+    pub(in crate::far) fn congested(&self) -> bool {
+        self.held > MOST_HELD || self.transport.congested()
     }
 }

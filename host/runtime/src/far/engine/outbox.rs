@@ -3,40 +3,49 @@
 use super::Engine;
 use crate::error::Result;
 use crate::far::message::{self, Record};
-use crate::far::peer::{Held, Op};
+use crate::far::peer::Op;
 use crate::far::transport::MESSAGE;
 
 impl Engine {
-    /// Sends a record of at most [`RECORD`] bytes of data; `changes`: it changes memory and is not answered by itself.
+    /// Sends a record of at most [`RECORD`](super::RECORD) bytes of data that changes memory and is not answered by itself.
     #[inline]
-    pub(crate) fn record(&mut self, pe: usize, record: &Record<'_>, changes: bool) -> Result<()> {
-        if self.peers[pe].held.is_empty() {
-            if changes {
-                self.peers[pe].changes += 1;
-            }
-            return self.emit(pe, record);
+    pub(crate) fn record(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
+        if self.peers[pe].order.may_start(false) {
+            return self.record_now(pe, record);
         }
-        let mut bytes = Vec::with_capacity(record.encoded());
-        record.encode(&mut bytes);
-        self.peers[pe].held.push_back(Held::Op(Op::Records { bytes, changes }));
+        self.hold(pe, Op::Records(encode(record)));
         Ok(())
     }
 
-    /// Sends a record now: it belongs to an operation that no fence holds back.
+    /// Sends a record that is answered: `reply` is the number of what awaits it.
+    pub(in crate::far) fn ask_by(&mut self, pe: usize, record: &Record<'_>, reply: u64) -> Result<()> {
+        if self.peers[pe].order.may_start(false) {
+            self.open_awaited(pe, reply);
+            return self.emit(pe, record);
+        }
+        self.hold(pe, Op::Ask { record: encode(record), reply });
+        Ok(())
+    }
+
+    /// Sends a record now: it belongs to an operation that has started.
+    #[inline]
     pub(in crate::far) fn record_now(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
         if !matches!(record, Record::Reply { .. } | Record::ReplyData { .. }) {
-            self.peers[pe].changes += 1;
+            self.peers[pe].order.changed();
         }
         self.emit(pe, record)
     }
 
-    /// The same for one that is encoded already.
-    pub(in crate::far) fn encoded(&mut self, pe: usize, bytes: &[u8], changes: bool) -> Result<()> {
-        if changes {
-            self.peers[pe].changes += 1;
-        }
-        self.room(pe, bytes.len())?;
-        self.peers[pe].out.extend_from_slice(bytes);
+    /// The same for some that are encoded already, and change memory.
+    pub(in crate::far) fn encoded(&mut self, pe: usize, records: &[u8]) -> Result<()> {
+        self.peers[pe].order.changed();
+        self.append(pe, records)
+    }
+
+    /// Puts encoded records into the message for `pe`.
+    pub(in crate::far) fn append(&mut self, pe: usize, records: &[u8]) -> Result<()> {
+        self.room(pe, records.len())?;
+        self.peers[pe].out.extend_from_slice(records);
         Ok(())
     }
 
@@ -81,4 +90,11 @@ impl Engine {
         peer.next_out += 1;
         self.transport.send(pe, out)
     }
+}
+
+/// A record by itself.
+pub(super) fn encode(record: &Record<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(record.encoded());
+    record.encode(&mut bytes);
+    bytes
 }

@@ -142,16 +142,22 @@ impl Engine {
         Ok(())
     }
 
+    /// The answer to an operation has come.
+    fn close(&mut self, pe: usize, op: Option<u64>) {
+        if let Some(op) = op {
+            self.end_op(pe, op);
+        }
+    }
+
     pub(in crate::far) fn answered(&mut self, reply: u64, value: u64) -> Result<()> {
         let awaited = self.awaited.try_remove(reply as usize);
         match awaited.ok_or_else(|| err!(INTERNAL, "an answer that nobody waits for"))? {
             Awaited::Word { pe, op, done } => {
-                self.peers[pe].over(op);
+                self.close(pe, op);
                 self.fire(done, Ok(value));
             }
             Awaited::Ack { pe, changes } => {
-                let peer = &mut self.peers[pe];
-                peer.acked = peer.acked.max(changes);
+                self.peers[pe].order.acked(changes);
             }
             Awaited::Data { .. } => return Err(err!(INTERNAL, "a word as the answer to a get")),
         }
@@ -191,7 +197,7 @@ impl Engine {
         if *left == 0 {
             let (pe, op, done) = (*pe, *op, *done);
             self.awaited.remove(key);
-            self.peers[pe].over(op);
+            self.close(pe, op);
             self.tell(done);
         }
         Ok(())

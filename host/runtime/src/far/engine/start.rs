@@ -1,9 +1,10 @@
 //! Operations: each starts now, or is held back by a fence.
 
+use super::outbox::encode;
 use super::{Awaited, Done, Engine, Flight, Rows, INLINE, RECORD};
 use crate::error::{err, Error, Result};
 use crate::far::message::{Record, NO_REPLY};
-use crate::far::peer::{Held, Op, Transfer};
+use crate::far::peer::{Op, Transfer};
 use crate::far::segments::Part;
 use crate::far::span::Span;
 use crate::far::transport::Token;
@@ -55,10 +56,8 @@ impl Engine {
         signal: &Record<'_>,
         done: Done,
     ) -> Result<()> {
-        let mut record = Vec::with_capacity(signal.encoded());
-        signal.encode(&mut record);
         let copy = Transfer { near: src, offset, bytes, done };
-        self.submit(pe, Op::Put { copy, signal: Some(record) })
+        self.submit(pe, Op::Put { copy, signal: Some(encode(signal)) })
     }
 
     /// Copies `bytes` from `offset` on `pe` to `dst`.
@@ -89,20 +88,30 @@ impl Engine {
         compare: u64,
         done: Done,
     ) -> Result<()> {
-        let fetches = done != Done::Nothing;
-        let reply = if fetches { self.await_word(pe, done) } else { NO_REPLY };
-        self.record(pe, &Record::Atomic { op, width, offset, value, compare, reply }, !fetches)
+        if done == Done::Nothing {
+            return self.record(pe, &Record::Atomic { op, width, offset, value, compare, reply: NO_REPLY });
+        }
+        let reply = self.await_word(pe, done);
+        self.ask_by(pe, &Record::Atomic { op, width, offset, value, compare, reply }, reply)
     }
 
     /// Reads a word of `pe`.
     pub(crate) fn load(&mut self, pe: usize, width: u8, offset: u64, done: Done) -> Result<()> {
         let reply = self.await_word(pe, done);
-        self.record(pe, &Record::Load { width, offset, reply }, false)
+        self.ask_by(pe, &Record::Load { width, offset, reply }, reply)
     }
 
-    pub(in crate::far) fn await_word(&mut self, pe: usize, done: Done) -> u64 {
-        let op = self.peers[pe].begin();
-        self.awaited.insert(Awaited::Word { pe, op, done }) as u64
+    fn await_word(&mut self, pe: usize, done: Done) -> u64 {
+        self.awaited.insert(Awaited::Word { pe, op: None, done }) as u64
+    }
+
+    /// The operation whose answer is awaited under that number has started.
+    pub(super) fn open_awaited(&mut self, pe: usize, reply: u64) {
+        let number = self.peers[pe].order.begin();
+        match &mut self.awaited[reply as usize] {
+            Awaited::Word { op, .. } | Awaited::Data { op, .. } => *op = Some(number),
+            Awaited::Ack { .. } => {}
+        }
     }
 
     /// Strided put: elements `near_stride` bytes apart to elements `far_stride` bytes apart; `done` when the source is free.
@@ -168,29 +177,31 @@ impl Engine {
         let reply = self.await_data(pe, dst, gpu, done);
         let record =
             Record::FetchRows { offset, stride: far_stride as u64, elem: elem as u64, n: n as u64, reply };
-        self.record(pe, &record, false)
+        self.ask_by(pe, &record, reply)
     }
 
     fn await_data(&mut self, pe: usize, dst: Span, gpu: bool, done: Done) -> u64 {
-        let op = self.peers[pe].begin();
-        self.awaited.insert(Awaited::Data { pe, op, dst, left: dst.bytes(), gpu, done }) as u64
+        self.awaited.insert(Awaited::Data { pe, op: None, dst, left: dst.bytes(), gpu, done }) as u64
     }
 
     pub(in crate::far) fn submit(&mut self, pe: usize, op: Op) -> Result<()> {
-        let peer = &mut self.peers[pe];
-        let puts = matches!(op, Op::Put { .. });
-        if peer.held.is_empty() {
-            if !(puts && peer.acked < peer.fenced) {
-                return self.start(pe, op);
-            }
-            // What a fence put before this copy is not carried out yet.
-            let point = peer.now();
-            peer.held.push_back(Held::Fence(point));
+        // Little goes by messages, whatever the network is.
+        let copies = matches!(&op, Op::Put { copy, .. } if copy.bytes > INLINE);
+        let before = self.peers[pe].order.held();
+        if self.peers[pe].order.may_start(copies) {
+            return self.start(pe, op);
         }
+        self.held += self.peers[pe].order.held() - before;
         let op = if self.traffic.is_none() { self.copied(op) } else { op };
-        self.peers[pe].held.push_back(Held::Op(op));
-        self.note_busy(pe);
+        self.hold(pe, op);
         Ok(())
+    }
+
+    /// Puts an operation behind what is held back already.
+    pub(super) fn hold(&mut self, pe: usize, op: Op) {
+        self.peers[pe].order.hold(op);
+        self.held += 1;
+        self.note_busy(pe);
     }
 
     /// What is held back of so little that nobody waits until its source is free: it is copied now.
@@ -207,12 +218,16 @@ impl Engine {
         record.encode(&mut records);
         records.extend_from_slice(&signal);
         self.tell(copy.done);
-        Op::Records { bytes: records, changes: true }
+        Op::Records(records)
     }
 
     pub(in crate::far) fn start(&mut self, pe: usize, op: Op) -> Result<()> {
         match op {
-            Op::Records { bytes, changes } => self.encoded(pe, &bytes, changes),
+            Op::Records(records) => self.encoded(pe, &records),
+            Op::Ask { record, reply } => {
+                self.open_awaited(pe, reply);
+                self.append(pe, &record)
+            }
             Op::PutRows { offset, src, rows, done } => {
                 if self.put_rows_from_gpu(pe, offset, src, rows, done)? {
                     return Ok(());
@@ -226,13 +241,13 @@ impl Engine {
             }
             Op::Put { copy, signal: None } => self.start_put(pe, copy),
             Op::Put { copy, signal: Some(signal) } => {
-                let copies = self.peers[pe].puts;
+                let copies = self.peers[pe].order.copies();
                 self.start_put(pe, copy)?;
-                if self.peers[pe].puts == copies {
+                if self.peers[pe].order.copies() == copies {
                     // All of it went by messages, which keep their order.
-                    return self.encoded(pe, &signal, true);
+                    return self.encoded(pe, &signal);
                 }
-                let op = self.peers[pe].begin();
+                let op = self.peers[pe].order.begin();
                 self.flush(pe, Flight::Announce { pe, op, signal })
             }
             Op::Get(copy) => self.start_get(pe, copy),
@@ -241,10 +256,6 @@ impl Engine {
 
     /// Starts a flush of the copies so far.
     pub(in crate::far) fn flush(&mut self, pe: usize, flight: Flight) -> Result<()> {
-        let peer = &mut self.peers[pe];
-        if matches!(flight, Flight::Flush { .. }) {
-            peer.flush_asked = peer.flush_asked.max(peer.puts);
-        }
         let token = self.flights.insert(flight) as Token;
         if self.transport.flush(pe, token)? {
             self.landed(token, Ok(()))?;
@@ -279,7 +290,7 @@ impl Engine {
                 continue;
             }
             let token = self.flights.insert(Flight::Copy { pe, op: None, done }) as Token;
-            self.peers[pe].puts += 1;
+            self.peers[pe].order.copying();
             // SAFETY: the caller of `put` vouches for the source.
             let free =
                 unsafe { self.transport.put(part.remote, (src + at) as *const u8, part.bytes, token) }?;
@@ -303,7 +314,7 @@ impl Engine {
             let piece = RECORD.min(bytes - at);
             // SAFETY: the caller of `put` vouches for the source.
             let data = unsafe { std::slice::from_raw_parts((src + at) as *const u8, piece) };
-            self.peers[pe].changes += 1;
+            self.peers[pe].order.changed();
             self.emit(pe, &Record::Data { offset: offset + at as u64, data })?;
             at += piece;
         }
@@ -320,11 +331,12 @@ impl Engine {
         for (at, part) in parts {
             if !part.reachable || part.bytes <= INLINE {
                 let reply = self.await_data(pe, Span::contiguous(dst + at, part.bytes), gpu, done);
+                self.open_awaited(pe, reply);
                 let record = Record::Fetch { offset: offset + at as u64, bytes: part.bytes as u64, reply };
                 self.emit(pe, &record)?;
                 continue;
             }
-            let op = Some(self.peers[pe].begin());
+            let op = Some(self.peers[pe].order.begin());
             let token = self.flights.insert(Flight::Copy { pe, op, done }) as Token;
             // SAFETY: the caller of `get` vouches for the destination.
             let here = unsafe { self.transport.get(part.remote, (dst + at) as *mut u8, part.bytes, token) }?;

@@ -35,7 +35,7 @@ impl Engine {
         worked |= self.traffic.as_ref().is_some_and(|traffic| traffic.is_busy());
         if !self.quiets.is_empty() {
             for quiet in self.quiets.iter().map(|(key, _)| key).collect::<Vec<_>>() {
-                self.quieten(quiet)?;
+                self.advance_quiet(quiet)?;
             }
         }
         worked |= self.push_out()?;
@@ -56,12 +56,12 @@ impl Engine {
             self.is_busy[*pe] = false;
         }
         for pe in busy {
-            if !self.peers[pe].held.is_empty() {
+            if self.peers[pe].order.held() > 0 {
                 self.release(pe)?;
             }
             sent |= !self.peers[pe].out.is_empty();
             self.post(pe)?;
-            if !self.peers[pe].held.is_empty() {
+            if self.peers[pe].order.held() > 0 {
                 self.note_busy(pe);
             }
         }
@@ -103,7 +103,7 @@ impl Engine {
         match flight {
             Flight::Copy { pe, op, done } => {
                 if let Some(op) = op {
-                    self.peers[pe].over(op);
+                    self.peers[pe].order.close(op);
                 }
                 match result {
                     Ok(()) => self.tell(done),
@@ -112,7 +112,7 @@ impl Engine {
             }
             Flight::Flush { pe, puts } => {
                 if result.is_ok() {
-                    self.peers[pe].flushed = self.peers[pe].flushed.max(puts);
+                    self.peers[pe].order.flushed(puts);
                 }
             }
             Flight::Chunk { .. } | Flight::Receive { .. } | Flight::Answer { .. } if result.is_ok() => {
@@ -126,10 +126,8 @@ impl Engine {
             | Flight::Straight { .. } => {}
             Flight::Announce { pe, op, signal } => {
                 if result.is_ok() {
-                    self.peers[pe].changes += 1;
-                    self.room(pe, signal.len())?;
-                    self.peers[pe].out.extend_from_slice(&signal);
-                    self.peers[pe].over(op);
+                    self.encoded(pe, &signal)?;
+                    self.peers[pe].order.close(op);
                 }
             }
         }

@@ -36,7 +36,7 @@ impl Errand {
     pub(super) unsafe fn begin(self, engine: &mut Engine, done: Done) -> Result<()> {
         let Errand { pe, offset, what } = self;
         let record = |engine: &mut Engine, record: &Record<'_>| {
-            engine.record(pe, record, true)?;
+            engine.record(pe, record)?;
             engine.tell(done);
             Ok(())
         };

@@ -81,7 +81,7 @@ impl Engine {
             }
         }
         match signal {
-            Some(signal) => self.encoded(pe, &signal, true),
+            Some(signal) => self.encoded(pe, &signal),
             None => Ok(()),
         }
     }
@@ -160,7 +160,7 @@ impl Engine {
         // All has been read.
         self.tell(carry.done);
         if let Some(signal) = carry.signal.take() {
-            self.encoded(carry.pe, &signal, true)?;
+            self.encoded(carry.pe, &signal)?;
         }
         self.end_op(carry.pe, carry.op);
         Ok(true)
