@@ -1,0 +1,125 @@
+//! Random operations of every kind against a serial model, on every way from PE to PE.
+//!
+//! Each PE has one to four *actors*: threads of the host, streams and blocks of a kernel. An actor runs a random [program](program) of
+//! puts, gets, atomics, signals, fences and quiets on random PEs. Each actor has a region of every PE's memory to itself, so what
+//! must be in it follows from its program alone ([`model`]). Meanwhile [observers](observe) look at the regions: whoever
+//! sees an operation must see all that its actor fenced before it. At the end of a round the regions are compared with the model.
+//!
+//! A round that fails is repeated with fewer and fewer operations ([`shrink`]); the smallest failing program is printed with its seed.
+//!
+//! Each way takes `RUSHMEM_SOAK_SECONDS` (5 unless set). `RUSHMEM_TEST_SEED` repeats a run.
+
+#[path = "../api_common/mod.rs"]
+mod api_common;
+
+mod actor;
+mod field;
+mod kernel;
+mod model;
+mod observe;
+mod program;
+mod round;
+mod shrink;
+
+use std::time::{Duration, Instant};
+
+use rushmem::testing::Pes;
+use rushmem::World;
+
+use api_common::place::{self, hosts, in_turns, on_gpus};
+use api_common::{seed, seeded, Rng};
+use field::Field;
+use program::Program;
+use round::run_round;
+
+/// How long a way is tried.
+fn seconds() -> u64 {
+    std::env::var("RUSHMEM_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+/// Rounds until the time is up.
+fn soak(world: &World) {
+    let mut random = Rng::new(seed());
+    let field = Field::new(world);
+    let (start, limit, mut rounds, mut operations) = (Instant::now(), Duration::from_secs(seconds()), 0, 0);
+    loop {
+        let program = Program::random(&mut random, world.n_pes(), &field);
+        operations += program.operations();
+        if let Err(failure) = run_round(&field, &program) {
+            shrink::report(&field, program, &failure);
+        }
+        rounds += 1;
+        // PE 0's clock counts, lest some go on alone.
+        if field.agree(start.elapsed() > limit) {
+            break;
+        }
+    }
+    if world.my_pe().number() == 0 {
+        println!("{rounds} rounds, {operations} operations of {} PEs", world.n_pes());
+    }
+}
+
+/// As processes; as threads where the way or a shared GPU wants that.
+fn run(pes: Pes, n: u32) {
+    let pes = seeded(pes).timeout(Duration::from_secs(seconds() + 170));
+    if place::threads_only() || in_turns(n) {
+        pes.threads(soak);
+    } else {
+        pes.run(soak);
+    }
+}
+
+/// Over UCX with these settings.
+fn over_ucx(test: &str, n: u32, each: u32, env: &[(&str, &str)]) {
+    let Some(pes) = hosts(test, n, each) else { return };
+    run(env.iter().fold(pes, |pes, (name, value)| pes.env(name, value)), n);
+}
+
+/// Over the fake network, which leads from thread to thread.
+fn over_fake(n: u32, each: &str, delay: &str) {
+    if on_gpus() {
+        return place::skip("soak over the fake network", "it carries no GPU's memory");
+    }
+    let pes = place::pes(n).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", each);
+    seeded(pes.env("RUSHMEM_FAKE_DELAY", delay)).timeout(Duration::from_secs(seconds() + 170)).threads(soak);
+}
+
+#[test]
+fn direct() {
+    run(place::pes(3), 3);
+}
+
+#[test]
+fn ucx_shared_memory() {
+    over_ucx("soak over shared memory", 2, 1, &[]);
+}
+
+#[test]
+fn ucx_tcp() {
+    over_ucx("soak over tcp", 2, 1, &[("UCX_TLS", "tcp")]);
+}
+
+#[test]
+fn ucx_copies() {
+    over_ucx("soak over UCX's copies", 2, 1, &[("RUSHMEM_FAR_COPIES", "ucx")]);
+}
+
+#[test]
+fn mixed() {
+    over_ucx("soak of near and far PEs", 4, 2, &[]);
+}
+
+#[test]
+fn fake() {
+    over_fake(2, "1", "100");
+}
+
+#[test]
+fn fake_in_haste() {
+    over_fake(3, "1", "5");
+}
+
+#[test]
+fn mixed_fake() {
+    over_fake(4, "2", "20");
+}

@@ -1,0 +1,307 @@
+//! A random program: what each actor does, in order.
+
+use std::fmt;
+
+use crate::api_common::Rng;
+use crate::field::Field;
+use crate::model::Model;
+
+/// Words of an actor's region on each PE: more than the longest piece of 60 KiB.
+pub(crate) const WORDS: usize = 9000;
+/// Signal words of an actor on each PE.
+pub(crate) const SIGNALS: usize = 4;
+/// Words of an actor on each PE for its atomics.
+pub(crate) const COUNTERS: usize = 4;
+/// Actors of a PE, at most.
+pub(crate) const ACTORS: usize = 4;
+/// Words of an actor's sources, and of what it gets, in one round.
+pub(crate) const ARENA: usize = 1 << 17;
+/// Operations of an actor in one round, at most.
+pub(crate) const OPERATIONS: usize = 384;
+
+/// Lengths around what decides how a copy travels: 512 bytes, 4 KiB, 8 KiB, 60 KiB.
+const LENGTHS: [usize; 20] =
+    [1, 1, 1, 2, 3, 7, 63, 64, 65, 100, 500, 511, 512, 513, 1023, 1025, 2048, 4100, 7679, 7681];
+
+/// Who runs a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Actor {
+    Host,
+    Stream,
+    Kernel,
+}
+
+/// An operation. The numbers are the kernel's, too (soak.cu).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Kind {
+    P = 0,
+    Put,
+    PutNbi,
+    PutSignal,
+    PutSignalNbi,
+    Iput,
+    Get,
+    GetNbi,
+    Iget,
+    G,
+    Signal,
+    Set,
+    Add,
+    FetchAdd,
+    Swap,
+    CompareSwap,
+    SharedAdd,
+    Fence,
+    Quiet,
+}
+
+use Kind::*;
+
+impl Kind {
+    /// Writes words of the region.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, P | Put | PutNbi | PutSignal | PutSignalNbi | Iput)
+    }
+
+    /// Reads words of the region.
+    pub(crate) fn reads(self) -> bool {
+        matches!(self, Get | GetNbi | Iget | G)
+    }
+
+    /// Updates a signal word, with or without data.
+    pub(crate) fn signals(self) -> bool {
+        matches!(self, PutSignal | PutSignalNbi | Signal)
+    }
+
+    /// Updates a word of the actor's own by an atomic.
+    pub(crate) fn counts(self) -> bool {
+        matches!(self, Set | Add | FetchAdd | Swap | CompareSwap)
+    }
+
+    /// Gives the word's old value.
+    pub(crate) fn fetches(self) -> bool {
+        matches!(self, FetchAdd | Swap | CompareSwap)
+    }
+
+    fn of(actor: Actor) -> &'static [Kind] {
+        const ALL: &[Kind] = &[
+            P,
+            P,
+            Put,
+            Put,
+            PutNbi,
+            PutNbi,
+            PutNbi,
+            PutSignal,
+            PutSignalNbi,
+            Iput,
+            Get,
+            GetNbi,
+            Iget,
+            G,
+            Signal,
+            Set,
+            Add,
+            FetchAdd,
+            Swap,
+            CompareSwap,
+            SharedAdd,
+            Fence,
+            Fence,
+            Quiet,
+        ];
+        const STREAM: &[Kind] = &[P, Put, Put, PutSignal, Iput, Get, Iget, Signal, Fence, Quiet];
+        if actor == Actor::Stream {
+            STREAM
+        } else {
+            ALL
+        }
+    }
+}
+
+/// One operation. What a kind does not need is 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Op {
+    pub(crate) kind: Kind,
+    /// The other PE.
+    pub(crate) pe: u32,
+    /// First word of the region, how many, and how far apart.
+    pub(crate) word: usize,
+    pub(crate) n: usize,
+    pub(crate) stride: usize,
+    /// Where in the arena its source is, or its data goes.
+    pub(crate) arena: usize,
+    /// Which signal or counter, and with what.
+    pub(crate) at: usize,
+    pub(crate) value: u64,
+    pub(crate) compare: u64,
+    /// The scope of a kernel's: thread, warp or block.
+    pub(crate) scope: u64,
+    /// The host's source or destination is symmetric memory.
+    pub(crate) symmetric: bool,
+    /// Its place in the program as it was made: values tell it.
+    pub(crate) id: usize,
+}
+
+impl Op {
+    /// The words that it touches.
+    pub(crate) fn words(&self) -> impl DoubleEndedIterator<Item = usize> + Clone + use<> {
+        let (word, stride) = (self.word, self.stride.max(1));
+        (0..self.n).map(move |i| word + i * stride)
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Op { kind, pe, word, n, stride, at, value, .. } = self;
+        match kind {
+            Fence | Quiet => write!(f, "{kind:?}"),
+            _ if kind.counts() || *kind == SharedAdd => {
+                write!(f, "{kind:?} counter {at} of PE {pe} with {value}")
+            }
+            Signal => write!(f, "Signal {at} of PE {pe}"),
+            _ => {
+                write!(f, "{kind:?} words {word}.. x{n} of PE {pe}")?;
+                if *stride > 1 {
+                    write!(f, ", {stride} apart")?;
+                }
+                if kind.signals() {
+                    write!(f, ", signal {at}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What all actors of all PEs do in one round.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    /// Tells this round's values from others'.
+    pub(crate) round: u64,
+    /// For each PE, its actors with their operations.
+    pub(crate) actors: Vec<Vec<(Actor, Vec<Op>)>>,
+}
+
+impl Program {
+    /// A random one for `n` PEs, the same on every PE whose generator is the same.
+    pub(crate) fn random(random: &mut Rng, n: u32, field: &Field<'_>) -> Program {
+        let round = field.next_round();
+        let actors = (0..n)
+            .map(|_| {
+                let actors = 1 + random.below(ACTORS);
+                (0..actors).map(|_| random_actor(random, n)).collect()
+            })
+            .collect();
+        Program { round, actors }
+    }
+
+    pub(crate) fn operations(&self) -> usize {
+        self.actors.iter().flatten().map(|(_, ops)| ops.len()).sum()
+    }
+
+    /// What word or signal `at` holds once the operation of that number has written it. A word of a long copy may be seen in parts
+    /// meanwhile: a sum tells such a word from a whole one.
+    pub(crate) fn value(&self, id: usize, at: usize) -> u64 {
+        let told = ((self.round % (1 << 20)) << 24) | ((id as u64 + 1) << 14) | at as u64;
+        told | (sum(told) << 44)
+    }
+
+    /// The number of the operation of this round that wrote `value`; `Ok(None)` for one of another round, `Err` for part of one.
+    pub(crate) fn writer(&self, value: u64) -> Result<Option<usize>, ()> {
+        let told = value & ((1 << 44) - 1);
+        if value == 0 {
+            return Ok(None);
+        }
+        if sum(told) != value >> 44 {
+            return Err(());
+        }
+        Ok((told >> 24 == self.round % (1 << 20)).then(|| (told >> 14 & 0x3ff) as usize - 1))
+    }
+}
+
+/// A sum of 20 bits.
+fn sum(told: u64) -> u64 {
+    (told ^ (told >> 17)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44
+}
+
+fn random_actor(random: &mut Rng, n: u32) -> (Actor, Vec<Op>) {
+    let actor = [Actor::Host, Actor::Host, Actor::Stream, Actor::Kernel][random.below(4)];
+    let kinds = Kind::of(actor);
+    let (length, mostly) = (1 + random.below(OPERATIONS), random.below(n as usize) as u32);
+    // Some programs are of short copies only, and some of long ones.
+    let lengths = [&LENGTHS[..], &LENGTHS[..7], &LENGTHS[7..]][random.below(3)];
+    let (mut ops, mut arena) = (Vec::new(), 0);
+    let mut model = Model::new(n);
+    while ops.len() + 2 < length {
+        let kind = kinds[random.below(kinds.len())];
+        let mut op = random_op(random, kind, lengths);
+        op.pe = if random.below(4) == 0 { random.below(n as usize) as u32 } else { mostly };
+        if arena + op.n > ARENA {
+            break;
+        }
+        (op.arena, op.id) = (arena, ops.len());
+        arena += op.n * usize::from(kind.writes() || kind.reads());
+        // What the model does not allow yet is allowed behind a fence, or a quiet.
+        for order in [None, Some(Fence), Some(Quiet)] {
+            if let Some(order) = order {
+                let order = Op { kind: order, id: ops.len(), ..random_op(random, order, lengths) };
+                model.allow(&order).expect("a fence is always allowed");
+                ops.push(order);
+                op.id = ops.len();
+            }
+            if model.allow(&op).is_ok() {
+                ops.push(op);
+                break;
+            }
+        }
+        if kind == GetNbi {
+            let quiet = Op { kind: Quiet, id: ops.len(), ..op };
+            model.allow(&quiet).expect("a quiet is always allowed");
+            ops.push(quiet);
+        }
+    }
+    ops.truncate(OPERATIONS);
+    (actor, ops)
+}
+
+fn random_op(random: &mut Rng, kind: Kind, lengths: &[usize]) -> Op {
+    let mut op = Op {
+        kind,
+        pe: 0,
+        word: 0,
+        n: 0,
+        stride: 1,
+        arena: 0,
+        at: 0,
+        value: 0,
+        compare: 0,
+        scope: random.below(3) as u64,
+        symmetric: random.below(2) == 0,
+        id: 0,
+    };
+    if kind.writes() || kind.reads() {
+        op.n = match kind {
+            P | G => 1,
+            _ => lengths[random.below(lengths.len())],
+        };
+        if matches!(kind, Iput | Iget) {
+            op.n = op.n.min(700);
+            op.stride = 1 + random.below(4);
+        }
+        // Most of it on the same few words, so that they are overwritten again and again.
+        let room = WORDS - op.n * op.stride;
+        op.word = if random.below(3) == 0 { random.below(room + 1) } else { random.below(room.min(8) + 1) };
+    }
+    if kind.signals() {
+        op.at = random.below(SIGNALS);
+    }
+    if kind.counts() {
+        op.at = random.below(COUNTERS);
+    }
+    if kind.counts() || kind == SharedAdd {
+        (op.value, op.compare) = (random.next() >> 32, random.next() >> 32);
+    }
+    op
+}
