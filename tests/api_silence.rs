@@ -111,3 +111,46 @@ fn a_pe_that_is_stopped_for_long_is_alive() {
         );
     }
 }
+
+/// What fences hold back is bounded: a caller that goes on and on waits, says for what, and nothing is lost.
+#[test]
+fn a_flood_behind_fences_waits_and_says_so() {
+    const ROUNDS: u64 = 6_000;
+    let Some(pes) = hosts("a_flood_behind_fences_waits_and_says_so", 2, 1) else { return };
+    pes.env("RUSHMEM_STALL_REPORT", "1").supervise(
+        |pe| {
+            let world = World::init().unwrap();
+            {
+                let (words, victim) = (world.alloc::<u64>(100).unwrap(), Pe::new(1));
+                let source = vec![7u64; 99];
+                println!("READY");
+                std::thread::sleep(Duration::from_millis(500));
+                if pe != victim {
+                    let rest = words.slice(1..).unwrap();
+                    for round in 1..=ROUNDS {
+                        // SAFETY: the source lives to the barrier.
+                        unsafe { rest.put_nbi(&source, victim) }.unwrap();
+                        world.fence().unwrap();
+                        words.p(0, round, victim).unwrap();
+                        world.fence().unwrap();
+                    }
+                }
+                world.barrier_all().unwrap();
+                let seen = words.to_vec().unwrap();
+                assert!(pe != victim || (seen[0] == ROUNDS && seen[1..] == source), "{seen:?}");
+                world.barrier_all().unwrap();
+            }
+            world.finalize()
+        },
+        |job| {
+            let victim = Pe::new(1);
+            (0..2).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", LIMIT)));
+            job.signal(victim, libc::SIGSTOP);
+            job.wait_for_line(Pe::new(0), "make room for more", LIMIT);
+            job.signal(victim, libc::SIGCONT);
+            for outcome in job.outcomes() {
+                assert_eq!(outcome.exit, Exit::Done, "{outcome:?}");
+            }
+        },
+    );
+}

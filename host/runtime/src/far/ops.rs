@@ -1,9 +1,12 @@
 //! The host's operations on far PEs. What blocks is driven by its caller; what does not is sent before it returns.
 
+use std::sync::atomic::Ordering;
+use std::sync::MutexGuard;
+
 use super::engine::{Done, Engine, Rows, INLINE};
 use super::message::Record;
 use super::Far;
-use crate::error::Result;
+use crate::error::{err, Result};
 use crate::word::Update;
 
 /// A place in the memory of a far PE.
@@ -20,17 +23,30 @@ impl Far {
         self.shared.health.check()?;
         let _current = self.shared.current()?;
         let mut engine = self.shared.lock();
-        self.make_way(&mut engine);
+        if engine.congested() {
+            drop(engine);
+            engine = self.make_way()?;
+        }
         let started = what(&mut engine)?;
         engine.push_out()?;
         Ok(started)
     }
 
-    /// Where too much is on its way already, some of it goes first.
-    fn make_way(&self, engine: &mut Engine) {
-        while engine.congested() && self.shared.health.check().is_ok() {
-            self.shared.turn(engine);
-        }
+    /// Where too much is under way already, waits until some of it has gone.
+    #[cold]
+    fn make_way(&self) -> Result<MutexGuard<'_, Engine>> {
+        let report = || "for earlier operations on PEs of other hosts to make room for more".to_owned();
+        let mut free = None;
+        self.shared.health.wait(None, &report, &mut || {
+            self.shared.driven.fetch_add(1, Ordering::Relaxed);
+            let mut engine = self.shared.lock();
+            if engine.congested() {
+                self.shared.turn(&mut engine);
+            }
+            free = (!engine.congested()).then_some(engine);
+            free.is_some()
+        })?;
+        free.ok_or_else(|| err!(INTERNAL, "a wait ended with nothing"))
     }
 
     /// Starts something, and waits until it is over; what came of it.
