@@ -77,7 +77,8 @@ enum {
   RUSHMEM_RING_PUT_SIGNAL_INLINE = 10,
   /* All descriptors before it take effect, at each PE, before those after it. pe is nobody. */
   RUSHMEM_RING_FENCE = 11,
-  /* Replies when all descriptors before it are complete: delivered, and destinations of gets written. */
+  /* Replies when all descriptors before it are complete: delivered, and destinations of gets written. It is no fence: descriptors
+   * after it do not wait for those before it. */
   RUSHMEM_RING_QUIET = 12
 };
 
@@ -126,7 +127,7 @@ typedef struct rushmem_ring {
   rushmem_ring_line tail;          /* the next ticket */
   rushmem_ring_line consumed_seen; /* at most *consumed */
   rushmem_ring_line reply_tail;
-  rushmem_ring_line fenced;        /* one past the ticket of some FENCE or QUIET: no need for another if it is tail */
+  rushmem_ring_line fenced;        /* one past the ticket of some FENCE: no need for another if it is tail */
   rushmem_ring_line quieted;       /* every ticket below it is complete */
 } rushmem_ring;                    /* 768 bytes; `busy` follows */
 

@@ -111,7 +111,7 @@ impl Producer<'_> {
                 }
                 fence(AcqRel);
                 slot.ticket.store(ticket + 1, Relaxed);
-                if what == What::Fence || what == What::Quiet {
+                if what == What::Fence {
                     counters.fenced.store(ticket + 1, Release);
                 }
                 if !what.answers() {
@@ -165,10 +165,12 @@ impl Producer<'_> {
         ahead(now) < slots
     }
 
-    /// Posts a fence, if anything was posted since the last one; returns its ticket.
+    /// Posts a fence, if anything was posted since the last one, and since the last quiet that has ended; returns its ticket.
     pub fn fence(&self, words: [u64; WORDS], wait: impl FnMut()) -> Option<u64> {
         let fenced = self.counters.fenced.load(Acquire);
-        if self.counters.tail.load(Relaxed).wrapping_sub(fenced) as i64 <= 0 {
+        let quieted = self.counters.quieted.load(Acquire);
+        let tail = self.counters.tail.load(Relaxed);
+        if tail.wrapping_sub(fenced) as i64 <= 0 || tail.wrapping_sub(quieted) as i64 <= 0 {
             return None;
         }
         Some(self.post_as(What::Fence, words, wait).0)

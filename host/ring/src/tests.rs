@@ -67,6 +67,20 @@ fn run(
     produce: impl Fn(&Ring, u64, &mut dyn FnMut()) + Copy + Send + 'static,
     mut take: impl FnMut(&Ring, [u64; WORDS], u64),
 ) {
+    run_with_idle(ring, producers, apart, produce, |ring, taken| match taken {
+        Some((words, ticket)) => take(ring, words, ticket),
+        None => {}
+    });
+}
+
+/// The same for a consumer that does something, too, when there is nothing to take.
+fn run_with_idle(
+    ring: &Arc<Ring>,
+    producers: u64,
+    apart: bool,
+    produce: impl Fn(&Ring, u64, &mut dyn FnMut()) + Copy + Send + 'static,
+    mut take: impl FnMut(&Ring, Option<([u64; WORDS], u64)>),
+) {
     let others = if apart { producers } else { producers - 1 };
     let threads: Vec<_> = (0..others)
         .map(|me| {
@@ -79,8 +93,9 @@ fn run(
         .collect();
     let mut consumer = Consumer::new();
     let mut step = || {
-        let taken = consumer.take(&ring.view(), 3, |words, ticket| take(ring, words, ticket));
+        let taken = consumer.take(&ring.view(), 3, |words, ticket| take(ring, Some((words, ticket))));
         if taken == 0 {
+            take(ring, None);
             yield_now();
         }
         taken
@@ -248,6 +263,51 @@ fn fences_stand_between() {
                     fences += 1;
                 } else if let Some(before) = seen[words[1] as usize].replace(fences) {
                     assert!(before < fences, "thread {} at {}", words[1], words[2]);
+                }
+            },
+        );
+    });
+}
+
+/// The same while another thread's quiets are under way: these stand for a fence once they have ended, not before.
+#[test]
+fn a_quiet_under_way_is_no_fence() {
+    explore(2, &[(2, 2, 4, 1)], |size, tickets| {
+        let ring = Ring::new(size, tickets);
+        // For each thread the number of fences and of completed posts at its last post, and posts that are not complete.
+        let (mut last, mut fences, mut open) = (vec![None; size.0 as usize], 0, Vec::new());
+        let mut quiets = Vec::new();
+        run_with_idle(
+            &ring,
+            size.0,
+            false,
+            |ring, me, wait| {
+                let producer = ring.producer();
+                for i in 0..ring.posts {
+                    producer.post([POST, me, i, 0, 0, 0, 0], false, &mut *wait);
+                    if me == 0 {
+                        producer.quiet([QUIET, 0, 0, 0, 0, 0, 0], &mut *wait);
+                    } else {
+                        producer.fence([FENCE, 0, 0, 0, 0, 0, 0], &mut *wait);
+                    }
+                }
+            },
+            |ring, taken| match taken {
+                Some((words, ticket)) if words[0] == QUIET => {
+                    quiets.push(ReplyTo { slot: words[6] as u32, ticket });
+                }
+                Some((words, _)) if words[0] == FENCE => fences += 1,
+                Some((words, _)) => {
+                    let who = words[1];
+                    if let Some((before, at)) = last[who as usize].replace((fences, (who, words[2]))) {
+                        assert!(who == 0 || before < fences || !open.contains(&at), "{at:?} is overtaken");
+                    }
+                    open.push((who, words[2]));
+                }
+                // Only now are they complete.
+                None => {
+                    open.clear();
+                    quiets.drain(..).for_each(|to| ring.view().reply(to, 0));
                 }
             },
         );

@@ -158,9 +158,7 @@ extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile far_words *what
       far_store(&slot->reply, claim | what->element << 32);
       fence_acq_rel();
       store_relaxed_word(&slot->ticket, ticket + 1);
-      if (far_op(what->head) == RUSHMEM_RING_FENCE || far_op(what->head) == RUSHMEM_RING_QUIET) {
-        store_release_word(&ring->fenced.value, ticket + 1);
-      }
+      if (far_op(what->head) == RUSHMEM_RING_FENCE) store_release_word(&ring->fenced.value, ticket + 1);
       if (!far_answers(what->head)) return 0;
       stage = waiting;
     }
@@ -206,11 +204,15 @@ RUSHMEM_COLD void rushmem_far_quiet();
 
 #else
 
-/* Everything that happened before this call, to each far PE, before everything that happens after. */
+/* Everything that happened before this call, to each far PE, before everything that happens after. Nothing is to be
+ * posted where another thread's fence stands behind all that was posted, or its quiet has ended. A quiet that has not ended yet
+ * does not do: it holds up its own thread and no other's operations. */
 extern "C" RUSHMEM_COLD void rushmem_far_fence() {
   rushmem_ring *ring = state().ring;
   const uint64_t fenced = load_acquire_word(&ring->fenced.value);
-  if (static_cast<int64_t>(load_relaxed_word(&ring->tail.value) - fenced) <= 0) return;
+  const uint64_t quieted = load_acquire_word(&ring->quieted.value);
+  const uint64_t tail = load_relaxed_word(&ring->tail.value);
+  if (static_cast<int64_t>(tail - fenced) <= 0 || static_cast<int64_t>(tail - quieted) <= 0) return;
   far_post(far_head(RUSHMEM_RING_FENCE, 0, 0, 0, state().my_pe), 0, 0, 0, 0, 0, 0);
 }
 

@@ -70,10 +70,8 @@ impl<'j> StandIn<'j> {
                 self.epoch += 1;
                 continue;
             }
-            // A quiet waits for all before it, and what comes after it for the quiet.
-            self.epoch += u64::from(op == Op::Quiet);
+            // A quiet waits for all before it, and nothing waits for the quiet.
             self.open.push(Open { d, epoch: self.epoch, data: None });
-            self.epoch += u64::from(op == Op::Quiet);
         }
         n
     }
@@ -88,7 +86,11 @@ impl<'j> StandIn<'j> {
     /// One piece of work on one of the operations whose turn it is.
     fn step(&mut self) {
         let Some(epoch) = self.open.iter().map(|open| open.epoch).min() else { return };
-        let ready: Vec<usize> = (0..self.open.len()).filter(|i| self.open[*i].epoch == epoch).collect();
+        let oldest = self.open.iter().map(|open| open.d.ticket).min();
+        let may = |Open { d, epoch: of, .. }: &Open| {
+            *of == epoch && (d.op() != Some(Op::Quiet) || Some(d.ticket) == oldest)
+        };
+        let ready: Vec<usize> = (0..self.open.len()).filter(|i| may(&self.open[*i])).collect();
         let at = ready[self.random.below(ready.len())];
         let Open { d, data, .. } = &mut self.open[at];
         let (d, data) = (*d, data.take());
