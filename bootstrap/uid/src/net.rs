@@ -84,6 +84,16 @@ pub(crate) fn local_address(ifname: Option<&str>, family: Option<SocketAddr>) ->
     choose(&interfaces()?, ifname, family)
 }
 
+/// The name of the interface that has that address.
+pub(crate) fn interface_of(ip: IpAddr) -> Option<String> {
+    interfaces().ok()?.into_iter().find(|i| i.addr.ip() == ip).map(|i| i.name)
+}
+
+/// The name of the interface that `ifname` (see [`interface_from_env`]) means; `None` where none that is up does.
+pub fn interface_name(ifname: &str) -> Option<String> {
+    interface_of(local_address(Some(ifname), None).ok()?.ip())
+}
+
 fn choose(all: &[Interface], ifname: Option<&str>, family: Option<SocketAddr>) -> Result<SocketAddr> {
     let fitting = |of: &[&Interface]| {
         let same = |i: &&&Interface| family.is_none_or(|f| f.is_ipv4() == i.addr.is_ipv4());

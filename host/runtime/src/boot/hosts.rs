@@ -89,6 +89,10 @@ impl Bootstrap for InTouch {
         self.sockets.broadcast(buf, root)
     }
 
+    fn interface(&self) -> Option<String> {
+        self.sockets.interface()
+    }
+
     fn death(&self) -> Option<Death> {
         self.sockets.death()
     }

@@ -1,0 +1,170 @@
+//! A stranger, for tests: somebody with a UCX of his own who speaks to a PE's worker, and has no key. All that he has to know is the
+//! port at which it listens. (Tests of other crates take this file in, too: it uses nothing of this one's.)
+
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::fs;
+use std::mem::zeroed;
+use std::net::Ipv4Addr;
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+use ucx_sys::*;
+
+/// Ports at which a process listens, by TCP over IPv4.
+pub(crate) fn listening(pid: u32) -> BTreeSet<(Ipv4Addr, u16)> {
+    let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let sockets: BTreeSet<String> = fds
+        .filter_map(|fd| fs::read_link(fd.path()).ok()?.to_str().map(str::to_owned))
+        .filter_map(|to| Some(to.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let listener = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (address, port) = words.get(1)?.split_once(':')?;
+        let is_his = *words.get(3)? == "0A" && sockets.contains(*words.get(9)?);
+        let address = u32::from_str_radix(address, 16).ok()?;
+        let at = (Ipv4Addr::from(address.swap_bytes()), u16::from_str_radix(port, 16).ok()?);
+        is_his.then_some(at)
+    };
+    table.lines().filter_map(listener).collect()
+}
+
+/// A message on its way: what UCX reads until it is out.
+struct Sent {
+    request: *mut c_void,
+    _header: Box<[u8]>,
+    _data: Box<[u8]>,
+}
+
+pub(crate) struct Stranger {
+    ucp: &'static Ucp,
+    context: ucp_context_h,
+    worker: ucp_worker_h,
+    ep: ucp_ep_h,
+    sent: Vec<Sent>,
+}
+
+/// UCX reports the end of a connection instead of ending the process.
+unsafe extern "C" fn on_end(_arg: *mut c_void, _ep: ucp_ep_h, _status: ucs_status_t) {}
+
+impl Stranger {
+    /// Who knows no more than a port of this host's loopback interface: he takes an address of his own, and puts the port there.
+    pub(crate) fn at_port(ucp: &'static Ucp, port: u16) -> Stranger {
+        let before = listening(std::process::id());
+        let mut stranger = Stranger::new(ucp);
+        let ports = listening(std::process::id());
+        let mut address = stranger.address();
+        let place = |(_, own): &(Ipv4Addr, u16)| address.windows(2).position(|two| two == own.to_be_bytes());
+        let at = ports.difference(&before).find_map(place).expect("an address with the worker's own port");
+        address[at..at + 2].copy_from_slice(&port.to_be_bytes());
+        stranger.connect(&address);
+        stranger
+    }
+
+    fn new(ucp: &'static Ucp) -> Stranger {
+        let mut stranger =
+            Stranger { ucp, context: null_mut(), worker: null_mut(), ep: null_mut(), sent: Vec::new() };
+        // SAFETY: UCX objects are made in the order of their lives, of structures that are zeroed but for what their masks name.
+        unsafe {
+            let mut config = null_mut();
+            assert_eq!(ucp.ucp_config_read(std::ptr::null(), std::ptr::null(), &mut config), UCS_OK);
+            for (name, value) in [(c"TLS", c"tcp"), (c"NET_DEVICES", c"lo")] {
+                assert_eq!(ucp.ucp_config_modify(config, name.as_ptr(), value.as_ptr()), UCS_OK);
+            }
+            let mut params: ucp_params_t = zeroed();
+            params.field_mask = UCP_PARAM_FIELD_FEATURES.into();
+            params.features = UCP_FEATURE_AM.into();
+            assert_eq!(ucp.ucp_init(&params, config, &mut stranger.context), UCS_OK);
+            ucp.ucp_config_release(config);
+            let mut params: ucp_worker_params_t = zeroed();
+            params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE.into();
+            params.thread_mode = UCS_THREAD_MODE_SINGLE;
+            assert_eq!(ucp.ucp_worker_create(stranger.context, &params, &mut stranger.worker), UCS_OK);
+        }
+        stranger
+    }
+
+    fn address(&self) -> Vec<u8> {
+        let (mut address, mut length) = (null_mut(), 0);
+        // SAFETY: a live worker; the address is copied before it is released.
+        unsafe {
+            assert_eq!(self.ucp.ucp_worker_get_address(self.worker, &mut address, &mut length), UCS_OK);
+            let copy = std::slice::from_raw_parts(address.cast::<u8>(), length).to_vec();
+            self.ucp.ucp_worker_release_address(self.worker, address);
+            copy
+        }
+    }
+
+    fn connect(&mut self, address: &[u8]) {
+        // SAFETY: the address has the shape of a worker's.
+        unsafe {
+            let mut params: ucp_ep_params_t = zeroed();
+            params.field_mask = (UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
+                | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE
+                | UCP_EP_PARAM_FIELD_ERR_HANDLER)
+                .into();
+            params.address = address.as_ptr().cast();
+            params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+            params.err_handler.cb = Some(on_end);
+            assert_eq!(self.ucp.ucp_ep_create(self.worker, &params, &mut self.ep), UCS_OK);
+        }
+    }
+
+    /// Sends an active message. `eager`: with its data; else UCX may let the receiver fetch that.
+    pub(crate) fn send(&mut self, id: u32, header: &[u8], data: &[u8], eager: bool) {
+        let (header, data): (Box<[u8]>, Box<[u8]>) = (header.into(), data.into());
+        // SAFETY: a live endpoint; header and data are kept until the message is out.
+        unsafe {
+            let mut param: ucp_request_param_t = zeroed();
+            param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+            param.flags = if eager { UCP_AM_SEND_FLAG_EAGER } else { UCP_AM_SEND_FLAG_RNDV };
+            let (head, body) = (header.as_ptr().cast(), data.as_ptr().cast());
+            let request = self.ucp.ucp_am_send_nbx(self.ep, id, head, header.len(), body, data.len(), &param);
+            if UCS_PTR_IS_PTR(request) {
+                self.sent.push(Sent { request, _header: header, _data: data });
+            }
+        }
+        self.progress();
+    }
+
+    pub(crate) fn progress(&mut self) {
+        // SAFETY: a live worker; requests are freed once, when they are over.
+        unsafe {
+            while self.ucp.ucp_worker_progress(self.worker) != 0 {}
+            let ucp = self.ucp;
+            self.sent.retain(|sent| {
+                let over = ucp.ucp_request_check_status(sent.request) != UCS_INPROGRESS;
+                if over {
+                    ucp.ucp_request_free(sent.request);
+                }
+                !over
+            });
+        }
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // SAFETY: in the reverse order of their making; messages that are not out are given up with the endpoint, before their memory.
+        unsafe {
+            if !self.ep.is_null() {
+                let mut param: ucp_request_param_t = zeroed();
+                param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+                param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+                let request = self.ucp.ucp_ep_close_nbx(self.ep, &param);
+                if UCS_PTR_IS_PTR(request) {
+                    let end = Instant::now() + Duration::from_secs(2);
+                    while self.ucp.ucp_request_check_status(request) == UCS_INPROGRESS && Instant::now() < end
+                    {
+                        self.ucp.ucp_worker_progress(self.worker);
+                    }
+                    self.ucp.ucp_request_free(request);
+                }
+            }
+            self.progress();
+            self.ucp.ucp_worker_destroy(self.worker);
+            self.ucp.ucp_cleanup(self.context);
+        }
+    }
+}
