@@ -131,8 +131,8 @@ impl Bootstrap for UidBootstrap {
         collective::broadcast(&self.mesh, self.at, self.timeout, buf, root)
     }
 
-    fn interface(&self) -> Option<String> {
-        net::interface_of(self.listened)
+    fn interfaces(&self) -> Vec<String> {
+        net::interfaces_with(self.listened)
     }
 
     fn death(&self) -> Option<Death> {

@@ -89,8 +89,8 @@ impl Bootstrap for InTouch {
         self.sockets.broadcast(buf, root)
     }
 
-    fn interface(&self) -> Option<String> {
-        self.sockets.interface()
+    fn interfaces(&self) -> Vec<String> {
+        self.sockets.interfaces()
     }
 
     fn death(&self) -> Option<Death> {

@@ -44,8 +44,15 @@ pub(super) fn where_to_listen(cards: &[Card], boot: &dyn Bootstrap) -> Listen {
         return Listen::Loopback;
     }
     let chosen = rushmem_bootstrap_uid::interface_from_env();
-    let named = chosen.and_then(|ifname| rushmem_bootstrap_uid::interface_name(&ifname));
-    named.or_else(|| boot.interface()).map_or(Listen::Anywhere, Listen::Interface)
+    let mut names = chosen.map_or_else(Vec::new, |ifname| rushmem_bootstrap_uid::interfaces_named(&ifname));
+    if names.is_empty() {
+        names = boot.interfaces();
+    }
+    if names.is_empty() {
+        Listen::Anywhere
+    } else {
+        Listen::Interfaces(names)
+    }
 }
 
 /// Everybody's addresses. The transports must be of one kind.

@@ -6,9 +6,10 @@ use std::ptr::{null, null_mut};
 
 use ucx_sys::*;
 
+use super::callbacks::{on_lost, sent};
 use super::carrier::{one_sided, transports, Carrier};
 use super::credit::Held;
-use super::inbox::{on_lost, sent, Lost, Ticket, What};
+use super::inbox::{Lost, Ticket, What};
 use super::meeting::Meeting;
 use super::wire::{Head, SEALED};
 use super::{check, Ucx, AM_ID, COPY_ID};

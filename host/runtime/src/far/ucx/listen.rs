@@ -15,8 +15,8 @@ use ucx_sys::{ucp_config_t, Ucp, UCS_OK};
 pub(crate) enum Listen {
     /// All on this host, in one network namespace.
     Loopback,
-    /// Where this interface leads.
-    Interface(String),
+    /// Where these interfaces lead.
+    Interfaces(Vec<String>),
     /// Nobody knows: UCX chooses.
     Anywhere,
 }
@@ -52,17 +52,20 @@ impl Listen {
 
     /// The value of `UCX_NET_DEVICES`; `None`: all that there is.
     fn devices(&self, interfaces: &Path, rdma: &Path) -> Option<Vec<String>> {
-        let interface = match self {
-            Listen::Loopback => "lo",
+        let mut devices = match self {
+            Listen::Loopback => vec!["lo".to_owned()],
             // An alias is no device of its own.
-            Listen::Interface(name) => name.split(':').next().unwrap_or(name),
+            Listen::Interfaces(names) => {
+                names.iter().map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect()
+            }
             Listen::Anywhere => return None,
         };
-        if !is_up(&interfaces.join(interface)) {
+        devices.retain(|device| is_up(&interfaces.join(device)));
+        devices.dedup();
+        if devices.is_empty() {
             return None;
         }
-        let mut devices = vec![interface.to_owned()];
-        if matches!(self, Listen::Interface(_)) {
+        if *self != Listen::Loopback {
             devices.extend(ports(rdma));
         }
         Some(devices)
@@ -116,10 +119,13 @@ mod tests {
         for (name, flags) in [("lo", "0x9\n"), ("eth0", "0x1003\n"), ("eth1", "0x1002\n")] {
             write(&net.join(name).join("flags"), flags);
         }
-        let at = |name: &str| Listen::Interface(name.into()).devices(&net, &rdma);
+        let at = |names: &str| {
+            Listen::Interfaces(names.split(',').map(str::to_owned).collect()).devices(&net, &rdma)
+        };
         assert_eq!(Listen::Loopback.devices(&net, &rdma).unwrap(), ["lo"]);
         assert_eq!(at("eth0").unwrap(), ["eth0"]);
-        assert_eq!(at("eth0:7").unwrap(), ["eth0"]);
+        assert_eq!(at("eth0,eth0:7").unwrap(), ["eth0"]);
+        assert_eq!(at("eth1,eth0,lo").unwrap(), ["eth0", "lo"]);
         assert_eq!(at("eth1"), None, "it is down");
         assert_eq!(at("eth2"), None, "it is not there");
         assert_eq!(Listen::Anywhere.devices(&net, &rdma), None);

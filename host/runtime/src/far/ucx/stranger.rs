@@ -1,9 +1,7 @@
 //! A stranger, for tests: somebody with a UCX of his own who speaks to a PE's worker, and has no key. All that he has to know is the
-//! port at which it listens. (Tests of other crates take this file in, too: it uses nothing of this one's.)
+//! port at which it listens. (Tests of other crates take this file in, too, and [`listening`](super::listening).)
 
-use std::collections::BTreeSet;
 use std::ffi::c_void;
-use std::fs;
 use std::mem::zeroed;
 use std::net::Ipv4Addr;
 use std::ptr::null_mut;
@@ -11,24 +9,7 @@ use std::time::{Duration, Instant};
 
 use ucx_sys::*;
 
-/// Ports at which a process listens, by TCP over IPv4.
-pub(crate) fn listening(pid: u32) -> BTreeSet<(Ipv4Addr, u16)> {
-    let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let sockets: BTreeSet<String> = fds
-        .filter_map(|fd| fs::read_link(fd.path()).ok()?.to_str().map(str::to_owned))
-        .filter_map(|to| Some(to.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
-        .collect();
-    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
-    let listener = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (address, port) = words.get(1)?.split_once(':')?;
-        let is_his = *words.get(3)? == "0A" && sockets.contains(*words.get(9)?);
-        let address = u32::from_str_radix(address, 16).ok()?;
-        let at = (Ipv4Addr::from(address.swap_bytes()), u16::from_str_radix(port, 16).ok()?);
-        is_his.then_some(at)
-    };
-    table.lines().filter_map(listener).collect()
-}
+use super::listening::listening;
 
 /// A message on its way: what UCX reads until it is out.
 struct Sent {

@@ -4,12 +4,14 @@
 use std::net::Ipv4Addr;
 
 use super::guard::{Dropped, TRAILER};
+use super::listen::Listen;
+use super::listening::listening;
 use super::meeting_tests::apart;
-use super::stranger::{listening, Stranger};
+use super::stranger::Stranger;
 use super::tests::{at, both, data, pair, Pe, LIMIT, SEGMENT};
 use super::window::AHEAD;
 use super::wire::{Head, HEAD, SEALED};
-use super::{Carrier, Listen, Ucx, AM_ID, COPY_ID};
+use super::{Carrier, Ucx, AM_ID, COPY_ID};
 use crate::far::gpu::direct::Way;
 use crate::far::message::{self, Record, PRELUDE};
 use crate::far::transport::{Event, Memory, Transport, MESSAGE};

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::listen::Listen;
 use super::pieces::WINDOW;
-use super::{Carrier, Listen, Ucx};
+use super::{Carrier, Ucx};
 use crate::far::gpu::direct::Way;
 use crate::far::transport::{Event, Memory, Remote, Transport, BULK_HEAD};
 use crate::heap::region::Region;
