@@ -105,6 +105,7 @@ fn attack(rng: &mut Rng, port: u16, address: u64) -> u64 {
             }
         }
     }
+    stranger.put(address, &EVIL);
     let noise = rng.bytes(1 + rng.below(6000));
     stranger.send(ENGINES, &noise[..noise.len().min(64)], &noise, true);
     stranger.send(COPIES, &noise[..noise.len().min(64)], &noise, true);

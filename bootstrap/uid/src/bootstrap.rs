@@ -29,8 +29,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub struct UidBootstrap {
     mesh: Mesh,
     at: Position,
-    /// The address by which the neighbours have reached this rank.
-    listened: IpAddr,
+    /// The network's address by which the neighbours have reached this rank.
+    listened: Option<IpAddr>,
     timeout: Duration,
     /// Collectives of one rank are made one at a time.
     turn: Mutex<()>,
@@ -73,7 +73,7 @@ pub(crate) fn join_place(place: &Place, token: &Token, cfg: UidConfig) -> Result
     Ok(UidBootstrap {
         mesh: Mesh::start(cfg.rank, cfg.n_ranks, joined.links, cfg.host_silence)?,
         at: Position { rank: cfg.rank, n: cfg.n_ranks },
-        listened: joined.listening.ip(),
+        listened: Some(joined.listening.ip()),
         timeout: cfg.timeout,
         turn: Mutex::new(()),
         left: Mutex::new(false),
@@ -132,7 +132,7 @@ impl Bootstrap for UidBootstrap {
     }
 
     fn interfaces(&self) -> Vec<String> {
-        net::interfaces_with(self.listened)
+        self.listened.map_or_else(Vec::new, net::interfaces_with)
     }
 
     fn death(&self) -> Option<Death> {
