@@ -24,6 +24,8 @@ pub(crate) struct Stranger {
     worker: ucp_worker_h,
     ep: ucp_ep_h,
     sent: Vec<Sent>,
+    /// For puts: memory of his own, and the key to it.
+    own: Option<(Box<u64>, ucp_mem_h, ucp_rkey_h)>,
 }
 
 /// UCX reports the end of a connection instead of ending the process.
@@ -44,8 +46,8 @@ impl Stranger {
     }
 
     fn new(ucp: &'static Ucp) -> Stranger {
-        let mut stranger =
-            Stranger { ucp, context: null_mut(), worker: null_mut(), ep: null_mut(), sent: Vec::new() };
+        let (context, worker, ep) = (null_mut(), null_mut(), null_mut());
+        let mut stranger = Stranger { ucp, context, worker, ep, sent: Vec::new(), own: None };
         // SAFETY: UCX objects are made in the order of their lives, of structures that are zeroed but for what their masks name.
         unsafe {
             let mut config = null_mut();
@@ -113,32 +115,39 @@ impl Stranger {
     /// the other's: over TCP nobody looks at it.
     pub(crate) fn put(&mut self, address: u64, data: &[u8]) {
         let data: Box<[u8]> = data.into();
-        // SAFETY: a live endpoint; the data is kept until the put is out; the memory for the key outlives it.
+        // SAFETY: a live endpoint; the data is kept until the put is out, memory and key until the end.
         unsafe {
-            let ucp = self.ucp;
-            let mut own = 0u64;
-            let mut params: ucp_mem_map_params_t = zeroed();
-            params.field_mask = (UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH).into();
-            params.address = (&raw mut own).cast();
-            params.length = 8;
-            let mut handle = null_mut();
-            assert_eq!(ucp.ucp_mem_map(self.context, &params, &mut handle), UCS_OK);
-            let (mut packed, mut length, mut key) = (null_mut(), 0, null_mut());
-            assert_eq!(ucp.ucp_rkey_pack(self.context, handle, &mut packed, &mut length), UCS_OK);
-            assert_eq!(ucp.ucp_ep_rkey_unpack(self.ep, packed, &mut key), UCS_OK);
-            ucp.ucp_rkey_buffer_release(packed);
+            let key = self.key();
             let mut param: ucp_request_param_t = zeroed();
             param.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-            let request = ucp.ucp_put_nbx(self.ep, data.as_ptr().cast(), data.len(), address, key, &param);
+            let source = data.as_ptr().cast();
+            let request = self.ucp.ucp_put_nbx(self.ep, source, data.len(), address, key, &param);
             if UCS_PTR_IS_PTR(request) {
                 self.sent.push(Sent { request, _header: Box::default(), _data: data });
             }
-            for _ in 0..100 {
-                self.progress();
-                std::thread::sleep(Duration::from_micros(100));
-            }
-            ucp.ucp_rkey_destroy(key);
-            ucp.ucp_mem_unmap(self.context, handle);
+        }
+        self.progress();
+    }
+
+    /// A key that UCX takes, for which he needs no other PE.
+    unsafe fn key(&mut self) -> ucp_rkey_h {
+        if let Some((_, _, key)) = &self.own {
+            return *key;
+        }
+        let (ucp, mut memory) = (self.ucp, Box::new(0u64));
+        // SAFETY: the memory stays until it is unmapped; the packed key until it is released.
+        unsafe {
+            let mut params: ucp_mem_map_params_t = zeroed();
+            params.field_mask = (UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH).into();
+            params.address = (&raw mut *memory).cast();
+            params.length = 8;
+            let (mut handle, mut packed, mut length, mut key) = (null_mut(), null_mut(), 0, null_mut());
+            assert_eq!(ucp.ucp_mem_map(self.context, &params, &mut handle), UCS_OK);
+            assert_eq!(ucp.ucp_rkey_pack(self.context, handle, &mut packed, &mut length), UCS_OK);
+            assert_eq!(ucp.ucp_ep_rkey_unpack(self.ep, packed, &mut key), UCS_OK);
+            ucp.ucp_rkey_buffer_release(packed);
+            self.own = Some((memory, handle, key));
+            key
         }
     }
 
@@ -177,7 +186,13 @@ impl Drop for Stranger {
                 }
             }
             self.progress();
+            if let Some((_, _, key)) = &self.own {
+                self.ucp.ucp_rkey_destroy(*key);
+            }
             self.ucp.ucp_worker_destroy(self.worker);
+            if let Some((_, handle, _)) = &self.own {
+                self.ucp.ucp_mem_unmap(self.context, *handle);
+            }
             self.ucp.ucp_cleanup(self.context);
         }
     }
