@@ -106,7 +106,8 @@ fn attack(rng: &mut Rng, port: u16, address: u64) -> u64 {
         }
     }
     stranger.put(address, &EVIL);
-    let noise = rng.bytes(1 + rng.below(6000));
+    let bytes = 1 + rng.below(6000);
+    let noise = rng.bytes(bytes);
     stranger.send(ENGINES, &noise[..noise.len().min(64)], &noise, true);
     stranger.send(COPIES, &noise[..noise.len().min(64)], &noise, true);
     let end = Instant::now() + Duration::from_millis(100);
@@ -135,7 +136,8 @@ fn strangers(job: &mut Job, stop: &std::path::Path) {
             said += attack(&mut rng, *port, *address);
             // Bytes that are nothing, and a connection that says nothing.
             let mut noise = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).expect("it listens");
-            let _ = noise.write_all(&rng.bytes(1 + rng.below(5000)));
+            let bytes = 1 + rng.below(5000);
+            let _ = noise.write_all(&rng.bytes(bytes));
             kept.push(noise);
             kept.extend(TcpStream::connect((Ipv4Addr::LOCALHOST, *port)));
         }
