@@ -8,6 +8,8 @@
 #![allow(clippy::disallowed_methods)]
 
 mod bootstrap;
+#[path = "../../host/runtime/src/far/ucx/listening.rs"]
+mod listening;
 mod mpirun;
 mod namespaces;
 mod netlink;

@@ -1,10 +1,12 @@
 //! Worlds across hosts: each PE reaches those of its own host by mapped memory and the others over the network, with the
 //! same calls. Under torchrun's variables and under Open MPI's mpirun.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rushmem::{Cmp, Pe, Result, World};
 
+use crate::listening::listening;
 use crate::mpirun::Mpirun;
 use crate::namespaces::on_hosts;
 use crate::programs;
@@ -103,6 +105,12 @@ fn first_put(world: &World, part: &str) -> Result<()> {
 /// Each peer is reached as its place demands, and its place is known.
 fn ways(world: &World) -> Result<()> {
     let me = world.my_pe().number();
+    // UCX listens where the hosts have met, and nowhere else. (Open MPI has ports of its own.)
+    if std::env::var_os("OMPI_COMM_WORLD_SIZE").is_none() {
+        let open = listening(std::process::id());
+        let met = |address: Ipv4Addr| !address.is_loopback() && !address.is_unspecified();
+        assert!(!open.is_empty() && open.iter().all(|(address, _)| met(*address)), "PE {me}: {open:?}");
+    }
     for pe in world.pes() {
         let peer = world.peer(pe)?;
         let near = pe.number() / PER_HOST == me / PER_HOST;

@@ -1,5 +1,6 @@
 //! A rank that has joined: the collectives, what it knows of deaths, and the ways to leave.
 
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub struct UidBootstrap {
     mesh: Mesh,
     at: Position,
+    /// The network's address by which the neighbours have reached this rank.
+    listened: Option<IpAddr>,
     timeout: Duration,
     /// Collectives of one rank are made one at a time.
     turn: Mutex<()>,
@@ -70,6 +73,7 @@ pub(crate) fn join_place(place: &Place, token: &Token, cfg: UidConfig) -> Result
     Ok(UidBootstrap {
         mesh: Mesh::start(cfg.rank, cfg.n_ranks, joined.links, cfg.host_silence)?,
         at: Position { rank: cfg.rank, n: cfg.n_ranks },
+        listened: Some(joined.listening.ip()),
         timeout: cfg.timeout,
         turn: Mutex::new(()),
         left: Mutex::new(false),
@@ -125,6 +129,10 @@ impl Bootstrap for UidBootstrap {
     fn broadcast(&self, buf: &mut [u8], root: u32) -> Result<()> {
         let _turn = self.turn();
         collective::broadcast(&self.mesh, self.at, self.timeout, buf, root)
+    }
+
+    fn interfaces(&self) -> Vec<String> {
+        self.listened.map_or_else(Vec::new, net::interfaces_with)
     }
 
     fn death(&self) -> Option<Death> {

@@ -84,6 +84,8 @@ fn resolve(host: &str, limit: Duration) -> std::io::Result<Vec<SocketAddr>> {
 /// A rank that is connected with all its neighbours, as all ranks are.
 pub(crate) struct Joined {
     pub(crate) links: Vec<Connected>,
+    /// Where this rank has listened for them.
+    pub(crate) listening: SocketAddr,
 }
 
 /// Joins; see the top of the file.
@@ -293,7 +295,7 @@ impl Entry {
         ToRoot::Meshed.send(&mut self.conn).map_err(|e| self.root.lost(&e))?;
         loop {
             if self.hear(deadline + VERDICT)? == ToRank::Go {
-                return Ok(Joined { links });
+                return Ok(Joined { links, listening: self.listening });
             }
         }
     }

@@ -84,6 +84,17 @@ pub(crate) fn local_address(ifname: Option<&str>, family: Option<SocketAddr>) ->
     choose(&interfaces()?, ifname, family)
 }
 
+/// The names of the interfaces that have that address: more than one where each leads to another host.
+pub(crate) fn interfaces_with(ip: IpAddr) -> Vec<String> {
+    let all = interfaces().unwrap_or_default();
+    all.into_iter().filter(|i| i.addr.ip() == ip).map(|i| i.name).collect()
+}
+
+/// The names of the interfaces that `ifname` (see [`interface_from_env`]) means; none where none that is up does.
+pub fn interfaces_named(ifname: &str) -> Vec<String> {
+    local_address(Some(ifname), None).map_or_else(|_| Vec::new(), |at| interfaces_with(at.ip()))
+}
+
 fn choose(all: &[Interface], ifname: Option<&str>, family: Option<SocketAddr>) -> Result<SocketAddr> {
     let fitting = |of: &[&Interface]| {
         let same = |i: &&&Interface| family.is_none_or(|f| f.is_ipv4() == i.addr.is_ipv4());

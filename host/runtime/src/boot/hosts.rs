@@ -89,6 +89,10 @@ impl Bootstrap for InTouch {
         self.sockets.broadcast(buf, root)
     }
 
+    fn interfaces(&self) -> Vec<String> {
+        self.sockets.interfaces()
+    }
+
     fn death(&self) -> Option<Death> {
         self.sockets.death()
     }

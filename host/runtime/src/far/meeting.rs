@@ -4,6 +4,7 @@
 use rushmem_bootstrap_abi::Bootstrap;
 
 use super::transport::{Memory, Transport};
+use super::ucx::listen::Listen;
 use super::{Backed, Shared};
 use crate::error::{err, Error, Result};
 use crate::node::card::Card;
@@ -35,6 +36,23 @@ fn exchange(boot: &dyn Bootstrap, what: &str, mine: Result<Vec<u8>>) -> Result<V
     let mut all = vec![0; n * most];
     boot.allgather(&mine, &mut all).map_err(context)?;
     Ok((0..n).map(|pe| all[pe * most..][..lengths[pe] as usize].to_vec()).collect())
+}
+
+/// Where a network has to listen for the PEs of these cards: where they have met, unless `RUSHMEM_UID_IFNAME` names another interface.
+pub(super) fn where_to_listen(cards: &[Card], boot: &dyn Bootstrap) -> Listen {
+    if cards.windows(2).all(|two| two[0].real_host() == two[1].real_host()) {
+        return Listen::Loopback;
+    }
+    let chosen = rushmem_bootstrap_uid::interface_from_env();
+    let mut names = chosen.map_or_else(Vec::new, |ifname| rushmem_bootstrap_uid::interfaces_named(&ifname));
+    if names.is_empty() {
+        names = boot.interfaces();
+    }
+    if names.is_empty() {
+        Listen::Anywhere
+    } else {
+        Listen::Interfaces(names)
+    }
 }
 
 /// Everybody's addresses. The transports must be of one kind.

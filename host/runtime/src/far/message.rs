@@ -72,12 +72,17 @@ pub(crate) fn number(message: &mut [u8], number: u64) {
     message[8..PRELUDE].copy_from_slice(&number.to_le_bytes());
 }
 
+/// The sender that a message of at least [`PRELUDE`] bytes names.
+pub(crate) fn sender(message: &[u8]) -> usize {
+    read(message, 0) as u32 as usize
+}
+
 /// Sender and number.
 pub(crate) fn prelude(message: &[u8]) -> Result<(usize, u64)> {
     if message.len() < PRELUDE {
         return Err(err!(INTERNAL, "a message of {} bytes came in: too short", message.len()));
     }
-    Ok((read(message, 0) as u32 as usize, read(message, 8)))
+    Ok((sender(message), read(message, 8)))
 }
 
 fn read(bytes: &[u8], at: usize) -> u64 {

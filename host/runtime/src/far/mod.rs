@@ -139,8 +139,11 @@ impl Far {
         let opened = match config.transport {
             TransportWish::Fake => fake::Fake::new(config.fake_seed, config.fake_delay)
                 .map(|t| Box::new(t) as Box<dyn Transport>),
-            _ => ucx::Ucx::new(me, cards.len(), config.far_copies, config.far_gpu)
-                .map(|t| Box::new(t) as Box<dyn Transport>),
+            _ => {
+                let listen = meeting::where_to_listen(cards, &**boot);
+                ucx::Ucx::new(me, cards.len(), config.far_copies, config.far_gpu, &listen)
+                    .map(|t| Box::new(t) as Box<dyn Transport>)
+            }
         };
         let mut transport = meeting::introduce(opened, &**boot, cards)?;
         let (name, about) = (transport.name(), transport.about());

@@ -105,7 +105,7 @@ impl Card {
     }
 
     /// Its node, without the part of it that `RUSHMEM_PES_PER_NODE` made.
-    fn real_host(&self) -> &str {
+    pub(crate) fn real_host(&self) -> &str {
         self.node.split('/').next().unwrap_or_default()
     }
 

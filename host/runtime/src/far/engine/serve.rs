@@ -5,6 +5,9 @@ use crate::error::{err, Result};
 use crate::far::message::{self, Record, NO_REPLY, PRELUDE};
 use crate::far::target;
 
+/// More messages than any transport lets come ahead of their turn.
+const MOST_AHEAD: u64 = 1 << 20;
+
 impl Engine {
     /// A message has come in: it is carried out when its turn has come.
     pub(in crate::far) fn incoming(&mut self, message: Vec<u8>) -> Result<()> {
@@ -12,6 +15,12 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(from) else {
             return Err(err!(INTERNAL, "a message of PE {from}, which does not exist"));
         };
+        // The transport lets nobody but PEs speak, each message once and few ahead of their turn: here it is a mistake.
+        let ahead = number.checked_sub(peer.next_in).filter(|ahead| *ahead < MOST_AHEAD);
+        if ahead.is_none() || peer.early.contains_key(&number) {
+            let next = peer.next_in;
+            return Err(err!(INTERNAL, "message {number} of {} where {next} comes next", self.names[from]));
+        }
         if number != peer.next_in {
             peer.early.insert(number, message);
             return Ok(());

@@ -1,18 +1,20 @@
 //! Connections to other PEs, made when they are first used, and what is sent over them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 
 use ucx_sys::*;
 
+use super::callbacks::{on_lost, sent};
 use super::carrier::{one_sided, transports, Carrier};
-use super::inbox::{on_lost, sent, Lost, Ticket, What};
+use super::credit::Held;
+use super::inbox::{Lost, Ticket, What};
 use super::meeting::Meeting;
-use super::wire::{Head, HEAD};
+use super::wire::{Head, SEALED};
 use super::{check, Ucx, AM_ID, COPY_ID};
 use crate::error::{err, Result};
-use crate::far::transport::{Event, Token};
+use crate::far::transport::{Event, Token, BULK_HEAD};
 
 /// Looks at a connection that is being closed.
 const PATIENCE: usize = 10_000;
@@ -27,6 +29,8 @@ pub(super) struct Endpoint {
     pub(super) has_put: bool,
     /// Until it has been met.
     pub(super) meeting: Option<Meeting>,
+    /// What waits for a number ([`credit`](super::credit)).
+    pub(super) held: VecDeque<Held>,
     /// For the error handler.
     lost: Box<Lost>,
     /// Keys to its segments, as they came and as this connection has unpacked them.
@@ -42,6 +46,7 @@ impl Endpoint {
             by_network: false,
             has_put: false,
             meeting: None,
+            held: VecDeque::new(),
             lost,
             keys: HashMap::new(),
         }
@@ -54,6 +59,9 @@ impl Ucx {
         let peer = &mut self.peers[pe];
         if let Some(ep) = peer.ep {
             return Ok(ep);
+        }
+        if peer.address.is_empty() {
+            return Err(err!(INTERNAL, "PE {pe} has made no address known"));
         }
         let mut ep = null_mut();
         // SAFETY: the address is a worker's; the handler's argument lives as long as the endpoint.
@@ -71,7 +79,7 @@ impl Ucx {
             transports(self.ucp, ep)
         };
         peer.by_network = match self.carrier {
-            Carrier::Auto => one_sided(&names),
+            Carrier::Auto => self.rma && one_sided(&names),
             Carrier::Ucx => true,
             Carrier::Messages => false,
         };
@@ -100,7 +108,10 @@ impl Ucx {
     pub(super) fn by_network(&mut self, pe: usize, segment: Option<u32>) -> Result<bool> {
         self.endpoint(pe)?;
         let gpu = segment.and_then(|id| self.segments.get(&id)).is_some_and(|(_, gpu)| *gpu);
-        Ok(gpu || self.peers[pe].by_network)
+        let peer = &self.peers[pe];
+        // What it copies in messages has no key.
+        let has_key = segment.is_none_or(|id| peer.keys.contains_key(&id));
+        Ok(has_key && (gpu || peer.by_network))
     }
 
     pub(super) fn key(&mut self, pe: usize, id: u32) -> Result<(ucp_ep_h, ucp_rkey_h)> {
@@ -122,7 +133,7 @@ impl Ucx {
     }
 
     pub(super) fn ticket(&self, what: What) -> *mut Ticket {
-        Box::into_raw(Box::new(Ticket { inbox: self.inbox, what, head: [0; HEAD] }))
+        Box::into_raw(Box::new(Ticket { inbox: self.inbox, what, head: [0; SEALED] }))
     }
 
     /// What a call has returned: done, or in flight, in which case the ticket is the callback's. What fails at once, on a
@@ -152,8 +163,10 @@ impl Ucx {
         }
     }
 
-    /// Sends a message of the engine's.
-    pub(super) fn send_message(&mut self, ep: ucp_ep_h, message: Vec<u8>) -> Result<Option<Box<Ticket>>> {
+    /// Sends a message of the engine's, for which there is a number.
+    pub(super) fn send_message(&mut self, pe: usize, mut message: Vec<u8>) -> Result<Option<Box<Ticket>>> {
+        let ep = self.endpoint(pe)?;
+        self.inbox().guards.seal_message(pe, &mut message)?;
         let (data, length) = (message.as_ptr(), message.len());
         let ticket = self.ticket(What::Message(message));
         let param = eager(ticket);
@@ -164,32 +177,52 @@ impl Ucx {
         }
     }
 
-    /// Sends a message about copies, with data of a word's own or `bytes` at `data`, which stay until UCX lets go of them. True: it
-    /// has.
-    pub(super) fn send_piece(
+    /// Sends a large message of the engine's as UCX does it.
+    ///
+    /// # Safety
+    /// The data is valid until the token is done.
+    pub(super) unsafe fn send_bulk_now(
         &mut self,
         pe: usize,
-        head: Head,
+        head: &[u8; BULK_HEAD],
         data: *const u8,
         bytes: usize,
-        what: What,
+        token: Token,
     ) -> Result<bool> {
         let ep = self.endpoint(pe)?;
-        let (data, bytes) = match &what {
-            What::Word(own) => (own.as_ptr(), own.len()),
-            _ => (data, bytes),
+        let me = self.me;
+        let sealed = self.inbox().guards.seal_bulk(pe, me, head, bytes)?;
+        let ticket = self.ticket(What::Operation(token));
+        let param = sent(ticket);
+        // SAFETY: the ticket keeps the head, the caller the data.
+        unsafe {
+            (*ticket).head = sealed;
+            let header = (&raw const (*ticket).head).cast();
+            let request = self.ucp.ucp_am_send_nbx(ep, AM_ID, header, SEALED, data.cast(), bytes, &param);
+            self.started("sending data", request, ticket).map(|done| done.is_some())
+        }
+    }
+
+    /// Sends a message about copies, with the data that `what` keeps; there is a number for it. True: UCX has let go of it.
+    pub(super) fn send_copy(&mut self, pe: usize, head: Head, what: What) -> Result<bool> {
+        let ep = self.endpoint(pe)?;
+        let own: &[u8] = match &what {
+            What::Word(own) | What::Piece { data: own, .. } => own,
+            What::Message(_) | What::Operation(_) => &[],
         };
+        let (data, bytes, plain) = (own.as_ptr(), own.len(), head.encode(self.me));
+        let sealed = self.inbox().guards.seal_copy(pe, &plain, own, head.counts())?;
         let ticket = self.ticket(what);
         let mut param = eager(ticket);
         if head == Head::Open {
             // What is not sent at once makes UCX connect its endpoints first.
             param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
         }
-        // SAFETY: a live endpoint; the ticket keeps the head.
+        // SAFETY: a live endpoint; the ticket keeps head and data.
         unsafe {
-            (*ticket).head = head.encode(self.me);
+            (*ticket).head = sealed;
             let header = (&raw const (*ticket).head).cast();
-            let request = self.ucp.ucp_am_send_nbx(ep, COPY_ID, header, HEAD, data.cast(), bytes, &param);
+            let request = self.ucp.ucp_am_send_nbx(ep, COPY_ID, header, SEALED, data.cast(), bytes, &param);
             self.started("copying", request, ticket).map(|done| done.is_some())
         }
     }

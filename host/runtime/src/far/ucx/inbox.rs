@@ -1,21 +1,28 @@
 //! What UCX's callbacks note, for the transport to hand on.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ffi::c_void;
-use std::mem::zeroed;
 
 use ucx_sys::*;
 
-use super::wire::{Head, HEAD};
+use super::guard::{Guards, Refusal, TRAILER};
+use super::window::{Seen, Window};
+use super::wire::{Head, HEAD, SEALED};
 use super::SPARE;
 use crate::error::{err, Error, Result};
 use crate::far::transport::{BulkId, Event, Token, BULK_HEAD, MESSAGE};
 
+/// Buffers kept for pieces: as many as are on their way to a PE, of the long ones.
+const SPARE_PIECES: usize = 18;
+
 /// What callbacks leave. They have it by raw pointer; nobody holds a reference while UCX is called.
-#[derive(Default)]
 pub(super) struct Inbox {
+    /// Who may be believed.
+    pub(super) guards: Guards,
     pub(super) events: Vec<Event>,
     pub(super) spare: Vec<Vec<u8>>,
+    /// Buffers for pieces.
+    pub(super) spare_pieces: Vec<Vec<u8>>,
     /// Messages on their way out.
     pub(super) sending: usize,
     /// Data that has been announced and not taken.
@@ -24,8 +31,8 @@ pub(super) struct Inbox {
     pub(super) ucp: Option<&'static Ucp>,
     /// This PE's memory that others may name, by segment: address and bytes; none where it is a GPU's.
     pub(super) memory: HashMap<u32, (usize, usize)>,
-    /// How far each PE's pieces have come.
-    pub(super) arrivals: Vec<Arrivals>,
+    /// The pieces of each PE's puts that are in their place.
+    pub(super) arrivals: Vec<Window>,
     /// Where what this PE has asked for goes.
     pub(super) landings: HashMap<u64, Landing>,
     pub(super) next_landing: u64,
@@ -42,26 +49,6 @@ pub(super) enum Announced {
     Bytes(Vec<u8>),
     /// To be asked for, by the number that it has at its PE.
     Offer { pe: usize, id: u64, bytes: usize },
-}
-
-/// The pieces of one PE's puts that are in their place: all below `next`, and some later ones.
-#[derive(Debug, Default)]
-pub(super) struct Arrivals {
-    pub(super) next: u64,
-    early: BTreeSet<u64>,
-}
-
-impl Arrivals {
-    fn note(&mut self, number: u64) {
-        if number != self.next {
-            self.early.insert(number);
-            return;
-        }
-        self.next += 1;
-        while self.early.remove(&self.next) {
-            self.next += 1;
-        }
-    }
 }
 
 /// Memory that waits for another PE's data.
@@ -88,8 +75,8 @@ pub(super) enum What {
     Message(Vec<u8>),
     /// What the engine calls so.
     Operation(Token),
-    /// A piece of a copy.
-    Piece { pe: usize, stream: usize, bytes: usize },
+    /// A piece of a copy: what its tag is of, whatever becomes of the source meanwhile.
+    Piece { pe: usize, stream: usize, data: Vec<u8> },
     /// A word about copies, with its data.
     Word(Vec<u8>),
 }
@@ -99,28 +86,42 @@ pub(super) struct Ticket {
     pub(super) inbox: *mut Inbox,
     pub(super) what: What,
     /// The message's head, if it has one: UCX reads it until the message is out.
-    pub(super) head: [u8; HEAD],
+    pub(super) head: [u8; SEALED],
 }
-
-const _: () = assert!(BULK_HEAD <= HEAD);
 
 pub(super) struct Lost {
     pub(super) inbox: *mut Inbox,
     pub(super) pe: usize,
 }
 
-pub(super) fn sent(ticket: *mut Ticket) -> ucp_request_param_t {
-    // SAFETY: zeroes are valid for it.
-    let mut param: ucp_request_param_t = unsafe { zeroed() };
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-    param.cb.send = Some(on_sent);
-    param.user_data = ticket.cast();
-    param
-}
-
 impl Inbox {
+    pub(super) fn new(ucp: Option<&'static Ucp>, guards: Guards) -> Inbox {
+        Inbox {
+            guards,
+            events: Vec::new(),
+            spare: Vec::new(),
+            spare_pieces: Vec::new(),
+            sending: 0,
+            bulk: HashMap::new(),
+            next_bulk: 0,
+            ucp,
+            memory: HashMap::new(),
+            arrivals: Vec::new(),
+            landings: HashMap::new(),
+            next_landing: 0,
+            sent: Vec::new(),
+            words: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// A buffer for a message and what goes behind it.
+    pub(super) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_else(|| Vec::with_capacity(MESSAGE + TRAILER))
+    }
+
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < SPARE && buffer.capacity() >= MESSAGE {
+        if self.spare.len() < SPARE && buffer.capacity() >= MESSAGE + TRAILER {
             self.spare.push(buffer);
         }
     }
@@ -135,7 +136,18 @@ impl Inbox {
                 self.recycle(buffer);
             }
             (What::Word(_), _) => {}
-            (What::Piece { pe, stream, bytes }, result) => self.sent.push(Sent { pe, stream, bytes, result }),
+            (What::Piece { pe, stream, data }, result) => {
+                let bytes = data.len();
+                self.recycle_piece(data);
+                self.sent.push(Sent { pe, stream, bytes, result });
+            }
+        }
+    }
+
+    /// The buffer of a piece is free.
+    pub(super) fn recycle_piece(&mut self, buffer: Vec<u8>) {
+        if self.spare_pieces.len() < SPARE_PIECES {
+            self.spare_pieces.push(buffer);
         }
     }
 
@@ -179,6 +191,64 @@ impl Inbox {
         ))
     }
 
+    /// A message of an engine, with its trailer. It is copied before it is looked at: what UCX hands over may lie in memory that its
+    /// sender can still write.
+    pub(super) fn take_message(&mut self, sealed: &[u8]) {
+        if sealed.len() > MESSAGE + TRAILER {
+            self.guards.refuse(Refusal::Forged);
+            return;
+        }
+        let mut buffer = self.buffer();
+        buffer.clear();
+        buffer.extend_from_slice(sealed);
+        match self.guards.open_message(&buffer) {
+            Ok((_, bytes)) => {
+                buffer.truncate(bytes);
+                self.events.push(Event::Message(buffer));
+            }
+            Err(_) => self.recycle(buffer),
+        }
+    }
+
+    /// A large message that UCX carries: its head, and the data if that came at once. False: it is dropped.
+    pub(super) fn take_bulk(
+        &mut self,
+        sealed: &[u8],
+        bytes: usize,
+        mut announced: Announced,
+        data: &[u8],
+    ) -> bool {
+        if self.guards.open_bulk(sealed, bytes).is_err() {
+            return false;
+        }
+        if let Announced::Bytes(own) = &mut announced {
+            own.extend_from_slice(data);
+        }
+        let head = sealed[..BULK_HEAD].to_vec();
+        let data = self.announce(announced);
+        self.events.push(Event::Bulk { head, bytes, data });
+        true
+    }
+
+    /// A message about copies, as it came.
+    ///
+    /// # Safety
+    /// Segments and landings are valid memory.
+    pub(super) unsafe fn take_copy(&mut self, sealed: &[u8], data: &[u8]) {
+        let Ok(from) = self.guards.open_copy(sealed, data, Head::sender) else { return };
+        let done = match Head::decode(&sealed[..HEAD]) {
+            // SAFETY: passed on.
+            Some((_, head)) => unsafe { self.take_in(from, head, data) },
+            None => Err(err!(
+                INTERNAL,
+                "a message about copies cannot be read: do all PEs run the same librushmem_host.so?"
+            )),
+        };
+        if let Err(e) = done {
+            self.lose(from, e);
+        }
+    }
+
     /// A message about copies.
     ///
     /// # Safety
@@ -187,9 +257,14 @@ impl Inbox {
         match head {
             Head::Put { number, segment, address } => {
                 self.holds(segment, address, data.len())?;
+                if self.arrivals[from].take(number) != Seen::First {
+                    return Err(err!(
+                        INTERNAL,
+                        "it sends a piece of the number {number} twice, or too early"
+                    ));
+                }
                 // SAFETY: inside the segment, as just seen.
                 unsafe { crate::word::copy(address as usize as *mut u8, data.as_ptr(), data.len()) };
-                self.arrivals[from].note(number);
             }
             Head::Piece { landing: id, at } => {
                 // What has been given up may still come.
@@ -234,143 +309,24 @@ impl Inbox {
     }
 }
 
-/// A callback for messages.
-pub(super) type AmHandler = unsafe extern "C" fn(
-    *mut c_void,
-    *const c_void,
-    usize,
-    *mut c_void,
-    usize,
-    *const ucp_am_recv_param_t,
-) -> ucs_status_t;
-
-/// A put, a get, a flush or a message is over.
-pub(super) unsafe extern "C" fn on_sent(request: *mut c_void, status: ucs_status_t, user: *mut c_void) {
-    // SAFETY: the ticket made for this request; the inbox lives as long as the worker, and nobody else has it now.
-    unsafe {
-        let ticket = Box::from_raw(user.cast::<Ticket>());
-        let inbox = &mut *ticket.inbox;
-        let result = if status == UCS_OK { Ok(()) } else { Err(inbox.text(status)) };
-        if let Some(ucp) = inbox.ucp {
-            ucp.ucp_request_free(request);
-        }
-        inbox.done(*ticket, result);
-    }
-}
-
-/// The data of a large message is here.
-pub(super) unsafe extern "C" fn on_received(
-    request: *mut c_void,
-    status: ucs_status_t,
-    _length: usize,
-    user: *mut c_void,
-) {
-    // SAFETY: as for `on_sent`.
-    unsafe { on_sent(request, status, user) };
-}
-
-/// A connection is lost.
-pub(super) unsafe extern "C" fn on_lost(arg: *mut c_void, _ep: ucp_ep_h, status: ucs_status_t) {
-    // SAFETY: the argument given with the endpoint, which lives as long.
-    unsafe {
-        let lost = &*arg.cast::<Lost>();
-        let inbox = &mut *lost.inbox;
-        let error = inbox.text(status);
-        inbox.lose(lost.pe, error);
-    }
-}
-
-/// A message has come.
-pub(super) unsafe extern "C" fn on_message(
-    arg: *mut c_void,
-    header: *const c_void,
-    header_length: usize,
-    data: *mut c_void,
-    length: usize,
-    param: *const ucp_am_recv_param_t,
-) -> ucs_status_t {
-    // SAFETY: the inbox, which nobody else has now; header and data are valid for their lengths.
-    unsafe {
-        let inbox = &mut *arg.cast::<Inbox>();
-        let announced = (*param).recv_attr & u64::from(UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-        if header_length == 0 && !announced {
-            let mut buffer = inbox.spare.pop().unwrap_or_else(|| Vec::with_capacity(MESSAGE));
-            buffer.clear();
-            buffer.extend_from_slice(std::slice::from_raw_parts(data.cast::<u8>(), length));
-            inbox.events.push(Event::Message(buffer));
-            return UCS_OK;
-        }
-        let head = std::slice::from_raw_parts(header.cast::<u8>(), header_length).to_vec();
-        let kept = if announced {
-            Announced::Descriptor(data, length)
-        } else {
-            Announced::Bytes(std::slice::from_raw_parts(data.cast::<u8>(), length).to_vec())
-        };
-        let data = inbox.announce(kept);
-        inbox.events.push(Event::Bulk { head, bytes: length, data });
-        // What is kept stays until it is received.
-        if announced {
-            UCS_INPROGRESS
-        } else {
-            UCS_OK
-        }
-    }
-}
-
-/// A message about copies has come.
-pub(super) unsafe extern "C" fn on_copy(
-    arg: *mut c_void,
-    header: *const c_void,
-    header_length: usize,
-    data: *mut c_void,
-    length: usize,
-    _param: *const ucp_am_recv_param_t,
-) -> ucs_status_t {
-    // SAFETY: as for `on_message`; segments stay until they are forgotten, landings until they are abandoned.
-    unsafe {
-        let inbox = &mut *arg.cast::<Inbox>();
-        let bytes = |at: *const c_void, length| match length {
-            0 => &[],
-            _ => std::slice::from_raw_parts(at.cast::<u8>(), length),
-        };
-        match Head::decode(bytes(header, header_length)) {
-            Some((from, head)) if from < inbox.arrivals.len() => {
-                if let Err(e) = inbox.take_in(from, head, bytes(data, length)) {
-                    inbox.lose(from, e);
-                }
-            }
-            _ => log::error!(
-                "a message about copies cannot be read: do all PEs run the same librushmem_host.so?"
-            ),
-        }
-    }
-    UCS_OK
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::keys::Keys;
     use super::*;
-
-    #[test]
-    fn pieces_count_in_any_order() {
-        let mut arrivals = Arrivals::default();
-        for (number, next) in [(0, 1), (3, 1), (2, 1), (1, 4), (4, 5), (6, 5), (5, 7)] {
-            arrivals.note(number);
-            assert_eq!(arrivals.next, next, "after {number}");
-        }
-    }
 
     #[test]
     fn what_is_not_there_is_not_touched() {
         let mut memory = vec![0u8; 100];
         let at = memory.as_mut_ptr() as usize;
-        let mut inbox =
-            Inbox { arrivals: vec![Arrivals::default(), Arrivals::default()], ..Inbox::default() };
+        let mut inbox = Inbox::new(None, Guards::new(Keys::new(0).unwrap()));
+        inbox.arrivals = vec![Window::default(), Window::default()];
         inbox.memory.insert(3, (at, 100));
         let put = |segment, address: usize| Head::Put { number: 0, segment, address: address as u64 };
         // SAFETY: the memory is there.
         unsafe {
             inbox.take_in(1, put(3, at + 98), &[1, 2]).unwrap();
+            // A piece that has come is no second one.
+            inbox.take_in(1, put(3, at + 98), &[9, 9]).unwrap_err();
             for (head, data) in [
                 (put(3, at + 99), &[9, 9][..]),
                 (put(3, at - 1), &[9]),

@@ -16,7 +16,7 @@ use std::ptr::null;
 use ucx_sys::*;
 
 use super::inbox::What;
-use super::wire::{Head, HEAD};
+use super::wire::{Head, SEALED};
 use super::{check, Ucx, COPY_ID};
 use crate::error::{Error, Result};
 use crate::far::transport::{Event, Remote, Token, Transport, BULK_HEAD};
@@ -102,7 +102,7 @@ impl Ucx {
         let greeted = greeted || self.greet(pe)?;
         let asks = greeted && heard && !asked && self.me < pe;
         if asks {
-            self.send_piece(pe, Head::Open, null(), 0, What::Word(Vec::new()))?;
+            self.send_copy(pe, Head::Open, What::Word(Vec::new()))?;
         }
         if let Some(meeting) = &mut self.peers[pe].meeting {
             (meeting.greeted, meeting.asked) = (greeted, asked || asks);
@@ -112,16 +112,18 @@ impl Ucx {
 
     /// Says this PE's word, if UCX can send it now.
     fn greet(&mut self, pe: usize) -> Result<bool> {
-        let (ep, head) = (self.endpoint(pe)?, Head::Hello.encode(self.me));
+        let (ep, plain) = (self.endpoint(pe)?, Head::Hello.encode(self.me));
+        let head = self.inbox().guards.seal_copy(pe, &plain, &[], true)?;
         // SAFETY: a live endpoint; what is sent at once or not at all is read before the call returns.
         let status = unsafe {
             let mut param: ucp_request_param_t = zeroed();
             param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
             param.flags = UCP_AM_SEND_FLAG_EAGER;
-            let sent = self.ucp.ucp_am_send_nbx(ep, COPY_ID, head.as_ptr().cast(), HEAD, null(), 0, &param);
+            let sent = self.ucp.ucp_am_send_nbx(ep, COPY_ID, head.as_ptr().cast(), SEALED, null(), 0, &param);
             UCS_PTR_RAW_STATUS(sent)
         };
         if status == UCS_ERR_NO_RESOURCE {
+            self.inbox().guards.take_back(pe);
             return Ok(false);
         }
         check(self.ucp, "connecting", status).map(|()| true)

@@ -8,8 +8,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::tests::{data, pair, Pe, BYTES, LIMIT, SEGMENT};
-use super::{Carrier, MESSAGE};
-use crate::far::transport::{Remote, Transport};
+use super::Carrier;
+use crate::far::message::PRELUDE;
+use crate::far::transport::{Remote, Transport, MESSAGE};
 use crate::node::card::random;
 
 const CHILD: &str = "RUSHMEM_MEETING_CHILD";
@@ -17,13 +18,13 @@ const ROUNDS: usize = 150;
 /// Steps of a round, both PEs' together: a connection takes less.
 const STEPS: u64 = 60;
 
-/// Goes on in a process of its own. False: this is the one that only waits for it.
-fn apart(test: &str) -> bool {
+/// Goes on in a process of its own, with UCX over TCP alone. False: this is the one that only waits for it.
+pub(super) fn apart(module: &str, test: &str) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
     }
     let mut child = Command::new(std::env::current_exe().expect("a test knows where it is"));
-    child.args(["--exact", &format!("far::ucx::meeting_tests::{test}"), "--nocapture", "--test-threads=1"]);
+    child.args(["--exact", &format!("far::ucx::{module}::{test}"), "--nocapture", "--test-threads=1"]);
     // Connections that are refused are part of it.
     child.env(CHILD, "1").env("UCX_TLS", "tcp").env("UCX_LOG_LEVEL", "fatal");
     let mut said = tempfile::tempfile().expect("the temporary folder takes files");
@@ -51,7 +52,9 @@ fn apart(test: &str) -> bool {
 
 /// A first put, and a first message, of every size.
 fn speak(pe: &mut Pe, other: usize, there: u64, source: &[u8], bytes: usize) {
-    pe.ucx.send(other, vec![1; MESSAGE.min(bytes)]).unwrap();
+    let mut message = vec![0; MESSAGE.min(bytes).max(PRELUDE)];
+    message[..4].copy_from_slice(&(1 - other as u32).to_le_bytes());
+    pe.ucx.send(other, message).unwrap();
     let to = Remote { pe: other, segment: SEGMENT, address: there };
     // SAFETY: the source outlives the round's transports.
     if unsafe { pe.ucx.put(to, source.as_ptr(), bytes, 0) }.unwrap() {
@@ -62,7 +65,7 @@ fn speak(pe: &mut Pe, other: usize, there: u64, source: &[u8], bytes: usize) {
 #[test]
 fn a_pe_that_goes_before_it_is_connected_takes_nobody_along() {
     let name = "a_pe_that_goes_before_it_is_connected_takes_nobody_along";
-    if !apart(name) {
+    if !apart("meeting_tests", name) {
         return;
     }
     let mut state = u64::from_le_bytes(random().unwrap());

@@ -7,35 +7,57 @@
 //! Endpoints are made with error handling by peer, so that the end of a PE is an event and not the end of the process. For the same
 //! reason UCX copies one-sided on networks alone that can do it by themselves ([`carrier`]); elsewhere [`pieces`] does, and PEs
 //! [meet](meeting) before they speak.
+//!
+//! Whoever reaches UCX's port can send messages. So each one is sealed under a [key](keys) of the two PEs and [looked at](guard) before it
+//! is obeyed, and UCX is given no more to do than is needed: it [listens](listen) where the job is, and takes one-sided copies, which
+//! name any address of the process, on networks alone whose cards do them.
 
+mod callbacks;
 pub(crate) mod carrier;
 mod connect;
+mod credit;
+mod guard;
 mod inbox;
+mod keys;
+pub(crate) mod listen;
+#[cfg(test)]
+mod listening;
 mod meeting;
 #[cfg(test)]
 mod meeting_tests;
+mod open;
 mod piece;
 mod pieces;
+mod seal;
+#[cfg(test)]
+mod stranger;
+#[cfg(test)]
+mod strangers_tests;
 #[cfg(test)]
 mod tests;
+mod window;
 mod wire;
 
 use std::collections::HashMap;
-use std::ffi::{c_void, CString};
+use std::ffi::c_void;
 use std::mem::zeroed;
 use std::os::fd::RawFd;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 use ucx_sys::*;
 
 use crate::error::{err, Result};
 use crate::far::gpu::direct::{can_register, Way};
-use crate::far::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD, MESSAGE};
+use crate::far::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD};
+use callbacks::{on_received, sent};
 use carrier::Carrier;
 use connect::Endpoint;
-use inbox::{on_copy, on_message, on_received, sent, AmHandler, Announced, Arrivals, Inbox, Lost, What};
+use credit::Held;
+use inbox::{Announced, Inbox, Lost, What};
+use keys::PUBLIC;
 use meeting::Later;
 use pieces::{Goal, Pieces};
+use window::Window;
 
 /// The numbers of our active messages: the engine's, and those about copies.
 const AM_ID: u32 = 1;
@@ -44,6 +66,9 @@ const COPY_ID: u32 = 2;
 const ROUNDS: usize = 16;
 /// Buffers kept for messages.
 const SPARE: usize = 256;
+/// Keys to memory that UCX copies to and from begin with the one, and there is none to memory that only messages reach.
+const BY_UCX: u8 = 1;
+const BY_MESSAGES: u8 = 0;
 /// More messages than this on their way out are congestion.
 const MOST_MESSAGES: usize = 512;
 
@@ -60,6 +85,8 @@ pub(crate) struct Ucx {
     segments: HashMap<u32, (ucp_mem_h, bool)>,
     pieces: Pieces,
     carrier: Carrier,
+    /// UCX may have to copy one-sided. Where not it is not asked for that, and does nothing of the kind for others either.
+    rma: bool,
     way: Way,
     /// Whether it reaches GPU memory, once that has been tried.
     gpus: Option<bool>,
@@ -79,72 +106,6 @@ fn check(ucp: &Ucp, what: &str, status: ucs_status_t) -> Result<()> {
 }
 
 impl Ucx {
-    /// For PE `me` of a job of `n`; `carrier`: who copies; `way`: how GPU memory is to be reached.
-    pub(crate) fn new(me: usize, n: usize, carrier: Carrier, way: Way) -> Result<Ucx> {
-        let ucp = Ucp::load().map_err(|e| err!(ENVIRONMENT, "{e}"))?;
-        let inbox = Box::into_raw(Box::new(Inbox { ucp: Some(ucp), ..Inbox::default() }));
-        let mut ucx = Ucx {
-            me,
-            ucp,
-            context: null_mut(),
-            worker: null_mut(),
-            fd: -1,
-            inbox,
-            peers: Vec::new(),
-            segments: HashMap::new(),
-            pieces: Pieces::default(),
-            carrier,
-            way,
-            gpus: None,
-            meets: false,
-            meetings: Vec::new(),
-        };
-        // SAFETY: UCX objects are made in the order of their lives; structures are zeroed, which is valid for each of them,
-        // and have the fields that their masks name.
-        unsafe {
-            let mut config = null_mut();
-            check(
-                ucp,
-                "reading its configuration (UCX_*)",
-                ucp.ucp_config_read(null(), null(), &mut config),
-            )?;
-            let piece = piece::agree(ucp, config);
-            let mut params: ucp_params_t = zeroed();
-            params.field_mask =
-                (UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME).into();
-            params.features = (UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP).into();
-            params.estimated_num_eps = n;
-            let name = CString::new("rushmem").expect("no NUL");
-            params.name = name.as_ptr();
-            let status = ucp.ucp_init(&params, config, &mut ucx.context);
-            ucp.ucp_config_release(config);
-            check(ucp, "finding the network's devices (UCX_TLS, UCX_NET_DEVICES)", status)?;
-            ucx.pieces = Pieces::new(n, piece);
-            ucx.meets = meeting::is_needed(ucp, ucx.context);
-            let mut params: ucp_worker_params_t = zeroed();
-            params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE.into();
-            params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-            check(ucp, "making a worker", ucp.ucp_worker_create(ucx.context, &params, &mut ucx.worker))?;
-            for (id, handler) in [(AM_ID, on_message as AmHandler), (COPY_ID, on_copy)] {
-                let mut params: ucp_am_handler_param_t = zeroed();
-                params.field_mask = (UCP_AM_HANDLER_PARAM_FIELD_ID
-                    | UCP_AM_HANDLER_PARAM_FIELD_CB
-                    | UCP_AM_HANDLER_PARAM_FIELD_ARG)
-                    .into();
-                params.id = id;
-                params.cb = Some(handler);
-                params.arg = inbox.cast();
-                check(ucp, "taking messages", ucp.ucp_worker_set_am_recv_handler(ucx.worker, &params))?;
-            }
-            let status = ucp.ucp_worker_get_efd(ucx.worker, &mut ucx.fd);
-            if status != UCS_OK {
-                log::debug!("UCX cannot wake this PE ({}): it will look by itself", ucp.status_text(status));
-                ucx.fd = -1;
-            }
-        }
-        Ok(ucx)
-    }
-
     /// What callbacks have left.
     fn inbox(&mut self) -> &mut Inbox {
         // SAFETY: callbacks come out of calls of UCX alone, which nobody makes with this in hand.
@@ -183,14 +144,25 @@ impl Transport for Ucx {
                 "its own address",
                 self.ucp.ucp_worker_get_address(self.worker, &mut address, &mut length),
             )?;
-            let copy = std::slice::from_raw_parts(address.cast::<u8>(), length).to_vec();
+            let address_bytes = std::slice::from_raw_parts(address.cast::<u8>(), length);
+            // The inbox as in `inbox`.
+            let told = [&(*self.inbox).guards.public()[..], address_bytes].concat();
             self.ucp.ucp_worker_release_address(self.worker, address);
-            Ok(copy)
+            Ok(told)
         }
     }
 
     fn learn_addresses(&mut self, addresses: Vec<Vec<u8>>) {
-        self.inbox().arrivals = addresses.iter().map(|_| Arrivals::default()).collect();
+        // What is too short to be one makes an address to which nobody can connect.
+        let (public, addresses): (Vec<[u8; PUBLIC]>, Vec<Vec<u8>>) = addresses
+            .into_iter()
+            .map(|told| {
+                told.split_first_chunk().map_or_else(Default::default, |(key, at)| (*key, at.to_vec()))
+            })
+            .unzip();
+        let inbox = self.inbox();
+        inbox.arrivals = addresses.iter().map(|_| Window::default()).collect();
+        inbox.guards.learn(public);
         let inbox = self.inbox;
         let addresses = addresses.into_iter().enumerate();
         self.peers = addresses.map(|(pe, address)| Endpoint::new(address, Lost { inbox, pe })).collect();
@@ -199,6 +171,12 @@ impl Transport for Ucx {
     unsafe fn register(&mut self, id: u32, memory: Memory) -> Result<Vec<u8>> {
         if memory.gpu && !self.reaches(memory)? {
             return Ok(Vec::new());
+        }
+        if !memory.gpu {
+            self.inbox().memory.insert(id, (memory.address, memory.bytes));
+            if !self.rma {
+                return Ok(vec![BY_MESSAGES]);
+            }
         }
         let ucp = self.ucp;
         // SAFETY: the caller vouches for the memory; the key is copied before it is released.
@@ -219,20 +197,18 @@ impl Transport for Ucx {
                 ucp.ucp_mem_unmap(self.context, handle);
                 check(ucp, "packing a key", status)?;
             }
-            let key = std::slice::from_raw_parts(packed.cast::<u8>(), length).to_vec();
+            let packed_bytes = std::slice::from_raw_parts(packed.cast::<u8>(), length);
+            let key = [&[BY_UCX], packed_bytes].concat();
             ucp.ucp_rkey_buffer_release(packed);
             self.segments.insert(id, (handle, memory.gpu));
-            if !memory.gpu {
-                self.inbox().memory.insert(id, (memory.address, memory.bytes));
-            }
             Ok(key)
         }
     }
 
     fn learn_keys(&mut self, id: u32, keys: Vec<Vec<u8>>) {
         for (peer, key) in self.peers.iter_mut().zip(keys) {
-            if !key.is_empty() {
-                peer.keys.insert(id, (key, None));
+            if let Some((&BY_UCX, key)) = key.split_first() {
+                peer.keys.insert(id, (key.to_vec(), None));
             }
         }
     }
@@ -298,21 +274,19 @@ impl Transport for Ucx {
     }
 
     fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()> {
-        let connected = self.endpoint(pe);
-        if let (Ok(_), Some(later)) = (&connected, self.until_met(pe)) {
+        if let Err(e) = self.endpoint(pe) {
+            self.inbox().lose(pe, e);
+            return Ok(());
+        }
+        if let Some(later) = self.until_met(pe) {
             later.push_back(Later::Message(message));
             return Ok(());
         }
-        let sent = connected.and_then(|ep| self.send_message(ep, message));
-        let inbox = self.inbox();
-        inbox.sending += 1;
-        match sent {
-            Ok(Some(ticket)) => inbox.done(*ticket, Ok(())),
-            Ok(None) => {}
-            Err(e) => {
-                inbox.sending -= 1;
-                inbox.lose(pe, e);
-            }
+        self.inbox().sending += 1;
+        if self.goes(pe) {
+            self.send_counted(pe, message);
+        } else {
+            self.peers[pe].held.push_back(Held::Message(message));
         }
         Ok(())
     }
@@ -337,16 +311,12 @@ impl Transport for Ucx {
             // Nobody asks for nothing.
             return Ok(bytes == 0);
         }
-        let ep = self.endpoint(pe)?;
-        let ticket = self.ticket(What::Operation(token));
-        let param = sent(ticket);
-        // SAFETY: the ticket keeps the head, the caller the data.
-        unsafe {
-            (&mut (*ticket).head)[..BULK_HEAD].copy_from_slice(&head);
-            let header = (&raw const (*ticket).head).cast();
-            let request = self.ucp.ucp_am_send_nbx(ep, AM_ID, header, BULK_HEAD, data.cast(), bytes, &param);
-            self.started("sending data", request, ticket).map(|done| done.is_some())
+        if !self.goes(pe) {
+            self.peers[pe].held.push_back(Held::Bulk { head, data, bytes, token });
+            return Ok(false);
         }
+        // SAFETY: passed on.
+        unsafe { self.send_bulk_now(pe, &head, data, bytes, token) }
     }
 
     unsafe fn receive(&mut self, data: BulkId, dst: *mut u8, token: Token) -> Result<bool> {
@@ -419,7 +389,7 @@ impl Transport for Ucx {
     }
 
     fn buffer(&mut self) -> Vec<u8> {
-        self.inbox().spare.pop().unwrap_or_else(|| Vec::with_capacity(MESSAGE))
+        self.inbox().buffer()
     }
 
     fn recycle(&mut self, buffer: Vec<u8>) {
@@ -433,7 +403,9 @@ impl Transport for Ucx {
             self.lose(pe, &why);
         }
         // What others asked meanwhile would make connections anew.
-        self.inbox().words.clear();
+        let inbox = self.inbox();
+        inbox.words.clear();
+        inbox.guards.owed.clear();
         self.go_on();
     }
 }
@@ -441,7 +413,11 @@ impl Transport for Ucx {
 impl Drop for Ucx {
     fn drop(&mut self) {
         // What still comes in finds no memory.
-        self.inbox().memory.clear();
+        let inbox = self.inbox();
+        inbox.memory.clear();
+        if inbox.guards.dropped.total() > 0 {
+            log::info!("messages of strangers that were dropped: {:?}", inbox.guards.dropped);
+        }
         self.cut();
         // SAFETY: in the reverse order of their making; callbacks may come until the worker is gone, and find the inbox.
         unsafe {

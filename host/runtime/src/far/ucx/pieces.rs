@@ -6,10 +6,10 @@
 //! that number in their place? Whoever dies is answered for by UCX: what was on its way fails, and nothing else happens.
 
 use std::collections::{HashMap, VecDeque};
-use std::ptr::null;
 
 use slab::Slab;
 
+use super::credit::Held;
 use super::inbox::{Landing, Sent, What};
 use super::wire::Head;
 use super::Ucx;
@@ -209,8 +209,11 @@ impl Ucx {
     }
 
     /// Sends a message of this family that is nobody's operation: where it cannot be sent, the PE is lost.
-    fn ask(&mut self, pe: usize, head: Head, data: Vec<u8>) {
-        if let Err(e) = self.send_piece(pe, head, null(), 0, What::Word(data)) {
+    pub(super) fn ask(&mut self, pe: usize, head: Head, data: Vec<u8>) {
+        if !self.goes(pe) {
+            return self.peers[pe].held.push_back(Held::Word(head, data));
+        }
+        if let Err(e) = self.send_copy(pe, head, What::Word(data)) {
             self.inbox().lose(pe, e);
         }
     }
@@ -227,12 +230,12 @@ impl Ucx {
     }
 
     /// Sends what may be on its way to `pe`.
-    fn pump(&mut self, pe: usize) {
+    pub(super) fn pump(&mut self, pe: usize) {
         loop {
-            let line = &mut self.pieces.lines[pe];
-            if line.flying >= WINDOW {
+            if self.pieces.lines[pe].flying >= WINDOW || !self.goes(pe) {
                 return;
             }
+            let line = &mut self.pieces.lines[pe];
             line.answers_next = !line.answers_next;
             let answer = if line.answers_next || line.puts.is_empty() { line.answers.front() } else { None };
             match (answer, line.puts.front()) {
@@ -275,8 +278,17 @@ impl Ucx {
             Goal::Landing(landing) => Head::Piece { landing, at: at as u64 },
         };
         stream.at += bytes;
-        let data = (stream.src + at) as *const u8;
-        let sent = self.send_piece(pe, head, data, bytes, What::Piece { pe, stream: key, bytes });
+        let source = stream.src + at;
+        // A tag is of what does not change any more: others may write to the source meanwhile.
+        let mut data = self.inbox().spare_pieces.pop().unwrap_or_default();
+        data.clear();
+        data.reserve(bytes);
+        // SAFETY: the source is valid until the copy is over, as its owner vouches, and the buffer has room.
+        unsafe {
+            crate::word::copy(data.as_mut_ptr(), source as *const u8, bytes);
+            data.set_len(bytes);
+        }
+        let sent = self.send_copy(pe, head, What::Piece { pe, stream: key, data });
         let stream = &mut self.pieces.streams[key];
         match sent {
             Ok(true) => {}
@@ -307,7 +319,8 @@ impl Ucx {
     pub(super) fn go_on(&mut self) {
         let waits = !self.pieces.questions.is_empty() || !self.meetings.is_empty();
         let inbox = self.inbox();
-        if inbox.sent.is_empty() && inbox.words.is_empty() && inbox.lost.is_empty() && !waits {
+        let nothing = inbox.sent.is_empty() && inbox.words.is_empty() && inbox.lost.is_empty();
+        if nothing && inbox.guards.owed.is_empty() && !waits {
             return;
         }
         let (sent, words) = (std::mem::take(&mut inbox.sent), std::mem::take(&mut inbox.words));
@@ -319,6 +332,7 @@ impl Ucx {
             self.heed(from, word);
         }
         self.answer_questions();
+        self.tell_news();
         for (pe, e) in lost {
             self.lose(pe, &e);
         }
@@ -383,6 +397,7 @@ impl Ucx {
                 self.meet(from);
             }
             Head::Opened => self.meet(from),
+            Head::Seen { count } => self.hear_news(from, count),
             // Their callbacks have seen to them.
             Head::Put { .. } | Head::Piece { .. } | Head::Offer { .. } => {}
         }
@@ -405,6 +420,7 @@ impl Ucx {
     pub(super) fn lose(&mut self, pe: usize, why: &Error) {
         self.miss(pe, why);
         let mut tokens = self.inbox().abandon(pe);
+        tokens.extend(self.let_go(pe));
         let line = &mut self.pieces.lines[pe];
         tokens.extend(line.asked.drain().map(|(token, _)| token));
         let mut streams = Vec::from(std::mem::take(&mut line.answers));

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::listen::Listen;
 use super::pieces::WINDOW;
 use super::{Carrier, Ucx};
 use crate::far::gpu::direct::Way;
@@ -24,7 +25,9 @@ pub(super) struct Pe {
     pub(super) failed: Vec<u64>,
     /// Large messages that have come: head, bytes, what names the data.
     bulk: HashMap<Vec<u8>, (usize, crate::far::transport::BulkId)>,
-    lost: bool,
+    /// Messages that have come.
+    pub(super) messages: Vec<Vec<u8>>,
+    pub(super) lost: bool,
 }
 
 impl Pe {
@@ -37,7 +40,7 @@ impl Pe {
                 Event::Failed(token, _) => self.failed.push(token),
                 Event::Bulk { head, bytes, data } => drop(self.bulk.insert(head, (bytes, data))),
                 Event::Lost(..) => self.lost = true,
-                Event::Message(_) => {}
+                Event::Message(message) => self.messages.push(message),
             }
         }
     }
@@ -51,8 +54,9 @@ pub(super) fn pair(test: &str, carrier: Carrier) -> Option<[Pe; 2]> {
     }
     let pe = |me| {
         let memory = data(BYTES);
-        let ucx = Ucx::new(me, 2, carrier, Way::Bounce).unwrap();
-        Pe { ucx, memory, done: Vec::new(), failed: Vec::new(), bulk: HashMap::new(), lost: false }
+        let ucx = Ucx::new(me, 2, carrier, Way::Bounce, &Listen::Loopback).unwrap();
+        let (done, failed, bulk, messages) = (Vec::new(), Vec::new(), HashMap::new(), Vec::new());
+        Pe { ucx, memory, done, failed, bulk, messages, lost: false }
     };
     let mut pes = [pe(0), pe(1)];
     let addresses: Vec<_> = pes.iter().map(|pe| pe.ucx.address().unwrap()).collect();
@@ -86,7 +90,7 @@ pub(super) fn data(bytes: usize) -> Vec<u8> {
 }
 
 /// An address in PE 1's segment.
-fn at(address: u64) -> Remote {
+pub(super) fn at(address: u64) -> Remote {
     Remote { pe: 1, segment: SEGMENT, address }
 }
 
@@ -104,7 +108,7 @@ fn a_connection_tells_its_transports() {
 }
 
 /// Until it is so.
-fn both(pes: &mut [Pe; 2], what: &str, so: impl Fn(&[Pe; 2]) -> bool) {
+pub(super) fn both(pes: &mut [Pe; 2], what: &str, so: impl Fn(&[Pe; 2]) -> bool) {
     let start = Instant::now();
     while !so(pes) {
         pes.iter_mut().for_each(Pe::progress);

@@ -1,10 +1,13 @@
 //! The messages by which PEs copy to and from each other where the network cannot do it by itself: a head of fixed size, and data
 //! behind it. Nothing is assumed about their order.
 
+use super::seal::TAG;
 use crate::far::transport::Token;
 
 /// Bytes of a head.
 pub(super) const HEAD: usize = 40;
+/// As it travels: with a number and a tag.
+pub(super) const SEALED: usize = HEAD + 8 + TAG;
 
 /// What a message is, and what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +54,14 @@ pub(super) enum Head {
     /// Asks whether both may begin, and says so.
     Open,
     Opened,
+    /// So many of the other's messages have come in: numbers are free again. It takes none itself.
+    Seen {
+        count: u64,
+    },
 }
+
+/// The kind of [`Head::Seen`].
+const SEEN: u32 = 11;
 
 impl Head {
     /// As it travels, little-endian: kind and segment, sender, and up to four words.
@@ -67,6 +77,7 @@ impl Head {
             Head::Hello => (8, 0, [0; 3]),
             Head::Open => (9, 0, [0; 3]),
             Head::Opened => (10, 0, [0; 3]),
+            Head::Seen { count } => (SEEN, 0, [count, 0, 0]),
         };
         let mut head = [0; HEAD];
         head[..4].copy_from_slice(&u32::to_le_bytes(kind));
@@ -76,6 +87,18 @@ impl Head {
             place.copy_from_slice(&word.to_le_bytes());
         }
         head
+    }
+
+    /// Whether messages of its kind take a number.
+    pub(super) fn counts(self) -> bool {
+        !matches!(self, Head::Seen { .. })
+    }
+
+    /// The sender that a head names, and whether it takes a number.
+    pub(super) fn sender(head: &[u8; HEAD]) -> (usize, bool) {
+        let kind = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
+        let sender = u64::from_le_bytes(head[8..16].try_into().expect("eight bytes"));
+        (usize::try_from(sender).unwrap_or(usize::MAX), kind != SEEN)
     }
 
     /// Sender and head; `None`: it is none.
@@ -95,6 +118,7 @@ impl Head {
             8 => Head::Hello,
             9 => Head::Open,
             10 => Head::Opened,
+            SEEN => Head::Seen { count: a },
             _ => return None,
         };
         Some((usize::try_from(word(8)).ok()?, head))
@@ -118,8 +142,10 @@ mod tests {
             Head::Hello,
             Head::Open,
             Head::Opened,
+            Head::Seen { count: 12 },
         ] {
             assert_eq!(Head::decode(&head.encode(70_000)), Some((70_000, head)));
+            assert_eq!(Head::sender(&head.encode(70_000)), (70_000, head.counts()));
         }
         assert_eq!(Head::decode(&[0; HEAD]), None);
         assert_eq!(Head::decode(&[1; HEAD - 1]), None);
