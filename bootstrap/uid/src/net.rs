@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::net::if_::InterfaceFlags;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
+use rushmem_bootstrap_abi::fork::close_in_children;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -172,6 +173,7 @@ pub(crate) fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
+    close_in_children(&socket);
     Ok(socket.into())
 }
 
@@ -185,6 +187,7 @@ pub(crate) fn connect(addr: SocketAddr, limit: Duration) -> io::Result<TcpStream
 /// Begins to connect without waiting; the socket polls writable when it is done.
 pub(crate) fn start_connect(addr: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    close_in_children(&socket);
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::from(addr)) {
         Ok(()) => {}

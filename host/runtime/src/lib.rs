@@ -15,6 +15,7 @@ mod device;
 mod device_state;
 mod error;
 mod far;
+mod fork;
 mod health;
 mod heap;
 mod kernel;

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::device::Device;
 use crate::error::{err, Result};
 use crate::far::{Far, Place};
+use crate::fork::Member;
 use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::node::card::Card;
@@ -77,6 +78,8 @@ pub(crate) struct World {
     node_first: i32,
     /// A launch has failed whose threads may hold something of the way to far PEs.
     abandoned: AtomicBool,
+    /// As long as any of the above lives, a child of fork is refused.
+    _member: Member,
 }
 
 impl World {

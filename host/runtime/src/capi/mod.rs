@@ -21,11 +21,17 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::error::{err, set_last, Error, Result};
+use crate::fork;
 use crate::world::World;
-use types::{rushmem_world_t, RUSHMEM_ERR_INTERNAL, RUSHMEM_OK};
+use types::{rushmem_world_t, RUSHMEM_ERR_FORKED, RUSHMEM_ERR_INTERNAL, RUSHMEM_OK};
 
-/// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`.
+/// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`. In a child of fork
+/// it runs nothing.
 pub(crate) fn guard(f: impl FnOnce() -> Result<()>) -> i32 {
+    if fork::is_child() {
+        // No log line and no text of its own: both take locks, which threads that the child does not have may hold.
+        return RUSHMEM_ERR_FORKED;
+    }
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => RUSHMEM_OK,
         Ok(Err(e)) => fail(&e),
