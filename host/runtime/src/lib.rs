@@ -16,6 +16,7 @@ mod device_state;
 mod error;
 mod far;
 mod fork;
+mod handles;
 mod health;
 mod heap;
 mod kernel;

@@ -58,7 +58,7 @@ pub unsafe extern "C" fn rushmem_init(
             Some(attr) => unsafe { read_attr(attr, &mut config)? },
         };
         let boot = boot::join(how, &config)?;
-        let w = handle(World::start(boot, config)?);
+        let w = handle(World::start(boot, config)?)?;
         // SAFETY: checked and per contract.
         unsafe { write_out(out, w, "out") }
     })
