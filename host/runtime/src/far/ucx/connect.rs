@@ -9,8 +9,9 @@ use ucx_sys::*;
 use super::carrier::{one_sided, transports, Carrier};
 use super::inbox::{on_lost, sent, Lost, Ticket, What};
 use super::meeting::Meeting;
+use super::status::check;
 use super::wire::{Head, HEAD};
-use super::{check, Ucx, AM_ID, COPY_ID};
+use super::{Ucx, AM_ID, COPY_ID};
 use crate::error::{err, Result};
 use crate::far::transport::{Event, Token};
 

@@ -16,6 +16,7 @@ mod meeting;
 mod meeting_tests;
 mod piece;
 mod pieces;
+mod status;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -36,6 +37,7 @@ use connect::Endpoint;
 use inbox::{on_copy, on_message, on_received, sent, AmHandler, Announced, Arrivals, Inbox, Lost, What};
 use meeting::Later;
 use pieces::{Goal, Pieces};
+use status::check;
 
 /// The numbers of our active messages: the engine's, and those about copies.
 const AM_ID: u32 = 1;
@@ -70,13 +72,6 @@ pub(crate) struct Ucx {
 
 // SAFETY: UCX objects may be used by any thread, one at a time; the inbox is reached from calls on them alone.
 unsafe impl Send for Ucx {}
-
-fn check(ucp: &Ucp, what: &str, status: ucs_status_t) -> Result<()> {
-    if status == UCS_OK {
-        return Ok(());
-    }
-    Err(err!(IO, "UCX: {what}: {}", ucp.status_text(status)))
-}
 
 impl Ucx {
     /// For PE `me` of a job of `n`; `carrier`: who copies; `way`: how GPU memory is to be reached.
