@@ -45,7 +45,7 @@ fn too_few_open_files_are_named_at_once_by_the_pe_that_has_them() {
     const N: u32 = 3;
     let (mut failed, mut started) = (0, 0);
     for victim in [0, 1] {
-        for more in 0..16 {
+        for more in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 30] {
             testing::pes(N).env("RUSHMEM_INIT_TIMEOUT", "40").supervise(
                 |pe| -> () {
                     if pe == Pe::new(victim) {
@@ -102,6 +102,41 @@ fn too_few_open_files_are_named_at_once_by_the_pe_that_has_them() {
     // Both happen among these numbers, so the edge between them was tried.
     if std::env::var_os("RUSHMEM_PE").is_none() {
         assert!(failed >= 8 && started >= 2, "{failed} failed, {started} started");
+    }
+}
+
+#[test]
+fn a_heap_that_cannot_grow_for_want_of_files_fails_everywhere_and_the_job_goes_on() {
+    let name = "a_heap_that_cannot_grow_for_want_of_files_fails_everywhere_and_the_job_goes_on";
+    if !processes(name) || on_gpus() {
+        return;
+    }
+    for victim in [0, 1] {
+        for more in 0..6 {
+            testing::pes(3).env("RUSHMEM_TIMEOUT", "30").run(|world| {
+                if world.my_pe().number() == victim {
+                    allow_more_files(more);
+                }
+                let began = std::time::Instant::now();
+                let grown = world.alloc::<u8>(64 << 20);
+                let took = began.elapsed();
+                assert!(took < SOON, "{took:?}");
+                if let Err(error) = &grown {
+                    let text = error.to_string();
+                    println!("{} with {more}: {text}", world.my_pe());
+                    let named = match world.my_pe().number() == victim {
+                        true => text.contains("ulimit -n"),
+                        false => text.contains(&format!("PE {victim} ")),
+                    };
+                    assert!(named, "{text}");
+                }
+                world.barrier_all().unwrap();
+                let words = world.alloc::<u64>(8).unwrap();
+                words.p(0, 5, world.right()).unwrap();
+                world.barrier_all().unwrap();
+                assert_eq!(words.g(0, world.my_pe()).unwrap(), 5);
+            });
+        }
     }
 }
 

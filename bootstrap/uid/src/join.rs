@@ -196,6 +196,7 @@ fn attempt(
     let until = Instant::now() + left.min(patience);
     let (mut conn, initiator) = match greet(addr, token, until) {
         Ok(greeted) => greeted,
+        Err(Broken::Io(e)) if net::is_short_of_files(&e) => return Err(net::short_of_files(cfg.rank)),
         Err(e) => return Ok(Err(e)),
     };
     let (listener, listening) = listen(place, &conn, cfg)?;
@@ -240,6 +241,9 @@ fn greet(addr: SocketAddr, token: &Token, until: Instant) -> std::result::Result
 /// may resolve its own name to a loopback address that other hosts cannot use.
 fn listen(place: &Place, conn: &Conn, cfg: &UidConfig) -> Result<(TcpListener, SocketAddr)> {
     let failed = |e: std::io::Error| {
+        if net::is_short_of_files(&e) {
+            return net::short_of_files(cfg.rank);
+        }
         BootError::new(
             BootErrorKind::Io,
             format!(

@@ -163,6 +163,23 @@ pub(crate) fn raise_file_limit() {
     });
 }
 
+/// Whether an error says that this process can have no more files open. Trying again does not help against that.
+pub(crate) fn is_short_of_files(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(nix::libc::EMFILE)
+}
+
+/// The error of rank `rank` that is short of them.
+pub(crate) fn short_of_files(rank: u32) -> BootError {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or_else(|_| "not known".into(), |l| l.0.to_string());
+    let text = format!(
+        "rank {rank} ({}, pid {}) has no file descriptor left for its connections: raise the limit of open files where this \
+         rank is started (ulimit -n; it is {limit} now)",
+        host_name(),
+        std::process::id()
+    );
+    BootError::new(BootErrorKind::Io, text).with_rank(rank)
+}
+
 /// A non-blocking listener. An unspecified IPv6 address listens for IPv4 as well.
 pub(crate) fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;

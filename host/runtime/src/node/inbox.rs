@@ -20,6 +20,8 @@ struct State {
     fds: HashMap<(u64, usize), OwnedFd>,
     /// The slots of an exchange whose descriptors are lost.
     lost: Vec<(u64, Range<usize>)>,
+    /// An exchange of which the leader could not take all descriptors, and why.
+    failed: Option<(u64, String)>,
 }
 
 /// See the top of the file.
@@ -39,13 +41,25 @@ impl Inbox {
     pub(super) fn put(&self, id: u64, first: usize, message: Message) {
         let mut state = self.lock();
         if message.is_cut {
-            // Exchanges come one after the other.
-            state.lost.retain(|(of, _)| *of == id);
             state.lost.push((id, first + message.fds.len()..first + MAX_FDS));
         }
         state.fds.extend(message.fds.into_iter().enumerate().map(|(k, fd)| ((id, first + k), fd)));
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// The leader says that nothing comes of exchange `id`.
+    pub(super) fn fail(&self, id: u64, why: String) {
+        self.lock().failed = Some((id, why));
+        self.changed.notify_all();
+    }
+
+    /// Exchange `id` begins: what is left of those before it, because they failed somewhere, goes.
+    pub(super) fn forget_before(&self, id: u64) {
+        let mut state = self.lock();
+        state.fds.retain(|(of, _), _| *of >= id);
+        state.lost.retain(|(of, _)| *of >= id);
+        state.failed.take_if(|(of, _)| *of < id);
     }
 
     /// Lets those that wait look at the job's health.
@@ -75,6 +89,9 @@ impl Inbox {
             }
             if state.lost.iter().any(|(of, slots)| *of == id && slots.contains(&slot)) {
                 return Err(no_room(&cards[slot], health));
+            }
+            if let Some((_, why)) = state.failed.as_ref().filter(|(of, _)| *of == id) {
+                return Err(err!(IO, "{}: {why}", cards[0].who()));
             }
             health.check()?;
             if start.elapsed() > limit {

@@ -28,6 +28,8 @@ const HELLO: u8 = 1;
 const FDS: u8 = 2;
 const DEATH: u8 = 3;
 const BYE: u8 = 4;
+/// An exchange has failed at the leader.
+const FAILED: u8 = 5;
 
 /// A periodic duty of the monitor thread.
 pub(crate) type Duty = Box<dyn FnMut() + Send>;
@@ -108,28 +110,28 @@ impl Links {
         lock(&self.shared.duties).push(duty);
     }
 
-    /// Collective on the node: everybody gets everybody's descriptor, by slot. `id` tells exchanges apart.
+    /// Collective on the node: everybody gets everybody's descriptor, by slot. `id` tells exchanges apart, and grows. An error on
+    /// some PEs leaves the others theirs, so callers agree on how it went.
     pub(crate) fn exchange(&self, id: u64, mine: BorrowedFd<'_>, limit: Duration) -> Result<Vec<OwnedFd>> {
         let s = &*self.shared;
-        let n = s.cards.len();
-        let own = mine.try_clone_to_owned().map_err(|e| Error::io("duplicating a descriptor", &e))?;
-        if s.me == 0 {
-            let mut all = vec![own];
-            for slot in 1..n {
-                all.push(s.take(id, slot, limit)?);
-            }
-            for socket in s.sockets.iter().flatten() {
-                for (first, part) in all.chunks(MAX_FDS).enumerate() {
-                    let raw: Vec<RawFd> = part.iter().map(|f| f.as_raw_fd()).collect();
-                    // A peer that is gone shows as a death, not as this call's failure.
-                    let _ = socket.send(&fds_message(id, first * MAX_FDS), &raw);
-                }
-            }
-            Ok(all)
-        } else {
+        s.inbox.forget_before(id);
+        if s.me > 0 {
             s.leader().send(&fds_message(id, s.me), &[mine.as_raw_fd()]).map_err(|e| s.lost_leader(&e))?;
-            (0..n).map(|slot| s.take(id, slot, limit)).collect()
+            return (0..s.cards.len()).map(|slot| s.take(id, slot, limit)).collect();
         }
+        let own = mine.try_clone_to_owned().map_err(|e| Error::io("duplicating a descriptor", &e));
+        let others = (1..s.cards.len()).map(|slot| s.take(id, slot, limit));
+        let all = std::iter::once(own).chain(others).collect::<Result<Vec<_>>>();
+        // Nobody waits for what cannot come.
+        let all = all.inspect_err(|e| tell_all(&s.sockets, &text_message(FAILED, id, &e.message)))?;
+        for socket in s.sockets.iter().flatten() {
+            for (first, part) in all.chunks(MAX_FDS).enumerate() {
+                let raw: Vec<RawFd> = part.iter().map(|f| f.as_raw_fd()).collect();
+                // A peer that is gone shows as a death, not as this call's failure.
+                let _ = socket.send(&fds_message(id, first * MAX_FDS), &raw);
+            }
+        }
+        Ok(all)
     }
 
     /// Collective on the node: everybody gets the leader's descriptor.
@@ -274,9 +276,13 @@ fn fds_message(id: u64, first_slot: usize) -> Vec<u8> {
 }
 
 fn death_message(slot: usize, what: &str) -> Vec<u8> {
-    let mut m = vec![DEATH];
-    m.extend_from_slice(&(slot as u64).to_le_bytes());
-    m.extend_from_slice(what.as_bytes());
+    text_message(DEATH, slot as u64, what)
+}
+
+fn text_message(kind: u8, number: u64, text: &str) -> Vec<u8> {
+    let mut m = vec![kind];
+    m.extend_from_slice(&number.to_le_bytes());
+    m.extend_from_slice(text.as_bytes());
     m.truncate(MAX_BYTES);
     m
 }
@@ -353,6 +359,10 @@ impl Shared {
             }
             Some(&DEATH) if bytes.len() >= 9 => {
                 self.bad_news(String::from_utf8_lossy(&bytes[9..]).into_owned(), Some(i));
+                true
+            }
+            Some(&FAILED) if bytes.len() >= 9 => {
+                self.inbox.fail(word(bytes), String::from_utf8_lossy(&bytes[9..]).into_owned());
                 true
             }
             Some(&BYE) => false,
