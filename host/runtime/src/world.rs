@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
+use crate::boot::between;
 use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use crate::collective::{Collective, Entered};
 use crate::config::Config;
@@ -316,6 +317,7 @@ impl World {
         let heard = self.far.as_ref().map_or(Ok(()), |_| self.boot.barrier());
         let left = heard.and(self.boot.finalize());
         self.links.goodbye();
+        between::remember(&self.config, self.links.mates());
         if let Err(e) = left {
             log::warn!("{}: leaving the bootstrap: {e}", self.health.who());
         }

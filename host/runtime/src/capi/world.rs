@@ -57,6 +57,7 @@ pub unsafe extern "C" fn rushmem_init(
             // SAFETY: as above.
             Some(attr) => unsafe { read_attr(attr, &mut config)? },
         };
+        config.meeting = how.meeting();
         let boot = boot::join(how, &config)?;
         let w = handle(World::start(boot, config)?)?;
         // SAFETY: checked and per contract.

@@ -16,7 +16,7 @@ use rushmem_bootstrap_abi::{Bootstrap, Death};
 
 use super::card::Card;
 use super::inbox::Inbox;
-use super::mate::pidfd_of;
+use super::mate::{pidfd_of, Mate};
 use super::message::{Socket, MAX_BYTES, MAX_FDS};
 use crate::error::{err, Error, Result};
 use crate::health::Health;
@@ -41,6 +41,7 @@ struct Shared {
     sockets: Vec<Option<Socket>>,
     /// Of the process at each socket's other end, where it can be had.
     pidfds: Vec<Option<OwnedFd>>,
+    mates: Vec<Mate>,
     health: Arc<Health>,
     inbox: Inbox,
     stop: AtomicBool,
@@ -86,11 +87,14 @@ impl Links {
             OwnedFd::from_raw_fd(fd)
         };
         let pidfds = sockets.iter().map(|s| s.as_ref().and_then(pidfd_of)).collect();
+        let mates =
+            sockets.iter().zip(cards.iter()).filter_map(|(s, card)| Mate::of(s.as_ref()?, card)).collect();
         let shared = Arc::new(Shared {
             me,
             cards,
             sockets,
             pidfds,
+            mates,
             health,
             inbox: Inbox::default(),
             stop: AtomicBool::new(false),
@@ -147,6 +151,11 @@ impl Links {
             let _ = socket.send(&fds_message(id, 0), &[mine.as_raw_fd()]);
         }
         mine.try_clone_to_owned().map_err(|e| Error::io("duplicating a descriptor", &e))
+    }
+
+    /// The processes at the other ends of the sockets, as far as they can be told apart from those that come after them.
+    pub(crate) fn mates(&self) -> Vec<Mate> {
+        self.shared.mates.clone()
     }
 
     /// Tells the node that this PE leaves in good order.

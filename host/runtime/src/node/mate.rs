@@ -7,30 +7,69 @@
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use super::card::Card;
 use super::message::Socket;
 
 /// `SO_PEERPIDFD`, which `libc` does not have yet: Linux 6.5.
 const PEER_PIDFD: libc::c_int = 77;
 
-/// A descriptor that becomes readable when the process that made or listened for `socket`'s other end has ended. None where
-/// that is this process, or cannot be known: a kernel before 5.3, a process of a pid namespace that this one does not see, or no
-/// descriptor left. The end of the socket is all there is then.
-pub(crate) fn pidfd_of(socket: &Socket) -> Option<OwnedFd> {
+/// A process that was at the other end of a socket, to be looked for without one.
+#[derive(Debug, Clone)]
+pub(crate) struct Mate {
+    pub(crate) pe: u32,
+    /// `PE 2 (host gpu01, pid 4711)`.
+    pub(crate) who: String,
+    /// Its number here, and when it was born: numbers are given again.
+    pid: libc::pid_t,
+    born: String,
+}
+
+impl Mate {
+    /// The process of `card` at `socket`'s other end, if it is another one than this and can be seen from here.
+    pub(super) fn of(socket: &Socket, card: &Card) -> Option<Mate> {
+        let pid = pid_of(socket)?;
+        let (_, born) = state_and_birth(pid)?;
+        Some(Mate { pe: card.pe, who: card.who(), pid, born })
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        state_and_birth(self.pid)
+            .is_none_or(|(state, born)| born != self.born || state == "Z" || state == "X")
+    }
+}
+
+/// Of a process: its state and when it began, in the kernel's ticks (proc(5)).
+fn state_and_birth(pid: libc::pid_t) -> Option<(String, String)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Its name is in brackets, and may hold anything.
+    let mut fields = stat.rsplit(')').next()?.split_whitespace();
+    let state = fields.next()?.to_owned();
+    Some((state, fields.nth(18)?.to_owned()))
+}
+
+/// The process at the other end, as this pid namespace calls it; none where it does not see it, or it is this one.
+fn pid_of(socket: &Socket) -> Option<libc::pid_t> {
     // SAFETY: a plain old struct.
     let mut peer: libc::ucred = unsafe { zeroed() };
     // SAFETY: as the question wants.
     unsafe { option(socket, libc::SO_PEERCRED, &mut peer) }?;
-    // A pid that this namespace does not know shows as 0. That of a thread of ours is no news.
-    if peer.pid <= 0 || peer.pid as u32 == std::process::id() {
-        return None;
-    }
+    // A pid that this namespace does not know shows as 0.
+    (peer.pid > 0 && peer.pid as u32 != std::process::id()).then_some(peer.pid)
+}
+
+/// A descriptor that becomes readable when the process that made or listened for `socket`'s other end has ended. None where
+/// that is this process, or cannot be known: a kernel before 5.3, a process of a pid namespace that this one does not see, or no
+/// descriptor left. The end of the socket is all there is then.
+pub(crate) fn pidfd_of(socket: &Socket) -> Option<OwnedFd> {
+    let pid = pid_of(socket)?;
     let mut fd: RawFd = -1;
     // SAFETY: as the question wants; a process that has ended meanwhile is an error or a descriptor that says so.
     let asked = unsafe { option(socket, PEER_PIDFD, &mut fd) };
     if asked.is_none() {
         // Older kernels: by its number, which cannot be another process' as long as this one's socket is open at both ends.
         // SAFETY: plain values; the answer is a new descriptor or an error.
-        fd = unsafe { libc::syscall(libc::SYS_pidfd_open, peer.pid, 0) } as RawFd;
+        fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as RawFd;
     }
     // SAFETY: a new descriptor (the kernel sets close-on-exec on it) that nobody else owns.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })

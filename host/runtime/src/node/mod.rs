@@ -4,5 +4,5 @@ pub(crate) mod card;
 pub(crate) mod control;
 mod inbox;
 pub(crate) mod links;
-mod mate;
+pub(crate) mod mate;
 pub(crate) mod message;
