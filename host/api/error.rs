@@ -118,6 +118,8 @@ codes! {
     BadHandle = RUSHMEM_ERR_BAD_HANDLE;
     /// A defect in rushmem; please report it.
     Internal = RUSHMEM_ERR_INTERNAL;
+    /// The call was made in a child of fork: only the process that joined the job is its PE.
+    Forked = RUSHMEM_ERR_FORKED;
 }
 
 #[cfg(test)]

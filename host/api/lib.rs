@@ -83,6 +83,7 @@ mod cudarc;
 pub mod doctor;
 mod element;
 mod error;
+mod forked;
 mod gpu;
 mod heap;
 mod kernel;

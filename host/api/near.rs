@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 use rushmem_host::capi::types::rushmem_view_t;
 
-use crate::Pe;
+use crate::{forked, Pe};
 
 /// Puts and gets up to this many bytes may be unrolled into words instead of a call.
 pub(crate) const SMALL: usize = 64;
@@ -44,11 +44,11 @@ impl Near {
         }
     }
 
-    /// Where `pe`'s copy of this PE's `address` is, when it is mapped here.
+    /// Where `pe`'s copy of this PE's `address` is, when it is mapped here; `None` in a child of fork.
     #[inline(always)]
     pub(crate) fn at<T>(&self, address: *mut T, pe: Pe) -> Option<*mut T> {
         let slot = pe.number().wrapping_sub(self.first);
-        if slot < self.count {
+        if slot < self.count && !forked::is_child() {
             let distance = self.delta.wrapping_add(u64::from(slot).wrapping_mul(self.stride));
             Some(address.wrapping_byte_add(distance as usize))
         } else {

@@ -10,7 +10,7 @@ use std::ops::{Bound, Deref, RangeBounds};
 
 use crate::heap::out_of_bounds;
 use crate::near::{self, Near};
-use crate::{Pe, Result, Symmetric, World};
+use crate::{forked, Pe, Result, Symmetric, World};
 
 /// A symmetric allocation: `len` elements at the same place in every PE's heap.
 ///
@@ -180,10 +180,10 @@ impl<'a, T: Symmetric> SymRef<'a, T> {
     /// A copy of all of this PE's own elements.
     ///
     /// # Errors
-    /// None where the heap is in host memory, whatever has become of the job; on a GPU those of [`read`](SymRef::read).
+    /// None where the heap is in host memory, whatever has become of the job (but for a child of fork); on a GPU those of [`read`](SymRef::read).
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut copy = vec![T::new_zeroed(); self.len];
-        if self.world.is_host_heap() {
+        if self.world.is_host_heap() && !forked::is_child() {
             // SAFETY: this PE's own elements, and as many in the copy. Not `read`: that fails in a broken job.
             unsafe { near::copy(copy.as_mut_ptr().cast(), self.ptr.cast(), self.bytes()) };
         } else {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rushmem_host::capi::types::*;
 
+use crate::forked::{self, Member};
 use crate::near::Near;
 use crate::runtime::{copy_text, Runtime};
 use crate::{Device, Error, ErrorCode, Pe, Result, WorldBuilder};
@@ -20,6 +21,9 @@ use crate::{Device, Error, ErrorCode, Pe, Result, WorldBuilder};
 /// panics leaves the job instead, so that the other PEs end with an error that names this one rather than
 /// wait for ever. Both are for when things go wrong: [`World::finalize`] hands the result to you.
 ///
+/// A world belongs to the process that joined. In a child of fork every call is an error ([`ErrorCode::Forked`]), and
+/// dropping the world there does nothing: start workers with [`std::process::Command`], which execs.
+///
 /// A world may be shared between threads. Collective calls (those whose documentation says so) must be made
 /// in the same order on every PE, so by one thread at a time.
 pub struct World {
@@ -27,6 +31,7 @@ pub struct World {
     view: rushmem_view_t,
     near: Near,
     runtime: &'static Runtime,
+    member: ManuallyDrop<Member>,
 }
 
 // SAFETY: the C ABI takes a world from any thread and guards its own state.
@@ -52,6 +57,7 @@ impl World {
 
     pub(crate) fn start(attr: &rushmem_init_attr_t) -> Result<World> {
         let runtime = Runtime::get()?;
+        let member = ManuallyDrop::new(Member::new());
         let mut raw = std::ptr::null_mut();
         // SAFETY: `attr` and what it points at outlive the call; `raw` is a place for the handle.
         runtime.check(unsafe { (runtime.init)(attr, &mut raw) })?;
@@ -60,7 +66,7 @@ impl World {
         runtime.check(unsafe { (runtime.view)(raw, view.as_mut_ptr()) })?;
         // SAFETY: filled by the successful call.
         let view = unsafe { view.assume_init() };
-        Ok(World { raw, view, near: Near::new(&view), runtime })
+        Ok(World { raw, view, near: Near::new(&view), runtime, member })
     }
 
     /// Leaves the job in good order. Collective: returns once every PE has called it. Launched kernels are
@@ -70,7 +76,11 @@ impl World {
     /// The first failure of a kernel still in flight, or what kept the job from ending (a PE died). The world
     /// is gone either way.
     pub fn finalize(self) -> Result<()> {
-        ManuallyDrop::new(self).leave()
+        let mut world = ManuallyDrop::new(self);
+        let left = world.leave();
+        // SAFETY: nobody uses the world any more, and it is not dropped.
+        unsafe { ManuallyDrop::drop(&mut world.member) };
+        left
     }
 
     fn leave(&mut self) -> Result<()> {
@@ -198,17 +208,22 @@ impl World {
         self.near
     }
 
-    /// Whether a PE has died. For whatever may be called in a loop until something changes: the loop then goes
+    /// Whether a PE has died, or this is a child of fork. For whatever may be called in a loop until something changes: the loop then goes
     /// to the runtime and ends with its error. One load of a word that is always in the cache.
     #[inline(always)]
     pub(crate) fn is_broken(&self) -> bool {
         // SAFETY: the view's word lives as long as the world, and is only ever accessed atomically.
-        unsafe { AtomicU32::from_ptr(self.view.broken.cast_mut()) }.load(Ordering::Relaxed) != 0
+        let broken = unsafe { AtomicU32::from_ptr(self.view.broken.cast_mut()) }.load(Ordering::Relaxed) != 0;
+        broken || forked::is_child()
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
+        if forked::is_child() {
+            // The world is the parent's to leave. Not a word either: another thread may have held stderr's lock.
+            return;
+        }
         if std::thread::panicking() {
             let thread = std::thread::current();
             self.abandon(&format!(
@@ -219,6 +234,8 @@ impl Drop for World {
         } else if let Err(error) = self.leave() {
             eprintln!("rushmem: {}: finalising a dropped world failed: {error}", self.my_pe());
         }
+        // SAFETY: dropped once: `finalize` keeps this from running.
+        unsafe { ManuallyDrop::drop(&mut self.member) };
     }
 }
 

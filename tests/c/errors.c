@@ -17,6 +17,51 @@ static void without_a_world(void)
   FAILS(rushmem_init(NULL, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, "null");
 }
 
+/* Pointers that are no handles: numbers, this program's own memory (mapped, not mapped, read-only, code), handles of another
+ * kind, places within and beside handles. */
+static void garbage(rushmem_world_t *w)
+{
+  static const char text[] = "a text of this program, long enough to be anything";
+  char local[64] = "rushmemWrushmemMrushmemKrushmemE";
+  rushmem_event_t *event;
+  OK(rushmem_event_record(w, NULL, &event));
+  const uintptr_t own = (uintptr_t)w;
+  const uintptr_t wrong[] = {1, 2, 7, 8, 32, 4096, UINTPTR_MAX, UINTPTR_MAX - 7, (uintptr_t)1 << 47, (uintptr_t)text,
+                             (uintptr_t)local, (uintptr_t)local + 8, (uintptr_t)&garbage, own + 1, own + 8, own + 31,
+                             own - 32, own + (1 << 20), own + ((uintptr_t)1 << 40)};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    void *p = (void *)wrong[i];
+    int64_t word = 0;
+    int32_t done;
+    size_t count;
+    rushmem_kernel_t *kernel;
+    FAILS(rushmem_put(p, &word, &word, 8, 0), RUSHMEM_ERR_BAD_HANDLE, "world");
+    FAILS(rushmem_barrier_all(p), RUSHMEM_ERR_BAD_HANDLE, "world");
+    FAILS(rushmem_my_pe(p), RUSHMEM_ERR_BAD_HANDLE, "world");
+    FAILS(rushmem_finalize(p), RUSHMEM_ERR_BAD_HANDLE, "world");
+    FAILS(rushmem_abort(p, NULL), RUSHMEM_ERR_BAD_HANDLE, "world");
+    FAILS(rushmem_module_unload(p), RUSHMEM_ERR_BAD_HANDLE, "module");
+    FAILS(rushmem_module_kernel(p, "k", &kernel), RUSHMEM_ERR_BAD_HANDLE, "module");
+    FAILS(rushmem_kernel_params(p, NULL, 0, &count), RUSHMEM_ERR_BAD_HANDLE, "kernel");
+    FAILS(rushmem_event_test(p, &done), RUSHMEM_ERR_BAD_HANDLE, "event");
+    FAILS(rushmem_event_wait(p), RUSHMEM_ERR_BAD_HANDLE, "event");
+    FAILS(rushmem_event_free(p), RUSHMEM_ERR_BAD_HANDLE, "event");
+    rushmem_view_t view;
+    OK(rushmem_view(w, &view));
+    if (view.device == RUSHMEM_DEVICE_CPU) {
+      FAILS(rushmem_stream_destroy(w, p), RUSHMEM_ERR_BAD_HANDLE, "stream");
+      FAILS(rushmem_stream_synchronize(w, p), RUSHMEM_ERR_BAD_HANDLE, "stream");
+      FAILS(rushmem_quiet_on_stream(w, p), RUSHMEM_ERR_BAD_HANDLE, "stream");
+    }
+  }
+  int32_t done;
+  FAILS(rushmem_event_wait((rushmem_event_t *)w), RUSHMEM_ERR_BAD_HANDLE, "event");
+  FAILS(rushmem_barrier_all((rushmem_world_t *)event), RUSHMEM_ERR_BAD_HANDLE, "world");
+  OK(rushmem_event_wait(event));
+  OK(rushmem_event_free(event));
+  FAILS(rushmem_event_test(event, &done), RUSHMEM_ERR_BAD_HANDLE, "event");
+}
+
 static void with_a_world(rushmem_world_t *w)
 {
   int64_t mine[8] = {0}, out = 55;
@@ -84,6 +129,7 @@ int main(void)
   without_a_world();
   rushmem_world_t *w = start();
   CHECK(n == 4);
+  garbage(w);
   with_a_world(w);
   return finish(w);
 }

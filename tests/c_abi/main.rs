@@ -45,6 +45,11 @@ fn mistakes() {
 }
 
 #[test]
+fn children_of_fork() {
+    runs_on_4_pes("fork.c");
+}
+
+#[test]
 fn kernels() {
     runs_on_4_pes("kernel.c");
 }

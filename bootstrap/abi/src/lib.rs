@@ -2,10 +2,12 @@
 //!
 //! A *bootstrap* gives every PE its rank and a handful of small collectives. Runtime and bootstraps meet in
 //! one Rust trait, [`Bootstrap`]; a bootstrap that lives in another shared object (MPI) meets the runtime in
-//! the C vtable of [`ffi`], which [`plugin`] adapts to and from the trait. Nothing here depends on anything.
+//! the C vtable of [`ffi`], which [`plugin`] adapts to and from the trait. Nothing here depends on anything of ours. [`fork`] keeps the
+//! sockets that this takes out of the children of a PE.
 
 mod error;
 pub mod ffi;
+pub mod fork;
 pub mod plugin;
 
 pub use error::{BootError, BootErrorKind};

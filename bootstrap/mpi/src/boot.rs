@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mpi::ffi;
+use mpi_sys as ffi;
 use rushmem_bootstrap_abi::plugin::Limits;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Bootstrap, Result};
 

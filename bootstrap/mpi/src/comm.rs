@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Request};
+use mpi_sys::{self as ffi, MPI_Comm, MPI_Datatype, MPI_Request};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
 use crate::session::{check, give_up, Handle, Session};

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpi::ffi::{self, MPI_Request};
+use mpi_sys::{self as ffi, MPI_Request};
 use rushmem_bootstrap_abi::Result;
 
 use crate::comm::Comm;

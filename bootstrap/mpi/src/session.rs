@@ -7,12 +7,12 @@
 //! stands, one at a time, and MPI is left alone.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mpi::ffi;
+use mpi_sys as ffi;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -23,6 +23,8 @@ static OURS: Mutex<Option<Result<Ours>>> = Mutex::new(None);
 static THEIRS: Mutex<()> = Mutex::new(());
 /// A bootstrap gave up (timeout, abort), so finalising MPI, which waits for everybody, is out of the question.
 static GAVE_UP: AtomicBool = AtomicBool::new(false);
+/// The process that initialised MPI.
+static OWNER: AtomicU32 = AtomicU32::new(0);
 /// How long process exit may wait for `MPI_Finalize`.
 const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
@@ -213,6 +215,7 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
     match told {
         Ok(level) => {
             let level = level?;
+            OWNER.store(std::process::id(), Ordering::Release);
             // SAFETY: the handler is a plain function that stays loaded: the runtime never unloads a plug-in.
             if unsafe { libc::atexit(finalize_at_exit) } != 0 {
                 return Err(BootError::new(BootErrorKind::Io, "cannot register a handler for process exit"));
@@ -234,6 +237,10 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
 /// Finalises MPI on its thread, for a bounded time, unless ranks are out of step: then leaving without it is
 /// what tells mpirun to end the job.
 extern "C" fn finalize_at_exit() {
+    // A child of fork leaves by exit, too: MPI is its parent's, whose thread it does not have.
+    if OWNER.load(Ordering::Acquire) != std::process::id() {
+        return;
+    }
     if GAVE_UP.load(Ordering::Acquire) {
         return;
     }

@@ -1,6 +1,30 @@
 //! What a rank must say to join, and the limits that it sets.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rushmem_bootstrap_abi::Result;
+
+/// Asked now and then by a rank that waits for the others: an error is a reason not to wait any longer, which they are told.
+#[derive(Clone, Default)]
+pub struct Watch(Option<Arc<dyn Fn() -> Result<()> + Send + Sync>>);
+
+impl Watch {
+    /// Asks `look`, which returns at once.
+    pub fn new(look: impl Fn() -> Result<()> + Send + Sync + 'static) -> Watch {
+        Watch(Some(Arc::new(look)))
+    }
+
+    pub(crate) fn look(&self) -> Result<()> {
+        self.0.as_ref().map_or(Ok(()), |look| look())
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Watch" } else { "no Watch" })
+    }
+}
 
 /// One rank's side of a start.
 #[derive(Debug, Clone)]
@@ -21,6 +45,8 @@ pub struct UidConfig {
     /// to the probes that go out each second; at least 2 s. An idle, busy or stopped process is not silent: its kernel
     /// answers. `None` leaves it to the kernel's defaults, which are hours.
     pub host_silence: Option<Duration>,
+    /// What else may end the wait for the others.
+    pub watch: Watch,
 }
 
 impl UidConfig {
@@ -33,6 +59,7 @@ impl UidConfig {
             timeout: Duration::from_secs(600),
             ifname: None,
             host_silence: Some(Duration::from_secs(10)),
+            watch: Watch::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use rushmem_bootstrap_abi::fork::close_in_children;
 
 use crate::wire::Malformed;
 
@@ -66,6 +67,7 @@ pub(crate) struct Conn {
 impl Conn {
     /// Takes over `stream`; frames are bounded as from a stranger until [`Conn::trust`].
     pub(crate) fn new(stream: TcpStream) -> std::io::Result<Conn> {
+        close_in_children(&stream);
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Conn { stream, input: Vec::new(), output: Vec::new(), max_body: MAX_STRANGER, ended: false })

@@ -79,6 +79,8 @@ pub(crate) struct Work<'a> {
     dials: Vec<Dial>,
     guests: Vec<Guest>,
     up: BTreeMap<u32, Conn>,
+    /// This process can have no more files open, and that is nobody else's doing.
+    is_short_of_files: bool,
 }
 
 impl<'a> Work<'a> {
@@ -96,7 +98,8 @@ impl<'a> Work<'a> {
             last: "no attempt was made".into(),
         };
         let dials = neighbours.iter().filter(|n| n.rank > cfg.rank).map(dial).collect();
-        Ok(Work { listener, cfg, token, neighbours, dials, guests: Vec::new(), up: BTreeMap::new() })
+        let (guests, up) = (Vec::new(), BTreeMap::new());
+        Ok(Work { listener, cfg, token, neighbours, dials, guests, up, is_short_of_files: false })
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -106,6 +109,9 @@ impl<'a> Work<'a> {
     /// Does what can be done now; else waits until a socket (`also` is one more) is ready or a time comes.
     pub(crate) fn step(&mut self, also: &Conn, deadline: Instant) -> Result<()> {
         let now = Instant::now();
+        if self.is_short_of_files {
+            return Err(net::short_of_files(self.cfg.rank));
+        }
         if now >= deadline {
             return Err(self.too_late());
         }
@@ -115,7 +121,11 @@ impl<'a> Work<'a> {
                 if at <= now {
                     dial.state = match net::start_connect(dial.to.addr) {
                         Ok(stream) => Dialling::Connecting(stream),
-                        Err(e) => dial.again(e.into()),
+                        Err(e) => {
+                            // Guests may be strangers, and take what they hold with them.
+                            self.is_short_of_files |= net::is_short_of_files(&e) && self.guests.is_empty();
+                            dial.again(e.into())
+                        }
                     };
                 }
             }
@@ -174,6 +184,7 @@ impl<'a> Work<'a> {
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(e) => {
+                    self.is_short_of_files |= net::is_short_of_files(&e) && self.guests.is_empty();
                     log::debug!("rushmem uid: rank {} could not accept a connection: {e}", self.cfg.rank);
                     return;
                 }

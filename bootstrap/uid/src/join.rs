@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
 use crate::auth::{random, Purpose, Token};
-use crate::config::{self, UidConfig};
+use crate::config::{self, UidConfig, Watch};
 use crate::conn::{Broken, Conn};
 use crate::connect::{self, Connected};
 use crate::handshake::Initiator;
@@ -19,6 +19,8 @@ use crate::net;
 const RESOLVED: Duration = Duration::from_secs(3);
 /// How long the rendezvous' own verdict (who is missing) is awaited past this rank's limit.
 const VERDICT: Duration = Duration::from_secs(2);
+/// How often a rank that waits looks at its [`Watch`].
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Where a job meets.
 #[derive(Debug, Clone)]
@@ -108,6 +110,7 @@ struct Entry {
     listener: TcpListener,
     listening: SocketAddr,
     root: Root,
+    watch: Watch,
 }
 
 /// The process that hosts the rendezvous.
@@ -178,6 +181,7 @@ fn enter(place: &Place, token: &Token, cfg: &UidConfig, deadline: Instant) -> Re
                 ),
             ));
         }
+        cfg.watch.look()?;
         // Jitter, so that many ranks that wait for one listener do not knock in step.
         let jitter = f64::from(random::<1>()?[0]) / 255.0 + 0.5;
         std::thread::sleep(pause.mul_f64(jitter).min(left));
@@ -198,6 +202,7 @@ fn attempt(
     let until = Instant::now() + left.min(patience);
     let (mut conn, initiator) = match greet(addr, token, until) {
         Ok(greeted) => greeted,
+        Err(Broken::Io(e)) if net::is_short_of_files(&e) => return Err(net::short_of_files(cfg.rank)),
         Err(e) => return Ok(Err(e)),
     };
     let (listener, listening) = listen(place, &conn, cfg)?;
@@ -217,7 +222,8 @@ fn attempt(
     })();
     match welcome {
         Ok(ToRank::Welcome { host, pid, rank }) => {
-            Ok(Ok(Entry { conn, listener, listening, root: Root { addr, host, pid, rank } }))
+            let (root, watch) = (Root { addr, host, pid, rank }, cfg.watch.clone());
+            Ok(Ok(Entry { conn, listener, listening, root, watch }))
         }
         Ok(ToRank::Failed(e)) => Err(e),
         Ok(_) => Ok(Err(Broken::Malformed("no welcome".into()))),
@@ -242,6 +248,9 @@ fn greet(addr: SocketAddr, token: &Token, until: Instant) -> std::result::Result
 /// may resolve its own name to a loopback address that other hosts cannot use.
 fn listen(place: &Place, conn: &Conn, cfg: &UidConfig) -> Result<(TcpListener, SocketAddr)> {
     let failed = |e: std::io::Error| {
+        if net::is_short_of_files(&e) {
+            return net::short_of_files(cfg.rank);
+        }
         BootError::new(
             BootErrorKind::Io,
             format!(
@@ -302,7 +311,14 @@ impl Entry {
 
     /// The next message of the rendezvous; its failures and its end are errors.
     fn hear(&mut self, until: Instant) -> Result<ToRank> {
-        let message = match self.conn.wait_frame(until) {
+        let heard = loop {
+            let look = until.min(Instant::now() + LOOK);
+            match self.conn.wait_frame(look) {
+                Ok(None) if look < until => self.watch.look()?,
+                heard => break heard,
+            }
+        };
+        let message = match heard {
             Ok(Some(frame)) => ToRank::decode(&frame),
             Ok(None) => {
                 return Err(self

@@ -62,7 +62,7 @@ mod wire;
 
 pub use address::{join_address, join_meeting, MeetingPoint};
 pub use bootstrap::{join_uid, UidBootstrap};
-pub use config::UidConfig;
+pub use config::{UidConfig, Watch};
 pub use net::{home, interface_from_env, interfaces_named, IFNAME_VARIABLE};
 pub use ranks::{compress, neighbours};
 pub use rendezvous::RendezvousHandle;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::net::if_::InterfaceFlags;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
+use rushmem_bootstrap_abi::fork::close_in_children;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -173,6 +174,23 @@ pub(crate) fn raise_file_limit() {
     });
 }
 
+/// Whether an error says that this process can have no more files open. Trying again does not help against that.
+pub(crate) fn is_short_of_files(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(nix::libc::EMFILE)
+}
+
+/// The error of rank `rank` that is short of them.
+pub(crate) fn short_of_files(rank: u32) -> BootError {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or_else(|_| "not known".into(), |l| l.0.to_string());
+    let text = format!(
+        "rank {rank} ({}, pid {}) has no file descriptor left for its connections: raise the limit of open files where this \
+         rank is started (ulimit -n; it is {limit} now)",
+        host_name(),
+        std::process::id()
+    );
+    BootError::new(BootErrorKind::Io, text).with_rank(rank)
+}
+
 /// A non-blocking listener. An unspecified IPv6 address listens for IPv4 as well.
 pub(crate) fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
@@ -183,6 +201,7 @@ pub(crate) fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
+    close_in_children(&socket);
     Ok(socket.into())
 }
 
@@ -196,6 +215,7 @@ pub(crate) fn connect(addr: SocketAddr, limit: Duration) -> io::Result<TcpStream
 /// Begins to connect without waiting; the socket polls writable when it is done.
 pub(crate) fn start_connect(addr: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    close_in_children(&socket);
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::from(addr)) {
         Ok(()) => {}

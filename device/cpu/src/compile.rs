@@ -163,7 +163,9 @@ impl Job<'_> {
         scratch: &Scratch,
     ) -> Result<(), Error> {
         let mut args = self.common(unit);
-        args.extend(["-fPIC", "-shared", "-Wl,-z,defs", "-o"].map(OsString::from));
+        args.extend(
+            ["-fPIC", "-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic-functions", "-o"].map(OsString::from),
+        );
         args.push(object.into());
         let (status, text) = self.toolchain.run(&args, &scratch.path)?;
         if status.success() {

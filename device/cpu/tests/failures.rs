@@ -39,8 +39,40 @@ __global__ void throws(int how) {
   if (how == 1) throw 42;
   try { throw std::runtime_error("caught"); } catch (const std::exception &) {}
 }
+#include <cstdlib>
+#include <unistd.h>
+__global__ void leaves(int how) {
+  if (threadIdx.x != 3) { __syncthreads(); return; }
+  switch (how) {
+  case 0: exit(3);
+  case 1: std::exit(4);
+  case 2: _Exit(5);
+  case 3: _exit(6);
+  case 4: std::quick_exit(7);
+  case 5: abort();
+  default: __builtin_abort();
+  }
+}
 __global__ void noisy(int *count) { Noisy a{count}; if (threadIdx.x == 1) __trap(); __syncthreads(); }
 "#;
+
+#[test]
+fn what_would_end_the_process_ends_the_launch() {
+    let bench = Bench::new();
+    let module = bench.module(SOURCE);
+    let kernel = module.kernel("leaves").expect("defined");
+    let calls = ["exit(3)", "exit(4)", "_Exit(5)", "_exit(6)", "quick_exit(7)", "abort()", "abort()"];
+    for (how, call) in calls.into_iter().enumerate() {
+        let (text, place) = failure(run(&kernel, &shape(2, 40), &[arg(&(how as i32))]));
+        assert!(text.starts_with(&format!("called {call}, which would end the whole process")), "{text}");
+        assert!(place.is_some_and(|(_, thread)| thread == [3, 0, 0]), "{place:?}");
+    }
+    let mut out = 0;
+    let pointer = &raw mut out;
+    run(&module.kernel("fine").expect("defined"), &shape(1, 5), &[arg(&pointer)])
+        .expect("the process goes on");
+    assert_eq!(out, 5);
+}
 
 #[test]
 fn a_deadlock_is_told_with_its_places() {

@@ -84,6 +84,10 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* A defect in rushmem; please report it. */
 #define RUSHMEM_ERR_INTERNAL (-18)
 
+/* The call was made in a child of fork. Only the process that joined the job is its PE; a child execs (`posix_spawn`, or
+ * `spawn` and `forkserver` of Python's multiprocessing) before it uses rushmem. */
+#define RUSHMEM_ERR_FORKED (-19)
+
 /* Element type of an atomic, signal or wait. */
 #define RUSHMEM_INT32 0
 

@@ -1,6 +1,7 @@
 //! Which bootstrap serves this PE, chosen once at start: what the caller gave, else what the environment says. The
 //! choice and its reason are one line of the log.
 
+pub(crate) mod between;
 mod hosts;
 
 use std::os::raw::c_void;
@@ -24,6 +25,17 @@ pub(crate) enum How {
     Address { address: String, rank: u32, n: u32 },
     /// Over an `MPI_Comm` of an MPI that is up.
     MpiComm(*const c_void),
+}
+
+impl How {
+    /// What tells the job's meeting from others, where the same processes may meet there again.
+    pub(crate) fn meeting(&self) -> Option<String> {
+        match self {
+            How::Environment => Some("environment".into()),
+            How::Address { address, rank, n } => Some(format!("{address} {rank} {n}")),
+            How::Uid { .. } | How::MpiComm(_) => None,
+        }
+    }
 }
 
 /// A unique ID whose rendezvous lives in this process until all PEs have come.
@@ -119,6 +131,7 @@ fn sockets(config: &Config, rank: u32, n: u32) -> UidConfig {
         timeout: config.timeout,
         host_silence: config.peer_timeout,
         ifname: config.uid_ifname.clone(),
+        watch: between::watch(config),
         ..UidConfig::new(rank, n)
     }
 }

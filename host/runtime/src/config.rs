@@ -117,6 +117,8 @@ pub(crate) struct Config {
     pub(crate) bootstrap: Option<String>,
     /// The interface for unique-ID sockets (`RUSHMEM_UID_IFNAME`).
     pub(crate) uid_ifname: Option<String>,
+    /// No setting: what tells where this job meets from other places, where it may meet there again.
+    pub(crate) meeting: Option<String>,
 }
 
 impl Config {
@@ -202,6 +204,7 @@ impl Config {
             streams: get("RUSHMEM_STREAMS").map_or(Ok(4), |v| streams(&v))?,
             bootstrap,
             uid_ifname: get("RUSHMEM_UID_IFNAME"),
+            meeting: None,
         })
     }
 }

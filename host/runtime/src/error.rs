@@ -28,15 +28,37 @@ impl Error {
         Error { code, message: message.into() }
     }
 
-    /// The system call `what` failed with the current `errno`.
+    /// The system call `what` failed with the current `errno`. Where a process or the system has too many files open, the text
+    /// says what to do.
     pub(crate) fn os(what: impl fmt::Display) -> Self {
-        Error::new(c::RUSHMEM_ERR_IO, format!("{what}: {}", std::io::Error::last_os_error()))
+        Error::io(what, &std::io::Error::last_os_error())
+    }
+
+    /// [`Error::os`] of an error at hand.
+    pub(crate) fn io(what: impl fmt::Display, e: &std::io::Error) -> Self {
+        let advice = match e.raw_os_error() {
+            Some(libc::EMFILE) => format!("; {}", raise_the_limit()),
+            Some(libc::ENFILE) => "; the whole system has too many files open (sysctl fs.file-max)".into(),
+            _ => String::new(),
+        };
+        Error::new(c::RUSHMEM_ERR_IO, format!("{what}: {e}{advice}"))
     }
 
     /// The same error, its text preceded by what was being done.
     pub(crate) fn context(self, what: impl fmt::Display) -> Self {
         Error { code: self.code, message: format!("{what}: {}", self.message) }
     }
+}
+
+/// `raise the limit …`, for texts about a process that can have no more descriptors.
+pub(crate) fn raise_the_limit() -> String {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the answer.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    format!(
+        "raise the limit of open files where this PE is started (ulimit -n; it is {} now, {} at most)",
+        limit.rlim_cur, limit.rlim_max
+    )
 }
 
 impl fmt::Display for Error {

@@ -15,6 +15,8 @@ mod device;
 mod device_state;
 mod error;
 mod far;
+mod fork;
+mod handles;
 mod health;
 mod heap;
 mod kernel;

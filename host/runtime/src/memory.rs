@@ -100,7 +100,7 @@ impl Reservation {
             Ok(size) => {
                 return Err(err!(MISMATCH, "a PE offered {size} bytes of memory where {bytes} were agreed"))
             }
-            Err(e) => return Err(err!(IO, "looking at a PE's memory descriptor: {e}")),
+            Err(e) => return Err(Error::io("looking at a PE's memory descriptor", &e)),
         }
         // SAFETY: the range lies inside our own reservation, where nothing but our mappings can be.
         let p = unsafe {

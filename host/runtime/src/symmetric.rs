@@ -290,8 +290,8 @@ impl Symmetric {
         links: &Links,
     ) -> Result<()> {
         books.exchanges += 1;
-        let fds = links.exchange(books.exchanges, mine.fd().as_fd(), self.limit)?;
-        let mapped = self.window.map(offset, bytes, mine, &fds);
+        let fds = links.exchange(books.exchanges, mine.fd().as_fd(), self.limit);
+        let mapped = fds.and_then(|fds| self.window.map(offset, bytes, mine, &fds));
         let undo = mapped.is_ok();
         call.all_well(mapped, "mapping the PEs' memory").inspect_err(|_| {
             if undo {

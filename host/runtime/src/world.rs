@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
+use crate::boot::between;
 use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use crate::collective::{Collective, Entered};
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::{err, Result};
 use crate::far::{Far, Place};
+use crate::fork::Member;
 use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::node::card::Card;
@@ -77,6 +79,8 @@ pub(crate) struct World {
     node_first: i32,
     /// A launch has failed whose threads may hold something of the way to far PEs.
     abandoned: AtomicBool,
+    /// As long as any of the above lives, a child of fork is refused.
+    _member: Member,
 }
 
 impl World {
@@ -313,6 +317,7 @@ impl World {
         let heard = self.far.as_ref().map_or(Ok(()), |_| self.boot.barrier());
         let left = heard.and(self.boot.finalize());
         self.links.goodbye();
+        between::remember(&self.config, self.links.mates());
         if let Err(e) = left {
             log::warn!("{}: leaving the bootstrap: {e}", self.health.who());
         }

@@ -19,6 +19,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
 use crate::connect::Connected;
+use crate::net;
 use silence::Silence;
 use state::State;
 
@@ -86,6 +87,9 @@ impl Mesh {
         silence: Option<Duration>,
     ) -> Result<Mesh> {
         let failed = |e: std::io::Error| {
+            if net::is_short_of_files(&e) {
+                return net::short_of_files(me);
+            }
             BootError::new(BootErrorKind::Io, format!("rank {me} cannot start its I/O thread: {e}"))
         };
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;

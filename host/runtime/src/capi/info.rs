@@ -50,6 +50,9 @@ fn find_library() -> Option<CString> {
 /// holds until this thread's next failing call.
 #[no_mangle]
 pub extern "C" fn rushmem_last_error() -> *const c_char {
+    if crate::fork::is_child() {
+        return crate::fork::text();
+    }
     crate::error::last()
 }
 
@@ -77,6 +80,7 @@ pub extern "C" fn rushmem_error_name(code: i32) -> *const c_char {
         RUSHMEM_ERR_IO => c"RUSHMEM_ERR_IO",
         RUSHMEM_ERR_BAD_HANDLE => c"RUSHMEM_ERR_BAD_HANDLE",
         RUSHMEM_ERR_INTERNAL => c"RUSHMEM_ERR_INTERNAL",
+        RUSHMEM_ERR_FORKED => c"RUSHMEM_ERR_FORKED",
         _ => c"RUSHMEM_ERR_?",
     };
     name.as_ptr()

@@ -110,8 +110,7 @@ pub unsafe extern "C" fn rushmem_module_load_binary(
 /// `m` is null or a module's handle.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_module_unload(m: *mut rushmem_module_t) -> i32 {
-    // SAFETY: per contract.
-    guard(|| unsafe { Handle::<LoadedModule>::from_raw(m.cast()) }?.unload())
+    guard(|| Handle::<LoadedModule>::from_raw(m.cast())?.unload())
 }
 
 /// The kernel (`__global__` function) of this name: qualified, or its last part where that is unique.
@@ -146,7 +145,7 @@ pub unsafe extern "C" fn rushmem_module_kernel_names(
 ) -> i32 {
     guard(|| {
         // SAFETY: per contract.
-        let module = unsafe { Handle::<LoadedModule>::from_raw(m.cast()) }?.get()?;
+        let module = Handle::<LoadedModule>::from_raw(m.cast())?.get()?;
         let names = module.names();
         let found = names
             .get(index)
@@ -169,7 +168,7 @@ pub unsafe extern "C" fn rushmem_kernel_params(
 ) -> i32 {
     guard(|| {
         // SAFETY: per contract.
-        let kernel = unsafe { Handle::<LoadedKernel>::from_raw(k.cast()) }?.get()?;
+        let kernel = Handle::<LoadedKernel>::from_raw(k.cast())?.get()?;
         let params = kernel.params();
         if !types.is_null() {
             let count = capacity.min(params.len());

@@ -1,7 +1,7 @@
 //! The C ABI: thin functions that check their arguments, call the runtime, and turn errors into codes.
 //!
 //! No panic crosses: `guard` catches it and reports a defect. A handle is never freed, only emptied, so a stale one
-//! is an error and not a crash.
+//! is an error and not a crash, as is a pointer that never was one ([`handles`](crate::handles)).
 
 pub mod atomic;
 pub mod doctor;
@@ -18,14 +18,22 @@ pub mod wait;
 pub mod world;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::error::{err, set_last, Error, Result};
+use crate::fork;
+use crate::handles::Cell;
 use crate::world::World;
-use types::{rushmem_world_t, RUSHMEM_ERR_INTERNAL, RUSHMEM_OK};
+use types::{rushmem_world_t, RUSHMEM_ERR_FORKED, RUSHMEM_ERR_INTERNAL, RUSHMEM_OK};
 
-/// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`.
+/// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`. In a child of fork
+/// it runs nothing.
 pub(crate) fn guard(f: impl FnOnce() -> Result<()>) -> i32 {
+    if fork::is_child() {
+        // No log line and no text of its own: both take locks, which threads that the child does not have may hold.
+        return RUSHMEM_ERR_FORKED;
+    }
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => RUSHMEM_OK,
         Ok(Err(e)) => fail(&e),
@@ -44,32 +52,28 @@ fn fail(e: &Error) -> i32 {
     e.code
 }
 
-/// What a `rushmem_world_t *` points at.
-struct Handle {
-    magic: AtomicU64,
-    world: AtomicPtr<World>,
-}
+/// What a `rushmem_world_t *` points at; empty once the world is finalised.
+type Handle = Cell<AtomicPtr<World>>;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"rushmemW");
+const MARK: u64 = u64::from_le_bytes(*b"rushmemW");
 
 /// Wraps a world for C. The few bytes of the handle itself are never freed.
-pub(crate) fn handle(world: World) -> *mut rushmem_world_t {
-    let world = AtomicPtr::new(Box::into_raw(Box::new(world)));
-    let handle: &'static Handle = Box::leak(Box::new(Handle { magic: AtomicU64::new(MAGIC), world }));
-    std::ptr::from_ref(handle).cast_mut().cast()
+pub(crate) fn handle(world: World) -> Result<*mut rushmem_world_t> {
+    let cell = Cell::make(MARK, AtomicPtr::default())?;
+    cell.content.store(Box::into_raw(Box::new(world)), Ordering::Release);
+    Ok(cell.as_raw())
 }
 
-/// The world behind a handle.
+/// The world behind a handle; any other pointer is an error.
 ///
 /// # Safety
-/// `w` is null or was made by [`handle`]; nobody finalises it during the call.
+/// Nobody finalises the world during the call.
 #[inline]
 pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
-    // SAFETY: per contract, and handles are never freed.
-    let found = unsafe { w.cast::<Handle>().as_ref() }
-        .filter(|h| h.magic.load(Ordering::Relaxed) == MAGIC)
+    // SAFETY: only `handle` makes cells of this mark.
+    let found = unsafe { Handle::find(w.cast(), MARK) }
         // SAFETY: the pointer is a live box's until `take` empties the handle.
-        .and_then(|h| unsafe { h.world.load(Ordering::Acquire).as_ref() });
+        .and_then(|h| unsafe { h.content.load(Ordering::Acquire).as_ref() });
     found.ok_or_else(|| {
         err!(BAD_HANDLE, "not a world: the handle is null, was finalised, or was never made by rushmem_init")
     })
@@ -82,8 +86,9 @@ pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
 pub(crate) unsafe fn take(w: *mut rushmem_world_t) -> Result<Box<World>> {
     // SAFETY: passed on.
     unsafe { world(w)? };
-    // SAFETY: `world` said that it is a handle.
-    let p = unsafe { &*w.cast::<Handle>() }.world.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: only `handle` makes cells of this mark.
+    let cell = unsafe { Handle::find(w.cast(), MARK) };
+    let p = cell.map_or(null_mut(), |h| h.content.swap(null_mut(), Ordering::AcqRel));
     if p.is_null() {
         return Err(err!(BAD_HANDLE, "the world was finalised by another thread"));
     }

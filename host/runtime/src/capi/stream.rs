@@ -131,8 +131,7 @@ pub unsafe extern "C" fn rushmem_event_test(event: *mut rushmem_event_t, done: *
 /// `event` is null or an event that was not freed.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_event_wait(event: *mut rushmem_event_t) -> i32 {
-    // SAFETY: per contract.
-    guard(|| unsafe { Handle::<Event>::from_raw(event.cast()) }?.get()?.wait())
+    guard(|| Handle::<Event>::from_raw(event.cast())?.get()?.wait())
 }
 
 /// Gives an event back; the work goes on. The same handle may be given out again for another event.
@@ -141,8 +140,7 @@ pub unsafe extern "C" fn rushmem_event_wait(event: *mut rushmem_event_t) -> i32 
 /// `event` is null or an event that was not freed.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_event_free(event: *mut rushmem_event_t) -> i32 {
-    // SAFETY: per contract.
-    guard(|| unsafe { Handle::<Event>::from_raw(event.cast()) }?.free())
+    guard(|| Handle::<Event>::from_raw(event.cast())?.free())
 }
 
 /// `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.

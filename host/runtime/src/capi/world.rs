@@ -9,6 +9,7 @@ use super::{guard, handle, take, world, write_out};
 use crate::boot::{self, How};
 use crate::config::{Config, DeviceWish};
 use crate::error::{err, Result};
+use crate::fork::Member;
 use crate::world::World;
 
 /// Makes a unique ID and starts its rendezvous in this process: `*out` is to be carried to every PE (a file, an MPI
@@ -48,6 +49,7 @@ pub unsafe extern "C" fn rushmem_init(
         if out.is_null() {
             return Err(err!(INVALID_ARGUMENT, "out is null"));
         }
+        let _beginning = Member::new()?;
         let mut config = Config::from_env()?;
         // SAFETY: per contract.
         let how = match unsafe { attr.as_ref() } {
@@ -55,8 +57,9 @@ pub unsafe extern "C" fn rushmem_init(
             // SAFETY: as above.
             Some(attr) => unsafe { read_attr(attr, &mut config)? },
         };
+        config.meeting = how.meeting();
         let boot = boot::join(how, &config)?;
-        let w = handle(World::start(boot, config)?);
+        let w = handle(World::start(boot, config)?)?;
         // SAFETY: checked and per contract.
         unsafe { write_out(out, w, "out") }
     })

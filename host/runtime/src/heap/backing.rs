@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::cuda::stream::{Priority, Stream};
 use crate::cuda::vmm::{AddressRange, Allocation, Mapping};
 use crate::cuda::Cuda;
-use crate::error::{err, Result};
+use crate::error::{Error, Result};
 use crate::memory::{page_size, Memfd, Reservation};
 
 /// What a window is made of.
@@ -138,7 +138,7 @@ impl Backing {
         match self {
             Backing::Host(reservation) => reservation.map(at, bytes, fd.as_fd()),
             Backing::Gpu(gpu) => {
-                let fd = fd.try_clone().map_err(|e| err!(IO, "keeping a peer's memory descriptor: {e}"))?;
+                let fd = fd.try_clone().map_err(|e| Error::io("keeping a peer's memory descriptor", &e))?;
                 gpu.map(at, &Arc::new(Allocation::import(&gpu.cuda, fd, bytes)?))
             }
         }

@@ -22,7 +22,8 @@ pub(super) struct Runner {
 }
 
 /// What the next stream of the process is called, by C too. No address: there is nothing behind it to look at.
-static NEXT_NAME: AtomicUsize = AtomicUsize::new(0x1000);
+/// No number that a program comes by otherwise: such addresses do not exist.
+static NEXT_NAME: AtomicUsize = AtomicUsize::new(0x7275_7368_0000_1000);
 
 /// A loaded source.
 pub(super) struct Code {

@@ -61,7 +61,7 @@ impl Kernels {
                 cell.fill(event);
                 cell
             }
-            None => Handle::leak(event),
+            None => Handle::hold(event)?,
         };
         lock(&core.events).push(handle);
         Ok(handle)

@@ -135,17 +135,17 @@ impl Kernels {
     ) -> Result<&'static Handle<LoadedModule>> {
         let core = &self.core;
         core.common.health.check()?;
-        Ok(self.keep(match &core.runner {
+        self.keep(match &core.runner {
             Runner::Cpu(runner) => Code::Cpu(runner.load(name, source, options)?),
             Runner::Gpu(runner) => Code::Gpu(runner.load(name, source, options)?),
-        }))
+        })
     }
 
     /// Loads a cubin, a fatbin or PTX that somebody else compiled.
     pub(crate) fn load_binary(&self, name: &str, code: &[u8]) -> Result<&'static Handle<LoadedModule>> {
         let core = &self.core;
         core.common.health.check()?;
-        Ok(self.keep(match &core.runner {
+        self.keep(match &core.runner {
             Runner::Cpu(_) => {
                 return Err(err!(
                     UNSUPPORTED,
@@ -153,16 +153,16 @@ impl Kernels {
                 ))
             }
             Runner::Gpu(runner) => Code::Gpu(runner.load_binary(name, code, &[])?),
-        }))
+        })
     }
 
-    fn keep(&self, code: Code) -> &'static Handle<LoadedModule> {
+    fn keep(&self, code: Code) -> Result<&'static Handle<LoadedModule>> {
         (self.core.announce)();
         let names = code.kernel_names().map(|name| CString::new(name).unwrap_or_default()).collect();
         let loaded = LoadedModule { core: Arc::clone(&self.core), code, names, kernels: Mutex::default() };
-        let handle = Handle::leak(Arc::new(loaded));
+        let handle = Handle::hold(Arc::new(loaded))?;
         lock(&self.core.modules).push(handle);
-        handle
+        Ok(handle)
     }
 
     /// What the world's code is told.
@@ -370,12 +370,12 @@ impl LoadedModule {
                 return Ok(handle);
             }
         }
-        let handle = Handle::leak(Arc::new(LoadedKernel {
+        let handle = Handle::hold(Arc::new(LoadedKernel {
             core: Arc::clone(&self.core),
             params: function.params(),
             function,
             source: self.name().to_owned(),
-        }));
+        }))?;
         known.push(handle);
         Ok(handle)
     }

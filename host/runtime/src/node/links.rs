@@ -1,20 +1,22 @@
 //! The sockets between the PEs of a node, as a star around the node's leader (its lowest PE, slot 0).
 //!
 //! They carry two things: descriptors of memory to map, and bad news. An end of file without a goodbye is a death,
-//! seen within milliseconds; the leader tells the others, and everybody sees the leader's own. A star costs `n - 1`
+//! seen within milliseconds, as is the end of a process whose child keeps its socket ([`mate`](super::mate)); the leader tells
+//! the others, and everybody sees the leader's own. A star costs `n - 1`
 //! sockets for a node of `n` PEs where a mesh costs `n * (n - 1) / 2`, and one message moves up to 253 descriptors.
 //! A monitor thread of each PE reads the sockets, and does the periodic duties of the world.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::{Bootstrap, Death};
 
 use super::card::Card;
+use super::inbox::Inbox;
+use super::mate::{pidfd_of, Mate};
 use super::message::{Socket, MAX_BYTES, MAX_FDS};
 use crate::error::{err, Error, Result};
 use crate::health::Health;
@@ -26,24 +28,22 @@ const HELLO: u8 = 1;
 const FDS: u8 = 2;
 const DEATH: u8 = 3;
 const BYE: u8 = 4;
+/// An exchange has failed at the leader.
+const FAILED: u8 = 5;
 
 /// A periodic duty of the monitor thread.
 pub(crate) type Duty = Box<dyn FnMut() + Send>;
-
-/// Descriptors that arrived and nobody took yet, by exchange number and slot.
-#[derive(Debug, Default)]
-struct Inbox {
-    fds: HashMap<(u64, usize), OwnedFd>,
-}
 
 struct Shared {
     me: usize,
     cards: Arc<Vec<Card>>,
     /// The leader's: one for each other slot. A follower's: the leader's at 0.
     sockets: Vec<Option<Socket>>,
+    /// Of the process at each socket's other end, where it can be had.
+    pidfds: Vec<Option<OwnedFd>>,
+    mates: Vec<Mate>,
     health: Arc<Health>,
-    inbox: Mutex<Inbox>,
-    arrived: Condvar,
+    inbox: Inbox,
     stop: AtomicBool,
     wake: OwnedFd,
     duties: Mutex<Vec<Duty>>,
@@ -86,13 +86,17 @@ impl Links {
             }
             OwnedFd::from_raw_fd(fd)
         };
+        let pidfds = sockets.iter().map(|s| s.as_ref().and_then(pidfd_of)).collect();
+        let mates =
+            sockets.iter().zip(cards.iter()).filter_map(|(s, card)| Mate::of(s.as_ref()?, card)).collect();
         let shared = Arc::new(Shared {
             me,
             cards,
             sockets,
+            pidfds,
+            mates,
             health,
-            inbox: Mutex::default(),
-            arrived: Condvar::new(),
+            inbox: Inbox::default(),
             stop: AtomicBool::new(false),
             wake,
             duties: Mutex::default(),
@@ -110,28 +114,28 @@ impl Links {
         lock(&self.shared.duties).push(duty);
     }
 
-    /// Collective on the node: everybody gets everybody's descriptor, by slot. `id` tells exchanges apart.
+    /// Collective on the node: everybody gets everybody's descriptor, by slot. `id` tells exchanges apart, and grows. An error on
+    /// some PEs leaves the others theirs, so callers agree on how it went.
     pub(crate) fn exchange(&self, id: u64, mine: BorrowedFd<'_>, limit: Duration) -> Result<Vec<OwnedFd>> {
         let s = &*self.shared;
-        let n = s.cards.len();
-        let own = mine.try_clone_to_owned().map_err(|e| err!(IO, "duplicating a descriptor: {e}"))?;
-        if s.me == 0 {
-            let mut all = vec![own];
-            for slot in 1..n {
-                all.push(s.take(id, slot, limit)?);
-            }
-            for socket in s.sockets.iter().flatten() {
-                for (first, part) in all.chunks(MAX_FDS).enumerate() {
-                    let raw: Vec<RawFd> = part.iter().map(|f| f.as_raw_fd()).collect();
-                    // A peer that is gone shows as a death, not as this call's failure.
-                    let _ = socket.send(&fds_message(id, first * MAX_FDS), &raw);
-                }
-            }
-            Ok(all)
-        } else {
+        s.inbox.forget_before(id);
+        if s.me > 0 {
             s.leader().send(&fds_message(id, s.me), &[mine.as_raw_fd()]).map_err(|e| s.lost_leader(&e))?;
-            (0..n).map(|slot| s.take(id, slot, limit)).collect()
+            return (0..s.cards.len()).map(|slot| s.take(id, slot, limit)).collect();
         }
+        let own = mine.try_clone_to_owned().map_err(|e| Error::io("duplicating a descriptor", &e));
+        let others = (1..s.cards.len()).map(|slot| s.take(id, slot, limit));
+        let all = std::iter::once(own).chain(others).collect::<Result<Vec<_>>>();
+        // Nobody waits for what cannot come.
+        let all = all.inspect_err(|e| tell_all(&s.sockets, &text_message(FAILED, id, &e.message)))?;
+        for socket in s.sockets.iter().flatten() {
+            for (first, part) in all.chunks(MAX_FDS).enumerate() {
+                let raw: Vec<RawFd> = part.iter().map(|f| f.as_raw_fd()).collect();
+                // A peer that is gone shows as a death, not as this call's failure.
+                let _ = socket.send(&fds_message(id, first * MAX_FDS), &raw);
+            }
+        }
+        Ok(all)
     }
 
     /// Collective on the node: everybody gets the leader's descriptor.
@@ -146,7 +150,12 @@ impl Links {
         for socket in s.sockets.iter().flatten() {
             let _ = socket.send(&fds_message(id, 0), &[mine.as_raw_fd()]);
         }
-        mine.try_clone_to_owned().map_err(|e| err!(IO, "duplicating a descriptor: {e}"))
+        mine.try_clone_to_owned().map_err(|e| Error::io("duplicating a descriptor", &e))
+    }
+
+    /// The processes at the other ends of the sockets, as far as they can be told apart from those that come after them.
+    pub(crate) fn mates(&self) -> Vec<Mate> {
+        self.shared.mates.clone()
     }
 
     /// Tells the node that this PE leaves in good order.
@@ -205,7 +214,7 @@ fn accept_all(
     limit: Duration,
 ) -> Result<()> {
     let start = Instant::now();
-    let io = |e: std::io::Error| err!(IO, "accepting the node's PEs: {e}");
+    let io = |e: std::io::Error| Error::io("accepting the node's PEs", &e);
     while sockets.iter().skip(1).any(Option::is_none) {
         if let Some(death) = boot.death() {
             return Err(err!(PEER_DEAD, "{}", in_pes(death)));
@@ -247,7 +256,11 @@ fn tell_all(sockets: &[Option<Socket>], message: &[u8]) {
 
 /// A follower's side.
 fn dial(me: usize, leader: &Card) -> Result<Socket> {
-    let lost = |e: std::io::Error| err!(PEER_DEAD, "connecting to {}: {e}; has it died?", leader.who());
+    let lost = |e: std::io::Error| match e.raw_os_error() {
+        // This process' own trouble.
+        Some(libc::EMFILE | libc::ENFILE) => Error::io(format_args!("connecting to {}", leader.who()), &e),
+        _ => err!(PEER_DEAD, "connecting to {}: {e}; has it died?", leader.who()),
+    };
     let socket = Socket::connect(&leader.link).map_err(lost)?;
     let mut hello = vec![HELLO];
     hello.extend_from_slice(&(me as u64).to_le_bytes());
@@ -272,9 +285,13 @@ fn fds_message(id: u64, first_slot: usize) -> Vec<u8> {
 }
 
 fn death_message(slot: usize, what: &str) -> Vec<u8> {
-    let mut m = vec![DEATH];
-    m.extend_from_slice(&(slot as u64).to_le_bytes());
-    m.extend_from_slice(what.as_bytes());
+    text_message(DEATH, slot as u64, what)
+}
+
+fn text_message(kind: u8, number: u64, text: &str) -> Vec<u8> {
+    let mut m = vec![kind];
+    m.extend_from_slice(&number.to_le_bytes());
+    m.extend_from_slice(text.as_bytes());
     m.truncate(MAX_BYTES);
     m
 }
@@ -297,19 +314,7 @@ impl Shared {
 
     /// Waits for a descriptor to arrive.
     fn take(&self, id: u64, slot: usize, limit: Duration) -> Result<OwnedFd> {
-        let start = Instant::now();
-        let mut inbox = lock(&self.inbox);
-        loop {
-            if let Some(fd) = inbox.fds.remove(&(id, slot)) {
-                return Ok(fd);
-            }
-            self.health.check()?;
-            if start.elapsed() > limit {
-                let who = self.cards[slot].who();
-                return Err(err!(TIMEOUT, "{} waited {limit:?} for the memory of {who}", self.health.who()));
-            }
-            inbox = self.arrived.wait_timeout(inbox, TICK).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        self.inbox.take(id, slot, &self.cards, &self.health, limit)
     }
 
     fn monitor(&self, boot: &dyn Bootstrap) {
@@ -320,18 +325,22 @@ impl Shared {
             let mut polls: Vec<libc::pollfd> = open
                 .iter()
                 .map(|i| self.sockets[*i].as_ref().expect("only open ones").as_raw_fd())
+                // poll passes over negative ones.
+                .chain(open.iter().map(|i| self.pidfds[*i].as_ref().map_or(-1, AsRawFd::as_raw_fd)))
                 .chain([self.wake.as_fd().as_raw_fd()])
                 .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
                 .collect();
             // SAFETY: an array of pollfd with its length.
             unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as _, TICK.as_millis() as i32) };
-            let ready: Vec<usize> =
-                open.iter().zip(&polls).filter(|(_, p)| p.revents != 0).map(|(i, _)| *i).collect();
-            for i in ready {
-                if !self.read(i) {
-                    open.retain(|o| *o != i);
-                }
-            }
+            let is_ready = |at: usize| polls[at].revents != 0;
+            let left: Vec<usize> = (0..open.len())
+                .filter(|at| {
+                    let has_left = is_ready(*at) && !self.read(open[*at]);
+                    has_left || (is_ready(open.len() + *at) && self.is_over(open[*at]))
+                })
+                .map(|at| open[at])
+                .collect();
+            open.retain(|i| !left.contains(i));
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
                 // At the second look: what dies with its host is to be named with it.
@@ -342,40 +351,56 @@ impl Shared {
                 lock(&self.duties).iter_mut().for_each(|duty| duty());
             }
         }
-        // Whoever comes after reads no stale descriptors.
-        lock(&self.inbox).fds.clear();
+        self.inbox.clear();
     }
 
     /// Reads one message of socket `i`; false once that peer has left.
     fn read(&self, i: usize) -> bool {
         let socket = self.sockets[i].as_ref().expect("only open ones");
         // A reset connection is a death as well.
-        let (message, fds) = socket.receive().unwrap_or_default();
-        match message.first() {
-            Some(&FDS) if message.len() == 17 => {
-                let first = u64::from_le_bytes(message[9..17].try_into().expect("eight bytes")) as usize;
-                let mut inbox = lock(&self.inbox);
-                for (k, fd) in fds.into_iter().enumerate() {
-                    inbox.fds.insert((word(&message), first + k), fd);
-                }
-                drop(inbox);
-                self.arrived.notify_all();
+        let message = socket.receive_message().unwrap_or_default();
+        let bytes = &message.bytes;
+        match bytes.first() {
+            Some(&FDS) if bytes.len() == 17 => {
+                let first = u64::from_le_bytes(bytes[9..17].try_into().expect("eight bytes")) as usize;
+                self.inbox.put(word(bytes), first, message);
                 true
             }
-            Some(&DEATH) if message.len() >= 9 => {
-                self.bad_news(String::from_utf8_lossy(&message[9..]).into_owned(), Some(i));
+            Some(&DEATH) if bytes.len() >= 9 => {
+                self.bad_news(String::from_utf8_lossy(&bytes[9..]).into_owned(), Some(i));
+                true
+            }
+            Some(&FAILED) if bytes.len() >= 9 => {
+                self.inbox.fail(word(bytes), String::from_utf8_lossy(&bytes[9..]).into_owned());
                 true
             }
             Some(&BYE) => false,
             _ => {
-                let what = format!(
-                    "{} is gone: its process ended without leaving the job (killed, crashed or exited early)",
-                    self.cards[i].who()
-                );
-                self.bad_news(what, Some(i));
+                self.is_gone(i);
                 false
             }
         }
+    }
+
+    /// The process at the other end of socket `i` has ended, though somebody may have the socket open: what it said before
+    /// counts. Always true: nothing more comes from there.
+    fn is_over(&self, i: usize) -> bool {
+        let socket = self.sockets[i].as_ref().expect("only open ones");
+        while matches!(socket.readable(Duration::ZERO), Ok(true)) {
+            if !self.read(i) {
+                return true;
+            }
+        }
+        self.is_gone(i);
+        true
+    }
+
+    fn is_gone(&self, i: usize) {
+        let what = format!(
+            "{} is gone: its process ended without leaving the job (killed, crashed or exited early)",
+            self.cards[i].who()
+        );
+        self.bad_news(what, Some(i));
     }
 
     /// Passes the first news of a death on before this PE itself acts on it: it may exit because of it at once, and
@@ -390,6 +415,6 @@ impl Shared {
             }
             self.health.break_job(what);
         }
-        self.arrived.notify_all();
+        self.inbox.wake();
     }
 }

@@ -6,10 +6,21 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use rushmem_bootstrap_abi::fork::close_in_children;
+
 /// Most descriptors in one message (the kernel's `SCM_MAX_FD`).
 pub(crate) const MAX_FDS: usize = 253;
 /// Most bytes in one message.
 pub(crate) const MAX_BYTES: usize = 1024;
+
+/// What arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) fds: Vec<OwnedFd>,
+    /// Descriptors are lost: this process has no room for more of them.
+    pub(crate) is_cut: bool,
+}
 
 /// A connected or listening socket.
 #[derive(Debug)]
@@ -47,11 +58,20 @@ fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 impl Socket {
+    /// # Safety
+    /// `fd` is a socket that nobody else owns.
+    unsafe fn own(fd: RawFd) -> Socket {
+        // SAFETY: passed on.
+        let s = Socket(unsafe { OwnedFd::from_raw_fd(fd) });
+        close_in_children(&s);
+        s
+    }
+
     fn new() -> io::Result<Socket> {
         // SAFETY: a plain system call; the new descriptor is owned by nobody else.
         unsafe {
             let fd = check(libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0))?;
-            Ok(Socket(OwnedFd::from_raw_fd(fd)))
+            Ok(Socket::own(fd))
         }
     }
 
@@ -86,7 +106,7 @@ impl Socket {
                 std::ptr::null_mut(),
                 libc::SOCK_CLOEXEC,
             ))?;
-            let s = Socket(OwnedFd::from_raw_fd(fd));
+            let s = Socket::own(fd);
             let mut cred: libc::ucred = zeroed();
             let mut len = size_of::<libc::ucred>() as libc::socklen_t;
             check(libc::getsockopt(
@@ -143,10 +163,16 @@ impl Socket {
 
     /// Receives one message with its descriptors; an empty one is the end of file.
     pub(crate) fn receive(&self) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+        self.receive_message().map(|m| (m.bytes, m.fds))
+    }
+
+    /// The same, which also says whether all of its descriptors arrived.
+    pub(crate) fn receive_message(&self) -> io::Result<Message> {
         let mut bytes = vec![0u8; MAX_BYTES];
         let mut control = [0u64; 8 + MAX_FDS / 2];
         let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let mut fds = Vec::new();
+        let is_cut;
         // SAFETY: as in `send`; descriptors that arrive belong to nobody else yet.
         unsafe {
             let mut m: libc::msghdr = zeroed();
@@ -170,8 +196,10 @@ impl Socket {
                 c = libc::CMSG_NXTHDR(&m, c);
             }
             bytes.truncate(n as usize);
+            // There is room for as many as a message can have: what was cut found no free number in this process.
+            is_cut = m.msg_flags & libc::MSG_CTRUNC != 0;
         }
-        Ok((bytes, fds))
+        Ok(Message { bytes, fds, is_cut })
     }
 }
 

@@ -2,5 +2,7 @@
 
 pub(crate) mod card;
 pub(crate) mod control;
+mod inbox;
 pub(crate) mod links;
+pub(crate) mod mate;
 pub(crate) mod message;

@@ -196,7 +196,11 @@ impl Symmetric {
             let places: Vec<Words> =
                 (0..self.window.slots()).map(|slot| call.words(self.first + slot)).collect();
             books.exchanges += 1;
-            let fds = links.exchange(books.exchanges, piece.chunk.fd().as_fd(), self.limit)?;
+            let fds = links.exchange(books.exchanges, piece.chunk.fd().as_fd(), self.limit);
+            let fds = fds.unwrap_or_else(|e| {
+                mapped = Err(e);
+                Vec::new()
+            });
             for (slot, (fd, [offset, bytes, ..])) in fds.iter().zip(places).enumerate() {
                 if mapped.is_ok() && bytes > 0 {
                     mapped =

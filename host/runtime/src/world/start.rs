@@ -16,6 +16,7 @@ use crate::error::{code, err, Error, Result};
 use crate::far::gpu::mailbox::Mailbox;
 use crate::far::ring::DeviceRing;
 use crate::far::Far;
+use crate::fork::{self, Member};
 use crate::health::Health;
 use crate::heap::backing::{Backing, GpuBacking};
 use crate::heap::window::{heap_limit, Window};
@@ -43,9 +44,11 @@ impl World {
         let (me, n) = (boot.rank() as usize, boot.n_ranks() as usize);
         let kind = Kind::choose(config.device)?;
         let mine = Card::mine(&config, boot.rank(), kind)?;
+        let member = Member::new()?;
+        fork::prepare_text(&mine.who());
         // Listening before the cards travel: whoever reads this card can connect at once.
         let listener =
-            Socket::listen(&mine.link).map_err(|e| err!(IO, "listening for this host's PEs: {e}"))?;
+            Socket::listen(&mine.link).map_err(|e| Error::io("listening for this host's PEs", &e))?;
         let cards = Arc::new(card::exchange(&**boot, &mine)?);
         let (first, slots) = card::run_of(&cards, me);
         let seat = Seat { me, first, slots };
@@ -129,6 +132,7 @@ impl World {
             n: n as i32,
             near,
             node_first: first as i32,
+            _member: member,
             abandoned: AtomicBool::new(false),
         })
     }

@@ -11,8 +11,9 @@ use super::carrier::{one_sided, transports, Carrier};
 use super::credit::Held;
 use super::inbox::{Lost, Ticket, What};
 use super::meeting::Meeting;
+use super::status::check;
 use super::wire::{Head, SEALED};
-use super::{check, Ucx, AM_ID, COPY_ID};
+use super::{Ucx, AM_ID, COPY_ID};
 use crate::error::{err, Result};
 use crate::far::transport::{Event, Token, BULK_HEAD};
 

@@ -8,7 +8,7 @@ use ucx_sys::*;
 use super::guard::{Guards, Refusal, TRAILER};
 use super::window::{Seen, Window};
 use super::wire::{Head, HEAD, SEALED};
-use super::SPARE;
+use super::{status, SPARE};
 use crate::error::{err, Error, Result};
 use crate::far::transport::{BulkId, Event, Token, BULK_HEAD, MESSAGE};
 
@@ -304,7 +304,7 @@ impl Inbox {
     }
 
     pub(super) fn text(&self, status: ucs_status_t) -> Error {
-        let text = self.ucp.map_or_else(String::new, |ucp| ucp.status_text(status));
+        let text = self.ucp.map_or_else(String::new, |ucp| status::text(ucp, status));
         err!(IO, "UCX: {text}")
     }
 }

@@ -16,8 +16,9 @@ use std::ptr::null;
 use ucx_sys::*;
 
 use super::inbox::What;
+use super::status::check;
 use super::wire::{Head, SEALED};
-use super::{check, Ucx, COPY_ID};
+use super::{Ucx, COPY_ID};
 use crate::error::{Error, Result};
 use crate::far::transport::{Event, Remote, Token, Transport, BULK_HEAD};
 

@@ -29,6 +29,7 @@ mod open;
 mod piece;
 mod pieces;
 mod seal;
+mod status;
 #[cfg(test)]
 mod stranger;
 #[cfg(test)]
@@ -57,6 +58,7 @@ use inbox::{Announced, Inbox, Lost, What};
 use keys::PUBLIC;
 use meeting::Later;
 use pieces::{Goal, Pieces};
+use status::check;
 use window::Window;
 
 /// The numbers of our active messages: the engine's, and those about copies.
@@ -97,13 +99,6 @@ pub(crate) struct Ucx {
 
 // SAFETY: UCX objects may be used by any thread, one at a time; the inbox is reached from calls on them alone.
 unsafe impl Send for Ucx {}
-
-fn check(ucp: &Ucp, what: &str, status: ucs_status_t) -> Result<()> {
-    if status == UCS_OK {
-        return Ok(());
-    }
-    Err(err!(IO, "UCX: {what}: {}", ucp.status_text(status)))
-}
 
 impl Ucx {
     /// What callbacks have left.

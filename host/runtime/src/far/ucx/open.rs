@@ -14,7 +14,8 @@ use super::inbox::Inbox;
 use super::keys::Keys;
 use super::listen::{has_rdma, Listen};
 use super::pieces::Pieces;
-use super::{check, meeting, piece, Ucx, AM_ID, COPY_ID};
+use super::status::check;
+use super::{meeting, piece, Ucx, AM_ID, COPY_ID};
 use crate::error::{err, Result};
 use crate::far::gpu::direct::Way;
 

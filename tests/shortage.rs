@@ -1,0 +1,189 @@
+//! What a machine may be short of, and that the PE that runs out of it says so at once, by its name and what to do about it: file
+//! descriptors, and room in /dev/shm.
+
+// PEs end themselves here, at once and whatever is on their stack.
+#![allow(clippy::disallowed_methods)]
+
+mod api_common;
+mod programs;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use api_common::place::{on_gpus, processes, skip};
+use rushmem::testing::{self, Exit, Outcome};
+use rushmem::{Pe, World};
+
+/// Far below the limit of a start; with room for a loaded machine.
+const SOON: Duration = Duration::from_secs(12);
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// From now on this process may have `more` open files than it has now.
+fn allow_more_files(more: u64) {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let open: Vec<u64> = open.map(|e| e.unwrap().file_name().to_string_lossy().parse().unwrap()).collect();
+    // One of those is the folder's own. The limit is of the numbers, the lowest free of which is always given.
+    let highest = open.iter().max().unwrap() + 1;
+    let free = highest - open.len() as u64;
+    let limit = if more < free { highest } else { highest + more - free };
+    // All below the limit that are too many are taken.
+    for _ in more..free {
+        // SAFETY: a descriptor of its own, for as long as the process lives.
+        unsafe { libc::dup(2) };
+    }
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: a plain system call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+}
+
+#[test]
+fn too_few_open_files_are_named_at_once_by_the_pe_that_has_them() {
+    let name = "too_few_open_files_are_named_at_once_by_the_pe_that_has_them";
+    if !processes(name) || on_gpus() {
+        return;
+    }
+    const N: u32 = 3;
+    let (mut failed, mut started) = (0, 0);
+    for victim in [0, 1] {
+        for more in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 30] {
+            testing::pes(N).env("RUSHMEM_INIT_TIMEOUT", "40").supervise(
+                |pe| -> () {
+                    if pe == Pe::new(victim) {
+                        allow_more_files(more);
+                    }
+                    let did = World::init().and_then(|world| {
+                        // Each further piece of the heap is a descriptor of each PE.
+                        let memory =
+                            (0..4).map(|_| world.alloc::<u8>(40 << 20)).collect::<Result<Vec<_>, _>>();
+                        world.barrier_all()?;
+                        memory.map(drop)
+                    });
+                    match did {
+                        Ok(()) => std::process::exit(0),
+                        Err(error) => println!("ENDED with {:?}: {error}", error.code()),
+                    }
+                    std::process::exit(7);
+                },
+                |job| {
+                    let outcomes = job.outcomes();
+                    let told = |o: &Outcome| {
+                        let errors = o.stdout.lines().filter(|l| l.starts_with("ENDED"));
+                        format!(
+                            "{} {} after {:?}: {}",
+                            o.pe,
+                            o.exit,
+                            o.ended - o.started,
+                            errors.collect::<String>()
+                        )
+                    };
+                    let told: Vec<String> = outcomes.iter().map(told).collect();
+                    let told = format!("{more} files for PE {victim}:\n{}", told.join("\n"));
+                    println!("{told}");
+                    if outcomes.iter().all(|o| o.exit == Exit::Code(0)) {
+                        started += 1;
+                        return;
+                    }
+                    failed += 1;
+                    for outcome in &outcomes {
+                        assert!(outcome.ended - outcome.started < SOON, "{told}");
+                        assert_eq!(outcome.exit, Exit::Code(7), "{told}");
+                        let said = &outcome.stdout;
+                        if outcome.pe == Pe::new(victim) {
+                            assert!(said.contains("ulimit -n"), "{told}");
+                        } else {
+                            let (pe, rank) = (format!("PE {victim}"), format!("rank {victim}"));
+                            assert!(said.contains(&pe) || said.contains(&rank), "{told}");
+                        }
+                    }
+                },
+            );
+        }
+    }
+    // Both happen among these numbers, so the edge between them was tried.
+    if std::env::var_os("RUSHMEM_PE").is_none() {
+        assert!(failed >= 8 && started >= 2, "{failed} failed, {started} started");
+    }
+}
+
+#[test]
+fn a_heap_that_cannot_grow_for_want_of_files_fails_everywhere_and_the_job_goes_on() {
+    let name = "a_heap_that_cannot_grow_for_want_of_files_fails_everywhere_and_the_job_goes_on";
+    if !processes(name) || on_gpus() {
+        return;
+    }
+    for victim in [0, 1] {
+        for more in 0..6 {
+            testing::pes(3).env("RUSHMEM_TIMEOUT", "30").run(|world| {
+                if world.my_pe().number() == victim {
+                    allow_more_files(more);
+                }
+                let began = std::time::Instant::now();
+                let grown = world.alloc::<u8>(64 << 20);
+                let took = began.elapsed();
+                assert!(took < SOON, "{took:?}");
+                if let Err(error) = &grown {
+                    let text = error.to_string();
+                    println!("{} with {more}: {text}", world.my_pe());
+                    let named = match world.my_pe().number() == victim {
+                        true => text.contains("ulimit -n"),
+                        false => text.contains(&format!("PE {victim} ")),
+                    };
+                    assert!(named, "{text}");
+                }
+                world.barrier_all().unwrap();
+                let words = world.alloc::<u64>(8).unwrap();
+                words.p(0, 5, world.right()).unwrap();
+                world.barrier_all().unwrap();
+                assert_eq!(words.g(0, world.my_pe()).unwrap(), 5);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_full_dev_shm_is_named() {
+    let name = "a_full_dev_shm_is_named";
+    if let Err(why) = rushmem::doctor::network().unwrap() {
+        return skip(name, why);
+    }
+    // A /dev/shm of its own, of which each PE wants more than there is.
+    let within = |small: &str| {
+        let mut command = Command::new("unshare");
+        command.args([
+            "-rm",
+            "sh",
+            "-c",
+            &format!("mount -t tmpfs -o size={small} tmpfs /dev/shm && exec \"$@\""),
+            "sh",
+        ]);
+        command
+    };
+    let probe =
+        within("64k").arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    match probe {
+        Ok(out) if out.status.success() => {}
+        Ok(out) => {
+            return skip(
+                name,
+                format!("no tmpfs of one's own here: {}", String::from_utf8_lossy(&out.stderr).trim()),
+            )
+        }
+        Err(e) => return skip(name, format!("unshare: {e}")),
+    }
+    let launched = programs::rushmem_run(2, programs::example("hello"));
+    let mut command = within("64k");
+    command.arg(launched.get_program()).args(launched.get_args());
+    for (key, value) in launched.get_envs() {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    command.env("RUSHMEM_PES_PER_NODE", "1").env("RUSHMEM_TRANSPORT", "ucx").env("RUSHMEM_DEVICE", "cpu");
+    command.env_remove("UCX_TLS").env_remove("UCX_POSIX_DIR");
+    let ended = programs::run(&mut command, LIMIT);
+    if ended.status.success() {
+        return skip(name, "this UCX takes no memory of /dev/shm");
+    }
+    ended.failed().says(&["/dev/shm", "64 KiB free", "--shm-size"]);
+}
