@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Bootstrap, Death, Result};
 
-use crate::auth::Token;
+use crate::auth::Key;
 use crate::collective::{self, Position};
 use crate::config::UidConfig;
-use crate::join::{self, Place};
+use crate::join;
 use crate::mesh::frame::Op;
 use crate::mesh::Mesh;
 use crate::messages::who;
 use crate::net;
+use crate::place::Place;
 use crate::uid::Uid;
 
 /// More ranks than any machine has; a larger number is a mistake and must not size a table.
@@ -47,7 +48,7 @@ impl std::fmt::Debug for UidBootstrap {
 /// `Timeout` naming the ranks that never came, `Mismatch` for a rank that came twice or another number of ranks,
 /// `PeerDead` for a rank that died while joining; every rank gets it.
 pub fn join_uid(uid: &Uid, cfg: UidConfig) -> Result<UidBootstrap> {
-    join_place(&Place::At(uid.addr()), uid.token(), cfg)
+    join_place(&Place::at(uid.addr()), &uid.key(), cfg)
 }
 
 /// The number of ranks and this rank must make sense before anything is sent.
@@ -64,9 +65,9 @@ pub(crate) fn check(cfg: &UidConfig) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn join_place(place: &Place, token: &Token, cfg: UidConfig) -> Result<UidBootstrap> {
+pub(crate) fn join_place(place: &Place, key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
     check(&cfg)?;
-    let joined = join::join(place, token, &cfg)?;
+    let joined = join::join(place, key, &cfg)?;
     Ok(UidBootstrap {
         mesh: Mesh::start(cfg.rank, cfg.n_ranks, joined.links, cfg.host_silence)?,
         at: Position { rank: cfg.rank, n: cfg.n_ranks },

@@ -1,22 +1,16 @@
-//! Interfaces, sockets and limits of the operating system.
+//! Interfaces, names and limits of this host.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Once;
-use std::time::Duration;
 
 use nix::net::if_::InterfaceFlags;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
-use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::auth::digest;
 
 /// The variable that chooses the network interface; see [`interface_from_env`].
 pub const IFNAME_VARIABLE: &str = "RUSHMEM_UID_IFNAME";
-
-/// Connections that the kernel holds for a listener before it is asked (the kernel caps it at `somaxconn`).
-const BACKLOG: i32 = 4096;
 
 /// The value of `RUSHMEM_UID_IFNAME`: a comma-separated list of interface names, prefixes of names or IP
 /// addresses, tried in order; with a leading `^` instead the names that must not be used.
@@ -160,54 +154,6 @@ pub(crate) fn raise_file_limit() {
             }
         }
     });
-}
-
-/// A non-blocking listener. An unspecified IPv6 address listens for IPv4 as well.
-pub(crate) fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?; // an ended job's connections in TIME_WAIT must not keep the port
-    if addr.is_ipv6() {
-        socket.set_only_v6(!addr.ip().is_unspecified())?;
-    }
-    socket.bind(&addr.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
-
-/// A connected stream, or the error, within `limit`.
-pub(crate) fn connect(addr: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&addr, limit.max(Duration::from_millis(1)))?;
-    refuse_self(&stream)?;
-    Ok(stream)
-}
-
-/// Begins to connect without waiting; the socket polls writable when it is done.
-pub(crate) fn start_connect(addr: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    match socket.connect(&SockAddr::from(addr)) {
-        Ok(()) => {}
-        Err(e) if e.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}
-        Err(e) => return Err(e),
-    }
-    Ok(socket.into())
-}
-
-/// How a connection begun by [`start_connect`] and now writable went.
-pub(crate) fn finish_connect(stream: &TcpStream) -> io::Result<()> {
-    match stream.take_error()? {
-        Some(e) => Err(e),
-        None => refuse_self(stream),
-    }
-}
-
-/// Dialling a free port of the ephemeral range on this host can connect a socket to itself.
-fn refuse_self(stream: &TcpStream) -> io::Result<()> {
-    if stream.local_addr()? == stream.peer_addr()? {
-        return Err(io::ErrorKind::ConnectionRefused.into());
-    }
-    Ok(())
 }
 
 #[cfg(test)]
