@@ -65,6 +65,11 @@ impl MeetingPoint {
         key(&self.parts(), self.secret.as_ref().map(|s| s.0.as_bytes()))
     }
 
+    /// How the names of its local sockets begin, in hexadecimal digits: the other half of each is random.
+    pub fn tag(&self) -> String {
+        job_name(&self.parts())[..TAG_BYTES].iter().map(|b| format!("{b:02x}")).collect()
+    }
+
     /// The ports to meet at, in order: the same on every rank.
     pub fn ports(&self) -> Vec<u16> {
         let seed = digest(&[&[&b"rushmem-uid ports of a launched job"[..]], &self.parts()[..]].concat());

@@ -72,7 +72,7 @@ pub use address::{join_address, join_meeting, MeetingPoint};
 pub use bootstrap::{join_uid, UidBootstrap};
 pub use config::UidConfig;
 pub use endpoint::Address;
-pub use local::LocalName;
+pub use local::{is_this_user, LocalName};
 pub use net::{home, interface_from_env, IFNAME_VARIABLE};
 pub use ranks::{compress, neighbours};
 pub use rendezvous::RendezvousHandle;

@@ -109,9 +109,9 @@ pub(crate) fn peer_of_this_user(socket: &Socket) -> io::Result<i32> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// The kernel shows every user that this user namespace does not know as one and the same number: that number says
-/// nothing there.
-fn is_this_user(uid: u32) -> bool {
+/// Whether the number that the kernel gives for a peer's user (`SO_PEERCRED`) is this process' own user. The kernel shows
+/// every user that this user namespace does not know as one and the same number, which therefore says nothing.
+pub fn is_this_user(uid: u32) -> bool {
     static UNKNOWN: OnceLock<Option<u32>> = OnceLock::new();
     let unknown = UNKNOWN.get_or_init(|| {
         let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();

@@ -57,9 +57,9 @@ impl Uid {
         self.addr
     }
 
-    /// A short public name of the job, for logs.
+    /// The job's public name, for logs: who knows it is no closer to joining.
     pub fn job(&self) -> String {
-        hex(&self.nonce)
+        hex(&self.key().job)
     }
 
     pub(crate) fn key(&self) -> Key {

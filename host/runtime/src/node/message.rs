@@ -78,25 +78,32 @@ impl Socket {
 
     /// Accepts a connection; only of this user's processes (others are refused silently: `None`).
     pub(crate) fn accept(&self) -> io::Result<Option<Socket>> {
-        // SAFETY: plain system calls on an open socket; `cred` has the size that is passed.
-        unsafe {
-            let fd = check(libc::accept4(
+        // SAFETY: a plain system call on an open socket; the new descriptor is owned by nobody else.
+        let s = unsafe {
+            Socket(OwnedFd::from_raw_fd(check(libc::accept4(
                 self.as_raw_fd(),
                 std::ptr::null_mut(),
                 std::ptr::null_mut(),
                 libc::SOCK_CLOEXEC,
-            ))?;
-            let s = Socket(OwnedFd::from_raw_fd(fd));
+            ))?))
+        };
+        Ok(s.peer_is_this_user()?.then_some(s))
+    }
+
+    /// Whether the process at the other end, when it connected or listened, was this user's.
+    pub(crate) fn peer_is_this_user(&self) -> io::Result<bool> {
+        // SAFETY: a plain system call on an open socket; `cred` has the size that is passed.
+        unsafe {
             let mut cred: libc::ucred = zeroed();
             let mut len = size_of::<libc::ucred>() as libc::socklen_t;
             check(libc::getsockopt(
-                fd,
+                self.as_raw_fd(),
                 libc::SOL_SOCKET,
                 libc::SO_PEERCRED,
                 (&raw mut cred).cast(),
                 &mut len,
             ))?;
-            Ok((cred.uid == libc::geteuid()).then_some(s))
+            Ok(rushmem_bootstrap_uid::is_this_user(cred.uid))
         }
     }
 

@@ -3,4 +3,5 @@
 pub(crate) mod card;
 pub(crate) mod control;
 pub(crate) mod links;
+mod meet;
 pub(crate) mod message;
