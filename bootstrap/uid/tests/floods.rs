@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
@@ -48,12 +49,18 @@ fn stranger() {
                 TcpStream::connect_timeout(&addr, Duration::from_secs(1)).ok()
             })
         }
-        ["listeners", pid, n] => flood(n.parse().expect("a number"), &[], || {
-            let all = listeners(pid);
-            let at = all.get(std::process::id() as usize % all.len().max(1))?;
-            TcpStream::connect_timeout(at, Duration::from_secs(1)).ok()
-        }),
-        ["local", n] => flood(n.parse().expect("a number"), &[], || connect_local(&names())),
+        ["listeners", pid, n] => {
+            let all = Fresh::new(|| listeners(pid));
+            flood(n.parse().expect("a number"), &[], || {
+                TcpStream::connect_timeout(&all.any()?, Duration::from_secs(1)).ok()
+            })
+        }
+        ["local", n] => {
+            let all = Fresh::new(names);
+            flood(n.parse().expect("a number"), &[], || {
+                UnixStream::connect_addr(&local_address(&all.any()?)).ok()
+            })
+        }
         ["nobody", tag, n] => nobody(tag, n.parse().expect("a number")),
         _ => panic!("no part {part}"),
     }
@@ -134,10 +141,25 @@ fn local_address(name: &str) -> std::os::unix::net::SocketAddr {
     std::os::unix::net::SocketAddr::from_abstract_name(name).expect("a short name")
 }
 
-/// Connects without waiting: a full queue must not keep the stranger.
-fn connect_local(names: &[String]) -> Option<UnixStream> {
-    let name = names.get(std::process::id() as usize % names.len().max(1))?;
-    UnixStream::connect_addr(&local_address(name)).ok()
+/// A list that takes time to make, made anew now and then; its members in turn.
+struct Fresh<T, F: Fn() -> Vec<T>> {
+    make: F,
+    made: Mutex<(Option<Instant>, Vec<T>, usize)>,
+}
+
+impl<T: Clone, F: Fn() -> Vec<T>> Fresh<T, F> {
+    fn new(make: F) -> Self {
+        Fresh { make, made: Mutex::new((None, Vec::new(), 0)) }
+    }
+
+    fn any(&self) -> Option<T> {
+        let mut made = self.made.lock().expect("no panic in here");
+        if made.0.is_none_or(|at| at.elapsed() > Duration::from_millis(30)) {
+            (made.1, made.0) = ((self.make)(), Some(Instant::now()));
+        }
+        made.2 += 1;
+        made.1.get(made.2 % made.1.len().max(1)).cloned()
+    }
 }
 
 /// As another user: holds names that look like the job's, and knocks wherever a rushmem listens.
