@@ -40,10 +40,10 @@ pub(crate) struct Lobby {
     arrivals: VecDeque<(Instant, u64)>,
 }
 
-/// A quarter of the descriptors that this process may have.
+/// Half of the descriptors that this process may have; whoever finds none left asks a guest to go.
 pub(crate) fn room() -> usize {
     let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
-    usize::try_from(files / 4).unwrap_or(MOST).clamp(LEAST, MOST)
+    usize::try_from(files / 2).unwrap_or(MOST).clamp(LEAST, MOST)
 }
 
 impl Lobby {

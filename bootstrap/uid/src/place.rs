@@ -38,6 +38,11 @@ impl Place {
         Place { at, loopback: names::is_loopback(host) }
     }
 
+    /// Whether rank 0 chooses among many ports.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(&self.at, Where::Named { ports, .. } if ports.len() > 1)
+    }
+
     /// What to do where nobody was found.
     pub(crate) fn advice(&self) -> &'static str {
         match &self.at {

@@ -4,8 +4,9 @@
 //!
 //! Of a long list of ports rank 0 takes the first that is free. Ranks look at the first `GLANCE` ports that nothing holds,
 //! and past every port that something does hold; so whoever holds ports moves the meeting, but does not stop it. Ports
-//! can be taken without showing it (bound, and not listening; listening on another interface): with every second
-//! that goes by twice as many are looked at, at the same rate of attempts.
+//! can be taken without showing it (bound, and not listening; listening on another interface): with every half second
+//! that goes by twice as many are looked at, at the same rate of attempts, as long as all ranks together do not look at
+//! more than `MOST_LOOKS`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -24,12 +25,18 @@ use crate::place::{longest_pause, Place, Where};
 
 /// Ports that nothing seems to hold, looked at from the first.
 const GLANCE: usize = 32;
+const GROWTH: Duration = Duration::from_millis(500);
+/// Ports times ranks: what the host of rank 0 has to refuse while rank 0 is late.
+const MOST_LOOKS: usize = 2_000_000;
 /// Connections under way at a time.
 const WINDOW: usize = 256;
 /// How long a connection may take to prove itself; and how long while others wait for their turn.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CROWDED_PATIENCE: Duration = Duration::from_millis(300);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// Before a port that something else holds is tried again.
+const HELD_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_HELD_PAUSE: Duration = Duration::from_secs(8);
 /// How often it is asked whether a name has resolved.
 const NAME_TICK: Duration = Duration::from_millis(5);
 
@@ -60,6 +67,8 @@ pub(crate) struct Search<'a> {
     names: Option<Names>,
     ips: Vec<IpAddr>,
     scan: (Instant, Duration),
+    /// Whose turn it is where not all can have one.
+    turn: usize,
     attempts: u64,
     last: String,
     /// What something said that is no rendezvous of this job.
@@ -84,6 +93,7 @@ impl<'a> Search<'a> {
             names,
             ips: Vec::new(),
             scan: (began, FIRST_PAUSE),
+            turn: 0,
             attempts: 0,
             last: "no attempt was made".into(),
             telling: None,
@@ -139,9 +149,10 @@ impl<'a> Search<'a> {
                     self.ips = ips.to_vec();
                     self.targets.clear();
                 }
-                let next = now + if names.is_waiting() { NAME_TICK } else { Duration::from_secs(1) };
-                let seconds = now.duration_since(self.began).as_secs().min(20);
-                let glance = (GLANCE << seconds) * self.ips.len();
+                let next = now + if names.is_waiting() { NAME_TICK } else { GROWTH };
+                let doubled = now.duration_since(self.began).as_millis() / GROWTH.as_millis();
+                let most = (MOST_LOOKS / self.cfg.n_ranks as usize).max(16 * GLANCE);
+                let glance = (GLANCE << doubled.min(20)).min(most) * self.ips.len();
                 let all = ports.len() * self.ips.len();
                 let mut free = self.targets.iter().filter(|t| !t.held).count();
                 while free < glance && self.targets.len() < all {
@@ -177,7 +188,9 @@ impl<'a> Search<'a> {
                 oldest = oldest.min(Some((since, at))).or(Some((since, at)));
             }
         }
-        for at in 0..self.targets.len() {
+        // From where the last turn ended, so that those behind many others have theirs, too.
+        let (all, from) = (self.targets.len(), self.turn);
+        for at in (0..all).map(|i| (from + i) % all) {
             let State::Pause(due) = self.targets[at].state else { continue };
             if due > now {
                 next = next.min(due);
@@ -191,6 +204,7 @@ impl<'a> Search<'a> {
                     Err(e) => self.failed(at, e, false)?,
                 }
             } else if let Some((since, slow)) = oldest {
+                self.turn = at;
                 // Others wait for the place of one that is slow.
                 if since + CROWDED_PATIENCE <= now {
                     self.give_up(slow)?;
@@ -222,12 +236,17 @@ impl<'a> Search<'a> {
             target.state = State::Foreign;
             return Ok(());
         }
+        // Rank 0 does not come to a port that something else holds, or not soon.
+        if connected && self.place.is_list() {
+            target.pause = target.pause.max(HELD_PAUSE);
+        }
         // Jitter, so that many ranks that wait for one listener do not knock in step.
         let jitter = f64::from(random::<1>()?[0]) / 255.0 + 0.5;
         target.state = State::Pause(Instant::now() + target.pause.mul_f64(jitter));
         let crowd = (self.targets.len() / GLANCE).max(1) as u32;
         let cap = longest_pause(self.cfg.n_ranks) * crowd;
-        self.targets[at].pause = (self.targets[at].pause * 2).min(cap);
+        let held = if connected { LONGEST_HELD_PAUSE } else { Duration::ZERO };
+        self.targets[at].pause = (self.targets[at].pause * 2).min(cap.max(held));
         Ok(())
     }
 
