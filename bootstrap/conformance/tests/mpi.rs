@@ -172,19 +172,24 @@ fn a_rank_that_never_starts_mpi_is_a_timeout() {
 /// A rank is missing all the same, but nobody can know that it is not MPI that takes its time over the name.
 #[test]
 fn a_host_name_that_does_not_resolve_is_told_from_a_rank_that_never_came() {
-    const NAMELESS: &str = "for f in hosts resolv.conf; do mount --bind /dev/null /etc/$f || exit 77; done; exec \"$@\"";
+    const NAMELESS: &str =
+        "for f in hosts resolv.conf; do mount --bind /dev/null /etc/$f || exit 77; done; exec \"$@\"";
     for flavour in ["openmpi", "mpich"] {
         let (Some(launcher), true) = (launcher(flavour), plugin_path(flavour).is_some()) else {
             eprintln!("SKIP a root without names on {flavour}: no mpirun or no plug-in here");
             continue;
         };
         let mut command = Command::new("unshare");
-        command.args(["-m", "sh", "-c", NAMELESS, "sh"]).arg(launcher.get_program()).args(launcher.get_args());
+        command
+            .args(["-m", "sh", "-c", NAMELESS, "sh"])
+            .arg(launcher.get_program())
+            .args(launcher.get_args());
         command.arg(std::env::current_exe().expect("this program's path"));
         command.args(["--exact", "played_part", "--nocapture", "--test-threads=1"]);
         clean(&mut command);
         command.env(PART, "absent").env(FLAVOUR, flavour);
-        let permitted = Command::new("unshare").args(["-m", "mount", "--bind", "/dev/null", "/etc/hosts"]).output();
+        let permitted =
+            Command::new("unshare").args(["-m", "mount", "--bind", "/dev/null", "/etc/hosts"]).output();
         if !permitted.is_ok_and(|o| o.status.success()) {
             eprintln!("SKIP a root without names on {flavour}: no mount namespaces for this user");
             continue;
@@ -197,7 +202,10 @@ fn a_host_name_that_does_not_resolve_is_told_from_a_rank_that_never_came() {
 }
 
 fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").expect("the kernel's name for this host").trim().to_owned()
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .expect("the kernel's name for this host")
+        .trim()
+        .to_owned()
 }
 
 #[test]

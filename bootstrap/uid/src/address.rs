@@ -139,7 +139,7 @@ fn join_named(
     secret: bool,
     cfg: UidConfig,
 ) -> Result<UidBootstrap> {
-    match one_host.filter(|_| cfg.ifname.is_none()) {
+    match one_host.filter(|_| cfg.ifname.is_none() && local::can_be_found()) {
         Some(why) => {
             let tag = *key.job.first_chunk().expect("a job's name is longer than a tag");
             join_local(Place { at: Where::Local { tag, why }, loopback: true }, tag, key, cfg)
@@ -171,7 +171,8 @@ fn join_local(place: Place, tag: [u8; TAG_BYTES], key: &Key, cfg: UidConfig) -> 
     let start = Instant::now();
     wait_for_turn(tag, &place, &cfg)?;
     let name = LocalName::tagged(tag)?;
-    let (listener, at) = Address::Local(name).listen().map_err(|e| cannot_host(&place, &cfg, &e.to_string()))?;
+    let (listener, at) =
+        Address::Local(name).listen().map_err(|e| cannot_host(&place, &cfg, &e.to_string()))?;
     host(listener, at, Place::at(at), key, start, cfg)
 }
 
@@ -187,7 +188,9 @@ fn wait_for_turn(tag: [u8; TAG_BYTES], place: &Place, cfg: &UidConfig) -> Result
         });
         let Some(pid) = other else { return Ok(()) };
         if Instant::now() >= deadline {
-            let why = format!("process {pid} of this user hosts a job of the same name; is it left from an earlier run?");
+            let why = format!(
+                "process {pid} of this user hosts a job of the same name; is it left from an earlier run?"
+            );
             return Err(cannot_host(place, cfg, &why));
         }
         std::thread::sleep(Duration::from_millis(20));

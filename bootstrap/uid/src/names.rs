@@ -46,7 +46,8 @@ pub(crate) fn is_loopback(host: &str) -> bool {
 fn is_own(host: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let (own, asked) = (net::host_name(), host.trim_end_matches('.'));
-    own.eq_ignore_ascii_case(asked) || (own.contains('.') != asked.contains('.') && short(&own) == short(asked))
+    own.eq_ignore_ascii_case(asked)
+        || (own.contains('.') != asked.contains('.') && short(&own) == short(asked))
 }
 
 fn loopback() -> Vec<IpAddr> {
@@ -75,7 +76,17 @@ impl Names {
 
     fn asking(host: &str, from: &str, ask: Ask, own: bool) -> Names {
         let (began, known) = (Instant::now(), fixed(host));
-        Names { host: host.into(), from: from.into(), ask, own, began, pending: None, next: began, known, last: None }
+        Names {
+            host: host.into(),
+            from: from.into(),
+            ask,
+            own,
+            began,
+            pending: None,
+            next: began,
+            known,
+            last: None,
+        }
     }
 
     /// The addresses as far as they are known now; never waits.
@@ -107,7 +118,10 @@ impl Names {
         }
         let waited = now.duration_since(self.began);
         if self.known.is_empty() && self.own && (self.last.is_some() || waited >= OWN) {
-            log::debug!("rushmem uid: this host's own name, {}, does not resolve: loopback is meant", self.host);
+            log::debug!(
+                "rushmem uid: this host's own name, {}, does not resolve: loopback is meant",
+                self.host
+            );
             self.known = loopback();
         }
         let limit = if self.last.is_some() { UNKNOWN } else { SILENT };

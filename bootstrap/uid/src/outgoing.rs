@@ -41,7 +41,8 @@ impl Outgoing {
                     Ok(()) => {
                         self.connected = true;
                         let mut conn = Conn::new(socket)?;
-                        let initiator = self.initiator.take().expect("it is kept until there is a connection");
+                        let initiator =
+                            self.initiator.take().expect("it is kept until there is a connection");
                         initiator.hello(&mut conn, key)?;
                         self.state = State::Proving(conn, initiator);
                     }

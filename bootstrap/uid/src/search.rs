@@ -135,7 +135,9 @@ impl<'a> Search<'a> {
                 if now >= self.scan.0 {
                     match local::listening(*tag) {
                         Ok(names) => self.listed(&names, now),
-                        Err(e) => self.last = format!("the kernel's list of local sockets cannot be read: {e}"),
+                        Err(e) => {
+                            self.last = format!("the kernel's list of local sockets cannot be read: {e}")
+                        }
                     }
                     self.scan.1 = (self.scan.1 * 2).min(longest_pause(self.cfg.n_ranks));
                     self.scan.0 = now + self.scan.1;

@@ -101,7 +101,9 @@ fn flood<S: Flooding>(n: usize, hello: &[u8], open: impl Fn() -> Option<S> + Syn
                             let Some(stream) = slot else { continue };
                             stream.never_wait();
                             let _ = stream.write_all(hello); // it may have been thrown out already
-                            if opened.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1 == n / threads * threads {
+                            if opened.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
+                                == n / threads * threads
+                            {
                                 println!("@full");
                             }
                         }
@@ -133,7 +135,9 @@ fn names() -> Vec<String> {
     let table = std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
     let rows = table.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
     rows.filter(|r| r.get(3) == Some(&"00010000"))
-        .filter_map(|r| r.get(7)?.strip_prefix('@').filter(|n| n.starts_with("rushmem-uid-")).map(str::to_owned))
+        .filter_map(|r| {
+            r.get(7)?.strip_prefix('@').filter(|n| n.starts_with("rushmem-uid-")).map(str::to_owned)
+        })
         .collect()
 }
 

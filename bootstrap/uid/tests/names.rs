@@ -144,9 +144,10 @@ fn a_name_that_does_not_resolve_is_an_error_that_names_it_and_its_variable() {
     let Some((said, took)) = run(&[vars(&torch), vars(&slurm)]) else {
         return eprintln!("SKIP a_name_that_does_not_resolve_…: no namespaces for this user");
     };
-    for (said, name, variable) in
-        [(&said[0], "\"no-such-host\"", "MASTER_ADDR"), (&said[1], "\"no-such-host1\"", "SLURM_STEP_NODELIST")]
-    {
+    for (said, name, variable) in [
+        (&said[0], "\"no-such-host\"", "MASTER_ADDR"),
+        (&said[1], "\"no-such-host1\"", "SLURM_STEP_NODELIST"),
+    ] {
         assert!(said.starts_with("Environment ") && said.contains(name) && said.contains(variable), "{said}");
     }
     // Five seconds from the first time it was asked for.

@@ -38,7 +38,9 @@ fn job(secret: Option<&str>, one_host: Option<&str>) -> Vec<String> {
         for rank in 0..3 {
             let (point, limit) = (&point, Duration::from_secs(30));
             let cfg = UidConfig { init_timeout: limit, timeout: limit, ..UidConfig::new(rank, 3) };
-            s.spawn(move || join_meeting(point, cfg).expect("the job comes up").finalize().expect("all leave"));
+            s.spawn(move || {
+                join_meeting(point, cfg).expect("the job comes up").finalize().expect("all leave")
+            });
         }
     });
     WARNINGS.lock().expect("no panic in here").clone()

@@ -67,7 +67,18 @@ fn lines() -> Vec<Vec<u8>> {
     mesh_lie.extend([9; 40]);
     let half = hello[..20].to_vec();
     let huge = vec![0xff; 64];
-    vec![vec![], random, b"GET / HTTP/1.1\r\n\r\n".to_vec(), huge, old, hello, mesh_hello, lie, mesh_lie, half]
+    vec![
+        vec![],
+        random,
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        huge,
+        old,
+        hello,
+        mesh_hello,
+        lie,
+        mesh_lie,
+        half,
+    ]
 }
 
 #[test]
@@ -139,9 +150,13 @@ fn strangers_are_refused_and_jobs_go_on() {
     let warnings = WARNINGS.lock().expect("no panic in here").clone();
     println!("{knocks} knocks at {ports} ports, {} warnings, such as {:?}", warnings.len(), warnings.first());
     assert!(knocks > 20 && ports > 5, "{knocks} knocks at {ports} ports");
-    for part in
-        ["refused a connection from 127.0.0.1:", "the job goes on", "a frame of 4294967295 bytes", "token", "an older rushmem"]
-    {
+    for part in [
+        "refused a connection from 127.0.0.1:",
+        "the job goes on",
+        "a frame of 4294967295 bytes",
+        "token",
+        "an older rushmem",
+    ] {
         assert!(warnings.iter().any(|w| w.contains(part)), "no warning says {part:?}: {warnings:#?}");
     }
 }

@@ -195,7 +195,11 @@ fn launchers_say_whether_one_host_is_all() {
     // Who says how many are local is believed, whatever the address.
     assert_eq!(set(&TORCH, &[("MASTER_ADDR", "localhost")]), None);
     for (host, alone) in [("localhost", true), ("127.0.0.1", true), ("::1", true), ("node0", false)] {
-        assert_eq!(set(&TORCH, &[("LOCAL_WORLD_SIZE", ""), ("MASTER_ADDR", host)]).is_some(), alone, "{host}");
+        assert_eq!(
+            set(&TORCH, &[("LOCAL_WORLD_SIZE", ""), ("MASTER_ADDR", host)]).is_some(),
+            alone,
+            "{host}"
+        );
     }
     for (list, number, alone) in [
         ("n[01-03,7],gpu5", "", false),

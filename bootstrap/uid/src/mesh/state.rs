@@ -149,11 +149,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(
-        me: u32,
-        n_ranks: u32,
-        links: Vec<(u32, String, Option<Host>, Arc<Socket>)>,
-    ) -> State {
+    pub(crate) fn new(me: u32, n_ranks: u32, links: Vec<(u32, String, Option<Host>, Arc<Socket>)>) -> State {
         let link = |(rank, name, abroad, stream)| Link {
             rank,
             name,

@@ -246,16 +246,14 @@ impl Server {
             };
             match &mut client.phase {
                 Phase::Leaving => {}
-                Phase::Stranger(acceptor) => {
-                    match acceptor.take(&mut client.conn, &self.key, frame) {
-                        Ok(None) => self.lobby.greeted(id),
-                        Ok(Some(_)) => {
-                            client.phase = Phase::Proved;
-                            self.lobby.leave(id);
-                        }
-                        Err(e) => return self.broken(id, e),
+                Phase::Stranger(acceptor) => match acceptor.take(&mut client.conn, &self.key, frame) {
+                    Ok(None) => self.lobby.greeted(id),
+                    Ok(Some(_)) => {
+                        client.phase = Phase::Proved;
+                        self.lobby.leave(id);
                     }
-                }
+                    Err(e) => return self.broken(id, e),
+                },
                 Phase::Proved => match ToRoot::decode(&frame) {
                     Ok(ToRoot::Join(join)) => {
                         client.phase = Phase::Member(join.rank);
