@@ -1,4 +1,5 @@
-//! Why MPI's start is slow: the plug-in's own code, which runs here without MPI. Its tests are in the file itself.
+//! Why MPI's start is slow: the plug-in's own code, which runs here without MPI. Its tests are in the file
+//! itself.
 
 use std::time::Duration;
 

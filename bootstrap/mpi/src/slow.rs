@@ -1,6 +1,7 @@
-//! Why MPI's start takes long: because a rank never came, or because MPI itself is slow. MPI asks for this host's own name
-//! when it starts, often more than once; where nothing knows the name (no `/etc/hosts`, a resolver that cannot be reached)
-//! each time takes as long as the resolver is willing to wait. That can be told from here: by asking, too.
+//! Why MPI's start takes long: because a rank never came, or because MPI itself is slow. MPI asks for this
+//! host's own name when it starts, often more than once; where nothing knows the name (no `/etc/hosts`, a
+//! resolver that cannot be reached) each time takes as long as the resolver is willing to wait. That can be
+//! told from here: by asking, too.
 
 use std::net::ToSocketAddrs;
 use std::sync::mpsc::channel;
@@ -47,12 +48,13 @@ fn trouble(name: &str, limit: Duration, ask: impl FnOnce() -> Answer + Send + 's
 /// Why `MPI_Init_thread` has not returned within `limit`.
 pub(crate) fn verdict(limit: Duration, trouble: Option<&str>) -> String {
     let begin = format!("MPI_Init_thread did not return within {:.1} s: ", limit.as_secs_f64());
-    let never = "some process of this job never called it (MPI cannot say which), or mpirun of another MPI started it";
+    let never = "some process of this job never called it (MPI cannot say which), or mpirun of another MPI \
+                 started it";
     match trouble {
         None => format!("{begin}{never}"),
         Some(trouble) => format!(
-            "{begin}{trouble}, and MPI asks for it when it starts, so MPI itself may be slow here: add the name to \
-             /etc/hosts, or raise RUSHMEM_INIT_TIMEOUT. If that changes nothing, {never}"
+            "{begin}{trouble}, and MPI asks for it when it starts, so MPI itself may be slow here: add the \
+             name to /etc/hosts, or raise RUSHMEM_INIT_TIMEOUT. If that changes nothing, {never}"
         ),
     }
 }

@@ -1,11 +1,11 @@
 //! Joining without a unique ID: at an address that all ranks know from the start. Rank 0 opens the rendezvous
 //! there, the others try until it is up.
 //!
-//! Where all ranks are on this host, they meet over a local socket (`local`), which needs no port and lets no other
-//! user in. Where not, and only a launcher's variables are known, the address is a host and a list of ports computed
-//! from what names the job; rank 0 takes the first that is free, and the others find it (`search`). The list has
-//! every port of its range, so holding some of them stops nobody. The handshake tells their own job from others that
-//! computed overlapping lists.
+//! Where all ranks are on this host, they meet over a local socket (`local`), which needs no port and lets no
+//! other user in. Where not, and only a launcher's variables are known, the address is a host and a list of
+//! ports computed from what names the job; rank 0 takes the first that is free, and the others find it
+//! (`search`). The list has every port of its range, so holding some of them stops nobody. The handshake
+//! tells their own job from others that computed overlapping lists.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Once;
@@ -25,8 +25,8 @@ use crate::place::{Place, Where};
 use crate::rendezvous::{open, RendezvousHandle};
 use crate::stretch::stretch;
 
-/// The ports that a job known by its variables may meet at: registered ports below what Linux hands out to clients
-/// (32768 and up).
+/// The ports that a job known by its variables may meet at: registered ports below what Linux hands out to
+/// clients (32768 and up).
 const FIRST_PORT: u16 = 20000;
 const LAST_PORT: u16 = 32767;
 /// How long rank 0 looks for its host's address among its own before it takes the first interface's.
@@ -105,9 +105,10 @@ fn key(parts: &[&[u8]], secret: Option<&[u8]>) -> Result<Key> {
     Ok(Key { job: job_name(parts), token })
 }
 
-/// Joins at `address` (`host:port`, `[v6]:port`). Rank 0 listens there (on all interfaces of its host), and the others
-/// try until it does; where the host is loopback, and no interface is asked for, over a socket of this user instead.
-/// `secret` is what keeps others out; it may be of any length, and must be the same on all ranks.
+/// Joins at `address` (`host:port`, `[v6]:port`). Rank 0 listens there (on all interfaces of its host), and
+/// the others try until it does; where the host is loopback, and no interface is asked for, over a socket of
+/// this user instead. `secret` is what keeps others out; it may be of any length, and must be the same on all
+/// ranks.
 ///
 /// # Errors
 /// `InvalidArgument` for an address that is none; `Io` when rank 0 cannot listen there within its limit;
@@ -131,7 +132,8 @@ pub fn join_meeting(point: &MeetingPoint, cfg: UidConfig) -> Result<UidBootstrap
     join_named(place, point.one_host.clone(), &point.key()?, point.secret.is_some(), cfg)
 }
 
-/// Over a local socket where `one_host` says that it is enough, and nobody asks for an interface; else at `place`.
+/// Over a local socket where `one_host` says that it is enough, and nobody asks for an interface; else at
+/// `place`.
 fn join_named(
     place: Place,
     one_host: Option<String>,
@@ -158,7 +160,10 @@ fn warn_of_no_secret(place: &Place) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         log::warn!(
-            "rushmem uid: the ranks meet over the network at {place} and no secret is set, so whoever reaches this              host and knows the launcher's variables can join as one of them: set {} to the same secret on all ranks              (for example by export {0}=$(openssl rand -hex 32) before srun, or on every node before torchrun), or              start with rushmem-run",
+            "rushmem uid: the ranks meet over the network at {place} and no secret is set, so whoever reaches \
+             this host and knows the launcher's variables can join as one of them: set {0} to the same secret \
+             on all ranks (for example by export {0}=$(openssl rand -hex 32) before srun, or on every node \
+             before torchrun), or start with rushmem-run",
             crate::environment::SECRET_VARIABLE
         );
     });
@@ -176,8 +181,8 @@ fn join_local(place: Place, tag: [u8; TAG_BYTES], key: &Key, cfg: UidConfig) -> 
     host(listener, at, Place::at(at), key, start, cfg)
 }
 
-/// Two processes of this user that host one and the same job would share its ranks out between them: an earlier one may
-/// be about to leave.
+/// Two processes of this user that host one and the same job would share its ranks out between them: an
+/// earlier one may be about to leave.
 fn wait_for_turn(tag: [u8; TAG_BYTES], place: &Place, cfg: &UidConfig) -> Result<()> {
     let deadline = config::deadline(cfg.init_timeout);
     loop {
@@ -199,7 +204,8 @@ fn wait_for_turn(tag: [u8; TAG_BYTES], place: &Place, cfg: &UidConfig) -> Result
 
 fn cannot_host(place: &Place, cfg: &UidConfig, last: &str) -> BootError {
     let text = format!(
-        "rank 0 cannot open the rendezvous at {place} within {:.1} s (last: {last}): check that it runs on that host and that nothing else listens there",
+        "rank 0 cannot open the rendezvous at {place} within {:.1} s (last: {last}): check that it runs on that \
+         host and that nothing else listens there",
         cfg.init_timeout.as_secs_f64()
     );
     BootError::new(BootErrorKind::Io, text)
@@ -251,8 +257,8 @@ fn host(
     result
 }
 
-/// How rank 0 reaches what it listens at: over the address of this host that the others know it by, since that is where
-/// it then listens for its neighbours; over loopback if that is not to be found.
+/// How rank 0 reaches what it listens at: over the address of this host that the others know it by, since
+/// that is where it then listens for its neighbours; over loopback if that is not to be found.
 fn own_address(place: &Place, at: Address) -> Address {
     let Address::Net(at) = at else { return at };
     if !at.ip().is_unspecified() {
@@ -289,13 +295,15 @@ fn host_at(place: &Place, cfg: &UidConfig, deadline: Instant) -> Result<(Socket,
     }
 }
 
-/// All interfaces for every port, both families where there is IPv6; loopback addresses where loopback is meant.
+/// All interfaces for every port, both families where there is IPv6; loopback addresses where loopback is
+/// meant.
 fn listening_addresses(place: &Place) -> Result<Vec<SocketAddr>> {
     let Where::Named { host, from, ports } = &place.at else { return Ok(Vec::new()) };
     let ips = if place.loopback {
         Names::new(host, from).addresses()?.to_vec() // which needs no resolver
     } else {
-        // Without IPv6 the first of each pair fails at once. With it the second fails whenever the first does.
+        // Without IPv6 the first of each pair fails at once. With it the second fails whenever the first
+        // does.
         vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()]
     };
     Ok(ports.iter().flat_map(|p| ips.iter().map(|ip| SocketAddr::new(*ip, *p))).collect())
@@ -324,7 +332,8 @@ mod tests {
         assert_ne!(other.key(), point(None).key());
     }
 
-    /// A secret changes the token, and nothing that others see: what follows from it could be used to guess it.
+    /// A secret changes the token, and nothing that others see: what follows from it could be used to guess
+    /// it.
     #[test]
     fn a_secret_shows_nowhere() {
         let plain = point(None);

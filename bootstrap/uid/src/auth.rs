@@ -1,11 +1,12 @@
-//! The shared key of a job and the proofs made with it. Both sides of every connection show that they hold the key by an
-//! HMAC-SHA256 over two fresh nonces (one from each side), their role, the connection's purpose and what they claim, so
-//! that the key itself never travels and no proof can be replayed or reflected (`handshake` says in which order).
-//! Traffic after the handshake is neither signed nor encrypted: an attacker who can read or rewrite packets on the
-//! job's network is outside this model.
+//! The shared key of a job and the proofs made with it. Both sides of every connection show that they hold
+//! the key by an HMAC-SHA256 over two fresh nonces (one from each side), their role, the connection's purpose
+//! and what they claim, so that the key itself never travels and no proof can be replayed or reflected
+//! (`handshake` says in which order). Traffic after the handshake is neither signed nor encrypted: an
+//! attacker who can read or rewrite packets on the job's network is outside this model.
 //!
-//! Who has seen a proof can try keys until one fits. That is hopeless for 32 random bytes, as in a unique ID; a secret
-//! that a person chose is stretched first (`stretch`), so that each try costs what deriving the key costs.
+//! Who has seen a proof can try keys until one fits. That is hopeless for 32 random bytes, as in a unique ID;
+//! a secret that a person chose is stretched first (`stretch`), so that each try costs what deriving the key
+//! costs.
 
 use hmac::{Hmac, KeyInit, Mac};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};

@@ -21,11 +21,11 @@ const MAX_RANKS: u32 = 1 << 24;
 /// How long last words may take to reach the kernel.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// One rank of a job that runs. Dropping it without [`Bootstrap::finalize`] counts as its death and is told to
-/// the others.
+/// One rank of a job that runs. Dropping it without [`Bootstrap::finalize`] counts as its death and is told
+/// to the others.
 ///
-/// Once a collective has failed (a death, a mismatch, a limit passed) the job is broken: later collectives fail
-/// with the same error on every rank.
+/// Once a collective has failed (a death, a mismatch, a limit passed) the job is broken: later collectives
+/// fail with the same error on every rank.
 pub struct UidBootstrap {
     mesh: Mesh,
     at: Position,
@@ -45,8 +45,8 @@ impl std::fmt::Debug for UidBootstrap {
 /// come in any order; all must come within the shortest `init_timeout`.
 ///
 /// # Errors
-/// `Timeout` naming the ranks that never came, `Mismatch` for a rank that came twice or another number of ranks,
-/// `PeerDead` for a rank that died while joining; every rank gets it.
+/// `Timeout` naming the ranks that never came, `Mismatch` for a rank that came twice or another number of
+/// ranks, `PeerDead` for a rank that died while joining; every rank gets it.
 pub fn join_uid(uid: &Uid, cfg: UidConfig) -> Result<UidBootstrap> {
     join_place(&Place::at(uid.addr()), &uid.key(), cfg)
 }

@@ -1,6 +1,6 @@
-//! A non-blocking connection that carries small length-prefixed frames: everything up to the mesh's own frames
-//! goes over it. A frame is its body's length (u32), a kind (u8), the body; a length past the connection's bound
-//! ends the connection before a byte of it is stored.
+//! A non-blocking connection that carries small length-prefixed frames: everything up to the mesh's own
+//! frames goes over it. A frame is its body's length (u32), a kind (u8), the body; a length past the
+//! connection's bound ends the connection before a byte of it is stored.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -47,7 +47,8 @@ impl std::fmt::Display for Broken {
                 let (age, mine) = (if *theirs < VERSION { "an older" } else { "a newer" }, VERSION);
                 write!(
                     f,
-                    "it is {age} rushmem (protocol version {theirs}, this side has {mine}): run one version on all ranks"
+                    "it is {age} rushmem (protocol version {theirs}, this side has {mine}): run one version \
+                     on all ranks"
                 )
             }
             Broken::OtherJob => f.write_str("it looks for another job"),
@@ -140,8 +141,8 @@ impl Conn {
         !self.output.is_empty()
     }
 
-    /// The next whole frame, if one is here. `Err` once the connection is of no use *and* every whole frame has
-    /// been handed out: a message sent just before closing still arrives.
+    /// The next whole frame, if one is here. `Err` once the connection is of no use *and* every whole frame
+    /// has been handed out: a message sent just before closing still arrives.
     pub(crate) fn receive(&mut self) -> Result<Option<Frame>, Broken> {
         loop {
             if let Some(frame) = self.parse()? {

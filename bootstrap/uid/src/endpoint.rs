@@ -1,5 +1,5 @@
-//! Where sockets listen and dial: at an address of the network, or under a name that only processes of one user on
-//! one host (and network namespace) can use. Everything above handles both alike.
+//! Where sockets listen and dial: at an address of the network, or under a name that only processes of one
+//! user on one host (and network namespace) can use. Everything above handles both alike.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -59,8 +59,8 @@ impl Address {
         }
     }
 
-    /// A non-blocking listener, and where it really listens (port 0 is replaced by the one that was given). An
-    /// unspecified IPv6 address listens for IPv4 as well.
+    /// A non-blocking listener, and where it really listens (port 0 is replaced by the one that was given).
+    /// An unspecified IPv6 address listens for IPv4 as well.
     pub(crate) fn listen(self) -> io::Result<(Socket, Address)> {
         let (socket, at) = match self {
             Address::Net(addr) => {
@@ -105,7 +105,8 @@ impl Address {
 /// The next connection of a listener, and whom it comes from.
 ///
 /// # Errors
-/// `WouldBlock` when there is none; `PermissionDenied` for one of another user at a local name, which is gone then.
+/// `WouldBlock` when there is none; `PermissionDenied` for one of another user at a local name, which is gone
+/// then.
 pub(crate) fn accept(listener: &Socket) -> io::Result<(Socket, Source)> {
     let (socket, from) = listener.accept()?;
     let source = match from.as_socket() {
@@ -128,8 +129,8 @@ pub(crate) fn dialled(socket: &Socket) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends what the socket takes now. A peer that is gone is an error and never a signal: this runs in programs that
-/// have not asked for SIGPIPE to be ignored.
+/// Sends what the socket takes now. A peer that is gone is an error and never a signal: this runs in programs
+/// that have not asked for SIGPIPE to be ignored.
 pub(crate) fn send(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     socket.send_with_flags(bytes, nix::libc::MSG_NOSIGNAL)
 }

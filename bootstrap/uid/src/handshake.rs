@@ -1,21 +1,24 @@
-//! Who are you? Four frames, the same on every connection of a job, as state machines that do no waiting of their own:
+//! Who are you? Four frames, the same on every connection of a job, as state machines that do no waiting of
+//! their own:
 //!
 //! 1. initiator: `HELLO`  magic, version, purpose, the job's public name, nonce
 //! 2. acceptor: `CHALLENGE` nonce (or `REFUSED` version, why, and the end)
-//! 3. initiator: `PROOF` proof over both nonces and the body, body (what it wants, where that is said at once)
+//! 3. initiator: `PROOF` proof over both nonces and the body, body (what it wants, where that is said at
+//!    once)
 //! 4. acceptor: `ANSWER` proof over the same
 //!
-//! What a stranger learns. One who *dials* a listener: a random number. Nothing that depends on the token leaves the
-//! acceptor before the other side has shown that it holds the token, so whoever can reach the port can only guess
-//! keys one connection at a time. One who *listens* where ranks of the job dial (a port held, an address taken): the
-//! name, which is public, and a proof, from which a key of 32 random bytes cannot be found, and which makes each guess
-//! at a secret that a person chose cost an Argon2id (`stretch`). It cannot answer it, so it learns nothing that is said
-//! after it: not the ranks, not where they listen. An earlier version let the acceptor prove first, which gave anybody who
-//! could dial such a proof. Relaying the four frames between an initiator and the acceptor makes a connection between
-//! those two, as a router does; one who does that can read and alter what follows, which is outside the model (`auth`).
+//! What a stranger learns. One who *dials* a listener: a random number. Nothing that depends on the token
+//! leaves the acceptor before the other side has shown that it holds the token, so whoever can reach the port
+//! can only guess keys one connection at a time. One who *listens* where ranks of the job dial (a port held,
+//! an address taken): the name, which is public, and a proof, from which a key of 32 random bytes cannot be
+//! found, and which makes each guess at a secret that a person chose cost an Argon2id (`stretch`). It cannot
+//! answer it, so it learns nothing that is said after it: not the ranks, not where they listen. An earlier
+//! version let the acceptor prove first, which gave anybody who could dial such a proof. Relaying the four
+//! frames between an initiator and the acceptor makes a connection between those two, as a router does; one
+//! who does that can read and alter what follows, which is outside the model (`auth`).
 //!
-//! The job's name in `HELLO` lets a rank that goes through several ports tell another job's without proving anything to
-//! it. Versions are in the first frame of all, and both sides name the other's.
+//! The job's name in `HELLO` lets a rank that goes through several ports tell another job's without proving
+//! anything to it. Versions are in the first frame of all, and both sides name the other's.
 
 use rushmem_bootstrap_abi::Result;
 
@@ -103,8 +106,8 @@ impl Initiator {
         match (e, self.theirs) {
             // This version says why it refuses; those before it did not know this hello.
             (Broken::Closed, None) => Broken::Malformed(format!(
-                "it closed the connection at this side's hello (protocol version {VERSION}): an older rushmem, or \
-                 something else"
+                "it closed the connection at this side's hello (protocol version {VERSION}): an older \
+                 rushmem, or something else"
             )),
             (e, _) => e,
         }

@@ -105,9 +105,9 @@ fn enter(place: &Place, key: &Key, cfg: &UidConfig, deadline: Instant) -> Result
     }
 }
 
-/// Where this rank listens for its neighbours: on the chosen interface, else at the address from which it reaches
-/// the rendezvous, for that is one which the others can reach too. Loopback only if the caller meant it: a host
-/// may resolve its own name to a loopback address that other hosts cannot use.
+/// Where this rank listens for its neighbours: on the chosen interface, else at the address from which it
+/// reaches the rendezvous, for that is one which the others can reach too. Loopback only if the caller meant
+/// it: a host may resolve its own name to a loopback address that other hosts cannot use.
 fn listen(place: &Place, conn: &Conn, root: Address, cfg: &UidConfig) -> Result<(Socket, Address)> {
     let failed = |e: std::io::Error| {
         BootError::new(

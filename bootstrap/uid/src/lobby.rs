@@ -1,10 +1,11 @@
-//! Who is at a listener and has not proved to belong to the job: strangers, and members on their way in. Who goes when
-//! there is no more room is decided here, so that members are never queued behind strangers: a full lobby never keeps a
-//! listener from accepting.
+//! Who is at a listener and has not proved to belong to the job: strangers, and members on their way in. Who
+//! goes when there is no more room is decided here, so that members are never queued behind strangers: a full
+//! lobby never keeps a listener from accepting.
 //!
-//! The source (a host, a local process) that has most guests gives one up: the oldest that has said nothing, else
-//! the oldest. A member says hello with its first packet, so it is never among the silent; it stays for a round trip, so
-//! a stranger that says hello, too, must fill the lobby within that time to push it out, and then it comes again.
+//! The source (a host, a local process) that has most guests gives one up: the oldest that has said nothing,
+//! else the oldest. A member says hello with its first packet, so it is never among the silent; it stays for
+//! a round trip, so a stranger that says hello, too, must fill the lobby within that time to push it out, and
+//! then it comes again.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};

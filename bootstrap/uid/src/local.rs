@@ -1,14 +1,16 @@
-//! Sockets that only this user's processes on this host can use: abstract Unix sockets, both of whose ends ask the
-//! kernel for the other's user (`SO_PEERCRED`), so that neither a secret nor a folder is needed.
+//! Sockets that only this user's processes on this host can use: abstract Unix sockets, both of whose ends
+//! ask the kernel for the other's user (`SO_PEERCRED`), so that neither a secret nor a folder is needed.
 //!
-//! Why abstract: a socket in a folder needs a folder that every rank sees, that nobody else could have made before,
-//! and that somebody cleans up. An abstract name vanishes with its socket. Anybody may bind any abstract name, though,
-//! so a name that follows from what names the job could be held by a stranger: half of a name is random, and the other
-//! ranks find it in the kernel's list of Unix sockets (`/proc/net/unix`). A stranger can add names to that list, which
-//! costs a failed check of its user each, but cannot take one away.
+//! Why abstract: a socket in a folder needs a folder that every rank sees, that nobody else could have made
+//! before, and that somebody cleans up. An abstract name vanishes with its socket. Anybody may bind any
+//! abstract name, though, so a name that follows from what names the job could be held by a stranger: half of
+//! a name is random, and the other ranks find it in the kernel's list of Unix sockets (`/proc/net/unix`). A
+//! stranger can add names to that list, which costs a failed check of its user each, but cannot take one
+//! away.
 //!
-//! Abstract names belong to a network namespace: ranks in containers with networks of their own do not see each other
-//! and must meet over the network. User namespaces are no matter as long as the kernel can tell users apart.
+//! Abstract names belong to a network namespace: ranks in containers with networks of their own do not see
+//! each other and must meet over the network. User namespaces are no matter as long as the kernel can tell
+//! users apart.
 
 use std::io::{self, BufRead, BufReader};
 use std::sync::OnceLock;
@@ -80,7 +82,8 @@ impl LocalName {
     }
 }
 
-/// The names with this tag under which something listens in this network namespace; whose they are shows on connecting.
+/// The names with this tag under which something listens in this network namespace; whose they are shows on
+/// connecting.
 pub(crate) fn listening(tag: [u8; TAG_BYTES]) -> io::Result<Vec<LocalName>> {
     let list = BufReader::new(std::fs::File::open("/proc/thread-self/net/unix")?);
     let start = format!("@{PREFIX}{}", hex(&tag));
@@ -124,8 +127,9 @@ pub(crate) fn peer_of_this_user(socket: &Socket) -> io::Result<i32> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Whether the number that the kernel gives for a peer's user (`SO_PEERCRED`) is this process' own user. The kernel shows
-/// every user that this user namespace does not know as one and the same number, which therefore says nothing.
+/// Whether the number that the kernel gives for a peer's user (`SO_PEERCRED`) is this process' own user. The
+/// kernel shows every user that this user namespace does not know as one and the same number, which therefore
+/// says nothing.
 pub fn is_this_user(uid: u32) -> bool {
     static UNKNOWN: OnceLock<Option<u32>> = OnceLock::new();
     let unknown = UNKNOWN.get_or_init(|| {

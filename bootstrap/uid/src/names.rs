@@ -1,8 +1,9 @@
 //! Host names become addresses without anybody waiting for the system's resolver, which knows no time limit.
 //!
-//! Loopback's names need no resolver (RFC 6761, 6.3), so that a root without `/etc/hosts` will do; nor does this
-//! host's own name, which stands for loopback where the resolver does not know it. A name that never resolves is an
-//! error soon, and says where the name is from: a mistyped one must not look like a rank that is late.
+//! Loopback's names need no resolver (RFC 6761, 6.3), so that a root without `/etc/hosts` will do; nor does
+//! this host's own name, which stands for loopback where the resolver does not know it. A name that never
+//! resolves is an error soon, and says where the name is from: a mistyped one must not look like a rank that
+//! is late.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -156,8 +157,8 @@ impl Names {
     fn unknown(&self, waited: Duration) -> BootError {
         let why = self.last.as_deref().unwrap_or("the resolver does not answer");
         let text = format!(
-            "the host name {:?}, from {}, does not resolve on host {} ({why}; tried for {:.0} s): correct it, give an \
-             address instead, or add it to /etc/hosts",
+            "the host name {:?}, from {}, does not resolve on host {} ({why}; tried for {:.0} s): correct it, \
+             give an address instead, or add it to /etc/hosts",
             self.host,
             self.from,
             net::host_name(),

@@ -125,8 +125,8 @@ fn no_interface(all: &[Interface], ifname: Option<&str>) -> BootError {
     )
 }
 
-/// What tells hosts apart, as far as a network is concerned: equal where processes share a kernel and a network
-/// namespace, so that what silences one silences all.
+/// What tells hosts apart, as far as a network is concerned: equal where processes share a kernel and a
+/// network namespace, so that what silences one silences all.
 pub fn home() -> u64 {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| host_name().into_bytes());
     let namespace = std::fs::read_link("/proc/thread-self/ns/net").unwrap_or_default();
@@ -143,8 +143,8 @@ pub(crate) fn host_name() -> String {
         .unwrap_or_else(|| "unknown-host".into())
 }
 
-/// Raises this process's soft limit on open files to the hard one, once: a rank holds up to 2 log2(n) sockets,
-/// the rendezvous n, and many ranks may be threads of one process.
+/// Raises this process's soft limit on open files to the hard one, once: a rank holds up to 2 log2(n)
+/// sockets, the rendezvous n, and many ranks may be threads of one process.
 pub(crate) fn raise_file_limit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

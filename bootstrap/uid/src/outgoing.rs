@@ -1,4 +1,5 @@
-//! One connection that this rank makes, from dialling until both sides have proved to belong to the job, without waiting.
+//! One connection that this rank makes, from dialling until both sides have proved to belong to the job,
+//! without waiting.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};

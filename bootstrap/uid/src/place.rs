@@ -47,13 +47,13 @@ impl Place {
     pub(crate) fn advice(&self) -> &'static str {
         match &self.at {
             Where::Local { .. } => {
-                "check that rank 0 runs on this host, as this user and in this network namespace; ranks in containers \
-                 with networks of their own must meet over one: set RUSHMEM_UID_IFNAME to an interface, and \
-                 RUSHMEM_JOB_SECRET"
+                "check that rank 0 runs on this host, as this user and in this network namespace; ranks in \
+                 containers with networks of their own must meet over one: set RUSHMEM_UID_IFNAME to an \
+                 interface, and RUSHMEM_JOB_SECRET"
             }
             _ => {
-                "check that the process that hosts it (the maker of the unique ID, or rank 0) runs and that this host \
-                 reaches it"
+                "check that the process that hosts it (the maker of the unique ID, or rank 0) runs and that \
+                 this host reaches it"
             }
         }
     }
@@ -75,8 +75,8 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// How long a rank of a job of `n` lets pass between two looks at one place, at most: many ranks that wait for one
-/// listener must not be a flood themselves.
+/// How long a rank of a job of `n` lets pass between two looks at one place, at most: many ranks that wait
+/// for one listener must not be a flood themselves.
 pub(crate) fn longest_pause(n: u32) -> Duration {
     Duration::from_millis(50) + n * Duration::from_micros(100)
 }

@@ -1,12 +1,12 @@
-//! How a rank finds the rendezvous: it tries every place where it may be, side by side and again and again, until one of
-//! them proves to be its job's. Nothing that does not (a port that something else holds, a listener that never
-//! answers) holds up the others.
+//! How a rank finds the rendezvous: it tries every place where it may be, side by side and again and again,
+//! until one of them proves to be its job's. Nothing that does not (a port that something else holds, a
+//! listener that never answers) holds up the others.
 //!
-//! Of a long list of ports rank 0 takes the first that is free. Ranks look at the first `GLANCE` ports that nothing holds,
-//! and past every port that something does hold; so whoever holds ports moves the meeting, but does not stop it. Ports
-//! can be taken without showing it (bound, and not listening; listening on another interface): with every half second
-//! that goes by twice as many are looked at, at the same rate of attempts, as long as all ranks together do not look at
-//! more than `MOST_LOOKS`.
+//! Of a long list of ports rank 0 takes the first that is free. Ranks look at the first `GLANCE` ports that
+//! nothing holds, and past every port that something does hold; so whoever holds ports moves the meeting, but
+//! does not stop it. Ports can be taken without showing it (bound, and not listening; listening on another
+//! interface): with every half second that goes by twice as many are looked at, at the same rate of attempts,
+//! as long as all ranks together do not look at more than `MOST_LOOKS`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -56,7 +56,8 @@ struct Target {
     held: bool,
 }
 
-/// See the top of the file. It goes on where it was when a rendezvous that was found turns out to be of no use.
+/// See the top of the file. It goes on where it was when a rendezvous that was found turns out to be of no
+/// use.
 pub(crate) struct Search<'a> {
     place: &'a Place,
     key: &'a Key,

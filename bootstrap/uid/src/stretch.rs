@@ -1,8 +1,9 @@
-//! A secret that a person chose becomes a key that is expensive to guess: Argon2id (RFC 9106), at OWASP's smallest
-//! parameters. Who has recorded a handshake pays this for each guess, a process of the job once.
+//! A secret that a person chose becomes a key that is expensive to guess: Argon2id (RFC 9106), at OWASP's
+//! smallest parameters. Who has recorded a handshake pays this for each guess, a process of the job once.
 //!
-//! A unique ID's 32 random bytes need none of this and do not come here. There is no telling a good secret from a poor
-//! one (64 hexadecimal digits may be the digest of a word), so everything that a person sets does.
+//! A unique ID's 32 random bytes need none of this and do not come here. There is no telling a good secret
+//! from a poor one (64 hexadecimal digits may be the digest of a word), so everything that a person sets
+//! does.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,8 +15,8 @@ use crate::auth::{digest, Token};
 /// KiB of memory, passes over it, lanes: some 20 to 40 ms on a core.
 const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 
-/// Tokens that this process has derived, by a digest of what they come from: a program that begins world after world,
-/// or runs its ranks as threads, pays once.
+/// Tokens that this process has derived, by a digest of what they come from: a program that begins world
+/// after world, or runs its ranks as threads, pays once.
 static DERIVED: Mutex<Vec<([u8; 32], Token)>> = Mutex::new(Vec::new());
 const REMEMBERED: usize = 16;
 

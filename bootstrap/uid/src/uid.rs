@@ -1,6 +1,6 @@
-//! The unique ID: 128 bytes that say where a job meets and prove who belongs to it. Made on one process, carried
-//! to the others by the caller (a file, an MPI broadcast, an environment variable); who holds it may join, so it
-//! is as secret as the job. A checksum tells a truncated or mangled copy from a wrong address.
+//! The unique ID: 128 bytes that say where a job meets and prove who belongs to it. Made on one process,
+//! carried to the others by the caller (a file, an MPI broadcast, an environment variable); who holds it may
+//! join, so it is as secret as the job. A checksum tells a truncated or mangled copy from a wrong address.
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 

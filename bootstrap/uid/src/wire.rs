@@ -1,5 +1,5 @@
-//! Little-endian encoding of the handshake's messages. Reading never panics and never reads past the end: what
-//! comes from a socket is a stranger's until proved otherwise.
+//! Little-endian encoding of the handshake's messages. Reading never panics and never reads past the end:
+//! what comes from a socket is a stranger's until proved otherwise.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -62,7 +62,8 @@ impl Writer {
 /// The family of names of local sockets; the others are IP's versions.
 const LOCAL: u8 = 1;
 
-/// An address as fields: family (4, 6 or [`LOCAL`]), port, 16 bytes of address (IPv4 uses the first 4) or name, scope id.
+/// An address as fields: family (4, 6 or [`LOCAL`]), port, 16 bytes of address (IPv4 uses the first 4) or
+/// name, scope id.
 pub(crate) struct Parts {
     pub(crate) family: u8,
     pub(crate) port: u16,

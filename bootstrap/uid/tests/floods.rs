@@ -1,7 +1,7 @@
-//! Jobs that start while strangers do what they can: hold thousands of connections that come back when they are closed,
-//! hold the ports that the ranks would meet at, hold names of local sockets, try to join without the secret. The
-//! strangers are processes: this test binary starts itself with the test `stranger` and a part in the environment.
-//! `RUSHMEM_TEST_ATTACK=1` makes the floods larger.
+//! Jobs that start while strangers do what they can: hold thousands of connections that come back when they
+//! are closed, hold the ports that the ranks would meet at, hold names of local sockets, try to join without
+//! the secret. The strangers are processes: this test binary starts itself with the test `stranger` and a
+//! part in the environment. `RUSHMEM_TEST_ATTACK=1` makes the floods larger.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +20,8 @@ use rushmem_bootstrap_uid::{
 
 const PART: &str = "RUSHMEM_TEST_STRANGER";
 const LONG: Duration = Duration::from_secs(60);
-/// A start takes milliseconds; under these floods it took 10 s, or never ended. This much is for a loaded machine.
+/// A start takes milliseconds; under these floods it took 10 s, or never ended. This much is for a loaded
+/// machine.
 const SOON: Duration = Duration::from_secs(6);
 /// The kernel's number for nobody.
 const NOBODY: u32 = 65534;
@@ -295,7 +296,8 @@ fn connections_that_come_back_at_once_do_not_delay_a_start() {
     }
 }
 
-/// The listeners for neighbours among them, which live for milliseconds: one rank comes late, so that they last.
+/// The listeners for neighbours among them, which live for milliseconds: one rank comes late, so that they
+/// last.
 #[test]
 fn nor_do_those_at_every_listener_of_the_ranks() {
     let (uid, _rendezvous) = Uid::create_standing(Some("lo")).expect("a unique ID");
@@ -332,7 +334,8 @@ fn one_host(identity: &str) -> MeetingPoint {
     meeting(identity, Some("a test says so"))
 }
 
-/// Half of the held ports answer nothing, the other half are taken without listening. There were 32 ports once.
+/// Half of the held ports answer nothing, the other half are taken without listening. There were 32 ports
+/// once.
 #[test]
 fn ports_that_others_hold_only_move_the_meeting() {
     let held = size(100, 2000);
@@ -354,8 +357,8 @@ fn ports_that_others_hold_only_move_the_meeting() {
     in_time(&format!("{held} ports held"), || starts(4, |rank| join_meeting(&point, config(rank, 4))));
 }
 
-/// Another user knows all that the launcher's variables say: it holds names that look like the job's, knocks at its
-/// sockets, and tries to be rank 1 before the real one comes.
+/// Another user knows all that the launcher's variables say: it holds names that look like the job's, knocks
+/// at its sockets, and tries to be rank 1 before the real one comes.
 #[test]
 fn another_user_of_this_host_neither_joins_nor_stops_a_job_without_a_secret() {
     if !nix::unistd::geteuid().is_root() {

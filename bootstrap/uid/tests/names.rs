@@ -1,5 +1,5 @@
-//! Names that do not resolve, from the start of a job: loopback's and this host's own need no resolver, others are an
-//! error in seconds. Ranks are processes, in a root whose resolver knows nothing.
+//! Names that do not resolve, from the start of a job: loopback's and this host's own need no resolver,
+//! others are an error in seconds. Ranks are processes, in a root whose resolver knows nothing.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -73,7 +73,8 @@ impl Drop for Ranks {
     }
 }
 
-/// What the ranks say in the end, each started with its variables; `None` where this user may have no namespaces.
+/// What the ranks say in the end, each started with its variables; `None` where this user may have no
+/// namespaces.
 fn run(vars: &[Vec<(&str, String)>]) -> Option<(Vec<String>, Duration)> {
     let start = Instant::now();
     let mut ranks = Ranks(Vec::new());

@@ -1,5 +1,5 @@
-//! Who is warned that no secret is set: rank 0 of a job that meets over the network without one, once. A test binary of its
-//! own, with its own logger.
+//! Who is warned that no secret is set: rank 0 of a job that meets over the network without one, once. A test
+//! binary of its own, with its own logger.
 
 use std::sync::Mutex;
 use std::time::Duration;

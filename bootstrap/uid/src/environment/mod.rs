@@ -1,8 +1,9 @@
 //! Which launcher started this process, and which rank it is, by the variables that launchers set.
 //!
 //! Several may be set at once (torchrun inside a Slurm step, mpirun inside an allocation): the one that was
-//! started last, right around this program, wins. In order: rushmem-run, torchrun, Open MPI, MPICH (PMI), Slurm. A
-//! set of variables that is incomplete or contradicts itself is an error that names the variable, not a guess.
+//! started last, right around this program, wins. In order: rushmem-run, torchrun, Open MPI, MPICH (PMI),
+//! Slurm. A set of variables that is incomplete or contradicts itself is an error that names the variable,
+//! not a guess.
 
 mod secret;
 mod slurm;

@@ -1,6 +1,6 @@
-//! What only the processes of a job know, for jobs that meet over the network by a launcher's variables: all the rest
-//! (host, port, job number) others can guess. The environment of a process can be read by its user and root alone, so
-//! what counts is whether a value can be seen or computed elsewhere.
+//! What only the processes of a job know, for jobs that meet over the network by a launcher's variables: all
+//! the rest (host, port, job number) others can guess. The environment of a process can be read by its user
+//! and root alone, so what counts is whether a value can be seen or computed elsewhere.
 //!
 //! | launcher | its variables | a secret? |
 //! |---|---|---|
@@ -14,7 +14,8 @@
 
 use super::vars::Vars;
 
-/// A variable that, when set alike on all ranks, keeps others out of jobs that meet by a launcher's variables.
+/// A variable that, when set alike on all ranks, keeps others out of jobs that meet by a launcher's
+/// variables.
 pub const SECRET_VARIABLE: &str = "RUSHMEM_JOB_SECRET";
 
 const TRANSPORT_KEY: &str = "OMPI_MCA_orte_precondition_transports";
@@ -25,8 +26,8 @@ pub(super) fn of(vars: &Vars<'_>) -> Option<(String, &'static str)> {
     own.or_else(|| open_mpi(vars).map(|s| (s, TRANSPORT_KEY)))
 }
 
-/// Open MPI's, where mpirun started these very ranks and a script translated its numbers into torchrun's. Numbers that
-/// differ mean another launcher in between, whose ranks need not have one mpirun in common.
+/// Open MPI's, where mpirun started these very ranks and a script translated its numbers into torchrun's.
+/// Numbers that differ mean another launcher in between, whose ranks need not have one mpirun in common.
 fn open_mpi(vars: &Vars<'_>) -> Option<String> {
     let same = |ours, theirs| vars.get(ours).is_some_and(|v| vars.get(theirs) == Some(v));
     if !same("RANK", "OMPI_COMM_WORLD_RANK") || !same("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE") {
@@ -35,7 +36,8 @@ fn open_mpi(vars: &Vars<'_>) -> Option<String> {
     vars.get(TRANSPORT_KEY).filter(|key| is_transport_key(key))
 }
 
-/// Two numbers of 16 digits, as mpirun draws them. Slurm's PMIx plug-in says job and step number there, twice.
+/// Two numbers of 16 digits, as mpirun draws them. Slurm's PMIx plug-in says job and step number there,
+/// twice.
 fn is_transport_key(text: &str) -> bool {
     let halves = text.split_once('-');
     halves.is_some_and(|(a, b)| {

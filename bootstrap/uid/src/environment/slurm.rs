@@ -1,5 +1,5 @@
-//! Slurm's variables. A job *step* (`srun`) has ranks; the batch script and an `salloc` shell have many of the
-//! same variables but are one process, and must not wait for others.
+//! Slurm's variables. A job *step* (`srun`) has ranks; the batch script and an `salloc` shell have many of
+//! the same variables but are one process, and must not wait for others.
 
 use rushmem_bootstrap_abi::Result;
 
@@ -44,8 +44,8 @@ pub(super) fn detect(vars: &Vars<'_>) -> Result<Option<Launch>> {
     Ok(Some(Launch { launcher: Launcher::Slurm { ranks, meeting }, why }))
 }
 
-/// Whether all tasks of the step are on one node, and what says so. Without the step's own numbers the job's do: it has no
-/// fewer nodes than its steps.
+/// Whether all tasks of the step are on one node, and what says so. Without the step's own numbers the job's
+/// do: it has no fewer nodes than its steps.
 fn one_host(vars: &Vars<'_>, name: &str, list: &str) -> Option<String> {
     // The parts of a heterogeneous step have numbers of their own.
     if vars.get("SLURM_HET_SIZE").is_some_and(|n| n != "1") {
@@ -70,8 +70,8 @@ pub(super) fn why_none(vars: &Vars<'_>) -> String {
     }
 }
 
-/// The first host of a Slurm host list: `n[01-03,7],gpu5` gives `n01`, `r[1-2]n[3,4]` gives `r1n3`. `None` for
-/// what is no such list.
+/// The first host of a Slurm host list: `n[01-03,7],gpu5` gives `n01`, `r[1-2]n[3,4]` gives `r1n3`. `None`
+/// for what is no such list.
 pub fn first_host(list: &str) -> Option<String> {
     let mut host = String::new();
     let mut chars = list.trim().chars();

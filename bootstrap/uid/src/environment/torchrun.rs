@@ -1,8 +1,8 @@
 //! torchrun (torch.distributed.run, "elastic") and everything else that speaks PyTorch's `env://` variables.
 //!
-//! MASTER_PORT is held by torch's own store, so the ranks meet at ports computed from it. A worker group that is
-//! started again keeps its variables but for TORCHELASTIC_RESTART_COUNT, which each node counts by itself: it
-//! can tell two generations apart only on a single node.
+//! MASTER_PORT is held by torch's own store, so the ranks meet at ports computed from it. A worker group that
+//! is started again keeps its variables but for TORCHELASTIC_RESTART_COUNT, which each node counts by itself:
+//! it can tell two generations apart only on a single node.
 
 use rushmem_bootstrap_abi::Result;
 
@@ -47,8 +47,8 @@ pub(super) fn detect(vars: &Vars<'_>) -> Result<Option<Launch>> {
     Ok(Some(Launch { launcher: Launcher::Torchrun { ranks, meeting }, why }))
 }
 
-/// Whether all ranks are on one host, and what says so: as many on this node as in all; or, from who sets the four variables
-/// without the local ones, an address that other hosts cannot use.
+/// Whether all ranks are on one host, and what says so: as many on this node as in all; or, from who sets the
+/// four variables without the local ones, an address that other hosts cannot use.
 fn one_host(ranks: &Ranks, host: &str) -> Option<String> {
     match ranks.local_ranks {
         Some(local) => (local == ranks.n_ranks).then(|| format!("LOCAL_WORLD_SIZE=WORLD_SIZE={local}")),

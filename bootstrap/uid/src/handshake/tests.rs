@@ -45,7 +45,8 @@ fn a_stranger_that_dials_gets_a_random_number_and_no_proof() {
     assert_ne!(nonces[0], nonces[1]);
 }
 
-/// A stranger that took the place of the rendezvous gets a proof, but can answer none, and hears nothing after it.
+/// A stranger that took the place of the rendezvous gets a proof, but can answer none, and hears nothing
+/// after it.
 #[test]
 fn a_stranger_that_listens_is_told_nothing() {
     let (mut near, mut far) = pair();
@@ -115,7 +116,8 @@ fn another_job_is_told_from_a_wrong_token() {
     }
 }
 
-/// Version 2's hello, as it was, and what a version 2 acceptor does with this one's: both ways the other is named.
+/// Version 2's hello, as it was, and what a version 2 acceptor does with this one's: both ways the other is
+/// named.
 #[test]
 fn an_older_peer_is_named_as_such() {
     let (mut near, mut far) = pair();

@@ -1,5 +1,5 @@
-//! Who has come, who is missing, what everybody must be told: the rendezvous without its sockets. Every change
-//! leaves messages in `outbox`, addressed to clients by the number that the server gave them.
+//! Who has come, who is missing, what everybody must be told: the rendezvous without its sockets. Every
+//! change leaves messages in `outbox`, addressed to clients by the number that the server gave them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! Where a job meets: a listener and one thread in the process that made the unique ID (a PE, a launcher) or in
-//! rank 0 when the job meets at a known address. It lives from the making of the ID until every rank is
-//! connected with its neighbours, then its thread and sockets end; a launcher's stands for as long as the job, because
-//! its PEs have one ID in their environment for all the worlds that they begin.
+//! Where a job meets: a listener and one thread in the process that made the unique ID (a PE, a launcher) or
+//! in rank 0 when the job meets at a known address. It lives from the making of the ID until every rank is
+//! connected with its neighbours, then its thread and sockets end; a launcher's stands for as long as the
+//! job, because its PEs have one ID in their environment for all the worlds that they begin.
 
 mod job;
 mod server;
@@ -41,8 +41,8 @@ impl Uid {
         Uid::make(Address::Net(net::local_address(ifname, None)?), false)
     }
 
-    /// As [`Uid::create`], for launchers: when all ranks are connected the rendezvous waits for them to come again, so
-    /// that a program may begin one world after another, until the handle is dropped.
+    /// As [`Uid::create`], for launchers: when all ranks are connected the rendezvous waits for them to come
+    /// again, so that a program may begin one world after another, until the handle is dropped.
     ///
     /// # Errors
     /// As [`Uid::create`].
@@ -50,8 +50,8 @@ impl Uid {
         Uid::make(Address::Net(net::local_address(ifname, None)?), true)
     }
 
-    /// As [`Uid::create_standing`], for a job whose ranks are all on this host, in this network namespace and of this
-    /// user: they meet, and stay connected, over local sockets that nobody else can use.
+    /// As [`Uid::create_standing`], for a job whose ranks are all on this host, in this network namespace and
+    /// of this user: they meet, and stay connected, over local sockets that nobody else can use.
     ///
     /// # Errors
     /// As [`Uid::create`].
@@ -112,7 +112,8 @@ impl RendezvousHandle {
         self.thread.as_ref().is_none_or(|t| t.is_finished())
     }
 
-    /// Lets it run on by itself: it ends when all ranks are connected, when the job fails, or with the process.
+    /// Lets it run on by itself: it ends when all ranks are connected, when the job fails, or with the
+    /// process.
     pub fn detach(mut self) {
         self.thread = None;
     }

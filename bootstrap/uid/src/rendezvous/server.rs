@@ -1,7 +1,7 @@
 //! The rendezvous' sockets: one thread, one epoll set. Who has not proved to belong to the job may hold one
-//! connection for `HANDSHAKE_LIMIT`, send at most one small frame at a time, and is dropped with a warning while the job
-//! goes on. Connections are taken as fast as they come, also when there is no room for more (`lobby` says who goes
-//! then), so that a member never waits behind strangers.
+//! connection for `HANDSHAKE_LIMIT`, send at most one small frame at a time, and is dropped with a warning
+//! while the job goes on. Connections are taken as fast as they come, also when there is no room for more
+//! (`lobby` says who goes then), so that a member never waits behind strangers.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -359,8 +359,8 @@ impl Server {
             Stage::Gathering => {}
             // Until it is told to stop, which takes the listener away.
             Stage::Connecting | Stage::Done if self.standing && self.listener.is_some() => {
-                // Ranks come again only after they were told that all are connected, so everything still open belongs
-                // to the world that is done and needs no job any more.
+                // Ranks come again only after they were told that all are connected, so everything still open
+                // belongs to the world that is done and needs no job any more.
                 if *self.job.stage() == Stage::Done && self.job.outbox.is_empty() {
                     self.job = new_job(self.addr);
                     self.joined.store(0, Ordering::Relaxed);

@@ -1,8 +1,9 @@
 //! How the PEs of a node come to be connected: the leader accepts, each follower dials it.
 //!
-//! Anybody in this network namespace may connect to an abstract socket. Both ends therefore ask the kernel for the other's
-//! user, and a follower says the secret from the leader's card. Connections are served side by side, and always
-//! taken: of those that have said nothing yet, the oldest goes when there are many, so no follower waits for a stranger.
+//! Anybody in this network namespace may connect to an abstract socket. Both ends therefore ask the kernel
+//! for the other's user, and a follower says the secret from the leader's card. Connections are served side
+//! by side, and always taken: of those that have said nothing yet, the oldest goes when there are many, so no
+//! follower waits for a stranger.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -135,8 +136,8 @@ pub(super) fn dial(me: usize, leader: &Card) -> Result<Socket> {
     if !socket.peer_is_this_user().map_err(lost)? {
         return Err(err!(
             PEER_DEAD,
-            "the socket of {} belongs to another user: it has died and a stranger listens in its place, or the PEs \
-             of this host were started as different users",
+            "the socket of {} belongs to another user: it has died and a stranger listens in its place, or \
+             the PEs of this host were started as different users",
             leader.who()
         ));
     }
