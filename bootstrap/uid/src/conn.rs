@@ -52,7 +52,7 @@ impl std::fmt::Display for Broken {
                 )
             }
             Broken::OtherJob => f.write_str("it looks for another job"),
-            Broken::Refused(why) => write!(f, "it refused: {why}"),
+            Broken::Refused(why) => write!(f, "it refused: {}", why.escape_debug()),
         }
     }
 }

@@ -4,7 +4,6 @@
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Duration;
 
 /// Most descriptors in one message (the kernel's `SCM_MAX_FD`).
 pub(crate) const MAX_FDS: usize = 253;
@@ -104,17 +103,6 @@ impl Socket {
                 &mut len,
             ))?;
             Ok(rushmem_bootstrap_uid::is_this_user(cred.uid))
-        }
-    }
-
-    /// Waits until there is something to read (or the end of file); false when `limit` passed.
-    pub(crate) fn readable(&self, limit: Duration) -> io::Result<bool> {
-        let mut p = libc::pollfd { fd: self.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd, valid for the call.
-        match check(unsafe { libc::poll(&mut p, 1, limit.as_millis().min(i32::MAX as u128) as i32) }) {
-            Ok(n) => Ok(n > 0),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(false),
-            Err(e) => Err(e),
         }
     }
 
