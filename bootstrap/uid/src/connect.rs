@@ -54,7 +54,7 @@ pub(crate) struct Host {
 enum Dialling {
     /// To begin at this time.
     Pause(Instant),
-    Live(Outgoing),
+    Live(Box<Outgoing>),
     Done,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Work<'a> {
                 if at <= now {
                     let body = Writer::default().u32(self.cfg.rank).u32(dial.to.rank).0;
                     dial.state = match Outgoing::start(dial.to.addr, Purpose::Mesh, body) {
-                        Ok(outgoing) => Dialling::Live(outgoing),
+                        Ok(outgoing) => Dialling::Live(Box::new(outgoing)),
                         Err(e) => dial.again(e),
                     };
                 }

@@ -43,7 +43,7 @@ const NAME_TICK: Duration = Duration::from_millis(5);
 enum State {
     /// To be tried at this time.
     Pause(Instant),
-    Live(Outgoing, Instant),
+    Live(Box<Outgoing>, Instant),
     /// Another user's: never.
     Foreign,
 }
@@ -201,7 +201,7 @@ impl<'a> Search<'a> {
                 self.attempts += 1;
                 match Outgoing::start(self.targets[at].addr, Purpose::Rendezvous, Vec::new()) {
                     Ok(outgoing) => {
-                        self.targets[at].state = State::Live(outgoing, now);
+                        self.targets[at].state = State::Live(Box::new(outgoing), now);
                         live += 1;
                     }
                     Err(e) => self.failed(at, e, false)?,
