@@ -169,6 +169,45 @@ fn a_rank_that_never_starts_mpi_is_a_timeout() {
     }
 }
 
+/// A rank is missing all the same, but nobody can know that it is not MPI that takes its time over the name.
+#[test]
+fn a_host_name_that_does_not_resolve_is_told_from_a_rank_that_never_came() {
+    const NAMELESS: &str =
+        "for f in hosts resolv.conf; do mount --bind /dev/null /etc/$f || exit 77; done; exec \"$@\"";
+    for flavour in ["openmpi", "mpich"] {
+        let (Some(launcher), true) = (launcher(flavour), plugin_path(flavour).is_some()) else {
+            eprintln!("SKIP a root without names on {flavour}: no mpirun or no plug-in here");
+            continue;
+        };
+        let mut command = Command::new("unshare");
+        command
+            .args(["-m", "sh", "-c", NAMELESS, "sh"])
+            .arg(launcher.get_program())
+            .args(launcher.get_args());
+        command.arg(std::env::current_exe().expect("this program's path"));
+        command.args(["--exact", "played_part", "--nocapture", "--test-threads=1"]);
+        clean(&mut command);
+        command.env(PART, "absent").env(FLAVOUR, flavour);
+        let permitted =
+            Command::new("unshare").args(["-m", "mount", "--bind", "/dev/null", "/etc/hosts"]).output();
+        if !permitted.is_ok_and(|o| o.status.success()) {
+            eprintln!("SKIP a root without names on {flavour}: no mount namespaces for this user");
+            continue;
+        }
+        let ended = run(command);
+        let own = format!("this host's own name, {:?}, does not resolve", hostname());
+        let said = ended.text.matches("never started:").count();
+        assert!(said == 3 && ended.text.contains(&own), "on {flavour}, {said} said it:\n{}", ended.text);
+    }
+}
+
+fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .expect("the kernel's name for this host")
+        .trim()
+        .to_owned()
+}
+
 #[test]
 fn an_existing_communicator_is_used_and_mpi_left_alone() {
     let dir = tempfile::tempdir().expect("a temporary directory");

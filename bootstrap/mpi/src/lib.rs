@@ -7,11 +7,13 @@
 //! - [`comm`]: a duplicated communicator and requests that are waited for with a limit.
 //! - [`boot`]: the collectives of the `Bootstrap` trait on top.
 //! - [`presence`]: which ranks came, so that a timeout can name those that did not.
+//! - [`slow`]: whether MPI's own start is slow, so that no rank is blamed for it.
 
 mod boot;
 mod comm;
 mod presence;
 mod session;
+mod slow;
 
 use rushmem_bootstrap_abi::ffi::{BootstrapVtable, PluginArgs};
 use rushmem_bootstrap_abi::plugin::plugin_main;

@@ -10,10 +10,12 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpi_sys as ffi;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
+
+use crate::slow;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -25,6 +27,9 @@ static THEIRS: Mutex<()> = Mutex::new(());
 static GAVE_UP: AtomicBool = AtomicBool::new(false);
 /// The process that initialised MPI.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+/// How long MPI may take to start before it is asked why, and how long that may take.
+const USUAL: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(6);
 /// How long process exit may wait for `MPI_Finalize`.
 const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
@@ -207,10 +212,24 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
     let spawned = std::thread::Builder::new().name("rushmem-mpi".into()).spawn(owner);
     spawned.map_err(|e| BootError::new(BootErrorKind::Io, format!("cannot start a thread for MPI: {e}")))?;
 
-    let told = match limit {
-        Some(limit) => start.recv_timeout(limit),
-        None => start.recv().map_err(RecvTimeoutError::from),
-    };
+    let mut trouble = None;
+    // What takes longer than usual is looked into while it goes on, and told at once.
+    let usual = limit.map_or(USUAL, |limit| USUAL.min(limit / 2));
+    let mut told = start.recv_timeout(usual);
+    if told == Err(RecvTimeoutError::Timeout) {
+        let begin = Instant::now();
+        let left = limit.map(|limit| limit.saturating_sub(usual));
+        trouble = slow::name_trouble(left.unwrap_or(LOOK).min(LOOK));
+        if let Some(trouble) = &trouble {
+            eprintln!(
+                "rushmem: warning: MPI is slow to start, and {trouble}, which MPI asks for at its start"
+            );
+        }
+        told = match left {
+            Some(left) => start.recv_timeout(left.saturating_sub(begin.elapsed())),
+            None => start.recv().map_err(RecvTimeoutError::from),
+        };
+    }
     let died = || BootError::new(BootErrorKind::Internal, "the thread that called MPI_Init_thread died");
     match told {
         Ok(level) => {
@@ -224,11 +243,7 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
         }
         Err(RecvTimeoutError::Timeout) => Err(BootError::new(
             BootErrorKind::Timeout,
-            format!(
-                "MPI_Init_thread did not return within {:.1} s: some process of this job never called it (MPI cannot \
-                 say which), or mpirun of another MPI started it",
-                limit.unwrap_or_default().as_secs_f64()
-            ),
+            slow::verdict(limit.unwrap_or_default(), trouble.as_deref()),
         )),
         Err(RecvTimeoutError::Disconnected) => Err(died()),
     }

@@ -1,81 +1,125 @@
 //! Joining without a unique ID: at an address that all ranks know from the start. Rank 0 opens the rendezvous
 //! there, the others try until it is up.
 //!
-//! Where only a launcher's variables are known, the address is a host and a list of ports computed from what
-//! names the job; rank 0 takes the first that is free, the others go through the list, and the handshake tells
-//! their own job from others that computed overlapping lists.
+//! Where all ranks are on this host, they meet over a local socket (`local`), which needs no port and lets no
+//! other user in. Where not, and only a launcher's variables are known, the address is a host and a list of
+//! ports computed from what names the job; rank 0 takes the first that is free, and the others find it
+//! (`search`). The list has every port of its range, so holding some of them stops nobody. The handshake
+//! tells their own job from others that computed overlapping lists.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
+use socket2::Socket;
 
-use crate::auth::{digest, Token};
+use crate::auth::{digest, job_name, Key, Token};
 use crate::bootstrap::{check, join_place, UidBootstrap};
 use crate::config::{self, UidConfig};
-use crate::join::Place;
+use crate::endpoint::Address;
+use crate::local::{self, LocalName, TAG_BYTES};
+use crate::names::Names;
 use crate::net;
+use crate::place::{Place, Where};
 use crate::rendezvous::{open, RendezvousHandle};
+use crate::stretch::stretch;
 
-/// How many ports a job that is known by its variables may meet at.
-const CANDIDATES: usize = 32;
-/// Their range: registered ports below what Linux hands out to clients (32768 and up).
+/// The ports that a job known by its variables may meet at: registered ports below what Linux hands out to
+/// clients (32768 and up).
 const FIRST_PORT: u16 = 20000;
 const LAST_PORT: u16 = 32767;
+/// How long rank 0 looks for its host's address among its own before it takes the first interface's.
+const OWN_ADDRESS: Duration = Duration::from_secs(1);
 
 /// A job known by what its launcher said: everything that all its ranks see alike and no other job does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct MeetingPoint {
     /// The host of rank 0: a name or an address.
     pub host: String,
-    /// What names the job: ports and token are computed from it. As good a secret as its parts are.
+    /// The variable that says so.
+    pub host_from: &'static str,
+    /// What names the job; nothing in it is secret. Ports are computed from it.
     pub identity: Vec<String>,
+    /// What only this job's processes know, and where it is from.
+    pub secret: Option<(String, &'static str)>,
     /// A port of the host that is taken already.
     pub taken: Option<u16>,
+    /// What says that all ranks are on one host, if it is so.
+    pub one_host: Option<String>,
+}
+
+impl std::fmt::Debug for MeetingPoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (host, identity, secret) = (&self.host, &self.identity, self.secret.as_ref().map(|s| s.1));
+        write!(f, "MeetingPoint({host}, {identity:?}, secret from {secret:?}, {:?})", self.one_host)
+    }
 }
 
 impl MeetingPoint {
-    fn digest(&self, what: &str) -> [u8; 32] {
-        let mut parts = vec![what.as_bytes(), self.host.as_bytes()];
-        parts.extend(self.identity.iter().map(|p| p.as_bytes()));
-        digest(&parts)
+    fn parts(&self) -> Vec<&[u8]> {
+        [&self.host].into_iter().chain(&self.identity).map(|p| p.as_bytes()).collect()
     }
 
-    fn token(&self) -> Token {
-        Token(self.digest("rushmem-uid token of a launched job"))
+    fn key(&self) -> Result<Key> {
+        key(&self.parts(), self.secret.as_ref().map(|s| s.0.as_bytes()))
+    }
+
+    /// How the names of its local sockets begin, in hexadecimal digits: the other half of each is random.
+    pub fn tag(&self) -> String {
+        job_name(&self.parts())[..TAG_BYTES].iter().map(|b| format!("{b:02x}")).collect()
     }
 
     /// The ports to meet at, in order: the same on every rank.
     pub fn ports(&self) -> Vec<u16> {
-        let mut ports = Vec::with_capacity(CANDIDATES);
-        let seed = self.digest("rushmem-uid ports of a launched job");
-        for i in 0u32.. {
-            let bytes = digest(&[&seed, &i.to_le_bytes()]);
-            let span = u32::from(LAST_PORT - FIRST_PORT) + 1;
-            let port =
-                FIRST_PORT + (u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) % span) as u16;
-            if Some(port) != self.taken && !ports.contains(&port) {
-                ports.push(port);
-            }
-            if ports.len() == CANDIDATES {
-                break;
-            }
+        let seed = digest(&[&[&b"rushmem-uid ports of a launched job"[..]], &self.parts()[..]].concat());
+        let number = |at: usize| u32::from_le_bytes([seed[at], seed[at + 1], seed[at + 2], seed[at + 3]]);
+        let span = u32::from(LAST_PORT - FIRST_PORT) + 1;
+        // Steps of a length that has no factor in common with the range go through all of it.
+        let (start, mut step) = (number(0) % span, number(4) % span);
+        while gcd(step, span) != 1 {
+            step = (step + 1) % span;
         }
-        ports
+        let port = |i: u32| {
+            let at = (u64::from(start) + u64::from(i) * u64::from(step)) % u64::from(span);
+            FIRST_PORT + at as u16
+        };
+        (0..span).map(port).filter(|p| Some(*p) != self.taken).collect()
     }
 }
 
-/// Joins at `address` (`host:port`, `[v6]:port`). Rank 0 listens there (on all interfaces of its host, unless the
-/// host is loopback), and the others try until it does. `secret` is what keeps others out; it may be of any
-/// length, and must be the same on all ranks.
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 {
+        a
+    } else {
+        gcd(b, a % b)
+    }
+}
+
+/// The key of the job that `parts` name. Without a secret whoever knows these can join.
+fn key(parts: &[&[u8]], secret: Option<&[u8]>) -> Result<Key> {
+    let token = match secret.filter(|s| !s.is_empty()) {
+        Some(secret) => stretch(secret, &digest(parts))?,
+        None => Token(digest(&[&[&b"rushmem-uid token without a secret"[..]], parts].concat())),
+    };
+    Ok(Key { job: job_name(parts), token })
+}
+
+/// Joins at `address` (`host:port`, `[v6]:port`). Rank 0 listens there (on all interfaces of its host), and
+/// the others try until it does; where the host is loopback, and no interface is asked for, over a socket of
+/// this user instead. `secret` is what keeps others out; it may be of any length, and must be the same on all
+/// ranks.
 ///
 /// # Errors
-/// `InvalidArgument` for an address that is none; `Io` when rank 0 cannot listen there within its limit; else as
-/// [`crate::join_uid`].
+/// `InvalidArgument` for an address that is none; `Io` when rank 0 cannot listen there within its limit;
+/// `Environment` when its name does not resolve; else as [`crate::join_uid`].
 pub fn join_address(address: &str, secret: &[u8], cfg: UidConfig) -> Result<UidBootstrap> {
     let (host, port) = split_address(address)?;
-    let token = Token(digest(&[b"rushmem-uid token of an address", address.as_bytes(), secret]));
-    join_ports(host, vec![port], &token, cfg)
+    check(&cfg)?;
+    let key = key(&[b"an address", address.as_bytes()], Some(secret))?;
+    let place = Place::named(&host, "the address to meet at", vec![port]);
+    let one_host = place.loopback.then(|| format!("{host} is loopback"));
+    join_named(place, one_host, &key, !secret.is_empty(), cfg)
 }
 
 /// Joins where a launcher's variables lead.
@@ -83,7 +127,88 @@ pub fn join_address(address: &str, secret: &[u8], cfg: UidConfig) -> Result<UidB
 /// # Errors
 /// As [`join_address`].
 pub fn join_meeting(point: &MeetingPoint, cfg: UidConfig) -> Result<UidBootstrap> {
-    join_ports(point.host.clone(), point.ports(), &point.token(), cfg)
+    check(&cfg)?;
+    let place = Place::named(&point.host, point.host_from, point.ports());
+    join_named(place, point.one_host.clone(), &point.key()?, point.secret.is_some(), cfg)
+}
+
+/// Over a local socket where `one_host` says that it is enough, and nobody asks for an interface; else at
+/// `place`.
+fn join_named(
+    place: Place,
+    one_host: Option<String>,
+    key: &Key,
+    secret: bool,
+    cfg: UidConfig,
+) -> Result<UidBootstrap> {
+    match one_host.filter(|_| cfg.ifname.is_none() && local::can_be_found()) {
+        Some(why) => {
+            let tag = *key.job.first_chunk().expect("a job's name is longer than a tag");
+            join_local(Place { at: Where::Local { tag, why }, loopback: true }, tag, key, cfg)
+        }
+        None => {
+            if !secret && cfg.rank == 0 && cfg.n_ranks > 1 {
+                warn_of_no_secret(&place);
+            }
+            join_ports(place, key, cfg)
+        }
+    }
+}
+
+/// Once a process, and by rank 0 alone.
+fn warn_of_no_secret(place: &Place) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        log::warn!(
+            "rushmem uid: the ranks meet over the network at {place} and no secret is set, so whoever reaches \
+             this host and knows the launcher's variables can join as one of them: set {0} to the same secret \
+             on all ranks (for example by export {0}=$(openssl rand -hex 32) before srun, or on every node \
+             before torchrun), or start with rushmem-run",
+            crate::environment::SECRET_VARIABLE
+        );
+    });
+}
+
+fn join_local(place: Place, tag: [u8; TAG_BYTES], key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
+    if cfg.rank != 0 {
+        return join_place(&place, key, cfg);
+    }
+    let start = Instant::now();
+    wait_for_turn(tag, &place, &cfg)?;
+    let name = LocalName::tagged(tag)?;
+    let (listener, at) =
+        Address::Local(name).listen().map_err(|e| cannot_host(&place, &cfg, &e.to_string()))?;
+    host(listener, at, Place::at(at), key, start, cfg)
+}
+
+/// Two processes of this user that host one and the same job would share its ranks out between them: an
+/// earlier one may be about to leave.
+fn wait_for_turn(tag: [u8; TAG_BYTES], place: &Place, cfg: &UidConfig) -> Result<()> {
+    let deadline = config::deadline(cfg.init_timeout);
+    loop {
+        let names = local::listening(tag).map_err(|e| cannot_host(place, cfg, &e.to_string()))?;
+        let other = names.into_iter().find_map(|name| {
+            let socket = Address::Local(name).dial().ok()?;
+            local::peer_of_this_user(&socket).ok()
+        });
+        let Some(pid) = other else { return Ok(()) };
+        if Instant::now() >= deadline {
+            let why = format!(
+                "process {pid} of this user hosts a job of the same name; is it left from an earlier run?"
+            );
+            return Err(cannot_host(place, cfg, &why));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn cannot_host(place: &Place, cfg: &UidConfig, last: &str) -> BootError {
+    let text = format!(
+        "rank 0 cannot open the rendezvous at {place} within {:.1} s (last: {last}): check that it runs on that \
+         host and that nothing else listens there",
+        cfg.init_timeout.as_secs_f64()
+    );
+    BootError::new(BootErrorKind::Io, text)
 }
 
 fn split_address(address: &str) -> Result<(String, u16)> {
@@ -104,68 +229,84 @@ fn split_address(address: &str) -> Result<(String, u16)> {
     Ok((host.to_owned(), port))
 }
 
-fn join_ports(host: String, ports: Vec<u16>, token: &Token, cfg: UidConfig) -> Result<UidBootstrap> {
-    check(&cfg)?;
+fn join_ports(place: Place, key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
     if cfg.rank != 0 {
-        return join_place(&Place::Named { host, ports, own: None }, token, cfg);
+        return join_place(&place, key, cfg);
     }
     let start = Instant::now();
-    let place = Place::Named { host: host.clone(), ports, own: None };
     let (listener, at) = host_at(&place, &cfg, config::deadline(cfg.init_timeout))?;
-    let rendezvous: RendezvousHandle = open(listener, token.clone(), false)?;
-    let port = at.port();
-    let own = match at.ip() {
-        ip if !ip.is_unspecified() => SocketAddr::new(ip, port),
-        ip if ip.is_ipv4() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
-        _ => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port),
-    };
+    let own = Place { at: Where::At(own_address(&place, at)), loopback: place.loopback };
+    host(listener, at, own, key, start, cfg)
+}
+
+/// Opens the rendezvous in this process, which is rank 0, and joins it at `own`.
+fn host(
+    listener: Socket,
+    at: Address,
+    own: Place,
+    key: &Key,
+    start: Instant,
+    cfg: UidConfig,
+) -> Result<UidBootstrap> {
+    let rendezvous: RendezvousHandle = open(listener, at, key.clone(), false)?;
     let left = cfg.init_timeout.saturating_sub(start.elapsed());
-    let cfg = UidConfig { init_timeout: left, ..cfg };
-    let result = join_place(&Place::Named { host, ports: vec![port], own: Some(own) }, token, cfg);
+    let result = join_place(&own, key, UidConfig { init_timeout: left, ..cfg });
     if result.is_ok() {
         rendezvous.detach(); // it ends as soon as the last words to the others are out
     }
     result
 }
 
+/// How rank 0 reaches what it listens at: over the address of this host that the others know it by, since
+/// that is where it then listens for its neighbours; over loopback if that is not to be found.
+fn own_address(place: &Place, at: Address) -> Address {
+    let Address::Net(at) = at else { return at };
+    if !at.ip().is_unspecified() {
+        return Address::Net(at);
+    }
+    let loopback: IpAddr = if at.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    let Where::Named { host, from, .. } = &place.at else { return Address::Net(at) };
+    let mine = net::interfaces().unwrap_or_default();
+    let mut names = Names::new(host, from);
+    let known = names.wait(OWN_ADDRESS).unwrap_or_default();
+    let own = known.iter().find(|ip| {
+        !ip.is_loopback() && (ip.is_ipv4() || at.is_ipv6()) && mine.iter().any(|i| i.addr.ip() == **ip)
+    });
+    Address::Net(SocketAddr::new(*own.unwrap_or(&loopback), at.port()))
+}
+
 /// Listens at the first free port, trying again until `deadline`: an earlier job may be about to leave.
-fn host_at(place: &Place, cfg: &UidConfig, deadline: Instant) -> Result<(TcpListener, SocketAddr)> {
+fn host_at(place: &Place, cfg: &UidConfig, deadline: Instant) -> Result<(Socket, Address)> {
     let mut pause = Duration::from_millis(5);
     loop {
         let mut last = String::from("no address to listen at");
-        for addr in listening_addresses(place, deadline).unwrap_or_else(|e| {
-            last = format!("the host's name does not resolve: {e}");
-            Vec::new()
-        }) {
-            match net::listen(addr).and_then(|l| Ok((l.local_addr()?, l))) {
-                Ok((at, listener)) => return Ok((listener, at)),
+        for addr in listening_addresses(place)? {
+            match Address::Net(addr).listen() {
+                Ok(listening) => return Ok(listening),
                 Err(e) => last = format!("{addr}: {e}"),
             }
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(BootError::new(
-                BootErrorKind::Io,
-                format!(
-                    "rank 0 cannot open the rendezvous at {place} within {:.1} s (last: {last}): check that it runs on that host and that nothing else listens there",
-                    cfg.init_timeout.as_secs_f64()
-                ),
-            ));
+            return Err(cannot_host(place, cfg, &last));
         }
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(250));
     }
 }
 
-/// All interfaces for every port, both families where there is IPv6; loopback addresses where loopback is meant.
-fn listening_addresses(place: &Place, deadline: Instant) -> std::io::Result<Vec<SocketAddr>> {
-    let Place::Named { ports, .. } = place else { return Ok(Vec::new()) };
-    if place.means_loopback() {
-        return place.addresses(deadline.saturating_duration_since(Instant::now()));
-    }
-    let any = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
-    // Without IPv6 the first of each pair fails at once. With it the second fails whenever the first does.
-    Ok(ports.iter().flat_map(|p| any.map(|ip| SocketAddr::new(ip, *p))).collect())
+/// All interfaces for every port, both families where there is IPv6; loopback addresses where loopback is
+/// meant.
+fn listening_addresses(place: &Place) -> Result<Vec<SocketAddr>> {
+    let Where::Named { host, from, ports } = &place.at else { return Ok(Vec::new()) };
+    let ips = if place.loopback {
+        Names::new(host, from).addresses()?.to_vec() // which needs no resolver
+    } else {
+        // Without IPv6 the first of each pair fails at once. With it the second fails whenever the first
+        // does.
+        vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()]
+    };
+    Ok(ports.iter().flat_map(|p| ips.iter().map(|ip| SocketAddr::new(*ip, *p))).collect())
 }
 
 #[cfg(test)]
@@ -173,20 +314,34 @@ mod tests {
     use super::*;
 
     fn point(taken: Option<u16>) -> MeetingPoint {
-        MeetingPoint { host: "h".into(), identity: vec!["a".into(), "b".into()], taken }
+        let identity = vec!["a".into(), "b".into()];
+        let (host, host_from) = ("127.0.0.1".into(), "A_VARIABLE");
+        MeetingPoint { host, host_from, identity, secret: None, taken, one_host: None }
     }
 
     #[test]
-    fn ports_are_deterministic_distinct_and_in_range() {
+    fn ports_are_deterministic_and_all_of_the_range() {
         let ports = point(None).ports();
         assert_eq!(ports, point(None).ports());
-        assert_eq!(ports.len(), CANDIDATES);
-        assert!(ports.iter().all(|p| (FIRST_PORT..=LAST_PORT).contains(p)));
-        assert_eq!(ports.iter().collect::<std::collections::HashSet<_>>().len(), CANDIDATES);
+        let mut sorted = ports.clone();
+        sorted.sort_unstable();
+        assert!(sorted.iter().copied().eq(FIRST_PORT..=LAST_PORT));
         assert!(!point(Some(ports[3])).ports().contains(&ports[3]));
         let other = MeetingPoint { identity: vec!["ab".into()], ..point(None) };
         assert_ne!(other.ports(), ports);
-        assert_ne!(other.token(), point(None).token());
+        assert_ne!(other.key(), point(None).key());
+    }
+
+    /// A secret changes the token, and nothing that others see: what follows from it could be used to guess
+    /// it.
+    #[test]
+    fn a_secret_shows_nowhere() {
+        let plain = point(None);
+        let secret = MeetingPoint { secret: Some(("s3cret".into(), "X")), ..plain.clone() };
+        let (open, closed) = (plain.key().expect("a key"), secret.key().expect("a key"));
+        assert_eq!((open.job, plain.ports()), (closed.job, secret.ports()));
+        assert_ne!(open.token, closed.token);
+        assert!(!format!("{secret:?}").contains("s3cret"));
     }
 
     /// Two jobs whose lists of ports are the same come up at the same time, though a stranger that never
@@ -194,18 +349,19 @@ mod tests {
     #[test]
     fn jobs_with_colliding_ports_both_come_up() {
         use rushmem_bootstrap_abi::Bootstrap;
-        let ports: Vec<u16> = point(Some(u16::from_le_bytes(crate::auth::random().expect("random")))).ports();
-        let silent =
-            ports.iter().find_map(|p| TcpListener::bind(("127.0.0.1", *p)).ok()).expect("a free port");
+        let name = u64::from_le_bytes(crate::auth::random().expect("random")).to_string();
+        let ports = MeetingPoint { identity: vec![name], ..point(None) }.ports();
+        let silent = ports.iter().find_map(|p| std::net::TcpListener::bind(("127.0.0.1", *p)).ok());
+        let silent = silent.expect("a free port");
         let taken = silent.local_addr().expect("an address").port();
-        let ports: Vec<u16> = ports.into_iter().skip_while(|p| *p != taken).take(8).collect();
+        let ports: Vec<u16> = ports.into_iter().skip_while(|p| *p != taken).collect();
         let ranks: Vec<_> = (0..8u32)
             .map(|i| {
                 let (job, rank, ports) = (i % 2, 3 - i / 2, ports.clone());
                 std::thread::spawn(move || {
-                    let token = Token([job as u8; 32]);
+                    let key = key(&[&[job as u8; 32]], None)?;
                     let cfg = UidConfig { init_timeout: Duration::from_secs(30), ..UidConfig::new(rank, 4) };
-                    let b = join_ports("127.0.0.1".into(), ports, &token, cfg)?;
+                    let b = join_ports(Place::named("127.0.0.1", "a test", ports), &key, cfg)?;
                     let mut out = [9; 4];
                     b.allgather(&[job as u8], &mut out)?;
                     assert_eq!(out, [job as u8; 4]);

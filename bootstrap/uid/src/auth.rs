@@ -1,8 +1,12 @@
-//! The shared secret of a job and the proofs made with it. Both sides of every connection show that they hold
-//! the token by an HMAC-SHA256 over two fresh nonces (one from each side), their role, the connection's
-//! purpose and what they claim, so that the token itself never travels and no proof can be replayed or
-//! reflected. Traffic after the handshake is neither signed nor encrypted: an attacker who can rewrite packets
-//! on the job's network is outside this model.
+//! The shared key of a job and the proofs made with it. Both sides of every connection show that they hold
+//! the key by an HMAC-SHA256 over two fresh nonces (one from each side), their role, the connection's purpose
+//! and what they claim, so that the key itself never travels and no proof can be replayed or reflected
+//! (`handshake` says in which order). Traffic after the handshake is neither signed nor encrypted: an
+//! attacker who can read or rewrite packets on the job's network is outside this model.
+//!
+//! Who has seen a proof can try keys until one fits. That is hopeless for 32 random bytes, as in a unique ID;
+//! a secret that a person chose is stretched first (`stretch`), so that each try costs what deriving the key
+//! costs.
 
 use hmac::{Hmac, KeyInit, Mac};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
@@ -17,6 +21,16 @@ impl std::fmt::Debug for Token {
         f.write_str("Token(…)") // a secret does not belong in logs
     }
 }
+
+/// A job's name, which anybody may know, and its token, which nobody else may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) job: [u8; JOB_BYTES],
+    pub(crate) token: Token,
+}
+
+/// Bytes of a job's public name.
+pub(crate) const JOB_BYTES: usize = 16;
 
 /// What a connection is for; a proof for one purpose is worthless for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,16 +70,15 @@ pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// The public name of the job that these parts name.
+pub(crate) fn job_name(parts: &[&[u8]]) -> [u8; JOB_BYTES] {
+    *digest(&[&[&b"rushmem-uid job"[..]], parts].concat()).first_chunk().expect("a digest has 32 bytes")
+}
+
 impl Token {
     /// A fresh one.
     pub(crate) fn random() -> Result<Token> {
         Ok(Token(random()?))
-    }
-
-    /// The token of the mesh of one start of a job: a process left over from an earlier start (same unique ID
-    /// or same launcher variables) cannot connect into a later one.
-    pub(crate) fn for_session(&self, session: &[u8; 32]) -> Token {
-        Token(self.mac(&[b"rushmem-uid session", session]).finalize().into_bytes().into())
     }
 
     fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
@@ -76,13 +89,23 @@ impl Token {
         }
         mac
     }
+}
+
+impl Key {
+    /// The key of the mesh of one start of a job: a process left over from an earlier start (same unique ID
+    /// or same launcher variables) cannot connect into a later one.
+    pub(crate) fn for_session(&self, session: &[u8; 32]) -> Key {
+        let token = Token(self.token.mac(&[b"rushmem-uid session", session]).finalize().into_bytes().into());
+        Key { job: self.job, token }
+    }
 
     fn claim(&self, role: Role, purpose: Purpose, nonces: [&[u8; 32]; 2], body: &[u8]) -> Hmac<Sha256> {
         let role: &[u8] = match role {
             Role::Initiator => b"initiator",
             Role::Acceptor => b"acceptor",
         };
-        self.mac(&[b"rushmem-uid v1", role, &[purpose as u8], nonces[0], nonces[1], body])
+        let label = b"rushmem-uid v3";
+        self.token.mac(&[label, role, &[purpose as u8], &self.job, nonces[0], nonces[1], body])
     }
 
     /// The proof of `role` over the nonces (initiator's, acceptor's) and `body`.
@@ -96,7 +119,7 @@ impl Token {
         self.claim(role, purpose, nonces, body).finalize().into_bytes().into()
     }
 
-    /// Whether `proof` is what [`Token::prove`] makes, in constant time.
+    /// Whether `proof` is what [`Key::prove`] makes, in constant time.
     pub(crate) fn holds(
         &self,
         proof: &[u8; 32],
@@ -115,18 +138,20 @@ mod tests {
 
     #[test]
     fn proofs_bind_every_part() {
-        let token = Token::random().expect("random");
+        let key = Key { job: [5; JOB_BYTES], token: Token::random().expect("random") };
         let (a, b) = ([1; 32], [2; 32]);
-        let proof = token.prove(Role::Initiator, Purpose::Mesh, [&a, &b], b"body");
-        assert!(token.holds(&proof, Role::Initiator, Purpose::Mesh, [&a, &b], b"body"));
-        assert!(!token.holds(&proof, Role::Acceptor, Purpose::Mesh, [&a, &b], b"body"));
-        assert!(!token.holds(&proof, Role::Initiator, Purpose::Rendezvous, [&a, &b], b"body"));
-        assert!(!token.holds(&proof, Role::Initiator, Purpose::Mesh, [&b, &a], b"body"));
-        assert!(!token.holds(&proof, Role::Initiator, Purpose::Mesh, [&a, &b], b"bodz"));
-        let other = Token::random().expect("random");
+        let proof = key.prove(Role::Initiator, Purpose::Mesh, [&a, &b], b"body");
+        assert!(key.holds(&proof, Role::Initiator, Purpose::Mesh, [&a, &b], b"body"));
+        assert!(!key.holds(&proof, Role::Acceptor, Purpose::Mesh, [&a, &b], b"body"));
+        assert!(!key.holds(&proof, Role::Initiator, Purpose::Rendezvous, [&a, &b], b"body"));
+        assert!(!key.holds(&proof, Role::Initiator, Purpose::Mesh, [&b, &a], b"body"));
+        assert!(!key.holds(&proof, Role::Initiator, Purpose::Mesh, [&a, &b], b"bodz"));
+        let other = Key { token: Token::random().expect("random"), ..key.clone() };
         assert!(!other.holds(&proof, Role::Initiator, Purpose::Mesh, [&a, &b], b"body"));
-        assert_ne!(token.for_session(&a), token.for_session(&b));
-        assert_eq!(format!("{token:?}"), "Token(…)");
+        let elsewhere = Key { job: [6; JOB_BYTES], ..key.clone() };
+        assert!(!elsewhere.holds(&proof, Role::Initiator, Purpose::Mesh, [&a, &b], b"body"));
+        assert_ne!(key.for_session(&a).token, key.for_session(&b).token);
+        assert_eq!(format!("{:?}", key.token), "Token(…)");
     }
 
     #[test]

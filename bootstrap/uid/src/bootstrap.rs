@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Bootstrap, Death, Result};
 
-use crate::auth::Token;
+use crate::auth::Key;
 use crate::collective::{self, Position};
 use crate::config::UidConfig;
-use crate::join::{self, Place};
+use crate::join;
 use crate::mesh::frame::Op;
 use crate::mesh::Mesh;
 use crate::messages::who;
 use crate::net;
+use crate::place::Place;
 use crate::uid::Uid;
 
 /// More ranks than any machine has; a larger number is a mistake and must not size a table.
@@ -21,11 +22,11 @@ const MAX_RANKS: u32 = 1 << 24;
 /// How long last words may take to reach the kernel.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// One rank of a job that runs. Dropping it without [`Bootstrap::finalize`] counts as its death and is told to
-/// the others.
+/// One rank of a job that runs. Dropping it without [`Bootstrap::finalize`] counts as its death and is told
+/// to the others.
 ///
-/// Once a collective has failed (a death, a mismatch, a limit passed) the job is broken: later collectives fail
-/// with the same error on every rank.
+/// Once a collective has failed (a death, a mismatch, a limit passed) the job is broken: later collectives
+/// fail with the same error on every rank.
 pub struct UidBootstrap {
     mesh: Mesh,
     at: Position,
@@ -47,10 +48,10 @@ impl std::fmt::Debug for UidBootstrap {
 /// come in any order; all must come within the shortest `init_timeout`.
 ///
 /// # Errors
-/// `Timeout` naming the ranks that never came, `Mismatch` for a rank that came twice or another number of ranks,
-/// `PeerDead` for a rank that died while joining; every rank gets it.
+/// `Timeout` naming the ranks that never came, `Mismatch` for a rank that came twice or another number of
+/// ranks, `PeerDead` for a rank that died while joining; every rank gets it.
 pub fn join_uid(uid: &Uid, cfg: UidConfig) -> Result<UidBootstrap> {
-    join_place(&Place::At(uid.addr()), uid.token(), cfg)
+    join_place(&Place::at(uid.addr()), &uid.key(), cfg)
 }
 
 /// The number of ranks and this rank must make sense before anything is sent.
@@ -67,13 +68,13 @@ pub(crate) fn check(cfg: &UidConfig) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn join_place(place: &Place, token: &Token, cfg: UidConfig) -> Result<UidBootstrap> {
+pub(crate) fn join_place(place: &Place, key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
     check(&cfg)?;
-    let joined = join::join(place, token, &cfg)?;
+    let joined = join::join(place, key, &cfg)?;
     Ok(UidBootstrap {
         mesh: Mesh::start(cfg.rank, cfg.n_ranks, joined.links, cfg.host_silence)?,
         at: Position { rank: cfg.rank, n: cfg.n_ranks },
-        listened: Some(joined.listening.ip()),
+        listened: joined.listening.net().map(|a| a.ip()),
         timeout: cfg.timeout,
         turn: Mutex::new(()),
         left: Mutex::new(false),

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::Result;
 
+/// How often a rank that waits looks at its [`Watch`].
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
+
 /// Asked now and then by a rank that waits for the others: an error is a reason not to wait any longer, which they are told.
 #[derive(Clone, Default)]
 pub struct Watch(Option<Arc<dyn Fn() -> Result<()> + Send + Sync>>);

@@ -1,15 +1,17 @@
-//! A non-blocking connection that carries small length-prefixed frames: everything up to the mesh's own frames
-//! goes over it. A frame is its body's length (u32), a kind (u8), the body; a length past the connection's bound
-//! ends the connection before a byte of it is stored.
+//! A non-blocking connection that carries small length-prefixed frames: everything up to the mesh's own
+//! frames goes over it. A frame is its body's length (u32), a kind (u8), the body; a length past the
+//! connection's bound ends the connection before a byte of it is stored.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use rushmem_bootstrap_abi::fork::close_in_children;
+use socket2::Socket;
 
+use crate::endpoint;
+use crate::handshake::VERSION;
 use crate::wire::Malformed;
 
 /// The bound on frames from one who has not proved to belong to the job.
@@ -28,6 +30,12 @@ pub(crate) enum Broken {
     Io(std::io::Error),
     /// The other side does not speak this protocol.
     Malformed(String),
+    /// It is a rushmem that speaks another version of it.
+    Version(u16),
+    /// It is of another job, as it says itself.
+    OtherJob,
+    /// It will not talk to this side, and says why.
+    Refused(String),
 }
 
 impl std::fmt::Display for Broken {
@@ -36,6 +44,16 @@ impl std::fmt::Display for Broken {
             Broken::Closed => f.write_str("the other side closed the connection"),
             Broken::Io(e) => write!(f, "{e}"),
             Broken::Malformed(what) => write!(f, "not rushmem's protocol: {what}"),
+            Broken::Version(theirs) => {
+                let (age, mine) = (if *theirs < VERSION { "an older" } else { "a newer" }, VERSION);
+                write!(
+                    f,
+                    "it is {age} rushmem (protocol version {theirs}, this side has {mine}): run one version \
+                     on all ranks"
+                )
+            }
+            Broken::OtherJob => f.write_str("it looks for another job"),
+            Broken::Refused(why) => write!(f, "it refused: {}", why.escape_debug()),
         }
     }
 }
@@ -57,7 +75,7 @@ pub(crate) type Frame = (u8, Vec<u8>);
 
 /// See the top of the file.
 pub(crate) struct Conn {
-    stream: TcpStream,
+    stream: Socket,
     input: Vec<u8>,
     output: Vec<u8>,
     max_body: usize,
@@ -66,10 +84,10 @@ pub(crate) struct Conn {
 
 impl Conn {
     /// Takes over `stream`; frames are bounded as from a stranger until [`Conn::trust`].
-    pub(crate) fn new(stream: TcpStream) -> std::io::Result<Conn> {
+    pub(crate) fn new(stream: Socket) -> std::io::Result<Conn> {
         close_in_children(&stream);
         stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
+        let _ = stream.set_tcp_nodelay(true); // local sockets have no delay to switch off
         Ok(Conn { stream, input: Vec::new(), output: Vec::new(), max_body: MAX_STRANGER, ended: false })
     }
 
@@ -78,19 +96,19 @@ impl Conn {
         self.max_body = MAX_MEMBER;
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
+    pub(crate) fn stream(&self) -> &Socket {
         &self.stream
     }
 
     /// The socket alone; no frame may be under way.
-    pub(crate) fn into_stream(self) -> TcpStream {
+    pub(crate) fn into_stream(self) -> Socket {
         debug_assert!(self.input.is_empty() && self.output.is_empty());
         self.stream
     }
 
-    /// The other side's address, for messages.
+    /// The other side, for messages.
     pub(crate) fn peer(&self) -> String {
-        self.stream.peer_addr().map_or_else(|_| "an unknown address".into(), |a: SocketAddr| a.to_string())
+        endpoint::peer_name(&self.stream)
     }
 
     /// Queues a frame and sends what the socket takes now.
@@ -108,7 +126,7 @@ impl Conn {
             if sent == self.output.len() {
                 break Ok(());
             }
-            match self.stream.write(&self.output[sent..]) {
+            match endpoint::send(&self.stream, &self.output[sent..]) {
                 Ok(0) => break Err(Broken::Closed),
                 Ok(n) => sent += n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break Ok(()),
@@ -125,8 +143,8 @@ impl Conn {
         !self.output.is_empty()
     }
 
-    /// The next whole frame, if one is here. `Err` once the connection is of no use *and* every whole frame has
-    /// been handed out: a message sent just before closing still arrives.
+    /// The next whole frame, if one is here. `Err` once the connection is of no use *and* every whole frame
+    /// has been handed out: a message sent just before closing still arrives.
     pub(crate) fn receive(&mut self) -> Result<Option<Frame>, Broken> {
         loop {
             if let Some(frame) = self.parse()? {

@@ -1,31 +1,35 @@
 //! Connecting with the neighbours: the lower rank of a pair dials, the higher accepts, both prove. One loop
 //! without threads serves all of it, so that nothing a stranger does to the listener holds the others up.
 
-use std::collections::BTreeMap;
-use std::net::{TcpListener, TcpStream};
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
+use socket2::Socket;
 
-use crate::auth::{Purpose, Token};
+use crate::auth::{Key, Purpose};
 use crate::config::UidConfig;
 use crate::conn::{poll, Broken, Conn};
-use crate::handshake::{Acceptor, Initiator};
+use crate::endpoint;
+use crate::handshake::Acceptor;
+use crate::lobby::{self, Lobby};
 use crate::mesh::silence::Silence;
 use crate::messages::{who, Neighbour};
 use crate::net;
+use crate::outgoing::Outgoing;
 use crate::wire::{Reader, Writer};
 
-/// The acceptor's word that the connection stands.
-const ACCEPTED: u8 = 48;
-/// How long a guest may take to prove itself, and how many may try at a time.
+/// How long a guest may take to prove itself.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-const MAX_GUESTS: usize = 128;
-/// How long a guest may take while the room is full.
-const CROWDED_LIMIT: Duration = Duration::from_secs(1);
+/// Guests at a time, where descriptors allow: each of them is polled.
+const MAX_GUESTS: usize = 512;
+/// Connections taken before those that are here have their turn.
+const ACCEPTS: usize = 256;
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// Warnings about strangers; further ones go to the debug level.
+const MAX_WARNINGS: u32 = 20;
 
 /// A neighbour and the socket to it.
 pub(crate) struct Connected {
@@ -34,7 +38,7 @@ pub(crate) struct Connected {
     pub(crate) name: String,
     /// Its host, where that is another one.
     pub(crate) abroad: Option<Host>,
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Socket,
 }
 
 /// A host that is not this rank's.
@@ -50,10 +54,7 @@ pub(crate) struct Host {
 enum Dialling {
     /// To begin at this time.
     Pause(Instant),
-    Connecting(TcpStream),
-    Greeting(Conn, Initiator),
-    /// Proved; the acceptor's word is awaited.
-    Waiting(Conn),
+    Live(Box<Outgoing>),
     Done,
 }
 
@@ -67,17 +68,20 @@ struct Dial {
 struct Guest {
     conn: Conn,
     acceptor: Acceptor,
-    since: Instant,
 }
 
 /// The state of it all. Call [`Work::step`] until [`Work::is_done`].
 pub(crate) struct Work<'a> {
-    listener: &'a TcpListener,
+    listener: &'a Socket,
     cfg: &'a UidConfig,
-    token: &'a Token,
+    key: &'a Key,
     neighbours: Vec<Neighbour>,
     dials: Vec<Dial>,
-    guests: Vec<Guest>,
+    guests: HashMap<u64, Guest>,
+    lobby: Lobby,
+    /// The number of the next guest.
+    next: u64,
+    warnings: u32,
     up: BTreeMap<u32, Conn>,
     /// This process can have no more files open, and that is nobody else's doing.
     is_short_of_files: bool,
@@ -85,9 +89,9 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Work<'a> {
     pub(crate) fn new(
-        listener: &'a TcpListener,
+        listener: &'a Socket,
         cfg: &'a UidConfig,
-        token: &'a Token,
+        key: &'a Key,
         neighbours: Vec<Neighbour>,
     ) -> Result<Work<'a>> {
         let now = Instant::now();
@@ -98,8 +102,20 @@ impl<'a> Work<'a> {
             last: "no attempt was made".into(),
         };
         let dials = neighbours.iter().filter(|n| n.rank > cfg.rank).map(dial).collect();
-        let (guests, up) = (Vec::new(), BTreeMap::new());
-        Ok(Work { listener, cfg, token, neighbours, dials, guests, up, is_short_of_files: false })
+        let lobby = Lobby::new(lobby::room().min(MAX_GUESTS));
+        Ok(Work {
+            listener,
+            cfg,
+            key,
+            neighbours,
+            dials,
+            guests: HashMap::new(),
+            lobby,
+            next: 0,
+            warnings: 0,
+            up: BTreeMap::new(),
+            is_short_of_files: false,
+        })
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -119,12 +135,14 @@ impl<'a> Work<'a> {
         for dial in &mut self.dials {
             if let Dialling::Pause(at) = dial.state {
                 if at <= now {
-                    dial.state = match net::start_connect(dial.to.addr) {
-                        Ok(stream) => Dialling::Connecting(stream),
+                    let body = Writer::default().u32(self.cfg.rank).u32(dial.to.rank).0;
+                    dial.state = match Outgoing::start(dial.to.addr, Purpose::Mesh, body) {
+                        Ok(outgoing) => Dialling::Live(Box::new(outgoing)),
                         Err(e) => {
                             // Guests may be strangers, and take what they hold with them.
-                            self.is_short_of_files |= net::is_short_of_files(&e) && self.guests.is_empty();
-                            dial.again(e.into())
+                            let is_short = matches!(&e, Broken::Io(e) if net::is_short_of_files(e));
+                            self.is_short_of_files |= is_short && self.guests.is_empty();
+                            dial.again(e)
                         }
                     };
                 }
@@ -133,93 +151,137 @@ impl<'a> Work<'a> {
                 next = next.min(at);
             }
         }
-        let limit = if self.guests.len() < MAX_GUESTS { HANDSHAKE_LIMIT } else { CROWDED_LIMIT };
-        self.guests.retain(|g| {
-            let ok = now < g.since + limit;
-            if !ok {
-                refused(&g.conn, &format!("it did not prove itself within {limit:?}"));
-            }
-            ok
-        });
-        if let Some(first) = self.guests.iter().map(|g| g.since + limit).min() {
-            next = next.min(first);
+        while let Some(id) = self.lobby.overdue(now, HANDSHAKE_LIMIT) {
+            self.refuse(id, &format!("it did not prove itself within {HANDSHAKE_LIMIT:?}"));
         }
-        let mut fds = vec![PollFd::new(also.as_fd(), also.interest())];
-        if self.guests.len() < MAX_GUESTS {
-            fds.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
-        }
-        for dial in &self.dials {
-            match &dial.state {
-                Dialling::Connecting(s) => fds.push(PollFd::new(s.as_fd(), PollFlags::POLLOUT)),
-                Dialling::Greeting(c, _) | Dialling::Waiting(c) => {
-                    fds.push(PollFd::new(c.as_fd(), c.interest()))
-                }
-                Dialling::Pause(_) | Dialling::Done => {}
-            }
-        }
-        fds.extend(self.guests.iter().map(|g| PollFd::new(g.conn.as_fd(), g.conn.interest())));
-        poll(&mut fds, Some(next)).map_err(|e| {
+        next = next.min(self.lobby.next(HANDSHAKE_LIMIT).unwrap_or(deadline));
+        let ready = self.wait(also, next).map_err(|e| {
             BootError::new(
                 BootErrorKind::Io,
                 format!("rank {} cannot wait for its sockets: {e}", self.cfg.rank),
             )
         })?;
-        // Few descriptors: trying each is as cheap as asking which was ready.
         self.accept();
-        self.greet_guests();
+        ready.into_iter().for_each(|id| self.greet(id));
+        // Few: trying each is as cheap as asking which was ready.
         for dial in &mut self.dials {
-            if let Some(conn) = dial.advance(self.token, self.cfg.rank) {
+            if let Some(conn) = dial.advance(self.key) {
                 self.up.insert(dial.to.rank, conn);
             }
         }
         Ok(())
     }
 
+    /// Waits until there is something to do; the guests that have something to say.
+    fn wait(&self, also: &Conn, until: Instant) -> std::io::Result<Vec<u64>> {
+        let mut fds = vec![
+            PollFd::new(also.as_fd(), also.interest()),
+            PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+        ];
+        let guests: Vec<u64> = self.guests.keys().copied().collect();
+        let first = fds.len();
+        fds.extend(guests.iter().map(|id| {
+            let conn = &self.guests[id].conn;
+            PollFd::new(conn.as_fd(), conn.interest())
+        }));
+        for dial in &self.dials {
+            if let Dialling::Live(outgoing) = &dial.state {
+                fds.extend(outgoing.poll().map(|(fd, flags)| PollFd::new(fd, flags)));
+            }
+        }
+        poll(&mut fds, Some(until))?;
+        let ready = guests.iter().zip(&fds[first..]).filter(|(_, fd)| fd.any().unwrap_or(true));
+        Ok(ready.map(|(id, _)| *id).collect())
+    }
+
     fn accept(&mut self) {
-        while self.guests.len() < MAX_GUESTS {
-            match self.listener.accept().and_then(|(stream, _)| Conn::new(stream)) {
-                Ok(conn) => {
-                    let acceptor = Acceptor::new(Purpose::Mesh);
-                    self.guests.push(Guest { conn, acceptor, since: Instant::now() });
+        for _ in 0..ACCEPTS {
+            match endpoint::accept(self.listener).and_then(|(s, source)| Ok((Conn::new(s)?, source))) {
+                Ok((conn, source)) => {
+                    if self.lobby.is_full() {
+                        self.make_room();
+                    }
+                    let id = self.next;
+                    self.next += 1;
+                    self.guests.insert(id, Guest { conn, acceptor: Acceptor::new(Purpose::Mesh) });
+                    self.lobby.enter(id, source, Instant::now());
+                    // A neighbour has said hello by now; so it is not among the silent when somebody must go.
+                    self.greet(id);
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                    self.warn(|| format!("refused a connection from {e}; the job goes on"));
+                }
                 Err(e) => {
                     self.is_short_of_files |= net::is_short_of_files(&e) && self.guests.is_empty();
                     log::debug!("rushmem uid: rank {} could not accept a connection: {e}", self.cfg.rank);
-                    return;
+                    if !self.make_room() {
+                        return;
+                    }
                 }
             }
         }
     }
 
-    fn greet_guests(&mut self) {
-        for mut guest in std::mem::take(&mut self.guests) {
-            match self.greet(&mut guest) {
-                Ok(None) => self.guests.push(guest),
-                // A neighbour that lost its first connection before it was told that it stands comes again.
-                Ok(Some(rank)) => drop(self.up.insert(rank, guest.conn)),
-                Err(e) => refused(&guest.conn, &e.to_string()),
-            }
+    /// Drops one guest for another; whether there was one.
+    fn make_room(&mut self) -> bool {
+        let victim = self.lobby.victim();
+        if let Some(id) = victim {
+            self.refuse(id, "it has not proved to belong to the job, and others come");
+        }
+        victim.is_some()
+    }
+
+    fn warn(&mut self, text: impl FnOnce() -> String) {
+        self.warnings = self.warnings.saturating_add(1);
+        if self.warnings <= MAX_WARNINGS {
+            log::warn!("rushmem uid: {}", text());
+        } else {
+            log::debug!("rushmem uid: {}", text());
         }
     }
 
-    fn greet(&self, guest: &mut Guest) -> std::result::Result<Option<u32>, Broken> {
+    fn refuse(&mut self, id: u64, why: &str) {
+        self.lobby.leave(id);
+        if let Some(guest) = self.guests.remove(&id) {
+            self.warn(|| format!("refused a connection from {}: {why}; the job goes on", guest.conn.peer()));
+        }
+    }
+
+    fn greet(&mut self, id: u64) {
+        match self.hear(id) {
+            Ok(None) => {}
+            Ok(Some(rank)) => {
+                self.lobby.leave(id);
+                // A neighbour that lost its first connection before it was told that it stands comes again.
+                if let Some(guest) = self.guests.remove(&id) {
+                    self.up.insert(rank, guest.conn);
+                }
+            }
+            Err(e) => self.refuse(id, &e.to_string()),
+        }
+    }
+
+    /// The rank of a guest that has proved to be a neighbour.
+    fn hear(&mut self, id: u64) -> std::result::Result<Option<u32>, Broken> {
+        let Some(guest) = self.guests.get_mut(&id) else { return Ok(None) };
         guest.conn.flush()?;
         while let Some(frame) = guest.conn.receive()? {
-            if let Some(body) = guest.acceptor.take(&mut guest.conn, self.token, frame)? {
-                let mut r = Reader(&body);
-                let (from, to) = (r.u32()?, r.u32()?);
-                r.end()?;
-                let known = self.neighbours.iter().any(|n| n.rank == from && from < self.cfg.rank);
-                if !known || to != self.cfg.rank {
-                    return Err(Broken::Malformed(format!(
-                        "rank {from} has no business with rank {} (it wants rank {to})",
-                        self.cfg.rank
-                    )));
-                }
-                guest.conn.send(ACCEPTED, &[])?;
-                return Ok(Some(from));
+            let Some(body) = guest.acceptor.take(&mut guest.conn, self.key, frame)? else {
+                self.lobby.greeted(id);
+                continue;
+            };
+            let mut r = Reader(&body);
+            let (from, to) = (r.u32()?, r.u32()?);
+            r.end()?;
+            let known = self.neighbours.iter().any(|n| n.rank == from && from < self.cfg.rank);
+            if !known || to != self.cfg.rank {
+                return Err(Broken::Malformed(format!(
+                    "rank {from} has no business with rank {} (it wants rank {to})",
+                    self.cfg.rank
+                )));
             }
+            return Ok(Some(from));
         }
         Ok(None)
     }
@@ -277,7 +339,10 @@ impl<'a> Work<'a> {
     }
 
     fn listening(&self) -> String {
-        self.listener.local_addr().map_or_else(|_| "its listener".into(), |a| a.to_string())
+        match self.listener.local_addr().map(|a| a.as_socket()) {
+            Ok(Some(addr)) => addr.to_string(),
+            _ => "its socket on this host".into(),
+        }
     }
 }
 
@@ -291,71 +356,16 @@ impl Dial {
     }
 
     /// Goes as far as it can without waiting; the connection once it stands.
-    fn advance(&mut self, token: &Token, me: u32) -> Option<Conn> {
-        loop {
-            let (state, go_on) = match std::mem::replace(&mut self.state, Dialling::Done) {
-                Dialling::Waiting(mut conn) => match Self::accepted(&mut conn) {
-                    Ok(true) => return Some(conn),
-                    Ok(false) => (Dialling::Waiting(conn), false),
-                    Err(e) => (self.again(e), false),
-                },
-                Dialling::Connecting(stream) => match Self::greet(stream) {
-                    Ok(next) => next,
-                    Err(e) => (self.again(e), false),
-                },
-                Dialling::Greeting(conn, initiator) => match self.prove(conn, initiator, token, me) {
-                    Ok(next) => next,
-                    Err(e) => (self.again(e), false),
-                },
-                resting => (resting, false),
-            };
-            self.state = state;
-            if !go_on {
-                return None;
+    fn advance(&mut self, key: &Key) -> Option<Conn> {
+        let Dialling::Live(outgoing) = &mut self.state else { return None };
+        match outgoing.advance(key) {
+            Ok(Some(conn)) => {
+                self.state = Dialling::Done;
+                return Some(conn);
             }
+            Ok(None) => {}
+            Err(e) => self.state = self.again(e),
         }
+        None
     }
-
-    fn greet(stream: TcpStream) -> std::result::Result<(Dialling, bool), Broken> {
-        net::finish_connect(&stream).or_else(|e| match e.kind() {
-            std::io::ErrorKind::NotConnected => Ok(()), // not there yet
-            _ => Err(e),
-        })?;
-        if stream.peer_addr().is_err() {
-            return Ok((Dialling::Connecting(stream), false));
-        }
-        let mut conn = Conn::new(stream)?;
-        let initiator = Initiator::new(Purpose::Mesh).map_err(|e| std::io::Error::other(e.message))?;
-        initiator.hello(&mut conn)?;
-        Ok((Dialling::Greeting(conn, initiator), true))
-    }
-
-    fn prove(
-        &self,
-        mut conn: Conn,
-        mut initiator: Initiator,
-        token: &Token,
-        me: u32,
-    ) -> std::result::Result<(Dialling, bool), Broken> {
-        conn.flush()?;
-        let Some(frame) = conn.receive()? else { return Ok((Dialling::Greeting(conn, initiator), false)) };
-        initiator.check(token, &frame)?;
-        initiator.prove(&mut conn, token, &Writer::default().u32(me).u32(self.to.rank).0)?;
-        Ok((Dialling::Waiting(conn), true))
-    }
-
-    fn accepted(conn: &mut Conn) -> std::result::Result<bool, Broken> {
-        conn.flush()?;
-        match conn.receive()? {
-            None => Ok(false),
-            Some((ACCEPTED, _)) => Ok(true),
-            Some((kind, _)) => {
-                Err(Broken::Malformed(format!("a frame of kind {kind} where an acceptance should be")))
-            }
-        }
-    }
-}
-
-fn refused(conn: &Conn, why: &str) {
-    log::warn!("rushmem uid: refused a connection from {}: {why}; the job goes on", conn.peer());
 }

@@ -1,14 +1,19 @@
 //! rushmem's own bootstrap: PEs find each other by a 128-byte unique ID or at a known address, over TCP, and
-//! exchange bytes until (and after) a symmetric heap exists. [`environment`] reads what launchers leave behind.
+//! exchange bytes until (and after) a symmetric heap exists. [`environment`] reads what launchers leave
+//! behind.
 //!
 //! # How a job starts
-//! 1. Somebody makes a [`Uid`] (a PE, `rushmem-run`) or rank 0 listens at a known address ([`join_address`],
-//!    [`join_meeting`]): that process is the *root*, its rendezvous one thread.
-//! 2. Every rank dials the root, both prove that they hold the job's token (HMAC-SHA256 over two nonces), and the
-//!    rank says who it is and where it listens. No order is assumed; who finds nobody tries again.
-//! 3. When all are there, the root tells every rank the addresses of its neighbours, `rank ± 2^k (mod n)`, and
-//!    nothing of the others. Neighbours connect, with the same proof and a token of this start.
+//! 1. Somebody makes a [`Uid`] (a PE, `rushmem-run`) or rank 0 listens where all expect it ([`join_address`],
+//!    [`join_meeting`]): that process is the *root*, its rendezvous one thread. Where all ranks are on one
+//!    host, the place is a local socket that only this user's processes can use, else a TCP port.
+//! 2. Every rank dials the root, both prove that they hold the job's token (HMAC-SHA256 over two nonces, the
+//!    rank first: `handshake`), and the rank says who it is and where it listens. No order is assumed; who
+//!    finds nobody tries again.
+//! 3. When all are there, the root tells every rank the addresses of its neighbours, `rank ± 2^k (mod n)`,
+//!    and nothing of the others. Neighbours connect, with the same proof and a token of this start.
 //! 4. When all are connected the root says go, closes its sockets, and has no further part.
+//!
+//! What strangers do at the listeners costs the job no more than the time to turn them away (`lobby`).
 //!
 //! Collectives run over the neighbours' connections in ⌈log2 n⌉ rounds; so does the news of a death.
 //!
@@ -18,27 +23,29 @@
 //! | | n ranks | n = 10,000, h = 16 (d = 28) |
 //! |---|---|---|
 //! | root: sockets while starting | n + 1 (and 2 descriptors) | 10,001 |
-//! | root: messages in, out | 3n, 5n | 30,000, 50,000 |
-//! | root: bytes in | n (139 + h) | 1.6 MB |
-//! | root: bytes out, ranks of a host in one run | n (143 + h + d (60 + h)) | 22.9 MB |
-//! | root: time, about 60 us a rank (measured at 512) | 60 us n | 0.6 s |
+//! | root: messages in, out | 4n, 6n | 40,000, 60,000 |
+//! | root: bytes in | n (160 + h) | 1.8 MB |
+//! | root: bytes out, ranks of a host in one run | n (148 + h + d (60 + h)) | 22.9 MB |
+//! | root: time, about 100 us a rank (measured at 512) | 100 us n | 1.0 s |
 //! | root: after the start | nothing | 0 |
 //! | rank: sockets, I/O threads | d + 2 while starting, then d; 1 | 30, then 28; 1 |
-//! | rank: handshakes with neighbours | 4 messages, 163 bytes each | 112 messages, 4.6 kB |
+//! | rank: handshakes with neighbours | 4 messages, 179 bytes each | 112 messages, 5.0 kB |
+//! | rank: a secret that a person chose | Argon2id, 19 MiB, once a process | 20 to 40 ms |
 //! | barrier: messages a rank | ⌈log2 n⌉ of 32 bytes | 14, 448 bytes |
 //! | allgather of b bytes: sent by a rank | (n − 1) b in ⌈log2 n⌉ messages | 14 messages |
 //! | a death: frames of about 150 bytes | d a rank, each told once | 280,000 in all, 14 hops |
 //! | memory a rank | ≤ 512 KiB of foreign data a link, 4 MiB in an alltoall | ≤ 14 MiB + 4 MiB |
 //!
-//! The root needs as many descriptors as there are ranks: the soft limit (`RLIMIT_NOFILE`) of every process that
-//! makes an ID or joins is raised to its hard limit. Many ranks may be threads of one process: n of them take
-//! n (d + 4) descriptors while they start, 512 about 11,000.
+//! The root needs as many descriptors as there are ranks: the soft limit (`RLIMIT_NOFILE`) of every process
+//! that makes an ID or joins is raised to its hard limit. Many ranks may be threads of one process: n of them
+//! take n (d + 4) descriptors while they start, 512 about 11,000.
 //!
 //! # Deaths
-//! The kernel closes a dead process' sockets; a neighbour that sees an end without a goodbye floods the news, each
-//! rank passes it on once, and a blocked collective ends with an error that names rank, host and pid. A host that
-//! vanishes says nothing: each rank asks the kernel how long ago it has heard its neighbours on other hosts, which are
-//! probed each second, and names all ranks of a host that is silent for too long ([`UidConfig::host_silence`]).
+//! The kernel closes a dead process' sockets; a neighbour that sees an end without a goodbye floods the news,
+//! each rank passes it on once, and a blocked collective ends with an error that names rank, host and pid. A
+//! host that vanishes says nothing: each rank asks the kernel how long ago it has heard its neighbours on
+//! other hosts, which are probed each second, and names all ranks of a host that is silent for too long
+//! ([`UidConfig::host_silence`]).
 
 mod address;
 mod auth;
@@ -47,15 +54,23 @@ mod collective;
 mod config;
 mod conn;
 mod connect;
+mod endpoint;
 pub mod environment;
 mod handshake;
 mod join;
+mod lobby;
+mod local;
 mod mesh;
 mod messages;
+mod names;
 mod net;
+mod outgoing;
+mod place;
 mod ranks;
 mod rendezvous;
+mod search;
 mod single;
+mod stretch;
 mod threads;
 mod uid;
 mod wire;
@@ -63,6 +78,8 @@ mod wire;
 pub use address::{join_address, join_meeting, MeetingPoint};
 pub use bootstrap::{join_uid, UidBootstrap};
 pub use config::{UidConfig, Watch};
+pub use endpoint::Address;
+pub use local::{is_this_user, LocalName};
 pub use net::{home, interface_from_env, interfaces_named, IFNAME_VARIABLE};
 pub use ranks::{compress, neighbours};
 pub use rendezvous::RendezvousHandle;

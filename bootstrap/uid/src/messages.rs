@@ -1,14 +1,14 @@
 //! What a rank and the rendezvous say to each other once both have proved to belong to the job.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind};
 
 use crate::conn::{Broken, Conn, Frame};
+use crate::endpoint::Address;
 use crate::wire::{Parsed, Reader, Writer};
 
-/// The body of a rank's proof to the rendezvous: let me in as this rank.
+/// What a rank says first once both sides have proved: let me in as this rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Join {
     pub(crate) rank: u32,
@@ -16,7 +16,7 @@ pub(crate) struct Join {
     /// How long this rank will wait for the others from now on.
     pub(crate) limit: Duration,
     /// Where it listens for its neighbours.
-    pub(crate) addr: SocketAddr,
+    pub(crate) addr: Address,
     pub(crate) host: String,
     /// [`crate::net::home`].
     pub(crate) home: u64,
@@ -24,18 +24,15 @@ pub(crate) struct Join {
 }
 
 impl Join {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let w = Writer::default().u32(self.rank).u32(self.n_ranks).u64(self.limit.as_millis() as u64);
-        w.addr(self.addr).text(&self.host).u64(self.home).u32(self.pid).0
+    fn write(&self, w: Writer) -> Writer {
+        let w = w.u32(self.rank).u32(self.n_ranks).u64(self.limit.as_millis() as u64);
+        w.addr(self.addr).text(&self.host).u64(self.home).u32(self.pid)
     }
 
-    pub(crate) fn decode(body: &[u8]) -> Parsed<Join> {
-        let mut r = Reader(body);
+    fn read(r: &mut Reader<'_>) -> Parsed<Join> {
         let (rank, n_ranks, limit) = (r.u32()?, r.u32()?, Duration::from_millis(r.u64()?));
         let (addr, host, home, pid) = (r.addr()?, r.text()?, r.u64()?, r.u32()?);
-        let join = Join { rank, n_ranks, limit, addr, host, home, pid };
-        r.end()?;
-        Ok(join)
+        Ok(Join { rank, n_ranks, limit, addr, host, home, pid })
     }
 }
 
@@ -43,7 +40,7 @@ impl Join {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) rank: u32,
-    pub(crate) addr: SocketAddr,
+    pub(crate) addr: Address,
     pub(crate) host: String,
     /// [`crate::net::home`].
     pub(crate) home: u64,
@@ -72,9 +69,11 @@ pub(crate) enum ToRank {
     Failed(BootError),
 }
 
-/// From a rank to the rendezvous, after its join.
+/// From a rank to the rendezvous.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ToRoot {
+    /// Let me in.
+    Join(Join),
     /// Connected with all neighbours.
     Meshed,
     /// This rank gives up, and why.
@@ -88,6 +87,7 @@ const GO: u8 = 19;
 const FAILED: u8 = 20;
 const MESHED: u8 = 32;
 const LEAVE: u8 = 33;
+const JOIN: u8 = 34;
 
 pub(crate) fn write_error(w: Writer, e: &BootError) -> Writer {
     w.u32(e.kind as i32 as u32).rank(e.rank).text(&e.message)
@@ -144,6 +144,7 @@ impl ToRank {
 impl ToRoot {
     pub(crate) fn send(&self, conn: &mut Conn) -> Result<(), Broken> {
         match self {
+            ToRoot::Join(join) => conn.send(JOIN, &join.write(Writer::default()).0),
             ToRoot::Meshed => conn.send(MESHED, &[]),
             ToRoot::Leave(e) => conn.send(LEAVE, &write_error(Writer::default(), e).0),
         }
@@ -152,6 +153,7 @@ impl ToRoot {
     pub(crate) fn decode((kind, body): &Frame) -> Result<ToRoot, Broken> {
         let mut r = Reader(body);
         let message = match *kind {
+            JOIN => ToRoot::Join(Join::read(&mut r)?),
             MESHED => ToRoot::Meshed,
             LEAVE => ToRoot::Leave(read_error(&mut r)?),
             other => return Err(Broken::Malformed(format!("a message of unknown kind {other}"))),

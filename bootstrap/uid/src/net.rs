@@ -1,23 +1,17 @@
-//! Interfaces, sockets and limits of the operating system.
+//! Interfaces, names and limits of this host.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Once;
-use std::time::Duration;
 
 use nix::net::if_::InterfaceFlags;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
-use rushmem_bootstrap_abi::fork::close_in_children;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
-use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::auth::digest;
 
 /// The variable that chooses the network interface; see [`interface_from_env`].
 pub const IFNAME_VARIABLE: &str = "RUSHMEM_UID_IFNAME";
-
-/// Connections that the kernel holds for a listener before it is asked (the kernel caps it at `somaxconn`).
-const BACKLOG: i32 = 4096;
 
 /// The value of `RUSHMEM_UID_IFNAME`: a comma-separated list of interface names, prefixes of names or IP
 /// addresses, tried in order; with a leading `^` instead the names that must not be used.
@@ -143,8 +137,8 @@ fn no_interface(all: &[Interface], ifname: Option<&str>) -> BootError {
     )
 }
 
-/// What tells hosts apart, as far as a network is concerned: equal where processes share a kernel and a network
-/// namespace, so that what silences one silences all.
+/// What tells hosts apart, as far as a network is concerned: equal where processes share a kernel and a
+/// network namespace, so that what silences one silences all.
 pub fn home() -> u64 {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| host_name().into_bytes());
     let namespace = std::fs::read_link("/proc/thread-self/ns/net").unwrap_or_default();
@@ -161,8 +155,8 @@ pub(crate) fn host_name() -> String {
         .unwrap_or_else(|| "unknown-host".into())
 }
 
-/// Raises this process's soft limit on open files to the hard one, once: a rank holds up to 2 log2(n) sockets,
-/// the rendezvous n, and many ranks may be threads of one process.
+/// Raises this process's soft limit on open files to the hard one, once: a rank holds up to 2 log2(n)
+/// sockets, the rendezvous n, and many ranks may be threads of one process.
 pub(crate) fn raise_file_limit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -189,56 +183,6 @@ pub(crate) fn short_of_files(rank: u32) -> BootError {
         std::process::id()
     );
     BootError::new(BootErrorKind::Io, text).with_rank(rank)
-}
-
-/// A non-blocking listener. An unspecified IPv6 address listens for IPv4 as well.
-pub(crate) fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?; // an ended job's connections in TIME_WAIT must not keep the port
-    if addr.is_ipv6() {
-        socket.set_only_v6(!addr.ip().is_unspecified())?;
-    }
-    socket.bind(&addr.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    close_in_children(&socket);
-    Ok(socket.into())
-}
-
-/// A connected stream, or the error, within `limit`.
-pub(crate) fn connect(addr: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&addr, limit.max(Duration::from_millis(1)))?;
-    refuse_self(&stream)?;
-    Ok(stream)
-}
-
-/// Begins to connect without waiting; the socket polls writable when it is done.
-pub(crate) fn start_connect(addr: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
-    close_in_children(&socket);
-    socket.set_nonblocking(true)?;
-    match socket.connect(&SockAddr::from(addr)) {
-        Ok(()) => {}
-        Err(e) if e.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}
-        Err(e) => return Err(e),
-    }
-    Ok(socket.into())
-}
-
-/// How a connection begun by [`start_connect`] and now writable went.
-pub(crate) fn finish_connect(stream: &TcpStream) -> io::Result<()> {
-    match stream.take_error()? {
-        Some(e) => Err(e),
-        None => refuse_self(stream),
-    }
-}
-
-/// Dialling a free port of the ephemeral range on this host can connect a socket to itself.
-fn refuse_self(stream: &TcpStream) -> io::Result<()> {
-    if stream.local_addr()? == stream.peer_addr()? {
-        return Err(io::ErrorKind::ConnectionRefused.into());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! The unique ID: 128 bytes that say where a job meets and prove who belongs to it. Made on one process, carried
-//! to the others by the caller (a file, an MPI broadcast, an environment variable); who holds it may join, so it
-//! is as secret as the job. A checksum tells a truncated or mangled copy from a wrong address.
-
-use std::net::SocketAddr;
+//! The unique ID: 128 bytes that say where a job meets and prove who belongs to it. Made on one process,
+//! carried to the others by the caller (a file, an MPI broadcast, an environment variable); who holds it may
+//! join, so it is as secret as the job. A checksum tells a truncated or mangled copy from a wrong address.
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
-use crate::auth::{digest, random, Token};
+use crate::auth::{digest, job_name, random, Key, Token};
+use crate::endpoint::Address;
 use crate::wire;
 
 /// Bytes of a unique ID.
 pub const UID_BYTES: usize = 128;
 
 const MAGIC: [u8; 8] = *b"RUSHMUID";
-const VERSION: u16 = 1;
+/// 2: read by those who speak version 3 of the handshake, and may name a local socket.
+const VERSION: u16 = 2;
 // Offsets; 80..96 is reserved and zero.
 const AT_VERSION: usize = 8;
 const AT_FAMILY: usize = 10;
@@ -28,7 +28,7 @@ const AT_CHECKSUM: usize = 96;
 /// The name of a job that is about to start, and the key to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Uid {
-    addr: SocketAddr,
+    addr: Address,
     nonce: [u8; 8],
     token: Token,
 }
@@ -48,32 +48,32 @@ fn bad(why: impl std::fmt::Display) -> BootError {
 
 impl Uid {
     /// An ID for a rendezvous that listens at `addr`.
-    pub(crate) fn new(addr: SocketAddr) -> Result<Uid> {
+    pub(crate) fn new(addr: Address) -> Result<Uid> {
         Ok(Uid { addr, nonce: random()?, token: Token::random()? })
     }
 
     /// Where the job meets.
-    pub fn addr(&self) -> SocketAddr {
+    pub fn addr(&self) -> Address {
         self.addr
     }
 
-    /// A short public name of the job, for logs.
+    /// The job's public name, for logs: who knows it is no closer to joining.
     pub fn job(&self) -> String {
-        hex(&self.nonce)
+        hex(&self.key().job)
     }
 
-    pub(crate) fn token(&self) -> &Token {
-        &self.token
+    pub(crate) fn key(&self) -> Key {
+        Key { job: job_name(&[b"unique ID", &self.nonce]), token: self.token.clone() }
     }
 
     /// The 128 bytes.
     pub fn to_bytes(&self) -> [u8; UID_BYTES] {
-        let (family, ip, scope) = wire::split(self.addr);
+        let wire::Parts { family, port, bytes: ip, scope } = wire::split(self.addr);
         let mut out = [0; UID_BYTES];
         out[..AT_VERSION].copy_from_slice(&MAGIC);
         out[AT_VERSION..AT_FAMILY].copy_from_slice(&VERSION.to_le_bytes());
         out[AT_FAMILY] = family;
-        out[AT_PORT..AT_PORT + 2].copy_from_slice(&self.addr.port().to_le_bytes());
+        out[AT_PORT..AT_PORT + 2].copy_from_slice(&port.to_le_bytes());
         out[AT_IP..AT_SCOPE].copy_from_slice(&ip);
         out[AT_SCOPE..AT_NONCE].copy_from_slice(&scope.to_le_bytes());
         out[AT_NONCE..AT_NONCE + 8].copy_from_slice(&self.nonce);
@@ -111,8 +111,8 @@ impl Uid {
         }
         let array4 = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let ip = bytes[AT_IP..AT_SCOPE].try_into().expect("16 bytes lie between the offsets");
-        let addr = wire::join(bytes[AT_FAMILY], ip, u32::from_le_bytes(array4(AT_SCOPE)), le16(AT_PORT))
-            .map_err(|e| bad(e.0))?;
+        let (family, port, scope) = (bytes[AT_FAMILY], le16(AT_PORT), u32::from_le_bytes(array4(AT_SCOPE)));
+        let addr = wire::join(wire::Parts { family, port, bytes: ip, scope }).map_err(|e| bad(e.0))?;
         let nonce = bytes[AT_NONCE..AT_NONCE + 8].try_into().expect("8 bytes");
         let token = Token(bytes[AT_TOKEN..AT_RESERVED].try_into().expect("32 bytes lie between the offsets"));
         Ok(Uid { addr, nonce, token })
@@ -147,9 +147,10 @@ mod tests {
     use super::*;
 
     fn ids() -> Vec<Uid> {
-        ["127.0.0.1:1", "10.0.0.9:65535", "[::1]:4000", "[fe80::2%9]:77"]
-            .map(|a| Uid::new(a.parse().expect("an address")).expect("random"))
-            .to_vec()
+        let net = |a: &str| Address::Net(a.parse().expect("an address"));
+        let local = Address::Local(crate::local::LocalName::random().expect("random"));
+        let all = ["127.0.0.1:1", "10.0.0.9:65535", "[::1]:4000", "[fe80::2%9]:77"].map(net);
+        all.into_iter().chain([local]).map(|a| Uid::new(a).expect("random")).collect()
     }
 
     #[test]

@@ -1,7 +1,10 @@
-//! Little-endian encoding of the handshake's messages. Reading never panics and never reads past the end: what
-//! comes from a socket is a stranger's until proved otherwise.
+//! Little-endian encoding of the handshake's messages. Reading never panics and never reads past the end:
+//! what comes from a socket is a stranger's until proved otherwise.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use crate::endpoint::Address;
+use crate::local::LocalName;
 
 /// Longest text that travels in one field.
 pub(crate) const MAX_TEXT: usize = 2048;
@@ -50,30 +53,48 @@ impl Writer {
         self.u64(v.map_or(0, |r| u64::from(r) + 1))
     }
     /// Family, port, 16 bytes of address, scope: 23 bytes.
-    pub(crate) fn addr(self, v: SocketAddr) -> Self {
-        let (family, ip, scope) = split(v);
-        self.u8(family).u16(v.port()).bytes(&ip).u32(scope)
+    pub(crate) fn addr(self, v: Address) -> Self {
+        let Parts { family, port, bytes, scope } = split(v);
+        self.u8(family).u16(port).bytes(&bytes).u32(scope)
     }
 }
 
-/// An address as its three parts: family (4 or 6), 16 bytes (IPv4 uses the first 4), scope id.
-pub(crate) fn split(addr: SocketAddr) -> (u8, [u8; 16], u32) {
+/// The family of names of local sockets; the others are IP's versions.
+const LOCAL: u8 = 1;
+
+/// An address as fields: family (4, 6 or [`LOCAL`]), port, 16 bytes of address (IPv4 uses the first 4) or
+/// name, scope id.
+pub(crate) struct Parts {
+    pub(crate) family: u8,
+    pub(crate) port: u16,
+    pub(crate) bytes: [u8; 16],
+    pub(crate) scope: u32,
+}
+
+/// The fields of an address.
+pub(crate) fn split(addr: Address) -> Parts {
     match addr {
-        SocketAddr::V4(a) => {
-            let mut ip = [0; 16];
-            ip[..4].copy_from_slice(&a.ip().octets());
-            (4, ip, 0)
+        Address::Net(SocketAddr::V4(a)) => {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&a.ip().octets());
+            Parts { family: 4, port: a.port(), bytes, scope: 0 }
         }
-        SocketAddr::V6(a) => (6, a.ip().octets(), a.scope_id()),
+        Address::Net(SocketAddr::V6(a)) => {
+            Parts { family: 6, port: a.port(), bytes: a.ip().octets(), scope: a.scope_id() }
+        }
+        Address::Local(name) => Parts { family: LOCAL, port: 0, bytes: name.0, scope: 0 },
     }
 }
 
 /// The inverse of [`split`].
-pub(crate) fn join(family: u8, ip: [u8; 16], scope: u32, port: u16) -> Parsed<SocketAddr> {
+pub(crate) fn join(parts: Parts) -> Parsed<Address> {
+    let Parts { family, port, bytes: b, scope } = parts;
+    let net = |ip: IpAddr| Ok(Address::Net(SocketAddr::new(ip, port)));
     match family {
-        4 => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(ip[0], ip[1], ip[2], ip[3])), port)),
-        6 => Ok(SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, scope))),
-        other => Err(Malformed(format!("address family {other} is neither 4 nor 6"))),
+        4 => net(Ipv4Addr::new(b[0], b[1], b[2], b[3]).into()),
+        6 => Ok(Address::Net(SocketAddrV6::new(Ipv6Addr::from(b), port, 0, scope).into())),
+        LOCAL => Ok(Address::Local(LocalName(b))),
+        other => Err(Malformed(format!("address family {other} is none of 4, 6 and {LOCAL}"))),
     }
 }
 
@@ -117,9 +138,9 @@ impl<'a> Reader<'a> {
             v => u32::try_from(v - 1).map(Some).map_err(|_| Malformed("a rank past 2^32".into())),
         }
     }
-    pub(crate) fn addr(&mut self) -> Parsed<SocketAddr> {
+    pub(crate) fn addr(&mut self) -> Parsed<Address> {
         let (family, port) = (self.u8()?, self.u16()?);
-        join(family, self.array()?, self.u32()?, port)
+        join(Parts { family, port, bytes: self.array()?, scope: self.u32()? })
     }
     /// Nothing may be left over.
     pub(crate) fn end(self) -> Parsed<()> {
@@ -137,15 +158,16 @@ mod tests {
 
     #[test]
     fn fields_come_back() {
-        let v6: SocketAddr = "[fe80::1%7]:80".parse().expect("an address");
-        let v4: SocketAddr = "10.1.2.3:65535".parse().expect("an address");
+        let v6 = Address::Net("[fe80::1%7]:80".parse().expect("an address"));
+        let v4 = Address::Net("10.1.2.3:65535".parse().expect("an address"));
+        let local = Address::Local(LocalName::random().expect("random"));
         let w = Writer::default().u8(1).u16(2).u32(3).u64(4).text("hé").rank(None).rank(Some(u32::MAX));
-        let bytes = w.addr(v6).addr(v4).0;
+        let bytes = w.addr(v6).addr(v4).addr(local).0;
         let mut r = Reader(&bytes);
         assert_eq!((r.u8(), r.u16(), r.u32(), r.u64()), (Ok(1), Ok(2), Ok(3), Ok(4)));
         assert_eq!(r.text(), Ok("hé".into()));
         assert_eq!((r.rank(), r.rank()), (Ok(None), Ok(Some(u32::MAX))));
-        assert_eq!((r.addr(), r.addr()), (Ok(v6), Ok(v4)));
+        assert_eq!((r.addr(), r.addr(), r.addr()), (Ok(v6), Ok(v4), Ok(local)));
         assert_eq!(r.end(), Ok(()));
         for cut in 0..bytes.len() {
             let mut r = Reader(&bytes[..cut]);
@@ -157,6 +179,7 @@ mod tests {
                 r.text()?;
                 r.rank()?;
                 r.rank()?;
+                r.addr()?;
                 r.addr()?;
                 r.addr()
             })();

@@ -13,8 +13,17 @@ fn join(uid: &Uid, rank: u32, n: u32) -> std::result::Result<Arc<dyn Bootstrap>,
     b.map(|b| Arc::new(b) as Arc<dyn Bootstrap>).map_err(|e| e.to_string())
 }
 
+fn address(uid: &Uid) -> SocketAddr {
+    uid.addr().net().expect("an ID made for an interface has its address")
+}
+
 fn suite_on(ifname: &str, n: u32) {
     let (uid, rendezvous) = Uid::create(Some(ifname)).expect("a unique ID");
+    suite(uid, n);
+    assert!(rendezvous.is_finished(), "the rendezvous must end by itself");
+}
+
+fn suite(uid: Uid, n: u32) {
     let result = on_threads(
         n,
         move |rank| join(&uid, rank, n),
@@ -25,7 +34,14 @@ fn suite_on(ifname: &str, n: u32) {
         },
     );
     result.unwrap_or_else(|e| panic!("{e}"));
-    assert!(rendezvous.is_finished(), "the rendezvous must end by itself");
+}
+
+#[test]
+fn suite_over_local_sockets() {
+    for n in [1, 2, 5, 16] {
+        let (uid, _rendezvous) = Uid::create_standing_local().expect("a unique ID");
+        suite(Uid::from_hex(&uid.to_hex()).expect("a copy"), n);
+    }
 }
 
 macro_rules! suites {
@@ -38,7 +54,7 @@ suites!(suite_1: 1, suite_2: 2, suite_3: 3, suite_4: 4, suite_5: 5, suite_7: 7, 
 fn suite_on_the_default_interface() {
     let (uid, handle) = Uid::create(None).expect("a unique ID");
     drop(handle);
-    suite_on(&uid.addr().ip().to_string(), 3);
+    suite_on(&address(&uid).ip().to_string(), 3);
 }
 
 #[test]
@@ -47,7 +63,7 @@ fn suite_over_ipv6() {
         return eprintln!("SKIP suite_over_ipv6: this host has no ::1");
     }
     let (uid, handle) = Uid::create(Some("::1")).expect("a unique ID");
-    assert!(uid.addr().is_ipv6());
+    assert!(address(&uid).is_ipv6());
     drop(handle);
     suite_on("::1", 4);
 }
@@ -55,7 +71,7 @@ fn suite_over_ipv6() {
 #[test]
 fn suite_over_link_local_ipv6() {
     let local = |a: &SocketAddr| matches!(a, SocketAddr::V6(a) if a.ip().segments()[0] == 0xfe80);
-    let found = Uid::create(Some("fe80::")).ok().map(|(uid, _)| uid.addr()).filter(local);
+    let found = Uid::create(Some("fe80::")).ok().map(|(uid, _)| address(&uid)).filter(local);
     let table = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
     let line = table.lines().find(|l| l.starts_with("fe80"));
     let Some(line) = line.filter(|_| found.is_none()) else {

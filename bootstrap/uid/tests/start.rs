@@ -192,7 +192,8 @@ fn ranks_meet_at_an_address_before_rank_0_is_there() {
 
 /// The address that other hosts would use.
 fn outer_address() -> String {
-    Uid::create(None).map_or("127.0.0.1".into(), |(uid, _)| uid.addr().ip().to_string())
+    Uid::create(None)
+        .map_or("127.0.0.1".into(), |(uid, _)| uid.addr().net().map_or("::1".into(), |a| a.ip().to_string()))
 }
 
 #[test]

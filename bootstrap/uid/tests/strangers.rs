@@ -42,12 +42,20 @@ fn listeners() -> Vec<SocketAddr> {
         .collect()
 }
 
-/// What strangers say: nothing, garbage, another protocol, a frame of 4 GiB, a good hello and then nonsense.
+/// The public name of the job that is starting.
+static JOB: Mutex<[u8; 16]> = Mutex::new([0; 16]);
+
+/// What strangers say: nothing, garbage, another protocol, a frame of 4 GiB, an older version's hello, a good hello and
+/// then nonsense.
 fn lines() -> Vec<Vec<u8>> {
     let mut random = vec![0; 300];
     getrandom::fill(&mut random).expect("random");
-    let mut hello = vec![39, 0, 0, 0, 1];
-    hello.extend(b"rmUi\x02\x00\x01");
+    let mut old = vec![39, 0, 0, 0, 1];
+    old.extend(b"rmUi\x02\x00\x01");
+    old.extend([7; 32]);
+    let mut hello = vec![55, 0, 0, 0, 1];
+    hello.extend(b"rmUi\x03\x00\x01");
+    hello.extend(*JOB.lock().expect("no panic in here"));
     hello.extend([7; 32]);
     let mut mesh_hello = hello.clone();
     mesh_hello[11] = 2;
@@ -59,7 +67,18 @@ fn lines() -> Vec<Vec<u8>> {
     mesh_lie.extend([9; 40]);
     let half = hello[..20].to_vec();
     let huge = vec![0xff; 64];
-    vec![vec![], random, b"GET / HTTP/1.1\r\n\r\n".to_vec(), huge, hello, mesh_hello, lie, mesh_lie, half]
+    vec![
+        vec![],
+        random,
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        huge,
+        old,
+        hello,
+        mesh_hello,
+        lie,
+        mesh_lie,
+        half,
+    ]
 }
 
 #[test]
@@ -94,6 +113,9 @@ fn strangers_are_refused_and_jobs_go_on() {
     });
     for n in [2u32, 5, 8] {
         let (uid, rendezvous) = Uid::create(Some("lo")).expect("a unique ID");
+        let name = uid.job();
+        let bytes = (0..16).map(|i| u8::from_str_radix(&name[2 * i..][..2], 16).expect("hex digits"));
+        *JOB.lock().expect("no panic in here") = bytes.collect::<Vec<u8>>().try_into().expect("16 of them");
         let start = Instant::now();
         let ranks: Vec<_> = (0..n)
             .map(|rank| {
@@ -128,9 +150,13 @@ fn strangers_are_refused_and_jobs_go_on() {
     let warnings = WARNINGS.lock().expect("no panic in here").clone();
     println!("{knocks} knocks at {ports} ports, {} warnings, such as {:?}", warnings.len(), warnings.first());
     assert!(knocks > 20 && ports > 5, "{knocks} knocks at {ports} ports");
-    for part in
-        ["refused a connection from 127.0.0.1:", "the job goes on", "a frame of 4294967295 bytes", "token"]
-    {
+    for part in [
+        "refused a connection from 127.0.0.1:",
+        "the job goes on",
+        "a frame of 4294967295 bytes",
+        "token",
+        "an older rushmem",
+    ] {
         assert!(warnings.iter().any(|w| w.contains(part)), "no warning says {part:?}: {warnings:#?}");
     }
 }

@@ -1,9 +1,11 @@
 //! Which launcher started this process, and which rank it is, by the variables that launchers set.
 //!
 //! Several may be set at once (torchrun inside a Slurm step, mpirun inside an allocation): the one that was
-//! started last, right around this program, wins. In order: rushmem-run, torchrun, Open MPI, MPICH (PMI), Slurm. A
-//! set of variables that is incomplete or contradicts itself is an error that names the variable, not a guess.
+//! started last, right around this program, wins. In order: rushmem-run, torchrun, Open MPI, MPICH (PMI),
+//! Slurm. A set of variables that is incomplete or contradicts itself is an error that names the variable,
+//! not a guess.
 
+mod secret;
 mod slurm;
 mod torchrun;
 mod vars;
@@ -18,9 +20,7 @@ use vars::Vars;
 
 pub use slurm::first_host;
 
-/// A variable that, when set alike on all ranks, is mixed into the token of jobs that meet by a launcher's
-/// variables, whose own parts (host, port, job number) others on the machine can guess.
-pub const SECRET_VARIABLE: &str = "RUSHMEM_JOB_SECRET";
+pub use secret::SECRET_VARIABLE;
 
 /// A process' place among those of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

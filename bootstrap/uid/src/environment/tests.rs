@@ -61,7 +61,7 @@ fn summary(launch: &Launch) -> (&'static str, u32, u32, Option<u32>) {
 
 #[test]
 fn launchers_are_recognised() {
-    let uid = Uid::new("127.0.0.1:9".parse().expect("an address")).expect("random").to_hex();
+    let uid = Uid::new(crate::Address::Net(([127, 0, 0, 1], 9).into())).expect("random").to_hex();
     let run = [
         ("RUSHMEM_PE", "0"),
         ("RUSHMEM_NPES", "2"),
@@ -160,10 +160,14 @@ fn jobs_meet_apart() {
         ("MASTER_ADDR", "node1"),
         ("TORCHELASTIC_RUN_ID", "abd"),
         ("WORLD_SIZE", "9"),
-        (SECRET_VARIABLE, "s"),
     ] {
         assert_ne!(changed(&TORCH, name, value).ports(), base.ports(), "{name}");
     }
+    // A secret is nothing that shows.
+    let secret = changed(&TORCH, SECRET_VARIABLE, "s");
+    assert_eq!(secret.ports(), base.ports());
+    assert_eq!((base.secret, secret.secret), (None, Some(("s".into(), SECRET_VARIABLE))));
+    let base = meeting(&TORCH);
     // Ranks of one job agree; restarts are told apart on a single node only.
     assert_eq!(changed(&TORCH, "RANK", "0"), base);
     assert_eq!(changed(&TORCH, "TORCHELASTIC_RESTART_COUNT", "3"), base);
@@ -173,6 +177,46 @@ fn jobs_meet_apart() {
     assert_eq!(changed(&SLURM, "SLURM_PROCID", "0"), step);
     assert_ne!(changed(&SLURM, "SLURM_STEP_ID", "1").ports(), step.ports());
     assert_ne!(changed(&SLURM, "SLURM_JOB_ID", "78").ports(), step.ports());
+}
+
+#[test]
+fn launchers_say_whether_one_host_is_all() {
+    let one = |vars: &[(&str, &str)]| match with(vars).expect("a launch").launcher {
+        Launcher::Torchrun { meeting, .. } | Launcher::Slurm { meeting, .. } => meeting.one_host,
+        other => panic!("{other:?}"),
+    };
+    let set = |of: &[(&'static str, &'static str)], vars: &[(&'static str, &'static str)]| {
+        let mut all = of.to_vec();
+        all.retain(|v| !vars.iter().any(|w| w.0 == v.0));
+        one(&both(&all, vars))
+    };
+    assert_eq!(set(&TORCH, &[]), None);
+    assert!(set(&TORCH, &[("LOCAL_WORLD_SIZE", "8")]).is_some_and(|why| why.contains("LOCAL_WORLD_SIZE")));
+    // Who says how many are local is believed, whatever the address.
+    assert_eq!(set(&TORCH, &[("MASTER_ADDR", "localhost")]), None);
+    for (host, alone) in [("localhost", true), ("127.0.0.1", true), ("::1", true), ("node0", false)] {
+        assert_eq!(
+            set(&TORCH, &[("LOCAL_WORLD_SIZE", ""), ("MASTER_ADDR", host)]).is_some(),
+            alone,
+            "{host}"
+        );
+    }
+    for (list, number, alone) in [
+        ("n[01-03,7],gpu5", "", false),
+        ("n01", "", true),
+        ("n01", "1", true),
+        ("n[01]", "1", true),
+        ("n[01-02]", "", false),
+        ("n01,n02", "", false),
+        ("n01", "2", false), // the list may be the job's first node only
+    ] {
+        let vars = [("SLURM_STEP_NODELIST", list), ("SLURM_STEP_NUM_NODES", number)];
+        assert_eq!(set(&SLURM, &vars).is_some(), alone, "{list} {number}");
+    }
+    let job = [("SLURM_STEP_NODELIST", "n01"), ("SLURM_JOB_NUM_NODES", "4")];
+    let parts = [("SLURM_STEP_NUM_NODES", "1"), ("SLURM_HET_SIZE", "2")];
+    assert_eq!(set(&SLURM, &parts), None, "a node in each of two parts");
+    assert_eq!(set(&SLURM, &job), None, "the job's number of nodes, where the step does not say its own");
 }
 
 #[test]

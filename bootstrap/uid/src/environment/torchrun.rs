@@ -1,14 +1,15 @@
 //! torchrun (torch.distributed.run, "elastic") and everything else that speaks PyTorch's `env://` variables.
 //!
-//! MASTER_PORT is held by torch's own store, so the ranks meet at ports computed from it. A worker group that is
-//! started again keeps its variables but for TORCHELASTIC_RESTART_COUNT, which each node counts by itself: it
-//! can tell two generations apart only on a single node.
+//! MASTER_PORT is held by torch's own store, so the ranks meet at ports computed from it. A worker group that
+//! is started again keeps its variables but for TORCHELASTIC_RESTART_COUNT, which each node counts by itself:
+//! it can tell two generations apart only on a single node.
 
 use rushmem_bootstrap_abi::Result;
 
 use super::vars::Vars;
-use super::{Launch, Launcher, SECRET_VARIABLE};
+use super::{secret, Launch, Launcher, Ranks};
 use crate::address::MeetingPoint;
+use crate::names;
 
 const NAMES: [&str; 4] = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
 const LOCAL: [&str; 2] = ["LOCAL_RANK", "LOCAL_WORLD_SIZE"];
@@ -37,12 +38,20 @@ pub(super) fn detect(vars: &Vars<'_>) -> Result<Option<Launch>> {
         value(RUN_ID),
         ranks.n_ranks.to_string(),
         if one_node { value(RESTARTS) } else { String::new() },
-        value(SECRET_VARIABLE),
     ];
     let shown = [NAMES[0], NAMES[1], LOCAL[0], NAMES[2], NAMES[3], RUN_ID, RESTARTS];
     let why = format!("torchrun: {}", vars.show(&shown));
-    Ok(Some(Launch {
-        launcher: Launcher::Torchrun { ranks, meeting: MeetingPoint { host, identity, taken: port } },
-        why,
-    }))
+    let one_host = one_host(&ranks, &host);
+    let secret = secret::of(vars);
+    let meeting = MeetingPoint { host, host_from: "MASTER_ADDR", identity, secret, taken: port, one_host };
+    Ok(Some(Launch { launcher: Launcher::Torchrun { ranks, meeting }, why }))
+}
+
+/// Whether all ranks are on one host, and what says so: as many on this node as in all; or, from who sets the
+/// four variables without the local ones, an address that other hosts cannot use.
+fn one_host(ranks: &Ranks, host: &str) -> Option<String> {
+    match ranks.local_ranks {
+        Some(local) => (local == ranks.n_ranks).then(|| format!("LOCAL_WORLD_SIZE=WORLD_SIZE={local}")),
+        None => names::is_loopback(host).then(|| format!("MASTER_ADDR={host}")),
+    }
 }

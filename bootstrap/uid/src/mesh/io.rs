@@ -3,12 +3,13 @@
 //! anything but its sockets.
 
 use std::io::{ErrorKind, Read};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
+use socket2::Socket;
 
 use super::frame::{parse, HEADER};
 use super::silence::{is_silence, Ear, Silence};
@@ -28,7 +29,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// One socket's incoming bytes.
 struct Reader {
-    stream: Arc<TcpStream>,
+    stream: Arc<Socket>,
     bytes: Vec<u8>,
     /// For the silence of another host.
     ear: Option<Ear>,
@@ -59,7 +60,7 @@ impl Reader {
 }
 
 /// The thread's body.
-pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<TcpStream>>, silence: Option<Silence>) {
+pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<Socket>>, silence: Option<Silence>) {
     threads::block_signals();
     let abroad: Vec<bool> = shared.lock().links.iter().map(|link| link.abroad.is_some()).collect();
     let reader = |(stream, abroad): (_, bool)| Reader {

@@ -6,8 +6,7 @@
 //! `TCP_USER_TIMEOUT` ends the connection with a process that is merely stopped, once its receive buffer is full.
 
 use std::io;
-use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use nix::libc;
@@ -27,7 +26,7 @@ impl Silence {
     }
 
     /// Lets the kernel probe the other side of `stream`.
-    pub(crate) fn probe(self, stream: &TcpStream) -> io::Result<()> {
+    pub(crate) fn probe(self, stream: &impl AsFd) -> io::Result<()> {
         let every = self.probe_every();
         // The kernel's own verdict, where nobody looks (a stopped process): never before ours.
         let tries = (self.limit.as_secs() / every.as_secs() + 2) as u32;
@@ -70,14 +69,14 @@ pub(crate) struct Ear {
 
 impl Ear {
     /// How long ago the other side last said anything that it was asked for: to data, or to a probe.
-    pub(crate) fn silent_for(&mut self, stream: &TcpStream) -> io::Result<Duration> {
+    pub(crate) fn silent_for(&mut self, stream: &impl AsFd) -> io::Result<Duration> {
         // SAFETY: an all-zero tcp_info is a valid value of that plain C struct.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
         let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
         let mut queued: libc::c_int = 0;
         // SAFETY: an open socket, and places for the answers, of the size that goes with each question.
         let ok = unsafe {
-            let (fd, to) = (stream.as_raw_fd(), (&raw mut info).cast());
+            let (fd, to) = (stream.as_fd().as_raw_fd(), (&raw mut info).cast());
             libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, to, &mut len) == 0
                 && libc::ioctl(fd, libc::TIOCOUTQ, &raw mut queued) == 0
         };
@@ -110,7 +109,7 @@ pub(crate) fn is_silence(e: &io::Error) -> bool {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn probes_are_answers_though_nobody_reads() {

@@ -2,14 +2,15 @@
 //! the I/O thread share. Nothing in here waits.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::io::{ErrorKind, Write};
-use std::net::TcpStream;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind};
+use socket2::Socket;
 
 use super::frame::{self, roll_bytes, Call, Kind, Quarrel, CREDIT_STEP, HEADER, WINDOW};
 use crate::connect::Host;
+use crate::endpoint;
 use crate::wire::{Malformed, Parsed};
 
 /// Own calls that are remembered, to tell who differs when a quarrel is heard of.
@@ -30,7 +31,7 @@ pub(crate) struct Link {
     pub(crate) name: String,
     /// Its host, where that is another one.
     pub(crate) abroad: Option<Host>,
-    stream: Arc<TcpStream>,
+    stream: Arc<Socket>,
     /// Frames that the socket has not taken yet.
     output: Vec<u8>,
     pub(crate) inbox: VecDeque<Piece>,
@@ -57,7 +58,7 @@ impl Link {
     pub(crate) fn flush(&mut self) {
         let mut sent = 0;
         while sent < self.output.len() && !self.mute {
-            match (&*self.stream).write(&self.output[sent..]) {
+            match endpoint::send(&self.stream, &self.output[sent..]) {
                 Ok(0) => self.mute = true,
                 Ok(n) => sent += n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
@@ -148,11 +149,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(
-        me: u32,
-        n_ranks: u32,
-        links: Vec<(u32, String, Option<Host>, Arc<TcpStream>)>,
-    ) -> State {
+    pub(crate) fn new(me: u32, n_ranks: u32, links: Vec<(u32, String, Option<Host>, Arc<Socket>)>) -> State {
         let link = |(rank, name, abroad, stream)| Link {
             rank,
             name,

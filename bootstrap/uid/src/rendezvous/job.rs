@@ -1,13 +1,13 @@
-//! Who has come, who is missing, what everybody must be told: the rendezvous without its sockets. Every change
-//! leaves messages in `outbox`, addressed to clients by the number that the server gave them.
+//! Who has come, who is missing, what everybody must be told: the rendezvous without its sockets. Every
+//! change leaves messages in `outbox`, addressed to clients by the number that the server gave them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
 use crate::auth::random;
+use crate::endpoint::Address;
 use crate::messages::{who, Join, Neighbour, ToRank};
 use crate::ranks::{named, neighbours};
 
@@ -43,14 +43,16 @@ pub(super) struct Job {
     members: BTreeMap<u32, Member>,
     unmeshed: u32,
     deadline: Option<(Instant, Duration)>,
-    place: SocketAddr,
+    place: Address,
     home: (String, u32),
     hosted: Option<u32>,
+    /// A process that could not join because of what it is, for the verdict if ranks stay away.
+    turned_away: Option<String>,
     pub(super) outbox: Vec<(u64, ToRank)>,
 }
 
 impl Job {
-    pub(super) fn new(place: SocketAddr, host: String, pid: u32) -> Job {
+    pub(super) fn new(place: Address, host: String, pid: u32) -> Job {
         Job {
             stage: Stage::Gathering,
             size: None,
@@ -60,6 +62,7 @@ impl Job {
             place,
             home: (host, pid),
             hosted: None,
+            turned_away: None,
             outbox: Vec::new(),
         }
     }
@@ -70,6 +73,11 @@ impl Job {
 
     pub(super) fn n_joined(&self) -> u32 {
         self.members.len() as u32
+    }
+
+    /// Something at `from` wanted to join and cannot, because of `why`.
+    pub(super) fn turned_away(&mut self, from: &str, why: &str) {
+        self.turned_away = Some(format!("; a process at {from} was turned away: {why}"));
     }
 
     /// When [`Job::expire`] wants to be called.
@@ -218,8 +226,8 @@ impl Job {
         let (missing, text): (Vec<u32>, String) = if self.stage == Stage::Gathering {
             let missing: Vec<u32> = (0..n).filter(|r| !self.members.contains_key(r)).collect();
             let text = format!(
-                "{} of {n} never came within {seconds:.1} s ({there} came): check that they were started, were given the same unique ID or address, and reach {}",
-                named(&missing), self.place
+                "{} of {n} never came within {seconds:.1} s ({there} came): check that they were started, were given the same unique ID or address, and reach {}{}",
+                named(&missing), self.place, self.turned_away.as_deref().unwrap_or_default()
             );
             (missing, text)
         } else {
@@ -247,14 +255,14 @@ mod tests {
     use super::*;
 
     fn join(rank: u32, n: u32) -> Join {
-        let addr = SocketAddr::from(([127, 0, 0, 1], 1000 + rank as u16));
+        let addr = Address::Net(([127, 0, 0, 1], 1000 + rank as u16).into());
         let (host, limit) = ("h".into(), Duration::from_secs(9));
         // Three ranks a host.
         Join { rank, n_ranks: n, limit, addr, host, home: u64::from(rank / 3), pid: 100 + rank }
     }
 
     fn job() -> Job {
-        Job::new(SocketAddr::from(([127, 0, 0, 1], 5)), "h".into(), 101)
+        Job::new(Address::Net(([127, 0, 0, 1], 5).into()), "h".into(), 101)
     }
 
     fn failure(job: &Job) -> (BootErrorKind, Option<u32>, String) {

@@ -1,20 +1,22 @@
-//! Where a job meets: a listener and one thread in the process that made the unique ID (a PE, a launcher) or in
-//! rank 0 when the job meets at a known address. It lives from the making of the ID until every rank is
-//! connected with its neighbours, then its thread and sockets end; a launcher's stands for as long as the job, because
-//! its PEs have one ID in their environment for all the worlds that they begin.
+//! Where a job meets: a listener and one thread in the process that made the unique ID (a PE, a launcher) or
+//! in rank 0 when the job meets at a known address. It lives from the making of the ID until every rank is
+//! connected with its neighbours, then its thread and sockets end; a launcher's stands for as long as the
+//! job, because its PEs have one ID in their environment for all the worlds that they begin.
 
 mod job;
 mod server;
 
-use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
+use socket2::Socket;
 
-use crate::auth::Token;
+use crate::auth::Key;
+use crate::endpoint::Address;
+use crate::local::LocalName;
 use crate::net;
 use crate::uid::Uid;
 
@@ -23,7 +25,7 @@ use crate::uid::Uid;
 #[must_use = "dropping the handle ends the rendezvous"]
 #[derive(Debug)]
 pub struct RendezvousHandle {
-    addr: SocketAddr,
+    addr: Address,
     stop: Arc<EventFd>,
     joined: Arc<AtomicU32>,
     thread: Option<JoinHandle<()>>,
@@ -36,50 +38,55 @@ impl Uid {
     /// # Errors
     /// `Environment` when `ifname` matches nothing, `Io` when no listener or thread can be made.
     pub fn create(ifname: Option<&str>) -> Result<(Uid, RendezvousHandle)> {
-        Uid::make(ifname, false)
+        Uid::make(Address::Net(net::local_address(ifname, None)?), false)
     }
 
-    /// As [`Uid::create`], for launchers: when all ranks are connected the rendezvous waits for them to come again, so
-    /// that a program may begin one world after another, until the handle is dropped.
+    /// As [`Uid::create`], for launchers: when all ranks are connected the rendezvous waits for them to come
+    /// again, so that a program may begin one world after another, until the handle is dropped.
     ///
     /// # Errors
     /// As [`Uid::create`].
     pub fn create_standing(ifname: Option<&str>) -> Result<(Uid, RendezvousHandle)> {
-        Uid::make(ifname, true)
+        Uid::make(Address::Net(net::local_address(ifname, None)?), true)
     }
 
-    fn make(ifname: Option<&str>, standing: bool) -> Result<(Uid, RendezvousHandle)> {
+    /// As [`Uid::create_standing`], for a job whose ranks are all on this host, in this network namespace and
+    /// of this user: they meet, and stay connected, over local sockets that nobody else can use.
+    ///
+    /// # Errors
+    /// As [`Uid::create`].
+    pub fn create_standing_local() -> Result<(Uid, RendezvousHandle)> {
+        Uid::make(Address::Local(LocalName::random()?), true)
+    }
+
+    fn make(at: Address, standing: bool) -> Result<(Uid, RendezvousHandle)> {
         net::raise_file_limit();
-        let at = net::local_address(ifname, None)?;
-        let failed = |e: std::io::Error| {
+        let (listener, at) = at.listen().map_err(|e| {
             BootError::new(
                 BootErrorKind::Io,
                 format!(
-                    "no rendezvous can listen at {}: {e}; choose another interface with {}",
-                    at.ip(),
+                    "no rendezvous can listen at {at}: {e}; choose another interface with {}",
                     net::IFNAME_VARIABLE
                 ),
             )
-        };
-        let listener = net::listen(at).map_err(failed)?;
-        let uid = Uid::new(listener.local_addr().map_err(failed)?)?;
-        let handle = open(listener, uid.token().clone(), standing)?;
+        })?;
+        let uid = Uid::new(at)?;
+        let handle = open(listener, at, uid.key(), standing)?;
         log::debug!("rushmem uid: job {} meets at {}", uid.job(), uid.addr());
         Ok((uid, handle))
     }
 }
 
 /// Starts a rendezvous on `listener`; a `standing` one serves world after world.
-pub(crate) fn open(listener: TcpListener, token: Token, standing: bool) -> Result<RendezvousHandle> {
+pub(crate) fn open(listener: Socket, addr: Address, key: Key, standing: bool) -> Result<RendezvousHandle> {
     let failed = |e: std::io::Error| {
         BootError::new(BootErrorKind::Io, format!("the rendezvous cannot be set up in this process: {e}"))
     };
-    let addr = listener.local_addr().map_err(failed)?;
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let stop = Arc::new(EventFd::from_flags(flags).map_err(|e| failed(e.into()))?);
     let joined = Arc::new(AtomicU32::new(0));
     let mut server =
-        server::Server::new(listener, addr, token, stop.clone(), joined.clone()).map_err(failed)?;
+        server::Server::new(listener, addr, key, stop.clone(), joined.clone()).map_err(failed)?;
     server.standing = standing;
     let thread = std::thread::Builder::new()
         .name("rushmem-uid-rdv".into())
@@ -91,7 +98,7 @@ pub(crate) fn open(listener: TcpListener, token: Token, standing: bool) -> Resul
 
 impl RendezvousHandle {
     /// Where it listens.
-    pub fn addr(&self) -> SocketAddr {
+    pub fn addr(&self) -> Address {
         self.addr
     }
 
@@ -105,7 +112,8 @@ impl RendezvousHandle {
         self.thread.as_ref().is_none_or(|t| t.is_finished())
     }
 
-    /// Lets it run on by itself: it ends when all ranks are connected, when the job fails, or with the process.
+    /// Lets it run on by itself: it ends when all ranks are connected, when the job fails, or with the
+    /// process.
     pub fn detach(mut self) {
         self.thread = None;
     }

@@ -1,10 +1,11 @@
 //! The rendezvous' sockets: one thread, one epoll set. Who has not proved to belong to the job may hold one
 //! connection for `HANDSHAKE_LIMIT`, send at most one small frame at a time, and is dropped with a warning
-//! while the job goes on.
+//! while the job goes on. Connections are taken as fast as they come, also when there is no room for more
+//! (`lobby` says who goes then), so that a member never waits behind strangers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -13,20 +14,22 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind};
+use socket2::Socket;
 
 use super::job::{Job, Stage};
-use crate::auth::{Purpose, Token};
+use crate::auth::{Key, Purpose};
 use crate::conn::{Broken, Conn};
+use crate::endpoint::{self, Address};
 use crate::handshake::Acceptor;
-use crate::messages::{Join, ToRank, ToRoot};
+use crate::lobby::{self, Lobby};
+use crate::messages::{ToRank, ToRoot};
 use crate::{net, threads};
 
 /// How long a stranger may take to prove that it is none.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
-/// Strangers at a time; past it the oldest is dropped once it has had `CROWDED_LIMIT`.
-const MAX_STRANGERS: usize = 512;
-const CROWDED_LIMIT: Duration = Duration::from_secs(1);
-/// How long the listener rests when it is crowded or descriptors have run out.
+/// Connections taken before those that are here have their turn.
+const ACCEPTS: usize = 256;
+/// How long the listener rests when descriptors have run out and nobody can be dropped.
 const REST: Duration = Duration::from_millis(20);
 /// How long the last words (all connected) may take to get out.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -40,6 +43,8 @@ const STOP: u64 = u64::MAX - 1;
 
 enum Phase {
     Stranger(Acceptor),
+    /// It has proved to belong to the job; which rank it is comes next.
+    Proved,
     Member(u32),
     /// Has been told all there is; its end is awaited, so that closing first cannot lose the words.
     Leaving,
@@ -54,15 +59,14 @@ struct Client {
 pub(super) struct Server {
     /// Begins again when all are connected, instead of ending.
     pub(super) standing: bool,
-    addr: SocketAddr,
-    listener: Option<TcpListener>,
+    addr: Address,
+    listener: Option<Socket>,
     resting: Option<Instant>,
-    token: Token,
+    key: Key,
     stop: Arc<EventFd>,
     epoll: Epoll,
     clients: HashMap<u64, Client>,
-    strangers: VecDeque<(Instant, u64)>,
-    n_strangers: usize,
+    lobby: Lobby,
     next: u64,
     warnings: u32,
     /// Mirrors the number of members for the handle.
@@ -72,15 +76,15 @@ pub(super) struct Server {
     end: Option<Instant>,
 }
 
-fn new_job(addr: SocketAddr) -> Job {
+fn new_job(addr: Address) -> Job {
     Job::new(addr, net::host_name(), std::process::id())
 }
 
 impl Server {
     pub(super) fn new(
-        listener: TcpListener,
-        addr: SocketAddr,
-        token: Token,
+        listener: Socket,
+        addr: Address,
+        key: Key,
         stop: Arc<EventFd>,
         joined: Arc<AtomicU32>,
     ) -> std::io::Result<Server> {
@@ -92,12 +96,11 @@ impl Server {
             addr,
             listener: Some(listener),
             resting: None,
-            token,
+            key,
             stop,
             epoll,
             clients: HashMap::new(),
-            strangers: VecDeque::new(),
-            n_strangers: 0,
+            lobby: Lobby::new(lobby::room()),
             next: 0,
             warnings: 0,
             joined,
@@ -110,7 +113,8 @@ impl Server {
         threads::block_signals();
         let mut events = vec![EpollEvent::empty(); 256];
         loop {
-            let n = match self.epoll.wait(&mut events, self.timeout()) {
+            let timeout = self.timeout();
+            let n = match self.epoll.wait(&mut events, timeout) {
                 Ok(n) => n,
                 Err(nix::errno::Errno::EINTR) => 0,
                 Err(e) => {
@@ -136,8 +140,8 @@ impl Server {
         }
     }
 
-    fn timeout(&self) -> EpollTimeout {
-        let stranger = self.strangers.front().map(|s| s.0 + HANDSHAKE_LIMIT);
+    fn timeout(&mut self) -> EpollTimeout {
+        let stranger = self.lobby.next(HANDSHAKE_LIMIT);
         let next = [stranger, self.resting, self.job.deadline(), self.end].into_iter().flatten().min();
         let Some(at) = next else { return EpollTimeout::NONE };
         let ms = at.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
@@ -158,38 +162,49 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        loop {
-            if self.n_strangers >= MAX_STRANGERS && !self.drop_oldest() {
-                return self.rest();
-            }
+        for _ in 0..ACCEPTS {
             let Some(listener) = &self.listener else { return };
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {
-                    continue
-                }
-                Err(e) => {
-                    self.warn(format!("rushmem uid: the rendezvous cannot accept a connection now: {e}"));
-                    return self.rest();
-                }
-            };
-            let id = self.next;
-            self.next += 1;
-            let added = Conn::new(stream).and_then(|conn| {
-                self.epoll.add(conn.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, id))?;
-                Ok(conn)
+            let accepted = endpoint::accept(listener).and_then(|(stream, source)| {
+                let conn = Conn::new(stream)?;
+                self.epoll.add(conn.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, self.next))?;
+                Ok((conn, source))
             });
-            match added {
-                Ok(conn) => {
+            match accepted {
+                Ok((conn, source)) => {
+                    if self.lobby.is_full() {
+                        self.make_room();
+                    }
+                    let id = self.next;
+                    self.next += 1;
                     let phase = Phase::Stranger(Acceptor::new(Purpose::Rendezvous));
                     self.clients.insert(id, Client { conn, phase, writing: false });
-                    self.strangers.push_back((Instant::now(), id));
-                    self.n_strangers += 1;
+                    self.lobby.enter(id, source, Instant::now());
+                    // A member has said hello by now; so it is not among the silent when somebody must go.
+                    self.serve(id);
                 }
-                Err(e) => self.warn(format!("rushmem uid: a connection could not be served: {e}")),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                    self.warn(|| format!("refused a connection from {e}; the job goes on"));
+                }
+                // No descriptors, no memory: somebody goes, or all wait a moment.
+                Err(e) => {
+                    self.warn(|| format!("the rendezvous cannot take a connection now: {e}"));
+                    if !self.make_room() {
+                        return self.rest();
+                    }
+                }
             }
         }
+    }
+
+    /// Drops one stranger for another; whether there was one.
+    fn make_room(&mut self) -> bool {
+        let victim = self.lobby.victim();
+        if let Some(id) = victim {
+            self.refuse(id, "it has not proved to belong to the job, and others come");
+        }
+        victim.is_some()
     }
 
     /// Stops listening for a moment instead of spinning on what cannot be accepted.
@@ -200,43 +215,20 @@ impl Server {
         }
     }
 
-    fn warn(&mut self, text: String) {
-        self.warnings += 1;
+    fn warn(&mut self, text: impl FnOnce() -> String) {
+        self.warnings = self.warnings.saturating_add(1);
         match self.warnings {
-            w if w < MAX_WARNINGS => log::warn!("{text}"),
-            MAX_WARNINGS => log::warn!("{text} (further ones at the debug level)"),
-            _ => log::debug!("{text}"),
+            w if w < MAX_WARNINGS => log::warn!("rushmem uid: {}", text()),
+            MAX_WARNINGS => log::warn!("rushmem uid: {} (further ones at the debug level)", text()),
+            _ => log::debug!("rushmem uid: {}", text()),
         }
     }
 
-    fn is_stranger(&self, id: u64) -> bool {
-        self.clients.get(&id).is_some_and(|c| matches!(c.phase, Phase::Stranger(_)))
-    }
-
-    fn drop_oldest(&mut self) -> bool {
-        while let Some((since, id)) = self.strangers.front().copied() {
-            if self.is_stranger(id) {
-                if since.elapsed() < CROWDED_LIMIT {
-                    return false;
-                }
-                self.refuse(id, "it did not prove to belong to the job and others wait");
-            }
-            self.strangers.pop_front();
-            if self.n_strangers < MAX_STRANGERS {
-                return true;
-            }
-        }
-        true
-    }
-
+    /// Drops a stranger.
     fn refuse(&mut self, id: u64, why: impl std::fmt::Display) {
+        self.lobby.leave(id);
         if let Some(client) = self.clients.remove(&id) {
-            self.n_strangers -= 1;
-            let text = format!(
-                "rushmem uid: refused a connection from {}: {why}; the job goes on",
-                client.conn.peer()
-            );
-            self.warn(text);
+            self.warn(|| format!("refused a connection from {}: {why}; the job goes on", client.conn.peer()));
         }
     }
 
@@ -254,20 +246,24 @@ impl Server {
             };
             match &mut client.phase {
                 Phase::Leaving => {}
-                Phase::Stranger(acceptor) => {
-                    let body = acceptor.take(&mut client.conn, &self.token, frame);
-                    match body.and_then(|b| Ok(b.map(|b| Join::decode(&b)).transpose()?)) {
-                        Ok(None) => {}
-                        Ok(Some(join)) => {
-                            client.phase = Phase::Member(join.rank);
-                            self.n_strangers -= 1;
-                            self.job.join(id, join, Instant::now());
-                            self.joined.store(self.job.n_joined(), Ordering::Relaxed);
-                            self.deliver();
-                        }
-                        Err(e) => return self.broken(id, e),
+                Phase::Stranger(acceptor) => match acceptor.take(&mut client.conn, &self.key, frame) {
+                    Ok(None) => self.lobby.greeted(id),
+                    Ok(Some(_)) => {
+                        client.phase = Phase::Proved;
+                        self.lobby.leave(id);
                     }
-                }
+                    Err(e) => return self.broken(id, e),
+                },
+                Phase::Proved => match ToRoot::decode(&frame) {
+                    Ok(ToRoot::Join(join)) => {
+                        client.phase = Phase::Member(join.rank);
+                        self.job.join(id, join, Instant::now());
+                        self.joined.store(self.job.n_joined(), Ordering::Relaxed);
+                        self.deliver();
+                    }
+                    Ok(_) => return self.broken(id, Broken::Malformed("it has not joined yet".into())),
+                    Err(e) => return self.broken(id, e),
+                },
                 Phase::Member(rank) => {
                     let rank = *rank;
                     match ToRoot::decode(&frame) {
@@ -275,6 +271,9 @@ impl Server {
                         Ok(ToRoot::Leave(error)) => {
                             client.phase = Phase::Leaving;
                             self.job.left(id, rank, error);
+                        }
+                        Ok(ToRoot::Join(_)) => {
+                            return self.broken(id, Broken::Malformed("it joins twice".into()))
                         }
                         Err(e) => return self.broken(id, e),
                     }
@@ -286,22 +285,30 @@ impl Server {
 
     /// The connection of `id` is of no more use.
     fn broken(&mut self, id: u64, e: Broken) {
-        match self.clients.get(&id).map(|c| &c.phase) {
-            Some(Phase::Stranger(acceptor)) if acceptor.greeted() && matches!(e, Broken::Closed) => {
+        let Some(client) = self.clients.get(&id) else { return };
+        match &client.phase {
+            // Others' ports are tried by jobs that look for their own.
+            Phase::Stranger(acceptor)
+                if matches!(e, Broken::OtherJob) || (acceptor.greeted() && matches!(e, Broken::Closed)) =>
+            {
                 log::debug!("rushmem uid: a process looked for another job here");
+                self.lobby.leave(id);
                 self.clients.remove(&id);
-                self.n_strangers -= 1;
             }
-            Some(Phase::Stranger(_)) => self.refuse(id, e),
-            Some(Phase::Member(rank)) => {
+            Phase::Stranger(_) => {
+                if let Broken::Version(_) = e {
+                    self.job.turned_away(&client.conn.peer(), &e.to_string());
+                }
+                self.refuse(id, e);
+            }
+            Phase::Member(rank) => {
                 let rank = *rank;
                 self.clients.remove(&id);
                 self.job.lost(id, rank, &e.to_string());
             }
-            Some(Phase::Leaving) => {
+            Phase::Proved | Phase::Leaving => {
                 self.clients.remove(&id);
             }
-            None => {}
         }
     }
 
@@ -338,14 +345,8 @@ impl Server {
     }
 
     fn tick(&mut self, now: Instant) {
-        while let Some((since, id)) = self.strangers.front().copied() {
-            if self.is_stranger(id) {
-                if now < since + HANDSHAKE_LIMIT {
-                    break;
-                }
-                self.refuse(id, format!("it did not prove to belong to the job within {HANDSHAKE_LIMIT:?}"));
-            }
-            self.strangers.pop_front();
+        while let Some(id) = self.lobby.overdue(now, HANDSHAKE_LIMIT) {
+            self.refuse(id, format!("it did not prove to belong to the job within {HANDSHAKE_LIMIT:?}"));
         }
         if self.resting.is_some_and(|at| at <= now) {
             self.resting = None;
@@ -358,8 +359,8 @@ impl Server {
             Stage::Gathering => {}
             // Until it is told to stop, which takes the listener away.
             Stage::Connecting | Stage::Done if self.standing && self.listener.is_some() => {
-                // Ranks come again only after they were told that all are connected, so everything still open belongs
-                // to the world that is done and needs no job any more.
+                // Ranks come again only after they were told that all are connected, so everything still open
+                // belongs to the world that is done and needs no job any more.
                 if *self.job.stage() == Stage::Done && self.job.outbox.is_empty() {
                     self.job = new_job(self.addr);
                     self.joined.store(0, Ordering::Relaxed);
@@ -368,9 +369,8 @@ impl Server {
             Stage::Connecting | Stage::Done => {
                 // Nobody is missing: no one else has any business here.
                 if self.listener.take().is_some() {
-                    self.clients.retain(|_, c| !matches!(c.phase, Phase::Stranger(_)));
-                    self.strangers.clear();
-                    self.n_strangers = 0;
+                    self.clients.retain(|_, c| !matches!(c.phase, Phase::Stranger(_) | Phase::Proved));
+                    self.lobby = Lobby::new(lobby::room());
                 }
                 if *self.job.stage() == Stage::Done {
                     self.end.get_or_insert(now + LAST_WORDS);

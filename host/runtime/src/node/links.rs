@@ -17,14 +17,15 @@ use rushmem_bootstrap_abi::{Bootstrap, Death};
 use super::card::Card;
 use super::inbox::Inbox;
 use super::mate::{pidfd_of, Mate};
+use super::meet::{dial, gather};
 use super::message::{Socket, MAX_BYTES, MAX_FDS};
 use crate::error::{err, Error, Result};
 use crate::health::Health;
 
 /// How often the monitor looks at what cannot wake it: the bootstrap, kernels' stall records.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
 
-const HELLO: u8 = 1;
+pub(super) const HELLO: u8 = 1;
 const FDS: u8 = 2;
 const DEATH: u8 = 3;
 const BYE: u8 = 4;
@@ -183,22 +184,8 @@ impl Drop for Links {
     }
 }
 
-/// The leader's side: accepts every other slot of the node; strangers are turned away.
-fn gather(
-    listener: &Socket,
-    cards: &[Card],
-    boot: &dyn Bootstrap,
-    limit: Duration,
-) -> Result<Vec<Option<Socket>>> {
-    let mut sockets: Vec<Option<Socket>> = cards.iter().map(|_| None).collect();
-    let all = accept_all(&mut sockets, listener, cards, boot, limit);
-    // Those that came must not take this PE's end for the cause.
-    all.inspect_err(|e| tell_all(&sockets, &death_message(0, &e.message)))?;
-    Ok(sockets)
-}
-
 /// A death as the bootstrap tells it, which counts ranks: those are the PEs' numbers.
-fn in_pes(death: Death) -> String {
+pub(super) fn in_pes(death: Death) -> String {
     let pe = format!("PE {}", death.rank);
     match death.what.contains(&format!("{pe} ")) {
         true => death.what,
@@ -206,74 +193,14 @@ fn in_pes(death: Death) -> String {
     }
 }
 
-fn accept_all(
-    sockets: &mut [Option<Socket>],
-    listener: &Socket,
-    cards: &[Card],
-    boot: &dyn Bootstrap,
-    limit: Duration,
-) -> Result<()> {
-    let start = Instant::now();
-    let io = |e: std::io::Error| Error::io("accepting the node's PEs", &e);
-    while sockets.iter().skip(1).any(Option::is_none) {
-        if let Some(death) = boot.death() {
-            return Err(err!(PEER_DEAD, "{}", in_pes(death)));
-        }
-        if start.elapsed() > limit {
-            let missing = sockets.iter().enumerate().skip(1).filter(|(_, s)| s.is_none());
-            let missing: Vec<String> = missing.map(|(slot, _)| cards[slot].who()).collect();
-            return Err(err!(
-                TIMEOUT,
-                "never connected on this host within {limit:?}: {}",
-                missing.join(", ")
-            ));
-        }
-        if !listener.readable(TICK).map_err(io)? {
-            continue;
-        }
-        let Some(socket) = listener.accept().map_err(io)? else { continue };
-        if !socket.readable(Duration::from_secs(2)).map_err(io)? {
-            log::warn!("a stranger connected to the node's socket and said nothing; refused");
-            continue;
-        }
-        let (hello, _) = socket.receive().map_err(io)?;
-        match parse_hello(&hello, &cards[0].secret) {
-            Some(slot) if slot < cards.len() && slot > 0 && sockets[slot].is_none() => {
-                sockets[slot] = Some(socket)
-            }
-            _ => log::warn!("a stranger connected to the node's socket; refused"),
-        }
-    }
-    Ok(())
-}
-
-fn tell_all(sockets: &[Option<Socket>], message: &[u8]) {
+pub(super) fn tell_all(sockets: &[Option<Socket>], message: &[u8]) {
     for socket in sockets.iter().flatten() {
         // A peer that is gone shows as a death elsewhere.
         let _ = socket.send(message, &[]);
     }
 }
 
-/// A follower's side.
-fn dial(me: usize, leader: &Card) -> Result<Socket> {
-    let lost = |e: std::io::Error| match e.raw_os_error() {
-        // This process' own trouble.
-        Some(libc::EMFILE | libc::ENFILE) => Error::io(format_args!("connecting to {}", leader.who()), &e),
-        _ => err!(PEER_DEAD, "connecting to {}: {e}; has it died?", leader.who()),
-    };
-    let socket = Socket::connect(&leader.link).map_err(lost)?;
-    let mut hello = vec![HELLO];
-    hello.extend_from_slice(&(me as u64).to_le_bytes());
-    hello.extend_from_slice(&leader.secret);
-    socket.send(&hello, &[]).map_err(lost)?;
-    Ok(socket)
-}
-
-fn parse_hello(m: &[u8], secret: &[u8; 16]) -> Option<usize> {
-    (m.len() == 25 && m[0] == HELLO && &m[9..] == secret).then(|| word(m) as usize)
-}
-
-fn word(m: &[u8]) -> u64 {
+pub(super) fn word(m: &[u8]) -> u64 {
     u64::from_le_bytes(m[1..9].try_into().expect("eight bytes"))
 }
 
@@ -284,7 +211,7 @@ fn fds_message(id: u64, first_slot: usize) -> Vec<u8> {
     m
 }
 
-fn death_message(slot: usize, what: &str) -> Vec<u8> {
+pub(super) fn death_message(slot: usize, what: &str) -> Vec<u8> {
     text_message(DEATH, slot as u64, what)
 }
 

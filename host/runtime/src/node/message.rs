@@ -98,26 +98,16 @@ impl Socket {
 
     /// Accepts a connection; only of this user's processes (others are refused silently: `None`).
     pub(crate) fn accept(&self) -> io::Result<Option<Socket>> {
-        // SAFETY: plain system calls on an open socket; `cred` has the size that is passed.
-        unsafe {
-            let fd = check(libc::accept4(
+        // SAFETY: a plain system call on an open socket; the new descriptor is owned by nobody else.
+        let s = unsafe {
+            Socket::own(check(libc::accept4(
                 self.as_raw_fd(),
                 std::ptr::null_mut(),
                 std::ptr::null_mut(),
                 libc::SOCK_CLOEXEC,
-            ))?;
-            let s = Socket::own(fd);
-            let mut cred: libc::ucred = zeroed();
-            let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-            check(libc::getsockopt(
-                fd,
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut cred).cast(),
-                &mut len,
-            ))?;
-            Ok((cred.uid == libc::geteuid()).then_some(s))
-        }
+            ))?)
+        };
+        Ok(s.peer_is_this_user()?.then_some(s))
     }
 
     /// Waits until there is something to read (or the end of file); false when `limit` passed.
@@ -128,6 +118,23 @@ impl Socket {
             Ok(n) => Ok(n > 0),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(false),
             Err(e) => Err(e),
+        }
+    }
+
+    /// Whether the process at the other end, when it connected or listened, was this user's.
+    pub(crate) fn peer_is_this_user(&self) -> io::Result<bool> {
+        // SAFETY: a plain system call on an open socket; `cred` has the size that is passed.
+        unsafe {
+            let mut cred: libc::ucred = zeroed();
+            let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+            check(libc::getsockopt(
+                self.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut cred).cast(),
+                &mut len,
+            ))?;
+            Ok(rushmem_bootstrap_uid::is_this_user(cred.uid))
         }
     }
 

@@ -5,4 +5,5 @@ pub(crate) mod control;
 mod inbox;
 pub(crate) mod links;
 pub(crate) mod mate;
+mod meet;
 pub(crate) mod message;

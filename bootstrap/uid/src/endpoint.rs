@@ -1,0 +1,162 @@
+//! Where sockets listen and dial: at an address of the network, or under a name that only processes of one
+//! user on one host (and network namespace) can use. Everything above handles both alike.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use rushmem_bootstrap_abi::fork::close_in_children;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::local::{self, LocalName};
+
+/// Connections that the kernel holds for a listener before it is asked (the kernel caps it at `somaxconn`).
+const BACKLOG: i32 = 4096;
+
+/// A place that a socket listens at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// TCP.
+    Net(SocketAddr),
+    /// An abstract Unix socket whose two ends check each other's user.
+    Local(LocalName),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Net(addr) => write!(f, "{addr}"),
+            Address::Local(name) => write!(f, "{name}, a socket of this user on this host"),
+        }
+    }
+}
+
+/// Whom a connection comes from, as far as the kernel says: limits on strangers count by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// A host of the network; of an IPv6 address the first 64 bits, since one host can have all the rest.
+    Host(IpAddr),
+    /// A process of this host.
+    Process(i32),
+}
+
+impl Source {
+    fn of(ip: IpAddr) -> Source {
+        Source::Host(match ip.to_canonical() {
+            IpAddr::V6(v6) => {
+                let s = v6.segments();
+                Ipv6Addr::new(s[0], s[1], s[2], s[3], 0, 0, 0, 0).into()
+            }
+            v4 => v4,
+        })
+    }
+}
+
+impl Address {
+    /// The network's address, if it is one.
+    pub fn net(&self) -> Option<SocketAddr> {
+        match self {
+            Address::Net(addr) => Some(*addr),
+            Address::Local(_) => None,
+        }
+    }
+
+    /// A non-blocking listener, and where it really listens (port 0 is replaced by the one that was given).
+    /// An unspecified IPv6 address listens for IPv4 as well.
+    pub(crate) fn listen(self) -> io::Result<(Socket, Address)> {
+        let (socket, at) = match self {
+            Address::Net(addr) => {
+                let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+                socket.set_reuse_address(true)?; // an ended job's connections in TIME_WAIT must not keep the port
+                if addr.is_ipv6() {
+                    socket.set_only_v6(!addr.ip().is_unspecified())?;
+                }
+                (socket, addr.into())
+            }
+            Address::Local(name) => (Socket::new(Domain::UNIX, Type::STREAM, None)?, name.address()?),
+        };
+        close_in_children(&socket);
+        socket.bind(&at)?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        let at = socket.local_addr()?.as_socket().map_or(self, Address::Net);
+        Ok((socket, at))
+    }
+
+    /// Begins to connect without waiting; the socket polls writable when it is done.
+    ///
+    /// # Errors
+    /// `PermissionDenied` where a local name is another user's.
+    pub(crate) fn dial(self) -> io::Result<Socket> {
+        let (socket, at): (Socket, SockAddr) = match self {
+            Address::Net(addr) => (Socket::new(Domain::for_address(addr), Type::STREAM, None)?, addr.into()),
+            Address::Local(name) => (Socket::new(Domain::UNIX, Type::STREAM, None)?, name.address()?),
+        };
+        close_in_children(&socket);
+        socket.set_nonblocking(true)?;
+        match socket.connect(&at) {
+            Ok(()) => {}
+            Err(e) if e.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}
+            Err(e) => return Err(e),
+        }
+        if let Address::Local(_) = self {
+            local::peer_of_this_user(&socket)?;
+        }
+        Ok(socket)
+    }
+}
+
+/// The next connection of a listener, and whom it comes from.
+///
+/// # Errors
+/// `WouldBlock` when there is none; `PermissionDenied` for one of another user at a local name, which is gone
+/// then.
+pub(crate) fn accept(listener: &Socket) -> io::Result<(Socket, Source)> {
+    let (socket, from) = listener.accept()?;
+    let source = match from.as_socket() {
+        Some(addr) => Source::of(addr.ip()),
+        None => Source::Process(local::peer_of_this_user(&socket)?),
+    };
+    Ok((socket, source))
+}
+
+/// How a connection that [`Address::dial`] began went; `NotConnected` while it is not there yet.
+pub(crate) fn dialled(socket: &Socket) -> io::Result<()> {
+    if let Some(e) = socket.take_error()? {
+        return Err(e);
+    }
+    let peer = socket.peer_addr()?;
+    // Dialling a free port of the ephemeral range on this host can connect a socket to itself.
+    if peer.as_socket().is_some() && peer.as_socket() == socket.local_addr()?.as_socket() {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(())
+}
+
+/// Sends what the socket takes now. A peer that is gone is an error and never a signal: this runs in programs
+/// that have not asked for SIGPIPE to be ignored.
+pub(crate) fn send(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+    socket.send_with_flags(bytes, nix::libc::MSG_NOSIGNAL)
+}
+
+/// The other side, for messages.
+pub(crate) fn peer_name(socket: &Socket) -> String {
+    match socket.peer_addr().ok().and_then(|a| a.as_socket()) {
+        Some(addr) => addr.to_string(),
+        None => local::peer_of_this_user(socket)
+            .map_or_else(|_| "an unknown address".into(), |pid| format!("process {pid} of this user")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_host_and_not_an_address() {
+        let of = |ip: &str| Source::of(ip.parse().expect("an address"));
+        assert_eq!(of("10.0.0.1"), of("::ffff:10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("2001:db8:0:1::5"), of("2001:db8:0:1:ffff::6"));
+        assert_ne!(of("2001:db8:0:1::5"), of("2001:db8:0:2::5"));
+    }
+}
