@@ -1,7 +1,9 @@
-//! Strangers at the ports of a job's PEs: whoever runs a program on this host, or reaches the port, and has no key. Raw bytes, and what
-//! well-formed messages of UCX's can carry; the job goes on with right data, and counts what it dropped.
+//! Strangers at the ports of a job's PEs: whoever runs a program on this host, or reaches the port, and has
+//! no key. Raw bytes, and what well-formed messages of UCX's can carry; the job goes on with right data, and
+//! counts what it dropped.
 //!
-//! What they may do to one transport, and the tests of numbers and tags, are in `host/runtime/src/far/ucx/strangers_tests.rs`.
+//! What they may do to one transport, and the tests of numbers and tags, are in
+//! `host/runtime/src/far/ucx/strangers_tests.rs`.
 
 mod api_common;
 #[path = "../host/runtime/src/far/ucx/listening.rs"]

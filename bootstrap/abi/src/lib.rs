@@ -45,8 +45,8 @@ pub trait Bootstrap: Send + Sync {
     fn barrier(&self) -> Result<()>;
     /// `buf` of rank `root` becomes `buf` on every rank.
     fn broadcast(&self, buf: &mut [u8], root: u32) -> Result<()>;
-    /// Local: the names of this host's network interfaces that have the address at which the ranks have met, for whoever opens
-    /// further connections between them. None where the bootstrap does not know.
+    /// Local: the names of this host's network interfaces that have the address at which the ranks have met,
+    /// for whoever opens further connections between them. None where the bootstrap does not know.
     fn interfaces(&self) -> Vec<String> {
         Vec::new()
     }

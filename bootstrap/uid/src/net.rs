@@ -85,7 +85,8 @@ pub(crate) fn interfaces_with(ip: IpAddr) -> Vec<String> {
     all.into_iter().filter(|i| i.addr.ip() == ip).map(|i| i.name).collect()
 }
 
-/// The names of the interfaces that `ifname` (see [`interface_from_env`]) means; none where none that is up does.
+/// The names of the interfaces that `ifname` (see [`interface_from_env`]) means; none where none that is up
+/// does.
 pub fn interfaces_named(ifname: &str) -> Vec<String> {
     local_address(Some(ifname), None).map_or_else(|_| Vec::new(), |at| interfaces_with(at.ip()))
 }

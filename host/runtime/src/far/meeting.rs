@@ -38,7 +38,8 @@ fn exchange(boot: &dyn Bootstrap, what: &str, mine: Result<Vec<u8>>) -> Result<V
     Ok((0..n).map(|pe| all[pe * most..][..lengths[pe] as usize].to_vec()).collect())
 }
 
-/// Where a network has to listen for the PEs of these cards: where they have met, unless `RUSHMEM_UID_IFNAME` names another interface.
+/// Where a network has to listen for the PEs of these cards: where they have met, unless
+/// `RUSHMEM_UID_IFNAME` names another interface.
 pub(super) fn where_to_listen(cards: &[Card], boot: &dyn Bootstrap) -> Listen {
     if cards.windows(2).all(|two| two[0].real_host() == two[1].real_host()) {
         return Listen::Loopback;

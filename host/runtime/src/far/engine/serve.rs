@@ -15,7 +15,8 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(from) else {
             return Err(err!(INTERNAL, "a message of PE {from}, which does not exist"));
         };
-        // The transport lets nobody but PEs speak, each message once and few ahead of their turn: here it is a mistake.
+        // The transport lets PEs alone speak, each message once and few ahead of their turn: here it is a
+        // mistake of a PE's.
         let ahead = number.checked_sub(peer.next_in).filter(|ahead| *ahead < MOST_AHEAD);
         if ahead.is_none() || peer.early.contains_key(&number) {
             let next = peer.next_in;

@@ -50,7 +50,8 @@ unsafe fn is_fetched(param: *const ucp_am_recv_param_t) -> bool {
 
 /// A put, a get, a flush or a message is over.
 pub(super) unsafe extern "C" fn on_sent(request: *mut c_void, status: ucs_status_t, user: *mut c_void) {
-    // SAFETY: the ticket made for this request; the inbox lives as long as the worker, and nobody else has it now.
+    // SAFETY: the ticket made for this request; the inbox lives as long as the worker, and nobody else has it
+    // now.
     unsafe {
         let ticket = Box::from_raw(user.cast::<Ticket>());
         let inbox = &mut *ticket.inbox;

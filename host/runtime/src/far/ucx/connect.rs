@@ -204,7 +204,8 @@ impl Ucx {
         }
     }
 
-    /// Sends a message about copies, with the data that `what` keeps; there is a number for it. True: UCX has let go of it.
+    /// Sends a message about copies, with the data that `what` keeps; there is a number for it. True: UCX has
+    /// let go of it.
     pub(super) fn send_copy(&mut self, pe: usize, head: Head, what: What) -> Result<bool> {
         let ep = self.endpoint(pe)?;
         let own: &[u8] = match &what {

@@ -1,6 +1,7 @@
-//! How many messages are on their way to a PE: no more than its receiver keeps numbers for ([`window`](super::window)). What has no
-//! number yet waits here, in its order. Each PE says how far the other one's messages have come whenever a quarter of the numbers is
-//! used up, in words that take no number themselves, so that two PEs that send each other much never wait for each other.
+//! How many messages are on their way to a PE: no more than its receiver keeps numbers for
+//! ([`window`](super::window)). What has no number yet waits here, in its order. Each PE says how far the
+//! other one's messages have come whenever a quarter of the numbers is used up, in words that take no number
+//! themselves, so that two PEs that send each other much never wait for each other.
 
 use super::inbox::What;
 use super::wire::Head;
@@ -21,7 +22,8 @@ impl Ucx {
         self.peers[pe].held.is_empty() && self.inbox().guards.has_number(pe)
     }
 
-    /// Sends a message of the engine's, which is counted among those on their way: where it cannot be sent, the PE is lost.
+    /// Sends a message of the engine's, which is counted among those on their way: where it cannot be sent,
+    /// the PE is lost.
     pub(super) fn send_counted(&mut self, pe: usize, message: Vec<u8>) {
         let sent = self.send_message(pe, message);
         let inbox = self.inbox();

@@ -1,5 +1,6 @@
-//! Who may be believed: what comes in is obeyed where a PE of the job has sealed it for this one, under a number that has not come
-//! before. Everything else is dropped and counted, for anybody who reaches UCX's port can send it; it is no reason to end a job.
+//! Who may be believed: what comes in is obeyed where a PE of the job has sealed it for this one, under a
+//! number that has not come before. Everything else is dropped and counted, for anybody who reaches UCX's
+//! port can send it; it is no reason to end a job.
 //!
 //! What passes and still makes no sense is an error, as the PEs then do not run the same library.
 
@@ -255,9 +256,9 @@ impl Guards {
         *count += 1;
         if first {
             log::warn!(
-                "a message that no PE of this job has sent to this one came in at UCX's port and was dropped ({why:?}): \
-                 strangers reach that port; UCX_NET_DEVICES or a firewall keep them away (SECURITY.md). More are dropped \
-                 and counted (RUSHMEM_LOG=debug)"
+                "a message that no PE of this job has sent to this one came in at UCX's port and was dropped \
+                 ({why:?}): strangers reach that port; UCX_NET_DEVICES or a firewall keep them away \
+                 (SECURITY.md). More are dropped and counted (RUSHMEM_LOG=debug)"
             );
         }
         let total = self.dropped.total();

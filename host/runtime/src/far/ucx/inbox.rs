@@ -191,8 +191,8 @@ impl Inbox {
         ))
     }
 
-    /// A message of an engine, with its trailer. It is copied before it is looked at: what UCX hands over may lie in memory that its
-    /// sender can still write.
+    /// A message of an engine, with its trailer. It is copied before it is looked at: what UCX hands over may
+    /// lie in memory that its sender can still write.
     pub(super) fn take_message(&mut self, sealed: &[u8]) {
         if sealed.len() > MESSAGE + TRAILER {
             self.guards.refuse(Refusal::Forged);

@@ -1,8 +1,10 @@
-//! The keys under which PEs seal what they send each other: one for each direction between two PEs, which no third party has.
+//! The keys under which PEs seal what they send each other: one for each direction between two PEs, which no
+//! third party has.
 //!
-//! Each PE draws a secret when its transport is made. The public half travels with its address, by the bootstrap, and two PEs make of
-//! their halves what they alone can make (X25519, RFC 7748). So who only reads the bootstrap's traffic learns no key; who can rewrite it
-//! is outside this model, as he is for the bootstrap. Secrets are of one world: what was sent in another verifies in none.
+//! Each PE draws a secret when its transport is made. The public half travels with its address, by the
+//! bootstrap, and two PEs make of their halves what they alone can make (X25519, RFC 7748). So who only reads
+//! the bootstrap's traffic learns no key; who can rewrite it is outside this model, as he is for the
+//! bootstrap. Secrets are of one world: what was sent in another verifies in none.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

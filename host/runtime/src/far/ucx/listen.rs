@@ -1,8 +1,9 @@
 //! Where UCX listens: on no more interfaces than the job needs.
 //!
-//! By itself UCX opens a port on every interface of the host, and what comes in there it takes apart before rushmem sees it. PEs of one
-//! host need the loopback interface alone, beside shared memory; PEs of several hosts that by which their job has met, and whatever
-//! is InfiniBand or RoCE. Who sets `UCX_NET_DEVICES` decides it himself.
+//! By itself UCX opens a port on every interface of the host, and what comes in there it takes apart before
+//! rushmem sees it. PEs of one host need the loopback interface alone, beside shared memory; PEs of several
+//! hosts that by which their job has met, and whatever is InfiniBand or RoCE. Who sets `UCX_NET_DEVICES`
+//! decides it himself.
 
 use std::ffi::CString;
 use std::fs;
@@ -26,7 +27,8 @@ const INTERFACES: &str = "/sys/class/net";
 const RDMA: &str = "/sys/class/infiniband";
 
 impl Listen {
-    /// Makes UCX do so, before its context is made. What could not be said is logged: it then listens everywhere.
+    /// Makes UCX do so, before its context is made. What could not be said is logged: it then listens
+    /// everywhere.
     ///
     /// # Safety
     /// The configuration is one that `ucp_config_read` made.

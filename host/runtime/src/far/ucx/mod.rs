@@ -8,9 +8,10 @@
 //! reason UCX copies one-sided on networks alone that can do it by themselves ([`carrier`]); elsewhere [`pieces`] does, and PEs
 //! [meet](meeting) before they speak.
 //!
-//! Whoever reaches UCX's port can send messages. So each one is sealed under a [key](keys) of the two PEs and [looked at](guard) before it
-//! is obeyed, and UCX is given no more to do than is needed: it [listens](listen) where the job is, and takes one-sided copies, which
-//! name any address of the process, on networks alone whose cards do them.
+//! Whoever reaches UCX's port can send messages. So each one is sealed under a [key](keys) of the two PEs and
+//! [looked at](guard) before it is obeyed, and UCX is given no more to do than is needed: it [listens](listen)
+//! where the job is, and takes one-sided copies, which name any address of the process, on networks alone
+//! whose cards do them.
 
 mod callbacks;
 pub(crate) mod carrier;
@@ -68,7 +69,8 @@ const COPY_ID: u32 = 2;
 const ROUNDS: usize = 16;
 /// Buffers kept for messages.
 const SPARE: usize = 256;
-/// Keys to memory that UCX copies to and from begin with the one, and there is none to memory that only messages reach.
+/// Keys to memory that UCX copies to and from begin with the one; to memory that only messages reach there is
+/// none.
 const BY_UCX: u8 = 1;
 const BY_MESSAGES: u8 = 0;
 /// More messages than this on their way out are congestion.
@@ -87,7 +89,8 @@ pub(crate) struct Ucx {
     segments: HashMap<u32, (ucp_mem_h, bool)>,
     pieces: Pieces,
     carrier: Carrier,
-    /// UCX may have to copy one-sided. Where not it is not asked for that, and does nothing of the kind for others either.
+    /// UCX may have to copy one-sided. Where not, it is not asked for that, and does nothing of the kind for
+    /// others either.
     rma: bool,
     way: Way,
     /// Whether it reaches GPU memory, once that has been tried.

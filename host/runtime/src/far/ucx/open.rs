@@ -20,7 +20,8 @@ use crate::error::{err, Result};
 use crate::far::gpu::direct::Way;
 
 impl Ucx {
-    /// For PE `me` of a job of `n`; `carrier`: who copies; `way`: how GPU memory is to be reached; `listen`: where the others are.
+    /// For PE `me` of a job of `n`; `carrier`: who copies; `way`: how GPU memory is to be reached; `listen`:
+    /// where the others are.
     pub(crate) fn new(me: usize, n: usize, carrier: Carrier, way: Way, listen: &Listen) -> Result<Ucx> {
         let ucp = Ucp::load().map_err(|e| err!(ENVIRONMENT, "{e}"))?;
         let rma = match carrier {
@@ -47,8 +48,8 @@ impl Ucx {
             meets: false,
             meetings: Vec::new(),
         };
-        // SAFETY: UCX objects are made in the order of their lives; structures are zeroed, which is valid for each of them,
-        // and have the fields that their masks name.
+        // SAFETY: UCX objects are made in the order of their lives; structures are zeroed, which is valid for
+        // each of them, and have the fields that their masks name.
         unsafe {
             let mut config = null_mut();
             check(

@@ -1,8 +1,10 @@
-//! The tag that every message and every piece carries: who has the key of the direction has sent just these bytes.
+//! The tag that every message and every piece carries: who has the key of the direction has sent just these
+//! bytes.
 //!
-//! The tag is AEGIS's (draft-irtf-cfrg-aegis-aead, used as a MAC), because it is made of the processor's AES rounds: on a Zen 4 core
-//! AEGIS-128L takes 40 ns for 64 bytes, and AEGIS-128X2 takes 1.4 us for a piece of 60 KiB (45 GB/s). BLAKE3 takes 64 ns and 10.8 us there,
-//! POLYVAL (the `polyval` crate) 30 ns and 38 us, Poly1305 1.7 us and 19 us. What is small so goes by the first, data by the second.
+//! The tag is AEGIS's (draft-irtf-cfrg-aegis-aead, used as a MAC), because it is made of the processor's AES
+//! rounds: on a Zen 4 core AEGIS-128L takes 40 ns for 64 bytes, and AEGIS-128X2 takes 1.4 us for a piece of
+//! 60 KiB (45 GB/s). BLAKE3 takes 64 ns and 10.8 us there, POLYVAL (the `polyval` crate) 30 ns and 38 us,
+//! Poly1305 1.7 us and 19 us. What is small so goes by the first, data by the second.
 
 use aegis::aegis128l::Aegis128LMac;
 use aegis::aegis128x2::Aegis128X2Mac;

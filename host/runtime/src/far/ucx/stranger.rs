@@ -1,5 +1,6 @@
-//! A stranger, for tests: somebody with a UCX of his own who speaks to a PE's worker, and has no key. All that he has to know is the
-//! port at which it listens. (Tests of other crates take this file in, too, and [`listening`](super::listening).)
+//! A stranger, for tests: somebody with a UCX of his own who speaks to a PE's worker, and has no key. All
+//! that he has to know is the port at which it listens. (Tests of other crates take this file in, too, and
+//! [`listening`](super::listening).)
 
 use std::ffi::c_void;
 use std::mem::zeroed;
@@ -32,7 +33,8 @@ pub(crate) struct Stranger {
 unsafe extern "C" fn on_end(_arg: *mut c_void, _ep: ucp_ep_h, _status: ucs_status_t) {}
 
 impl Stranger {
-    /// Who knows no more than a port of this host's loopback interface: he takes an address of his own, and puts the port there.
+    /// Who knows no more than a port of this host's loopback interface: he takes an address of his own, and
+    /// puts the port there.
     pub(crate) fn at_port(ucp: &'static Ucp, port: u16) -> Stranger {
         let before = listening(std::process::id());
         let mut stranger = Stranger::new(ucp);
@@ -48,7 +50,8 @@ impl Stranger {
     fn new(ucp: &'static Ucp) -> Stranger {
         let (context, worker, ep) = (null_mut(), null_mut(), null_mut());
         let mut stranger = Stranger { ucp, context, worker, ep, sent: Vec::new(), own: None };
-        // SAFETY: UCX objects are made in the order of their lives, of structures that are zeroed but for what their masks name.
+        // SAFETY: UCX objects are made in the order of their lives, of structures that are zeroed but for
+        // what their masks name.
         unsafe {
             let mut config = null_mut();
             assert_eq!(ucp.ucp_config_read(std::ptr::null(), std::ptr::null(), &mut config), UCS_OK);
@@ -111,8 +114,8 @@ impl Stranger {
         self.progress();
     }
 
-    /// Puts to an address of the other process as UCX does it where the network has no puts of its own, with a key that names nothing of
-    /// the other's: over TCP nobody looks at it.
+    /// Puts to an address of the other process as UCX does it where the network has no puts of its own, with
+    /// a key that names nothing of the other's: over TCP nobody looks at it.
     pub(crate) fn put(&mut self, address: u64, data: &[u8]) {
         let data: Box<[u8]> = data.into();
         // SAFETY: a live endpoint; the data is kept until the put is out, memory and key until the end.
@@ -169,7 +172,8 @@ impl Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // SAFETY: in the reverse order of their making; messages that are not out are given up with the endpoint, before their memory.
+        // SAFETY: in the reverse order of their making; messages that are not out are given up with the
+        // endpoint, before their memory.
         unsafe {
             if !self.ep.is_null() {
                 let mut param: ucp_request_param_t = zeroed();

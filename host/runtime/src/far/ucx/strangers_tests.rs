@@ -1,5 +1,6 @@
-//! Strangers at a PE's port, who have no key: what they send is dropped and counted, and the PEs go on. And what honest PEs may have on
-//! their way, which is bounded and never refused. Each test in a process of its own, over TCP.
+//! Strangers at a PE's port, who have no key: what they send is dropped and counted, and the PEs go on. And
+//! what honest PEs may have on their way, which is bounded and never refused. Each test in a process of its
+//! own, over TCP.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -93,7 +94,8 @@ fn what_strangers_send_is_dropped_and_counted() {
         stranger.send(id, header, data, eager);
         sent += 1;
     };
-    // A well-formed put, as it was before there were tags, and with tags that are none; from whoever there is or is not.
+    // A well-formed put, as it was before there were tags, and with tags that are none; from whoever there is
+    // or is not.
     for sender in [0, 1, 2, usize::MAX] {
         for number in [0, 1, 1 << 20, u64::MAX] {
             let head = Head::Put { number, segment: SEGMENT, address: there }.encode(sender);
@@ -211,7 +213,8 @@ fn what_is_sealed_and_makes_no_sense_is_an_error() {
     }
 }
 
-/// More messages than there are numbers, while the other PE does nothing; both ways at once, with copies behind them.
+/// More messages than there are numbers, while the other PE does nothing; both ways at once, with copies
+/// behind them.
 #[test]
 fn honest_pes_wait_for_numbers_and_lose_nothing() {
     let name = "honest_pes_wait_for_numbers_and_lose_nothing";
