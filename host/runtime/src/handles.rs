@@ -135,7 +135,16 @@ mod tests {
         let local = 0u64;
         let around =
             [base - CELL, base + RESERVED - CELL, base + RESERVED, base + MAPPED.load(Ordering::Relaxed)];
-        let garbage = [0, 1, 8, CELL, usize::MAX, usize::MAX - 31, &raw const local as usize, find as usize];
+        let garbage = [
+            0,
+            1,
+            8,
+            CELL,
+            usize::MAX,
+            usize::MAX - 31,
+            &raw const local as usize,
+            find as *const () as usize,
+        ];
         for pointer in garbage.into_iter().chain(around) {
             assert_eq!(find(pointer), None, "{pointer:#x}");
         }
