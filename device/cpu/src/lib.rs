@@ -29,7 +29,6 @@ mod token;
 mod toolchain;
 mod warp;
 
-pub use cache::default_cache_dir;
 pub use compile::Compiler;
 pub use error::Error;
 pub use headers::Header;
