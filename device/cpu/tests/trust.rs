@@ -8,69 +8,12 @@ use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{arg, cache, compiler, run, shape};
-use rushmem_device_cpu::{Compiler, Error};
-
-const PART: &str = "RUSHMEM_TRUST_TEST_PART";
-const NOBODY: u32 = 65534;
-const SOURCE: &str = "__global__ void k(int *p) { *p = 123; }";
-
-fn root() -> bool {
-    // SAFETY: no preconditions.
-    unsafe { libc::geteuid() == 0 }
-}
-
-fn chmod(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
-}
-
-/// What the kernel writes.
-fn answer(compiler: &Compiler, source: &str) -> Result<i32, Error> {
-    let module = compiler.compile("test.cu", source)?;
-    let mut out = 0;
-    let pointer = &raw mut out;
-    run(&module.kernel("k").expect("defined"), &shape(1, 1), &[arg(&pointer)]).expect("runs");
-    Ok(out)
-}
-
-/// A part of this program as a process of its own: one test, told by PART that it is the child.
-fn part(test: &str, part: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(PART, part);
-    command
-}
-
-fn is_part(name: &str) -> bool {
-    std::env::var(PART).is_ok_and(|part| part == name)
-}
-
-fn passed(output: Output) -> String {
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    assert!(output.status.success(), "{}\n{text}", output.status);
-    text
-}
-
-/// Runs it for at most two minutes.
-fn finished(mut command: Command) -> String {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawned");
-    let (done, watch) = std::sync::mpsc::channel::<()>();
-    let pid = child.id() as i32;
-    let watchdog = std::thread::spawn(move || {
-        if watch.recv_timeout(Duration::from_secs(120)).is_err_and(|e| e != std::sync::mpsc::RecvTimeoutError::Disconnected) {
-            // SAFETY: a child that has not been waited for.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-        }
-    });
-    let output = child.wait_with_output().expect("waited for");
-    drop(done);
-    watchdog.join().expect("no panic");
-    passed(output)
-}
+use common::parts::{answer, chmod, finished, is_part, part, root, tries, NOBODY, PART, SOURCE};
+use common::{cache, compiler};
 
 /// A copy of a cache in which the kernel's object is another that is sound in itself.
 fn poisoned(good: &Path, evil: &Path) {
@@ -99,12 +42,6 @@ fn give(path: &Path, uid: u32) {
 fn swap(a: &Path, b: &Path) {
     use rustix::fs::{renameat_with, RenameFlags, CWD};
     renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).expect("exchanging");
-}
-
-/// Tries of an attack; `make attack` makes it many more.
-fn tries(few: u32) -> u32 {
-    let rounds = std::env::var("RUSHMEM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    few * rounds
 }
 
 /// A thread swaps the cache for a link to a poisoned one, as fast as it can.
@@ -218,7 +155,7 @@ fn two_users_share_a_directory() {
         let mut user = Command::new(&exe);
         user.args(["--exact", test, "--nocapture"]).env(PART, "user").env("SHARED", &shared);
         user.env("TMPDIR", "/tmp").uid(uid).gid(uid).current_dir("/");
-        finished(user);
+        finished(&mut user);
         let folder = shared.join(format!("uid-{uid}"));
         let meta = fs::metadata(&folder).expect("a folder of its own");
         assert_eq!(meta.permissions().mode() & 0o777, 0o700);
@@ -261,13 +198,13 @@ fn a_process_without_a_cache_has_its_own_folder() {
         child
     };
     let left = || fs::read_dir(&temporary).expect("readable").count();
-    finished(child());
+    finished(&mut child());
     assert_eq!(left(), 0);
     // One that is killed leaves it to the next.
     let killed = child().env("DIE", "1").output().expect("run");
     assert!(!killed.status.success());
     assert_eq!(left(), 1);
-    finished(child());
+    finished(&mut child());
     assert_eq!(left(), 0);
     assert_eq!(fs::read_dir(&loose).expect("readable").count(), 0, "what is not trusted is left alone");
 }
@@ -291,7 +228,7 @@ fn without_a_home_the_cache_is_a_temporary_one() {
     let there = temporary.join(format!("rushmem-cache-{uid}/uid-{uid}/cpu"));
     let run = |home: &Path| {
         let mut child = part(test, "home");
-        finished_by(child.env("TMPDIR", &temporary).env("HOME", home).env_remove("XDG_CACHE_HOME"));
+        finished(child.env("TMPDIR", &temporary).env("HOME", home).env_remove("XDG_CACHE_HOME"));
     };
     run(&home);
     assert!(home.join(format!(".cache/rushmem/uid-{uid}/cpu")).is_dir() && !there.exists());
@@ -312,8 +249,4 @@ fn without_a_home_the_cache_is_a_temporary_one() {
         assert!(there.is_dir());
         chmod(&home.join(".cache/rushmem").join(format!("uid-{uid}/cpu")), 0o700);
     }
-}
-
-fn finished_by(command: &mut Command) -> String {
-    finished(std::mem::replace(command, Command::new("true")))
 }

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod parts;
+
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
