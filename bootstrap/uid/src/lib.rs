@@ -48,6 +48,9 @@ mod config;
 mod conn;
 mod connect;
 pub mod environment;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod join;
 mod mesh;

@@ -49,7 +49,7 @@ pub struct Form {
 /// The object's file name.
 pub(crate) const OBJECT: &str = "kernel.so";
 
-pub(crate) static CPU: Form = Form { heading: "rushmem cpu kernel 2", files: &[OBJECT] };
+pub(crate) const CPU: Form = Form { heading: "rushmem cpu kernel 2", files: &[OBJECT] };
 
 /// A content key: a hash over strings, each with its length.
 #[derive(Debug, Default)]

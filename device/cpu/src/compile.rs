@@ -15,6 +15,8 @@ use crate::module::Module;
 use crate::scan::{self, Form, Found};
 use crate::toolchain::{machine_fault, Toolchain};
 
+static CPU: cache::Form = cache::CPU;
+
 /// The file name under which the appended list of kernels is compiled.
 const LIST: &str = "rushmem-kernel-list";
 
@@ -91,7 +93,7 @@ impl Compiler {
             key.add(&here.to_string_lossy());
         }
         let failed = |error| storage(format!("kernel cache {}", root.path().display()), error);
-        let entry = Entry::open(root, &key.finish(), &cache::CPU).map_err(failed)?;
+        let entry = Entry::open(root, &key.finish(), &CPU).map_err(failed)?;
         let mut contents = entry.contents();
         if contents.is_none() {
             let lock = entry.lock().map_err(failed)?;

@@ -15,6 +15,9 @@ pub mod cache;
 mod compile;
 mod dynamic_shared;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod headers;
 mod hooks;
 mod idle;

@@ -15,6 +15,9 @@ mod device;
 mod device_state;
 mod error;
 mod far;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 mod heap;
 mod kernel;

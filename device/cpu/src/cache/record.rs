@@ -54,14 +54,11 @@ impl<'a> Record<'a> {
             record.extend_from_slice(format!("\n{stamp} ").as_bytes());
             record.extend_from_slice(path.as_os_str().as_bytes());
         }
-        let seal = hex(xxh3_128(&record));
-        record.push(b'\n');
-        record.extend_from_slice(seal.as_bytes());
-        record
+        sealed(&record)
     }
 
     /// Whether the contents are those of the record.
-    pub(super) fn vouches_for(&self, contents: &[Vec<u8>]) -> bool {
+    pub(crate) fn vouches_for(&self, contents: &[Vec<u8>]) -> bool {
         self.hashes.len() == contents.len()
             && self
                 .hashes
@@ -71,9 +68,14 @@ impl<'a> Record<'a> {
     }
 
     /// Whether the headers are as they were.
-    pub(super) fn is_up_to_date(&self) -> bool {
+    pub(crate) fn is_up_to_date(&self) -> bool {
         self.includes.iter().all(|(stamp, path)| stamp_of(path).is_some_and(|now| now.as_bytes() == *stamp))
     }
+}
+
+/// A record with its own hash behind it.
+pub(crate) fn sealed(body: &[u8]) -> Vec<u8> {
+    [body, b"\n", hex(xxh3_128(body)).as_bytes()].concat()
 }
 
 /// Size and modification time, as one word.

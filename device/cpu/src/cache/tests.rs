@@ -4,6 +4,7 @@ use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use super::record::Record;
 use super::*;
 
+static CPU: Form = super::CPU;
 static TWO: Form = Form { heading: "test 1", files: &["kernel.so", "kernel.names"] };
 
 fn chmod(path: &Path, mode: u32) {

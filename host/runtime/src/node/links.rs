@@ -354,6 +354,10 @@ impl Shared {
         match message.first() {
             Some(&FDS) if message.len() == 17 => {
                 let first = u64::from_le_bytes(message[9..17].try_into().expect("eight bytes")) as usize;
+                if first.checked_add(fds.len()).is_none_or(|end| end > self.cards.len()) {
+                    log::warn!("{} sends descriptors of PEs that are not there; dropped", self.cards[i].who());
+                    return true;
+                }
                 let mut inbox = lock(&self.inbox);
                 for (k, fd) in fds.into_iter().enumerate() {
                     inbox.fds.insert((word(&message), first + k), fd);
@@ -392,4 +396,39 @@ impl Shared {
         }
         self.arrived.notify_all();
     }
+}
+
+/// The messages of a leader, as a follower reads them: the first byte of each says how many descriptors go with it.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn fuzz(bytes: &[u8]) {
+    let name = super::card::random().expect("random bytes");
+    let listener = Socket::listen(&name).expect("a free name");
+    let leader = Socket::connect(&name).expect("it listens");
+    let follower = listener.accept().expect("it has connected").expect("this user's own");
+    let card = |pe: u32| Card { pe, ..Card::decode(&[0; super::card::CARD_BYTES]) };
+    let shared = Shared {
+        me: 1,
+        cards: Arc::new((0..3).map(card).collect()),
+        sockets: vec![Some(follower)],
+        health: Arc::new(Health::new("PE 1".into(), false, None)),
+        inbox: Mutex::default(),
+        arrived: Condvar::new(),
+        stop: AtomicBool::new(false),
+        // Any descriptor: nobody waits.
+        wake: listener.as_fd().try_clone_to_owned().expect("a descriptor"),
+        duties: Mutex::default(),
+    };
+    for part in crate::fuzzing::parts(bytes) {
+        let Some((count, message)) = part.split_first() else { continue };
+        let message = &message[..message.len().min(MAX_BYTES)];
+        let fds = vec![listener.as_raw_fd(); usize::from(*count) % 5];
+        assert_ne!(parse_hello(message, &[7; 16]), Some(usize::MAX), "a hello of nobody");
+        if !message.is_empty() {
+            leader.send(message, &fds).expect("it reads");
+            if !shared.read(0) {
+                break;
+            }
+        }
+    }
+    assert!(lock(&shared.inbox).fds.keys().all(|(_, slot)| *slot < 3), "kept for a PE that does not exist");
 }

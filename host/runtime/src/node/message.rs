@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Most descriptors in one message (the kernel's `SCM_MAX_FD`).
@@ -43,6 +43,12 @@ fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
         Err(io::Error::last_os_error())
     } else {
         Ok(rc)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -171,6 +177,12 @@ impl Socket {
             }
             bytes.truncate(n as usize);
         }
+        #[cfg(any(test, feature = "fuzzing"))]
+        crate::fuzzing::record(
+            "node_messages",
+            bytes.first().copied().unwrap_or(0).into(),
+            &[&[fds.len() as u8], &bytes[..]].concat(),
+        );
         Ok((bytes, fds))
     }
 }

@@ -333,6 +333,12 @@ pub(super) unsafe extern "C" fn on_copy(
             0 => &[],
             _ => std::slice::from_raw_parts(at.cast::<u8>(), length),
         };
+        #[cfg(any(test, feature = "fuzzing"))]
+        crate::fuzzing::record(
+            "far_pieces",
+            bytes(header, header_length).first().copied().unwrap_or(0).into(),
+            bytes(header, header_length),
+        );
         match Head::decode(bytes(header, header_length)) {
             Some((from, head)) if from < inbox.arrivals.len() => {
                 if let Err(e) = inbox.take_in(from, head, bytes(data, length)) {
