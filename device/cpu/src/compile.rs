@@ -65,9 +65,13 @@ impl Compiler {
     pub fn compile(&self, name: &str, source: &str) -> Result<Module, Error> {
         let toolchain = Toolchain::find(self.cxx.as_deref())?;
         let files_failed = |error: &Error| matches!(error, Error::Io { .. });
-        cache::in_cache(self.cache_dir.as_deref(), "cpu", |error| error, files_failed, |root| {
-            self.compile_in(root, &toolchain, name, source)
-        })
+        cache::in_cache(
+            self.cache_dir.as_deref(),
+            "cpu",
+            |error| error,
+            files_failed,
+            |root| self.compile_in(root, &toolchain, name, source),
+        )
     }
 
     fn compile_in(
@@ -183,7 +187,12 @@ impl Job<'_> {
         Ok(contents)
     }
 
-    fn compile(&self, entries: &[(String, String)], source: &str, scratch: &Scratch<'_>) -> Result<(), Error> {
+    fn compile(
+        &self,
+        entries: &[(String, String)],
+        source: &str,
+        scratch: &Scratch<'_>,
+    ) -> Result<(), Error> {
         let mut args = self.common(scratch);
         args.extend(["-fPIC", "-shared", "-Wl,-z,defs", "-o"].map(OsString::from));
         args.push(scratch.path.join(cache::OBJECT).into());
@@ -233,10 +242,9 @@ impl Job<'_> {
             args.push(format!("-fmacro-prefix-map={}={}", self.file.display(), self.name).into());
         }
         // Debuggers are told paths that outlive the descriptors.
-        for (via, path) in [
-            (&self.headers.0, &*self.headers.1),
-            (&self.entry.folder.via(), self.entry.folder.path()),
-        ] {
+        for (via, path) in
+            [(&self.headers.0, &*self.headers.1), (&self.entry.folder.via(), self.entry.folder.path())]
+        {
             args.push(format!("-ffile-prefix-map={}={}", via.display(), path.display()).into());
         }
         for dir in [self.headers.0.clone(), self.headers.0.join("cuda_names")] {

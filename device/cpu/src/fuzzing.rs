@@ -5,8 +5,10 @@ use crate::cache::{self, record::Record};
 
 /// A record of a cache entry, or a compiler's list of headers.
 pub fn cache_entries(bytes: &[u8]) {
-    static FORMS: [cache::Form; 2] =
-        [cache::CPU, cache::Form { heading: "rushmem cuda kernel 3", files: &["kernel.cubin", "kernel.names"] }];
+    static FORMS: [cache::Form; 2] = [
+        cache::CPU,
+        cache::Form { heading: "rushmem cuda kernel 3", files: &["kernel.cubin", "kernel.names"] },
+    ];
     for form in &FORMS {
         // Sealed, so that there is more to read than a wrong seal.
         for record in [bytes.to_vec(), cache::record::sealed(bytes)] {

@@ -205,7 +205,8 @@ mod tests {
     #[test]
     fn a_machine_s_fault_is_not_the_source_s() {
         let (failed, killed) = (ExitStatus::from_raw(1 << 8), ExitStatus::from_raw(libc::SIGKILL));
-        let disk = "/tmp/ccX.s: Assembler messages: Fatal error: can't write 4 bytes: No space left on device";
+        let disk =
+            "/tmp/ccX.s: Assembler messages: Fatal error: can't write 4 bytes: No space left on device";
         let lto = "c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.";
         let linker = "collect2: fatal error: ld terminated with signal 9 [Killed]";
         assert!(
@@ -215,7 +216,8 @@ mod tests {
         for (status, text) in [(failed, lto), (failed, linker), (killed, "")] {
             assert!(matches!(machine_fault(status, text), Some(Error::Interrupted { .. })), "{text}");
         }
-        let source = "k.cu:1:2: error: #error No space left on device\n    1 | #error No space left on device";
+        let source =
+            "k.cu:1:2: error: #error No space left on device\n    1 | #error No space left on device";
         assert_eq!(machine_fault(failed, source), None);
         assert_eq!(machine_fault(failed, "k.cu:3:1: error: 'x' was not declared in this scope"), None);
     }

@@ -190,8 +190,7 @@ fn what_the_key_covers_is_compiled_anew() {
 
 /// The one entry of a cache.
 fn entry(bench: &Bench) -> PathBuf {
-    let mut entries =
-        fs::read_dir(bench.cache()).expect("the cache").map(|entry| entry.expect("readable"));
+    let mut entries = fs::read_dir(bench.cache()).expect("the cache").map(|entry| entry.expect("readable"));
     entries.find(|entry| !entry.file_name().to_string_lossy().starts_with("include-")).expect("one").path()
 }
 

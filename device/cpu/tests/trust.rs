@@ -20,12 +20,18 @@ fn poisoned(good: &Path, evil: &Path) {
     let payload = SOURCE.replace("123", "666");
     assert_eq!(answer(&compiler(good), SOURCE).expect("compiles"), 123);
     let key = fs::read_dir(cache(good)).expect("a cache").map(|entry| entry.expect("readable").file_name());
-    let key = key.into_iter().find(|name| !name.to_string_lossy().starts_with("include-")).expect("one entry");
+    let key =
+        key.into_iter().find(|name| !name.to_string_lossy().starts_with("include-")).expect("one entry");
     assert_eq!(answer(&compiler(evil), &payload).expect("compiles"), 666);
     let other = fs::read_dir(cache(evil)).expect("a cache").map(|entry| entry.expect("readable").path());
-    let other = other.into_iter().find(|path| !path.to_string_lossy().contains("include-")).expect("one entry");
+    let other =
+        other.into_iter().find(|path| !path.to_string_lossy().contains("include-")).expect("one entry");
     fs::rename(other, cache(evil).join(key)).expect("renaming");
-    assert_eq!(answer(&compiler(evil), SOURCE).expect("compiles"), 666, "where it is trusted, the payload runs");
+    assert_eq!(
+        answer(&compiler(evil), SOURCE).expect("compiles"),
+        666,
+        "where it is trusted, the payload runs"
+    );
 }
 
 /// Gives a tree away, or takes it.
@@ -159,7 +165,11 @@ fn two_users_share_a_directory() {
         let folder = shared.join(format!("uid-{uid}"));
         let meta = fs::metadata(&folder).expect("a folder of its own");
         assert_eq!(meta.permissions().mode() & 0o777, 0o700);
-        assert_eq!(fs::read_dir(folder.join("cpu")).expect("the cache").count(), 2, "an entry and the headers");
+        assert_eq!(
+            fs::read_dir(folder.join("cpu")).expect("the cache").count(),
+            2,
+            "an entry and the headers"
+        );
     }
 }
 
@@ -194,7 +204,11 @@ fn a_process_without_a_cache_has_its_own_folder() {
     chmod(&loose, 0o777);
     let child = || {
         let mut child = part(test, "process");
-        child.env("TMPDIR", &temporary).env("REFUSED", &loose).env_remove("HOME").env_remove("XDG_CACHE_HOME");
+        child
+            .env("TMPDIR", &temporary)
+            .env("REFUSED", &loose)
+            .env_remove("HOME")
+            .env_remove("XDG_CACHE_HOME");
         child
     };
     let left = || fs::read_dir(&temporary).expect("readable").count();

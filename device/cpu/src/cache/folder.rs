@@ -97,11 +97,7 @@ impl Folder {
         self.read_as(name, |_, _| Ok(()))
     }
 
-    fn read_as(
-        &self,
-        name: &str,
-        check: impl Fn(&Stat, &Path) -> io::Result<()>,
-    ) -> io::Result<Vec<u8>> {
+    fn read_as(&self, name: &str, check: impl Fn(&Stat, &Path) -> io::Result<()>) -> io::Result<Vec<u8>> {
         // A named pipe must not hold us up.
         let flags = OPEN | OFlags::RDONLY | OFlags::NONBLOCK;
         let fd = fs::openat(&self.fd, name, flags, Mode::empty())?;

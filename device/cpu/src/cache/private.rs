@@ -67,7 +67,12 @@ fn bases() -> Vec<PathBuf> {
     all.extend(["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from));
     all.extend(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()));
     let mut seen = Vec::new();
-    all.retain(|base| !seen.contains(base) && { seen.push(base.clone()); base.is_dir() });
+    all.retain(|base| {
+        !seen.contains(base) && {
+            seen.push(base.clone());
+            base.is_dir()
+        }
+    });
     all
 }
 
@@ -101,8 +106,12 @@ pub(super) fn make_in(base: &Path, checked: bool) -> io::Result<Private> {
             other => other?,
         }
         let folder = Folder::within(parent.as_fd(), &name, base.join(&name))?;
-        let private =
-            Private { folder: Arc::new(folder), parent: parent.try_clone()?, name, process: std::process::id() };
+        let private = Private {
+            folder: Arc::new(folder),
+            parent: parent.try_clone()?,
+            name,
+            process: std::process::id(),
+        };
         // Locked, it is nobody's to sweep. What was swept in between has lost its name.
         let locked = fs::flock(&*private.folder, FlockOperation::NonBlockingLockExclusive).is_ok();
         if !locked || fs::fstat(&*private.folder)?.st_nlink == 0 {
@@ -122,7 +131,9 @@ fn check(folder: &Folder, checked: bool) -> io::Result<()> {
     }
     // The compiler would look names up again.
     if !checked && !folder.has_own_way() {
-        return Err(steps::refused("others could change its path, and /proc is not there to do without".into()));
+        return Err(steps::refused(
+            "others could change its path, and /proc is not there to do without".into(),
+        ));
     }
     let room = folder.create("room").and_then(|mut file| file.write_all(&vec![1; ROOM]));
     folder.remove(OsStr::new("room"))?;

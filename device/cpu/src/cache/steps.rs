@@ -117,10 +117,7 @@ impl Walk {
         self.shown.push(name);
         let shown = self.shown.display();
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return Err(io::Error::new(
-                io::ErrorKind::NotADirectory,
-                format!("{shown} is not a directory"),
-            ));
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, format!("{shown} is not a directory")));
         }
         if !self.trusts(stat.st_uid) {
             let why =

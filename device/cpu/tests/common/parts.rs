@@ -47,7 +47,8 @@ pub(crate) fn is_part(name: &str) -> bool {
 
 /// What it printed; it takes two minutes at most, and succeeds.
 pub(crate) fn finished(command: &mut Command) -> String {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawned");
+    let child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawned");
     let (done, watch) = channel::<()>();
     let pid = child.id() as i32;
     let watchdog = std::thread::spawn(move || {
@@ -70,4 +71,3 @@ pub(crate) fn tries(few: u32) -> u32 {
     let rounds = std::env::var("RUSHMEM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     few * rounds
 }
-

@@ -136,9 +136,13 @@ impl Compiler {
         let key = key.finish();
         let make = || self.make(&nvrtc, name, source, &headers, &options, &way);
         let files_failed = |e: &Error| e.code == code::IO;
-        let kept = in_cache(self.cache_dir.as_deref(), "cuda", |e| err!(IO, "{e}"), files_failed, |root| {
-            self.cached(root, &key, name, source, &headers, make)
-        });
+        let kept = in_cache(
+            self.cache_dir.as_deref(),
+            "cuda",
+            |e| err!(IO, "{e}"),
+            files_failed,
+            |root| self.cached(root, &key, name, source, &headers, make),
+        );
         match kept {
             // NVRTC needs no files.
             Err(e) if files_failed(&e) => {
@@ -334,8 +338,7 @@ fn directory(name: &str) -> Option<&Path> {
 fn install(entry: &Entry, source: &str, cubin: &Cubin, includes: &[PathBuf]) -> io::Result<()> {
     // For people: nothing reads it.
     entry.folder.replace("source.cu", source.as_bytes())?;
-    let names: String =
-        cubin.instances.iter().map(|(asked, symbol)| format!("{symbol} {asked}\n")).collect();
+    let names: String = cubin.instances.iter().map(|(asked, symbol)| format!("{symbol} {asked}\n")).collect();
     entry.install(&[&cubin.code, names.as_bytes()], includes)
 }
 

@@ -355,7 +355,10 @@ impl Shared {
             Some(&FDS) if message.len() == 17 => {
                 let first = u64::from_le_bytes(message[9..17].try_into().expect("eight bytes")) as usize;
                 if first.checked_add(fds.len()).is_none_or(|end| end > self.cards.len()) {
-                    log::warn!("{} sends descriptors of PEs that are not there; dropped", self.cards[i].who());
+                    log::warn!(
+                        "{} sends descriptors of PEs that are not there; dropped",
+                        self.cards[i].who()
+                    );
                     return true;
                 }
                 let mut inbox = lock(&self.inbox);

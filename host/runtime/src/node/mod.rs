@@ -12,7 +12,8 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         if let Some(bytes) = part.first_chunk() {
             let read = card::Card::decode(bytes);
             let _ = (read.who(), card::check_agreement(&[read.clone(), read.clone()]));
-            let _ = (card::run_of(&[read.clone(), read.clone()], 1), card::host_index(&[read.clone(), read], 1));
+            let _ =
+                (card::run_of(&[read.clone(), read.clone()], 1), card::host_index(&[read.clone(), read], 1));
         }
     }
     links::fuzz(bytes);
