@@ -45,6 +45,12 @@ impl Engine {
     }
 
     pub(in crate::far) fn obey(&mut self, from: usize, record: &Record<'_>) -> Result<()> {
+        // Rows do not overlap, so an answer is no longer than this PE's memory; what is asked for without end is not begun.
+        if let Record::FetchRows { stride, elem, n, .. } = *record {
+            if elem == 0 || (n > 1 && (stride as i64).unsigned_abs() < elem) {
+                return Err(err!(INVALID_ARGUMENT, "{n} rows of {elem} bytes, {} apart", stride as i64));
+            }
+        }
         let asks = !matches!(record, Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_));
         if asks && self.traffic.is_some() {
             return self.with_traffic(|engine, traffic| {
