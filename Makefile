@@ -35,6 +35,21 @@ test: ## set up, then every test that can run without a GPU
 	@scripts/check-device
 	@scripts/test
 
+.PHONY: attack
+attack: ## what strangers, other users, kills and random calls do, at length (half an hour)
+	@scripts/setup test
+	@scripts/attack
+
+.PHONY: soak
+soak: ## fuzz targets, random programs against the promised order, long attacks (hours)
+	@scripts/setup test
+	@scripts/soak
+
+.PHONY: test-all
+test-all: test attack ## make test, make attack, and the whole grids that make test takes parts of
+	$(call step,the whole grids)
+	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib
+
 .PHONY: lint
 lint: ## formatting, clippy, documentation, dependency rules, the shape of the tree
 	$(call step,set-up)

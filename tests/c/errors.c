@@ -112,7 +112,12 @@ static void with_a_world(rushmem_world_t *w)
   FAILS(rushmem_free(w, mine), RUSHMEM_ERR_BAD_ADDRESS, "alloc");
   FAILS(me ? rushmem_sync_all(w) : rushmem_barrier_all(w), RUSHMEM_ERR_MISMATCH, "PE 0");
 
+  FAILS(rushmem_module_load(w, "x", SIZE_MAX, NULL, NULL, 0, (rushmem_module_t **)&out), RUSHMEM_ERR_INVALID_ARGUMENT,
+        "parts");
+
   OK(rushmem_barrier_all(w));
+  /* The stride of a single element is not used. */
+  OK(rushmem_iget(w, mine, sym, PTRDIFF_MAX, PTRDIFF_MAX, 8, 1, 0));
   int64_t seen[8];
   look(w, seen, sym, sizeof seen);
   for (int i = 0; i < 8; i++) CHECK(seen[i] == 0);

@@ -178,6 +178,11 @@ impl Conn {
             return Ok(None);
         }
         let body = self.input[HEADER..HEADER + len].to_vec();
+        #[cfg(any(test, feature = "fuzzing"))]
+        if self.max_body == MAX_STRANGER {
+            crate::fuzzing::record(3, kind, &self.input[..HEADER + len]);
+            crate::fuzzing::record(4, kind, &self.input[..HEADER + len]);
+        }
         self.input.drain(..HEADER + len);
         Ok(Some((kind, body)))
     }

@@ -56,6 +56,9 @@ mod conn;
 mod connect;
 mod endpoint;
 pub mod environment;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod join;
 mod lobby;

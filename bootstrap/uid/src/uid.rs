@@ -138,6 +138,13 @@ impl Uid {
     }
 }
 
+/// Makes the checksum right.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let sum = digest(&[&bytes[..AT_CHECKSUM]]);
+    bytes[AT_CHECKSUM..].copy_from_slice(&sum);
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

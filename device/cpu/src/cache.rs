@@ -3,34 +3,53 @@
 //! reader that finds the record wanting rebuilds under a file lock, so that N PEs that load one source at once
 //! compile it once, and a compiler killed half-way costs nothing but its directory. Public, because the runtime keeps
 //! what it compiles for GPUs in the same way.
+//!
+//! What is kept here will be run, so another user of the host must never get a say in it. Each user has a folder `uid-N` of
+//! mode 0700 in the cache's directory. The way there is walked by descriptors and refused where others could change it
+//! (`steps.rs`), everything below is reached relative to the folder's descriptor (`folder.rs`), and what is loaded is the
+//! very bytes whose hash was compared. Where there is no such folder, or no room in it, the process makes one of its own for as
+//! long as it lives (`private.rs`), and says so once.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::Error;
 
+mod folder;
+mod private;
+pub(crate) mod record;
+mod steps;
+
+pub use folder::Folder;
+pub(crate) use folder::{by_descriptor, leads_to};
+use record::Record;
+
 /// How long to wait for another process that compiles the same source.
 const LOCK_LIMIT: Duration = Duration::from_secs(330);
+const RECORD: &str = "kernel.record";
 
 /// What a cache's entries hold.
 #[derive(Debug)]
 pub struct Form {
     /// First line of each record: changes when what an entry means does.
     pub heading: &'static str,
-    /// File name of the object.
-    pub object: &'static str,
+    /// Names of the files that the record vouches for.
+    pub files: &'static [&'static str],
 }
 
-pub(crate) static CPU: Form = Form { heading: "rushmem cpu kernel 1", object: "kernel.so" };
+/// The object's file name.
+pub(crate) const OBJECT: &str = "kernel.so";
+
+pub(crate) const CPU: Form = Form { heading: "rushmem cpu kernel 2", files: &[OBJECT] };
 
 /// A content key: a hash over strings, each with its length.
 #[derive(Debug, Default)]
@@ -52,141 +71,131 @@ impl Key {
     }
 }
 
-/// `RUSHMEM_CACHE_DIR`'s default: the first of `$XDG_CACHE_HOME/rushmem` and `~/.cache/rushmem` that can be written to,
-/// else a directory of this user's under the system's temporary one.
-pub fn default_cache_dir() -> PathBuf {
-    let under = |name: &str, rest: &str| {
-        let base = std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())?;
-        Some(base.join(rest)).filter(|dir| can_write(dir))
-    };
-    under("XDG_CACHE_HOME", "rushmem")
-        .or_else(|| under("HOME", ".cache/rushmem"))
-        .unwrap_or_else(|| std::env::temp_dir().join(format!("rushmem-cache-{}", user())))
-}
-
-fn can_write(dir: &Path) -> bool {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    let Ok(path) = std::ffi::CString::new(dir.as_os_str().as_bytes()) else { return false };
-    // SAFETY: a terminated path.
-    made.is_ok() && unsafe { libc::access(path.as_ptr(), libc::W_OK) } == 0
-}
-
-fn user() -> u32 {
-    // SAFETY: no preconditions.
-    unsafe { libc::geteuid() }
-}
-
 /// A number that no other call of this process gives.
 pub(crate) fn unique() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Makes `path` hold `bytes`, in one step.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.{}.tmp", std::process::id(), unique()));
-    let temporary = PathBuf::from(name);
-    let written = File::create(&temporary).and_then(|mut file| file.write_all(bytes));
-    written.and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
-    })
+/// Does `work` in the folder for kernels of this `kind` in the cache `dir` (`RUSHMEM_CACHE_DIR`; `None`: the user's own), or, where
+/// there is none to trust or the work says that files were the trouble, in one of this process's own.
+pub fn in_cache<T, E: std::fmt::Display>(
+    dir: Option<&Path>,
+    kind: &str,
+    failed: impl Fn(Error) -> E,
+    files_failed: impl Fn(&E) -> bool,
+    mut work: impl FnMut(&Folder) -> Result<T, E>,
+) -> Result<T, E> {
+    let why = match open(dir, kind) {
+        Ok(folder) => match work(&folder) {
+            Err(error) if files_failed(&error) => error.to_string(),
+            other => return other,
+        },
+        Err(error) => error.to_string(),
+    };
+    let (private, new) = private::folder().map_err(|error| failed(storage(format!("{why}; and"), error)))?;
+    if new {
+        log::warn!(
+            "{why}: compiled kernels are kept in {} instead, until this process ends (RUSHMEM_CACHE_DIR names another place)",
+            private.path().display()
+        );
+    }
+    let folder = private.sub(kind).map_err(|error| failed(storage(private.path().display(), error)))?;
+    work(&folder)
 }
 
-/// Makes the directory, for its owner only, and refuses one that others may write to: what is in it will be run.
-pub fn private_dir(dir: &Path) -> Result<(), Error> {
-    let failed =
-        |error: io::Error| Error::io(format!("kernel cache {} (RUSHMEM_CACHE_DIR)", dir.display()), error);
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
-    let meta = fs::metadata(dir).map_err(failed)?;
-    if (meta.uid() != user() && meta.uid() != 0) || meta.mode() & 0o022 != 0 {
-        let why = "it belongs to another user, or others may write to it; what it holds would be run";
-        return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+fn open(dir: Option<&Path>, kind: &str) -> Result<Folder, Error> {
+    let inside = |dir: &Path| Folder::of_user(dir)?.sub(kind);
+    if let Some(dir) = dir {
+        let what = || format!("kernel cache {} (RUSHMEM_CACHE_DIR)", dir.display());
+        return inside(dir).map_err(|error| storage(what(), error));
     }
-    Ok(())
+    let mut reasons = Vec::new();
+    for dir in default_dirs() {
+        match inside(&dir) {
+            Ok(folder) if folder.can_write() => return Ok(folder),
+            Ok(_) => reasons.push(format!("{} cannot be written to", dir.display())),
+            Err(error) => reasons.push(format!("{}: {error}", dir.display())),
+        }
+    }
+    Err(Error::Io { text: format!("no place for a kernel cache ({})", reasons.join("; ")) })
+}
+
+/// `RUSHMEM_CACHE_DIR`'s default is the first of these that can be used: `$XDG_CACHE_HOME/rushmem`, `~/.cache/rushmem`, a directory
+/// of this user's under the system's temporary one.
+fn default_dirs() -> impl Iterator<Item = PathBuf> {
+    let under = |name: &str, rest: &str| {
+        Some(std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())?.join(rest))
+    };
+    let temporary = std::env::temp_dir().join(format!("rushmem-cache-{}", steps::user()));
+    let homes = [under("XDG_CACHE_HOME", "rushmem"), under("HOME", ".cache/rushmem")];
+    homes.into_iter().flatten().chain([temporary])
+}
+
+/// An error of a file that is not the source's fault. A full disk is called that.
+pub fn storage(what: impl std::fmt::Display, error: io::Error) -> Error {
+    let full = matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    );
+    Error::io(if full { format!("no room on the disk: {what}") } else { what.to_string() }, error)
 }
 
 /// The place of one compiled source.
 #[derive(Debug)]
 pub struct Entry {
     /// Its directory.
-    pub dir: PathBuf,
+    pub folder: Folder,
     /// What it holds.
     pub form: &'static Form,
 }
 
 impl Entry {
-    /// Path of the object.
-    pub fn object(&self) -> PathBuf {
-        self.dir.join(self.form.object)
+    /// The entry of a key, empty if it is new.
+    pub fn open(root: &Folder, key: &str, form: &'static Form) -> io::Result<Entry> {
+        Ok(Entry { folder: root.sub(key)?, form })
     }
 
-    fn record(&self) -> PathBuf {
-        self.dir.join("kernel.record")
+    /// The files' contents, if they are sound and all that they were made from is as it was: what is to be loaded, for the
+    /// names may stand for something else in a moment.
+    pub fn contents(&self) -> Option<Vec<Vec<u8>>> {
+        let record = self.folder.read(RECORD).ok()?;
+        let record = Record::parse(&record, self.form)?;
+        let contents: Vec<_> =
+            self.form.files.iter().map(|name| self.folder.read(name)).collect::<Result<_, _>>().ok()?;
+        (record.vouches_for(&contents) && record.is_up_to_date()).then_some(contents)
     }
 
-    /// Whether a sound object is here and all that it included is as it was.
-    pub fn is_sound(&self) -> bool {
-        let check = || -> Option<bool> {
-            let record = fs::read(self.record()).ok()?;
-            let end = record.iter().rposition(|&byte| byte == b'\n')?;
-            let (body, seal) = (&record[..end], &record[end + 1..]);
-            if seal != hex(xxh3_128(body)).as_bytes() {
-                return Some(false);
-            }
-            let mut lines = body.split(|&byte| byte == b'\n');
-            if lines.next()? != self.form.heading.as_bytes() {
-                return Some(false);
-            }
-            let object = fs::read(self.object()).ok()?;
-            if lines.next()? != hex(xxh3_128(&object)).as_bytes() {
-                return Some(false);
-            }
-            Some(lines.all(|line| {
-                let mut parts = line.splitn(2, |&byte| byte == b' ');
-                let (stamp, path) = (parts.next(), parts.next());
-                let path = path.map(|path| PathBuf::from(OsString::from_vec(path.to_vec())));
-                path.is_some_and(|path| stamp_of(&path).map(String::into_bytes).as_deref() == stamp)
-            }))
-        };
-        check().unwrap_or(false)
-    }
-
-    /// Puts a freshly built object in place. `includes` are the files outside the system's that it was made from.
-    pub fn install(&self, built: &Path, includes: &[PathBuf]) -> io::Result<()> {
-        let object = fs::read(built)?;
-        let mut record = format!("{}\n{}", self.form.heading, hex(xxh3_128(&object))).into_bytes();
-        for path in includes {
-            let Some(stamp) = stamp_of(path) else { continue };
-            record.extend_from_slice(format!("\n{stamp} ").as_bytes());
-            record.extend_from_slice(path.as_os_str().as_bytes());
+    /// Puts what was built in place, a content for each of the form's files. `includes` are the files outside the system's that it
+    /// was made from.
+    pub fn install<C: AsRef<[u8]>>(&self, contents: &[C], includes: &[PathBuf]) -> io::Result<()> {
+        assert_eq!(contents.len(), self.form.files.len(), "a content for each file");
+        for (name, content) in self.form.files.iter().zip(contents) {
+            self.folder.replace(name, content.as_ref())?;
         }
-        let seal = hex(xxh3_128(&record));
-        record.push(b'\n');
-        record.extend_from_slice(seal.as_bytes());
-        fs::rename(built, self.object())?;
-        replace(&self.record(), &record)
+        self.folder.replace(RECORD, &Record::write(self.form, contents, includes))
     }
 
-    /// Waits until nobody else builds this entry, for as long as a compiler may take. `None` then: build anyway, what is
-    /// installed is whole in any case. Whoever holds the lock has swept away what a killed builder left.
+    /// Waits until nobody else builds this entry, for as long as a compiler may take. `None` then, and where files cannot be
+    /// locked: build anyway, what is installed is whole in any case. Whoever holds the lock has swept away what a
+    /// killed builder left.
     pub fn lock(&self) -> io::Result<Option<File>> {
-        let file = File::options().create(true).append(true).open(self.dir.join("lock"))?;
+        let file = self.folder.lock_file("lock")?;
         let start = Instant::now();
         loop {
-            // SAFETY: the descriptor is open.
-            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-                self.sweep();
-                return Ok(Some(file));
-            }
-            let error = io::Error::last_os_error();
-            if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
-                return Err(error);
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    self.sweep();
+                    return Ok(Some(file));
+                }
+                Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+                Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(None),
+                Err(error) => return Err(error.into()),
             }
             if start.elapsed() > LOCK_LIMIT {
                 log::warn!(
                     "{} has been locked for {} s; compiling without",
-                    self.dir.display(),
+                    self.folder.path().display(),
                     LOCK_LIMIT.as_secs()
                 );
                 return Ok(None);
@@ -196,42 +205,40 @@ impl Entry {
     }
 
     fn sweep(&self) {
-        for left in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            if left.file_name().as_bytes().starts_with(b"build-") {
-                let _ = fs::remove_dir_all(left.path());
+        for name in self.folder.names().unwrap_or_default() {
+            if name.as_bytes().starts_with(b"build-") || name.as_bytes().ends_with(b".tmp") {
+                let _ = self.folder.remove(&name);
             }
         }
     }
 
     /// A directory to build in, removed when dropped.
-    pub fn scratch(&self) -> io::Result<Scratch> {
-        let path = self.dir.join(format!("build-{}-{}", std::process::id(), unique()));
-        DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Scratch { path })
+    pub fn scratch(&self) -> io::Result<Scratch<'_>> {
+        let name = format!("build-{}-{}", std::process::id(), unique());
+        Ok(Scratch { path: self.folder.via().join(&name), folder: self.folder.sub(&name)?, entry: self })
     }
 }
 
 /// A directory that goes with the value.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct Scratch<'a> {
     /// The directory.
+    pub folder: Folder,
+    /// Its path for the compiler, by the entry's descriptor.
     pub path: PathBuf,
+    entry: &'a Entry,
 }
 
-impl Drop for Scratch {
+impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        if let Some(name) = self.path.file_name() {
+            let _ = self.entry.folder.remove(name);
+        }
     }
 }
 
 fn hex(hash: u128) -> String {
     format!("{hash:032x}")
-}
-
-/// Size and modification time, as one word.
-fn stamp_of(path: &Path) -> Option<String> {
-    let meta = fs::metadata(path).ok()?;
-    Some(format!("{}:{}.{:09}", meta.len(), meta.mtime(), meta.mtime_nsec()))
 }
 
 /// The prerequisites in a make rule, as compilers write them with `-MMD -MF`.
@@ -266,91 +273,4 @@ fn flush(word: &mut Vec<u8>, paths: &mut Vec<PathBuf>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn make_rules() {
-        let rule = b"x: /a/b.cu \\\n  /c\\ d.h $$e.h \\\n f\\#g.h\n\n/c\\ d.h:\n";
-        let expected = ["/a/b.cu", "/c d.h", "$e.h", "f#g.h"].map(PathBuf::from);
-        assert_eq!(prerequisites(rule), expected);
-        assert_eq!(prerequisites(b"x:"), Vec::<PathBuf>::new());
-        assert_eq!(prerequisites(b""), Vec::<PathBuf>::new());
-    }
-
-    #[test]
-    fn keys_tell_strings_apart() {
-        let key = |parts: &[&str]| {
-            let mut key = Key::default();
-            for part in parts {
-                key.add(part);
-            }
-            key.finish()
-        };
-        assert_ne!(key(&["ab", "c"]), key(&["a", "bc"]));
-        assert_ne!(key(&["a", ""]), key(&["a"]));
-        assert_eq!(key(&["a", "b"]), key(&["a", "b"]));
-    }
-
-    #[test]
-    fn a_sound_entry_is_whole_and_up_to_date() {
-        let temp = tempfile::tempdir().expect("a temporary directory");
-        let entry = Entry { dir: temp.path().to_owned(), form: &CPU };
-        assert!(!entry.is_sound());
-        let include = temp.path().join("my header.h");
-        let install = |content: &[u8]| {
-            fs::write(temp.path().join("built"), content).expect("writing");
-            entry.install(&temp.path().join("built"), std::slice::from_ref(&include)).expect("installing");
-        };
-        fs::write(&include, "one").expect("writing");
-        install(b"object");
-        assert!(entry.is_sound());
-        // Another size.
-        fs::write(&include, "three").expect("writing");
-        assert!(!entry.is_sound());
-        install(b"object");
-        assert!(entry.is_sound());
-        // A flipped byte, a cut, nothing.
-        for damage in [&b"objekt"[..], b"obj", b""] {
-            fs::write(entry.object(), damage).expect("writing");
-            assert!(!entry.is_sound());
-        }
-        install(b"object");
-        let record = fs::read(entry.record()).expect("reading");
-        for end in 0..record.len() {
-            fs::write(entry.record(), &record[..end]).expect("writing");
-            assert!(!entry.is_sound(), "cut at {end}");
-        }
-        fs::write(entry.record(), &record).expect("writing");
-        assert!(entry.is_sound());
-        fs::remove_file(&include).expect("removing");
-        assert!(!entry.is_sound());
-    }
-
-    #[test]
-    fn a_lock_excludes_and_sweeps() {
-        let temp = tempfile::tempdir().expect("a temporary directory");
-        let entry = Entry { dir: temp.path().to_owned(), form: &CPU };
-        fs::create_dir(temp.path().join("build-1-2")).expect("making");
-        let held = entry.lock().expect("locking");
-        assert!(held.is_some() && !temp.path().join("build-1-2").exists());
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| entry.lock().expect("locking").map(|_| Instant::now()));
-            std::thread::sleep(Duration::from_millis(50));
-            let released = Instant::now();
-            drop(held);
-            assert!(other.join().expect("no panic").expect("locked") >= released);
-        });
-    }
-
-    #[test]
-    fn a_cache_that_others_may_write_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
-        let temp = tempfile::tempdir().expect("a temporary directory");
-        let dir = temp.path().join("cache");
-        private_dir(&dir).expect("making");
-        assert_eq!(fs::metadata(&dir).expect("stat").permissions().mode() & 0o777, 0o700);
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("chmod");
-        assert!(private_dir(&dir).is_err_and(|error| error.to_string().contains("RUSHMEM_CACHE_DIR")));
-    }
-}
+mod tests;

@@ -4,28 +4,32 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cache::{self, Entry, Key, Scratch};
+use crate::cache::{self, storage, Entry, Folder, Key, Scratch};
 use crate::dynamic_shared;
 use crate::error::Error;
 use crate::headers::{self, Header, HEADERS};
 use crate::limits::Limits;
 use crate::module::Module;
 use crate::scan::{self, Form, Found};
-use crate::toolchain::Toolchain;
+use crate::toolchain::{machine_fault, Toolchain};
+
+static CPU: cache::Form = cache::CPU;
 
 /// The file name under which the appended list of kernels is compiled.
 const LIST: &str = "rushmem-kernel-list";
+
+/// The file name of what the compiler is given.
+const UNIT: &str = "unit.cpp";
 
 /// Compiles kernels for the CPU.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     /// The C++ compiler (`RUSHMEM_CXX`): a path, a name or a command; `None`: c++, g++ or clang++ in PATH.
     pub cxx: Option<PathBuf>,
-    /// Where compiled kernels are kept. See [`default_cache_dir`](crate::default_cache_dir).
-    pub cache_dir: PathBuf,
+    /// Where compiled kernels are kept (`RUSHMEM_CACHE_DIR`); `None`: where this user's are, see [`cache`](crate::cache).
+    pub cache_dir: Option<PathBuf>,
     /// Further compiler arguments, and `--kernel=scale<float>` to name an instance of a kernel template.
     pub options: Vec<String>,
     /// Headers to offer besides this crate's own.
@@ -42,7 +46,8 @@ struct Job<'a> {
     /// Kernel instances asked for by `--kernel=`.
     instances: Vec<&'a str>,
     toolchain: &'a Toolchain,
-    headers: PathBuf,
+    /// Where the headers are for the compiler, and for people.
+    headers: (PathBuf, PathBuf),
     entry: &'a Entry,
     /// The source's file in the cache: what debuggers and the compiler's messages quote.
     file: PathBuf,
@@ -52,15 +57,30 @@ impl Compiler {
     /// A compiler with the environment's limits and nothing special else.
     pub fn new(cache_dir: PathBuf) -> Result<Self, Error> {
         let limits = Limits::from_env().map_err(|text| Error::Environment { text })?;
-        Ok(Compiler { cxx: None, cache_dir, options: Vec::new(), headers: &[], limits })
+        Ok(Compiler { cxx: None, cache_dir: Some(cache_dir), options: Vec::new(), headers: &[], limits })
     }
 
     /// Compiles `source` unless the cache has it, and loads it. `name` stands for the source in messages; where it has a
     /// directory, `#include "…"` is looked for there.
     pub fn compile(&self, name: &str, source: &str) -> Result<Module, Error> {
         let toolchain = Toolchain::find(self.cxx.as_deref())?;
-        let root = self.cache_dir.join("cpu");
-        cache::private_dir(&root)?;
+        let files_failed = |error: &Error| matches!(error, Error::Io { .. });
+        cache::in_cache(
+            self.cache_dir.as_deref(),
+            "cpu",
+            |error| error,
+            files_failed,
+            |root| self.compile_in(root, &toolchain, name, source),
+        )
+    }
+
+    fn compile_in(
+        &self,
+        root: &Folder,
+        toolchain: &Toolchain,
+        name: &str,
+        source: &str,
+    ) -> Result<Module, Error> {
         let mut includes = Key::default();
         for (path, text) in self.all_headers() {
             includes.add(path).add(text);
@@ -76,35 +96,46 @@ impl Compiler {
         if let (false, Ok(here)) = (self.options.is_empty(), std::env::current_dir()) {
             key.add(&here.to_string_lossy());
         }
-        let entry = Entry { dir: root.join(key.finish()), form: &cache::CPU };
-        if !entry.is_sound() {
-            cache::private_dir(&entry.dir)?;
-            let failed = |error| Error::io(format!("kernel cache {}", entry.dir.display()), error);
+        let failed = |error| storage(format!("kernel cache {}", root.path().display()), error);
+        let entry = Entry::open(root, &key.finish(), &CPU).map_err(failed)?;
+        let mut contents = entry.contents();
+        if contents.is_none() {
             let lock = entry.lock().map_err(failed)?;
-            if !entry.is_sound() {
-                let headers = root.join(format!("include-{includes}"));
+            contents = entry.contents();
+            if contents.is_none() {
+                let headers = root.sub(&format!("include-{includes}")).map_err(failed)?;
                 headers::write(&headers, self.all_headers()).map_err(failed)?;
                 let (instances, options) = self
                     .options
                     .iter()
                     .map(String::as_str)
                     .partition(|option| option.starts_with("--kernel="));
-                let file = entry.dir.join(file_name(name));
+                let file = entry.folder.path().join(file_name(name));
+                let headers = (headers.via(), headers);
                 let job = Job {
                     name,
                     source,
                     options,
                     instances,
-                    toolchain: &toolchain,
-                    headers,
+                    toolchain,
+                    headers: (headers.0, headers.1.path().to_owned()),
                     entry: &entry,
                     file,
                 };
-                job.build()?;
+                // Whatever killed it, the kernel out of memory say, it need not meet it again.
+                let built = match job.build() {
+                    Err(Error::Interrupted { text }) => {
+                        log::warn!("{name}: {text}; trying once more");
+                        job.build()
+                    }
+                    other => other,
+                };
+                contents = Some(built?);
             }
             drop(lock);
         }
-        Module::load(&entry.object(), name, self.limits)
+        let object = contents.and_then(|contents| contents.into_iter().next()).unwrap_or_default();
+        Module::load(&object, &entry.folder, name, self.limits)
     }
 
     fn all_headers(&self) -> impl Iterator<Item = Header> + '_ {
@@ -126,47 +157,47 @@ fn file_name(name: &str) -> &str {
 }
 
 impl Job<'_> {
-    fn build(&self) -> Result<(), Error> {
-        let failed = |error| Error::io(format!("kernel cache {}", self.entry.dir.display()), error);
-        cache::replace(&self.file, self.source.as_bytes()).map_err(failed)?;
+    /// The entry's contents, which are in the cache now.
+    fn build(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let failed = |error| storage(format!("kernel cache {}", self.entry.folder.path().display()), error);
+        self.entry.folder.replace(file_name(self.name), self.source.as_bytes()).map_err(failed)?;
         let scratch = self.entry.scratch().map_err(failed)?;
         let source = dynamic_shared::rewrite(self.source);
         let marked = format!("# 1 {}\n{source}\n", quoted(&self.file));
 
-        let unit = scratch.path.join("unit.cpp");
-        fs::write(&unit, &marked).map_err(failed)?;
-        let (preprocessed, rule) = (scratch.path.join("unit.ii"), scratch.path.join("unit.d"));
-        let mut args = self.common(&unit);
+        scratch.folder.replace(UNIT, marked.as_bytes()).map_err(failed)?;
+        let mut args = self.common(&scratch);
         args.extend(["-E", "-DRUSHMEM_CPU_SCAN", "-MMD", "-MT", "unit", "-MF"].map(OsString::from));
-        args.extend([rule.clone().into(), "-o".into(), preprocessed.clone().into()]);
+        args.extend([scratch.path.join("unit.d").into(), "-o".into(), scratch.path.join("unit.ii").into()]);
         self.checked(&args, &scratch)?;
-        let text = fs::read(&preprocessed).map_err(failed)?;
+        let text = scratch.folder.read_built("unit.ii").map_err(failed)?;
         let found = scan::kernels(&String::from_utf8_lossy(&text));
         self.check_names(&found)?;
 
         let entries = self.entries(&found);
-        fs::write(&unit, marked + &list(&entries, &found)).map_err(failed)?;
-        let object = scratch.path.join("kernel.so");
-        self.compile(&unit, &object, &entries, &source, &scratch)?;
-        let own = |path: &PathBuf| !path.starts_with(&self.headers) && !path.starts_with(&self.entry.dir);
-        let rule = fs::read(&rule).map_err(failed)?;
+        let listed = marked + &list(&entries, &found);
+        scratch.folder.replace(UNIT, listed.as_bytes()).map_err(failed)?;
+        self.compile(&entries, &source, &scratch)?;
+        let entry = self.entry.folder.via();
+        let own = |path: &PathBuf| !path.starts_with(&self.headers.0) && !path.starts_with(&entry);
+        let rule = scratch.folder.read_built("unit.d").map_err(failed)?;
         let includes: Vec<PathBuf> = cache::prerequisites(&rule).into_iter().filter(own).collect();
-        self.entry.install(&object, &includes).map_err(failed)
+        let contents = vec![scratch.folder.read_built(cache::OBJECT).map_err(failed)?];
+        self.entry.install(&contents, &includes).map_err(failed)?;
+        Ok(contents)
     }
 
     fn compile(
         &self,
-        unit: &Path,
-        object: &Path,
         entries: &[(String, String)],
         source: &str,
-        scratch: &Scratch,
+        scratch: &Scratch<'_>,
     ) -> Result<(), Error> {
-        let mut args = self.common(unit);
+        let mut args = self.common(scratch);
         args.extend(
             ["-fPIC", "-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic-functions", "-o"].map(OsString::from),
         );
-        args.push(object.into());
+        args.push(scratch.path.join(cache::OBJECT).into());
         let (status, text) = self.toolchain.run(&args, &scratch.path)?;
         if status.success() {
             if !text.is_empty() {
@@ -174,21 +205,25 @@ impl Job<'_> {
             }
             return Ok(());
         }
+        if let Some(fault) = machine_fault(status, &text) {
+            return Err(fault);
+        }
         if !text.contains(LIST) {
             return Err(Error::Compile { text: self.readable(&text) });
         }
         // The list is in the way of the message. Without it the source's own fault shows, if it has one.
         let marked = format!("# 1 {}\n{source}\n", quoted(&self.file));
-        fs::write(unit, marked).map_err(|error| Error::io(unit.display(), error))?;
-        let mut args = self.common(unit);
+        let failed = |error| storage(scratch.folder.path().display(), error);
+        scratch.folder.replace(UNIT, marked.as_bytes()).map_err(failed)?;
+        let mut args = self.common(scratch);
         args.push("-fsyntax-only".into());
         self.checked(&args, scratch)?;
         Err(Error::Compile { text: self.unlistable(&text, entries) })
     }
 
     /// Arguments of every run.
-    fn common(&self, unit: &Path) -> Vec<OsString> {
-        let mut args: Vec<OsString> = vec!["-x".into(), "c++".into(), unit.into()];
+    fn common(&self, scratch: &Scratch<'_>) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec!["-x".into(), "c++".into(), scratch.path.join(UNIT).into()];
         let fixed = [
             "-std=c++17",
             "-O2",
@@ -208,7 +243,13 @@ impl Job<'_> {
         if !self.name.contains('=') {
             args.push(format!("-fmacro-prefix-map={}={}", self.file.display(), self.name).into());
         }
-        for dir in [self.headers.clone(), self.headers.join("cuda_names")] {
+        // Debuggers are told paths that outlive the descriptors.
+        for (via, path) in
+            [(&self.headers.0, &*self.headers.1), (&self.entry.folder.via(), self.entry.folder.path())]
+        {
+            args.push(format!("-ffile-prefix-map={}={}", via.display(), path.display()).into());
+        }
+        for dir in [self.headers.0.clone(), self.headers.0.join("cuda_names")] {
             args.extend(["-I".into(), dir.into()]);
         }
         args.extend(["-include", "rushmem_cpu/cuda.h"].map(OsString::from));
@@ -219,10 +260,13 @@ impl Job<'_> {
         args
     }
 
-    fn checked(&self, args: &[OsString], scratch: &Scratch) -> Result<(), Error> {
+    fn checked(&self, args: &[OsString], scratch: &Scratch<'_>) -> Result<(), Error> {
         let (status, text) = self.toolchain.run(args, &scratch.path)?;
         if status.success() {
             return Ok(());
+        }
+        if let Some(fault) = machine_fault(status, &text) {
+            return Err(fault);
         }
         let text = self.readable(&text);
         Err(Error::Compile { text: if text.is_empty() { format!("{}: {status}", self.name) } else { text } })
@@ -231,7 +275,7 @@ impl Job<'_> {
     /// The compiler's messages, with the source called what the caller calls it, and no paths of the cache.
     fn readable(&self, text: &str) -> String {
         let text = text.replace(&*self.file.to_string_lossy(), self.name);
-        let text = text.replace(&format!("{}/", self.headers.display()), "");
+        let text = text.replace(&format!("{}/", self.headers.0.display()), "");
         let mut out: String =
             text.lines().filter(|line| !line.ends_with("unit.cpp:")).flat_map(|line| [line, "\n"]).collect();
         if out.contains("extern __shared__") {

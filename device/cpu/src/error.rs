@@ -15,6 +15,11 @@ pub enum Error {
         /// What was tried and what to do.
         text: String,
     },
+    /// The compiler was killed, or took too long: this says nothing about the source.
+    Interrupted {
+        /// What happened.
+        text: String,
+    },
     /// A file could not be written, read or loaded.
     Io {
         /// What, where and why.
@@ -38,6 +43,7 @@ impl fmt::Display for Error {
         match self {
             Error::Compile { text }
             | Error::NoCompiler { text }
+            | Error::Interrupted { text }
             | Error::Io { text }
             | Error::Environment { text } => out.write_str(text),
         }

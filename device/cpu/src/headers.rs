@@ -1,9 +1,9 @@
 //! The headers that make a C++ compiler understand CUDA C++, carried inside this crate so that nothing has to be
 //! installed, and written to the cache directory for the compiler.
 
-use std::fs;
 use std::io;
-use std::path::Path;
+
+use crate::cache::Folder;
 
 /// Path under the include directory, and text.
 pub type Header = (&'static str, &'static str);
@@ -19,16 +19,20 @@ pub(crate) const HEADERS: &[Header] = headers! {
     "cuda_names/": "cuda_runtime.h" "device_launch_parameters.h";
 };
 
-/// Makes `dir` hold these headers. Each file is replaced whole, so that a compiler running at the same time reads
+/// Makes the folder hold these headers. Each file is replaced whole, so that a compiler running at the same time reads
 /// one or the other, and these are the same.
-pub(crate) fn write(dir: &Path, headers: impl Iterator<Item = Header>) -> io::Result<()> {
+pub(crate) fn write(folder: &Folder, headers: impl Iterator<Item = Header>) -> io::Result<()> {
     for (path, text) in headers {
-        let target = dir.join(path);
-        if fs::read(&target).is_ok_and(|present| present == text.as_bytes()) {
-            continue;
+        let mut names: Vec<&str> = path.split('/').collect();
+        let name = names.pop().unwrap_or_default();
+        let mut inner = None;
+        for dir in names {
+            inner = Some(inner.as_ref().unwrap_or(folder).sub(dir)?);
         }
-        fs::create_dir_all(target.parent().unwrap_or(dir))?;
-        crate::cache::replace(&target, text.as_bytes())?;
+        let inner = inner.as_ref().unwrap_or(folder);
+        if !inner.read(name).is_ok_and(|present| present == text.as_bytes()) {
+            inner.replace(name, text.as_bytes())?;
+        }
     }
     Ok(())
 }

@@ -15,6 +15,9 @@ pub mod cache;
 mod compile;
 mod dynamic_shared;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod headers;
 mod hooks;
 mod idle;
@@ -29,7 +32,6 @@ mod token;
 mod toolchain;
 mod warp;
 
-pub use cache::default_cache_dir;
 pub use compile::Compiler;
 pub use error::Error;
 pub use headers::Header;

@@ -1,17 +1,21 @@
-//! A loaded shared object and its kernels. Loading the same file twice must give two modules, each with its own
-//! `__device__` variables, but the dynamic linker knows a file by its inode: a second one is loaded from a copy.
+//! A loaded shared object and its kernels. What is loaded is a sealed copy in memory of the bytes that the cache vouched for, so it does
+//! not matter what the file's name stands for by then, and two loads of one source are two modules, each with its own
+//! `__device__` variables (the dynamic linker knows a file by its inode). The copy's descriptor stays open as long as
+//! the module: its path `/proc/PID/fd/N` is what debuggers open.
 
-use std::collections::HashSet;
-use std::ffi::{c_char, c_void, CStr};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::ffi::{c_char, c_void, CStr, OsStr};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::cache::unique;
+use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
+
+use crate::cache::{by_descriptor, leads_to, unique, Folder};
 use crate::error::Error;
 use crate::hooks::{Hooks, ThreadContext, HOOKS};
 use crate::launch::{self, Code, LaunchConfig, RunError};
@@ -48,18 +52,15 @@ struct Entry {
 }
 
 struct Inner {
-    /// Taken when the module goes.
-    library: Option<Library>,
-    file: (u64, u64),
+    /// Held, not used. Goes before the image: the next one may have its number, and so its path.
+    _library: Library,
+    _image: Image,
     name: String,
     kernels: Vec<Entry>,
     templates: Vec<String>,
     slot: unsafe extern "C" fn() -> *mut *mut ThreadContext,
     limits: Limits,
 }
-
-/// The files (device, inode) that are loaded as modules now.
-static LOADED: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
 
 /// A compiled and loaded source. Unloaded when the last clone and kernel are gone.
 #[derive(Clone)]
@@ -87,24 +88,30 @@ impl std::fmt::Debug for Kernel {
 }
 
 impl Module {
-    pub(crate) fn load(path: &Path, name: &str, limits: Limits) -> Result<Self, Error> {
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = loaded.get_or_insert_default();
-        let file = identity(path)?;
-        if !loaded.contains(&file) {
-            if let Some(inner) = open(path, file, name, limits)? {
-                loaded.insert(file);
-                return Ok(Module { inner: Arc::new(inner) });
+    /// Loads the object, which was read from this folder of the cache.
+    pub(crate) fn load(object: &[u8], folder: &Folder, name: &str, limits: Limits) -> Result<Self, Error> {
+        let mut stale = Vec::new();
+        while stale.len() < MOST_STALE {
+            let image = Image::in_memory(object, name)
+                .map_err(|error| Error::io(format!("a copy of {name}'s code in memory"), error));
+            // No /proc, or a machine that runs nothing from memory: a file that goes once it is loaded.
+            let opened = match image {
+                Ok(image) if leads_to(&image.path, &image.fd) => open(image, folder, name, limits),
+                Ok(image) => Err(Error::io(image.path.display(), "/proc is not mounted")),
+                Err(error) => Err(error),
+            };
+            let opened = opened.or_else(|first| {
+                let beside = Beside::of(object, folder).map_err(|_| first.clone())?;
+                open(beside.image(folder).map_err(|_| first.clone())?, folder, name, limits)
+                    .map_err(|second| Error::io(first, second))
+            })?;
+            match opened {
+                Ok(inner) => return Ok(Module { inner: Arc::new(inner) }),
+                // The dynamic linker took the path for a module that it could not let go. The next image has another.
+                Err(image) => stale.push(image),
             }
         }
-        // In this process already, as a module or as one that the dynamic linker could not let go.
-        let copy = Copied::of(path)?;
-        let file = identity(&copy.path)?;
-        let Some(inner) = open(&copy.path, file, name, limits)? else {
-            return Err(Error::io(path.display(), "the dynamic linker takes a fresh copy for a loaded file"));
-        };
-        loaded.insert(file);
-        Ok(Module { inner: Arc::new(inner) })
+        Err(Error::io(folder.path().display(), "the dynamic linker takes a fresh copy for a loaded file"))
     }
 
     /// The name that the source was given.
@@ -182,32 +189,63 @@ impl Kernel {
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.library.take());
-        if let Some(loaded) = loaded.as_mut() {
-            loaded.remove(&self.file);
-        }
+/// As many modules that were not unloaded may be in the way of a load.
+const MOST_STALE: usize = 64;
+
+/// What the dynamic linker is given.
+struct Image {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Image {
+    /// A copy in memory that nothing can change any more.
+    fn in_memory(object: &[u8], name: &str) -> io::Result<Image> {
+        // For whoever reads /proc/PID/maps. The kernel takes 249 bytes of it.
+        let label: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
+        let fd = memfd_create(&*label, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let mut file = File::from(fd);
+        file.write_all(object)?;
+        fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let path = by_descriptor(file.as_raw_fd());
+        Ok(Image { fd: file.into(), path })
     }
 }
 
-fn identity(path: &Path) -> Result<(u64, u64), Error> {
-    let meta = fs::metadata(path).map_err(|error| Error::io(path.display(), error))?;
-    Ok((meta.dev(), meta.ino()))
+/// A copy in the cache's folder, gone from it with the value.
+struct Beside<'a> {
+    name: String,
+    folder: &'a Folder,
 }
 
-/// `None`: what the dynamic linker gave belongs to another module.
-fn open(path: &Path, file: (u64, u64), name: &str, limits: Limits) -> Result<Option<Inner>, Error> {
+impl<'a> Beside<'a> {
+    fn of(object: &[u8], folder: &'a Folder) -> io::Result<Self> {
+        let beside = Beside { name: format!("copy-{}-{}.so", std::process::id(), unique()), folder };
+        folder.replace(&beside.name, object)?;
+        Ok(beside)
+    }
+
+    fn image(&self, folder: &Folder) -> io::Result<Image> {
+        let path = folder.via().join(&self.name);
+        Ok(Image { fd: File::open(&path)?.into(), path })
+    }
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        let _ = self.folder.remove(OsStr::new(&self.name));
+    }
+}
+
+/// `Err` inside: what the dynamic linker gave belongs to another module.
+fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Result<Inner, Image>, Error> {
     let failed = |error: libloading::Error| {
-        let what = format!(
-            "loading {} (RUSHMEM_CACHE_DIR names another place, say if this one is mounted noexec)",
-            path.display()
-        );
-        Error::io(what, error)
+        let text = error.to_string().replace(&*image.path.to_string_lossy(), name);
+        Error::io(format!("loading {name} (compiled in {})", folder.path().display()), text)
     };
-    // SAFETY: the file was made by `Compiler` from the user's source, whose static initialisers are the user's.
-    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
+    // SAFETY: the object was made by `Compiler` from the user's source, whose static initialisers are the user's, and has been kept
+    // where nobody else writes.
+    let library = unsafe { Library::open(Some(&image.path), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
     // SAFETY: these are the types that hooks.h and the appended list give these symbols.
     let (attach, slot, list, templates) = unsafe {
         (
@@ -227,9 +265,9 @@ fn open(path: &Path, file: (u64, u64), name: &str, limits: Limits) -> Result<Opt
     };
     // SAFETY: the hooks are static.
     match unsafe { attach(&HOOKS) } as usize {
-        1 => return Ok(None),
+        1 => return Ok(Err(image)),
         bytes if bytes == size_of::<ThreadContext>() => {}
-        _ => return Err(Error::io(path.display(), "made for another version of the CPU device")),
+        _ => return Err(Error::io(folder.path().display(), "made for another version of the CPU device")),
     }
     let mut kernels = Vec::new();
     // SAFETY: a static table that ends with an entry of nulls, whose strings are terminated.
@@ -245,26 +283,6 @@ fn open(path: &Path, file: (u64, u64), name: &str, limits: Limits) -> Result<Opt
     // SAFETY: as above.
     let templates = unsafe { CStr::from_ptr(templates()) }.to_string_lossy();
     let templates = templates.split_whitespace().map(str::to_owned).collect();
-    Ok(Some(Inner { library: Some(library), file, name: name.to_owned(), kernels, templates, slot, limits }))
-}
-
-/// A copy of a shared object under a name of its own, gone from the file system once it has been loaded.
-struct Copied {
-    path: PathBuf,
-}
-
-impl Copied {
-    fn of(path: &Path) -> Result<Self, Error> {
-        let name = format!("copy-{}-{}.so", std::process::id(), unique());
-        let copied = Copied { path: path.with_file_name(name) };
-        fs::copy(path, &copied.path)
-            .map_err(|error| Error::io(format!("copying {}", path.display()), error))?;
-        Ok(copied)
-    }
-}
-
-impl Drop for Copied {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
+    let name = name.to_owned();
+    Ok(Ok(Inner { _library: library, _image: image, name, kernels, templates, slot, limits }))
 }

@@ -3,11 +3,15 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::{Read, Seek};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::fs::{memfd_create, MemfdFlags};
 
 use crate::error::Error;
 
@@ -93,13 +97,15 @@ impl Toolchain {
         Ok(toolchain)
     }
 
-    /// Runs the compiler; messages go to a file in `scratch` and come back with the status.
+    /// Runs the compiler, whose temporary files go to `scratch`; its messages come back with the status. They are kept in memory:
+    /// on a full disk they are what tells of it.
     pub(crate) fn run(&self, args: &[OsString], scratch: &Path) -> Result<(ExitStatus, String), Error> {
         let failed = |error: std::io::Error| Error::NoCompiler {
             text: format!("running the C++ compiler {}: {error}", self.program.display()),
         };
-        let messages = scratch.join("messages");
-        let file = File::create(&messages).map_err(|error| Error::io(messages.display(), error))?;
+        let messages = memfd_create("compiler messages", MemfdFlags::CLOEXEC).map(File::from);
+        let mut messages = messages.map_err(|error| failed(error.into()))?;
+        let stderr = messages.try_clone().map_err(failed)?;
         let mut child = Command::new(&self.program)
             .args(&self.first)
             .args(args)
@@ -107,7 +113,7 @@ impl Toolchain {
             .env("TMPDIR", scratch)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(file)
+            .stderr(stderr)
             .spawn()
             .map_err(failed)?;
         let start = Instant::now();
@@ -119,13 +125,50 @@ impl Toolchain {
                 let _ = child.kill();
                 let _ = child.wait();
                 let text = format!("the C++ compiler took more than {} s and was ended", RUN_LIMIT.as_secs());
-                return Err(Error::Compile { text });
+                return Err(Error::Interrupted { text });
             }
             std::thread::sleep(Duration::from_millis(1));
         };
-        let text = fs::read(&messages).map_err(|error| Error::io(messages.display(), error))?;
+        let mut text = Vec::new();
+        messages.rewind().and_then(|()| messages.read_to_end(&mut text)).map_err(failed)?;
         Ok((status, String::from_utf8_lossy(&text).into_owned()))
     }
+}
+
+/// What a run that failed says about the machine and not about the source, if it does. The driver's own end may tell, or its
+/// message about the end of a program that it ran, or a message about a file.
+pub(crate) fn machine_fault(status: ExitStatus, text: &str) -> Option<Error> {
+    // Words of the source are quoted behind its line number, or by `#error`.
+    let quoted = |line: &str| {
+        line.contains("#error") || line.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '|')
+    };
+    let says = |words: &[&str]| {
+        text.lines().any(|line| !quoted(line) && words.iter().any(|word| line.contains(word)))
+    };
+    let no_room =
+        ["No space left on device", "Disk quota exceeded", "File too large", "File size limit exceeded"];
+    let text = text.trim();
+    if status.signal() == Some(libc::SIGXFSZ) || says(&no_room) {
+        let text = format!("no room on the disk for what the C++ compiler writes ({status})\n{text}");
+        return Some(Error::Io { text });
+    }
+    if says(&["Read-only file system", "Input/output error"]) {
+        return Some(Error::Io { text: format!("the C++ compiler cannot use its files ({status})\n{text}") });
+    }
+    // GCC's driver, its linker's driver, and Clang.
+    let killed = [
+        "Killed signal terminated program",
+        "Terminated signal terminated program",
+        "terminated with signal 9",
+        "terminated with signal 15",
+        "unable to execute command: Killed",
+        "unable to execute command: Terminated",
+    ];
+    if status.signal().is_some() || says(&killed) {
+        let text = format!("the C++ compiler was killed ({status}): is there enough memory?\n{text}");
+        return Some(Error::Interrupted { text: text.trim().to_owned() });
+    }
+    None
 }
 
 /// The C++ compiler that kernels for the CPU are compiled with, where [`Compiler::cxx`](crate::Compiler::cxx) is `wanted`: its
@@ -157,6 +200,26 @@ mod tests {
         let with_arguments = format!("env {}", found.program.display());
         let env = Toolchain::find(Some(Path::new(&with_arguments))).expect("env runs it");
         assert_eq!(env.version, found.version);
+    }
+
+    #[test]
+    fn a_machine_s_fault_is_not_the_source_s() {
+        let (failed, killed) = (ExitStatus::from_raw(1 << 8), ExitStatus::from_raw(libc::SIGKILL));
+        let disk =
+            "/tmp/ccX.s: Assembler messages: Fatal error: can't write 4 bytes: No space left on device";
+        let lto = "c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.";
+        let linker = "collect2: fatal error: ld terminated with signal 9 [Killed]";
+        assert!(
+            matches!(machine_fault(failed, disk), Some(Error::Io { text }) if text.contains("disk") && text.contains(disk))
+        );
+        assert!(matches!(machine_fault(ExitStatus::from_raw(libc::SIGXFSZ), ""), Some(Error::Io { .. })));
+        for (status, text) in [(failed, lto), (failed, linker), (killed, "")] {
+            assert!(matches!(machine_fault(status, text), Some(Error::Interrupted { .. })), "{text}");
+        }
+        let source =
+            "k.cu:1:2: error: #error No space left on device\n    1 | #error No space left on device";
+        assert_eq!(machine_fault(failed, source), None);
+        assert_eq!(machine_fault(failed, "k.cu:3:1: error: 'x' was not declared in this scope"), None);
     }
 
     #[test]

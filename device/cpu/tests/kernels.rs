@@ -358,7 +358,7 @@ fn a_module_loaded_twice_has_its_own_variables() {
     run(&bench.module(source).kernel("bump").expect("defined"), &shape(1, 1), &[arg(&pointer)])
         .expect("runs");
     assert_eq!(out, [1; 2]);
-    let left: Vec<_> = std::fs::read_dir(bench.dir.path().join("cpu"))
+    let left: Vec<_> = std::fs::read_dir(bench.cache())
         .expect("the cache")
         .flat_map(|entry| std::fs::read_dir(entry.expect("readable").path()).expect("readable"))
         .map(|file| file.expect("readable").file_name().into_string().expect("plain"))

@@ -16,6 +16,9 @@ mod device_state;
 mod error;
 mod far;
 mod fork;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handles;
 mod health;
 mod heap;

@@ -45,6 +45,8 @@ impl Reader {
                 let Some(payload) = self.bytes.get(start + HEADER..start + HEADER + len) else {
                     return Ok(0);
                 };
+                #[cfg(any(test, feature = "fuzzing"))]
+                crate::fuzzing::record(2, header[4], &[&header[..], payload].concat());
                 state.take_frame(at, kind, payload)?;
                 Ok(HEADER + len)
             });

@@ -3,8 +3,10 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod parts;
+
 use std::ffi::c_void;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +28,11 @@ impl Bench {
         Bench { compiler: compiler(dir.path()), dir }
     }
 
+    /// The entries.
+    pub(crate) fn cache(&self) -> PathBuf {
+        cache(self.dir.path())
+    }
+
     pub(crate) fn module(&self, source: &str) -> Module {
         self.compiler.compile("test.cu", source).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -39,11 +46,17 @@ impl Bench {
     }
 }
 
+/// Where this user's entries are in a cache.
+pub(crate) fn cache(dir: &Path) -> PathBuf {
+    // SAFETY: no preconditions.
+    dir.join(format!("uid-{}/cpu", unsafe { libc::geteuid() }))
+}
+
 pub(crate) fn compiler(cache: &Path) -> Compiler {
     Compiler {
         // As the runtime does, so that the tests can be run with each compiler.
         cxx: std::env::var_os("RUSHMEM_CXX").filter(|cxx| !cxx.is_empty()).map(Into::into),
-        cache_dir: cache.to_owned(),
+        cache_dir: Some(cache.to_owned()),
         options: Vec::new(),
         headers: &[],
         limits: Limits::default(),

@@ -29,6 +29,13 @@ unsafe fn list<'a, T>(first: *const T, n: usize, name: &str) -> Result<&'a [T]> 
     match (first.is_null(), n) {
         (_, 0) => Ok(&[]),
         (true, n) => Err(err!(INVALID_ARGUMENT, "{name} is null, but {n} are announced")),
+        // No list is that long, and a slice must not be.
+        (false, n) if n > isize::MAX as usize / size_of::<T>().max(1) => {
+            Err(err!(INVALID_ARGUMENT, "{name} cannot have {n} parts"))
+        }
+        (false, _) if !first.is_aligned() => {
+            Err(err!(INVALID_ARGUMENT, "{name} at {first:p} is not aligned"))
+        }
         // SAFETY: per contract.
         (false, n) => Ok(unsafe { std::slice::from_raw_parts(first, n) }),
     }

@@ -10,12 +10,11 @@
 //! own architecture, not as PTX, so it does not matter whether the driver is older than NVRTC, and loading takes no
 //! second compiler.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rushmem_device_cpu::cache::{private_dir, replace, Entry, Form, Key};
+use rushmem_device_cpu::cache::{in_cache, storage, Entry, Folder, Form, Key};
 use rushmem_device_cpu::Header;
 
 use super::embedded::{self, Library};
@@ -23,9 +22,9 @@ use super::nvjitlink::{Input, Kind, NvJitLink};
 use super::nvrtc::{Job, Made, Nvrtc, Output};
 use super::signatures;
 use super::{includes, link_options};
-use crate::error::{err, Result};
+use crate::error::{code, err, Error, Result};
 
-static FORM: Form = Form { heading: "rushmem cuda kernel 2", object: "kernel.cubin" };
+static FORM: Form = Form { heading: "rushmem cuda kernel 3", files: &["kernel.cubin", "kernel.names"] };
 
 /// Headers that C++ and nvcc have and NVRTC does not, as it knows by itself what kernels want of them. They stand in so that
 /// one source serves all compilers. A folder given with `-I` that has the real one goes first.
@@ -72,8 +71,8 @@ pub(crate) struct Compiler {
     pub(crate) nvrtc: Option<PathBuf>,
     /// Where nvJitLink is (RUSHMEM_NVJITLINK); `None`: look for it.
     pub(crate) nvjitlink: Option<PathBuf>,
-    /// Where compiled kernels are kept.
-    pub(crate) cache_dir: PathBuf,
+    /// Where compiled kernels are kept (RUSHMEM_CACHE_DIR); `None`: where this user's are.
+    pub(crate) cache_dir: Option<PathBuf>,
     /// The GPU's compute capability.
     pub(crate) capability: (u32, u32),
     /// Further options of NVRTC's, and `--kernel=scale<float>` for an instance of a kernel template.
@@ -134,28 +133,67 @@ impl Compiler {
         if let Ok(here) = std::env::current_dir() {
             key.add(&here.to_string_lossy());
         }
-        let root = self.cache_dir.join("cuda");
-        let entry = Entry { dir: root.join(key.finish()), form: &FORM };
-        let failed = |e: io::Error| err!(IO, "kernel cache {}: {e}", entry.dir.display());
-        if !entry.is_sound() {
-            for dir in [&root, &entry.dir] {
-                private_dir(dir).map_err(|e| err!(IO, "{e}"))?;
+        let key = key.finish();
+        let make = || self.make(&nvrtc, name, source, &headers, &options, &way);
+        let files_failed = |e: &Error| e.code == code::IO;
+        let kept = in_cache(
+            self.cache_dir.as_deref(),
+            "cuda",
+            |e| err!(IO, "{e}"),
+            files_failed,
+            |root| self.cached(root, &key, name, source, &headers, make),
+        );
+        match kept {
+            // NVRTC needs no files.
+            Err(e) if files_failed(&e) => {
+                log::warn!("{name} is compiled and not kept: {e}");
+                make()
             }
-            let lock = entry.lock().map_err(failed)?;
-            if !entry.is_sound() {
-                let headers = &headers[..];
-                let (asked, made) = (self.instances(), Made::Cubin);
-                let job = Job { name, source, headers, options: &options, instances: &asked, made };
-                let (output, instances) = described(&nvrtc, &job, &way)?;
-                if !output.log.is_empty() {
-                    log::warn!("{}", output.log);
-                }
-                let includes = self.includes(name, source, headers);
-                install(&entry, source, &instances, &output, includes).map_err(failed)?;
-            }
-            drop(lock);
+            other => other,
         }
-        read(&entry).map_err(failed)
+    }
+
+    /// What the folder has under this key, made and kept if it is nothing.
+    fn cached(
+        &self,
+        root: &Folder,
+        key: &str,
+        name: &str,
+        source: &str,
+        headers: &[Header],
+        make: impl Fn() -> Result<Cubin>,
+    ) -> Result<Cubin> {
+        let failed =
+            |e: io::Error| err!(IO, "{}", storage(format!("kernel cache {}", root.path().display()), e));
+        let entry = Entry::open(root, key, &FORM).map_err(failed)?;
+        if let Some(cubin) = entry.contents().and_then(read) {
+            return Ok(cubin);
+        }
+        let _lock = entry.lock().map_err(failed)?;
+        if let Some(cubin) = entry.contents().and_then(read) {
+            return Ok(cubin);
+        }
+        let cubin = make()?;
+        let includes = self.includes(name, source, headers);
+        install(&entry, source, &cubin, &includes).map_err(failed)?;
+        Ok(cubin)
+    }
+
+    fn make(
+        &self,
+        nvrtc: &Nvrtc,
+        name: &str,
+        source: &str,
+        headers: &[Header],
+        options: &[String],
+        way: &Way,
+    ) -> Result<Cubin> {
+        let job = Job { name, source, headers, options, instances: &self.instances(), made: Made::Cubin };
+        let (output, instances) = described(nvrtc, &job, way)?;
+        if !output.log.is_empty() {
+            log::warn!("{}", output.log);
+        }
+        Ok(Cubin { code: output.code, instances: instances.into_iter().zip(output.symbols).collect() })
     }
 
     /// The way to link, or why there is none.
@@ -297,32 +335,18 @@ fn directory(name: &str) -> Option<&Path> {
     Path::new(name).parent().filter(|dir| !dir.as_os_str().is_empty() && dir.is_dir())
 }
 
-fn names_file(entry: &Entry) -> PathBuf {
-    entry.dir.join("kernel.names")
+fn install(entry: &Entry, source: &str, cubin: &Cubin, includes: &[PathBuf]) -> io::Result<()> {
+    // For people: nothing reads it.
+    entry.folder.replace("source.cu", source.as_bytes())?;
+    let names: String = cubin.instances.iter().map(|(asked, symbol)| format!("{symbol} {asked}\n")).collect();
+    entry.install(&[&cubin.code, names.as_bytes()], includes)
 }
 
-fn install(
-    entry: &Entry,
-    source: &str,
-    instances: &[String],
-    output: &Output,
-    mut includes: Vec<PathBuf>,
-) -> io::Result<()> {
-    replace(&entry.dir.join("source.cu"), source.as_bytes())?;
-    let names = instances.iter().zip(&output.symbols).map(|(asked, symbol)| format!("{symbol} {asked}\n"));
-    replace(&names_file(entry), names.collect::<String>().as_bytes())?;
-    // Vouched for by the record, as if it were included.
-    includes.push(names_file(entry));
-    let scratch = entry.scratch()?;
-    let built = scratch.path.join(entry.form.object);
-    fs::write(&built, &output.code)?;
-    entry.install(&built, &includes)
-}
-
-fn read(entry: &Entry) -> io::Result<Cubin> {
-    let names = fs::read_to_string(names_file(entry))?;
+fn read(contents: Vec<Vec<u8>>) -> Option<Cubin> {
+    let [code, names]: [Vec<u8>; 2] = contents.try_into().ok()?;
+    let names = String::from_utf8(names).ok()?;
     let pair = |line: &str| line.split_once(' ').map(|(symbol, asked)| (asked.to_owned(), symbol.to_owned()));
-    Ok(Cubin { code: fs::read(entry.object())?, instances: names.lines().filter_map(pair).collect() })
+    Some(Cubin { code, instances: names.lines().filter_map(pair).collect() })
 }
 
 #[cfg(test)]

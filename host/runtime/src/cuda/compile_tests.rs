@@ -1,5 +1,6 @@
 //! Tests of compiling, for which NVRTC is enough and no GPU is needed.
 
+use std::fs;
 use std::path::Path;
 
 use super::*;
@@ -18,7 +19,7 @@ pub(super) fn compiler(test: &str, cache: &Path) -> Option<Compiler> {
     Some(Compiler {
         nvrtc: asked,
         nvjitlink: std::env::var_os("RUSHMEM_NVJITLINK").map(PathBuf::from),
-        cache_dir: cache.join("cache"),
+        cache_dir: Some(cache.join("cache")),
         capability: (9, 0),
         options: Vec::new(),
         headers: DEVICE_HEADERS,
@@ -61,7 +62,7 @@ fn a_kernel_with_the_whole_device_library() {
     let cached = start.elapsed();
     assert!(cached < std::time::Duration::from_secs(2), "{cached:?}");
     // A damaged entry is made again.
-    let cubin = walk(&compiler.cache_dir).into_iter().find(|p| p.ends_with("kernel.cubin")).unwrap();
+    let cubin = walk(&temp.path().join("cache")).into_iter().find(|p| p.ends_with("kernel.cubin")).unwrap();
     fs::write(&cubin, "rubbish").unwrap();
     assert_eq!(compiler.compile("ring.cu", RING).unwrap().instances, first.instances);
     assert!(fs::read(&cubin).unwrap().starts_with(b"\x7fELF"));

@@ -4,6 +4,7 @@
 use super::tests::{compiler, contains, walk, RING};
 use super::*;
 use crate::device_state::{RawState, VERSION};
+use std::fs;
 
 /// A compiler as in the other tests, if the runtime carries a library, and there is an nvJitLink that takes it.
 fn linking(test: &str, cache: &Path) -> Option<Compiler> {
@@ -174,7 +175,8 @@ fn each_way_has_its_own_place_in_the_cache() {
     let test = "each_way_has_its_own_place_in_the_cache";
     let temp = tempfile::tempdir().unwrap();
     let Some(compiler) = linking(test, temp.path()) else { return };
-    let entries = || walk(&compiler.cache_dir).iter().filter(|path| path.ends_with("kernel.cubin")).count();
+    let entries =
+        || walk(&temp.path().join("cache")).iter().filter(|path| path.ends_with("kernel.cubin")).count();
     let source = "__global__ void k(int *p) { *p = 1; }";
     let other: &'static [u8] = [embedded::LIBRARY.code, &[0; 16]].concat().leak();
     let other = Library { code: other, ..embedded::LIBRARY };

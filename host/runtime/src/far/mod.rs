@@ -7,6 +7,8 @@
 pub(crate) mod engine;
 mod errand;
 mod fake;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 pub(crate) mod gpu;
 mod meeting;
 pub(crate) mod message;

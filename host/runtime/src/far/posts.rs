@@ -153,3 +153,11 @@ fn strided(d: &Descriptor, near: u64, far: u64) -> Rows {
     let step = |stride: u64| (stride as i64).wrapping_mul(elem as i64) as isize;
     Rows { elem, near_stride: step(near), far_stride: step(far), n: d.bytes as usize }
 }
+
+/// What of a descriptor is computed before anything is touched.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn fuzz(d: &Descriptor) {
+    let (put, get) = (strided(d, d.value, d.sig), strided(d, d.sig, d.value));
+    assert_eq!((put.elem, put.near_stride), (get.elem, get.far_stride));
+    let _ = Update::of_code(d.sub);
+}

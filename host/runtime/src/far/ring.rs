@@ -79,7 +79,7 @@ pub(crate) struct Descriptor {
 const _: () = assert!(size_of::<Descriptor>() == 8 * (WORDS + 1));
 
 impl Descriptor {
-    fn new(words: [u64; WORDS], ticket: u64) -> Descriptor {
+    pub(super) fn new(words: [u64; WORDS], ticket: u64) -> Descriptor {
         let [head, dst, src, bytes, sig, value, last] = words;
         let [op, sub, width, flags, ..] = head.to_le_bytes();
         Descriptor {
@@ -298,6 +298,12 @@ impl DeviceRing {
         let mut consumer = std::mem::take(&mut self.consumer);
         let taken = consumer.take(&self.view(), max, |words, ticket| {
             let mut descriptor = Descriptor::new(words, ticket);
+            #[cfg(any(test, feature = "fuzzing"))]
+            crate::fuzzing::record(
+                "ring_descriptors",
+                descriptor.op.into(),
+                &words.map(u64::to_le_bytes).concat(),
+            );
             match descriptor.reply_to().map(|to| self.unanswered.get(to.slot as usize)) {
                 Some(Some(unanswered)) => unanswered.store(true, Ordering::Relaxed),
                 // A reply slot that is none: memory was overwritten. No `Op`, so that it is refused.

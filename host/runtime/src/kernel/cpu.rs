@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use rushmem_device_cpu::{default_cache_dir, Cause, Compiler, Failure, LaunchConfig, Limits, RunError};
+use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, RunError};
 
 use super::args;
 use super::headers;
@@ -58,7 +58,7 @@ impl Runner {
         let limits = Limits::from_env().map_err(|text| err!(ENVIRONMENT, "{text}"))?;
         let compiler = Compiler {
             cxx: config.cxx.clone(),
-            cache_dir: config.cache_dir.clone().unwrap_or_else(default_cache_dir),
+            cache_dir: config.cache_dir.clone(),
             options,
             headers: headers::DEVICE_HEADERS,
             limits,
@@ -184,6 +184,7 @@ fn compile_error(name: &str, error: rushmem_device_cpu::Error) -> Error {
     match error {
         E::Compile { text } => err!(COMPILE, "{name} does not compile:\n{text}"),
         E::NoCompiler { text } => err!(UNSUPPORTED, "{text}"),
+        E::Interrupted { text } => err!(IO, "{name}: {text}"),
         E::Io { text } => err!(IO, "{text}"),
         E::Environment { text } => err!(ENVIRONMENT, "{text}"),
     }

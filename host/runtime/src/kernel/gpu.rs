@@ -142,7 +142,7 @@ impl Runner {
         let compiler = Compiler {
             nvrtc: config.nvrtc.clone(),
             nvjitlink: config.nvjitlink.clone(),
-            cache_dir: config.cache_dir.clone().unwrap_or_else(rushmem_device_cpu::default_cache_dir),
+            cache_dir: config.cache_dir.clone(),
             capability: self.cuda.facts().capability,
             options,
             headers: headers::DEVICE_HEADERS,

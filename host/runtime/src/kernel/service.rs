@@ -148,7 +148,7 @@ fn compile(cuda: &Arc<Cuda>, config: &Config) -> Result<Vec<u8>> {
     let compiler = Compiler {
         nvrtc: config.nvrtc.clone(),
         nvjitlink: config.nvjitlink.clone(),
-        cache_dir: config.cache_dir.clone().unwrap_or_else(rushmem_device_cpu::default_cache_dir),
+        cache_dir: config.cache_dir.clone(),
         capability: cuda.facts().capability,
         options: Vec::new(),
         headers: headers::DEVICE_HEADERS,

@@ -72,6 +72,12 @@ impl Inbox {
         *self.lock() = State::default();
     }
 
+    /// The slots whose descriptors are kept.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn slots(&self) -> Vec<usize> {
+        self.lock().fds.keys().map(|(_, slot)| *slot).collect()
+    }
+
     /// Waits for the descriptor of `slot`, whose PE `cards` tells.
     pub(super) fn take(
         &self,

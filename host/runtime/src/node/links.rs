@@ -17,6 +17,8 @@ use rushmem_bootstrap_abi::{Bootstrap, Death};
 use super::card::Card;
 use super::inbox::Inbox;
 use super::mate::{pidfd_of, Mate};
+#[cfg(any(test, feature = "fuzzing"))]
+use super::meet::parse_hello;
 use super::meet::{dial, gather};
 use super::message::{Socket, MAX_BYTES, MAX_FDS};
 use crate::error::{err, Error, Result};
@@ -290,6 +292,13 @@ impl Shared {
         match bytes.first() {
             Some(&FDS) if bytes.len() == 17 => {
                 let first = u64::from_le_bytes(bytes[9..17].try_into().expect("eight bytes")) as usize;
+                if first.checked_add(message.fds.len()).is_none_or(|end| end > self.cards.len()) {
+                    log::warn!(
+                        "{} sends descriptors of PEs that are not there; dropped",
+                        self.cards[i].who()
+                    );
+                    return true;
+                }
                 self.inbox.put(word(bytes), first, message);
                 true
             }
@@ -344,4 +353,40 @@ impl Shared {
         }
         self.inbox.wake();
     }
+}
+
+/// The messages of a leader, as a follower reads them: the first byte of each says how many descriptors go with it.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn fuzz(bytes: &[u8]) {
+    let name = super::card::random().expect("random bytes");
+    let listener = Socket::listen(&name).expect("a free name");
+    let leader = Socket::connect(&name).expect("it listens");
+    let follower = listener.accept().expect("it has connected").expect("this user's own");
+    let card = |pe: u32| Card { pe, ..Card::decode(&[0; super::card::CARD_BYTES]) };
+    let shared = Shared {
+        me: 1,
+        cards: Arc::new((0..3).map(card).collect()),
+        sockets: vec![Some(follower)],
+        health: Arc::new(Health::new("PE 1".into(), false, None)),
+        pidfds: vec![None],
+        mates: Vec::new(),
+        inbox: Inbox::default(),
+        stop: AtomicBool::new(false),
+        // Any descriptor: nobody waits.
+        wake: listener.as_fd().try_clone_to_owned().expect("a descriptor"),
+        duties: Mutex::default(),
+    };
+    for part in crate::fuzzing::parts(bytes) {
+        let Some((count, message)) = part.split_first() else { continue };
+        let message = &message[..message.len().min(MAX_BYTES)];
+        let fds = vec![listener.as_raw_fd(); usize::from(*count) % 5];
+        assert_ne!(parse_hello(message, &[7; 16]), Some(usize::MAX), "a hello of nobody");
+        if !message.is_empty() {
+            leader.send(message, &fds).expect("it reads");
+            if !shared.read(0) {
+                break;
+            }
+        }
+    }
+    assert!(shared.inbox.slots().into_iter().all(|slot| slot < 3), "kept for a PE that does not exist");
 }

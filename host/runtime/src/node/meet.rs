@@ -152,7 +152,7 @@ pub(super) fn dial(me: usize, leader: &Card) -> Result<Socket> {
     Ok(socket)
 }
 
-fn parse_hello(m: &[u8], secret: &[u8; 16]) -> Option<usize> {
+pub(super) fn parse_hello(m: &[u8], secret: &[u8; 16]) -> Option<usize> {
     (m.len() == 25 && m[0] == HELLO && &m[9..] == secret).then(|| word(m) as usize)
 }
 

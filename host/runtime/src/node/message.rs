@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rushmem_bootstrap_abi::fork::close_in_children;
@@ -54,6 +54,12 @@ fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
         Err(io::Error::last_os_error())
     } else {
         Ok(rc)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -206,6 +212,12 @@ impl Socket {
             // There is room for as many as a message can have: what was cut found no free number in this process.
             is_cut = m.msg_flags & libc::MSG_CTRUNC != 0;
         }
+        #[cfg(any(test, feature = "fuzzing"))]
+        crate::fuzzing::record(
+            "node_messages",
+            bytes.first().copied().unwrap_or(0).into(),
+            &[&[fds.len() as u8], &bytes[..]].concat(),
+        );
         Ok(Message { bytes, fds, is_cut })
     }
 }

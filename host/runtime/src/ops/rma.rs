@@ -128,8 +128,8 @@ impl Strided {
 
     /// The same in bytes, for the network.
     pub(super) fn rows(&self, near_stride: isize, far_stride: isize) -> Rows {
-        // Both products passed `extent`, so neither overflows.
-        let step = |stride: isize| stride * self.elem as isize;
+        // Both products passed `extent`; one of a single element is not used, whatever it is.
+        let step = |stride: isize| stride.wrapping_mul(self.elem as isize);
         Rows { elem: self.elem, near_stride: step(near_stride), far_stride: step(far_stride), n: self.n }
     }
 
@@ -163,8 +163,8 @@ impl Strided {
     /// # Safety
     /// Each side is valid for its extent.
     unsafe fn copy_by(&self, engine: &Engine, dst: usize, src: usize) -> Result<()> {
-        // Both products passed `extent`, so neither overflows.
-        let step = |stride: isize| stride as usize * self.elem;
+        // As in `rows`.
+        let step = |stride: isize| (stride as usize).wrapping_mul(self.elem);
         let (dst, src) = ((dst, step(self.dst_stride)), (src, step(self.src_stride)));
         // SAFETY: passed on.
         unsafe { engine.copy_strided(dst, src, self.elem, self.n) }
@@ -176,9 +176,9 @@ impl Strided {
     /// Each side is valid for its extent.
     #[inline]
     unsafe fn each(&self, dst: *mut u8, src: *const u8, move_one: impl Fn(*mut u8, *const u8)) {
-        // Both products passed `extent`, so neither overflows.
-        let dst_step = self.dst_stride as usize * self.elem;
-        let src_step = self.src_stride as usize * self.elem;
+        // As in `rows`.
+        let dst_step = (self.dst_stride as usize).wrapping_mul(self.elem);
+        let src_step = (self.src_stride as usize).wrapping_mul(self.elem);
         for i in 0..self.n {
             // SAFETY: element i lies inside the extent.
             unsafe { move_one(dst.add(i * dst_step), src.add(i * src_step)) }

@@ -16,7 +16,7 @@ pub(crate) fn compile(name: &str, source: &str) -> Module {
     let dir = tempfile::tempdir().unwrap();
     let compiler = Compiler {
         cxx: std::env::var_os("RUSHMEM_CXX").filter(|cxx| !cxx.is_empty()).map(Into::into),
-        cache_dir: dir.path().to_owned(),
+        cache_dir: Some(dir.path().to_owned()),
         options: Vec::new(),
         headers: DEVICE_HEADERS,
         limits: Limits::default(),

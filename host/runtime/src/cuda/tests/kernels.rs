@@ -15,7 +15,7 @@ pub(super) fn load(test: &str, t: &Turn, source: &str, options: &[&str]) -> Opti
     let compiler = Compiler {
         nvrtc: std::env::var_os("RUSHMEM_NVRTC").map(Into::into),
         nvjitlink: std::env::var_os("RUSHMEM_NVJITLINK").map(Into::into),
-        cache_dir: cache.path().join("cache"),
+        cache_dir: Some(cache.path().join("cache")),
         capability: t.cuda.facts().capability,
         options: options.iter().map(|option| option.to_string()).collect(),
         headers: DEVICE_HEADERS,
@@ -292,7 +292,7 @@ fn code_that_does_not_fit() {
     let compiler = Compiler {
         nvrtc: std::env::var_os("RUSHMEM_NVRTC").map(Into::into),
         nvjitlink: std::env::var_os("RUSHMEM_NVJITLINK").map(Into::into),
-        cache_dir: cache.path().join("cache"),
+        cache_dir: Some(cache.path().join("cache")),
         capability: t.cuda.facts().capability,
         options: vec![other.into()],
         headers: &[],

@@ -11,6 +11,8 @@ const MOST_AHEAD: u64 = 1 << 20;
 impl Engine {
     /// A message has come in: it is carried out when its turn has come.
     pub(in crate::far) fn incoming(&mut self, message: Vec<u8>) -> Result<()> {
+        #[cfg(any(test, feature = "fuzzing"))]
+        crate::fuzzing::record("far_messages", message.get(PRELUDE).copied().unwrap_or(0).into(), &message);
         let (from, number) = message::prelude(&message)?;
         let Some(peer) = self.peers.get_mut(from) else {
             return Err(err!(INTERNAL, "a message of PE {from}, which does not exist"));
@@ -53,6 +55,12 @@ impl Engine {
     }
 
     pub(in crate::far) fn obey(&mut self, from: usize, record: &Record<'_>) -> Result<()> {
+        // Rows do not overlap, so an answer is no longer than this PE's memory; what is asked for without end is not begun.
+        if let Record::FetchRows { stride, elem, n, .. } = *record {
+            if elem == 0 || (n > 1 && (stride as i64).unsigned_abs() < elem) {
+                return Err(err!(INVALID_ARGUMENT, "{n} rows of {elem} bytes, {} apart", stride as i64));
+            }
+        }
         let asks = !matches!(record, Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_));
         if asks && self.traffic.is_some() {
             return self.with_traffic(|engine, traffic| {

@@ -432,3 +432,13 @@ impl Drop for Ucx {
         }
     }
 }
+
+/// A head that is one means the same when it is sent on.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz_head(bytes: &[u8]) {
+    for part in crate::fuzzing::parts(bytes) {
+        if let Some((sender, head)) = wire::Head::decode(part) {
+            assert_eq!(wire::Head::decode(&head.encode(sender)), Some((sender, head)));
+        }
+    }
+}

@@ -53,8 +53,8 @@ pub(super) unsafe fn start(
                 // SAFETY: as above.
                 return unsafe { service.start(&task, stream) };
             }
-            // Both products passed `extent`, so neither overflows.
-            let step = |stride: isize| stride as usize * shape.elem;
+            // Both products passed `extent`; one of a single element is not used, whatever it is.
+            let step = |stride: isize| (stride as usize).wrapping_mul(shape.elem);
             let to = Rows { at: dst, stride: step(shape.dst_stride) };
             let from = Rows { at: src, stride: step(shape.src_stride) };
             // SAFETY: as above.

@@ -1,0 +1,129 @@
+//! What parses bytes of others, for the fuzz targets (`fuzz/`) and for the test that replays their seeds. Only in builds for
+//! those: `cfg(test)`, or the feature `fuzzing`. A parser may refuse whatever it is given; it must not panic or run for ever.
+//!
+//! With `RUSHMEM_FUZZ_RECORD=dir` what comes in is kept there as seeds, few of each shape: `scripts/fuzz-seeds`.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::auth::{Key, Purpose, Token, JOB_BYTES};
+use crate::conn::Conn;
+use crate::handshake::{Acceptor, Initiator};
+use crate::mesh::frame;
+use crate::messages::{ToRank, ToRoot};
+use crate::uid::{Uid, UID_BYTES};
+
+/// Unique IDs, as bytes and as text.
+pub fn unique_ids(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut sealed = bytes.to_vec();
+    if sealed.len() == UID_BYTES {
+        crate::uid::seal(&mut sealed);
+    }
+    for id in [Uid::from_bytes(bytes), Uid::from_bytes(&sealed), Uid::from_hex(&text)].into_iter().flatten() {
+        assert_eq!(Uid::from_bytes(&id.to_bytes()).as_ref(), Ok(&id));
+        assert_eq!(Uid::from_hex(&id.to_hex()).as_ref(), Ok(&id));
+    }
+}
+
+/// What ranks, the rendezvous and strangers send. The first byte says to whom.
+pub fn boot_frames(bytes: &[u8]) {
+    let Some((to, bytes)) = bytes.split_first() else { return };
+    match (to % 5, bytes.split_first()) {
+        (0, Some((kind, body))) => drop(ToRank::decode(&(*kind, body.to_vec()))),
+        (1, Some((kind, body))) => drop(ToRoot::decode(&(*kind, body.to_vec()))),
+        (2, _) => mesh(bytes),
+        (3, _) => stream(bytes, true),
+        (4, _) => stream(bytes, false),
+        _ => {}
+    }
+}
+
+fn mesh(bytes: &[u8]) {
+    let Some((header, payload)) = bytes.split_first_chunk() else { return };
+    if let Ok((kind, length)) = frame::parse(header, 9) {
+        // What is said again is the same, but for bytes that mean nothing.
+        let again = frame::header(&kind, length);
+        let again = again.first_chunk().expect("a header's size");
+        assert_eq!(frame::parse(again, 9), Ok((kind, length)));
+    }
+    drop(frame::read_broken(payload));
+    if let Ok(quarrel) = frame::Quarrel::decode(payload) {
+        let _ = (quarrel.seq(), quarrel.error(None));
+    }
+}
+
+/// Frames from somebody who has not proved anything, to a listener or to one who has dialled.
+fn stream(bytes: &[u8], listens: bool) {
+    let (mut stranger, ours) = pair();
+    let mut conn = Conn::new(ours.into()).expect("a socket");
+    let key = Key { job: [0; JOB_BYTES], token: Token([7; 32]) };
+    let mut acceptor = Acceptor::new(Purpose::Rendezvous);
+    let mut initiator = Initiator::new(Purpose::Rendezvous, Vec::new()).expect("random bytes");
+    stranger.write_all(bytes).expect("room in the socket");
+    stranger.shutdown(Shutdown::Write).expect("a socket");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while let Ok(Some(frame)) = conn.wait_frame(deadline) {
+        let proved = if listens {
+            acceptor.take(&mut conn, &key, frame).map(|body| body.is_some())
+        } else {
+            initiator.take(&mut conn, &key, &frame)
+        };
+        match proved {
+            Ok(true) => panic!("one who does not hold the token has proved to"),
+            Ok(false) => {}
+            Err(_) => break,
+        }
+    }
+}
+
+fn pair() -> (TcpStream, TcpStream) {
+    thread_local! {
+        static LISTENER: TcpListener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    }
+    LISTENER.with(|listener| {
+        let stranger = TcpStream::connect(listener.local_addr().expect("an address")).expect("it listens");
+        // Many connections come and go: none is to wait for what was lost.
+        socket2::SockRef::from(&stranger).set_linger(Some(Duration::ZERO)).expect("a socket");
+        (stranger, listener.accept().expect("it has connected").0)
+    })
+}
+
+/// Keeps what has come in as a seed, where that is asked for.
+pub(crate) fn record(to: u8, shape: u8, bytes: &[u8]) {
+    static DIR: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let dir = DIR.get_or_init(|| std::env::var_os("RUSHMEM_FUZZ_RECORD").map(PathBuf::from));
+    let Some(dir) = dir else { return };
+    let dir = dir.join("boot_frames");
+    let size = bytes.len().checked_ilog2().unwrap_or(0);
+    for number in 0..2 {
+        let file = dir.join(format!("{to}-{shape:02x}-{size}-{number}"));
+        if !file.exists() {
+            let _ = std::fs::create_dir_all(&dir)
+                .and_then(|()| std::fs::write(&file, [&[to], &bytes[..bytes.len().min(4096)]].concat()));
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replay::replay;
+
+    #[test]
+    fn unique_ids() {
+        replay("unique_ids", super::unique_ids);
+    }
+
+    #[test]
+    fn boot_frames() {
+        replay("boot_frames", super::boot_frames);
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;

@@ -1,0 +1,73 @@
+//! Tests that change the process (its user, its limits, its environment) do so in a child: the test program again, for one test, with
+//! the name of a part in the environment.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::time::Duration;
+
+use rushmem_device_cpu::{Compiler, Error};
+
+use super::{arg, run, shape};
+
+pub(crate) const PART: &str = "RUSHMEM_TRUST_TEST_PART";
+pub(crate) const NOBODY: u32 = 65534;
+pub(crate) const SOURCE: &str = "__global__ void k(int *p) { *p = 123; }";
+
+pub(crate) fn root() -> bool {
+    // SAFETY: no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+pub(crate) fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
+}
+
+/// What the kernel writes.
+pub(crate) fn answer(compiler: &Compiler, source: &str) -> Result<i32, Error> {
+    let module = compiler.compile("test.cu", source)?;
+    let mut out = 0;
+    let pointer = &raw mut out;
+    run(&module.kernel("k").expect("defined"), &shape(1, 1), &[arg(&pointer)]).expect("runs");
+    Ok(out)
+}
+
+/// A part of this program as a process of its own: one test, told by PART that it is the child.
+pub(crate) fn part(test: &str, part: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(PART, part);
+    command
+}
+
+pub(crate) fn is_part(name: &str) -> bool {
+    std::env::var(PART).is_ok_and(|part| part == name)
+}
+
+/// What it printed; it takes two minutes at most, and succeeds.
+pub(crate) fn finished(command: &mut Command) -> String {
+    let child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawned");
+    let (done, watch) = channel::<()>();
+    let pid = child.id() as i32;
+    let watchdog = std::thread::spawn(move || {
+        if watch.recv_timeout(Duration::from_secs(120)) == Err(RecvTimeoutError::Timeout) {
+            // SAFETY: a child that has not been waited for.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+    });
+    let output = child.wait_with_output().expect("waited for");
+    drop(done);
+    watchdog.join().expect("no panic");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(output.status.success(), "{}\n{text}", output.status);
+    text
+}
+
+/// Tries of an attack; `make attack` makes it many more.
+pub(crate) fn tries(few: u32) -> u32 {
+    let rounds = std::env::var("RUSHMEM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    few * rounds
+}
