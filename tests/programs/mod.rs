@@ -37,6 +37,20 @@ const LAUNCHERS: [&str; 12] = [
 const WHERE: [&str; 5] =
     ["RUSHMEM_DEVICE", "RUSHMEM_TRANSPORT", "RUSHMEM_PES_PER_NODE", "RUSHMEM_UCX_LIB", "RUSHMEM_CACHE_DIR"];
 
+/// What Open MPI's mpirun needs for PEs of this host alone: without `plm_rsh_agent` it refuses to start where no ssh is installed.
+pub(crate) const OPEN_MPI_ON_ONE_HOST: [&str; 9] = [
+    "--allow-run-as-root",
+    "--oversubscribe",
+    "--mca",
+    "btl",
+    "self,vader",
+    "--mca",
+    "pml",
+    "ob1",
+    // What it would start elsewhere: nothing.
+    "--mca=plm_rsh_agent=false",
+];
+
 /// A command without any launcher's variables.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);

@@ -5,6 +5,7 @@ mod start;
 use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
@@ -18,7 +19,7 @@ use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::node::card::Card;
 use crate::node::control::Call;
-use crate::node::links::Links;
+use crate::node::links::{left_text, Links};
 use crate::ops::engine::Engine;
 use crate::symmetric::Symmetric;
 use start::first_cause;
@@ -332,5 +333,18 @@ impl World {
         self.health.abandon(why);
         self.boot.abort(&format!("{} left the job: {why}", self.health.who()));
         self.links.abort(why);
+    }
+
+    /// Local: this PE leaves because of `why`, as the others may be about to do, too: what has been handed to the network gets
+    /// away first, and the others are told. Whoever still needs the job a moment later gets an error that says so.
+    pub(crate) fn leave(&self, why: &str) {
+        /// For what the proxy thread still has to send: nobody answers for it any more.
+        const LAST_SENDS: Duration = Duration::from_millis(150);
+        if self.n > 1 && self.far.is_some() && self.health.check_all_here().is_ok() {
+            std::thread::sleep(LAST_SENDS);
+        }
+        self.health.abandon(why);
+        self.boot.abort(&left_text(self.health.who(), why));
+        self.links.leave(why);
     }
 }

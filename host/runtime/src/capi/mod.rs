@@ -3,6 +3,7 @@
 //! No panic crosses: `guard` catches it and reports a defect. A handle is never freed, only emptied, so a stale one
 //! is an error and not a crash.
 
+mod at_exit;
 pub mod atomic;
 pub mod doctor;
 pub mod gpu;
@@ -50,13 +51,24 @@ struct Handle {
     world: AtomicPtr<World>,
 }
 
+impl Handle {
+    /// Takes the world out, once.
+    fn empty(&self) -> Option<Box<World>> {
+        let world = self.world.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: the box made in `handle`, taken once.
+        (!world.is_null()).then(|| unsafe { Box::from_raw(world) })
+    }
+}
+
 const MAGIC: u64 = u64::from_le_bytes(*b"rushmemW");
 
 /// Wraps a world for C. The few bytes of the handle itself are never freed.
 pub(crate) fn handle(world: World) -> *mut rushmem_world_t {
     let world = AtomicPtr::new(Box::into_raw(Box::new(world)));
     let handle: &'static Handle = Box::leak(Box::new(Handle { magic: AtomicU64::new(MAGIC), world }));
-    std::ptr::from_ref(handle).cast_mut().cast()
+    let handle = std::ptr::from_ref(handle).cast_mut().cast();
+    at_exit::note(handle);
+    handle
 }
 
 /// The world behind a handle.
@@ -82,13 +94,10 @@ pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
 pub(crate) unsafe fn take(w: *mut rushmem_world_t) -> Result<Box<World>> {
     // SAFETY: passed on.
     unsafe { world(w)? };
+    at_exit::forget(w);
     // SAFETY: `world` said that it is a handle.
-    let p = unsafe { &*w.cast::<Handle>() }.world.swap(std::ptr::null_mut(), Ordering::AcqRel);
-    if p.is_null() {
-        return Err(err!(BAD_HANDLE, "the world was finalised by another thread"));
-    }
-    // SAFETY: the box made in `handle`, taken once.
-    Ok(unsafe { Box::from_raw(p) })
+    let world = unsafe { &*w.cast::<Handle>() }.empty();
+    world.ok_or_else(|| err!(BAD_HANDLE, "the world was finalised by another thread"))
 }
 
 /// Writes an out-parameter.
