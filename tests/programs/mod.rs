@@ -38,7 +38,7 @@ const WHERE: [&str; 5] =
     ["RUSHMEM_DEVICE", "RUSHMEM_TRANSPORT", "RUSHMEM_PES_PER_NODE", "RUSHMEM_UCX_LIB", "RUSHMEM_CACHE_DIR"];
 
 /// What Open MPI's mpirun needs for PEs of this host alone: without `plm_rsh_agent` it refuses to start where no ssh is installed.
-pub(crate) const OPEN_MPI_ON_ONE_HOST: [&str; 9] = [
+pub(crate) const OPEN_MPI_ON_ONE_HOST: [&str; 11] = [
     "--allow-run-as-root",
     "--oversubscribe",
     "--mca",
@@ -48,7 +48,9 @@ pub(crate) const OPEN_MPI_ON_ONE_HOST: [&str; 9] = [
     "pml",
     "ob1",
     // What it would start elsewhere: nothing.
-    "--mca=plm_rsh_agent=false",
+    "--mca",
+    "plm_rsh_agent",
+    "false",
 ];
 
 /// A command without any launcher's variables.

@@ -3,7 +3,6 @@
 //! No panic crosses: `guard` catches it and reports a defect. A handle is never freed, only emptied, so a stale one
 //! is an error and not a crash.
 
-mod at_exit;
 pub mod atomic;
 pub mod doctor;
 pub mod gpu;
@@ -21,6 +20,7 @@ pub mod world;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use crate::at_exit;
 use crate::error::{err, set_last, Error, Result};
 use crate::world::World;
 use types::{rushmem_world_t, RUSHMEM_ERR_INTERNAL, RUSHMEM_OK};
@@ -46,14 +46,14 @@ fn fail(e: &Error) -> i32 {
 }
 
 /// What a `rushmem_world_t *` points at.
-struct Handle {
+pub(crate) struct Handle {
     magic: AtomicU64,
     world: AtomicPtr<World>,
 }
 
 impl Handle {
     /// Takes the world out, once.
-    fn empty(&self) -> Option<Box<World>> {
+    pub(crate) fn empty(&self) -> Option<Box<World>> {
         let world = self.world.swap(std::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: the box made in `handle`, taken once.
         (!world.is_null()).then(|| unsafe { Box::from_raw(world) })

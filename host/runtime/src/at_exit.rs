@@ -6,8 +6,9 @@
 
 use std::sync::{Mutex, Once, PoisonError};
 
-use super::types::rushmem_world_t;
-use super::Handle;
+use crate::capi::types::rushmem_world_t;
+use crate::capi::Handle;
+use crate::world::World;
 
 /// What the other PEs read.
 const WHY: &str = "its process ended (exit, or the end of main) without rushmem_finalize";
@@ -16,7 +17,7 @@ const WHY: &str = "its process ended (exit, or the end of main) without rushmem_
 static LIVE: Mutex<Vec<(usize, u32)>> = Mutex::new(Vec::new());
 
 /// A world begins.
-pub(super) fn note(handle: *mut rushmem_world_t) {
+pub(crate) fn note(handle: *mut rushmem_world_t) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: a function without arguments that lives as long as this library, which is never unloaded.
@@ -28,7 +29,7 @@ pub(super) fn note(handle: *mut rushmem_world_t) {
 }
 
 /// A world ends.
-pub(super) fn forget(handle: *mut rushmem_world_t) {
+pub(crate) fn forget(handle: *mut rushmem_world_t) {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner).retain(|(live, _)| *live != handle as usize);
 }
 
@@ -46,7 +47,7 @@ extern "C" fn leave_all() {
     });
 }
 
-fn leave(world: &crate::world::World) {
+fn leave(world: &World) {
     // Whoever has heard of a death leaves because of that.
     if world.n_pes() > 1 && world.health().check_all_here().is_ok() {
         log::warn!("{}: {WHY}: it leaves the job", world.health().who());
