@@ -271,11 +271,16 @@ pub(crate) fn example(name: &str) -> PathBuf {
 /// does not.
 #[track_caller]
 pub(crate) fn rushmem_run(n: u32, program: impl AsRef<OsStr>) -> Command {
-    let launcher =
-        ensure(built().join("rushmem-run"), None, &["-p", "rushmem-tools", "--bin", "rushmem-run"]);
-    let mut command = command(launcher);
+    let mut command = launcher();
     command.args(["-n", &n.to_string(), "--"]).arg(program);
     command
+}
+
+/// `rushmem-run` without arguments.
+#[track_caller]
+pub(crate) fn launcher() -> Command {
+    let newest = newest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("host/bin/src/run"));
+    command(ensure(built().join("rushmem-run"), newest, &["-p", "rushmem-tools", "--bin", "rushmem-run"]))
 }
 
 /// `rushmem-info`, built as `rushmem-run` is.

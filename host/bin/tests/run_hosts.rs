@@ -70,6 +70,26 @@ fn a_file_names_hosts_and_a_command_where_the_host_goes() {
 }
 
 #[test]
+fn ssh_is_asked_for_one_word_of_shell() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a directory");
+    // As ssh does: options, the host, and the rest as one text for the user's shell there.
+    let ssh = "#!/bin/sh\nwhile [ \"$1\" = -o ]; do shift 2; done\nFAKE_HOST=$1; export FAKE_HOST; shift; exec sh -c \"$*\"\n";
+    let (fake, odd) = (dir.path().join("ssh"), dir.path().join("it's a $HOME"));
+    std::fs::write(&fake, ssh).expect("written");
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rushmem-run"), &odd).expect("linked");
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").expect("there is one"));
+    let odd = odd.to_str().expect("UTF-8");
+    for options in [&["--hosts", "a,b"][..], &["--hosts", "a,b", "--remote-path", odd]] {
+        let mut command = shell(options, "echo $FAKE_HOST $RUSHMEM_PE");
+        command.env("PATH", &path).stdin(Stdio::null());
+        let ended = start(command).end();
+        assert_eq!((ended.code, sorted(&ended.out)), (Some(0), vec!["a 0", "b 1"]), "{}", ended.err);
+    }
+}
+
+#[test]
 fn pes_get_the_environment_and_the_folder_and_nobody_sees_the_secret() {
     let mark = unique();
     let dir = tempfile::tempdir().expect("a directory");
