@@ -124,7 +124,15 @@ impl World {
     pub(crate) fn synchronize(&self) -> Result<()> {
         let told = self.kernels.synchronize();
         self.settle(&told);
-        told
+        let posted = self.check_posts();
+        self.kernels.forget_launched();
+        told.and(posted)
+    }
+
+    /// What kernels asked of far PEs and could not be done.
+    fn check_posts(&self) -> Result<()> {
+        let posted = self.far.as_ref().map_or(Ok(()), |far| far.check_posts());
+        posted.map_err(|e| e.context(self.kernels.launched()))
     }
 
     /// The same for the work on one stream.
@@ -135,7 +143,8 @@ impl World {
         // SAFETY: passed on.
         let told = unsafe { self.kernels.synchronize_stream(stream) };
         self.settle(&told);
-        told
+        // Kernels of other streams may go on: what these have posted is told by whoever waits for the last of them, too.
+        told.and(self.check_posts())
     }
 
     /// Threads of a launch that failed on the CPU device were abandoned wherever they were: what they had of the way to far PEs is free

@@ -228,6 +228,13 @@ impl Far {
         self.shared.lock().reclaim()
     }
 
+    /// An error where a kernel that has ended asked for what is not there; once.
+    pub(crate) fn check_posts(&self) -> Result<()> {
+        let mut engine = self.shared.lock();
+        engine.start_posts();
+        engine.take_refused().map_or(Ok(()), Err)
+    }
+
     /// Whether heaps are in GPU memory.
     fn gpu(&self) -> bool {
         self.gpu

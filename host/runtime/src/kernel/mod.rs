@@ -19,7 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
 use crate::config::Config;
 use crate::device::Device;
-use crate::device_state::{DeviceState, FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED};
+use crate::device_state::{
+    DeviceState, StallRecord, FAIL_BAD_ADDRESS, FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED,
+    STALL_ADDRESS,
+};
 use crate::error::{err, Error, Result};
 use crate::health::Health;
 use event::Event;
@@ -44,6 +47,8 @@ struct Common {
     state: DeviceState,
     health: Arc<Health>,
     config: Config,
+    /// Kernels launched since all work was last waited for, for texts about what one of them has done: the first few.
+    launched: Mutex<Vec<String>>,
 }
 
 /// Who runs kernels.
@@ -107,7 +112,7 @@ impl Kernels {
         sharing: usize,
         announce: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
-        let common = Arc::new(Common { state, health, config });
+        let common = Arc::new(Common { state, health, config, launched: Mutex::default() });
         let runner = match device {
             Device::Cpu => Runner::Cpu(cpu::Runner::new(&common)),
             Device::Gpu(cuda) => Runner::Gpu(gpu::Runner::new(cuda, &common, sharing)?),
@@ -185,6 +190,23 @@ impl Kernels {
         result
     }
 
+    /// All work has been waited for.
+    pub(crate) fn forget_launched(&self) {
+        lock(&self.core.common.launched).clear();
+    }
+
+    /// The kernels launched since then, as the beginning of a text about what one of them has done.
+    pub(crate) fn launched(&self) -> String {
+        let names: Vec<String> =
+            lock(&self.core.common.launched).iter().map(|name| format!("kernel `{name})")).collect();
+        let who = self.core.common.health.who();
+        match names.as_slice() {
+            [] => format!("{who}: a kernel"),
+            [one] => format!("{who}: {one}"),
+            several => format!("{who}: one of {}", several.join(", ")),
+        }
+    }
+
     /// Does something while no kernel runs on the CPU device, and none begins; false where one does.
     pub(crate) fn while_idle(&self, then: impl FnOnce()) -> bool {
         match &self.core.runner {
@@ -236,6 +258,17 @@ impl Common {
         }
     }
 
+    fn note_launch(&self, kernel: &str, source: &str) {
+        /// More would be no help.
+        const MOST: usize = 8;
+        let mut launched = lock(&self.launched);
+        if launched.len() < MOST
+            && !launched.iter().any(|name| name.starts_with(kernel) && name.ends_with(source))
+        {
+            launched.push(format!("{kernel}` ({source}"));
+        }
+    }
+
     /// What begins every text about a failure of `kernel`.
     fn head(&self, kernel: &str, source: &str) -> String {
         format!("{}: kernel `{kernel}` ({source})", self.health.who())
@@ -246,10 +279,22 @@ impl Common {
         match code {
             FAIL_BROKEN => self.broken(head),
             FAIL_TIMEOUT => {
-                let stalls = self.state.drain_stalls("it");
-                let what = stalls.first().map_or(String::new(), |text| format!(": {text}"));
                 let limit = self.config.wait_timeout.unwrap_or_default().as_secs_f64();
-                err!(TIMEOUT, "{head}: a wait{place} passed its limit of {limit} s (RUSHMEM_WAIT_TIMEOUT){what}")
+                let what = self.record(place, |record| record.cmp != STALL_ADDRESS);
+                let what = what.map_or(String::new(), |what| format!(", {what}"));
+                err!(
+                    TIMEOUT,
+                    "{head}: a thread{place} has waited longer than RUSHMEM_WAIT_TIMEOUT allows, {limit} s{what}"
+                )
+            }
+            FAIL_BAD_ADDRESS => {
+                let what = self.record(place, |record| record.cmp == STALL_ADDRESS);
+                let what = what.unwrap_or_else(|| "an address that is none of symmetric memory".into());
+                err!(
+                    BAD_ADDRESS,
+                    "{head}: a thread{place} asks for {what}; use what alloc or register returned on this PE, or an address \
+                     within it"
+                )
             }
             FAIL_BAD_PE => err!(BAD_PE, "{head}: a PE that does not exist was addressed{place}"),
             FAIL_UNMAPPED => err!(
@@ -259,6 +304,14 @@ impl Common {
             ),
             code => err!(LAUNCH, "{head}: gave up{place} with code {code}"),
         }
+    }
+
+    /// What a thread that has given up at `place` waited for, or another one at the same time.
+    fn record(&self, place: &str, of_that_kind: impl Fn(&StallRecord) -> bool) -> Option<String> {
+        let records = self.state.take_stalls();
+        let mut fitting = records.iter().filter(|record| of_that_kind(record));
+        let first = fitting.clone().next();
+        fitting.find(|record| record.place() == place).or(first).map(|record| self.state.waits_for(record))
     }
 
     fn broken(&self, head: &str) -> Error {
@@ -429,6 +482,7 @@ impl LoadedKernel {
     ) -> Result<()> {
         self.core.common.health.check()?;
         args::check(self.function.name(), &self.params, values.len(), types)?;
+        self.core.common.note_launch(self.function.name(), &self.source);
         // SAFETY: passed on.
         unsafe {
             match (&self.function, &self.core.runner) {
