@@ -110,7 +110,10 @@ impl Acceptor {
                     )));
                 }
                 if r.u8()? != self.purpose as u8 {
-                    return Err(Broken::Malformed(format!("a hello that is not for {:?}", self.purpose)));
+                    return Err(Broken::Malformed(format!(
+                        "a hello that is not for {}",
+                        self.purpose.name()
+                    )));
                 }
                 let theirs = r.array()?;
                 r.end()?;

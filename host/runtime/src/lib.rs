@@ -24,6 +24,7 @@ mod memory;
 mod node;
 mod ops;
 mod plugin;
+mod settings;
 mod symmetric;
 mod word;
 mod world;

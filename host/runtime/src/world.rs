@@ -347,10 +347,11 @@ impl World {
     /// Local: this PE leaves because of `why`, as the others may be about to do, too: what has been handed to the network gets
     /// away first, and the others are told. Whoever still needs the job a moment later gets an error that says so.
     pub(crate) fn leave(&self, why: &str) {
-        /// For what the proxy thread still has to send: nobody answers for it any more.
-        const LAST_SENDS: Duration = Duration::from_millis(150);
-        if self.n > 1 && self.far.is_some() && self.health.check_all_here().is_ok() {
-            std::thread::sleep(LAST_SENDS);
+        /// Nobody answers for what is still to be sent once this PE is gone; and nobody is to wait long for it.
+        const LEAST: Duration = Duration::from_millis(100);
+        const MOST: Duration = Duration::from_secs(1);
+        if let (Some(far), true) = (&self.far, self.health.check_all_here().is_ok()) {
+            far.linger(LEAST, MOST);
         }
         self.health.abandon(why);
         self.boot.abort(&left_text(self.health.who(), why));

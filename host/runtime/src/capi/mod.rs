@@ -45,6 +45,34 @@ fn fail(e: &Error) -> i32 {
     e.code
 }
 
+/// The world behind a handle, like [`world`], for a function whose first call in the process is told at debug level. What the Rust
+/// API and kernels do with mapped memory by themselves makes no call, and so is not told.
+macro_rules! called {
+    ($w:expr, $what:literal) => {
+        called!($w, $what, -1)
+    };
+    ($w:expr, $what:literal, $pe:expr) => {{
+        static TOLD: std::sync::Once = std::sync::Once::new();
+        let found = world($w)?;
+        if log::max_level() >= log::LevelFilter::Debug {
+            TOLD.call_once(|| $crate::capi::first_use(found, $what, $pe));
+        }
+        found
+    }};
+}
+use called;
+
+#[cold]
+fn first_use(w: &World, what: &str, pe: i32) {
+    let who = w.health().who();
+    match w.peer(pe) {
+        Ok(peer) => {
+            log::debug!("{who}: first {what}: PE {pe} is reached by {}", peer.transport.to_string_lossy())
+        }
+        Err(_) => log::debug!("{who}: first {what}"),
+    }
+}
+
 /// What a `rushmem_world_t *` points at.
 pub(crate) struct Handle {
     magic: AtomicU64,

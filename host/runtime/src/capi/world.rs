@@ -48,6 +48,7 @@ pub unsafe extern "C" fn rushmem_init(
         if out.is_null() {
             return Err(err!(INVALID_ARGUMENT, "out is null"));
         }
+        crate::settings::look();
         let mut config = Config::from_env()?;
         // SAFETY: per contract.
         let how = match unsafe { attr.as_ref() } {

@@ -144,6 +144,13 @@ impl Far {
         let mut transport = meeting::introduce(opened, &**boot, cards)?;
         let (name, about) = (transport.name(), transport.about());
         log::info!("{}: far PEs are reached by {name}: {about}", health.who());
+        log::debug!(
+            "{}: to far PEs up to {} bytes travel in a message, more in copies; kernels post to a ring of {} descriptors \
+             (RUSHMEM_RING_SLOTS)",
+            health.who(),
+            engine::INLINE,
+            config.ring_slots
+        );
         let names = cards.iter().map(Card::who).collect();
         let fd = transport.fd();
         transport.arm();

@@ -265,6 +265,7 @@ impl Common {
         if launched.len() < MOST
             && !launched.iter().any(|name| name.starts_with(kernel) && name.ends_with(source))
         {
+            log::debug!("{}: first launch of kernel `{kernel}` ({source})", self.health.who());
             launched.push(format!("{kernel}` ({source}"));
         }
     }

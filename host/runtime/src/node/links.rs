@@ -95,6 +95,12 @@ impl Links {
             }
             OwnedFd::from_raw_fd(fd)
         };
+        log::debug!(
+            "{}: connected with {} of the {} PEs of this node, by sockets",
+            health.who(),
+            sockets.iter().flatten().count(),
+            n - 1
+        );
         let shared = Arc::new(Shared {
             me,
             cards,
