@@ -93,6 +93,7 @@ pub unsafe extern "C" fn rushmem_signal_op(
     // SAFETY: the caller vouches for the world.
     guard(|| {
         signal::signal_op(
+            // SAFETY: per contract.
             unsafe { called!(w, "signal_op", pe) },
             sig as usize,
             SignalOp::from_code(sig_op, value)?,
