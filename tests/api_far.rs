@@ -409,3 +409,48 @@ fn die_in_the_middle(me: u32) {
     assert_eq!(error.code(), ErrorCode::PeerDead, "{error}");
     println!("ENDED {error}");
 }
+
+/// `p` by one thread of a kernel.
+const POST: &str = r#"
+#include <rushmem/rushmem.cuh>
+extern "C" __global__ void post(uint64_t *at, int pe) {
+  if (blockIdx.x == 1 && threadIdx.x == 2) rushmem::p(at, uint64_t(7), pe);
+}
+"#;
+
+/// It is the kernel's mistake: that launch fails, with a text that says where, and the job goes on.
+#[test]
+fn an_address_that_is_none_is_the_kernels_mistake() {
+    if on_gpus() {
+        skip("an_address_that_is_none_is_the_kernels_mistake", "its kernels run on the CPU device");
+        return;
+    }
+    pes(2).env("RUSHMEM_TRANSPORT", "fake").threads(|world| {
+        let words = world.alloc::<u64>(4).unwrap();
+        let module = world.load(rushmem::Source::text(POST).name("post.cu")).unwrap();
+        let post = module.kernel("post").unwrap();
+        let pe = world.right().number() as i32;
+        let launch = |address: u64| {
+            // SAFETY: the kernel hands the address to `p` alone, which is what is tested.
+            unsafe { post.launch(rushmem::Launch::new(2, 4), (address as *mut u64, pe)) }.unwrap();
+            world.synchronize()
+        };
+        let stack = 0_u64;
+        for (address, place) in [
+            // None of symmetric memory, as the device sees itself.
+            (&raw const stack as u64, Some("in block (1,0,0), thread (2,0,0)")),
+            // In the stride, where nothing is: the host sees that.
+            (words.as_ptr() as u64 + (1 << 33), None),
+        ] {
+            let error = launch(address).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::BadAddress, "{error}");
+            for word in ["kernel `post` (post.cu)", &format!("{address:#x}"), place.unwrap_or("PE ")] {
+                assert!(error.message().contains(word), "{word:?} is missing: {error}");
+            }
+            assert!(!error.message().contains("Some("), "{error}");
+        }
+        launch(words.as_ptr() as u64).unwrap();
+        world.barrier_all().unwrap();
+        assert_eq!(words.to_vec().unwrap()[0], 7);
+    });
+}

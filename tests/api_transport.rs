@@ -75,7 +75,11 @@ fn start(pes: Pes, n: u32) -> Vec<String> {
             println!(
                 "ENDED {}",
                 started
-                    .map_or_else(|error| error.to_string(), |world| format!("as {world:?}"))
+                    .and_then(|world| {
+                        let said = format!("as {world:?}");
+                        world.finalize().map(|()| said)
+                    })
+                    .unwrap_or_else(|error| error.to_string())
                     .replace('\n', " ")
             );
         },

@@ -152,7 +152,7 @@ fn an_address_serves_as_well_as_an_id_in_any_start_order() {
 }
 
 #[test]
-fn a_dropped_world_finalises_and_an_unwinding_one_names_itself() {
+fn dropped_worlds_leave_in_peace_and_an_unwinding_one_names_itself() {
     testing::pes(2).supervise(
         |_| ring(&World::init().unwrap()),
         |job| job.outcomes().iter().for_each(|outcome| assert_eq!(outcome.exit, Exit::Done)),

@@ -231,7 +231,8 @@ fn a_pe_that_returns_early_is_named() {
             for pe in [0, 1] {
                 let outcome = job.outcome(Pe::new(pe));
                 assert_eq!(outcome.exit, Exit::Code(ENDED), "{}", outcome.stderr);
-                assert!(outcome.stdout.contains("PE 2"), "{}", outcome.stdout);
+                let named = outcome.stdout.contains("PE 2") && outcome.stdout.contains("without finalize");
+                assert!(named, "{}", outcome.stdout);
             }
         },
     );

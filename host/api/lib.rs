@@ -27,6 +27,7 @@
 //! one PE. [`testing`] runs several PEs inside `#[test]` functions.
 //!
 //! # What is where
+//! - [`run`]: a program's `main`: joins the job, and carries an error or a panic of any PE to all of them.
 //! - [`World`]: joining and leaving a job, allocation, ordering, synchronisation. A value, not a global: a
 //!   process may hold several.
 //! - [`SymSlice`] and its views, [`SymRef`]: symmetric memory and what can be done with it: `put`, `get`, `p`,
@@ -93,6 +94,7 @@ mod on_stream;
 mod order;
 mod pe;
 mod rma;
+mod run;
 mod runtime;
 mod signal;
 mod slice;
@@ -115,6 +117,7 @@ pub use heap::{HeapInfo, Registered};
 pub use kernel::{Dim3, Kernel, Launch, Module};
 pub use nbi::NbiScope;
 pub use pe::Pe;
+pub use run::{run, run_with};
 pub use signal::{Signal, SignalOp, SignalRef, Signals};
 pub use slice::{SymRef, SymSlice};
 pub use source::Source;

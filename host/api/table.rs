@@ -47,6 +47,8 @@ table! {
         fn init = rushmem_init(*const rushmem_init_attr_t, *mut World) -> i32;
         fn finalize = rushmem_finalize(World) -> i32;
         fn abort = rushmem_abort(World, *const c_char) -> i32;
+        fn leave = rushmem_leave(World, *const c_char) -> i32;
+        fn check = rushmem_check(World) -> i32;
         fn view = rushmem_view(World, *mut rushmem_view_t) -> i32;
         fn peer = rushmem_peer(World, i32, *mut rushmem_peer_t) -> i32;
         fn device_name = rushmem_device_name(World, *mut *const c_char) -> i32;

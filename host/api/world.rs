@@ -17,9 +17,14 @@ use crate::{Device, Error, ErrorCode, Pe, Result, WorldBuilder};
 
 /// One PE's membership of one job.
 ///
-/// Dropping a world finalises it, and says so on standard error if that fails; dropping it while the thread
-/// panics leaves the job instead, so that the other PEs end with an error that names this one rather than
-/// wait for ever. Both are for when things go wrong: [`World::finalize`] hands the result to you.
+/// A world is left by [`World::finalize`], which all PEs call together. Dropping it without that *leaves* the job, at
+/// once and alone, because nothing can tell the end of a program from an error that `?` returns early: the other
+/// PEs' calls, waits and kernels end with [`ErrorCode::PeerDead`] and a text that names this PE, unless they
+/// leave likewise within a moment; kernels that still run here are ended. While the thread panics the others get that
+/// error at once, with the place of the panic. [`run`](crate::run) carries the error itself to every PE. In a job of
+/// one PE a drop finalises.
+///
+/// What a process has not left when it exits, it leaves then, in the same way.
 ///
 /// A world belongs to the process that joined. In a child of fork every call is an error ([`ErrorCode::Forked`]), and
 /// dropping the world there does nothing: start workers with [`std::process::Command`], which execs.
@@ -93,11 +98,35 @@ impl World {
         kernels.and(left)
     }
 
+    /// Leaves without the others, and says so here, too, unless a PE that went before has been reported already.
+    fn walk_out(&self) {
+        const WHY: &std::ffi::CStr =
+            c"its World was dropped without finalize(), as an error does that main returns; it may have printed which";
+        if self.check_job().is_ok() {
+            eprintln!(
+                "rushmem: {} leaves the job: its World is dropped without finalize() (rushmem::run tells the other PEs an \
+                 error that a program returns)",
+                self.my_pe()
+            );
+        }
+        // SAFETY: the handle is live or refused; the text is constant; nobody uses the world after this.
+        unsafe { (self.runtime.leave)(self.raw, WHY.as_ptr()) };
+    }
+
     /// Tells the others that this PE leaves; a handle that finalize has already freed is refused, harmlessly.
     pub(crate) fn abandon(&self, why: &str) {
         let why = CString::new(why.replace('\0', " ")).expect("no NUL is left");
         // SAFETY: the handle is live or refused; the text outlives the call; nobody uses the world after this.
         unsafe { (self.runtime.abort)(self.raw, why.as_ptr()) };
+    }
+
+    /// `Ok` as long as all PEs of the job are there.
+    ///
+    /// # Errors
+    /// [`ErrorCode::PeerDead`] names the PE that died or left first, and its reason.
+    pub fn check_job(&self) -> Result<()> {
+        // SAFETY: a live handle.
+        self.check(unsafe { (self.runtime.check)(self.raw) })
     }
 
     /// This PE.
@@ -226,12 +255,13 @@ impl Drop for World {
         }
         if std::thread::panicking() {
             let thread = std::thread::current();
-            self.abandon(&format!(
-                "{} panicked in thread {:?}",
-                self.my_pe(),
-                thread.name().unwrap_or("unnamed")
-            ));
-        } else if let Err(error) = self.leave() {
+            let name = thread.name().unwrap_or("without a name");
+            return self.abandon(&format!("{} panicked in its thread {name}", self.my_pe()));
+        }
+        if self.n_pes() > 1 {
+            return self.walk_out();
+        }
+        if let Err(error) = self.leave() {
             eprintln!("rushmem: {}: finalising a dropped world failed: {error}", self.my_pe());
         }
         // SAFETY: dropped once: `finalize` keeps this from running.

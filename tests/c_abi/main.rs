@@ -55,6 +55,11 @@ fn kernels() {
 }
 
 #[test]
+fn the_end_of_a_process_leaves_the_job() {
+    runs_on_4_pes("leave.c");
+}
+
+#[test]
 fn cxx() {
     runs_on_4_pes("cxx.cpp");
 }

@@ -81,7 +81,13 @@ fn a_wait_ends_at_its_limit() {
             let (signal, start) = (world.signal().unwrap(), Instant::now());
             let error = launch(&world, "faults_wait_for_ever", (&signal,)).unwrap_err();
             assert_eq!(error.code(), ErrorCode::Timeout, "{error}");
-            assert!(error.message().contains("RUSHMEM_WAIT_TIMEOUT"), "{error}");
+            let (text, place) = (error.message(), "a thread in block (0,0,0), thread (0,0,0) has waited");
+            for word in
+                [place, "longer than RUSHMEM_WAIT_TIMEOUT allows, 0.5 s, for the 8-byte word at heap offset "]
+            {
+                assert!(text.contains(word), "{word:?} is missing: {text}");
+            }
+            assert_eq!(text.matches("kernel").count(), 1, "{text}");
             let took = start.elapsed();
             assert!(took > Duration::from_millis(400) && took < Duration::from_secs(30), "{took:?}");
             leave(world);

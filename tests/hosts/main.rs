@@ -1,5 +1,5 @@
 //! PEs on several hosts, which are network namespaces that the tests make themselves (`namespaces`): the bootstrap alone,
-//! worlds under two launchers, hosts that are cut off, and what only looks like it.
+//! worlds under three launchers, hosts that are cut off, and what only looks like it.
 //!
 //! A PE is this program once more, with the test [`role`] and a role in its environment. What it has to say to the test
 //! begins with `@`.
@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod bootstrap;
+mod launcher;
 #[path = "../../host/runtime/src/far/ucx/listening.rs"]
 mod listening;
 mod mpirun;

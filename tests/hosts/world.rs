@@ -15,7 +15,7 @@ use crate::ranks::{Job, LIMIT};
 /// PEs on each host.
 const PER_HOST: u32 = 2;
 /// Whose data a PE makes: the same on all.
-const SEED: &str = "HOSTS_TEST_SEED";
+pub(crate) const SEED: &str = "HOSTS_TEST_SEED";
 /// When they put for the first time, in microseconds since 1970.
 const FIRST_PUT: &str = "HOSTS_TEST_FIRST_PUT";
 
@@ -226,7 +226,7 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970")
 }
 
-fn seed() -> String {
+pub(crate) fn seed() -> String {
     let seed = now().as_nanos() as u64;
     println!("{SEED}={seed}");
     seed.to_string()

@@ -37,6 +37,22 @@ const LAUNCHERS: [&str; 12] = [
 const WHERE: [&str; 5] =
     ["RUSHMEM_DEVICE", "RUSHMEM_TRANSPORT", "RUSHMEM_PES_PER_NODE", "RUSHMEM_UCX_LIB", "RUSHMEM_CACHE_DIR"];
 
+/// What Open MPI's mpirun needs for PEs of this host alone: without `plm_rsh_agent` it refuses to start where no ssh is installed.
+pub(crate) const OPEN_MPI_ON_ONE_HOST: [&str; 11] = [
+    "--allow-run-as-root",
+    "--oversubscribe",
+    "--mca",
+    "btl",
+    "self,vader",
+    "--mca",
+    "pml",
+    "ob1",
+    // What it would start elsewhere: nothing.
+    "--mca",
+    "plm_rsh_agent",
+    "false",
+];
+
 /// A command without any launcher's variables.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
@@ -255,11 +271,16 @@ pub(crate) fn example(name: &str) -> PathBuf {
 /// does not.
 #[track_caller]
 pub(crate) fn rushmem_run(n: u32, program: impl AsRef<OsStr>) -> Command {
-    let launcher =
-        ensure(built().join("rushmem-run"), None, &["-p", "rushmem-tools", "--bin", "rushmem-run"]);
-    let mut command = command(launcher);
+    let mut command = launcher();
     command.args(["-n", &n.to_string(), "--"]).arg(program);
     command
+}
+
+/// `rushmem-run` without arguments.
+#[track_caller]
+pub(crate) fn launcher() -> Command {
+    let newest = newest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("host/bin/src/run"));
+    command(ensure(built().join("rushmem-run"), newest, &["-p", "rushmem-tools", "--bin", "rushmem-run"]))
 }
 
 /// `rushmem-info`, built as `rushmem-run` is.

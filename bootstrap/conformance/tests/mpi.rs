@@ -34,7 +34,20 @@ fn launcher(flavour: &str) -> Option<Command> {
     let (names, args): (&[&str], &[&str]) = match flavour {
         "openmpi" => (
             &["mpirun.openmpi", "mpirun"],
-            &["--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader", "--mca", "pml", "ob1"],
+            // Without an agent it refuses to start where no ssh is installed, though it would start nothing elsewhere.
+            &[
+                "--allow-run-as-root",
+                "--oversubscribe",
+                "--mca",
+                "btl",
+                "self,vader",
+                "--mca",
+                "pml",
+                "ob1",
+                "--mca",
+                "plm_rsh_agent",
+                "false",
+            ],
         ),
         _ => (&["mpiexec.mpich", "mpiexec"], &[]),
     };

@@ -42,6 +42,16 @@ pub(crate) enum Purpose {
     Mesh = 2,
 }
 
+impl Purpose {
+    /// For texts.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Purpose::Rendezvous => "joining a job",
+            Purpose::Mesh => "a connection within a job",
+        }
+    }
+}
+
 /// Which end of the connection a proof speaks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Role {

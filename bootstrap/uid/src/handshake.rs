@@ -149,7 +149,10 @@ impl Acceptor {
                     return Err(Broken::Version(version));
                 }
                 if r.u8()? != self.purpose as u8 {
-                    return Err(Broken::Malformed(format!("a hello that is not for {:?}", self.purpose)));
+                    return Err(Broken::Malformed(format!(
+                        "a hello that is not for {}",
+                        self.purpose.name()
+                    )));
                 }
                 let (job, theirs) = (r.array::<JOB_BYTES>()?, r.array()?);
                 r.end()?;

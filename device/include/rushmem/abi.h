@@ -28,7 +28,8 @@ typedef struct rushmem_stall_record {
   uint32_t state;
   int32_t  cmp;          /* RUSHMEM_CMP_*; RUSHMEM_STALL_SYNC: a sync, then `expected` is the epoch and `from_pe` the late PE;
                           * RUSHMEM_STALL_ANSWER: an operation on from_pe, which is not mapped, is not answered;
-                          * RUSHMEM_STALL_ROOM: the ring to the PEs that are not mapped is full */
+                          * RUSHMEM_STALL_ROOM: the ring to the PEs that are not mapped is full;
+                          * RUSHMEM_STALL_ADDRESS: no stall: `address` is none of symmetric memory, and the launch ends */
   int32_t  from_pe;      /* the PE waited for where that is known, else -1 */
   uint32_t width;        /* bytes of the word: 4 or 8 */
   uint64_t address;      /* of the word, in the waiting PE's address space */
@@ -44,6 +45,7 @@ typedef struct rushmem_stall_record {
 #define RUSHMEM_STALL_SYNC (-1)
 #define RUSHMEM_STALL_ANSWER (-2)
 #define RUSHMEM_STALL_ROOM (-3)
+#define RUSHMEM_STALL_ADDRESS (-4)
 
 /* One cache line (two sectors of a GPU's) for each PE, so that no two writers share one. */
 typedef struct rushmem_sync_line {
@@ -84,6 +86,6 @@ typedef struct rushmem_device_state {
 } rushmem_device_state;  /* 128 bytes */
 
 enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3,
-       RUSHMEM_DEVICE_FAIL_UNMAPPED = 4 };
+       RUSHMEM_DEVICE_FAIL_UNMAPPED = 4, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS = 5 };
 
 #endif

@@ -1,114 +1,14 @@
 //! `rushmem-run` as a user sees it: exit codes, output, signals, and that nothing is left behind. The programs are
-//! shell scripts; what they leave running is told from everything else on the machine by a unique argument.
+//! shell scripts.
+
+mod run_common;
 
 use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::JoinHandle;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{kill, Signal};
-use nix::unistd::Pid;
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-struct Running {
-    child: Child,
-    begin: Instant,
-    out: JoinHandle<String>,
-    err: JoinHandle<String>,
-}
-
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    err: String,
-    took: Duration,
-}
-
-fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = from.read_to_end(&mut text);
-        String::from_utf8_lossy(&text).into_owned()
-    })
-}
-
-/// `rushmem-run options -- sh -c script`
-fn shell(options: &[&str], script: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rushmem-run"));
-    command.args(options).args(["--", "sh", "-c", script]);
-    command
-}
-
-fn start(mut command: Command) -> Running {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let begin = Instant::now();
-    let mut child = command.spawn().expect("rushmem-run starts");
-    let out = collect(child.stdout.take().expect("piped"));
-    let err = collect(child.stderr.take().expect("piped"));
-    Running { child, begin, out, err }
-}
-
-impl Running {
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).expect("a child of ours");
-    }
-
-    fn end(mut self) -> Ended {
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("waiting") {
-                break status;
-            }
-            if self.begin.elapsed() > LIMIT {
-                self.child.kill().expect("a child of ours");
-                self.child.wait().expect("a child of ours");
-                panic!("still running after {LIMIT:?}: {:?}", self.err.join());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        };
-        let took = self.begin.elapsed();
-        let (out, err) = (self.out.join().expect("read"), self.err.join().expect("read"));
-        Ended { code: status.code(), out, err, took }
-    }
-}
-
-fn run(options: &[&str], script: &str) -> Ended {
-    let mut command = shell(options, script);
-    command.stdin(Stdio::null());
-    start(command).end()
-}
-
-/// A `sleep` argument that no other process on the machine has.
-fn unique() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("300.{}{:05}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// The processes with `mark` as one of their arguments.
-fn marked(mark: &str) -> Vec<i32> {
-    let entries = std::fs::read_dir("/proc").expect("there is a /proc").flatten();
-    let pids = entries.filter_map(|e| e.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| {
-        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.split(|b| *b == 0).any(|w| w == mark.as_bytes())
-    })
-    .collect()
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn sorted(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines
-}
+use nix::sys::signal::Signal;
+use run_common::{collect, marked, run, shell, sorted, start, unique, wait_until, Running, LIMIT};
 
 #[test]
 fn each_pe_knows_its_place_and_gets_the_variables() {
@@ -133,6 +33,39 @@ fn the_code_is_that_of_the_first_that_failed() {
     // The second failure, two seconds later and within the grace, changes nothing and is not announced.
     let ended = run(&["-n", "2", "--grace", "20"], "sleep $RUSHMEM_PE; exit $((RUSHMEM_PE + 3))");
     assert_eq!((ended.code, ended.err.lines().count()), (Some(3), 1), "{}", ended.err);
+}
+
+#[test]
+fn the_first_death_counts_and_not_the_first_child() {
+    // All have ended before the launcher looks. PE 2 was killed, and PE 0, which came into the world first, exits
+    // because of that.
+    let dir = tempfile::tempdir().expect("a directory");
+    let there = dir.path().display();
+    let script = format!(
+        "echo $$ >{there}/$RUSHMEM_PE.tmp; mv {there}/$RUSHMEM_PE.tmp {there}/$RUSHMEM_PE
+         until [ -e {there}/go ]; do sleep 0.02; done
+         [ $RUSHMEM_PE = 2 ] && kill -KILL $$
+         until [ -e {there}/gone ]; do sleep 0.02; done
+         exit 7"
+    );
+    let mut command = shell(&["-n", "3"], &script);
+    command.stdin(Stdio::null());
+    let running = start(command);
+    let pid = |pe: u32| std::fs::read_to_string(dir.path().join(pe.to_string())).ok();
+    wait_until("all run", || (0..3).all(|pe| pid(pe).is_some()));
+    running.signal(Signal::SIGSTOP);
+    let ended = |pe: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid(pe).expect("written").trim()));
+        stat.expect("it is not reaped").contains(") Z ")
+    };
+    std::fs::write(dir.path().join("go"), "").expect("written");
+    wait_until("PE 2 is dead", || ended(2));
+    std::fs::write(dir.path().join("gone"), "").expect("written");
+    wait_until("the others have ended", || ended(0) && ended(1));
+    running.signal(Signal::SIGCONT);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(128 + 9), "{}", ended.err);
+    assert!(ended.err.contains("PE 2 (pid ") && ended.err.contains("SIGKILL"), "{}", ended.err);
 }
 
 #[test]

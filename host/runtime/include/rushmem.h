@@ -456,6 +456,17 @@ int32_t rushmem_finalize(rushmem_world_t *w);
 int32_t rushmem_abort(rushmem_world_t *w,
                       const char *why);
 
+/* Leaves the job without the others: for the end of a program that does not finalise. What still runs here is ended. PEs that
+ * leave likewise within a moment are not disturbed; the waits, kernels and calls of those that stay end with an error that
+ * names this PE and `why` (may be null). Local; the handle is stale afterwards. A process that exits with a live world does
+ * this by itself. */
+int32_t rushmem_leave(rushmem_world_t *w,
+                      const char *why);
+
+/* `RUSHMEM_OK` as long as all PEs of the job are there; else `RUSHMEM_ERR_PEER_DEAD`, and `rushmem_last_error` names the PE that
+ * died or left first, and its reason. Local. */
+int32_t rushmem_check(rushmem_world_t *w);
+
 /* What the fast path of a client needs: constant for the world's life. */
 int32_t rushmem_view(rushmem_world_t *w, struct rushmem_view_t *out);
 

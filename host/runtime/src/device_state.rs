@@ -22,12 +22,15 @@ pub(crate) const STALL_RECORDS: usize = 8;
 pub(crate) const STALL_SYNC: i32 = -1;
 pub(crate) const STALL_ANSWER: i32 = -2;
 pub(crate) const STALL_ROOM: i32 = -3;
+/// A record of an address that is none, rather than of a stall.
+pub(crate) const STALL_ADDRESS: i32 = -4;
 
 /// `RUSHMEM_DEVICE_FAIL_*`: why a kernel gave up.
 pub(crate) const FAIL_BROKEN: u32 = 1;
 pub(crate) const FAIL_TIMEOUT: u32 = 2;
 pub(crate) const FAIL_BAD_PE: u32 = 3;
 pub(crate) const FAIL_UNMAPPED: u32 = 4;
+pub(crate) const FAIL_BAD_ADDRESS: u32 = 5;
 
 /// `rushmem_stall_record`.
 #[repr(C)]
@@ -223,6 +226,20 @@ impl DeviceState {
 
     /// The stalls reported since the last call, as texts about what `who` waits for.
     pub(crate) fn drain_stalls(&self, who: &str) -> Vec<String> {
+        let text = |record: &StallRecord| {
+            let (place, what) = (record.place(), self.waits_for(record));
+            match record.cmp {
+                STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
+                _ => {
+                    format!("{who}: a kernel{place} has waited {:.1} s {what}", record.waited_ns as f64 / 1e9)
+                }
+            }
+        };
+        self.take_stalls().iter().map(text).collect()
+    }
+
+    /// The records made since the last call.
+    pub(crate) fn take_stalls(&self) -> Vec<StallRecord> {
         let first: *mut StallRecord = (*self.stalls).get().cast();
         let take = |i: usize| {
             // SAFETY: one of the records, whose state word is only ever accessed atomically.
@@ -234,39 +251,28 @@ impl DeviceState {
             let record = unsafe { first.add(i).read() };
             fence(Ordering::AcqRel);
             state.store(0, Ordering::Release);
-            Some(self.describe(&record, who))
+            Some(record)
         };
         (0..STALL_RECORDS).filter_map(take).collect()
     }
 
-    fn describe(&self, record: &StallRecord, who: &str) -> String {
-        let ([bx, by, bz], [tx, ty, tz]) = (record.block, record.thread);
-        let seconds = record.waited_ns as f64 / 1e9;
-        let head = format!(
-            "{who}: a kernel (block ({bx},{by},{bz}), thread ({tx},{ty},{tz})) has waited {seconds:.1} s"
-        );
+    /// What the thread of a record waits for, or asks for.
+    pub(crate) fn waits_for(&self, record: &StallRecord) -> String {
         let mask = if record.width == 4 { u64::from(u32::MAX) } else { u64::MAX };
-        let (expected, seen) = (record.expected & mask, record.seen & mask);
+        let (expected, seen, pe) = (record.expected & mask, record.seen & mask, record.from_pe);
         match record.cmp {
             STALL_SYNC => {
-                return format!(
-                    "{head} for PE {} to enter the device's sync number {expected}; it has entered {seen}",
-                    record.from_pe
-                )
+                return format!("for PE {pe} to enter the device's sync number {expected}; it has entered {seen}")
             }
-            STALL_ANSWER if record.from_pe == self.raw.my_pe => {
-                return format!("{head} for its operations on PEs that are not mapped to complete")
+            STALL_ANSWER if pe == self.raw.my_pe => {
+                return "for its operations on PEs that are not mapped to complete".into()
             }
-            STALL_ANSWER => {
-                return format!(
-                    "{head} for the answer to its operation on PE {}, which is not mapped",
-                    record.from_pe
-                )
-            }
+            STALL_ANSWER => return format!("for the answer to its operation on PE {pe}, which is not mapped"),
             STALL_ROOM => {
-                return format!(
-                    "{head} for room in the ring to PEs that are not mapped: what was posted is not taken, or not answered"
-                )
+                return "for room in the ring to PEs that are not mapped: what was posted is not taken, or not answered".into()
+            }
+            STALL_ADDRESS => {
+                return format!("PE {pe}'s copy of address {:#x}, which is none of symmetric memory", record.address)
             }
             _ => {}
         }
@@ -283,12 +289,19 @@ impl DeviceState {
             5 => "<=",
             _ => "?",
         };
-        let from = if record.from_pe >= 0 { format!(" from PE {}", record.from_pe) } else { String::new() };
+        let from = if pe >= 0 { format!(", which PE {pe} is to write,") } else { String::new() };
         format!(
-            "{head}{from} for the {}-byte word {place} to become {sign} {expected} ({expected:#x}); it is {seen} \
-             ({seen:#x})",
+            "for the {}-byte word {place}{from} to become {sign} {expected} ({expected:#x}); it is {seen} ({seen:#x})",
             record.width
         )
+    }
+}
+
+impl StallRecord {
+    /// Where in the launch, as in every text about a failure there.
+    pub(crate) fn place(&self) -> String {
+        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        format!(" in block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
     }
 }
 

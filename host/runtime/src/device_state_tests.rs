@@ -18,10 +18,12 @@ fn the_layout_is_that_of_the_header() {
         RUSHMEM_STALL_SYNC = STALL_SYNC,
         RUSHMEM_STALL_ANSWER = STALL_ANSWER,
         RUSHMEM_STALL_ROOM = STALL_ROOM,
+        RUSHMEM_STALL_ADDRESS = STALL_ADDRESS,
         RUSHMEM_DEVICE_FAIL_BROKEN = FAIL_BROKEN,
         RUSHMEM_DEVICE_FAIL_TIMEOUT = FAIL_TIMEOUT,
         RUSHMEM_DEVICE_FAIL_BAD_PE = FAIL_BAD_PE,
         RUSHMEM_DEVICE_FAIL_UNMAPPED = FAIL_UNMAPPED,
+        RUSHMEM_DEVICE_FAIL_BAD_ADDRESS = FAIL_BAD_ADDRESS,
     );
     layout.check();
 }
@@ -89,20 +91,23 @@ fn stalls_become_texts_once() {
     put(2, StallRecord { cmp: STALL_ANSWER, from_pe: 3, ..ring });
     put(3, StallRecord { cmp: STALL_ANSWER, from_pe: 1, ..ring });
     put(4, StallRecord { cmp: STALL_ROOM, from_pe: -1, ..ring });
+    put(5, StallRecord { cmp: STALL_ADDRESS, from_pe: 3, ..ring });
     assert_eq!(
         state.drain_stalls("PE 1 (host h, pid 9)"),
         [
-            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for the 4-byte word at heap \
+            "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for the 4-byte word at heap \
              offset 0x40 (address 0x10040) to become >= 7 (0x7); it is 3 (0x3)",
-            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for the answer to its operation \
+            "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for the answer to its operation \
              on PE 3, which is not mapped",
-            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for its operations on PEs that \
+            "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for its operations on PEs that \
              are not mapped to complete",
-            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for room in the ring to PEs that \
+            "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for room in the ring to PEs that \
              are not mapped: what was posted is not taken, or not answered",
-            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s from PE 2 for the 4-byte \
-             word at address 0x20000 to become >= 7 (0x7); it is 3 (0x3)",
-            "PE 1 (host h, pid 9): a kernel (block (1,0,0), thread (5,2,0)) has waited 5.2 s for PE 3 to enter the \
+            "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) asks for PE 3's copy of address 0x7000, which \
+             is none of symmetric memory",
+            "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for the 4-byte \
+             word at address 0x20000, which PE 2 is to write, to become >= 7 (0x7); it is 3 (0x3)",
+            "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for PE 3 to enter the \
              device's sync number 12; it has entered 11",
         ]
     );

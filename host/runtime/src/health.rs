@@ -16,6 +16,9 @@ use crate::error::{err, Error, Result};
 #[repr(C, align(4096))]
 struct Page(AtomicU32);
 
+/// How long the PEs of a job go on after one of them has left without finalising.
+const GRACE: Duration = Duration::from_millis(400);
+
 /// Whether the job is whole.
 pub(crate) struct Health {
     /// Non-zero once the job is broken.
@@ -24,6 +27,8 @@ pub(crate) struct Health {
     why: OnceLock<Error>,
     /// Since when.
     since: OnceLock<Instant>,
+    /// A PE has left without finalising: when that was heard, and its reason.
+    left: OnceLock<(Instant, String)>,
     /// Set once this PE leaves in good order: silence of a peer is no death any more.
     leaving: AtomicBool,
     /// Polls before the first yield: few where the PEs of the node outnumber its cores.
@@ -43,6 +48,7 @@ impl Health {
             broken: Box::default(),
             why: OnceLock::new(),
             since: OnceLock::new(),
+            left: OnceLock::new(),
             leaving: AtomicBool::new(false),
             spins: if crowded { 16 } else { 4096 },
             stall_report,
@@ -81,10 +87,38 @@ impl Health {
         if self.leaving.load(Ordering::Acquire) {
             return;
         }
+        // Whoever dies after a PE has left may have done so because of that: the first reason goes first.
+        let why = match self.left.get() {
+            Some((_, left)) if !why.contains(left) => format!("{left}; after that, {why}"),
+            _ => why,
+        };
         if self.why.set(err!(PEER_DEAD, "{why}")).is_ok() {
             log::error!("{}: {why}", self.who);
             let _ = self.since.set(Instant::now());
             self.broken.0.store(1, Ordering::Release);
+        }
+    }
+
+    /// A PE has left without finalising, and said why. The others may be about to do the same, at the end of a program that
+    /// never finalises: so the job breaks only after a [`GRACE`].
+    pub(crate) fn note_left(&self, why: String) {
+        if !self.is_leaving() && self.check().is_ok() {
+            let _ = self.left.set((Instant::now(), why));
+        }
+    }
+
+    /// The reason of a PE that has left, once those who would leave, too, have had the time.
+    pub(crate) fn left_for_good(&self) -> Option<String> {
+        let (since, why) = self.left.get()?;
+        (since.elapsed() >= GRACE && self.check().is_ok()).then(|| why.clone())
+    }
+
+    /// An error that names the PE that died or left first, as soon as that is known.
+    pub(crate) fn check_all_here(&self) -> Result<()> {
+        self.check()?;
+        match self.left.get() {
+            Some((_, why)) if !self.is_leaving() => Err(err!(PEER_DEAD, "{why}")),
+            _ => Ok(()),
         }
     }
 
@@ -221,6 +255,32 @@ mod tests {
             assert!(e.message.contains("PE 3") && !e.message.contains("PE 4"), "{e}");
         });
         assert!(h.check().is_err());
+    }
+
+    #[test]
+    fn a_pe_that_leaves_is_the_reason_whatever_dies_after_it() {
+        let h = health();
+        h.note_left("PE 2 left the job without finalize: it was dropped".into());
+        assert!(h.check().is_ok() && h.left_for_good().is_none(), "the others have a moment");
+        assert!(h.check_all_here().unwrap_err().message.contains("PE 2"));
+        h.break_job("PE 1 is gone".into());
+        let e = h.check().unwrap_err();
+        assert!(e.message.starts_with("PE 2 left") && e.message.contains("after that, PE 1 is gone"), "{e}");
+        assert!(h.left_for_good().is_none(), "the job is broken already");
+    }
+
+    #[test]
+    fn a_pe_that_leaves_breaks_the_job_after_the_grace() {
+        let h = health();
+        let start = Instant::now();
+        h.note_left("PE 2 left".into());
+        let why = loop {
+            match h.left_for_good() {
+                Some(why) => break why,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        assert!(start.elapsed() >= GRACE && why == "PE 2 left");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! to PEs whose memory is not mapped; `world` holds it all together;
 //! `ops` are the operations; `boot` chooses how PEs find each other.
 
+mod at_exit;
 mod boot;
 pub mod capi;
 mod collective;
@@ -28,6 +29,7 @@ mod memory;
 mod node;
 mod ops;
 mod plugin;
+mod settings;
 mod symmetric;
 mod word;
 mod world;

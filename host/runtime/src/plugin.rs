@@ -112,7 +112,7 @@ fn choose(
         Some(name) => Some(*FLAVOURS.iter().find(|f| **f == name).ok_or_else(|| {
             BootError::new(
                 BootErrorKind::InvalidArgument,
-                format!("no MPI is called {name}: use {FLAVOURS:?}"),
+                format!("no MPI is called {name}: use {}", FLAVOURS.join(" or ")),
             )
         })?),
     };

@@ -274,6 +274,10 @@ impl Symmetric {
             unsafe { far.add(from, bytes, self.base() + from, self.backed()) }
                 .inspect_err(|_| self.window.unmap(from, bytes))?;
         }
+        log::debug!(
+            "the heap grows by {bytes} bytes to {target}, of at most {} (RUSHMEM_HEAP_MAX; RUSHMEM_HEAP_MIN is what it begins with)",
+            self.window.half()
+        );
         books.committed = target;
         books.heap.grow(target);
         Ok(())

@@ -5,6 +5,7 @@ mod start;
 use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
@@ -20,7 +21,7 @@ use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::node::card::Card;
 use crate::node::control::Call;
-use crate::node::links::Links;
+use crate::node::links::{left_text, Links};
 use crate::ops::engine::Engine;
 use crate::symmetric::Symmetric;
 use start::first_cause;
@@ -127,7 +128,15 @@ impl World {
     pub(crate) fn synchronize(&self) -> Result<()> {
         let told = self.kernels.synchronize();
         self.settle(&told);
-        told
+        let posted = self.check_posts();
+        self.kernels.forget_launched();
+        told.and(posted)
+    }
+
+    /// What kernels asked of far PEs and could not be done.
+    fn check_posts(&self) -> Result<()> {
+        let posted = self.far.as_ref().map_or(Ok(()), |far| far.check_posts());
+        posted.map_err(|e| e.context(self.kernels.launched()))
     }
 
     /// The same for the work on one stream.
@@ -138,7 +147,8 @@ impl World {
         // SAFETY: passed on.
         let told = unsafe { self.kernels.synchronize_stream(stream) };
         self.settle(&told);
-        told
+        // Kernels of other streams may go on: what these have posted is told by whoever waits for the last of them, too.
+        told.and(self.check_posts())
     }
 
     /// Threads of a launch that failed on the CPU device were abandoned wherever they were: what they had of the way to far PEs is free
@@ -337,5 +347,19 @@ impl World {
         self.health.abandon(why);
         self.boot.abort(&format!("{} left the job: {why}", self.health.who()));
         self.links.abort(why);
+    }
+
+    /// Local: this PE leaves because of `why`, as the others may be about to do, too: what has been handed to the network gets
+    /// away first, and the others are told. Whoever still needs the job a moment later gets an error that says so.
+    pub(crate) fn leave(&self, why: &str) {
+        /// Nobody answers for what is still to be sent once this PE is gone; and nobody is to wait long for it.
+        const LEAST: Duration = Duration::from_millis(100);
+        const MOST: Duration = Duration::from_secs(1);
+        if let (Some(far), true) = (&self.far, self.health.check_all_here().is_ok()) {
+            far.linger(LEAST, MOST);
+        }
+        self.health.abandon(why);
+        self.boot.abort(&left_text(self.health.who(), why));
+        self.links.leave(why);
     }
 }

@@ -129,8 +129,35 @@ extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile far_words *what
 
 #else
 
+/* Ends the launch where [at, at + bytes) is not in this PE's stride. The record says which address it was. */
+RUSHMEM_DEVICE void far_check(uint64_t at, uint64_t bytes, int pe) {
+  const rushmem_device_state &s = state();
+  const uint64_t offset = at - s.heap_base;
+  if (offset < s.stride && bytes <= s.stride - offset) return;
+  report_stall(at, 0, RUSHMEM_STALL_ADDRESS, pe, 0, 0, 0);
+  fail(RUSHMEM_DEVICE_FAIL_BAD_ADDRESS);
+}
+
+/* The same for the symmetric addresses of a descriptor. */
+RUSHMEM_DEVICE void far_check_words(const volatile far_words *what) {
+  const int pe = far_pe(what->head);
+  switch (far_op(what->head)) {
+    case RUSHMEM_RING_PUT: return far_check(what->dst, what->bytes, pe);
+    case RUSHMEM_RING_GET: return far_check(what->src, what->bytes, pe);
+    case RUSHMEM_RING_PUT_INLINE:
+    case RUSHMEM_RING_IPUT:
+    case RUSHMEM_RING_ATOMIC: return far_check(what->dst, 1, pe);
+    case RUSHMEM_RING_G:
+    case RUSHMEM_RING_IGET: return far_check(what->src, 1, pe);
+    case RUSHMEM_RING_SIGNAL: return far_check(what->sig, 8, pe);
+    case RUSHMEM_RING_PUT_SIGNAL:
+    case RUSHMEM_RING_PUT_SIGNAL_INLINE: far_check(what->dst, 1, pe); return far_check(what->sig, 8, pe);
+    default: return;
+  }
+}
+
 /* Posts a descriptor; with RUSHMEM_RING_REPLY waits for the answer and returns its value. Ends the launch
- * where there is no such PE, or no way to it.
+ * where there is no such PE, or no way to it, or where an address is none of this PE's symmetric memory.
  *
  * One loop with a stage, rather than a loop for each: threads of a warp wait for one another here, so none
  * may be kept from publishing or from freeing its reply slot at the end of a loop that others are still in.
@@ -140,6 +167,7 @@ extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile far_words *what
   if (!ring || static_cast<uint32_t>(far_pe(what->head)) >= static_cast<uint32_t>(state().n_pes)) {
     fail(why_not_near(far_pe(what->head)));
   }
+  far_check_words(what);
   enum : uint32_t { claiming, ordering, placing, waiting };
   uint32_t stage = far_answers(what->head) ? claiming : ordering, claim = 0;
   uint64_t ticket = 0;

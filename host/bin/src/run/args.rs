@@ -1,14 +1,15 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 /// The largest job on one host; more processes than that is a mistake, not a job.
 const MOST_PES: i64 = 16384;
 
-/// Starts PEs of a rushmem program on this host.
+/// Starts PEs of a rushmem program on this host, or on several.
 ///
 /// Each PE gets RUSHMEM_PE, RUSHMEM_NPES, RUSHMEM_LOCAL_PE, RUSHMEM_LOCAL_NPES and RUSHMEM_UID. PE 0 reads this
 /// program's standard input, the others read nothing. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are
@@ -19,9 +20,29 @@ const MOST_PES: i64 = 16384;
 #[derive(Debug, Parser)]
 #[command(name = "rushmem-run", version, max_term_width = 110)]
 pub(crate) struct Args {
-    /// How many PEs to start
+    /// How many PEs to start; with hosts, all of their slots unless it says fewer
     #[arg(short = 'n', long = "np", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_PES))]
-    pub(crate) n: u32,
+    #[arg(required_unless_present_any = ["hosts", "hostfile", "agent"])]
+    pub(crate) n: Option<u32>,
+    /// The hosts, and how many PEs each takes (its slots): a:4,b:4. Without numbers they share the PEs of -n
+    #[arg(long, value_name = "HOST[:SLOTS],...", conflicts_with = "hostfile")]
+    pub(crate) hosts: Option<String>,
+    /// The same from a file, a host a line: `a:4`, `a slots=4` or `a 4`; # begins a comment
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hostfile: Option<PathBuf>,
+    /// How PEs are numbered over hosts: each host's in a row (slot), or one host after another in turn (node)
+    #[arg(long, value_enum, default_value = "slot", value_name = "slot|node")]
+    pub(crate) map_by: MapBy,
+    /// The command that starts a program on a host, instead of ssh: words for a shell, in which {host} stands for the host;
+    /// without it the host is its next word. The program's words follow; what it is to do arrives on its standard input
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) launch: Option<String>,
+    /// Where rushmem-run is on the other hosts [default: where it is here]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) remote_path: Option<PathBuf>,
+    /// What a launcher starts on a host
+    #[arg(long, hide = true)]
+    pub(crate) agent: bool,
     /// Sets a variable for every PE; may be given several times
     #[arg(long = "env", value_name = "K=V", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
@@ -35,12 +56,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds_or_zero)]
     pub(crate) grace: Duration,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required_unless_present = "agent", trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
 }
 
+/// How PEs are numbered over hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MapBy {
+    Slot,
+    Node,
+}
+
 /// What the launcher itself says to PEs.
-const OURS: [&str; 5] =
+pub(crate) const OURS: [&str; 5] =
     ["RUSHMEM_PE", "RUSHMEM_NPES", "RUSHMEM_LOCAL_PE", "RUSHMEM_LOCAL_NPES", "RUSHMEM_UID"];
 
 fn variable(text: &str) -> Result<(String, String), String> {
@@ -78,7 +106,7 @@ mod tests {
     fn the_programs_own_options_are_left_to_it() {
         for words in ["-n 2 -- prog -n 7 --env", "-n 2 prog -n 7 --env"] {
             let args = parse(words).expect(words);
-            assert_eq!((args.n, args.program.len()), (2, 4), "{words}");
+            assert_eq!((args.n, args.program.len()), (Some(2), 4), "{words}");
         }
     }
 
@@ -99,6 +127,9 @@ mod tests {
             "-n 2 --env K x",
             "-n 2 --env =V x",
             "-n 2 --env RUSHMEM_PE=3 x",
+            "--hosts a:2 --hostfile b x",
+            "--hosts a:2",
+            "--hosts a:2 --map-by core x",
         ] {
             assert!(parse(words).is_err(), "{words}");
         }

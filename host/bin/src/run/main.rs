@@ -1,24 +1,36 @@
-//! `rushmem-run`: starts N PEs of a program on this host, and stays until the last of them, and everything that they
-//! started, is gone.
+//! `rushmem-run`: starts N PEs of a program on this host or on several, and stays until the last of them, and everything that
+//! they started, is gone.
 //!
-//! - [`args`]: the command line.
+//! - [`args`], [`hosts`]: the command line; which host gets which PEs.
 //! - [`spawn`]: one PE: its environment, its standard streams, its end tied to ours.
-//! - [`output`]: whole lines with the PE's number before them.
+//! - [`output`]: what PEs write; whole lines with the PE's number before them.
 //! - [`signals`], [`processes`]: what arrives here, and who is there to be told.
 //! - [`rendezvous`]: where the PEs meet.
-//! - [`supervise`]: what happens when PEs end, fail, or take too long.
+//! - [`deaths`], [`crew`]: which of the PEs here ended, the causes first.
+//! - [`verdict`]: what happens when PEs end, fail, or take too long.
+//! - [`supervise`]: a job on this host.
+//! - [`remote`], [`launch`], [`agent`], [`wire`]: a job on several hosts: this side, the way there, the other side, and
+//!   what they say to each other.
 //!
-//! The launcher and its PEs are one process group, the one that the shell made. So the terminal's signals (Ctrl-C, Ctrl-Z)
-//! reach every PE as they would reach a plain program, PE 0 may read the terminal, and killing the group kills the
-//! job. Signals sent to the launcher alone are forwarded.
+//! The launcher and its PEs on this host are one process group, the one that the shell made. So the terminal's signals (Ctrl-C,
+//! Ctrl-Z) reach every PE as they would reach a plain program, PE 0 may read the terminal, and killing the group kills the
+//! job. Signals sent to the launcher alone are forwarded, and those of either kind to other hosts.
 
+mod agent;
 mod args;
+mod crew;
+mod deaths;
+mod hosts;
+mod launch;
 mod output;
 mod processes;
+mod remote;
 mod rendezvous;
 mod signals;
 mod spawn;
 mod supervise;
+mod verdict;
+mod wire;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -47,11 +59,24 @@ pub(crate) fn say(text: &str) {
 }
 
 fn main() -> ExitCode {
-    match supervise::run(&args::Args::parse()) {
+    match run(&args::Args::parse()) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             say(&failure.text);
             ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(args: &args::Args) -> Result<u8, Failure> {
+    if args.agent {
+        return agent::run();
+    }
+    match hosts::shares(args)? {
+        None => supervise::run(args, args.n.unwrap_or(1)),
+        Some(shares) => {
+            let n = shares.iter().map(|share| share.pes.len() as u32).sum();
+            remote::run(args, n, shares)
         }
     }
 }

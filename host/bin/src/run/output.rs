@@ -1,9 +1,10 @@
-//! Tagged output: what PEs write, in whole lines with `[pe] ` before each, stdout and stderr kept apart.
+//! What PEs write to their pipes: taken from there by one thread, and written by a [`Writer`]. A reader that is slow slows
+//! the PEs; one that is gone (`| head`) ends their pipes, as it would without us.
 //!
-//! One thread reads all pipes and alone writes, a line at a time, so lines never mix. A line that its PE leaves
-//! unfinished is written, with a line feed, when the pipe ends. A reader that is slow slows the PEs; one that is
-//! gone (`| head`) ends their pipes, as it would without tags.
+//! [`Tagged`] writes whole lines with `[pe] ` before each, stdout and stderr kept apart, so lines never mix. A line that its PE
+//! leaves unfinished is written, with a line feed, when the pipe ends.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,6 +15,7 @@ use std::thread::JoinHandle;
 
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags};
+use serde::{Deserialize, Serialize};
 
 use crate::say;
 
@@ -24,10 +26,18 @@ const READ_BYTES: usize = 64 << 10;
 /// How long, in milliseconds, nothing may come once every process is gone: then somebody foreign holds a pipe.
 const PATIENCE_MS: u16 = 100;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sink {
+/// One of a program's two streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Sink {
     Out,
     Err,
+}
+
+/// Takes what PEs write. An error ends that stream of all PEs.
+pub(crate) trait Writer: Send + 'static {
+    fn data(&mut self, pe: u32, sink: Sink, bytes: &[u8]) -> io::Result<()>;
+    /// The PE has closed the stream.
+    fn end(&mut self, pe: u32, sink: Sink) -> io::Result<()>;
 }
 
 impl Sink {
@@ -48,7 +58,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(pe: usize) -> Lines {
+    fn new(pe: u32) -> Lines {
         Lines { tag: format!("[{pe}] "), rest: Vec::new() }
     }
 
@@ -79,10 +89,36 @@ impl Lines {
     }
 }
 
+/// To this process' own streams, line by line with tags, or as it comes.
+pub(crate) struct Tagged {
+    tags: bool,
+    lines: HashMap<(u32, Sink), Lines>,
+}
+
+impl Tagged {
+    pub(crate) fn new(tags: bool) -> Tagged {
+        Tagged { tags, lines: HashMap::new() }
+    }
+}
+
+impl Writer for Tagged {
+    fn data(&mut self, pe: u32, sink: Sink, bytes: &[u8]) -> io::Result<()> {
+        if !self.tags {
+            return sink.write(bytes);
+        }
+        sink.write(&self.lines.entry((pe, sink)).or_insert_with(|| Lines::new(pe)).add(bytes))
+    }
+
+    fn end(&mut self, pe: u32, sink: Sink) -> io::Result<()> {
+        let rest = self.lines.remove(&(pe, sink)).map(|mut lines| lines.end()).unwrap_or_default();
+        sink.write(&rest)
+    }
+}
+
 struct Stream {
     pipe: File,
+    pe: u32,
     sink: Sink,
-    lines: Lines,
 }
 
 /// The thread that writes.
@@ -92,21 +128,22 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Takes over the pipes of `pes`, in the order of their numbers.
-    pub(crate) fn start(pes: &mut [Child]) -> io::Result<Output> {
+    /// Takes over the pipes of `pes`, whose `numbers` come in the same order.
+    pub(crate) fn start(pes: &mut [Child], numbers: &[u32], writer: impl Writer) -> io::Result<Output> {
         let mut streams = Vec::new();
-        for (pe, child) in pes.iter_mut().enumerate() {
+        for (child, &pe) in pes.iter_mut().zip(numbers) {
             let ends = [
                 (child.stdout.take().map(OwnedFd::from), Sink::Out),
                 (child.stderr.take().map(OwnedFd::from), Sink::Err),
             ];
             for (pipe, sink) in ends {
-                streams.extend(pipe.map(|fd| Stream { pipe: fd.into(), sink, lines: Lines::new(pe) }));
+                streams.extend(pipe.map(|fd| Stream { pipe: fd.into(), pe, sink }));
             }
         }
         let everybody_gone = Arc::new(AtomicBool::new(false));
         let gone = everybody_gone.clone();
-        let thread = std::thread::Builder::new().name("output".into()).spawn(move || copy(streams, &gone))?;
+        let thread =
+            std::thread::Builder::new().name("output".into()).spawn(move || copy(streams, writer, &gone))?;
         Ok(Output { everybody_gone, thread })
     }
 
@@ -118,7 +155,7 @@ impl Output {
     }
 }
 
-fn copy(mut streams: Vec<Stream>, everybody_gone: &AtomicBool) {
+fn copy(mut streams: Vec<Stream>, mut writer: impl Writer, everybody_gone: &AtomicBool) {
     let mut buffer = vec![0; READ_BYTES];
     while !streams.is_empty() {
         let gone = everybody_gone.load(Ordering::Acquire);
@@ -136,16 +173,17 @@ fn copy(mut streams: Vec<Stream>, everybody_gone: &AtomicBool) {
             if ready.next() != Some(true) {
                 return true;
             }
-            let (text, goes_on) = match stream.pipe.read(&mut buffer) {
-                Ok(n) if n > 0 => (stream.lines.add(&buffer[..n]), true),
+            let Stream { pipe, pe, sink } = stream;
+            let (written, goes_on) = match pipe.read(&mut buffer) {
+                Ok(n) if n > 0 => (writer.data(*pe, *sink, &buffer[..n]), true),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => return true,
-                _ => (stream.lines.end(), false),
+                _ => (writer.end(*pe, *sink), false),
             };
-            if let Err(e) = stream.sink.write(&text) {
+            if let Err(e) = written {
                 if e.kind() != io::ErrorKind::BrokenPipe {
                     say(&format!("cannot pass on output: {e}"));
                 }
-                closed = Some(stream.sink);
+                closed = Some(*sink);
             }
             goes_on
         });
@@ -153,7 +191,7 @@ fn copy(mut streams: Vec<Stream>, everybody_gone: &AtomicBool) {
     }
     for stream in &mut streams {
         // There is nobody to tell if this fails.
-        let _ = stream.sink.write(&stream.lines.end());
+        let _ = writer.end(stream.pe, stream.sink);
     }
 }
 

@@ -50,6 +50,16 @@ fn descendants() -> Vec<Process> {
     found
 }
 
+/// Whether a process has begun to exit: PF_EXITING (include/linux/sched.h) among its flags, the seventh word after its name.
+pub(crate) fn is_dying(pid: i32) -> bool {
+    const PF_EXITING: u32 = 4;
+    let Ok(stat) = std::fs::read(format!("/proc/{pid}/stat")) else { return false };
+    let stat = String::from_utf8_lossy(&stat);
+    let words = stat.rfind(')').map(|end| stat[end + 1..].split_ascii_whitespace());
+    let flags = words.and_then(|mut words| words.nth(6)?.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & PF_EXITING != 0)
+}
+
 /// Makes orphaned descendants this process's children.
 pub(crate) fn adopt_orphans() -> nix::Result<()> {
     nix::sys::prctl::set_child_subreaper(true)

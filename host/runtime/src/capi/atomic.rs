@@ -1,7 +1,7 @@
 //! The C ABI of atomic memory operations (OpenSHMEM 1.5, section 9.8).
 
 use super::types::*;
-use super::{guard, world};
+use super::{called, guard, world};
 use crate::error::err;
 use crate::ops::atomic::{self, Op};
 use std::os::raw::c_void;
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn rushmem_atomic(
 ) -> i32 {
     guard(|| {
         // SAFETY: the caller vouches for the world.
-        let w = unsafe { world(w)? };
+        let w = unsafe { called!(w, "atomic", pe) };
         let op = Op::from_code(op)?;
         if op.fetches() && fetched.is_null() {
             return Err(err!(

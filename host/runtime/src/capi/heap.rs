@@ -3,7 +3,7 @@
 use std::os::raw::c_void;
 
 use super::types::{rushmem_heap_info_t, rushmem_world_t};
-use super::{guard, world, write_out};
+use super::{called, guard, world, write_out};
 use crate::error::{err, Result};
 use crate::world::Route;
 
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn rushmem_alloc(
     guard(|| {
         not_null(out, "out")?;
         // SAFETY: per contract.
-        unsafe { write_out(out, to_ptr(world(w)?.alloc(bytes, align)?), "out") }
+        unsafe { write_out(out, to_ptr(called!(w, "alloc").alloc(bytes, align)?), "out") }
     })
 }
 
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn rushmem_register(
         not_null(alias, "alias")?;
         // SAFETY: per contract.
         unsafe {
-            let at = world(w)?.register(addr as usize, bytes)?;
+            let at = called!(w, "register").register(addr as usize, bytes)?;
             write_out(alias, at as *mut c_void, "alias")
         }
     })

@@ -21,6 +21,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::at_exit;
 use crate::error::{err, set_last, Error, Result};
 use crate::fork;
 use crate::handles::Cell;
@@ -52,16 +53,55 @@ fn fail(e: &Error) -> i32 {
     e.code
 }
 
+/// The world behind a handle, like [`world`], for a function whose first call in the process is told at debug level. What the Rust
+/// API and kernels do with mapped memory by themselves makes no call, and so is not told.
+macro_rules! called {
+    ($w:expr, $what:literal) => {
+        called!($w, $what, -1)
+    };
+    ($w:expr, $what:literal, $pe:expr) => {{
+        static TOLD: std::sync::Once = std::sync::Once::new();
+        let found = world($w)?;
+        if log::max_level() >= log::LevelFilter::Debug {
+            TOLD.call_once(|| $crate::capi::first_use(found, $what, $pe));
+        }
+        found
+    }};
+}
+use called;
+
+#[cold]
+fn first_use(w: &World, what: &str, pe: i32) {
+    let who = w.health().who();
+    match w.peer(pe) {
+        Ok(peer) => {
+            log::debug!("{who}: first {what}: PE {pe} is reached by {}", peer.transport.to_string_lossy())
+        }
+        Err(_) => log::debug!("{who}: first {what}"),
+    }
+}
+
 /// What a `rushmem_world_t *` points at; empty once the world is finalised.
 type Handle = Cell<AtomicPtr<World>>;
 
 const MARK: u64 = u64::from_le_bytes(*b"rushmemW");
 
+/// Takes the world out of its handle, once.
+pub(crate) fn empty(w: *mut rushmem_world_t) -> Option<Box<World>> {
+    // SAFETY: only `handle` makes cells of this mark.
+    let cell = unsafe { Handle::find(w.cast(), MARK) }?;
+    let world = cell.content.swap(null_mut(), Ordering::AcqRel);
+    // SAFETY: the box made in `handle`, taken once.
+    (!world.is_null()).then(|| unsafe { Box::from_raw(world) })
+}
+
 /// Wraps a world for C. The few bytes of the handle itself are never freed.
 pub(crate) fn handle(world: World) -> Result<*mut rushmem_world_t> {
     let cell = Cell::make(MARK, AtomicPtr::default())?;
     cell.content.store(Box::into_raw(Box::new(world)), Ordering::Release);
-    Ok(cell.as_raw())
+    let handle = cell.as_raw();
+    at_exit::note(handle);
+    Ok(handle)
 }
 
 /// The world behind a handle; any other pointer is an error.
@@ -86,14 +126,8 @@ pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
 pub(crate) unsafe fn take(w: *mut rushmem_world_t) -> Result<Box<World>> {
     // SAFETY: passed on.
     unsafe { world(w)? };
-    // SAFETY: only `handle` makes cells of this mark.
-    let cell = unsafe { Handle::find(w.cast(), MARK) };
-    let p = cell.map_or(null_mut(), |h| h.content.swap(null_mut(), Ordering::AcqRel));
-    if p.is_null() {
-        return Err(err!(BAD_HANDLE, "the world was finalised by another thread"));
-    }
-    // SAFETY: the box made in `handle`, taken once.
-    Ok(unsafe { Box::from_raw(p) })
+    at_exit::forget(w);
+    empty(w).ok_or_else(|| err!(BAD_HANDLE, "the world was finalised by another thread"))
 }
 
 /// Writes an out-parameter.

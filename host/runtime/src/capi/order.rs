@@ -1,7 +1,7 @@
 //! The C ABI of memory ordering and barriers (OpenSHMEM 1.5, sections 9.11.1 and 9.12).
 
 use super::types::*;
-use super::{guard, world};
+use super::{called, guard, world};
 use crate::node::control::Call;
 use crate::ops::order;
 
@@ -14,7 +14,7 @@ use crate::ops::order;
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_fence(w: *mut rushmem_world_t) -> i32 {
     // SAFETY: the caller vouches for the world.
-    guard(|| order::fence(unsafe { world(w)? }))
+    guard(|| order::fence(unsafe { called!(w, "fence") }))
 }
 
 /// Completes: every operation of this PE before it, nbi ones included, has taken effect on its PE, and the local
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn rushmem_fence(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_quiet(w: *mut rushmem_world_t) -> i32 {
     // SAFETY: the caller vouches for the world.
-    guard(|| order::quiet(unsafe { world(w)? }))
+    guard(|| order::quiet(unsafe { called!(w, "quiet") }))
 }
 
 /// Collective: returns once every PE has called it. Completes nothing that goes to another PE's memory through
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn rushmem_quiet(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_sync_all(w: *mut rushmem_world_t) -> i32 {
     // SAFETY: the caller vouches for the world.
-    guard(|| unsafe { world(w)? }.sync_all(Call::SyncAll))
+    guard(|| unsafe { called!(w, "sync_all") }.sync_all(Call::SyncAll))
 }
 
 /// Collective: `rushmem_quiet`, then `rushmem_sync_all`. Errors as those.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn rushmem_sync_all(w: *mut rushmem_world_t) -> i32 {
 pub unsafe extern "C" fn rushmem_barrier_all(w: *mut rushmem_world_t) -> i32 {
     guard(|| {
         // SAFETY: the caller vouches for the world.
-        let w = unsafe { world(w)? };
+        let w = unsafe { called!(w, "barrier_all") };
         order::quiet(w)?;
         w.sync_all(Call::BarrierAll)
     })

@@ -1,7 +1,7 @@
 //! The C ABI of remote memory access (OpenSHMEM 1.5, sections 9.5 and 9.6).
 
 use super::types::*;
-use super::{guard, world};
+use super::{called, guard, world};
 use crate::ops::check_out;
 use crate::ops::rma::{self, Strided};
 use std::os::raw::c_void;
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn rushmem_put(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the source.
-    guard(|| unsafe { rma::put(world(w)?, dst as usize, src.cast(), bytes, pe) })
+    guard(|| unsafe { rma::put(called!(w, "put", pe), dst as usize, src.cast(), bytes, pe) })
 }
 
 /// Like `rushmem_put`, but may return before `src` has been read: leave it alone until `rushmem_quiet`.
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn rushmem_put_nbi(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the source.
-    guard(|| unsafe { rma::put_nbi(world(w)?, dst as usize, src.cast(), bytes, pe) })
+    guard(|| unsafe { rma::put_nbi(called!(w, "put_nbi", pe), dst as usize, src.cast(), bytes, pe) })
 }
 
 /// Copies `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn rushmem_get(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the destination.
-    guard(|| unsafe { rma::get(world(w)?, dst.cast(), src as usize, bytes, pe) })
+    guard(|| unsafe { rma::get(called!(w, "get", pe), dst.cast(), src as usize, bytes, pe) })
 }
 
 /// Like `rushmem_get`, but `dst` holds the data only after `rushmem_quiet`.
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn rushmem_get_nbi(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the destination.
-    guard(|| unsafe { rma::get_nbi(world(w)?, dst.cast(), src as usize, bytes, pe) })
+    guard(|| unsafe { rma::get_nbi(called!(w, "get_nbi", pe), dst.cast(), src as usize, bytes, pe) })
 }
 
 /// Strided put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn rushmem_iput(
 ) -> i32 {
     let shape = Strided { dst_stride, src_stride, elem: elem_bytes, n };
     // SAFETY: the caller vouches for the world and the source.
-    guard(|| unsafe { rma::iput(world(w)?, dst as usize, src.cast(), shape, pe) })
+    guard(|| unsafe { rma::iput(called!(w, "iput", pe), dst as usize, src.cast(), shape, pe) })
 }
 
 /// Strided get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn rushmem_iget(
 ) -> i32 {
     let shape = Strided { dst_stride, src_stride, elem: elem_bytes, n };
     // SAFETY: the caller vouches for the world and the destination.
-    guard(|| unsafe { rma::iget(world(w)?, dst.cast(), src as usize, shape, pe) })
+    guard(|| unsafe { rma::iget(called!(w, "iget", pe), dst.cast(), src as usize, shape, pe) })
 }
 
 /// Puts one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, at the symmetric address `dst` on PE `pe`.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn rushmem_p(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world.
-    guard(|| rma::p(unsafe { world(w)? }, dst as usize, bits, bytes, pe))
+    guard(|| rma::p(unsafe { called!(w, "p", pe) }, dst as usize, bits, bytes, pe))
 }
 
 /// Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`, zero-extended.
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn rushmem_g(
         // SAFETY: the caller vouches for the world and the out-parameter.
         unsafe {
             let out = check_out(bits, "bits")?;
-            out.write(rma::g(world(w)?, src as usize, bytes, pe)?);
+            out.write(rma::g(called!(w, "g", pe), src as usize, bytes, pe)?);
         }
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! The C ABI of signals (OpenSHMEM 1.5, sections 9.8.3 and 9.9).
 
 use super::types::*;
-use super::{guard, world};
+use super::{called, guard, world};
 use crate::ops::check_out;
 use crate::ops::signal::{self, SignalOp};
 use std::os::raw::c_void;
@@ -29,7 +29,17 @@ pub unsafe extern "C" fn rushmem_put_signal(
     guard(|| {
         let op = SignalOp::from_code(sig_op, value)?;
         // SAFETY: the caller vouches for the world and the source.
-        unsafe { signal::put_signal(world(w)?, dst as usize, src.cast(), bytes, sig as usize, op, pe) }
+        unsafe {
+            signal::put_signal(
+                called!(w, "put_signal", pe),
+                dst as usize,
+                src.cast(),
+                bytes,
+                sig as usize,
+                op,
+                pe,
+            )
+        }
     })
 }
 
@@ -51,7 +61,17 @@ pub unsafe extern "C" fn rushmem_put_signal_nbi(
     guard(|| {
         let op = SignalOp::from_code(sig_op, value)?;
         // SAFETY: the caller vouches for the world and the source.
-        unsafe { signal::put_signal_nbi(world(w)?, dst as usize, src.cast(), bytes, sig as usize, op, pe) }
+        unsafe {
+            signal::put_signal_nbi(
+                called!(w, "put_signal_nbi", pe),
+                dst as usize,
+                src.cast(),
+                bytes,
+                sig as usize,
+                op,
+                pe,
+            )
+        }
     })
 }
 
@@ -71,7 +91,15 @@ pub unsafe extern "C" fn rushmem_signal_op(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world.
-    guard(|| signal::signal_op(unsafe { world(w)? }, sig as usize, SignalOp::from_code(sig_op, value)?, pe))
+    guard(|| {
+        signal::signal_op(
+            // SAFETY: per contract.
+            unsafe { called!(w, "signal_op", pe) },
+            sig as usize,
+            SignalOp::from_code(sig_op, value)?,
+            pe,
+        )
+    })
 }
 
 /// Reads this PE's own signal word `sig` into `*out`, without waiting.
@@ -117,7 +145,7 @@ pub unsafe extern "C" fn rushmem_signal_wait_until(
 ) -> i32 {
     guard(|| {
         // SAFETY: the caller vouches for the world.
-        let seen = signal::wait_until(unsafe { world(w)? }, sig as usize, cmp, value)?;
+        let seen = signal::wait_until(unsafe { called!(w, "signal_wait_until") }, sig as usize, cmp, value)?;
         if !out.is_null() {
             // SAFETY: not null, and the caller vouches for it.
             unsafe { out.write(seen) };

@@ -50,6 +50,7 @@ pub unsafe extern "C" fn rushmem_init(
             return Err(err!(INVALID_ARGUMENT, "out is null"));
         }
         let _beginning = Member::new()?;
+        crate::settings::look();
         let mut config = Config::from_env()?;
         // SAFETY: per contract.
         let how = match unsafe { attr.as_ref() } {
@@ -167,19 +168,52 @@ pub unsafe extern "C" fn rushmem_finalize(w: *mut rushmem_world_t) -> i32 {
 pub unsafe extern "C" fn rushmem_abort(w: *mut rushmem_world_t, why: *const c_char) -> i32 {
     guard(|| {
         // SAFETY: per contract.
-        let why = unsafe {
-            if why.is_null() {
-                c"no reason given"
-            } else {
-                CStr::from_ptr(why)
-            }
-        };
-        // SAFETY: per contract.
-        let w = unsafe { take(w)? };
+        let (w, why) = unsafe { (take(w)?, reason(why)) };
         w.abort(&why.to_string_lossy());
         w.end();
         Ok(())
     })
+}
+
+/// Leaves the job without the others: for the end of a program that does not finalise. What still runs here is ended. PEs that
+/// leave likewise within a moment are not disturbed; the waits, kernels and calls of those that stay end with an error that
+/// names this PE and `why` (may be null). Local; the handle is stale afterwards. A process that exits with a live world does
+/// this by itself.
+///
+/// # Safety
+/// `w` is a world's handle that no other thread uses now; `why` is null or a C string.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_leave(w: *mut rushmem_world_t, why: *const c_char) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let (w, why) = unsafe { (take(w)?, reason(why)) };
+        w.leave(&why.to_string_lossy());
+        w.end();
+        Ok(())
+    })
+}
+
+/// `RUSHMEM_OK` as long as all PEs of the job are there; else `RUSHMEM_ERR_PEER_DEAD`, and `rushmem_last_error` names the PE that
+/// died or left first, and its reason. Local.
+///
+/// # Safety
+/// `w` is a world's handle.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_check(w: *mut rushmem_world_t) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { world(w)?.health().check_all_here() })
+}
+
+/// What a caller gave as its reason.
+///
+/// # Safety
+/// `why` is null or a C string that lives through the caller's use.
+unsafe fn reason<'a>(why: *const c_char) -> &'a CStr {
+    if why.is_null() {
+        return c"no reason given";
+    }
+    // SAFETY: per contract.
+    unsafe { CStr::from_ptr(why) }
 }
 
 /// What the fast path of a client needs: constant for the world's life.

@@ -155,8 +155,9 @@ impl Kernel {
             if shape.grid.iter().zip(cluster).any(|(blocks, each)| each == 0 || blocks % each != 0) {
                 return Err(err!(
                     LAUNCH,
-                    "kernel `{name}`: a grid of {:?} blocks is no whole number of clusters of {cluster:?}",
-                    shape.grid
+                    "kernel `{name}`: a grid of {} blocks is no whole number of clusters of {}",
+                    dims(shape.grid),
+                    dims(cluster)
                 ));
             }
         }
@@ -180,10 +181,18 @@ impl Kernel {
                 ))
             }
             other => {
-                Err(failure("cuLaunchKernelEx", other).context(format_args!("kernel `{name}`, {shape:?}")))
+                let (grid, block, shared) = (dims(shape.grid), dims(shape.block), shape.shared);
+                let what =
+                    format!("kernel `{name}`, {grid} blocks of {block} threads with {shared} shared bytes");
+                Err(failure("cuLaunchKernelEx", other).context(what))
             }
         }
     }
+}
+
+/// Dimensions for people: `4 x 2 x 1`.
+fn dims([x, y, z]: [u32; 3]) -> String {
+    format!("{x} x {y} x {z}")
 }
 
 impl Shape {

@@ -150,6 +150,13 @@ impl Far {
         let mut transport = meeting::introduce(opened, &**boot, cards)?;
         let (name, about) = (transport.name(), transport.about());
         log::info!("{}: far PEs are reached by {name}: {about}", health.who());
+        log::debug!(
+            "{}: to far PEs up to {} bytes travel in a message, more in copies; kernels post to a ring of {} descriptors \
+             (RUSHMEM_RING_SLOTS)",
+            health.who(),
+            engine::INLINE,
+            config.ring_slots
+        );
         let names = cards.iter().map(Card::who).collect();
         let fd = transport.fd();
         transport.arm();
@@ -232,6 +239,13 @@ impl Far {
     /// again, but for what is still to be answered. True where that is nothing.
     pub(crate) fn reclaim(&self) -> bool {
         self.shared.lock().reclaim()
+    }
+
+    /// An error where a kernel that has ended asked for what is not there; once.
+    pub(crate) fn check_posts(&self) -> Result<()> {
+        let mut engine = self.shared.lock();
+        engine.start_posts();
+        engine.take_refused().map_or(Ok(()), Err)
     }
 
     /// Whether heaps are in GPU memory.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
 
 use super::engine::{Done, Engine, Rows, INLINE};
 use super::message::Record;
@@ -85,6 +86,26 @@ impl Far {
         }
         let report = || "for its operations on PEs of other hosts to complete".to_owned();
         self.ask(&report, |engine, done| engine.quiet(done)).map(drop)
+    }
+
+    /// Lets what was asked so far get away: for `least`, and until all of it has been carried out, but no longer than `most`.
+    pub(crate) fn linger(&self, least: Duration, most: Duration) {
+        let begin = Instant::now();
+        let mut waiter = None;
+        if let Ok(_current) = self.shared.current() {
+            let mut engine = self.shared.lock();
+            engine.start_posts();
+            let number = engine.waiter();
+            waiter = engine.quiet(Done::Wake(number)).is_ok().then_some(number);
+        }
+        while begin.elapsed() < least || (waiter.is_some() && begin.elapsed() < most) {
+            {
+                let mut engine = self.shared.lock();
+                self.shared.turn(&mut engine);
+                waiter = waiter.filter(|number| engine.take(*number).is_none());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

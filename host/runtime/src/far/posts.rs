@@ -6,7 +6,7 @@ use slab::Slab;
 use super::engine::{Done, Engine, Rows};
 use super::message::{Record, FLOAT_ADD};
 use super::ring::{self, Descriptor, DeviceRing, Op, ReplyTo};
-use crate::error::{err, Result};
+use crate::error::{err, Error, Result};
 use crate::word::Update;
 
 /// Descriptors taken at one time: they share messages, and then others have their turn.
@@ -17,6 +17,8 @@ pub(super) struct Posts {
     ring: DeviceRing,
     taken: Vec<Descriptor>,
     waiting: Slab<ReplyTo>,
+    /// The first post since it was last asked for that could not be: the kernel's mistake, of which nobody else has to know.
+    pub(super) refused: Option<Error>,
     /// This PE's heap, and the bytes of its stride.
     base: u64,
     stride: u64,
@@ -25,7 +27,7 @@ pub(super) struct Posts {
 impl Posts {
     pub(super) fn new(ring: DeviceRing, base: usize, stride: usize) -> Posts {
         let (base, stride) = (base as u64, stride as u64);
-        Posts { ring, taken: Vec::with_capacity(BATCH), waiting: Slab::new(), base, stride }
+        Posts { ring, taken: Vec::with_capacity(BATCH), waiting: Slab::new(), refused: None, base, stride }
     }
 
     /// Answers what has been waited for.
@@ -43,12 +45,62 @@ impl Posts {
         taken.clear();
         self.ring.take(&mut taken, BATCH);
         let some = !taken.is_empty();
-        let started = taken.iter().try_for_each(|d| {
-            self.start(engine, d).map_err(|e| e.context(format_args!("posted by a kernel ({:?})", d.op())))
+        let started = taken.iter().try_for_each(|d| match self.check(engine, d) {
+            Ok(()) => self
+                .start(engine, d)
+                .map_err(|e| e.context(format_args!("{} that a kernel posted", d.what()))),
+            Err(e) => {
+                self.refuse(d, e);
+                Ok(())
+            }
         });
         self.taken = taken;
         started?;
         Ok(some)
+    }
+
+    /// An error where the PE does not exist, or its memory there.
+    fn check(&self, engine: &Engine, d: &Descriptor) -> Result<()> {
+        let Some(op) = d.op().filter(|op| !matches!(op, Op::Fence | Op::Quiet)) else { return Ok(()) };
+        if d.pe as usize >= engine.n_pes() {
+            return Err(err!(BAD_PE, "PE {} does not exist", d.pe));
+        }
+        let exists = |at: u64, bytes: u64| {
+            let found = self.offset(at).ok().and_then(|offset| engine.segments.own(offset, bytes as usize));
+            found.map(drop).ok_or_else(|| {
+                err!(
+                    BAD_ADDRESS,
+                    "PE {} has nothing at its copy of address {at:#x}: it is none of symmetric memory",
+                    d.pe
+                )
+            })
+        };
+        let rows = |first: u64, stride: u64| {
+            let last = first
+                .wrapping_add(d.bytes.saturating_sub(1).wrapping_mul(stride.wrapping_mul(d.element.into())));
+            exists(first, d.element.into()).and_then(|()| exists(last, d.element.into()))
+        };
+        let width = u64::from(d.width);
+        match op {
+            Op::Put => exists(d.dst, d.bytes),
+            Op::Get => exists(d.src, d.bytes),
+            Op::PutInline | Op::Atomic => exists(d.dst, width),
+            Op::G => exists(d.src, width),
+            Op::Iput => rows(d.dst, d.sig),
+            Op::Iget => rows(d.src, d.value),
+            Op::Signal => exists(d.sig, 8),
+            Op::PutSignal => exists(d.dst, d.bytes).and_then(|()| exists(d.sig, 8)),
+            Op::PutSignalInline => exists(d.dst, width).and_then(|()| exists(d.sig, 8)),
+            Op::Fence | Op::Quiet => Ok(()),
+        }
+    }
+
+    /// Leaves out what cannot be done. A thread that waits for the answer gets one, so that its kernel ends.
+    fn refuse(&mut self, d: &Descriptor, e: Error) {
+        self.refused.get_or_insert_with(|| e.context(d.what()));
+        if let Some(to) = d.reply_to() {
+            self.ring.reply(to, 0);
+        }
     }
 
     /// The offset of one of this PE's own symmetric addresses.
@@ -63,9 +115,6 @@ impl Posts {
     fn start(&mut self, engine: &mut Engine, d: &Descriptor) -> Result<()> {
         let pe = d.pe as usize;
         let op = d.op().ok_or_else(|| err!(INTERNAL, "operation {} is unknown", d.op))?;
-        if !matches!(op, Op::Fence | Op::Quiet) && pe >= engine.n_pes() {
-            return Err(err!(BAD_PE, "PE {} does not exist", d.pe));
-        }
         let done = d.reply_to().map_or(Done::Nothing, |to| Done::Ring(self.waiting.insert(to) as u64));
         let (src, dst, bytes) = (d.src as usize, d.dst as usize, d.bytes as usize);
         let add = d.sub != 0;

@@ -104,6 +104,23 @@ impl Descriptor {
         Op::ALL.into_iter().find(|op| *op as u8 == self.op)
     }
 
+    /// What it asks for, for texts.
+    pub(crate) fn what(&self) -> &'static str {
+        match self.op() {
+            Some(Op::Put) => "a put",
+            Some(Op::PutInline) => "a put of a few bytes",
+            Some(Op::Get | Op::G) => "a get",
+            Some(Op::Iput) => "an iput",
+            Some(Op::Iget) => "an iget",
+            Some(Op::Atomic) => "an atomic",
+            Some(Op::Signal) => "a signal",
+            Some(Op::PutSignal | Op::PutSignalInline) => "a put_signal",
+            Some(Op::Fence) => "a fence",
+            Some(Op::Quiet) => "a quiet",
+            None => "an unknown operation",
+        }
+    }
+
     /// Where the answer goes, if the kernel waits for one.
     pub(crate) fn reply_to(&self) -> Option<ReplyTo> {
         (self.flags & REPLY != 0).then_some(ReplyTo { slot: self.reply, ticket: self.ticket - 1 })

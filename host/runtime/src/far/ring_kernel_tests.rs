@@ -6,7 +6,7 @@ use rushmem_device_cpu::{Cause, RunError};
 
 use super::rig::{Arg, Job};
 use super::*;
-use crate::device_state::{FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED};
+use crate::device_state::{FAIL_BAD_ADDRESS, FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED};
 use crate::testing::device::LIMIT;
 use crate::testing::random::Random;
 
@@ -149,6 +149,13 @@ fn what_a_kernel_may_not_do_ends_it() {
     let at = Offset(job.alloc(8));
     for pe in [2, u64::MAX] {
         assert_eq!(gave_up(job.run_alone(0, "far_ask", (1, 1), &[at, Value(pe & 0xffff_ffff)])), FAIL_BAD_PE);
+    }
+    // An address that is none of this PE's symmetric memory: before the heap, and behind its stride.
+    for address in [8, u64::MAX - 7] {
+        assert_eq!(
+            gave_up(job.run_alone(0, "far_ask", (1, 1), &[Value(address), Value(1)])),
+            FAIL_BAD_ADDRESS
+        );
     }
     job.pes[0].state.ring = std::ptr::null_mut();
     assert_eq!(gave_up(job.run_alone(0, "far_ask", (1, 1), &[at, Value(1)])), FAIL_UNMAPPED);

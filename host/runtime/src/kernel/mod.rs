@@ -5,6 +5,7 @@
 pub(crate) mod args;
 mod cpu;
 pub(crate) mod event;
+mod failure;
 mod gpu;
 pub(crate) mod handle;
 pub(crate) mod headers;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
 use crate::config::Config;
 use crate::device::Device;
-use crate::device_state::{DeviceState, FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED};
+use crate::device_state::DeviceState;
 use crate::error::{err, Error, Result};
 use crate::health::Health;
 use event::Event;
@@ -44,6 +45,8 @@ struct Common {
     state: DeviceState,
     health: Arc<Health>,
     config: Config,
+    /// Kernels launched since all work was last waited for, for texts about what one of them has done: the first few.
+    launched: Mutex<Vec<String>>,
 }
 
 /// Who runs kernels.
@@ -107,7 +110,7 @@ impl Kernels {
         sharing: usize,
         announce: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
-        let common = Arc::new(Common { state, health, config });
+        let common = Arc::new(Common { state, health, config, launched: Mutex::default() });
         let runner = match device {
             Device::Cpu => Runner::Cpu(cpu::Runner::new(&common)),
             Device::Gpu(cuda) => Runner::Gpu(gpu::Runner::new(cuda, &common, sharing)?),
@@ -185,6 +188,23 @@ impl Kernels {
         result
     }
 
+    /// All work has been waited for.
+    pub(crate) fn forget_launched(&self) {
+        lock(&self.core.common.launched).clear();
+    }
+
+    /// The kernels launched since then, as the beginning of a text about what one of them has done.
+    pub(crate) fn launched(&self) -> String {
+        let names: Vec<String> =
+            lock(&self.core.common.launched).iter().map(|name| format!("kernel `{name})")).collect();
+        let who = self.core.common.health.who();
+        match names.as_slice() {
+            [] => format!("{who}: a kernel"),
+            [one] => format!("{who}: {one}"),
+            several => format!("{who}: one of {}", several.join(", ")),
+        }
+    }
+
     /// Does something while no kernel runs on the CPU device, and none begins; false where one does.
     pub(crate) fn while_idle(&self, then: impl FnOnce()) -> bool {
         match &self.core.runner {
@@ -225,46 +245,6 @@ impl Drop for Kernels {
         }
         for event in std::mem::take(&mut *lock(&self.core.events)) {
             event.empty();
-        }
-    }
-}
-
-impl Common {
-    fn print_stalls(&self) {
-        for text in self.state.drain_stalls(self.health.who()) {
-            log::warn!("{text}");
-        }
-    }
-
-    /// What begins every text about a failure of `kernel`.
-    fn head(&self, kernel: &str, source: &str) -> String {
-        format!("{}: kernel `{kernel}` ({source})", self.health.who())
-    }
-
-    /// The error that a kernel's code of `RUSHMEM_DEVICE_FAIL_*` means; `place` is empty or says where in the launch.
-    fn gave_up(&self, head: &str, code: u32, place: &str) -> Error {
-        match code {
-            FAIL_BROKEN => self.broken(head),
-            FAIL_TIMEOUT => {
-                let stalls = self.state.drain_stalls("it");
-                let what = stalls.first().map_or(String::new(), |text| format!(": {text}"));
-                let limit = self.config.wait_timeout.unwrap_or_default().as_secs_f64();
-                err!(TIMEOUT, "{head}: a wait{place} passed its limit of {limit} s (RUSHMEM_WAIT_TIMEOUT){what}")
-            }
-            FAIL_BAD_PE => err!(BAD_PE, "{head}: a PE that does not exist was addressed{place}"),
-            FAIL_UNMAPPED => err!(
-                UNSUPPORTED,
-                "{head}: a PE was addressed{place} whose memory is not mapped here, and this build of rushmem has no network \
-                 transport"
-            ),
-            code => err!(LAUNCH, "{head}: gave up{place} with code {code}"),
-        }
-    }
-
-    fn broken(&self, head: &str) -> Error {
-        match self.health.check() {
-            Err(why) => why.context(format!("{head} was ended")),
-            Ok(()) => err!(INTERNAL, "{head} was ended, though the job is whole"),
         }
     }
 }
@@ -429,6 +409,7 @@ impl LoadedKernel {
     ) -> Result<()> {
         self.core.common.health.check()?;
         args::check(self.function.name(), &self.params, values.len(), types)?;
+        self.core.common.note_launch(self.function.name(), &self.source);
         // SAFETY: passed on.
         unsafe {
             match (&self.function, &self.core.runner) {

@@ -33,6 +33,16 @@ const DEATH: u8 = 3;
 const BYE: u8 = 4;
 /// An exchange has failed at the leader.
 const FAILED: u8 = 5;
+/// A PE has left without finalising.
+const LEFT: u8 = 6;
+
+/// Between the PE and the reason, in the text by which the bootstrap tells of a PE that left without finalising.
+const LEFT_TEXT: &str = " left the job without finalize: ";
+
+/// The text that tells other PEs that `who` left without finalising.
+pub(crate) fn left_text(who: &str, why: &str) -> String {
+    format!("{who}{LEFT_TEXT}{why}")
+}
 
 /// A periodic duty of the monitor thread.
 pub(crate) type Duty = Box<dyn FnMut() + Send>;
@@ -92,6 +102,12 @@ impl Links {
         let pidfds = sockets.iter().map(|s| s.as_ref().and_then(pidfd_of)).collect();
         let mates =
             sockets.iter().zip(cards.iter()).filter_map(|(s, card)| Mate::of(s.as_ref()?, card)).collect();
+        log::debug!(
+            "{}: connected with {} of the {} PEs of this node, by sockets",
+            health.who(),
+            sockets.iter().flatten().count(),
+            n - 1
+        );
         let shared = Arc::new(Shared {
             me,
             cards,
@@ -170,6 +186,15 @@ impl Links {
     pub(crate) fn abort(&self, why: &str) {
         let s = &*self.shared;
         tell_all(&s.sockets, &death_message(s.me, &format!("{} left the job: {why}", s.cards[s.me].who())));
+        self.goodbye();
+    }
+
+    /// Tells the node that this PE leaves without finalising, as the others may be about to do themselves.
+    pub(crate) fn leave(&self, why: &str) {
+        let s = &*self.shared;
+        let mut message = death_message(s.me, &left_text(&s.cards[s.me].who(), why));
+        message[0] = LEFT;
+        tell_all(&s.sockets, &message);
         self.goodbye();
     }
 }
@@ -274,8 +299,12 @@ impl Shared {
                 next_tick = Instant::now() + TICK;
                 // At the second look: what dies with its host is to be named with it.
                 match boot.death() {
+                    Some(death) if death.what.contains(LEFT_TEXT) => self.has_left(in_pes(death), None),
                     Some(death) if heard => self.bad_news(in_pes(death), None),
                     death => heard = death.is_some(),
+                }
+                if let Some(why) = self.health.left_for_good() {
+                    self.bad_news(why, None);
                 }
                 lock(&self.duties).iter_mut().for_each(|duty| duty());
             }
@@ -310,6 +339,10 @@ impl Shared {
                 self.inbox.fail(word(bytes), String::from_utf8_lossy(&bytes[9..]).into_owned());
                 true
             }
+            Some(&LEFT) if bytes.len() >= 9 => {
+                self.has_left(String::from_utf8_lossy(&bytes[9..]).into_owned(), Some(i));
+                true
+            }
             Some(&BYE) => false,
             _ => {
                 self.is_gone(i);
@@ -339,16 +372,29 @@ impl Shared {
         self.bad_news(what, Some(i));
     }
 
+    /// A PE has left without finalising; the node's other PEs hear of it from their leader.
+    fn has_left(&self, what: String, from: Option<usize>) {
+        if self.me == 0 && !self.health.is_leaving() && self.health.check_all_here().is_ok() {
+            let mut message = death_message(self.me, &what);
+            message[0] = LEFT;
+            self.pass_on(&message, from);
+        }
+        self.health.note_left(what);
+    }
+
+    fn pass_on(&self, message: &[u8], from: Option<usize>) {
+        for (i, socket) in self.sockets.iter().enumerate() {
+            if let Some(socket) = socket.as_ref().filter(|_| Some(i) != from) {
+                let _ = socket.send(message, &[]);
+            }
+        }
+    }
+
     /// Passes the first news of a death on before this PE itself acts on it: it may exit because of it at once, and
     /// whoever sees *that* must have been told the cause before.
     fn bad_news(&self, what: String, from: Option<usize>) {
         if !self.health.is_leaving() && self.health.check().is_ok() {
-            let message = death_message(self.me, &what);
-            for (i, socket) in self.sockets.iter().enumerate() {
-                if let Some(socket) = socket.as_ref().filter(|_| Some(i) != from) {
-                    let _ = socket.send(&message, &[]);
-                }
-            }
+            self.pass_on(&death_message(self.me, &what), from);
             self.health.break_job(what);
         }
         self.inbox.wake();

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::far::errand::Then;
 use crate::far::gpu::chunks::Chunk;
 use crate::far::gpu::traffic::Traffic;
@@ -276,6 +276,11 @@ impl Engine {
         if let Err(e) = started {
             self.fail(e);
         }
+    }
+
+    /// What kernels have posted and could not be done, once.
+    pub(in crate::far) fn take_refused(&mut self) -> Option<Error> {
+        self.posts.as_mut().and_then(|posts| posts.refused.take())
     }
 
     pub(in crate::far) fn transport(&mut self) -> &mut dyn Transport {

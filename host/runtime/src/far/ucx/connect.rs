@@ -85,7 +85,7 @@ impl Ucx {
             Carrier::Messages => false,
         };
         let how = if peer.by_network { "one-sided" } else { "in messages" };
-        log::debug!("UCX reaches PE {pe} by {names:?}; copies go {how}");
+        log::debug!("UCX connects with PE {pe} by {}; copies go {how}", names.join(", "));
         peer.ep = Some(ep);
         peer.has_put = false;
         // Networks that copy by themselves are connected in another way.

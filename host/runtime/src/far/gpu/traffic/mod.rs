@@ -329,7 +329,7 @@ impl Engine {
                 let ticket = unsafe { traffic.lanes.staging.copy_in(&span, at, &chunk, bytes)? };
                 traffic.landings.push_back((ticket, chunk, reply, bytes));
             }
-            other => return Err(err!(INTERNAL, "{other:?} has no chunk")),
+            _ => return Err(err!(INTERNAL, "something without a chunk is said to have filled one")),
         }
         Ok(())
     }

@@ -1,0 +1,53 @@
+//! Worlds that are alive when their process exits: a program that calls `exit()` or returns from `main` without finalising leaves
+//! its jobs here and says so, while the other PEs can still be told more than that it is gone.
+//!
+//! Nothing is torn down: other threads may be inside calls, and the process ends anyway. A child of `fork` that exits says
+//! nothing, because its worlds are its parent's.
+
+use std::sync::{Mutex, Once, PoisonError};
+
+use crate::capi::types::rushmem_world_t;
+use crate::world::World;
+
+/// What the other PEs read.
+const WHY: &str = "its process ended (exit, or the end of main) without rushmem_finalize";
+
+/// Handles of live worlds, by address, and the process that made each.
+static LIVE: Mutex<Vec<(usize, u32)>> = Mutex::new(Vec::new());
+
+/// A world begins.
+pub(crate) fn note(handle: *mut rushmem_world_t) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: a function without arguments that lives as long as this library, which is never unloaded.
+        if unsafe { libc::atexit(leave_all) } != 0 {
+            log::debug!("no handler of exit could be registered: a process that exits early is merely gone");
+        }
+    });
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner).push((handle as usize, std::process::id()));
+}
+
+/// A world ends.
+pub(crate) fn forget(handle: *mut rushmem_world_t) {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner).retain(|(live, _)| *live != handle as usize);
+}
+
+extern "C" fn leave_all() {
+    // A panic in a handler of exit would abort the process; there is nobody left to tell.
+    let _ = std::panic::catch_unwind(|| {
+        let live = LIVE.try_lock().map(|mut live| std::mem::take(&mut *live)).unwrap_or_default();
+        for (handle, _) in live.into_iter().filter(|(_, process)| *process == std::process::id()) {
+            if let Some(world) = crate::capi::empty(handle as *mut rushmem_world_t) {
+                leave(Box::leak(world));
+            }
+        }
+    });
+}
+
+fn leave(world: &World) {
+    // Whoever has heard of a death leaves because of that.
+    if world.n_pes() > 1 && world.health().check_all_here().is_ok() {
+        log::warn!("{}: {WHY}: it leaves the job", world.health().who());
+        world.leave(WHY);
+    }
+}

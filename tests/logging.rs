@@ -1,0 +1,66 @@
+//! What a person who debugs a job reads: variables that nobody reads are warned about once, and `RUSHMEM_LOG=debug` says what was
+//! chosen, how far things have grown, who is connected, and what is used for the first time.
+
+mod programs;
+
+use std::time::Duration;
+
+use programs::{example, run, rushmem_run};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_variable_that_nobody_reads_is_warned_about_once() {
+    let mut job = rushmem_run(3, example("hello"));
+    let ended = run(job.env("RUSHMEM_HEAPMAX", "1G").env("RUSHMEM_HEAP_MIN", "1M"), LIMIT).ok();
+    let warnings = ended.lines_with("[warn]");
+    assert_eq!(warnings.len(), 1, "{ended}");
+    for word in ["RUSHMEM_HEAPMAX", "is RUSHMEM_HEAP_MAX meant?"] {
+        assert!(warnings[0].contains(word), "{word:?}: {ended}");
+    }
+}
+
+#[test]
+fn debug_says_what_a_person_who_debugs_needs() {
+    let secret = "not-for-the-log";
+    let mut job = rushmem_run(2, example("ring"));
+    job.args(["--laps", "3"]).env("RUSHMEM_LOG", "debug").env("RUSHMEM_JOB_SECRET", secret);
+    let ended = run(&mut job, LIMIT).ok();
+    for words in [
+        &["setting RUSHMEM_LOG=debug"][..],
+        &["setting RUSHMEM_UID=(a secret)"],
+        &["bootstrap uid for rank 1 of 2", "rushmem-run"],
+        &["its device is ", "2 of them mapped directly"],
+        &["connected with 1 of the 1 PEs of this node"],
+        &["the heap grows by ", "RUSHMEM_HEAP_MAX"],
+        &["PE 0 (host ", "first alloc"],
+        &["first barrier_all"],
+        &["first launch of kernel `ring` (ring.cu)"],
+    ] {
+        let found = ended.stderr.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        assert!(found, "no line with {words:?}: {ended}");
+    }
+    assert!(!ended.stderr.contains(secret), "{ended}");
+}
+
+#[test]
+fn debug_tells_of_the_network() {
+    let info = run(programs::rushmem_info().arg("--json"), LIMIT).stdout;
+    if !info.contains("libucp") {
+        eprintln!("SKIP debug_tells_of_the_network: no UCX on this machine");
+        return;
+    }
+    let mut job = rushmem_run(2, example("put"));
+    job.env("RUSHMEM_LOG", "debug").env("RUSHMEM_TRANSPORT", "ucx").env("RUSHMEM_PES_PER_NODE", "1");
+    let ended = run(job.env("UCX_POSIX_USE_PROC_LINK", "n"), LIMIT).ok();
+    for words in [
+        &["setting RUSHMEM_TRANSPORT=ucx"][..],
+        &["is reached by ucx"],
+        &["far PEs up to 512 bytes travel in a message", "RUSHMEM_RING_SLOTS"],
+        &["UCX connects with PE "],
+        &["first put: PE ", "reached by ucx"],
+    ] {
+        let found = ended.stderr.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        assert!(found, "no line with {words:?}: {ended}");
+    }
+}
