@@ -42,9 +42,11 @@ lint: ## formatting, clippy, documentation, dependency rules, the shape of the t
 	@scripts/lint
 
 .PHONY: doc
-doc: ## the documentation, as HTML
-	$(call step,documentation)
-	@$(CARGO) doc --no-deps -p rushmem
+doc: ## the documentation, as HTML: the guide, and the API with all features
+	$(call step,the guide)
+	@scripts/guide
+	$(call step,the API)
+	@$(CARGO) doc --no-deps -p rushmem --all-features
 	@echo "open $(TARGET)/doc/rushmem/index.html"
 
 .PHONY: install
