@@ -18,7 +18,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## set up, build, then the ring on 4 PEs and the write-and-signal pair, on GPUs where there are any
+demo: ## set up, build, then the examples, on GPUs where there are any
 	$(call step,set-up)
 	@scripts/setup demo
 	$(call step,build)
