@@ -73,7 +73,7 @@ fn run(args: &Args) -> Outcome {
     world.barrier_all()?;
 
     let start = Instant::now();
-    let mut levels = 0;
+    let (mut levels, mut claimed) = (0, 1); // the root is claimed already
     loop {
         let (now, next) = (levels % 2, (levels + 1) % 2);
         let in_next = lengths.slice(next..=next)?;
@@ -89,7 +89,9 @@ fn run(args: &Args) -> Outcome {
         in_frontier = in_next.g(0, world.my_pe())?;
         lengths.p(now, 0, world.my_pe())?; // the frontier that is done is the next but one
         levels += 1;
-        if everywhere(&world, &sizes, in_frontier)? == 0 {
+        let found = everywhere(&world, &sizes, in_frontier)?;
+        claimed += found;
+        if found == 0 {
             break;
         }
     }
@@ -107,9 +109,11 @@ fn run(args: &Args) -> Outcome {
         };
         (!right).then(|| format!("vertex {vertex} has the parent {parent}, and the level {:?}", of(*vertex)))
     });
-    common::all_agree(&world, wrong)?;
+    let reached = level.iter().flatten().count();
+    let once = (claimed != reached as u64)
+        .then(|| format!("{claimed} vertices were claimed, and {reached} can be: some of them twice"));
+    common::all_agree(&world, wrong.or(once))?;
     if me == 0 {
-        let reached = level.iter().flatten().count();
         println!(
             "bfs: {reached} of {} vertices reached in {levels} levels by {n} PEs in {}, as in a serial search",
             args.vertices,

@@ -250,7 +250,10 @@ fn what_is_missing(world: &World, rows: &mut Vec<Row>) {
     };
     let loads = |source: &str| match world.load(source) {
         _ if found_anyway(source) => {
-            eprintln!("SKIP a header that the CPU device lacks: this machine's compiler has {}", source.trim());
+            eprintln!(
+                "SKIP a header that the CPU device lacks: this machine's compiler has {}",
+                source.trim()
+            );
             "no: does not compile"
         }
         Ok(_) => "yes",

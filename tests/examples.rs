@@ -100,6 +100,10 @@ fn bfs_finds_what_a_serial_search_finds() {
         let said = format!(" of {vertices} vertices reached in ");
         job(n, "bfs", &args).ok().says(&[&said, "as in a serial search", device()]);
     }
+    // Many edges to few vertices: each is claimed by one of those that find it at once.
+    let seed = rand_seed().to_string();
+    let crowd = ["--vertices", "3011", "--degree", "16", "--threads", "64", "--seed", &seed];
+    job(4, "bfs", &crowd).ok().says(&["as in a serial search"]);
     job(3, "bfs", &["--vertices", "1", "--degree", "0"]).ok().says(&["bfs: 1 of 1 vertices reached"]);
 }
 
@@ -125,6 +129,12 @@ fn the_pipeline_of_three_streams_returns_what_a_serial_run_computes() {
             job(n, "pipeline", &args).ok().says(&[&said, "as a serial run computes them", device()]);
         }
     }
+}
+
+#[test]
+fn a_crowd_steals_each_task_once() {
+    let args = ["--tasks", "3000", "--grain", "1", "--work", "1"];
+    job(4, "stealing", &args).ok().says(&["stealing: 3000 tasks on 4 PEs", "each done once"]);
 }
 
 /// A fresh one, which the example's arguments show where it fails.
