@@ -1,5 +1,5 @@
-/* A ring allreduce from C: the kernel of allreduce.cu, read at run time, on every PE; three rounds, each element compared with a
- * serial sum.
+/* A ring allreduce from C: the kernel of allreduce.cu, read at run time, on every PE; three rounds, each
+ * element compared with a serial sum.
  *
  *     cc -std=c11 allreduce.c -o allreduce $(pkg-config --cflags --libs rushmem)
  *     rushmem-run -n 4 -- ./allreduce allreduce.cu 100000
@@ -15,22 +15,20 @@ enum { ROUNDS = 3 };
 static rushmem_world_t *world;
 
 /* Ends this PE and, by rushmem_abort, the others' waits: they are told why. */
-static void die(const char *what, const char *why)
-{
+static void die(const char *what, const char *why) {
   fprintf(stderr, "allreduce: %s: %s\n", what, why);
   if (world) rushmem_abort(world, what);
   exit(1);
 }
 
-static void ok(int32_t code, const char *what)
-{
+static void ok(int32_t code, const char *what) {
   if (code != RUSHMEM_OK) die(what, rushmem_last_error());
 }
 
-static char *read_file(const char *path, size_t *bytes)
-{
+static char *read_file(const char *path, size_t *bytes) {
   FILE *file = fopen(path, "rb");
-  if (!file || fseek(file, 0, SEEK_END) != 0) die(path, "cannot be read; usage: allreduce KERNEL-FILE [LENGTH [BLOCKS [THREADS]]]");
+  if (!file || fseek(file, 0, SEEK_END) != 0)
+    die(path, "cannot be read; usage: allreduce KERNEL-FILE [LENGTH [BLOCKS [THREADS]]]");
   const long size = ftell(file);
   rewind(file);
   char *text = malloc((size_t)size + 1);
@@ -40,8 +38,7 @@ static char *read_file(const char *path, size_t *bytes)
   return text;
 }
 
-static uint64_t number(int argc, char **argv, int at, uint64_t otherwise, uint64_t least, uint64_t most)
-{
+static uint64_t number(int argc, char **argv, int at, uint64_t otherwise, uint64_t least, uint64_t most) {
   char *end = NULL;
   const uint64_t value = argc > at ? strtoull(argv[at], &end, 10) : otherwise;
   if (value < least || value > most || (end && *end)) die(argv[at], "is no number that makes sense here");
@@ -49,10 +46,11 @@ static uint64_t number(int argc, char **argv, int at, uint64_t otherwise, uint64
 }
 
 /* What a PE adds in a round. */
-static int64_t part(int32_t pe, uint64_t i, uint64_t round) { return (int64_t)(i % 1000 * 3 + round) * (pe + 1) - (int64_t)i; }
+static int64_t part(int32_t pe, uint64_t i, uint64_t round) {
+  return (int64_t)(i % 1000 * 3 + round) * (pe + 1) - (int64_t)i;
+}
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
   const uint64_t len = number(argc, argv, 2, 100000, 1, 1u << 28);
   const uint64_t blocks = number(argc, argv, 3, 2, 1, 1024), threads = number(argc, argv, 4, 64, 1, 1024);
   size_t bytes = 0;
@@ -83,10 +81,11 @@ int main(int argc, char **argv)
   int64_t *copy = malloc(len * sizeof *copy);
   if (!copy) die("memory", "there is none left");
   for (uint64_t round = 1; round <= ROUNDS; round++) {
-    /* The heap may be in a GPU's memory, which only the library reaches: copies go in and out by put and get. */
+    /* The heap may be in a GPU's memory, which only the library reaches: data goes in by put, out by get. */
     for (uint64_t i = 0; i < len; i++) copy[i] = part(me, i, round);
     ok(rushmem_int64_put(world, data, copy, len, me), "filling the array");
-    ok(rushmem_barrier_all(world), "waiting for the others"); /* all arrays are filled, and the last round is over */
+    /* All arrays are filled, and the last round is over. */
+    ok(rushmem_barrier_all(world), "waiting for the others");
 
     const void *args[] = {&data, &inbox, &arrived, &len, &round};
     ok(rushmem_launch(kernel, &launch, args, NULL, 5), "the launch");
@@ -97,8 +96,8 @@ int main(int argc, char **argv)
       int64_t sum = 0;
       for (int32_t pe = 0; pe < n; pe++) sum += part(pe, i, round);
       if (copy[i] != sum) {
-        fprintf(stderr, "PE %d, round %d: element %llu is %lld, not %lld\n", (int)me, (int)round, (unsigned long long)i,
-                (long long)copy[i], (long long)sum);
+        fprintf(stderr, "PE %d, round %d: element %llu is %lld, not %lld\n", (int)me, (int)round,
+                (unsigned long long)i, (long long)copy[i], (long long)sum);
         die("wrong sum", "see above");
       }
     }
@@ -111,7 +110,8 @@ int main(int argc, char **argv)
   if (me == 0) {
     printf("allreduce: %llu numbers on %d PEs x %d blocks, %d rounds, every sum as in a serial run\n",
            (unsigned long long)len, (int)n, (int)blocks, ROUNDS);
-    printf("allreduce: device: %s (%d threads a block)\n", strcmp(device, "the CPU") ? device : "CPU", (int)threads);
+    printf("allreduce: device: %s (%d threads a block)\n", strcmp(device, "the CPU") ? device : "CPU",
+           (int)threads);
   }
   ok(rushmem_finalize(world), "leaving");
   return 0;

@@ -1,5 +1,6 @@
-// One level of a breadth-first search. Vertex v belongs to PE v % n. Whoever finds a vertex first claims it at its owner by
-// compare_swap of its parent, and appends it to the owner's next frontier: atomics and single values, to anywhere.
+// One level of a breadth-first search. Vertex v belongs to PE v % n. Whoever finds a vertex first claims it
+// at its owner by compare_swap of its parent, and appends it to the owner's next frontier: atomics and single
+// values, to anywhere.
 #include <rushmem/rushmem.cuh>
 
 using namespace rushmem;
@@ -7,7 +8,8 @@ using namespace rushmem;
 constexpr uint32_t unseen = ~0u;
 
 extern "C" __global__ void expand(const uint32_t *edges_of, const uint32_t *edges, uint32_t *parent,
-                                  const uint32_t *frontier, uint32_t in_frontier, uint32_t *next, uint32_t *in_next) {
+                                  const uint32_t *frontier, uint32_t in_frontier, uint32_t *next,
+                                  uint32_t *in_next) {
   const uint32_t n = n_pes();
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < in_frontier; i += gridDim.x * blockDim.x) {
     const uint32_t vertex = frontier[i];

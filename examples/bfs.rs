@@ -1,6 +1,7 @@
-//! Breadth-first search of a random graph whose vertices are dealt out to the PEs. A kernel expands one level: it claims
-//! vertices at their owners by compare_swap. Which parent a vertex gets is a matter of luck, so what is checked against a serial
-//! search is that each one's parent is one level above it, and that the same vertices are reached.
+//! Breadth-first search of a random graph whose vertices are dealt out to the PEs. A kernel expands one
+//! level: it claims vertices at their owners by compare_swap. Which parent a vertex gets is a matter of
+//! luck, so what is checked against a serial search is that each one's parent is one level above it, and
+//! that the same vertices are reached.
 //!
 //! `rushmem-run -n 4 -- bfs --vertices 10000 --degree 4`
 
@@ -77,7 +78,8 @@ fn run(args: &Args) -> Outcome {
     loop {
         let (now, next) = (levels % 2, (levels + 1) % 2);
         let in_next = lengths.slice(next..=next)?;
-        // SAFETY: the kernel stays within these allocations, which outlive it; a place in a frontier is given out once.
+        // SAFETY: the kernel stays within these allocations, which outlive it; a place in a frontier is
+        // given out once.
         unsafe {
             expand.launch(
                 Launch::new(args.blocks, args.threads),
@@ -115,7 +117,8 @@ fn run(args: &Args) -> Outcome {
     common::all_agree(&world, wrong.or(once))?;
     if me == 0 {
         println!(
-            "bfs: {reached} of {} vertices reached in {levels} levels by {n} PEs in {}, as in a serial search",
+            "bfs: {reached} of {} vertices reached in {levels} levels by {n} PEs in {}, as in a serial \
+             search",
             args.vertices,
             common::time(elapsed.as_nanos() as f64)
         );

@@ -1,5 +1,6 @@
-// A histogram from C++, its bins dealt out to the PEs: each block counts its part in shared memory, and then adds what it has to
-// the bins at their owners by atomics. Each PE compares its bins with a serial count of all PEs' values.
+// A histogram from C++, its bins dealt out to the PEs: each block counts its part in shared memory, and then
+// adds what it has to the bins at their owners by atomics. Each PE compares its bins with a serial count of
+// all PEs' values.
 //
 //     c++ -std=c++17 histogram.cpp -o histogram $(pkg-config --cflags --libs rushmem)
 //     rushmem-run -n 4 -- ./histogram 1000000 1000
@@ -30,7 +31,8 @@ extern "C" __global__ void histogram(const uint32_t *values, uint64_t n, uint32_
   __syncthreads();
   // Bin b is number b / n of PE b % n. One atomic for each bin that this block has seen, wherever it is.
   for (uint32_t bin = threadIdx.x; bin < n_bins; bin += blockDim.x) {
-    if (counts[bin] != 0) rushmem::atomic_add(bins + bin / rushmem::n_pes(), counts[bin], bin % rushmem::n_pes());
+    const int n = rushmem::n_pes();
+    if (counts[bin] != 0) rushmem::atomic_add(bins + bin / n, counts[bin], bin % n);
   }
 }
 )cuda";
@@ -39,8 +41,8 @@ void ok(int32_t code) {
   if (code != RUSHMEM_OK) throw std::runtime_error(rushmem_last_error());
 }
 
-// One PE's membership of the job. Left in good order by `finalize`; else, when an exception ends the program, at once, so
-// that the others learn why and do not wait.
+// One PE's membership of the job. Left in good order by `finalize`; else, when an exception ends the program,
+// at once, so that the others learn why and do not wait.
 class World {
  public:
   World() { ok(rushmem_init(nullptr, &raw_)); }
@@ -64,7 +66,8 @@ template <typename T> T *alloc(const World &world, size_t n) {
 
 uint64_t number(int argc, char **argv, int at, uint64_t otherwise, uint64_t least, uint64_t most) {
   const uint64_t value = argc > at ? std::stoull(argv[at]) : otherwise;
-  if (value < least || value > most) throw std::invalid_argument(std::string(argv[at]) + " makes no sense here");
+  if (value < least || value > most)
+    throw std::invalid_argument(std::string(argv[at]) + " makes no sense here");
   return value;
 }
 
@@ -83,7 +86,8 @@ void run(int argc, char **argv) {
   const uint32_t threads = static_cast<uint32_t>(number(argc, argv, 4, 64, 1, 1024));
 
   World world;
-  const auto me = static_cast<uint64_t>(rushmem_my_pe(world.raw())), n = static_cast<uint64_t>(rushmem_n_pes(world.raw()));
+  const auto me = static_cast<uint64_t>(rushmem_my_pe(world.raw())),
+             n = static_cast<uint64_t>(rushmem_n_pes(world.raw()));
   const uint64_t begin = total * me / n, end = total * (me + 1) / n;
   std::vector<uint32_t> mine(end - begin);
   for (uint64_t i = begin; i < end; ++i) mine[i - begin] = value(i);
@@ -116,8 +120,8 @@ void run(int argc, char **argv) {
   ok(rushmem_uint32_get(world.raw(), seen.data(), bins, seen.size(), self));
   for (uint64_t bin = me; bin < n_bins; bin += n) {
     if (seen[bin / n] == right[bin]) continue;
-    throw std::runtime_error("bin " + std::to_string(bin) + " has " + std::to_string(seen[bin / n]) + " values, not " +
-                             std::to_string(right[bin]));
+    throw std::runtime_error("bin " + std::to_string(bin) + " has " + std::to_string(seen[bin / n]) +
+                             " values, not " + std::to_string(right[bin]));
   }
   ok(rushmem_barrier_all(world.raw()));  // nobody has found anything wrong
 
@@ -126,7 +130,8 @@ void run(int argc, char **argv) {
   if (me == 0) {
     std::printf("histogram: %llu values in %u bins on %d PEs x %u blocks, every bin as in a serial run\n",
                 static_cast<unsigned long long>(total), n_bins, static_cast<int>(n), blocks);
-    std::printf("histogram: device: %s (%u threads a block)\n", std::strcmp(device, "the CPU") ? device : "CPU", threads);
+    std::printf("histogram: device: %s (%u threads a block)\n",
+                std::strcmp(device, "the CPU") ? device : "CPU", threads);
   }
   world.finalize();
 }

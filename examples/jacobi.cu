@@ -1,16 +1,18 @@
-// Jacobi's iteration on a plate that is cut into bands of rows, one band for each block of each PE. All steps are one launch:
-// a block sends its edge rows to the blocks above and below, on this PE or on the next one, and waits for theirs.
+// Jacobi's iteration on a plate that is cut into bands of rows, one band for each block of each PE. All steps
+// are one launch: a block sends its edge rows to the blocks above and below, on this PE or on the next one,
+// and waits for theirs.
 //
-// No block is ever more than one step ahead of a neighbour, since it needs the neighbour's row of the step before. So two places
-// for each incoming row, used in turn, are enough, and a signal word for each place says which step's row is there.
+// No block is ever more than one step ahead of a neighbour, since it needs the neighbour's row of the step
+// before. So two places for each incoming row, used in turn, are enough, and a signal word for each place
+// says which step's row is there.
 #include <rushmem/rushmem.cuh>
 
 using namespace rushmem;
 
-// `halo` and `arrived` have, for each block of a PE, two sides (0: from above, 1: from below) of two places. `plate` and `other`
-// hold this PE's rows; the result of `steps` steps is in `plate` if `steps` is even.
-extern "C" __global__ void jacobi(double *plate, double *other, double *halo, uint64_t *arrived, uint64_t rows,
-                                  uint64_t cols, uint64_t steps) {
+// `halo` and `arrived` have, for each block of a PE, two sides (0: from above, 1: from below) of two places.
+// `plate` and `other` hold this PE's rows; the result of `steps` steps is in `plate` if `steps` is even.
+extern "C" __global__ void jacobi(double *plate, double *other, double *halo, uint64_t *arrived,
+                                  uint64_t rows, uint64_t cols, uint64_t steps) {
   const int band = my_pe() * gridDim.x + blockIdx.x, bands = n_pes() * gridDim.x;
   const uint64_t pe_begin = rows * (my_pe() * gridDim.x) / bands;
   const uint64_t begin = rows * band / bands - pe_begin, end = rows * (band + 1) / bands - pe_begin;
@@ -22,7 +24,8 @@ extern "C" __global__ void jacobi(double *plate, double *other, double *halo, ui
       // What goes up arrives from below.
       const uint64_t place = ((neighbour % gridDim.x) * 2 + (1 - side)) * 2 + step % 2;
       const double *row = plate + (side == 0 ? begin : end - 1) * cols;
-      put_signal<block>(halo + place * cols, row, cols, arrived + place, step + 1, signal::set, neighbour / gridDim.x);
+      put_signal<block>(halo + place * cols, row, cols, arrived + place, step + 1, signal::set,
+                        neighbour / gridDim.x);
     }
     const uint64_t above = (blockIdx.x * 2 + 0) * 2 + step % 2, below = (blockIdx.x * 2 + 1) * 2 + step % 2;
     if (threadIdx.x == 0) {

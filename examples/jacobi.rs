@@ -1,6 +1,6 @@
-//! Jacobi's iteration with halos: a plate with fixed edges, cut into bands of rows, one for each block of each PE. One launch
-//! makes all the steps; blocks exchange their edge rows by put and signal, within a PE and between PEs alike. The
-//! result is compared with a serial run, bit by bit.
+//! Jacobi's iteration with halos: a plate with fixed edges, cut into bands of rows, one for each block of
+//! each PE. One launch makes all the steps; blocks exchange their edge rows by put and signal, within a PE
+//! and between PEs alike. The result is compared with a serial run, bit by bit.
 //!
 //! `rushmem-run -n 4 -- jacobi --rows 300 --cols 200 --steps 100 --blocks 3`
 
@@ -45,7 +45,8 @@ fn run(args: &Args) -> Outcome {
         return Err(format!("--rows {} are too few for {bands} bands of one row", args.rows).into());
     }
     let cols = args.cols as usize;
-    // The rows of this PE are those of its bands: with sizes that do not divide, PEs have different numbers of them.
+    // The rows of this PE are those of its bands: with sizes that do not divide, PEs have different numbers
+    // of them.
     let first_row = |pe: u64| (args.rows * (pe * u64::from(args.blocks)) / bands) as usize;
     let (begin, end) = (first_row(me), first_row(me + 1));
     let most_rows = (0..n).map(|pe| first_row(pe + 1) - first_row(pe)).max().unwrap_or(0);
@@ -56,7 +57,8 @@ fn run(args: &Args) -> Outcome {
     let halo = world.alloc::<f64>(places * cols)?;
     let arrived = world.signals(places)?;
 
-    // Rows 0 and rows + 1 of the whole plate are its fixed edges: nobody sends them, they are there from the start.
+    // Rows 0 and rows + 1 of the whole plate are its fixed edges: nobody sends them, they are there from
+    // the start.
     let mut whole = whole_plate(args.rows as usize + 2, cols);
     plate.write(&whole[(begin + 1) * cols..(end + 1) * cols])?;
     let (upper, lower) = (&whole[..cols], &whole[whole.len() - cols..]);
@@ -73,8 +75,8 @@ fn run(args: &Args) -> Outcome {
     let jacobi = module.kernel("jacobi")?;
     world.barrier_all()?; // nobody's rows arrive before everybody's memory is filled
     let start = Instant::now();
-    // SAFETY: the kernel stays within these allocations, which outlive it; each place for a row has one writer and one
-    // reader, and signals say whose turn it is.
+    // SAFETY: the kernel stays within these allocations, which outlive it; each place for a row has one
+    // writer and one reader, and signals say whose turn it is.
     unsafe {
         jacobi.launch(
             Launch::new(args.blocks, args.threads),
@@ -97,7 +99,8 @@ fn run(args: &Args) -> Outcome {
     common::all_agree(&world, wrong)?;
     if me == 0 {
         println!(
-            "jacobi: {} rows x {cols} columns, {} steps on {n} PEs x {} blocks in {}, every bit as in a serial run",
+            "jacobi: {} rows x {cols} columns, {} steps on {n} PEs x {} blocks in {}, \
+             every bit as in a serial run",
             args.rows,
             args.steps,
             args.blocks,

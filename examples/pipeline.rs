@@ -1,6 +1,7 @@
-//! A pipeline of three streams. Each PE sends its array, piece by piece, to its right neighbour, which works on it and sends the
-//! results back: sending, work and sending back overlap, each on a stream of its own, and the host only queues. Signals say
-//! when a piece has come; a piece's result that has come back says that its place is free for a later piece.
+//! A pipeline of three streams. Each PE sends its array, piece by piece, to its right neighbour, which
+//! works on it and sends the results back: sending, work and sending back overlap, each on a stream of its
+//! own, and the host only queues. Signals say when a piece has come; a piece's result that has come back
+//! says that its place is free for a later piece.
 //!
 //! `rushmem-run -n 4 -- pipeline --len 1000000 --piece 65536`
 
@@ -46,8 +47,9 @@ fn run(args: &Args) -> Outcome {
     let output = world.alloc::<f32>(len)?;
     let places = world.alloc::<f32>(depth * piece)?; // for the left neighbour's pieces
     let results = world.alloc::<f32>(depth * piece)?; // of those, before they go back
-                                                      // Which piece is in a place, counted from 1. A word for each place: one word for all of them would be set in an order that
-                                                      // nothing promises.
+
+    // Which piece is in a place, counted from 1. A word for each place: one word for all of them would be set
+    // in an order that nothing promises.
     let arrived = world.signals(depth)?;
     let returned = world.signals(depth)?;
     let worked = world.signal()?;
@@ -105,8 +107,8 @@ fn run(args: &Args) -> Outcome {
     common::all_agree(&world, wrong)?;
     if me.number() == 0 {
         println!(
-            "pipeline: {len} numbers in pieces of {piece} to the right and back on {} PEs in {} (queued in {}), as a \
-             serial run computes them",
+            "pipeline: {len} numbers in pieces of {piece} to the right and back on {} PEs in {} (queued in \
+             {}), as a serial run computes them",
             world.n_pes(),
             common::time(elapsed.as_nanos() as f64),
             common::time(queued.as_nanos() as f64)

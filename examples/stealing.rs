@@ -1,6 +1,7 @@
-//! Work stealing by the host: each PE has a list of tasks of its own, some many and some few. A PE takes tasks off its own
-//! list by fetch_add, and then, when it has none left, off the lists of the others: no PE waits for another, and no PE needs to
-//! answer. Results go to the list's owner, who compares them with a serial run.
+//! Work stealing by the host: each PE has a list of tasks of its own, some many and some few. A PE takes
+//! tasks off its own list by fetch_add, and then, when it has none left, off the lists of the others: no PE
+//! waits for another, and no PE needs to answer. Results go to the list's owner, who compares them with a
+//! serial run.
 //!
 //! `rushmem-run -n 4 -- stealing --tasks 1000`
 

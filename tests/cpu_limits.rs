@@ -1,6 +1,6 @@
-//! What the CPU device can do and where it ends, as a table of the guide: each row is found out here, by kernels that use the thing
-//! and by launches at the limit and past it. The page must show what is found: `UPDATE_GUIDE=1 cargo test --test cpu_limits`
-//! writes it.
+//! What the CPU device can do and where it ends, as a table of the guide: each row is found out here, by
+//! kernels that use the thing and by launches at the limit and past it. The page must show what is found:
+//! `UPDATE_GUIDE=1 cargo test --test cpu_limits` writes it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -127,7 +127,9 @@ fn words(world: &World, rows: &mut Vec<Row>) {
         #include <cuda_runtime.h>
         __constant__ uint64_t constant = 3;
         __device__ uint64_t variable;
-        extern "C" __global__ void active(uint64_t *found) { if (threadIdx.x == 5) found[0] = __popc(__activemask()); }
+        extern "C" __global__ void active(uint64_t *found) {
+          if (threadIdx.x == 5) found[0] = __popc(__activemask());
+        }
         extern "C" __global__ void full(uint64_t *found) {
           unsigned all = __ballot_sync(~0u, 1);
           if (threadIdx.x == 0) found[0] = __popc(all);
@@ -167,7 +169,9 @@ fn words(world: &World, rows: &mut Vec<Row>) {
           found[0] = memory[8191];
           free(memory);
         }
-        extern "C" __global__ void prints(uint64_t *found) { if (threadIdx.x == 0) found[0] = printf(" ") == 1; }
+        extern "C" __global__ void prints(uint64_t *found) {
+          if (threadIdx.x == 0) found[0] = printf(" ") == 1;
+        }
         extern "C" __global__ void deep(uint64_t *found) {
           volatile unsigned char memory[100 << 10];
           memory[threadIdx.x] = 1;
@@ -240,9 +244,11 @@ fn words(world: &World, rows: &mut Vec<Row>) {
     ));
 }
 
-/// What CUDA C++ has and the CPU device has not: it must be refused when the source is loaded, never run wrongly.
+/// What CUDA C++ has and the CPU device has not: it must be refused when the source is loaded, never run
+/// wrongly.
 fn what_is_missing(world: &World, rows: &mut Vec<Row>) {
-    // Where CUDA's own headers are on the compiler's path, some of them do something even here; that is of that machine.
+    // Where CUDA's own headers are on the compiler's path, some of them do something even here; that is of
+    // that machine.
     let found_anyway = |source: &str| {
         source.starts_with("#include") && {
             let header = source.trim_start_matches("#include ").trim();
@@ -291,7 +297,10 @@ fn failures(world: &World, rows: &mut Vec<Row>) {
         extern \"C\" __global__ void asserts() { assert(threadIdx.x < 3); }
         extern \"C\" __global__ void throws() { throw 1; }
         extern \"C\" __global__ void traps() { __trap(); }
-        extern \"C\" __global__ void stuck() { if (threadIdx.x < 3) __syncthreads(); else for (;;) __syncwarp(1u << threadIdx.x | 1u); }
+        extern \"C\" __global__ void stuck() {
+          if (threadIdx.x < 3) __syncthreads();
+          else for (;;) __syncwarp(1u << threadIdx.x | 1u);
+        }
         extern \"C\" __global__ void nobody(int *x) { rushmem::p(x, 1, 7); }
         extern \"C\" __global__ void nothing() {}
     ";

@@ -1,5 +1,6 @@
-//! The examples in C and C++, as a user has them: compiled by the system's compiler against an installed rushmem, with warnings
-//! as errors, and run under its `rushmem-run` on 1 to 5 PEs with sizes that do not divide.
+//! The examples in C and C++, as a user has them: compiled by the system's compiler against an installed
+//! rushmem, with warnings as errors, and run under its `rushmem-run` on 1 to 5 PEs with sizes that do not
+//! divide.
 
 mod programs;
 #[path = "c_abi/stage.rs"]
