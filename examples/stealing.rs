@@ -94,7 +94,7 @@ fn run(args: &Args) -> Outcome {
             common::time(elapsed.as_nanos() as f64),
             stolen.g(0, me)?,
         );
-        println!("stealing: device: {}, idle: this is work of the hosts", common::device(&world));
+        println!("stealing: device: {}; idle, as this is work of the hosts", common::device(&world));
     }
     world.finalize()?;
     Ok(())

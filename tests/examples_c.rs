@@ -10,7 +10,7 @@ mod stage;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use programs::{command, device, run, Ended};
+use programs::{built, command, device, example, run, rushmem_info, rushmem_run, Ended};
 use stage::{sources, Stage};
 
 /// Enough for any of them on a loaded machine.
@@ -74,4 +74,24 @@ fn the_histogram_in_cxx_counts_as_a_serial_run() {
     example.run(2, &["1", "0"]).failed().says(&["0 makes no sense here"]);
     // An error of rushmem's reaches the user as its text.
     example.run(2, &["9", "50000", "1", "1025"]).failed().says(&["1025 makes no sense here"]);
+}
+
+#[test]
+fn the_demo_runs_every_example_that_verifies_itself() {
+    if Stage::new("the_demo_runs_every_example_that_verifies_itself").is_none() {
+        return;
+    }
+    // All that it needs is built, also where this test is run alone.
+    drop((rushmem_run(1, "true"), rushmem_info()));
+    let programs = ["ring", "write_signal", "jacobi", "bfs", "stealing", "pipeline"];
+    programs.iter().for_each(|name| drop(example(name)));
+    let mut demo = command("bash");
+    demo.arg(sources().join("scripts/demo")).arg(built());
+    let ended = run(&mut demo, Duration::from_secs(240)).ok();
+    for name in
+        ["ring", "write and signal", "jacobi", "bfs", "stealing", "pipeline", "allreduce", "histogram"]
+    {
+        assert!(!ended.lines_with(&format!("  ok      {name}")).is_empty(), "no verdict on {name}: {ended}");
+    }
+    assert!(ended.lines_with("FAILED").is_empty(), "{ended}");
 }
