@@ -18,7 +18,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## set up, build, then the ring on 4 PEs and the write-and-signal pair, on GPUs where there are any
+demo: ## set up, build, then the examples, on GPUs where there are any
 	$(call step,set-up)
 	@scripts/setup demo
 	$(call step,build)
@@ -57,9 +57,11 @@ lint: ## formatting, clippy, documentation, dependency rules, the shape of the t
 	@scripts/lint
 
 .PHONY: doc
-doc: ## the documentation, as HTML
-	$(call step,documentation)
-	@$(CARGO) doc --no-deps -p rushmem
+doc: ## the documentation, as HTML: the guide, and the API with all features
+	$(call step,the guide)
+	@scripts/guide
+	$(call step,the API)
+	@$(CARGO) doc --no-deps -p rushmem --all-features
 	@echo "open $(TARGET)/doc/rushmem/index.html"
 
 .PHONY: install

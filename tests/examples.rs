@@ -6,6 +6,7 @@ mod programs;
 #[path = "api_common/way.rs"]
 mod way;
 
+use std::hash::{BuildHasher, RandomState};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -73,9 +74,82 @@ fn the_mixture_of_experts_is_what_one_thread_computes() {
     }
 }
 
+/// Numbers of PEs at which sizes that do not divide are tried, each with sizes of its own.
+const UNEVEN: [u32; 5] = [1, 2, 3, 4, 5];
+
+#[test]
+fn jacobi_is_what_one_thread_computes() {
+    for n in UNEVEN {
+        // From a row for each band, and steps of either parity, up to bands of several rows and odd blocks.
+        for (rows, cols, steps, blocks, threads) in [(n * 2, 3, 1, 2, 1), (61 + n, 37, 20 + n, 3, 33)] {
+            let args =
+                format!("--rows {rows} --cols {cols} --steps {steps} --blocks {blocks} --threads {threads}");
+            let args: Vec<_> = args.split(' ').collect();
+            let said =
+                format!("jacobi: {rows} rows x {cols} columns, {steps} steps on {n} PEs x {blocks} blocks");
+            job(n, "jacobi", &args).ok().says(&[&said, "every bit as in a serial run", device()]);
+        }
+    }
+}
+
+#[test]
+fn bfs_finds_what_a_serial_search_finds() {
+    for n in UNEVEN {
+        let (vertices, seed) = ((1000 + n * 7).to_string(), rand_seed().to_string());
+        let args = ["--vertices", &vertices, "--degree", "3", "--threads", "33", "--seed", &seed];
+        let said = format!(" of {vertices} vertices reached in ");
+        job(n, "bfs", &args).ok().says(&[&said, "as in a serial search", device()]);
+    }
+    // Many edges to few vertices: each is claimed by one of those that find it at once.
+    let seed = rand_seed().to_string();
+    let crowd = ["--vertices", "3011", "--degree", "16", "--threads", "64", "--seed", &seed];
+    job(4, "bfs", &crowd).ok().says(&["as in a serial search"]);
+    job(3, "bfs", &["--vertices", "1", "--degree", "0"]).ok().says(&["bfs: 1 of 1 vertices reached"]);
+}
+
+#[test]
+fn stolen_work_is_done_once() {
+    for n in UNEVEN {
+        let (tasks, seed) = ((200 + n).to_string(), rand_seed().to_string());
+        let args = ["--tasks", &tasks, "--grain", &n.to_string(), "--work", "2000", "--seed", &seed];
+        let said = format!("stealing: {tasks} tasks on {n} PEs");
+        job(n, "stealing", &args).ok().says(&[&said, "each done once, as in a serial run", device()]);
+    }
+}
+
+#[test]
+fn the_pipeline_of_three_streams_returns_what_a_serial_run_computes() {
+    for n in UNEVEN {
+        // Fewer pieces than places, as many, and many more; the last piece is a short one.
+        for (len, piece, depth) in [(5, 2, 4), (9001 + n, 1000, n)] {
+            let args = format!("--len {len} --piece {piece} --depth {depth} --threads 33");
+            let args: Vec<_> = args.split(' ').collect();
+            let said =
+                format!("pipeline: {len} numbers in pieces of {piece} to the right and back on {n} PEs");
+            job(n, "pipeline", &args).ok().says(&[&said, "as a serial run computes them", device()]);
+        }
+    }
+}
+
+#[test]
+fn a_crowd_steals_each_task_once() {
+    let args = ["--tasks", "3000", "--grain", "1", "--work", "1"];
+    job(4, "stealing", &args).ok().says(&["stealing: 3000 tasks on 4 PEs", "each done once"]);
+}
+
+/// A fresh one, which the example's arguments show where it fails.
+fn rand_seed() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
     for (name, args, word) in [
+        ("jacobi", "--rows 5 --blocks 6", "--rows"),
+        ("jacobi", "--cols 2", "--cols"),
+        ("bfs", "--vertices 0", "--vertices"),
+        ("stealing", "--grain 0", "--grain"),
+        ("pipeline", "--depth 0", "--depth"),
         ("ring", "--laps 0", "--laps"),
         ("ring", "--laps many", "--laps"),
         ("ring", "--threads 1025", "--threads"),

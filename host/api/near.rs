@@ -6,7 +6,7 @@
 //! **Races.** A peer may write the same bytes at the same time; that peer is usually another process, but may
 //! be another thread of this one. Single words (1, 2, 4 or 8 aligned bytes) are therefore relaxed atomics,
 //! which a race cannot tear. Bulk copies are byte copies by `memmove` in a function that is never inlined:
-//! the compiler sees opaque code over memory of which no Rust reference ever exists (decision 12), so it can
+//! the compiler sees opaque code over memory of which no Rust reference ever exists (lib.rs, "Safety"), so it can
 //! conclude nothing from the absence of races; what a racing copy reads may mix old and new bytes, and every
 //! element type accepts every bit pattern (`Symmetric`). That is the guarantee that C's shared-memory
 //! libraries live by, and the most that the machine can give for a bulk transfer.

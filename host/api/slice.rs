@@ -1,7 +1,7 @@
 //! Symmetric memory by type: the allocation that is owned, and the view that does the work.
 //!
 //! Neither ever hands out `&T` or `&mut T`: a peer may write at any time, and a reference would promise the
-//! compiler that nobody does (decision 12). There are copies in and out, single-word operations, and raw
+//! compiler that nobody does. There are copies in and out, single-word operations, and raw
 //! pointers.
 
 use std::fmt;

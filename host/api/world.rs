@@ -285,7 +285,7 @@ pub struct Peer {
     pub pid: u32,
     /// Its host's name.
     pub host: String,
-    /// `direct` for mapped loads and stores, `none` where no way leads there.
+    /// `direct`: mapped, by loads and stores; `ucx` or `fake`: over that network; `none`: no way leads there.
     pub transport: String,
     /// Why that transport.
     pub reason: String,

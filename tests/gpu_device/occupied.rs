@@ -1,5 +1,5 @@
 //! A device full of waiting threads: what they wait for comes all the same, from its host, from another PE's host and from
-//! another PE's kernel. Delivery needs no free SM (decision 8).
+//! another PE's kernel. Delivery needs no free SM.
 
 use std::time::Instant;
 

@@ -39,7 +39,8 @@ template <typename T> RUSHMEM_DEVICE word<T> *atomic_near(T *target, int pe) {
 
 }  // namespace impl
 
-/* The value of `pe`'s `*target`. (shmem_atomic_fetch) */
+/* The value of `pe`'s `*target`. (shmem_atomic_fetch)
+ * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_fetch takes 4- and 8-byte integers, float and double");
   if (impl::is_far(pe)) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH, target, T{}, T{}, pe);
@@ -47,14 +48,16 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
   return impl::load_relaxed(impl::near_address(target, pe));
 }
 
-/* Sets it. (shmem_atomic_set) */
+/* Sets it. (shmem_atomic_set)
+ * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_set takes 4- and 8-byte integers, float and double");
   if (impl::is_far(pe)) return impl::far_update<T>(RUSHMEM_ATOMIC_SET, target, value, pe);
   impl::store_relaxed_word(impl::atomic_near(target, pe), impl::to_bits(value));
 }
 
-/* Sets it and returns what was there. (shmem_atomic_swap) */
+/* Sets it and returns what was there. (shmem_atomic_swap)
+ * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_swap(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_swap takes 4- and 8-byte integers, float and double");
   if (impl::is_far(pe)) return impl::far_fetch<T>(RUSHMEM_ATOMIC_SWAP, target, value, T{}, pe);
@@ -62,7 +65,8 @@ template <typename T> RUSHMEM_DEVICE T atomic_swap(T *target, impl::same<T> valu
 }
 
 /* Sets it to `value` if it equals `cond`; returns what was there, `cond` exactly where it was set.
- * (shmem_atomic_compare_swap) */
+ * (shmem_atomic_compare_swap)
+ * Order: none. Cost: round trip. */
 template <typename T>
 RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_compare_swap takes 4- and 8-byte integers");
@@ -71,7 +75,8 @@ RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T
       impl::compare_swap_word(impl::atomic_near(target, pe), impl::to_bits(cond), impl::to_bits(value)));
 }
 
-/* Adds and returns what was there; integers wrap, floats round to nearest. (shmem_atomic_fetch_add) */
+/* Adds and returns what was there; integers wrap, floats round to nearest. (shmem_atomic_fetch_add)
+ * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, addable, RUSHMEM_ADDABLE("atomic_fetch_add"));
   if (impl::is_far(pe)) return impl::far_fetch_add<T>(target, value, pe);
@@ -89,7 +94,8 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T>
   }
 }
 
-/* Adds; as atomic_fetch_add. (shmem_atomic_add) */
+/* Adds; as atomic_fetch_add. (shmem_atomic_add)
+ * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void atomic_add(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, addable, RUSHMEM_ADDABLE("atomic_add"));
   if constexpr (impl::is_floating<T>::value) {
@@ -104,19 +110,22 @@ template <typename T> RUSHMEM_DEVICE void atomic_add(T *target, impl::same<T> va
   }
 }
 
-/* Adds one and returns what was there. (shmem_atomic_fetch_inc) */
+/* Adds one and returns what was there. (shmem_atomic_fetch_inc)
+ * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_inc(T *target, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_inc takes 4- and 8-byte integers");
   return atomic_fetch_add(target, T(1), pe);
 }
 
-/* Adds one. (shmem_atomic_inc) */
+/* Adds one. (shmem_atomic_inc)
+ * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void atomic_inc(T *target, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_inc takes 4- and 8-byte integers");
   atomic_add(target, T(1), pe);
 }
 
-/* Bitwise and, or, exclusive or; these return what was there. (shmem_atomic_fetch_and, _or, _xor) */
+/* Bitwise and, or, exclusive or; these return what was there. (shmem_atomic_fetch_and, _or, _xor)
+ * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_and(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_and takes 4- and 8-byte integers");
   if (impl::is_far(pe)) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_AND, target, value, T{}, pe);
@@ -133,7 +142,8 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_xor(T *target, impl::same<T>
   return impl::from_bits<T>(impl::fetch_xor_word(impl::atomic_near(target, pe), impl::to_bits(value)));
 }
 
-/* The same without a result. (shmem_atomic_and, _or, _xor) */
+/* The same without a result. (shmem_atomic_and, _or, _xor)
+ * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void atomic_and(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_and takes 4- and 8-byte integers");
   if (impl::is_far(pe)) return impl::far_update<T>(RUSHMEM_ATOMIC_AND, target, value, pe);

@@ -15,7 +15,8 @@ namespace rushmem {
  * wait or a satisfied test) also sees those before. To mapped PEs, whichever they are: release and acquire
  * suffice for that, together with the later store the fence forms a release pattern. For operations on a PE
  * that is not mapped this holds with later ones on the same PE; what another PE is to see after them takes a
- * quiet(). (OpenSHMEM 1.5, 9.11 shmem_fence, which orders for each PE alone) */
+ * quiet(). (OpenSHMEM 1.5, 9.11 shmem_fence, which orders for each PE alone)
+ * Order: everything before it, before everything after it. Cost: fence. */
 RUSHMEM_DEVICE void fence() {
   impl::breathe();
   impl::fence_acq_rel();
@@ -28,7 +29,8 @@ RUSHMEM_DEVICE void fence() {
  * More than an ordering of this thread's stores: after quiet() a get or g must not miss another PE's put that
  * was complete before *its* get missed ours (store buffering: x = 1; quiet; read y against y = 1; quiet; read
  * x, where both reading 0 would mean that neither put was complete). Release and acquire allow that outcome;
- * a sequentially consistent fence forbids it. (OpenSHMEM 1.5, 9.11 shmem_quiet) */
+ * a sequentially consistent fence forbids it. (OpenSHMEM 1.5, 9.11 shmem_quiet)
+ * Order: everything before it is complete. Cost: completion. */
 RUSHMEM_DEVICE void quiet() {
   impl::breathe();
   impl::fence_sc();

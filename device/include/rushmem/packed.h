@@ -73,14 +73,16 @@ template <typename Scope> struct packets_polled {
 
 }  // namespace impl
 
-/* Sends 8 bytes to `pe`'s `*slot`. Complete, like any put, at the next quiet(). */
+/* Sends 8 bytes to `pe`'s `*slot`. Complete, like any put, at the next quiet().
+ * Order: the two halves of the packet. Cost: store. */
 RUSHMEM_DEVICE void put_packed(packet *slot, uint64_t value, uint64_t sequence, int pe) {
   if (impl::is_far(pe)) return impl::far_packet(slot, value, sequence, pe);
   impl::store_packet(impl::near_address(slot, pe), value, sequence);
 }
 
 /* Sends n elements to `pe`'s packets at `slots`, packets<T>(n) of them. On return `src`, any memory of this PE, may be
- * changed by any thread of the scope. */
+ * changed by any thread of the scope.
+ * Order: the two halves of each packet. Cost: copy, of twice the bytes. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_packed(packet *slots, const T *src, size_t n, uint64_t sequence, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
@@ -96,7 +98,8 @@ RUSHMEM_DEVICE void put_packed(packet *slots, const T *src, size_t n, uint64_t s
   Scope::sync();
 }
 
-/* Whether the message with this number has come to this PE's `*slot`; then `value` is what it says. */
+/* Whether the message with this number has come to this PE's `*slot`; then `value` is what it says.
+ * Order: none but of the packet. Cost: local. */
 RUSHMEM_DEVICE bool test_packed(const packet *slot, uint64_t sequence, uint64_t *value) {
   impl::breathe();
   const packet seen = impl::load_packet(slot);
@@ -105,7 +108,8 @@ RUSHMEM_DEVICE bool test_packed(const packet *slot, uint64_t sequence, uint64_t 
   return true;
 }
 
-/* Waits for the message with this number in this PE's `*slot`, and returns what it says. */
+/* Waits for the message with this number in this PE's `*slot`, and returns what it says.
+ * Order: none but of the packet. Cost: wait. */
 RUSHMEM_DEVICE uint64_t wait_packed(const packet *slot, uint64_t sequence) {
   return impl::poll([=] { return impl::load_packet(slot); },
                     [=](const packet &seen) { return seen.sequence == sequence; },
@@ -116,7 +120,8 @@ RUSHMEM_DEVICE uint64_t wait_packed(const packet *slot, uint64_t sequence) {
 }
 
 /* Waits for all of a message of n elements in this PE's packets at `slots`, and leaves it at `dst`, any memory of this
- * PE, where every thread of the scope may read it on return. */
+ * PE, where every thread of the scope may read it on return.
+ * Order: none but of the packets. Cost: wait. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void wait_packed(T *dst, const packet *slots, size_t n, uint64_t sequence) {
   RUSHMEM_ASSERT_ELEMENT(T);

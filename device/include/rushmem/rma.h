@@ -58,7 +58,8 @@ template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const
 }  // namespace impl
 
 /* The address in this PE's own address space of `pe`'s copy of the symmetric object at `local`, for plain
- * loads, stores and atomics; null where that PE's heap is not mapped here. (OpenSHMEM 1.5, 9.1 shmem_ptr) */
+ * loads, stores and atomics; null where that PE's heap is not mapped here. (OpenSHMEM 1.5, 9.1 shmem_ptr)
+ * Order: none. Cost: local. */
 template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
   if (RUSHMEM_LIKELY(impl::is_near(pe))) return impl::near_address(local, pe);
   if (static_cast<uint32_t>(pe) >= static_cast<uint32_t>(n_pes())) impl::fail(RUSHMEM_DEVICE_FAIL_BAD_PE);
@@ -66,7 +67,8 @@ template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
 }
 
 /* Stores one value into `pe`'s `*dst`. Whole for T of 1, 2, 4 and 8 bytes: whoever reads it sees the old or
- * the new value. (OpenSHMEM 1.5, 9.6 shmem_p) */
+ * the new value. (OpenSHMEM 1.5, 9.6 shmem_p)
+ * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   if constexpr (impl::is_word<T>::value) {
@@ -80,7 +82,8 @@ template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe)
   }
 }
 
-/* Reads one value from `pe`'s `*src`. Whole for T of 1, 2, 4 and 8 bytes. (OpenSHMEM 1.5, 9.6 shmem_g) */
+/* Reads one value from `pe`'s `*src`. Whole for T of 1, 2, 4 and 8 bytes. (OpenSHMEM 1.5, 9.6 shmem_g)
+ * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
@@ -104,7 +107,8 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
 /* Copies n elements into `pe`'s `dst` and returns at once: `src` must stay as it is, and the data is
  * delivered, only when quiet() has returned. At warp and block scope each thread's share is its own: every
  * thread of the scope calls quiet() afterwards, or they synchronise and one does. (OpenSHMEM 1.5, 9.6
- * shmem_put_nbi) */
+ * shmem_put_nbi)
+ * Order: none. Cost: copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
@@ -112,7 +116,8 @@ RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
 }
 
 /* Copies n elements into `pe`'s `dst`. On return `src` may be changed, by any thread of the scope (warp and
- * block scope synchronise at the end); delivery is what quiet() waits for. (OpenSHMEM 1.5, 9.6 shmem_put) */
+ * block scope synchronise at the end); delivery is what quiet() waits for. (OpenSHMEM 1.5, 9.6 shmem_put)
+ * Order: none. Cost: copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
@@ -123,7 +128,8 @@ RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
 }
 
 /* Copies n elements from `pe`'s `src` and returns at once: `dst` may be read only when quiet() has returned;
- * at warp and block scope as for put_nbi. (OpenSHMEM 1.5, 9.6 shmem_get_nbi) */
+ * at warp and block scope as for put_nbi. (OpenSHMEM 1.5, 9.6 shmem_get_nbi)
+ * Order: none. Cost: copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
@@ -133,7 +139,8 @@ RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
 }
 
 /* Copies n elements from `pe`'s `src`. On return every thread of the scope may read all of `dst` (warp and
- * block scope synchronise at the end). (OpenSHMEM 1.5, 9.6 shmem_get) */
+ * block scope synchronise at the end). (OpenSHMEM 1.5, 9.6 shmem_get)
+ * Order: the data is here on return. Cost: round trip and copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);

@@ -44,7 +44,8 @@ RUSHMEM_DEVICE bool put_signal_near(T *dst, const T *src, size_t n, uint64_t *si
 /* Copies n elements into `pe`'s `dst`, then updates `pe`'s `*sig` by `value` as `sig_op` says (signal::set or
  * signal::add): whoever waits for the signal then sees the data. The data of *this call*: earlier puts need a
  * fence() before it, though those of this scope are in fact ordered too. Returns at once: `src` must stay as
- * it is until quiet(). (OpenSHMEM 1.5, 9.8 shmem_put_signal_nbi) */
+ * it is until quiet(). (OpenSHMEM 1.5, 9.8 shmem_put_signal_nbi)
+ * Order: the data before its signal. Cost: copy and release. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                    int pe) {
@@ -55,7 +56,7 @@ RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig
 }
 
 /* The same; on return `src` may be changed by any thread of the scope. (OpenSHMEM 1.5, 9.8 shmem_put_signal)
- */
+ * Order: the data before its signal. Cost: copy and release. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                int pe) {
@@ -67,7 +68,8 @@ RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, ui
 }
 
 /* Updates `pe`'s `*sig` alone. Not ordered with anything before it: fence() first, or put_signal, where it
- * announces data. (As NVSHMEM's nvshmemx_signal_op) */
+ * announces data. (As NVSHMEM's nvshmemx_signal_op)
+ * Order: none. Cost: store. */
 RUSHMEM_DEVICE void signal_op(uint64_t *sig, uint64_t value, int sig_op, int pe) {
   if (impl::is_far(pe)) return impl::far_signal(sig, value, sig_op, pe);
   uint64_t *at = impl::near_address(sig, pe);
@@ -77,14 +79,16 @@ RUSHMEM_DEVICE void signal_op(uint64_t *sig, uint64_t value, int sig_op, int pe)
 }
 
 /* This PE's signal word now. Orders what follows as a satisfied wait would. (OpenSHMEM 1.5, 9.8
- * shmem_signal_fetch) */
+ * shmem_signal_fetch)
+ * Order: acquires: what the signal announces is visible. Cost: local. */
 RUSHMEM_DEVICE uint64_t signal_fetch(const uint64_t *sig) {
   impl::breathe();
   return impl::load_acquire(sig);
 }
 
 /* Waits until `*sig how value` and returns the value that satisfied it; ordering as wait_until.
- * (OpenSHMEM 1.5, 9.10 shmem_signal_wait_until) */
+ * (OpenSHMEM 1.5, 9.10 shmem_signal_wait_until)
+ * Order: acquires: what the signal announces is visible. Cost: wait. */
 RUSHMEM_DEVICE uint64_t signal_wait_until(const uint64_t *sig, int how, uint64_t value) {
   uint64_t seen = impl::wait_for(sig, how, value);
   impl::acquire_seen<uint64_t>(sig, seen);

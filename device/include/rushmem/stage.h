@@ -60,7 +60,8 @@ RUSHMEM_DEVICE bool copy_staged(T *to, const T *from, size_t n, const stage &thr
 
 }  // namespace impl
 
-/* As put(dst, src, n, pe). */
+/* As put(dst, src, n, pe).
+ * Order: none; delivered on return where the stage helps. Cost: copy, and a round trip where the stage helps. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe, const stage &through) {
   RUSHMEM_ASSERT_ELEMENT(T);
@@ -72,7 +73,8 @@ RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe, const stage &thr
   }
 }
 
-/* As get(dst, src, n, pe). */
+/* As get(dst, src, n, pe).
+ * Order: the data is here on return. Cost: round trip and copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe, const stage &through) {
   RUSHMEM_ASSERT_ELEMENT(T);
@@ -84,7 +86,8 @@ RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe, const stage &thr
   }
 }
 
-/* As put_signal(dst, src, n, sig, value, sig_op, pe). */
+/* As put_signal(dst, src, n, sig, value, sig_op, pe).
+ * Order: the data before its signal. Cost: copy, and a round trip where the stage helps. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op, int pe,
                                const stage &through) {

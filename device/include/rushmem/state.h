@@ -7,13 +7,16 @@
 namespace rushmem {
 
 /* What the runtime told this PE's device. Constant for the life of a launch. For those who must; the
- * functions below and elsewhere say most of it better. */
+ * functions below and elsewhere say most of it better.
+ * Order: none. Cost: local. */
 RUSHMEM_DEVICE const rushmem_device_state &state() { return impl::device_state(); }
 
-/* This PE's number, 0 .. n_pes() - 1. (OpenSHMEM 1.5, 9.1 shmem_my_pe) */
+/* This PE's number, 0 .. n_pes() - 1. (OpenSHMEM 1.5, 9.1 shmem_my_pe)
+ * Order: none. Cost: local. */
 RUSHMEM_DEVICE int my_pe() { return state().my_pe; }
 
-/* The number of PEs in the world. (OpenSHMEM 1.5, 9.1 shmem_n_pes) */
+/* The number of PEs in the world. (OpenSHMEM 1.5, 9.1 shmem_n_pes)
+ * Order: none. Cost: local. */
 RUSHMEM_DEVICE int n_pes() { return state().n_pes; }
 
 }  // namespace rushmem

@@ -9,7 +9,8 @@
 namespace rushmem {
 
 /* Copies n elements of this PE's `src` into `pe`'s `dst`. On return every thread of the scope may change
- * `src`. (OpenSHMEM 1.5, 9.6 shmem_iput) */
+ * `src`. (OpenSHMEM 1.5, 9.6 shmem_iput)
+ * Order: none. Cost: copy, element by element. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
@@ -26,7 +27,8 @@ RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t s
 }
 
 /* Copies n elements of `pe`'s `src` into this PE's `dst`. On return every thread of the scope may read `dst`.
- * (OpenSHMEM 1.5, 9.6 shmem_iget) */
+ * (OpenSHMEM 1.5, 9.6 shmem_iget)
+ * Order: the data is here on return. Cost: round trip and copy, element by element. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);

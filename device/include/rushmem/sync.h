@@ -123,7 +123,8 @@ template <typename Scope> RUSHMEM_DEVICE void sync_near() {
 
 /* Returns when all PEs have called it. What a PE's scope did to memory before is visible to all after;
  * operations that are not complete without quiet() (nbi, anything to a PE that is not mapped) are not waited
- * for. (OpenSHMEM 1.5, 9.9 shmem_sync_all) */
+ * for. (OpenSHMEM 1.5, 9.9 shmem_sync_all)
+ * Order: the scope's memory accesses before it, before those of all PEs after it. Cost: collective. */
 template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() { impl::sync_near<Scope>(); }
 
 /* quiet() by all threads of the scope, and sync_all: on return all PEs have called it and all their
@@ -132,7 +133,8 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() { impl::sync_n
  * To mapped PEs sync_all alone does it, and no fence.sc is needed: each operation here happens before the
  * release of this PE's epoch, which happens before every PE's return; and two PEs cannot miss one another's
  * puts afterwards (quiet's case in order.h), as each has acquired the other's epoch. Where there are PEs that
- * are not mapped, the scope meets and one thread's quiet serves for all. */
+ * are not mapped, the scope meets and one thread's quiet serves for all.
+ * Order: the scope's operations before it are complete everywhere. Cost: collective and completion. */
 template <typename Scope = thread> RUSHMEM_DEVICE void barrier_all() {
   if (RUSHMEM_UNLIKELY(state().ring != nullptr)) {
     Scope::sync();

@@ -39,7 +39,8 @@ RUSHMEM_DEVICE size_t satisfied_any(const volatile T *ivars, size_t n, const int
 
 }  // namespace impl
 
-/* Whether `*ivar how value`. (shmem_test) */
+/* Whether `*ivar how value`. (shmem_test)
+ * Order: acquires, where the answer is yes. Cost: local. */
 template <typename T> RUSHMEM_DEVICE bool test(const volatile T *ivar, int how, impl::same<T> value) {
   RUSHMEM_ASSERT_WAITABLE(T);
   impl::breathe();
@@ -49,7 +50,8 @@ template <typename T> RUSHMEM_DEVICE bool test(const volatile T *ivar, int how, 
   return true;
 }
 
-/* Whether all the words satisfy the comparison; true for an empty set. (shmem_test_all) */
+/* Whether all the words satisfy the comparison; true for an empty set. (shmem_test_all)
+ * Order: acquires, where the answer is yes. Cost: local. */
 template <typename T>
 RUSHMEM_DEVICE bool test_all(const volatile T *ivars, size_t n, const int *status, int how,
                              impl::same<T> value) {
@@ -57,7 +59,8 @@ RUSHMEM_DEVICE bool test_all(const volatile T *ivars, size_t n, const int *statu
   return impl::satisfied_all(ivars, n, status, how, impl::one_value<T>{value});
 }
 
-/* The same with a value for each word. (shmem_test_all_vector) */
+/* The same with a value for each word. (shmem_test_all_vector)
+ * Order: acquires, where the answer is yes. Cost: local. */
 template <typename T>
 RUSHMEM_DEVICE bool test_all_vector(const volatile T *ivars, size_t n, const int *status, int how,
                                     const impl::same<T> *values) {
@@ -66,7 +69,8 @@ RUSHMEM_DEVICE bool test_all_vector(const volatile T *ivars, size_t n, const int
 }
 
 /* The index of a word that satisfies the comparison, else `none` (SIZE_MAX), which is also an empty set's.
- * (shmem_test_any) */
+ * (shmem_test_any)
+ * Order: acquires, where the answer is yes. Cost: local. */
 template <typename T>
 RUSHMEM_DEVICE size_t test_any(const volatile T *ivars, size_t n, const int *status, int how,
                                impl::same<T> value) {
@@ -74,7 +78,8 @@ RUSHMEM_DEVICE size_t test_any(const volatile T *ivars, size_t n, const int *sta
   return impl::satisfied_any(ivars, n, status, how, impl::one_value<T>{value});
 }
 
-/* The same with a value for each word. (shmem_test_any_vector) */
+/* The same with a value for each word. (shmem_test_any_vector)
+ * Order: acquires, where the answer is yes. Cost: local. */
 template <typename T>
 RUSHMEM_DEVICE size_t test_any_vector(const volatile T *ivars, size_t n, const int *status, int how,
                                       const impl::same<T> *values) {
@@ -83,7 +88,8 @@ RUSHMEM_DEVICE size_t test_any_vector(const volatile T *ivars, size_t n, const i
 }
 
 /* Writes the indices of all words that satisfy the comparison, in order, to `indices` (room for n), and
- * returns how many: 0 where none does. (shmem_test_some) */
+ * returns how many: 0 where none does. (shmem_test_some)
+ * Order: acquires, where the answer is yes. Cost: local. */
 template <typename T>
 RUSHMEM_DEVICE size_t test_some(const volatile T *ivars, size_t n, size_t *indices, const int *status,
                                 int how, impl::same<T> value) {
@@ -92,7 +98,8 @@ RUSHMEM_DEVICE size_t test_some(const volatile T *ivars, size_t n, size_t *indic
   return impl::collect(ivars, n, indices, status, how, impl::one_value<T>{value});
 }
 
-/* The same with a value for each word. (shmem_test_some_vector) */
+/* The same with a value for each word. (shmem_test_some_vector)
+ * Order: acquires, where the answer is yes. Cost: local. */
 template <typename T>
 RUSHMEM_DEVICE size_t test_some_vector(const volatile T *ivars, size_t n, size_t *indices, const int *status,
                                        int how, const impl::same<T> *values) {

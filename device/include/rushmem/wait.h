@@ -128,14 +128,16 @@ RUSHMEM_DEVICE size_t wait_some(const volatile T *ivars, size_t n, size_t *indic
 
 }  // namespace impl
 
-/* Waits until `*ivar how value`. (shmem_wait_until) */
+/* Waits until `*ivar how value`. (shmem_wait_until)
+ * Order: acquires. Cost: wait. */
 template <typename T> RUSHMEM_DEVICE void wait_until(const volatile T *ivar, int how, impl::same<T> value) {
   RUSHMEM_ASSERT_WAITABLE(T);
   impl::acquire_seen(ivar, impl::wait_for(ivar, how, value));
 }
 
 /* Waits until each of the n words has satisfied the comparison. An empty set: returns at once.
- * (shmem_wait_until_all) */
+ * (shmem_wait_until_all)
+ * Order: acquires. Cost: wait. */
 template <typename T>
 RUSHMEM_DEVICE void wait_until_all(const volatile T *ivars, size_t n, const int *status, int how,
                                    impl::same<T> value) {
@@ -143,7 +145,8 @@ RUSHMEM_DEVICE void wait_until_all(const volatile T *ivars, size_t n, const int 
   impl::wait_all(ivars, n, status, how, impl::one_value<T>{value});
 }
 
-/* The same with a value for each word. (shmem_wait_until_all_vector) */
+/* The same with a value for each word. (shmem_wait_until_all_vector)
+ * Order: acquires. Cost: wait. */
 template <typename T>
 RUSHMEM_DEVICE void wait_until_all_vector(const volatile T *ivars, size_t n, const int *status, int how,
                                           const impl::same<T> *values) {
@@ -152,7 +155,8 @@ RUSHMEM_DEVICE void wait_until_all_vector(const volatile T *ivars, size_t n, con
 }
 
 /* Waits until one of the words satisfies the comparison and returns its index. An empty set: returns `none`
- * (SIZE_MAX) at once. (shmem_wait_until_any) */
+ * (SIZE_MAX) at once. (shmem_wait_until_any)
+ * Order: acquires. Cost: wait. */
 template <typename T>
 RUSHMEM_DEVICE size_t wait_until_any(const volatile T *ivars, size_t n, const int *status, int how,
                                      impl::same<T> value) {
@@ -160,7 +164,8 @@ RUSHMEM_DEVICE size_t wait_until_any(const volatile T *ivars, size_t n, const in
   return impl::wait_any(ivars, n, status, how, impl::one_value<T>{value});
 }
 
-/* The same with a value for each word. (shmem_wait_until_any_vector) */
+/* The same with a value for each word. (shmem_wait_until_any_vector)
+ * Order: acquires. Cost: wait. */
 template <typename T>
 RUSHMEM_DEVICE size_t wait_until_any_vector(const volatile T *ivars, size_t n, const int *status, int how,
                                             const impl::same<T> *values) {
@@ -169,7 +174,8 @@ RUSHMEM_DEVICE size_t wait_until_any_vector(const volatile T *ivars, size_t n, c
 }
 
 /* Waits until at least one word satisfies the comparison, writes the indices of all that do, in order, to
- * `indices` (room for n), and returns how many. An empty set: returns 0 at once. (shmem_wait_until_some) */
+ * `indices` (room for n), and returns how many. An empty set: returns 0 at once. (shmem_wait_until_some)
+ * Order: acquires. Cost: wait. */
 template <typename T>
 RUSHMEM_DEVICE size_t wait_until_some(const volatile T *ivars, size_t n, size_t *indices, const int *status,
                                       int how, impl::same<T> value) {
@@ -177,7 +183,8 @@ RUSHMEM_DEVICE size_t wait_until_some(const volatile T *ivars, size_t n, size_t 
   return impl::wait_some(ivars, n, indices, status, how, impl::one_value<T>{value});
 }
 
-/* The same with a value for each word. (shmem_wait_until_some_vector) */
+/* The same with a value for each word. (shmem_wait_until_some_vector)
+ * Order: acquires. Cost: wait. */
 template <typename T>
 RUSHMEM_DEVICE size_t wait_until_some_vector(const volatile T *ivars, size_t n, size_t *indices,
                                              const int *status, int how, const impl::same<T> *values) {

@@ -277,7 +277,7 @@ typedef struct rushmem_peer_t {
   int32_t pid;
   /* Its host's name. */
   const char *host;
-  /* `direct` (and later `ucx`). */
+  /* `direct`: mapped, by loads and stores; `ucx` or `fake`: over that network; `none`: no way leads there. */
   const char *transport;
   /* Why that transport. */
   const char *reason;

@@ -1,4 +1,4 @@
-/* What a wait does while it is not satisfied: nothing hangs in silence (DESIGN.md, decision 10), and what far
+/* What a wait does while it is not satisfied: nothing hangs in silence, and what far
  * PEs want of this one is done meanwhile. The wait's own loop is a load, a comparison and a count; at certain
  * polls it calls `rushmem_stall_stop`, which is out of line. There, where there are far PEs, it helps them every
  * `polls_per_help` polls (help.h); and every `polls_per_tick` it learns that the job is broken, is reported to

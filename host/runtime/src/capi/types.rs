@@ -209,7 +209,7 @@ pub struct rushmem_peer_t {
     pub pid: i32,
     /// Its host's name.
     pub host: *const c_char,
-    /// `direct` (and later `ucx`).
+    /// `direct`: mapped, by loads and stores; `ucx` or `fake`: over that network; `none`: no way leads there.
     pub transport: *const c_char,
     /// Why that transport.
     pub reason: *const c_char,
