@@ -73,7 +73,9 @@
 //! # The runtime
 //! This crate is a client of `librushmem_host.so`, the one runtime of a process, which it loads at the first
 //! call: a C library in the same process that uses rushmem shares it. It is looked for in `RUSHMEM_HOST_LIB`,
-//! around the executable, and where the system's loader looks.
+//! around the executable, in the executable itself, which carries a copy, and where the system's loader looks. So
+//! `cargo install` and a program copied elsewhere need nothing beside them. Without the cargo feature `embed`, which is
+//! on by default, a program is some megabytes smaller and carries none.
 
 mod args;
 mod atomic;
@@ -82,6 +84,7 @@ mod builder;
 mod cudarc;
 pub mod doctor;
 mod element;
+mod embedded;
 mod error;
 mod gpu;
 mod heap;
