@@ -157,7 +157,8 @@ fn home() -> Vec<PathBuf> {
     std::env::split_paths(&path).find_map(|dir| installed(&dir)).into_iter().flatten().for_each(&mut add);
     // Cargo's target folder of the tree that this was compiled in.
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
-    ["release", "debug"].into_iter().map(|profile| tree.join(profile)).filter(|dir| ours(dir)).for_each(&mut add);
+    let built = ["release", "debug"].into_iter().filter_map(|profile| tree.join(profile).canonicalize().ok());
+    built.filter(|dir| ours(dir)).for_each(&mut add);
     dirs
 }
 
@@ -175,7 +176,6 @@ fn ours(dir: &Path) -> bool {
     // SAFETY: takes nothing, cannot fail.
     let me = unsafe { libc::geteuid() };
     let others_may_write = |meta: &std::fs::Metadata| meta.mode() & 0o002 != 0 && meta.mode() & 0o1000 == 0;
-    let Ok(dir) = dir.canonicalize() else { return false };
     dir.ancestors().all(|dir| {
         dir.metadata().is_ok_and(|meta| (meta.uid() == me || meta.uid() == 0) && !others_may_write(&meta))
     })
