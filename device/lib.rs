@@ -1,8 +1,9 @@
-//! rushmem's device library as files and as text: the CUDA C++ headers that kernels include, and the sources of what is compiled
-//! once (`library` builds them with nvcc).
+//! rushmem's device library as files and as text: the CUDA C++ headers that kernels include, and the sources
+//! of what is compiled once (`library` builds them with nvcc).
 //!
-//! A crate of its own, because the runtime carries the headers for kernels that it compiles, its build script compiles the
-//! library, and build scripts of programs want the headers' folder: wherever cargo has put these files, this crate knows.
+//! A crate of its own, because the runtime carries the headers for kernels that it compiles, its build script
+//! compiles the library, and build scripts of programs want the headers' folder: wherever cargo has put these
+//! files, this crate knows.
 //!
 //! ```
 //! let first = std::path::Path::new(rushmem_device::INCLUDE).join("rushmem/rushmem.cuh");
@@ -47,8 +48,7 @@ mod tests {
                 }
             }
         }
-        let mut carried: Vec<String> =
-            super::HEADERS.iter().map(|header| header.0.to_owned()).collect();
+        let mut carried: Vec<String> = super::HEADERS.iter().map(|header| header.0.to_owned()).collect();
         there.sort();
         carried.sort();
         assert_eq!(carried, there);

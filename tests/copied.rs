@@ -51,7 +51,8 @@ fn a_library_of_another_release_that_lies_around_is_passed_over_but_not_one_that
     let lib = folder.path().join("lib");
     std::fs::create_dir(&lib).expect("a folder");
     let (source, other) = (folder.path().join("other.c"), lib.join("librushmem_host.so"));
-    std::fs::write(&source, "unsigned rushmem_abi_version(void) { return 1000000; }\n").expect("it can be written");
+    std::fs::write(&source, "unsigned rushmem_abi_version(void) { return 1000000; }\n")
+        .expect("it can be written");
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-Wl,-soname,librushmem_host.so", "-o"]).arg(&other).arg(&source);
     match cc.output() {

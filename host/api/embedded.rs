@@ -1,9 +1,11 @@
-//! The runtime that a program carries: `librushmem_host.so` as bytes, loaded from memory when no file of it is found.
+//! The runtime that a program carries: `librushmem_host.so` as bytes, loaded from memory when no file of it
+//! is found.
 //!
-//! It stays a shared library with its soname, so that a C library which is loaded later and needs `librushmem_host.so` is
-//! bound to it by the dynamic loader: one process, one runtime. The bytes go into a memfd, which has no name in any file
-//! system: nothing to leave behind, to find stale, or for another user to have put there, and no folder that has to be
-//! writable. (Symmetric heaps are memfds, too, so where these do not work nothing does.)
+//! It stays a shared library with its soname, so that a C library which is loaded later and needs
+//! `librushmem_host.so` is bound to it by the dynamic loader: one process, one runtime. The bytes go into a
+//! memfd, which has no name in any file system: nothing to leave behind, to find stale, or for another user
+//! to have put there, and no folder that has to be writable. (Symmetric heaps are memfds, too, so where these
+//! do not work nothing does.)
 
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
@@ -32,7 +34,8 @@ pub(crate) fn open() -> Option<Result<(Library, PathBuf), String>> {
         };
         let file = memfd().map_err(|e| failed("memfd_create", &e))?;
         (&file).write_all(RUNTIME).map_err(|e| failed("writing it to memory", &e))?;
-        // The descriptor stays open, and with it its number: the loader takes a second library of this path for the same one.
+        // The descriptor stays open, and with it its number: the loader takes a second library of this path
+        // for the same one.
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         // SAFETY: loading runs the library's initialisers; it is the one that this program was built with.
         match unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) } {

@@ -1,15 +1,17 @@
-//! Finds and loads `librushmem_host.so`, the one runtime of a process, and turns its return codes into errors.
+//! Finds and loads `librushmem_host.so`, the one runtime of a process, and turns its return codes into
+//! errors.
 //!
-//! The Rust API never links the runtime: a Rust program and a C library in it that both use rushmem must share
-//! one instance. So a library of that name which is already in the process comes first; then `RUSHMEM_HOST_LIB`;
-//! then the folders around the executable, `deps/` before the executable's own because that is where cargo
-//! keeps the freshest build; then `../lib`; then the copy that the program carries (`embedded.rs`); then the system's
-//! search path. It is loaded with local scope: a C library linked against it shares the instance by its file (or
-//! soname), and nothing else should find its symbols by accident. It is never unloaded: it owns threads.
+//! The Rust API never links the runtime: a Rust program and a C library in it that both use rushmem must
+//! share one instance. So a library of that name which is already in the process comes first; then
+//! `RUSHMEM_HOST_LIB`; then the folders around the executable, `deps/` before the executable's own because
+//! that is where cargo keeps the freshest build; then `../lib`; then the copy that the program carries
+//! (`embedded.rs`); then the system's search path. It is loaded with local scope: a C library linked against
+//! it shares the instance by its file (or soname), and nothing else should find its symbols by accident. It
+//! is never unloaded: it owns threads.
 //!
-//! A file that merely lies around the executable may be another release's, of an installation that the program was
-//! copied into. Where the program carries its own, such a file is passed over; what the user names, and what the
-//! process has loaded already, has to fit.
+//! A file that merely lies around the executable may be another release's, of an installation that the
+//! program was copied into. Where the program carries its own, such a file is passed over; what the user
+//! names, and what the process has loaded already, has to fit.
 
 use std::ffi::{CStr, OsStr};
 use std::os::raw::c_char;
@@ -213,7 +215,10 @@ mod tests {
         let paths = candidates(None, Some(Path::new("/t/debug/deps/test-1")));
         assert!(paths.contains(&Place::File("/t/debug/deps/librushmem_host.so".into())), "{paths:?}");
         let paths = candidates(None, Some(Path::new("/t/debug/examples/ring")));
-        assert!(paths.contains(&Place::File("/t/debug/examples/../deps/librushmem_host.so".into())), "{paths:?}");
+        assert!(
+            paths.contains(&Place::File("/t/debug/examples/../deps/librushmem_host.so".into())),
+            "{paths:?}"
+        );
         assert_eq!(paths[paths.len() - 2..], [Place::Embedded, Place::File(LIBRARY.into())]);
     }
 }

@@ -1,11 +1,13 @@
 //! [`runtime!`]: the bytes of `librushmem_host.so` as a constant of the crate that is being compiled.
 //!
-//! The Rust API loads its runtime as a shared library, so that everything in a process shares one. Beside a program in cargo's
-//! folder it is found; a program that `cargo install` or a person has copied elsewhere needs one that it carries. A build script
-//! cannot embed it: cargo runs it before, or while, the dependencies are compiled, and a library's products are a build script's
-//! input only on nightly. A macro can: it is expanded while the dependent crate is compiled, and cargo starts that once the
-//! runtime is linked, because a crate that is also a `cdylib` is waited for as a whole. Where the runtime lies, the compiler's own
-//! command line says: `--extern rushmem_host=…/librushmem_host-….rlib`, and cargo puts the shared library beside it.
+//! The Rust API loads its runtime as a shared library, so that everything in a process shares one. Beside a
+//! program in cargo's folder it is found; a program that `cargo install` or a person has copied elsewhere
+//! needs one that it carries. A build script cannot embed it: cargo runs it before, or while, the
+//! dependencies are compiled, and a library's products are a build script's input only on nightly. A macro
+//! can: it is expanded while the dependent crate is compiled, and cargo starts that once the runtime is
+//! linked, because a crate that is also a `cdylib` is waited for as a whole. Where the runtime lies, the
+//! compiler's own command line says: `--extern rushmem_host=…/librushmem_host-….rlib`, and cargo puts the
+//! shared library beside it.
 //!
 //! Under `cargo check`, clippy, rustdoc and an editor nothing is linked: the constant is empty there.
 
@@ -49,14 +51,15 @@ fn beside_the_crate(args: impl Iterator<Item = String>) -> Option<PathBuf> {
     .next()
 }
 
-/// The part of a 64-bit ELF file that is loaded, which is all that the loader reads. The sections behind it are symbols and debug
-/// information, most of the file; the header is made to say that there are none.
+/// The part of a 64-bit ELF file that is loaded, which is all that the loader reads. The sections behind it
+/// are symbols and debug information, most of the file; the header is made to say that there are none.
 fn loadable(file: &[u8]) -> Option<Vec<u8>> {
     const PT_LOAD: u32 = 1;
     let half = |at: usize| Some(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?));
     let word = |at: usize| Some(u32::from_le_bytes(file.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| usize::try_from(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?)).ok();
-    // Class 64, little endian: what rushmem runs on. Offsets as in the System V ABI, "ELF-64 Object File Format".
+    // Class 64, little endian: what rushmem runs on. Offsets as in the System V ABI, "ELF-64 Object File
+    // Format".
     if file.get(..6)? != b"\x7fELF\x02\x01" {
         return None;
     }

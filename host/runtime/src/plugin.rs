@@ -228,7 +228,8 @@ fn loaded_version() -> Option<String> {
         let mut len = 0;
         // SAFETY: MPI allows the call at any time; the buffer is larger than any MPI's limit.
         unsafe { version(text.as_mut_ptr().cast(), &mut len) };
-        let text = String::from_utf8_lossy(&text[..usize::try_from(len).ok()?.min(VERSION_BYTES)]).into_owned();
+        let text =
+            String::from_utf8_lossy(&text[..usize::try_from(len).ok()?.min(VERSION_BYTES)]).into_owned();
         // MPICH goes on with how it was configured.
         let first = text.trim_end_matches('\0').lines().next().unwrap_or_default();
         Some(first.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -336,7 +337,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().join("a/b");
         std::fs::create_dir_all(&dir).unwrap();
-        let allow = |dir: &Path, mode| std::fs::set_permissions(dir, PermissionsExt::from_mode(mode)).unwrap();
+        let allow =
+            |dir: &Path, mode| std::fs::set_permissions(dir, PermissionsExt::from_mode(mode)).unwrap();
         assert!(ours(&dir));
         for open in [&dir, dir.parent().unwrap()] {
             allow(open, 0o777);
