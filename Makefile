@@ -49,6 +49,14 @@ soak: ## fuzz targets, random programs against the promised order, long attacks 
 test-all: test attack ## make test, make attack, and the whole grids that make test takes parts of
 	$(call step,the whole grids)
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib
+.PHONY: outside
+outside: ## what users have: packages for crates.io, the texts' code in another crate, the installation (after make test)
+	$(call step,packages, and their documentation as on docs.rs)
+	@scripts/packages --docs-rs
+	$(call step,code of README and docs in a crate outside)
+	@scripts/snippets
+	$(call step,the installation)
+	@scripts/check-install
 
 .PHONY: lint
 lint: ## formatting, clippy, documentation, dependency rules, the shape of the tree
@@ -65,12 +73,16 @@ doc: ## the documentation, as HTML: the guide, and the API with all features
 	@echo "open $(TARGET)/doc/rushmem/index.html"
 
 .PHONY: install
-install: ## make install PREFIX=/usr/local: library, headers, pkg-config file, tools
+install: ## make install PREFIX=/usr/local: library, MPI plug-ins, headers, pkg-config and CMake files, tools
 	@scripts/install "$(PREFIX)"
 
+.PHONY: deb
+deb: ## the same as a Debian package: .build/rushmem_*.deb
+	@scripts/deb
+
 .PHONY: mpi-plugins
-mpi-plugins: ## the MPI bootstrap plug-in, one for each MPI on this machine
-	@scripts/setup test
+mpi-plugins: ## the MPI bootstrap plug-in, one for each MPI that an mpicc (or MPICC=) stands for
+	@scripts/setup mpi
 	@scripts/build-mpi-plugin
 
 .PHONY: device

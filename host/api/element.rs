@@ -11,12 +11,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Types that can live in symmetric memory: plain data without padding, in which every bit pattern is a value.
 ///
-/// Integers, floats and arrays of them are. For a struct, derive zerocopy's traits:
+/// Integers, floats and arrays of them are. For a struct, derive zerocopy's traits, which are re-exported, and say so to the
+/// derive (a crate that depends on zerocopy 0.8 by itself can leave that line out):
 ///
 /// ```
 /// use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
 /// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+/// #[zerocopy(crate = "rushmem::zerocopy")]
 /// #[repr(C)]
 /// struct Particle { position: [f32; 3], charge: f32 }
 /// fn symmetric<T: rushmem::Symmetric>() {}

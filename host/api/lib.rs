@@ -30,13 +30,15 @@
 //! - [`run`]: a program's `main`: joins the job, and carries an error or a panic of any PE to all of them.
 //! - [`World`]: joining and leaving a job, allocation, ordering, synchronisation. A value, not a global: a
 //!   process may hold several.
-//! - [`SymSlice`] and its views, [`SymRef`]: symmetric memory and what can be done with it: `put`, `get`, `p`,
+//! - [`SymSlice`] and its views, [`SymRef`]: symmetric memory and what can be done with it: `put`, `get`,
+//! `p`,
 //!   `g`; one word at a time through [`SymRef::at`]; waits through [`SymRef::ivars`].
 //! - [`Signal`], [`Signals`]: words that announce data.
 //! - [`Stream`], [`Event`]: the same operations (`_on`) in a stream's order, on the device's own time.
 //! - [`Module`], [`Kernel`], [`Launch`]: CUDA C++ kernels that use the same operations on the device.
 //!
-//! With the cargo feature `cudarc`, [`SymRef::on_stream`](SymRef) makes a slice of a GPU's heap what cudarc's functions take.
+//! With the cargo feature `cudarc`, [`SymRef::on_stream`](SymRef) makes a slice of a GPU's heap what cudarc's
+//! functions take.
 //!
 //! # Safety
 //! Symmetric memory never turns into `&T` or `&mut T`: a peer may write at any time. There are copies in and
@@ -74,7 +76,9 @@
 //! # The runtime
 //! This crate is a client of `librushmem_host.so`, the one runtime of a process, which it loads at the first
 //! call: a C library in the same process that uses rushmem shares it. It is looked for in `RUSHMEM_HOST_LIB`,
-//! around the executable, and where the system's loader looks.
+//! around the executable, in the executable itself, which carries a copy, and where the system's loader
+//! looks. So `cargo install` and a program copied elsewhere need nothing beside them. Without the cargo
+//! feature `embed`, which is on by default, a program is some megabytes smaller and carries none.
 
 mod args;
 mod atomic;
@@ -83,6 +87,7 @@ mod builder;
 mod cudarc;
 pub mod doctor;
 mod element;
+mod embedded;
 mod error;
 mod forked;
 mod gpu;
@@ -131,7 +136,8 @@ pub use zerocopy;
 /// The loaded runtime: its version and the path that it came from. Loads it if that has not happened yet.
 ///
 /// # Errors
-/// [`ErrorCode::LibraryNotFound`] lists the paths tried, [`ErrorCode::Version`] names both sides of a mismatch.
+/// [`ErrorCode::LibraryNotFound`] lists the paths tried, [`ErrorCode::Version`] names both sides of a
+/// mismatch.
 pub fn runtime() -> Result<(String, std::path::PathBuf)> {
     let runtime = runtime::Runtime::get()?;
     Ok((runtime.version(), runtime.path()))

@@ -1,11 +1,17 @@
-//! Finds and loads `librushmem_host.so`, the one runtime of a process, and turns its return codes into errors.
+//! Finds and loads `librushmem_host.so`, the one runtime of a process, and turns its return codes into
+//! errors.
 //!
-//! The Rust API never links the runtime: a Rust program and a C library in it that both use rushmem must share
-//! one instance. So a library of that name which is already in the process comes first; then `RUSHMEM_HOST_LIB`;
-//! then the folders around the executable, `deps/` before the executable's own because that is where cargo
-//! keeps the freshest build; then `../lib`; then the system's search path. It is loaded with local scope: a C
-//! library linked against it shares the instance by its file (or soname), and nothing else should find its
-//! symbols by accident. It is never unloaded: it owns threads.
+//! The Rust API never links the runtime: a Rust program and a C library in it that both use rushmem must
+//! share one instance. So a library of that name which is already in the process comes first; then
+//! `RUSHMEM_HOST_LIB`; then the folders around the executable, `deps/` before the executable's own because
+//! that is where cargo keeps the freshest build; then `../lib`; then the copy that the program carries
+//! (`embedded.rs`); then the system's search path. It is loaded with local scope: a C library linked against
+//! it shares the instance by its file (or soname), and nothing else should find its symbols by accident. It
+//! is never unloaded: it owns threads.
+//!
+//! A file that merely lies around the executable may be another release's, of an installation that the
+//! program was copied into. Where the program carries its own, such a file is passed over; what the user
+//! names, and what the process has loaded already, has to fit.
 
 use std::ffi::{CStr, OsStr};
 use std::os::raw::c_char;
@@ -15,6 +21,7 @@ use std::sync::OnceLock;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rushmem_host::capi::types::{RUSHMEM_ABI_VERSION, RUSHMEM_OK};
 
+use crate::embedded;
 use crate::table::Table;
 use crate::{Error, ErrorCode, Result};
 
@@ -87,9 +94,19 @@ fn load() -> Result<Runtime> {
     if let Some(library) = already_loaded() {
         return bind(library, Path::new(LIBRARY));
     }
-    for path in
-        candidates(std::env::var_os("RUSHMEM_HOST_LIB").as_deref(), std::env::current_exe().ok().as_deref())
-    {
+    let (named, exe) = (std::env::var_os("RUSHMEM_HOST_LIB"), std::env::current_exe().ok());
+    for place in candidates(named.as_deref(), exe.as_deref()) {
+        let path = match place {
+            Place::File(path) => path,
+            Place::Embedded => match embedded::open() {
+                Some(Ok((library, path))) => return bind(library, &path),
+                Some(Err(why)) => {
+                    failures.push(why);
+                    continue;
+                }
+                None => continue,
+            },
+        };
         // A bare name is for the system's search; every other candidate must exist.
         if path.components().count() > 1 && !path.exists() {
             failures.push(format!("{}: not there", path.display()));
@@ -97,7 +114,12 @@ fn load() -> Result<Runtime> {
         }
         // SAFETY: loading runs the library's initialisers; it is rushmem's by its name and place.
         match unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) } {
-            Ok(library) => return bind(library, &path),
+            Ok(library) => match bind(library, &path) {
+                Err(error) if named_is_empty(named.as_deref()) && embedded::is_there() => {
+                    failures.push(error.to_string());
+                }
+                bound => return bound,
+            },
             Err(error) => failures.push(format!("{}: {error}", path.display())),
         }
     }
@@ -117,20 +139,33 @@ fn already_loaded() -> Option<Library> {
     unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_LOCAL | libc::RTLD_NOLOAD) }.ok()
 }
 
+/// Where a runtime may come from.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    File(PathBuf),
+    /// The copy that this program carries.
+    Embedded,
+}
+
+fn named_is_empty(named: Option<&OsStr>) -> bool {
+    named.is_none_or(OsStr::is_empty)
+}
+
 /// Where to look, in order. `RUSHMEM_HOST_LIB` is the user's word: when it is set, nothing else is tried.
-fn candidates(named: Option<&OsStr>, exe: Option<&Path>) -> Vec<PathBuf> {
+fn candidates(named: Option<&OsStr>, exe: Option<&Path>) -> Vec<Place> {
     if let Some(path) = named.filter(|path| !path.is_empty()) {
-        return vec![PathBuf::from(path)];
+        return vec![Place::File(PathBuf::from(path))];
     }
-    let mut paths = Vec::new();
+    let mut places = Vec::new();
     if let Some(folder) = exe.and_then(Path::parent) {
         // target/<profile>/program, target/<profile>/deps/test-…, target/<profile>/examples/program, prefix/bin/program
         for place in ["deps", "", "../deps", "..", "../lib"] {
-            paths.push(folder.join(place).join(LIBRARY));
+            places.push(Place::File(folder.join(place).join(LIBRARY)));
         }
     }
-    paths.push(PathBuf::from(LIBRARY));
-    paths
+    places.push(Place::Embedded);
+    places.push(Place::File(PathBuf::from(LIBRARY)));
+    places
 }
 
 fn bind(library: Library, path: &Path) -> Result<Runtime> {
@@ -172,15 +207,18 @@ mod tests {
     #[test]
     fn the_users_word_is_final() {
         let paths = candidates(Some(OsStr::new("/a/b.so")), Some(Path::new("/x/bin/program")));
-        assert_eq!(paths, [PathBuf::from("/a/b.so")]);
+        assert_eq!(paths, [Place::File("/a/b.so".into())]);
     }
 
     #[test]
-    fn cargo_folders_come_before_the_system() {
+    fn cargo_folders_come_before_the_carried_copy_and_that_before_the_system() {
         let paths = candidates(None, Some(Path::new("/t/debug/deps/test-1")));
-        assert!(paths.contains(&PathBuf::from("/t/debug/deps/librushmem_host.so")), "{paths:?}");
+        assert!(paths.contains(&Place::File("/t/debug/deps/librushmem_host.so".into())), "{paths:?}");
         let paths = candidates(None, Some(Path::new("/t/debug/examples/ring")));
-        assert!(paths.contains(&PathBuf::from("/t/debug/examples/../deps/librushmem_host.so")), "{paths:?}");
-        assert_eq!(paths.last(), Some(&PathBuf::from(LIBRARY)));
+        assert!(
+            paths.contains(&Place::File("/t/debug/examples/../deps/librushmem_host.so".into())),
+            "{paths:?}"
+        );
+        assert_eq!(paths[paths.len() - 2..], [Place::Embedded, Place::File(LIBRARY.into())]);
     }
 }

@@ -8,7 +8,7 @@
 //! that Cargo builds has none, and what a version in the name would say is said better by the handshake
 //! (`RUSHMEM_ABI_VERSION`), which prints both paths.
 //!
-//! The device library is `scripts/device`'s work, a second or two. It is an improvement, not a need: built without nvcc (or
+//! The device library is `device/library`'s work, a second or two. It is an improvement, not a need: built without nvcc (or
 //! with RUSHMEM_NVCC=none) the runtime carries nothing and compiles kernels, its own too, from the headers alone
 //! (`cuda/compile.rs`). So nothing is fetched here, and nothing that goes wrong with nvcc ends the build.
 
@@ -16,26 +16,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What `scripts/device --embedded` makes.
+/// What `device/library --embedded` makes.
 const CARRIED: [&str; 2] = ["rushmem_device.ltoir.fatbin", "service.fatbin"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librushmem_host.so");
 
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let device = Path::new(rushmem_device::ROOT);
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     for name in ["RUSHMEM_NVCC", "CUDA_HOME", "RUSHMEM_CUDA_DIR"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     // Missing files would have cargo run this on each build, and so build the runtime anew: all of these exist.
-    for path in ["device/src", "device/include", "scripts/device"] {
-        println!("cargo:rerun-if-changed={}", root.join(path).display());
+    for path in ["src", "include", "library"] {
+        println!("cargo:rerun-if-changed={}", device.join(path).display());
     }
-    let version = match nvcc(&root) {
+    let version = match nvcc(device) {
         Some((nvcc, version)) => {
             println!("cargo:rerun-if-changed={}", nvcc.display());
-            build(&root, &nvcc, &out).map(|()| version).unwrap_or_else(|why| {
+            build(device, &nvcc, &out).map(|()| version).unwrap_or_else(|why| {
                 println!("cargo:warning=no device library in the runtime: {why}");
                 String::new()
             })
@@ -52,7 +52,7 @@ fn main() {
 
 /// The first nvcc that is new enough, and its version: what RUSHMEM_NVCC says and nothing else, or else one on PATH, in the
 /// toolkit, or among the wheels that `scripts/cuda-toolchain` has fetched before.
-fn nvcc(root: &Path) -> Option<(PathBuf, String)> {
+fn nvcc(device: &Path) -> Option<(PathBuf, String)> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(asked) = set("RUSHMEM_NVCC") {
         let found = usable(PathBuf::from(&asked));
@@ -63,7 +63,7 @@ fn nvcc(root: &Path) -> Option<(PathBuf, String)> {
     }
     let on_path = env::split_paths(&set("PATH").unwrap_or_default()).collect::<Vec<_>>();
     let toolkit = set("CUDA_HOME").map_or_else(|| PathBuf::from("/usr/local/cuda"), PathBuf::from);
-    let fetched = set("RUSHMEM_CUDA_DIR").map_or_else(|| root.join(".build/cuda"), PathBuf::from);
+    let fetched = set("RUSHMEM_CUDA_DIR").map_or_else(|| device.join("../.build/cuda"), PathBuf::from);
     let rest = [toolkit.join("bin"), fetched.join("nvidia/cu13/bin")];
     on_path.into_iter().chain(rest).map(|dir| dir.join("nvcc")).filter(|nvcc| nvcc.is_file()).find_map(usable)
 }
@@ -78,10 +78,10 @@ fn usable(nvcc: PathBuf) -> Option<(PathBuf, String)> {
     (number >= (12, 8)).then_some((nvcc, version))
 }
 
-fn build(root: &Path, nvcc: &Path, out: &Path) -> Result<(), String> {
+fn build(device: &Path, nvcc: &Path, out: &Path) -> Result<(), String> {
     let mut script = Command::new("bash");
-    script.arg(root.join("scripts/device")).arg("--embedded").arg(out).env("NVCC", nvcc);
-    let done = script.output().map_err(|e| format!("bash scripts/device: {e}"))?;
+    script.arg(device.join("library")).arg("--embedded").arg(out).env("NVCC", nvcc);
+    let done = script.output().map_err(|e| format!("bash device/library: {e}"))?;
     if done.status.success() {
         return Ok(());
     }

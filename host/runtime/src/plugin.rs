@@ -4,6 +4,10 @@
 //! world needs it, and stays loaded for as long as the process lives, because MPI libraries do not survive being
 //! unloaded. Two MPIs in one process would resolve each other's `MPI_*` symbols, so which flavour is wanted is
 //! settled before anything is loaded, first of all by what the process has loaded already.
+//!
+//! A plug-in is looked for around the runtime and the program; in the installation whose `rushmem-run` is on `PATH`, because a
+//! program that was built elsewhere has nothing of it beside itself; and in the tree that the runtime was built from, for a
+//! crate that depends on it by path.
 
 use std::ffi::{c_char, c_int, c_void, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -56,8 +60,9 @@ pub(crate) unsafe fn load_mpi(
                 continue;
             }
         };
-        log::debug!("MPI bootstrap plug-in: {}", path.display());
         std::mem::forget(library);
+        // Its MPI came with it: said once for a job of several installations, of which one was taken.
+        log::info!("MPI plug-in {}: {}", path.display(), loaded_version().unwrap_or_default());
         // SAFETY: the entry's library was just made to stay; `comm` is the caller's promise.
         return match unsafe { ForeignBootstrap::open(entry, comm, limits) } {
             Ok(bootstrap) => Ok(Box::new(bootstrap)),
@@ -134,6 +139,11 @@ fn choose(
 /// The directories in which libraries of this installation may lie.
 fn home() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = Vec::new();
+    let mut add = |dir: PathBuf| {
+        if !dirs.contains(&dir) {
+            dirs.push(dir);
+        }
+    };
     let exe = std::env::current_exe().ok();
     for file in [own_file(), exe].into_iter().flatten() {
         let Some(dir) = file.parent() else { continue };
@@ -141,13 +151,34 @@ fn home() -> Vec<PathBuf> {
         // programs into `bin` beside `lib`.
         let near = [Some(dir.to_owned()), dir.parent().map(Path::to_owned), Some(dir.join("deps"))];
         let lib = dir.parent().map(|up| up.join("lib"));
-        for dir in near.into_iter().chain([lib]).flatten() {
-            if !dirs.contains(&dir) {
-                dirs.push(dir);
-            }
-        }
+        near.into_iter().chain([lib]).flatten().for_each(&mut add);
     }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).find_map(|dir| installed(&dir)).into_iter().flatten().for_each(&mut add);
+    // Cargo's target folder of the tree that this was compiled in.
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    let built = ["release", "debug"].into_iter().filter_map(|profile| tree.join(profile).canonicalize().ok());
+    built.filter(|dir| ours(dir)).for_each(&mut add);
     dirs
+}
+
+/// Where libraries lie beside a `rushmem-run` in `bin`, if there is one: of an installation, or in cargo's own folder.
+fn installed(bin: &Path) -> Option<[PathBuf; 2]> {
+    // What is relative depends on where a program happens to stand.
+    let launcher = bin.is_absolute().then(|| bin.join("rushmem-run").canonicalize().ok())??;
+    let bin = launcher.parent()?;
+    Some([bin.parent()?.join("lib"), bin.to_owned()])
+}
+
+/// Whether a folder is this user's or root's. The tree's path is compiled in: nobody else may have put something there since.
+fn ours(dir: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    // SAFETY: takes nothing, cannot fail.
+    let me = unsafe { libc::geteuid() };
+    let others_may_write = |meta: &std::fs::Metadata| meta.mode() & 0o002 != 0 && meta.mode() & 0o1000 == 0;
+    dir.ancestors().all(|dir| {
+        dir.metadata().is_ok_and(|meta| (meta.uid() == me || meta.uid() == 0) && !others_may_write(&meta))
+    })
 }
 
 /// What to try to load, in order. With the variable set, nothing else is.
@@ -183,8 +214,14 @@ fn own_file() -> Option<PathBuf> {
 
 /// The flavour of the MPI that this process has loaded already, if there is one.
 fn loaded_mpi() -> Option<&'static str> {
+    // Everything but Open MPI that has an ABI in common with others shares MPICH's.
+    loaded_version().map(|text| if text.contains("Open MPI") { "openmpi" } else { "mpich" })
+}
+
+/// What the MPI of this process says of itself, in one line.
+fn loaded_version() -> Option<String> {
     type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
-    let ask = |library: &Library| -> Option<&'static str> {
+    let ask = |library: &Library| -> Option<String> {
         // SAFETY: whoever exports this name is an MPI, which gives it this type.
         let version = unsafe { library.get::<Version>(b"MPI_Get_library_version\0") }.ok()?;
         let mut text = vec![0u8; VERSION_BYTES];
@@ -193,12 +230,13 @@ fn loaded_mpi() -> Option<&'static str> {
         unsafe { version(text.as_mut_ptr().cast(), &mut len) };
         let text =
             String::from_utf8_lossy(&text[..usize::try_from(len).ok()?.min(VERSION_BYTES)]).into_owned();
-        // Everything but Open MPI that has an ABI in common with others shares MPICH's.
-        Some(if text.contains("Open MPI") { "openmpi" } else { "mpich" })
+        // MPICH goes on with how it was configured.
+        let first = text.trim_end_matches('\0').lines().next().unwrap_or_default();
+        Some(first.split_whitespace().collect::<Vec<_>>().join(" "))
     };
     // Linked into the program, or visible to everybody.
-    if let Some(flavour) = ask(&Library::this()) {
-        return Some(flavour);
+    if let Some(version) = ask(&Library::this()) {
+        return Some(version);
     }
     let mut names: Vec<Vec<u8>> = Vec::new();
     // SAFETY: the callback has the demanded type and gets the vector that outlives the call.
@@ -275,5 +313,38 @@ mod tests {
         for want in [dir.to_owned(), dir.parent().unwrap().to_owned(), dir.parent().unwrap().join("lib")] {
             assert!(home.contains(&want), "{want:?} not in {home:?}");
         }
+    }
+
+    #[test]
+    fn an_installation_on_path_is_searched_and_the_tree_that_this_was_built_from() {
+        let temp = tempfile::tempdir().unwrap();
+        let (bin, links) = (temp.path().join("prefix/bin"), temp.path().join("links"));
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::create_dir_all(&links).unwrap();
+        std::fs::write(bin.join("rushmem-run"), "").unwrap();
+        std::os::unix::fs::symlink(bin.join("rushmem-run"), links.join("rushmem-run")).unwrap();
+        let prefix = temp.path().canonicalize().unwrap().join("prefix");
+        let want = Some([prefix.join("lib"), prefix.join("bin")]);
+        assert_eq!(installed(&bin), want);
+        assert_eq!(installed(&links), want, "a module system's links");
+        assert_eq!(installed(temp.path()), None);
+        assert_eq!(installed(Path::new("prefix/bin")), None, "a relative folder");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_not_trusted() {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("a/b");
+        std::fs::create_dir_all(&dir).unwrap();
+        let allow =
+            |dir: &Path, mode| std::fs::set_permissions(dir, PermissionsExt::from_mode(mode)).unwrap();
+        assert!(ours(&dir));
+        for open in [&dir, dir.parent().unwrap()] {
+            allow(open, 0o777);
+            assert!(!ours(&dir), "{open:?}");
+            allow(open, 0o755);
+        }
+        assert!(!ours(&dir.join("missing")));
     }
 }

@@ -1,4 +1,4 @@
-//! What the runtime carries for GPUs since it was built (`build.rs`, `scripts/device`): the device library as LTO-IR, to
+//! What the runtime carries for GPUs since it was built (`build.rs`, `device/library`): the device library as LTO-IR, to
 //! link kernels with, and the runtime's own kernels. Empty where it was built without nvcc.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,7 +28,7 @@ pub(crate) static LIBRARY: Library =
 pub(crate) static SERVICE: &[u8] = &SERVICE_BYTES.0;
 
 /// Their source, over the device headers. What they do, and their parameters, are described there.
-pub(crate) static SERVICE_SOURCE: &str = include_str!("../../../../device/src/service.cu");
+pub(crate) static SERVICE_SOURCE: &str = rushmem_device::SERVICE;
 
 impl Library {
     /// No library.

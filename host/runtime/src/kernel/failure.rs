@@ -55,8 +55,8 @@ impl Common {
             FAIL_BAD_PE => err!(BAD_PE, "{head}: a PE that does not exist was addressed{place}"),
             FAIL_UNMAPPED => err!(
                 UNSUPPORTED,
-                "{head}: a PE was addressed{place} whose memory is not mapped here, and this build of rushmem has no network \
-                 transport"
+                "{head}: a PE was addressed{place} whose memory is not mapped here and to which no network leads; \
+                 rushmem-info says how each PE is reached"
             ),
             code => err!(LAUNCH, "{head}: gave up{place} with code {code}"),
         }
