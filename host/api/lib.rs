@@ -31,8 +31,7 @@
 //! - [`World`]: joining and leaving a job, allocation, ordering, synchronisation. A value, not a global: a
 //!   process may hold several.
 //! - [`SymSlice`] and its views, [`SymRef`]: symmetric memory and what can be done with it: `put`, `get`,
-//! `p`,
-//!   `g`; one word at a time through [`SymRef::at`]; waits through [`SymRef::ivars`].
+//!   `p`, `g`; one word at a time through [`SymRef::at`]; waits through [`SymRef::ivars`].
 //! - [`Signal`], [`Signals`]: words that announce data.
 //! - [`Stream`], [`Event`]: the same operations (`_on`) in a stream's order, on the device's own time.
 //! - [`Module`], [`Kernel`], [`Launch`]: CUDA C++ kernels that use the same operations on the device.

@@ -67,9 +67,10 @@ fn run(
     produce: impl Fn(&Ring, u64, &mut dyn FnMut()) + Copy + Send + 'static,
     mut take: impl FnMut(&Ring, [u64; WORDS], u64),
 ) {
-    run_with_idle(ring, producers, apart, produce, |ring, taken| match taken {
-        Some((words, ticket)) => take(ring, words, ticket),
-        None => {}
+    run_with_idle(ring, producers, apart, produce, |ring, taken| {
+        if let Some((words, ticket)) = taken {
+            take(ring, words, ticket);
+        }
     });
 }
 
