@@ -33,14 +33,15 @@ pub(crate) fn is_child() -> bool {
     let owner = OWNER.load(Ordering::Relaxed);
     // SAFETY: null, or a page that is mapped for ever.
     match unsafe { owner.as_ref() } {
-        Some(word) if word.load(Ordering::Relaxed) == 0 => is_orphan(),
+        Some(word) if word.load(Ordering::Relaxed) == 0 => is_orphan(word),
         _ => false,
     }
 }
 
 #[cold]
-fn is_orphan() -> bool {
-    MEMBERS.load(Ordering::Relaxed) != 0
+fn is_orphan(word: &AtomicU32) -> bool {
+    // The word once more: where the first look came before another thread's `Member::new`, the count may come after it.
+    MEMBERS.load(Ordering::SeqCst) != 0 && word.load(Ordering::SeqCst) == 0
 }
 
 /// Counts a world, from before its first socket until after its last.
@@ -49,9 +50,6 @@ pub(crate) struct Member(());
 
 impl Member {
     pub(crate) fn new() -> Result<Member> {
-        // The number first: a child that is made in between must not take itself for a process without worlds.
-        MEMBERS.fetch_add(1, Ordering::AcqRel);
-        let member = Member(());
         let mut owner = OWNER.load(Ordering::Acquire);
         if owner.is_null() {
             prepare_text(&format!("process {}", std::process::id()));
@@ -62,9 +60,12 @@ impl Member {
                 Err(theirs) => theirs,
             };
         }
+        // The word first: a thread that sees a world counted and no owner takes this process for a child. A child that is made
+        // in between has no world, and nothing of this one.
         // SAFETY: mapped just now or before, for ever.
-        unsafe { &*owner }.store(1, Ordering::Release);
-        Ok(member)
+        unsafe { &*owner }.store(1, Ordering::SeqCst);
+        MEMBERS.fetch_add(1, Ordering::SeqCst);
+        Ok(Member(()))
     }
 }
 
@@ -86,7 +87,10 @@ fn page() -> Result<*mut AtomicU32> {
         }
         libc::madvise(page, 4096, libc::MADV_WIPEONFORK);
         libc::pthread_atfork(None, None, Some(disown));
-        Ok(page.cast())
+        // Whoever finds the page finds an owner.
+        let page = page.cast::<AtomicU32>();
+        (*page).store(1, Ordering::Release);
+        Ok(page)
     }
 }
 
@@ -117,4 +121,27 @@ pub(crate) fn prepare_text(who: &str) {
 /// That text.
 pub(crate) fn text() -> *const c_char {
     TEXT_BYTES.as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Threads that begin worlds at the same time once took one another for children of fork.
+    #[test]
+    fn threads_that_begin_at_once_are_no_children() {
+        for _ in 0..200 {
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        assert!(!is_child());
+                        let member = Member::new().unwrap();
+                        assert!(!is_child());
+                        drop(member);
+                        assert!(!is_child());
+                    });
+                }
+            });
+        }
+    }
 }
