@@ -48,7 +48,8 @@ soak: ## fuzz targets, random programs against the promised order, long attacks 
 .PHONY: test-all
 test-all: test attack ## make test, make attack, and the whole grids that make test takes parts of
 	$(call step,the whole grids)
-	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib
+	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib -- order_tests --nocapture
+
 .PHONY: outside
 outside: ## what users have: packages for crates.io, the texts' code in another crate, the installation (after make test)
 	$(call step,packages, and their documentation as on docs.rs)

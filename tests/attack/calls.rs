@@ -78,22 +78,20 @@ struct Stock {
 impl Stock {
     /// An argument for a parameter of a function; `None`: it cannot be called so.
     fn argument(&self, function: &str, p: &Parameter, random: &mut Random) -> u64 {
-        let ends = ["free", "unload", "destroy", "finalize", "abort"];
+        let ends = ["free", "unload", "destroy", "finalize", "abort", "leave"];
         let ends_it = ends.iter().any(|end| function.contains(end));
-        // What is valid, mostly, so that calls get past the first check.
-        let mut handle = |valid: usize| if ends_it || random.below(8) == 0 { 0 } else { valid as u64 };
+        let ends_world = ends[3..].iter().any(|end| function.ends_with(end));
+        // What is valid, mostly, so that calls get past the first check; else nothing, or what was never a handle.
+        let mut handle = |valid: usize, ends: bool| match random.below(8) {
+            0 => random.one_of(&[0, 1, self.own as u64, self.block as u64]),
+            _ if ends => 0,
+            _ => valid as u64,
+        };
         match p.kind.as_str() {
-            "rushmem_world_t *" if !function.ends_with("finalize") && !function.ends_with("abort") => {
-                if random.below(8) == 0 {
-                    0
-                } else {
-                    self.world as u64
-                }
-            }
-            "rushmem_world_t *" => 0,
-            "rushmem_module_t *" => handle(self.module),
-            "rushmem_kernel_t *" => handle(self.kernel),
-            "rushmem_event_t *" => handle(self.event),
+            "rushmem_world_t *" => handle(self.world, ends_world),
+            "rushmem_module_t *" => handle(self.module, ends_it),
+            "rushmem_kernel_t *" => handle(self.kernel, ends_it),
+            "rushmem_event_t *" => handle(self.event, ends_it),
             "void *" if p.name == "stream" => {
                 let live = if ends_it { 0 } else { self.stream };
                 random.one_of(&[0, live, live, 1, self.own, self.block]) as u64

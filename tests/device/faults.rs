@@ -87,7 +87,7 @@ fn a_wait_ends_at_its_limit() {
             {
                 assert!(text.contains(word), "{word:?} is missing: {text}");
             }
-            assert_eq!(text.matches("kernel").count(), 1, "{text}");
+            assert_eq!(text.matches("kernel `").count(), 1, "{text}");
             let took = start.elapsed();
             assert!(took > Duration::from_millis(400) && took < Duration::from_secs(30), "{took:?}");
             leave(world);
