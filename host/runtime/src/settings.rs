@@ -46,7 +46,8 @@ const KNOWN: [&str; 37] = [
     "RUSHMEM_WAIT_TIMEOUT",
 ];
 /// What programs that use rushmem, its own tests and its scripts may have for themselves.
-const OTHERS: [&str; 3] = ["RUSHMEM_TEST_", "RUSHMEM_USER_", "RUSHMEM_UCX_CUDA_DIR"];
+const OTHERS: [&str; 5] =
+    ["RUSHMEM_TEST_", "RUSHMEM_SOAK_", "RUSHMEM_FUZZ_", "RUSHMEM_USER_", "RUSHMEM_UCX_CUDA_DIR"];
 /// What nobody is to read in a log.
 const SECRET: [&str; 2] = ["RUSHMEM_JOB_SECRET", "RUSHMEM_UID"];
 
@@ -140,6 +141,7 @@ mod tests {
             !name.starts_with("RUSHMEM_ERR_")
                 && !name.starts_with("RUSHMEM_TEST_")
                 && !name.starts_with("RUSHMEM_CARRIED_")
+                && !name.starts_with("RUSHMEM_FUZZ_")
                 && !name.ends_with('_')
                 && !no_setting.contains(&name.as_str())
         });
