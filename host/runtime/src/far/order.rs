@@ -32,7 +32,7 @@
 //! themselves, and only a later one-sided copy has to wait. A signal behind its own copy waits for that copy's flush, and no
 //! other operation waits with it.
 //!
-//! `order_tests.rs` runs every small program in every order of the network's events against this text.
+//! `engine/order_tests` runs small programs in every order of the network's events against this text.
 
 use std::collections::{BTreeSet, VecDeque};
 
