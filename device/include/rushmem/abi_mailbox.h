@@ -1,6 +1,6 @@
 /* The mailbox: what far PEs want done to words of this PE's GPU memory that only a processor of this GPU can
  * do, as those must be atomic with its own threads. The host writes requests into pinned memory and rings;
- * whoever has an SM carries them out (impl/help.h). Plain C, mirrored in host/runtime/src/far/gpu/mailbox.rs,
+ * whoever has an SM carries them out (impl/help.h). Plain C, mirrored in host/runtime/src/net/gpu/mailbox.rs,
  * with a layout test that compares the two.
  *
  * Requests are numbered from 0 and carried out in that order, each once. Number i is in slot i %

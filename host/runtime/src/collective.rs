@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::error::{err, Result};
-use crate::far::Far;
 use crate::health::Health;
+use crate::net::Far;
 use crate::node::card::Card;
 use crate::node::control::{Arrival, Call, Control, Words};
 

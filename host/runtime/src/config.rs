@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{err, Result};
-use crate::far::gpu::direct::Way;
-use crate::far::ucx::carrier::Carrier;
+use crate::net::gpu::direct::Way;
+use crate::net::ucx::carrier::Carrier;
 
 /// Default limit of the symmetric heap. Address space only: memory is committed on demand.
 const DEFAULT_HEAP_MAX: u64 = 64 << 30;

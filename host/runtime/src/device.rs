@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::config::DeviceWish;
-use crate::cuda::Cuda;
 use crate::error::{err, Result};
+use crate::gpu::Cuda;
 
 /// The kind of a PE's device. The numbers travel on cards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::sync::atomic::{fence, AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuda::pinned::{PinnedBox, Registered};
-use crate::cuda::Cuda;
 use crate::error::Result;
+use crate::gpu::pinned::{PinnedBox, Registered};
+use crate::gpu::Cuda;
 use crate::health::Health;
 
 /// `RUSHMEM_DEVICE_ABI_VERSION`.

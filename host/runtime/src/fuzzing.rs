@@ -10,17 +10,17 @@ use std::sync::OnceLock;
 
 /// Messages to a far engine, one after the other.
 pub fn far_messages(bytes: &[u8]) {
-    crate::far::fuzzing::messages(bytes);
+    crate::net::fuzzing::messages(bytes);
 }
 
 /// Heads of pieces.
 pub fn far_pieces(bytes: &[u8]) {
-    crate::far::ucx::fuzz_head(bytes);
+    crate::net::ucx::fuzz_head(bytes);
 }
 
 /// Descriptors of the device ring, as memory that anything may have written over.
 pub fn ring_descriptors(bytes: &[u8]) {
-    crate::far::fuzzing::descriptors(bytes);
+    crate::net::fuzzing::descriptors(bytes);
 }
 
 /// Messages on the sockets of a node.

@@ -11,21 +11,21 @@ mod boot;
 pub mod capi;
 mod collective;
 mod config;
-mod cuda;
 mod device;
 mod device_state;
 mod error;
-mod far;
 mod fork;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gpu;
 mod handles;
 mod health;
 mod heap;
 mod kernel;
 mod logging;
 mod memory;
+mod net;
 mod node;
 mod ops;
 mod plugin;

@@ -12,9 +12,9 @@ use super::types::*;
 use super::{guard, write_out};
 use crate::boot::{self, Choice, Plan};
 use crate::config::{Config, DeviceWish};
-use crate::cuda::Cuda;
 use crate::device::Kind;
 use crate::error::{err, Result};
+use crate::gpu::Cuda;
 use crate::plugin;
 
 /// What `rushmem_init` without an attribute would do here: which launcher it sees, how the PEs would meet, which kind of device

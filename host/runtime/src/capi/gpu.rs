@@ -9,13 +9,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::types::*;
 use super::{guard, write_out};
-use crate::cuda::device::Facts;
-use crate::cuda::driver::driver;
-use crate::cuda::embedded::LIBRARY;
-use crate::cuda::nvjitlink::NvJitLink;
-use crate::cuda::nvrtc::Nvrtc;
-use crate::cuda::Cuda;
 use crate::error::{err, Result};
+use crate::gpu::device::Facts;
+use crate::gpu::driver::driver;
+use crate::gpu::embedded::LIBRARY;
+use crate::gpu::nvjitlink::NvJitLink;
+use crate::gpu::nvrtc::Nvrtc;
+use crate::gpu::Cuda;
 
 /// The number of GPUs that this process sees; 0 on a machine without NVIDIA's driver. `RUSHMEM_ERR_VERSION` where the
 /// driver is too old. Local; starts no CUDA context.

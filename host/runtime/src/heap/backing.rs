@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::stream::{Priority, Stream};
-use crate::cuda::vmm::{AddressRange, Allocation, Mapping};
-use crate::cuda::Cuda;
 use crate::error::{Error, Result};
+use crate::gpu::stream::{Priority, Stream};
+use crate::gpu::vmm::{AddressRange, Allocation, Mapping};
+use crate::gpu::Cuda;
 use crate::memory::{page_size, Memfd, Reservation};
 
 /// What a window is made of.

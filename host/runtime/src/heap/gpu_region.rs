@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 
-use crate::cuda::ipc::{IpcHandle, HANDLE_WORDS};
-use crate::cuda::pointer::Place;
-use crate::cuda::vmm::Allocation;
-use crate::cuda::Cuda;
 use crate::error::{err, Error, Result};
+use crate::gpu::ipc::{IpcHandle, HANDLE_WORDS};
+use crate::gpu::pointer::Place;
+use crate::gpu::vmm::Allocation;
+use crate::gpu::Cuda;
 use crate::heap::backing::Chunk;
 
 /// Addresses and sizes of plain memory: as the widest access of a kernel's.

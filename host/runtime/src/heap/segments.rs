@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::cuda::ipc::IpcMapping;
-use crate::cuda::Cuda;
+use crate::gpu::ipc::IpcMapping;
+use crate::gpu::Cuda;
 
 /// One region.
 #[derive(Debug)]

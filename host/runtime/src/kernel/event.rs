@@ -8,8 +8,8 @@ use super::handle::{Handle, Handled};
 use super::stream::Mark;
 use super::streams::On;
 use super::{lock, Core, Kernels, Runner};
-use crate::cuda;
 use crate::error::{err, Result};
+use crate::gpu;
 
 /// A point in a stream's work.
 pub(crate) struct Event {
@@ -19,7 +19,7 @@ pub(crate) struct Event {
 
 enum Point {
     Cpu(Arc<Mark>),
-    Gpu { event: cuda::event::Event, stream: usize },
+    Gpu { event: gpu::event::Event, stream: usize },
 }
 
 impl Handled for Event {
@@ -49,7 +49,7 @@ impl Kernels {
                          graph is launched"
                     ));
                 }
-                let event = cuda::event::Event::new(stream.cuda(), false)?;
+                let event = gpu::event::Event::new(stream.cuda(), false)?;
                 event.record(&stream).map_err(|e| self.explain(e, "recording an event"))?;
                 Point::Gpu { event, stream: stream.as_raw() as usize }
             }

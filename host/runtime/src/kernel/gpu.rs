@@ -14,13 +14,13 @@ use super::heard::Heard;
 use super::streams::{Made, Streams};
 use super::{headers, lock, Common};
 use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
-use crate::cuda::compile::Compiler;
-use crate::cuda::event::Event;
-use crate::cuda::launch::Shape;
-use crate::cuda::module::{Kernel, Module};
-use crate::cuda::stream::{Priority, Stream};
-use crate::cuda::Cuda;
 use crate::error::{code, err, Error, Result};
+use crate::gpu::compile::Compiler;
+use crate::gpu::event::Event;
+use crate::gpu::launch::Shape;
+use crate::gpu::module::{Kernel, Module};
+use crate::gpu::stream::{Priority, Stream};
+use crate::gpu::Cuda;
 
 /// Kernels that are named when a launch fails and it is not known which it was.
 const NAMED: usize = 3;

@@ -8,14 +8,14 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::cuda::compile::Compiler;
-use crate::cuda::embedded;
-use crate::cuda::launch::Shape;
-use crate::cuda::module::{Kernel, Module};
-use crate::cuda::stream::{Priority, Stream};
-use crate::cuda::Cuda;
 use crate::device_state::RawState;
 use crate::error::{err, Error, Result};
+use crate::gpu::compile::Compiler;
+use crate::gpu::embedded;
+use crate::gpu::launch::Shape;
+use crate::gpu::module::{Kernel, Module};
+use crate::gpu::stream::{Priority, Stream};
+use crate::gpu::Cuda;
 use crate::kernel::headers;
 
 /// The kernels of one PE, or why there are none.

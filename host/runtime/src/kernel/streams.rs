@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{lock, Core, Kernels, Runner};
-use crate::cuda;
 use crate::error::{err, Error, Result};
+use crate::gpu;
 
 /// A stream of a device.
 pub(super) trait Made {
@@ -144,7 +144,7 @@ fn unknown(raw: usize) -> Error {
 /// A stream that work can be put on.
 pub(crate) enum On {
     Cpu(Arc<super::stream::Stream>),
-    Gpu(cuda::stream::Stream),
+    Gpu(gpu::stream::Stream),
 }
 
 impl Core {

@@ -8,12 +8,12 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cuda::copy::Strided as Rows;
-use crate::cuda::memop::MemOp;
-use crate::cuda::pinned::PinnedBox;
-use crate::cuda::stream::{Priority, Stream};
-use crate::cuda::Cuda;
 use crate::error::Result;
+use crate::gpu::copy::Strided as Rows;
+use crate::gpu::memop::MemOp;
+use crate::gpu::pinned::PinnedBox;
+use crate::gpu::stream::{Priority, Stream};
+use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::{Service, Task};
 

@@ -10,7 +10,7 @@
 use super::check_private;
 use super::engine::Engine;
 use crate::error::{err, Result};
-use crate::far::Rows;
+use crate::net::Rows;
 use crate::word::{copy, copy_word, Word};
 use crate::world::{Route, World};
 

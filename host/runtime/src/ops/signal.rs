@@ -7,7 +7,7 @@ use super::waitset::Cmp;
 use super::{check_aligned, check_private, rma, wait};
 use crate::capi::types::*;
 use crate::error::{err, Result};
-use crate::far::Place;
+use crate::net::Place;
 use crate::word::Word;
 use crate::world::{Route, World};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use super::{Books, Symmetric, NOWHERE};
 use crate::collective::Entered;
-use crate::cuda::ipc::{IpcHandle, IpcMapping};
-use crate::cuda::Cuda;
 use crate::error::{err, Result};
-use crate::far::Backed;
+use crate::gpu::ipc::{IpcHandle, IpcMapping};
+use crate::gpu::Cuda;
 use crate::heap::gpu_region::{inspect, GpuMemory, Piece, Plain};
 use crate::heap::region::Region;
 use crate::heap::segments::Segment;
 use crate::memory::page_size;
+use crate::net::Backed;
 use crate::node::card::Card;
 use crate::node::control::{Call, Words};
 use crate::node::links::Links;

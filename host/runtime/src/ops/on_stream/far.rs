@@ -2,9 +2,9 @@
 //! Each ends before the next operation of the stream begins, so that sources and destinations may be used behind it.
 
 use crate::error::Result;
-use crate::far::engine::{Done, Engine};
-use crate::far::message::Record;
-use crate::far::{Far, Place, Rows};
+use crate::net::engine::{Done, Engine};
+use crate::net::message::Record;
+use crate::net::{Far, Place, Rows};
 use crate::ops::signal::SignalOp;
 
 /// One operation on a far PE.

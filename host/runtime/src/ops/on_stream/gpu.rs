@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use super::{Given, Work};
-use crate::cuda::copy::Strided as Rows;
-use crate::cuda::memop::MemOp;
-use crate::cuda::stream::Stream;
 use crate::error::{err, Result};
-use crate::far::engine::{Done, Engine};
-use crate::far::Far;
+use crate::gpu::copy::Strided as Rows;
+use crate::gpu::memop::MemOp;
+use crate::gpu::stream::Stream;
 use crate::kernel::service::{Service, Task};
+use crate::net::engine::{Done, Engine};
+use crate::net::Far;
 use crate::ops::engine::signal_on;
 
 /// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block moves this much

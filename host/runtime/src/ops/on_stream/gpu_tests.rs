@@ -7,10 +7,10 @@ use cudarc::driver::sys::{self, CUstreamCaptureMode as Mode};
 
 use super::*;
 use crate::capi::types::*;
-use crate::cuda::driver::cu;
-use crate::cuda::Cuda;
 use crate::error::code;
 use crate::fake::worlds_with;
+use crate::gpu::driver::cu;
+use crate::gpu::Cuda;
 use crate::node::control::Call;
 use crate::ops::rma;
 use crate::testing::random::Random;

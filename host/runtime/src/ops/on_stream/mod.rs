@@ -30,8 +30,8 @@ use super::signal::SignalOp;
 use super::waitset::{Cmp, Integer};
 use super::{check_aligned, check_private};
 use crate::error::{err, Result};
-use crate::far::Place;
 use crate::kernel::streams::On;
+use crate::net::Place;
 use crate::world::{Route, World};
 
 /// What a stream carries out. Addresses are mapped for whoever does it.

@@ -1,0 +1,370 @@
+//! The device ring's host side: its memory, and what the proxy thread does with it. `device/include/rushmem/abi_ring.h` says how
+//! kernels post; the protocol itself is the crate `rushmem-ring`, which loom models. Here it gets its memory, pinned where
+//! a GPU is to reach it, and its words their meaning.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use rushmem_ring::{AtomicU64, Consumer, Reply, Slot, View, WORDS};
+
+pub(crate) use rushmem_ring::ReplyTo;
+
+use crate::error::{err, Result};
+use crate::gpu::driver::cu;
+use crate::gpu::pinned::PinnedBox;
+use crate::gpu::Cuda;
+
+/// `RUSHMEM_RING_*`: what a descriptor asks for.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Put = 1,
+    PutInline = 2,
+    Get = 3,
+    G = 4,
+    Iput = 5,
+    Iget = 6,
+    Atomic = 7,
+    Signal = 8,
+    PutSignal = 9,
+    PutSignalInline = 10,
+    Fence = 11,
+    Quiet = 12,
+}
+
+impl Op {
+    const ALL: [Op; 12] = [
+        Op::Put,
+        Op::PutInline,
+        Op::Get,
+        Op::G,
+        Op::Iput,
+        Op::Iget,
+        Op::Atomic,
+        Op::Signal,
+        Op::PutSignal,
+        Op::PutSignalInline,
+        Op::Fence,
+        Op::Quiet,
+    ];
+}
+
+/// `RUSHMEM_RING_REPLY`: the kernel waits for an answer.
+pub(crate) const REPLY: u8 = 1;
+/// `RUSHMEM_RING_FLOAT`: an atomic's word is a float or double.
+pub(crate) const FLOAT: u8 = 2;
+/// `RUSHMEM_RING_INLINE_BYTES`.
+pub(crate) const INLINE_BYTES: usize = 32;
+
+/// `rushmem_descriptor`. Symmetric addresses in it are this PE's own; nothing of it has been checked.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptor {
+    pub(crate) op: u8,
+    pub(crate) sub: u8,
+    pub(crate) width: u8,
+    pub(crate) flags: u8,
+    pub(crate) pe: i32,
+    pub(crate) dst: u64,
+    pub(crate) src: u64,
+    pub(crate) bytes: u64,
+    pub(crate) sig: u64,
+    pub(crate) value: u64,
+    pub(crate) reply: u32,
+    pub(crate) element: u32,
+    pub(crate) ticket: u64,
+}
+
+const _: () = assert!(size_of::<Descriptor>() == 8 * (WORDS + 1));
+
+impl Descriptor {
+    pub(super) fn new(words: [u64; WORDS], ticket: u64) -> Descriptor {
+        let [head, dst, src, bytes, sig, value, last] = words;
+        let [op, sub, width, flags, ..] = head.to_le_bytes();
+        Descriptor {
+            op,
+            sub,
+            width,
+            flags,
+            pe: (head >> 32) as i32,
+            dst,
+            src,
+            bytes,
+            sig,
+            value,
+            reply: last as u32,
+            element: (last >> 32) as u32,
+            ticket: ticket + 1,
+        }
+    }
+
+    /// What it asks for; `None` for what no kernel of these headers writes.
+    pub(crate) fn op(&self) -> Option<Op> {
+        Op::ALL.into_iter().find(|op| *op as u8 == self.op)
+    }
+
+    /// What it asks for, for texts.
+    pub(crate) fn what(&self) -> &'static str {
+        match self.op() {
+            Some(Op::Put) => "a put",
+            Some(Op::PutInline) => "a put of a few bytes",
+            Some(Op::Get | Op::G) => "a get",
+            Some(Op::Iput) => "an iput",
+            Some(Op::Iget) => "an iget",
+            Some(Op::Atomic) => "an atomic",
+            Some(Op::Signal) => "a signal",
+            Some(Op::PutSignal | Op::PutSignalInline) => "a put_signal",
+            Some(Op::Fence) => "a fence",
+            Some(Op::Quiet) => "a quiet",
+            None => "an unknown operation",
+        }
+    }
+
+    /// Where the answer goes, if the kernel waits for one.
+    pub(crate) fn reply_to(&self) -> Option<ReplyTo> {
+        (self.flags & REPLY != 0).then_some(ReplyTo { slot: self.reply, ticket: self.ticket - 1 })
+    }
+
+    /// The data that the descriptor itself carries, of which the first `width` bytes count: of `PutInline` all four words,
+    /// of `PutSignalInline` the first.
+    pub(crate) fn inline(&self) -> [u8; INLINE_BYTES] {
+        let mut data = [0; INLINE_BYTES];
+        for (to, word) in data.chunks_exact_mut(8).zip([self.src, self.bytes, self.sig, self.value]) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        data
+    }
+}
+
+/// `rushmem_ring_line`.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) value: u64,
+    pub(crate) pad: [u64; 15],
+}
+
+const ZERO: Line = Line { value: 0, pad: [0; 15] };
+
+/// `rushmem_ring`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawRing {
+    pub(crate) slots: u64,
+    pub(crate) replies: u64,
+    pub(crate) consumed: u64,
+    pub(crate) busy: u64,
+    pub(crate) mask: u64,
+    pub(crate) reply_mask: u64,
+    pub(crate) reserved: [u64; 10],
+    pub(crate) tail: Line,
+    pub(crate) consumed_seen: Line,
+    pub(crate) reply_tail: Line,
+    pub(crate) fenced: Line,
+    pub(crate) quieted: Line,
+}
+
+const _: () = assert!(size_of::<RawRing>() == 768);
+
+/// More threads than this do not wait for answers at a time: each polls its own, over PCIe.
+const MOST_REPLIES: usize = 512;
+
+/// Host memory that the device reaches. Both sides write it, by protocol.
+enum HostMemory {
+    Plain(Box<[UnsafeCell<Line>]>),
+    Pinned(PinnedBox<[Line]>),
+}
+
+impl HostMemory {
+    fn new(gpu: Option<&Arc<Cuda>>, lines: usize) -> Result<HostMemory> {
+        Ok(match gpu {
+            None => HostMemory::Plain((0..lines).map(|_| UnsafeCell::new(ZERO)).collect()),
+            Some(cuda) => HostMemory::Pinned(PinnedBox::filled(cuda, lines, ZERO)?),
+        })
+    }
+
+    fn host(&self) -> *mut Line {
+        match self {
+            HostMemory::Plain(lines) => UnsafeCell::raw_get(lines.as_ptr()),
+            HostMemory::Pinned(lines) => lines.as_ptr().cast(),
+        }
+    }
+
+    fn device_address(&self) -> u64 {
+        match self {
+            HostMemory::Plain(_) => self.host() as u64,
+            HostMemory::Pinned(lines) => lines.device_address() as u64,
+        }
+    }
+}
+
+/// A PE's device ring. One thread at a time takes; any answers.
+pub(crate) struct DeviceRing {
+    memory: HostMemory,
+    slots: usize,
+    /// For each reply slot, whether a descriptor that was taken wants it answered.
+    unanswered: Box<[AtomicBool]>,
+    consumer: Consumer,
+    /// Where the device finds its `rushmem_ring`.
+    device: usize,
+    on_gpu: bool,
+}
+
+// SAFETY: the memory is accessed by the protocol only: atomics, and words that belong to one side at a time.
+unsafe impl Send for DeviceRing {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceRing {}
+
+impl DeviceRing {
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// How much device memory a ring needs at most, whatever its slots.
+    pub(crate) const MOST_DEVICE_BYTES: usize = size_of::<RawRing>() + 8 * MOST_REPLIES;
+
+    /// A ring of `slots`, a power of two, for kernels on the CPU or on `gpu`, whose counters are in the device's own memory at
+    /// `counters`. They are reset here.
+    ///
+    /// # Safety
+    /// `counters` is memory of the device (for the CPU: of this process), `MOST_DEVICE_BYTES` of it, aligned to 128,
+    /// nobody else's as long as the ring and its kernels live. All kernels end before the ring is dropped.
+    pub(crate) unsafe fn new(gpu: Option<&Arc<Cuda>>, counters: usize, slots: usize) -> Result<DeviceRing> {
+        if !slots.is_power_of_two() || slots > 1 << 20 || counters == 0 || counters % 128 != 0 {
+            return Err(err!(INTERNAL, "a device ring of {slots} slots with its counters at {counters:#x}"));
+        }
+        let replies = slots.min(MOST_REPLIES);
+        let bytes = size_of::<Slot>() * slots + size_of::<Reply>() * replies;
+        let lines = bytes.div_ceil(size_of::<Line>()) + 1;
+        let memory = HostMemory::new(gpu, lines)?;
+        let ring = DeviceRing {
+            memory,
+            slots,
+            unanswered: (0..replies).map(|_| AtomicBool::new(false)).collect(),
+            consumer: Consumer::new(),
+            device: counters,
+            on_gpu: gpu.is_some(),
+        };
+        // Host memory and its device address differ by a constant.
+        let shift = ring.memory.device_address().wrapping_sub(ring.memory.host() as u64);
+        let view = ring.view();
+        let raw = RawRing {
+            slots: (view.slots.as_ptr() as u64).wrapping_add(shift),
+            replies: (view.replies.as_ptr() as u64).wrapping_add(shift),
+            consumed: (std::ptr::from_ref(view.consumed) as u64).wrapping_add(shift),
+            busy: (counters + size_of::<RawRing>()) as u64,
+            mask: slots as u64 - 1,
+            reply_mask: replies as u64 - 1,
+            reserved: [0; 10],
+            tail: ZERO,
+            consumed_seen: ZERO,
+            reply_tail: ZERO,
+            fenced: ZERO,
+            quieted: ZERO,
+        };
+        let busy = vec![0u64; replies];
+        match gpu {
+            // SAFETY: per contract; nobody uses the memory yet.
+            None => unsafe {
+                (counters as *mut RawRing).write(raw);
+                std::ptr::copy_nonoverlapping(busy.as_ptr(), raw.busy as *mut u64, replies);
+            },
+            Some(cuda) => {
+                let _current = cuda.current()?;
+                let pieces = [
+                    (counters as u64, std::ptr::from_ref(&raw).cast(), size_of::<RawRing>()),
+                    (raw.busy, busy.as_ptr().cast::<std::ffi::c_void>(), 8 * replies),
+                ];
+                for (to, from, bytes) in pieces {
+                    // SAFETY: per contract; pageable memory has been read when the call returns.
+                    unsafe { cu!(cuMemcpyHtoD_v2(to, from, bytes)) }
+                        .map_err(|e| e.context(format_args!("writing the device ring at {counters:#x}")))?;
+                }
+            }
+        }
+        Ok(ring)
+    }
+
+    fn view(&self) -> View<'_> {
+        let first = self.memory.host();
+        let replies = self.unanswered.len();
+        // SAFETY: the memory has room for the three one after the other, and a line of its own for the last; any bits
+        // are valid; what both sides write are atomics and cells.
+        unsafe {
+            let slots = first.cast::<Slot>();
+            let after = slots.add(self.slots).cast::<Reply>();
+            let end = self.slots * size_of::<Slot>() + replies * size_of::<Reply>();
+            let consumed = first.add(end.div_ceil(size_of::<Line>())).cast::<AtomicU64>();
+            View {
+                slots: std::slice::from_raw_parts(slots, self.slots),
+                replies: std::slice::from_raw_parts(after, replies),
+                consumed: &*consumed,
+            }
+        }
+    }
+
+    /// What goes into the device state's `ring`.
+    pub(crate) fn raw_address(&self) -> usize {
+        self.device
+    }
+
+    /// Moves what kernels have posted, at most `max` descriptors, to the end of `out`, in the order of their tickets, and
+    /// returns how many. Their slots are free then. Everything that a descriptor's thread wrote before is visible. Never waits.
+    pub(crate) fn take(&mut self, out: &mut Vec<Descriptor>, max: usize) -> usize {
+        let mut consumer = std::mem::take(&mut self.consumer);
+        let taken = consumer.take(&self.view(), max, |words, ticket| {
+            let mut descriptor = Descriptor::new(words, ticket);
+            #[cfg(any(test, feature = "fuzzing"))]
+            crate::fuzzing::record(
+                "ring_descriptors",
+                descriptor.op.into(),
+                &words.map(u64::to_le_bytes).concat(),
+            );
+            match descriptor.reply_to().map(|to| self.unanswered.get(to.slot as usize)) {
+                Some(Some(unanswered)) => unanswered.store(true, Ordering::Relaxed),
+                // A reply slot that is none: memory was overwritten. No `Op`, so that it is refused.
+                Some(None) => (descriptor.op, descriptor.flags) = (0, 0),
+                None => {}
+            }
+            out.push(descriptor);
+        });
+        self.consumer = consumer;
+        taken
+    }
+
+    /// Answers a descriptor that was taken, once; what the caller did before is then visible to the kernel.
+    pub(crate) fn reply(&self, to: ReplyTo, value: u64) {
+        self.unanswered[to.slot as usize].store(false, Ordering::Relaxed);
+        self.view().reply(to, value);
+    }
+
+    /// Gives back the reply slots of threads that were abandoned with their launch (the CPU device; on a GPU whatever ends a
+    /// kernel ends the context). To be called when a launch has failed, no kernel of this PE runs, and [`Self::take`] finds
+    /// nothing more: slots with an answer still to come stay claimed until the next time.
+    pub(crate) fn reclaim(&mut self) {
+        if self.on_gpu {
+            return;
+        }
+        let busy = (self.device + size_of::<RawRing>()) as *mut u64;
+        for (i, unanswered) in self.unanswered.iter().enumerate() {
+            if !unanswered.load(Ordering::Relaxed) {
+                // SAFETY: one of the ring's own words, atomic to kernels, of which none runs.
+                unsafe { AtomicU64::from_ptr(busy.add(i)) }.store(0, Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "ring_kernel_tests.rs"]
+mod kernel_tests;
+#[cfg(test)]
+#[path = "ring_rig.rs"]
+mod rig;
+#[cfg(test)]
+#[path = "ring_stand_in.rs"]
+mod stand_in;
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;
