@@ -19,6 +19,9 @@ struct Page(AtomicU32);
 /// How long the PEs of a job go on after one of them has left without finalising.
 const GRACE: Duration = Duration::from_millis(400);
 
+/// A wait this long is logged at debug level, once: too short to be a stall, too long to be part of an ordinary run.
+const LONG: Duration = Duration::from_secs(1);
+
 /// Whether the job is whole.
 pub(crate) struct Health {
     /// Non-zero once the job is broken.
@@ -155,8 +158,9 @@ impl Health {
         (std::ptr::from_ref(&*self.broken) as usize, size_of::<Page>())
     }
 
-    /// Returns once `done()` is true. A wait longer than the stall limit logs `report()` (again at each doubling);
-    /// one longer than `limit` is a `TIMEOUT` error with `report()`; a broken job is its error.
+    /// Returns once `done()` is true. A wait longer than [`LONG`] logs `report()` at debug level; one longer than the stall limit
+    /// as a warning, again at each doubling; one longer than `limit` is a `TIMEOUT` error with `report()`; a broken job is its
+    /// error.
     #[inline]
     pub(crate) fn wait(
         &self,
@@ -185,6 +189,7 @@ impl Health {
     ) -> Result<()> {
         let start = Instant::now();
         let mut next_report = self.stall_report;
+        let mut is_logged = false;
         let mut nap = Duration::from_micros(20);
         loop {
             for _ in 0..8 {
@@ -202,6 +207,11 @@ impl Health {
             if let Some(at) = next_report.filter(|at| waited >= *at) {
                 log::warn!("{} has waited {:.1} s: {}", self.who, waited.as_secs_f64(), report());
                 next_report = Some(at * 2);
+                is_logged = true;
+            }
+            if !is_logged && waited >= LONG {
+                log::debug!("{} has waited {:.1} s: {}", self.who, waited.as_secs_f64(), report());
+                is_logged = true;
             }
             if limit.is_some_and(|limit| waited >= limit) {
                 return Err(err!(
