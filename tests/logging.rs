@@ -87,7 +87,14 @@ fn debug_says_what_a_long_wait_is_for() {
         },
         |job| {
             for outcome in job.outcomes() {
-                assert_eq!(outcome.exit, Exit::Done, "{}:\n{}\n{}", outcome.pe, outcome.stdout, outcome.stderr);
+                assert_eq!(
+                    outcome.exit,
+                    Exit::Done,
+                    "{}:\n{}\n{}",
+                    outcome.pe,
+                    outcome.stdout,
+                    outcome.stderr
+                );
                 let is_the_wait = |line: &&str| line.contains("has waited 1.") && line.contains("[debug]");
                 let waits: Vec<&str> = outcome.stderr.lines().filter(is_the_wait).collect();
                 if outcome.pe.number() == 0 {
@@ -104,7 +111,9 @@ fn debug_says_what_a_long_wait_is_for() {
 #[test]
 fn debug_says_what_is_first_used_on_a_stream() {
     let ended = run(rushmem_run(2, example("pipeline")).env("RUSHMEM_LOG", "debug"), LIMIT).ok();
-    let first = |line: &str| line.contains("first put_signal_on_stream: PE ") && line.contains("is reached by direct");
+    let first = |line: &str| {
+        line.contains("first put_signal_on_stream: PE ") && line.contains("is reached by direct")
+    };
     // Once for each process.
     assert_eq!(ended.stderr.lines().filter(|line| first(line)).count(), 2, "{ended}");
 }

@@ -85,7 +85,8 @@ fn a_wait_ends_at_its_limit() {
                 let error = launch(&world, "faults_wait_for_ever", (&signal,)).unwrap_err();
                 assert_eq!(error.code(), ErrorCode::Timeout, "{error}");
                 let (text, place) = (error.message(), "a thread in block (0,0,0), thread (0,0,0) has waited");
-                let allowed = format!("longer than RUSHMEM_WAIT_TIMEOUT allows, {limit} s, for the 8-byte word at ");
+                let allowed =
+                    format!("longer than RUSHMEM_WAIT_TIMEOUT allows, {limit} s, for the 8-byte word at ");
                 for word in [place, &allowed, "heap offset ", "it is 0 (0x0)"] {
                     assert!(text.contains(word), "{word:?} is missing: {text}");
                 }
