@@ -149,10 +149,10 @@ fn strangers(job: &mut Job, stop: &std::path::Path) {
     for outcome in job.outcomes() {
         assert_eq!(outcome.exit, Exit::Done, "{}: {}\n{}", outcome.pe, outcome.stdout, outcome.stderr);
         assert!(outcome.stdout.contains("FINE after"), "{}", outcome.stdout);
-        assert!(outcome.stderr.contains("was dropped"), "one warning: {}", outcome.stderr);
-        let counted = outcome.stderr.split("dropped: Dropped { forged: ").nth(1).and_then(|rest| {
-            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|count| count.parse::<u64>().ok())
-        });
+        assert!(outcome.stderr.contains("was dropped (its tag is wrong)"), "one warning: {}", outcome.stderr);
+        let counts = outcome.stderr.split(" that were dropped: ").nth(1);
+        let forged = counts.and_then(|rest| rest.split_once(" with a wrong tag"));
+        let counted = forged.and_then(|(count, _)| count.parse::<u64>().ok());
         assert!(counted.is_some_and(|count| count > 100), "{}: {counted:?} {}", outcome.pe, outcome.stderr);
     }
 }

@@ -158,6 +158,17 @@ fn named(uid: u32) -> String {
     }
 }
 
+fn type_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a link",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    }
+}
+
 /// What is opened inside a folder must be this user's own: what is run is the user's own work, whoever owns the
 /// directories above.
 pub(super) fn own(fd: impl AsFd, kind: FileType, shown: &Path) -> io::Result<Stat> {
@@ -165,7 +176,7 @@ pub(super) fn own(fd: impl AsFd, kind: FileType, shown: &Path) -> io::Result<Sta
     let found = FileType::from_raw_mode(stat.st_mode);
     let shown = shown.display();
     if found != kind {
-        return Err(refused(format!("{shown} is a {found:?}, not a {kind:?}")));
+        return Err(refused(format!("{shown} is {}, not {}", type_name(found), type_name(kind))));
     }
     if stat.st_uid != user() {
         return Err(refused(format!("{shown} belongs to {}: we did not make it", named(stat.st_uid))));

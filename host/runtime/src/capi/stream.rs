@@ -163,7 +163,9 @@ pub unsafe extern "C" fn rushmem_put_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller vouches for the world, the source and the stream.
-    guard(|| unsafe { on_stream::put(called!(w, "put_on_stream", pe), dst as usize, src as usize, bytes, pe, stream) })
+    guard(|| unsafe {
+        on_stream::put(called!(w, "put_on_stream", pe), dst as usize, src as usize, bytes, pe, stream)
+    })
 }
 
 /// `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
@@ -181,7 +183,9 @@ pub unsafe extern "C" fn rushmem_get_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller vouches for the world, the destination and the stream.
-    guard(|| unsafe { on_stream::get(called!(w, "get_on_stream", pe), dst as usize, src as usize, bytes, pe, stream) })
+    guard(|| unsafe {
+        on_stream::get(called!(w, "get_on_stream", pe), dst as usize, src as usize, bytes, pe, stream)
+    })
 }
 
 /// `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An aligned value
@@ -220,7 +224,9 @@ pub unsafe extern "C" fn rushmem_iput_on_stream(
 ) -> i32 {
     let shape = Strided { dst_stride, src_stride, elem: elem_bytes, n };
     // SAFETY: the caller vouches for the world, the source and the stream.
-    guard(|| unsafe { on_stream::iput(called!(w, "iput_on_stream", pe), dst as usize, src as usize, shape, pe, stream) })
+    guard(|| unsafe {
+        on_stream::iput(called!(w, "iput_on_stream", pe), dst as usize, src as usize, shape, pe, stream)
+    })
 }
 
 /// `rushmem_iget` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
@@ -241,7 +247,9 @@ pub unsafe extern "C" fn rushmem_iget_on_stream(
 ) -> i32 {
     let shape = Strided { dst_stride, src_stride, elem: elem_bytes, n };
     // SAFETY: the caller vouches for the world, the destination and the stream.
-    guard(|| unsafe { on_stream::iget(called!(w, "iget_on_stream", pe), dst as usize, src as usize, shape, pe, stream) })
+    guard(|| unsafe {
+        on_stream::iget(called!(w, "iget_on_stream", pe), dst as usize, src as usize, shape, pe, stream)
+    })
 }
 
 /// `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on the stream
@@ -265,7 +273,18 @@ pub unsafe extern "C" fn rushmem_put_signal_on_stream(
         let (op, sig) = (SignalOp::from_code(sig_op, value)?, sig as usize);
         let (dst, src) = (dst as usize, src as usize);
         // SAFETY: the caller vouches for the world, the source and the stream.
-        unsafe { on_stream::put_signal(called!(w, "put_signal_on_stream", pe), dst, src, bytes, sig, op, pe, stream) }
+        unsafe {
+            on_stream::put_signal(
+                called!(w, "put_signal_on_stream", pe),
+                dst,
+                src,
+                bytes,
+                sig,
+                op,
+                pe,
+                stream,
+            )
+        }
     })
 }
 
@@ -306,7 +325,15 @@ pub unsafe extern "C" fn rushmem_signal_wait_until_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::signal_wait_until(called!(w, "signal_wait_until_on_stream"), sig as usize, cmp, value, stream) })
+    guard(|| unsafe {
+        on_stream::signal_wait_until(
+            called!(w, "signal_wait_until_on_stream"),
+            sig as usize,
+            cmp,
+            value,
+            stream,
+        )
+    })
 }
 
 /// Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`), compares with
@@ -324,7 +351,9 @@ pub unsafe extern "C" fn rushmem_wait_until_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::wait_until(called!(w, "wait_until_on_stream"), r#type, ivar as usize, cmp, value, stream) })
+    guard(|| unsafe {
+        on_stream::wait_until(called!(w, "wait_until_on_stream"), r#type, ivar as usize, cmp, value, stream)
+    })
 }
 
 /// Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose memory is mapped

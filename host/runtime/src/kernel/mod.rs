@@ -112,7 +112,13 @@ impl Kernels {
         sharing: usize,
         announce: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
-        let common = Arc::new(Common { state, health, config, launched: Mutex::default(), printed: failure::Printed::default() });
+        let common = Arc::new(Common {
+            state,
+            health,
+            config,
+            launched: Mutex::default(),
+            printed: failure::Printed::default(),
+        });
         let runner = match device {
             Device::Cpu => Runner::Cpu(cpu::Runner::new(&common)),
             Device::Gpu(cuda) => Runner::Gpu(gpu::Runner::new(cuda, &common, sharing)?),
