@@ -136,6 +136,23 @@ fn attack() {
     }
 }
 
+/// A directory of ours in one of another user's: its owner can put another one in its place at any moment.
+#[test]
+fn a_directory_of_another_user_on_the_way_is_not_used() {
+    if !root() {
+        eprintln!("SKIP a_directory_of_another_user_on_the_way_is_not_used: only root can be two users");
+        return;
+    }
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let parent = temp.path().join("parent");
+    let cache = parent.join("cache");
+    fs::create_dir_all(&cache).expect("making");
+    give(&parent, NOBODY);
+    std::os::unix::fs::chown(&cache, Some(0), Some(0)).expect("chown");
+    assert_eq!(answer(&compiler(&cache), SOURCE).expect("compiles elsewhere"), 123);
+    assert_eq!(fs::read_dir(&cache).expect("readable").count(), 0, "what is not trusted is left alone");
+}
+
 /// Two users, one `RUSHMEM_CACHE_DIR`.
 #[test]
 fn two_users_share_a_directory() {
