@@ -1,5 +1,6 @@
-//! What a person who debugs a job reads: variables that nobody reads are warned about once, and `RUSHMEM_LOG=debug` says what was
-//! chosen, how far things have grown, who is connected, and what is used for the first time.
+//! What a person who debugs a job reads: variables that nobody reads are warned about once, and
+//! `RUSHMEM_LOG=debug` says what was chosen, how far things have grown, who is connected, and what is used
+//! for the first time.
 
 mod programs;
 

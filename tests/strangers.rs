@@ -1,6 +1,6 @@
-//! Strangers at the ports of a job's PEs: whoever runs a program on this host, or reaches the port, and has
-//! no key. Raw bytes, and what well-formed messages of UCX's can carry; the job goes on with right data, and
-//! counts what it dropped.
+//! Strangers at the ports of a job's PEs: a program of any user on this host, or one that reaches the port,
+//! that has no key. Raw bytes, and what well-formed messages of UCX's can carry; the job goes on with right
+//! data, and counts what it dropped.
 //!
 //! What they may do to one transport, and the tests of numbers and tags, are in
 //! `host/runtime/src/net/ucx/strangers_tests.rs`.

@@ -1,5 +1,5 @@
-//! Which way leads from PE to PE where the tests run: worked out from the environment, as docs/far.md says of its settings, so that
-//! what rushmem says can be compared with it.
+//! Which way leads from PE to PE where the tests run: worked out from the environment, as docs/far.md says of
+//! its settings, so that what rushmem says can be compared with it.
 
 /// The way by which PE `me` is to reach `pe`, if both are of this host and memory of its PEs can be mapped.
 pub(crate) fn way_to(me: u32, pe: u32) -> &'static str {

@@ -1,4 +1,5 @@
-//! Atomics inside kernels: all PEs at once on the same words. What is left behind in the words is checked here.
+//! Atomics inside kernels: all PEs at once on the same words. What is left behind in the words is checked
+//! here.
 
 use rushmem::Symmetric;
 

@@ -1,7 +1,9 @@
-//! What must end with an error: a PE that is none, a wait that nothing will ever satisfy, a sync that one PE never enters.
+//! What must end with an error: a PE that is none, a wait that nothing will ever satisfy, a sync that one PE
+//! never enters.
 //!
-//! A kernel that gives up on a GPU takes its process' context with it. So every failure here happens in processes of its
-//! own, which say what they saw; that the job goes on afterwards is tested where it does, on the CPU.
+//! A kernel that gives up on a GPU takes its process' context with it. So every failure here happens in
+//! processes of its own, which say what they saw; that the job goes on afterwards is tested where it does, on
+//! the CPU.
 
 use std::time::{Duration, Instant};
 
@@ -110,7 +112,7 @@ fn a_sync_that_lasts_names_the_late_pe() {
             let world = World::init()?;
             let result = launch(&world, "faults_missing_in_sync", (1,));
             println!("ENDED {:?}", result.map_err(|error| error.code()));
-            // Until the others have been heard: the end of this one would end their wait, too.
+            // Until the others have reported: the end of this one would end their wait, too.
             std::thread::sleep(Duration::from_secs(60));
             Ok(())
         },

@@ -1,7 +1,7 @@
-//! The device library, tested by the kernels in tests/kernels: one source for every kind of device. Most kernels check
-//! themselves and leave a report (tests/kernels/check.h), which `Bench` reads; what a kernel leaves behind in
-//! symmetric memory is checked here. Each test runs at several PE counts, as processes and as threads of one.
-//! Under a sanitizer they run in brief (api_common/place.rs).
+//! The device library, tested by the kernels in tests/kernels: one source for every kind of device. Most
+//! kernels check themselves and leave a report (tests/kernels/check.h), which `Bench` reads; what a kernel
+//! leaves behind in symmetric memory is checked here. Each test runs at several PE counts, as processes and
+//! as threads of one. Under a sanitizer they run in brief (api_common/place.rs).
 
 #[path = "../api_common/mod.rs"]
 mod api_common;

@@ -12,8 +12,8 @@ const SIZES: [usize; 26] = [
     16400, 16415, 32768, 65535, 65536, 65552, 200_001,
 ];
 
-/// None, too small, the smallest, an odd one, where there are more buffers and larger ones, and as many as a launch may ask
-/// for without being told how many there are.
+/// None, too small, the smallest, an odd one, where there are more buffers and larger ones, and as many as a
+/// launch may ask for without knowing how many there are.
 fn stages() -> Vec<usize> {
     let mut stages = vec![0, 1008, 1024, 1040, 3001, 16383, 16448, 16464, 48 << 10];
     if on_gpus() {
@@ -34,7 +34,8 @@ fn sweep(scope: i32) {
             if is_brief() && bytes > 5000 {
                 continue;
             }
-            // Both sides aligned alike, for that is when the stage is used, at each alignment in turn; then at random.
+            // Both sides aligned alike, for that is when the stage is used, at each alignment in turn; then
+            // at random.
             for (turn, alike) in [true, true, true, false].into_iter().enumerate() {
                 let wide = bytes % 8 == 0 && turn == 1;
                 let unit = if wide { 8 } else { 1 };

@@ -1,5 +1,5 @@
-//! PEs each with a GPU of its own, two of them and as many as there are, as processes and as threads of one process: the
-//! same kernels as everywhere, over the link between the GPUs.
+//! PEs each with a GPU of its own, two of them and as many as there are, as processes and as threads of one
+//! process: the same kernels as everywhere, over the link between the GPUs.
 
 use rushmem::Device;
 

@@ -1,5 +1,6 @@
-//! Litmus tests of a million rounds at each scope, between two GPUs where there are two, else between two PEs of one (or,
-//! in small, of the CPU device): message passing by every way to announce data, and store buffering.
+//! Litmus tests of a million rounds at each scope, between two GPUs where there are two, else between two PEs
+//! of one (or, in small, of the CPU device): message passing by every way to announce data, and store
+//! buffering.
 
 use crate::*;
 
@@ -23,7 +24,8 @@ const BUFFERS: [&str; 5] = ["put_nbi, g", "p, get", "atomics", "signals", "p, g 
 /// Words of each lane's data: not a multiple of a line.
 const STRIDE: usize = 72;
 
-/// Blocks of how many threads, and how many rounds in all: an odd number of lanes' worth of them is no matter.
+/// Blocks of how many threads, and how many rounds in all: an odd number of lanes' worth of them is no
+/// matter.
 fn shape() -> (Launch, u32, usize) {
     match on_gpus() {
         true => (Launch::new(32, 128), 32, rounds(1_000_000)),

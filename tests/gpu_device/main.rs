@@ -1,8 +1,9 @@
-//! Kernels of several PEs where it is hardest: litmus tests of a million rounds, devices full of waiting kernels, eight PEs
-//! on one GPU, PEs each with a GPU, heaps past 4 GiB, PEs killed while the others wait in kernels, code loaded twice.
+//! Kernels of several PEs where it is hardest: litmus tests of a million rounds, devices full of waiting
+//! kernels, eight PEs on one GPU, PEs each with a GPU, heaps past 4 GiB, PEs killed while the others wait in
+//! kernels, code loaded twice.
 //!
-//! What makes sense on the CPU device runs there too, in small; what needs GPUs, or more of them or of their memory
-//! than there is, says SKIP and why. Run them one at a time: they look at how much of a GPU is in use.
+//! What makes sense on the CPU device runs there too, in small; what needs GPUs, or more of them or of their
+//! memory than there is, says SKIP and why. Run them one at a time: they look at how much of a GPU is in use.
 
 #[path = "../api_common/mod.rs"]
 mod api_common;

@@ -1,5 +1,5 @@
-//! Memory that a program makes by itself, by CUDA's driver calls, as PyTorch and others do: what the tests of registration and
-//! of cudarc's views work on. It is given back on drop.
+//! Memory that a program makes by itself, by CUDA's driver calls, as PyTorch and others do: what the tests of
+//! registration and of cudarc's views work on. It is given back on drop.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::c_void;

@@ -1,6 +1,6 @@
-/* Packed messages: words, arrays of every small size and alignment at each scope, and a litmus test of many rounds: a
- * packet's value is never another one's than its sequence number says, nor are two of an array from different
- * messages. One block to a PE. */
+/* Packed messages: words, arrays of every small size and alignment at each scope, and a litmus test of many
+ * rounds: a packet's value is never another one's than its sequence number says, nor are two of an array from
+ * different messages. One block to a PE. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -83,9 +83,10 @@ extern "C" __global__ void packed_sweep(uint64_t *report, rushmem::packet *slots
   else sweep_type<rushmem::block>(report, slots, ack, dst, src, unit, max_bytes, seed);
 }
 
-/* Each thread has a lane of `words` packets to the right and one back, and sends as fast as answers come. Every word of
- * a message is a function of lane, round and place. In turn the message is waited for and tested for; in every
- * fourth round it also announces a plain put, by fences. All memory is zero; `beside` has a word for each lane. */
+/* Each thread has a lane of `words` packets to the right and one back, and sends as fast as answers come.
+ * Every word of a message is a function of lane, round and place. In turn the message is waited for and
+ * tested for; in every fourth round it also announces a plain put, by fences. All memory is zero; `beside`
+ * has a word for each lane. */
 extern "C" __global__ void packed_litmus(uint64_t *report, rushmem::packet *slots, rushmem::packet *acks,
                                          uint64_t *beside, size_t words, int rounds, uint64_t seed) {
   const int me = rushmem::my_pe(), left = left_of(me), right = right_of(me);

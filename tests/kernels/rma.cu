@@ -122,7 +122,8 @@ extern "C" __global__ void rma_large(uint64_t *report, unsigned char *dst, unsig
              op == OP_PUT || op == OP_PUT_NBI ? left_of(me) : right_of(me), from_align);
 }
 
-/* Puts its words to the right and ends, completing nothing: one by each thread into `words`, and `bulk` of `src` behind them. */
+/* Puts its words to the right and ends, completing nothing: one by each thread into `words`, and `bulk` of
+ * `src` behind them. */
 extern "C" __global__ void rma_leave(uint64_t *words, const uint64_t *src, size_t bulk, uint64_t seed) {
   const int me = rushmem::my_pe(), right = right_of(me);
   const size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,5 +1,5 @@
-/* Interprets random programs of operations, a block each (tests/soak). The first threads of a block make them, at the scope
- * that each operation names. */
+/* Interprets random programs of operations, a block each (tests/soak). The first threads of a block make
+ * them, at the scope that each operation names. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -59,8 +59,9 @@ __device__ void single(const memory &m, const uint64_t *op, uint64_t *fetched) {
 
 }  // namespace
 
-/* `rows`, `signals` and `counters` have WORDS, SIGNALS and COUNTERS words for each actor of all PEs; `sources` and `landing` ARENA
- * words for each of this PE; `code` and `fetched` OPERATIONS entries for each block. */
+/* `rows`, `signals` and `counters` have WORDS, SIGNALS and COUNTERS words for each actor of all PEs;
+ * `sources` and `landing` ARENA words for each of this PE; `code` and `fetched` OPERATIONS entries for each
+ * block. */
 extern "C" __global__ void soak(uint64_t *rows, uint64_t *signals, uint64_t *counters, uint64_t *shared, uint64_t *code,
                                 uint64_t *sources, uint64_t *landing, uint64_t *fetched, soak_who who) {
   const uint64_t actor = who.numbers[2 * blockIdx.x], k = who.numbers[2 * blockIdx.x + 1];

@@ -225,29 +225,30 @@ impl Program {
         self.actors.iter().flatten().map(|(_, ops)| ops.len()).sum()
     }
 
-    /// What word or signal `at` holds once the operation of that number has written it. A word of a long copy may be seen in parts
-    /// meanwhile: a sum tells such a word from a whole one.
+    /// What word or signal `at` holds once the operation of that number has written it. A word of a long copy
+    /// may be seen in parts meanwhile: a sum tells such a word from a whole one.
     pub(crate) fn value(&self, id: usize, at: usize) -> u64 {
-        let told = ((self.round % (1 << 20)) << 24) | ((id as u64 + 1) << 14) | at as u64;
-        told | (sum(told) << 44)
+        let tag = ((self.round % (1 << 20)) << 24) | ((id as u64 + 1) << 14) | at as u64;
+        tag | (sum(tag) << 44)
     }
 
-    /// The number of the operation of this round that wrote `value`; `Ok(None)` for one of another round, `Err` for part of one.
+    /// The number of the operation of this round that wrote `value`; `Ok(None)` for one of another round,
+    /// `Err` for part of one.
     pub(crate) fn writer(&self, value: u64) -> Result<Option<usize>, ()> {
-        let told = value & ((1 << 44) - 1);
+        let tag = value & ((1 << 44) - 1);
         if value == 0 {
             return Ok(None);
         }
-        if sum(told) != value >> 44 {
+        if sum(tag) != value >> 44 {
             return Err(());
         }
-        Ok((told >> 24 == self.round % (1 << 20)).then(|| (told >> 14 & 0x3ff) as usize - 1))
+        Ok((tag >> 24 == self.round % (1 << 20)).then(|| (tag >> 14 & 0x3ff) as usize - 1))
     }
 }
 
 /// A sum of 20 bits.
-fn sum(told: u64) -> u64 {
-    (told ^ (told >> 17)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44
+fn sum(tag: u64) -> u64 {
+    (tag ^ (tag >> 17)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44
 }
 
 fn random_actor(random: &mut Rng, n: u32) -> (Actor, Vec<Op>) {

@@ -96,7 +96,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     }
 }
 
-/// The key of the job that `parts` name. Without a secret whoever knows these can join.
+/// The key of the job that `parts` name. Without a secret anyone who knows these can join.
 fn key(parts: &[&[u8]], secret: Option<&[u8]>) -> Result<Key> {
     let token = match secret.filter(|s| !s.is_empty()) {
         Some(secret) => stretch(secret, &digest(parts))?,
@@ -160,7 +160,7 @@ fn warn_of_no_secret(place: &Place) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         log::warn!(
-            "rushmem uid: the ranks meet over the network at {place} and no secret is set, so whoever reaches \
+            "rushmem uid: the ranks meet over the network at {place} and no secret is set, so anyone who reaches \
              this host and knows the launcher's variables can join as one of them: set {0} to the same secret \
              on all ranks (for example by export {0}=$(openssl rand -hex 32) before srun, or on every node \
              before torchrun), or start with rushmem-run",

@@ -205,7 +205,7 @@ impl<'a> Work<'a> {
                     self.next += 1;
                     self.guests.insert(id, Guest { conn, acceptor: Acceptor::new(Purpose::Mesh) });
                     self.lobby.enter(id, source, Instant::now());
-                    // A neighbour has said hello by now; so it is not among the silent when somebody must go.
+                    // A neighbour has said hello by now; so it is not among the silent ones, which go first.
                     self.greet(id);
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
@@ -249,11 +249,11 @@ impl<'a> Work<'a> {
     }
 
     fn greet(&mut self, id: u64) {
-        match self.hear(id) {
+        match self.receive(id) {
             Ok(None) => {}
             Ok(Some(rank)) => {
                 self.lobby.leave(id);
-                // A neighbour that lost its first connection before it was told that it stands comes again.
+                // A neighbour that lost its first connection before it learned that it stands comes again.
                 if let Some(guest) = self.guests.remove(&id) {
                     self.up.insert(rank, guest.conn);
                 }
@@ -263,7 +263,7 @@ impl<'a> Work<'a> {
     }
 
     /// The rank of a guest that has proved to be a neighbour.
-    fn hear(&mut self, id: u64) -> std::result::Result<Option<u32>, Broken> {
+    fn receive(&mut self, id: u64) -> std::result::Result<Option<u32>, Broken> {
         let Some(guest) = self.guests.get_mut(&id) else { return Ok(None) };
         guest.conn.flush()?;
         while let Some(frame) = guest.conn.receive()? {

@@ -41,7 +41,7 @@ pub(crate) struct Lobby {
     arrivals: VecDeque<(Instant, u64)>,
 }
 
-/// Half of the descriptors that this process may have; whoever finds none left asks a guest to go.
+/// Half of the descriptors that this process may have; a server that finds none left drops a guest.
 pub(crate) fn room() -> usize {
     let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
     usize::try_from(files / 2).unwrap_or(MOST).clamp(LEAST, MOST)
@@ -110,7 +110,7 @@ impl Lobby {
         }
     }
 
-    /// Who goes next if somebody must.
+    /// The guest to drop next.
     pub(crate) fn victim(&mut self) -> Option<u64> {
         let (_, source) = *self.crowds.last()?;
         let group = self.groups.get_mut(&source)?;
@@ -180,7 +180,7 @@ mod tests {
         lobby.leave(2);
         lobby.leave(2);
         lobby.leave(13);
-        // One of each is left; which one goes is no matter, but somebody must.
+        // One of each is left; either may go, but one must.
         assert!(lobby.victim().is_some());
         [1, 5, 6, 14].into_iter().for_each(|id| lobby.leave(id));
         assert_eq!((lobby.victim(), lobby.len()), (None, 0));

@@ -2,7 +2,7 @@
 //! ask the kernel for the other's user (`SO_PEERCRED`), so that neither a secret nor a folder is needed.
 //!
 //! Why abstract: a socket in a folder needs a folder that every rank sees, that nobody else could have made
-//! before, and that somebody cleans up. An abstract name vanishes with its socket. Anybody may bind any
+//! before, and that a process cleans up. An abstract name vanishes with its socket. Anybody may bind any
 //! abstract name, though, so a name that follows from what names the job could be held by a stranger: half of
 //! a name is random, and the other ranks find it in the kernel's list of Unix sockets (`/proc/net/unix`). A
 //! stranger can add names to that list, which costs a failed check of its user each, but cannot take one

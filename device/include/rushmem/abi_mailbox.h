@@ -1,6 +1,6 @@
 /* The mailbox: what far PEs want done to words of this PE's GPU memory that only a processor of this GPU can
  * do, as those must be atomic with its own threads. The host writes requests into pinned memory and rings;
- * whoever has an SM carries them out (impl/help.h). Plain C, mirrored in host/runtime/src/net/gpu/mailbox.rs,
+ * a thread that has an SM carries them out (impl/help.h). Plain C, mirrored in host/runtime/src/net/gpu/mailbox.rs,
  * with a layout test that compares the two.
  *
  * Requests are numbered from 0 and carried out in that order, each once. Number i is in slot i %
@@ -41,7 +41,7 @@ typedef struct rushmem_mailbox_queue {
 
 /* In this GPU's memory, for its own threads. */
 struct rushmem_mailbox {
-  uint64_t bell;      /* requests posted, as the GPU's front end was last told */
+  uint64_t bell;      /* requests posted, as the GPU's front end last saw them */
   uint64_t turn;      /* requests carried out, times two; plus one while a thread carries out more */
   rushmem_mailbox_queue *queue;
   uint64_t pad[13];

@@ -25,7 +25,7 @@
  *              the ticket is taken: a number from `reply_tail`, then `busy` of that slot from 0 to 1, else
  *              the next number. The host stores the value, then state = ticket + 1 (release), which no earlier
  *              use of the slot can have left there. The claimer reads both and then frees the slot (`busy` = 0,
- *              release). A thread holds one reply slot at most, and whoever has a ticket waits for nobody
+ *              release). A thread holds one reply slot at most, and a thread with a ticket waits for nobody
  *              but the consumer and holders of earlier tickets: there is no circle.
  *   order      Happens-before between two threads' operations is order of their tickets: both are updates of
  *              `tail`. The consumer sees them in that order and owes no other one than FENCE and QUIET ask for.

@@ -8,7 +8,8 @@
 use std::io::Write;
 use std::sync::Once;
 
-/// Starts the log once in a process. A logger that the program installed in this library's `log` is left alone.
+/// Starts the log once in a process. A logger that the program installed in this library's `log` is left
+/// alone.
 pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

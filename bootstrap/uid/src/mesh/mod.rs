@@ -1,5 +1,5 @@
-//! The connections of one rank with its neighbours (`rank ± 2^k`) and what runs over them: data of collectives,
-//! news of deaths and of disagreements, passed on from neighbour to neighbour, each once.
+//! The connections of one rank with its neighbours (`rank ± 2^k`) and what runs over them: data of
+//! collectives, news of deaths and of disagreements, passed on from neighbour to neighbour, each once.
 //!
 //! An idle link stays idle: no heartbeats. A killed process' sockets are closed by its kernel, which every
 //! neighbour sees at once; a host that vanishes is noticed by its kernel's silence (`silence`).
@@ -78,8 +78,8 @@ pub(crate) struct Mesh {
 }
 
 impl Mesh {
-    /// Takes over the links and starts the I/O thread (none for a job of one rank). Hosts may be silent for `silence`,
-    /// which was set on the links.
+    /// Takes over the links and starts the I/O thread (none for a job of one rank). Hosts may be silent for
+    /// `silence`, which was set on the links.
     pub(crate) fn start(
         me: u32,
         n_ranks: u32,
@@ -121,7 +121,7 @@ impl Mesh {
         Ok(Mesh { shared, thread: Mutex::new(thread) })
     }
 
-    /// The first death heard of, with those on the same host that have come to be known since.
+    /// The first death reported, with those on the same host that have come to be known since.
     pub(crate) fn death(&self) -> Option<BootError> {
         if !self.shared.dead.load(Ordering::Acquire) {
             return None;

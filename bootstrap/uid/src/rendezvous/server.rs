@@ -46,7 +46,7 @@ enum Phase {
     /// It has proved to belong to the job; which rank it is comes next.
     Proved,
     Member(u32),
-    /// Has been told all there is; its end is awaited, so that closing first cannot lose the words.
+    /// All that it must know is sent; its end is awaited, so that closing first cannot lose the bytes.
     Leaving,
 }
 
@@ -179,7 +179,7 @@ impl Server {
                     let phase = Phase::Stranger(Acceptor::new(Purpose::Rendezvous));
                     self.clients.insert(id, Client { conn, phase, writing: false });
                     self.lobby.enter(id, source, Instant::now());
-                    // A member has said hello by now; so it is not among the silent when somebody must go.
+                    // A member has said hello by now; so it is not among the silent ones, which go first.
                     self.serve(id);
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
@@ -187,7 +187,7 @@ impl Server {
                 Err(e) if e.kind() == ErrorKind::PermissionDenied => {
                     self.warn(|| format!("refused a connection from {e}; the job goes on"));
                 }
-                // No descriptors, no memory: somebody goes, or all wait a moment.
+                // No descriptors, no memory: one guest goes, or all wait a moment.
                 Err(e) => {
                     self.warn(|| format!("the rendezvous cannot take a connection now: {e}"));
                     if !self.make_room() {
@@ -357,9 +357,9 @@ impl Server {
         self.job.expire(now);
         match self.job.stage() {
             Stage::Gathering => {}
-            // Until it is told to stop, which takes the listener away.
+            // Until it is stopped, which takes the listener away.
             Stage::Connecting | Stage::Done if self.standing && self.listener.is_some() => {
-                // Ranks come again only after they were told that all are connected, so everything still open
+                // Ranks come again only after they learned that all are connected, so everything still open
                 // belongs to the world that is done and needs no job any more.
                 if *self.job.stage() == Stage::Done && self.job.outbox.is_empty() {
                     self.job = new_job(self.addr);

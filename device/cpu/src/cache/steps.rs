@@ -1,6 +1,7 @@
-//! The way from `/` to a directory, walked by descriptors. What the cache holds will be run, so nobody but this user and root
-//! may be able to change what stands at the end of the way: each step's owner and mode are checked on the descriptor
-//! that the next step starts from. A name that is swapped after its check changes nothing, as no name is looked up twice.
+//! The way from `/` to a directory, walked by descriptors. What the cache holds will be run, so nobody but
+//! this user and root may be able to change what stands at the end of the way: each step's owner and mode are
+//! checked on the descriptor that the next step starts from. A name that is swapped after its check changes
+//! nothing, as no name is looked up twice.
 //!
 //! A link on the way counts when this user or root made it; the last step must not be one.
 
@@ -91,8 +92,8 @@ impl Walk {
         Ok(Walk { here, shown: "/".into(), root })
     }
 
-    /// Whoever owns `/` owns every program that runs here. That is root, but in a user namespace that does not map root: all users
-    /// outside look like one there, so what protects is the check of [`own`] alone.
+    /// The owner of `/` owns every program that runs here. That is root, except in a user namespace that does
+    /// not map root: all users outside look like one there, so only the check of [`own`] protects.
     fn trusts(&self, uid: u32) -> bool {
         uid == user() || uid == 0 || uid == self.root
     }
@@ -144,7 +145,8 @@ impl Walk {
     }
 }
 
-/// Whether a group is this user's alone, as many systems give each user one: of the user's name, with no other member.
+/// Whether a group is this user's alone, as many systems give each user one: of the user's name, with no
+/// other member.
 pub(super) fn own_group(gid: u32) -> bool {
     let Ok(Some(user)) = User::from_uid(user().into()) else { return false };
     let Ok(Some(group)) = Group::from_gid(gid.into()) else { return false };
@@ -169,8 +171,8 @@ fn type_name(kind: FileType) -> &'static str {
     }
 }
 
-/// What is opened inside a folder must be this user's own: what is run is the user's own work, whoever owns the
-/// directories above.
+/// What is opened inside a folder must be this user's own: what is run is the user's own work, no matter who
+/// owns the directories above.
 pub(super) fn own(fd: impl AsFd, kind: FileType, shown: &Path) -> io::Result<Stat> {
     let stat = fs::fstat(fd)?;
     let found = FileType::from_raw_mode(stat.st_mode);

@@ -2,15 +2,15 @@
  * thread that waits has one, so it helps. The wait's loop looks at the bell now and then (stall.h), and a
  * service kernel of the runtime does the same where nobody waits (device/src/service.cu).
  *
- * One word, `turn`, is lock and count in one: whoever changes it from 2n to 2n + 1 carries out request n and
- * some after it, then sets it to twice the number of those done. So each is carried out once, in order, and a
- * thread that finds another at it goes on with its own wait: nobody waits for the lock, and who holds it
- * waits for nothing but memory. The bell is a count that is compared, not a flag that is cleared: a ring that
- * nobody could answer at once is still there at the next look.
+ * One word, `turn`, is lock and count in one: the thread that changes it from 2n to 2n + 1 carries out
+ * request n and some after it, then sets it to twice the number of those done. So each is carried out once,
+ * in order, and a thread that finds another at it goes on with its own wait: nobody waits for the lock, and
+ * who holds it waits for nothing but memory. The bell is a count that is compared, not a flag that is
+ * cleared: a ring that nobody could answer at once is still there at the next look.
  *
  * Ordering. Each request is an acquire and release at system scope: what the host knew to be done when it
  * rang, the copies of the same source among it, comes before the first; and the fence between two requests
- * orders them for whoever sees the second. The result is there before `done` counts it.
+ * orders them for every thread that sees the second. The result is there before `done` counts it.
  */
 #ifndef RUSHMEM_IMPL_HELP_H
 #define RUSHMEM_IMPL_HELP_H
