@@ -85,7 +85,8 @@ fn put(sender: u64, number: u64, segment: u32, address: u64) -> Vec<u8> {
     [&kind[..], &segment, &words].concat()
 }
 
-/// What one who knows the port, the layout of messages and even an address can say. How much he has said.
+/// What a stranger that knows the port, the layout of messages and even an address can send. Returns how much
+/// it has sent.
 fn attack(rng: &mut Rng, port: u16, address: u64) -> u64 {
     const ENGINES: u32 = 1;
     const COPIES: u32 = 2;

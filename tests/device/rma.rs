@@ -43,7 +43,7 @@ fn every_small_size_and_alignment_by_a_block() {
     sweep(BLOCK, &[2, 4, 8, 16], 45, 150);
 }
 
-/// The host's barrier speaks for a kernel that has ended, wherever its PE's peers are.
+/// The host's barrier completes the operations of a kernel that has ended, on near and far PEs.
 #[test]
 fn what_a_kernel_left_the_hosts_barrier_completes() {
     const THREADS: usize = 64;

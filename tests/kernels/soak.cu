@@ -81,7 +81,7 @@ extern "C" __global__ void soak(uint64_t *rows, uint64_t *signals, uint64_t *cou
       if (moves) move<rushmem::thread>(m, op);
       else single(m, op, old);
     }
-    /* A fence of the first thread speaks for what the block's threads have done behind this. */
+    /* A fence of the first thread covers what the block's threads have done behind this. */
     __syncthreads();
   }
   if (threadIdx.x == 0) rushmem::quiet();

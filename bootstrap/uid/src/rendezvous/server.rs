@@ -1,7 +1,7 @@
-//! The rendezvous' sockets: one thread, one epoll set. Who has not proved to belong to the job may hold one
-//! connection for `HANDSHAKE_LIMIT`, send at most one small frame at a time, and is dropped with a warning
-//! while the job goes on. Connections are taken as fast as they come, also when there is no room for more
-//! (`lobby` says who goes then), so that a member never waits behind strangers.
+//! The rendezvous' sockets: one thread, one epoll set. A connection that has not proved to belong to the job
+//! may hold one connection for `HANDSHAKE_LIMIT`, send at most one small frame at a time, and is dropped with
+//! a warning while the job goes on. Connections are taken as fast as they come, also when there is no room
+//! for more (`pending` says which one goes then), so that a member never waits behind strangers.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
