@@ -6,7 +6,6 @@
 //! to PEs whose memory is not mapped; `world` holds it all together;
 //! `ops` are the operations; `boot` chooses how PEs find each other.
 
-mod at_exit;
 mod boot;
 pub mod capi;
 mod collective;

@@ -7,7 +7,6 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::capi::types::rushmem_heap_info_t;
 use crate::collective::Entered;
 use crate::error::{err, Result};
 use crate::heap::alloc::{Allocator, GRANULE};
@@ -19,6 +18,7 @@ use crate::net::{Backed, Far};
 use crate::node::control::Call;
 use crate::node::links::Links;
 use registration::Registered;
+use rushmem_abi::c::rushmem_heap_info_t;
 
 /// The heap starts with this much memory, and grows by doubling.
 const FIRST_COMMIT: usize = 1 << 20;

@@ -12,9 +12,9 @@ use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
 use super::driver::{cu, failure, ignore};
 use super::stream::{Priority, Stream};
 use super::{names, signatures, Cuda};
-use crate::capi::types::rushmem_arg_type_t;
 use crate::device_state::{RawState, VERSION};
 use crate::error::{err, Error, Result};
+use rushmem_abi::c::rushmem_arg_type_t;
 
 /// Machine code in a context.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use super::rig::HEAP;
 use super::{Descriptor, DeviceRing, Op, FLOAT};
-use crate::capi::types::*;
 use crate::testing::atomics::updated;
 use crate::testing::device::LIMIT;
 use crate::testing::random::Random;
+use rushmem_abi::c::*;
 
 /// An operation that was taken and is not complete.
 struct Open {

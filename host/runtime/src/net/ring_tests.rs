@@ -15,7 +15,7 @@ fn the_layout_is_that_of_the_header() {
     layout.is("sizeof(rushmem_reply)", size_of::<rushmem_ring::Reply>() as i64);
     layout.is("offsetof(rushmem_reply, value)", 0);
     layout.is("offsetof(rushmem_reply, state)", 8);
-    use crate::capi::types as c;
+    use rushmem_abi::c;
     numbers!(
         layout,
         RUSHMEM_RING_PUT = Op::Put,

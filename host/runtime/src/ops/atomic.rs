@@ -6,10 +6,10 @@
 
 use super::check_aligned;
 use super::engine::Engine;
-use crate::capi::types::*;
 use crate::error::{err, Result};
 use crate::word::{Update, Word, ATOMICS};
 use crate::world::{Route, World};
+use rushmem_abi::c::*;
 
 /// One of `RUSHMEM_ATOMIC_*`: an index into [`ATOMICS`], one register wide.
 #[derive(Clone, Copy, Debug)]

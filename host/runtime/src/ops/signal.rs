@@ -5,11 +5,11 @@
 
 use super::waitset::Cmp;
 use super::{check_aligned, check_private, rma, wait};
-use crate::capi::types::*;
 use crate::error::{err, Result};
 use crate::net::Place;
 use crate::word::Word;
 use crate::world::{Route, World};
+use rushmem_abi::c::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a signal word changes: to the value, or by it.

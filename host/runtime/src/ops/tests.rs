@@ -2,9 +2,9 @@
 
 use super::rma::Strided;
 use super::waitset::{Cmp, Expected, Integer, WaitSet};
-use crate::capi::types::*;
 use crate::word::{copy_word, Update, Word};
 use proptest::prelude::*;
+use rushmem_abi::c::*;
 
 /// The model of a comparison, by the language's own operators on the element type itself.
 fn compares(kind: i32, cmp: i32, seen: u64, expected: u64) -> bool {

@@ -3,9 +3,9 @@
 //! This is the part of wait and test that has no world in it: loads, comparisons and selection, on any memory.
 //! All four integer types are widened to `i128`, where a comparison has one meaning.
 
-use crate::capi::types::*;
 use crate::error::{err, Result};
 use crate::word::Word;
+use rushmem_abi::c::*;
 use std::fmt;
 use std::sync::atomic::Ordering;
 

@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicU32;
 use rushmem_device_cpu::{LaunchConfig, Module};
 
 use super::*;
-use crate::capi::types::*;
 use crate::device_state::RawState;
 use crate::testing::atomics::updated;
 use crate::testing::device::{compile, state, LIMIT};
 use crate::testing::layout::{fields, numbers, Layout};
 use crate::testing::random::Random;
+use rushmem_abi::c::*;
 
 #[test]
 fn the_layout_is_that_of_the_header() {
