@@ -316,7 +316,7 @@ impl DeviceRing {
         let taken = consumer.take(&self.view(), max, |words, ticket| {
             let mut descriptor = Descriptor::new(words, ticket);
             #[cfg(any(test, feature = "fuzzing"))]
-            crate::fuzzing::record(
+            crate::seeds::record(
                 "ring_descriptors",
                 descriptor.op.into(),
                 &words.map(u64::to_le_bytes).concat(),
