@@ -6,7 +6,6 @@
 
 use std::os::raw::c_void;
 
-use super::types::*;
 use super::{guard, world, write_out};
 use crate::kernel::event::Event;
 use crate::kernel::handle::Handle;
@@ -14,6 +13,7 @@ use crate::ops::check_out;
 use crate::ops::on_stream;
 use crate::ops::rma::Strided;
 use crate::ops::signal::SignalOp;
+use rushmem_abi::c::*;
 
 /// Makes a stream on the PE's device. Work on it runs beside that of other streams; on a GPU it does not wait for CUDA's
 /// legacy default stream.

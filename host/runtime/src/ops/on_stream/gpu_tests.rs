@@ -6,7 +6,6 @@ use std::ffi::c_void;
 use cudarc::driver::sys::{self, CUstreamCaptureMode as Mode};
 
 use super::*;
-use crate::capi::types::*;
 use crate::error::code;
 use crate::fake::worlds_with;
 use crate::gpu::driver::cu;
@@ -14,6 +13,7 @@ use crate::gpu::Cuda;
 use crate::node::control::Call;
 use crate::ops::rma;
 use crate::testing::random::Random;
+use rushmem_abi::c::*;
 
 const SOURCE: &str = "extern \"C\" __global__ void bump(unsigned char *at, unsigned long long n) {
   for (unsigned long long i = threadIdx.x; i < n; i += blockDim.x) at[i] += 1;

@@ -30,7 +30,7 @@ use far::{Errand, What};
 
 use super::rma::Strided;
 use super::signal::SignalOp;
-use super::waitset::{Cmp, Integer};
+use super::waitset::{comparison, Cmp, Integer};
 use super::{check_aligned, check_private};
 use crate::error::{err, Result};
 use crate::kernel::streams::On;
@@ -354,7 +354,7 @@ unsafe fn wait(
     value: u64,
     on: *mut c_void,
 ) -> Result<()> {
-    let cmp = Cmp::from_code(cmp)?;
+    let cmp = comparison(cmp)?;
     w.health().check()?;
     let at = w.check_local(at, kind.bytes())?;
     let work = Work::Wait { at, offset: w.offset_of(at), kind, cmp, value };

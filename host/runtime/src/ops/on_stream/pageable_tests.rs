@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::gpu_tests::{alloc, barrier, data, on_gpus, read, write};
 use super::*;
-use crate::capi::types::*;
 use crate::testing::random::Random;
+use rushmem_abi::c::*;
 
 /// A call that waits for its stream would wait for ever here: what the stream waits for comes from the same thread, afterwards.
 const SOON: Duration = Duration::from_secs(5);
