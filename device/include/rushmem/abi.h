@@ -1,6 +1,6 @@
 /* The layout that host and device share: one versioned struct that a kernel reads, the records it writes,
  * and the constants of the public interface. Plain C, included by kernels and mirrored by `#[repr(C)]` in
- * host/runtime/src/device_state.rs, with a layout test that compares the two. */
+ * host/abi/src/device/state.rs; a test there compares the two. */
 #ifndef RUSHMEM_ABI_H
 #define RUSHMEM_ABI_H
 
@@ -53,8 +53,8 @@ typedef struct rushmem_sync_line {
   uint64_t pad[15];
 } rushmem_sync_line;     /* 128 bytes */
 
-/* Why and where a kernel gave up, in one 16-byte store: a RUSHMEM_DEVICE_FAIL_*; blockIdx.x; blockIdx.y << 16 | blockIdx.z;
- * threadIdx.z << 20 | threadIdx.y << 10 | threadIdx.x. */
+/* Why and where a kernel gave up, in one 16-byte store: a RUSHMEM_DEVICE_FAIL_*; blockIdx.x; blockIdx.y << 16
+ * | blockIdx.z; threadIdx.z << 20 | threadIdx.y << 10 | threadIdx.x. */
 #define RUSHMEM_FAILURE_WORDS 4
 
 /* What others ask this PE's threads to do (mailbox.h). */
@@ -73,7 +73,8 @@ typedef struct rushmem_device_state {
   /* All PEs' arrival lines for the device's sync, at the same heap offset on every PE:
    * sync_lines[q].epoch in this PE's heap is written by PE q. n_pes of them. */
   rushmem_sync_line *sync_lines;
-  /* How many syncs this PE has entered: n_pes - 1 words (at least one), all the same between two syncs (sync.h). */
+  /* How many syncs this PE has entered: n_pes - 1 words (at least one), all the same between two syncs
+   * (sync.h). */
   uint64_t *sync_epoch;
   uint64_t stall_ns;     /* report a wait after this long; 0: never */
   uint64_t wait_limit_ns;/* end a wait with an error after this long; 0: never */

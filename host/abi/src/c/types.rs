@@ -1,108 +1,6 @@
-//! The types and constants of the C ABI, exactly as `rushmem.h` shows them. Data only: the Rust API uses this
-//! module and nothing else of this crate, so that it stays a client of the loaded library.
+//! The structs of the C ABI, and the constants that stand in them.
 
 use std::os::raw::{c_char, c_void};
-
-/// Version of this ABI. A client refuses a library with another one.
-pub const RUSHMEM_ABI_VERSION: u32 = 1;
-
-/// Success.
-pub const RUSHMEM_OK: i32 = 0;
-/// An argument makes no sense (null, zero where not allowed, overflow, unknown constant).
-pub const RUSHMEM_ERR_INVALID_ARGUMENT: i32 = -1;
-/// A PE number outside `0..n_pes`.
-pub const RUSHMEM_ERR_BAD_PE: i32 = -2;
-/// An address that is not symmetric: outside the heap and every registered region, or already freed.
-pub const RUSHMEM_ERR_BAD_ADDRESS: i32 = -3;
-/// A range that starts inside an allocation and ends past it.
-pub const RUSHMEM_ERR_OUT_OF_BOUNDS: i32 = -4;
-/// PEs disagree in a collective call (different calls, different arguments).
-pub const RUSHMEM_ERR_MISMATCH: i32 = -5;
-/// The symmetric heap cannot grow far enough.
-pub const RUSHMEM_ERR_HEAP_EXHAUSTED: i32 = -6;
-/// A time limit passed.
-pub const RUSHMEM_ERR_TIMEOUT: i32 = -7;
-/// A PE of the job died or left.
-pub const RUSHMEM_ERR_PEER_DEAD: i32 = -8;
-/// The bootstrap failed.
-pub const RUSHMEM_ERR_BOOTSTRAP: i32 = -9;
-/// An environment variable is missing, malformed or contradicts another.
-pub const RUSHMEM_ERR_ENVIRONMENT: i32 = -10;
-/// Library versions do not fit.
-pub const RUSHMEM_ERR_VERSION: i32 = -11;
-/// A kernel source did not compile; the text holds the compiler's messages.
-pub const RUSHMEM_ERR_COMPILE: i32 = -12;
-/// A launch was refused (unknown kernel, wrong arguments, too many blocks).
-pub const RUSHMEM_ERR_LAUNCH: i32 = -13;
-/// Not possible on this device, transport or build.
-pub const RUSHMEM_ERR_UNSUPPORTED: i32 = -14;
-/// Work is still in flight, or another thread is inside a collective call of this world.
-pub const RUSHMEM_ERR_BUSY: i32 = -15;
-/// The operating system refused.
-pub const RUSHMEM_ERR_IO: i32 = -16;
-/// A handle that was never made, or was finalised.
-pub const RUSHMEM_ERR_BAD_HANDLE: i32 = -17;
-/// A defect in rushmem; please report it.
-pub const RUSHMEM_ERR_INTERNAL: i32 = -18;
-/// The call was made in a child of fork. Only the process that joined the job is its PE; a child execs (`posix_spawn`, or
-/// `spawn` and `forkserver` of Python's multiprocessing) before it uses rushmem.
-pub const RUSHMEM_ERR_FORKED: i32 = -19;
-
-/// Element type of an atomic, signal or wait.
-pub const RUSHMEM_INT32: i32 = 0;
-/// `uint32_t`.
-pub const RUSHMEM_UINT32: i32 = 1;
-/// `int64_t`.
-pub const RUSHMEM_INT64: i32 = 2;
-/// `uint64_t`.
-pub const RUSHMEM_UINT64: i32 = 3;
-/// `float`: fetch, set and swap only.
-pub const RUSHMEM_FLOAT: i32 = 4;
-/// `double`: fetch, set and swap only.
-pub const RUSHMEM_DOUBLE: i32 = 5;
-
-/// Atomic operations (OpenSHMEM 1.5, section 9.8). The non-fetching ones leave `*fetched` alone.
-pub const RUSHMEM_ATOMIC_FETCH: i32 = 0;
-/// Stores the value.
-pub const RUSHMEM_ATOMIC_SET: i32 = 1;
-/// Stores the value and fetches the old one.
-pub const RUSHMEM_ATOMIC_SWAP: i32 = 2;
-/// Stores the value if the target equals the comparand; fetches the old value.
-pub const RUSHMEM_ATOMIC_COMPARE_SWAP: i32 = 3;
-/// Adds (wrapping).
-pub const RUSHMEM_ATOMIC_ADD: i32 = 4;
-/// Adds and fetches the old value. An increment is an addition of one.
-pub const RUSHMEM_ATOMIC_FETCH_ADD: i32 = 5;
-/// Bitwise and.
-pub const RUSHMEM_ATOMIC_AND: i32 = 6;
-/// Bitwise and, fetching the old value.
-pub const RUSHMEM_ATOMIC_FETCH_AND: i32 = 7;
-/// Bitwise or.
-pub const RUSHMEM_ATOMIC_OR: i32 = 8;
-/// Bitwise or, fetching the old value.
-pub const RUSHMEM_ATOMIC_FETCH_OR: i32 = 9;
-/// Bitwise exclusive or.
-pub const RUSHMEM_ATOMIC_XOR: i32 = 10;
-/// Bitwise exclusive or, fetching the old value.
-pub const RUSHMEM_ATOMIC_FETCH_XOR: i32 = 11;
-
-/// Comparisons of wait and test.
-pub const RUSHMEM_CMP_EQ: i32 = 0;
-/// Not equal.
-pub const RUSHMEM_CMP_NE: i32 = 1;
-/// Greater than.
-pub const RUSHMEM_CMP_GT: i32 = 2;
-/// Greater or equal.
-pub const RUSHMEM_CMP_GE: i32 = 3;
-/// Less than.
-pub const RUSHMEM_CMP_LT: i32 = 4;
-/// Less or equal.
-pub const RUSHMEM_CMP_LE: i32 = 5;
-
-/// The signal word becomes the value.
-pub const RUSHMEM_SIGNAL_SET: i32 = 0;
-/// The value is added to the signal word.
-pub const RUSHMEM_SIGNAL_ADD: i32 = 1;
 
 /// A GPU where the machine has one, else the CPU.
 pub const RUSHMEM_DEVICE_AUTO: i32 = 1;
@@ -166,7 +64,8 @@ pub struct rushmem_init_attr_t {
     pub n_pes: i32,
     /// The kind of device: one of `RUSHMEM_DEVICE_*`; 0: `RUSHMEM_DEVICE` of the environment, or its default.
     pub device: i32,
-    /// With `RUSHMEM_DEVICE_CUDA`: 1 + the number of the GPU among those that the process sees; 0: rushmem chooses.
+    /// With `RUSHMEM_DEVICE_CUDA`: 1 + the number of the GPU among those that the process sees; 0: rushmem
+    /// chooses.
     pub gpu: i32,
     /// Upper limit of the symmetric heap in bytes; 0: `RUSHMEM_HEAP_MAX` or its default.
     pub heap_max: u64,
@@ -182,7 +81,8 @@ pub struct rushmem_view_t {
     pub my_pe: i32,
     /// Number of PEs.
     pub n_pes: i32,
-    /// First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store directly.
+    /// First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store
+    /// directly.
     pub near_first: i32,
     /// Length of that run; 0 where the heaps are in GPU memory.
     pub near_count: i32,
@@ -193,7 +93,8 @@ pub struct rushmem_view_t {
     pub stride: u64,
     /// Points at a word that becomes non-zero when the job is broken (a PE died).
     pub broken: *const u32,
-    /// The kind of this PE's device: `RUSHMEM_DEVICE_CPU` or `RUSHMEM_DEVICE_CUDA`. Its heap is in that device's memory.
+    /// The kind of this PE's device: `RUSHMEM_DEVICE_CPU` or `RUSHMEM_DEVICE_CUDA`. Its heap is in that
+    /// device's memory.
     pub device: i32,
     /// The GPU's number among those that the process sees; -1 for the CPU.
     pub gpu: i32,
@@ -272,7 +173,8 @@ pub struct rushmem_launch_t {
     pub shared_bytes: u64,
     /// The stream, as the functions on streams take it; null means the world's default stream.
     pub stream: *mut c_void,
-    /// Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has them.
+    /// Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has
+    /// them.
     pub cluster: [u32; 3],
     /// Reserved, zero.
     pub reserved: u32,
@@ -335,7 +237,8 @@ pub struct rushmem_tool_t {
 pub struct rushmem_cuda_t {
     /// `sizeof(rushmem_cuda_t)` of the caller.
     pub size: u32,
-    /// The CUDA version that the driver supports as CUDA counts (13.0 is 13000); 0 without a driver that can be used.
+    /// The CUDA version that the driver supports as CUDA counts (13.0 is 13000); 0 without a driver that can
+    /// be used.
     pub driver: i32,
     /// Why the driver cannot be used; empty where it can, and where there is none. Lives for ever.
     pub driver_error: *const c_char,
@@ -343,12 +246,13 @@ pub struct rushmem_cuda_t {
     pub nvrtc: rushmem_tool_t,
     /// nvJitLink, which links them with the device library. Without it kernels are compiled whole.
     pub nvjitlink: rushmem_tool_t,
-    /// CUDA version of the device library that the runtime carries, for nvJitLink to link; empty where it was built
-    /// without nvcc. Lives for ever.
+    /// CUDA version of the device library that the runtime carries, for nvJitLink to link; empty where it was
+    /// built without nvcc. Lives for ever.
     pub device_library: *const c_char,
 }
 
-/// What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never null.
+/// What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never
+/// null.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rushmem_job_t {
