@@ -13,7 +13,7 @@
 //!    and nothing of the others. Neighbours connect, with the same proof and a token of this start.
 //! 4. When all are connected the root says go, closes its sockets, and has no further part.
 //!
-//! What strangers do at the listeners costs the job no more than the time to turn them away (`lobby`).
+//! What strangers do at the listeners costs the job no more than the time to turn them away (`pending`).
 //!
 //! Collectives run over the neighbours' connections in ⌈log2 n⌉ rounds; so does the news of a death.
 //!
@@ -61,13 +61,13 @@ pub mod environment;
 pub mod fuzzing;
 mod handshake;
 mod join;
-mod lobby;
 mod local;
 mod mesh;
 mod messages;
 mod names;
 mod net;
 mod outgoing;
+mod pending;
 mod place;
 mod ranks;
 mod rendezvous;

@@ -82,7 +82,7 @@ typedef struct rushmem_device_state {
   uint32_t *failure;     /* host-visible: RUSHMEM_FAILURE_WORDS words, written when a GPU's kernel gives up */
   uint64_t trap_delay_ns;/* how long a GPU's kernel whose wait is to end goes on before it traps */
   rushmem_ring *ring;    /* where operations on PEs that are not mapped are posted; null: there are none */
-  rushmem_mailbox *mailbox; /* updates of this PE's memory that others wait for; null: the host does them itself */
+  rushmem_mailbox *mailbox; /* updates of this PE's memory for others; null: the host does them itself */
   uint64_t reserved[1];
 } rushmem_device_state;  /* 128 bytes */
 

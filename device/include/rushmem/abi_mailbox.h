@@ -21,7 +21,8 @@ typedef struct rushmem_mailbox_request {
   uint64_t address;   /* of the word, as this GPU maps it; aligned */
   uint64_t value;     /* bit patterns */
   uint64_t compare;   /* of a compare-and-swap */
-  uint64_t what;      /* RUSHMEM_ATOMIC_* (signals that add are additions), | RUSHMEM_WORD_* << 8, | bytes of the word << 16 */
+  /* RUSHMEM_ATOMIC_* (signals that add are additions), | RUSHMEM_WORD_* << 8, | bytes of the word << 16 */
+  uint64_t what;
 } rushmem_mailbox_request; /* 32 bytes */
 
 /* In pinned host memory. */

@@ -64,14 +64,14 @@ impl Reader {
 /// The thread's body.
 pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<Socket>>, silence: Option<Silence>) {
     threads::block_signals();
-    let abroad: Vec<bool> = shared.lock().links.iter().map(|link| link.abroad.is_some()).collect();
-    let reader = |(stream, abroad): (_, bool)| Reader {
+    let is_remote: Vec<bool> = shared.lock().links.iter().map(|link| link.remote_host.is_some()).collect();
+    let reader = |(stream, is_remote): (_, bool)| Reader {
         stream,
         bytes: Vec::new(),
-        clock: abroad.then(PeerClock::default),
+        clock: is_remote.then(PeerClock::default),
         ended: false,
     };
-    let mut readers: Vec<Reader> = streams.into_iter().zip(abroad).map(reader).collect();
+    let mut readers: Vec<Reader> = streams.into_iter().zip(is_remote).map(reader).collect();
     let mut scratch = vec![0; READ];
     let mut farewell: Option<Instant> = None;
     let mut silenced = false;

@@ -99,7 +99,7 @@ impl Mesh {
         for link in links {
             let stream = Arc::new(link.stream);
             streams.push(stream.clone());
-            parts.push((link.rank, link.name, link.abroad, stream));
+            parts.push((link.rank, link.name, link.remote_host, stream));
         }
         let silence = silence.map(Silence::new).filter(|_| parts.iter().any(|p| p.2.is_some()));
         let shared = Arc::new(Shared {

@@ -30,7 +30,7 @@ pub(crate) struct Link {
     pub(crate) rank: u32,
     pub(crate) name: String,
     /// Its host, where that is another one.
-    pub(crate) abroad: Option<Host>,
+    pub(crate) remote_host: Option<Host>,
     stream: Arc<Socket>,
     /// Frames that the socket has not taken yet.
     output: Vec<u8>,
@@ -152,10 +152,10 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(me: u32, n_ranks: u32, links: Vec<(u32, String, Option<Host>, Arc<Socket>)>) -> State {
-        let link = |(rank, name, abroad, stream)| Link {
+        let link = |(rank, name, remote_host, stream)| Link {
             rank,
             name,
-            abroad,
+            remote_host,
             stream,
             output: Vec::new(),
             inbox: VecDeque::new(),
@@ -246,7 +246,7 @@ impl State {
     /// The host of a neighbour on another host.
     fn home_of(&self, rank: Option<u32>) -> Option<u64> {
         let at = self.links.binary_search_by_key(&rank?, |l| l.rank).ok()?;
-        Some(self.links[at].abroad.as_ref()?.home)
+        Some(self.links[at].remote_host.as_ref()?.home)
     }
 
     /// Notes two ranks in different calls, and forwards that once.
@@ -338,7 +338,7 @@ impl State {
         link.mute = true;
         link.output.clear();
         if !link.bye && !self.leaving {
-            let text = match (why, &link.abroad) {
+            let text = match (why, &link.remote_host) {
                 (Ending::Silent(why), Some(host)) => format!("host {} with {}: {why}", host.name, host.ranks),
                 (Ending::Silent(why) | Ending::Died(why), _) => format!("{} died: {why}", link.name),
             };

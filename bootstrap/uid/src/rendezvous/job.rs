@@ -319,7 +319,8 @@ mod tests {
 
     #[test]
     fn disagreements_are_named() {
-        for (second, part) in [(join(1, 5), "of 5 ranks"), (join(4, 4), "0 to 3"), (join(2, 4), "came twice")]
+        for (second, part) in
+            [(join(1, 5), "was given 5 ranks"), (join(4, 4), "0 to 3"), (join(2, 4), "came twice")]
         {
             let mut job = job();
             job.join(1, join(2, 4), Instant::now());
