@@ -10,7 +10,7 @@
 //!
 //! The device library is `device/library`'s work, a second or two. It is an improvement, not a need: built
 //! without nvcc (or with RUSHMEM_NVCC=none) the runtime carries nothing and compiles kernels, its own too,
-//! from the headers alone (`cuda/compile.rs`). So nothing is fetched here, and nothing that goes wrong with
+//! from the headers alone (`gpu/compile.rs`). So nothing is fetched here, and nothing that goes wrong with
 //! nvcc ends the build.
 
 use std::path::{Path, PathBuf};

@@ -57,7 +57,7 @@ typedef struct rushmem_sync_line {
  * | blockIdx.z; threadIdx.z << 20 | threadIdx.y << 10 | threadIdx.x. */
 #define RUSHMEM_FAILURE_WORDS 4
 
-/* What others ask this PE's threads to do (mailbox.h). */
+/* What others ask this PE's threads to do (abi_mailbox.h). */
 typedef struct rushmem_mailbox rushmem_mailbox;
 
 typedef struct rushmem_device_state {

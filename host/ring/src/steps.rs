@@ -1,7 +1,7 @@
 //! What ties the model to the kernels' half: both sources make the same atomic operations on the same words
 //! with the same orderings, in the same order, function by function. (That the header's own code does with a
 //! [`Consumer`](crate::Consumer) what the model does is run, not modelled, in the runtime's
-//! `far/ring_kernel_tests.rs`.)
+//! `net/ring_kernel_tests.rs`.)
 
 const KERNELS: &str = include_str!("../../../device/include/rushmem/impl/far.h");
 const MODEL: &str = include_str!("model.rs");

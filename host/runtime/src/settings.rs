@@ -1,5 +1,5 @@
-//! The names of all variables that rushmem reads, so that one which nobody reads is not taken for a setting: a
-//! misspelt name would otherwise be obeyed by nobody, in silence.
+//! The names of all variables that rushmem reads, so that one which nobody reads is not taken for a setting:
+//! a misspelt name would otherwise be obeyed by nobody, in silence.
 
 use std::sync::Once;
 
