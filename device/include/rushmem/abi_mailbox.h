@@ -1,5 +1,5 @@
-/* The mailbox: what far PEs want done to words of this PE's GPU memory that only a processor of this GPU can
- * do, as those must be atomic with its own threads. The host writes requests into pinned memory and rings; a
+/* The mailbox: updates that far PEs ask for of words in this PE's GPU memory. Only this GPU can make them
+ * atomic with its own threads. So the host writes requests into pinned memory and rings the doorbell, and a
  * thread that has an SM carries them out (impl/help.h). Plain C, mirrored in host/abi/src/device/mailbox.rs;
  * a test there compares the two.
  *
@@ -13,8 +13,8 @@
 /* A power of two. */
 #define RUSHMEM_MAILBOX_SLOTS 256
 
-/* As what the word is taken: everything is done to bits, additions also to floats (of 4 and 8 bytes, on GPUs
- * also of 2) and, on GPUs, to bfloat16. */
+/* The type of the word. All operations take bits; additions also take floats (of 4 and 8 bytes, on GPUs also
+ * of 2) and, on GPUs, bfloat16. */
 enum { RUSHMEM_WORD_BITS = 0, RUSHMEM_WORD_FLOAT = 1, RUSHMEM_WORD_BFLOAT16 = 2 };
 
 typedef struct rushmem_mailbox_request {

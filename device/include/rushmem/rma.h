@@ -29,7 +29,8 @@ namespace impl {
  *
  * At warp and block scope one branch stands before the first load of the usual case, a mapped PE and both
  * sides aligned alike: each is a latency for which all warps wait, and three cost a block's 64 KiB 0.13 of
- * 2.92 us (performance-log.md, 3). A thread alone asks one by one, as it is small copies that are made so. */
+ * 2.92 us (performance-log.md, 3). A thread alone tests one condition after the other, because threads alone
+ * make small copies. */
 template <typename Scope, size_t unit, bool fresh, bool signals = false>
 RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, int pe) {
   if constexpr (is_alone<Scope>::value) {

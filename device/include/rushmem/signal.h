@@ -1,5 +1,5 @@
-/* Signals: 8-byte words by which one PE tells another that something is so, and data that comes with such
- * word. (OpenSHMEM 1.5, 9.8) A signal word is `uint64_t`, symmetric, and written by signal operations only.
+/* Signals: 8-byte words by which one PE notifies another, and puts that end with such a signal. (OpenSHMEM
+ * 1.5, 9.8) A signal word is `uint64_t`, symmetric, and written by signal operations only.
  *
  * What orders data before its signal (PTX manual, "Causality Order"; the C++ model says the same on the CPU):
  *   1. each thread of the scope stores its share of the data, plainly;

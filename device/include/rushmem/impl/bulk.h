@@ -1,9 +1,9 @@
 /* Copies by the SM's copy engine: global memory to shared to global, one thread issuing (stage.h is the
  * public side). Exists on sm_90 and up; elsewhere `bulk_can` is false.
  *
- * The pipeline: the stage is cut into equal buffers. Loads into them are counted by one mbarrier each, stores
- * out of them by bulk groups, of which the second but last having been *read* means that its buffer may be
- * loaded again: two stores are always queued, and all other buffers' loads under way.
+ * The pipeline: the stage is cut into equal buffers. Each has an mbarrier that counts its loads; stores are
+ * counted by bulk groups. Two stores are always queued: once the group before the last has been *read*, its
+ * buffer may be loaded again. All other buffers have loads in flight.
  *
  * Ordering. The engine's accesses are made in the async proxy (PTX manual, "Asynchronous Operations",
  * "Proxies"):

@@ -25,7 +25,7 @@ namespace impl {
 
 template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *, const void *, size_t) { return true; }
 
-/* Shares are whole cache lines, so that threads do not meet in one, and few bytes are one thread's. */
+/* Shares are whole cache lines, so that no two threads write to one; a few bytes go to one thread. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
   size_t begin = 0, end = bytes;
@@ -227,7 +227,7 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size
     n -= round;
     if constexpr (!many) break;
   }
-  /* Behind a scope's last store every instruction is waited for by those that meet it at the barrier. */
+  /* After a scope's last store the other threads wait at the barrier for each further instruction. */
   if constexpr (many) {
     if (n == 0) return;
   }
@@ -241,8 +241,8 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size
 /* Vectors of one tile and lane: loads in flight, and four registers each, of which a kernel of 1024 threads
  * has 64 and must not need more by itself (scripts/check-device looks). A thread alone has nothing else that
  * would hide the latency: 14 are all that fit, 12 where a signal's address and value are kept meanwhile. Of a
- * block of 1024 four each are the 64 KiB that an SM's 48 GB/s need at a link's latency, 0.92 us, if nobody
- * waits for anybody, so a get has eight. */
+ * block of 1024 four each are the 64 KiB that an SM's 48 GB/s need at a link's latency, 0.92 us, if no thread
+ * waits for another, so a get has eight. */
 template <typename Scope, bool fresh, bool signals> struct vectors_held;
 template <bool fresh, bool signals> struct vectors_held<thread, fresh, signals> {
   static constexpr int value = signals ? 12 : 14;
@@ -350,8 +350,8 @@ RUSHMEM_DEVICE void copy_edges(char *to, const char *from, uint32_t head, size_t
   if (unit <= 1 && tail & 1) access<1>::store<fresh>(to_tail + (tail & 14), tail1);
 }
 
-/* Both sides are aligned alike, and there is at least one whole vector. One condition without a branch: what
- * leads to a copy's first load, all of its scope's warps go through before anything is on its way. */
+/* Both sides are aligned alike, and there is at least one whole vector. One condition without a branch: all
+ * warps of the scope pass what comes before a copy's first load, and nothing is in flight meanwhile. */
 template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *to, const void *from, size_t bytes) {
   if constexpr (unit == 16) return true;
   const uint64_t apart = reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from);
@@ -368,8 +368,8 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
     copy_edges<unit, fresh>(to, from, head, tail_at, static_cast<uint32_t>(bytes - tail_at));
     copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   } else {
-    /* A block has registers to keep the edges for later, and few rounds: each load counts that starts
-     * sooner. */
+    /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
+     * starts earlier. */
     constexpr bool edges_last = !is_one_warp<Scope>::value;
     if constexpr (edges_last) {
       const bool whole = (head | (static_cast<uint32_t>(bytes) & 15)) == 0;

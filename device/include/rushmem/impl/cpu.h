@@ -1,6 +1,6 @@
 /* The platform on the CPU device: the compiler's atomic builtins, and the hooks of device/cpu, where each
- * CUDA thread is a coroutine. A loop that waits must give the others their turn: waits do so on every poll,
- * and whatever a program may spin on by itself (test, g, atomics, fences) does so now and then. */
+ * CUDA thread is a coroutine. A loop that waits must let the other coroutines run: waits do so on every poll,
+ * and operations on which a program may spin by itself (test, g, atomics, fences) at some calls. */
 #ifndef RUSHMEM_IMPL_CPU_H
 #define RUSHMEM_IMPL_CPU_H
 
@@ -23,7 +23,7 @@ RUSHMEM_DEVICE const rushmem_device_state &device_state() {
   return *reinterpret_cast<const rushmem_device_state *>(rushmem_cpu_state());
 }
 
-/* Words are read and written in memory that the program uses as whatever type it likes. */
+/* Words are read and written in memory that the program may use as any type. */
 template <typename W> struct aliasing {
   typedef W type __attribute__((may_alias));
 };
