@@ -1,9 +1,9 @@
 //! The collectives of [`Bootstrap`] over MPI.
 //!
-//! Every call begins with an allgather of a small header (which call, how many bytes, which root). It is what
-//! makes every call wait for everybody, shows ranks that disagree before any data moves, and is where a
-//! missing rank is noticed and named. The data follows in pieces, so that counts stay within an `int` and the
-//! copies that MPI may keep after a timeout stay small.
+//! Every call begins with an allgather of a small header (which call, how many bytes, which root). Through it
+//! every call waits for all ranks, ranks that disagree are found before any data moves, and a missing rank is
+//! named. The data follows in pieces, so that counts stay within an `int` and the copies that MPI may keep
+//! after a timeout stay small.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -172,7 +172,7 @@ impl MpiBootstrap {
         }
     }
 
-    /// One collective on the data; everybody is known to have come.
+    /// One collective on the data, once all ranks have come.
     fn data(
         &self,
         what: &'static str,
@@ -294,7 +294,7 @@ impl Bootstrap for MpiBootstrap {
     fn finalize(&self) -> Result<()> {
         let mut state = self.state();
         self.meet(&mut state, Header { op: FINALIZE, bytes: 0, root: 0 })?;
-        // Everybody is here, so nobody tells any more and the counts are final.
+        // All ranks are here, so none announces itself any more and the counts are final.
         let announced = state.presence.announced();
         let mut all = vec![0; 8 * self.n_ranks as usize];
         // SAFETY: `collective` hands live buffers of 8 and 8 * n bytes.

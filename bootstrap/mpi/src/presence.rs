@@ -15,7 +15,7 @@ use crate::session::{check, Handle};
 
 /// Tag of these messages, the only point-to-point ones on the communicator.
 const TAG: i32 = 1;
-/// Above so many ranks telling everybody costs more than the names are worth.
+/// With more ranks, announcing to all costs more than the names are worth.
 const MOST_RANKS: u32 = 1024;
 /// How long a rank listens before it accuses.
 const LISTEN: Duration = Duration::from_millis(100);
@@ -117,7 +117,7 @@ impl Presence {
     }
 
     /// The other ranks that are not known to have entered call `call`, after listening for a moment; `None`
-    /// where nobody tells.
+    /// in jobs too large for announcements.
     pub(crate) fn missing(&mut self, comm: &Comm, call: u64) -> Option<Vec<u32>> {
         if comm.n_ranks > MOST_RANKS {
             return None;

@@ -23,8 +23,7 @@ type Job = Box<dyn FnOnce() + Send>;
 static OURS: Mutex<Option<Result<Ours>>> = Mutex::new(None);
 /// Keeps calls into the user's MPI one at a time.
 static THEIRS: Mutex<()> = Mutex::new(());
-/// A bootstrap gave up (timeout, abort), so finalising MPI, which waits for everybody, is out of the
-/// question.
+/// A bootstrap gave up (timeout, abort), so MPI is not finalised: that would wait for all ranks.
 static GAVE_UP: AtomicBool = AtomicBool::new(false);
 /// The process that initialised MPI.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -254,7 +253,8 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
 /// Finalises MPI on its thread, for a bounded time, unless ranks are out of step: then leaving without it is
 /// what tells mpirun to end the job.
 extern "C" fn finalize_at_exit() {
-    // A child of fork leaves by exit, too: MPI is its parent's, whose thread it does not have.
+    // A child of fork calls this at its exit, too. MPI belongs to its parent, and the owning thread is not in
+    // the child.
     if OWNER.load(Ordering::Acquire) != std::process::id() {
         return;
     }

@@ -2,8 +2,8 @@
 //! there, the others try until it is up.
 //!
 //! Where all ranks are on this host, they meet over a local socket (`local`), which needs no port and lets no
-//! other user in. Where not, and only a launcher's variables are known, the address is a host and a list of
-//! ports computed from what names the job; rank 0 takes the first that is free, and the others find it
+//! other user in. Elsewhere, if only a launcher's variables are known, the address is a host and a list of
+//! ports computed from the job's name; rank 0 takes the first that is free, and the others find it
 //! (`search`). The list has every port of its range, so holding some of them stops nobody. The handshake
 //! tells their own job from others that computed overlapping lists.
 

@@ -22,7 +22,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// A job's name, which anybody may know, and its token, which nobody else may.
+/// A job's name, which is public, and its token, which is secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) job: [u8; JOB_BYTES],

@@ -83,7 +83,7 @@ pub(crate) struct Work<'a> {
     next: u64,
     warnings: u32,
     up: BTreeMap<u32, Conn>,
-    /// This process can have no more files open, and that is nobody else's doing.
+    /// This process can have no more files open, and strangers are not the reason.
     is_short_of_files: bool,
 }
 

@@ -7,9 +7,9 @@
 //!    once)
 //! 4. acceptor: `ANSWER` proof over the same
 //!
-//! What a stranger learns. One who *dials* a listener: a random number. Nothing that depends on the token
+//! What a stranger learns. If it *dials* a listener: a random number. Nothing that depends on the token
 //! leaves the acceptor before the other side has shown that it holds the token, so anyone who can reach the
-//! port can only guess keys one connection at a time. One who *listens* where ranks of the job dial (a port
+//! port can only guess keys one connection at a time. If it *listens* where ranks of the job dial (a port
 //! held, an address taken): the name, which is public, and a proof, from which a key of 32 random bytes
 //! cannot be found, and which makes each guess at a secret that a person chose cost an Argon2id (`stretch`).
 //! It cannot answer it, so it learns nothing that is said after it: not the ranks, not where they listen. An

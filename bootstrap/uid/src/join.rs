@@ -1,5 +1,5 @@
 //! A rank's way into a job: find the rendezvous (trying again until it is up), prove, wait for the table of
-//! neighbours, connect with them, wait until everybody is connected.
+//! neighbours, connect with them, wait until all ranks are connected.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -98,7 +98,7 @@ impl Pending {
             self.groups.remove(&source);
         } else {
             self.by_count.insert((group.n, source));
-            // What has moved on must not pile up where nobody is ever asked to go.
+            // Entries of connections that have left must not pile up where none is ever dropped.
             if group.silent.len() + group.greeted.len() > 4 * group.n + 64 {
                 let connections = &self.connections;
                 group.silent.retain(|id| connections.get(id).is_some_and(|g| !g.greeted));

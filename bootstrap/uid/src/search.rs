@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Starts what is due; when something will be.
+    /// Starts the connections that are due; returns when the next one will be.
     fn start(&mut self, now: Instant) -> Result<Instant> {
         let (mut next, mut live) = (self.deadline, 0);
         let mut oldest: Option<(Instant, usize)> = None;

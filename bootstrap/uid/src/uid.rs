@@ -13,7 +13,7 @@ use crate::wire;
 pub const UID_BYTES: usize = 128;
 
 const MAGIC: [u8; 8] = *b"RUSHMUID";
-/// 2: read by those who speak version 3 of the handshake, and may name a local socket.
+/// 2: goes with version 3 of the handshake, and may name a local socket.
 const VERSION: u16 = 2;
 // Offsets; 80..96 is reserved and zero.
 const AT_VERSION: usize = 8;

@@ -4,7 +4,7 @@
 //! source at once compile it once, and a compiler killed half-way costs nothing but its directory. Public,
 //! because the runtime keeps what it compiles for GPUs in the same way.
 //!
-//! What is kept here will be run, so another user of the host must never get a say in it. Each user has a
+//! What is kept here will be run, so no other user of the host may be able to change it. Each user has a
 //! folder `uid-N` of mode 0700 in the cache's directory. The way there is walked by descriptors and refused
 //! where others could change it (`steps.rs`), everything below is reached relative to the folder's descriptor
 //! (`folder.rs`), and what is loaded is the very bytes whose hash was compared. Where there is no such
@@ -158,8 +158,8 @@ impl Entry {
         Ok(Entry { folder: root.sub(key)?, form })
     }
 
-    /// The files' contents, if they are sound and all that they were made from is as it was: what is to be
-    /// loaded, for the names may stand for something else in a moment.
+    /// The files' contents, if they are sound and everything that they were made from is unchanged. The
+    /// caller loads these bytes: the names may lead elsewhere a moment later.
     pub fn contents(&self) -> Option<Vec<Vec<u8>>> {
         let record = self.folder.read(RECORD).ok()?;
         let record = Record::parse(&record, self.form)?;

@@ -11,7 +11,7 @@ use crate::hooks::now_ns;
 const SPIN_ROUNDS: u32 = 64;
 /// A yield that takes longer has let another thread run.
 const SHARED_CORE_NS: u64 = 2_000;
-/// A yield that takes longer has cost a time slice: the kernel scheduler takes who yields at its word, but
+/// A yield that takes longer has cost a time slice: the kernel's scheduler lets others run after a yield, but
 /// wakes a sleeper soon.
 const SLICE_NS: u64 = 400_000;
 /// Naps instead of yields after such a yield.

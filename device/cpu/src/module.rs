@@ -126,7 +126,7 @@ impl Module {
         self.inner.kernels.iter().map(|kernel| kernel.name.as_str())
     }
 
-    /// Kernel templates of the source, of which only instances can be had.
+    /// Kernel templates of the source: only their instances can be launched.
     pub fn template_names(&self) -> &[String] {
         &self.inner.templates
     }

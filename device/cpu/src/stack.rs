@@ -97,7 +97,7 @@ impl Slab {
         }
     }
 
-    /// A stack that nobody uses. Fails where the system gives no more memory or mappings.
+    /// A stack that is free. Fails where the system gives no more memory or mappings.
     pub(crate) fn take(&mut self) -> io::Result<Slot> {
         let index = match self.free.pop() {
             Some(index) => index,

@@ -99,7 +99,7 @@ impl Toolchain {
     }
 
     /// Runs the compiler, whose temporary files go to `scratch`; its messages come back with the status. They
-    /// are kept in memory: on a full disk they are what tells of it.
+    /// are kept in memory, because on a full disk they are the only report of it.
     pub(crate) fn run(&self, args: &[OsString], scratch: &Path) -> Result<(ExitStatus, String), Error> {
         let failed = |error: std::io::Error| Error::NoCompiler {
             text: format!("running the C++ compiler {}: {error}", self.program.display()),

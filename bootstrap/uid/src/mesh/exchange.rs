@@ -1,6 +1,5 @@
 //! One step of a collective: a message to one neighbour and one from another, at the same time and in pieces,
-//! so that blobs of any size go round a ring of ranks without anybody holding more than a window of foreign
-//! data.
+//! so that blobs of any size go round a ring of ranks, and no rank holds more than a window of others' data.
 
 use std::ops::Range;
 use std::sync::MutexGuard;
@@ -193,7 +192,7 @@ impl Mesh {
             .unwrap_or_else(|| Mismatch { a: (self.shared.me, mine), b: (them, theirs) }.error(Some(mine)))
     }
 
-    /// The limit has passed: finds out who is not here, and tells everybody.
+    /// The limit has passed: finds the missing ranks, and tells all others.
     fn give_up<'a>(&'a self, mut state: MutexGuard<'a, State>, active: &Active) -> BootError {
         let seq = active.call.seq;
         state.answer_roll(seq);

@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     changed: Condvar,
     /// Wakes the I/O thread.
     wake: EventFd,
-    /// Mirrors `state.death.is_some()`, for who asks often.
+    /// Mirrors `state.death.is_some()`, without the lock.
     dead: AtomicBool,
     silenced: AtomicBool,
     me: u32,
@@ -51,7 +51,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// How long a leaving rank may take: in a broken job nobody's answer is worth a wait.
+    /// How long a leaving rank may take: in a broken job no answer is worth a wait.
     fn farewell(&self, state: &State, usual: Duration) -> Duration {
         if state.death.is_some() {
             usual.min(Duration::from_millis(300))

@@ -212,10 +212,10 @@ impl State {
         }
     }
 
-    /// Notes that the job is broken from call `seq` on (a rank that was killed: 0, nobody knows how far it
-    /// was; a rank that leaves by itself: the first call that it did not end, since the others can end those
-    /// before), and passes it on once. The news are on their way before this rank's caller can see them, so
-    /// that a caller who then ends cannot be taken for the first death.
+    /// Notes that the job is broken from call `seq` on and forwards that once. After a kill `seq` is 0,
+    /// because nobody knows how far that rank was; a rank that leaves by itself names the first call that it
+    /// did not end, since the others can end those before. The message is sent before this rank's caller can
+    /// see the reason, so that a caller that then ends is not taken for the first death.
     pub(crate) fn break_job(&mut self, seq: u64, e: BootError) {
         let key_seq = if e.kind == BootErrorKind::PeerDead { 0 } else { seq };
         if e.rank == Some(self.me) && e.kind == BootErrorKind::PeerDead && !self.leaving {
@@ -347,7 +347,7 @@ impl State {
         }
     }
 
-    /// Queues a goodbye to everybody.
+    /// Queues a goodbye to all neighbours.
     pub(crate) fn leave(&mut self) {
         self.leaving = true;
         self.send_all(&Kind::Bye, &[]);

@@ -114,7 +114,7 @@ pub(super) fn make_in(base: &Path, checked: bool) -> io::Result<Private> {
             name,
             process: std::process::id(),
         };
-        // Locked, it is nobody's to sweep. What was swept in between has lost its name.
+        // While it is locked no process sweeps it. If it was swept in between, it has lost its name.
         let locked = fs::flock(&*private.folder, FlockOperation::NonBlockingLockExclusive).is_ok();
         if !locked || fs::fstat(&*private.folder)?.st_nlink == 0 {
             continue;

@@ -21,7 +21,7 @@ const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
 const STICKY: u32 = 0o1000;
 
-/// For what is opened to be looked at and started from. A link is opened itself.
+/// Opens a step to look at it and to start the next one from. A link is opened itself, not followed.
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The user whose process this is, by the kernel's checks.
@@ -186,7 +186,7 @@ pub(super) fn own(fd: impl AsFd, kind: FileType, shown: &Path) -> io::Result<Sta
     Ok(stat)
 }
 
-/// And nobody else's to write.
+/// And only its owner may write to it.
 pub(super) fn unwritable(stat: &Stat, shown: &Path) -> io::Result<()> {
     if stat.st_mode & (GROUP_WRITES | OTHERS_WRITE) != 0 {
         return Err(refused(format!("others may write to {}: we did not make it so", shown.display())));
