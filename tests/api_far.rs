@@ -146,7 +146,7 @@ fn random_operations_over_the_fake_network() {
     if on_gpus() {
         return skip("random_operations_over_the_fake_network", "its PEs' heaps are in host memory");
     }
-    // Near nobody, near some, and all of one host but none of them mapped.
+    // No PE is near; some are near; all are on one host, and none is mapped.
     for each in ["1", "2", ""] {
         let fake = pes(4).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", each);
         seeded(fake).threads(|world| everything(world, &Rng::new(seed()), 60));

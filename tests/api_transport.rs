@@ -66,7 +66,7 @@ fn the_fake_network_is_one_of_threads() {
     }
 }
 
-/// Starts a job whose PEs only start; what each of them says of it.
+/// Starts a job whose PEs only start; returns the output of each.
 fn start(pes: Pes, n: u32) -> Vec<String> {
     let mut said = Vec::new();
     pes.supervise(

@@ -96,7 +96,7 @@ fn killed_during_start_up() {
     // Most of it is opening the device.
     let lasts = if on_gpus() { 800_000 } else { 25_000 };
     for _ in 0..8 {
-        // A PE that dies before it could say who it is can only be missed: the start-up limit names it then.
+        // A PE that dies before it has introduced itself is only missing: the start-up limit names it.
         testing::pes(4).env("RUSHMEM_INIT_TIMEOUT", "3").supervise(
             |_| {
                 println!("STARTING");

@@ -69,7 +69,7 @@ fn debug_tells_of_the_network() {
     }
 }
 
-/// A wait of a second is no stall yet; who debugs wants to know what it is for.
+/// A wait of a second is no stall yet, but worth knowing when one debugs.
 #[test]
 fn debug_says_what_a_long_wait_is_for() {
     let job = testing::pes(2).env("RUSHMEM_LOG", "debug").env("RUSHMEM_STALL_REPORT", "60");

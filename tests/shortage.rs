@@ -22,8 +22,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn allow_more_files(more: u64) {
     let open = std::fs::read_dir("/proc/self/fd").unwrap();
     let open: Vec<u64> = open.map(|e| e.unwrap().file_name().to_string_lossy().parse().unwrap()).collect();
-    // One of those is the folder's own. The limit is of the numbers, the lowest free of which is always
-    // given.
+    // One of those is the folder's own. The limit bounds the numbers of descriptors, and the kernel gives out
+    // the lowest free one.
     let highest = open.iter().max().unwrap() + 1;
     let free = highest - open.len() as u64;
     let limit = if more < free { highest } else { highest + more - free };

@@ -28,8 +28,8 @@ pub(crate) fn device(world: &World) -> String {
     }
 }
 
-/// One verdict of all PEs: an error on each of them if any found something `wrong`, so that nobody says that
-/// all is well while another knows better. Collective.
+/// One verdict of all PEs: an error on each of them if any found something `wrong`, so that no PE reports
+/// success while another has found an error. Collective.
 pub(crate) fn all_agree(world: &World, wrong: Option<String>) -> Outcome {
     let reports = world.alloc::<u32>(world.n_pes() as usize)?;
     for pe in world.pes() {

@@ -8,7 +8,7 @@ pub(crate) fn way_to(me: u32, pe: u32) -> &'static str {
     match setting("RUSHMEM_TRANSPORT").as_str() {
         _ if me == pe => "direct",
         "ucx" => "ucx",
-        // Without hosts to lead to it leads to everybody.
+        // Without hosts this way leads to all PEs.
         "fake" if each == u32::MAX || me / each != pe / each => "fake",
         _ if me / each == pe / each => "direct",
         _ => "ucx",

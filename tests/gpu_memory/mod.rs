@@ -54,7 +54,7 @@ impl Gpu {
         data
     }
 
-    /// Bytes of its memory that nobody has.
+    /// Bytes of its free memory.
     pub(crate) fn free(&self) -> usize {
         self.context.bind_to_thread().unwrap();
         result::mem_get_info().unwrap().0

@@ -51,7 +51,7 @@ fn soak(world: &World) {
             shrink::report(&field, program, &failure);
         }
         rounds += 1;
-        // PE 0's clock counts, lest some go on alone.
+        // PE 0's clock decides, so that all stop after the same round.
         if field.agree(start.elapsed() > limit) {
             break;
         }

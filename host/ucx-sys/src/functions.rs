@@ -20,7 +20,7 @@ pub const FUNCTIONS: &[&str] = &[
     "ucp_init_version",
     "ucp_context_query",
     "ucp_cleanup",
-    // A worker: who owns the connections and makes progress.
+    // A worker: it owns the connections and makes progress.
     "ucp_worker_create",
     "ucp_worker_destroy",
     "ucp_worker_query",
