@@ -18,6 +18,9 @@ mod far;
 mod gpu;
 #[cfg(test)]
 mod gpu_tests;
+pub(crate) mod pageable;
+#[cfg(test)]
+mod pageable_tests;
 #[cfg(test)]
 mod tests;
 
@@ -87,7 +90,7 @@ unsafe fn enqueue(w: &World, raw: *mut c_void, what: &str, work: Work) -> Result
         (On::Cpu(stream), _) => stream.push(cpu::job(w, what, work)),
         (On::Gpu(stream), Some(engine)) => {
             // SAFETY: per contract.
-            unsafe { gpu::start(&work, stream, engine.service(), w.far()) }
+            unsafe { gpu::start(&work, stream, engine, w.far()) }
                 .map_err(|e| w.kernels().explain(e, what))?;
             if matches!(work, Work::Wait { .. } | Work::Sync | Work::Far(_)) {
                 w.kernels().note(&on, format!("{what} on a stream"));
