@@ -3,7 +3,7 @@ it may use, so that there is no circle. A crate's root may use all of its module
 
 `KNOWN` holds arrows that are wrong and known: each is a defect with its reason, printed as a note until it is gone."""
 
-# host/runtime/src, from the operating system up to the C ABI. DESIGN.md, "The house".
+# host/runtime/src, from the operating system up to the C ABI.
 RUNTIME = {
     # What everything stands on: errors, settings, the operating system, words of memory.
     "error": set(),

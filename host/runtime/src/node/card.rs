@@ -261,6 +261,8 @@ pub(crate) fn exchange(boot: &dyn rushmem_bootstrap_abi::Bootstrap, mine: &Card)
 
 #[cfg(test)]
 mod tests {
+    use rushmem_bootstrap_abi::Bootstrap;
+
     use super::*;
 
     #[test]
@@ -288,6 +290,34 @@ mod tests {
         assert!(why_apart(&cards[0], &cards[4]).contains("RUSHMEM_PES_PER_NODE"));
     }
 
+    /// A bootstrap of three PEs, of which each tells its part of these bytes.
+    struct Told(Vec<u8>);
+
+    impl Bootstrap for Told {
+        fn name(&self) -> &str {
+            "told"
+        }
+        fn rank(&self) -> u32 {
+            0
+        }
+        fn n_ranks(&self) -> u32 {
+            3
+        }
+        fn allgather(&self, _: &[u8], out: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
+            out.copy_from_slice(&self.0);
+            Ok(())
+        }
+        fn alltoall(&self, _: &[u8], _: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
+            Ok(())
+        }
+        fn barrier(&self) -> rushmem_bootstrap_abi::Result<()> {
+            Ok(())
+        }
+        fn broadcast(&self, _: &mut [u8], _: u32) -> rushmem_bootstrap_abi::Result<()> {
+            Ok(())
+        }
+    }
+
     /// PE 2 is of the version before this one, whose cards begin with `abi`, `pe` and `pid` and end with the host's name; what
     /// lies between may be anything.
     #[test]
@@ -301,8 +331,8 @@ mod tests {
         theirs[CARD_BYTES - HOST_BYTES..][..5].copy_from_slice(b"gpu07");
         // Something else differs on a PE before it, and is not what is told.
         let other = Card { heap_max: 1 << 20, ..ours[1].clone() };
-        let cards = [ours[0].clone(), other, Card::decode(&theirs)];
-        let e = check_agreement(&cards).unwrap_err();
+        let boot = Told(ours[0].encode().into_iter().chain(other.encode()).chain(theirs).collect());
+        let e = exchange(&boot, &ours[0]).unwrap_err();
         assert_eq!(e.code, crate::error::code::VERSION);
         let (mine, old) = (RUSHMEM_ABI_VERSION, RUSHMEM_ABI_VERSION - 1);
         for part in [
