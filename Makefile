@@ -92,7 +92,7 @@ device: ## librushmem_device.a, for kernels that nvcc compiles, and what the run
 	@ls -l "$(TARGET)/device"
 
 .PHONY: gpu-bundle
-gpu-bundle: ## one folder for a host with GPUs and no Rust: .build/gpu-bundle
+gpu-bundle: ## one file for a host with GPUs and no Rust: .build/gpu.tar.xz
 	@scripts/setup bundle
 	@scripts/gpu-bundle
 
