@@ -50,7 +50,8 @@ fn main() {
         .and_then(library)
     {
         Ok(folder) => metadata("device_library", folder),
-        // As docs.rs, or a machine for the CPU device alone: a build script that needs it misses DEP_RUSHMEM_DEVICE_LIBRARY.
+        // As docs.rs, or a machine for the CPU device alone: a build script that needs it misses
+        // DEP_RUSHMEM_DEVICE_LIBRARY.
         Err(why) => println!("cargo::warning=no librushmem_device.a: {why}"),
     }
 }

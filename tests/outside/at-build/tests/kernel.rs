@@ -1,4 +1,5 @@
-//! The kernel runs, from text or from machine code, as the device is; and the build script got the right things.
+//! The kernel runs, from text or from machine code, as the device is; and the build script got the right
+//! things.
 
 use rushmem::{Device, Launch, Source};
 
