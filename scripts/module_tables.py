@@ -86,16 +86,18 @@ PERF = {
     "gpu": {"job"},
     "stats": {"job"},
     "args": set(),
-    "table": set(),
-    "report": {"args", "environment", "job", "stats", "table"},
-    "plot": {"job", "report", "table"},
-    "summary": {"args", "job", "report", "stats", "table"},
+    "text": set(),
+    "report": {"args", "environment", "job", "stats", "text"},
+    "table": {"report", "text"},
+    "plot": {"job", "report", "text"},
+    "summary": {"args", "job", "report", "stats", "text"},
     "peer": {"job", "report", "summary"},
     "host": {"args", "environment", "job", "peer", "report", "stats"},
-    "startup": {"args", "environment", "gpu", "job", "peer", "progress", "report", "stats", "table"},
+    "startup": {"args", "environment", "gpu", "job", "peer", "progress", "report", "stats", "text"},
     "device": {"args", "environment", "gpu", "job", "peer", "plot", "progress", "report", "startup", "stats"},
     "far": {"args", "environment", "gpu", "job", "peer", "progress", "report", "stats"},
     "mixed": {"args", "environment", "job", "peer", "progress", "report", "stats"},
+    "cli": {"args", "device"},
 }
 
 # crate root -> its table.
@@ -109,10 +111,5 @@ TABLES = {
 KNOWN = {
     "host/runtime/src/lib.rs": {
         ("ops", "world"): "operations ask a world for routes, which have no place of their own below them",
-    },
-    "host/bin/src/perf/main.rs": {
-        ("args", "device"): "the arguments of `device` lie with it, and args takes them in",
-        ("args", "far"): "the figures of `far` are arguments",
-        ("table", "report"): "the table of a report is built from it, and report takes widths from table",
     },
 }

@@ -1,59 +1,9 @@
-//! The command line of `rushmem-perf`.
+//! The options of `rushmem-perf`'s commands, and what they choose from. `device` has its own, which come of its table of
+//! measures.
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-
-use crate::device::args::{DeviceArgs, PlanArgs, StreamArgs};
-use crate::far::Figure;
-
-/// Measures rushmem beside what the machine itself can do, and shows both.
-///
-/// Run alone it starts the PEs that it needs with the rushmem-run beside it; under a launcher it measures with the
-/// PEs of that job.
-#[derive(Parser, Debug)]
-#[command(name = "rushmem-perf", version)]
-pub(crate) struct Cli {
-    /// What to measure.
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Subcommand, Debug)]
-pub(crate) enum Command {
-    /// Operations called from the host, on heaps in host memory.
-    Host(HostArgs),
-    /// Operations started by kernels, on GPUs or on the CPU device: latency, bandwidth, rates, synchronisation.
-    Device(DeviceArgs),
-    /// Operations that the host calls for: on streams, in CUDA graphs, and by itself, on GPUs or on the CPU device.
-    Stream(StreamArgs),
-    /// One PE of a job of `device` or `stream`.
-    #[command(hide = true)]
-    PlanPe(PlanArgs),
-    /// Operations on PEs that are reached over a network, beside ucx_perftest of the same UCX.
-    Far(FarArgs),
-    /// One PE of a job of `far`.
-    #[command(hide = true)]
-    FarPe(FarPeArgs),
-    /// One PE of a job of `far --device`.
-    #[command(hide = true)]
-    FarDevicePe(FarDevicePeArgs),
-    /// Operations between near PEs, on the CPU device, in a job by themselves and in one that has far PEs too.
-    Mixed(MixedArgs),
-    /// One PE of a job of `mixed`.
-    #[command(hide = true)]
-    MixedPe(PeArgs),
-    /// Starting: time and memory, step by step, beyond what CUDA takes itself; on a GPU where there is one.
-    Startup(StartupArgs),
-    /// One PE of a job of `startup`.
-    #[command(hide = true)]
-    StartupPe(StartupPeArgs),
-    /// Prints records (JSON) in short, as CSV: a line for each figure, of a curve its ends and its middle. What git keeps.
-    Summary(SummaryArgs),
-    /// One PE of the start-up measure of `host`: starts, says when it was ready, ends.
-    #[command(hide = true)]
-    Ready,
-}
+use clap::{Args, ValueEnum};
 
 /// Measures of `rushmem-perf host`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,6 +107,19 @@ impl HostArgs {
     pub(crate) fn batch_ns(&self) -> f64 {
         f64::from(self.batch) * 1e3
     }
+}
+
+/// What `rushmem-perf far` measures.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    /// Bandwidth of puts of 1 MiB.
+    Bandwidth,
+    /// Latency of an 8-byte put.
+    Latency,
+    /// Latency of fetch_add on 8 bytes.
+    FetchAdd,
+    /// Rate of 8-byte puts by a kernel on the CPU device.
+    Rate,
 }
 
 #[derive(Args, Debug, Clone)]
@@ -280,12 +243,6 @@ pub(crate) struct SummaryArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
 
     #[test]
     fn none_and_all_mean_everything_once() {

@@ -5,6 +5,7 @@
 //! and reports are shared.
 
 mod args;
+mod cli;
 mod device;
 mod environment;
 mod far;
@@ -20,12 +21,13 @@ mod startup;
 mod stats;
 mod summary;
 mod table;
+mod text;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command};
+use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {

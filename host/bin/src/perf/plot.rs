@@ -8,7 +8,7 @@ use plotters::prelude::*;
 
 use crate::job::{Failure, Result};
 use crate::report::Row;
-use crate::table::size;
+use crate::text::size;
 
 const WIDTH: u32 = 1100;
 const PANEL: u32 = 520;

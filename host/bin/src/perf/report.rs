@@ -11,7 +11,7 @@ use crate::args::Output;
 use crate::environment::Environment;
 use crate::job::{Failure, Result};
 use crate::stats::Summary;
-use crate::table::size;
+use crate::text::size;
 
 /// What ours was compared with, and how it fared.
 #[derive(Clone, Debug, Serialize, Deserialize)]

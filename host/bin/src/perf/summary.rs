@@ -9,7 +9,7 @@ use crate::args::SummaryArgs;
 use crate::job::{Failure, Result};
 use crate::report::{Row, Shape};
 use crate::stats::Summary;
-use crate::table::quoted;
+use crate::text::quoted;
 
 /// How a summary begins.
 pub(crate) const HEAD: &str = "# rushmem-perf";

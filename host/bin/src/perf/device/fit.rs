@@ -96,7 +96,7 @@ fn check(chosen: Chosen, options: &[Given<'_>]) -> Result<Vec<What>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::cli::{Cli, Command};
     use clap::Parser;
 
     fn chosen(line: &str) -> Result<Vec<What>> {

@@ -202,7 +202,7 @@ fn sizes(common: &Common, machine: Machine, (what, scope): (What, Scope)) -> Vec
 mod tests {
     use super::super::fit;
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::cli::{Cli, Command};
     use clap::Parser;
 
     fn plans(line: &str, gpus: u32) -> Vec<(u32, Vec<Spec>)> {

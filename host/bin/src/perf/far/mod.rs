@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::ValueEnum;
 
-use crate::args::FarArgs;
+use crate::args::{FarArgs, Figure};
 use crate::environment::{without_folders, Environment};
 use crate::gpu;
 use crate::job::{self, Failure, Result};
@@ -34,19 +34,6 @@ const JOB_LIMIT_S: u32 = 120;
 /// Puts that `ucx_perftest` has on their way at once (`-O`), where it may have several. The last is its default (UCX 1.13 to 1.22);
 /// over tcp fewer can be faster.
 const WINDOWS: [u32; 3] = [1, 8, 32];
-
-/// What is measured.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Figure {
-    /// Bandwidth of puts of 1 MiB.
-    Bandwidth,
-    /// Latency of an 8-byte put.
-    Latency,
-    /// Latency of fetch_add on 8 bytes.
-    FetchAdd,
-    /// Rate of 8-byte puts by a kernel on the CPU device.
-    Rate,
-}
 
 impl Figure {
     /// Operations in one run, on both sides.

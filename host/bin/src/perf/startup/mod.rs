@@ -17,7 +17,7 @@ use crate::job::{self, monotonic_ns, Failure, Result};
 use crate::peer::Peers;
 use crate::progress::Progress;
 use crate::report::{Report, Row};
-use crate::table::align;
+use crate::text::align;
 use rows::Job;
 
 /// Seconds that a job may take: contexts of many processes on one GPU start one after the other.
