@@ -64,10 +64,19 @@ table! {
     rma {
         fn put = rushmem_put(World, *mut c_void, *const c_void, usize, i32) -> i32;
         fn put_nbi = rushmem_put_nbi(World, *mut c_void, *const c_void, usize, i32) -> i32;
+        fn put_on_stream = rushmem_put_on_stream(World, *mut c_void, *const c_void, usize, i32, Stream) -> i32;
         fn get = rushmem_get(World, *mut c_void, *const c_void, usize, i32) -> i32;
         fn get_nbi = rushmem_get_nbi(World, *mut c_void, *const c_void, usize, i32) -> i32;
+        fn get_on_stream = rushmem_get_on_stream(World, *mut c_void, *const c_void, usize, i32, Stream) -> i32;
+        fn p_on_stream = rushmem_p_on_stream(World, *mut c_void, u64, usize, i32, Stream) -> i32;
+    }
+    strided {
         fn iput = rushmem_iput(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32) -> i32;
+        fn iput_on_stream =
+            rushmem_iput_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;
         fn iget = rushmem_iget(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32) -> i32;
+        fn iget_on_stream =
+            rushmem_iget_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;
     }
     atomic {
         fn atomic = rushmem_atomic(World, i32, i32, *mut c_void, u64, u64, i32, *mut u64) -> i32;
@@ -75,17 +84,24 @@ table! {
     signal {
         fn put_signal = rushmem_put_signal(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32) -> i32;
         fn put_signal_nbi = rushmem_put_signal_nbi(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32) -> i32;
+        fn put_signal_on_stream =
+            rushmem_put_signal_on_stream(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32, Stream) -> i32;
         fn signal_op = rushmem_signal_op(World, *mut u64, u64, i32, i32) -> i32;
+        fn signal_op_on_stream = rushmem_signal_op_on_stream(World, *mut u64, u64, i32, i32, Stream) -> i32;
         fn signal_wait_until = rushmem_signal_wait_until(World, *const u64, i32, u64, *mut u64) -> i32;
+        fn signal_wait_until_on_stream = rushmem_signal_wait_until_on_stream(World, *const u64, i32, u64, Stream) -> i32;
     }
     wait {
         fn wait_until = rushmem_wait_until(World, i32, *const c_void, i32, u64, u64) -> i32;
+        fn wait_until_on_stream = rushmem_wait_until_on_stream(World, i32, *const c_void, i32, u64, Stream) -> i32;
         fn wait_until_all = rushmem_wait_until_all(World, i32, *const c_void, usize, *const i32, i32, u64, u64) -> i32;
         fn wait_until_any = rushmem_wait_until_any(World, i32, *const c_void, usize, *const i32, i32, u64, u64, *mut usize) -> i32;
         fn wait_until_some = rushmem_wait_until_some(World, i32, *const c_void, usize, *const i32, i32, u64, u64, *mut usize, *mut usize) -> i32;
         fn wait_until_all_vector = rushmem_wait_until_all_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, u64) -> i32;
         fn wait_until_any_vector = rushmem_wait_until_any_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, u64, *mut usize) -> i32;
         fn wait_until_some_vector = rushmem_wait_until_some_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, u64, *mut usize, *mut usize) -> i32;
+    }
+    test {
         fn test_all = rushmem_test_all(World, i32, *const c_void, usize, *const i32, i32, u64, *mut i32) -> i32;
         fn test_any = rushmem_test_any(World, i32, *const c_void, usize, *const i32, i32, u64, *mut usize) -> i32;
         fn test_some = rushmem_test_some(World, i32, *const c_void, usize, *const i32, i32, u64, *mut usize, *mut usize) -> i32;
@@ -95,9 +111,13 @@ table! {
     }
     order {
         fn fence = rushmem_fence(World) -> i32;
+        fn fence_on_stream = rushmem_fence_on_stream(World, Stream) -> i32;
         fn quiet = rushmem_quiet(World) -> i32;
+        fn quiet_on_stream = rushmem_quiet_on_stream(World, Stream) -> i32;
         fn sync_all = rushmem_sync_all(World) -> i32;
+        fn sync_all_on_stream = rushmem_sync_all_on_stream(World, Stream) -> i32;
         fn barrier_all = rushmem_barrier_all(World) -> i32;
+        fn barrier_all_on_stream = rushmem_barrier_all_on_stream(World, Stream) -> i32;
     }
     kernel {
         fn module_load = rushmem_module_load(World, *const c_char, usize, *const c_char, *const *const c_char, usize, *mut *mut rushmem_module_t) -> i32;
@@ -121,22 +141,6 @@ table! {
         fn event_test = rushmem_event_test(*mut rushmem_event_t, *mut i32) -> i32;
         fn event_wait = rushmem_event_wait(*mut rushmem_event_t) -> i32;
         fn event_free = rushmem_event_free(*mut rushmem_event_t) -> i32;
-        fn put_on_stream = rushmem_put_on_stream(World, *mut c_void, *const c_void, usize, i32, Stream) -> i32;
-        fn get_on_stream = rushmem_get_on_stream(World, *mut c_void, *const c_void, usize, i32, Stream) -> i32;
-        fn p_on_stream = rushmem_p_on_stream(World, *mut c_void, u64, usize, i32, Stream) -> i32;
-        fn iput_on_stream =
-            rushmem_iput_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;
-        fn iget_on_stream =
-            rushmem_iget_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;
-        fn put_signal_on_stream =
-            rushmem_put_signal_on_stream(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32, Stream) -> i32;
-        fn signal_op_on_stream = rushmem_signal_op_on_stream(World, *mut u64, u64, i32, i32, Stream) -> i32;
-        fn signal_wait_until_on_stream = rushmem_signal_wait_until_on_stream(World, *const u64, i32, u64, Stream) -> i32;
-        fn wait_until_on_stream = rushmem_wait_until_on_stream(World, i32, *const c_void, i32, u64, Stream) -> i32;
-        fn fence_on_stream = rushmem_fence_on_stream(World, Stream) -> i32;
-        fn quiet_on_stream = rushmem_quiet_on_stream(World, Stream) -> i32;
-        fn sync_all_on_stream = rushmem_sync_all_on_stream(World, Stream) -> i32;
-        fn barrier_all_on_stream = rushmem_barrier_all_on_stream(World, Stream) -> i32;
     }
     gpu {
         fn gpu_count = rushmem_gpu_count(*mut i32) -> i32;

@@ -558,6 +558,22 @@ int32_t rushmem_put(rushmem_world_t *w,
  * Requires: `src` is valid for reads of `bytes` bytes until the next quiet. */
 int32_t rushmem_put_nbi(rushmem_world_t *w, void *dst, const void *src, size_t bytes, int32_t pe);
 
+/* `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.
+ *
+ * Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked now, and an
+ * error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was put on the stream; what goes
+ * wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU this and the other operations on streams
+ * may be captured into a CUDA graph: addresses are recorded, and what is at them is read at each launch of the graph.
+ * With ordinary (pageable) host memory CUDA may copy, or wait for the stream, before the call returns.
+ *
+ * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
+int32_t rushmem_put_on_stream(rushmem_world_t *w,
+                              void *dst,
+                              const void *src,
+                              size_t bytes,
+                              int32_t pe,
+                              void *stream);
+
 /* Copies `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
  *
  * On return `dst` holds the data. 1, 2, 4 or 8 bytes, aligned on both sides, are read in one piece. Errors as
@@ -570,6 +586,40 @@ int32_t rushmem_get(rushmem_world_t *w, void *dst, const void *src, size_t bytes
  *
  * Requires: `dst` is valid for writes of `bytes` bytes until the next quiet. */
 int32_t rushmem_get_nbi(rushmem_world_t *w, void *dst, const void *src, size_t bytes, int32_t pe);
+
+/* `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
+ * Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `dst` is valid for writes of `bytes` bytes until the work is done. */
+int32_t rushmem_get_on_stream(rushmem_world_t *w,
+                              void *dst,
+                              const void *src,
+                              size_t bytes,
+                              int32_t pe,
+                              void *stream);
+
+/* Puts one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, at the symmetric address `dst` on PE `pe`.
+ *
+ * An aligned value arrives in one piece. Ordering and errors as `rushmem_put`; another width is
+ * `RUSHMEM_ERR_INVALID_ARGUMENT`. */
+int32_t rushmem_p(rushmem_world_t *w, void *dst, uint64_t bits, size_t bytes, int32_t pe);
+
+/* `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An aligned value
+ * arrives in one piece. Otherwise as `rushmem_put_on_stream`. */
+int32_t rushmem_p_on_stream(rushmem_world_t *w,
+                            void *dst,
+                            uint64_t bits,
+                            size_t bytes,
+                            int32_t pe,
+                            void *stream);
+
+/* Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`, zero-extended.
+ *
+ * An aligned value is read in one piece. Errors as `rushmem_get`, `*bits` then being left alone; another width
+ * or a null `bits` is `RUSHMEM_ERR_INVALID_ARGUMENT`.
+ *
+ * Requires: `bits` is null or valid for writes. */
+int32_t rushmem_g(rushmem_world_t *w, const void *src, uint64_t *bits, size_t bytes, int32_t pe);
 
 /* Strided put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
  * `pe`, for `i` in `0 .. n`.
@@ -588,6 +638,20 @@ int32_t rushmem_iput(rushmem_world_t *w,
                      size_t n,
                      int32_t pe);
 
+/* `rushmem_iput` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes until the work is
+ * done. */
+int32_t rushmem_iput_on_stream(rushmem_world_t *w,
+                               void *dst,
+                               const void *src,
+                               ptrdiff_t dst_stride,
+                               ptrdiff_t src_stride,
+                               size_t elem_bytes,
+                               size_t n,
+                               int32_t pe,
+                               void *stream);
+
 /* Strided get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
  * `dst`, for `i` in `0 .. n`. Otherwise as `rushmem_iput` and `rushmem_get`.
  *
@@ -601,19 +665,19 @@ int32_t rushmem_iget(rushmem_world_t *w,
                      size_t n,
                      int32_t pe);
 
-/* Puts one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, at the symmetric address `dst` on PE `pe`.
+/* `rushmem_iget` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
  *
- * An aligned value arrives in one piece. Ordering and errors as `rushmem_put`; another width is
- * `RUSHMEM_ERR_INVALID_ARGUMENT`. */
-int32_t rushmem_p(rushmem_world_t *w, void *dst, uint64_t bits, size_t bytes, int32_t pe);
-
-/* Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`, zero-extended.
- *
- * An aligned value is read in one piece. Errors as `rushmem_get`, `*bits` then being left alone; another width
- * or a null `bits` is `RUSHMEM_ERR_INVALID_ARGUMENT`.
- *
- * Requires: `bits` is null or valid for writes. */
-int32_t rushmem_g(rushmem_world_t *w, const void *src, uint64_t *bits, size_t bytes, int32_t pe);
+ * Requires: `dst` is valid for writes of `((n - 1) * dst_stride + 1) * elem_bytes` bytes until the work is
+ * done. */
+int32_t rushmem_iget_on_stream(rushmem_world_t *w,
+                               void *dst,
+                               const void *src,
+                               ptrdiff_t dst_stride,
+                               ptrdiff_t src_stride,
+                               size_t elem_bytes,
+                               size_t n,
+                               int32_t pe,
+                               void *stream);
 
 /* Carries out the atomic operation `op` (`RUSHMEM_ATOMIC_*`) on the word of `type` (`RUSHMEM_INT32` …) at the
  * symmetric address `target` on PE `pe`.
@@ -670,11 +734,34 @@ int32_t rushmem_put_signal_nbi(rushmem_world_t *w,
                                int32_t sig_op,
                                int32_t pe);
 
+/* `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on the stream
+ * before. Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
+int32_t rushmem_put_signal_on_stream(rushmem_world_t *w,
+                                     void *dst,
+                                     const void *src,
+                                     size_t bytes,
+                                     uint64_t *sig,
+                                     uint64_t value,
+                                     int32_t sig_op,
+                                     int32_t pe,
+                                     void *stream);
+
 /* Updates the signal word `sig` on PE `pe` without data.
  *
  * Not ordered behind earlier puts by contract: call `rushmem_fence` in between, or use `rushmem_put_signal`.
  * Errors as `rushmem_put_signal`. */
 int32_t rushmem_signal_op(rushmem_world_t *w, uint64_t *sig, uint64_t value, int32_t sig_op, int32_t pe);
+
+/* `rushmem_signal_op` in the stream's turn: who sees the update sees all that was on the stream before.
+ * Otherwise as `rushmem_put_on_stream`. */
+int32_t rushmem_signal_op_on_stream(rushmem_world_t *w,
+                                    uint64_t *sig,
+                                    uint64_t value,
+                                    int32_t sig_op,
+                                    int32_t pe,
+                                    void *stream);
 
 /* Reads this PE's own signal word `sig` into `*out`, without waiting.
  *
@@ -699,6 +786,16 @@ int32_t rushmem_signal_wait_until(rushmem_world_t *w,
                                   uint64_t value,
                                   uint64_t *out);
 
+/* Holds the stream back until this PE's own signal word `sig` compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says,
+ * unsigned: what the signal announces is visible to all that is behind. A wait that lasts is reported; one that passes
+ * `RUSHMEM_WAIT_TIMEOUT`, or a dead PE, makes the stream's work fail. On a GPU the wait is a small kernel, and its failure a
+ * trap, which takes the process' context on that GPU with it. */
+int32_t rushmem_signal_wait_until_on_stream(rushmem_world_t *w,
+                                            const uint64_t *sig,
+                                            int32_t cmp,
+                                            uint64_t value,
+                                            void *stream);
+
 /* Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`) at `ivar`, in this PE's own symmetric
  * memory, compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says.
  *
@@ -718,6 +815,15 @@ int32_t rushmem_wait_until(rushmem_world_t *w,
                            int32_t cmp,
                            uint64_t value,
                            uint64_t timeout_ns);
+
+/* Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`), compares with
+ * `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`. */
+int32_t rushmem_wait_until_on_stream(rushmem_world_t *w,
+                                     int32_t type,
+                                     const void *ivar,
+                                     int32_t cmp,
+                                     uint64_t value,
+                                     void *stream);
 
 /* Waits until each of the `n` words at `ivars` has compared with `value` as `cmp` says; not necessarily all
  * at one moment.
@@ -921,11 +1027,21 @@ int32_t rushmem_test_some_vector(rushmem_world_t *w,
  * Errors: `RUSHMEM_ERR_PEER_DEAD` once the job is broken. */
 int32_t rushmem_fence(rushmem_world_t *w);
 
+/* Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose memory is mapped
+ * the stream's own order does that already. */
+int32_t rushmem_fence_on_stream(rushmem_world_t *w,
+                                void *stream);
+
 /* Completes: every operation of this PE before it, nbi ones included, has taken effect on its PE, and the local
  * buffers are free. A read after it, here or there, cannot miss them.
  *
  * Errors: `RUSHMEM_ERR_PEER_DEAD` once the job is broken. */
 int32_t rushmem_quiet(rushmem_world_t *w);
+
+/* Completes the operations on the stream before it at their PEs, before what is behind it begins. To PEs whose memory is
+ * mapped the stream's own order does that already. */
+int32_t rushmem_quiet_on_stream(rushmem_world_t *w,
+                                void *stream);
 
 /* Collective: returns once every PE has called it. Completes nothing that goes to another PE's memory through
  * the network; call `rushmem_barrier_all` for that.
@@ -935,8 +1051,21 @@ int32_t rushmem_quiet(rushmem_world_t *w);
  * a collective call of this world. */
 int32_t rushmem_sync_all(rushmem_world_t *w);
 
+/* Collective: holds the stream back until every PE has come to its own call, on a stream or in a kernel
+ * (`rushmem::sync_all`). A PE has one such call under way at a time, in kernels and on all streams together. It is
+ * another matter than `rushmem_sync_all` of the host, and does not meet it.
+ *
+ * Failures as `rushmem_signal_wait_until_on_stream`. */
+int32_t rushmem_sync_all_on_stream(rushmem_world_t *w,
+                                   void *stream);
+
 /* Collective: `rushmem_quiet`, then `rushmem_sync_all`. Errors as those. */
 int32_t rushmem_barrier_all(rushmem_world_t *w);
+
+/* Collective: `rushmem_quiet_on_stream`, then `rushmem_sync_all_on_stream`: what any PE had on its stream before, every PE
+ * sees behind it. */
+int32_t rushmem_barrier_all_on_stream(rushmem_world_t *w,
+                                      void *stream);
 
 /* Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those of a host
  * that load the same source at once compile it once, and compiled sources are kept in a cache
@@ -1074,135 +1203,6 @@ int32_t rushmem_event_wait(rushmem_event_t *event);
  *
  * Requires: `event` is null or an event that was not freed. */
 int32_t rushmem_event_free(rushmem_event_t *event);
-
-/* `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.
- *
- * Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked now, and an
- * error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was put on the stream; what goes
- * wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU this and the other operations on streams
- * may be captured into a CUDA graph: addresses are recorded, and what is at them is read at each launch of the graph.
- * With ordinary (pageable) host memory CUDA may copy, or wait for the stream, before the call returns.
- *
- * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
-int32_t rushmem_put_on_stream(rushmem_world_t *w,
-                              void *dst,
-                              const void *src,
-                              size_t bytes,
-                              int32_t pe,
-                              void *stream);
-
-/* `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
- * Otherwise as `rushmem_put_on_stream`.
- *
- * Requires: `dst` is valid for writes of `bytes` bytes until the work is done. */
-int32_t rushmem_get_on_stream(rushmem_world_t *w,
-                              void *dst,
-                              const void *src,
-                              size_t bytes,
-                              int32_t pe,
-                              void *stream);
-
-/* `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An aligned value
- * arrives in one piece. Otherwise as `rushmem_put_on_stream`. */
-int32_t rushmem_p_on_stream(rushmem_world_t *w,
-                            void *dst,
-                            uint64_t bits,
-                            size_t bytes,
-                            int32_t pe,
-                            void *stream);
-
-/* `rushmem_iput` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
- *
- * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes until the work is
- * done. */
-int32_t rushmem_iput_on_stream(rushmem_world_t *w,
-                               void *dst,
-                               const void *src,
-                               ptrdiff_t dst_stride,
-                               ptrdiff_t src_stride,
-                               size_t elem_bytes,
-                               size_t n,
-                               int32_t pe,
-                               void *stream);
-
-/* `rushmem_iget` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
- *
- * Requires: `dst` is valid for writes of `((n - 1) * dst_stride + 1) * elem_bytes` bytes until the work is
- * done. */
-int32_t rushmem_iget_on_stream(rushmem_world_t *w,
-                               void *dst,
-                               const void *src,
-                               ptrdiff_t dst_stride,
-                               ptrdiff_t src_stride,
-                               size_t elem_bytes,
-                               size_t n,
-                               int32_t pe,
-                               void *stream);
-
-/* `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on the stream
- * before. Otherwise as `rushmem_put_on_stream`.
- *
- * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
-int32_t rushmem_put_signal_on_stream(rushmem_world_t *w,
-                                     void *dst,
-                                     const void *src,
-                                     size_t bytes,
-                                     uint64_t *sig,
-                                     uint64_t value,
-                                     int32_t sig_op,
-                                     int32_t pe,
-                                     void *stream);
-
-/* `rushmem_signal_op` in the stream's turn: who sees the update sees all that was on the stream before.
- * Otherwise as `rushmem_put_on_stream`. */
-int32_t rushmem_signal_op_on_stream(rushmem_world_t *w,
-                                    uint64_t *sig,
-                                    uint64_t value,
-                                    int32_t sig_op,
-                                    int32_t pe,
-                                    void *stream);
-
-/* Holds the stream back until this PE's own signal word `sig` compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says,
- * unsigned: what the signal announces is visible to all that is behind. A wait that lasts is reported; one that passes
- * `RUSHMEM_WAIT_TIMEOUT`, or a dead PE, makes the stream's work fail. On a GPU the wait is a small kernel, and its failure a
- * trap, which takes the process' context on that GPU with it. */
-int32_t rushmem_signal_wait_until_on_stream(rushmem_world_t *w,
-                                            const uint64_t *sig,
-                                            int32_t cmp,
-                                            uint64_t value,
-                                            void *stream);
-
-/* Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`), compares with
- * `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`. */
-int32_t rushmem_wait_until_on_stream(rushmem_world_t *w,
-                                     int32_t type,
-                                     const void *ivar,
-                                     int32_t cmp,
-                                     uint64_t value,
-                                     void *stream);
-
-/* Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose memory is mapped
- * the stream's own order does that already. */
-int32_t rushmem_fence_on_stream(rushmem_world_t *w,
-                                void *stream);
-
-/* Completes the operations on the stream before it at their PEs, before what is behind it begins. To PEs whose memory is
- * mapped the stream's own order does that already. */
-int32_t rushmem_quiet_on_stream(rushmem_world_t *w,
-                                void *stream);
-
-/* Collective: holds the stream back until every PE has come to its own call, on a stream or in a kernel
- * (`rushmem::sync_all`). A PE has one such call under way at a time, in kernels and on all streams together. It is
- * another matter than `rushmem_sync_all` of the host, and does not meet it.
- *
- * Failures as `rushmem_signal_wait_until_on_stream`. */
-int32_t rushmem_sync_all_on_stream(rushmem_world_t *w,
-                                   void *stream);
-
-/* Collective: `rushmem_quiet_on_stream`, then `rushmem_sync_all_on_stream`: what any PE had on its stream before, every PE
- * sees behind it. */
-int32_t rushmem_barrier_all_on_stream(rushmem_world_t *w,
-                                      void *stream);
 
 /* The number of GPUs that this process sees; 0 on a machine without NVIDIA's driver. `RUSHMEM_ERR_VERSION` where the
  * driver is too old. Local; starts no CUDA context.

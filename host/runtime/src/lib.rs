@@ -3,8 +3,8 @@
 //! Every front end (the Rust API, a C or C++ program) loads this library and speaks its C ABI, `capi`. From the
 //! bottom up: `memory` and `node` deal with the operating system and the PEs of this host; `heap` is
 //! bookkeeping; `symmetric` and `collective` make the two into symmetric memory; `far` is the way
-//! to PEs whose memory is not mapped; `world` holds it all together;
-//! `ops` are the operations; `boot` chooses how PEs find each other.
+//! to PEs whose memory is not mapped; `op` says what is asked and checks it, `exec` carries it out; `world` holds it all together;
+//! `boot` chooses how PEs find each other.
 
 mod at_exit;
 mod boot;
@@ -14,6 +14,7 @@ mod config;
 mod device;
 mod device_state;
 mod error;
+mod exec;
 mod fork;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -27,7 +28,7 @@ mod logging;
 mod memory;
 mod net;
 mod node;
-mod ops;
+mod op;
 mod plugin;
 mod settings;
 mod symmetric;

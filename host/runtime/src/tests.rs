@@ -7,11 +7,12 @@ use crate::error::code;
 use crate::fake::{worlds, worlds_with};
 use crate::memory::page_size;
 use crate::node::control::Call;
-use crate::world::{Route, World};
+use crate::op::Way;
+use crate::world::World;
 
 fn at(w: &World, p: usize, bytes: usize, pe: i32) -> *mut u8 {
-    let Route::Host(p) = w.route(p, bytes, pe).unwrap() else { panic!("host memory") };
-    p
+    let (p, Way::Host) = w.route(p, bytes, pe).unwrap() else { panic!("host memory") };
+    p as *mut u8
 }
 
 #[test]

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 /// The files of the C ABI in the order of the header.
-const SOURCES: [&str; 13] = [
-    "types", "info", "world", "heap", "rma", "atomic", "signal", "wait", "order", "kernel", "stream", "gpu",
-    "doctor",
+const SOURCES: [&str; 15] = [
+    "types", "info", "world", "heap", "rma", "strided", "atomic", "signal", "wait", "test", "order",
+    "kernel", "stream", "gpu", "doctor",
 ];
 
 /// What stands above everything.

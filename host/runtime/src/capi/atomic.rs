@@ -1,10 +1,13 @@
 //! The C ABI of atomic memory operations (OpenSHMEM 1.5, section 9.8).
 
+use std::os::raw::c_void;
+
 use super::types::*;
 use super::{called, guard, world};
 use crate::error::err;
-use crate::ops::atomic::{self, Op};
-use std::os::raw::c_void;
+use crate::exec::{run, Form};
+use crate::op::atomic::AtomicOp;
+use crate::op::Op;
 
 /// Carries out the atomic operation `op` (`RUSHMEM_ATOMIC_*`) on the word of `type` (`RUSHMEM_INT32` …) at the
 /// symmetric address `target` on PE `pe`.
@@ -38,14 +41,16 @@ pub unsafe extern "C" fn rushmem_atomic(
     guard(|| {
         // SAFETY: the caller vouches for the world.
         let w = unsafe { called!(w, "atomic", pe) };
-        let op = Op::from_code(op)?;
+        let op = AtomicOp::from_code(op)?;
         if op.fetches() && fetched.is_null() {
             return Err(err!(
                 INVALID_ARGUMENT,
                 "a fetching atomic needs a place for the old value; fetched is null"
             ));
         }
-        let old = atomic::atomic(w, op, r#type, target as usize, value, compare, pe)?;
+        let atomic = Op::atomic(op, r#type, target as usize, value, compare)?;
+        // SAFETY: there is no local memory.
+        let old = unsafe { run(w, atomic, pe, Form::Blocking) }?;
         if op.fetches() {
             // SAFETY: not null, and the caller vouches for it.
             unsafe { fetched.write(old) };

@@ -13,6 +13,8 @@ pub mod order;
 pub mod rma;
 pub mod signal;
 pub mod stream;
+pub mod strided;
+pub mod test;
 pub mod types;
 pub mod wait;
 pub mod world;
@@ -128,6 +130,14 @@ pub(crate) unsafe fn take(w: *mut rushmem_world_t) -> Result<Box<World>> {
     unsafe { world(w)? };
     at_exit::forget(w);
     empty(w).ok_or_else(|| err!(BAD_HANDLE, "the world was finalised by another thread"))
+}
+
+/// Refuses a null out-parameter.
+pub(crate) fn check_out<T>(p: *mut T, what: &str) -> Result<*mut T> {
+    if p.is_null() {
+        return Err(err!(INVALID_ARGUMENT, "{what}, where the result goes, is null"));
+    }
+    Ok(p)
 }
 
 /// Writes an out-parameter.

@@ -19,7 +19,7 @@ use crate::gpu::pinned::PinnedBox;
 use crate::gpu::plain::Plain;
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
-use crate::kernel::service::{Service, Task};
+use crate::kernel::service::Service;
 
 /// `RUSHMEM_MAILBOX_SLOTS`: requests that can be in flight. More wait here.
 pub(crate) const SLOTS: usize = 256;
@@ -218,9 +218,9 @@ impl Mailbox {
             self.rung = upto;
         }
         if upto != self.served && self.server.query().map_err(|e| self.explain(e))? {
-            let task = Task::Mailbox { at: self.device_address(), upto };
-            // SAFETY: as above.
-            unsafe { service.start(&task, &self.server) }.map_err(|e| self.explain(e))?;
+            // SAFETY: the mailbox lives until the stream is done (`drop`).
+            unsafe { service.mailbox(&self.server, self.device_address(), upto) }
+                .map_err(|e| self.explain(e))?;
             self.served = upto;
         }
         Ok(())

@@ -5,15 +5,18 @@ use std::ffi::c_void;
 
 use cudarc::driver::sys::{self, CUstreamCaptureMode as Mode};
 
-use super::*;
+use super::calls;
+use super::calls::on_stream::*;
 use crate::capi::types::*;
-use crate::error::code;
+use crate::error::{code, Result};
 use crate::fake::worlds_with;
 use crate::gpu::driver::cu;
 use crate::gpu::Cuda;
 use crate::node::control::Call;
-use crate::ops::rma;
+use crate::op::signal::SignalOp;
+use crate::op::strided::Strides;
 use crate::testing::random::Random;
+use crate::world::World;
 
 const SOURCE: &str = "extern \"C\" __global__ void bump(unsigned char *at, unsigned long long n) {
   for (unsigned long long i = threadIdx.x; i < n; i += blockDim.x) at[i] += 1;
@@ -40,19 +43,19 @@ fn alloc(w: &World, bytes: usize) -> usize {
 }
 
 fn barrier(w: &World) {
-    crate::ops::order::quiet(w).unwrap();
+    crate::exec::order::quiet(w).unwrap();
     w.sync_all(Call::BarrierAll).unwrap();
 }
 
 fn write(w: &World, at: usize, bytes: &[u8]) {
     // SAFETY: live on both sides.
-    unsafe { rma::put(w, at, bytes.as_ptr(), bytes.len(), w.my_pe()) }.unwrap();
+    unsafe { calls::put(w, at, bytes.as_ptr(), bytes.len(), w.my_pe()) }.unwrap();
 }
 
 fn read(w: &World, at: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0x5a; len];
     // SAFETY: live on both sides.
-    unsafe { rma::get(w, bytes.as_mut_ptr(), at, len, w.my_pe()) }.unwrap();
+    unsafe { calls::get(w, bytes.as_mut_ptr(), at, len, w.my_pe()) }.unwrap();
     bytes
 }
 
@@ -132,7 +135,7 @@ fn everything_is_captured_and_replayed() {
                 None
             }
         };
-        let shape = Strided { dst_stride: 3, src_stride: 2, elem: 8, n: SMALL / 8 };
+        let shape = Strides { dst_stride: 3, src_stride: 2, elem: 8, n: SMALL / 8 };
         // The world's own stream, then one of the caller's; GLOBAL is the mode that forbids most.
         for (round, mode) in
             [(0, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL), (10, Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)]
@@ -276,7 +279,7 @@ fn pageable_memory_is_read_when_the_graph_is_launched() {
                     cu!(cuGraphLaunch(exec, raw)).unwrap();
                     w.kernels().synchronize_stream(on).unwrap();
                 }
-                crate::ops::signal::wait_until(w, signal, RUSHMEM_CMP_GE, replay).unwrap();
+                calls::signal_wait_until(w, signal, RUSHMEM_CMP_GE, replay).unwrap();
                 assert!(
                     read(w, inbox, len) == data(seed, other, replay, len),
                     "{len} bytes, replay {replay}"

@@ -8,13 +8,13 @@
 //!
 //! On GPU memory all operations of a PE are on one stream: in order by themselves, complete when the stream is idle.
 
-use super::engine::Engine;
+use super::gpu::GpuEngine;
+use super::Home;
 use crate::error::Result;
-use crate::world::World;
 use std::sync::atomic::{fence as cpu_fence, Ordering};
 
 /// Orders this PE's earlier puts, atomics and signals before its later ones, to each PE.
-pub(crate) fn fence(w: &World) -> Result<()> {
+pub(crate) fn fence(w: &impl Home) -> Result<()> {
     cpu_fence(Ordering::Release);
     if let Some(far) = w.far() {
         far.fence()?;
@@ -23,9 +23,9 @@ pub(crate) fn fence(w: &World) -> Result<()> {
 }
 
 /// Completes this PE's earlier operations at every PE. A get after it cannot be served from before it.
-pub(crate) fn quiet(w: &World) -> Result<()> {
+pub(crate) fn quiet(w: &impl Home) -> Result<()> {
     cpu_fence(Ordering::SeqCst);
-    w.engine().map_or(Ok(()), Engine::quiet)?;
+    w.engine().map_or(Ok(()), GpuEngine::quiet)?;
     if let Some(far) = w.far() {
         far.quiet()?;
         // What other PEs' answers tell has been written before.

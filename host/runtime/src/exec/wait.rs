@@ -4,15 +4,18 @@
 //! stall is reported, a time limit holds, and the death of a PE ends it. A test that finds nothing in a broken
 //! job is an error too, because a loop around it would never end.
 
-use super::check_aligned;
-use super::engine::Snapshot;
-use super::waitset::{Cmp, Expected, Integer, WaitSet};
-use crate::error::{err, Result};
-use crate::world::World;
 use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::atomic::{fence, Ordering};
 use std::time::Duration;
+
+use super::gpu::Snapshot;
+use super::Home;
+use crate::error::Result;
+use crate::op::check_aligned;
+use crate::op::wait::{CheckedWords, Wait, Words};
+use crate::op::waitset::{Expected, WaitSet};
+use crate::word::Word;
 
 /// Unmet words that a report shows one by one.
 const SHOWN: usize = 4;
@@ -32,27 +35,27 @@ impl Deref for Watched<'_> {
 }
 
 impl<'a> Watched<'a> {
-    /// The set of `n` words at `words`.
+    /// Checks the words, and looks at them for the first time.
     ///
     /// # Safety
-    /// The words are aligned, live symmetric memory of this PE; the other arrays are valid for `n` as long as the set is
-    /// used.
-    unsafe fn new(
-        w: &'a World,
-        kind: Integer,
-        words: usize,
-        n: usize,
-        status: *const i32,
-        cmp: Cmp,
-        expected: Expected,
-    ) -> Result<Watched<'a>> {
+    /// The arrays of `words` are valid for `n` elements while the set is used.
+    pub(crate) unsafe fn new(w: &'a impl Home, words: &Words) -> Result<Watched<'a>> {
+        let words = words.check(w)?;
+        // SAFETY: the words have been checked; the caller vouches for the other arrays.
+        unsafe { Watched::of(w, &words) }
+    }
+
+    /// # Safety
+    /// The words have been checked; their arrays are valid for `n` elements while the set is used.
+    unsafe fn of(w: &'a impl Home, words: &CheckedWords) -> Result<Watched<'a>> {
         let copy = match w.engine() {
-            Some(engine) if n > 0 => Some(engine.snapshot(words, n * kind.bytes())?),
+            Some(engine) if words.n > 0 => Some(engine.snapshot(words.at, words.n * words.kind.bytes())?),
             _ => None,
         };
-        let at = copy.as_ref().map_or(words as *const u8, Snapshot::as_ptr);
+        let at = copy.as_ref().map_or(words.at as *const u8, Snapshot::as_ptr);
+        let &CheckedWords { kind, n, status, cmp, expected, .. } = words;
         // SAFETY: per contract; a copy is as long as the words and lives in the same struct as the set.
-        let set = unsafe { WaitSet::new(kind, at, n, status, cmp, expected) }.copied_from(words);
+        let set = unsafe { WaitSet::new(kind, at, n, status, cmp, expected) }.copied_from(words.at);
         let watched = Watched { set, copy };
         watched.refresh()?;
         Ok(watched)
@@ -64,50 +67,8 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// The arguments that wait and test have in common, as the C ABI takes them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
-    /// One of `RUSHMEM_INT32` to `RUSHMEM_UINT64`.
-    pub(crate) kind: i32,
-    /// The first word, in this PE's symmetric memory.
-    pub(crate) ivars: usize,
-    /// Number of words.
-    pub(crate) n: usize,
-    /// Non-zero excludes a word; null excludes none.
-    pub(crate) status: *const i32,
-    /// One of `RUSHMEM_CMP_*`.
-    pub(crate) cmp: i32,
-    /// What to compare with.
-    pub(crate) expected: Expected,
-}
-
-impl Words {
-    /// Checks everything that can be checked.
-    ///
-    /// # Safety
-    /// The arrays are valid for `n` elements while the set is used.
-    pub(crate) unsafe fn check<'a>(&self, w: &'a World) -> Result<Watched<'a>> {
-        let kind = Integer::from_code(self.kind)?;
-        let cmp = Cmp::from_code(self.cmp)?;
-        let n = self.n;
-        let bytes = n.checked_mul(kind.bytes()).filter(|b| *b <= isize::MAX as usize).ok_or_else(|| {
-            err!(INVALID_ARGUMENT, "{n} words of {} bytes are more than an address space", kind.bytes())
-        })?;
-        if n > 0 && self.ivars == 0 {
-            return Err(err!(INVALID_ARGUMENT, "the address of the {n} words to wait on is null"));
-        }
-        if n > 0 && matches!(self.expected, Expected::Each(p) if p.is_null()) {
-            return Err(err!(INVALID_ARGUMENT, "the array of {n} values to compare with is null"));
-        }
-        let words = if n == 0 { kind.bytes() } else { w.check_local(self.ivars, bytes)? };
-        check_aligned("the word to wait on", words, kind.bytes())?;
-        // SAFETY: `check_local` vouches for the words, the caller for the other arrays.
-        unsafe { Watched::new(w, kind, words, n, self.status, cmp, self.expected) }
-    }
-}
-
 /// Waits until every member has compared as asked. Each has to do so once, not all at one moment.
-pub(crate) fn until_all(w: &World, set: &Watched<'_>, timeout_ns: u64) -> Result<()> {
+pub(crate) fn until_all(w: &impl Home, set: &Watched<'_>, timeout_ns: u64) -> Result<()> {
     let mut met = 0;
     wait(w, set, timeout_ns, &|| report(w, set, "all"), &mut || {
         met = set.first_unmet(met);
@@ -116,7 +77,7 @@ pub(crate) fn until_all(w: &World, set: &Watched<'_>, timeout_ns: u64) -> Result
 }
 
 /// Waits until one member compares as asked and returns its index; `None` when the set has no members.
-pub(crate) fn until_any(w: &World, set: &Watched<'_>, timeout_ns: u64) -> Result<Option<usize>> {
+pub(crate) fn until_any(w: &impl Home, set: &Watched<'_>, timeout_ns: u64) -> Result<Option<usize>> {
     if set.no_members() {
         return Ok(None);
     }
@@ -131,7 +92,7 @@ pub(crate) fn until_any(w: &World, set: &Watched<'_>, timeout_ns: u64) -> Result
 
 /// Waits until at least one member compares as asked and gives the indices of all that do to `take`.
 pub(crate) fn until_some(
-    w: &World,
+    w: &impl Home,
     set: &Watched<'_>,
     timeout_ns: u64,
     take: &mut dyn FnMut(usize),
@@ -149,36 +110,51 @@ pub(crate) fn until_some(
     })
 }
 
-/// Waits on one `u64` word and returns the value that compared as asked.
-pub(crate) fn until_value(w: &World, sig: usize, cmp: Cmp, value: u64) -> Result<u64> {
-    check_aligned("the signal", sig, 8)?;
-    let word = w.check_local(sig, 8)?;
-    // SAFETY: `check_local` vouches for the word, it is aligned, and there are no other arrays.
-    let set = unsafe { Watched::new(w, Integer::U64, word, 1, std::ptr::null(), cmp, Expected::One(value)) }?;
+/// Waits on one signal word and returns the value that compared as asked.
+pub(crate) fn until_value(w: &impl Home, wait_for: &Wait) -> Result<u64> {
+    let &Wait { at, kind, cmp, value } = wait_for;
+    let words =
+        CheckedWords { kind, at, n: 1, status: std::ptr::null(), cmp, expected: Expected::One(value) };
+    // SAFETY: the word has been checked, and there are no other arrays.
+    let set = unsafe { Watched::of(w, &words) }?;
     let mut seen = 0;
     wait(w, &set, 0, &|| report(w, &set, "all"), &mut || {
         seen = set.seen(0);
-        cmp.holds(seen, value.into())
+        cmp.holds(seen, kind.decode(value))
     })?;
     Ok(seen as u64)
 }
 
+/// Reads a signal word of this PE, and acquires what it announces.
+pub(crate) fn fetch(w: &impl Home, sig: usize) -> Result<u64> {
+    check_aligned("the signal", sig, 8)?;
+    let word = w.own(sig, 8)?;
+    w.health().check()?;
+    // SAFETY: `own` vouches for the word, and it is aligned.
+    unsafe {
+        match w.engine() {
+            None => Ok(u64::load(word as *const u8, Ordering::Acquire)),
+            Some(engine) => engine.load(word, 8),
+        }
+    }
+}
+
 /// Whether every member compares as asked now; true for a set without members.
-pub(crate) fn test_all(w: &World, set: &Watched<'_>) -> Result<bool> {
+pub(crate) fn test_all(w: &impl Home, set: &Watched<'_>) -> Result<bool> {
     let done = set.first_unmet(0) == set.len();
     tested(w, done)?;
     Ok(done)
 }
 
 /// One member that compares as asked now.
-pub(crate) fn test_any(w: &World, set: &Watched<'_>) -> Result<Option<usize>> {
+pub(crate) fn test_any(w: &impl Home, set: &Watched<'_>) -> Result<Option<usize>> {
     let found = set.any(fair_start(set.len()));
     tested(w, found.is_some() || set.no_members())?;
     Ok(found)
 }
 
 /// Gives all members that compare as asked now to `take`.
-pub(crate) fn test_some(w: &World, set: &Watched<'_>, take: &mut dyn FnMut(usize)) -> Result<()> {
+pub(crate) fn test_some(w: &impl Home, set: &Watched<'_>, take: &mut dyn FnMut(usize)) -> Result<()> {
     let mut found = false;
     for i in set.some() {
         take(i);
@@ -188,7 +164,7 @@ pub(crate) fn test_some(w: &World, set: &Watched<'_>, take: &mut dyn FnMut(usize
 }
 
 /// The end of a test: acquire on success; on failure the job must still be able to make it come true.
-fn tested(w: &World, success: bool) -> Result<()> {
+fn tested(w: &impl Home, success: bool) -> Result<()> {
     if success {
         fence(Ordering::Acquire);
         return Ok(());
@@ -197,14 +173,14 @@ fn tested(w: &World, success: bool) -> Result<()> {
 }
 
 fn wait(
-    w: &World,
+    w: &impl Home,
     set: &Watched<'_>,
     timeout_ns: u64,
     report: &dyn Fn() -> String,
     done: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
     let limit = match timeout_ns {
-        0 => w.config().wait_timeout,
+        0 => w.wait_limit(),
         ns => Some(Duration::from_nanos(ns)),
     };
     if done() {
@@ -230,12 +206,17 @@ fn fair_start(n: usize) -> usize {
     ((u128::from(turn) * n as u128) >> 64) as usize
 }
 
-/// What a stalled or timed out wait says, after who waits and for how long.
-fn report(w: &World, set: &WaitSet, need: &str) -> String {
-    let place = |address: usize| match w.offset_of(address) {
+/// An address, for texts; `offset` is its place in the heap, if it has one.
+pub(super) fn place(address: usize, offset: Option<usize>) -> String {
+    match offset {
         Some(offset) => format!("heap offset {offset:#x} (address {address:#x})"),
         None => format!("address {address:#x}"),
-    };
+    }
+}
+
+/// What a stalled or timed out wait says, after who waits and for how long.
+fn report(w: &impl Home, set: &WaitSet, need: &str) -> String {
+    let place = |address: usize| place(address, w.offset_of(address));
     if set.len() == 1 {
         return format!("waits for {}", set.describe(0, &place));
     }

@@ -1,0 +1,155 @@
+//! A stream of a GPU, and what becomes of an operation on it. Bulk is for the copy engines and single words are for the front
+//! end, which need no SM; what is left is done by service kernels. Nothing here waits, allocates on the GPU or asks for more
+//! than can be captured into a graph.
+
+use std::sync::Arc;
+
+use super::Work;
+use crate::error::{err, Result};
+use crate::exec::gpu::{rows, signal_on};
+use crate::exec::net;
+use crate::exec::{Executor, Form};
+use crate::gpu::memop::MemOp;
+use crate::gpu::stream::Stream;
+use crate::kernel::service::Service;
+use crate::net::engine::{Done, Engine};
+use crate::net::Far;
+use crate::op::strided::Strides;
+use crate::op::{Local, Op};
+
+/// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block moves this much
+/// in the time that the second operation would take.
+const ONE_LAUNCH: usize = 8 << 10;
+/// Strided copies of elements of at most this many bytes are for a kernel: a copy engine takes them one row at a time.
+const SHORT_ROW: usize = 1 << 10;
+
+/// Puts `work` on the stream.
+///
+/// # Safety
+/// Its addresses are valid until it is done.
+pub(super) unsafe fn start(
+    work: &Work,
+    stream: &Stream,
+    service: &Service,
+    far: Option<&Arc<Far>>,
+) -> Result<()> {
+    match *work {
+        // SAFETY: checked, and the caller vouches for local memory.
+        Work::Near(op) => unsafe { GpuStream { stream, service }.run(op, Form::Nbi) }.map(drop),
+        Work::Net { pe, op } => {
+            // SAFETY: as above.
+            send(stream, net::of(far)?, move |engine, done| unsafe { net::begin(op, pe, engine, done) })
+        }
+        // SAFETY: the word has been checked.
+        Work::Wait { wait, .. } => unsafe { service.wait(stream, &wait) },
+        // To mapped PEs the stream's own order is all that it takes; see the module above.
+        Work::Fence => far.map_or(Ok(()), |far| {
+            send(stream, far, |engine, done| {
+                engine.fence();
+                engine.tell(done);
+                Ok(())
+            })
+        }),
+        Work::Quiet => far.map_or(Ok(()), |far| send(stream, far, |engine, done| engine.quiet(done))),
+        Work::Sync => service.sync(stream),
+    }
+}
+
+/// The executor of mapped GPU memory, in the stream's turn.
+struct GpuStream<'a> {
+    stream: &'a Stream,
+    service: &'a Service,
+}
+
+impl Executor for GpuStream<'_> {
+    unsafe fn run(&self, op: Op, _form: Form) -> Result<u64> {
+        let &GpuStream { stream, service } = self;
+        // SAFETY: the check vouches for the other PE's side of each operation, the caller for this one's.
+        unsafe {
+            match op {
+                // What is symmetric is GPU memory here.
+                Op::Put(t) if t.local.symmetric => stream.copy_on_gpus(t.remote, t.local.at, t.bytes)?,
+                Op::Put(t) => stream.copy(t.remote, t.local.at, t.bytes)?,
+                Op::Get(t) if t.local.symmetric => stream.copy_on_gpus(t.local.at, t.remote, t.bytes)?,
+                Op::Get(t) => stream.copy(t.local.at, t.remote, t.bytes)?,
+                Op::P { at, bits, bytes } => {
+                    match MemOp::store(at, bits, bytes).filter(|_| stream.cuda().facts().stream_words) {
+                        Some(op) => stream.words(&[op])?,
+                        None => stream.set(at, bits, bytes)?,
+                    }
+                }
+                Op::Iput(s) => match self.reach_elements(s.local, &s.strides) {
+                    Some(src) => service.copy_strided(stream, s.remote, src, &s.strides)?,
+                    None => self.copy_strided(s.remote, s.local.at, &s.strides)?,
+                },
+                Op::Iget(s) => match self.reach_elements(s.local, &s.strides) {
+                    Some(dst) => service.copy_strided(stream, dst, s.remote, &s.strides)?,
+                    None => self.copy_strided(s.local.at, s.remote, &s.strides)?,
+                },
+                Op::Signal(s) => signal_on(service, stream, s.at, s.op)?,
+                Op::PutSignal(t, s) => {
+                    let small = t.bytes <= ONE_LAUNCH && service.works();
+                    if let Some(src) = small.then(|| self.reach(t.local)).flatten() {
+                        service.put_signal(stream, t.remote, src, t.bytes, &s)?;
+                    } else {
+                        stream.copy(t.remote, t.local.at, t.bytes)?;
+                        signal_on(service, stream, s.at, s.op)?;
+                    }
+                }
+                // They give a value, which nobody would wait for here.
+                Op::G { .. } | Op::Atomic(_) => {
+                    return Err(err!(UNSUPPORTED, "{} has no form on a stream", op.name()))
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl GpuStream<'_> {
+    /// Where a kernel of this GPU finds the caller's memory; `None` where it cannot reach it, as ordinary host memory.
+    fn reach(&self, local: Local) -> Option<usize> {
+        if local.symmetric {
+            return Some(local.at);
+        }
+        self.stream.reaches(local.at)
+    }
+
+    /// The same for elements that had better be copied by a kernel.
+    fn reach_elements(&self, local: Local, strides: &Strides) -> Option<usize> {
+        let packed = strides.n == 1 || (strides.dst_stride == 1 && strides.src_stride == 1);
+        if packed || strides.elem > SHORT_ROW || !self.service.works() {
+            return None;
+        }
+        self.reach(local)
+    }
+
+    /// A copy of elements by a copy engine.
+    ///
+    /// # Safety
+    /// Every element of both sides is valid until it is done.
+    unsafe fn copy_strided(&self, dst: usize, src: usize, strides: &Strides) -> Result<()> {
+        let (to, from) = rows(dst, src, strides);
+        // SAFETY: the caller vouches for both sides.
+        unsafe { self.stream.copy_strided(to, from, strides.elem, strides.n) }
+    }
+}
+
+/// Has the engine begin `what` when the stream comes to it, and holds the stream back until that is done. A failure breaks the job, and
+/// every later call says why.
+fn send(
+    stream: &Stream,
+    far: &Arc<Far>,
+    what: impl Fn(&mut Engine, Done) -> Result<()> + Clone + Send + Sync + 'static,
+) -> Result<()> {
+    let far = Arc::clone(far);
+    // A graph may be launched again and again, and instances of it side by side: its gate would have to count what nobody tells it.
+    let gate = if stream.is_capturing()? { None } else { far.gate() };
+    let Some(gate) = gate else {
+        return stream.call(move || drop(far.leave(what.clone())));
+    };
+    let wait = gate.wait();
+    stream.callback(move || far.leave_then(what, move |_| drop(gate)))?;
+    // SAFETY: the gates live as long as a stream may wait; atomics and the front end alone access them.
+    unsafe { stream.words(&[wait]) }
+}

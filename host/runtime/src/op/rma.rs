@@ -1,0 +1,50 @@
+//! Remote memory access: put, get and their single-word forms p and g (OpenSHMEM 1.5, sections 9.5 and 9.6).
+
+use super::{check_private, Local, Op, Reach, Way};
+use crate::error::{err, Result};
+
+/// A transfer of bytes, in either direction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transfer {
+    /// On the other PE.
+    pub(crate) remote: usize,
+    /// On this one.
+    pub(crate) local: Local,
+    pub(crate) bytes: usize,
+}
+
+impl Op {
+    /// Copies `bytes` from private `src` to symmetric `dst`.
+    #[inline(always)]
+    pub(crate) fn put(dst: usize, src: usize, bytes: usize) -> Op {
+        Op::Put(Transfer { remote: dst, local: Local::given(src), bytes })
+    }
+
+    /// Copies `bytes` from symmetric `src` to private `dst`.
+    #[inline(always)]
+    pub(crate) fn get(dst: usize, src: usize, bytes: usize) -> Op {
+        Op::Get(Transfer { remote: src, local: Local::given(dst), bytes })
+    }
+}
+
+impl Transfer {
+    #[inline(always)]
+    pub(super) fn check(self, on: &impl Reach, pe: i32, side: &str) -> Result<(Transfer, Way)> {
+        let Transfer { remote, local, bytes } = self;
+        let (remote, way) = on.reach(remote, bytes, pe)?;
+        check_private(side, local.at, bytes)?;
+        Ok((Transfer { remote, local, bytes }, way))
+    }
+}
+
+/// Refuses a word that is none.
+#[inline(always)]
+pub(super) fn check_width(call: &str, bytes: usize) -> Result<()> {
+    if matches!(bytes, 1 | 2 | 4 | 8) {
+        return Ok(());
+    }
+    Err(err!(
+        INVALID_ARGUMENT,
+        "{call} moves one value of 1, 2, 4 or 8 bytes, not of {bytes}; use put or get"
+    ))
+}
