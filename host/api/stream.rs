@@ -2,6 +2,15 @@
 //!
 //! What is on one stream happens in order; different streams run beside one another. On a GPU a stream is CUDA's, and any of
 //! the caller's own can be used; on the CPU it is a queue with a thread.
+//!
+//! Operations in a stream's turn are methods of [`Stream`], and of symmetric memory, where they end in `_on`; they stand beside
+//! their namesakes. They return at once; arguments are checked when the call is made, and an error means that nothing was put on
+//! the stream. What goes wrong later is told by [`Stream::synchronize`] or an [`Event`]. A transfer between symmetric memory on
+//! both sides is safe: that memory lives as long as the world, which waits for its streams. Private memory must outlive the
+//! transfer, which the borrow checker cannot see: those forms are `unsafe`.
+//!
+//! On a GPU all of them can be captured into a CUDA graph. Addresses are recorded then, and what is at them is read each time
+//! the graph is launched; with pageable host memory (an ordinary slice) CUDA's own rules for copies hold.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -39,7 +48,7 @@ impl World {
     /// let world = rushmem::World::init()?;
     /// let (inbox, outbox) = (world.alloc::<f32>(1 << 20)?, world.alloc::<f32>(1 << 20)?);
     /// let transfers = world.pool_stream()?;
-    /// inbox.put_from_on(&outbox, world.right(), &transfers)?;
+    /// transfers.put(&inbox, &outbox, world.right())?;
     /// let done = transfers.record()?;
     /// while !done.is_done()? {
     ///     // something else
@@ -65,7 +74,7 @@ impl World {
     }
 }
 
-/// A queue of work on this PE's device. Operations that take one end in `_on`; kernels are launched on one by
+/// A queue of work on this PE's device. Operations on it are methods, as in `stream.put(&dst, &src, pe)`; kernels are launched on one by
 /// [`Kernel::launch_on`](crate::Kernel::launch_on). A world that ends waits for what is on its streams.
 pub struct Stream<'w> {
     world: &'w World,

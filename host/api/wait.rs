@@ -11,6 +11,7 @@ use rushmem_host::capi::types::*;
 
 use crate::element::Word;
 use crate::slice::SymRef;
+use crate::stream::Stream;
 use crate::{AtomicInt, Error, ErrorCode, Result};
 
 /// How a word is compared with a value: `word cmp value`, by the word's type (signed or unsigned).
@@ -266,5 +267,43 @@ impl<T: AtomicInt> Ivars<'_, T> {
     pub fn test_some_vector(&self, cmp: Cmp, values: &[T]) -> Result<Vec<usize>> {
         let values = self.values(values)?;
         self.list(|indices, count| call!(self.test_some_vector(cmp.raw(), values, indices, count)))
+    }
+}
+
+/// The form in a stream's turn.
+impl<T: AtomicInt> SymRef<'_, T> {
+    /// Holds the stream back until this PE's own element `index` compares so: what is behind it on the stream sees what its
+    /// writer did before. A wait that stalls is reported on standard error.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`](ErrorCode::OutOfBounds) now; the death of a PE and `RUSHMEM_WAIT_TIMEOUT` make the stream's work fail.
+    pub fn wait_until_on(&self, index: usize, cmp: Cmp, value: T, stream: &Stream<'_>) -> Result<()> {
+        let (world, element) = (self.world(), self.element(index)?);
+        let raw = stream.of(world)?;
+        let ivar = element.as_ptr().cast_const().cast();
+        // SAFETY: a live handle, a stream of its world and a live allocation.
+        world.check(unsafe {
+            (world.runtime().wait_until_on_stream)(
+                world.as_raw(),
+                T::TYPE,
+                ivar,
+                cmp.raw(),
+                value.to_bits64(),
+                raw,
+            )
+        })
+    }
+}
+
+impl Stream<'_> {
+    /// Holds the stream back until this PE's own element `index` of `ivars` compares so. Otherwise as [`SymRef::wait_until_on`].
+    pub fn wait_until<T: AtomicInt>(
+        &self,
+        ivars: &SymRef<'_, T>,
+        index: usize,
+        cmp: Cmp,
+        value: T,
+    ) -> Result<()> {
+        ivars.wait_until_on(index, cmp, value, self)
     }
 }
