@@ -1,6 +1,7 @@
 //! Strided puts and gets: elements at regular distances on either side (OpenSHMEM 1.5, section 9.6), at once and in a stream's
 //! turn. Strides are in elements and at least 1.
 
+use crate::signal::{SignalOp, SignalRef};
 use crate::slice::SymRef;
 use crate::stream::Stream;
 use crate::{Error, ErrorCode, Pe, Result, Symmetric};
@@ -28,6 +29,42 @@ impl<T: Symmetric> SymRef<'_, T> {
                 src_stride as isize,
                 size,
                 n,
+                pe.raw(),
+            )
+        })
+    }
+
+    /// [`iput`](SymRef::iput), then an update of `pe`'s `signal`: a PE that sees the signal sees all elements. With
+    /// [`SignalOp::Add`] it counts, so that a receiver can wait for elements of several senders. Errors as for `iput`.
+    #[allow(clippy::too_many_arguments, reason = "the operation has that many")]
+    pub fn iput_signal(
+        &self,
+        src: &[T],
+        dst_stride: usize,
+        src_stride: usize,
+        n: usize,
+        signal: &SignalRef<'_>,
+        op: SignalOp,
+        value: u64,
+        pe: Pe,
+    ) -> Result<()> {
+        strided("iput_signal's destination", self.len(), dst_stride, n)?;
+        strided("iput_signal's source", src.len(), src_stride, n)?;
+        let (world, size) = (self.world(), size_of::<T>());
+        let (to, from) = (self.as_ptr().cast(), src.as_ptr().cast());
+        // SAFETY: both sides hold `n` elements at their strides, as just checked; the signal is a live word.
+        world.check(unsafe {
+            (world.runtime().iput_signal)(
+                world.as_raw(),
+                to,
+                from,
+                dst_stride as isize,
+                src_stride as isize,
+                size,
+                n,
+                signal.as_ptr(),
+                value,
+                op.raw(),
                 pe.raw(),
             )
         })
@@ -86,6 +123,28 @@ impl<T: Symmetric> SymRef<'_, T> {
     ) -> Result<()> {
         self.same_world(src)?;
         self.iput_on_raw((src.as_ptr(), src.len()), (dst_stride, src_stride), n, pe, stream)
+    }
+
+    /// [`iput_signal`](SymRef::iput_signal) in the stream's turn: a PE that sees the signal sees the elements, and what was on the
+    /// stream before.
+    ///
+    /// # Safety
+    /// Until the work is done, `src` lives and is not written.
+    #[allow(clippy::too_many_arguments, reason = "the operation has that many")]
+    pub unsafe fn iput_signal_on(
+        &self,
+        src: &[T],
+        dst_stride: usize,
+        src_stride: usize,
+        n: usize,
+        signal: &SignalRef<'_>,
+        op: SignalOp,
+        value: u64,
+        pe: Pe,
+        stream: &Stream<'_>,
+    ) -> Result<()> {
+        let (src, signal) = ((src.as_ptr(), src.len()), (signal, op, value));
+        self.iput_signal_on_raw(src, (dst_stride, src_stride), n, signal, pe, stream)
     }
 
     /// [`iget`](SymRef::iget) in the stream's turn.
@@ -148,6 +207,40 @@ impl<T: Symmetric> SymRef<'_, T> {
         })
     }
 
+    /// `src` points at as many elements as said, which live until the work is done.
+    fn iput_signal_on_raw(
+        &self,
+        (src, len): (*const T, usize),
+        (dst_stride, src_stride): (usize, usize),
+        n: usize,
+        (signal, op, value): (&SignalRef<'_>, SignalOp, u64),
+        pe: Pe,
+        stream: &Stream<'_>,
+    ) -> Result<()> {
+        strided("iput_signal's destination", self.len(), dst_stride, n)?;
+        strided("iput_signal's source", len, src_stride, n)?;
+        let (world, size) = (self.world(), size_of::<T>());
+        let (to, raw) = (self.as_ptr().cast(), stream.of(world)?);
+        let (dst_stride, src_stride) = (dst_stride as isize, src_stride as isize);
+        // SAFETY: both sides hold `n` elements at their strides; the source lives long enough, as the callers say.
+        world.check(unsafe {
+            (world.runtime().iput_signal_on_stream)(
+                world.as_raw(),
+                to,
+                src.cast(),
+                dst_stride,
+                src_stride,
+                size,
+                n,
+                signal.as_ptr(),
+                value,
+                op.raw(),
+                pe.raw(),
+                raw,
+            )
+        })
+    }
+
     /// `dst` points at as many elements as said, which live until the work is done.
     fn iget_on_raw(
         &self,
@@ -192,6 +285,25 @@ impl Stream<'_> {
         pe: Pe,
     ) -> Result<()> {
         dst.iput_from_on(src, dst_stride, src_stride, n, pe, self)
+    }
+
+    /// [`SymRef::iput_signal`] of this PE's `src`, which is symmetric too, in the stream's turn.
+    #[allow(clippy::too_many_arguments, reason = "the operation has that many")]
+    pub fn iput_signal<T: Symmetric>(
+        &self,
+        dst: &SymRef<'_, T>,
+        src: &SymRef<'_, T>,
+        dst_stride: usize,
+        src_stride: usize,
+        n: usize,
+        signal: &SignalRef<'_>,
+        op: SignalOp,
+        value: u64,
+        pe: Pe,
+    ) -> Result<()> {
+        dst.same_world(src)?;
+        let (src, signal) = ((src.as_ptr().cast_const(), src.len()), (signal, op, value));
+        dst.iput_signal_on_raw(src, (dst_stride, src_stride), n, signal, pe, self)
     }
 
     /// [`SymRef::iget`] into this PE's `dst`, which is symmetric too, in the stream's turn.

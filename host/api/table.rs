@@ -74,6 +74,10 @@ table! {
         fn iput = rushmem_iput(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32) -> i32;
         fn iput_on_stream =
             rushmem_iput_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;
+        fn iput_signal =
+            rushmem_iput_signal(World, *mut c_void, *const c_void, isize, isize, usize, usize, *mut u64, u64, i32, i32) -> i32;
+        fn iput_signal_on_stream =
+            rushmem_iput_signal_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, *mut u64, u64, i32, i32, Stream) -> i32;
         fn iget = rushmem_iget(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32) -> i32;
         fn iget_on_stream =
             rushmem_iget_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;

@@ -212,6 +212,10 @@ impl Executor for GpuEngine {
                     self.copy_in_form(t.remote, t.local.at, t.bytes, form)?;
                     self.signal(s.at, s.op)?;
                 }
+                Op::IputSignal(t, s) => {
+                    self.copy_strided(t.remote, t.local.at, &t.strides)?;
+                    self.signal(s.at, s.op)?;
+                }
             }
         }
         Ok(0)

@@ -53,6 +53,10 @@ impl Executor for HostMemory {
                     put(t);
                     signal(s.at, s.op);
                 }
+                Op::IputSignal(t, s) => {
+                    t.strides.copy(t.remote as *mut u8, t.local.at as *const u8);
+                    signal(s.at, s.op);
+                }
             }
         }
         Ok(0)

@@ -8,7 +8,7 @@ use crate::net::engine::{Done, Engine, Rows, INLINE};
 use crate::net::message::Record;
 use crate::net::Far;
 use crate::op::signal::Signal;
-use crate::op::strided::Strides;
+use crate::op::strided::{Strided, Strides};
 use crate::op::Op;
 use crate::word::Update;
 
@@ -28,7 +28,7 @@ impl Executor for Network<'_> {
         let waits = match op {
             Op::Put(t) | Op::PutSignal(t, _) => form == Form::Blocking && !copied(t.bytes),
             Op::Get(_) => form == Form::Blocking,
-            Op::Iput(_) | Op::Iget(_) | Op::G { .. } => true,
+            Op::Iput(_) | Op::IputSignal(..) | Op::Iget(_) | Op::G { .. } => true,
             Op::Atomic(a) => a.op.fetches(),
             Op::P { .. } | Op::Signal(_) => false,
         };
@@ -63,10 +63,7 @@ pub(super) unsafe fn begin(op: Op, pe: usize, engine: &mut Engine, done: Done) -
                 Ok(())
             }
             Op::G { at, bytes } => engine.load(pe, bytes as u8, at as u64, done),
-            Op::Iput(s) => {
-                let rows = rows(&s.strides, s.strides.src_stride, s.strides.dst_stride);
-                engine.put_rows(pe, s.remote as u64, s.local.at, rows, done)
-            }
+            Op::Iput(s) => put_rows(s, pe, engine, done),
             Op::Iget(s) => {
                 let rows = rows(&s.strides, s.strides.dst_stride, s.strides.src_stride);
                 engine.get_rows(pe, s.remote as u64, s.local.at, rows, done)
@@ -88,8 +85,24 @@ pub(super) unsafe fn begin(op: Op, pe: usize, engine: &mut Engine, done: Done) -
             Op::PutSignal(t, s) => {
                 engine.put_signal(pe, t.remote as u64, t.local.at, t.bytes, &record(s), done)
             }
+            Op::IputSignal(t, s) => {
+                put_rows(t, pe, engine, done)?;
+                engine.fence_rows(pe);
+                engine.record(pe, &record(s))
+            }
         }
     }
+}
+
+/// Begins a strided put.
+///
+/// # Safety
+/// As for [`begin`].
+unsafe fn put_rows(put: Strided, pe: usize, engine: &mut Engine, done: Done) -> Result<()> {
+    let strides = &put.strides;
+    let rows = rows(strides, strides.src_stride, strides.dst_stride);
+    // SAFETY: the caller vouches for the elements.
+    unsafe { engine.put_rows(pe, put.remote as u64, put.local.at, rows, done) }
 }
 
 /// A signal's update, as a record of a message.
@@ -108,7 +121,7 @@ fn report(op: &Op, pe: usize) -> String {
     let (what, offset) = match *op {
         Op::Put(t) | Op::PutSignal(t, _) => ("a put to", t.remote),
         Op::Get(t) => ("a get from", t.remote),
-        Op::Iput(s) => ("a strided put to", s.remote),
+        Op::Iput(s) | Op::IputSignal(s, _) => ("a strided put to", s.remote),
         Op::Iget(s) => ("a strided get from", s.remote),
         Op::P { at, .. } => ("a store to", at),
         Op::G { at, .. } => ("a word of", at),

@@ -43,6 +43,8 @@ pub(crate) enum Op {
     Signal(Signal),
     /// [`Op::Put`], and behind it the signal that announces it.
     PutSignal(Transfer, Signal),
+    /// [`Op::Iput`], and behind it the signal that announces all its elements.
+    IputSignal(Strided, Signal),
 }
 
 /// How the memory of a PE is reached, and so who carries an operation on it out.
@@ -143,6 +145,11 @@ impl Op {
                 let (put, _) = put.check(on, pe, "the source")?;
                 (if put.bytes == 0 { Op::Signal(signal) } else { Op::PutSignal(put, signal) }, way)
             }
+            Op::IputSignal(put, signal) => {
+                let (signal, way) = signal.check(on, pe)?;
+                let (put, _) = put.check_put(on, pe)?;
+                (if put.strides.n == 0 { Op::Signal(signal) } else { Op::IputSignal(put, signal) }, way)
+            }
         };
         Ok(Checked { op, way })
     }
@@ -153,7 +160,7 @@ impl Op {
             Op::Put(transfer) | Op::Get(transfer) | Op::PutSignal(transfer, _) => {
                 (&mut transfer.local, transfer.bytes)
             }
-            Op::Iput(put) => {
+            Op::Iput(put) | Op::IputSignal(put, _) => {
                 (&mut put.local, put.strides.extent("source", put.strides.src_stride).unwrap_or(0))
             }
             Op::Iget(get) => {
@@ -172,7 +179,9 @@ impl Op {
         match self {
             Op::Put(transfer) | Op::Get(transfer) => transfer.bytes == 0,
             Op::Iput(strided) | Op::Iget(strided) => strided.strides.n == 0,
-            Op::P { .. } | Op::G { .. } | Op::Atomic(_) | Op::Signal(_) | Op::PutSignal(..) => false,
+            Op::P { .. } | Op::G { .. } | Op::Atomic(_) | Op::Signal(_) => false,
+            // Without data they are signals by themselves.
+            Op::PutSignal(..) | Op::IputSignal(..) => false,
         }
     }
 
@@ -188,6 +197,7 @@ impl Op {
             Op::Atomic(_) => "atomic",
             Op::Signal(_) => "signal_op",
             Op::PutSignal(..) => "put_signal",
+            Op::IputSignal(..) => "iput_signal",
         }
     }
 }

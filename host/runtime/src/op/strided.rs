@@ -1,5 +1,6 @@
 //! Strided puts and gets: elements at regular distances on either side (OpenSHMEM 1.5, section 9.6).
 
+use super::signal::{Signal, SignalOp};
 use super::{check_private, Local, Op, Reach, Way};
 use crate::error::{err, Result};
 use crate::word::{copy, copy_word};
@@ -32,6 +33,13 @@ impl Op {
     #[inline(always)]
     pub(crate) fn iput(dst: usize, src: usize, strides: Strides) -> Op {
         Op::Iput(Strided { remote: dst, local: Local::given(src), strides })
+    }
+
+    /// [`Op::iput`], and behind it the update of a signal word of the same PE.
+    #[inline(always)]
+    pub(crate) fn iput_signal(dst: usize, src: usize, strides: Strides, sig: usize, op: SignalOp) -> Op {
+        let put = Strided { remote: dst, local: Local::given(src), strides };
+        Op::IputSignal(put, Signal { at: sig, op })
     }
 
     /// Copies elements of symmetric `src` to elements of private `dst`.

@@ -14,7 +14,7 @@ use crate::gpu::stream::Stream;
 use crate::kernel::service::Service;
 use crate::net::engine::{Done, Engine};
 use crate::net::Far;
-use crate::op::strided::Strides;
+use crate::op::strided::{Strided, Strides};
 use crate::op::{Local, Op};
 
 /// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block moves this much
@@ -78,10 +78,7 @@ impl Executor for GpuStream<'_> {
                         None => stream.set(at, bits, bytes)?,
                     }
                 }
-                Op::Iput(s) => match self.reach_elements(s.local, &s.strides) {
-                    Some(src) => service.copy_strided(stream, s.remote, src, &s.strides)?,
-                    None => self.copy_strided(s.remote, s.local.at, &s.strides)?,
-                },
+                Op::Iput(s) => self.iput(s)?,
                 Op::Iget(s) => match self.reach_elements(s.local, &s.strides) {
                     Some(dst) => service.copy_strided(stream, dst, s.remote, &s.strides)?,
                     None => self.copy_strided(s.local.at, s.remote, &s.strides)?,
@@ -95,6 +92,11 @@ impl Executor for GpuStream<'_> {
                         stream.copy(t.remote, t.local.at, t.bytes)?;
                         signal_on(service, stream, s.at, s.op)?;
                     }
+                }
+                // Two launches: the stream keeps them in order, and the signal releases what was before it.
+                Op::IputSignal(t, s) => {
+                    self.iput(t)?;
+                    signal_on(service, stream, s.at, s.op)?;
                 }
                 // They give a value, which nobody would wait for here.
                 Op::G { .. } | Op::Atomic(_) => {
@@ -122,6 +124,21 @@ impl GpuStream<'_> {
             return None;
         }
         self.reach(local)
+    }
+
+    /// A strided put, by whoever does it best.
+    ///
+    /// # Safety
+    /// Every element of both sides is valid until it is done.
+    unsafe fn iput(&self, put: Strided) -> Result<()> {
+        let Strided { remote, local, strides } = put;
+        // SAFETY: the caller vouches for both sides.
+        unsafe {
+            match self.reach_elements(local, &strides) {
+                Some(src) => self.service.copy_strided(self.stream, remote, src, &strides),
+                None => self.copy_strided(remote, local.at, &strides),
+            }
+        }
     }
 
     /// A copy of elements by a copy engine.

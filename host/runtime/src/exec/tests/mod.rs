@@ -6,4 +6,5 @@ mod job;
 mod litmus;
 mod stream;
 mod stream_gpu;
+mod strided_signal;
 mod wait;
