@@ -652,6 +652,45 @@ int32_t rushmem_iput_on_stream(rushmem_world_t *w,
                                int32_t pe,
                                void *stream);
 
+/* Strided put like `rushmem_iput`, then updates the signal word `sig` on the same PE: a PE that sees the update sees all
+ * elements. One signal counts for all of them: with `RUSHMEM_SIGNAL_ADD` and `value` their number, say, a receiver of
+ * several senders' elements waits for the sum.
+ *
+ * `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `n` may be 0. Elements and word must
+ * not overlap. Errors as `rushmem_iput`, for both addresses, with nothing written; also `RUSHMEM_ERR_INVALID_ARGUMENT` for an
+ * unaligned signal or an unknown operation.
+ *
+ * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes. */
+int32_t rushmem_iput_signal(rushmem_world_t *w,
+                            void *dst,
+                            const void *src,
+                            ptrdiff_t dst_stride,
+                            ptrdiff_t src_stride,
+                            size_t elem_bytes,
+                            size_t n,
+                            uint64_t *sig,
+                            uint64_t value,
+                            int32_t sig_op,
+                            int32_t pe);
+
+/* `rushmem_iput_signal` in the stream's turn: a PE that sees the update sees the elements, and all that was on the stream
+ * before. Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes until the work is
+ * done. */
+int32_t rushmem_iput_signal_on_stream(rushmem_world_t *w,
+                                      void *dst,
+                                      const void *src,
+                                      ptrdiff_t dst_stride,
+                                      ptrdiff_t src_stride,
+                                      size_t elem_bytes,
+                                      size_t n,
+                                      uint64_t *sig,
+                                      uint64_t value,
+                                      int32_t sig_op,
+                                      int32_t pe,
+                                      void *stream);
+
 /* Strided get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
  * `dst`, for `i` in `0 .. n`. Otherwise as `rushmem_iput` and `rushmem_get`.
  *
