@@ -11,7 +11,6 @@ use std::time::Duration;
 use rushmem_bootstrap_abi::Bootstrap;
 
 use crate::boot::between;
-use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use crate::collective::{Collective, Entered};
 use crate::config::Config;
 use crate::device::Device;
@@ -20,12 +19,13 @@ use crate::exec::gpu::GpuEngine;
 use crate::fork::Member;
 use crate::health::Health;
 use crate::kernel::Kernels;
+use crate::memory::symmetric::Symmetric;
 use crate::net::Far;
 use crate::node::card::Card;
 use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
 use crate::op::Way;
-use crate::symmetric::Symmetric;
+use rushmem_abi::c::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use start::first_cause;
 
 /// How a PE is reached, for people.

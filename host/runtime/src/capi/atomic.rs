@@ -2,12 +2,12 @@
 
 use std::os::raw::c_void;
 
-use super::types::*;
 use super::{called, guard, world};
 use crate::error::err;
 use crate::exec::{run, Form};
 use crate::op::atomic::AtomicOp;
 use crate::op::Op;
+use rushmem_abi::c::*;
 
 /// Carries out the atomic operation `op` (`RUSHMEM_ATOMIC_*`) on the word of `type` (`RUSHMEM_INT32` …) at the
 /// symmetric address `target` on PE `pe`.

@@ -2,12 +2,12 @@
 
 use std::os::raw::c_void;
 
-use super::types::*;
 use super::{called, guard, world};
 use crate::exec::order;
 use crate::exec::order_on_stream;
 use crate::exec::stream::Order;
 use crate::node::control::Call;
+use rushmem_abi::c::*;
 
 /// Orders: every put, atomic and signal of this PE before the fence is seen, on each PE, before every one after it.
 ///

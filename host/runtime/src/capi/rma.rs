@@ -2,10 +2,10 @@
 
 use std::os::raw::c_void;
 
-use super::types::*;
 use super::{called, check_out, guard, world};
 use crate::exec::{on_stream, run, Form};
 use crate::op::Op;
+use rushmem_abi::c::*;
 
 /// Copies `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.
 ///

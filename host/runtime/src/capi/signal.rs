@@ -2,12 +2,12 @@
 
 use std::os::raw::c_void;
 
-use super::types::*;
 use super::{called, check_out, guard, world};
 use crate::exec::{on_stream, run, wait, wait_on_stream, Form};
 use crate::op::signal::SignalOp;
 use crate::op::wait::Wait;
 use crate::op::Op;
+use rushmem_abi::c::*;
 
 /// Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: whoever sees the update sees the
 /// data.

@@ -6,10 +6,10 @@
 
 use std::os::raw::c_void;
 
-use super::types::*;
 use super::{check_out, guard, world, write_out};
 use crate::kernel::event::Event;
 use crate::kernel::handle::Handle;
+use rushmem_abi::c::*;
 
 /// Makes a stream on the PE's device. Work on it runs beside that of other streams; on a GPU it does not wait for CUDA's
 /// legacy default stream.

@@ -2,12 +2,12 @@
 
 use std::os::raw::c_void;
 
-use super::types::*;
 use super::{called, guard, world};
 use crate::exec::{on_stream, run, Form};
 use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
 use crate::op::Op;
+use rushmem_abi::c::*;
 
 /// Strided put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
 /// `pe`, for `i` in `0 .. n`.

@@ -3,10 +3,10 @@
 use std::os::raw::c_void;
 
 use super::check_out;
-use super::types::*;
 use super::wait::{index_or_max, Args};
 use crate::exec::wait;
 use crate::op::waitset::Expected;
+use rushmem_abi::c::*;
 
 /// Whether the word at `ivar` compares with `value` as `cmp` says now: `*result` becomes 1 or 0.
 ///

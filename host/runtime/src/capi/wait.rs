@@ -2,7 +2,6 @@
 
 use std::os::raw::c_void;
 
-use super::types::*;
 use super::{check_out, guard, world};
 use crate::error::Result;
 use crate::exec::wait::{self, Watched};
@@ -10,6 +9,7 @@ use crate::exec::wait_on_stream;
 use crate::op::wait::{Wait, Words};
 use crate::op::waitset::Expected;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 /// The arguments of every form with several words, gathered.
 pub(super) struct Args {

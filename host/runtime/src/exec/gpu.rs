@@ -17,7 +17,7 @@ use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
-use crate::op::atomic::Atomic;
+use crate::op::atomic::AtomicWord;
 use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
 use crate::op::Op;
@@ -144,7 +144,7 @@ impl GpuEngine {
     ///
     /// # Safety
     /// The word is valid GPU memory, and aligned.
-    unsafe fn atomic(&self, a: Atomic) -> Result<u64> {
+    unsafe fn atomic(&self, a: AtomicWord) -> Result<u64> {
         // SAFETY: the caller vouches for the word.
         match a.op.update() {
             // SAFETY: as above.

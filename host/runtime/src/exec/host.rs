@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Executor, Form};
 use crate::error::Result;
-use crate::op::atomic::Atomic;
+use crate::op::atomic::AtomicWord;
 use crate::op::rma::Transfer;
 use crate::op::signal::SignalOp;
 use crate::op::Op;
@@ -93,7 +93,7 @@ unsafe fn load<W: Word>(at: usize) -> u64 {
 /// # Safety
 /// The word is valid, aligned, and shared with nobody who holds a reference to it.
 #[inline(always)]
-unsafe fn update<W: Word>(a: Atomic) -> u64 {
+unsafe fn update<W: Word>(a: AtomicWord) -> u64 {
     // SAFETY: per contract.
     unsafe { W::update(a.at as *mut u8, a.op.update(), W::from_bits(a.value), W::from_bits(a.compare)) }
         .bits()

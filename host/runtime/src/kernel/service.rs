@@ -8,7 +8,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::device_state::RawState;
 use crate::error::{err, Error, Result};
 use crate::gpu::compile::Compiler;
 use crate::gpu::embedded;
@@ -17,10 +16,11 @@ use crate::gpu::module::{Kernel, Module};
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
 use crate::kernel::headers;
-use crate::op::atomic::Atomic;
+use crate::op::atomic::AtomicWord;
 use crate::op::signal::{Signal, SignalOp};
 use crate::op::strided::Strides;
 use crate::op::wait::Wait;
+use rushmem_abi::device::RawState;
 
 /// The kernels of one PE, or why there are none.
 pub(crate) struct Service {
@@ -76,7 +76,7 @@ impl Service {
     ///
     /// # Safety
     /// Here and below: the addresses are of memory that the GPU reaches, and valid until the kernel is done.
-    pub(crate) unsafe fn atomic(&self, stream: &Stream, a: &Atomic, result: usize) -> Result<()> {
+    pub(crate) unsafe fn atomic(&self, stream: &Stream, a: &AtomicWord, result: usize) -> Result<()> {
         let kernel = &self.kernels()?.atomic;
         let words =
             [a.op.code() as u64, a.bytes as u64, a.at as u64, a.value, a.compare, result as u64, 0, 0];

@@ -17,7 +17,7 @@ pub(crate) mod wait;
 pub(crate) mod waitset;
 
 use crate::error::{err, Result};
-use atomic::Atomic;
+use atomic::AtomicWord;
 use rma::Transfer;
 use signal::Signal;
 use strided::Strided;
@@ -38,7 +38,7 @@ pub(crate) enum Op {
     /// [`Op::Get`] of elements at distances.
     Iget(Strided),
     /// One word is read or updated.
-    Atomic(Atomic),
+    Atomic(AtomicWord),
     /// A signal word is updated.
     Signal(Signal),
     /// [`Op::Put`], and behind it the signal that announces it.

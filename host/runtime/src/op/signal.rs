@@ -5,8 +5,8 @@
 
 use super::rma::Transfer;
 use super::{check_aligned, Local, Op, Reach, Way};
-use crate::capi::types::*;
 use crate::error::{err, Result};
+use rushmem_abi::c::*;
 
 /// The update of a signal word.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! What wait and test look at (OpenSHMEM 1.5, section 9.10): words of this PE's own symmetric memory.
 
-use super::waitset::{Cmp, Expected, Integer};
+use super::waitset::{comparison, Cmp, Expected, Integer};
 use super::{check_aligned, Reach};
 use crate::error::{err, Result};
 
@@ -36,7 +36,7 @@ impl Words {
     /// Checks everything that can be checked.
     pub(crate) fn check(&self, on: &impl Reach) -> Result<CheckedWords> {
         let kind = Integer::from_code(self.kind)?;
-        let cmp = Cmp::from_code(self.cmp)?;
+        let cmp = comparison(self.cmp)?;
         let Words { n, status, expected, .. } = *self;
         let bytes = n.checked_mul(kind.bytes()).filter(|b| *b <= isize::MAX as usize).ok_or_else(|| {
             err!(INVALID_ARGUMENT, "{n} words of {} bytes are more than an address space", kind.bytes())
@@ -77,7 +77,7 @@ impl Wait {
     }
 
     fn check(on: &impl Reach, kind: Integer, at: usize, cmp: i32, value: u64) -> Result<Wait> {
-        let cmp = Cmp::from_code(cmp)?;
+        let cmp = comparison(cmp)?;
         let at = on.own(at, kind.bytes())?;
         Ok(Wait { at, kind, cmp, value })
     }

@@ -5,13 +5,13 @@ use std::sync::atomic::{fence, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::device_state::{RawState, SyncLine};
 use crate::error::{err, Result};
 use crate::exec::net::Network;
 use crate::exec::{Executor, Form};
 use crate::health::Health;
 use crate::net::Far;
 use crate::op::Op;
+use rushmem_abi::device::{RawState, SyncLine};
 
 /// What the sync needs to know of the world.
 #[derive(Clone, Copy)]

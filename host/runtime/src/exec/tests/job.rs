@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 
 use super::calls::{self, atomic};
-use crate::capi::types::*;
 use crate::error::{code, Result};
 use crate::exec::order;
 use crate::exec::wait::Watched;
@@ -18,6 +17,7 @@ use crate::op::waitset::Expected;
 use crate::testing::random::Random;
 use crate::word::Update;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 /// A few seconds bound everything, so that a defect fails instead of hanging.
 pub(super) const BOUNDED: [(&str, &str); 3] =

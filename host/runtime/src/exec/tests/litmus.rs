@@ -5,13 +5,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::calls::{self, atomic};
-use crate::capi::types::*;
 use crate::error::Result;
 use crate::exec::order;
 use crate::fake::{rounds, worlds_with};
 use crate::op::atomic::AtomicOp;
 use crate::op::signal::SignalOp;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 const BOUNDED: [(&str, &str); 3] =
     [("RUSHMEM_WAIT_TIMEOUT", "60"), ("RUSHMEM_TIMEOUT", "60"), ("RUSHMEM_STALL_REPORT", "0")];

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::calls::on_stream::*;
 use crate::capi::stream::*;
-use crate::capi::types::*;
 use crate::error::code;
 use crate::fake::{worlds, worlds_with};
 use crate::kernel::event::Event;
@@ -14,6 +13,7 @@ use crate::kernel::handle::Handle;
 use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 const NULL: *mut c_void = std::ptr::null_mut();
 

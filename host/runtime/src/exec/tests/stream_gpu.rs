@@ -7,7 +7,6 @@ use cudarc::driver::sys::{self, CUstreamCaptureMode as Mode};
 
 use super::calls;
 use super::calls::on_stream::*;
-use crate::capi::types::*;
 use crate::error::{code, Result};
 use crate::fake::worlds_with;
 use crate::gpu::driver::cu;
@@ -17,6 +16,7 @@ use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
 use crate::testing::random::Random;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 const SOURCE: &str = "extern \"C\" __global__ void bump(unsigned char *at, unsigned long long n) {
   for (unsigned long long i = threadIdx.x; i < n; i += blockDim.x) at[i] += 1;

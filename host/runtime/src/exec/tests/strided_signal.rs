@@ -3,7 +3,6 @@
 
 use super::calls;
 use super::job::{alloc, barrier, job};
-use crate::capi::types::*;
 use crate::error::code;
 use crate::exec::{self, Form};
 use crate::fake::rounds;
@@ -11,6 +10,7 @@ use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
 use crate::op::Op;
 use crate::testing::random::Random;
+use rushmem_abi::c::*;
 
 #[test]
 fn columns_of_all_pes_are_there_when_the_sum_of_their_signals_is() {

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use super::calls::{self, atomic};
 use super::job::{alloc, barrier, job, op, BOUNDED};
-use crate::capi::types::*;
 use crate::error::code;
 use crate::exec::wait::{self, Watched};
 use crate::fake::worlds_with;
@@ -12,6 +11,7 @@ use crate::op::signal::SignalOp;
 use crate::op::wait::Words;
 use crate::op::waitset::Expected;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 /// The set that the tests below wait on: `n` words of `kind` at `p`.
 fn set_of<'a>(
