@@ -10,7 +10,8 @@
 //! transfer, which the borrow checker cannot see: those forms are `unsafe`.
 //!
 //! On a GPU all of them can be captured into a CUDA graph. Addresses are recorded then, and what is at them is read each time
-//! the graph is launched; with pageable host memory (an ordinary slice) CUDA's own rules for copies hold.
+//! the graph is launched; there CUDA's own rules for copies of pageable host memory (an ordinary slice) hold. Outside of graphs
+//! such copies go through pinned buffers of ours, and no call waits for its stream.
 
 use std::ffi::c_void;
 use std::fmt;

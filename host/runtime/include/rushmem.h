@@ -564,7 +564,7 @@ int32_t rushmem_put_nbi(rushmem_world_t *w, void *dst, const void *src, size_t b
  * error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was put on the stream; what goes
  * wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU this and the other operations on streams
  * may be captured into a CUDA graph: addresses are recorded, and what is at them is read at each launch of the graph.
- * With ordinary (pageable) host memory CUDA may copy, or wait for the stream, before the call returns.
+ * Ordinary (pageable) host memory goes through pinned buffers, 32 MiB at most for all streams; no call waits for its stream.
  *
  * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
 int32_t rushmem_put_on_stream(rushmem_world_t *w,

@@ -8,6 +8,7 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::stream::pageable::Pageable;
 use super::{Executor, Form};
 use crate::error::Result;
 use crate::gpu::copy::Strided as Rows;
@@ -29,6 +30,7 @@ pub(crate) struct GpuEngine {
     health: Arc<Health>,
     stream: Stream,
     service: Arc<Service>,
+    pageable: Pageable,
     /// Pinned buffers that nobody uses at the moment.
     spare: Mutex<Vec<PinnedBox<[u64]>>>,
 }
@@ -41,6 +43,7 @@ impl GpuEngine {
             health: Arc::clone(health),
             stream: Stream::new(cuda, Priority::High)?,
             service,
+            pageable: Pageable::new(cuda, health),
             spare: Mutex::default(),
         })
     }
@@ -48,6 +51,11 @@ impl GpuEngine {
     /// The service kernels.
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
+    }
+
+    /// What copies between streams and pageable memory.
+    pub(crate) fn pageable(&self) -> &Pageable {
+        &self.pageable
     }
 
     /// Waits until everything so far is done.

@@ -4,16 +4,18 @@
 
 use std::sync::Arc;
 
+use super::pageable::Direction;
 use super::Work;
 use crate::error::{err, Result};
-use crate::exec::gpu::{rows, signal_on};
+use crate::exec::gpu::{rows, signal_on, GpuEngine};
 use crate::exec::net;
 use crate::exec::{Executor, Form};
+use crate::gpu::copy::Strided as Rows;
 use crate::gpu::memop::MemOp;
 use crate::gpu::stream::Stream;
-use crate::kernel::service::Service;
 use crate::net::engine::{Done, Engine};
 use crate::net::Far;
+use crate::op::rma::Transfer;
 use crate::op::strided::{Strided, Strides};
 use crate::op::{Local, Op};
 
@@ -30,18 +32,18 @@ const SHORT_ROW: usize = 1 << 10;
 pub(super) unsafe fn start(
     work: &Work,
     stream: &Stream,
-    service: &Service,
+    engine: &GpuEngine,
     far: Option<&Arc<Far>>,
 ) -> Result<()> {
     match *work {
         // SAFETY: checked, and the caller vouches for local memory.
-        Work::Near(op) => unsafe { GpuStream { stream, service }.run(op, Form::Nbi) }.map(drop),
+        Work::Near(op) => unsafe { GpuStream { stream, engine }.run(op, Form::Nbi) }.map(drop),
         Work::Net { pe, op } => {
             // SAFETY: as above.
             send(stream, net::of(far)?, move |engine, done| unsafe { net::begin(op, pe, engine, done) })
         }
         // SAFETY: the word has been checked.
-        Work::Wait { wait, .. } => unsafe { service.wait(stream, &wait) },
+        Work::Wait { wait, .. } => unsafe { engine.service().wait(stream, &wait) },
         // To mapped PEs the stream's own order is all that it takes; see the module above.
         Work::Fence => far.map_or(Ok(()), |far| {
             send(stream, far, |engine, done| {
@@ -51,27 +53,31 @@ pub(super) unsafe fn start(
             })
         }),
         Work::Quiet => far.map_or(Ok(()), |far| send(stream, far, |engine, done| engine.quiet(done))),
-        Work::Sync => service.sync(stream),
+        Work::Sync => engine.service().sync(stream),
     }
 }
 
 /// The executor of mapped GPU memory, in the stream's turn.
 struct GpuStream<'a> {
     stream: &'a Stream,
-    service: &'a Service,
+    engine: &'a GpuEngine,
 }
 
 impl Executor for GpuStream<'_> {
     unsafe fn run(&self, op: Op, _form: Form) -> Result<u64> {
-        let &GpuStream { stream, service } = self;
+        let stream = self.stream;
+        let service = self.engine.service();
         // SAFETY: the check vouches for the other PE's side of each operation, the caller for this one's.
         unsafe {
             match op {
                 // What is symmetric is GPU memory here.
                 Op::Put(t) if t.local.symmetric => stream.copy_on_gpus(t.remote, t.local.at, t.bytes)?,
-                Op::Put(t) => stream.copy(t.remote, t.local.at, t.bytes)?,
+                Op::Put(t) => self.put(t)?,
                 Op::Get(t) if t.local.symmetric => stream.copy_on_gpus(t.local.at, t.remote, t.bytes)?,
-                Op::Get(t) => stream.copy(t.local.at, t.remote, t.bytes)?,
+                Op::Get(t) => {
+                    let (to, from) = (packed(t.local.at, t.bytes), packed(t.remote, t.bytes));
+                    self.copy(Direction::OutOfGpu, t.local, to, from, t.bytes, 1)?;
+                }
                 Op::P { at, bits, bytes } => {
                     match MemOp::store(at, bits, bytes).filter(|_| stream.cuda().facts().stream_words) {
                         Some(op) => stream.words(&[op])?,
@@ -81,7 +87,10 @@ impl Executor for GpuStream<'_> {
                 Op::Iput(s) => self.iput(s)?,
                 Op::Iget(s) => match self.reach_elements(s.local, &s.strides) {
                     Some(dst) => service.copy_strided(stream, dst, s.remote, &s.strides)?,
-                    None => self.copy_strided(s.local.at, s.remote, &s.strides)?,
+                    None => {
+                        let (to, from) = rows(s.local.at, s.remote, &s.strides);
+                        self.copy(Direction::OutOfGpu, s.local, to, from, s.strides.elem, s.strides.n)?;
+                    }
                 },
                 Op::Signal(s) => signal_on(service, stream, s.at, s.op)?,
                 Op::PutSignal(t, s) => {
@@ -89,7 +98,7 @@ impl Executor for GpuStream<'_> {
                     if let Some(src) = small.then(|| self.reach(t.local)).flatten() {
                         service.put_signal(stream, t.remote, src, t.bytes, &s)?;
                     } else {
-                        stream.copy(t.remote, t.local.at, t.bytes)?;
+                        self.put(t)?;
                         signal_on(service, stream, s.at, s.op)?;
                     }
                 }
@@ -120,7 +129,7 @@ impl GpuStream<'_> {
     /// The same for elements that had better be copied by a kernel.
     fn reach_elements(&self, local: Local, strides: &Strides) -> Option<usize> {
         let packed = strides.n == 1 || (strides.dst_stride == 1 && strides.src_stride == 1);
-        if packed || strides.elem > SHORT_ROW || !self.service.works() {
+        if packed || strides.elem > SHORT_ROW || !self.engine.service().works() {
             return None;
         }
         self.reach(local)
@@ -135,21 +144,55 @@ impl GpuStream<'_> {
         // SAFETY: the caller vouches for both sides.
         unsafe {
             match self.reach_elements(local, &strides) {
-                Some(src) => self.service.copy_strided(self.stream, remote, src, &strides),
-                None => self.copy_strided(remote, local.at, &strides),
+                Some(src) => self.engine.service().copy_strided(self.stream, remote, src, &strides),
+                None => {
+                    let (to, from) = rows(remote, local.at, &strides);
+                    self.copy(Direction::IntoGpu, local, to, from, strides.elem, strides.n)
+                }
             }
         }
     }
 
-    /// A copy of elements by a copy engine.
+    /// A put of bytes by a copy engine.
+    ///
+    /// # Safety
+    /// Both sides are valid until it is done.
+    unsafe fn put(&self, put: Transfer) -> Result<()> {
+        let (to, from) = (packed(put.remote, put.bytes), packed(put.local.at, put.bytes));
+        // SAFETY: the caller vouches for both sides.
+        unsafe { self.copy(Direction::IntoGpu, put.local, to, from, put.bytes, 1) }
+    }
+
+    /// A copy of elements by a copy engine, through a pinned buffer where the caller's side is pageable memory.
     ///
     /// # Safety
     /// Every element of both sides is valid until it is done.
-    unsafe fn copy_strided(&self, dst: usize, src: usize, strides: &Strides) -> Result<()> {
-        let (to, from) = rows(dst, src, strides);
+    unsafe fn copy(
+        &self,
+        direction: Direction,
+        local: Local,
+        dst: Rows,
+        src: Rows,
+        size: usize,
+        count: usize,
+    ) -> Result<()> {
+        let pageable = self.engine.pageable();
+        if local.symmetric || !pageable.takes(self.stream, local.at)? {
+            // SAFETY: the caller vouches for both sides.
+            return unsafe { self.stream.copy_strided(dst, src, size, count) };
+        }
+        let (gpu, host) = match direction {
+            Direction::IntoGpu => (dst, src),
+            Direction::OutOfGpu => (src, dst),
+        };
         // SAFETY: the caller vouches for both sides.
-        unsafe { self.stream.copy_strided(to, from, strides.elem, strides.n) }
+        unsafe { pageable.copy(self.stream, direction, gpu, host, size, count) }
     }
+}
+
+/// Bytes as one element.
+fn packed(at: usize, bytes: usize) -> Rows {
+    Rows { at, stride: bytes }
 }
 
 /// Has the engine begin `what` when the stream comes to it, and holds the stream back until that is done. A failure breaks the job, and

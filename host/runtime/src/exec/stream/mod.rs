@@ -12,6 +12,7 @@
 
 mod cpu;
 mod gpu;
+pub(crate) mod pageable;
 mod sync;
 
 use std::ffi::c_void;
@@ -65,7 +66,7 @@ unsafe fn enqueue(w: &impl Home, raw: *mut c_void, what: &str, work: Work) -> Re
         (On::Cpu(stream), _) => stream.push(unsafe { cpu::job(w, what, work) }),
         (On::Gpu(stream), Some(engine)) => {
             // SAFETY: as above.
-            unsafe { gpu::start(&work, stream, engine.service(), w.far()) }
+            unsafe { gpu::start(&work, stream, engine, w.far()) }
                 .map_err(|e| w.kernels().explain(e, what))?;
             if matches!(work, Work::Wait { .. } | Work::Sync | Work::Net { .. }) {
                 w.kernels().note(&on, format!("{what} on a stream"));

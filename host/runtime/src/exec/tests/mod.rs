@@ -4,6 +4,7 @@
 mod calls;
 mod job;
 mod litmus;
+mod pageable;
 mod stream;
 mod stream_gpu;
 mod strided_signal;
