@@ -621,7 +621,7 @@ int32_t rushmem_p_on_stream(rushmem_world_t *w,
  * Requires: `bits` is null or valid for writes. */
 int32_t rushmem_g(rushmem_world_t *w, const void *src, uint64_t *bits, size_t bytes, int32_t pe);
 
-/* Strided put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
+/* Elements put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
  * `pe`, for `i` in `0 .. n`.
  *
  * Strides count elements of `elem_bytes` bytes and are 1 or more. The bytes between the elements are left alone.
@@ -652,7 +652,7 @@ int32_t rushmem_iput_on_stream(rushmem_world_t *w,
                                int32_t pe,
                                void *stream);
 
-/* Strided put like `rushmem_iput`, then updates the signal word `sig` on the same PE: a PE that sees the update sees all
+/* Elements put like `rushmem_iput`, then updates the signal word `sig` on the same PE: a PE that sees the update sees all
  * elements. One signal counts for all of them: with `RUSHMEM_SIGNAL_ADD` and `value` their number, say, a receiver of
  * several senders' elements waits for the sum.
  *
@@ -691,7 +691,7 @@ int32_t rushmem_iput_signal_on_stream(rushmem_world_t *w,
                                       int32_t pe,
                                       void *stream);
 
-/* Strided get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
+/* Elements get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
  * `dst`, for `i` in `0 .. n`. Otherwise as `rushmem_iput` and `rushmem_get`.
  *
  * Requires: `dst` is valid for writes of `((n - 1) * dst_stride + 1) * elem_bytes` bytes. */

@@ -24,7 +24,7 @@ use crate::net::Far;
 use crate::node::card::Card;
 use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
-use crate::op::Way;
+use crate::op::Reached;
 use rushmem_abi::c::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use start::first_cause;
 
@@ -205,7 +205,7 @@ impl World {
 
     /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is, and how it is reached: by that address, or by that offset in its stride. Checks the PE, the range, and that the job is whole.
     #[inline]
-    pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<(usize, Way)> {
+    pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)> {
         if !self.is_near(pe) {
             return self.far_route(ptr, bytes, pe);
         }
@@ -214,10 +214,10 @@ impl World {
         let far = (i64::from(pe) - i64::from(self.me)) * self.symmetric.stride() as i64;
         let at = own.wrapping_add_signed(far as isize);
         Ok(match &self.engine {
-            None => (at, Way::Host),
+            None => (at, Reached::Host),
             Some(_) => {
                 let slot = (pe - self.node_first) as usize;
-                (self.symmetric.elsewhere(own, slot).unwrap_or(at), Way::Gpu)
+                (self.symmetric.elsewhere(own, slot).unwrap_or(at), Reached::Gpu)
             }
         })
     }
@@ -230,14 +230,14 @@ impl World {
 
     /// The same for a PE whose memory is not.
     #[cold]
-    fn far_route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<(usize, Way)> {
+    fn far_route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)> {
         self.check_pe(pe)?;
         self.health.check()?;
         let own = self.check_local(ptr, bytes)?;
         if self.far.is_none() {
             return Err(err!(INTERNAL, "no network, but PE {pe} is not mapped"));
         }
-        Ok((self.symmetric.far_offset(own) as usize, Way::Net))
+        Ok((self.symmetric.far_offset(own) as usize, Reached::Net))
     }
 
     /// The way to PEs whose memory is not mapped, where there are any.

@@ -5,7 +5,7 @@ use std::os::raw::c_void;
 use super::{called, guard, world};
 use crate::exec::order;
 use crate::exec::order_on_stream;
-use crate::exec::stream::Order;
+use crate::exec::stream::StreamOrder;
 use crate::node::control::Call;
 use rushmem_abi::c::*;
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn rushmem_fence(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_fence_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { order_on_stream(world(w)?, "fence", Order::Fence, stream) })
+    guard(|| unsafe { order_on_stream(world(w)?, "fence", StreamOrder::Fence, stream) })
 }
 
 /// Completes: every operation of this PE before it, nbi ones included, has taken effect on its PE, and the local
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn rushmem_quiet(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_quiet_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { order_on_stream(world(w)?, "quiet", Order::Quiet, stream) })
+    guard(|| unsafe { order_on_stream(world(w)?, "quiet", StreamOrder::Quiet, stream) })
 }
 
 /// Collective: returns once every PE has called it. Completes nothing that goes to another PE's memory through
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn rushmem_sync_all(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_sync_all_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { order_on_stream(world(w)?, "sync_all", Order::SyncAll, stream) })
+    guard(|| unsafe { order_on_stream(world(w)?, "sync_all", StreamOrder::SyncAll, stream) })
 }
 
 /// Collective: `rushmem_quiet`, then `rushmem_sync_all`. Errors as those.
@@ -107,5 +107,5 @@ pub unsafe extern "C" fn rushmem_barrier_all(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_barrier_all_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { order_on_stream(world(w)?, "barrier_all", Order::BarrierAll, stream) })
+    guard(|| unsafe { order_on_stream(world(w)?, "barrier_all", StreamOrder::BarrierAll, stream) })
 }

@@ -22,7 +22,7 @@ use rushmem_abi::c::*;
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_stream_create(w: *mut rushmem_world_t, out: *mut *mut c_void) -> i32 {
     guard(|| {
-        // SAFETY: per contract.
+        // SAFETY: the caller vouches for the arguments, as the contract says.
         unsafe {
             let out = check_out(out, "out")?;
             write_out(out, world(w)?.kernels().create_stream()?, "out")
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn rushmem_stream_create(w: *mut rushmem_world_t, out: *mu
 /// `w` is a world's handle; no other thread uses the stream.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_stream_destroy(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
-    // SAFETY: per contract.
+    // SAFETY: the caller vouches for the arguments, as the contract says.
     guard(|| unsafe { world(w) }?.kernels().destroy_stream(stream))
 }
 
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn rushmem_stream_destroy(w: *mut rushmem_world_t, stream:
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_stream_default(w: *mut rushmem_world_t, out: *mut *mut c_void) -> i32 {
     guard(|| {
-        // SAFETY: per contract.
+        // SAFETY: the caller vouches for the arguments, as the contract says.
         unsafe {
             let out = check_out(out, "out")?;
             write_out(out, world(w)?.kernels().default_stream(), "out")
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn rushmem_stream_default(w: *mut rushmem_world_t, out: *m
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_stream_pool(w: *mut rushmem_world_t, out: *mut *mut c_void) -> i32 {
     guard(|| {
-        // SAFETY: per contract.
+        // SAFETY: the caller vouches for the arguments, as the contract says.
         unsafe {
             let out = check_out(out, "out")?;
             write_out(out, world(w)?.kernels().pool_stream()?, "out")
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn rushmem_stream_pool(w: *mut rushmem_world_t, out: *mut 
 /// `w` is a world's handle, and the stream lives through the call.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_stream_synchronize(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
-    // SAFETY: per contract.
+    // SAFETY: the caller vouches for the arguments, as the contract says.
     guard(|| unsafe { world(w)?.synchronize_stream(stream) })
 }
 
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn rushmem_event_record(
     out: *mut *mut rushmem_event_t,
 ) -> i32 {
     guard(|| {
-        // SAFETY: per contract.
+        // SAFETY: the caller vouches for the arguments, as the contract says.
         unsafe {
             let out = check_out(out, "out")?;
             write_out(out, world(w)?.kernels().record(stream)?.as_raw(), "out")
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn rushmem_event_record(
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_event_test(event: *mut rushmem_event_t, done: *mut i32) -> i32 {
     guard(|| {
-        // SAFETY: per contract.
+        // SAFETY: the caller vouches for the arguments, as the contract says.
         unsafe {
             let out = check_out(done, "done")?;
             write_out(out, i32::from(Handle::<Event>::from_raw(event.cast())?.get()?.test()?), "done")

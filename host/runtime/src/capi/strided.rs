@@ -9,7 +9,7 @@ use crate::op::strided::Strides;
 use crate::op::Op;
 use rushmem_abi::c::*;
 
-/// Strided put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
+/// Elements put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
 /// `pe`, for `i` in `0 .. n`.
 ///
 /// Strides count elements of `elem_bytes` bytes and are 1 or more. The bytes between the elements are left alone.
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn rushmem_iput_on_stream(
     guard(|| unsafe { on_stream(world(w)?, Op::iput(dst as usize, src as usize, strides), pe, stream) })
 }
 
-/// Strided put like `rushmem_iput`, then updates the signal word `sig` on the same PE: a PE that sees the update sees all
+/// Elements put like `rushmem_iput`, then updates the signal word `sig` on the same PE: a PE that sees the update sees all
 /// elements. One signal counts for all of them: with `RUSHMEM_SIGNAL_ADD` and `value` their number, say, a receiver of
 /// several senders' elements waits for the sum.
 ///
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn rushmem_iput_signal_on_stream(
     })
 }
 
-/// Strided get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
+/// Elements get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
 /// `dst`, for `i` in `0 .. n`. Otherwise as `rushmem_iput` and `rushmem_get`.
 ///
 /// # Safety

@@ -153,11 +153,10 @@ impl GpuEngine {
     /// # Safety
     /// The word is valid GPU memory, and aligned.
     unsafe fn atomic(&self, a: AtomicWord) -> Result<u64> {
-        // SAFETY: the caller vouches for the word.
         match a.op.update() {
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the word.
             Update::Fetch => return unsafe { self.load(a.at, a.bytes) },
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the word.
             Update::Set => return unsafe { self.store(a.at, a.value, a.bytes) }.map(|()| a.value),
             _ => {}
         }
@@ -272,7 +271,7 @@ impl Scratch<'_> {
     }
 
     fn set(&self, value: u64) {
-        // SAFETY: as in `get`.
+        // SAFETY: the first word of the buffer, which nobody else uses.
         unsafe { self.buffer().as_ptr().cast::<u64>().write_volatile(value) };
     }
 }

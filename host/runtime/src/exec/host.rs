@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Executor, Form};
 use crate::error::Result;
 use crate::op::atomic::AtomicWord;
-use crate::op::rma::Transfer;
+use crate::op::rma::Contiguous;
 use crate::op::signal::SignalOp;
 use crate::op::Op;
 use crate::word::{copy, copy_word, Word};
 
 /// The executor: the thread that calls.
-pub(crate) struct HostMemory;
+pub(crate) struct MappedHost;
 
-impl Executor for HostMemory {
+impl Executor for MappedHost {
     #[inline(always)]
     unsafe fn run(&self, op: Op, _form: Form) -> Result<u64> {
         // SAFETY: the check vouches for the other PE's side of each operation, the caller for this one's.
@@ -66,8 +66,8 @@ impl Executor for HostMemory {
 /// # Safety
 /// Both sides are valid for the transfer's bytes.
 #[inline(always)]
-unsafe fn put(t: Transfer) {
-    // SAFETY: per contract.
+unsafe fn put(t: Contiguous) {
+    // SAFETY: the caller vouches for both sides.
     unsafe { copy(t.remote as *mut u8, t.local.at as *const u8, t.bytes) }
 }
 
@@ -76,7 +76,7 @@ unsafe fn put(t: Transfer) {
 #[inline(always)]
 unsafe fn store<W: Word>(at: usize, bits: u64) {
     let value = W::from_bits(bits);
-    // SAFETY: per contract, and a word of our own.
+    // SAFETY: the caller vouches for the word there; the other is ours.
     unsafe { copy_word::<W>(at as *mut u8, (&raw const value).cast()) }
 }
 
@@ -85,7 +85,7 @@ unsafe fn store<W: Word>(at: usize, bits: u64) {
 #[inline(always)]
 unsafe fn load<W: Word>(at: usize) -> u64 {
     let mut value = W::from_bits(0);
-    // SAFETY: per contract, and a word of our own.
+    // SAFETY: the caller vouches for the word there; the other is ours.
     unsafe { copy_word::<W>((&raw mut value).cast(), at as *const u8) };
     value.bits()
 }
@@ -94,7 +94,7 @@ unsafe fn load<W: Word>(at: usize) -> u64 {
 /// The word is valid, aligned, and shared with nobody who holds a reference to it.
 #[inline(always)]
 unsafe fn update<W: Word>(a: AtomicWord) -> u64 {
-    // SAFETY: per contract.
+    // SAFETY: the caller vouches for the word.
     unsafe { W::update(a.at as *mut u8, a.op.update(), W::from_bits(a.value), W::from_bits(a.compare)) }
         .bits()
 }
@@ -105,7 +105,7 @@ unsafe fn update<W: Word>(a: AtomicWord) -> u64 {
 /// The word is valid and aligned, and nobody holds a reference to it.
 #[inline(always)]
 unsafe fn signal(at: usize, op: SignalOp) {
-    // SAFETY: per contract.
+    // SAFETY: the caller vouches for the word.
     let word = unsafe { AtomicU64::from_ptr(at as *mut u64) };
     match op {
         SignalOp::Set(value) => word.store(value, Ordering::Release),

@@ -25,9 +25,9 @@ use crate::error::{err, Result};
 use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::net::Far;
-use crate::op::{Op, Reach, Way};
+use crate::op::{Op, Reach, Reached};
 use gpu::GpuEngine;
-use host::HostMemory;
+use host::MappedHost;
 use net::Network;
 
 pub(crate) use stream::{on_stream, order_on_stream, wait_on_stream};
@@ -77,9 +77,9 @@ pub(crate) unsafe fn run(home: &impl Home, op: Op, pe: i32, form: Form) -> Resul
     let (op, way) = op.check(home, pe)?.into_parts();
     match way {
         // SAFETY: checked; the caller vouches for local memory.
-        Way::Host => unsafe { HostMemory.run(op, form) },
-        // SAFETY: as above.
-        Way::Gpu | Way::Net => unsafe { elsewhere(home, op, way, pe, form) },
+        Reached::Host => unsafe { MappedHost.run(op, form) },
+        // SAFETY: checked; the caller vouches for local memory.
+        Reached::Gpu | Reached::Net => unsafe { elsewhere(home, op, way, pe, form) },
     }
 }
 
@@ -89,15 +89,15 @@ pub(crate) unsafe fn run(home: &impl Home, op: Op, pe: i32, form: Form) -> Resul
 /// As for [`Executor::run`], of that `way`.
 #[cold]
 #[inline(never)]
-unsafe fn elsewhere(home: &impl Home, op: Op, way: Way, pe: i32, form: Form) -> Result<u64> {
+unsafe fn elsewhere(home: &impl Home, op: Op, way: Reached, pe: i32, form: Form) -> Result<u64> {
     if op.is_nothing() {
         return Ok(0);
     }
     // SAFETY: the caller says that the operation was checked, and vouches for local memory.
     unsafe {
         match (way, home.engine(), home.far()) {
-            (Way::Gpu, Some(engine), _) => engine.run(op, form),
-            (Way::Net, _, Some(far)) => Network { far, pe: pe as usize }.run(op, form),
+            (Reached::Gpu, Some(engine), _) => engine.run(op, form),
+            (Reached::Net, _, Some(far)) => Network { far, pe: pe as usize }.run(op, form),
             _ => Err(err!(INTERNAL, "PE {pe} is reached by what this world does not have: {way:?}")),
         }
     }

@@ -8,7 +8,7 @@ use crate::net::engine::{Done, Engine, Rows, INLINE};
 use crate::net::message::Record;
 use crate::net::Far;
 use crate::op::signal::Signal;
-use crate::op::strided::{Strided, Strides};
+use crate::op::strided::{Elements, Strides};
 use crate::op::Op;
 use crate::word::Update;
 
@@ -98,7 +98,7 @@ pub(super) unsafe fn begin(op: Op, pe: usize, engine: &mut Engine, done: Done) -
 ///
 /// # Safety
 /// As for [`begin`].
-unsafe fn put_rows(put: Strided, pe: usize, engine: &mut Engine, done: Done) -> Result<()> {
+unsafe fn put_rows(put: Elements, pe: usize, engine: &mut Engine, done: Done) -> Result<()> {
     let strides = &put.strides;
     let rows = rows(strides, strides.src_stride, strides.dst_stride);
     // SAFETY: the caller vouches for the elements.

@@ -54,7 +54,7 @@ impl<'a> Watched<'a> {
         };
         let at = copy.as_ref().map_or(words.at as *const u8, Snapshot::as_ptr);
         let &CheckedWords { kind, n, status, cmp, expected, .. } = words;
-        // SAFETY: per contract; a copy is as long as the words and lives in the same struct as the set.
+        // SAFETY: the caller vouches for words and arrays; a copy is as long as the words and lives in the same struct as the set.
         let set = unsafe { WaitSet::new(kind, at, n, status, cmp, expected) }.copied_from(words.at);
         let watched = Watched { set, copy };
         watched.refresh()?;

@@ -4,7 +4,7 @@
 //! Wrapping addition and the bitwise operations do not look at the sign, and the floating-point ones only move
 //! bits, so a type is a width and the question whether arithmetic is allowed.
 
-use super::{check_aligned, Op, Reach, Way};
+use super::{check_aligned, Op, Reach, Reached};
 use crate::error::{err, Result};
 use crate::word::Update;
 use rushmem_abi::table::{Atomic, Element};
@@ -86,7 +86,7 @@ impl Op {
 
 impl AtomicWord {
     #[inline(always)]
-    pub(super) fn check(self, on: &impl Reach, pe: i32) -> Result<(AtomicWord, Way)> {
+    pub(super) fn check(self, on: &impl Reach, pe: i32) -> Result<(AtomicWord, Reached)> {
         check_aligned("the target", self.at, self.bytes)?;
         let (at, way) = on.reach(self.at, self.bytes, pe)?;
         Ok((AtomicWord { at, ..self }, way))

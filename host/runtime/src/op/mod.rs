@@ -18,38 +18,38 @@ pub(crate) mod waitset;
 
 use crate::error::{err, Result};
 use atomic::AtomicWord;
-use rma::Transfer;
+use rma::Contiguous;
 use signal::Signal;
-use strided::Strided;
+use strided::Elements;
 
 /// One operation on the memory of one PE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Op {
     /// Bytes of this PE's go to the other one.
-    Put(Transfer),
+    Put(Contiguous),
     /// Bytes of the other PE's come here.
-    Get(Transfer),
+    Get(Contiguous),
     /// The low `bytes` (1, 2, 4 or 8) of `bits` are written, in one piece where `at` is aligned.
     P { at: usize, bits: u64, bytes: usize },
     /// A word of `bytes` (1, 2, 4 or 8) is read, in one piece where `at` is aligned.
     G { at: usize, bytes: usize },
     /// [`Op::Put`] of elements at distances.
-    Iput(Strided),
+    Iput(Elements),
     /// [`Op::Get`] of elements at distances.
-    Iget(Strided),
+    Iget(Elements),
     /// One word is read or updated.
     Atomic(AtomicWord),
     /// A signal word is updated.
     Signal(Signal),
     /// [`Op::Put`], and behind it the signal that announces it.
-    PutSignal(Transfer, Signal),
+    PutSignal(Contiguous, Signal),
     /// [`Op::Iput`], and behind it the signal that announces all its elements.
-    IputSignal(Strided, Signal),
+    IputSignal(Elements, Signal),
 }
 
 /// How the memory of a PE is reached, and so who carries an operation on it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Reached {
     /// Host memory, mapped here: ordinary loads and stores reach it.
     Host,
     /// GPU memory, mapped for this PE's GPU.
@@ -61,7 +61,7 @@ pub(crate) enum Way {
 /// What a check asks of the world.
 pub(crate) trait Reach {
     /// Where PE `pe`'s copy of `[at, at + bytes)` is reached, and how. Checks the PE, the range, and that the job is whole.
-    fn reach(&self, at: usize, bytes: usize, pe: i32) -> Result<(usize, Way)>;
+    fn reach(&self, at: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)>;
 
     /// Where this PE itself has the range.
     fn own(&self, at: usize, bytes: usize) -> Result<usize>;
@@ -89,13 +89,13 @@ impl Local {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Checked {
     op: Op,
-    way: Way,
+    way: Reached,
 }
 
 impl Checked {
     /// The operation, and how its memory is reached.
     #[inline(always)]
-    pub(crate) fn into_parts(self) -> (Op, Way) {
+    pub(crate) fn into_parts(self) -> (Op, Reached) {
         (self.op, self.way)
     }
 }

@@ -1,11 +1,11 @@
 //! Remote memory access: put, get and their single-word forms p and g (OpenSHMEM 1.5, sections 9.5 and 9.6).
 
-use super::{check_private, Local, Op, Reach, Way};
+use super::{check_private, Local, Op, Reach, Reached};
 use crate::error::{err, Result};
 
 /// A transfer of bytes, in either direction.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Transfer {
+pub(crate) struct Contiguous {
     /// On the other PE.
     pub(crate) remote: usize,
     /// On this one.
@@ -17,23 +17,23 @@ impl Op {
     /// Copies `bytes` from private `src` to symmetric `dst`.
     #[inline(always)]
     pub(crate) fn put(dst: usize, src: usize, bytes: usize) -> Op {
-        Op::Put(Transfer { remote: dst, local: Local::given(src), bytes })
+        Op::Put(Contiguous { remote: dst, local: Local::given(src), bytes })
     }
 
     /// Copies `bytes` from symmetric `src` to private `dst`.
     #[inline(always)]
     pub(crate) fn get(dst: usize, src: usize, bytes: usize) -> Op {
-        Op::Get(Transfer { remote: src, local: Local::given(dst), bytes })
+        Op::Get(Contiguous { remote: src, local: Local::given(dst), bytes })
     }
 }
 
-impl Transfer {
+impl Contiguous {
     #[inline(always)]
-    pub(super) fn check(self, on: &impl Reach, pe: i32, side: &str) -> Result<(Transfer, Way)> {
-        let Transfer { remote, local, bytes } = self;
+    pub(super) fn check(self, on: &impl Reach, pe: i32, side: &str) -> Result<(Contiguous, Reached)> {
+        let Contiguous { remote, local, bytes } = self;
         let (remote, way) = on.reach(remote, bytes, pe)?;
         check_private(side, local.at, bytes)?;
-        Ok((Transfer { remote, local, bytes }, way))
+        Ok((Contiguous { remote, local, bytes }, way))
     }
 }
 

@@ -3,8 +3,8 @@
 //! The update of the signal word releases everything that this PE wrote before it; fetch and wait acquire. So a
 //! PE that sees the signal sees the data.
 
-use super::rma::Transfer;
-use super::{check_aligned, Local, Op, Reach, Way};
+use super::rma::Contiguous;
+use super::{check_aligned, Local, Op, Reach, Reached};
 use crate::error::{err, Result};
 use rushmem_abi::c::*;
 
@@ -51,14 +51,14 @@ impl Op {
     /// [`Op::put`], and behind it the update of a signal word of the same PE.
     #[inline(always)]
     pub(crate) fn put_signal(dst: usize, src: usize, bytes: usize, sig: usize, op: SignalOp) -> Op {
-        let put = Transfer { remote: dst, local: Local::given(src), bytes };
+        let put = Contiguous { remote: dst, local: Local::given(src), bytes };
         Op::PutSignal(put, Signal { at: sig, op })
     }
 }
 
 impl Signal {
     #[inline(always)]
-    pub(super) fn check(self, on: &impl Reach, pe: i32) -> Result<(Signal, Way)> {
+    pub(super) fn check(self, on: &impl Reach, pe: i32) -> Result<(Signal, Reached)> {
         check_aligned("the signal", self.at, 8)?;
         let (at, way) = on.reach(self.at, 8, pe)?;
         Ok((Signal { at, ..self }, way))

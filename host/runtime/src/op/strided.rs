@@ -1,13 +1,13 @@
 //! Strided puts and gets: elements at regular distances on either side (OpenSHMEM 1.5, section 9.6).
 
 use super::signal::{Signal, SignalOp};
-use super::{check_private, Local, Op, Reach, Way};
+use super::{check_private, Local, Op, Reach, Reached};
 use crate::error::{err, Result};
 use crate::word::{copy, copy_word};
 
 /// A strided transfer, in either direction.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Strided {
+pub(crate) struct Elements {
     /// The first element on the other PE.
     pub(crate) remote: usize,
     /// The first element on this one.
@@ -32,33 +32,33 @@ impl Op {
     /// Copies elements of private `src` to elements of symmetric `dst`.
     #[inline(always)]
     pub(crate) fn iput(dst: usize, src: usize, strides: Strides) -> Op {
-        Op::Iput(Strided { remote: dst, local: Local::given(src), strides })
+        Op::Iput(Elements { remote: dst, local: Local::given(src), strides })
     }
 
     /// [`Op::iput`], and behind it the update of a signal word of the same PE.
     #[inline(always)]
     pub(crate) fn iput_signal(dst: usize, src: usize, strides: Strides, sig: usize, op: SignalOp) -> Op {
-        let put = Strided { remote: dst, local: Local::given(src), strides };
+        let put = Elements { remote: dst, local: Local::given(src), strides };
         Op::IputSignal(put, Signal { at: sig, op })
     }
 
     /// Copies elements of symmetric `src` to elements of private `dst`.
     #[inline(always)]
     pub(crate) fn iget(dst: usize, src: usize, strides: Strides) -> Op {
-        Op::Iget(Strided { remote: src, local: Local::given(dst), strides })
+        Op::Iget(Elements { remote: src, local: Local::given(dst), strides })
     }
 }
 
-impl Strided {
+impl Elements {
     #[inline]
-    pub(super) fn check_put(self, on: &impl Reach, pe: i32) -> Result<(Strided, Way)> {
+    pub(super) fn check_put(self, on: &impl Reach, pe: i32) -> Result<(Elements, Reached)> {
         let there = self.strides.extent("destination", self.strides.dst_stride)?;
         let here = self.strides.extent("source", self.strides.src_stride)?;
         self.check(on, pe, there, here, "the source")
     }
 
     #[inline]
-    pub(super) fn check_get(self, on: &impl Reach, pe: i32) -> Result<(Strided, Way)> {
+    pub(super) fn check_get(self, on: &impl Reach, pe: i32) -> Result<(Elements, Reached)> {
         let here = self.strides.extent("destination", self.strides.dst_stride)?;
         let there = self.strides.extent("source", self.strides.src_stride)?;
         self.check(on, pe, there, here, "the destination")
@@ -71,11 +71,11 @@ impl Strided {
         there: usize,
         here: usize,
         side: &str,
-    ) -> Result<(Strided, Way)> {
-        let Strided { remote, local, strides } = self;
+    ) -> Result<(Elements, Reached)> {
+        let Elements { remote, local, strides } = self;
         let (remote, way) = on.reach(remote, there, pe)?;
         check_private(side, local.at, here)?;
-        Ok((Strided { remote, local, strides }, way))
+        Ok((Elements { remote, local, strides }, way))
     }
 }
 

@@ -10,11 +10,11 @@ use crate::exec::Home;
 use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::net::Far;
-use crate::op::{Reach, Way};
+use crate::op::{Reach, Reached};
 
 impl Reach for World {
     #[inline(always)]
-    fn reach(&self, at: usize, bytes: usize, pe: i32) -> Result<(usize, Way)> {
+    fn reach(&self, at: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)> {
         self.route(at, bytes, pe)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::sync::Sync;
 use super::Work;
 use crate::error::Result;
-use crate::exec::host::HostMemory;
+use crate::exec::host::MappedHost;
 use crate::exec::net::{self, Network};
 use crate::exec::wait::place;
 use crate::exec::{Executor, Form, Home};
@@ -47,10 +47,10 @@ impl Worker {
     unsafe fn run(&self, work: Work) -> Result<()> {
         match work {
             // SAFETY: checked, and the caller vouches for local memory.
-            Work::Near(op) => unsafe { HostMemory.run(op, Form::Blocking) }.map(drop)?,
+            Work::Near(op) => unsafe { MappedHost.run(op, Form::Blocking) }.map(drop)?,
             Work::Net { pe, op } => {
                 let far = net::of(self.far.as_deref())?;
-                // SAFETY: as above.
+                // SAFETY: checked, and the caller vouches for local memory.
                 unsafe { Network { far, pe }.run(op, Form::Blocking) }.map(drop)?;
             }
             Work::Wait { wait, offset } => {

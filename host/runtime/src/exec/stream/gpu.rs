@@ -15,8 +15,8 @@ use crate::gpu::memop::MemOp;
 use crate::gpu::stream::Stream;
 use crate::net::engine::{Done, Engine};
 use crate::net::Far;
-use crate::op::rma::Transfer;
-use crate::op::strided::{Strided, Strides};
+use crate::op::rma::Contiguous;
+use crate::op::strided::{Elements, Strides};
 use crate::op::{Local, Op};
 
 /// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block moves this much
@@ -39,7 +39,7 @@ pub(super) unsafe fn start(
         // SAFETY: checked, and the caller vouches for local memory.
         Work::Near(op) => unsafe { GpuStream { stream, engine }.run(op, Form::Nbi) }.map(drop),
         Work::Net { pe, op } => {
-            // SAFETY: as above.
+            // SAFETY: checked, and the caller vouches for local memory.
             send(stream, net::of(far)?, move |engine, done| unsafe { net::begin(op, pe, engine, done) })
         }
         // SAFETY: the word has been checked.
@@ -139,8 +139,8 @@ impl GpuStream<'_> {
     ///
     /// # Safety
     /// Every element of both sides is valid until it is done.
-    unsafe fn iput(&self, put: Strided) -> Result<()> {
-        let Strided { remote, local, strides } = put;
+    unsafe fn iput(&self, put: Elements) -> Result<()> {
+        let Elements { remote, local, strides } = put;
         // SAFETY: the caller vouches for both sides.
         unsafe {
             match self.reach_elements(local, &strides) {
@@ -157,7 +157,7 @@ impl GpuStream<'_> {
     ///
     /// # Safety
     /// Both sides are valid until it is done.
-    unsafe fn put(&self, put: Transfer) -> Result<()> {
+    unsafe fn put(&self, put: Contiguous) -> Result<()> {
         let (to, from) = (packed(put.remote, put.bytes), packed(put.local.at, put.bytes));
         // SAFETY: the caller vouches for both sides.
         unsafe { self.copy(Direction::IntoGpu, put.local, to, from, put.bytes, 1) }

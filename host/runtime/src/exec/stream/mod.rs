@@ -21,7 +21,7 @@ use super::Home;
 use crate::error::{err, Result};
 use crate::kernel::streams::On;
 use crate::op::wait::Wait;
-use crate::op::{Op, Way};
+use crate::op::{Op, Reached};
 
 /// What a stream carries out.
 #[derive(Debug, Clone, Copy)]
@@ -43,14 +43,14 @@ enum Work {
 
 /// What orders the operations of a stream with those of all PEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum StreamOrder {
     /// What is before on the stream, on each PE, before what is behind it.
     Fence,
     /// What is before is complete before what is behind begins.
     Quiet,
     /// Every PE has come to its own.
     SyncAll,
-    /// [`Order::Quiet`], then [`Order::SyncAll`].
+    /// [`StreamOrder::Quiet`], then [`StreamOrder::SyncAll`].
     BarrierAll,
 }
 
@@ -65,7 +65,7 @@ unsafe fn enqueue(w: &impl Home, raw: *mut c_void, what: &str, work: Work) -> Re
         // SAFETY: the caller vouches for the addresses.
         (On::Cpu(stream), _) => stream.push(unsafe { cpu::job(w, what, work) }),
         (On::Gpu(stream), Some(engine)) => {
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the addresses.
             unsafe { gpu::start(&work, stream, engine, w.far()) }
                 .map_err(|e| w.kernels().explain(e, what))?;
             if matches!(work, Work::Wait { .. } | Work::Sync | Work::Net { .. }) {
@@ -93,8 +93,8 @@ pub(crate) unsafe fn on_stream(w: &impl Home, op: Op, pe: i32, raw: *mut c_void)
         op.find_local(|at, bytes| w.own(at, bytes).ok());
     }
     let work = match way {
-        Way::Host | Way::Gpu => Work::Near(op),
-        Way::Net => Work::Net { pe: pe as usize, op },
+        Reached::Host | Reached::Gpu => Work::Near(op),
+        Reached::Net => Work::Net { pe: pe as usize, op },
     };
     // SAFETY: checked; the caller vouches for local memory and the stream.
     unsafe { enqueue(w, raw, op.name(), work) }
@@ -121,17 +121,17 @@ pub(crate) unsafe fn wait_on_stream(w: &impl Home, what: &str, wait: Wait, raw: 
 pub(crate) unsafe fn order_on_stream(
     w: &impl Home,
     what: &str,
-    order: Order,
+    order: StreamOrder,
     raw: *mut c_void,
 ) -> Result<()> {
     w.health().check()?;
     // SAFETY, for each: no addresses; the caller vouches for the stream.
     let put = |work| unsafe { enqueue(w, raw, what, work) };
     match order {
-        Order::Fence => put(Work::Fence),
-        Order::Quiet => put(Work::Quiet),
-        Order::SyncAll => put(Work::Sync),
-        Order::BarrierAll => {
+        StreamOrder::Fence => put(Work::Fence),
+        StreamOrder::Quiet => put(Work::Quiet),
+        StreamOrder::SyncAll => put(Work::Sync),
+        StreamOrder::BarrierAll => {
             // Where all memory is mapped, what was before is complete anyway.
             w.far().map_or(Ok(()), |_| put(Work::Quiet))?;
             put(Work::Sync)

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use crate::error::Result;
-use crate::exec::stream::Order;
+use crate::exec::stream::StreamOrder;
 use crate::exec::{self, Form};
 use crate::op::atomic::AtomicOp;
 use crate::op::signal::SignalOp;
@@ -196,16 +196,16 @@ pub(super) mod on_stream {
 
     pub(crate) unsafe fn fence(w: &World, on: *mut c_void) -> Result<()> {
         // SAFETY: the caller vouches for the stream.
-        unsafe { exec::order_on_stream(w, "fence", Order::Fence, on) }
+        unsafe { exec::order_on_stream(w, "fence", StreamOrder::Fence, on) }
     }
 
     pub(crate) unsafe fn quiet(w: &World, on: *mut c_void) -> Result<()> {
         // SAFETY: the caller vouches for the stream.
-        unsafe { exec::order_on_stream(w, "quiet", Order::Quiet, on) }
+        unsafe { exec::order_on_stream(w, "quiet", StreamOrder::Quiet, on) }
     }
 
     pub(crate) unsafe fn sync_all(w: &World, what: &str, barrier: bool, on: *mut c_void) -> Result<()> {
-        let order = if barrier { Order::BarrierAll } else { Order::SyncAll };
+        let order = if barrier { StreamOrder::BarrierAll } else { StreamOrder::SyncAll };
         // SAFETY: the caller vouches for the stream.
         unsafe { exec::order_on_stream(w, what, order, on) }
     }
