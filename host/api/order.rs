@@ -39,16 +39,16 @@ impl World {
 
 /// Forms in a stream's turn.
 impl World {
-    /// Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose memory is
-    /// mapped the stream's own order does that already.
+    /// Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose
+    /// memory is mapped the stream's own order does that already.
     pub fn fence_on(&self, stream: &Stream<'_>) -> Result<()> {
         let raw = stream.of(self)?;
         // SAFETY: a live handle and a stream of its world.
         self.check(unsafe { (self.runtime().fence_on_stream)(self.as_raw(), raw) })
     }
 
-    /// Completes the operations on the stream before it at their PEs, before what is behind it begins. To PEs whose memory
-    /// is mapped the stream's own order does that already.
+    /// Completes the operations on the stream before it at their PEs, before what is behind it begins. To PEs
+    /// whose memory is mapped the stream's own order does that already.
     pub fn quiet_on(&self, stream: &Stream<'_>) -> Result<()> {
         let raw = stream.of(self)?;
         // SAFETY: a live handle and a stream of its world.
@@ -56,8 +56,8 @@ impl World {
     }
 
     /// Holds the stream back until every PE has come to its own call, on a stream or in a kernel
-    /// (`rushmem::sync_all`). Collective. A PE has one such call under way at a time, in kernels and on all its streams
-    /// together. The host's [`sync_all`](World::sync_all) is another matter and does not meet it.
+    /// (`rushmem::sync_all`). Collective. A PE has one such call under way at a time, in kernels and on all
+    /// its streams together. The host's [`sync_all`](World::sync_all) is another matter and does not meet it.
     ///
     /// # Errors
     /// The death of a PE and `RUSHMEM_WAIT_TIMEOUT` make the stream's work fail.
@@ -67,8 +67,8 @@ impl World {
         self.check(unsafe { (self.runtime().sync_all_on_stream)(self.as_raw(), raw) })
     }
 
-    /// [`quiet_on`](World::quiet_on), then [`sync_all_on`](World::sync_all_on): what any PE had on its stream before, every
-    /// PE sees behind it. Collective.
+    /// [`quiet_on`](World::quiet_on), then [`sync_all_on`](World::sync_all_on): what any PE had on its stream
+    /// before, every PE sees behind it. Collective.
     pub fn barrier_all_on(&self, stream: &Stream<'_>) -> Result<()> {
         let raw = stream.of(self)?;
         // SAFETY: a live handle and a stream of its world.

@@ -1,5 +1,5 @@
-//! Data and the signal that announces it, in one operation (OpenSHMEM 1.5, section 9.8.3): who sees the signal sees the data. At
-//! once, non-blocking, and in a stream's turn.
+//! Data and the signal that announces it, in one operation (OpenSHMEM 1.5, section 9.8.3): who sees the
+//! signal sees the data. At once, non-blocking, and in a stream's turn.
 
 use crate::heap::out_of_bounds;
 use crate::near;
@@ -118,8 +118,8 @@ impl<T: Symmetric> SymRef<'_, T> {
 
 /// Forms in a stream's turn.
 impl<T: Symmetric> SymRef<'_, T> {
-    /// [`put_signal`](SymRef::put_signal) in the stream's turn: who sees the signal sees the data, and what was on the stream
-    /// before.
+    /// [`put_signal`](SymRef::put_signal) in the stream's turn: who sees the signal sees the data, and what
+    /// was on the stream before.
     ///
     /// # Safety
     /// Until the work is done, `src` lives and is not written.
@@ -179,7 +179,8 @@ impl<T: Symmetric> SymRef<'_, T> {
 
 /// The form between symmetric memory on both sides. With private memory: [`SymRef::put_signal_on`].
 impl Stream<'_> {
-    /// [`SymRef::put_signal_from`] in the stream's turn: who sees the signal sees the data, and what was on the stream before.
+    /// [`SymRef::put_signal_from`] in the stream's turn: who sees the signal sees the data, and what was on
+    /// the stream before.
     pub fn put_signal<T: Symmetric>(
         &self,
         dst: &SymRef<'_, T>,

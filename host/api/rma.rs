@@ -1,5 +1,5 @@
-//! Remote memory access: put, get, p and g (OpenSHMEM 1.5, section 9.6), their non-blocking forms (section 9.7) and those in a
-//! stream's turn.
+//! Remote memory access: put, get, p and g (OpenSHMEM 1.5, section 9.6), their non-blocking forms (section
+//! 9.7) and those in a stream's turn.
 //!
 //! The blocking forms return when the source may be used again (put, p) or the data has come (get, g).
 //! A put is *complete* at the target after [`World::quiet`](crate::World::quiet) or a barrier, and *ordered*
@@ -188,7 +188,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         self.get_on_raw(dst.as_ptr(), self.len(), pe, stream)
     }
 
-    /// [`p`](SymRef::p) in the stream's turn; `value` is taken now. One aligned word of 1, 2, 4 or 8 bytes is never torn.
+    /// [`p`](SymRef::p) in the stream's turn; `value` is taken now. One aligned word of 1, 2, 4 or 8 bytes is
+    /// never torn.
     pub fn p_on(&self, index: usize, value: T, pe: Pe, stream: &Stream<'_>) -> Result<()> {
         let (world, element) = (self.world(), self.element(index)?);
         let (raw, bytes) = (stream.of(world)?, value.as_bytes());
@@ -234,10 +235,11 @@ impl<T: Symmetric> SymRef<'_, T> {
     }
 }
 
-/// The forms between symmetric memory on both sides, which are safe: that memory lives as long as the world, which waits for
-/// its streams. With private memory: [`SymRef::put_on`], [`SymRef::get_on`].
+/// The forms between symmetric memory on both sides, which are safe: that memory lives as long as the world,
+/// which waits for its streams. With private memory: [`SymRef::put_on`], [`SymRef::get_on`].
 impl Stream<'_> {
-    /// [`SymRef::put_from`] in the stream's turn: all of `src` goes to `pe`'s `dst`. What `src` holds then is what arrives.
+    /// [`SymRef::put_from`] in the stream's turn: all of `src` goes to `pe`'s `dst`. What `src` holds then is
+    /// what arrives.
     pub fn put<T: Symmetric>(&self, dst: &SymRef<'_, T>, src: &SymRef<'_, T>, pe: Pe) -> Result<()> {
         dst.put_from_on(src, pe, self)
     }

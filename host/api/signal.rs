@@ -190,8 +190,8 @@ impl<'a> SignalRef<'a> {
         }
     }
 
-    /// Waits until this PE's own word compares so, and gives the value seen. A wait that stalls is reported on
-    /// standard error (`RUSHMEM_STALL_REPORT`).
+    /// Waits until this PE's own word compares so, and gives the value seen. A wait that stalls is reported
+    /// on standard error (`RUSHMEM_STALL_REPORT`).
     ///
     /// # Errors
     /// [`PeerDead`](crate::ErrorCode::PeerDead) once a PE of the job has died;
@@ -225,7 +225,8 @@ impl<'a> SignalRef<'a> {
 
 /// Forms in a stream's turn.
 impl SignalRef<'_> {
-    /// [`signal_op`](SignalRef::signal_op) in the stream's turn: who sees the update sees what was on the stream before.
+    /// [`signal_op`](SignalRef::signal_op) in the stream's turn: who sees the update sees what was on the
+    /// stream before.
     pub fn signal_op_on(&self, op: SignalOp, value: u64, pe: Pe, stream: &Stream<'_>) -> Result<()> {
         let world = self.word().world();
         let raw = stream.of(world)?;
@@ -242,8 +243,8 @@ impl SignalRef<'_> {
         })
     }
 
-    /// Holds the stream back until this PE's own word compares so: what is behind it on the stream sees what the signal
-    /// announced. Otherwise as [`SymRef::wait_until_on`].
+    /// Holds the stream back until this PE's own word compares so: what is behind it on the stream sees what
+    /// the signal announced. Otherwise as [`SymRef::wait_until_on`].
     pub fn wait_until_on(&self, cmp: Cmp, value: u64, stream: &Stream<'_>) -> Result<()> {
         let world = self.word().world();
         let raw = stream.of(world)?;
@@ -267,7 +268,8 @@ impl Stream<'_> {
         signal.signal_op_on(op, value, pe, self)
     }
 
-    /// Holds the stream back until this PE's own `signal` compares so. Otherwise as [`SignalRef::wait_until_on`].
+    /// Holds the stream back until this PE's own `signal` compares so. Otherwise as
+    /// [`SignalRef::wait_until_on`].
     pub fn signal_wait_until(&self, signal: &SignalRef<'_>, cmp: Cmp, value: u64) -> Result<()> {
         signal.wait_until_on(cmp, value, self)
     }

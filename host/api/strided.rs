@@ -1,5 +1,5 @@
-//! Strided puts and gets: elements at regular distances on either side (OpenSHMEM 1.5, section 9.6), at once and in a stream's
-//! turn. Strides are in elements and at least 1.
+//! Strided puts and gets: elements at regular distances on either side (OpenSHMEM 1.5, section 9.6), at once
+//! and in a stream's turn. Strides are in elements and at least 1.
 
 use crate::signal::{SignalOp, SignalRef};
 use crate::slice::SymRef;
@@ -7,8 +7,8 @@ use crate::stream::Stream;
 use crate::{Error, ErrorCode, Pe, Result, Symmetric};
 
 impl<T: Symmetric> SymRef<'_, T> {
-    /// Copies `n` elements of `src`, `src_stride` apart, to `pe`'s elements, `dst_stride` apart; both start at
-    /// element 0, strides are in elements and at least 1.
+    /// Copies `n` elements of `src`, `src_stride` apart, to `pe`'s elements, `dst_stride` apart; both start
+    /// at element 0, strides are in elements and at least 1.
     ///
     /// # Errors
     /// [`OutOfBounds`](ErrorCode::OutOfBounds) when either side is too short,
@@ -34,8 +34,9 @@ impl<T: Symmetric> SymRef<'_, T> {
         })
     }
 
-    /// [`iput`](SymRef::iput), then an update of `pe`'s `signal`: a PE that sees the signal sees all elements. With
-    /// [`SignalOp::Add`] it counts, so that a receiver can wait for elements of several senders. Errors as for `iput`.
+    /// [`iput`](SymRef::iput), then an update of `pe`'s `signal`: a PE that sees the signal sees all
+    /// elements. With [`SignalOp::Add`] it counts, so that a receiver can wait for elements of several
+    /// senders. Errors as for `iput`.
     #[allow(clippy::too_many_arguments, reason = "the operation has that many")]
     pub fn iput_signal(
         &self,
@@ -125,8 +126,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         self.iput_on_raw((src.as_ptr(), src.len()), (dst_stride, src_stride), n, pe, stream)
     }
 
-    /// [`iput_signal`](SymRef::iput_signal) in the stream's turn: a PE that sees the signal sees the elements, and what was on the
-    /// stream before.
+    /// [`iput_signal`](SymRef::iput_signal) in the stream's turn: a PE that sees the signal sees the
+    /// elements, and what was on the stream before.
     ///
     /// # Safety
     /// Until the work is done, `src` lives and is not written.
@@ -191,7 +192,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         let (world, size) = (self.world(), size_of::<T>());
         let (to, raw) = (self.as_ptr().cast(), stream.of(world)?);
         let (dst_stride, src_stride) = (dst_stride as isize, src_stride as isize);
-        // SAFETY: both sides hold `n` elements at their strides; the source lives long enough, as the callers say.
+        // SAFETY: both sides hold `n` elements at their strides; the source lives long enough, as the callers
+        // say.
         world.check(unsafe {
             (world.runtime().iput_on_stream)(
                 world.as_raw(),
@@ -222,7 +224,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         let (world, size) = (self.world(), size_of::<T>());
         let (to, raw) = (self.as_ptr().cast(), stream.of(world)?);
         let (dst_stride, src_stride) = (dst_stride as isize, src_stride as isize);
-        // SAFETY: both sides hold `n` elements at their strides; the source lives long enough, as the callers say.
+        // SAFETY: both sides hold `n` elements at their strides; the source lives long enough, as the callers
+        // say.
         world.check(unsafe {
             (world.runtime().iput_signal_on_stream)(
                 world.as_raw(),
@@ -255,7 +258,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         let (world, size) = (self.world(), size_of::<T>());
         let (from, raw) = (self.as_ptr().cast_const().cast(), stream.of(world)?);
         let (dst_stride, src_stride) = (dst_stride as isize, src_stride as isize);
-        // SAFETY: both sides hold `n` elements at their strides; the destination lives long enough, as the callers say.
+        // SAFETY: both sides hold `n` elements at their strides; the destination lives long enough, as the
+        // callers say.
         world.check(unsafe {
             (world.runtime().iget_on_stream)(
                 world.as_raw(),
@@ -272,7 +276,8 @@ impl<T: Symmetric> SymRef<'_, T> {
     }
 }
 
-/// The forms between symmetric memory on both sides. With private memory: [`SymRef::iput_on`], [`SymRef::iget_on`].
+/// The forms between symmetric memory on both sides. With private memory: [`SymRef::iput_on`],
+/// [`SymRef::iget_on`].
 impl Stream<'_> {
     /// [`SymRef::iput`] of this PE's `src`, which is symmetric too, in the stream's turn.
     pub fn iput<T: Symmetric>(

@@ -107,7 +107,8 @@ impl<T: AtomicInt> SymRef<'_, T> {
 
 /// Several words to wait for or test together; made by [`SymRef::ivars`].
 ///
-/// Excluded words count as absent. With none left, `all` holds, `any` gives `None` and `some` nothing, at once.
+/// Excluded words count as absent. With none left, `all` holds, `any` gives `None` and `some` nothing, at
+/// once.
 ///
 /// ```no_run
 /// # fn main() -> rushmem::Result<()> {
@@ -132,8 +133,8 @@ macro_rules! call {
     ($self:ident . $function:ident ( $($arg:expr),* )) => {{
         let (world, words) = ($self.view.world(), $self.view.as_ptr().cast::<c_void>());
         let status = $self.status()?;
-        // SAFETY: a live handle, a live allocation of `len` words, a status array (or null), values and places
-        // for answers of `len` entries each, all through the call.
+        // SAFETY: a live handle, a live allocation of `len` words, a status array (or null), values and
+        // places for answers of `len` entries each, all through the call.
         world.check(unsafe {
             (world.runtime().$function)(world.as_raw(), T::TYPE, words.cast_const(), $self.view.len(), status, $($arg),*)
         })
@@ -272,11 +273,12 @@ impl<T: AtomicInt> Ivars<'_, T> {
 
 /// The form in a stream's turn.
 impl<T: AtomicInt> SymRef<'_, T> {
-    /// Holds the stream back until this PE's own element `index` compares so: what is behind it on the stream sees what its
-    /// writer did before. A wait that stalls is reported on standard error.
+    /// Holds the stream back until this PE's own element `index` compares so: what is behind it on the stream
+    /// sees what its writer did before. A wait that stalls is reported on standard error.
     ///
     /// # Errors
-    /// [`OutOfBounds`](ErrorCode::OutOfBounds) now; the death of a PE and `RUSHMEM_WAIT_TIMEOUT` make the stream's work fail.
+    /// [`OutOfBounds`](ErrorCode::OutOfBounds) now; the death of a PE and `RUSHMEM_WAIT_TIMEOUT` make the
+    /// stream's work fail.
     pub fn wait_until_on(&self, index: usize, cmp: Cmp, value: T, stream: &Stream<'_>) -> Result<()> {
         let (world, element) = (self.world(), self.element(index)?);
         let raw = stream.of(world)?;
@@ -296,7 +298,8 @@ impl<T: AtomicInt> SymRef<'_, T> {
 }
 
 impl Stream<'_> {
-    /// Holds the stream back until this PE's own element `index` of `ivars` compares so. Otherwise as [`SymRef::wait_until_on`].
+    /// Holds the stream back until this PE's own element `index` of `ivars` compares so. Otherwise as
+    /// [`SymRef::wait_until_on`].
     pub fn wait_until<T: AtomicInt>(
         &self,
         ivars: &SymRef<'_, T>,

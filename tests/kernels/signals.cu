@@ -62,8 +62,8 @@ __device__ void columns(uint64_t *report, uint32_t *table, uint32_t *src, uint64
     __syncthreads();
     if (takes_part) {
       for (int pe = 0; pe < n; ++pe) {
-        rushmem::iput_signal<Scope>(table + me, src, n, 2, static_cast<size_t>(rows), sig, each, rushmem::signal::add,
-                                    pe);
+        rushmem::iput_signal<Scope>(table + me, src, n, 2, static_cast<size_t>(rows), sig, each,
+                                    rushmem::signal::add, pe);
       }
     }
     if (threadIdx.x == 0) {
@@ -81,8 +81,8 @@ __device__ void columns(uint64_t *report, uint32_t *table, uint32_t *src, uint64
 
 }  // namespace
 
-/* Every PE puts its column into every PE's table and adds to its signal; a PE reads the table when the sum of all is there. `table`
- * has `rows` rows of n_pes(), `src` room for 2 * rows; `sig` is zero. */
+/* Every PE puts its column into every PE's table and adds to its signal; a PE reads the table when the sum of
+ * all is there. `table` has `rows` rows of n_pes(), `src` room for 2 * rows; `sig` is zero. */
 extern "C" __global__ void signals_columns(uint64_t *report, uint32_t *table, uint32_t *src, uint64_t *sig,
                                            int rows, int scope, int rounds, uint64_t seed) {
   if (scope == SCOPE_THREAD) columns<rushmem::thread>(report, table, src, sig, rows, rounds, seed);

@@ -9,21 +9,22 @@ use crate::op::atomic::AtomicOp;
 use crate::op::Op;
 use rushmem_abi::c::*;
 
-/// Carries out the atomic operation `op` (`RUSHMEM_ATOMIC_*`) on the word of `type` (`RUSHMEM_INT32` …) at the
-/// symmetric address `target` on PE `pe`.
+/// Carries out the atomic operation `op` (`RUSHMEM_ATOMIC_*`) on the word of `type` (`RUSHMEM_INT32` …) at
+/// the symmetric address `target` on PE `pe`.
 ///
 /// `value` and `compare` are bit patterns in their low bytes; `compare` is read by
-/// `RUSHMEM_ATOMIC_COMPARE_SWAP` only, and `value` not by `RUSHMEM_ATOMIC_FETCH`. The fetching operations write
-/// the old value's bit pattern, zero-extended, to `*fetched`, which must not be null for them; the others leave
-/// it alone. Additions wrap. `RUSHMEM_FLOAT` and `RUSHMEM_DOUBLE` have fetch, set and swap.
+/// `RUSHMEM_ATOMIC_COMPARE_SWAP` only, and `value` not by `RUSHMEM_ATOMIC_FETCH`. The fetching operations
+/// write the old value's bit pattern, zero-extended, to `*fetched`, which must not be null for them; the
+/// others leave it alone. Additions wrap. `RUSHMEM_FLOAT` and `RUSHMEM_DOUBLE` have fetch, set and swap.
 ///
 /// Atomic towards every other rushmem atomic, signal operation and wait on that word, from host or kernel.
-/// Orders nothing else by contract: call `rushmem_fence` after the puts that the update announces. (To a mapped
-/// PE a fetch also acquires and an update releases, so locks made of compare_swap work as in C11.)
+/// Orders nothing else by contract: call `rushmem_fence` after the puts that the update announces. (To a
+/// mapped PE a fetch also acquires and an update releases, so locks made of compare_swap work as in C11.)
 ///
-/// Errors, with nothing written: `RUSHMEM_ERR_BAD_PE`, `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS`,
-/// `RUSHMEM_ERR_INVALID_ARGUMENT` (unknown or undefined combination of operation and type, unaligned target, null
-/// `fetched`), `RUSHMEM_ERR_PEER_DEAD` where a fetching operation finds the job broken.
+/// Errors, with nothing written: `RUSHMEM_ERR_BAD_PE`, `RUSHMEM_ERR_BAD_ADDRESS`,
+/// `RUSHMEM_ERR_OUT_OF_BOUNDS`, `RUSHMEM_ERR_INVALID_ARGUMENT` (unknown or undefined combination of operation
+/// and type, unaligned target, null `fetched`), `RUSHMEM_ERR_PEER_DEAD` where a fetching operation finds the
+/// job broken.
 ///
 /// # Safety
 /// `fetched` is null or valid for writes.

@@ -1,4 +1,5 @@
-//! The C ABI of remote memory access: put, get, p and g (OpenSHMEM 1.5, sections 9.5 and 9.6), at once and in a stream's turn.
+//! The C ABI of remote memory access: put, get, p and g (OpenSHMEM 1.5, sections 9.5 and 9.6), at once and in
+//! a stream's turn.
 
 use std::os::raw::c_void;
 
@@ -9,13 +10,14 @@ use rushmem_abi::c::*;
 
 /// Copies `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.
 ///
-/// `dst` is this PE's own symmetric address of the destination; `src` is any local memory. On return `src` may be
-/// reused. The data is visible on `pe` at the latest after `rushmem_quiet` or a barrier; it is seen before any
-/// put, atomic or signal that follows a `rushmem_fence`. 1, 2, 4 or 8 bytes, aligned on both sides, arrive in
-/// one piece. Overlapping buffers on the same PE have an unspecified result.
+/// `dst` is this PE's own symmetric address of the destination; `src` is any local memory. On return `src`
+/// may be reused. The data is visible on `pe` at the latest after `rushmem_quiet` or a barrier; it is seen
+/// before any put, atomic or signal that follows a `rushmem_fence`. 1, 2, 4 or 8 bytes, aligned on both
+/// sides, arrive in one piece. Overlapping buffers on the same PE have an unspecified result.
 ///
 /// Errors, with nothing written: `RUSHMEM_ERR_BAD_PE`, `RUSHMEM_ERR_BAD_ADDRESS` (not symmetric, or freed),
-/// `RUSHMEM_ERR_OUT_OF_BOUNDS` (past the end of the allocation), `RUSHMEM_ERR_INVALID_ARGUMENT` (null source).
+/// `RUSHMEM_ERR_OUT_OF_BOUNDS` (past the end of the allocation), `RUSHMEM_ERR_INVALID_ARGUMENT` (null
+/// source).
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes.
@@ -53,13 +55,15 @@ pub unsafe extern "C" fn rushmem_put_nbi(
     })
 }
 
-/// `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.
+/// `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address
+/// `dst` on PE `pe`.
 ///
-/// Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked now, and an
-/// error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was put on the stream; what goes
-/// wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU this and the other operations on streams
-/// may be captured into a CUDA graph: addresses are recorded, and what is at them is read at each launch of the graph.
-/// Ordinary (pageable) host memory goes through pinned buffers, 32 MiB at most for all streams; no call waits for its stream.
+/// Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked
+/// now, and an error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was
+/// put on the stream; what goes wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU
+/// this and the other operations on streams may be captured into a CUDA graph: addresses are recorded, and
+/// what is at them is read at each launch of the graph. Ordinary (pageable) host memory goes through pinned
+/// buffers, 32 MiB at most for all streams; no call waits for its stream.
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes until the work is done.
@@ -78,8 +82,8 @@ pub unsafe extern "C" fn rushmem_put_on_stream(
 
 /// Copies `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
 ///
-/// On return `dst` holds the data. 1, 2, 4 or 8 bytes, aligned on both sides, are read in one piece. Errors as
-/// `rushmem_put`, with nothing written.
+/// On return `dst` holds the data. 1, 2, 4 or 8 bytes, aligned on both sides, are read in one piece. Errors
+/// as `rushmem_put`, with nothing written.
 ///
 /// # Safety
 /// `dst` is valid for writes of `bytes` bytes.
@@ -117,8 +121,8 @@ pub unsafe extern "C" fn rushmem_get_nbi(
     })
 }
 
-/// `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
-/// Otherwise as `rushmem_put_on_stream`.
+/// `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local
+/// memory at `dst`. Otherwise as `rushmem_put_on_stream`.
 ///
 /// # Safety
 /// `dst` is valid for writes of `bytes` bytes until the work is done.
@@ -155,8 +159,8 @@ pub unsafe extern "C" fn rushmem_p(
     guard(|| unsafe { run(called!(w, "p", pe), op, pe, Form::Blocking) }.map(drop))
 }
 
-/// `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An aligned value
-/// arrives in one piece. Otherwise as `rushmem_put_on_stream`.
+/// `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An
+/// aligned value arrives in one piece. Otherwise as `rushmem_put_on_stream`.
 ///
 /// # Safety
 /// `w` is a world that is not finalised, and the stream lives.
@@ -174,10 +178,11 @@ pub unsafe extern "C" fn rushmem_p_on_stream(
     guard(|| unsafe { on_stream(world(w)?, op, pe, stream) })
 }
 
-/// Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`, zero-extended.
+/// Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`,
+/// zero-extended.
 ///
-/// An aligned value is read in one piece. Errors as `rushmem_get`, `*bits` then being left alone; another width
-/// or a null `bits` is `RUSHMEM_ERR_INVALID_ARGUMENT`.
+/// An aligned value is read in one piece. Errors as `rushmem_get`, `*bits` then being left alone; another
+/// width or a null `bits` is `RUSHMEM_ERR_INVALID_ARGUMENT`.
 ///
 /// # Safety
 /// `bits` is null or valid for writes.

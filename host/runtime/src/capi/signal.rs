@@ -9,12 +9,12 @@ use crate::op::wait::Wait;
 use crate::op::Op;
 use rushmem_abi::c::*;
 
-/// Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: whoever sees the update sees the
-/// data.
+/// Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: whoever sees the update sees
+/// the data.
 ///
-/// `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `bytes` may be 0.
-/// Data and word must not overlap. Errors as `rushmem_put`, for both addresses, with nothing written; also
-/// `RUSHMEM_ERR_INVALID_ARGUMENT` for an unaligned signal or an unknown operation.
+/// `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `bytes` may
+/// be 0. Data and word must not overlap. Errors as `rushmem_put`, for both addresses, with nothing written;
+/// also `RUSHMEM_ERR_INVALID_ARGUMENT` for an unaligned signal or an unknown operation.
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes.
@@ -37,7 +37,8 @@ pub unsafe extern "C" fn rushmem_put_signal(
     })
 }
 
-/// Like `rushmem_put_signal`, but may return before `src` has been read: leave it alone until `rushmem_quiet`.
+/// Like `rushmem_put_signal`, but may return before `src` has been read: leave it alone until
+/// `rushmem_quiet`.
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes until the next quiet.
@@ -60,8 +61,8 @@ pub unsafe extern "C" fn rushmem_put_signal_nbi(
     })
 }
 
-/// `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on the stream
-/// before. Otherwise as `rushmem_put_on_stream`.
+/// `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on
+/// the stream before. Otherwise as `rushmem_put_on_stream`.
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes until the work is done.
@@ -151,13 +152,15 @@ pub unsafe extern "C" fn rushmem_signal_fetch(
     })
 }
 
-/// Waits until this PE's own signal word `sig` compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says, unsigned.
+/// Waits until this PE's own signal word `sig` compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says,
+/// unsigned.
 ///
 /// `*out`, unless `out` is null, becomes the value that did. Acquires: the data that the signal announces is
 /// visible on return. A wait that lasts is reported (`RUSHMEM_STALL_REPORT`) and may be bounded
 /// (`RUSHMEM_WAIT_TIMEOUT`).
 ///
-/// Errors: as `rushmem_signal_fetch`; `RUSHMEM_ERR_TIMEOUT`; `RUSHMEM_ERR_PEER_DEAD` once a PE of the job is dead.
+/// Errors: as `rushmem_signal_fetch`; `RUSHMEM_ERR_TIMEOUT`; `RUSHMEM_ERR_PEER_DEAD` once a PE of the job is
+/// dead.
 ///
 /// # Safety
 /// `out` is null or valid for writes.
@@ -181,10 +184,11 @@ pub unsafe extern "C" fn rushmem_signal_wait_until(
     })
 }
 
-/// Holds the stream back until this PE's own signal word `sig` compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says,
-/// unsigned: what the signal announces is visible to all that is behind. A wait that lasts is reported; one that passes
-/// `RUSHMEM_WAIT_TIMEOUT`, or a dead PE, makes the stream's work fail. On a GPU the wait is a small kernel, and its failure a
-/// trap, which takes the process' context on that GPU with it.
+/// Holds the stream back until this PE's own signal word `sig` compares with `value` as `cmp`
+/// (`RUSHMEM_CMP_*`) says, unsigned: what the signal announces is visible to all that is behind. A wait that
+/// lasts is reported; one that passes `RUSHMEM_WAIT_TIMEOUT`, or a dead PE, makes the stream's work fail. On
+/// a GPU the wait is a small kernel, and its failure a trap, which takes the process' context on that GPU
+/// with it.
 ///
 /// # Safety
 /// `w` is a world that is not finalised, and the stream lives.

@@ -9,12 +9,12 @@ use crate::op::strided::Strides;
 use crate::op::Op;
 use rushmem_abi::c::*;
 
-/// Elements put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
-/// `pe`, for `i` in `0 .. n`.
+/// Elements put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on
+/// PE `pe`, for `i` in `0 .. n`.
 ///
-/// Strides count elements of `elem_bytes` bytes and are 1 or more. The bytes between the elements are left alone.
-/// Ordering and errors as `rushmem_put`; also `RUSHMEM_ERR_INVALID_ARGUMENT` for a stride below 1, an element of
-/// 0 bytes or an extent past the address space.
+/// Strides count elements of `elem_bytes` bytes and are 1 or more. The bytes between the elements are left
+/// alone. Ordering and errors as `rushmem_put`; also `RUSHMEM_ERR_INVALID_ARGUMENT` for a stride below 1, an
+/// element of 0 bytes or an extent past the address space.
 ///
 /// # Safety
 /// `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes.
@@ -56,13 +56,13 @@ pub unsafe extern "C" fn rushmem_iput_on_stream(
     guard(|| unsafe { on_stream(world(w)?, Op::iput(dst as usize, src as usize, strides), pe, stream) })
 }
 
-/// Elements put like `rushmem_iput`, then updates the signal word `sig` on the same PE: a PE that sees the update sees all
-/// elements. One signal counts for all of them: with `RUSHMEM_SIGNAL_ADD` and `value` their number, say, a receiver of
-/// several senders' elements waits for the sum.
+/// Elements put like `rushmem_iput`, then updates the signal word `sig` on the same PE: a PE that sees the
+/// update sees all elements. One signal counts for all of them: with `RUSHMEM_SIGNAL_ADD` and `value` their
+/// number, say, a receiver of several senders' elements waits for the sum.
 ///
-/// `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `n` may be 0. Elements and word must
-/// not overlap. Errors as `rushmem_iput`, for both addresses, with nothing written; also `RUSHMEM_ERR_INVALID_ARGUMENT` for an
-/// unaligned signal or an unknown operation.
+/// `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `n` may be
+/// 0. Elements and word must not overlap. Errors as `rushmem_iput`, for both addresses, with nothing written;
+/// also `RUSHMEM_ERR_INVALID_ARGUMENT` for an unaligned signal or an unknown operation.
 ///
 /// # Safety
 /// `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes.
@@ -89,8 +89,8 @@ pub unsafe extern "C" fn rushmem_iput_signal(
     })
 }
 
-/// `rushmem_iput_signal` in the stream's turn: a PE that sees the update sees the elements, and all that was on the stream
-/// before. Otherwise as `rushmem_put_on_stream`.
+/// `rushmem_iput_signal` in the stream's turn: a PE that sees the update sees the elements, and all that was
+/// on the stream before. Otherwise as `rushmem_put_on_stream`.
 ///
 /// # Safety
 /// `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes until the work is done.
@@ -118,8 +118,8 @@ pub unsafe extern "C" fn rushmem_iput_signal_on_stream(
     })
 }
 
-/// Elements get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
-/// `dst`, for `i` in `0 .. n`. Otherwise as `rushmem_iput` and `rushmem_get`.
+/// Elements get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride`
+/// of `dst`, for `i` in `0 .. n`. Otherwise as `rushmem_iput` and `rushmem_get`.
 ///
 /// # Safety
 /// `dst` is valid for writes of `((n - 1) * dst_stride + 1) * elem_bytes` bytes.

@@ -1,4 +1,5 @@
-//! The C ABI of wait_until (OpenSHMEM 1.5, section 9.10). A thin layer: it gathers the arguments, and `exec::wait` does the rest.
+//! The C ABI of wait_until (OpenSHMEM 1.5, section 9.10). A thin layer: it gathers the arguments, and
+//! `exec::wait` does the rest.
 
 use std::os::raw::c_void;
 
@@ -103,8 +104,8 @@ pub unsafe extern "C" fn rushmem_wait_until(
     unsafe { args.run(|w, set| wait::until_all(w, set, timeout_ns)) }
 }
 
-/// Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`), compares with
-/// `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`.
+/// Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`),
+/// compares with `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`.
 ///
 /// # Safety
 /// `w` is a world that is not finalised, and the stream lives.

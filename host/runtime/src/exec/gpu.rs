@@ -1,9 +1,11 @@
-//! The GPU's engine, which carries out the host's operations on GPU memory: one stream of high priority, on which copy engines
-//! move bulk, the GPU's front end writes single words, and small service kernels do what needs a processor.
+//! The GPU's engine, which carries out the host's operations on GPU memory: one stream of high priority, on
+//! which copy engines move bulk, the GPU's front end writes single words, and small service kernels do what
+//! needs a processor.
 //!
-//! The stream keeps everything in order, so a fence has nothing to do and quiet is its end. Copies and words need no SM
-//! and so reach a GPU that is full of waiting kernels; an atomic update does need one, and a host call that waits for it
-//! says so when it lasts. A word that is put, a signal that is set and an atomic that fetches nothing are not waited for.
+//! The stream keeps everything in order, so a fence has nothing to do and quiet is its end. Copies and words
+//! need no SM and so reach a GPU that is full of waiting kernels; an atomic update does need one, and a host
+//! call that waits for it says so when it lasts. A word that is put, a signal that is set and an atomic that
+//! fetches nothing are not waited for.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -148,7 +150,8 @@ impl GpuEngine {
         Ok(words.get())
     }
 
-    /// Words are read and set without a kernel; everything else takes one, and is waited for where it fetches.
+    /// Words are read and set without a kernel; everything else takes one, and is waited for where it
+    /// fetches.
     ///
     /// # Safety
     /// The word is valid GPU memory, and aligned.

@@ -1,9 +1,9 @@
-//! Operations on mapped host memory: loads, stores and copies of this thread, complete here and there when they return, so
-//! that the nbi forms are the blocking ones.
+//! Operations on mapped host memory: loads, stores and copies of this thread, complete here and there when
+//! they return, so that the nbi forms are the blocking ones.
 //!
-//! Bulk goes through the C library's `memmove`, which is what `memcpy` is on the machines we know: it picks the widest and,
-//! past the caches, the non-temporal stores, and fences those itself. Single words go as single words, so that a word put is
-//! seen whole.
+//! Bulk goes through the C library's `memmove`, which is what `memcpy` is on the machines we know: it picks
+//! the widest and, past the caches, the non-temporal stores, and fences those itself. Single words go as
+//! single words, so that a word put is seen whole.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! Who carries operations out. An [`Op`] that has been checked goes to one [`Executor`], by how the PE's memory is reached:
+//! Who carries operations out. An [`Op`] that has been checked goes to one [`Executor`], by how the PE's
+//! memory is reached:
 //!
 //! | memory | now, or nbi | in a stream's turn |
 //! |---|---|---|
@@ -6,8 +7,9 @@
 //! | GPU memory, mapped | [`gpu`] | [`stream::gpu`] |
 //! | not mapped | [`net`] | either, calling [`net`] |
 //!
-//! [`run`] and [`on_stream`] are the two entries for operations on one PE, [`order`] has fence and quiet, [`wait`] what a PE waits for.
-//! Memory that a peer may touch at any time is only reached through raw pointers and atomics, never through a reference.
+//! [`run`] and [`on_stream`] are the two entries for operations on one PE, [`order`] has fence and quiet,
+//! [`wait`] what a PE waits for. Memory that a peer may touch at any time is only reached through raw
+//! pointers and atomics, never through a reference.
 
 pub(crate) mod gpu;
 pub(crate) mod host;
@@ -62,16 +64,17 @@ pub(crate) trait Executor {
     /// Carries `op` out; the value of those that give one, else 0.
     ///
     /// # Safety
-    /// The operation has been checked, for this executor. Its local memory is valid: until the call returns where the
-    /// form is blocking, else until the next quiet.
+    /// The operation has been checked, for this executor. Its local memory is valid: until the call returns
+    /// where the form is blocking, else until the next quiet.
     unsafe fn run(&self, op: Op, form: Form) -> Result<u64>;
 }
 
-/// Checks `op` on PE `pe` and carries it out; the value of those that give one. Nothing is written unless all of it is valid.
+/// Checks `op` on PE `pe` and carries it out; the value of those that give one. Nothing is written unless all
+/// of it is valid.
 ///
 /// # Safety
-/// The operation's local memory is valid for its length: until the call returns where `form` is blocking, else until the next
-/// quiet.
+/// The operation's local memory is valid for its length: until the call returns where `form` is blocking,
+/// else until the next quiet.
 #[inline(always)]
 pub(crate) unsafe fn run(home: &impl Home, op: Op, pe: i32, form: Form) -> Result<u64> {
     let (op, way) = op.check(home, pe)?.into_parts();

@@ -1,7 +1,7 @@
 //! Operations on PEs whose memory is not mapped, carried out by the network's engine ([`crate::net`]).
 //!
-//! [`begin`] is the whole of what an operation becomes there. The host waits for it where the form asks for that; a stream
-//! has it begun in its turn.
+//! [`begin`] is the whole of what an operation becomes there. The host waits for it where the form asks for
+//! that; a stream has it begun in its turn.
 
 use crate::error::{err, Result};
 use crate::net::engine::{Done, Engine, Rows, INLINE};
@@ -36,7 +36,8 @@ impl Executor for Network<'_> {
             // SAFETY: the caller vouches for local memory; it is waited for.
             far.ask(&|| report(&op, pe), |engine, done| unsafe { begin(op, pe, engine, done) })
         } else {
-            // SAFETY: the caller vouches for local memory, until quiet or, for little, until the call returns.
+            // SAFETY: the caller vouches for local memory, until quiet or, for little, until the call
+            // returns.
             far.begin(|engine| unsafe { begin(op, pe, engine, Done::Nothing) }).map(|()| 0)
         }?;
         Ok(match op {

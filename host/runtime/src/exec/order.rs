@@ -2,11 +2,14 @@
 //!
 //! To mapped peers every operation is a load or a store of this thread, so ordering is the processor's: fence
 //! keeps earlier operations before later *writes*, quiet before later *reads* too. The writes that a plain
-//! release fence would not cover, non-temporal ones of a bulk copy, are fenced by the C library's copy itself.
+//! release fence would not cover, non-temporal ones of a bulk copy, are fenced by the C library's copy
+//! itself.
 //!
-//! What went to PEs whose memory is not mapped is ordered and completed by the network's engine ([`crate::net`]).
+//! What went to PEs whose memory is not mapped is ordered and completed by the network's engine
+//! ([`crate::net`]).
 //!
-//! On GPU memory all operations of a PE are on one stream: in order by themselves, complete when the stream is idle.
+//! On GPU memory all operations of a PE are on one stream: in order by themselves, complete when the stream
+//! is idle.
 
 use super::gpu::GpuEngine;
 use super::Home;

@@ -1,8 +1,8 @@
 //! wait_until and test with their all, any, some and vector forms (OpenSHMEM 1.5, section 9.10).
 //!
-//! Polls are relaxed loads; the one acquire fence comes after success. Waiting goes through `Health::wait`, so a
-//! stall is reported, a time limit holds, and the death of a PE ends it. A test that finds nothing in a broken
-//! job is an error too, because a loop around it would never end.
+//! Polls are relaxed loads; the one acquire fence comes after success. Waiting goes through `Health::wait`,
+//! so a stall is reported, a time limit holds, and the death of a PE ends it. A test that finds nothing in a
+//! broken job is an error too, because a loop around it would never end.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -54,7 +54,8 @@ impl<'a> Watched<'a> {
         };
         let at = copy.as_ref().map_or(words.at as *const u8, Snapshot::as_ptr);
         let &CheckedWords { kind, n, status, cmp, expected, .. } = words;
-        // SAFETY: the caller vouches for words and arrays; a copy is as long as the words and lives in the same struct as the set.
+        // SAFETY: the caller vouches for words and arrays; a copy is as long as the words and lives in the
+        // same struct as the set.
         let set = unsafe { WaitSet::new(kind, at, n, status, cmp, expected) }.copied_from(words.at);
         let watched = Watched { set, copy };
         watched.refresh()?;
@@ -196,9 +197,9 @@ fn wait(
     outcome
 }
 
-/// Where `any` begins to look. Multiples of the golden ratio (Weyl's sequence) spread evenly over `0..n`, also
-/// along every regular subsequence of calls, so a word that stays satisfied is found in the long run whatever
-/// else this thread waits on in between.
+/// Where `any` begins to look. Multiples of the golden ratio (Weyl's sequence) spread evenly over `0..n`,
+/// also along every regular subsequence of calls, so a word that stays satisfied is found in the long run
+/// whatever else this thread waits on in between.
 fn fair_start(n: usize) -> usize {
     thread_local!(static TURN: Cell<u64> = const { Cell::new(0) });
     let turn = TURN.get().wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,8 +1,8 @@
-//! The runtime's own kernels, for operations that the GPU's front end and copy engines cannot do: `device/src/service.cu`,
-//! built by nvcc when the runtime was, or by NVRTC when a world starts.
+//! The runtime's own kernels, for operations that the GPU's front end and copy engines cannot do:
+//! `device/src/service.cu`, built by nvcc when the runtime was, or by NVRTC when a world starts.
 //!
-//! They are loaded when the world starts, not when first needed: loading code may wait for kernels that run, and these
-//! may be waiting for what the new code is to do.
+//! They are loaded when the world starts, not when first needed: loading code may wait for kernels that run,
+//! and these may be waiting for what the new code is to do.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ struct Kernels {
 }
 
 impl Service {
-    /// Loads the kernels for the PE of `state`. A machine without NVRTC, and a runtime built without nvcc, give a service
-    /// whose every task is an error that says so.
+    /// Loads the kernels for the PE of `state`. A machine without NVRTC, and a runtime built without nvcc,
+    /// give a service whose every task is an error that says so.
     pub(crate) fn load(cuda: &Arc<Cuda>, config: &Config, state: &RawState) -> Result<Service> {
         let built = prebuilt().map_or_else(|| compile(cuda, config), |code| Ok(code.to_vec()));
         let module = built.and_then(|code| Module::load(cuda, "rushmem's service kernels", &code, &[]));
@@ -144,7 +144,8 @@ impl Service {
 
     /// The device's sync of all PEs.
     pub(crate) fn sync(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: the kernel takes no addresses; what it uses is in the state, which lives as long as the module.
+        // SAFETY: the kernel takes no addresses; what it uses is in the state, which lives as long as the
+        // module.
         unsafe { launch(&self.kernels()?.sync, 64, 1, &[], stream) }
     }
 

@@ -1,8 +1,8 @@
 //! Atomic memory operations (OpenSHMEM 1.5, section 9.8): every operation on `i32`, `u32`, `i64` and `u64`;
 //! fetch, set and swap on `f32` and `f64`.
 //!
-//! Wrapping addition and the bitwise operations do not look at the sign, and the floating-point ones only move
-//! bits, so a type is a width and the question whether arithmetic is allowed.
+//! Wrapping addition and the bitwise operations do not look at the sign, and the floating-point ones only
+//! move bits, so a type is a width and the question whether arithmetic is allowed.
 
 use super::{check_aligned, Op, Reach, Reached};
 use crate::error::{err, Result};
@@ -77,7 +77,8 @@ fn width(op: AtomicOp, kind: i32) -> Result<usize> {
 }
 
 impl Op {
-    /// Carries out `op` on the word of type `kind` (`RUSHMEM_INT32` …) at the symmetric `target`; an error where the type does not have it.
+    /// Carries out `op` on the word of type `kind` (`RUSHMEM_INT32` …) at the symmetric `target`; an error
+    /// where the type does not have it.
     #[inline(always)]
     pub(crate) fn atomic(op: AtomicOp, kind: i32, target: usize, value: u64, compare: u64) -> Result<Op> {
         Ok(Op::Atomic(AtomicWord { at: target, bytes: width(op, kind)?, op, value, compare }))

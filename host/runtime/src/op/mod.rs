@@ -1,9 +1,9 @@
 //! What is asked for: one value for one operation ([`Op`]), which is checked once ([`Op::check`]).
 //!
-//! A family of operations has a file: rma, strided, atomic, signal, wait. An operation is made of addresses as the caller
-//! gave them. The check looks at all of it (the PE, the ranges, alignment, that the job is whole) before the first byte is
-//! written, and puts in place of each symmetric address the one by which the memory is reached. What passes is a
-//! [`Checked`] operation, and [`crate::exec`] carries it out.
+//! A family of operations has a file: rma, strided, atomic, signal, wait. An operation is made of addresses
+//! as the caller gave them. The check looks at all of it (the PE, the ranges, alignment, that the job is
+//! whole) before the first byte is written, and puts in place of each symmetric address the one by which the
+//! memory is reached. What passes is a [`Checked`] operation, and [`crate::exec`] carries it out.
 //!
 //! This module knows no world: it asks for addresses through [`Reach`].
 
@@ -60,7 +60,8 @@ pub(crate) enum Reached {
 
 /// What a check asks of the world.
 pub(crate) trait Reach {
-    /// Where PE `pe`'s copy of `[at, at + bytes)` is reached, and how. Checks the PE, the range, and that the job is whole.
+    /// Where PE `pe`'s copy of `[at, at + bytes)` is reached, and how. Checks the PE, the range, and that the
+    /// job is whole.
     fn reach(&self, at: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)>;
 
     /// Where this PE itself has the range.
@@ -72,7 +73,8 @@ pub(crate) trait Reach {
 pub(crate) struct Local {
     /// Where it is.
     pub(crate) at: usize,
-    /// It is known to be symmetric, so that kernels of this PE's GPU reach it there. Looked up for streams of a GPU alone.
+    /// It is known to be symmetric, so that kernels of this PE's GPU reach it there. Looked up for streams of
+    /// a GPU alone.
     pub(crate) symmetric: bool,
 }
 
@@ -84,8 +86,8 @@ impl Local {
     }
 }
 
-/// An operation that has been checked: its symmetric addresses are those by which the memory is reached. Made by
-/// [`Op::check`] alone.
+/// An operation that has been checked: its symmetric addresses are those by which the memory is reached. Made
+/// by [`Op::check`] alone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Checked {
     op: Op,
@@ -101,8 +103,8 @@ impl Checked {
 }
 
 impl Op {
-    /// Checks everything that can be checked. Inlined: where the caller's operation is a constant, what is left of this is that
-    /// operation's checks.
+    /// Checks everything that can be checked. Inlined: where the caller's operation is a constant, what is
+    /// left of this is that operation's checks.
     #[inline(always)]
     pub(crate) fn check(self, on: &impl Reach, pe: i32) -> Result<Checked> {
         let (op, way) = match self {

@@ -1,7 +1,7 @@
 //! Signals: a word that announces data (OpenSHMEM 1.5, sections 9.8.3 and 9.9).
 //!
-//! The update of the signal word releases everything that this PE wrote before it; fetch and wait acquire. So a
-//! PE that sees the signal sees the data.
+//! The update of the signal word releases everything that this PE wrote before it; fetch and wait acquire. So
+//! a PE that sees the signal sees the data.
 
 use super::rma::Contiguous;
 use super::{check_aligned, Local, Op, Reach, Reached};

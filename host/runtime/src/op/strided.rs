@@ -99,15 +99,16 @@ impl Strides {
             .ok_or_else(|| {
                 err!(
                     INVALID_ARGUMENT,
-                    "{} elements of {} bytes, {step} elements apart at the {side}, are more than an address space",
+                    "{} elements of {} bytes, {step} elements apart at the {side}, are more than an address \
+                     space",
                     self.n,
                     self.elem
                 )
             })
     }
 
-    /// Bytes from one element to the next one where the stride is `stride`. Both products passed [`Strides::extent`]; that of
-    /// a single element is not used, whatever it is.
+    /// Bytes from one element to the next one where the stride is `stride`. Both products passed
+    /// [`Strides::extent`]; that of a single element is not used, whatever it is.
     pub(crate) fn step(&self, stride: isize) -> isize {
         stride.wrapping_mul(self.elem as isize)
     }

@@ -1,4 +1,5 @@
-//! What the check of operations and those who carry them out need of a world. They stand below it and know no more of it.
+//! What the check of operations and those who carry them out need of a world. They stand below it and know no
+//! more of it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A stream of the CPU: its thread does in the stream's turn what the host would do at once, by the same executors.
+//! A stream of the CPU: its thread does in the stream's turn what the host would do at once, by the same
+//! executors.
 
 use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! A stream of a GPU, and what becomes of an operation on it. Bulk is for the copy engines and single words are for the front
-//! end, which need no SM; what is left is done by service kernels. Nothing here waits, allocates on the GPU or asks for more
-//! than can be captured into a graph.
+//! A stream of a GPU, and what becomes of an operation on it. Bulk is for the copy engines and single words
+//! are for the front end, which need no SM; what is left is done by service kernels. Nothing here waits,
+//! allocates on the GPU or asks for more than can be captured into a graph.
 
 use std::sync::Arc;
 
@@ -19,10 +19,11 @@ use crate::op::rma::Contiguous;
 use crate::op::strided::{Elements, Strides};
 use crate::op::{Local, Op};
 
-/// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block moves this much
-/// in the time that the second operation would take.
+/// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block
+/// moves this much in the time that the second operation would take.
 const ONE_LAUNCH: usize = 8 << 10;
-/// Strided copies of elements of at most this many bytes are for a kernel: a copy engine takes them one row at a time.
+/// Strided copies of elements of at most this many bytes are for a kernel: a copy engine takes them one row
+/// at a time.
 const SHORT_ROW: usize = 1 << 10;
 
 /// Puts `work` on the stream.
@@ -118,7 +119,8 @@ impl Executor for GpuStream<'_> {
 }
 
 impl GpuStream<'_> {
-    /// Where a kernel of this GPU finds the caller's memory; `None` where it cannot reach it, as ordinary host memory.
+    /// Where a kernel of this GPU finds the caller's memory; `None` where it cannot reach it, as ordinary
+    /// host memory.
     fn reach(&self, local: Local) -> Option<usize> {
         if local.symmetric {
             return Some(local.at);
@@ -163,7 +165,8 @@ impl GpuStream<'_> {
         unsafe { self.copy(Direction::IntoGpu, put.local, to, from, put.bytes, 1) }
     }
 
-    /// A copy of elements by a copy engine, through a pinned buffer where the caller's side is pageable memory.
+    /// A copy of elements by a copy engine, through a pinned buffer where the caller's side is pageable
+    /// memory.
     ///
     /// # Safety
     /// Every element of both sides is valid until it is done.
@@ -195,15 +198,16 @@ fn packed(at: usize, bytes: usize) -> Rows {
     Rows { at, stride: bytes }
 }
 
-/// Has the engine begin `what` when the stream comes to it, and holds the stream back until that is done. A failure breaks the job, and
-/// every later call says why.
+/// Has the engine begin `what` when the stream comes to it, and holds the stream back until that is done. A
+/// failure breaks the job, and every later call says why.
 fn send(
     stream: &Stream,
     far: &Arc<Far>,
     what: impl Fn(&mut Engine, Done) -> Result<()> + Clone + Send + Sync + 'static,
 ) -> Result<()> {
     let far = Arc::clone(far);
-    // A graph may be launched again and again, and instances of it side by side: its gate would have to count what nobody tells it.
+    // A graph may be launched again and again, and instances of it side by side: its gate would have to count
+    // what nobody tells it.
     let gate = if stream.is_capturing()? { None } else { far.gate() };
     let Some(gate) = gate else {
         return stream.call(move || drop(far.leave(what.clone())));

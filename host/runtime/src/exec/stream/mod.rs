@@ -1,14 +1,16 @@
-//! Operations in a stream's turn: the host's operations, put behind what the stream has to do already (NVSHMEM's `_on_stream`
-//! forms).
+//! Operations in a stream's turn: the host's operations, put behind what the stream has to do already
+//! (NVSHMEM's `_on_stream` forms).
 //!
-//! All that can be checked is checked when the call is made; what a stream is then given is a [`Work`], which knows addresses as
-//! they are reached and nothing of the world any more. A CPU stream carries it out on its thread ([`cpu`]); on a GPU it becomes
-//! copies, words and service kernels of the stream ([`gpu`]), all of which can be captured into a graph.
+//! All that can be checked is checked when the call is made; what a stream is then given is a [`Work`], which
+//! knows addresses as they are reached and nothing of the world any more. A CPU stream carries it out on its
+//! thread ([`cpu`]); on a GPU it becomes copies, words and service kernels of the stream ([`gpu`]), all of
+//! which can be captured into a graph.
 //!
-//! **Order.** What is on one stream happens in order: the next operation begins when the one before has ended and its effects
-//! are visible (CUDA C++ Programming Guide, "Streams": the operations of a stream execute in order; CUDA Driver API, stream
-//! memory operations: a write is preceded by a system-wide fence). To PEs whose memory is mapped, a fence or a quiet on a
-//! stream therefore has nothing left to do; they are there for programs that run on other transports too.
+//! **Order.** What is on one stream happens in order: the next operation begins when the one before has ended
+//! and its effects are visible (CUDA C++ Programming Guide, "Streams": the operations of a stream execute in
+//! order; CUDA Driver API, stream memory operations: a write is preceded by a system-wide fence). To PEs
+//! whose memory is mapped, a fence or a quiet on a stream therefore has nothing left to do; they are there
+//! for programs that run on other transports too.
 
 mod cpu;
 mod gpu;
@@ -28,8 +30,8 @@ use crate::op::{Op, Reached};
 enum Work {
     /// An operation on a PE whose memory is mapped.
     Near(Op),
-    /// The same on one that the network reaches. It ends before the next work of the stream begins, so that its local memory
-    /// may be used behind it.
+    /// The same on one that the network reaches. It ends before the next work of the stream begins, so that
+    /// its local memory may be used behind it.
     Net { pe: usize, op: Op },
     /// Nothing goes on before the word compares so; `offset` is its place in the heap.
     Wait { wait: Wait, offset: Option<usize> },
@@ -57,7 +59,8 @@ pub(crate) enum StreamOrder {
 /// Puts `work` on a stream; `what` it is called.
 ///
 /// # Safety
-/// The stream is one that [`crate::kernel::Kernels::on`] takes, and the work's addresses are valid until it is done.
+/// The stream is one that [`crate::kernel::Kernels::on`] takes, and the work's addresses are valid until it
+/// is done.
 unsafe fn enqueue(w: &impl Home, raw: *mut c_void, what: &str, work: Work) -> Result<()> {
     // SAFETY: the caller vouches for the stream.
     let on = unsafe { w.kernels().on(raw) }?;
@@ -77,7 +80,8 @@ unsafe fn enqueue(w: &impl Home, raw: *mut c_void, what: &str, work: Work) -> Re
     }
 }
 
-/// Checks `op` on PE `pe` now, and has it carried out in the stream's turn. On an error nothing was put on the stream.
+/// Checks `op` on PE `pe` now, and has it carried out in the stream's turn. On an error nothing was put on
+/// the stream.
 ///
 /// # Safety
 /// The operation's local memory is valid for its length until it is done; the stream is one that
@@ -102,8 +106,8 @@ pub(crate) unsafe fn on_stream(w: &impl Home, op: Op, pe: i32, raw: *mut c_void)
 
 /// Holds the stream back until a word of this PE compares as asked; `what` the wait is called.
 ///
-/// **Waits** are kernels on a GPU, not `cuStreamWaitValue`: a kernel reports a stall, keeps to the limit of waits and ends when
-/// the job breaks, and the front end does none of it.
+/// **Waits** are kernels on a GPU, not `cuStreamWaitValue`: a kernel reports a stall, keeps to the limit of
+/// waits and ends when the job breaks, and the front end does none of it.
 ///
 /// # Safety
 /// The stream is one that [`crate::kernel::Kernels::on`] takes.

@@ -1,5 +1,5 @@
-//! The device's sync of all PEs (`sync.h`), as a stream of the CPU does it. Streams and kernels meet in it: each PE has one line
-//! for each other PE, which tells how often that one has come.
+//! The device's sync of all PEs (`sync.h`), as a stream of the CPU does it. Streams and kernels meet in it:
+//! each PE has one line for each other PE, which tells how often that one has come.
 
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -69,7 +69,10 @@ impl Sync {
         for pe in others() {
             let seen = || self.line(pe, self.me).load(Ordering::Relaxed);
             let report = || {
-                format!("waits for PE {pe} to come to sync {epoch} on its stream or in its kernel; it has come to {}", seen())
+                let came = seen();
+                format!(
+                    "waits for PE {pe} to come to sync {epoch} on its stream or in its kernel; it has come to {came}"
+                )
             };
             health.wait(limit, &report, &mut || seen() >= epoch)?;
         }

@@ -84,7 +84,8 @@ pub(super) mod on_stream {
     use super::*;
 
     /// # Safety
-    /// Here and below: local memory is valid for the operation's length until it is done; the stream is null or one of the world's.
+    /// Here and below: local memory is valid for the operation's length until it is done; the stream is null
+    /// or one of the world's.
     pub(crate) unsafe fn put(
         w: &World,
         dst: usize,

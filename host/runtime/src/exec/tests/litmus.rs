@@ -1,6 +1,6 @@
-//! Litmus tests: the order in which another PE may see what this one does. Two PEs, each a thread with its own
-//! mapping of the heaps, many rounds; a forbidden outcome fails at once. Each round's values are new, so a stale
-//! one is recognised.
+//! Litmus tests: the order in which another PE may see what this one does. Two PEs, each a thread with its
+//! own mapping of the heaps, many rounds; a forbidden outcome fails at once. Each round's values are new, so
+//! a stale one is recognised.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -107,7 +107,8 @@ fn message_passing_small() {
 
 #[test]
 fn message_passing_bulk() {
-    // Past the caches the copy uses non-temporal stores, which ordinary fences on x86 do not order by themselves.
+    // Past the caches the copy uses non-temporal stores, which ordinary fences on x86 do not order by
+    // themselves.
     for bytes in [4096, 1 << 20, 16 << 20] {
         let count = rounds(((64 << 20) / bytes).min(500)).max(3) as u64;
         for announce in [Announce::PutSignalSet, Announce::FenceP] {
@@ -116,8 +117,8 @@ fn message_passing_bulk() {
     }
 }
 
-/// Store buffering: each PE puts to the other one's cell, then reads its own. With `between` a quiet, at least one
-/// of the two sees the new value. Returns how many rounds saw two old ones.
+/// Store buffering: each PE puts to the other one's cell, then reads its own. With `between` a quiet, at
+/// least one of the two sees the new value. Returns how many rounds saw two old ones.
 fn store_buffering(between: fn(&World) -> Result<()>) -> usize {
     const CELLS: usize = 256;
     let batches = rounds(200);
@@ -132,7 +133,8 @@ fn store_buffering(between: fn(&World) -> Result<()>) -> usize {
             let mut spins = 0;
             while early.load(Ordering::Acquire) < 2 * batch {
                 spins += 1;
-                // Rarely: two threads that yield to one another settle on one core, where nothing is reordered.
+                // Rarely: two threads that yield to one another settle on one core, where nothing is
+                // reordered.
                 if spins % 1_000_000 == 0 {
                     std::thread::yield_now();
                 }

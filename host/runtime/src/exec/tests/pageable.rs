@@ -1,4 +1,5 @@
-//! Copies between a GPU's streams and pageable memory: they wait in their stream, and never in the call. Skips aloud without a GPU.
+//! Copies between a GPU's streams and pageable memory: they wait in their stream, and never in the call.
+//! Skips aloud without a GPU.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use crate::op::strided::Strides;
 use crate::testing::random::Random;
 use rushmem_abi::c::*;
 
-/// A call that waits for its stream would wait for ever here: what the stream waits for comes from the same thread, afterwards.
+/// A call that waits for its stream would wait for ever here: what the stream waits for comes from the same
+/// thread, afterwards.
 const SOON: Duration = Duration::from_secs(5);
 
 #[test]
@@ -69,7 +71,8 @@ fn copies_wait_in_their_stream_alone() {
     });
 }
 
-/// More copies than there are buffers: the call waits, and goes on as buffers come back. Each piece comes in its turn.
+/// More copies than there are buffers: the call waits, and goes on as buffers come back. Each piece comes in
+/// its turn.
 #[test]
 fn more_copies_than_buffers_come_in_their_turn() {
     let name = "more_copies_than_buffers_come_in_their_turn";

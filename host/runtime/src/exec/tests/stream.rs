@@ -1,5 +1,5 @@
-//! What streams refuse, and what a world knows of them. PEs are threads, on the CPU device; `tests/api_stream` has the
-//! operations themselves, on both.
+//! What streams refuse, and what a world knows of them. PEs are threads, on the CPU device;
+//! `tests/api_stream` has the operations themselves, on both.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};

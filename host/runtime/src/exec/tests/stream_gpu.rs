@@ -1,5 +1,5 @@
-//! Streams of GPUs: operations captured into CUDA graphs and replayed, streams of the caller's own. PEs are threads, spread
-//! over the GPUs that there are. Skips aloud without one.
+//! Streams of GPUs: operations captured into CUDA graphs and replayed, streams of the caller's own. PEs are
+//! threads, spread over the GPUs that there are. Skips aloud without one.
 
 use std::ffi::c_void;
 
@@ -250,7 +250,8 @@ fn everything_is_captured_and_replayed() {
     });
 }
 
-/// What CUDA makes of pageable memory in a graph: its address is recorded, its contents are those of the launch.
+/// What CUDA makes of pageable memory in a graph: its address is recorded, its contents are those of the
+/// launch.
 #[test]
 fn pageable_memory_is_read_when_the_graph_is_launched() {
     let name = "pageable_memory_is_read_when_the_graph_is_launched";

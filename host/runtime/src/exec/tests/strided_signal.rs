@@ -1,5 +1,6 @@
-//! A strided put with a signal: columns of all PEs in one table, announced by one counted word. Elements of every width, and
-//! longer than a message; at once and on streams, whose operations of one PE come in between.
+//! A strided put with a signal: columns of all PEs in one table, announced by one counted word. Elements of
+//! every width, and longer than a message; at once and on streams, whose operations of one PE come in
+//! between.
 
 use super::calls;
 use super::job::{alloc, barrier, job};

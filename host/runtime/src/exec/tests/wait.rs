@@ -1,4 +1,5 @@
-//! Waits and tests between PEs, each a thread of this process, over the fake bootstrap. Every wait is bounded.
+//! Waits and tests between PEs, each a thread of this process, over the fake bootstrap. Every wait is
+//! bounded.
 
 use std::time::{Duration, Instant};
 
