@@ -82,26 +82,37 @@ pub(crate) unsafe fn run(home: &impl Home, op: Op, pe: i32, form: Form) -> Resul
         // SAFETY: checked; the caller vouches for local memory.
         Reached::Host => unsafe { MappedHost.run(op, form) },
         // SAFETY: checked; the caller vouches for local memory.
-        Reached::Gpu | Reached::Net => unsafe { elsewhere(home, op, way, pe, form) },
+        Reached::Gpu | Reached::Net => unsafe { Elsewhere { home, op, way, pe, form }.run() },
     }
 }
 
-/// What host memory does not do, out of the way of what it does.
-///
-/// # Safety
-/// As for [`Executor::run`], of that `way`.
-#[cold]
-#[inline(never)]
-unsafe fn elsewhere(home: &impl Home, op: Op, way: Reached, pe: i32, form: Form) -> Result<u64> {
-    if op.is_nothing() {
-        return Ok(0);
-    }
-    // SAFETY: the caller says that the operation was checked, and vouches for local memory.
-    unsafe {
-        match (way, home.engine(), home.far()) {
-            (Reached::Gpu, Some(engine), _) => engine.run(op, form),
-            (Reached::Net, _, Some(far)) => Network { far, pe: pe as usize }.run(op, form),
-            _ => Err(err!(INTERNAL, "PE {pe} is reached by what this world does not have: {way:?}")),
+/// An operation on other memory than the host's. A struct of its own, made where it is needed: the way to host
+/// memory then has its operation in registers alone.
+struct Elsewhere<'a, H> {
+    home: &'a H,
+    op: Op,
+    way: Reached,
+    pe: i32,
+    form: Form,
+}
+
+impl<H: Home> Elsewhere<'_, H> {
+    /// # Safety
+    /// As for [`Executor::run`], of that `way`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn run(self) -> Result<u64> {
+        let Elsewhere { home, op, way, pe, form } = self;
+        if op.is_nothing() {
+            return Ok(0);
+        }
+        // SAFETY: the caller says that the operation was checked, and vouches for local memory.
+        unsafe {
+            match (way, home.engine(), home.far()) {
+                (Reached::Gpu, Some(engine), _) => engine.run(op, form),
+                (Reached::Net, _, Some(far)) => Network { far, pe: pe as usize }.run(op, form),
+                _ => Err(err!(INTERNAL, "PE {pe} is reached by what this world does not have: {way:?}")),
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 pub(crate) mod wait;
 pub(crate) mod waitset;
 
-use crate::error::{err, Result};
+use crate::error::{err, Error, Result};
 use atomic::AtomicWord;
 use rma::Contiguous;
 use signal::Signal;
@@ -206,31 +206,41 @@ impl Op {
 
 /// Checks a private (not necessarily symmetric) buffer as far as that can be known: not null, no wrap-around.
 /// A buffer of no bytes may be anything.
-#[inline]
-fn check_private(what: &str, address: usize, bytes: usize) -> Result<()> {
-    if bytes == 0 {
+#[inline(always)]
+fn check_private(what: &'static str, address: usize, bytes: usize) -> Result<()> {
+    let fits = bytes <= isize::MAX as usize && address.checked_add(bytes).is_some();
+    if bytes == 0 || (address != 0 && fits) {
         return Ok(());
     }
+    Err(not_private(what, address, bytes))
+}
+
+#[cold]
+#[inline(never)]
+fn not_private(what: &'static str, address: usize, bytes: usize) -> Error {
     if address == 0 {
-        return Err(err!(INVALID_ARGUMENT, "{what} is null, but {bytes} bytes are to be moved"));
+        return err!(INVALID_ARGUMENT, "{what} is null, but {bytes} bytes are to be moved");
     }
-    if bytes > isize::MAX as usize || address.checked_add(bytes).is_none() {
-        return Err(err!(
-            INVALID_ARGUMENT,
-            "{what} {address:#x} and a length of {bytes} bytes run past the end of the address space"
-        ));
-    }
-    Ok(())
+    err!(
+        INVALID_ARGUMENT,
+        "{what} {address:#x} and a length of {bytes} bytes run past the end of the address space"
+    )
 }
 
 /// Refuses an address that is not a multiple of the size of the word that lies there.
-#[inline]
-pub(crate) fn check_aligned(what: &str, address: usize, word_bytes: usize) -> Result<()> {
+#[inline(always)]
+pub(crate) fn check_aligned(what: &'static str, address: usize, word_bytes: usize) -> Result<()> {
     if address % word_bytes == 0 {
         return Ok(());
     }
-    Err(err!(
+    Err(not_aligned(what, address, word_bytes))
+}
+
+#[cold]
+#[inline(never)]
+fn not_aligned(what: &'static str, address: usize, word_bytes: usize) -> Error {
+    err!(
         INVALID_ARGUMENT,
         "{what} {address:#x} is not aligned to its {word_bytes} bytes: an atomic access to it is not possible"
-    ))
+    )
 }

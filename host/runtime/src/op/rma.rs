@@ -1,7 +1,7 @@
 //! Remote memory access: put, get and their single-word forms p and g (OpenSHMEM 1.5, sections 9.5 and 9.6).
 
 use super::{check_private, Local, Op, Reach, Reached};
-use crate::error::{err, Result};
+use crate::error::{err, Error, Result};
 
 /// A transfer of bytes, in either direction.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ impl Op {
 
 impl Contiguous {
     #[inline(always)]
-    pub(super) fn check(self, on: &impl Reach, pe: i32, side: &str) -> Result<(Contiguous, Reached)> {
+    pub(super) fn check(self, on: &impl Reach, pe: i32, side: &'static str) -> Result<(Contiguous, Reached)> {
         let Contiguous { remote, local, bytes } = self;
         let (remote, way) = on.reach(remote, bytes, pe)?;
         check_private(side, local.at, bytes)?;
@@ -39,12 +39,15 @@ impl Contiguous {
 
 /// Refuses a word that is none.
 #[inline(always)]
-pub(super) fn check_width(call: &str, bytes: usize) -> Result<()> {
+pub(super) fn check_width(call: &'static str, bytes: usize) -> Result<()> {
     if matches!(bytes, 1 | 2 | 4 | 8) {
         return Ok(());
     }
-    Err(err!(
-        INVALID_ARGUMENT,
-        "{call} moves one value of 1, 2, 4 or 8 bytes, not of {bytes}; use put or get"
-    ))
+    Err(no_word(call, bytes))
+}
+
+#[cold]
+#[inline(never)]
+fn no_word(call: &'static str, bytes: usize) -> Error {
+    err!(INVALID_ARGUMENT, "{call} moves one value of 1, 2, 4 or 8 bytes, not of {bytes}; use put or get")
 }

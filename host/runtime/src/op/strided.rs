@@ -70,7 +70,7 @@ impl Elements {
         pe: i32,
         there: usize,
         here: usize,
-        side: &str,
+        side: &'static str,
     ) -> Result<(Elements, Reached)> {
         let Elements { remote, local, strides } = self;
         let (remote, way) = on.reach(remote, there, pe)?;
