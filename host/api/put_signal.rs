@@ -1,7 +1,7 @@
 //! Data and the signal that announces it, in one operation (OpenSHMEM 1.5, section 9.8.3): who sees the
 //! signal sees the data. At once, non-blocking, and in a stream's turn.
 
-use crate::heap::out_of_bounds;
+use crate::error::out_of_bounds;
 use crate::near;
 use crate::signal::{SignalOp, SignalRef};
 use crate::slice::SymRef;

@@ -12,7 +12,7 @@ use crate::element::Word;
 use crate::slice::{SymRef, SymSlice};
 use crate::stream::Stream;
 use crate::wait::Cmp;
-use crate::{Pe, Result};
+use crate::{Pe, Result, World};
 
 /// What a signal operation does to the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,6 +48,18 @@ impl SignalOp {
     }
 }
 
+impl World {
+    /// One signal word on every PE, zero. Collective.
+    pub fn signal(&self) -> Result<Signal<'_>> {
+        self.alloc(1).map(Signal::new)
+    }
+
+    /// `n` signal words on every PE, zero. Collective.
+    pub fn signals(&self, n: usize) -> Result<Signals<'_>> {
+        self.alloc(n).map(Signals::new)
+    }
+}
+
 /// A signal word on every PE, made by [`World::signal`](crate::World::signal). Like a
 /// [`SymSlice`], it is freed by [`free`](Signal::free) or with the world.
 #[must_use = "the word stays allocated until free() or the end of the world"]
@@ -55,7 +67,7 @@ impl SignalOp {
 pub struct Signal<'w>(SignalRef<'w>);
 
 impl<'w> Signal<'w> {
-    pub(crate) fn new(words: SymSlice<'w, u64>) -> Self {
+    fn new(words: SymSlice<'w, u64>) -> Self {
         Signal(SignalRef { word: words.into_view() })
     }
 
@@ -78,7 +90,7 @@ impl<'w> Deref for Signal<'w> {
 pub struct Signals<'w>(SymSlice<'w, u64>);
 
 impl<'w> Signals<'w> {
-    pub(crate) fn new(words: SymSlice<'w, u64>) -> Self {
+    fn new(words: SymSlice<'w, u64>) -> Self {
         Signals(words)
     }
 
