@@ -35,6 +35,8 @@ RUSHMEM_DEVICE void iput_signal(T *dst, const T *src, ptrdiff_t dst_stride, ptrd
                                 uint64_t *sig, uint64_t value, int sig_op, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   if (impl::is_far(pe)) {
+    /* The scope meets first, as in put_signal: the signal speaks for all of its threads. */
+    Scope::sync();
     if (Scope::rank() == 0) {
       impl::rushmem_far_iput(impl::far_address(dst), impl::far_address(src),
                              static_cast<uint64_t>(dst_stride), static_cast<uint64_t>(src_stride), n,

@@ -128,13 +128,14 @@ impl World {
         // SAFETY: passed on.
         let told = unsafe { self.kernels.synchronize_stream(stream) };
         self.settle(&told);
-        // Kernels of other streams may go on: what these have posted is told by whoever waits for the last of them, too.
+        // Kernels of other streams may go on: what these have posted is told by whoever waits for the last of
+        // them, too.
         told.and(self.check_posts())
     }
 
-    /// Threads of a launch that failed on the CPU device were abandoned wherever they were: what they had of the way to far PEs is free
-    /// again once no kernel runs on any stream, now or when it is told again how launches went. On a GPU a kernel that gives
-    /// up takes the context with it, and no other will follow.
+    /// Threads of a launch that failed on the CPU device were abandoned wherever they were: what they had of
+    /// the way to far PEs is free again once no kernel runs on any stream, now or when it is told again how
+    /// launches went. On a GPU a kernel that gives up takes the context with it, and no other will follow.
     fn settle(&self, told: &Result<()>) {
         let Some(far) = &self.far else { return };
         if told.is_err() {
@@ -193,8 +194,8 @@ impl World {
         Ok(&self.peers[pe as usize])
     }
 
-    /// Where this PE itself has `[ptr, ptr + bytes)`, which must lie in one live allocation (or registered region) of its.
-    /// Zero bytes may be anywhere.
+    /// Where this PE itself has `[ptr, ptr + bytes)`, which must lie in one live allocation (or registered
+    /// region) of its. Zero bytes may be anywhere.
     #[inline]
     pub(crate) fn check_local(&self, ptr: usize, bytes: usize) -> Result<usize> {
         if bytes == 0 {
@@ -203,7 +204,8 @@ impl World {
         self.symmetric.find(ptr, bytes)
     }
 
-    /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is, and how it is reached: by that address, or by that offset in its stride. Checks the PE, the range, and that the job is whole.
+    /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is, and how it is reached: by that address, or by that
+    /// offset in its stride. Checks the PE, the range, and that the job is whole.
     #[inline]
     pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)> {
         if !self.is_near(pe) {
@@ -331,10 +333,12 @@ impl World {
         self.links.abort(why);
     }
 
-    /// Local: this PE leaves because of `why`, as the others may be about to do, too: what has been handed to the network gets
-    /// away first, and the others are told. Whoever still needs the job a moment later gets an error that says so.
+    /// Local: this PE leaves because of `why`, as the others may be about to do, too: what has been handed to
+    /// the network gets away first, and the others are told. Whoever still needs the job a moment later gets
+    /// an error that says so.
     pub(crate) fn leave(&self, why: &str) {
-        /// Nobody answers for what is still to be sent once this PE is gone; and nobody is to wait long for it.
+        /// Nobody answers for what is still to be sent once this PE is gone; and nobody is to wait long for
+        /// it.
         const LEAST: Duration = Duration::from_millis(100);
         const MOST: Duration = Duration::from_secs(1);
         if let (Some(far), true) = (&self.far, self.health.check_all_here().is_ok()) {

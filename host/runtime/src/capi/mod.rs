@@ -123,7 +123,7 @@ pub(crate) fn handle(world: World) -> Result<*mut rushmem_world_t> {
 ///
 /// # Safety
 /// Nobody finalises the world during the call.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
     // SAFETY: only `handle` makes cells of this mark.
     let found = unsafe { Handle::find(w.cast(), MARK) }
