@@ -1,7 +1,9 @@
-"""Which module may use which, for scripts/check-tree: the arrows of ARCHITECTURE.md. In each table a module stands above those that
-it may use, so that there is no circle. A crate's root may use all of its modules.
+"""Which module may use which, for scripts/check-tree: the arrows of ARCHITECTURE.md. A table begins at the
+bottom: each module comes after those that it may use, so that there is no circle. A crate's root may use all of
+its modules.
 
-`KNOWN` holds arrows that are wrong and known: each is a defect with its reason, printed as a note until it is gone."""
+`KNOWN` holds arrows that are wrong and known: each is a defect with its reason, printed as a note until it is
+gone."""
 
 # host/runtime/src, from the operating system up to the C ABI.
 RUNTIME = {
@@ -34,12 +36,12 @@ RUNTIME = {
     # Who carries operations out, and what holds it all.
     "exec": {"error", "gpu", "health", "kernel", "net", "op", "word"},
     "world": {
-        "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel", "memory", "net",
-        "node", "op", "os",
+        "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel",
+        "memory", "net", "node", "op", "os",
     },
     "capi": {
-        "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op", "plugin",
-        "settings", "world",
+        "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op",
+        "plugin", "settings", "world",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"boot", "config", "net", "node"},
