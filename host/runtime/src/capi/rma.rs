@@ -29,11 +29,9 @@ pub unsafe extern "C" fn rushmem_put(
     bytes: usize,
     pe: i32,
 ) -> i32 {
+    let op = Op::put(dst as usize, src as usize, bytes);
     // SAFETY: the caller vouches for the world and the source.
-    guard(|| {
-        unsafe { run(called!(w, "put", pe), Op::put(dst as usize, src as usize, bytes), pe, Form::Blocking) }
-            .map(drop)
-    })
+    guard(|| unsafe { run(called!(w, "put", pe), op, pe, Form::Blocking) }.map(drop))
 }
 
 /// Like `rushmem_put`, but may return before `src` has been read: leave it alone until `rushmem_quiet`.
@@ -48,11 +46,9 @@ pub unsafe extern "C" fn rushmem_put_nbi(
     bytes: usize,
     pe: i32,
 ) -> i32 {
+    let op = Op::put(dst as usize, src as usize, bytes);
     // SAFETY: the caller vouches for the world and the source.
-    guard(|| {
-        unsafe { run(called!(w, "put_nbi", pe), Op::put(dst as usize, src as usize, bytes), pe, Form::Nbi) }
-            .map(drop)
-    })
+    guard(|| unsafe { run(called!(w, "put_nbi", pe), op, pe, Form::Nbi) }.map(drop))
 }
 
 /// `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address
@@ -95,11 +91,9 @@ pub unsafe extern "C" fn rushmem_get(
     bytes: usize,
     pe: i32,
 ) -> i32 {
+    let op = Op::get(dst as usize, src as usize, bytes);
     // SAFETY: the caller vouches for the world and the destination.
-    guard(|| {
-        unsafe { run(called!(w, "get", pe), Op::get(dst as usize, src as usize, bytes), pe, Form::Blocking) }
-            .map(drop)
-    })
+    guard(|| unsafe { run(called!(w, "get", pe), op, pe, Form::Blocking) }.map(drop))
 }
 
 /// Like `rushmem_get`, but `dst` holds the data only after `rushmem_quiet`.
@@ -114,11 +108,9 @@ pub unsafe extern "C" fn rushmem_get_nbi(
     bytes: usize,
     pe: i32,
 ) -> i32 {
+    let op = Op::get(dst as usize, src as usize, bytes);
     // SAFETY: the caller vouches for the world and the destination.
-    guard(|| {
-        unsafe { run(called!(w, "get_nbi", pe), Op::get(dst as usize, src as usize, bytes), pe, Form::Nbi) }
-            .map(drop)
-    })
+    guard(|| unsafe { run(called!(w, "get_nbi", pe), op, pe, Form::Nbi) }.map(drop))
 }
 
 /// `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local

@@ -129,7 +129,7 @@ pub(crate) unsafe fn order_on_stream(
     raw: *mut c_void,
 ) -> Result<()> {
     w.health().check()?;
-    // SAFETY, for each: no addresses; the caller vouches for the stream.
+    // SAFETY: no addresses; the caller vouches for the stream.
     let put = |work| unsafe { enqueue(w, raw, what, work) };
     match order {
         StreamOrder::Fence => put(Work::Fence),
