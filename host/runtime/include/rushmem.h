@@ -85,8 +85,8 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* A defect in rushmem; please report it. */
 #define RUSHMEM_ERR_INTERNAL (-18)
 
-/* The call was made in a child of fork. Only the process that joined the job is its PE; a child execs (`posix_spawn`, or
- * `spawn` and `forkserver` of Python's multiprocessing) before it uses rushmem. */
+/* The call was made in a child of fork. Only the process that joined the job is its PE; a child execs
+ * (`posix_spawn`, or `spawn` and `forkserver` of Python's multiprocessing) before it uses rushmem. */
 #define RUSHMEM_ERR_FORKED (-19)
 
 /* Element type of an atomic, signal or wait. */
@@ -239,7 +239,8 @@ typedef struct rushmem_init_attr_t {
   int32_t n_pes;
   /* The kind of device: one of `RUSHMEM_DEVICE_*`; 0: `RUSHMEM_DEVICE` of the environment, or its default. */
   int32_t device;
-  /* With `RUSHMEM_DEVICE_CUDA`: 1 + the number of the GPU among those that the process sees; 0: rushmem chooses. */
+  /* With `RUSHMEM_DEVICE_CUDA`: 1 + the number of the GPU among those that the process sees; 0: rushmem
+   * chooses. */
   int32_t gpu;
   /* Upper limit of the symmetric heap in bytes; 0: `RUSHMEM_HEAP_MAX` or its default. */
   uint64_t heap_max;
@@ -253,7 +254,8 @@ typedef struct rushmem_view_t {
   int32_t my_pe;
   /* Number of PEs. */
   int32_t n_pes;
-  /* First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store directly. */
+  /* First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store
+   * directly. */
   int32_t near_first;
   /* Length of that run; 0 where the heaps are in GPU memory. */
   int32_t near_count;
@@ -264,7 +266,8 @@ typedef struct rushmem_view_t {
   uint64_t stride;
   /* Points at a word that becomes non-zero when the job is broken (a PE died). */
   const uint32_t *broken;
-  /* The kind of this PE's device: `RUSHMEM_DEVICE_CPU` or `RUSHMEM_DEVICE_CUDA`. Its heap is in that device's memory. */
+  /* The kind of this PE's device: `RUSHMEM_DEVICE_CPU` or `RUSHMEM_DEVICE_CUDA`. Its heap is in that
+   * device's memory. */
   int32_t device;
   /* The GPU's number among those that the process sees; -1 for the CPU. */
   int32_t gpu;
@@ -322,7 +325,8 @@ typedef struct rushmem_launch_t {
   uint64_t shared_bytes;
   /* The stream, as the functions on streams take it; null means the world's default stream. */
   void *stream;
-  /* Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has them. */
+  /* Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has
+   * them. */
   uint32_t cluster[3];
   /* Reserved, zero. */
   uint32_t reserved;
@@ -366,7 +370,8 @@ typedef struct rushmem_tool_t {
 typedef struct rushmem_cuda_t {
   /* `sizeof(rushmem_cuda_t)` of the caller. */
   uint32_t size;
-  /* The CUDA version that the driver supports as CUDA counts (13.0 is 13000); 0 without a driver that can be used. */
+  /* The CUDA version that the driver supports as CUDA counts (13.0 is 13000); 0 without a driver that can
+   * be used. */
   int32_t driver;
   /* Why the driver cannot be used; empty where it can, and where there is none. Lives for ever. */
   const char *driver_error;
@@ -374,12 +379,13 @@ typedef struct rushmem_cuda_t {
   struct rushmem_tool_t nvrtc;
   /* nvJitLink, which links them with the device library. Without it kernels are compiled whole. */
   struct rushmem_tool_t nvjitlink;
-  /* CUDA version of the device library that the runtime carries, for nvJitLink to link; empty where it was built
-   * without nvcc. Lives for ever. */
+  /* CUDA version of the device library that the runtime carries, for nvJitLink to link; empty where it was
+   * built without nvcc. Lives for ever. */
   const char *device_library;
 } rushmem_cuda_t;
 
-/* What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never null. */
+/* What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never
+ * null. */
 typedef struct rushmem_job_t {
   /* `sizeof(rushmem_job_t)` of the caller. */
   uint32_t size;

@@ -31,7 +31,7 @@ pub unsafe extern "C" fn rushmem_fence(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_fence_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { order_on_stream(world(w)?, "fence", StreamOrder::Fence, stream) })
+    guard(|| unsafe { order_on_stream(called!(w, "fence_on_stream"), "fence", StreamOrder::Fence, stream) })
 }
 
 /// Completes: every operation of this PE before it, nbi ones included, has taken effect on its PE, and the
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn rushmem_quiet(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_quiet_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { order_on_stream(world(w)?, "quiet", StreamOrder::Quiet, stream) })
+    guard(|| unsafe { order_on_stream(called!(w, "quiet_on_stream"), "quiet", StreamOrder::Quiet, stream) })
 }
 
 /// Collective: returns once every PE has called it. Completes nothing that goes to another PE's memory
@@ -84,7 +84,9 @@ pub unsafe extern "C" fn rushmem_sync_all(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_sync_all_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { order_on_stream(world(w)?, "sync_all", StreamOrder::SyncAll, stream) })
+    guard(|| unsafe {
+        order_on_stream(called!(w, "sync_all_on_stream"), "sync_all", StreamOrder::SyncAll, stream)
+    })
 }
 
 /// Collective: `rushmem_quiet`, then `rushmem_sync_all`. Errors as those.
@@ -109,5 +111,7 @@ pub unsafe extern "C" fn rushmem_barrier_all(w: *mut rushmem_world_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_barrier_all_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { order_on_stream(world(w)?, "barrier_all", StreamOrder::BarrierAll, stream) })
+    guard(|| unsafe {
+        order_on_stream(called!(w, "barrier_all_on_stream"), "barrier_all", StreamOrder::BarrierAll, stream)
+    })
 }

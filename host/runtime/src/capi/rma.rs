@@ -72,8 +72,9 @@ pub unsafe extern "C" fn rushmem_put_on_stream(
     pe: i32,
     stream: *mut c_void,
 ) -> i32 {
+    let op = Op::put(dst as usize, src as usize, bytes);
     // SAFETY: the caller vouches for the world, the source and the stream.
-    guard(|| unsafe { on_stream(world(w)?, Op::put(dst as usize, src as usize, bytes), pe, stream) })
+    guard(|| unsafe { on_stream(called!(w, "put_on_stream", pe), op, pe, stream) })
 }
 
 /// Copies `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
@@ -127,8 +128,9 @@ pub unsafe extern "C" fn rushmem_get_on_stream(
     pe: i32,
     stream: *mut c_void,
 ) -> i32 {
+    let op = Op::get(dst as usize, src as usize, bytes);
     // SAFETY: the caller vouches for the world, the destination and the stream.
-    guard(|| unsafe { on_stream(world(w)?, Op::get(dst as usize, src as usize, bytes), pe, stream) })
+    guard(|| unsafe { on_stream(called!(w, "get_on_stream", pe), op, pe, stream) })
 }
 
 /// Puts one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, at the symmetric address `dst` on PE `pe`.
@@ -167,7 +169,7 @@ pub unsafe extern "C" fn rushmem_p_on_stream(
 ) -> i32 {
     let op = Op::P { at: dst as usize, bits, bytes };
     // SAFETY: the caller vouches for the world and the stream; there is no local memory.
-    guard(|| unsafe { on_stream(world(w)?, op, pe, stream) })
+    guard(|| unsafe { on_stream(called!(w, "p_on_stream", pe), op, pe, stream) })
 }
 
 /// Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`,

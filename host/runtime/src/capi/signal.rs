@@ -82,7 +82,7 @@ pub unsafe extern "C" fn rushmem_put_signal_on_stream(
         let signal = SignalOp::from_code(sig_op, value)?;
         let op = Op::put_signal(dst as usize, src as usize, bytes, sig as usize, signal);
         // SAFETY: the caller vouches for the world, the source and the stream.
-        unsafe { on_stream(world(w)?, op, pe, stream) }
+        unsafe { on_stream(called!(w, "put_signal_on_stream", pe), op, pe, stream) }
     })
 }
 
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn rushmem_signal_op_on_stream(
     guard(|| {
         let op = Op::signal(sig as usize, SignalOp::from_code(sig_op, value)?);
         // SAFETY: the caller vouches for the world and the stream; there is no local memory.
-        unsafe { on_stream(world(w)?, op, pe, stream) }
+        unsafe { on_stream(called!(w, "signal_op_on_stream", pe), op, pe, stream) }
     })
 }
 
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn rushmem_signal_wait_until_on_stream(
     guard(|| {
         // SAFETY: the caller vouches for the world and the stream.
         unsafe {
-            let w = world(w)?;
+            let w = called!(w, "signal_wait_until_on_stream");
             let wait = Wait::signal(w, sig as usize, cmp, value)?;
             wait_on_stream(w, "signal_wait_until", wait, stream)
         }

@@ -52,8 +52,9 @@ pub unsafe extern "C" fn rushmem_iput_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     let strides = Strides { dst_stride, src_stride, elem: elem_bytes, n };
+    let op = Op::iput(dst as usize, src as usize, strides);
     // SAFETY: the caller vouches for the world, the source and the stream.
-    guard(|| unsafe { on_stream(world(w)?, Op::iput(dst as usize, src as usize, strides), pe, stream) })
+    guard(|| unsafe { on_stream(called!(w, "iput_on_stream", pe), op, pe, stream) })
 }
 
 /// Elements put like `rushmem_iput`, then updates the signal word `sig` on the same PE: a PE that sees the
@@ -114,7 +115,7 @@ pub unsafe extern "C" fn rushmem_iput_signal_on_stream(
         let signal = SignalOp::from_code(sig_op, value)?;
         let op = Op::iput_signal(dst as usize, src as usize, strides, sig as usize, signal);
         // SAFETY: the caller vouches for the world, the source and the stream.
-        unsafe { on_stream(world(w)?, op, pe, stream) }
+        unsafe { on_stream(called!(w, "iput_signal_on_stream", pe), op, pe, stream) }
     })
 }
 
@@ -157,6 +158,7 @@ pub unsafe extern "C" fn rushmem_iget_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     let strides = Strides { dst_stride, src_stride, elem: elem_bytes, n };
+    let op = Op::iget(dst as usize, src as usize, strides);
     // SAFETY: the caller vouches for the world, the destination and the stream.
-    guard(|| unsafe { on_stream(world(w)?, Op::iget(dst as usize, src as usize, strides), pe, stream) })
+    guard(|| unsafe { on_stream(called!(w, "iget_on_stream", pe), op, pe, stream) })
 }

@@ -3,7 +3,7 @@
 
 use std::os::raw::c_void;
 
-use super::{check_out, guard, world};
+use super::{called, check_out, guard, world};
 use crate::error::Result;
 use crate::exec::wait::{self, Watched};
 use crate::exec::wait_on_stream;
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn rushmem_wait_until_on_stream(
     guard(|| {
         // SAFETY: the caller vouches for the world and the stream.
         unsafe {
-            let w = world(w)?;
+            let w = called!(w, "wait_until_on_stream");
             let wait = Wait::until(w, r#type, ivar as usize, cmp, value)?;
             wait_on_stream(w, "wait_until", wait, stream)
         }
