@@ -49,9 +49,6 @@ use proxy::Bell;
 use ring::DeviceRing;
 use transport::Transport;
 
-pub(crate) use engine::Rows;
-pub(crate) use ops::Place;
-
 /// Operations with memory of a caller in flight end within this, when the job is broken.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -240,7 +237,7 @@ impl Far {
     }
 
     /// Whether heaps are in GPU memory.
-    fn gpu(&self) -> bool {
+    pub(crate) fn on_gpu(&self) -> bool {
         self.gpu
     }
 

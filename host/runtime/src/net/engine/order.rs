@@ -18,7 +18,15 @@ impl Engine {
         }
     }
 
-    /// The same for every PE.
+    /// What is asked of `pe` from here on happens after a strided put just asked for. From host memory rows are records, which keep
+    /// their order; from GPU memory they are sent later, so that it takes a fence.
+    pub(crate) fn fence_rows(&mut self, pe: usize) {
+        if self.traffic.is_some() {
+            self.fence_one(pe);
+        }
+    }
+
+    /// What is asked of every PE from here on happens after what was asked before.
     pub(crate) fn fence(&mut self) {
         self.start_posts();
         for pe in 0..self.peers.len() {
