@@ -1,6 +1,7 @@
 //! put, get, their nbi and strided forms, p, g and ptr inside kernels.
 
 use crate::api_common::at_all_counts;
+use crate::arguments::Large;
 use crate::*;
 
 const RMA: &str = kernels!("rma.cu");
@@ -8,8 +9,18 @@ const ELEMENTS: &str = kernels!("elements.cu");
 /// `OP_*` of rma.cu: put, put_nbi, get, get_nbi.
 const OPS: [i32; 4] = [0, 1, 2, 3];
 
-/// Every size up to `most` bytes, every alignment of either side, by `block` threads: those of a GPU are
-/// slower each.
+/// `sweep_args` of rma.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Sweep {
+    op: i32,
+    scope: i32,
+    unit: i32,
+    max_bytes: usize,
+    seed: u64,
+}
+
+/// Every size up to `most` bytes, every alignment of either side, by `block` threads: those of a GPU are slower each.
 fn sweep(scope: i32, units: &'static [i32], block: u32, most: usize) {
     let block = if on_gpus() { block + 224 } else { block };
     let most = if is_brief() { 40 } else { most };
@@ -19,8 +30,8 @@ fn sweep(scope: i32, units: &'static [i32], block: u32, most: usize) {
         let src = world.alloc_aligned::<u8>(most + 512 + 16, 16).unwrap();
         for &unit in units {
             for op in OPS {
-                let args = (&bench.report, &dst, &src, op, scope, unit, most, rng.next());
-                bench.run("rma_sweep", Launch::new(1, block), args);
+                let sweep = Sweep { op, scope, unit, max_bytes: most, seed: rng.next() };
+                bench.run("rma_sweep", Launch::new(1, block), (&bench.report, &dst, &src, ByValue(sweep)));
             }
         }
     });
@@ -93,9 +104,9 @@ fn large_transfers_to_the_byte() {
                 if is_brief() && bytes > 5000 {
                     continue;
                 }
-                let (from, to) = (rng.below(16), rng.below(16));
-                let args = (&bench.report, &dst, &src, op, scope, bytes, from, to, rng.next());
-                bench.run("rma_large", Launch::new(1, threads), args);
+                let (from_align, to_align, seed) = (rng.below(16), rng.below(16), rng.next());
+                let large = Large { op, scope, bytes, from_align, to_align, seed };
+                bench.run("rma_large", Launch::new(1, threads), (&bench.report, &dst, &src, ByValue(large)));
             }
         }
     });

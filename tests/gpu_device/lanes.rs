@@ -21,6 +21,18 @@ const MESSAGES: [&str; 11] = [
 ];
 const BUFFERS: [&str; 5] = ["put_nbi, g", "p, get", "atomics", "signals", "p, g without quiet (weak)"];
 
+/// `lanes_args` of litmus_lanes.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Lanes {
+    scope: i32,
+    form: i32,
+    rounds: i32,
+    stride: usize,
+    words: usize,
+    seed: u64,
+}
+
 /// Words of each lane's data: not a multiple of a line.
 const STRIDE: usize = 72;
 
@@ -69,9 +81,9 @@ fn run(kernel: &str, forms: &[&str], sizes: &[usize], world: &World, rng: &mut R
                 }
                 let (report, stats) = (&bench.report, &memory.stats);
                 let (data, src, flags) = (&memory.data, &memory.src, &memory.flags);
-                let (form, each) = (form as i32, each as i32);
-                let args = (report, stats, data, src, flags, STRIDE, scope, form, words, each, rng.next());
-                bench.run(kernel, launch, args);
+                let (form, rounds, seed) = (form as i32, each as i32, rng.next());
+                let lanes = Lanes { scope, form, rounds, stride: STRIDE, words, seed };
+                bench.run(kernel, launch, (report, stats, data, src, flags, ByValue(lanes)));
             }
             let seen = memory.stats.to_vec().unwrap();
             assert!(seen[2] as usize >= total, "{seen:?}: fewer than {total} rounds");

@@ -7,6 +7,8 @@
 
 #[path = "../api_common/mod.rs"]
 mod api_common;
+#[path = "../kernels/arguments.rs"]
+mod arguments;
 
 mod big;
 mod binary;
@@ -25,7 +27,7 @@ use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
 use api_common::place::{all_mapped, gpus, on_gpus, rounds, skip};
 use api_common::{at_counts, both, seed, seeded, Rng};
 use rushmem::testing::{self, Exit};
-use rushmem::{ErrorCode, Launch, Pe, Source, SymSlice, World};
+use rushmem::{ByValue, ErrorCode, Launch, Pe, Source, SymSlice, World};
 
 /// Patience with whatever a PE has to say.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -74,10 +74,19 @@ __device__ void sweep_type(uint64_t *report, rushmem::packet *slots, rushmem::pa
 
 }  // namespace
 
+/* `Sweep` of tests/device/packed.rs. */
+struct packed_args {
+  int scope, unit;
+  size_t max_bytes;
+  uint64_t seed;
+};
+
 /* `slots` has packets for max_bytes, `dst` and `src` room for max_bytes + 64; `slots` and `ack` are zero. */
 extern "C" __global__ void packed_sweep(uint64_t *report, rushmem::packet *slots, rushmem::packet *ack,
-                                        unsigned char *dst, unsigned char *src, int scope, int unit,
-                                        size_t max_bytes, uint64_t seed) {
+                                        unsigned char *dst, unsigned char *src, packed_args a) {
+  const int scope = a.scope, unit = a.unit;
+  const size_t max_bytes = a.max_bytes;
+  const uint64_t seed = a.seed;
   if (scope == SCOPE_THREAD) sweep_type<rushmem::thread>(report, slots, ack, dst, src, unit, max_bytes, seed);
   else if (scope == SCOPE_WARP) sweep_type<rushmem::warp>(report, slots, ack, dst, src, unit, max_bytes, seed);
   else sweep_type<rushmem::block>(report, slots, ack, dst, src, unit, max_bytes, seed);
