@@ -1,5 +1,5 @@
-//! What kernels of tests/kernels are told besides memory: structs that lie as those of the `.cu` files do, so that numbers
-//! have names and no positions. Those of one test stand beside it.
+//! What kernels of tests/kernels get besides memory: structs that lie as those of the `.cu` files do, so that
+//! numbers have names and no positions. Those of one test stand beside it.
 
 /// `large_args` of rma.cu.
 #[derive(Clone, Copy)]

@@ -40,9 +40,10 @@ struct messages_args {
   uint64_t seed;
 };
 
-/* One transfer of `bytes` bytes (`wide`: of 8 bytes each) for each scope of the block, `slot` bytes apart in `dst` and
- * `src`, `from_align` and `to_align` past 16-byte boundaries, with an equal part of `stage_bytes` of dynamic shared
- * memory, `stage_align` past its beginning. `callers` of the block's scopes take part. `sig` is zero. */
+/* One transfer of `bytes` bytes (`wide`: of 8 bytes each) for each scope of the block, `slot` bytes apart in
+ * `dst` and `src`, `from_align` and `to_align` past 16-byte boundaries, with an equal part of `stage_bytes`
+ * of dynamic shared memory, `stage_align` past its beginning. `callers` of the block's scopes take part.
+ * `sig` is zero. */
 extern "C" __global__ void staged_transfer(uint64_t *report, unsigned char *dst, unsigned char *src, uint64_t *sig,
                                            transfer_args a) {
   const int op = a.op, scope = a.scope, wide = a.wide;
@@ -152,8 +153,9 @@ __device__ void litmus(uint64_t *report, uint64_t *data, uint64_t *src, uint64_t
 
 }  // namespace
 
-/* Each scope of each block has a lane of `words` words in `data` and `src`, 32 words in `flags`, and an equal part of
- * the block's `stage_bytes` of dynamic shared memory. At thread scope each warp's first thread has one. Zero all. */
+/* Each scope of each block has a lane of `words` words in `data` and `src`, 32 words in `flags`, and an equal
+ * part of the block's `stage_bytes` of dynamic shared memory. At thread scope each warp's first thread has
+ * one. Zero all. */
 extern "C" __global__ void staged_litmus(uint64_t *report, uint64_t *data, uint64_t *src, uint64_t *flags,
                                          messages_args a) {
   const int scope = a.scope, rounds = a.rounds;
