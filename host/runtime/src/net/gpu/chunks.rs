@@ -1,9 +1,11 @@
-//! Chunks of pinned memory, which a PE's transfers share, and who may have the last of them.
+//! Chunks of pinned memory, which a PE's transfers share, and which transfer may take the last of them.
 //!
-//! A chunk of data that *leaves* this PE comes back when its target has a chunk to receive it in. Two PEs that send each other much would
-//! both wait for ever if what leaves could take all: so some are kept for what *arrives*, which goes on into the GPU and waits for nobody.
+//! A chunk is free again when another PE has done something, and that PE may need a chunk for it. So there are three ranks, and each keeps
+//! some chunks that the ranks below cannot take ([`Course`]). A put's chunk waits until the target's lane has come to the put; in front of it
+//! in that lane may stand a get, which needs a chunk to *answer*. An answer's chunk waits until the PE that asked has a chunk for what
+//! *arrives*. What arrives goes on into the GPU and waits for no PE. A rank waits for higher ranks only, so no circle of PEs can form.
 //!
-//! [`LARGE`] × [`LARGE_CHUNKS`] (8 MiB) are pinned one by one when they are needed, and once 512 KiB of [`SMALL`] ones, for transfers that
+//! [`LARGE`] × [`LARGE_CHUNKS`] (9 MiB) are pinned one by one when they are needed, and once 512 KiB of [`SMALL`] ones, for transfers that
 //! would waste a large one. Nothing before the first transfer.
 
 use crate::error::Result;
@@ -11,7 +13,7 @@ use crate::error::Result;
 /// Bytes of a chunk for bulk: some 10 us of a copy engine, 50 of 100 Gbit/s; a start costs 2.
 pub(crate) const LARGE: usize = 512 << 10;
 /// How many of them.
-pub(crate) const LARGE_CHUNKS: usize = 16;
+pub(crate) const LARGE_CHUNKS: usize = 18;
 /// Bytes of a chunk for little.
 pub(crate) const SMALL: usize = 8 << 10;
 /// How many of them; all are one allocation.
@@ -19,6 +21,9 @@ pub(crate) const SMALL_CHUNKS: usize = 64;
 /// How many of each are for what arrives alone.
 pub(crate) const KEPT_LARGE: usize = 4;
 pub(crate) const KEPT_SMALL: usize = 16;
+/// How many more are for what arrives and for answers alone.
+const KEPT_LARGE_TO_ANSWER: usize = 2;
+const KEPT_SMALL_TO_ANSWER: usize = 8;
 
 /// A piece of pinned memory. Whoever has it uses it alone, and hands it to [`Chunks::give_back`] in the end; one that is dropped
 /// is missing until all go.
@@ -42,11 +47,13 @@ impl Chunk {
     }
 }
 
-/// What a chunk is for.
+/// What a chunk is for, from the lowest rank to the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// Data that leaves, and whatever else may have to wait for another PE, or for its turn.
+    /// Data of a put, and data of another PE's put that is received before its turn.
     Leaving,
+    /// What another PE asked for: it stands at the front of that PE's lane.
+    Answering,
     /// Data that goes into this GPU as soon as it is here.
     Arriving,
 }
@@ -69,18 +76,22 @@ impl Chunks {
         course: Course,
         mut pin: impl FnMut(usize) -> Result<(usize, usize)>,
     ) -> Result<Option<Chunk>> {
-        let kept = |kept: usize| if course == Course::Leaving { kept } else { 0 };
+        let kept = |arriving: usize, answering: usize| match course {
+            Course::Leaving => arriving + answering,
+            Course::Answering => arriving,
+            Course::Arriving => 0,
+        };
         if bytes <= SMALL {
             if !self.has_small {
                 let memory = pin(SMALL * SMALL_CHUNKS)?;
                 self.small.extend((0..SMALL_CHUNKS).map(|i| piece(memory, i, SMALL)));
                 self.has_small = true;
             }
-            if self.small.len() > kept(KEPT_SMALL) {
+            if self.small.len() > kept(KEPT_SMALL, KEPT_SMALL_TO_ANSWER) {
                 return Ok(self.small.pop());
             }
         }
-        if self.large.len() + (LARGE_CHUNKS - self.larges) <= kept(KEPT_LARGE) {
+        if self.large.len() + (LARGE_CHUNKS - self.larges) <= kept(KEPT_LARGE, KEPT_LARGE_TO_ANSWER) {
             return Ok(None);
         }
         if self.large.is_empty() {
@@ -117,16 +128,25 @@ mod tests {
         std::iter::from_fn(|| chunks.take(bytes, course, &mut pin).unwrap()).collect()
     }
 
+    /// Two PEs whose puts to each other hold all chunks that puts may have, and at the front of either lane a get: its answer needs a
+    /// chunk, or neither goes on. And two PEs whose answers hold all that answers may have: what arrives needs one.
     #[test]
-    fn what_leaves_cannot_take_what_is_kept_for_what_arrives() {
+    fn a_rank_cannot_take_what_is_kept_for_the_ranks_above() {
         for bytes in [LARGE, SMALL + 1, usize::MAX] {
             let mut chunks = Chunks::default();
             let leaving = all(&mut chunks, bytes, Course::Leaving);
+            let answering = all(&mut chunks, bytes, Course::Answering);
             let arriving = all(&mut chunks, bytes, Course::Arriving);
-            assert_eq!((leaving.len(), arriving.len()), (LARGE_CHUNKS - KEPT_LARGE, KEPT_LARGE));
+            assert_eq!(leaving.len(), LARGE_CHUNKS - KEPT_LARGE - KEPT_LARGE_TO_ANSWER);
+            assert_eq!((answering.len(), arriving.len()), (KEPT_LARGE_TO_ANSWER, KEPT_LARGE));
             assert!(leaving.iter().chain(&arriving).all(|chunk| chunk.bytes() == LARGE));
             // One of what arrived comes back: it is kept, too. One of what left is not: there are enough then.
             for chunk in arriving {
+                chunks.give_back(chunk);
+                assert!(all(&mut chunks, bytes, Course::Leaving).is_empty());
+                assert!(all(&mut chunks, bytes, Course::Answering).is_empty());
+            }
+            for chunk in answering {
                 chunks.give_back(chunk);
                 assert!(all(&mut chunks, bytes, Course::Leaving).is_empty());
             }
@@ -139,12 +159,20 @@ mod tests {
     fn little_may_have_a_large_one_and_keeps_to_the_same_rule() {
         let mut chunks = Chunks::default();
         let leaving = all(&mut chunks, 1, Course::Leaving);
-        assert_eq!(leaving.len(), SMALL_CHUNKS - KEPT_SMALL + LARGE_CHUNKS - KEPT_LARGE);
+        let kept = KEPT_SMALL + KEPT_SMALL_TO_ANSWER + KEPT_LARGE + KEPT_LARGE_TO_ANSWER;
+        assert_eq!(leaving.len(), SMALL_CHUNKS + LARGE_CHUNKS - kept);
+        let answering = all(&mut chunks, 1, Course::Answering);
+        assert_eq!(answering.len(), KEPT_SMALL_TO_ANSWER + KEPT_LARGE_TO_ANSWER);
         let large = all(&mut chunks, LARGE, Course::Arriving);
         let small = all(&mut chunks, SMALL, Course::Arriving);
         assert_eq!((large.len(), small.len()), (KEPT_LARGE, KEPT_SMALL));
-        let mut places: Vec<_> =
-            leaving.iter().chain(&large).chain(&small).map(|chunk| (chunk.at, chunk.bytes)).collect();
+        let mut places: Vec<_> = leaving
+            .iter()
+            .chain(&answering)
+            .chain(&large)
+            .chain(&small)
+            .map(|chunk| (chunk.at, chunk.bytes))
+            .collect();
         places.sort_unstable();
         assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "chunks overlap");
     }

@@ -275,7 +275,9 @@ impl Lanes {
                     if !self.settled(from)? {
                         return Ok(());
                     }
-                    let Some(chunk) = self.staging.try_chunk(width, Course::Leaving)? else { return Ok(()) };
+                    let Some(chunk) = self.staging.try_chunk(width, Course::Answering)? else {
+                        return Ok(());
+                    };
                     // SAFETY: as above.
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, 0, width)? };
                     self.outs.push_back((ticket, chunk, width, Out::Word(answer, width)));
@@ -286,7 +288,9 @@ impl Lanes {
                         return Ok(());
                     }
                     let left = span.bytes() - sent;
-                    let Some(chunk) = self.staging.try_chunk(left, Course::Leaving)? else { return Ok(()) };
+                    let Some(chunk) = self.staging.try_chunk(left, Course::Answering)? else {
+                        return Ok(());
+                    };
                     let bytes = left.min(chunk.bytes());
                     // SAFETY: as above.
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, sent, bytes)? };
