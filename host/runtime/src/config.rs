@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::{err, Result};
 use crate::net::gpu::direct::Way;
-use crate::net::ucx::carrier::Carrier;
+use crate::net::transport::ucx::carrier::Carrier;
 
 /// Default limit of the symmetric heap. Address space only: memory is committed on demand.
 const DEFAULT_HEAP_MAX: u64 = 64 << 30;

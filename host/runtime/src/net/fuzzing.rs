@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use rushmem_ring::WORDS;
 
-use super::engine::Engine;
-use super::message::{number, prelude};
-use super::ring::Descriptor;
-use super::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD};
 use crate::error::Result;
 use crate::fuzzing::parts;
 use crate::health::Health;
+use crate::net::engine::Engine;
+use crate::net::proxy::ring::Descriptor;
+use crate::net::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD};
+use crate::net::wire::message::{number, prelude};
 
 /// Takes everything, delivers nothing.
 struct Void;
@@ -121,6 +121,6 @@ pub(crate) fn descriptors(bytes: &[u8]) {
         let descriptor = Descriptor::new(words, ticket as u64);
         let _ = (descriptor.op(), descriptor.inline());
         assert_eq!(descriptor.reply_to().map(|to| to.ticket).unwrap_or(ticket as u64), ticket as u64);
-        super::posts::fuzz(&descriptor);
+        crate::net::proxy::posts::fuzz(&descriptor);
     }
 }

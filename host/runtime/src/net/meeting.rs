@@ -3,10 +3,10 @@
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use super::transport::{Memory, Transport};
-use super::ucx::listen::Listen;
 use super::{Backed, Shared};
 use crate::error::{err, Error, Result};
+use crate::net::transport::ucx::listen::Listen;
+use crate::net::transport::{Memory, Transport};
 use crate::node::card::Card;
 
 /// Of a PE that could not.

@@ -5,24 +5,17 @@
 //! thread. A host call so costs no change of thread, and a PE that never calls rushmem still answers.
 
 pub(crate) mod engine;
-mod errand;
-mod fake;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 pub(crate) mod gpu;
 mod meeting;
-pub(crate) mod message;
+pub(crate) mod memory;
 mod ops;
-mod order;
+mod ordering;
 mod peer;
-mod posts;
-mod proxy;
-pub(crate) mod ring;
-mod segments;
-pub(crate) mod span;
-mod target;
+pub(crate) mod proxy;
 pub(crate) mod transport;
-pub(crate) mod ucx;
+pub(crate) mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -40,13 +33,13 @@ use crate::kernel::service::Service;
 use crate::node::card::Card;
 use crate::node::control::{Arrival, Control};
 use engine::Engine;
-use errand::Errands;
 use gpu::gate::{Gate, Gates};
 use gpu::mailbox::Mailbox;
 use gpu::traffic::Traffic;
+use proxy::ring::DeviceRing;
+use proxy::submissions::Errands;
 use proxy::Bell;
-use ring::DeviceRing;
-use transport::Transport;
+use transport::{fake, ucx, Transport};
 
 pub(crate) use engine::Rows;
 pub(crate) use ops::Place;

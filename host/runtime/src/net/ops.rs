@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
-use super::engine::{Done, Engine, Rows, INLINE};
-use super::message::Record;
-use super::Far;
 use crate::error::{err, Result};
+use crate::net::engine::{Done, Engine, Rows, INLINE};
+use crate::net::wire::message::Record;
+use crate::net::Far;
 use crate::word::Update;
 
 /// A place in the memory of a far PE.

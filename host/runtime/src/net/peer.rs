@@ -1,9 +1,9 @@
-//! What the engine keeps of each other PE: messages on their way out and in, and the [order](super::order) of operations.
+//! What the engine keeps of each other PE: messages on their way out and in, and the [order](crate::net::ordering::order) of operations.
 
 use std::collections::BTreeMap;
 
-use super::engine::{Done, Rows};
-use super::order::Order;
+use crate::net::engine::{Done, Rows};
+use crate::net::ordering::order::Order;
 
 /// A copy of bytes between an address of this PE's and an offset of the peer's.
 #[derive(Debug, Clone, Copy)]

@@ -21,7 +21,7 @@ use crate::kernel::service::Service;
 use crate::kernel::Kernels;
 use crate::memory::Reservation;
 use crate::net::gpu::mailbox::Mailbox;
-use crate::net::ring::DeviceRing;
+use crate::net::proxy::ring::DeviceRing;
 use crate::net::Far;
 use crate::node::card::{self, Card};
 use crate::node::control::{Call, Control};

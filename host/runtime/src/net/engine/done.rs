@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::error::{Error, Result};
-use crate::net::errand::Then;
+use crate::net::proxy::submissions::Then;
 
 /// Who hears that an operation is over here: its source is free, or its answer has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The engine: what is asked of PEs whose memory is not mapped, by this PE's host, streams and kernels alike, and what they
 //! ask of this one. It never blocks; whoever waits [turns](Engine::turn) it.
 //!
-//! Small things are records in numbered [messages](crate::net::message), carried out by the target's engine in their order; bulk is
+//! Small things are records in numbered [messages](crate::net::wire::message), carried out by the target's engine in their order; bulk is
 //! the transport's one-sided copies, in no order. Order between the two is made here, for each peer by itself
 //! ([`crate::net::peer`]): a fence, and a signal behind its data, wait for the network's word that the copies have arrived.
 
@@ -21,17 +21,17 @@ use slab::Slab;
 
 use crate::error::{Error, Result};
 use crate::health::Health;
-use crate::net::errand::Then;
 use crate::net::gpu::chunks::Chunk;
 use crate::net::gpu::traffic::Traffic;
-use crate::net::message::{Record, PRELUDE};
-use crate::net::order::Point;
+use crate::net::memory::segments::Segments;
+use crate::net::memory::span::Span;
+use crate::net::ordering::order::Point;
 use crate::net::peer::Peer;
-use crate::net::posts::Posts;
-use crate::net::ring::DeviceRing;
-use crate::net::segments::Segments;
-use crate::net::span::Span;
+use crate::net::proxy::posts::Posts;
+use crate::net::proxy::ring::DeviceRing;
+use crate::net::proxy::submissions::Then;
 use crate::net::transport::{Event, Token, Transport, MESSAGE};
+use crate::net::wire::message::{Record, PRELUDE};
 use crate::node::control::{Arrival, Control};
 use done::Join;
 
@@ -63,7 +63,7 @@ pub(in crate::net) enum Flight {
     Announce { pe: usize, op: u64, signal: Vec<u8> },
 }
 
-/// An answer that is awaited. `op` is the operation's number once it has started: [`crate::net::order`].
+/// An answer that is awaited. `op` is the operation's number once it has started: [`crate::net::ordering::order`].
 #[derive(Debug)]
 pub(in crate::net) enum Awaited {
     Word {

@@ -1,10 +1,10 @@
-//! Order and completion: fence, quiet, and what is held back meanwhile. What they stand for is in [`crate::net::order`]; here the engine
+//! Order and completion: fence, quiet, and what is held back meanwhile. What they stand for is in [`crate::net::ordering::order`]; here the engine
 //! carries it out for each peer.
 
 use super::{Awaited, Done, Engine, Flight, Quiet};
 use crate::error::Result;
-use crate::net::message::Record;
-use crate::net::order::{Next, Wanted};
+use crate::net::ordering::order::{Next, Wanted};
+use crate::net::wire::message::Record;
 
 /// Operations and fences that may be held back, over all peers, before a caller has to wait.
 const MOST_HELD: usize = 16 << 10;

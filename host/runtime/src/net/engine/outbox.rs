@@ -2,9 +2,9 @@
 
 use super::Engine;
 use crate::error::Result;
-use crate::net::message::{self, Record};
 use crate::net::peer::Op;
 use crate::net::transport::MESSAGE;
+use crate::net::wire::message::{self, Record};
 
 impl Engine {
     /// Sends a record of at most [`RECORD`](super::RECORD) bytes of data that changes memory and is not answered by itself.

@@ -2,8 +2,8 @@
 
 use super::{Awaited, Engine, Rows, RECORD};
 use crate::error::{err, Result};
-use crate::net::message::{self, Record, NO_REPLY, PRELUDE};
-use crate::net::target;
+use crate::net::memory::host;
+use crate::net::wire::message::{self, Record, NO_REPLY, PRELUDE};
 
 /// More messages than any transport lets come ahead of their turn.
 const MOST_AHEAD: u64 = 1 << 20;
@@ -71,25 +71,25 @@ impl Engine {
             Record::Word { width, offset, value } => {
                 let at = self.own(offset, width.into())?;
                 // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
-                unsafe { target::store(at, width, value) }?;
+                unsafe { host::store(at, width, value) }?;
             }
             Record::Data { offset, data } => {
                 let at = self.own(offset, data.len())?;
                 // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
-                unsafe { target::copy(at, data.as_ptr() as usize, data.len()) };
+                unsafe { host::copy(at, data.as_ptr() as usize, data.len()) };
             }
             Record::Rows { offset, stride, elem, data } => {
                 let (stride, elem) = (stride as i64, elem as usize);
                 for (i, row) in data.chunks_exact(elem.max(1)).enumerate() {
                     let at = self.own(offset.wrapping_add_signed(i as i64 * stride), elem)?;
                     // SAFETY: as for data.
-                    unsafe { target::copy(at, row.as_ptr() as usize, elem) };
+                    unsafe { host::copy(at, row.as_ptr() as usize, elem) };
                 }
             }
             Record::Atomic { op, width, offset, value, compare, reply } => {
                 let at = self.own(offset, width.into())?;
                 // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
-                let old = unsafe { target::atomic(at, width, op, value, compare) }?;
+                let old = unsafe { host::atomic(at, width, op, value, compare) }?;
                 if reply != NO_REPLY {
                     self.emit(from, &Record::Reply { reply, value: old })?;
                 }
@@ -97,12 +97,12 @@ impl Engine {
             Record::Signal { add, offset, value } => {
                 let at = self.own(offset, 8)?;
                 // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
-                unsafe { target::signal(at, add, value) }?;
+                unsafe { host::signal(at, add, value) }?;
             }
             Record::Load { width, offset, reply } => {
                 let at = self.own(offset, width.into())?;
                 // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
-                let value = unsafe { target::load(at, width) }?;
+                let value = unsafe { host::load(at, width) }?;
                 self.emit(from, &Record::Reply { reply, value })?;
             }
             Record::Fetch { offset, bytes, reply } => {
@@ -149,7 +149,7 @@ impl Engine {
             for i in first..first + count {
                 let at = self.own(offset.wrapping_add_signed((i as isize * far_stride) as i64), elem)?;
                 // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
-                unsafe { target::read(at, elem, &mut packed) };
+                unsafe { host::read(at, elem, &mut packed) };
             }
             for piece in packed.chunks(RECORD) {
                 self.emit(to, &Record::ReplyData { reply, at: sent as u64, data: piece })?;
@@ -200,7 +200,7 @@ impl Engine {
             let (to, room) = dst.place(at + laid);
             let bytes = room.min(data.len() - laid);
             // SAFETY: an element of the destination, for which the caller of the get vouches until it is told.
-            unsafe { target::copy(to, data[laid..].as_ptr() as usize, bytes) };
+            unsafe { host::copy(to, data[laid..].as_ptr() as usize, bytes) };
             laid += bytes;
         }
         self.answered_bytes(key, data.len())

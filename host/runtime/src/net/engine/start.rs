@@ -3,11 +3,11 @@
 use super::outbox::encode;
 use super::{Awaited, Done, Engine, Flight, Rows, INLINE, RECORD};
 use crate::error::{err, Error, Result};
-use crate::net::message::{Record, NO_REPLY};
+use crate::net::memory::segments::Part;
+use crate::net::memory::span::Span;
 use crate::net::peer::{Op, Transfer};
-use crate::net::segments::Part;
-use crate::net::span::Span;
 use crate::net::transport::Token;
+use crate::net::wire::message::{Record, NO_REPLY};
 
 impl Engine {
     /// Whether a put's bytes may be GPU memory that goes through chunks.
@@ -76,7 +76,7 @@ impl Engine {
     }
 
     /// An atomic update; `done` hears the old value, if it is anybody. `op` is a number of `word::Update`, or
-    /// [`FLOAT_ADD`](crate::net::message::FLOAT_ADD).
+    /// [`FLOAT_ADD`](crate::net::wire::message::FLOAT_ADD).
     #[allow(clippy::too_many_arguments, reason = "the operation has that many")]
     pub(crate) fn atomic(
         &mut self,

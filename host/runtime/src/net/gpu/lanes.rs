@@ -12,7 +12,7 @@ use super::staging::{Staging, Ticket};
 use crate::error::Result;
 use crate::gpu::Cuda;
 use crate::kernel::service::Service;
-use crate::net::span::Span;
+use crate::net::memory::span::Span;
 
 /// Whom an answer goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::gpu::pinned::PinnedBox;
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
 use crate::net::gpu::chunks::{Chunk, Chunks, Course};
-use crate::net::span::Span;
+use crate::net::memory::span::Span;
 
 /// Words on their way that no stream operation can store, each in a place of its own.
 const WORDS: usize = 256;

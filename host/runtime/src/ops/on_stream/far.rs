@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::net::engine::{Done, Engine};
-use crate::net::message::Record;
+use crate::net::wire::message::Record;
 use crate::net::{Far, Place, Rows};
 use crate::ops::signal::SignalOp;
 

@@ -1,4 +1,4 @@
-//! Small programs, in every order of the network's events, against what [`crate::net::order`] promises.
+//! Small programs, in every order of the network's events, against what [`crate::net::ordering::order`] promises.
 //!
 //! Two engines run on a [network](net) of which the test chooses the next event. Each operation has a region of the target's
 //! memory to itself, so that the test sees after every event which of them have happened. States that have been seen before

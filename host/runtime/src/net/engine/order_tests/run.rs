@@ -10,7 +10,7 @@ use super::{Between, Kind, Program};
 use crate::error::Result;
 use crate::health::Health;
 use crate::net::engine::{Done, Engine, Rows, INLINE};
-use crate::net::message::Record;
+use crate::net::wire::message::Record;
 use crate::word::Update;
 
 /// Bytes of a region, and of a copy: more than goes by messages.

@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::net::engine::{Done, Engine, Flight, Rows, RECORD};
 use crate::net::gpu::chunks::{Chunk, Course, LARGE, SMALL};
 use crate::net::gpu::staging::Ticket;
-use crate::net::message::Record;
+use crate::net::memory::span::Span;
 use crate::net::peer::Transfer;
-use crate::net::span::Span;
+use crate::net::wire::message::Record;
 
 /// A put whose source the network cannot read.
 #[derive(Debug)]

@@ -18,9 +18,9 @@ use crate::net::gpu::chunks::{Chunk, Course, SMALL};
 use crate::net::gpu::lanes::{Answer, Job, Lanes, Outcome};
 use crate::net::gpu::mailbox::{Kind, Mailbox, Request};
 use crate::net::gpu::staging::Ticket;
-use crate::net::message::{Record, FLOAT_ADD, NO_REPLY};
-use crate::net::span::Span;
+use crate::net::memory::span::Span;
 use crate::net::transport::{BulkId, BULK_HEAD};
+use crate::net::wire::message::{Record, FLOAT_ADD, NO_REPLY};
 use crate::word::Update;
 use carry::Carry;
 

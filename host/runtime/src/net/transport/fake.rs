@@ -9,8 +9,8 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD, MESSAGE};
 use crate::error::{err, Result};
+use crate::net::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD, MESSAGE};
 use crate::node::card::random;
 
 /// Of a put or get, moved at one time.

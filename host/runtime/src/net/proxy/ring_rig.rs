@@ -12,7 +12,7 @@ use rushmem_device_cpu::{LaunchConfig, Module, RunError};
 
 use super::stand_in::StandIn;
 use crate::device_state::RawState;
-use crate::net::ring::{DeviceRing, Line};
+use crate::net::proxy::ring::{DeviceRing, Line};
 use crate::testing::device::{compile, state};
 use crate::testing::random::Random;
 
@@ -168,8 +168,8 @@ impl Drop for Ends<'_> {
 fn module() -> Module {
     static ONCE: OnceLock<Module> = OnceLock::new();
     let source = concat!(
-        include_str!("../../../../tests/kernels/check.h"),
-        include_str!("../../../../tests/kernels/far.cu")
+        include_str!("../../../../../tests/kernels/check.h"),
+        include_str!("../../../../../tests/kernels/far.cu")
     );
     ONCE.get_or_init(|| compile("far.cu", source)).clone()
 }

@@ -1,5 +1,8 @@
 //! What a network gives the engine: one-sided copies to registered memory, active messages, and the news of what has
-//! completed. Nothing is ordered with anything else, and nothing blocks; order and replies are the [engine](super::engine)'s.
+//! completed. Nothing is ordered with anything else, and nothing blocks; order and replies are the [engine](crate::net::engine)'s.
+
+pub(in crate::net) mod fake;
+pub(crate) mod ucx;
 
 use std::os::fd::RawFd;
 

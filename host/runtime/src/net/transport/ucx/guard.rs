@@ -9,8 +9,8 @@ use super::seal::{Kind, Tag, TAG};
 use super::window::{Seen, Window, AHEAD};
 use super::wire::{HEAD, SEALED};
 use crate::error::Result;
-use crate::net::message::{self, PRELUDE};
 use crate::net::transport::BULK_HEAD;
+use crate::net::wire::message::{self, PRELUDE};
 
 /// Behind a message of the engine's: its number, and the tag.
 pub(super) const TRAILER: usize = 8 + TAG;

@@ -6,18 +6,18 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::engine::{Done, Engine};
-use super::{Far, Shared};
 use crate::error::{err, Result};
+use crate::net::engine::{Done, Engine};
+use crate::net::{Far, Shared};
 
 /// What is to be started.
 type What = Box<dyn FnOnce(&mut Engine, Done) -> Result<()> + Send>;
 /// Who hears how it ended; called by a thread that holds the engine, so it is brief.
-pub(super) type Then = Box<dyn FnOnce(Result<u64>) + Send>;
+pub(in crate::net) type Then = Box<dyn FnOnce(Result<u64>) + Send>;
 
 /// What has been left.
 #[derive(Default)]
-pub(super) struct Errands(Mutex<VecDeque<(What, Then)>>);
+pub(in crate::net) struct Errands(Mutex<VecDeque<(What, Then)>>);
 
 impl Errands {
     fn lock(&self) -> MutexGuard<'_, VecDeque<(What, Then)>> {
@@ -25,7 +25,7 @@ impl Errands {
     }
 
     /// Starts what has been left.
-    pub(super) fn run(&self, engine: &mut Engine) {
+    pub(in crate::net) fn run(&self, engine: &mut Engine) {
         loop {
             let Some((what, then)) = self.lock().pop_front() else { return };
             let done = engine.letter(then);
@@ -37,14 +37,14 @@ impl Errands {
     }
 
     /// Nobody starts what is left.
-    pub(super) fn close(&self) {
+    pub(in crate::net) fn close(&self) {
         self.lock().clear();
     }
 }
 
 impl Shared {
     /// In a broken job nothing is certain to end: whoever waits for an errand goes on.
-    pub(super) fn let_errands_go(&self, engine: &mut Engine) {
+    pub(in crate::net) fn let_errands_go(&self, engine: &mut Engine) {
         if let Err(e) = self.health.check() {
             engine.answer_letters(&e);
         }

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{fence, Ordering};
 
-use super::message::FLOAT_ADD;
 use crate::error::{err, Result};
+use crate::net::wire::message::FLOAT_ADD;
 use crate::word::{Update, Word};
 
 /// A word of `width` bytes, whole where it is aligned.

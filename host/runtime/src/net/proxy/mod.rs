@@ -4,12 +4,16 @@
 //! While other threads drive, it naps; while there is work, it goes on; after a while without any it sleeps on the network's
 //! descriptor. A thread that has waited for long naps itself, and looks at the engine now and then only: that is no driving.
 
+pub(in crate::net) mod posts;
+pub(crate) mod ring;
+pub(in crate::net) mod submissions;
+
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Shared;
 use crate::error::{Error, Result};
+use crate::net::Shared;
 
 /// How long it goes on looking after the last work.
 const LOOK: Duration = Duration::from_micros(50);
@@ -23,13 +27,13 @@ const NOW_AND_THEN: u64 = 24;
 const SLEEP: Duration = Duration::from_millis(20);
 
 /// What wakes the thread: the network, or this process.
-pub(super) struct Bell {
+pub(in crate::net) struct Bell {
     own: OwnedFd,
     network: Option<RawFd>,
 }
 
 impl Bell {
-    pub(super) fn new(network: Option<RawFd>) -> Result<Bell> {
+    pub(in crate::net) fn new(network: Option<RawFd>) -> Result<Bell> {
         // SAFETY: a plain system call.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
@@ -39,7 +43,7 @@ impl Bell {
         Ok(Bell { own: unsafe { OwnedFd::from_raw_fd(fd) }, network })
     }
 
-    pub(super) fn ring(&self) {
+    pub(in crate::net) fn ring(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight bytes to an open eventfd.
         unsafe { libc::write(self.own.as_raw_fd(), one.as_ptr().cast(), one.len()) };
@@ -60,7 +64,7 @@ impl Bell {
 }
 
 /// The thread's life.
-pub(super) fn run(shared: &Shared) {
+pub(in crate::net) fn run(shared: &Shared) {
     // The system lengthens naps by 50 us otherwise; a refusal costs no more than that.
     // SAFETY: changes this thread alone.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000 as libc::c_ulong) };

@@ -95,7 +95,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::ucx::seal::Kind;
+    use crate::net::transport::ucx::seal::Kind;
 
     fn job(n: usize) -> Vec<Keys> {
         let mut all: Vec<Keys> = (0..n).map(|me| Keys::new(me).unwrap()).collect();

@@ -3,35 +3,35 @@
 
 use slab::Slab;
 
-use super::engine::{Done, Engine, Rows};
-use super::message::{Record, FLOAT_ADD};
-use super::ring::{self, Descriptor, DeviceRing, Op, ReplyTo};
 use crate::error::{err, Error, Result};
+use crate::net::engine::{Done, Engine, Rows};
+use crate::net::proxy::ring::{self, Descriptor, DeviceRing, Op, ReplyTo};
+use crate::net::wire::message::{Record, FLOAT_ADD};
 use crate::word::Update;
 
 /// Descriptors taken at one time: they share messages, and then others have their turn.
 const BATCH: usize = 256;
 
 /// The ring, and who waits for what.
-pub(super) struct Posts {
+pub(in crate::net) struct Posts {
     ring: DeviceRing,
     taken: Vec<Descriptor>,
     waiting: Slab<ReplyTo>,
     /// The first post since it was last asked for that could not be: the kernel's mistake, of which nobody else has to know.
-    pub(super) refused: Option<Error>,
+    pub(in crate::net) refused: Option<Error>,
     /// This PE's heap, and the bytes of its stride.
     base: u64,
     stride: u64,
 }
 
 impl Posts {
-    pub(super) fn new(ring: DeviceRing, base: usize, stride: usize) -> Posts {
+    pub(in crate::net) fn new(ring: DeviceRing, base: usize, stride: usize) -> Posts {
         let (base, stride) = (base as u64, stride as u64);
         Posts { ring, taken: Vec::with_capacity(BATCH), waiting: Slab::new(), refused: None, base, stride }
     }
 
     /// Answers what has been waited for.
-    pub(super) fn answer(&mut self, replies: &mut Vec<(u64, u64)>) {
+    pub(in crate::net) fn answer(&mut self, replies: &mut Vec<(u64, u64)>) {
         for (key, value) in replies.drain(..) {
             if let Some(to) = self.waiting.try_remove(key as usize) {
                 self.ring.reply(to, value);
@@ -40,7 +40,7 @@ impl Posts {
     }
 
     /// Takes what has been posted and starts it. True where there was anything.
-    pub(super) fn take(&mut self, engine: &mut Engine) -> Result<bool> {
+    pub(in crate::net) fn take(&mut self, engine: &mut Engine) -> Result<bool> {
         let mut taken = std::mem::take(&mut self.taken);
         taken.clear();
         self.ring.take(&mut taken, BATCH);
@@ -178,7 +178,7 @@ impl Posts {
 
     /// Takes what is there by now, however congested the network is: kernels that run may post on, but no more than fits the ring
     /// is waited for.
-    pub(super) fn take_present(&mut self, engine: &mut Engine) -> Result<()> {
+    pub(in crate::net) fn take_present(&mut self, engine: &mut Engine) -> Result<()> {
         for _ in 0..=self.ring.slots() / BATCH {
             if !self.take(engine)? {
                 break;
@@ -189,7 +189,7 @@ impl Posts {
 
     /// No kernel runs: takes the last of what they posted, however congested the network is (it is no more than fits the ring), and
     /// gives back what their threads had claimed for answers. True where no answer is still to come.
-    pub(super) fn reclaim(&mut self, engine: &mut Engine) -> Result<bool> {
+    pub(in crate::net) fn reclaim(&mut self, engine: &mut Engine) -> Result<bool> {
         while self.take(engine)? {}
         self.ring.reclaim();
         Ok(self.waiting.is_empty())
@@ -205,7 +205,7 @@ fn strided(d: &Descriptor, near: u64, far: u64) -> Rows {
 
 /// What of a descriptor is computed before anything is touched.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn fuzz(d: &Descriptor) {
+pub(in crate::net) fn fuzz(d: &Descriptor) {
     let (put, get) = (strided(d, d.value, d.sig), strided(d, d.sig, d.value));
     assert_eq!((put.elem, put.near_stride), (get.elem, get.far_stride));
     let _ = Update::of_code(d.sub);

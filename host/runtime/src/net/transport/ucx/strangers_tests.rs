@@ -15,8 +15,8 @@ use super::window::AHEAD;
 use super::wire::{Head, HEAD, SEALED};
 use super::{Carrier, Ucx, AM_ID, COPY_ID};
 use crate::net::gpu::direct::Way;
-use crate::net::message::{self, Record, PRELUDE};
 use crate::net::transport::{Event, Memory, Transport, MESSAGE};
+use crate::net::wire::message::{self, Record, PRELUDE};
 use crate::node::card::random;
 
 /// A message of an engine, as PE 0 would make it.

@@ -79,7 +79,7 @@ pub(crate) struct Descriptor {
 const _: () = assert!(size_of::<Descriptor>() == 8 * (WORDS + 1));
 
 impl Descriptor {
-    pub(super) fn new(words: [u64; WORDS], ticket: u64) -> Descriptor {
+    pub(in crate::net) fn new(words: [u64; WORDS], ticket: u64) -> Descriptor {
         let [head, dst, src, bytes, sig, value, last] = words;
         let [op, sub, width, flags, ..] = head.to_le_bytes();
         Descriptor {

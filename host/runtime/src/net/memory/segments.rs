@@ -3,7 +3,7 @@
 //! A segment is what was registered in one piece: each growth of the heap, each registered region. A copy may run over
 //! several; an offset that is in none is a peer's mistake and never touched.
 
-use super::transport::Remote;
+use crate::net::transport::Remote;
 
 /// One piece of every PE's symmetric memory, at one offset.
 #[derive(Debug)]

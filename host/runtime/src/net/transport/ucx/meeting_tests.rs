@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::tests::{data, pair, Pe, BYTES, LIMIT, SEGMENT};
 use super::Carrier;
-use crate::net::message::PRELUDE;
 use crate::net::transport::{Remote, Transport, MESSAGE};
+use crate::net::wire::message::PRELUDE;
 use crate::node::card::random;
 
 const CHILD: &str = "RUSHMEM_MEETING_CHILD";
@@ -24,7 +24,12 @@ pub(super) fn apart(module: &str, test: &str) -> bool {
         return true;
     }
     let mut child = Command::new(std::env::current_exe().expect("a test knows where it is"));
-    child.args(["--exact", &format!("net::ucx::{module}::{test}"), "--nocapture", "--test-threads=1"]);
+    child.args([
+        "--exact",
+        &format!("net::transport::ucx::{module}::{test}"),
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     // Connections that are refused are part of it.
     child.env(CHILD, "1").env("UCX_TLS", "tcp").env("UCX_LOG_LEVEL", "fatal");
     let mut said = tempfile::tempfile().expect("the temporary folder takes files");

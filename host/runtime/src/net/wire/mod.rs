@@ -1,0 +1,3 @@
+//! What travels between engines.
+
+pub(crate) mod message;
