@@ -109,7 +109,7 @@ pub(super) unsafe fn add(
         let mut engine = shared.lock();
         let memory =
             Memory { address: own, bytes, gpu: kind != Backed::Host, single: kind != Backed::GpuPieces };
-        let id = engine.segments.new_id();
+        let id = engine.segments().new_id();
         // SAFETY: passed on.
         let key = unsafe { engine.transport().register(id, memory) };
         (id, key.map(|key| [&(own as u64).to_le_bytes()[..], &key].concat()))
@@ -129,6 +129,6 @@ pub(super) unsafe fn add(
     let keys: Vec<Vec<u8>> = all.into_iter().map(|told| told[8..].to_vec()).collect();
     let reachable = keys.iter().map(|key| !key.is_empty()).collect();
     engine.transport().learn_keys(id, keys);
-    engine.segments.insert(id, offset, bytes, own, remote, reachable);
+    engine.segments().insert(id, offset, bytes, own, remote, reachable);
     Ok(())
 }

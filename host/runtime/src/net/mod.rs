@@ -4,6 +4,7 @@
 //! drives it ([`Far::wait`], and every wait of the host through [`crate::health::Health`]); when nobody does, the [`proxy`]
 //! thread. A host call so costs no change of thread, and a PE that never calls rushmem still answers.
 
+mod completion;
 pub(crate) mod engine;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
@@ -12,8 +13,9 @@ mod meeting;
 pub(crate) mod memory;
 mod ops;
 mod ordering;
-mod peer;
 pub(crate) mod proxy;
+pub(crate) mod request;
+mod start;
 pub(crate) mod transport;
 pub(crate) mod wire;
 
@@ -24,25 +26,20 @@ use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use crate::config::{Config, TransportWish};
 use crate::error::{err, Result};
 use crate::gpu::device::Current;
 use crate::gpu::Cuda;
 use crate::health::Health;
-use crate::kernel::service::Service;
-use crate::node::card::Card;
-use crate::node::control::{Arrival, Control};
+use crate::node::control::Arrival;
 use engine::Engine;
 use gpu::gate::{Gate, Gates};
-use gpu::mailbox::Mailbox;
-use gpu::traffic::Traffic;
-use proxy::ring::DeviceRing;
-use proxy::submissions::Errands;
-use proxy::Bell;
-use transport::{fake, ucx, Transport};
+use proxy::doorbell::Doorbell;
+use proxy::submissions::Submissions;
 
-pub(crate) use engine::Rows;
+pub(crate) use completion::Done;
 pub(crate) use ops::Place;
+pub(crate) use request::Rows;
+pub(crate) use start::{Detached, Joined, Meeting};
 
 /// Operations with memory of a caller in flight end within this, when the job is broken.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -63,8 +60,8 @@ struct Shared {
     health: Arc<Health>,
     /// Counts the turns that waiting threads made: while it moves, the proxy thread need not.
     driven: AtomicU64,
-    bell: Bell,
-    errands: Errands,
+    doorbell: Doorbell,
+    submissions: Submissions,
     /// The GPU whose context the network's calls may need.
     cuda: Option<Arc<Cuda>>,
     /// Where its streams wait.
@@ -112,72 +109,14 @@ impl Shared {
                 return true;
             }
         };
-        self.errands.run(engine);
+        self.submissions.begin(engine);
         let worked = engine.turn();
-        self.let_errands_go(engine);
+        engine.fail_callbacks_if_broken();
         worked
     }
 }
 
 impl Far {
-    /// Collective over the job: opens the transport, learns everybody's address, and starts the proxy thread. `leaders`: the
-    /// first PEs of the other nodes.
-    pub(crate) fn start(
-        me: usize,
-        cards: &[Card],
-        leaders: Vec<usize>,
-        config: &Config,
-        cuda: Option<&Arc<Cuda>>,
-        health: &Arc<Health>,
-        boot: &Arc<dyn Bootstrap>,
-    ) -> Result<Far> {
-        let opened = match config.transport {
-            TransportWish::Fake => fake::Fake::new(config.fake_seed, config.fake_delay)
-                .map(|t| Box::new(t) as Box<dyn Transport>),
-            _ => {
-                let listen = meeting::where_to_listen(cards, &**boot);
-                ucx::Ucx::new(me, cards.len(), config.far_copies, config.far_gpu, &listen)
-                    .map(|t| Box::new(t) as Box<dyn Transport>)
-            }
-        };
-        let mut transport = meeting::introduce(opened, &**boot, cards)?;
-        let (name, about) = (transport.name(), transport.about());
-        log::info!("{}: far PEs are reached by {name}: {about}", health.who());
-        log::debug!(
-            "{}: to far PEs up to {} bytes travel in a message, more in copies; kernels post to a ring of {} descriptors \
-             (RUSHMEM_RING_SLOTS)",
-            health.who(),
-            engine::INLINE,
-            config.ring_slots
-        );
-        let names = cards.iter().map(Card::who).collect();
-        let fd = transport.fd();
-        transport.arm();
-        let engine = Engine::new(me, transport, names, leaders, Arc::clone(health));
-        let shared = Arc::new(Shared {
-            engine: Mutex::new(engine),
-            health: Arc::clone(health),
-            driven: AtomicU64::new(0),
-            bell: Bell::new(fd)?,
-            errands: Errands::default(),
-            cuda: cuda.cloned(),
-            gates: OnceLock::new(),
-            stop: AtomicBool::new(false),
-        });
-        let weak = Arc::downgrade(&shared);
-        health.let_help(Box::new(move || {
-            if let Some(shared) = weak.upgrade() {
-                shared.help();
-            }
-        }));
-        let driven = Arc::clone(&shared);
-        let proxy = std::thread::Builder::new()
-            .name("rushmem-proxy".into())
-            .spawn(move || proxy::run(&driven))
-            .map_err(|e| err!(IO, "starting the proxy thread: {e}"))?;
-        Ok(Far { shared, boot: Arc::clone(boot), proxy: Some(proxy), name, about, gpu: cuda.is_some() })
-    }
-
     /// The transport's name.
     pub(crate) fn name(&self) -> &'static str {
         self.name
@@ -186,41 +125,6 @@ impl Far {
     /// The transport, for people.
     pub(crate) fn about(&self) -> &str {
         &self.about
-    }
-
-    /// Where arrivals of other nodes' PEs are noted.
-    pub(crate) fn set_control(&self, control: Arc<Control>) {
-        self.shared.lock().set_control(control);
-    }
-
-    /// Kernels post to `ring` from now on; this PE's heap starts at `base`, and its stride is that long.
-    pub(crate) fn set_ring(&self, ring: DeviceRing, base: usize, stride: usize) {
-        self.shared.lock().set_ring(ring, base, stride);
-    }
-
-    /// What is to be called when there are kernels: from then on the proxy thread looks at their ring now and then, for which it
-    /// sleeps no more as long as it otherwise would.
-    pub(crate) fn expects_posts(&self) -> impl Fn() + Send + Sync {
-        let shared = Arc::downgrade(&self.shared);
-        move || {
-            if let Some(shared) = shared.upgrade() {
-                shared.lock().expect_posts();
-                shared.bell.ring();
-            }
-        }
-    }
-
-    /// This PE's heap is in the memory of `cuda`'s GPU, of which `service` knows the state.
-    pub(crate) fn set_gpu(&self, cuda: &Arc<Cuda>, mailbox: Mailbox, service: Arc<Service>) -> Result<()> {
-        let mut engine = self.shared.lock();
-        let traffic = Traffic::new(cuda, engine.n_pes(), mailbox, service)?;
-        engine.set_traffic(traffic);
-        drop(engine);
-        if cuda.facts().stream_words {
-            let gates = Arc::new(Gates::new(cuda)?);
-            self.shared.gates.get_or_init(|| gates);
-        }
-        Ok(())
     }
 
     /// Where a stream may wait for an operation; `None` where it has to wait in a call.
@@ -263,7 +167,7 @@ impl Far {
     /// The opposite, once no PE uses it any more.
     pub(crate) fn remove(&self, offset: usize, bytes: usize) {
         let mut engine = self.shared.lock();
-        for id in engine.segments.remove(offset, bytes) {
+        for id in engine.segments().remove(offset, bytes) {
             engine.transport().forget(id);
         }
     }
@@ -298,7 +202,7 @@ impl Far {
         while start.elapsed() < PATIENCE {
             let mut engine = self.shared.lock();
             self.shared.turn(&mut engine);
-            if !engine.in_flight() {
+            if !engine.uses_memory_of_callers() {
                 return;
             }
         }
@@ -309,14 +213,14 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.bell.ring();
+        self.shared.doorbell.ring();
         if let Some(proxy) = self.proxy.take() {
             let _ = proxy.join();
         }
-        // Nobody else would: streams may still wait.
-        self.shared.errands.close();
+        // Streams may still wait.
+        self.shared.submissions.close();
         self.shared
             .lock()
-            .answer_letters(&err!(INTERNAL, "the network was closed before the operation was over"));
+            .fail_callbacks(&err!(INTERNAL, "the network was closed before the operation was over"));
     }
 }

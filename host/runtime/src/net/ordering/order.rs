@@ -38,7 +38,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Something in the queue.
 #[derive(Debug)]
-pub(crate) enum Held<T> {
+pub(in crate::net) enum Held<T> {
     /// Nothing behind it starts before all in front of it is settled. The point is known once it has come to the front.
     Fence(Option<Point>),
     /// This quiet waits for what is in front of it.
@@ -48,7 +48,7 @@ pub(crate) enum Held<T> {
 
 /// What has been started up to some moment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Point {
+pub(in crate::net) struct Point {
     /// Operations numbered below are over.
     ops: u64,
     /// So many copies have arrived.
@@ -59,16 +59,16 @@ pub(crate) struct Point {
 
 /// What has to be asked for before a point can be settled.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(in crate::net) struct Wanted {
     /// The network's word that copies have arrived.
-    pub(crate) flush: bool,
+    pub(in crate::net) flush: bool,
     /// The peer's word that messages are carried out.
-    pub(crate) ack: bool,
+    pub(in crate::net) ack: bool,
 }
 
 /// What may happen next.
 #[derive(Debug)]
-pub(crate) enum Next<T> {
+pub(in crate::net) enum Next<T> {
     /// Nothing is held back.
     Nothing,
     /// This operation starts.
@@ -81,7 +81,7 @@ pub(crate) enum Next<T> {
 
 /// The order of operations `T` on one peer.
 #[derive(Debug)]
-pub(crate) struct Order<T> {
+pub(in crate::net) struct Order<T> {
     queue: VecDeque<Held<T>>,
     /// Numbers of operations that are open.
     open: BTreeSet<u64>,
@@ -115,7 +115,7 @@ impl<T> Default for Order<T> {
 
 impl<T> Order<T> {
     /// Opens an operation that has started, until [`Order::close`].
-    pub(crate) fn begin(&mut self) -> u64 {
+    pub(in crate::net) fn begin(&mut self) -> u64 {
         let op = self.next_op;
         self.next_op += 1;
         self.open.insert(op);
@@ -123,55 +123,55 @@ impl<T> Order<T> {
     }
 
     /// The operation sends nothing any more, and its answer has come.
-    pub(crate) fn close(&mut self, op: u64) {
+    pub(in crate::net) fn close(&mut self, op: u64) {
         self.open.remove(&op);
     }
 
     /// A message that changes the peer's memory has been written.
     #[inline]
-    pub(crate) fn changed(&mut self) {
+    pub(in crate::net) fn changed(&mut self) {
         self.changes += 1;
     }
 
     /// A one-sided copy to the peer has been started.
-    pub(crate) fn copying(&mut self) {
+    pub(in crate::net) fn copying(&mut self) {
         self.puts += 1;
     }
 
     /// One-sided copies started so far.
-    pub(crate) fn copies(&self) -> u64 {
+    pub(in crate::net) fn copies(&self) -> u64 {
         self.puts
     }
 
     /// The network has been asked about all copies so far; how many that is.
-    pub(crate) fn asks_flush(&mut self) -> u64 {
+    pub(in crate::net) fn asks_flush(&mut self) -> u64 {
         self.flush_asked = self.puts;
         self.puts
     }
 
     /// So many copies have arrived.
-    pub(crate) fn flushed(&mut self, puts: u64) {
+    pub(in crate::net) fn flushed(&mut self, puts: u64) {
         self.flushed = self.flushed.max(puts);
     }
 
     /// The peer has been asked about all changes so far; how many that is.
-    pub(crate) fn asks_ack(&mut self) -> u64 {
+    pub(in crate::net) fn asks_ack(&mut self) -> u64 {
         self.ack_asked = self.changes;
         self.changes
     }
 
     /// So many changes are carried out.
-    pub(crate) fn acked(&mut self, changes: u64) {
+    pub(in crate::net) fn acked(&mut self, changes: u64) {
         self.acked = self.acked.max(changes);
     }
 
     /// Operations and fences that are held back.
-    pub(crate) fn held(&self) -> usize {
+    pub(in crate::net) fn held(&self) -> usize {
         self.queue.len()
     }
 
     /// Nothing is under way, and nothing is held back.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(in crate::net) fn is_quiet(&self) -> bool {
         self.queue.is_empty()
             && self.open.is_empty()
             && self.flushed == self.puts
@@ -179,7 +179,7 @@ impl<T> Order<T> {
     }
 
     /// What is asked for from here on happens after what was asked for before. True where something has to wait for it.
-    pub(crate) fn fence(&mut self) -> bool {
+    pub(in crate::net) fn fence(&mut self) -> bool {
         if self.is_quiet() || matches!(self.queue.back(), Some(Held::Fence(_))) {
             return false;
         }
@@ -193,7 +193,7 @@ impl<T> Order<T> {
     }
 
     /// Whether an operation may start now. `copies`: it may use one-sided copies to the peer.
-    pub(crate) fn may_start(&mut self, copies: bool) -> bool {
+    pub(in crate::net) fn may_start(&mut self, copies: bool) -> bool {
         if self.queue.is_empty() && copies && self.acked < self.fenced {
             self.queue.push_back(Held::Fence(None));
         }
@@ -201,12 +201,12 @@ impl<T> Order<T> {
     }
 
     /// Holds an operation back that may not start.
-    pub(crate) fn hold(&mut self, op: T) {
+    pub(in crate::net) fn hold(&mut self, op: T) {
         self.queue.push_back(Held::Op(op));
     }
 
     /// The point for which a quiet has to wait; `None` where it is known later, by [`Next::Quiet`].
-    pub(crate) fn quiet(&mut self, quiet: usize) -> Option<Point> {
+    pub(in crate::net) fn quiet(&mut self, quiet: usize) -> Option<Point> {
         if self.queue.is_empty() {
             return Some(self.now());
         }
@@ -215,7 +215,7 @@ impl<T> Order<T> {
     }
 
     /// Takes the next thing out of the queue that need not wait.
-    pub(crate) fn next(&mut self) -> Next<T> {
+    pub(in crate::net) fn next(&mut self) -> Next<T> {
         loop {
             let now = self.now();
             match self.queue.front_mut() {
@@ -244,7 +244,7 @@ impl<T> Order<T> {
     }
 
     /// Whether `point` is settled; what to ask for is left in `wanted`.
-    pub(crate) fn settled(&self, point: &mut Point, wanted: &mut Wanted) -> bool {
+    pub(in crate::net) fn settled(&self, point: &mut Point, wanted: &mut Wanted) -> bool {
         if self.flushed < point.puts && self.flush_asked < point.puts {
             wanted.flush = true;
         }

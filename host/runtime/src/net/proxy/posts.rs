@@ -4,17 +4,21 @@
 use slab::Slab;
 
 use crate::error::{err, Error, Result};
-use crate::net::engine::{Done, Engine, Rows};
+use crate::net::completion::Done;
+use crate::net::engine::Operations;
 use crate::net::proxy::ring::{self, Descriptor, DeviceRing, Op, ReplyTo};
+use crate::net::request::Rows;
 use crate::net::wire::message::{Record, FLOAT_ADD};
 use crate::word::Update;
 
 /// Descriptors taken at one time: they share messages, and then others have their turn.
 const BATCH: usize = 256;
 
-/// The ring, and who waits for what.
+/// The ring, and which posts wait for an answer.
 pub(in crate::net) struct Posts {
     ring: DeviceRing,
+    /// There are kernels that may post.
+    pub(in crate::net) expected: bool,
     taken: Vec<Descriptor>,
     waiting: Slab<ReplyTo>,
     /// The first post since it was last asked for that could not be: the kernel's mistake, of which nobody else has to know.
@@ -27,7 +31,15 @@ pub(in crate::net) struct Posts {
 impl Posts {
     pub(in crate::net) fn new(ring: DeviceRing, base: usize, stride: usize) -> Posts {
         let (base, stride) = (base as u64, stride as u64);
-        Posts { ring, taken: Vec::with_capacity(BATCH), waiting: Slab::new(), refused: None, base, stride }
+        Posts {
+            ring,
+            expected: false,
+            taken: Vec::with_capacity(BATCH),
+            waiting: Slab::new(),
+            refused: None,
+            base,
+            stride,
+        }
     }
 
     /// Answers what has been waited for.
@@ -40,14 +52,14 @@ impl Posts {
     }
 
     /// Takes what has been posted and starts it. True where there was anything.
-    pub(in crate::net) fn take(&mut self, engine: &mut Engine) -> Result<bool> {
+    pub(in crate::net) fn take(&mut self, operations: &mut Operations) -> Result<bool> {
         let mut taken = std::mem::take(&mut self.taken);
         taken.clear();
         self.ring.take(&mut taken, BATCH);
         let some = !taken.is_empty();
-        let started = taken.iter().try_for_each(|d| match self.check(engine, d) {
+        let started = taken.iter().try_for_each(|d| match self.check(operations, d) {
             Ok(()) => self
-                .start(engine, d)
+                .start(operations, d)
                 .map_err(|e| e.context(format_args!("{} that a kernel posted", d.what()))),
             Err(e) => {
                 self.refuse(d, e);
@@ -60,13 +72,14 @@ impl Posts {
     }
 
     /// An error where the PE does not exist, or its memory there.
-    fn check(&self, engine: &Engine, d: &Descriptor) -> Result<()> {
+    fn check(&self, operations: &Operations, d: &Descriptor) -> Result<()> {
         let Some(op) = d.op().filter(|op| !matches!(op, Op::Fence | Op::Quiet)) else { return Ok(()) };
-        if d.pe as usize >= engine.n_pes() {
+        if d.pe as usize >= operations.core.ordering.n_pes() {
             return Err(err!(BAD_PE, "PE {} does not exist", d.pe));
         }
         let exists = |at: u64, bytes: u64| {
-            let found = self.offset(at).ok().and_then(|offset| engine.segments.own(offset, bytes as usize));
+            let found =
+                self.offset(at).ok().and_then(|offset| operations.core.segments.own(offset, bytes as usize));
             found.map(drop).ok_or_else(|| {
                 err!(
                     BAD_ADDRESS,
@@ -112,28 +125,28 @@ impl Posts {
         Err(err!(BAD_ADDRESS, "{at:#x} is no symmetric address"))
     }
 
-    fn start(&mut self, engine: &mut Engine, d: &Descriptor) -> Result<()> {
+    fn start(&mut self, operations: &mut Operations, d: &Descriptor) -> Result<()> {
         let pe = d.pe as usize;
         let op = d.op().ok_or_else(|| err!(INTERNAL, "operation {} is unknown", d.op))?;
-        let done = d.reply_to().map_or(Done::Nothing, |to| Done::Ring(self.waiting.insert(to) as u64));
+        let done = d.reply_to().map_or(Done::Nothing, |to| Done::Kernel(self.waiting.insert(to) as u64));
         let (src, dst, bytes) = (d.src as usize, d.dst as usize, d.bytes as usize);
         let add = d.sub != 0;
         match op {
             // SAFETY: a kernel vouches for its addresses, as for those of plain loads and stores.
-            Op::Put => unsafe { engine.put(pe, self.offset(d.dst)?, src, bytes, done) },
-            Op::PutInline => self.put_inline(engine, pe, d),
+            Op::Put => unsafe { operations.put(pe, self.offset(d.dst)?, src, bytes, done) },
+            Op::PutInline => self.put_inline(operations, pe, d),
             // SAFETY: as above.
-            Op::Get => unsafe { engine.get(pe, self.offset(d.src)?, dst, bytes, done) },
-            Op::G => engine.load(pe, d.width, self.offset(d.src)?, done),
+            Op::Get => unsafe { operations.get(pe, self.offset(d.src)?, dst, bytes, done) },
+            Op::G => operations.load(pe, d.width, self.offset(d.src)?, done),
             Op::Iput => {
                 let rows = strided(d, d.value, d.sig);
                 // SAFETY: as above.
-                unsafe { engine.put_rows(pe, self.offset(d.dst)?, src, rows, done) }
+                unsafe { operations.put_rows(pe, self.offset(d.dst)?, src, rows, done) }
             }
             Op::Iget => {
                 let rows = strided(d, d.sig, d.value);
                 // SAFETY: as above.
-                unsafe { engine.get_rows(pe, self.offset(d.src)?, dst, rows, done) }
+                unsafe { operations.get_rows(pe, self.offset(d.src)?, dst, rows, done) }
             }
             Op::Atomic => {
                 let offset = self.offset(d.dst)?;
@@ -141,31 +154,31 @@ impl Posts {
                     Update::of_code(d.sub).ok_or_else(|| err!(INTERNAL, "atomic {} is unknown", d.sub))?;
                 let float = d.flags & ring::FLOAT != 0 && update == Update::Add;
                 let number = if float { FLOAT_ADD } else { update as u8 };
-                engine.atomic(pe, number, d.width, offset, d.value, d.sig, done)
+                operations.atomic(pe, number, d.width, offset, d.value, d.sig, done)
             }
             Op::Signal => {
                 let record = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
-                engine.record(pe, &record)
+                operations.record(pe, &record)
             }
             Op::PutSignal => {
                 let signal = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
                 // SAFETY: as above.
-                unsafe { engine.put_signal(pe, self.offset(d.dst)?, src, bytes, &signal, done) }
+                unsafe { operations.put_signal(pe, self.offset(d.dst)?, src, bytes, &signal, done) }
             }
             Op::PutSignalInline => {
-                self.put_inline(engine, pe, d)?;
+                self.put_inline(operations, pe, d)?;
                 let signal = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
-                engine.record(pe, &signal)
+                operations.record(pe, &signal)
             }
             Op::Fence => {
-                engine.fence();
+                operations.fence();
                 Ok(())
             }
-            Op::Quiet => engine.quiet(done),
+            Op::Quiet => operations.quiet(done),
         }
     }
 
-    fn put_inline(&self, engine: &mut Engine, pe: usize, d: &Descriptor) -> Result<()> {
+    fn put_inline(&self, operations: &mut Operations, pe: usize, d: &Descriptor) -> Result<()> {
         let offset = self.offset(d.dst)?;
         let data = d.inline();
         let width = usize::from(d.width).min(data.len());
@@ -173,14 +186,14 @@ impl Posts {
             1 | 2 | 4 | 8 => Record::Word { width: d.width, offset, value: d.src },
             _ => Record::Data { offset, data: &data[..width] },
         };
-        engine.record(pe, &record)
+        operations.record(pe, &record)
     }
 
     /// Takes what is there by now, however congested the network is: kernels that run may post on, but no more than fits the ring
     /// is waited for.
-    pub(in crate::net) fn take_present(&mut self, engine: &mut Engine) -> Result<()> {
+    pub(in crate::net) fn take_present(&mut self, operations: &mut Operations) -> Result<()> {
         for _ in 0..=self.ring.slots() / BATCH {
-            if !self.take(engine)? {
+            if !self.take(operations)? {
                 break;
             }
         }
@@ -189,8 +202,8 @@ impl Posts {
 
     /// No kernel runs: takes the last of what they posted, however congested the network is (it is no more than fits the ring), and
     /// gives back what their threads had claimed for answers. True where no answer is still to come.
-    pub(in crate::net) fn reclaim(&mut self, engine: &mut Engine) -> Result<bool> {
-        while self.take(engine)? {}
+    pub(in crate::net) fn reclaim(&mut self, operations: &mut Operations) -> Result<bool> {
+        while self.take(operations)? {}
         self.ring.reclaim();
         Ok(self.waiting.is_empty())
     }

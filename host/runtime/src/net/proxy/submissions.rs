@@ -1,5 +1,5 @@
-//! Operations of threads that must not drive the engine themselves: the driver's, on which streams of a GPU call the host, may not
-//! call CUDA. They leave an errand, which the engine's other threads see to.
+//! Submissions: operations of threads that must not turn the engine themselves. The CUDA driver's thread, on which a GPU's stream calls the
+//! host, may not call CUDA, and the engine does. So it queues what it wants; the proxy, or whoever turns the engine next, begins it.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -7,74 +7,60 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::{err, Result};
-use crate::net::engine::{Done, Engine};
-use crate::net::{Far, Shared};
+use crate::net::completion::{Callback, Done};
+use crate::net::engine::Engine;
+use crate::net::Far;
 
-/// What is to be started.
-type What = Box<dyn FnOnce(&mut Engine, Done) -> Result<()> + Send>;
-/// Who hears how it ended; called by a thread that holds the engine, so it is brief.
-pub(in crate::net) type Then = Box<dyn FnOnce(Result<u64>) + Send>;
+/// What is to begin.
+type Operation = Box<dyn FnOnce(&mut Engine, Done) -> Result<()> + Send>;
 
-/// What has been left.
+/// What has been submitted and not begun.
 #[derive(Default)]
-pub(in crate::net) struct Errands(Mutex<VecDeque<(What, Then)>>);
+pub(in crate::net) struct Submissions(Mutex<VecDeque<(Operation, Callback)>>);
 
-impl Errands {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(What, Then)>> {
+impl Submissions {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Operation, Callback)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts what has been left.
-    pub(in crate::net) fn run(&self, engine: &mut Engine) {
+    /// Begins what has been submitted.
+    pub(in crate::net) fn begin(&self, engine: &mut Engine) {
         loop {
-            let Some((what, then)) = self.lock().pop_front() else { return };
-            let done = engine.letter(then);
-            if let Err(e) = what(engine, done) {
-                engine.fail(e.clone());
-                engine.fire(done, Err(e));
-            }
+            let Some((operation, callback)) = self.lock().pop_front() else { return };
+            engine.begin(operation, callback);
         }
     }
 
-    /// Nobody starts what is left.
+    /// Drops what has not begun: its callbacks never run.
     pub(in crate::net) fn close(&self) {
         self.lock().clear();
     }
 }
 
-impl Shared {
-    /// In a broken job nothing is certain to end: whoever waits for an errand goes on.
-    pub(in crate::net) fn let_errands_go(&self, engine: &mut Engine) {
-        if let Err(e) = self.health.check() {
-            engine.answer_letters(&e);
-        }
-    }
-}
-
 impl Far {
-    /// Has an operation carried out by others; `then` hears of its end, or of the end of the job.
-    pub(crate) fn leave_then(
+    /// Has another thread begin an operation; the callback runs when it is over, or the job is.
+    pub(crate) fn submit(
         &self,
-        what: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
-        then: impl FnOnce(Result<u64>) + Send + 'static,
+        operation: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
+        callback: impl FnOnce(Result<u64>) + Send + 'static,
     ) {
-        self.shared.errands.lock().push_back((Box::new(what), Box::new(then)));
-        self.shared.bell.ring();
+        self.shared.submissions.lock().push_back((Box::new(operation), Box::new(callback)));
+        self.shared.doorbell.ring();
     }
 
-    /// Has an operation carried out by others, and waits for its end.
-    pub(crate) fn leave(
+    /// The same, and waits for its end.
+    pub(crate) fn submit_and_wait(
         &self,
-        what: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
+        operation: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
     ) -> Result<u64> {
-        let (tell, told) = mpsc::channel();
-        self.leave_then(what, move |result| drop(tell.send(result)));
+        let (send, receive) = mpsc::channel();
+        self.submit(operation, move |result| drop(send.send(result)));
         loop {
-            match told.recv_timeout(Duration::from_millis(20)) {
+            match receive.recv_timeout(Duration::from_millis(20)) {
                 Ok(result) => return result,
                 Err(RecvTimeoutError::Timeout) => self.shared.health.check()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(err!(INTERNAL, "the network was closed before the operation was begun"))
+                    return Err(err!(INTERNAL, "the network was closed before the operation began"))
                 }
             }
         }

@@ -1,7 +1,11 @@
 //! What a network gives the engine: one-sided copies to registered memory, active messages, and the news of what has
 //! completed. Nothing is ordered with anything else, and nothing blocks; order and replies are the [engine](crate::net::engine)'s.
 
+#[cfg(test)]
+mod conformance;
 pub(in crate::net) mod fake;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(in crate::net) mod stand_in;
 pub(crate) mod ucx;
 
 use std::os::fd::RawFd;

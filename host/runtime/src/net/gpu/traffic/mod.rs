@@ -13,7 +13,8 @@ use crate::error::{err, Result};
 use crate::gpu::pointer::Place;
 use crate::gpu::Cuda;
 use crate::kernel::service::Service;
-use crate::net::engine::{Engine, Flight, RECORD};
+use crate::net::engine::core::Core;
+use crate::net::engine::in_flight::{not_awaited, too_much, Flight};
 use crate::net::gpu::chunks::{Chunk, Course, SMALL};
 use crate::net::gpu::lanes::{Answer, Job, Lanes, Outcome};
 use crate::net::gpu::mailbox::{Kind, Mailbox, Request};
@@ -21,6 +22,7 @@ use crate::net::gpu::staging::Ticket;
 use crate::net::memory::span::Span;
 use crate::net::transport::{BulkId, BULK_HEAD};
 use crate::net::wire::message::{Record, FLOAT_ADD, NO_REPLY};
+use crate::net::wire::RECORD;
 use crate::word::Update;
 use carry::Carry;
 
@@ -81,7 +83,7 @@ impl Traffic {
     }
 
     /// Whether the host cannot touch `at`.
-    fn on_gpu(&self, at: usize) -> Result<bool> {
+    pub(crate) fn on_gpu(&self, at: usize) -> Result<bool> {
         Ok(matches!(self.cuda.place_of(at)?, Some(Place::Gpu(_) | Place::Managed)))
     }
 
@@ -112,7 +114,7 @@ impl Traffic {
     }
 
     /// What `from` asks of this PE's GPU memory; `own` gives the checked address of an offset.
-    pub(crate) fn obey(
+    pub(crate) fn serve(
         &mut self,
         from: usize,
         record: &Record<'_>,
@@ -211,72 +213,47 @@ fn atomic(number: u8, width: u8, at: usize, value: u64, compare: u64) -> Result<
     Ok(Request { op: update.code(), kind, bytes: width.into(), at, value, compare })
 }
 
-impl Engine {
-    /// Whether answers that are to be laid down at `at` go to a GPU.
-    pub(crate) fn lands_on_gpu(&self, at: usize) -> Result<bool> {
-        self.traffic.as_ref().map_or(Ok(false), |traffic| traffic.on_gpu(at))
-    }
-
-    /// Does something that takes both, where heaps are in GPU memory.
-    pub(in crate::net) fn with_traffic<T>(
-        &mut self,
-        then: impl FnOnce(&mut Engine, &mut Traffic) -> Result<T>,
-    ) -> Result<T> {
-        let Some(mut traffic) = self.traffic.take() else {
-            return Err(err!(INTERNAL, "something of GPU memory, of which there is none"));
-        };
-        let result = then(self, &mut traffic);
-        self.traffic = Some(traffic);
-        result
-    }
-
+impl Traffic {
     /// Lets everything about GPU memory go on.
-    pub(crate) fn run_traffic(&mut self) -> Result<()> {
-        if self.traffic.as_ref().is_some_and(|traffic| traffic.is_busy()) {
-            self.with_traffic(Engine::move_on)?;
-        }
-        Ok(())
-    }
-
-    fn move_on(&mut self, traffic: &mut Traffic) -> Result<()> {
-        self.carry(traffic)?;
-        let mut outcomes = std::mem::take(&mut traffic.outcomes);
-        let announced = &traffic.announced;
-        traffic.lanes.run(&|from, number| announced.contains_key(&(from, number)), &mut outcomes)?;
+    pub(in crate::net) fn run(&mut self, core: &mut Core) -> Result<()> {
+        self.carry(core)?;
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        let announced = &self.announced;
+        self.lanes.run(&|from, number| announced.contains_key(&(from, number)), &mut outcomes)?;
         for outcome in outcomes.drain(..) {
-            self.outcome(traffic, outcome)?;
+            self.outcome(core, outcome)?;
         }
-        traffic.outcomes = outcomes;
-        self.lay_down(traffic)
+        self.outcomes = outcomes;
+        self.lay_down(core)
     }
 
-    fn outcome(&mut self, traffic: &mut Traffic, outcome: Outcome) -> Result<()> {
+    fn outcome(&mut self, core: &mut Core, outcome: Outcome) -> Result<()> {
         match outcome {
             Outcome::Word(Answer { pe, reply }, value) => {
-                self.record_now(pe, &Record::Reply { reply, value })
+                core.emit_counted(pe, &Record::Reply { reply, value })
             }
             Outcome::Data { answer: Answer { pe, reply }, at, chunk, bytes } => {
                 if bytes > SMALL {
-                    let told = head(ANSWER, self.me(), reply, at as u64);
-                    return self.send_chunk(traffic, pe, told, chunk, bytes);
+                    let told = head(ANSWER, core.me, reply, at as u64);
+                    return self.send_chunk(core, pe, told, chunk, bytes);
                 }
                 // SAFETY: the chunk holds so many bytes, and nobody else uses it.
                 let data = unsafe { std::slice::from_raw_parts(chunk.as_ptr(), bytes) };
                 for (i, piece) in data.chunks(RECORD).enumerate() {
-                    self.record_now(
+                    core.emit_counted(
                         pe,
                         &Record::ReplyData { reply, at: (at + i * RECORD) as u64, data: piece },
                     )?;
                 }
-                traffic.lanes.staging.give_back(chunk);
+                self.lanes.staging.give_back(chunk);
                 Ok(())
             }
             Outcome::Receive { from, number, chunk } => {
-                let known = traffic.announced.remove(&(from, number));
+                let known = self.announced.remove(&(from, number));
                 let (data, _) =
                     known.ok_or_else(|| err!(INTERNAL, "a large message that was not announced"))?;
                 let to = chunk.as_ptr();
-                self.fill_chunk(traffic, data, to, Flight::Receive { from, number, chunk })
+                self.fill_chunk(core, data, to, Flight::Receive { from, number, chunk })
             }
         }
     }
@@ -284,102 +261,94 @@ impl Engine {
     /// Sends a large message out of a chunk.
     fn send_chunk(
         &mut self,
-        traffic: &mut Traffic,
+        core: &mut Core,
         pe: usize,
         told: [u8; BULK_HEAD],
         chunk: Chunk,
         bytes: usize,
     ) -> Result<()> {
         let data = chunk.as_ptr();
-        let token = self.fly(Flight::Chunk { pe, chunk });
+        let token = core.in_flight.begin(Flight::Chunk { pe, chunk });
         // SAFETY: the chunk holds so many bytes, and stays with the flight until the token is done.
-        if unsafe { self.transport().send_bulk(pe, told, data, bytes, token) }? {
-            let flight = self.end_flight(token);
-            self.chunk_done(traffic, flight)?;
+        if unsafe { core.transport.send_bulk(pe, told, data, bytes, token) }? {
+            let flight = core.in_flight.end(token);
+            self.chunk_landed(core, flight)?;
         }
         Ok(())
     }
 
     /// Has a large message's data laid down in the flight's chunk, which begins at `to`.
-    fn fill_chunk(&mut self, traffic: &mut Traffic, data: BulkId, to: *mut u8, flight: Flight) -> Result<()> {
-        let token = self.fly(flight);
+    fn fill_chunk(&mut self, core: &mut Core, data: BulkId, to: *mut u8, flight: Flight) -> Result<()> {
+        let token = core.in_flight.begin(flight);
         // SAFETY: the chunk is as large as the message, and stays with the flight.
-        if unsafe { self.transport().receive(data, to, token) }? {
-            let flight = self.end_flight(token);
-            self.chunk_done(traffic, flight)?;
+        if unsafe { core.transport.receive(data, to, token) }? {
+            let flight = core.in_flight.end(token);
+            self.chunk_landed(core, flight)?;
         }
         Ok(())
     }
 
     /// What follows when a chunk has been sent or filled.
-    fn chunk_done(&mut self, traffic: &mut Traffic, flight: Flight) -> Result<()> {
+    pub(in crate::net) fn chunk_landed(&mut self, core: &mut Core, flight: Flight) -> Result<()> {
         match flight {
-            Flight::Chunk { chunk, .. } => traffic.lanes.staging.give_back(chunk),
-            Flight::Receive { from, number, chunk } => traffic.lanes.landed(from, number, chunk),
+            Flight::Chunk { chunk, .. } => self.lanes.staging.give_back(chunk),
+            Flight::Receive { from, number, chunk } => self.lanes.landed(from, number, chunk),
             Flight::Answer { reply, at, bytes, chunk } => {
-                if !self.awaited_on_gpu(reply) {
+                let destination = core.in_flight.destination(reply);
+                if !matches!(destination, Some((_, true))) {
                     // SAFETY: the chunk holds so many bytes, and nobody else uses it.
                     let data = unsafe { std::slice::from_raw_parts(chunk.as_ptr(), bytes) };
-                    let laid = self.answered_data(reply as u64, at, data);
-                    traffic.lanes.staging.give_back(chunk);
+                    let laid = core.answered_data(reply as u64, at, data);
+                    self.lanes.staging.give_back(chunk);
                     return laid;
                 }
-                let Some(span) = self.awaited_span(reply) else { return Ok(()) };
+                let Some((span, _)) = destination else { return Ok(()) };
                 // SAFETY: the caller of `get` vouches for its destination; the chunk holds so many bytes.
-                let ticket = unsafe { traffic.lanes.staging.copy_in(&span, at, &chunk, bytes)? };
-                traffic.landings.push_back((ticket, chunk, reply, bytes));
+                let ticket = unsafe { self.lanes.staging.copy_in(&span, at, &chunk, bytes)? };
+                self.landings.push_back((ticket, chunk, reply, bytes));
             }
             _ => return Err(err!(INTERNAL, "something without a chunk is said to have filled one")),
         }
         Ok(())
     }
 
-    /// The same from the transport's events.
-    pub(in crate::net) fn chunk_landed(&mut self, flight: Flight) -> Result<()> {
-        self.with_traffic(|engine, traffic| engine.chunk_done(traffic, flight))
-    }
-
     /// A part of an answer that goes to GPU memory has come with a message.
     pub(crate) fn keep_part(&mut self, reply: usize, at: usize, data: &[u8]) {
-        if let Some(traffic) = &mut self.traffic {
-            traffic.parts.push_back((reply, at, Part::Small(data.to_vec())));
-        }
+        self.parts.push_back((reply, at, Part::Small(data.to_vec())));
     }
 
     /// Parts of answers go to their places, as there are chunks for them.
-    fn lay_down(&mut self, traffic: &mut Traffic) -> Result<()> {
-        while let Some((ticket, ..)) = traffic.landings.front() {
-            if !traffic.lanes.staging.done(*ticket)? {
+    fn lay_down(&mut self, core: &mut Core) -> Result<()> {
+        while let Some((ticket, ..)) = self.landings.front() {
+            if !self.lanes.staging.done(*ticket)? {
                 break;
             }
-            let Some((_, chunk, reply, bytes)) = traffic.landings.pop_front() else { break };
-            traffic.lanes.staging.give_back(chunk);
-            self.answered_bytes(reply, bytes)?;
+            let Some((_, chunk, reply, bytes)) = self.landings.pop_front() else { break };
+            self.lanes.staging.give_back(chunk);
+            core.answered_bytes(reply, bytes)?;
         }
-        while let Some((reply, at, part)) = traffic.parts.pop_front() {
-            let Some(span) = self.awaited_span(reply) else {
-                return Err(err!(INTERNAL, "data that nobody waits for"));
-            };
+        while let Some((reply, at, part)) = self.parts.pop_front() {
+            let (span, on_gpu) = core.in_flight.destination(reply).ok_or_else(not_awaited)?;
             let bytes = match &part {
                 Part::Small(data) => data.len(),
                 Part::Large(_, bytes) => *bytes,
             };
             if at + bytes > span.bytes() {
-                return Err(err!(INTERNAL, "more data than was asked for"));
+                return Err(too_much());
             }
             // Messages carry elements packed; a destination in the host's memory takes them straight only if it is packed too.
-            let straight = span.is_packed() && !self.awaited_on_gpu(reply);
+            let straight = span.is_packed() && !on_gpu;
             if let (Part::Large(data, _), true) = (&part, straight) {
-                let token = self.fly(Flight::Straight { reply, bytes });
+                let token = core.in_flight.begin(Flight::Straight { reply, bytes });
                 // SAFETY: the caller of `get` vouches for its destination.
-                if unsafe { self.transport().receive(*data, (span.at + at) as *mut u8, token) }? {
-                    self.end_flight(token);
-                    self.answered_bytes(reply, bytes)?;
+                if unsafe { core.transport.receive(*data, (span.at + at) as *mut u8, token) }? {
+                    core.in_flight.end(token);
+                    core.answered_bytes(reply, bytes)?;
                 }
                 continue;
             }
-            let Some(chunk) = traffic.lanes.staging.try_chunk(bytes, Course::Arriving)? else {
-                traffic.parts.push_front((reply, at, part));
+            let Some(chunk) = self.lanes.staging.try_chunk(bytes, Course::Arriving)? else {
+                self.parts.push_front((reply, at, part));
                 return Ok(());
             };
             match part {
@@ -387,13 +356,13 @@ impl Engine {
                     // SAFETY: the chunk has room; the caller of `get` vouches for its destination.
                     let ticket = unsafe {
                         std::ptr::copy_nonoverlapping(data.as_ptr(), chunk.as_ptr(), bytes);
-                        traffic.lanes.staging.copy_in(&span, at, &chunk, bytes)?
+                        self.lanes.staging.copy_in(&span, at, &chunk, bytes)?
                     };
-                    traffic.landings.push_back((ticket, chunk, reply, bytes));
+                    self.landings.push_back((ticket, chunk, reply, bytes));
                 }
                 Part::Large(data, _) => {
                     let to = chunk.as_ptr();
-                    self.fill_chunk(traffic, data, to, Flight::Answer { reply, at, bytes, chunk })?;
+                    self.fill_chunk(core, data, to, Flight::Answer { reply, at, bytes, chunk })?;
                 }
             }
         }

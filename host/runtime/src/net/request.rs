@@ -1,9 +1,15 @@
-//! What the engine keeps of each other PE: messages on their way out and in, and the [order](crate::net::ordering::order) of operations.
+//! What is asked of a peer, in the form in which it can wait behind a fence.
 
-use std::collections::BTreeMap;
+use crate::net::completion::Done;
 
-use crate::net::engine::{Done, Rows};
-use crate::net::ordering::order::Order;
+/// The shape of a strided transfer, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) elem: usize,
+    pub(crate) near_stride: isize,
+    pub(crate) far_stride: isize,
+    pub(crate) n: usize,
+}
 
 /// A copy of bytes between an address of this PE's and an offset of the peer's.
 #[derive(Debug, Clone, Copy)]
@@ -11,13 +17,13 @@ pub(crate) struct Transfer {
     pub(crate) near: usize,
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
-    /// Who hears that this PE's side is free again, or filled.
+    /// Completes when this PE's side is free again, or filled.
     pub(crate) done: Done,
 }
 
 /// An operation that a fence may hold back.
 #[derive(Debug)]
-pub(crate) enum Op {
+pub(crate) enum Request {
     /// Records that change memory, encoded.
     Records(Vec<u8>),
     /// A record, encoded, whose answer is awaited under that number. It is open from its start until the answer has come.
@@ -28,18 +34,4 @@ pub(crate) enum Op {
     PutRows { offset: u64, src: usize, rows: Rows, done: Done },
     /// A copy from the peer.
     Get(Transfer),
-}
-
-/// One other PE.
-#[derive(Debug, Default)]
-pub(crate) struct Peer {
-    /// The message being filled; empty: none is.
-    pub(crate) out: Vec<u8>,
-    /// Its number, once it is sent.
-    pub(crate) next_out: u64,
-    /// The number that comes next from there.
-    pub(crate) next_in: u64,
-    /// Messages that came too early.
-    pub(crate) early: BTreeMap<u64, Vec<u8>>,
-    pub(crate) order: Order<Op>,
 }
