@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     Bits = 0,
     /// IEEE floats of 2, 4 or 8 bytes: additions only.
     Float = 1,
-    /// A bfloat16: additions only. Far PEs add to 16-bit floats by compare-and-swap (`impl/far.h`), so that only tests ask for it.
+    /// A bfloat16: additions only. Far PEs add to 16-bit floats by compare-and-swap (`impl/net/net.h`), so that only tests ask for it.
     #[cfg(test)]
     BFloat16 = 2,
 }
