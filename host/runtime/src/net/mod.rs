@@ -14,7 +14,7 @@ pub(crate) mod memory;
 mod ops;
 mod ordering;
 pub(crate) mod proxy;
-pub(crate) mod request;
+mod request;
 mod start;
 pub(crate) mod transport;
 pub(crate) mod wire;
@@ -36,10 +36,10 @@ use gpu::gate::{Gate, Gates};
 use proxy::doorbell::Doorbell;
 use proxy::submissions::Submissions;
 
-pub(crate) use completion::Done;
+pub(crate) use engine::Rows;
 pub(crate) use ops::Place;
-pub(crate) use request::Rows;
 pub(crate) use start::{Detached, Joined, Meeting};
+pub(crate) use wire::message;
 
 /// Operations with memory of a caller in flight end within this, when the job is broken.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -5,9 +5,7 @@ use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use crate::error::{err, Result};
-use crate::net::completion::Done;
-use crate::net::engine::{Engine, INLINE};
-use crate::net::request::Rows;
+use crate::net::engine::{Done, Engine, Rows, INLINE};
 use crate::net::wire::message::Record;
 use crate::net::Far;
 use crate::word::Update;
@@ -31,7 +29,7 @@ impl Far {
             engine = self.make_way()?;
         }
         let started = what(&mut engine)?;
-        engine.operations.push_out()?;
+        engine.push_out()?;
         Ok(started)
     }
 
@@ -124,12 +122,11 @@ impl Place<'_> {
         let &Place { far, pe, offset } = self;
         if bytes <= INLINE && !far.gpu() {
             // SAFETY: passed on; it is copied before the call returns.
-            return far
-                .begin(|engine| unsafe { engine.operations.put(pe, offset, src, bytes, Done::Nothing) });
+            return far.begin(|engine| unsafe { engine.put(pe, offset, src, bytes, Done::Nothing) });
         }
         // SAFETY: passed on.
         far.ask(&|| self.report("a put to"), |engine, done| unsafe {
-            engine.operations.put(pe, offset, src, bytes, done)
+            engine.put(pe, offset, src, bytes, done)
         })
         .map(drop)
     }
@@ -140,8 +137,7 @@ impl Place<'_> {
     /// The source is valid until then.
     pub(crate) unsafe fn put_nbi(&self, src: usize, bytes: usize) -> Result<()> {
         // SAFETY: passed on.
-        self.far
-            .begin(|engine| unsafe { engine.operations.put(self.pe, self.offset, src, bytes, Done::Nothing) })
+        self.far.begin(|engine| unsafe { engine.put(self.pe, self.offset, src, bytes, Done::Nothing) })
     }
 
     /// Copies `bytes` from there to `dst`.
@@ -152,7 +148,7 @@ impl Place<'_> {
         let &Place { far, pe, offset } = self;
         // SAFETY: passed on.
         far.ask(&|| self.report("a get from"), |engine, done| unsafe {
-            engine.operations.get(pe, offset, dst, bytes, done)
+            engine.get(pe, offset, dst, bytes, done)
         })
         .map(drop)
     }
@@ -163,8 +159,7 @@ impl Place<'_> {
     /// The destination is valid until then.
     pub(crate) unsafe fn get_nbi(&self, dst: usize, bytes: usize) -> Result<()> {
         // SAFETY: passed on.
-        self.far
-            .begin(|engine| unsafe { engine.operations.get(self.pe, self.offset, dst, bytes, Done::Nothing) })
+        self.far.begin(|engine| unsafe { engine.get(self.pe, self.offset, dst, bytes, Done::Nothing) })
     }
 
     /// Strided put; the source is free on return.
@@ -175,7 +170,7 @@ impl Place<'_> {
         let &Place { far, pe, offset } = self;
         // SAFETY: passed on.
         far.ask(&|| self.report("a strided put to"), |engine, done| unsafe {
-            engine.operations.put_rows(pe, offset, src, rows, done)
+            engine.put_rows(pe, offset, src, rows, done)
         })
         .map(drop)
     }
@@ -191,7 +186,7 @@ impl Place<'_> {
         }
         // SAFETY: passed on.
         far.ask(&|| self.report("a strided get from"), |engine, done| unsafe {
-            engine.operations.get_rows(pe, offset, dst, rows, done)
+            engine.get_rows(pe, offset, dst, rows, done)
         })
         .map(drop)
     }
@@ -199,13 +194,13 @@ impl Place<'_> {
     /// Writes a word of 1, 2, 4 or 8 bytes, whole where it is aligned.
     pub(crate) fn store(&self, bits: u64, bytes: usize) -> Result<()> {
         let record = Record::Word { width: bytes as u8, offset: self.offset, value: bits };
-        self.far.begin(|engine| engine.operations.record(self.pe, &record))
+        self.far.begin(|engine| engine.record(self.pe, &record))
     }
 
     /// Reads one.
     pub(crate) fn load(&self, bytes: usize) -> Result<u64> {
         self.far.ask(&|| self.report("a word of"), |engine, done| {
-            engine.operations.load(self.pe, bytes as u8, self.offset, done)
+            engine.load(self.pe, bytes as u8, self.offset, done)
         })
     }
 
@@ -222,20 +217,18 @@ impl Place<'_> {
         if !fetches {
             return self
                 .far
-                .begin(|engine| {
-                    engine.operations.atomic(pe, op, width, offset, value, compare, Done::Nothing)
-                })
+                .begin(|engine| engine.atomic(pe, op, width, offset, value, compare, Done::Nothing))
                 .map(|()| 0);
         }
         self.far.ask(&|| self.report("an atomic on"), |engine, done| {
-            engine.operations.atomic(pe, op, width, offset, value, compare, done)
+            engine.atomic(pe, op, width, offset, value, compare, done)
         })
     }
 
     /// Updates a signal word.
     pub(crate) fn signal(&self, value: u64, add: bool) -> Result<()> {
         let record = Record::Signal { add, offset: self.offset, value };
-        self.far.begin(|engine| engine.operations.record(self.pe, &record))
+        self.far.begin(|engine| engine.record(self.pe, &record))
     }
 
     /// Copies `bytes` at `src` there, and updates the signal word at offset `sig` behind them. Where it is `blocking`, the source
@@ -257,12 +250,12 @@ impl Place<'_> {
         if !blocking || (bytes <= INLINE && !far.gpu()) {
             // SAFETY: passed on.
             return far.begin(|engine| unsafe {
-                engine.operations.put_signal(pe, offset, src, bytes, &signal, Done::Nothing)
+                engine.put_signal(pe, offset, src, bytes, &signal, Done::Nothing)
             });
         }
         far.ask(&|| self.report("a put to"), |engine, done| {
             // SAFETY: passed on.
-            unsafe { engine.operations.put_signal(pe, offset, src, bytes, &signal, done) }
+            unsafe { engine.put_signal(pe, offset, src, bytes, &signal, done) }
         })
         .map(drop)
     }

@@ -19,12 +19,13 @@ mod order_tests;
 mod serve;
 mod transfers;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use self::core::Core;
 use crate::error::{Error, Result};
 use crate::health::Health;
-use crate::net::completion::{Callback, Done};
+use crate::net::completion::Callback;
 use crate::net::gpu::traffic::Traffic;
 use crate::net::memory::segments::Segments;
 use crate::net::proxy::posts::Posts;
@@ -35,6 +36,8 @@ use arrivals::Arrivals;
 use failures::Failures;
 use in_flight::Flight;
 
+pub(crate) use crate::net::completion::Done;
+pub(crate) use crate::net::request::Rows;
 pub(in crate::net) use arrivals::Note;
 pub(crate) use operations::Operations;
 
@@ -43,7 +46,7 @@ pub(crate) const INLINE: usize = 512;
 
 /// The engine of one PE.
 pub(crate) struct Engine {
-    pub(crate) operations: Operations,
+    pub(in crate::net) operations: Operations,
     /// What kernels post, once there is a ring.
     posts: Option<Box<Posts>>,
     /// For `turn`.
@@ -252,6 +255,21 @@ impl Engine {
     /// What kernels have posted and could not be done, once.
     pub(in crate::net) fn take_refused(&mut self) -> Option<Error> {
         self.posts.as_mut().and_then(|posts| posts.refused.take())
+    }
+}
+
+/// What may be asked of the engine is what its operations offer; fence and quiet, which cover kernels, too, are its own.
+impl Deref for Engine {
+    type Target = Operations;
+
+    fn deref(&self) -> &Operations {
+        &self.operations
+    }
+}
+
+impl DerefMut for Engine {
+    fn deref_mut(&mut self) -> &mut Operations {
+        &mut self.operations
     }
 }
 

@@ -145,7 +145,7 @@ impl Operations {
     }
 
     /// An operation is over, with no result but that.
-    pub(crate) fn complete(&mut self, done: Done) {
+    pub(crate) fn tell(&mut self, done: Done) {
         self.core.complete(done);
     }
 

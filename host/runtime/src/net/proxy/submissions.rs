@@ -39,7 +39,7 @@ impl Submissions {
 
 impl Far {
     /// Has another thread begin an operation; the callback runs when it is over, or the job is.
-    pub(crate) fn submit(
+    pub(crate) fn leave_then(
         &self,
         operation: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
         callback: impl FnOnce(Result<u64>) + Send + 'static,
@@ -49,12 +49,12 @@ impl Far {
     }
 
     /// The same, and waits for its end.
-    pub(crate) fn submit_and_wait(
+    pub(crate) fn leave(
         &self,
         operation: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
     ) -> Result<u64> {
         let (send, receive) = mpsc::channel();
-        self.submit(operation, move |result| drop(send.send(result)));
+        self.leave_then(operation, move |result| drop(send.send(result)));
         loop {
             match receive.recv_timeout(Duration::from_millis(20)) {
                 Ok(result) => return result,

@@ -2,9 +2,9 @@
 //! Each ends before the next operation of the stream begins, so that sources and destinations may be used behind it.
 
 use crate::error::Result;
-use crate::net::engine::Operations;
-use crate::net::wire::message::Record;
-use crate::net::{Done, Far, Place, Rows};
+use crate::net::engine::{Done, Engine};
+use crate::net::message::Record;
+use crate::net::{Far, Place, Rows};
 use crate::ops::signal::SignalOp;
 
 /// One operation on a far PE.
@@ -33,11 +33,11 @@ impl Errand {
     ///
     /// # Safety
     /// Its local addresses are valid until then.
-    pub(super) unsafe fn begin(self, operations: &mut Operations, done: Done) -> Result<()> {
+    pub(super) unsafe fn begin(self, engine: &mut Engine, done: Done) -> Result<()> {
         let Errand { pe, offset, what } = self;
-        let record = |operations: &mut Operations, record: &Record<'_>| {
-            operations.record(pe, record)?;
-            operations.complete(done);
+        let record = |engine: &mut Engine, record: &Record<'_>| {
+            engine.record(pe, record)?;
+            engine.tell(done);
             Ok(())
         };
         let signal = |op: SignalOp, offset| {
@@ -47,18 +47,18 @@ impl Errand {
         // SAFETY: passed on.
         unsafe {
             match what {
-                What::Put { src, bytes } => operations.put(pe, offset, src, bytes, done),
-                What::Get { dst, bytes } => operations.get(pe, offset, dst, bytes, done),
-                What::PutRows { src, rows } => operations.put_rows(pe, offset, src, rows, done),
-                What::GetRows { dst, rows } => operations.get_rows(pe, offset, dst, rows, done),
+                What::Put { src, bytes } => engine.put(pe, offset, src, bytes, done),
+                What::Get { dst, bytes } => engine.get(pe, offset, dst, bytes, done),
+                What::PutRows { src, rows } => engine.put_rows(pe, offset, src, rows, done),
+                What::GetRows { dst, rows } => engine.get_rows(pe, offset, dst, rows, done),
                 What::Store { bits, bytes } => {
-                    record(operations, &Record::Word { width: bytes as u8, offset, value: bits })
+                    record(engine, &Record::Word { width: bytes as u8, offset, value: bits })
                 }
                 What::PutSignal { src, bytes, sig, op } => {
                     let signal = signal(op, sig);
-                    operations.put_signal(pe, offset, src, bytes, &signal, done)
+                    engine.put_signal(pe, offset, src, bytes, &signal, done)
                 }
-                What::Signal { op } => record(operations, &signal(op, offset)),
+                What::Signal { op } => record(engine, &signal(op, offset)),
             }
         }
     }
@@ -82,6 +82,6 @@ impl Errand {
         };
         let report = || format!("for {what} PE {} at offset {:#x}", self.pe, self.offset);
         // SAFETY: passed on; it is waited for.
-        far.ask(&report, |engine, done| unsafe { self.begin(&mut engine.operations, done) }).map(drop)
+        far.ask(&report, |engine, done| unsafe { self.begin(engine, done) }).map(drop)
     }
 }

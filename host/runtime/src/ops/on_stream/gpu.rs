@@ -10,8 +10,8 @@ use crate::gpu::copy::Strided as Rows;
 use crate::gpu::memop::MemOp;
 use crate::gpu::stream::Stream;
 use crate::kernel::service::{Service, Task};
-use crate::net::engine::Engine;
-use crate::net::{Done, Far};
+use crate::net::engine::{Done, Engine};
+use crate::net::Far;
 use crate::ops::engine::signal_on;
 
 /// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block moves this much
@@ -97,7 +97,7 @@ pub(super) unsafe fn start(
         Work::Far(errand) => {
             let far = far.ok_or_else(|| err!(INTERNAL, "a far operation in a world without a network"))?;
             // SAFETY: as above.
-            send(stream, far, move |engine, done| unsafe { errand.begin(&mut engine.operations, done) })
+            send(stream, far, move |engine, done| unsafe { errand.begin(engine, done) })
         }
         // To mapped PEs the stream's own order is all that it takes; see the module above.
         Work::Fence | Work::Quiet => {
@@ -108,7 +108,7 @@ pub(super) unsafe fn start(
                     return engine.quiet(done);
                 }
                 engine.fence();
-                engine.operations.complete(done);
+                engine.tell(done);
                 Ok(())
             })
         }
@@ -128,10 +128,10 @@ fn send(
     // A graph may be launched again and again, and instances of it side by side: its gate would have to count what nobody tells it.
     let gate = if stream.is_capturing()? { None } else { far.gate() };
     let Some(gate) = gate else {
-        return stream.call(move || drop(far.submit_and_wait(what.clone())));
+        return stream.call(move || drop(far.leave(what.clone())));
     };
     let wait = gate.wait();
-    stream.callback(move || far.submit(what, move |_| drop(gate)))?;
+    stream.callback(move || far.leave_then(what, move |_| drop(gate)))?;
     // SAFETY: the gates live as long as a stream may wait; atomics and the front end alone access them.
     unsafe { stream.words(&[wait]) }
 }
