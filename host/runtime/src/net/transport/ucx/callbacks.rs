@@ -6,14 +6,14 @@ use std::mem::zeroed;
 use ucx_sys::*;
 
 use super::guard::Refusal;
-use super::inbox::{Announced, Inbox, Lost, Ticket};
+use super::inbox::{Announced, Inbox, Lost, UserData};
 
-pub(super) fn sent(ticket: *mut Ticket) -> ucp_request_param_t {
+pub(super) fn sent(user: *mut UserData) -> ucp_request_param_t {
     // SAFETY: zeroes are valid for it.
     let mut param: ucp_request_param_t = unsafe { zeroed() };
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     param.cb.send = Some(on_sent);
-    param.user_data = ticket.cast();
+    param.user_data = user.cast();
     param
 }
 
@@ -50,16 +50,16 @@ unsafe fn is_fetched(param: *const ucp_am_recv_param_t) -> bool {
 
 /// A put, a get, a flush or a message is over.
 pub(super) unsafe extern "C" fn on_sent(request: *mut c_void, status: ucs_status_t, user: *mut c_void) {
-    // SAFETY: the ticket made for this request; the inbox lives as long as the worker, and nobody else has it
+    // SAFETY: the user made for this request; the inbox lives as long as the worker, and nobody else has it
     // now.
     unsafe {
-        let ticket = Box::from_raw(user.cast::<Ticket>());
-        let inbox = &mut *ticket.inbox;
+        let user = Box::from_raw(user.cast::<UserData>());
+        let inbox = &mut *user.inbox;
         let result = if status == UCS_OK { Ok(()) } else { Err(inbox.text(status)) };
         if let Some(ucp) = inbox.ucp {
             ucp.ucp_request_free(request);
         }
-        inbox.done(*ticket, result);
+        inbox.done(*user, result);
     }
 }
 

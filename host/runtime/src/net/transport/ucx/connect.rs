@@ -9,7 +9,7 @@ use ucx_sys::*;
 use super::callbacks::{on_lost, sent};
 use super::carrier::{one_sided, transports, Carrier};
 use super::credit::Held;
-use super::inbox::{Lost, Ticket, What};
+use super::inbox::{Lost, Payload, UserData};
 use super::meeting::Meeting;
 use super::status::check;
 use super::wire::{Head, SEALED};
@@ -133,31 +133,31 @@ impl Ucx {
         Ok((ep, unpacked))
     }
 
-    pub(super) fn ticket(&self, what: What) -> *mut Ticket {
-        Box::into_raw(Box::new(Ticket { inbox: self.inbox, what, head: [0; SEALED] }))
+    pub(super) fn user_data(&self, payload: Payload) -> *mut UserData {
+        Box::into_raw(Box::new(UserData { inbox: self.inbox, payload, head: [0; SEALED] }))
     }
 
-    /// What a call has returned: done, or in flight, in which case the ticket is the callback's. What fails at once, on a
+    /// What a call has returned: done, or in flight, in which case the user is the callback's. What fails at once, on a
     /// connection that is lost already, fails as if it had been in flight: the engine knows whom to ask why. Messages and pieces
     /// have nobody who waits for them, so that their failure is the caller's.
     ///
     /// # Safety
-    /// `ticket` was passed to the call and is not used again.
+    /// `user` was passed to the call and is not used again.
     pub(super) unsafe fn started(
         &mut self,
         what: &str,
         request: ucs_status_ptr_t,
-        ticket: *mut Ticket,
-    ) -> Result<Option<Box<Ticket>>> {
+        user: *mut UserData,
+    ) -> Result<Option<Box<UserData>>> {
         if UCS_PTR_IS_PTR(request) {
             return Ok(None);
         }
         // SAFETY: no callback comes for what is over at once.
-        let ticket = unsafe { Box::from_raw(ticket) };
+        let user = unsafe { Box::from_raw(user) };
         match check(self.ucp, what, UCS_PTR_RAW_STATUS(request)) {
-            Ok(()) => Ok(Some(ticket)),
-            Err(e) if matches!(ticket.what, What::Operation(..)) => {
-                self.inbox().done(*ticket, Err(e));
+            Ok(()) => Ok(Some(user)),
+            Err(e) if matches!(user.payload, Payload::Operation(..)) => {
+                self.inbox().done(*user, Err(e));
                 Ok(None)
             }
             Err(e) => Err(e),
@@ -165,16 +165,16 @@ impl Ucx {
     }
 
     /// Sends a message of the engine's, for which there is a number.
-    pub(super) fn send_message(&mut self, pe: usize, mut message: Vec<u8>) -> Result<Option<Box<Ticket>>> {
+    pub(super) fn send_message(&mut self, pe: usize, mut message: Vec<u8>) -> Result<Option<Box<UserData>>> {
         let ep = self.endpoint(pe)?;
         self.inbox().guards.seal_message(pe, &mut message)?;
         let (data, length) = (message.as_ptr(), message.len());
-        let ticket = self.ticket(What::Message(message));
-        let param = eager(ticket);
-        // SAFETY: a live endpoint; the ticket keeps the buffer, whose bytes stay where they are.
+        let user = self.user_data(Payload::Message(message));
+        let param = eager(user);
+        // SAFETY: a live endpoint; the user keeps the buffer, whose bytes stay where they are.
         unsafe {
             let request = self.ucp.ucp_am_send_nbx(ep, AM_ID, null(), 0, data.cast(), length, &param);
-            self.started("sending a message", request, ticket)
+            self.started("sending a message", request, user)
         }
     }
 
@@ -193,39 +193,39 @@ impl Ucx {
         let ep = self.endpoint(pe)?;
         let me = self.me;
         let sealed = self.inbox().guards.seal_bulk(pe, me, head, bytes)?;
-        let ticket = self.ticket(What::Operation(token));
-        let param = sent(ticket);
-        // SAFETY: the ticket keeps the head, the caller the data.
+        let user = self.user_data(Payload::Operation(token));
+        let param = sent(user);
+        // SAFETY: the user keeps the head, the caller the data.
         unsafe {
-            (*ticket).head = sealed;
-            let header = (&raw const (*ticket).head).cast();
+            (*user).head = sealed;
+            let header = (&raw const (*user).head).cast();
             let request = self.ucp.ucp_am_send_nbx(ep, AM_ID, header, SEALED, data.cast(), bytes, &param);
-            self.started("sending data", request, ticket).map(|done| done.is_some())
+            self.started("sending data", request, user).map(|done| done.is_some())
         }
     }
 
-    /// Sends a message about copies, with the data that `what` keeps; there is a number for it. True: UCX has
+    /// Sends a message about copies, with the data that `payload` keeps; there is a number for it. True: UCX has
     /// let go of it.
-    pub(super) fn send_copy(&mut self, pe: usize, head: Head, what: What) -> Result<bool> {
+    pub(super) fn send_copy(&mut self, pe: usize, head: Head, payload: Payload) -> Result<bool> {
         let ep = self.endpoint(pe)?;
-        let own: &[u8] = match &what {
-            What::Word(own) | What::Piece { data: own, .. } => own,
-            What::Message(_) | What::Operation(_) => &[],
+        let own: &[u8] = match &payload {
+            Payload::Word(own) | Payload::Piece { data: own, .. } => own,
+            Payload::Message(_) | Payload::Operation(_) => &[],
         };
         let (data, bytes, plain) = (own.as_ptr(), own.len(), head.encode(self.me));
         let sealed = self.inbox().guards.seal_copy(pe, &plain, own, head.counts())?;
-        let ticket = self.ticket(what);
-        let mut param = eager(ticket);
+        let user = self.user_data(payload);
+        let mut param = eager(user);
         if head == Head::Open {
             // What is not sent at once makes UCX connect its endpoints first.
             param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
         }
-        // SAFETY: a live endpoint; the ticket keeps head and data.
+        // SAFETY: a live endpoint; the user keeps head and data.
         unsafe {
-            (*ticket).head = sealed;
-            let header = (&raw const (*ticket).head).cast();
+            (*user).head = sealed;
+            let header = (&raw const (*user).head).cast();
             let request = self.ucp.ucp_am_send_nbx(ep, COPY_ID, header, SEALED, data.cast(), bytes, &param);
-            self.started("copying", request, ticket).map(|done| done.is_some())
+            self.started("copying", request, user).map(|done| done.is_some())
         }
     }
 
@@ -235,11 +235,11 @@ impl Ucx {
             return Ok(true);
         }
         let ep = self.endpoint(pe)?;
-        let ticket = self.ticket(What::Operation(token));
+        let user = self.user_data(Payload::Operation(token));
         // SAFETY: a live endpoint.
         unsafe {
-            let request = self.ucp.ucp_ep_flush_nbx(ep, &sent(ticket));
-            self.started("flush", request, ticket).map(|done| done.is_some())
+            let request = self.ucp.ucp_ep_flush_nbx(ep, &sent(user));
+            self.started("flush", request, user).map(|done| done.is_some())
         }
     }
 
@@ -275,8 +275,8 @@ impl Ucx {
 /// A message that never waits for the receiver to fetch it, and that UCX copies where the network does not take it at once. (Over
 /// TCP it must not keep the source instead: 1.13 to 1.22 tell the end of such a send twice where the connection breaks in its middle,
 /// in `uct_tcp_ep_sendv`, and that ends the process.)
-fn eager(ticket: *mut Ticket) -> ucp_request_param_t {
-    let mut param = sent(ticket);
+fn eager(user: *mut UserData) -> ucp_request_param_t {
+    let mut param = sent(user);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FAST_CMPL;
     param.flags = UCP_AM_SEND_FLAG_EAGER;
     param

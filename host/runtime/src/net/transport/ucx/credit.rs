@@ -3,7 +3,7 @@
 //! other one's messages have come whenever a quarter of the numbers is used up, in words that take no number
 //! themselves, so that two PEs that send each other much never wait for each other.
 
-use super::inbox::What;
+use super::inbox::Payload;
 use super::wire::Head;
 use super::Ucx;
 use crate::error::err;
@@ -18,7 +18,7 @@ pub(super) enum Held {
 
 impl Ucx {
     /// Whether a message to `pe` may go now.
-    pub(super) fn goes(&mut self, pe: usize) -> bool {
+    pub(super) fn may_send(&mut self, pe: usize) -> bool {
         self.peers[pe].held.is_empty() && self.inbox().guards.has_number(pe)
     }
 
@@ -28,7 +28,7 @@ impl Ucx {
         let sent = self.send_message(pe, message);
         let inbox = self.inbox();
         match sent {
-            Ok(Some(ticket)) => inbox.done(*ticket, Ok(())),
+            Ok(Some(user)) => inbox.done(*user, Ok(())),
             Ok(None) => {}
             Err(e) => {
                 inbox.sending -= 1;
@@ -38,17 +38,17 @@ impl Ucx {
     }
 
     /// Tells PEs how far their messages have come.
-    pub(super) fn tell_news(&mut self) {
+    pub(super) fn grant_credit(&mut self) {
         for pe in std::mem::take(&mut self.inbox().guards.owed) {
-            let count = self.inbox().guards.tell(pe);
-            if let Err(e) = self.send_copy(pe, Head::Seen { count }, What::Word(Vec::new())) {
+            let count = self.inbox().guards.acknowledge(pe);
+            if let Err(e) = self.send_copy(pe, Head::Seen { count }, Payload::Word(Vec::new())) {
                 self.inbox().lose(pe, e);
             }
         }
     }
 
     /// `pe` tells how far this PE's messages have come: what has waited for numbers goes.
-    pub(super) fn hear_news(&mut self, pe: usize, count: u64) {
+    pub(super) fn take_credit(&mut self, pe: usize, count: u64) {
         if !self.inbox().guards.has_arrived(pe, count) {
             return self.inbox().lose(pe, err!(INTERNAL, "it has seen more messages than were sent to it"));
         }
@@ -57,16 +57,16 @@ impl Ucx {
                 None => break,
                 Some(Held::Message(message)) => self.send_counted(pe, message),
                 Some(Held::Word(head, data)) => {
-                    if let Err(e) = self.send_copy(pe, head, What::Word(data)) {
+                    if let Err(e) = self.send_copy(pe, head, Payload::Word(data)) {
                         self.inbox().lose(pe, e);
                     }
                 }
                 Some(Held::Bulk { head, data, bytes, token }) => {
                     // SAFETY: as whoever has asked for it vouches.
                     match unsafe { self.send_bulk_now(pe, &head, data, bytes, token) } {
-                        Ok(true) => self.tell(Event::Done(token)),
+                        Ok(true) => self.push_event(Event::Done(token)),
                         Ok(false) => {}
-                        Err(e) => self.tell(Event::Failed(token, e)),
+                        Err(e) => self.push_event(Event::Failed(token, e)),
                     }
                 }
             }
@@ -75,7 +75,7 @@ impl Ucx {
     }
 
     /// Nothing goes to `pe` any more; the tokens of what waited.
-    pub(super) fn let_go(&mut self, pe: usize) -> Vec<Token> {
+    pub(super) fn drop_held(&mut self, pe: usize) -> Vec<Token> {
         let mut tokens = Vec::new();
         for held in std::mem::take(&mut self.peers[pe].held) {
             match held {

@@ -160,7 +160,7 @@ impl Guards {
     }
 
     /// How many messages of `pe` have come in, for it to be told.
-    pub(super) fn tell(&mut self, pe: usize) -> u64 {
+    pub(super) fn acknowledge(&mut self, pe: usize) -> u64 {
         let guard = &mut self.peers[pe];
         guard.told = guard.window.next;
         guard.told

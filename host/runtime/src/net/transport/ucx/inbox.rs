@@ -64,27 +64,27 @@ pub(super) struct Landing {
 /// A piece that UCX has let go of.
 pub(super) struct Sent {
     pub(super) pe: usize,
-    pub(super) stream: usize,
+    pub(super) copy: usize,
     pub(super) bytes: usize,
     pub(super) result: Result<()>,
 }
 
 /// What is in flight.
-pub(super) enum What {
+pub(super) enum Payload {
     /// A message of the engine's, in its buffer.
     Message(Vec<u8>),
     /// What the engine calls so.
     Operation(Token),
     /// A piece of a copy: what its tag is of, whatever becomes of the source meanwhile.
-    Piece { pe: usize, stream: usize, data: Vec<u8> },
+    Piece { pe: usize, copy: usize, data: Vec<u8> },
     /// A word about copies, with its data.
     Word(Vec<u8>),
 }
 
 /// Something in flight: what its callback needs.
-pub(super) struct Ticket {
+pub(super) struct UserData {
     pub(super) inbox: *mut Inbox,
-    pub(super) what: What,
+    pub(super) payload: Payload,
     /// The message's head, if it has one: UCX reads it until the message is out.
     pub(super) head: [u8; SEALED],
 }
@@ -126,20 +126,20 @@ impl Inbox {
         }
     }
 
-    pub(super) fn done(&mut self, ticket: Ticket, result: Result<()>) {
-        match (ticket.what, result) {
-            (What::Operation(token), Ok(())) => self.events.push(Event::Done(token)),
-            (What::Operation(token), Err(e)) => self.events.push(Event::Failed(token, e)),
+    pub(super) fn done(&mut self, user: UserData, result: Result<()>) {
+        match (user.payload, result) {
+            (Payload::Operation(token), Ok(())) => self.events.push(Event::Done(token)),
+            (Payload::Operation(token), Err(e)) => self.events.push(Event::Failed(token, e)),
             // A message that cannot be sent: the endpoint's error handler tells.
-            (What::Message(buffer), _) => {
+            (Payload::Message(buffer), _) => {
                 self.sending -= 1;
                 self.recycle(buffer);
             }
-            (What::Word(_), _) => {}
-            (What::Piece { pe, stream, data }, result) => {
+            (Payload::Word(_), _) => {}
+            (Payload::Piece { pe, copy, data }, result) => {
                 let bytes = data.len();
                 self.recycle_piece(data);
-                self.sent.push(Sent { pe, stream, bytes, result });
+                self.sent.push(Sent { pe, copy, bytes, result });
             }
         }
     }

@@ -15,7 +15,7 @@ use std::ptr::null;
 
 use ucx_sys::*;
 
-use super::inbox::What;
+use super::inbox::Payload;
 use super::status::check;
 use super::wire::{Head, SEALED};
 use super::{Ucx, COPY_ID};
@@ -30,11 +30,11 @@ pub(super) struct Meeting {
     heard: bool,
     /// It has asked for UCX's request.
     asked: bool,
-    pub(super) later: VecDeque<Later>,
+    pub(super) later: VecDeque<Deferred>,
 }
 
 /// What is asked of a PE that has not been met.
-pub(super) enum Later {
+pub(super) enum Deferred {
     Put { to: Remote, src: *const u8, bytes: usize, token: Token },
     Get { from: Remote, dst: *mut u8, bytes: usize, token: Token },
     Message(Vec<u8>),
@@ -60,7 +60,7 @@ pub(super) unsafe fn is_needed(ucp: &Ucp, context: ucp_context_h) -> bool {
 
 impl Ucx {
     /// Where what is asked of `pe` waits, until it has been met.
-    pub(super) fn until_met(&mut self, pe: usize) -> Option<&mut VecDeque<Later>> {
+    pub(super) fn deferred(&mut self, pe: usize) -> Option<&mut VecDeque<Deferred>> {
         self.peers[pe].meeting.as_mut().map(|meeting| &mut meeting.later)
     }
 
@@ -78,7 +78,7 @@ impl Ucx {
     }
 
     /// `pe` has said its word.
-    pub(super) fn hear(&mut self, pe: usize) {
+    pub(super) fn greeted_by(&mut self, pe: usize) {
         if let Err(e) = self.endpoint(pe) {
             return self.inbox().lose(pe, e);
         }
@@ -87,7 +87,7 @@ impl Ucx {
     }
 
     /// Lets all meetings go on.
-    pub(super) fn go_on_meeting(&mut self) {
+    pub(super) fn advance_meetings(&mut self) {
         for pe in std::mem::take(&mut self.meetings) {
             if let Err(e) = self.step(pe) {
                 self.inbox().lose(pe, e);
@@ -103,7 +103,7 @@ impl Ucx {
         let greeted = greeted || self.greet(pe)?;
         let asks = greeted && heard && !asked && self.me < pe;
         if asks {
-            self.send_copy(pe, Head::Open, What::Word(Vec::new()))?;
+            self.send_copy(pe, Head::Open, Payload::Word(Vec::new()))?;
         }
         if let Some(meeting) = &mut self.peers[pe].meeting {
             (meeting.greeted, meeting.asked) = (greeted, asked || asks);
@@ -131,19 +131,19 @@ impl Ucx {
     }
 
     /// The two have met: what has waited for it begins.
-    pub(super) fn meet(&mut self, pe: usize) {
+    pub(super) fn end_meeting(&mut self, pe: usize) {
         let Some(meeting) = self.peers[pe].meeting.take() else { return };
         for later in meeting.later {
             // SAFETY: as those vouch who have asked for it.
             let begun = unsafe {
                 match later {
-                    Later::Put { to, src, bytes, token } => (token, self.put(to, src, bytes, token)),
-                    Later::Get { from, dst, bytes, token } => (token, self.get(from, dst, bytes, token)),
-                    Later::Bulk { head, data, bytes, token } => {
+                    Deferred::Put { to, src, bytes, token } => (token, self.put(to, src, bytes, token)),
+                    Deferred::Get { from, dst, bytes, token } => (token, self.get(from, dst, bytes, token)),
+                    Deferred::Bulk { head, data, bytes, token } => {
                         (token, self.send_bulk(pe, head, data, bytes, token))
                     }
-                    Later::Flush(token) => (token, self.flush(pe, token)),
-                    Later::Message(message) => {
+                    Deferred::Flush(token) => (token, self.flush(pe, token)),
+                    Deferred::Message(message) => {
                         let sent = self.send(pe, message);
                         debug_assert!(sent.is_ok(), "what fails is told by an event");
                         continue;
@@ -151,23 +151,23 @@ impl Ucx {
                 }
             };
             match begun {
-                (token, Ok(true)) => self.tell(Event::Done(token)),
+                (token, Ok(true)) => self.push_event(Event::Done(token)),
                 (_, Ok(false)) => {}
-                (token, Err(e)) => self.tell(Event::Failed(token, e)),
+                (token, Err(e)) => self.push_event(Event::Failed(token, e)),
             }
         }
     }
 
     /// They never will.
-    pub(super) fn miss(&mut self, pe: usize, why: &Error) {
+    pub(super) fn cancel_meeting(&mut self, pe: usize, why: &Error) {
         let Some(meeting) = self.peers[pe].meeting.take() else { return };
         for later in meeting.later {
             match later {
-                Later::Put { token, .. }
-                | Later::Get { token, .. }
-                | Later::Bulk { token, .. }
-                | Later::Flush(token) => self.tell(Event::Failed(token, why.clone())),
-                Later::Message(buffer) => self.recycle(buffer),
+                Deferred::Put { token, .. }
+                | Deferred::Get { token, .. }
+                | Deferred::Bulk { token, .. }
+                | Deferred::Flush(token) => self.push_event(Event::Failed(token, why.clone())),
+                Deferred::Message(buffer) => self.recycle(buffer),
             }
         }
     }
