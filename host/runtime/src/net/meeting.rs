@@ -1,4 +1,4 @@
-//! What PEs tell each other through the bootstrap before they can reach one another: addresses, and keys to memory. Collective,
+//! What PEs exchange through the bootstrap before they can reach one another: addresses, and keys to memory. Collective,
 //! all PEs or none.
 
 use rushmem_bootstrap_abi::Bootstrap;
@@ -63,22 +63,22 @@ pub(super) fn introduce(
     cards: &[Card],
 ) -> Result<Box<dyn Transport>> {
     let mine = opened.and_then(|transport| {
-        let mut told = vec![transport.name().len() as u8];
-        told.extend_from_slice(transport.name().as_bytes());
-        told.extend_from_slice(&transport.address()?);
-        Ok((transport, told))
+        let mut own = vec![transport.name().len() as u8];
+        own.extend_from_slice(transport.name().as_bytes());
+        own.extend_from_slice(&transport.address()?);
+        Ok((transport, own))
     });
-    let (transport, told) = match mine {
-        Ok((transport, told)) => (Some(transport), Ok(told)),
+    let (transport, own) = match mine {
+        Ok((transport, own)) => (Some(transport), Ok(own)),
         Err(e) => (None, Err(e.context("opening the network for PEs on other hosts"))),
     };
-    let all = exchange(boot, "meeting PEs on other hosts", told)?;
+    let all = exchange(boot, "meeting PEs on other hosts", own)?;
     let mut transport = transport.expect("the exchange fails where there is none");
-    let name = |told: &[u8]| {
-        let length = told.first().copied().unwrap_or(0) as usize;
-        String::from_utf8_lossy(told.get(1..1 + length).unwrap_or(&[])).into_owned()
+    let name = |own: &[u8]| {
+        let length = own.first().copied().unwrap_or(0) as usize;
+        String::from_utf8_lossy(own.get(1..1 + length).unwrap_or(&[])).into_owned()
     };
-    if let Some(other) = all.iter().position(|told| name(told) != transport.name()) {
+    if let Some(other) = all.iter().position(|theirs| name(theirs) != transport.name()) {
         return Err(err!(
             MISMATCH,
             "this PE uses the transport {}, {} uses {}: set RUSHMEM_TRANSPORT alike",
@@ -88,7 +88,7 @@ pub(super) fn introduce(
         ));
     }
     let length = 1 + transport.name().len();
-    transport.learn_addresses(all.into_iter().map(|told| told[length..].to_vec()).collect());
+    transport.learn_addresses(all.into_iter().map(|theirs| theirs[length..].to_vec()).collect());
     Ok(transport)
 }
 
@@ -104,7 +104,7 @@ pub(super) unsafe fn add(
     own: usize,
     kind: Backed,
 ) -> Result<()> {
-    let (id, told) = {
+    let (id, mine) = {
         let _current = shared.current()?;
         let mut engine = shared.lock();
         let memory =
@@ -114,8 +114,8 @@ pub(super) unsafe fn add(
         let key = unsafe { engine.transport().register(id, memory) };
         (id, key.map(|key| [&(own as u64).to_le_bytes()[..], &key].concat()))
     };
-    let told = told.map_err(|e| e.context("making memory known to PEs on other hosts"));
-    let all = exchange(boot, "making memory known to PEs on other hosts", told);
+    let mine = mine.map_err(|e| e.context("making memory known to PEs on other hosts"));
+    let all = exchange(boot, "making memory known to PEs on other hosts", mine);
     let mut engine = shared.lock();
     let all = match all {
         Ok(all) => all,
@@ -125,8 +125,8 @@ pub(super) unsafe fn add(
         }
     };
     let remote =
-        all.iter().map(|told| u64::from_le_bytes(told[..8].try_into().expect("eight bytes"))).collect();
-    let keys: Vec<Vec<u8>> = all.into_iter().map(|told| told[8..].to_vec()).collect();
+        all.iter().map(|theirs| u64::from_le_bytes(theirs[..8].try_into().expect("eight bytes"))).collect();
+    let keys: Vec<Vec<u8>> = all.into_iter().map(|theirs| theirs[8..].to_vec()).collect();
     let reachable = keys.iter().map(|key| !key.is_empty()).collect();
     engine.transport().learn_keys(id, keys);
     engine.segments().insert(id, offset, bytes, own, remote, reachable);

@@ -1,6 +1,6 @@
 //! PEs whose memory is not mapped, on other hosts or without the right: how they are reached.
 //!
-//! [`Far`] is this PE's way to all of them: one [`Engine`] on one [`Transport`], behind one lock. Whoever waits for something
+//! [`Far`] is this PE's way to all of them: one [`Engine`] on one [`Transport`], behind one lock. A thread that waits for something
 //! drives it ([`Far::wait`], and every wait of the host through [`crate::health::Health`]); when nobody does, the [`proxy`]
 //! thread. A host call so costs no change of thread, and a PE that never calls rushmem still answers.
 
@@ -84,7 +84,7 @@ impl Shared {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One turn, unless somebody else is at it.
+    /// One turn, unless another thread is at it.
     fn help(&self) {
         let mut engine = match self.engine.try_lock() {
             Ok(engine) => engine,
@@ -150,7 +150,7 @@ impl Far {
         self.gpu
     }
 
-    /// This PE has entered a collective call: the other nodes hear of it.
+    /// This PE has entered a collective call: the leaders of the other nodes are sent a record of it.
     pub(crate) fn arrive(&self, arrival: Arrival) -> Result<()> {
         self.shared.lock().arrive(arrival)
     }
@@ -195,7 +195,7 @@ impl Far {
         }
     }
 
-    /// Whoever gave up may free the memory that it gave: nothing of the network's may come there later.
+    /// A caller that gave up may free the memory that it gave: the network must not write there later.
     fn let_go_of_callers_memory(&self) {
         let start = std::time::Instant::now();
         self.shared.lock().transport().cut();

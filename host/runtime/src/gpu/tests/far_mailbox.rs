@@ -12,7 +12,7 @@ use crate::gpu::launch::Shape;
 use crate::gpu::module::Module;
 use crate::gpu::pinned::PinnedBox;
 use crate::kernel::service::Service;
-use crate::net::gpu::mailbox::{Kind, Mailbox, Request, SLOTS};
+use crate::net::gpu::mailbox::{Mailbox, Request, WordKind, SLOTS};
 use crate::testing::atomics::updated;
 
 /// What anything that needs no free SM may take. Most of it takes microseconds.
@@ -151,7 +151,7 @@ impl<'t> Scene<'t> {
 }
 
 fn fetch_add(at: usize, value: u64) -> Request {
-    Request { op: 5, kind: Kind::Bits, bytes: 8, at, value, compare: 0 }
+    Request { op: 5, kind: WordKind::Bits, bytes: 8, at, value, compare: 0 }
 }
 
 /// Every thread that the GPU can hold waits for a signal that a far PE adds to; or one of each block.
@@ -240,7 +240,7 @@ fn requests_race_with_the_gpus_own_atomics() {
         scene.post(Request { bytes: 4, ..fetch_add(words[1], 5) });
         scene.post(Request {
             op: 4,
-            kind: Kind::Float,
+            kind: WordKind::Float,
             bytes: 4,
             ..fetch_add(words[2], u64::from(2f32.to_bits()))
         });
@@ -286,7 +286,7 @@ fn every_operation_of_the_mailbox() {
             let new = updated(op, bytes, old, value, compare);
             memory[at..at + bytes].copy_from_slice(&new.to_le_bytes()[..bytes]);
             expected.push(old);
-            scene.post(Request { op, kind: Kind::Bits, bytes, at: words + at, value, compare });
+            scene.post(Request { op, kind: WordKind::Bits, bytes, at: words + at, value, compare });
             if round % 50 == 0 {
                 scene.drain();
             }
@@ -295,11 +295,11 @@ fn every_operation_of_the_mailbox() {
         assert!(scene.results == expected, "waiting: {waiting}");
         assert!(t.read(words, 256) == memory, "waiting: {waiting}");
         // Floats: of each width, beside a neighbour of the same.
-        let one_and_a_half: [(Kind, usize, u64, u64); 4] = [
-            (Kind::Float, 8, 1.5f64.to_bits(), 3.0f64.to_bits()),
-            (Kind::Float, 4, 1.5f32.to_bits().into(), 3.0f32.to_bits().into()),
-            (Kind::Float, 2, 0x3e00, 0x4200),
-            (Kind::BFloat16, 2, 0x3fc0, 0x4040),
+        let one_and_a_half: [(WordKind, usize, u64, u64); 4] = [
+            (WordKind::Float, 8, 1.5f64.to_bits(), 3.0f64.to_bits()),
+            (WordKind::Float, 4, 1.5f32.to_bits().into(), 3.0f32.to_bits().into()),
+            (WordKind::Float, 2, 0x3e00, 0x4200),
+            (WordKind::BFloat16, 2, 0x3fc0, 0x4040),
         ];
         for (kind, bytes, bits, twice) in one_and_a_half {
             let neighbours = random.bytes(2 * bytes);

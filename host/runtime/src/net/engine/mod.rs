@@ -1,5 +1,5 @@
 //! The progress engine: what is asked of PEs whose memory is not mapped, by this PE's host, streams and kernels alike, and what they ask of
-//! this one. It never blocks; whoever waits [turns](Engine::turn) it. Small things are records in numbered messages, bulk is the transport's
+//! this one. It never blocks; a thread that waits [turns](Engine::turn) it. Small things are records in numbered messages, bulk is the transport's
 //! one-sided copies.
 //!
 //! Three layers, each of which holds the one below and calls nothing above:
@@ -194,7 +194,7 @@ impl Engine {
         &mut *self.operations.core.transport
     }
 
-    /// This PE has entered a collective call: the other nodes hear of it.
+    /// This PE has entered a collective call: the leaders of the other nodes are sent a record of it.
     pub(in crate::net) fn arrive(&mut self, arrival: Arrival) -> Result<()> {
         let Operations { core, arrivals, .. } = &mut self.operations;
         arrivals.leaders.iter().try_for_each(|pe| {
@@ -274,7 +274,7 @@ impl DerefMut for Engine {
 }
 
 impl Operations {
-    /// What the transport tells.
+    /// Acts on an event of the transport.
     fn event(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Message(message) => self.receive(message),

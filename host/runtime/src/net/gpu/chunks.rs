@@ -25,7 +25,7 @@ pub(crate) const KEPT_SMALL: usize = 16;
 const KEPT_LARGE_TO_ANSWER: usize = 2;
 const KEPT_SMALL_TO_ANSWER: usize = 8;
 
-/// A piece of pinned memory. Whoever has it uses it alone, and hands it to [`Chunks::give_back`] in the end; one that is dropped
+/// A piece of pinned memory. Its owner uses it alone, and hands it to [`Chunks::give_back`] in the end; one that is dropped
 /// is missing until all go.
 #[derive(Debug)]
 #[must_use]

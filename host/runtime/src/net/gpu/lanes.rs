@@ -14,7 +14,7 @@ use crate::gpu::Cuda;
 use crate::kernel::service::Service;
 use crate::net::memory::span::Span;
 
-/// Whom an answer goes to.
+/// Where an answer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) pe: usize,
@@ -47,7 +47,7 @@ pub(crate) enum Outcome {
     Word(Answer, u64),
     /// A piece of what was asked for, its place in the whole.
     Data { answer: Answer, at: usize, chunk: Chunk, bytes: usize },
-    /// The data of this large message goes into the chunk next; [`Lanes::landed`] tells that it has.
+    /// The data of this large message goes into the chunk next; then it is [`Lanes::landed`].
     Receive { from: usize, number: u64, chunk: Chunk },
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Lanes {
     pub(crate) staging: Staging,
     mailbox: Mailbox,
     service: Arc<Service>,
-    /// Whose atomic each request of the mailbox is.
+    /// The PE and the answer of each request in the mailbox.
     updates: HashMap<u64, (usize, Option<Answer>)>,
     /// Copies into the GPU whose chunks are in use.
     ins: VecDeque<(Ticket, Chunk)>,
@@ -124,7 +124,7 @@ impl Lanes {
         !(self.busy.is_empty() && self.outs.is_empty() && self.ins.is_empty() && self.updates.is_empty())
     }
 
-    /// Starts what can be started, and tells what has ended. `known(from, number)`: that large message has been announced.
+    /// Starts what can be started, and reports what has ended. `known(from, number)`: that large message has been announced.
     pub(crate) fn run(
         &mut self,
         known: &dyn Fn(usize, u64) -> bool,
@@ -187,7 +187,7 @@ impl Lanes {
         })
     }
 
-    /// Says so, once, where a copy has not run for long: nobody else could tell why nothing goes on.
+    /// Says so, once, where a copy has not run for long: nothing else shows why the transfers stand still.
     fn watch(&mut self) {
         let oldest = self.ins.front().map(|entry| entry.0).or(self.outs.front().map(|entry| entry.0));
         match (self.oldest, oldest) {
@@ -195,7 +195,7 @@ impl Lanes {
                 if since.elapsed() > HELD_UP {
                     log::warn!(
                         "a copy of {} has not run for {HELD_UP:?}: streams that wait seem to hold all of this process' queues to the GPU ({}); let it have 32, the most (export CUDA_DEVICE_MAX_CONNECTIONS=32), or let fewer streams wait at a time",
-                        self.staging.whose(),
+                        self.staging.subject(),
                         queues()
                     );
                     // Again for another copy only.
@@ -354,7 +354,7 @@ impl Lanes {
     }
 }
 
-/// How many queues CUDA was told to use, for texts.
+/// How many queues CUDA may use, for texts.
 fn queues() -> String {
     match std::env::var("CUDA_DEVICE_MAX_CONNECTIONS") {
         Ok(n) => format!("CUDA_DEVICE_MAX_CONNECTIONS is {n}"),

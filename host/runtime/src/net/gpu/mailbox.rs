@@ -4,7 +4,7 @@
 //! Requests lie in pinned memory. A ring is two things: the GPU's front end stores the number of requests into the *bell*, which
 //! threads that wait look at, and a service kernel is launched for a GPU on which nobody waits. They are on two streams, so that
 //! a kernel for which a full GPU has no room holds up no bell; and one such kernel at a time is enough, as whatever comes after
-//! it is found by the bell, or by the next, which is launched when this one has ended. Who comes second finds nothing to do.
+//! it is found by the bell, or by the next, which is launched when this one has ended. The second of the two finds nothing to do.
 //!
 //! A GPU full of threads that spin by themselves, not in a wait of the library's, answers when one of them ends.
 
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// As what a word is taken (`RUSHMEM_WORD_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WordKind {
     /// Bits: every operation, on 4 and 8 bytes.
     Bits = 0,
     /// IEEE floats of 2, 4 or 8 bytes: additions only.
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 pub(crate) struct Request {
     /// `RUSHMEM_ATOMIC_*`.
     pub(crate) op: i32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: WordKind,
     /// Bytes of the word.
     pub(crate) bytes: usize,
     /// Its address, as this GPU maps it; aligned.
@@ -116,7 +116,7 @@ struct Ledger {
     posted: u64,
     /// Requests in the queue.
     written: u64,
-    /// Requests whose result has been told, so that their slot is free.
+    /// Requests whose result has been handed out, so that their slot is free.
     taken: u64,
     waiting: VecDeque<Request>,
 }
@@ -142,13 +142,13 @@ impl Ledger {
         }
     }
 
-    /// Tells the results that have come.
-    fn take(&mut self, queue: &Queue, tell: &mut dyn FnMut(u64, u64)) {
+    /// Hands out the results that have come.
+    fn take(&mut self, queue: &Queue, each: &mut dyn FnMut(u64, u64)) {
         let done = queue.done.load(Ordering::Acquire);
         while self.taken < done {
             let result = queue.results[self.taken as usize % SLOTS].load(Ordering::Relaxed);
             self.taken += 1;
-            tell(self.taken - 1, result);
+            each(self.taken - 1, result);
         }
         self.fill(queue);
     }
@@ -158,7 +158,7 @@ impl Ledger {
 pub(crate) struct Mailbox {
     cuda: Arc<Cuda>,
     ledger: Ledger,
-    /// What the bell was last told.
+    /// What the bell says.
     rung: u64,
     /// Up to where the last kernel looks.
     served: u64,
@@ -191,12 +191,12 @@ impl Mailbox {
         })
     }
 
-    /// What the device state's `mailbox` is to be. Kernels that have been told must have ended when this is dropped.
+    /// What the device state's `mailbox` is to be. Kernels that know it must have ended when this is dropped.
     pub(crate) fn device_address(&self) -> usize {
         self.words.as_ref().map_or(0, Plain::base)
     }
 
-    /// Takes a request and gives its number: 0, 1, … Nobody is told before [`Mailbox::ring`], so that one ring serves many. They are
+    /// Takes a request and gives its number: 0, 1, … The GPU knows of it after [`Mailbox::ring`], so that one ring serves many. They are
     /// carried out in order, each after everything that the thread knew to be done when it rang.
     ///
     /// # Safety
@@ -226,17 +226,17 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Tells number and result (what was in the word before, for every operation) of each request that has been carried out since
+    /// Hands out number and result (what was in the word before, for every operation) of each request that has been carried out since
     /// the last call, in order, then rings for what found no place before. To be called often; does not wait.
-    pub(crate) fn completed(&mut self, service: &Service, tell: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    pub(crate) fn completed(&mut self, service: &Service, each: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let queue = self.queue.as_ref().expect("there until drop");
-        self.ledger.take(queue, tell);
+        self.ledger.take(queue, each);
         if self.in_flight() == 0 {
             return Ok(());
         }
         self.looks = self.looks.wrapping_add(1);
         if self.looks % LOOKS == 0 {
-            // Nothing else would tell that the context is lost.
+            // Nothing else would show that the context is lost.
             self.server.query().map_err(|e| self.explain(e))?;
         }
         self.ring(service)

@@ -4,7 +4,7 @@
 //! network moves this one.
 //!
 //! Each stream keeps its order, and tickets say how far it has come: a copy is done when its ticket is. A word that is stored comes
-//! after every copy into the GPU before it, for whoever waits for the word.
+//! after every copy into the GPU before it, for a thread that waits for the word.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Track {
         self.marks.push_back(event);
         self.started += 1;
         if self.marks.len() > MARKS {
-            // Whoever asks for no ticket must not pile them up.
+            // A caller that never asks must not pile them up.
             self.has_ended(self.ended + 2)?;
         }
         Ok(self.started)
@@ -213,11 +213,11 @@ impl Staging {
     }
 
     fn explain(&self, e: Error) -> Error {
-        e.context(self.whose())
+        e.context(self.subject())
     }
 
     /// What it moves, for texts.
-    pub(crate) fn whose(&self) -> String {
+    pub(crate) fn subject(&self) -> String {
         format!("far PEs' data in memory of {}", self.cuda)
     }
 }

@@ -137,12 +137,12 @@ unsafe fn add_float(at: usize, width: u8, value: u64) -> Result<u64> {
     }
 }
 
-/// Everything before is seen by whoever sees the word change.
+/// Everything before is visible to a thread that sees the word change.
 ///
 /// # Safety
 /// `at` is valid for an aligned word of 8 bytes.
 pub(crate) unsafe fn signal(at: usize, add: bool, value: u64) -> Result<()> {
-    // What the network wrote came before this thread heard of it.
+    // What the network wrote came before the event that this thread has seen.
     fence(Ordering::Release);
     // SAFETY: per contract.
     unsafe { update(at, 8, if add { Update::Add } else { Update::Set }, value, 0) }.map(drop)

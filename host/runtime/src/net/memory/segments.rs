@@ -54,7 +54,7 @@ impl Segments {
         self.all.insert(place, Segment { id, offset, bytes, own, remote, reachable });
     }
 
-    /// Takes those out that begin in the range, and tells their identities.
+    /// Takes those out that begin in the range, and returns their identities.
     pub(crate) fn remove(&mut self, offset: usize, bytes: usize) -> Vec<u32> {
         let gone = |s: &Segment| (offset..offset + bytes).contains(&s.offset);
         let ids = self.all.iter().filter(|s| gone(s)).map(|s| s.id).collect();

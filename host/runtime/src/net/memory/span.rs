@@ -1,4 +1,4 @@
-//! Memory of a transfer as the bytes that it carries: elements at regular distances, told apart from how they travel, which is
+//! Memory of a transfer as the bytes that it carries: elements at regular distances, kept apart from how they travel, which is
 //! packed, in parts of any length.
 
 use crate::gpu::copy::Strided;

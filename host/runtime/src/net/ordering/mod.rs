@@ -91,7 +91,7 @@ impl Ordering {
         next
     }
 
-    /// Begins a quiet, whose end `done` hears of; its number. `waits_for` is told each peer that it waits for.
+    /// Begins a quiet, which completes `done`; its number. `waits_for` is called with each peer that it waits for.
     pub(in crate::net) fn begin_quiet(&mut self, done: Done, mut waits_for: impl FnMut(usize)) -> usize {
         let quiet = self.quiets.insert(Quiet { peers: Vec::new(), done });
         for (pe, order) in self.peers.iter_mut().enumerate().filter(|(_, order)| !order.is_quiet()) {

@@ -23,7 +23,7 @@ const PES: usize = 3;
 const BYTES: usize = 1 << 20;
 const SEGMENT: u32 = 7;
 
-/// One PE, and what its transport has told.
+/// One PE, and the events of its transport.
 struct Pe {
     transport: Box<dyn Transport>,
     memory: Vec<u8>,

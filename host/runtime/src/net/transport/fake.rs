@@ -18,21 +18,21 @@ const PIECE: usize = 1000;
 
 /// What is on its way to a PE.
 #[derive(Debug, Default)]
-struct Postbox {
-    letters: Vec<(Instant, Letter)>,
+struct Arrivals {
+    messages: Vec<(Instant, Message)>,
 }
 
 #[derive(Debug)]
-enum Letter {
-    Message(Vec<u8>),
-    Bulk { head: Vec<u8>, data: Vec<u8> },
+enum Message {
+    Small(Vec<u8>),
+    Large { head: Vec<u8>, data: Vec<u8> },
 }
 
-type Shared = Mutex<Postbox>;
+type Shared = Mutex<Arrivals>;
 
 type Registry = HashMap<[u8; 16], Weak<Shared>>;
 
-/// The postboxes of all PEs of this process.
+/// The arrivals of all PEs of this process.
 fn registry() -> MutexGuard<'static, Registry> {
     static ALL: OnceLock<Mutex<Registry>> = OnceLock::new();
     ALL.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
@@ -44,7 +44,7 @@ struct Moving {
     id: u64,
     pe: usize,
     pieces: Vec<(Instant, usize, usize, usize)>,
-    /// Who waits for it; nobody where the source was free at once.
+    /// What it completes; `None`: the source was free at once.
     token: Option<Token>,
     put: bool,
     /// What the network has copied of the source then: the pieces lie in it.
@@ -59,7 +59,7 @@ pub(crate) struct Fake {
     peers: Vec<Option<Arc<Shared>>>,
     moving: Vec<Moving>,
     next_moving: u64,
-    /// Flushes: the copies that each waits for, and who waits for it.
+    /// Flushes: the copies that each waits for, and what it completes.
     flushes: Vec<(Vec<u64>, Token)>,
     /// What was in flight when connections were broken.
     cut_off: Vec<Token>,
@@ -111,7 +111,7 @@ impl Fake {
         Instant::now() + Duration::from_micros(micros)
     }
 
-    fn post(&mut self, pe: usize, letter: Letter) -> Result<()> {
+    fn post(&mut self, pe: usize, message: Message) -> Result<()> {
         let due = self.due();
         if self.peers[pe].is_none() {
             let id: Option<[u8; 16]> = self.addresses[pe].as_slice().try_into().ok();
@@ -123,7 +123,7 @@ impl Fake {
                 "RUSHMEM_TRANSPORT=fake reaches PEs of one process only, and PE {pe} is in another: run the PEs as threads"
             ));
         };
-        peer.lock().unwrap_or_else(PoisonError::into_inner).letters.push((due, letter));
+        peer.lock().unwrap_or_else(PoisonError::into_inner).messages.push((due, message));
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Transport for Fake {
     }
 
     fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()> {
-        self.post(pe, Letter::Message(message))
+        self.post(pe, Message::Small(message))
     }
 
     unsafe fn send_bulk(
@@ -205,7 +205,7 @@ impl Transport for Fake {
     ) -> Result<bool> {
         // SAFETY: the caller vouches for the data.
         let data = unsafe { std::slice::from_raw_parts(data, bytes) }.to_vec();
-        self.post(pe, Letter::Bulk { head: head.to_vec(), data })?;
+        self.post(pe, Message::Large { head: head.to_vec(), data })?;
         Ok(true)
     }
 
@@ -256,15 +256,15 @@ impl Transport for Fake {
             !before.is_empty()
         });
         let mut mine = self.mine.lock().unwrap_or_else(PoisonError::into_inner);
-        let (due, later): (Vec<_>, Vec<_>) = mine.letters.drain(..).partition(|(due, _)| *due <= now);
-        mine.letters = later;
+        let (due, later): (Vec<_>, Vec<_>) = mine.messages.drain(..).partition(|(due, _)| *due <= now);
+        mine.messages = later;
         drop(mine);
-        let mut due: Vec<Letter> = due.into_iter().map(|(_, letter)| letter).collect();
+        let mut due: Vec<Message> = due.into_iter().map(|(_, message)| message).collect();
         while !due.is_empty() {
             let pick = self.random() as usize % due.len();
             events.push(match due.swap_remove(pick) {
-                Letter::Message(message) => Event::Message(message),
-                Letter::Bulk { head, data } => {
+                Message::Small(message) => Event::Message(message),
+                Message::Large { head, data } => {
                     let id = self.next_bulk;
                     self.next_bulk += 1;
                     let bytes = data.len();

@@ -122,7 +122,7 @@ pub(crate) trait Transport: Send {
     /// Completes once all puts to `pe` so far have arrived in its memory. `Ok(true)`: they have.
     fn flush(&mut self, pe: usize, token: Token) -> Result<bool>;
 
-    /// Lets the network do its work and tells what came of it.
+    /// Lets the network do its work and hands over what came of it.
     fn progress(&mut self, events: &mut Vec<Event>);
 
     /// A descriptor that becomes readable when [`Transport::progress`] has something to do, after [`Transport::arm`].

@@ -12,7 +12,7 @@ use crate::error::{err, Result};
 #[derive(Debug, Clone)]
 struct Copying {
     id: u64,
-    /// Whose operation it is, and on whose memory.
+    /// The PE that operates, and the PE that owns the memory.
     by: usize,
     pe: usize,
     dst: usize,
@@ -35,14 +35,14 @@ pub(in crate::net) struct Network {
     /// Messages to each PE, in order: the engine sorts them anyway.
     messages: Vec<VecDeque<Message>>,
     copies: Vec<Copying>,
-    /// Whose each is, the copies that it waits for, what it completes.
+    /// The PE that flushes, the copies that it waits for, what it completes.
     flushes: Vec<(usize, Vec<u64>, Token)>,
     next: u64,
     /// Data of large messages that has been announced.
     announced: Vec<(BulkId, Vec<u8>)>,
     /// Whether sources are free at once.
     eager: bool,
-    /// What each PE is told at its next turn.
+    /// Events that each PE gets at its next turn.
     events: Vec<Vec<Event>>,
 }
 

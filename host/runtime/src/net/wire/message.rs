@@ -10,7 +10,7 @@ use crate::node::control::Arrival;
 /// Sender, spare, number.
 pub(crate) const PRELUDE: usize = 16;
 
-/// One thing asked for, or told. Offsets are of the target's stride: heap and registered regions.
+/// One request, or one answer. Offsets are of the target's stride: heap and registered regions.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     /// Stores a word of `width` bytes, whole where it is aligned.
@@ -21,7 +21,7 @@ pub(crate) enum Record<'a> {
     Rows { offset: u64, stride: u64, elem: u64, data: &'a [u8] },
     /// An atomic update; the old value is sent to `reply` unless that is [`NO_REPLY`].
     Atomic { op: u8, width: u8, offset: u64, value: u64, compare: u64, reply: u64 },
-    /// Updates a signal word: all that came before is seen by whoever sees it.
+    /// Updates a signal word: a thread that sees the new value sees all that came before.
     Signal { add: bool, offset: u64, value: u64 },
     /// Asks for a word.
     Load { width: u8, offset: u64, reply: u64 },

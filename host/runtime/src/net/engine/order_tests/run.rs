@@ -38,7 +38,7 @@ pub(super) struct Run {
     target: Vec<u8>,
     sources: Vec<u8>,
     landing: Vec<u8>,
-    /// Who waits for each operation, and for each quiet with what is before it; `None`: has heard.
+    /// What waits for each operation, and for each quiet with the operations before it; `None`: it is over.
     waiters: Vec<Option<usize>>,
     quiets: Vec<(usize, Option<usize>)>,
 }
@@ -248,7 +248,7 @@ impl Run {
     }
 }
 
-/// The text with each number that lies in one of the buffers told by its distance.
+/// The text with each number that lies in one of the buffers replaced by its distance.
 fn with_distances(text: &str, buffers: &[&[u8]]) -> String {
     let near =
         |number: usize| buffers.iter().position(|b| number.wrapping_sub(b.as_ptr() as usize) < b.len());

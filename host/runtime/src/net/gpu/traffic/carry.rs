@@ -68,11 +68,11 @@ impl Traffic {
             while at < bytes {
                 let piece = LARGE.min(bytes - at);
                 let number = self.number(pe);
-                let told = head(PUT, core.me, number, 0);
+                let header = head(PUT, core.me, number, 0);
                 let token = core.in_flight.begin(Flight::Copy { pe, op: None, done });
                 let data = (src + at) as *const u8;
                 // SAFETY: the caller of the put vouches for its source until it is done.
-                if unsafe { core.transport.send_bulk(pe, told, data, piece, token) }? {
+                if unsafe { core.transport.send_bulk(pe, header, data, piece, token) }? {
                     core.end_flight(token)?;
                 }
                 Self::place_bulk(core, pe, number, offset + at as u64, piece)?;
@@ -85,7 +85,7 @@ impl Traffic {
         }
     }
 
-    /// Tells the place of a large message in the order, and in memory.
+    /// Sends the place of a large message in the order, and in memory.
     fn place_bulk(core: &mut Core, pe: usize, number: u64, offset: u64, bytes: usize) -> Result<()> {
         core.emit_counted(pe, &Record::Bulk { number, offset, bytes: bytes as u64 })
     }
@@ -176,8 +176,8 @@ impl Traffic {
         match carry.target {
             Target::Range { offset } if bytes > SMALL => {
                 let number = self.number(pe);
-                let told = head(PUT, core.me, number, 0);
-                self.send_chunk(core, pe, told, chunk, bytes)?;
+                let header = head(PUT, core.me, number, 0);
+                self.send_chunk(core, pe, header, chunk, bytes)?;
                 return Self::place_bulk(core, pe, number, offset + at as u64, bytes);
             }
             Target::Range { offset } => core.put_records(pe, offset + at as u64, data, bytes)?,

@@ -17,7 +17,7 @@ use crate::net::engine::core::Core;
 use crate::net::engine::in_flight::{not_awaited, too_much, Flight};
 use crate::net::gpu::chunks::{Chunk, Course, SMALL};
 use crate::net::gpu::lanes::{Answer, Job, Lanes, Outcome};
-use crate::net::gpu::mailbox::{Kind, Mailbox, Request};
+use crate::net::gpu::mailbox::{Mailbox, Request, WordKind};
 use crate::net::gpu::staging::Ticket;
 use crate::net::memory::span::Span;
 use crate::net::transport::{BulkId, BULK_HEAD};
@@ -100,11 +100,11 @@ impl Traffic {
     }
 
     /// A large message has been announced.
-    pub(crate) fn announce(&mut self, told: &[u8], bytes: usize, data: BulkId) -> Result<()> {
-        if told.len() != BULK_HEAD {
-            return Err(err!(INTERNAL, "a large message with a head of {} bytes", told.len()));
+    pub(crate) fn announce(&mut self, header: &[u8], bytes: usize, data: BulkId) -> Result<()> {
+        if header.len() != BULK_HEAD {
+            return Err(err!(INTERNAL, "a large message with a head of {} bytes", header.len()));
         }
-        let word = |i: usize| u64::from_le_bytes(told[i * 8..][..8].try_into().expect("eight bytes"));
+        let word = |i: usize| u64::from_le_bytes(header[i * 8..][..8].try_into().expect("eight bytes"));
         if word(0) == PUT {
             self.announced.insert((word(1) as usize, word(2)), (data, bytes));
         } else {
@@ -206,8 +206,8 @@ fn own_rows(
 /// The request of the update with that number, or of [`FLOAT_ADD`].
 fn atomic(number: u8, width: u8, at: usize, value: u64, compare: u64) -> Result<Request> {
     let (update, kind) = match number {
-        FLOAT_ADD => (Some(Update::Add), Kind::Float),
-        _ => (Update::from_number(number), Kind::Bits),
+        FLOAT_ADD => (Some(Update::Add), WordKind::Float),
+        _ => (Update::from_number(number), WordKind::Bits),
     };
     let update = update.ok_or_else(|| err!(INTERNAL, "another PE asked for atomic {number}"))?;
     Ok(Request { op: update.code(), kind, bytes: width.into(), at, value, compare })
@@ -234,8 +234,8 @@ impl Traffic {
             }
             Outcome::Data { answer: Answer { pe, reply }, at, chunk, bytes } => {
                 if bytes > SMALL {
-                    let told = head(ANSWER, core.me, reply, at as u64);
-                    return self.send_chunk(core, pe, told, chunk, bytes);
+                    let header = head(ANSWER, core.me, reply, at as u64);
+                    return self.send_chunk(core, pe, header, chunk, bytes);
                 }
                 // SAFETY: the chunk holds so many bytes, and nobody else uses it.
                 let data = unsafe { std::slice::from_raw_parts(chunk.as_ptr(), bytes) };
@@ -263,14 +263,14 @@ impl Traffic {
         &mut self,
         core: &mut Core,
         pe: usize,
-        told: [u8; BULK_HEAD],
+        header: [u8; BULK_HEAD],
         chunk: Chunk,
         bytes: usize,
     ) -> Result<()> {
         let data = chunk.as_ptr();
         let token = core.in_flight.begin(Flight::Chunk { pe, chunk });
         // SAFETY: the chunk holds so many bytes, and stays with the flight until the token is done.
-        if unsafe { core.transport.send_bulk(pe, told, data, bytes, token) }? {
+        if unsafe { core.transport.send_bulk(pe, header, data, bytes, token) }? {
             let flight = core.in_flight.end(token);
             self.chunk_landed(core, flight)?;
         }

@@ -85,7 +85,7 @@ pub(super) unsafe fn transports(ucp: &Ucp, ep: ucp_ep_h) -> Vec<String> {
     }
 }
 
-/// What UCX prints about a connection, for people: 1.13 tells its transports in no other way.
+/// What UCX prints about a connection, for people: 1.13 has no other way to list its transports.
 ///
 /// # Safety
 /// The endpoint is alive.

@@ -96,7 +96,7 @@ impl Ucx {
     }
 
     /// Connects to `pe` if need be. False where that cannot be, because its host is gone: then the operation fails as if it had been
-    /// in flight, and the engine knows whom to ask why.
+    /// in flight, and the engine finds out why.
     pub(super) fn connects(&mut self, pe: usize, token: Token) -> bool {
         let Err(e) = self.endpoint(pe) else { return true };
         let inbox = self.inbox();
@@ -138,7 +138,7 @@ impl Ucx {
     }
 
     /// What a call has returned: done, or in flight, in which case the user is the callback's. What fails at once, on a
-    /// connection that is lost already, fails as if it had been in flight: the engine knows whom to ask why. Messages and pieces
+    /// connection that is lost already, fails as if it had been in flight: the engine finds out why. Messages and pieces
     /// have nobody who waits for them, so that their failure is the caller's.
     ///
     /// # Safety
@@ -171,7 +171,7 @@ impl Ucx {
         let (data, length) = (message.as_ptr(), message.len());
         let user = self.user_data(Payload::Message(message));
         let param = eager(user);
-        // SAFETY: a live endpoint; the user keeps the buffer, whose bytes stay where they are.
+        // SAFETY: a live endpoint; the user data keeps the buffer, whose bytes stay where they are.
         unsafe {
             let request = self.ucp.ucp_am_send_nbx(ep, AM_ID, null(), 0, data.cast(), length, &param);
             self.started("sending a message", request, user)
@@ -195,7 +195,7 @@ impl Ucx {
         let sealed = self.inbox().guards.seal_bulk(pe, me, head, bytes)?;
         let user = self.user_data(Payload::Operation(token));
         let param = sent(user);
-        // SAFETY: the user keeps the head, the caller the data.
+        // SAFETY: the user data keeps the head, the caller the data.
         unsafe {
             (*user).head = sealed;
             let header = (&raw const (*user).head).cast();
@@ -220,7 +220,7 @@ impl Ucx {
             // What is not sent at once makes UCX connect its endpoints first.
             param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
         }
-        // SAFETY: a live endpoint; the user keeps head and data.
+        // SAFETY: a live endpoint; the user data keeps head and data.
         unsafe {
             (*user).head = sealed;
             let header = (&raw const (*user).head).cast();
@@ -273,7 +273,7 @@ impl Ucx {
 }
 
 /// A message that never waits for the receiver to fetch it, and that UCX copies where the network does not take it at once. (Over
-/// TCP it must not keep the source instead: 1.13 to 1.22 tell the end of such a send twice where the connection breaks in its middle,
+/// TCP it must not keep the source instead: 1.13 to 1.22 report the end of such a send twice where the connection breaks in its middle,
 /// in `uct_tcp_ep_sendv`, and that ends the process.)
 fn eager(user: *mut UserData) -> ucp_request_param_t {
     let mut param = sent(user);

@@ -37,7 +37,7 @@ impl Ucx {
         }
     }
 
-    /// Tells PEs how far their messages have come.
+    /// Sends PEs word how far their messages have come.
     pub(super) fn grant_credit(&mut self) {
         for pe in std::mem::take(&mut self.inbox().guards.owed) {
             let count = self.inbox().guards.acknowledge(pe);
@@ -47,7 +47,7 @@ impl Ucx {
         }
     }
 
-    /// `pe` tells how far this PE's messages have come: what has waited for numbers goes.
+    /// `pe` says how far this PE's messages have come: what has waited for numbers goes.
     pub(super) fn take_credit(&mut self, pe: usize, count: u64) {
         if !self.inbox().guards.has_arrived(pe, count) {
             return self.inbox().lose(pe, err!(INTERNAL, "it has seen more messages than were sent to it"));
@@ -62,7 +62,7 @@ impl Ucx {
                     }
                 }
                 Some(Held::Bulk { head, data, bytes, token }) => {
-                    // SAFETY: as whoever has asked for it vouches.
+                    // SAFETY: the caller of `send_bulk` keeps the data until its token is done.
                     match unsafe { self.send_bulk_now(pe, &head, data, bytes, token) } {
                         Ok(true) => self.push_event(Event::Done(token)),
                         Ok(false) => {}

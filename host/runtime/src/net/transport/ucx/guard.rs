@@ -1,5 +1,5 @@
 //! Who may be believed: what comes in is obeyed where a PE of the job has sealed it for this one, under a
-//! number that has not come before. Everything else is dropped and counted, for anybody who reaches UCX's
+//! number that has not come before. Everything else is dropped and counted, for any process that reaches UCX's
 //! port can send it; it is no reason to end a job.
 //!
 //! What passes and still makes no sense is an error, as the PEs then do not run the same library.
@@ -51,8 +51,8 @@ struct Guard {
     sent: u64,
     arrived: u64,
     window: Window,
-    /// It has been told that so many of its own have come in.
-    told: u64,
+    /// It has been sent word that so many of its own have come in.
+    acknowledged: u64,
 }
 
 /// The guards of all PEs.
@@ -60,7 +60,7 @@ pub(super) struct Guards {
     keys: Keys,
     peers: Vec<Guard>,
     pub(super) dropped: Dropped,
-    /// PEs that are to be told how far they are.
+    /// PEs that are to be sent word how far they are.
     pub(super) owed: Vec<usize>,
 }
 
@@ -159,11 +159,11 @@ impl Guards {
         count <= guard.sent
     }
 
-    /// How many messages of `pe` have come in, for it to be told.
+    /// How many messages of `pe` have come in, to be acknowledged.
     pub(super) fn acknowledge(&mut self, pe: usize) -> u64 {
         let guard = &mut self.peers[pe];
-        guard.told = guard.window.next;
-        guard.told
+        guard.acknowledged = guard.window.next;
+        guard.acknowledged
     }
 
     // ---- what comes in ----
@@ -190,7 +190,7 @@ impl Guards {
         Ok(from)
     }
 
-    /// A message about copies: its sender. `counts` tells of a head whether it takes a number.
+    /// A message about copies: its sender. `counts` says of a head whether it takes a number.
     pub(super) fn open_copy(
         &mut self,
         sealed: &[u8],
@@ -239,7 +239,7 @@ impl Guards {
             Seen::TooFar => return Err(self.refuse(Refusal::TooFar)),
         }
         // Once for each time that it gets so far.
-        if before - guard.told < NEWS && guard.window.next - guard.told >= NEWS {
+        if before - guard.acknowledged < NEWS && guard.window.next - guard.acknowledged >= NEWS {
             self.owed.push(from);
         }
         Ok(())

@@ -130,7 +130,7 @@ impl Inbox {
         match (user.payload, result) {
             (Payload::Operation(token), Ok(())) => self.events.push(Event::Done(token)),
             (Payload::Operation(token), Err(e)) => self.events.push(Event::Failed(token, e)),
-            // A message that cannot be sent: the endpoint's error handler tells.
+            // A message that cannot be sent: the endpoint's error handler reports it.
             (Payload::Message(buffer), _) => {
                 self.sending -= 1;
                 self.recycle(buffer);

@@ -22,7 +22,7 @@ pub(crate) enum Listen {
     Anywhere,
 }
 
-/// The network's devices, as the system tells of them.
+/// The network's devices, as the system lists them.
 const INTERFACES: &str = "/sys/class/net";
 const RDMA: &str = "/sys/class/infiniband";
 

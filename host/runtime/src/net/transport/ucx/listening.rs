@@ -1,4 +1,4 @@
-//! Where a process listens, as the system tells. For tests, those of other crates among them.
+//! Where a process listens, as the system lists it. For tests, those of other crates among them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -5,7 +5,7 @@
 //! worker goes, an assertion ends the process (`ucp_request_send_state_ff`, "got REP message"; 1.14 does without it). Debian builds
 //! UCX with assertions.
 //!
-//! So PEs greet each other first, with words that UCX sends at once or not at all and that start no request. Whoever is greeted connects
+//! So PEs greet each other first, with words that UCX sends at once or not at all and that start no request. A PE that is greeted connects
 //! and greets back. Then both TCP connections are up and empty, the PE of the lower number asks for UCX's request, and its reply goes
 //! out at once. When that is over, both begin with what has been asked of them meanwhile.
 
@@ -25,9 +25,9 @@ use crate::net::transport::{Event, Remote, Token, Transport, BULK_HEAD};
 /// How far two PEs have come.
 #[derive(Default)]
 pub(super) struct Meeting {
-    /// This PE has said its word, and heard the other's.
+    /// This PE has greeted, and was greeted.
     greeted: bool,
-    heard: bool,
+    was_greeted: bool,
     /// It has asked for UCX's request.
     asked: bool,
     pub(super) later: VecDeque<Deferred>,
@@ -83,7 +83,7 @@ impl Ucx {
             return self.inbox().lose(pe, e);
         }
         self.begin_meeting(pe);
-        self.peers[pe].meeting.as_mut().expect("just begun").heard = true;
+        self.peers[pe].meeting.as_mut().expect("just begun").was_greeted = true;
     }
 
     /// Lets all meetings go on.
@@ -99,9 +99,9 @@ impl Ucx {
     }
 
     fn step(&mut self, pe: usize) -> Result<()> {
-        let Some(Meeting { greeted, heard, asked, .. }) = self.peers[pe].meeting else { return Ok(()) };
+        let Some(Meeting { greeted, was_greeted, asked, .. }) = self.peers[pe].meeting else { return Ok(()) };
         let greeted = greeted || self.greet(pe)?;
-        let asks = greeted && heard && !asked && self.me < pe;
+        let asks = greeted && was_greeted && !asked && self.me < pe;
         if asks {
             self.send_copy(pe, Head::Open, Payload::Word(Vec::new()))?;
         }
@@ -145,7 +145,7 @@ impl Ucx {
                     Deferred::Flush(token) => (token, self.flush(pe, token)),
                     Deferred::Message(message) => {
                         let sent = self.send(pe, message);
-                        debug_assert!(sent.is_ok(), "what fails is told by an event");
+                        debug_assert!(sent.is_ok(), "a failure is an event");
                         continue;
                     }
                 }

@@ -118,7 +118,7 @@ fn a_pe_that_goes_before_it_is_connected_takes_nobody_along() {
             pe.progress();
         }
         if spoken & (1 << (1 - goes)) != 0 {
-            // It hears of the loss, or of nothing, and then cuts: its put ends in either case.
+            // It learns of the loss, or of nothing, and then cuts: its put ends in either case.
             pe.ucx.cut();
             while pe.done.len() + pe.failed.len() < 1 {
                 pe.progress();

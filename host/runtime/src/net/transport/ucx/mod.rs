@@ -1,6 +1,6 @@
 //! UCX as the transport: one context and one worker for each PE, connections made when they are first used.
 //!
-//! One thread at a time uses the worker (`UCS_THREAD_MODE_SERIALIZED`): whoever holds the engine. Completions, messages and
+//! One thread at a time uses the worker (`UCS_THREAD_MODE_SERIALIZED`): the thread that holds the engine. Completions, messages and
 //! failures come as callbacks out of `ucp_worker_progress` and the calls themselves; they only note what has happened in
 //! [`Inbox`], and [`Transport::progress`] hands it on.
 //!
@@ -8,7 +8,7 @@
 //! reason UCX copies one-sided on networks alone that can do it by themselves ([`carrier`]); elsewhere [`pieces`] does, and PEs
 //! [meet](meeting) before they speak.
 //!
-//! Whoever reaches UCX's port can send messages. So each one is sealed under a [key](keys) of the two PEs and
+//! Any process that reaches UCX's port can send messages. So each one is sealed under a [key](keys) of the two PEs and
 //! [looked at](guard) before it is obeyed, and UCX is given no more to do than is needed: it [listens](listen)
 //! where the job is, and takes one-sided copies, which name any address of the process, on networks alone
 //! whose cards do them.

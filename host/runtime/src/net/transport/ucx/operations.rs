@@ -44,9 +44,9 @@ impl Transport for Ucx {
             )?;
             let address_bytes = std::slice::from_raw_parts(address.cast::<u8>(), length);
             // The inbox as in `inbox`.
-            let told = [&(*self.inbox).guards.public()[..], address_bytes].concat();
+            let own = [&(*self.inbox).guards.public()[..], address_bytes].concat();
             self.ucp.ucp_worker_release_address(self.worker, address);
-            Ok(told)
+            Ok(own)
         }
     }
 
@@ -54,9 +54,7 @@ impl Transport for Ucx {
         // What is too short to be one makes an address to which nobody can connect.
         let (public, addresses): (Vec<[u8; PUBLIC]>, Vec<Vec<u8>>) = addresses
             .into_iter()
-            .map(|told| {
-                told.split_first_chunk().map_or_else(Default::default, |(key, at)| (*key, at.to_vec()))
-            })
+            .map(|own| own.split_first_chunk().map_or_else(Default::default, |(key, at)| (*key, at.to_vec())))
             .unzip();
         let inbox = self.inbox();
         inbox.arrivals = addresses.iter().map(|_| Window::default()).collect();

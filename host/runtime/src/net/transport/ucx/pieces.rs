@@ -3,7 +3,7 @@
 //! receiver's callback lays each one in its place. What a get asks for, and a large message, come back the same way.
 //!
 //! Puts and flushes to a PE wait in one line, answers in another; the two take turns. A flush is a question: are all pieces up to
-//! that number in their place? Whoever dies is answered for by UCX: what was on its way fails, and nothing else happens.
+//! that number in their place? Where a PE dies, UCX fails what was on its way, and nothing else happens.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -28,7 +28,7 @@ pub(super) enum Destination {
     Landing(u64),
 }
 
-/// Who hears of the end.
+/// What the end completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Completes {
     /// The call that starts it, which is still running.
@@ -308,7 +308,7 @@ impl Ucx {
         copy.at == copy.bytes
     }
 
-    /// Tells whoever waits for it, if a copy is over.
+    /// Completes a copy that is over.
     pub(super) fn end(&mut self, key: usize) {
         let copy = &self.pieces.copies[key];
         if !copy.is_over() || copy.completes == Completes::Caller {

@@ -73,7 +73,7 @@ impl Ucx {
         }
     }
 
-    /// Tells others which of their flushes are complete.
+    /// Answers the flushes of other PEs that are complete.
     fn answer_flushes(&mut self) {
         let mut flush_requests = std::mem::take(&mut self.pieces.flush_requests);
         flush_requests.retain(|&(pe, count, token)| {

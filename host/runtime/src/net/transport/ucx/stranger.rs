@@ -1,4 +1,4 @@
-//! A stranger, for tests: somebody with a UCX of his own who speaks to a PE's worker, and has no key. All
+//! A stranger, for tests: a process with a UCX of its own that speaks to a PE's worker, and has no key. All
 //! that he has to know is the port at which it listens. (Tests of other crates take this file in, too, and
 //! [`listening`](super::listening).)
 

@@ -94,7 +94,7 @@ fn what_strangers_send_is_dropped_and_counted() {
         stranger.send(id, header, data, eager);
         sent += 1;
     };
-    // A well-formed put, as it was before there were tags, and with tags that are none; from whoever there is
+    // A well-formed put, as it was before there were tags, and with tags that are none; from any sender
     // or is not.
     for sender in [0, 1, 2, usize::MAX] {
         for number in [0, 1, 1 << 20, u64::MAX] {
@@ -134,7 +134,7 @@ fn what_strangers_send_is_dropped_and_counted() {
     assert!(pes[1].memory[..100] == untouched, "a stranger has written to memory");
     assert!(pes.iter().all(|pe| pe.failed.is_empty() && pe.messages.is_empty() && !pe.lost));
 
-    // What he has overheard counts once, whoever brings it.
+    // A copied message counts once, whatever process sends it.
     let mut overheard = message(0, 8);
     let plain = overheard.clone();
     pes[0].ucx.inbox().guards.seal_message(1, &mut overheard).unwrap();
@@ -247,7 +247,7 @@ fn honest_pes_wait_for_numbers_and_lose_nothing() {
     assert_eq!(dropped(&mut pes).total(), 0);
 }
 
-/// Who waits for a number of a PE that goes hears of it.
+/// What waits for a number of a PE that goes fails.
 #[test]
 fn what_waits_for_a_number_ends_with_its_pe() {
     let name = "what_waits_for_a_number_ends_with_its_pe";

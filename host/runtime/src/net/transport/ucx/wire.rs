@@ -39,7 +39,7 @@ pub(super) enum Head {
         landing: u64,
         at: u64,
     },
-    /// A large message: so many bytes are there for whoever wants them. Its head is the data.
+    /// A large message: so many bytes are there to be fetched. Its head is the data.
     Offer {
         id: u64,
         bytes: u64,
@@ -49,7 +49,7 @@ pub(super) enum Head {
         id: u64,
         landing: u64,
     },
-    /// The first word of a PE that wants to be met, or has heard of one.
+    /// The first word of a PE that connects, or its answer to one.
     Hello,
     /// Asks whether both may begin, and says so.
     Open,
