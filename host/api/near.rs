@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
-use rushmem_host::capi::types::rushmem_view_t;
+use rushmem_abi::c::rushmem_view_t;
 
 use crate::{forked, Pe};
 
@@ -167,7 +167,7 @@ mod tests {
             heap_base: 0x10_0000,
             stride: 0x1000,
             broken: std::ptr::null(),
-            device: rushmem_host::capi::types::RUSHMEM_DEVICE_CPU,
+            device: rushmem_abi::c::RUSHMEM_DEVICE_CPU,
             gpu: -1,
         }
     }

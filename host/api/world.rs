@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 
 use crate::forked::{self, Member};
 use crate::near::Near;

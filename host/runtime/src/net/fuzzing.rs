@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use rushmem_ring::WORDS;
 
-use crate::fuzzing::parts;
 use crate::health::Health;
 use crate::net::engine::Engine;
 use crate::net::proxy::ring::Descriptor;
 use crate::net::transport::stand_in::{Network, StandIn};
 use crate::net::wire::message::{number, prelude};
+use crate::seeds::parts;
 
 /// Bytes of the engine's one segment, and of what must stay as it is on both sides of it.
 const SEGMENT: usize = 4096;

@@ -3,8 +3,9 @@
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use super::{Backed, Shared};
+use super::Shared;
 use crate::error::{err, Error, Result};
+use crate::memory::remote::Backed;
 use crate::net::transport::ucx::listen::Listen;
 use crate::net::transport::{Memory, Transport};
 use crate::node::card::Card;
@@ -92,7 +93,7 @@ pub(super) fn introduce(
     Ok(transport)
 }
 
-/// See [`super::Far::add`].
+/// See [`Remote::add`](crate::memory::remote::Remote::add).
 ///
 /// # Safety
 /// As there.

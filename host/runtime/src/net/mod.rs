@@ -14,6 +14,7 @@ pub(crate) mod memory;
 mod ops;
 mod ordering;
 pub(crate) mod proxy;
+mod remote;
 mod request;
 mod start;
 pub(crate) mod transport;
@@ -43,16 +44,6 @@ pub(crate) use wire::message;
 
 /// Operations with memory of a caller in flight end within this, when the job is broken.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What memory is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Backed {
-    Host,
-    /// One allocation of a GPU.
-    GpuPiece,
-    /// One or several of them.
-    GpuPieces,
-}
 
 /// What threads share.
 struct Shared {
@@ -153,23 +144,6 @@ impl Far {
     /// This PE has entered a collective call: the leaders of the other nodes are sent a record of it.
     pub(crate) fn arrive(&self, arrival: Arrival) -> Result<()> {
         self.shared.lock().arrive(arrival)
-    }
-
-    /// Collective over the job: `bytes` at `offset` of everybody's stride, this PE's own at `own`, can be reached from now on.
-    ///
-    /// # Safety
-    /// The memory stays until [`Far::remove`].
-    pub(crate) unsafe fn add(&self, offset: usize, bytes: usize, own: usize, kind: Backed) -> Result<()> {
-        // SAFETY: passed on.
-        unsafe { meeting::add(&self.shared, &*self.boot, offset, bytes, own, kind) }
-    }
-
-    /// The opposite, once no PE uses it any more.
-    pub(crate) fn remove(&self, offset: usize, bytes: usize) {
-        let mut engine = self.shared.lock();
-        for id in engine.segments().remove(offset, bytes) {
-            engine.transport().forget(id);
-        }
     }
 
     /// Waits for what was started under `waiter`.

@@ -422,7 +422,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
         wake: listener.as_fd().try_clone_to_owned().expect("a descriptor"),
         duties: Mutex::default(),
     };
-    for part in crate::fuzzing::parts(bytes) {
+    for part in crate::seeds::parts(bytes) {
         let Some((count, message)) = part.split_first() else { continue };
         let message = &message[..message.len().min(MAX_BYTES)];
         let fds = vec![listener.as_raw_fd(); usize::from(*count) % 5];

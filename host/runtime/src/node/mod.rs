@@ -11,7 +11,7 @@ pub(crate) mod message;
 /// Cards, and the messages of the node's sockets.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(bytes: &[u8]) {
-    for part in crate::fuzzing::parts(bytes) {
+    for part in crate::seeds::parts(bytes) {
         if let Some(bytes) = part.first_chunk() {
             let read = card::Card::decode(bytes);
             let _ = (read.who(), card::check_agreement(&[read.clone(), read.clone()]));

@@ -8,18 +8,18 @@ use std::time::Duration;
 use rushmem_bootstrap_abi::Bootstrap;
 
 use super::{Peer, World};
-use crate::collective::Collective;
+use crate::collective::{Announce, Collective};
 use crate::config::{Config, TransportWish};
 use crate::device::{Device, Kind};
 use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
 use crate::fork::{self, Member};
 use crate::health::Health;
-use crate::heap::backing::{Backing, GpuBacking};
-use crate::heap::window::{heap_limit, Window};
 use crate::kernel::service::Service;
 use crate::kernel::Kernels;
-use crate::memory::Reservation;
+use crate::memory::backing::{Backing, GpuBacking};
+use crate::memory::symmetric::Symmetric;
+use crate::memory::window::{heap_limit, Window};
 use crate::net::proxy::ring::DeviceRing;
 use crate::net::{Detached, Far, Joined, Meeting};
 use crate::node::card::{self, Card};
@@ -27,7 +27,7 @@ use crate::node::control::{Call, Control};
 use crate::node::links::Links;
 use crate::node::message::Socket;
 use crate::ops::engine::Engine;
-use crate::symmetric::Symmetric;
+use crate::os::Reservation;
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
 const SYNC_LINE: usize = 128;
@@ -212,7 +212,8 @@ fn share_memory(
     let control = Arc::new(control);
     let joined = meeting.map(|meeting| meeting.join(&control)).transpose()?;
     let far = joined.as_ref().map(|joined| Arc::clone(&joined.net));
-    let collective = Collective::new(Arc::clone(&control), far, n, config.timeout);
+    let announce = far.map(|far| Box::new(move |arrival| far.arrive(arrival)) as Announce);
+    let collective = Collective::new(Arc::clone(&control), announce, n, config.timeout);
     let mut call = collective.enter(health, cards)?;
     call.round(Call::Start, [0; 4])?;
     let device = call.all_well(device, "opening the device")?;
@@ -266,7 +267,7 @@ fn reach_all(
         return Ok(None);
     }
     let joined = joined.map_or_else(meet, Ok)?;
-    symmetric.let_reach(&joined.net)?;
+    symmetric.let_reach(joined.net.clone())?;
     // Nobody asks anything of a PE that does not know its own memory yet.
     call.round(Call::Step, [0; 4])?;
     Ok(Some(joined))

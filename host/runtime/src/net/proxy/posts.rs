@@ -6,10 +6,12 @@ use slab::Slab;
 use crate::error::{err, Error, Result};
 use crate::net::completion::Done;
 use crate::net::engine::Operations;
-use crate::net::proxy::ring::{self, Descriptor, DeviceRing, Op, ReplyTo};
+use crate::net::proxy::ring::{Descriptor, DeviceRing, Op, ReplyTo};
 use crate::net::request::Rows;
 use crate::net::wire::message::{Record, FLOAT_ADD};
 use crate::word::Update;
+use rushmem_abi::device::RUSHMEM_RING_FLOAT;
+use rushmem_abi::table::Atomic;
 
 /// Descriptors taken at one time: they share messages, and then others have their turn.
 const BATCH: usize = 256;
@@ -150,9 +152,9 @@ impl Posts {
             }
             Op::Atomic => {
                 let offset = self.offset(d.dst)?;
-                let (update, _) =
-                    Update::of_code(d.sub).ok_or_else(|| err!(INTERNAL, "atomic {} is unknown", d.sub))?;
-                let float = d.flags & ring::FLOAT != 0 && update == Update::Add;
+                let update = Atomic::of(d.sub.into()).map(|row| row.update);
+                let update = update.ok_or_else(|| err!(INTERNAL, "atomic {} is unknown", d.sub))?;
+                let float = d.flags & RUSHMEM_RING_FLOAT != 0 && update == Update::Add;
                 let number = if float { FLOAT_ADD } else { update as u8 };
                 operations.atomic(pe, number, d.width, offset, d.value, d.sig, done)
             }
@@ -221,5 +223,5 @@ fn strided(d: &Descriptor, near: u64, far: u64) -> Rows {
 pub(in crate::net) fn fuzz(d: &Descriptor) {
     let (put, get) = (strided(d, d.value, d.sig), strided(d, d.sig, d.value));
     assert_eq!((put.elem, put.near_stride), (get.elem, get.far_stride));
-    let _ = Update::of_code(d.sub);
+    let _ = Atomic::of(d.sub.into());
 }

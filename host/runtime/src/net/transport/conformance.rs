@@ -10,11 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::stand_in::{Network, StandIn};
-use super::ucx::carrier::Carrier;
 use super::ucx::listen::Listen;
 use super::ucx::Ucx;
 use super::{fake, BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD, MESSAGE};
-use crate::net::gpu::direct::Way;
+use crate::config::{Carrier, Way};
 use crate::net::wire::message::{begin, PRELUDE};
 use crate::testing::random::Random;
 

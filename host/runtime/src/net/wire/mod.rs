@@ -127,7 +127,7 @@ impl Wire {
     /// Takes a message that has come in: its sender, and the message if its turn has come. [`Wire::next_early`] has those behind it.
     pub(in crate::net) fn accept(&mut self, message: Vec<u8>) -> Result<Option<(usize, Vec<u8>)>> {
         #[cfg(any(test, feature = "fuzzing"))]
-        crate::fuzzing::record("far_messages", message.get(PRELUDE).copied().unwrap_or(0).into(), &message);
+        crate::seeds::record("far_messages", message.get(PRELUDE).copied().unwrap_or(0).into(), &message);
         let (from, number) = message::prelude(&message)?;
         let Some(peer) = self.peers.get_mut(from) else {
             return Err(err!(INTERNAL, "a message of PE {from}, which does not exist"));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Work;
-use crate::device_state::{RawState, SyncLine};
 use crate::error::{err, Result};
 use crate::health::Health;
 use crate::kernel::stream::Job;
@@ -14,6 +13,7 @@ use crate::ops::signal::update_word;
 use crate::ops::waitset::{Expected, WaitSet};
 use crate::word::{copy, copy_word, Word};
 use crate::world::World;
+use rushmem_abi::device::{RawState, SyncLine};
 
 /// The job that carries out `work`.
 pub(super) fn job(w: &World, what: &str, work: Work) -> Job {

@@ -347,7 +347,7 @@ impl Traffic {
                 }
                 continue;
             }
-            let Some(chunk) = self.lanes.staging.try_chunk(bytes, Course::Arriving)? else {
+            let Some(chunk) = self.lanes.staging.try_chunk(bytes, Course::Arriving) else {
                 self.parts.push_front((reply, at, part));
                 return Ok(());
             };

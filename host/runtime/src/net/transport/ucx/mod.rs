@@ -48,9 +48,8 @@ use std::os::fd::RawFd;
 
 use ucx_sys::*;
 
-use crate::net::gpu::direct::Way;
+use crate::config::{Carrier, Way};
 use crate::net::transport::Transport;
-use carrier::Carrier;
 use connect::Endpoint;
 use inbox::Inbox;
 use pieces::Pieces;
@@ -124,7 +123,7 @@ impl Drop for Ucx {
 /// A head that is one means the same when it is sent on.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz_head(bytes: &[u8]) {
-    for part in crate::fuzzing::parts(bytes) {
+    for part in crate::seeds::parts(bytes) {
         if let Some((sender, head)) = wire::Head::decode(part) {
             assert_eq!(wire::Head::decode(&head.encode(sender)), Some((sender, head)));
         }

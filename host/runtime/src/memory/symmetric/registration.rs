@@ -12,14 +12,14 @@ use crate::collective::Entered;
 use crate::error::{err, Result};
 use crate::gpu::ipc::{IpcHandle, IpcMapping};
 use crate::gpu::Cuda;
-use crate::heap::gpu_region::{inspect, GpuMemory, Piece, Plain};
-use crate::heap::region::Region;
-use crate::heap::segments::Segment;
-use crate::memory::page_size;
-use crate::net::Backed;
+use crate::memory::gpu_region::{inspect, GpuMemory, Piece, Plain};
+use crate::memory::region::Region;
+use crate::memory::remote::Backed;
+use crate::memory::segments::Segment;
 use crate::node::card::Card;
 use crate::node::control::{Call, Words};
 use crate::node::links::Links;
+use crate::os::page_size;
 
 /// A registered region.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 
 use crate::config::Mapping;
 use crate::error::{err, Result};
-use crate::heap::backing::{Backing, Chunk};
-use crate::memory::RESERVE_ALIGN;
+use crate::memory::backing::{Backing, Chunk};
 use crate::node::card::{leaders, run_of, Card};
+use crate::os::RESERVE_ALIGN;
 
 /// Address space that all worlds' windows of one process may take together: half of what x86-64 gives a process.
 const ADDRESS_BUDGET: u64 = 64 << 40;
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::device::Kind;
-    use crate::memory::Reservation;
+    use crate::os::Reservation;
 
     fn cards(n: usize, processes: u64) -> Vec<Card> {
         let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, Kind::Cpu).unwrap();
