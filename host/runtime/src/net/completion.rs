@@ -1,7 +1,9 @@
-//! Completion: what happens when an operation is over on this PE, because its source is free or its answer has come. A host thread's wait
-//! ends, a kernel's thread gets its reply, a callback runs; or an operation of several parts has one part less to go.
+//! Completion: what happens when an operation is over on this PE, because its source is free or its answer
+//! has come. A host thread's wait ends, a kernel's thread gets its reply, a callback runs; or an operation of
+//! several parts has one part less to go.
 //!
-//! It promises that each [`Done`] completes once. An operation of several parts completes with its last part, or with the first that fails.
+//! It promises that each [`Done`] completes once. An operation of several parts completes with its last part,
+//! or with the first that fails.
 
 use slab::Slab;
 

@@ -1,5 +1,5 @@
-//! What PEs exchange through the bootstrap before they can reach one another: addresses, and keys to memory. Collective,
-//! all PEs or none.
+//! What PEs exchange through the bootstrap before they can reach one another: addresses, and keys to memory.
+//! Collective, all PEs or none.
 
 use rushmem_bootstrap_abi::Bootstrap;
 
@@ -13,8 +13,8 @@ use crate::node::card::Card;
 /// Of a PE that could not.
 const FAILED: u64 = u64::MAX;
 
-/// Everybody gets everybody's bytes, however many. A PE that has an error instead lets the call fail everywhere; its own error
-/// stays the reason there.
+/// Everybody gets everybody's bytes, however many. A PE that has an error instead lets the call fail
+/// everywhere; its own error stays the reason there.
 fn exchange(boot: &dyn Bootstrap, what: &str, mine: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
     let n = boot.n_ranks() as usize;
     let context = |e| Error::from(e).context(what);

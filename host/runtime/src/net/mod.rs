@@ -1,8 +1,9 @@
 //! PEs whose memory is not mapped, on other hosts or without the right: how they are reached.
 //!
-//! [`Far`] is this PE's way to all of them: one [`Engine`] on one [`Transport`], behind one lock. A thread that waits for something
-//! drives it ([`Far::wait`], and every wait of the host through [`crate::health::Health`]); when nobody does, the [`proxy`]
-//! thread. A host call so costs no change of thread, and a PE that never calls rushmem still answers.
+//! [`Far`] is this PE's way to all of them: one [`Engine`] on one [`Transport`], behind one lock. A thread
+//! that waits for something drives it ([`Far::wait`], and every wait of the host through
+//! [`crate::health::Health`]); when nobody does, the [`proxy`] thread. A host call so costs no change of
+//! thread, and a PE that never calls rushmem still answers.
 
 mod completion;
 pub(crate) mod engine;
@@ -123,8 +124,8 @@ impl Far {
         self.shared.gates.get()?.take()
     }
 
-    /// A launch on the CPU device has failed, and no kernel runs or begins meanwhile: what its threads had of the device ring is free
-    /// again, but for what is still to be answered. True where that is nothing.
+    /// A launch on the CPU device has failed, and no kernel runs or begins meanwhile: what its threads had of
+    /// the device ring is free again, but for what is still to be answered. True where that is nothing.
     pub(crate) fn reclaim(&self) -> bool {
         self.shared.lock().reclaim()
     }

@@ -1,4 +1,5 @@
-//! The host's operations on far PEs. What blocks is driven by its caller; what does not is sent before it returns.
+//! The host's operations on far PEs. What blocks is driven by its caller; what does not is sent before it
+//! returns.
 
 use std::sync::atomic::Ordering;
 use std::sync::MutexGuard;
@@ -88,7 +89,8 @@ impl Far {
         self.ask(&report, |engine, done| engine.quiet(done)).map(drop)
     }
 
-    /// Lets what was asked so far get away: for `least`, and until all of it has been carried out, but no longer than `most`.
+    /// Lets what was asked so far get away: for `least`, and until all of it has been carried out, but no
+    /// longer than `most`.
     pub(crate) fn linger(&self, least: Duration, most: Duration) {
         let begin = Instant::now();
         let mut waiter = None;
@@ -231,8 +233,8 @@ impl Place<'_> {
         self.far.begin(|engine| engine.record(self.pe, &record))
     }
 
-    /// Copies `bytes` at `src` there, and updates the signal word at offset `sig` behind them. Where it is `blocking`, the source
-    /// is free on return.
+    /// Copies `bytes` at `src` there, and updates the signal word at offset `sig` behind them. Where it is
+    /// `blocking`, the source is free on return.
     ///
     /// # Safety
     /// The source is valid until then, or until quiet.

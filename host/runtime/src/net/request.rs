@@ -26,7 +26,8 @@ pub(crate) struct Transfer {
 pub(crate) enum Request {
     /// Records that change memory, encoded.
     Records(Vec<u8>),
-    /// A record, encoded, whose answer is awaited under that number. It is open from its start until the answer has come.
+    /// A record, encoded, whose answer is awaited under that number. It is open from its start until the
+    /// answer has come.
     Ask { record: Vec<u8>, reply: u64 },
     /// A copy to the peer, announced by a signal if there is one: the record, encoded.
     Put { copy: Transfer, signal: Option<Vec<u8>> },

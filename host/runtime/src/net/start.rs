@@ -1,10 +1,12 @@
-//! How the network starts, in phases that follow from one another: each takes the one before, so none can be left out, made twice, or made
-//! too early.
+//! How the network starts, in phases that follow from one another: each takes the one before, so none can be
+//! left out, made twice, or made too early.
 //!
-//! 1. [`Meeting::hold`]: a transport is open, and all PEs know each other's addresses. Nothing is carried out yet.
-//! 2. [`Meeting::join`]: the engine turns, with its proxy thread. Arrivals are noted in the node's control segment, so that comes before;
-//!    symmetric memory comes after, for its PEs meet over the network.
-//! 3. [`Detached::prepare`]: memory through which kernels ask exists. The device state names it, so the device starts after this.
+//! 1. [`Meeting::hold`]: a transport is open, and all PEs know each other's addresses. Nothing is carried out
+//!    yet.
+//! 2. [`Meeting::join`]: the engine turns, with its proxy thread. Arrivals are noted in the node's control
+//!    segment, so that comes before; symmetric memory comes after, for its PEs meet over the network.
+//! 3. [`Detached::prepare`]: memory through which kernels ask exists. The device state names it, so the
+//!    device starts after this.
 //! 4. [`Prepared::attach`]: the engine serves kernels, and has what moves GPU memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -60,7 +62,8 @@ pub(crate) struct Prepared {
 }
 
 impl Meeting {
-    /// Collective over the job: opens the transport and learns every PE's address. `leaders`: the first PEs of the other nodes.
+    /// Collective over the job: opens the transport and learns every PE's address. `leaders`: the first PEs
+    /// of the other nodes.
     pub(crate) fn hold(
         me: usize,
         cards: &[Card],
@@ -83,8 +86,8 @@ impl Meeting {
         let (name, about) = (transport.name(), transport.about());
         log::info!("{}: far PEs are reached by {name}: {about}", health.who());
         log::debug!(
-            "{}: to far PEs up to {} bytes travel in a message, more in copies; kernels post to a ring of {} descriptors \
-             (RUSHMEM_RING_SLOTS)",
+            "{}: to far PEs up to {} bytes travel in a message, more in copies; kernels post to a ring of \
+             {} descriptors (RUSHMEM_RING_SLOTS)",
             health.who(),
             engine::INLINE,
             config.ring_slots
@@ -100,7 +103,8 @@ impl Meeting {
         })
     }
 
-    /// The engine turns from now on, with its proxy thread. `control` is where arrivals of other nodes' PEs are noted.
+    /// The engine turns from now on, with its proxy thread. `control` is where arrivals of other nodes' PEs
+    /// are noted.
     pub(crate) fn join(self, control: &Arc<Control>) -> Result<Joined> {
         let Meeting { me, mut transport, names, leaders, cuda, health, boot } = self;
         let (name, about, gpu) = (transport.name(), transport.about(), cuda.is_some());
@@ -162,11 +166,11 @@ impl Prepared {
         self.mailbox.as_ref().map_or(0, Mailbox::device_address)
     }
 
-    /// The engine takes kernels' posts from now on; this PE's heap starts at `base`, and its stride is that long. `service` knows the state
-    /// of the GPU whose memory the heap is in.
+    /// The engine takes kernels' posts from now on; this PE's heap starts at `base`, and its stride is that
+    /// long. `service` knows the state of the GPU whose memory the heap is in.
     ///
-    /// What comes back is to be called when there are kernels: from then on the proxy thread looks at their ring now and then, for which it
-    /// sleeps no more as long as it otherwise would.
+    /// What comes back is to be called when there are kernels: from then on the proxy thread looks at their
+    /// ring now and then, for which it sleeps no more as long as it otherwise would.
     pub(crate) fn attach(
         self,
         base: usize,

@@ -1,30 +1,33 @@
-/* The way to PEs that are not mapped. An operation's header asks whether the PE is far, and if so calls one of the `far_*` functions here;
- * these call a *back end*, which carries operations to the network. Everything here is off the near path.
+/* The way to PEs that are not mapped. An operation's header asks whether the PE is far, and if so calls one
+ * of the `far_*` functions here; these call a *back end*, which carries operations to the network. Everything
+ * here is off the near path.
  *
- * There is one back end, `proxy` (proxy.h): descriptors in a ring, which a thread of the host takes. A second one, `queue`, in which the kernel
- * writes the network card's own work requests, gets a header beside it; `far_*` then choose for each peer, and a program does not see which.
+ * There is one back end, `proxy` (proxy.h): descriptors in a ring, which a thread of the host takes. A second
+ * one, `queue`, in which the kernel writes the network card's own work requests, gets a header beside it;
+ * `far_*` then choose for each peer, and a program does not see which.
  *
- * What a back end offers, with its name in front (`proxy_put`, `queue_put`). Each is called by one thread, for a PE that is far, with addresses
- * of this PE as numbers; it ends the launch where there is no such PE, or where an address is none of this PE's symmetric memory.
- * RUSHMEM_RING_REPLY among `flags` makes it wait.
+ * What a back end offers, with its name in front (`proxy_put`, `queue_put`). Each is called by one thread,
+ * for a PE that is far, with addresses of this PE as numbers; it ends the launch where there is no such PE,
+ * or where an address is none of this PE's symmetric memory. RUSHMEM_RING_REPLY among `flags` makes it wait.
  *
- *   p<T>(dst, value, pe)                          stores one value in one piece
- *   g(src, width, pe)                             the word there
- *   put(dst, src, bytes, pe, flags)               waits until the source is free
- *   get(dst, src, bytes, pe, flags)               waits until the data is here
+ *   p<T>(dst, value, pe)                        stores one value in one piece; the host checks the address
+ *   g(src, width, pe)                           the word there
+ *   put(dst, src, bytes, pe, flags)             waits until the source is free
+ *   get(dst, src, bytes, pe, flags)             waits until the data is here
  *   put_signal(dst, src, bytes, sig, value, sig_op, pe, flags)
- *                                                 the signal word changes behind the data; waits as put does
- *   put_word_signal(dst, word, sig, value, pe)    the same for 8 bytes, and a signal that is set
- *   signal(sig, value, sig_op, pe)                changes a signal word
+ *                                               the signal word changes behind the data; waits as put does
+ *   put_word_signal(dst, word, sig, value, pe)  the same for 8 bytes, and a signal that is set
+ *   signal(sig, value, sig_op, pe)              changes a signal word
  *   iput, iget(dst, src, dst_stride, src_stride, n, element, pe)
- *                                                 strided, in elements; wait as put and get do
+ *                                               strided, in elements; wait as put and get do
  *   atomic(code, width, target, value, compare, pe, flags)
- *                                                 RUSHMEM_ATOMIC_* by bit patterns, with RUSHMEM_RING_FLOAT on a float; waits for the old value
- *   fence()                                       what is asked of each far PE from here on happens after what was asked before
- *   quiet()                                       waits until all that was asked has happened
+ *                                               RUSHMEM_ATOMIC_* by bit patterns, with RUSHMEM_RING_FLOAT
+ *                                               on a float; waits for the old value
+ *   fence()                                     orders what was asked of each far PE before what follows
+ *   quiet()                                     waits until all that was asked has happened
  *
- * Order: between two operations of one thread on one PE there is none without a fence, whatever back end carries them; a fence or a quiet
- * covers all back ends that the kernel has used.
+ * Order: between two operations of one thread on one PE there is none without a fence, whatever back end
+ * carries them; a fence or a quiet covers all back ends that the kernel has used.
  */
 #ifndef RUSHMEM_IMPL_NET_NET_H
 #define RUSHMEM_IMPL_NET_NET_H
@@ -61,14 +64,16 @@ RUSHMEM_DEVICE void far_get(void *dst, const void *src, size_t bytes, int pe, ui
 }
 
 template <typename Scope, typename T>
-RUSHMEM_DEVICE void far_iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
+RUSHMEM_DEVICE void far_iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
+                             int pe) {
   if (Scope::rank() == 0) {
     proxy_iput(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
                static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
   }
 }
 template <typename Scope, typename T>
-RUSHMEM_DEVICE void far_iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
+RUSHMEM_DEVICE void far_iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
+                             int pe) {
   if (Scope::rank() == 0) {
     proxy_iget(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
                static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
@@ -86,7 +91,8 @@ RUSHMEM_DEVICE void far_put_signal(void *dst, const void *src, size_t bytes, uin
     proxy_put_signal(far_address(dst), far_address(src), bytes, far_address(sig), value, sig_op, pe, flags);
   }
 }
-RUSHMEM_DEVICE void far_put_word_signal(uint64_t *dst, uint64_t word_, uint64_t *sig, uint64_t value, int pe) {
+RUSHMEM_DEVICE void far_put_word_signal(uint64_t *dst, uint64_t word_, uint64_t *sig, uint64_t value,
+                                        int pe) {
   proxy_put_word_signal(far_address(dst), word_, far_address(sig), value, pe);
 }
 RUSHMEM_DEVICE void far_signal(uint64_t *sig, uint64_t value, int sig_op, int pe) {

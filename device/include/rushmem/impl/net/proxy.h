@@ -1,11 +1,12 @@
-/* The back end `proxy`: operations as descriptors in the device ring, which the host's proxy thread carries out. net.h says what each function
- * has to do.
+/* The back end `proxy`: operations as descriptors in the device ring, which the host's proxy thread carries
+ * out. net.h says what each function has to do.
  *
- * The host reaches a put's source and a get's destination in global memory. What is in a GPU thread's local memory, in shared memory or among
- * a kernel's parameters travels inside descriptors, 32 bytes at a time there and 8 back. Memory that a kernel took from the device's own
- * malloc is in reach of neither.
+ * The host reaches a put's source and a get's destination in global memory. What is in a GPU thread's local
+ * memory, in shared memory or among a kernel's parameters travels inside descriptors, 32 bytes at a time
+ * there and 8 back. Memory that a kernel took from the device's own malloc is in reach of neither.
  *
- * Functions with C names are never inlined; in relocatable code they are the device library's (device/src/device.cu).
+ * Functions with C names are never inlined; in relocatable code they are the device library's
+ * (device/src/device.cu).
  */
 #ifndef RUSHMEM_IMPL_NET_PROXY_H
 #define RUSHMEM_IMPL_NET_PROXY_H
@@ -176,12 +177,12 @@ RUSHMEM_DEVICE void proxy_put_signal(uint64_t dst, uint64_t src, uint64_t bytes,
                                      int sig_op, int pe, uint32_t flags) {
   rushmem_far_put_signal(dst, src, bytes, sig, value, sig_op, pe, flags);
 }
-RUSHMEM_DEVICE void proxy_iput(uint64_t dst, uint64_t src, uint64_t dst_stride, uint64_t src_stride, uint64_t n,
-                               uint32_t element, int pe) {
+RUSHMEM_DEVICE void proxy_iput(uint64_t dst, uint64_t src, uint64_t dst_stride, uint64_t src_stride,
+                               uint64_t n, uint32_t element, int pe) {
   rushmem_far_iput(dst, src, dst_stride, src_stride, n, element, pe);
 }
-RUSHMEM_DEVICE void proxy_iget(uint64_t dst, uint64_t src, uint64_t dst_stride, uint64_t src_stride, uint64_t n,
-                               uint32_t element, int pe) {
+RUSHMEM_DEVICE void proxy_iget(uint64_t dst, uint64_t src, uint64_t dst_stride, uint64_t src_stride,
+                               uint64_t n, uint32_t element, int pe) {
   rushmem_far_iget(dst, src, dst_stride, src_stride, n, element, pe);
 }
 RUSHMEM_DEVICE void proxy_fence() { rushmem_far_fence(); }
@@ -193,7 +194,8 @@ RUSHMEM_DEVICE uint64_t proxy_g(uint64_t src, uint32_t width, int pe) {
 RUSHMEM_DEVICE void proxy_signal(uint64_t sig, uint64_t value, int sig_op, int pe) {
   ring_post(ring_head(RUSHMEM_RING_SIGNAL, static_cast<uint32_t>(sig_op), 0, 0, pe), 0, 0, 0, sig, value, 0);
 }
-RUSHMEM_DEVICE void proxy_put_word_signal(uint64_t dst, uint64_t word_, uint64_t sig, uint64_t value, int pe) {
+RUSHMEM_DEVICE void proxy_put_word_signal(uint64_t dst, uint64_t word_, uint64_t sig, uint64_t value,
+                                          int pe) {
   const uint32_t op = RUSHMEM_RING_PUT_SIGNAL_INLINE, set = RUSHMEM_SIGNAL_SET;
   ring_post(ring_head(op, set, 8, 0, pe), dst, word_, 0, sig, value, 0);
 }
@@ -202,9 +204,9 @@ RUSHMEM_DEVICE uint64_t proxy_atomic(uint32_t code, uint32_t width, uint64_t tar
   return ring_post(ring_head(RUSHMEM_RING_ATOMIC, code, width, flags, pe), target, 0, 0, compare, value, 0);
 }
 
-/* One word, in one piece. On a GPU without a call, even one that is hardly ever made: for its sake the compiler would keep
- * the registers of a loop around p in memory (sm_90: 112 GB/s instead of 202). Publishes inside the loop, as
- * rushmem_far_post does, and for the same reason. */
+/* One word, in one piece. On a GPU without a call, even one that is hardly ever made: for its sake the
+ * compiler would keep the registers of a loop around p in memory (sm_90: 112 GB/s instead of 202). Publishes
+ * inside the loop, as rushmem_far_post does, and for the same reason. */
 template <typename T> RUSHMEM_DEVICE void proxy_p(T *dst, const T &value, int pe) {
   const uint64_t head = ring_head(RUSHMEM_RING_PUT_INLINE, 0, sizeof(T), 0, pe);
 #if defined(RUSHMEM_CPU)

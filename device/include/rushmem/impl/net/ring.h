@@ -1,9 +1,11 @@
-/* The kernels' half of the device ring: a descriptor is posted, the host takes it, and an answer comes back in a reply slot (abi_ring.h has the
- * layout, host/ring a model of the protocol for loom, which a test compares with this file step by step).
+/* The kernels' half of the device ring: a descriptor is posted, the host takes it, and an answer comes back
+ * in a reply slot (abi_ring.h has the layout, host/ring a model of the protocol for loom, which a test
+ * compares with this file step by step).
  *
- * What runs here is off the near path, so the functions are never inlined; in relocatable code they are the device library's
- * (device/src/device.cu). One thread of a scope posts for all of it. It needs no fence of its own: publishing releases what it has seen of the
- * others by the program's barrier (or, for a signal, by the scope's).
+ * What runs here is off the near path, so the functions are never inlined; in relocatable code they are the
+ * device library's (device/src/device.cu). One thread of a scope posts for all of it. It needs no fence of
+ * its own: publishing releases what it has seen of the others by the program's barrier (or, for a signal, by
+ * the scope's).
  */
 #ifndef RUSHMEM_IMPL_NET_RING_H
 #define RUSHMEM_IMPL_NET_RING_H
@@ -85,15 +87,16 @@ RUSHMEM_DEVICE bool ring_take_ticket(rushmem_ring *ring, uint64_t &ticket) {
 #endif
 }
 
-/* What a descriptor says, but its ticket: its words in their order. Handed to the out-of-line function in memory of the
- * caller's own, since every register of it would be one more in the kernel. */
+/* What a descriptor says, but its ticket: its words in their order. Handed to the out-of-line function in
+ * memory of the caller's own, since every register of it would be one more in the kernel. */
 struct ring_words {
   uint64_t head, dst, src, bytes, sig, value, element;
 };
 
 #if defined(RUSHMEM_COLD_IN_LIBRARY)
 
-/* By C names, here and below, as uint64_t is another type to NVRTC than to nvcc, and both link with one library. */
+/* By C names, here and below, as uint64_t is another type to NVRTC than to nvcc, and both link with one
+ * library. */
 extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile ring_words *what);
 
 #else
@@ -195,9 +198,9 @@ RUSHMEM_COLD void rushmem_far_quiet();
 
 #else
 
-/* Everything that happened before this call, to each far PE, before everything that happens after. Nothing is to be
- * posted where another thread's fence stands behind all that was posted, or its quiet has ended. A quiet that has not ended yet
- * does not do: it holds up its own thread and no other's operations. */
+/* Everything that happened before this call, to each far PE, before everything that happens after. Nothing is
+ * to be posted where another thread's fence stands behind all that was posted, or its quiet has ended. A
+ * quiet that has not ended yet does not do: it holds up its own thread and no other's operations. */
 extern "C" RUSHMEM_COLD void rushmem_far_fence() {
   rushmem_ring *ring = state().ring;
   const uint64_t fenced = load_acquire_word(&ring->fenced.value);

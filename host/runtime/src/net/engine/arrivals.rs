@@ -1,5 +1,6 @@
-//! Arrivals: collective calls across nodes. A PE that enters one sends a record to the leaders of the other nodes; a leader notes it where its node's PEs
-//! look, and that is all that the network has to do with collective calls of the host.
+//! Arrivals: collective calls across nodes. A PE that enters one sends a record to the leaders of the other
+//! nodes; a leader notes it where its node's PEs look, and that is all that the network has to do with
+//! collective calls of the host.
 
 use crate::node::control::Arrival;
 

@@ -1,5 +1,6 @@
-//! The core: the parts of an engine side by side, and what takes several of them: a record that counts in its peer's order, a flush, an
-//! answer. Nothing here decides whether an operation may start, or knows GPU memory: [`super::Operations`] does.
+//! The core: the parts of an engine side by side, and what takes several of them: a record that counts in its
+//! peer's order, a flush, an answer. Nothing here decides whether an operation may start, or knows GPU
+//! memory: [`super::Operations`] does.
 
 use super::failures::Failures;
 use super::in_flight::{not_awaited, too_much, Awaited, Flight, InFlight};
@@ -54,7 +55,8 @@ impl Core {
         self.wire.append(&mut *self.transport, pe, records)
     }
 
-    /// Puts a record of an operation that has started into the message: if it changes memory, it counts in the order.
+    /// Puts a record of an operation that has started into the message: if it changes memory, it counts in
+    /// the order.
     #[inline]
     pub(in crate::net) fn emit_counted(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
         if !matches!(record, Record::Reply { .. } | Record::ReplyData { .. }) {

@@ -1,5 +1,6 @@
-//! Failures: a PE that the network has lost, and an engine that cannot go on. It promises that the job's reason is the PE's own where that is
-//! known: a connection breaks before it is known why, so the network's word is a suspicion for a moment.
+//! Failures: a PE that the network has lost, and an engine that cannot go on. It promises that the job's
+//! reason is the PE's own where that is known: a connection breaks before it is known why, so the network's
+//! word is a suspicion for a moment.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What is in flight: operations that the transport has, each under the [`Token`] that it gives back, and answers of peers that are awaited,
-//! each under the number that travels with the request.
+//! What is in flight: operations that the transport has, each under the [`Token`] that it gives back, and
+//! answers of peers that are awaited, each under the number that travels with the request.
 
 use slab::Slab;
 
@@ -130,7 +130,8 @@ impl InFlight {
         }
     }
 
-    /// So many bytes of an answer are in their place. `Some`: it is whole; its peer, its operation's number, what completes.
+    /// So many bytes of an answer are in their place. `Some`: it is whole; its peer, its operation's number,
+    /// what completes.
     pub(in crate::net) fn arrived(
         &mut self,
         reply: usize,

@@ -1,12 +1,13 @@
-//! The progress engine: what is asked of PEs whose memory is not mapped, by this PE's host, streams and kernels alike, and what they ask of
-//! this one. It never blocks; a thread that waits [turns](Engine::turn) it. Small things are records in numbered messages, bulk is the transport's
-//! one-sided copies.
+//! The progress engine: what is asked of PEs whose memory is not mapped, by this PE's host, streams and
+//! kernels alike, and what they ask of this one. It never blocks; a thread that waits [turns](Engine::turn)
+//! it. Small things are records in numbered messages, bulk is the transport's one-sided copies.
 //!
 //! Three layers, each of which holds the one below and calls nothing above:
 //!
-//! - [`core::Core`]: the parts side by side ([`crate::net::wire`], [`crate::net::ordering`], [`in_flight`], [`crate::net::completion`],
-//!   [`failures`], the segments, the transport), and what takes several of them.
-//! - [`Operations`]: the core and GPU memory. It starts operations or holds them back, and carries out those of other PEs.
+//! - [`core::Core`]: the parts side by side ([`crate::net::wire`], [`crate::net::ordering`], [`in_flight`],
+//!   [`crate::net::completion`], [`failures`], the segments, the transport), and what takes several of them.
+//! - [`Operations`]: the core and GPU memory. It starts operations or holds them back, and carries out those
+//!   of other PEs.
 //! - [`Engine`]: the operations, and the kernels that ask for some.
 
 mod arrivals;
@@ -54,7 +55,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// For PE `me` of as many as have `names`. `leaders` are the first PEs of the other nodes; `note` notes arrivals.
+    /// For PE `me` of as many as have `names`. `leaders` are the first PEs of the other nodes; `note` notes
+    /// arrivals.
     pub(in crate::net) fn new(
         me: usize,
         transport: Box<dyn Transport>,
@@ -117,14 +119,15 @@ impl Engine {
 
     // ---- order and completion ----
 
-    /// What is asked from here on happens after what was asked before, on each PE. What kernels that have ended have posted counts as
-    /// asked before.
+    /// What is asked from here on happens after what was asked before, on each PE. What kernels that have
+    /// ended have posted counts as asked before.
     pub(crate) fn fence(&mut self) {
         self.start_posts();
         self.operations.fence();
     }
 
-    /// `done` when all that was asked so far has been carried out everywhere, by kernels that have ended, too.
+    /// `done` when all that was asked so far has been carried out everywhere, by kernels that have ended,
+    /// too.
     pub(crate) fn quiet(&mut self, done: Done) -> Result<()> {
         self.start_posts();
         self.operations.quiet(done)
@@ -221,8 +224,8 @@ impl Engine {
         }
     }
 
-    /// Starts what kernels have posted by now. A fence or quiet of the host covers kernels that have ended, as it does where PEs are
-    /// mapped.
+    /// Starts what kernels have posted by now. A fence or quiet of the host covers kernels that have ended,
+    /// as it does where PEs are mapped.
     pub(in crate::net) fn start_posts(&mut self) {
         let Some(posts) = &mut self.posts else { return };
         if let Err(e) = posts.take_present(&mut self.operations) {
@@ -242,7 +245,8 @@ impl Engine {
         self.posts.as_ref().is_some_and(|posts| posts.expected)
     }
 
-    /// No kernel runs: what threads had of the ring is free again, once all that they posted is answered. True then.
+    /// No kernel runs: what threads had of the ring is free again, once all that they posted is answered.
+    /// True then.
     pub(in crate::net) fn reclaim(&mut self) -> bool {
         let Some(posts) = &mut self.posts else { return true };
         posts.answer(&mut self.operations.core.completions.replies);
@@ -258,7 +262,8 @@ impl Engine {
     }
 }
 
-/// What may be asked of the engine is what its operations offer; fence and quiet, which cover kernels, too, are its own.
+/// What may be asked of the engine is what its operations offer; fence and quiet, which cover kernels, too,
+/// are its own.
 impl Deref for Engine {
     type Target = Operations;
 

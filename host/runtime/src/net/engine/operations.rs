@@ -1,5 +1,6 @@
-//! Operations of this PE on its peers: each starts now, or a fence holds it back. The functions here are what the host, streams and kernels
-//! may ask for; small things go in records, bulk by the transport or, where that does not reach GPU memory, in chunks.
+//! Operations of this PE on its peers: each starts now, or a fence holds it back. The functions here are what
+//! the host, streams and kernels may ask for; small things go in records, bulk by the transport or, where
+//! that does not reach GPU memory, in chunks.
 
 use super::arrivals::Arrivals;
 use super::core::Core;
@@ -72,7 +73,8 @@ impl Operations {
         self.submit(pe, Request::Get(Transfer { near: dst, offset, bytes, done }))
     }
 
-    /// Strided put: elements `near_stride` bytes apart to elements `far_stride` bytes apart; `done` when the source is free.
+    /// Strided put: elements `near_stride` bytes apart to elements `far_stride` bytes apart; `done` when the
+    /// source is free.
     ///
     /// # Safety
     /// Every element of the source is valid until then.
@@ -134,7 +136,8 @@ impl Operations {
         self.ask(pe, &Record::Load { width, offset, reply }, reply)
     }
 
-    /// Sends a record of at most [`RECORD`](crate::net::wire::RECORD) bytes of data that changes memory and has no answer.
+    /// Sends a record of at most [`RECORD`](crate::net::wire::RECORD) bytes of data that changes memory and
+    /// has no answer.
     #[inline]
     pub(crate) fn record(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
         if self.core.ordering.may_start(pe, false) {
@@ -260,7 +263,8 @@ impl Operations {
 
     // ---- going on ----
 
-    /// Starts what fences hold back no longer, and sends what is ready, peer by peer. True where there was anything to send.
+    /// Starts what fences hold back no longer, and sends what is ready, peer by peer. True where there was
+    /// anything to send.
     pub(in crate::net) fn push_out(&mut self) -> Result<bool> {
         if !self.core.wire.has_active() {
             return Ok(false);

@@ -1,5 +1,6 @@
-//! What other PEs ask for: their messages, carried out in their order. Requests for host memory are carried out at once; those for GPU memory
-//! go to a lane of their PE ([`crate::net::gpu::lanes`]). An answer ends what this PE has asked for.
+//! What other PEs ask for: their messages, carried out in their order. Requests for host memory are carried
+//! out at once; those for GPU memory go to a lane of their PE ([`crate::net::gpu::lanes`]). An answer ends
+//! what this PE has asked for.
 
 use super::operations::Operations;
 use crate::error::{err, Result};
@@ -40,7 +41,8 @@ impl Operations {
                 (self.arrivals.note)(from, &arrival);
                 return Ok(());
             }
-            // Rows do not overlap, so an answer is no longer than this PE's memory; what is asked for without end is not begun.
+            // Rows do not overlap, so an answer is no longer than this PE's memory; what is asked for without
+            // end is not begun.
             Record::FetchRows { stride, elem, n, .. }
                 if elem == 0 || (n > 1 && (stride as i64).unsigned_abs() < elem) =>
             {
@@ -95,7 +97,8 @@ impl Core {
                 let (stride, elem) = (stride as i64, elem as usize);
                 for (i, row) in data.chunks_exact(elem.max(1)).enumerate() {
                     let at = self.own(offset.wrapping_add_signed(i as i64 * stride), elem)?;
-                    // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses them.
+                    // SAFETY: `own` has found it in this PE's segments, which stay as long as any PE uses
+                    // them.
                     unsafe { host::copy(at, row.as_ptr() as usize, elem) };
                 }
             }

@@ -1,6 +1,7 @@
-//! What other PEs ask of this PE's GPU memory, in the order in which each of them asked: one lane for each. What goes in by
-//! copy engines and stream words keeps its order by itself; an atomic, which a thread of the GPU carries out, starts when
-//! what its PE asked before has arrived, and what that PE asks next waits for it.
+//! What other PEs ask of this PE's GPU memory, in the order in which each of them asked: one lane for each.
+//! What goes in by copy engines and stream words keeps its order by itself; an atomic, which a thread of the
+//! GPU carries out, starts when what its PE asked before has arrived, and what that PE asks next waits for
+//! it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -124,7 +125,8 @@ impl Lanes {
         !(self.busy.is_empty() && self.outs.is_empty() && self.ins.is_empty() && self.updates.is_empty())
     }
 
-    /// Starts what can be started, and reports what has ended. `known(from, number)`: that large message has been announced.
+    /// Starts what can be started, and reports what has ended. `known(from, number)`: that large message has
+    /// been announced.
     pub(crate) fn run(
         &mut self,
         known: &dyn Fn(usize, u64) -> bool,
@@ -194,7 +196,9 @@ impl Lanes {
             (Some((known, since)), Some(ticket)) if known == ticket => {
                 if since.elapsed() > HELD_UP {
                     log::warn!(
-                        "a copy of {} has not run for {HELD_UP:?}: streams that wait seem to hold all of this process' queues to the GPU ({}); let it have 32, the most (export CUDA_DEVICE_MAX_CONNECTIONS=32), or let fewer streams wait at a time",
+                        "a copy of {} has not run for {HELD_UP:?}: streams that wait seem to hold all of this \
+                         process' queues to the GPU ({}); let it have 32, the most (export \
+                         CUDA_DEVICE_MAX_CONNECTIONS=32), or let fewer streams wait at a time",
                         self.staging.subject(),
                         queues()
                     );
@@ -239,7 +243,8 @@ impl Lanes {
                     let Some(chunk) = self.staging.try_chunk(data.len(), Course::Arriving) else {
                         return Ok(());
                     };
-                    // SAFETY: a message is shorter than any chunk, which nobody else uses; the engine has checked the span.
+                    // SAFETY: a message is shorter than any chunk, which nobody else uses; the engine has
+                    // checked the span.
                     let ticket = unsafe {
                         std::ptr::copy_nonoverlapping(data.as_ptr(), chunk.as_ptr(), data.len());
                         self.staging.copy_in(span, 0, &chunk, data.len())?
@@ -321,7 +326,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Gives chunks to the large messages that come next, so that the network and the copy engines work at the same time.
+    /// Gives chunks to the large messages that come next, so that the network and the copy engines work at
+    /// the same time.
     fn receive_ahead(
         &mut self,
         from: usize,
@@ -340,7 +346,8 @@ impl Lanes {
             .filter(|(_, number, _)| !self.lanes[from].arrived.contains_key(number) && known(from, *number))
             .collect();
         for (place, number, bytes) in next {
-            // Those that come later hold their chunks until what is before them is done, which may take another PE.
+            // Those that come later hold their chunks until what is before them is done, which may take
+            // another PE.
             let course = if place == 0 { Course::Arriving } else { Course::Leaving };
             let Some(chunk) = self.staging.try_chunk(bytes, course) else { return Ok(()) };
             self.lanes[from].arrived.insert(number, None);

@@ -1,12 +1,15 @@
-//! The mailbox: atomic updates of words of this PE's GPU, asked for by far PEs and carried out by a thread of that GPU, so
-//! that they are atomic with its own threads and with its NVLink peers (`device/include/rushmem/abi_mailbox.h`).
+//! The mailbox: atomic updates of words of this PE's GPU, asked for by far PEs and carried out by a thread of
+//! that GPU, so that they are atomic with its own threads and with its NVLink peers
+//! (`device/include/rushmem/abi_mailbox.h`).
 //!
-//! Requests lie in pinned memory. A ring is two things: the GPU's front end stores the number of requests into the *bell*, which
-//! threads that wait look at, and a service kernel is launched for a GPU on which nobody waits. They are on two streams, so that
-//! a kernel for which a full GPU has no room holds up no bell; and one such kernel at a time is enough, as whatever comes after
-//! it is found by the bell, or by the next, which is launched when this one has ended. The second of the two finds nothing to do.
+//! Requests lie in pinned memory. A ring is two things: the GPU's front end stores the number of requests
+//! into the *bell*, which threads that wait look at, and a service kernel is launched for a GPU on which
+//! nobody waits. They are on two streams, so that a kernel for which a full GPU has no room holds up no bell;
+//! and one such kernel at a time is enough, as whatever comes after it is found by the bell, or by the next,
+//! which is launched when this one has ended. The second of the two finds nothing to do.
 //!
-//! A GPU full of threads that spin by themselves, not in a wait of the library's, answers when one of them ends.
+//! A GPU full of threads that spin by themselves, not in a wait of the library's, answers when one of them
+//! ends.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -140,8 +143,9 @@ impl Mailbox {
         self.words.as_ref().map_or(0, Plain::base)
     }
 
-    /// Takes a request and gives its number: 0, 1, … The GPU knows of it after [`Mailbox::ring`], so that one ring serves many. They are
-    /// carried out in order, each after everything that the thread knew to be done when it rang.
+    /// Takes a request and gives its number: 0, 1, … The GPU knows of it after [`Mailbox::ring`], so that one
+    /// ring serves many. They are carried out in order, each after everything that the thread knew to be done
+    /// when it rang.
     ///
     /// # Safety
     /// The word is aligned GPU memory that stays valid until the request is completed.
@@ -150,11 +154,13 @@ impl Mailbox {
         self.ledger.post(queue, request)
     }
 
-    /// Lets the GPU know of what has been posted; nothing where it knows. `service` is this PE's. Does not wait.
+    /// Lets the GPU know of what has been posted; nothing where it knows. `service` is this PE's. Does not
+    /// wait.
     pub(crate) fn ring(&mut self, service: &Service) -> Result<()> {
         let upto = self.ledger.written;
         if upto != self.rung {
-            // The GPU sees what this thread wrote before it sees what this thread hands to the driver, which flushes.
+            // The GPU sees what this thread wrote before it sees what this thread hands to the driver, which
+            // flushes.
             std::sync::atomic::fence(Ordering::SeqCst);
             let op = MemOp::Write64 { at: self.device_address(), value: upto };
             // SAFETY: the mailbox's first word, which lives until the stream is done (`drop`).
@@ -170,8 +176,9 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Hands out number and result (what was in the word before, for every operation) of each request that has been carried out since
-    /// the last call, in order, then rings for what found no place before. To be called often; does not wait.
+    /// Hands out number and result (what was in the word before, for every operation) of each request that
+    /// has been carried out since the last call, in order, then rings for what found no place before. To be
+    /// called often; does not wait.
     pub(crate) fn completed(&mut self, service: &Service, each: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let queue = self.queue.as_ref().expect("there until drop");
         self.ledger.take(queue, each);
@@ -198,8 +205,8 @@ impl Mailbox {
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        // Kernels have ended, so a service kernel that had no room has it now, and finds nothing to do. One that runs all the same
-        // keeps the memory, which goes with the process; a lost context runs nothing.
+        // Kernels have ended, so a service kernel that had no room has it now, and finds nothing to do. One
+        // that runs all the same keeps the memory, which goes with the process; a lost context runs nothing.
         let until = Instant::now() + PATIENCE;
         let busy = |stream: &Stream| matches!(stream.query(), Ok(false));
         while busy(&self.bell) || busy(&self.server) {

@@ -1,4 +1,5 @@
-//! The mailbox without a GPU: the host's bookkeeping against a server that is played, and the device's half on the CPU device, where it is the same code.
+//! The mailbox without a GPU: the host's bookkeeping against a server that is played, and the device's half
+//! on the CPU device, where it is the same code.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -15,7 +16,8 @@ fn add(at: usize, value: u64) -> Request {
     Request { op: 5, kind: WordKind::Bits, bytes: 8, at, value, compare: 0 }
 }
 
-/// Far more requests than slots, served in pieces of any size: each is handed out once, in order, with its own result.
+/// Far more requests than slots, served in pieces of any size: each is handed out once, in order, with its
+/// own result.
 #[test]
 fn requests_are_told_once_and_in_order() {
     let mut random = Random::new("requests_are_told_once_and_in_order");

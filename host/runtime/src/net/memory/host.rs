@@ -1,5 +1,5 @@
-//! What other PEs ask for, carried out on this PE's host memory: by plain copies, and by the same atomic instructions that its
-//! own threads and its node mates use, so that all of them are atomic with one another.
+//! What other PEs ask for, carried out on this PE's host memory: by plain copies, and by the same atomic
+//! instructions that its own threads and its node mates use, so that all of them are atomic with one another.
 
 use std::sync::atomic::{fence, Ordering};
 

@@ -1,7 +1,8 @@
-//! Which parts of the PEs' strides exist, where this PE's own are, and where the others' lie in their address spaces.
+//! Which parts of the PEs' strides exist, where this PE's own are, and where the others' lie in their address
+//! spaces.
 //!
-//! A segment is what was registered in one piece: each growth of the heap, each registered region. A copy may run over
-//! several; an offset that is in none is a peer's mistake and never touched.
+//! A segment is what was registered in one piece: each growth of the heap, each registered region. A copy may
+//! run over several; an offset that is in none is a peer's mistake and never touched.
 
 use crate::net::transport::Remote;
 

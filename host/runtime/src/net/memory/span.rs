@@ -1,10 +1,10 @@
-//! Memory of a transfer as the bytes that it carries: elements at regular distances, kept apart from how they travel, which is
-//! packed, in parts of any length.
+//! Memory of a transfer as the bytes that it carries: elements at regular distances, kept apart from how they
+//! travel, which is packed, in parts of any length.
 
 use crate::gpu::copy::Strided;
 
-/// Memory of a transfer: `count` elements of `elem` bytes, `stride` bytes from one to the next (which may run downwards), seen as the
-/// bytes of all elements one after the other, of which any part can be copied.
+/// Memory of a transfer: `count` elements of `elem` bytes, `stride` bytes from one to the next (which may run
+/// downwards), seen as the bytes of all elements one after the other, of which any part can be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) at: usize,
@@ -46,8 +46,8 @@ impl Span {
         (self.at.wrapping_add_signed(index as isize * self.stride) + within, self.elem - within)
     }
 
-    /// What to copy for the span's bytes from `offset` on, `len` of them: what is left of an element, whole elements, and the
-    /// beginning of one; each element by itself where they run downwards or overlap.
+    /// What to copy for the span's bytes from `offset` on, `len` of them: what is left of an element, whole
+    /// elements, and the beginning of one; each element by itself where they run downwards or overlap.
     pub(crate) fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = Piece> {
         debug_assert!(offset + len <= self.bytes(), "{self:?}, {len} bytes at {offset}");
         let span = *self;

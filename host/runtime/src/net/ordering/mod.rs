@@ -1,5 +1,6 @@
-//! Ordering: which operations wait, and what for. It promises what fence and quiet promise (OpenSHMEM 1.5, section 9.11); the argument is in
-//! [`order`], which is about one peer. Here are all peers, and the quiets, which wait for several.
+//! Ordering: which operations wait, and what for. It promises what fence and quiet promise (OpenSHMEM 1.5,
+//! section 9.11); the argument is in [`order`], which is about one peer. Here are all peers, and the quiets,
+//! which wait for several.
 
 mod order;
 
@@ -76,7 +77,8 @@ impl Ordering {
         self.held += 1;
     }
 
-    /// What is asked of `pe` from here on happens after what was asked before. True where something has to wait for that.
+    /// What is asked of `pe` from here on happens after what was asked before. True where something has to
+    /// wait for that.
     pub(in crate::net) fn fence(&mut self, pe: usize) -> bool {
         let waits = self.peers[pe].fence();
         self.held += usize::from(waits);
@@ -91,7 +93,8 @@ impl Ordering {
         next
     }
 
-    /// Begins a quiet, which completes `done`; its number. `waits_for` is called with each peer that it waits for.
+    /// Begins a quiet, which completes `done`; its number. `waits_for` is called with each peer that it waits
+    /// for.
     pub(in crate::net) fn begin_quiet(&mut self, done: Done, mut waits_for: impl FnMut(usize)) -> usize {
         let quiet = self.quiets.insert(Quiet { peers: Vec::new(), done });
         for (pe, order) in self.peers.iter_mut().enumerate().filter(|(_, order)| !order.is_quiet()) {

@@ -1,36 +1,40 @@
 //! The order of one PE's operations on one other PE: what a fence, a signal and a quiet stand for.
 //!
-//! There are two ways to a peer. Messages are carried out in the order of their numbers. One-sided copies have no order at
-//! all. An operation goes through four states:
+//! There are two ways to a peer. Messages are carried out in the order of their numbers. One-sided copies
+//! have no order at all. An operation goes through four states:
 //!
 //! - *held back*: it waits in the queue behind a fence. Nothing of it has happened and it has no number.
-//! - *started*: its messages are written and its copies are with the network. If more is to follow (an answer, a chunk of GPU
-//!   memory, the signal behind a copy) it is *open* under a number until that has been sent or has come.
+//! - *started*: its messages are written and its copies are with the network. If more is to follow (an
+//!   answer, a chunk of GPU memory, the signal behind a copy) it is *open* under a number until that has been
+//!   sent or has come.
 //! - *complete here*: its source is free, or its result has come. This is the caller's business alone.
-//! - *settled*: it is in the peer's memory. `puts` copies have been started and `flushed` of them have arrived, as the network
-//!   says; `changes` messages that change memory have been sent and `acked` of them are carried out, as the peer says.
+//! - *settled*: it is in the peer's memory. `puts` copies have been started and `flushed` of them have
+//!   arrived, as the network says; `changes` messages that change memory have been sent and `acked` of them
+//!   are carried out, as the peer says.
 //!
 //! **The rules.**
 //!
-//! 1. While the queue is not empty, nothing starts but the operation at its front. So the queue keeps the order of the calls.
+//! 1. While the queue is not empty, nothing starts but the operation at its front. So the queue keeps the
+//!    order of the calls.
 //! 2. An operation takes its number when it starts, never while it is held back.
 //! 3. An open operation counts what it sends (`puts`, `changes`) before it closes.
 //! 4. A fence or a quiet in the queue takes its [`Point`] when it comes to the front.
 //!
-//! **The argument.** By 1 and 2, when a fence comes to the front, the operations that have a number are exactly those asked
-//! for before it. By 3, once the open ones among them have closed, `puts` and `changes` cover all that they send. So the point
-//! is settled when, and only when, everything before the fence is in the peer's memory, and nothing behind the fence has
-//! started by then. That is the fence's promise (OpenSHMEM 1.5, section 9.11), and a quiet's for what is before it.
+//! **The argument.** By 1 and 2, when a fence comes to the front, the operations that have a number are
+//! exactly those asked for before it. By 3, once the open ones among them have closed, `puts` and `changes`
+//! cover all that they send. So the point is settled when, and only when, everything before the fence is in
+//! the peer's memory, and nothing behind the fence has started by then. That is the fence's promise
+//! (OpenSHMEM 1.5, section 9.11), and a quiet's for what is before it.
 //!
-//! A point taken earlier, when the fence is asked for, misses what waits in front of it. A point taken at the front with
-//! operations numbered while they are held back waits for itself. Rules 2 and 4 exclude both.
+//! A point taken earlier, when the fence is asked for, misses what waits in front of it. A point taken at the
+//! front with operations numbered while they are held back waits for itself. Rules 2 and 4 exclude both.
 //!
-//! **It always ends.** A fence at the front waits for started operations alone. These end by what the network and the peer do:
-//! flushes, acknowledgements and answers are never held back.
+//! **It always ends.** A fence at the front waits for started operations alone. These end by what the network
+//! and the peer do: flushes, acknowledgements and answers are never held back.
 //!
-//! **What needs no waiting.** If only messages are under way, a fence leaves a mark, `fenced`: later messages keep their order by
-//! themselves, and only a later one-sided copy has to wait. A signal behind its own copy waits for that copy's flush, and no
-//! other operation waits with it.
+//! **What needs no waiting.** If only messages are under way, a fence leaves a mark, `fenced`: later messages
+//! keep their order by themselves, and only a later one-sided copy has to wait. A signal behind its own copy
+//! waits for that copy's flush, and no other operation waits with it.
 //!
 //! `engine/order_tests` runs small programs in every order of the network's events against this text.
 
@@ -39,7 +43,8 @@ use std::collections::{BTreeSet, VecDeque};
 /// Something in the queue.
 #[derive(Debug)]
 pub(in crate::net) enum Held<T> {
-    /// Nothing behind it starts before all in front of it is settled. The point is known once it has come to the front.
+    /// Nothing behind it starts before all in front of it is settled. The point is known once it has come to
+    /// the front.
     Fence(Option<Point>),
     /// This quiet waits for what is in front of it.
     Quiet(usize),
@@ -178,7 +183,8 @@ impl<T> Order<T> {
             && self.acked == self.changes
     }
 
-    /// What is asked for from here on happens after what was asked for before. True where something has to wait for it.
+    /// What is asked for from here on happens after what was asked for before. True where something has to
+    /// wait for it.
     pub(in crate::net) fn fence(&mut self) -> bool {
         if self.is_quiet() || matches!(self.queue.back(), Some(Held::Fence(_))) {
             return false;

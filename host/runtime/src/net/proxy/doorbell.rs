@@ -1,4 +1,5 @@
-//! The doorbell, which wakes the proxy thread: a descriptor of the network's, and one that this process writes to.
+//! The doorbell, which wakes the proxy thread: a descriptor of the network's, and one that this process
+//! writes to.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;

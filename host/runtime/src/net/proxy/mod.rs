@@ -1,8 +1,9 @@
-//! The thread that drives the engine when nobody waits: it answers other PEs and carries out what kernels have posted, while the
-//! host computes.
+//! The thread that drives the engine when nobody waits: it answers other PEs and carries out what kernels
+//! have posted, while the host computes.
 //!
-//! While other threads drive, it naps; while there is work, it goes on; after a while without any it sleeps on the network's
-//! descriptor. A thread that has waited for long naps itself, and looks at the engine now and then only: that is no driving.
+//! While other threads drive, it naps; while there is work, it goes on; after a while without any it sleeps
+//! on the network's descriptor. A thread that has waited for long naps itself, and looks at the engine now
+//! and then only: that is no driving.
 
 pub(in crate::net) mod doorbell;
 pub(in crate::net) mod posts;
@@ -16,7 +17,8 @@ use crate::net::Shared;
 
 /// How long it goes on looking after the last work.
 const LOOK: Duration = Duration::from_micros(50);
-/// While others drive: each time it wakes it takes a core from them, where cores are few. It is late by as much when they stop.
+/// While others drive: each time it wakes it takes a core from them, where cores are few. It is late by as
+/// much when they stop.
 const DRIVEN: Duration = Duration::from_micros(150);
 /// Between looks for what rings no bell.
 const NAP: Duration = Duration::from_micros(100);

@@ -1,5 +1,5 @@
-//! What kernels have posted to the device ring, handed to the engine: the same operations as the host's, with addresses that
-//! nobody has checked yet.
+//! What kernels have posted to the device ring, handed to the engine: the same operations as the host's, with
+//! addresses that nobody has checked yet.
 
 use slab::Slab;
 
@@ -23,7 +23,8 @@ pub(in crate::net) struct Posts {
     pub(in crate::net) expected: bool,
     taken: Vec<Descriptor>,
     waiting: Slab<ReplyTo>,
-    /// The first post since it was last asked for that could not be: the kernel's mistake, of which nobody else has to know.
+    /// The first post since it was last asked for that could not be: the kernel's mistake, of which nobody
+    /// else has to know.
     pub(in crate::net) refused: Option<Error>,
     /// This PE's heap, and the bytes of its stride.
     base: u64,
@@ -191,8 +192,8 @@ impl Posts {
         operations.record(pe, &record)
     }
 
-    /// Takes what is there by now, however congested the network is: kernels that run may post on, but no more than fits the ring
-    /// is waited for.
+    /// Takes what is there by now, however congested the network is: kernels that run may post on, but no
+    /// more than fits the ring is waited for.
     pub(in crate::net) fn take_present(&mut self, operations: &mut Operations) -> Result<()> {
         for _ in 0..=self.ring.slots() / BATCH {
             if !self.take(operations)? {
@@ -202,8 +203,9 @@ impl Posts {
         Ok(())
     }
 
-    /// No kernel runs: takes the last of what they posted, however congested the network is (it is no more than fits the ring), and
-    /// gives back what their threads had claimed for answers. True where no answer is still to come.
+    /// No kernel runs: takes the last of what they posted, however congested the network is (it is no more
+    /// than fits the ring), and gives back what their threads had claimed for answers. True where no answer
+    /// is still to come.
     pub(in crate::net) fn reclaim(&mut self, operations: &mut Operations) -> Result<bool> {
         while self.take(operations)? {}
         self.ring.reclaim();

@@ -1,6 +1,6 @@
-//! The device ring's host side: its memory, and what the proxy thread does with it. `device/include/rushmem/abi_ring.h` says how
-//! kernels post; the protocol itself is the crate `rushmem-ring`, which loom models. Here it gets its memory, pinned where
-//! a GPU is to reach it.
+//! The device ring's host side: its memory, and what the proxy thread does with it.
+//! `device/include/rushmem/abi_ring.h` says how kernels post; the protocol itself is the crate
+//! `rushmem-ring`, which loom models. Here it gets its memory, pinned where a GPU is to reach it.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,12 +75,13 @@ impl DeviceRing {
     /// How much device memory a ring needs at most, whatever its slots.
     pub(crate) const MOST_DEVICE_BYTES: usize = size_of::<RawRing>() + 8 * MOST_REPLIES;
 
-    /// A ring of `slots`, a power of two, for kernels on the CPU or on `gpu`, whose counters are in the device's own memory at
-    /// `counters`. They are reset here.
+    /// A ring of `slots`, a power of two, for kernels on the CPU or on `gpu`, whose counters are in the
+    /// device's own memory at `counters`. They are reset here.
     ///
     /// # Safety
-    /// `counters` is memory of the device (for the CPU: of this process), `MOST_DEVICE_BYTES` of it, aligned to 128,
-    /// nobody else's as long as the ring and its kernels live. All kernels end before the ring is dropped.
+    /// `counters` is memory of the device (for the CPU: of this process), `MOST_DEVICE_BYTES` of it, aligned
+    /// to 128, nobody else's as long as the ring and its kernels live. All kernels end before the ring is
+    /// dropped.
     pub(crate) unsafe fn new(gpu: Option<&Arc<Cuda>>, counters: usize, slots: usize) -> Result<DeviceRing> {
         if !slots.is_power_of_two() || slots > 1 << 20 || counters == 0 || counters % 128 != 0 {
             return Err(err!(INTERNAL, "a device ring of {slots} slots with its counters at {counters:#x}"));
@@ -140,8 +141,8 @@ impl DeviceRing {
     fn view(&self) -> View<'_> {
         let first = self.memory.host();
         let replies = self.unanswered.len();
-        // SAFETY: the memory has room for the three one after the other, and a line of its own for the last; any bits
-        // are valid; what both sides write are atomics and cells.
+        // SAFETY: the memory has room for the three one after the other, and a line of its own for the last;
+        // any bits are valid; what both sides write are atomics and cells.
         unsafe {
             let slots = first.cast::<Slot>();
             let after = slots.add(self.slots).cast::<Reply>();
@@ -160,8 +161,9 @@ impl DeviceRing {
         self.device
     }
 
-    /// Moves what kernels have posted, at most `max` descriptors, to the end of `out`, in the order of their tickets, and
-    /// returns how many. Their slots are free then. Everything that a descriptor's thread wrote before is visible. Never waits.
+    /// Moves what kernels have posted, at most `max` descriptors, to the end of `out`, in the order of their
+    /// tickets, and returns how many. Their slots are free then. Everything that a descriptor's thread wrote
+    /// before is visible. Never waits.
     pub(crate) fn take(&mut self, out: &mut Vec<Descriptor>, max: usize) -> usize {
         let mut consumer = std::mem::take(&mut self.consumer);
         let taken = consumer.take(&self.view(), max, |words, ticket| {
@@ -190,9 +192,10 @@ impl DeviceRing {
         self.view().reply(to, value);
     }
 
-    /// Gives back the reply slots of threads that were abandoned with their launch (the CPU device; on a GPU whatever ends a
-    /// kernel ends the context). To be called when a launch has failed, no kernel of this PE runs, and [`Self::take`] finds
-    /// nothing more: slots with an answer still to come stay claimed until the next time.
+    /// Gives back the reply slots of threads that were abandoned with their launch (the CPU device; on a GPU
+    /// whatever ends a kernel ends the context). To be called when a launch has failed, no kernel of this PE
+    /// runs, and [`Self::take`] finds nothing more: slots with an answer still to come stay claimed until the
+    /// next time.
     pub(crate) fn reclaim(&mut self) {
         if self.on_gpu {
             return;

@@ -1,8 +1,8 @@
-//! What the ring's kernel tests run on: PEs of one process on the CPU device, each with a heap, a ring and a thread that stands in
-//! for the proxy ([`stand_in`](super::stand_in)).
+//! What the ring's kernel tests run on: PEs of one process on the CPU device, each with a heap, a ring and a
+//! thread that stands in for the proxy ([`stand_in`](super::stand_in)).
 //!
-//! Heaps of one node lie side by side, as mapped ones do; those of different nodes lie anywhere, so that a kernel that
-//! takes a far PE for a near one writes to where nobody looks, or faults.
+//! Heaps of one node lie side by side, as mapped ones do; those of different nodes lie anywhere, so that a
+//! kernel that takes a far PE for a near one writes to where nobody looks, or faults.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

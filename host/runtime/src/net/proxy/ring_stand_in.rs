@@ -1,5 +1,6 @@
-//! What stands in for the proxy in the ring's kernel tests. It reaches other PEs' heaps directly, but as badly as it may: what it has
-//! taken it carries out late, in pieces and in any order that FENCE and QUIET leave.
+//! What stands in for the proxy in the ring's kernel tests. It reaches other PEs' heaps directly, but as
+//! badly as it may: what it has taken it carries out late, in pieces and in any order that FENCE and QUIET
+//! leave.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;

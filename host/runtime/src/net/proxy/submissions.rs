@@ -1,5 +1,6 @@
-//! Submissions: operations of threads that must not turn the engine themselves. The CUDA driver's thread, on which a GPU's stream calls the
-//! host, may not call CUDA, and the engine does. So it queues what it wants; the next thread that turns the engine begins it.
+//! Submissions: operations of threads that must not turn the engine themselves. The CUDA driver's thread, on
+//! which a GPU's stream calls the host, may not call CUDA, and the engine does. So it queues what it wants;
+//! the next thread that turns the engine begins it.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};

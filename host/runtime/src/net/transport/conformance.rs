@@ -1,9 +1,11 @@
-//! What every transport must do, as functions that any of them is put through: UCX with either carrier, the fake network, and the stand-in of
-//! other tests. Each function is given a fresh job of three PEs in this thread.
+//! What every transport must do, as functions that any of them is put through: UCX with either carrier, the
+//! fake network, and the stand-in of other tests. Each function is given a fresh job of three PEs in this
+//! thread.
 //!
-//! The contract: an operation ends exactly once, by `Ok(true)` or by one event; a put's source may be overwritten as soon as it has ended, and
-//! its data is there after a flush; a message comes once and whole; the data of a large one is taken in any order; what `cut` finds in flight
-//! ends, too. Nothing is assumed about order.
+//! The contract: an operation ends exactly once, by `Ok(true)` or by one event; a put's source may be
+//! overwritten as soon as it has ended, and its data is there after a flush; a message comes once and whole;
+//! the data of a large one is taken in any order; what `cut` finds in flight ends, too. Nothing is assumed
+//! about order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,7 @@
-//! A network that behaves as badly as one may (`RUSHMEM_TRANSPORT=fake`): everything is delayed by some random time, copies arrive
-//! in pieces and in any order, some of them long after their source was free, and messages overtake one another. For the PEs of one
-//! process. A program that runs well on it depends on nothing that rushmem does not promise; a laptop is enough to find out.
+//! A network that behaves as badly as one may (`RUSHMEM_TRANSPORT=fake`): everything is delayed by some
+//! random time, copies arrive in pieces and in any order, some of them long after their source was free, and
+//! messages overtake one another. For the PEs of one process. A program that runs well on it depends on
+//! nothing that rushmem does not promise; a laptop is enough to find out.
 //!
 //! The seed is logged; `RUSHMEM_FAKE_SEED` sets it, `RUSHMEM_FAKE_DELAY` the longest delay in microseconds.
 
@@ -120,7 +121,8 @@ impl Fake {
         let Some(peer) = &self.peers[pe] else {
             return Err(err!(
                 UNSUPPORTED,
-                "RUSHMEM_TRANSPORT=fake reaches PEs of one process only, and PE {pe} is in another: run the PEs as threads"
+                "RUSHMEM_TRANSPORT=fake reaches PEs of one process only, and PE {pe} is in another: run the \
+                 PEs as threads"
             ));
         };
         peer.lock().unwrap_or_else(PoisonError::into_inner).messages.push((due, message));
@@ -234,8 +236,8 @@ impl Transport for Fake {
                 if due > now {
                     return true;
                 }
-                // SAFETY: both sides are valid until the operation is done, as put's and get's callers vouch; the other PE is in
-                // this process, so that its address is ours.
+                // SAFETY: both sides are valid until the operation is done, as put's and get's callers vouch;
+                // the other PE is in this process, so that its address is ours.
                 unsafe { crate::word::copy(dst as *mut u8, src as *const u8, bytes) };
                 false
             });

@@ -1,5 +1,6 @@
-//! What a network gives the engine: one-sided copies to registered memory, active messages, and the news of what has
-//! completed. Nothing is ordered with anything else, and nothing blocks; order and replies are the [engine](crate::net::engine)'s.
+//! What a network gives the engine: one-sided copies to registered memory, active messages, and the news of
+//! what has completed. Nothing is ordered with anything else, and nothing blocks; order and replies are the
+//! [engine](crate::net::engine)'s.
 
 #[cfg(test)]
 mod conformance;
@@ -22,8 +23,8 @@ pub(crate) enum Event {
     Message(Vec<u8>),
     /// A large message: its head, and where its data is. [`Transport::receive`] takes the data, in any order.
     Bulk { head: Vec<u8>, bytes: usize, data: BulkId },
-    /// The operation is complete here: the local buffer is free (put, message), filled (get, bulk), or, for a flush,
-    /// everything before it has arrived.
+    /// The operation is complete here: the local buffer is free (put, message), filled (get, bulk), or, for a
+    /// flush, everything before it has arrived.
     Done(Token),
     /// It is not, and never will be.
     Failed(Token, Error),
@@ -125,7 +126,8 @@ pub(crate) trait Transport: Send {
     /// Lets the network do its work and hands over what came of it.
     fn progress(&mut self, events: &mut Vec<Event>);
 
-    /// A descriptor that becomes readable when [`Transport::progress`] has something to do, after [`Transport::arm`].
+    /// A descriptor that becomes readable when [`Transport::progress`] has something to do, after
+    /// [`Transport::arm`].
     fn fd(&self) -> Option<RawFd>;
 
     /// True where a thread may now sleep on the descriptor.

@@ -1,5 +1,5 @@
-//! A network for tests, of which the test chooses the next event: a copy arrives, a message arrives, a flush is over. Its PEs are values of one
-//! process.
+//! A network for tests, of which the test chooses the next event: a copy arrives, a message arrives, a flush
+//! is over. Its PEs are values of one process.
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;

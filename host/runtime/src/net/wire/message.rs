@@ -1,8 +1,8 @@
-//! The messages between engines: a sender, a number, and records, each of which asks for one thing. What a PE sends to
-//! another is numbered, and carried out in that order whatever the network does on the way.
+//! The messages between engines: a sender, a number, and records, each of which asks for one thing. What a PE
+//! sends to another is numbered, and carried out in that order whatever the network does on the way.
 //!
-//! All numbers are little-endian. A record begins with a word: kind, sub-kind, width, a spare byte, and the number of bytes
-//! behind that word; every record is padded to a multiple of eight.
+//! All numbers are little-endian. A record begins with a word: kind, sub-kind, width, a spare byte, and the
+//! number of bytes behind that word; every record is padded to a multiple of eight.
 
 use crate::error::{err, Result};
 use crate::node::control::Arrival;

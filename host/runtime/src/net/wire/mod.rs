@@ -1,7 +1,8 @@
-//! The wire: numbered messages to and from each peer. It promises that what a PE sends to another is handed out there once, in the order in
-//! which it was sent, whatever the network does on the way.
+//! The wire: numbered messages to and from each peer. It promises that what a PE sends to another is handed
+//! out there once, in the order in which it was sent, whatever the network does on the way.
 //!
-//! Records share a message until it is full, or until the engine's next turn sends it. A message that comes ahead of its turn is kept.
+//! Records share a message until it is full, or until the engine's next turn sends it. A message that comes
+//! ahead of its turn is kept.
 
 pub(crate) mod message;
 
@@ -34,7 +35,8 @@ pub(in crate::net) struct Peer {
 pub(in crate::net) struct Wire {
     me: u32,
     peers: Vec<Peer>,
-    /// Peers to look at in the next turn: there is a message to send, or an operation that waits for its turn.
+    /// Peers to look at in the next turn: there is a message to send, or an operation that waits for its
+    /// turn.
     active: Vec<usize>,
     is_active: Vec<bool>,
 }
@@ -124,7 +126,8 @@ impl Wire {
         Ok(true)
     }
 
-    /// Takes a message that has come in: its sender, and the message if its turn has come. [`Wire::next_early`] has those behind it.
+    /// Takes a message that has come in: its sender, and the message if its turn has come.
+    /// [`Wire::next_early`] has those behind it.
     pub(in crate::net) fn accept(&mut self, message: Vec<u8>) -> Result<Option<(usize, Vec<u8>)>> {
         #[cfg(any(test, feature = "fuzzing"))]
         crate::seeds::record("far_messages", message.get(PRELUDE).copied().unwrap_or(0).into(), &message);
@@ -132,7 +135,8 @@ impl Wire {
         let Some(peer) = self.peers.get_mut(from) else {
             return Err(err!(INTERNAL, "a message of PE {from}, which does not exist"));
         };
-        // The transport takes messages from PEs of this job alone, each once and few ahead of their turn: here it is a PE's mistake.
+        // The transport takes messages from PEs of this job alone, each once and few ahead of their turn:
+        // here it is a PE's mistake.
         let ahead = number.checked_sub(peer.next_in).filter(|ahead| *ahead < MOST_AHEAD);
         if ahead.is_none() || peer.early.contains_key(&number) {
             let next = peer.next_in;

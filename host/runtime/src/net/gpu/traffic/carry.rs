@@ -1,4 +1,5 @@
-//! Puts whose source is GPU memory that the network cannot read: copied out by pieces, and sent as the pieces come.
+//! Puts whose source is GPU memory that the network cannot read: copied out by pieces, and sent as the pieces
+//! come.
 
 use std::collections::VecDeque;
 
@@ -110,7 +111,8 @@ impl Traffic {
         Ok(true)
     }
 
-    /// Puts from GPU memory: copies out are started while there are chunks, and what has come out is sent, in order.
+    /// Puts from GPU memory: copies out are started while there are chunks, and what has come out is sent, in
+    /// order.
     pub(super) fn carry(&mut self, core: &mut Core) -> Result<()> {
         let mut carries = std::mem::take(&mut self.carries);
         let mut result = Ok(());

@@ -1,8 +1,10 @@
-//! Far operations where heaps are in GPU memory and the network cannot reach it: bulk goes through pinned chunks, a copy engine on
-//! either side and the network between, piece behind piece, so that all three work at the same time.
+//! Far operations where heaps are in GPU memory and the network cannot reach it: bulk goes through pinned
+//! chunks, a copy engine on either side and the network between, piece behind piece, so that all three work
+//! at the same time.
 //!
-//! A large message travels apart from the numbered ones, and its place in their order is a record, [`Record::Bulk`]: what is asked behind
-//! it happens behind it. Sources and destinations of this PE may be GPU memory of any kind, or the host's.
+//! A large message travels apart from the numbered ones, and its place in their order is a record,
+//! [`Record::Bulk`]: what is asked behind it happens behind it. Sources and destinations of this PE may be
+//! GPU memory of any kind, or the host's.
 
 mod carry;
 
@@ -54,7 +56,8 @@ pub(crate) struct Traffic {
 const PUT: u64 = 1;
 const ANSWER: u64 = 2;
 
-/// A large message's head: what it is, its sender, its number or the answer that it is part of, and its place there.
+/// A large message's head: what it is, its sender, its number or the answer that it is part of, and its place
+/// there.
 fn head(kind: u64, sender: usize, number: u64, at: u64) -> [u8; BULK_HEAD] {
     let mut head = [0; BULK_HEAD];
     for (to, word) in head.chunks_exact_mut(8).zip([kind, sender as u64, number, at]) {
@@ -336,7 +339,8 @@ impl Traffic {
             if at + bytes > span.bytes() {
                 return Err(too_much());
             }
-            // Messages carry elements packed; a destination in the host's memory takes them straight only if it is packed too.
+            // Messages carry elements packed; a destination in the host's memory takes them straight only if
+            // it is packed too.
             let straight = span.is_packed() && !on_gpu;
             if let (Part::Large(data, _), true) = (&part, straight) {
                 let token = core.in_flight.begin(Flight::Straight { reply, bytes });

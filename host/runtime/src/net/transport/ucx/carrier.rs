@@ -1,9 +1,11 @@
-//! Who carries copies between PEs: the network itself, one-sided, where it is one that can; else rushmem, by [messages](super::pieces).
+//! Who carries copies between PEs: the network itself, one-sided, where it is one that can; else rushmem, by
+//! [messages](super::pieces).
 //!
-//! UCX has one-sided copies on every network, but where a network has none of its own (TCP, shared memory) UCX makes them up of
-//! messages and answers, and ends the process when such an answer meets a connection that has just broken: `ucp_put_handler` and
-//! `ucp_get_req_handler` start a request that nobody owns, and `ucp_request_send` knows no other end of that than `ucs_fatal`
-//! (1.13 to 1.22). A PE that dies would take others along. So they are used on networks alone that need no such answers.
+//! UCX has one-sided copies on every network, but where a network has none of its own (TCP, shared memory)
+//! UCX makes them up of messages and answers, and ends the process when such an answer meets a connection
+//! that has just broken: `ucp_put_handler` and `ucp_get_req_handler` start a request that nobody owns, and
+//! `ucp_request_send` knows no other end of that than `ucs_fatal` (1.13 to 1.22). A PE that dies would take
+//! others along. So they are used on networks alone that need no such answers.
 
 use std::ffi::{c_char, CStr};
 use std::mem::{size_of, zeroed};
@@ -43,7 +45,8 @@ pub(super) unsafe fn transports(ucp: &Ucp, ep: ucp_ep_h) -> Vec<String> {
     }
     let mut entries: Vec<Entry> =
         (0..MOST).map(|_| Entry { transport: std::ptr::null(), device: std::ptr::null() }).collect();
-    // SAFETY: zeroes are valid for it, and the mask names the field that 1.14 added; names are UCX's own, and live as it does.
+    // SAFETY: zeroes are valid for it, and the mask names the field that 1.14 added; names are UCX's own, and
+    // live as it does.
     unsafe {
         let mut attributes: Attributes = zeroed();
         attributes.known.field_mask = TRANSPORTS;
@@ -65,7 +68,8 @@ pub(super) unsafe fn transports(ucp: &Ucp, ep: ucp_ep_h) -> Vec<String> {
 /// The endpoint is alive.
 unsafe fn printed(ucp: &Ucp, ep: ucp_ep_h) -> String {
     let (mut text, mut length) = (std::ptr::null_mut::<c_char>(), 0);
-    // SAFETY: the stream is closed before its text is read, which is `length` bytes then, and the C library's to free.
+    // SAFETY: the stream is closed before its text is read, which is `length` bytes then, and the C library's
+    // to free.
     unsafe {
         let stream = libc::open_memstream(&mut text, &mut length);
         if stream.is_null() {
@@ -93,7 +97,8 @@ fn printed_transports(said: &str) -> Vec<String> {
     said.lines().filter_map(name).collect()
 }
 
-/// Whether one of them copies by itself: reliable connections and dynamically connected ones of InfiniBand and RoCE.
+/// Whether one of them copies by itself: reliable connections and dynamically connected ones of InfiniBand
+/// and RoCE.
 pub(super) fn one_sided(transports: &[String]) -> bool {
     transports.iter().any(|name| name.starts_with("rc_") || name.starts_with("dc_"))
 }

@@ -96,8 +96,8 @@ impl Ucx {
         Ok(ep)
     }
 
-    /// Connects to `pe` if need be. False where that cannot be, because its host is gone: then the operation fails as if it had been
-    /// in flight, and the engine finds out why.
+    /// Connects to `pe` if need be. False where that cannot be, because its host is gone: then the operation
+    /// fails as if it had been in flight, and the engine finds out why.
     pub(super) fn connects(&mut self, pe: usize, token: Token) -> bool {
         let Err(e) = self.endpoint(pe) else { return true };
         let inbox = self.inbox();
@@ -138,9 +138,9 @@ impl Ucx {
         Box::into_raw(Box::new(UserData { inbox: self.inbox, payload, head: [0; SEALED] }))
     }
 
-    /// What a call has returned: done, or in flight, in which case the user is the callback's. What fails at once, on a
-    /// connection that is lost already, fails as if it had been in flight: the engine finds out why. Messages and pieces
-    /// have nobody who waits for them, so that their failure is the caller's.
+    /// What a call has returned: done, or in flight, in which case the user is the callback's. What fails at
+    /// once, on a connection that is lost already, fails as if it had been in flight: the engine finds out
+    /// why. Messages and pieces have nobody who waits for them, so that their failure is the caller's.
     ///
     /// # Safety
     /// `user` was passed to the call and is not used again.
@@ -205,8 +205,8 @@ impl Ucx {
         }
     }
 
-    /// Sends a message about copies, with the data that `payload` keeps; there is a number for it. True: UCX has
-    /// let go of it.
+    /// Sends a message about copies, with the data that `payload` keeps; there is a number for it. True: UCX
+    /// has let go of it.
     pub(super) fn send_copy(&mut self, pe: usize, head: Head, payload: Payload) -> Result<bool> {
         let ep = self.endpoint(pe)?;
         let own: &[u8] = match &payload {
@@ -273,9 +273,9 @@ impl Ucx {
     }
 }
 
-/// A message that never waits for the receiver to fetch it, and that UCX copies where the network does not take it at once. (Over
-/// TCP it must not keep the source instead: 1.13 to 1.22 report the end of such a send twice where the connection breaks in its middle,
-/// in `uct_tcp_ep_sendv`, and that ends the process.)
+/// A message that never waits for the receiver to fetch it, and that UCX copies where the network does not
+/// take it at once. (Over TCP it must not keep the source instead: 1.13 to 1.22 report the end of such a send
+/// twice where the connection breaks in its middle, in `uct_tcp_ep_sendv`, and that ends the process.)
 fn eager(user: *mut UserData) -> ucp_request_param_t {
     let mut param = sent(user);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FAST_CMPL;

@@ -1,6 +1,6 @@
 //! Who may be believed: what comes in is obeyed where a PE of the job has sealed it for this one, under a
-//! number that has not come before. Everything else is dropped and counted, for any process that reaches UCX's
-//! port can send it; it is no reason to end a job.
+//! number that has not come before. Everything else is dropped and counted, for any process that reaches
+//! UCX's port can send it; it is no reason to end a job.
 //!
 //! What passes and still makes no sense is an error, as the PEs then do not run the same library.
 

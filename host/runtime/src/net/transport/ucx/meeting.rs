@@ -1,13 +1,15 @@
-//! Two PEs meet before they are asked for anything, where UCX is older than 1.14: until then nothing is given to UCX that it keeps.
+//! Two PEs meet before they are asked for anything, where UCX is older than 1.14: until then nothing is given
+//! to UCX that it keeps.
 //!
-//! UCX connects endpoints by messages of its own, a request and a reply, once an operation needs it. The reply of 1.13 may wait in a line
-//! where UCX expects none, that of a TCP connection which is still being made or has data to send; if the connection breaks then, or the
-//! worker goes, an assertion ends the process (`ucp_request_send_state_ff`, "got REP message"; 1.14 does without it). Debian builds
-//! UCX with assertions.
+//! UCX connects endpoints by messages of its own, a request and a reply, once an operation needs it. The
+//! reply of 1.13 may wait in a line where UCX expects none, that of a TCP connection which is still being
+//! made or has data to send; if the connection breaks then, or the worker goes, an assertion ends the process
+//! (`ucp_request_send_state_ff`, "got REP message"; 1.14 does without it). Debian builds UCX with assertions.
 //!
-//! So PEs greet each other first, with words that UCX sends at once or not at all and that start no request. A PE that is greeted connects
-//! and greets back. Then both TCP connections are up and empty, the PE of the lower number asks for UCX's request, and its reply goes
-//! out at once. When that is over, both begin with what has been asked of them meanwhile.
+//! So PEs greet each other first, with words that UCX sends at once or not at all and that start no request.
+//! A PE that is greeted connects and greets back. Then both TCP connections are up and empty, the PE of the
+//! lower number asks for UCX's request, and its reply goes out at once. When that is over, both begin with
+//! what has been asked of them meanwhile.
 
 use std::collections::VecDeque;
 use std::mem::zeroed;

@@ -1,7 +1,9 @@
-//! PEs that go while connections to them are being made: whatever has been said by then, the other loses a PE and lives on.
+//! PEs that go while connections to them are being made: whatever has been said by then, the other loses a PE
+//! and lives on.
 //!
-//! One thread lets two transports, and UCX's progress in them, take steps in random order, and at a random step one of them goes. What
-//! UCX makes of that may be the end of the process, so that each such test runs in a process of its own, over TCP.
+//! One thread lets two transports, and UCX's progress in them, take steps in random order, and at a random
+//! step one of them goes. What UCX makes of that may be the end of the process, so that each such test runs
+//! in a process of its own, over TCP.
 
 use std::io::{Read, Seek};
 use std::process::Command;

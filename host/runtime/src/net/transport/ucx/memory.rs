@@ -1,5 +1,5 @@
-//! Memory that other PEs may reach: registered with UCX where it copies, known by its range alone where messages do; and the keys that say
-//! which of the two it is.
+//! Memory that other PEs may reach: registered with UCX where it copies, known by its range alone where
+//! messages do; and the keys that say which of the two it is.
 
 use std::ffi::c_void;
 use std::mem::zeroed;
@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::net::gpu::direct::can_register;
 use crate::net::transport::Memory;
 
-/// Keys to memory that UCX copies to and from begin with the one; to memory that only messages reach there is none.
+/// Keys to memory that UCX copies to and from begin with the one; to memory that only messages reach there is
+/// none.
 const BY_UCX: u8 = 1;
 const BY_MESSAGES: u8 = 0;
 

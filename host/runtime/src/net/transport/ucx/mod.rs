@@ -1,17 +1,17 @@
 //! UCX as the transport: one context and one worker for each PE, connections made when they are first used.
 //!
-//! One thread at a time uses the worker (`UCS_THREAD_MODE_SERIALIZED`): the thread that holds the engine. Completions, messages and
-//! failures come as callbacks out of `ucp_worker_progress` and the calls themselves; they only note what has happened in
-//! [`Inbox`], and [`Transport::progress`] hands it on.
+//! One thread at a time uses the worker (`UCS_THREAD_MODE_SERIALIZED`): the thread that holds the engine.
+//! Completions, messages and failures come as callbacks out of `ucp_worker_progress` and the calls
+//! themselves; they only note what has happened in [`Inbox`], and [`Transport::progress`] hands it on.
 //!
-//! Endpoints are made with error handling by peer, so that the end of a PE is an event and not the end of the process. For the same
-//! reason UCX copies one-sided on networks alone that can do it by themselves ([`carrier`]); elsewhere [`pieces`] does, and PEs
-//! [meet](meeting) before they speak.
+//! Endpoints are made with error handling by peer, so that the end of a PE is an event and not the end of the
+//! process. For the same reason UCX copies one-sided on networks alone that can do it by themselves
+//! ([`carrier`]); elsewhere [`pieces`] does, and PEs [meet](meeting) before they speak.
 //!
-//! Any process that reaches UCX's port can send messages. So each one is sealed under a [key](keys) of the two PEs and
-//! [looked at](guard) before it is obeyed, and UCX is given no more to do than is needed: it [listens](listen)
-//! where the job is, and takes one-sided copies, which name any address of the process, on networks alone
-//! whose cards do them.
+//! Any process that reaches UCX's port can send messages. So each one is sealed under a [key](keys) of the
+//! two PEs and [looked at](guard) before it is obeyed, and UCX is given no more to do than is needed: it
+//! [listens](listen) where the job is, and takes one-sided copies, which name any address of the process, on
+//! networks alone whose cards do them.
 
 mod callbacks;
 pub(crate) mod carrier;
@@ -84,7 +84,8 @@ pub(crate) struct Ucx {
     meetings: Vec<usize>,
 }
 
-// SAFETY: UCX objects may be used by any thread, one at a time; the inbox is reached from calls on them alone.
+// SAFETY: UCX objects may be used by any thread, one at a time; the inbox is reached from calls on them
+// alone.
 unsafe impl Send for Ucx {}
 
 impl Ucx {
@@ -104,7 +105,8 @@ impl Drop for Ucx {
             log::info!("messages of strangers that were dropped: {:?}", inbox.guards.dropped);
         }
         self.cut();
-        // SAFETY: in the reverse order of their making; callbacks may come until the worker is gone, and find the inbox.
+        // SAFETY: in the reverse order of their making; callbacks may come until the worker is gone, and find
+        // the inbox.
         unsafe {
             if !self.worker.is_null() {
                 self.ucp.ucp_worker_destroy(self.worker);

@@ -1,5 +1,5 @@
-//! What the engine asks of UCX: each operation goes to UCX itself or to [`pieces`](super::pieces), after the PE has been met and while
-//! there is credit.
+//! What the engine asks of UCX: each operation goes to UCX itself or to [`pieces`](super::pieces), after the
+//! PE has been met and while there is credit.
 
 use std::os::fd::RawFd;
 use std::ptr::null_mut;

@@ -1,8 +1,9 @@
 //! How long a piece of a copy is: what UCX sends over TCP in one go.
 //!
-//! By default that is 8 KiB, and each such piece costs a call of the system: half of what TCP can carry on one host. UCX takes more if its
-//! setting `TCP_TX_SEG_SIZE` says so (receivers take 64 KiB by default). A piece that does not fit would be sent out of the source
-//! itself, which a connection that breaks turns into the end of the process (see [`connect`](super::connect)).
+//! By default that is 8 KiB, and each such piece costs a call of the system: half of what TCP can carry on
+//! one host. UCX takes more if its setting `TCP_TX_SEG_SIZE` says so (receivers take 64 KiB by default). A
+//! piece that does not fit would be sent out of the source itself, which a connection that breaks turns into
+//! the end of the process (see [`connect`](super::connect)).
 
 use std::ffi::CStr;
 

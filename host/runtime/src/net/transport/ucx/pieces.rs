@@ -1,9 +1,11 @@
-//! Copies by rushmem's own messages, for networks that cannot copy by themselves ([`carrier`](super::carrier) says why not by
-//! UCX's). A copy goes in pieces that travel as eager messages out of the source itself, so many bytes at a time to each PE, and the
-//! receiver's callback lays each one in its place. What a get asks for, and a large message, come back the same way.
+//! Copies by rushmem's own messages, for networks that cannot copy by themselves ([`carrier`](super::carrier)
+//! says why not by UCX's). A copy goes in pieces that travel as eager messages out of the source itself, so
+//! many bytes at a time to each PE, and the receiver's callback lays each one in its place. What a get asks
+//! for, and a large message, come back the same way.
 //!
-//! Puts and flushes to a PE wait in one line, answers in another; the two take turns. A flush is a question: are all pieces up to
-//! that number in their place? Where a PE dies, UCX fails what was on its way, and nothing else happens.
+//! Puts and flushes to a PE wait in one line, answers in another; the two take turns. A flush is a question:
+//! are all pieces up to that number in their place? Where a PE dies, UCX fails what was on its way, and
+//! nothing else happens.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -290,7 +292,8 @@ impl Ucx {
         let mut data = self.inbox().spare_pieces.pop().unwrap_or_default();
         data.clear();
         data.reserve(bytes);
-        // SAFETY: the source is valid until the copy is over, as its completes vouches, and the buffer has room.
+        // SAFETY: the source is valid until the copy is over, as its completes vouches, and the buffer has
+        // room.
         unsafe {
             crate::word::copy(data.as_mut_ptr(), source as *const u8, bytes);
             data.set_len(bytes);

@@ -1,4 +1,5 @@
-//! What callbacks have noted, acted on: pieces that UCX has let go of, what other PEs ask about copies, and PEs that are lost.
+//! What callbacks have noted, acted on: pieces that UCX has let go of, what other PEs ask about copies, and
+//! PEs that are lost.
 
 use super::pieces::{Completes, Destination, Item, Offer};
 use super::wire::Head;
@@ -86,7 +87,8 @@ impl Ucx {
         self.pieces.flush_requests = flush_requests;
     }
 
-    /// Nothing goes to or comes from `pe` any more: what waits for it fails. Pieces that UCX still has come back by themselves.
+    /// Nothing goes to or comes from `pe` any more: what waits for it fails. Pieces that UCX still has come
+    /// back by themselves.
     pub(super) fn lose(&mut self, pe: usize, why: &Error) {
         self.cancel_meeting(pe, why);
         let mut tokens = self.inbox().abandon(pe);

@@ -1,5 +1,6 @@
-//! UCX's status codes as texts for people. UCX says "Out of memory" or "No resources" where `/dev/shm` is full, from which it takes
-//! shared memory for each process, and "Too many open files" not at all: what the machine is short of is looked up here.
+//! UCX's status codes as texts for people. UCX says "Out of memory" or "No resources" where `/dev/shm` is
+//! full, from which it takes shared memory for each process, and "Too many open files" not at all: what the
+//! machine is short of is looked up here.
 
 use std::ffi::CString;
 use std::mem::zeroed;
@@ -8,8 +9,8 @@ use ucx_sys::{ucs_status_t, Ucp, UCS_ERR_NO_MEMORY, UCS_ERR_NO_RESOURCE, UCS_ERR
 
 use crate::error::{err, Error, Result};
 
-/// With less than this free, shared memory is what UCX has run out of: a process takes some 5 MB, and others that failed
-/// for the same reason may have given theirs back by now.
+/// With less than this free, shared memory is what UCX has run out of: a process takes some 5 MB, and others
+/// that failed for the same reason may have given theirs back by now.
 const LOW: u64 = 64 << 20;
 
 /// `Ok` for success, else an error about `what`.
@@ -30,8 +31,9 @@ pub(super) fn text(ucp: &Ucp, status: ucs_status_t) -> String {
     let folder = std::env::var("UCX_POSIX_DIR").unwrap_or_else(|_| "/dev/shm".into());
     match room(&folder) {
         Ok((free, all)) if free < LOW => format!(
-            "{said}: {folder}, from which UCX takes its shared memory, has {} KiB of {} KiB free; make it larger (mount -o \
-             remount,size=1g {folder}; docker run --shm-size=1g), remove what fills it, or keep UCX from it (UCX_TLS=^posix)",
+            "{said}: {folder}, from which UCX takes its shared memory, has {} KiB of {} KiB \
+             free; make it larger (mount -o remount,size=1g {folder}; docker run --shm-size=1g), remove what \
+             fills it, or keep UCX from it (UCX_TLS=^posix)",
             free >> 10,
             all >> 10
         ),

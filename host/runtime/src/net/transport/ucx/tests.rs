@@ -1,5 +1,5 @@
-//! Two PEs' transports in one thread, without engines: copies and large messages by UCX and by rushmem's own messages, and what a
-//! PE that goes leaves behind.
+//! Two PEs' transports in one thread, without engines: copies and large messages by UCX and by rushmem's own
+//! messages, and what a PE that goes leaves behind.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -188,7 +188,8 @@ fn large_messages_arrive_by_either_carrier() {
     }
 }
 
-/// A get, a put, a flush and a large message to a PE that goes: each ends, with a failure unless it was done before.
+/// A get, a put, a flush and a large message to a PE that goes: each ends, with a failure unless it was done
+/// before.
 #[test]
 fn what_waits_for_a_pe_that_goes_fails() {
     let Some([mut pe, mut other]) = pair("what_waits_for_a_pe_that_goes_fails", Carrier::Messages) else {
@@ -223,7 +224,8 @@ fn what_waits_for_a_pe_that_goes_fails() {
     assert!(pe.failed == [1, 2, 3, 4] || pe.failed == [1, 3, 4], "{:?}", pe.failed);
 }
 
-/// UCX puts functions of its own in the place of some of libc's, `mremap` among them, which leaves an argument out in 1.13.
+/// UCX puts functions of its own in the place of some of libc's, `mremap` among them, which leaves an
+/// argument out in 1.13.
 #[test]
 fn registered_memory_is_given_back_with_ucx_in_the_process() {
     let Some(_pes) = pair("registered_memory_is_given_back_with_ucx_in_the_process", Carrier::Auto) else {

@@ -1,9 +1,9 @@
 //! The numbers of one PE's messages, as its receiver has seen them: each number counts once, in whatever
 //! order they come.
 //!
-//! A receiver keeps of what came ahead of its turn no more than [`AHEAD`] numbers. It reports to the sender how
-//! far it is, and a sender has no more messages on their way than fit ([`credit`](super::credit)): what an
-//! honest PE sends so is never refused.
+//! A receiver keeps of what came ahead of its turn no more than [`AHEAD`] numbers. It reports to the sender
+//! how far it is, and a sender has no more messages on their way than fit ([`credit`](super::credit)): what
+//! an honest PE sends so is never refused.
 
 /// Messages that may be on their way to one PE.
 pub(super) const AHEAD: u64 = 4096;

@@ -1,5 +1,5 @@
-//! The messages by which PEs copy to and from each other where the network cannot do it by itself: a head of fixed size, and data
-//! behind it. Nothing is assumed about their order.
+//! The messages by which PEs copy to and from each other where the network cannot do it by itself: a head of
+//! fixed size, and data behind it. Nothing is assumed about their order.
 
 use super::seal::TAG;
 use crate::net::transport::Token;
