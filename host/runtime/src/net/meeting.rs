@@ -111,7 +111,7 @@ pub(super) unsafe fn add(
         let memory =
             Memory { address: own, bytes, gpu: kind != Backed::Host, single: kind != Backed::GpuPieces };
         let id = engine.segments().new_id();
-        // SAFETY: passed on.
+        // SAFETY: the caller keeps the memory until it is forgotten.
         let key = unsafe { engine.transport().register(id, memory) };
         (id, key.map(|key| [&(own as u64).to_le_bytes()[..], &key].concat()))
     };

@@ -281,7 +281,7 @@ impl Lanes {
                         return Ok(());
                     }
                     let Some(chunk) = self.staging.try_chunk(width, Course::Answering) else { return Ok(()) };
-                    // SAFETY: as above.
+                    // SAFETY: the engine has checked the span, and nobody else uses the chunk.
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, 0, width)? };
                     self.outs.push_back((ticket, chunk, width, Out::Word(answer, width)));
                 }
@@ -293,7 +293,7 @@ impl Lanes {
                     let left = span.bytes() - sent;
                     let Some(chunk) = self.staging.try_chunk(left, Course::Answering) else { return Ok(()) };
                     let bytes = left.min(chunk.bytes());
-                    // SAFETY: as above.
+                    // SAFETY: the engine has checked the span, and nobody else uses the chunk.
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, sent, bytes)? };
                     self.outs.push_back((ticket, chunk, bytes, Out::Data(answer, sent)));
                     if bytes < left {
@@ -307,7 +307,7 @@ impl Lanes {
                         return Ok(());
                     }
                     let Some(Some(chunk)) = self.lanes[from].arrived.remove(&number) else { return Ok(()) };
-                    // SAFETY: as above; the chunk holds the message's data.
+                    // SAFETY: the engine has checked the span; the chunk holds the message's data.
                     let ticket = unsafe { self.staging.copy_in(&span, 0, &chunk, span.bytes())? };
                     self.ins.push_back((ticket, chunk));
                     self.lanes[from].written = Some(ticket);

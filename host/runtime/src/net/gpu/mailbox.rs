@@ -169,7 +169,7 @@ impl Mailbox {
         }
         if upto != self.served && self.server.query().map_err(|e| self.explain(e))? {
             let task = Task::Mailbox { at: self.device_address(), upto };
-            // SAFETY: as above.
+            // SAFETY: the mailbox lives until the stream is done (`drop`).
             unsafe { service.start(&task, &self.server) }.map_err(|e| self.explain(e))?;
             self.served = upto;
         }

@@ -153,7 +153,7 @@ impl Staging {
         debug_assert!(len <= chunk.bytes());
         for piece in dst.pieces(offset, len) {
             let from = Strided { at: chunk.device + piece.packed, stride: piece.elem };
-            // SAFETY: per contract; the chunk is pinned, and as long.
+            // SAFETY: the caller keeps the span valid; the chunk is pinned, and as long.
             unsafe { self.into.stream.copy_strided(piece.memory, from, piece.elem, piece.count) }
                 .map_err(|e| self.explain(e))?;
         }
@@ -175,7 +175,7 @@ impl Staging {
         debug_assert!(len <= chunk.bytes());
         for piece in src.pieces(offset, len) {
             let to = Strided { at: chunk.device + piece.packed, stride: piece.elem };
-            // SAFETY: per contract; the chunk is pinned, and as long.
+            // SAFETY: the caller keeps the span valid; the chunk is pinned, and as long.
             unsafe { self.out_of.stream.copy_strided(to, piece.memory, piece.elem, piece.count) }
                 .map_err(|e| self.explain(e))?;
         }
@@ -192,7 +192,7 @@ impl Staging {
             return Ok(None);
         }
         if let Some(op) = MemOp::store(at, bits, bytes).filter(|_| self.cuda.facts().stream_words) {
-            // SAFETY: per contract.
+            // SAFETY: the caller keeps the word valid.
             unsafe { self.into.stream.words(&[op]) }.map_err(|e| self.explain(e))?;
             return self.marked(true).map(Some);
         }
@@ -204,7 +204,7 @@ impl Staging {
         // SAFETY: one of the words, which no copy uses any more.
         unsafe { words.as_ptr().cast::<u64>().add(place).write_volatile(bits.to_le()) };
         let from = words.device_address() + 8 * place;
-        // SAFETY: per contract; the word is pinned.
+        // SAFETY: the caller keeps the word valid; the place that it comes from is pinned.
         unsafe { self.into.stream.copy(at, from, bytes) }.map_err(|e| self.explain(e))?;
         let ticket = self.marked(true)?;
         self.busy[place] = ticket.number;

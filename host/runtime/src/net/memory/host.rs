@@ -12,7 +12,7 @@ use crate::word::{Update, Word};
 /// # Safety
 /// `at` is valid for it.
 pub(crate) unsafe fn store(at: usize, width: u8, value: u64) -> Result<()> {
-    // SAFETY: per contract.
+    // SAFETY: the caller gives memory that is valid for it.
     unsafe {
         match width {
             1 => store_as::<u8>(at, value),
@@ -29,7 +29,7 @@ pub(crate) unsafe fn store(at: usize, width: u8, value: u64) -> Result<()> {
 /// As for [`store`].
 unsafe fn store_as<W: Word>(at: usize, value: u64) {
     let value = W::from_bits(value);
-    // SAFETY: per contract; the value is a word of the same width.
+    // SAFETY: the caller's memory is valid for the word; the value is one of the same width.
     unsafe { crate::word::copy_word::<W>(at as *mut u8, (&raw const value).cast()) };
 }
 
@@ -38,7 +38,7 @@ unsafe fn store_as<W: Word>(at: usize, value: u64) {
 /// # Safety
 /// `at` is valid for it.
 pub(crate) unsafe fn load(at: usize, width: u8) -> Result<u64> {
-    // SAFETY: per contract.
+    // SAFETY: the caller gives memory that is valid for it.
     unsafe {
         Ok(match width {
             1 => load_as::<u8>(at),
@@ -59,7 +59,7 @@ pub(crate) unsafe fn load(at: usize, width: u8) -> Result<u64> {
 /// As for [`load`].
 unsafe fn load_as<W: Word>(at: usize) -> u64 {
     let mut value = W::from_bits(0);
-    // SAFETY: per contract; the value is a word of the same width.
+    // SAFETY: the caller's memory is valid for the word; the value is one of the same width.
     unsafe { crate::word::copy_word::<W>((&raw mut value).cast(), at as *const u8) };
     value.bits()
 }
@@ -69,7 +69,7 @@ unsafe fn load_as<W: Word>(at: usize) -> u64 {
 /// # Safety
 /// Both sides are valid for `bytes`.
 pub(crate) unsafe fn copy(dst: usize, src: usize, bytes: usize) {
-    // SAFETY: per contract.
+    // SAFETY: the caller gives memory that is valid for it.
     unsafe { crate::word::copy(dst as *mut u8, src as *const u8, bytes) };
 }
 
@@ -80,7 +80,7 @@ pub(crate) unsafe fn copy(dst: usize, src: usize, bytes: usize) {
 pub(crate) unsafe fn read(at: usize, bytes: usize, out: &mut Vec<u8>) {
     let begin = out.len();
     out.resize(begin + bytes, 0);
-    // SAFETY: per contract; the vector has just grown by as much.
+    // SAFETY: the caller's memory is valid; the vector has just grown by as much.
     unsafe { copy(out[begin..].as_mut_ptr() as usize, at, bytes) };
 }
 
@@ -90,11 +90,11 @@ pub(crate) unsafe fn read(at: usize, bytes: usize, out: &mut Vec<u8>) {
 /// `at` is valid for the word.
 pub(crate) unsafe fn atomic(at: usize, width: u8, op: u8, value: u64, compare: u64) -> Result<u64> {
     if op == FLOAT_ADD {
-        // SAFETY: per contract.
+        // SAFETY: the caller gives memory that is valid for it.
         return unsafe { add_float(at, width, value) };
     }
     let known = Update::from_number(op).ok_or_else(|| err!(INTERNAL, "another PE asked for atomic {op}"))?;
-    // SAFETY: per contract.
+    // SAFETY: the caller gives memory that is valid for it.
     unsafe { update(at, width, known, value, compare) }
 }
 
@@ -106,7 +106,7 @@ unsafe fn update(at: usize, width: u8, update: Update, value: u64, compare: u64)
     if at % usize::from(width.max(1)) != 0 {
         return Err(err!(INVALID_ARGUMENT, "an atomic on a word at {at:#x} that is not aligned"));
     }
-    // SAFETY: per contract, and aligned.
+    // SAFETY: the caller's memory is valid for the word, and aligned.
     unsafe {
         Ok(match width {
             4 => u32::update(at as *mut u8, update, value as u32, compare as u32).bits(),
@@ -121,14 +121,14 @@ unsafe fn update(at: usize, width: u8, update: Update, value: u64, compare: u64)
 /// # Safety
 /// `at` is valid for the word.
 unsafe fn add_float(at: usize, width: u8, value: u64) -> Result<u64> {
-    // SAFETY: per contract.
+    // SAFETY: the caller gives memory that is valid for it.
     let mut old = unsafe { load(at, width) }?;
     loop {
         let new = match width {
             4 => u64::from((f32::from_bits(old as u32) + f32::from_bits(value as u32)).to_bits()),
             _ => (f64::from_bits(old) + f64::from_bits(value)).to_bits(),
         };
-        // SAFETY: per contract.
+        // SAFETY: the caller gives memory that is valid for it.
         let found = unsafe { update(at, width, Update::CompareSwap, new, old) }?;
         if found == old {
             return Ok(old);
@@ -144,7 +144,7 @@ unsafe fn add_float(at: usize, width: u8, value: u64) -> Result<u64> {
 pub(crate) unsafe fn signal(at: usize, add: bool, value: u64) -> Result<()> {
     // What the network wrote came before the event that this thread has seen.
     fence(Ordering::Release);
-    // SAFETY: per contract.
+    // SAFETY: the caller gives memory that is valid for it.
     unsafe { update(at, 8, if add { Update::Add } else { Update::Set }, value, 0) }.map(drop)
 }
 

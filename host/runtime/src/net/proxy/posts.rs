@@ -135,20 +135,20 @@ impl Posts {
         let (src, dst, bytes) = (d.src as usize, d.dst as usize, d.bytes as usize);
         let add = d.sub != 0;
         match op {
-            // SAFETY: a kernel vouches for its addresses, as for those of plain loads and stores.
+            // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
             Op::Put => unsafe { operations.put(pe, self.offset(d.dst)?, src, bytes, done) },
             Op::PutInline => self.put_inline(operations, pe, d),
-            // SAFETY: as above.
+            // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
             Op::Get => unsafe { operations.get(pe, self.offset(d.src)?, dst, bytes, done) },
             Op::G => operations.load(pe, d.width, self.offset(d.src)?, done),
             Op::Iput => {
                 let rows = strided(d, d.value, d.sig);
-                // SAFETY: as above.
+                // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
                 unsafe { operations.put_rows(pe, self.offset(d.dst)?, src, rows, done) }
             }
             Op::Iget => {
                 let rows = strided(d, d.sig, d.value);
-                // SAFETY: as above.
+                // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
                 unsafe { operations.get_rows(pe, self.offset(d.src)?, dst, rows, done) }
             }
             Op::Atomic => {
@@ -165,7 +165,7 @@ impl Posts {
             }
             Op::PutSignal => {
                 let signal = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
-                // SAFETY: as above.
+                // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
                 unsafe { operations.put_signal(pe, self.offset(d.dst)?, src, bytes, &signal, done) }
             }
             Op::PutSignalInline => {

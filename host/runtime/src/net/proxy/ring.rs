@@ -64,7 +64,7 @@ pub(crate) struct DeviceRing {
 
 // SAFETY: the memory is accessed by the protocol only: atomics, and words that belong to one side at a time.
 unsafe impl Send for DeviceRing {}
-// SAFETY: as above.
+// SAFETY: the protocol lets several threads answer; one takes.
 unsafe impl Sync for DeviceRing {}
 
 impl DeviceRing {
@@ -117,7 +117,7 @@ impl DeviceRing {
         };
         let busy = vec![0u64; replies];
         match gpu {
-            // SAFETY: per contract; nobody uses the memory yet.
+            // SAFETY: the caller gives the memory, which nobody uses yet.
             None => unsafe {
                 (counters as *mut RawRing).write(raw);
                 std::ptr::copy_nonoverlapping(busy.as_ptr(), raw.busy as *mut u64, replies);
@@ -129,7 +129,7 @@ impl DeviceRing {
                     (raw.busy, busy.as_ptr().cast::<std::ffi::c_void>(), 8 * replies),
                 ];
                 for (to, from, bytes) in pieces {
-                    // SAFETY: per contract; pageable memory has been read when the call returns.
+                    // SAFETY: the caller gives the memory; pageable memory has been read when the call returns.
                     unsafe { cu!(cuMemcpyHtoD_v2(to, from, bytes)) }
                         .map_err(|e| e.context(format_args!("writing the device ring at {counters:#x}")))?;
                 }

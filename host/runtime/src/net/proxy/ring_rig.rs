@@ -86,7 +86,7 @@ impl Job {
     pub(super) fn set_words(&self, offset: usize, words: &[u64]) {
         for pe in &self.pes {
             for (i, word) in words.iter().enumerate() {
-                // SAFETY: as above.
+                // SAFETY: inside the heap; no kernel runs.
                 unsafe { ((pe.heap + offset) as *mut u64).add(i).write(*word) };
             }
         }

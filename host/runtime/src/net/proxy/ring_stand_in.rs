@@ -180,7 +180,7 @@ fn word<'a>(at: usize) -> &'a AtomicU64 {
 }
 
 fn half<'a>(at: usize) -> &'a AtomicU32 {
-    // SAFETY: as above.
+    // SAFETY: an aligned word of a heap, which kernels access as one.
     unsafe { AtomicU32::from_ptr(at as *mut u32) }
 }
 

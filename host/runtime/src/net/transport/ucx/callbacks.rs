@@ -34,7 +34,7 @@ pub(super) type AmHandler = unsafe extern "C" fn(
 unsafe fn bytes<'a>(at: *const c_void, length: usize) -> &'a [u8] {
     match length {
         0 => &[],
-        // SAFETY: per contract.
+        // SAFETY: UCX's own arguments of a callback, valid while that runs.
         _ => unsafe { std::slice::from_raw_parts(at.cast::<u8>(), length) },
     }
 }
@@ -44,7 +44,7 @@ unsafe fn bytes<'a>(at: *const c_void, length: usize) -> &'a [u8] {
 /// # Safety
 /// The parameter of a callback.
 unsafe fn is_fetched(param: *const ucp_am_recv_param_t) -> bool {
-    // SAFETY: per contract.
+    // SAFETY: UCX's own arguments of a callback, valid while that runs.
     unsafe { (*param).recv_attr & u64::from(UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 }
 }
 
@@ -70,7 +70,7 @@ pub(super) unsafe extern "C" fn on_received(
     _length: usize,
     user: *mut c_void,
 ) {
-    // SAFETY: as for `on_sent`.
+    // SAFETY: the arguments are those of `on_sent`, with a request that is over.
     unsafe { on_sent(request, status, user) };
 }
 

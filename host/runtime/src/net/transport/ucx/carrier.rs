@@ -40,7 +40,7 @@ const MOST: usize = 64;
 pub(super) unsafe fn transports(ucp: &Ucp, ep: ucp_ep_h) -> Vec<String> {
     let version = ucp.version();
     if (version.0, version.1) < (1, 14) {
-        // SAFETY: per contract.
+        // SAFETY: the caller's endpoint is alive.
         return printed_transports(&unsafe { printed(ucp, ep) });
     }
     let mut entries: Vec<Entry> =

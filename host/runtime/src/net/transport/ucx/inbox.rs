@@ -237,7 +237,7 @@ impl Inbox {
     pub(super) unsafe fn take_copy(&mut self, sealed: &[u8], data: &[u8]) {
         let Ok(from) = self.guards.open_copy(sealed, data, Head::sender) else { return };
         let done = match Head::decode(&sealed[..HEAD]) {
-            // SAFETY: passed on.
+            // SAFETY: segments and landings are valid memory, says the caller.
             Some((_, head)) => unsafe { self.take_in(from, head, data) },
             None => Err(err!(
                 INTERNAL,

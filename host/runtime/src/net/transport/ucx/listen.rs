@@ -38,7 +38,7 @@ impl Listen {
         }
         let Some(devices) = self.devices(Path::new(INTERFACES), Path::new(RDMA)) else { return };
         let Ok(value) = CString::new(devices.join(",")) else { return };
-        // SAFETY: per contract; the texts are read before the call returns.
+        // SAFETY: the caller's configuration; the texts are read before the call returns.
         let status = unsafe { ucp.ucp_config_modify(config, c"NET_DEVICES".as_ptr(), value.as_ptr()) };
         if status != UCS_OK {
             log::warn!("UCX listens on every interface: {}", ucp.status_text(status));
@@ -46,7 +46,7 @@ impl Listen {
         }
         if devices.len() > 1 {
             // A UCX without a module for one of them would warn of it, though the system has it.
-            // SAFETY: as above.
+            // SAFETY: the caller's configuration; the texts are read before the call returns.
             unsafe { ucp.ucp_config_modify(config, c"WARN_INVALID_CONFIG".as_ptr(), c"n".as_ptr()) };
         }
         log::debug!("UCX uses {} (UCX_NET_DEVICES decides otherwise)", devices.join(","));

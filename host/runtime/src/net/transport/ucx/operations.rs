@@ -120,7 +120,7 @@ impl Transport for Ucx {
         }
         let (ep, key) = self.key(pe, segment)?;
         let user = self.user_data(Payload::Operation(token));
-        // SAFETY: as for `put`.
+        // SAFETY: a live endpoint and its key; the caller keeps the destination valid.
         unsafe {
             let request = self.ucp.ucp_get_nbx(ep, dst.cast(), bytes, address, key, &sent(user));
             self.started("get", request, user).map(|done| done.is_some())
@@ -169,7 +169,7 @@ impl Transport for Ucx {
             self.peers[pe].held.push_back(Held::Bulk { head, data, bytes, token });
             return Ok(false);
         }
-        // SAFETY: passed on.
+        // SAFETY: the caller keeps the data valid until its token is done.
         unsafe { self.send_bulk_now(pe, &head, data, bytes, token) }
     }
 
@@ -238,7 +238,7 @@ impl Transport for Ucx {
     }
 
     fn congested(&self) -> bool {
-        // SAFETY: as in `inbox`.
+        // SAFETY: callbacks come out of calls of UCX alone, of which none runs.
         self.pieces.are_many() || unsafe { (*self.inbox).sending } + self.waiting() > MOST_MESSAGES
     }
 

@@ -27,7 +27,7 @@ pub(super) unsafe fn agree(ucp: &Ucp, config: *mut ucp_config_t) -> usize {
     }
     let version = ucp.version();
     let name = if (version.0, version.1) < (1, 17) { c"TX_SEG_SIZE" } else { c"TCP_TX_SEG_SIZE" };
-    // SAFETY: per contract; the texts are read before the call returns.
+    // SAFETY: the caller's configuration; the texts are read before the call returns.
     let status = unsafe { ucp.ucp_config_modify(config, name.as_ptr(), LONG_SEGMENT.as_ptr()) };
     if status == UCS_OK {
         LONG
