@@ -1,5 +1,5 @@
 //! What other PEs ask for: their messages, carried out in their order. Requests for host memory are carried
-//! out at once; those for GPU memory go to a lane of their PE ([`crate::net::gpu::lanes`]). An answer ends
+//! out at once; those for GPU memory wait in a queue of their PE ([`crate::net::gpu::peer_queues`]). An answer ends
 //! what this PE has asked for.
 
 use super::operations::Operations;

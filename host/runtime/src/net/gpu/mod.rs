@@ -8,7 +8,7 @@
 pub(crate) mod chunks;
 pub(crate) mod direct;
 pub(crate) mod gate;
-pub(crate) mod lanes;
 pub(crate) mod mailbox;
+pub(crate) mod peer_queues;
 pub(crate) mod staging;
 pub(crate) mod traffic;

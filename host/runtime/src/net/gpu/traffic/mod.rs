@@ -6,7 +6,7 @@
 //! [`Record::Bulk`]: what is asked behind it happens behind it. Sources and destinations of this PE may be
 //! GPU memory of any kind, or the host's.
 
-mod carry;
+mod outgoing;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::kernel::service::Service;
 use crate::net::engine::core::Core;
 use crate::net::engine::in_flight::{not_awaited, too_much, Flight};
 use crate::net::gpu::chunks::{Chunk, Course, SMALL};
-use crate::net::gpu::lanes::{Answer, Job, Lanes, Outcome};
 use crate::net::gpu::mailbox::{Mailbox, Request, WordKind};
+use crate::net::gpu::peer_queues::{Answer, Outcome, PeerQueues, PeerRequest};
 use crate::net::gpu::staging::Ticket;
 use crate::net::memory::span::Span;
 use crate::net::transport::{BulkId, BULK_HEAD};
 use crate::net::wire::message::{Record, FLOAT_ADD, NO_REPLY};
 use crate::net::wire::RECORD;
 use crate::word::Update;
-use carry::Carry;
+use outgoing::OutgoingPut;
 
 /// Part of an answer, on its way to its place.
 #[derive(Debug)]
@@ -40,11 +40,11 @@ enum Part {
 /// What the engine keeps for GPU memory.
 pub(crate) struct Traffic {
     cuda: Arc<Cuda>,
-    lanes: Lanes,
+    queues: PeerQueues,
     outcomes: Vec<Outcome>,
     /// Large messages that have been announced, by sender and number.
     announced: HashMap<(usize, u64), (BulkId, usize)>,
-    carries: VecDeque<Carry>,
+    outgoing: VecDeque<OutgoingPut>,
     /// Parts of answers: which answer, and its place there.
     parts: VecDeque<(usize, usize, Part)>,
     landings: VecDeque<(Ticket, Chunk, usize, usize)>,
@@ -75,10 +75,10 @@ impl Traffic {
     ) -> Result<Traffic> {
         Ok(Traffic {
             cuda: Arc::clone(cuda),
-            lanes: Lanes::new(cuda, n, mailbox, service)?,
+            queues: PeerQueues::new(cuda, n, mailbox, service)?,
             outcomes: Vec::new(),
             announced: HashMap::new(),
-            carries: VecDeque::new(),
+            outgoing: VecDeque::new(),
             parts: VecDeque::new(),
             landings: VecDeque::new(),
             next: vec![0; n],
@@ -92,8 +92,8 @@ impl Traffic {
 
     /// Whether there is something that only looking again brings forward.
     pub(crate) fn is_busy(&self) -> bool {
-        self.lanes.is_busy()
-            || !(self.carries.is_empty() && self.parts.is_empty() && self.landings.is_empty())
+        self.queues.is_busy()
+            || !(self.outgoing.is_empty() && self.parts.is_empty() && self.landings.is_empty())
     }
 
     fn number(&mut self, pe: usize) -> u64 {
@@ -123,20 +123,20 @@ impl Traffic {
         record: &Record<'_>,
         own: &dyn Fn(u64, usize) -> Result<usize>,
     ) -> Result<()> {
-        let job = match *record {
+        let request = match *record {
             Record::Word { width, offset, value } => {
-                Job::Store { at: own(offset, width.into())?, bits: value, bytes: width.into() }
+                PeerRequest::Store { at: own(offset, width.into())?, bits: value, bytes: width.into() }
             }
             Record::Data { offset, data } => {
                 let span = Span::contiguous(own(offset, data.len())?, data.len());
-                Job::Write { span, data: data.to_vec() }
+                PeerRequest::Write { span, data: data.to_vec() }
             }
             Record::Rows { offset, stride, elem, data } => {
                 let (stride, elem) = (stride as i64, elem.max(1) as usize);
                 let count = data.len() / elem;
                 let at = own_rows(own, offset, stride, elem, count)?;
                 let span = Span { at, stride: stride as isize, elem, count };
-                Job::Write { span, data: data[..elem * count].to_vec() }
+                PeerRequest::Write { span, data: data[..elem * count].to_vec() }
             }
             Record::Atomic { op, width, offset, value, compare, reply } => {
                 let at = own(offset, width.into())?;
@@ -145,44 +145,46 @@ impl Traffic {
                 }
                 let answer = (reply != NO_REPLY).then_some(Answer { pe: from, reply });
                 match (Update::from_number(op), answer) {
-                    (Some(Update::Set), None) => Job::Store { at, bits: value, bytes: width.into() },
-                    (Some(Update::Fetch), Some(answer)) => Job::Load { at, width: width.into(), answer },
-                    _ => Job::Update { request: atomic(op, width, at, value, compare)?, answer },
+                    (Some(Update::Set), None) => PeerRequest::Store { at, bits: value, bytes: width.into() },
+                    (Some(Update::Fetch), Some(answer)) => {
+                        PeerRequest::Load { at, width: width.into(), answer }
+                    }
+                    _ => PeerRequest::Update { request: atomic(op, width, at, value, compare)?, answer },
                 }
             }
             Record::Signal { add, offset, value } => {
                 let at = own(offset, 8)?;
                 if add {
-                    Job::Update { request: atomic(Update::Add as u8, 8, at, value, 0)?, answer: None }
+                    PeerRequest::Update { request: atomic(Update::Add as u8, 8, at, value, 0)?, answer: None }
                 } else {
-                    Job::Store { at, bits: value, bytes: 8 }
+                    PeerRequest::Store { at, bits: value, bytes: 8 }
                 }
             }
-            Record::Load { width, offset, reply } => Job::Load {
+            Record::Load { width, offset, reply } => PeerRequest::Load {
                 at: own(offset, width.into())?,
                 width: usize::from(width).min(8),
                 answer: Answer { pe: from, reply },
             },
             Record::Fetch { offset, bytes, reply } => {
                 let span = Span::contiguous(own(offset, bytes as usize)?, bytes as usize);
-                Job::Fetch { span, sent: 0, answer: Answer { pe: from, reply } }
+                PeerRequest::Fetch { span, sent: 0, answer: Answer { pe: from, reply } }
             }
             Record::FetchRows { offset, stride, elem, n, reply } => {
                 let (stride, elem, count) = (stride as i64, elem as usize, n as usize);
                 let at = own_rows(own, offset, stride, elem, count)?;
                 let span = Span { at, stride: stride as isize, elem, count };
-                Job::Fetch { span, sent: 0, answer: Answer { pe: from, reply } }
+                PeerRequest::Fetch { span, sent: 0, answer: Answer { pe: from, reply } }
             }
-            Record::Flush { reply } => Job::Settle(Answer { pe: from, reply }),
+            Record::Flush { reply } => PeerRequest::Settle(Answer { pe: from, reply }),
             Record::Bulk { number, offset, bytes } => {
                 let span = Span::contiguous(own(offset, bytes as usize)?, bytes as usize);
-                Job::Bulk { number, span }
+                PeerRequest::Bulk { number, span }
             }
             Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_) => {
                 return Err(err!(INTERNAL, "a record that asks for nothing"))
             }
         };
-        self.lanes.add(from, job);
+        self.queues.add(from, request);
         Ok(())
     }
 }
@@ -219,10 +221,10 @@ fn atomic(number: u8, width: u8, at: usize, value: u64, compare: u64) -> Result<
 impl Traffic {
     /// Lets everything about GPU memory go on.
     pub(in crate::net) fn run(&mut self, core: &mut Core) -> Result<()> {
-        self.carry(core)?;
+        self.send_outgoing(core)?;
         let mut outcomes = std::mem::take(&mut self.outcomes);
         let announced = &self.announced;
-        self.lanes.run(&|from, number| announced.contains_key(&(from, number)), &mut outcomes)?;
+        self.queues.run(&|from, number| announced.contains_key(&(from, number)), &mut outcomes)?;
         for outcome in outcomes.drain(..) {
             self.outcome(core, outcome)?;
         }
@@ -248,7 +250,7 @@ impl Traffic {
                         &Record::ReplyData { reply, at: (at + i * RECORD) as u64, data: piece },
                     )?;
                 }
-                self.lanes.staging.give_back(chunk);
+                self.queues.staging.give_back(chunk);
                 Ok(())
             }
             Outcome::Receive { from, number, chunk } => {
@@ -294,20 +296,20 @@ impl Traffic {
     /// What follows when a chunk has been sent or filled.
     pub(in crate::net) fn chunk_landed(&mut self, core: &mut Core, flight: Flight) -> Result<()> {
         match flight {
-            Flight::Chunk { chunk, .. } => self.lanes.staging.give_back(chunk),
-            Flight::Receive { from, number, chunk } => self.lanes.landed(from, number, chunk),
+            Flight::Chunk { chunk, .. } => self.queues.staging.give_back(chunk),
+            Flight::Receive { from, number, chunk } => self.queues.landed(from, number, chunk),
             Flight::Answer { reply, at, bytes, chunk } => {
                 let destination = core.in_flight.destination(reply);
                 if !matches!(destination, Some((_, true))) {
                     // SAFETY: the chunk holds so many bytes, and nobody else uses it.
                     let data = unsafe { std::slice::from_raw_parts(chunk.as_ptr(), bytes) };
                     let laid = core.answered_data(reply as u64, at, data);
-                    self.lanes.staging.give_back(chunk);
+                    self.queues.staging.give_back(chunk);
                     return laid;
                 }
                 let Some((span, _)) = destination else { return Ok(()) };
                 // SAFETY: the caller of `get` vouches for its destination; the chunk holds so many bytes.
-                let ticket = unsafe { self.lanes.staging.copy_in(&span, at, &chunk, bytes)? };
+                let ticket = unsafe { self.queues.staging.copy_in(&span, at, &chunk, bytes)? };
                 self.landings.push_back((ticket, chunk, reply, bytes));
             }
             _ => return Err(err!(INTERNAL, "something without a chunk is said to have filled one")),
@@ -323,11 +325,11 @@ impl Traffic {
     /// Parts of answers go to their places, as there are chunks for them.
     fn lay_down(&mut self, core: &mut Core) -> Result<()> {
         while let Some((ticket, ..)) = self.landings.front() {
-            if !self.lanes.staging.done(*ticket)? {
+            if !self.queues.staging.done(*ticket)? {
                 break;
             }
             let Some((_, chunk, reply, bytes)) = self.landings.pop_front() else { break };
-            self.lanes.staging.give_back(chunk);
+            self.queues.staging.give_back(chunk);
             core.answered_bytes(reply, bytes)?;
         }
         while let Some((reply, at, part)) = self.parts.pop_front() {
@@ -339,7 +341,7 @@ impl Traffic {
             if at + bytes > span.bytes() {
                 return Err(too_much());
             }
-            // Messages carry elements packed; a destination in the host's memory takes them straight only if
+            // Messages put elements packed; a destination in the host's memory takes them straight only if
             // it is packed too.
             let straight = span.is_packed() && !on_gpu;
             if let (Part::Large(data, _), true) = (&part, straight) {
@@ -351,7 +353,7 @@ impl Traffic {
                 }
                 continue;
             }
-            let Some(chunk) = self.lanes.staging.try_chunk(bytes, Course::Arriving) else {
+            let Some(chunk) = self.queues.staging.try_chunk(bytes, Course::Arriving) else {
                 self.parts.push_front((reply, at, part));
                 return Ok(());
             };
@@ -360,7 +362,7 @@ impl Traffic {
                     // SAFETY: the chunk has room; the caller of `get` vouches for its destination.
                     let ticket = unsafe {
                         std::ptr::copy_nonoverlapping(data.as_ptr(), chunk.as_ptr(), bytes);
-                        self.lanes.staging.copy_in(&span, at, &chunk, bytes)?
+                        self.queues.staging.copy_in(&span, at, &chunk, bytes)?
                     };
                     self.landings.push_back((ticket, chunk, reply, bytes));
                 }

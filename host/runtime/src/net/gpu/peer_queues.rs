@@ -1,4 +1,4 @@
-//! What other PEs ask of this PE's GPU memory, in the order in which each of them asked: one lane for each.
+//! What other PEs ask of this PE's GPU memory, in the order in which each of them asked: one queue for each.
 //! What goes in by copy engines and stream words keeps its order by itself; an atomic, which a thread of the
 //! GPU carries out, starts when what its PE asked before has arrived, and what that PE asks next waits for
 //! it.
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
 
 /// One thing to be done.
 #[derive(Debug)]
-pub(crate) enum Job {
+pub(crate) enum PeerRequest {
     /// Bytes of a message.
     Write { span: Span, data: Vec<u8> },
     /// A word, whole where it is aligned; a signal that is set.
@@ -41,20 +41,20 @@ pub(crate) enum Job {
     Settle(Answer),
 }
 
-/// What becomes of jobs, for the engine.
+/// What becomes of requests, for the engine.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// An answer of one word.
     Word(Answer, u64),
     /// A piece of what was asked for, its place in the whole.
     Data { answer: Answer, at: usize, chunk: Chunk, bytes: usize },
-    /// The data of this large message goes into the chunk next; then it is [`Lanes::landed`].
+    /// The data of this large message goes into the chunk next; then it is [`PeerQueues::landed`].
     Receive { from: usize, number: u64, chunk: Chunk },
 }
 
 #[derive(Debug, Default)]
-struct Lane {
-    todo: VecDeque<Job>,
+struct PeerQueue {
+    todo: VecDeque<PeerRequest>,
     /// The last thing that went in.
     written: Option<Ticket>,
     /// Atomics that are not carried out yet.
@@ -70,9 +70,9 @@ enum Out {
     Data(Answer, usize),
 }
 
-/// The lanes, with what they use.
-pub(crate) struct Lanes {
-    lanes: Vec<Lane>,
+/// The queues, with what they use.
+pub(crate) struct PeerQueues {
+    queues: Vec<PeerQueue>,
     pub(crate) staging: Staging,
     mailbox: Mailbox,
     service: Arc<Service>,
@@ -81,7 +81,7 @@ pub(crate) struct Lanes {
     /// Copies into the GPU whose chunks are in use.
     ins: VecDeque<(Ticket, Chunk)>,
     outs: VecDeque<(Ticket, Chunk, usize, Out)>,
-    /// Lanes with something to do.
+    /// PeerQueues with something to do.
     busy: Vec<usize>,
     /// The oldest copy, and since when it is that.
     oldest: Option<(Ticket, Instant)>,
@@ -92,10 +92,15 @@ const BULK_AHEAD: usize = 4;
 /// A copy takes microseconds once it runs. One that has not for so long is held up by streams that wait.
 const HELD_UP: Duration = Duration::from_secs(2);
 
-impl Lanes {
-    pub(crate) fn new(cuda: &Arc<Cuda>, n: usize, mailbox: Mailbox, service: Arc<Service>) -> Result<Lanes> {
-        Ok(Lanes {
-            lanes: (0..n).map(|_| Lane::default()).collect(),
+impl PeerQueues {
+    pub(crate) fn new(
+        cuda: &Arc<Cuda>,
+        n: usize,
+        mailbox: Mailbox,
+        service: Arc<Service>,
+    ) -> Result<PeerQueues> {
+        Ok(PeerQueues {
+            queues: (0..n).map(|_| PeerQueue::default()).collect(),
             staging: Staging::new(cuda)?,
             mailbox,
             service,
@@ -108,8 +113,8 @@ impl Lanes {
     }
 
     /// Adds what `from` asks for. Its addresses are this PE's GPU memory, checked.
-    pub(crate) fn add(&mut self, from: usize, job: Job) {
-        self.lanes[from].todo.push_back(job);
+    pub(crate) fn add(&mut self, from: usize, request: PeerRequest) {
+        self.queues[from].todo.push_back(request);
         if !self.busy.contains(&from) {
             self.busy.push(from);
         }
@@ -117,7 +122,7 @@ impl Lanes {
 
     /// The data of a large message is in the chunk that it was given.
     pub(crate) fn landed(&mut self, from: usize, number: u64, chunk: Chunk) {
-        self.lanes[from].arrived.insert(number, Some(chunk));
+        self.queues[from].arrived.insert(number, Some(chunk));
     }
 
     /// True where something is under way, so that it is worth looking again soon.
@@ -137,9 +142,9 @@ impl Lanes {
         let mut busy = std::mem::take(&mut self.busy);
         let mut failed = Ok(());
         busy.retain(|from| {
-            let ran = self.run_lane(*from, known, outcomes, &mut posted);
+            let ran = self.run_queue(*from, known, outcomes, &mut posted);
             failed = std::mem::replace(&mut failed, Ok(())).and(ran);
-            !self.lanes[*from].todo.is_empty()
+            !self.queues[*from].todo.is_empty()
         });
         self.busy = busy;
         failed?;
@@ -179,10 +184,10 @@ impl Lanes {
         if self.updates.is_empty() {
             return Ok(());
         }
-        let (lanes, updates) = (&mut self.lanes, &mut self.updates);
+        let (queues, updates) = (&mut self.queues, &mut self.updates);
         self.mailbox.completed(&self.service, &mut |id, old| {
             let Some((from, answer)) = updates.remove(&id) else { return };
-            lanes[from].updates -= 1;
+            queues[from].updates -= 1;
             if let Some(answer) = answer {
                 outcomes.push(Outcome::Word(answer, old));
             }
@@ -200,7 +205,7 @@ impl Lanes {
                          process' queues to the GPU ({}); let it have 32, the most (export \
                          CUDA_DEVICE_MAX_CONNECTIONS=32), or let fewer streams wait at a time",
                         self.staging.subject(),
-                        queues()
+                        cuda_queues()
                     );
                     // Again for another copy only.
                     self.oldest = Some((ticket, Instant::now() + Duration::from_secs(3600)));
@@ -210,22 +215,22 @@ impl Lanes {
         }
     }
 
-    /// Whether all that the lane's PE has asked is in memory.
+    /// Whether all that the queue's PE has asked is in memory.
     fn settled(&mut self, from: usize) -> Result<bool> {
-        let lane = &mut self.lanes[from];
-        if lane.updates > 0 {
+        let queue = &mut self.queues[from];
+        if queue.updates > 0 {
             return Ok(false);
         }
-        if let Some(ticket) = lane.written {
+        if let Some(ticket) = queue.written {
             if !self.staging.done(ticket)? {
                 return Ok(false);
             }
-            lane.written = None;
+            queue.written = None;
         }
         Ok(true)
     }
 
-    fn run_lane(
+    fn run_queue(
         &mut self,
         from: usize,
         known: &dyn Fn(usize, u64) -> bool,
@@ -233,10 +238,10 @@ impl Lanes {
         posted: &mut bool,
     ) -> Result<()> {
         self.receive_ahead(from, known, outcomes)?;
-        while let Some(job) = self.lanes[from].todo.front() {
-            let in_order = self.lanes[from].updates == 0;
-            match job {
-                Job::Write { span, data } => {
+        while let Some(request) = self.queues[from].todo.front() {
+            let in_order = self.queues[from].updates == 0;
+            match request {
+                PeerRequest::Write { span, data } => {
                     if !in_order {
                         return Ok(());
                     }
@@ -250,32 +255,32 @@ impl Lanes {
                         self.staging.copy_in(span, 0, &chunk, data.len())?
                     };
                     self.ins.push_back((ticket, chunk));
-                    self.lanes[from].written = Some(ticket);
+                    self.queues[from].written = Some(ticket);
                 }
-                Job::Store { at, bits, bytes } => {
+                PeerRequest::Store { at, bits, bytes } => {
                     if !in_order {
                         return Ok(());
                     }
                     // SAFETY: the engine has checked the address.
                     let stored = unsafe { self.staging.store(*at, *bits, *bytes) }?;
                     let Some(ticket) = stored else { return Ok(()) };
-                    self.lanes[from].written = Some(ticket);
+                    self.queues[from].written = Some(ticket);
                 }
-                Job::Update { request, answer } => {
+                PeerRequest::Update { request, answer } => {
                     let (request, answer) = (*request, *answer);
-                    if let Some(ticket) = self.lanes[from].written {
+                    if let Some(ticket) = self.queues[from].written {
                         if !self.staging.done(ticket)? {
                             return Ok(());
                         }
-                        self.lanes[from].written = None;
+                        self.queues[from].written = None;
                     }
                     // SAFETY: the engine has checked the address.
                     let id = unsafe { self.mailbox.post(&request) };
                     *posted = true;
                     self.updates.insert(id, (from, answer));
-                    self.lanes[from].updates += 1;
+                    self.queues[from].updates += 1;
                 }
-                Job::Load { at, width, answer } => {
+                PeerRequest::Load { at, width, answer } => {
                     let (span, width, answer) = (Span::contiguous(*at, *width), *width, *answer);
                     if !self.settled(from)? {
                         return Ok(());
@@ -285,7 +290,7 @@ impl Lanes {
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, 0, width)? };
                     self.outs.push_back((ticket, chunk, width, Out::Word(answer, width)));
                 }
-                Job::Fetch { span, sent, answer } => {
+                PeerRequest::Fetch { span, sent, answer } => {
                     let (span, sent, answer) = (*span, *sent, *answer);
                     if sent == 0 && !self.settled(from)? {
                         return Ok(());
@@ -297,22 +302,22 @@ impl Lanes {
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, sent, bytes)? };
                     self.outs.push_back((ticket, chunk, bytes, Out::Data(answer, sent)));
                     if bytes < left {
-                        self.lanes[from].todo[0] = Job::Fetch { span, sent: sent + bytes, answer };
+                        self.queues[from].todo[0] = PeerRequest::Fetch { span, sent: sent + bytes, answer };
                         continue;
                     }
                 }
-                Job::Bulk { number, span } => {
+                PeerRequest::Bulk { number, span } => {
                     let (number, span) = (*number, *span);
-                    if !in_order || !matches!(self.lanes[from].arrived.get(&number), Some(Some(_))) {
+                    if !in_order || !matches!(self.queues[from].arrived.get(&number), Some(Some(_))) {
                         return Ok(());
                     }
-                    let Some(Some(chunk)) = self.lanes[from].arrived.remove(&number) else { return Ok(()) };
+                    let Some(Some(chunk)) = self.queues[from].arrived.remove(&number) else { return Ok(()) };
                     // SAFETY: the engine has checked the span; the chunk holds the message's data.
                     let ticket = unsafe { self.staging.copy_in(&span, 0, &chunk, span.bytes())? };
                     self.ins.push_back((ticket, chunk));
-                    self.lanes[from].written = Some(ticket);
+                    self.queues[from].written = Some(ticket);
                 }
-                Job::Settle(answer) => {
+                PeerRequest::Settle(answer) => {
                     let answer = *answer;
                     if !self.settled(from)? {
                         return Ok(());
@@ -320,7 +325,7 @@ impl Lanes {
                     outcomes.push(Outcome::Word(answer, 0));
                 }
             }
-            self.lanes[from].todo.pop_front();
+            self.queues[from].todo.pop_front();
             self.receive_ahead(from, known, outcomes)?;
         }
         Ok(())
@@ -334,23 +339,23 @@ impl Lanes {
         known: &dyn Fn(usize, u64) -> bool,
         outcomes: &mut Vec<Outcome>,
     ) -> Result<()> {
-        let next: Vec<(usize, u64, usize)> = self.lanes[from]
+        let next: Vec<(usize, u64, usize)> = self.queues[from]
             .todo
             .iter()
             .take(BULK_AHEAD)
             .enumerate()
-            .filter_map(|(place, job)| match job {
-                Job::Bulk { number, span } => Some((place, *number, span.bytes())),
+            .filter_map(|(place, request)| match request {
+                PeerRequest::Bulk { number, span } => Some((place, *number, span.bytes())),
                 _ => None,
             })
-            .filter(|(_, number, _)| !self.lanes[from].arrived.contains_key(number) && known(from, *number))
+            .filter(|(_, number, _)| !self.queues[from].arrived.contains_key(number) && known(from, *number))
             .collect();
         for (place, number, bytes) in next {
             // Those that come later hold their chunks until what is before them is done, which may take
             // another PE.
             let course = if place == 0 { Course::Arriving } else { Course::Leaving };
             let Some(chunk) = self.staging.try_chunk(bytes, course) else { return Ok(()) };
-            self.lanes[from].arrived.insert(number, None);
+            self.queues[from].arrived.insert(number, None);
             outcomes.push(Outcome::Receive { from, number, chunk });
         }
         Ok(())
@@ -358,7 +363,7 @@ impl Lanes {
 }
 
 /// How many queues CUDA may use, for texts.
-fn queues() -> String {
+fn cuda_queues() -> String {
     match std::env::var("CUDA_DEVICE_MAX_CONNECTIONS") {
         Ok(n) => format!("CUDA_DEVICE_MAX_CONNECTIONS is {n}"),
         Err(_) => "CUDA_DEVICE_MAX_CONNECTIONS is not set, which means 8".into(),

@@ -17,7 +17,7 @@ use crate::net::wire::RECORD;
 
 /// A put whose source the network cannot read.
 #[derive(Debug)]
-pub(super) struct Carry {
+pub(super) struct OutgoingPut {
     pe: usize,
     op: u64,
     source: Span,
@@ -37,9 +37,16 @@ pub(super) enum Target {
     Rows { offset: u64, stride: i64, elem: usize },
 }
 
-impl Carry {
-    fn new(pe: usize, op: u64, source: Span, target: Target, signal: Option<Vec<u8>>, done: Done) -> Carry {
-        Carry { pe, op, source, started: 0, pieces: VecDeque::new(), target, signal, done }
+impl OutgoingPut {
+    fn new(
+        pe: usize,
+        op: u64,
+        source: Span,
+        target: Target,
+        signal: Option<Vec<u8>>,
+        done: Done,
+    ) -> OutgoingPut {
+        OutgoingPut { pe, op, source, started: 0, pieces: VecDeque::new(), target, signal, done }
     }
 }
 
@@ -55,8 +62,8 @@ impl Traffic {
         let Transfer { near: src, offset, bytes, done } = copy;
         if bytes > 0 && self.on_gpu(src)? {
             let (op, source) = (core.ordering.peer(pe).begin(), Span::contiguous(src, bytes));
-            let carry = Carry::new(pe, op, source, Target::Range { offset }, signal, done);
-            self.carries.push_back(carry);
+            let put = OutgoingPut::new(pe, op, source, Target::Range { offset }, signal, done);
+            self.outgoing.push_back(put);
             return Ok(());
         }
         if bytes <= SMALL {
@@ -107,75 +114,75 @@ impl Traffic {
         let source = Span { at: src, stride: rows.near_stride, elem: rows.elem, count: rows.n };
         let target = Target::Rows { offset, stride: rows.far_stride as i64, elem: rows.elem };
         let op = core.ordering.peer(pe).begin();
-        self.carries.push_back(Carry::new(pe, op, source, target, None, done));
+        self.outgoing.push_back(OutgoingPut::new(pe, op, source, target, None, done));
         Ok(true)
     }
 
     /// Puts from GPU memory: copies out are started while there are chunks, and what has come out is sent, in
     /// order.
-    pub(super) fn carry(&mut self, core: &mut Core) -> Result<()> {
-        let mut carries = std::mem::take(&mut self.carries);
+    pub(super) fn send_outgoing(&mut self, core: &mut Core) -> Result<()> {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
         let mut result = Ok(());
         // Each by itself in order; later ones begin while earlier ones are still on their way.
-        carries.retain_mut(|carry| {
-            let over = if result.is_ok() { self.carry_one(core, carry) } else { Ok(false) };
+        outgoing.retain_mut(|put| {
+            let over = if result.is_ok() { self.advance_put(core, put) } else { Ok(false) };
             !over.unwrap_or_else(|e| {
                 result = Err(e);
                 false
             })
         });
-        self.carries = carries;
+        self.outgoing = outgoing;
         result
     }
 
     /// True once it is over.
-    pub(super) fn carry_one(&mut self, core: &mut Core, carry: &mut Carry) -> Result<bool> {
-        let total = carry.source.bytes();
-        while carry.started < total {
-            let left = total - carry.started;
-            let Some(chunk) = self.lanes.staging.try_chunk(left, Course::Leaving) else { break };
+    pub(super) fn advance_put(&mut self, core: &mut Core, put: &mut OutgoingPut) -> Result<bool> {
+        let total = put.source.bytes();
+        while put.started < total {
+            let left = total - put.started;
+            let Some(chunk) = self.queues.staging.try_chunk(left, Course::Leaving) else { break };
             let mut bytes = left.min(chunk.bytes());
-            if matches!(carry.target, Target::Rows { .. }) && bytes < left {
+            if matches!(put.target, Target::Rows { .. }) && bytes < left {
                 // Whole elements, unless one is longer than a chunk.
-                let elem = carry.source.elem;
+                let elem = put.source.elem;
                 bytes = if bytes >= elem { bytes / elem * elem } else { bytes };
             }
-            let staging = &mut self.lanes.staging;
+            let staging = &mut self.queues.staging;
             // SAFETY: the caller of the put vouches for its source until it is done.
-            let ticket = unsafe { staging.copy_out(&chunk, &carry.source, carry.started, bytes)? };
-            carry.pieces.push_back((ticket, chunk, carry.started, bytes));
-            carry.started += bytes;
+            let ticket = unsafe { staging.copy_out(&chunk, &put.source, put.started, bytes)? };
+            put.pieces.push_back((ticket, chunk, put.started, bytes));
+            put.started += bytes;
         }
-        while let Some((ticket, ..)) = carry.pieces.front() {
-            if !self.lanes.staging.done(*ticket)? {
+        while let Some((ticket, ..)) = put.pieces.front() {
+            if !self.queues.staging.done(*ticket)? {
                 return Ok(false);
             }
-            let Some((_, chunk, at, bytes)) = carry.pieces.pop_front() else { break };
-            self.send_carried(core, carry, chunk, at, bytes)?;
+            let Some((_, chunk, at, bytes)) = put.pieces.pop_front() else { break };
+            self.send_part(core, put, chunk, at, bytes)?;
         }
-        if carry.started < total {
+        if put.started < total {
             return Ok(false);
         }
         // All has been read.
-        core.complete(carry.done);
-        if let Some(signal) = carry.signal.take() {
-            core.append_counted(carry.pe, &signal)?;
+        core.complete(put.done);
+        if let Some(signal) = put.signal.take() {
+            core.append_counted(put.pe, &signal)?;
         }
-        core.ordering.peer(carry.pe).close(carry.op);
+        core.ordering.peer(put.pe).close(put.op);
         Ok(true)
     }
 
-    pub(super) fn send_carried(
+    pub(super) fn send_part(
         &mut self,
         core: &mut Core,
-        carry: &Carry,
+        put: &OutgoingPut,
         chunk: Chunk,
         at: usize,
         bytes: usize,
     ) -> Result<()> {
-        let pe = carry.pe;
+        let pe = put.pe;
         let data = chunk.as_ptr() as usize;
-        match carry.target {
+        match put.target {
             Target::Range { offset } if bytes > SMALL => {
                 let number = self.number(pe);
                 let header = head(PUT, core.me, number, 0);
@@ -211,7 +218,7 @@ impl Traffic {
                 }
             }
         }
-        self.lanes.staging.give_back(chunk);
+        self.queues.staging.give_back(chunk);
         Ok(())
     }
 }
