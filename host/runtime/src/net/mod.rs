@@ -1,9 +1,21 @@
 //! PEs whose memory is not mapped, on other hosts or without the right: how they are reached.
 //!
-//! [`Far`] is this PE's way to all of them: one [`Engine`] on one [`Transport`], behind one lock. A thread
-//! that waits for something drives it ([`Far::wait`], and every wait of the host through
-//! [`crate::health::Health`]); when nobody does, the [`proxy`] thread. A host call so costs no change of
-//! thread, and a PE that never calls rushmem still answers.
+//! [`Far`] is this PE's way to all of them: one [`Engine`] on one transport, behind one lock. A thread that
+//! waits for something turns it ([`Far::wait`], and every wait of the host through
+//! [`crate::health::Health`]); when none does, the [`proxy`] thread. So a host call costs no change of thread,
+//! and a PE that never calls rushmem still answers.
+//!
+//! The rooms, from the bottom up:
+//!
+//! - [`transport`]: messages and one-sided copies, in no order: [UCX](transport::ucx), or the
+//!   [fake one](transport::fake) for tests.
+//! - [`wire`]: numbered messages to and from each peer, handed out in their order.
+//! - [`ordering`]: what waits for what; the argument for fence and quiet.
+//! - [`completion`]: what happens when an operation is over here.
+//! - [`memory`] and [`gpu`]: this PE's own memory, as other PEs read and write it.
+//! - [`engine`]: joins these, starts operations and serves those of other PEs.
+//! - [`proxy`]: kernels' posts, the thread that turns the engine, and submissions to it.
+//! - [`start`], [`meeting`], [`remote`], [`ops`]: how it starts, how memory becomes known, what the host calls.
 
 mod completion;
 pub(crate) mod engine;

@@ -4,7 +4,7 @@
 //!
 //! Three layers, each of which holds the one below and calls nothing above:
 //!
-//! - [`core::Core`]: the parts side by side ([`crate::net::wire`], [`crate::net::ordering`], [`in_flight`],
+//! - [`Core`]: the parts side by side ([`crate::net::wire`], [`crate::net::ordering`], [`in_flight`],
 //!   [`crate::net::completion`], [`failures`], the segments, the transport), and what takes several of them.
 //! - [`Operations`]: the core and GPU memory. It starts operations or holds them back, and carries out those
 //!   of other PEs.

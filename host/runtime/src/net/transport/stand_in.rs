@@ -223,12 +223,17 @@ impl Transport for StandIn {
     fn cut(&mut self) {
         let mut net = self.network();
         let why = || err!(IO, "the stand-in's connections were cut");
-        let (mine, others) = std::mem::take(&mut net.copies).into_iter().partition(|copy| copy.by == self.me);
-        net.copies = others;
-        let (flushes, others) = std::mem::take(&mut net.flushes).into_iter().partition(|f| f.0 == self.me);
-        net.flushes = others;
-        let (mine, flushes): (Vec<Copying>, Vec<(usize, Vec<u64>, Token)>) = (mine, flushes);
-        let tokens = mine.into_iter().filter_map(|copy| copy.token).chain(flushes.into_iter().map(|f| f.2));
-        net.events[self.me].extend(tokens.map(|token| Event::Failed(token, why())));
+        let mut tokens = Vec::new();
+        net.copies.retain(|copy| {
+            let mine = copy.by == self.me;
+            tokens.extend(copy.token.filter(|_| mine));
+            !mine
+        });
+        net.flushes.retain(|(by, _, token)| {
+            let mine = *by == self.me;
+            tokens.extend(mine.then_some(*token));
+            !mine
+        });
+        net.events[self.me].extend(tokens.into_iter().map(|token| Event::Failed(token, why())));
     }
 }
