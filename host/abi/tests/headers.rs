@@ -154,13 +154,21 @@ impl Layout {
     }
 }
 
-/// A structure's size and the places of all of its fields: `fields!(layout, "c_name", RustType: one two three)`.
+fn bytes_of_field<Whole, Field>(_: fn(&Whole) -> &Field) -> usize {
+    size_of::<Field>()
+}
+
+/// A structure's size, and the places and sizes of all of its fields: `fields!(layout, "c_name", RustType: one two three)`.
 macro_rules! fields {
     ($layout:ident, $c:literal, $rust:ident: $($field:ident)*) => {
         // All fields, or this does not compile.
         let _ = |whole: &$rust| { let $rust { $($field: _),* } = whole; };
         $layout.is(concat!("sizeof(", $c, ")"), size_of::<$rust>());
-        $($layout.is(concat!("offsetof(", $c, ", ", stringify!($field), ")"), offset_of!($rust, $field));)*
+        $(
+            $layout.is(concat!("offsetof(", $c, ", ", stringify!($field), ")"), offset_of!($rust, $field));
+            let bytes = bytes_of_field(|whole: &$rust| &whole.$field);
+            $layout.is(concat!("sizeof(((", $c, " *)0)->", stringify!($field), ")"), bytes);
+        )*
     };
 }
 
