@@ -1,5 +1,5 @@
 //! Gates: words of pinned memory at which streams wait for far operations. The call that a stream makes to
-//! the host only leaves the operation and returns, because the driver makes one such call at a time for the
+//! the host only submits the operation and returns, because the driver makes one such call at a time for the
 //! whole process (docs/gpu-findings.md); what holds the stream back until the operation is over is its gate,
 //! which the GPU's front end watches.
 

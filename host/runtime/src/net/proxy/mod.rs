@@ -1,4 +1,4 @@
-//! The thread that drives the engine when nobody waits: it answers other PEs and carries out what kernels
+//! The thread that turns the engine when no other does: it answers other PEs and carries out what kernels
 //! have posted, while the host computes.
 //!
 //! While other threads drive, it naps; while there is work, it goes on; after a while without any it sleeps

@@ -1,6 +1,7 @@
 //! What a network gives the engine: one-sided copies to registered memory, active messages, and the news of
 //! what has completed. Nothing is ordered with anything else, and nothing blocks; order and replies are the
 //! [engine](crate::net::engine)'s.
+//! `conformance` puts every transport through this contract.
 
 #[cfg(test)]
 mod conformance;
