@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// An update of one word of this PE's GPU memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct AtomicRequest {
     /// `RUSHMEM_ATOMIC_*`.
     pub(crate) op: i32,
     pub(crate) kind: WordKind,
@@ -48,7 +48,7 @@ pub(crate) struct Request {
     pub(crate) compare: u64,
 }
 
-impl Request {
+impl AtomicRequest {
     fn what(&self) -> u64 {
         MailboxRequest::what(self.op, self.kind, self.bytes)
     }
@@ -65,11 +65,11 @@ struct Ledger {
     written: u64,
     /// Requests whose result has been handed out, so that their slot is free.
     taken: u64,
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<AtomicRequest>,
 }
 
 impl Ledger {
-    fn post(&mut self, queue: &Queue, request: &Request) -> u64 {
+    fn post(&mut self, queue: &Queue, request: &AtomicRequest) -> u64 {
         self.waiting.push_back(*request);
         self.fill(queue);
         self.posted += 1;
@@ -149,7 +149,7 @@ impl Mailbox {
     ///
     /// # Safety
     /// The word is aligned GPU memory that stays valid until the request is completed.
-    pub(crate) unsafe fn post(&mut self, request: &Request) -> u64 {
+    pub(crate) unsafe fn post(&mut self, request: &AtomicRequest) -> u64 {
         let queue = self.queue.as_ref().expect("there until drop");
         self.ledger.post(queue, request)
     }

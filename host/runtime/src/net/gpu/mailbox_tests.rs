@@ -12,8 +12,8 @@ use crate::testing::device::{compile, state, LIMIT};
 use crate::testing::random::Random;
 use rushmem_abi::device::RawState;
 
-fn add(at: usize, value: u64) -> Request {
-    Request { op: 5, kind: WordKind::Bits, bytes: 8, at, value, compare: 0 }
+fn add(at: usize, value: u64) -> AtomicRequest {
+    AtomicRequest { op: 5, kind: WordKind::Bits, bytes: 8, at, value, compare: 0 }
 }
 
 /// Far more requests than slots, served in pieces of any size: each is handed out once, in order, with its
@@ -155,7 +155,8 @@ fn waiting_threads_carry_out_every_operation() {
             let kept = old & !mask;
             model_memory[index] = kept | updated(op, bytes, old & mask, value, compare);
             expected.push(old & mask);
-            let request = Request { op, kind: WordKind::Bits, bytes, at: at + 8 * index, value, compare };
+            let request =
+                AtomicRequest { op, kind: WordKind::Bits, bytes, at: at + 8 * index, value, compare };
             local.ledger.post(&local.queue, &request);
             if round % 7 == 0 {
                 local.ring();
@@ -164,11 +165,15 @@ fn waiting_threads_carry_out_every_operation() {
         // Floats, by numbers that add up exactly.
         let (d, f) = (f64::from_bits(1.5f64.to_bits()), 0.25f32);
         for (bytes, bits) in [(8, d.to_bits()), (4, u64::from(f.to_bits()))] {
-            local.ledger.post(&local.queue, &Request { op: 1, kind: WordKind::Bits, bytes, ..add(at, bits) });
             local
                 .ledger
-                .post(&local.queue, &Request { op: 4, kind: WordKind::Float, bytes, ..add(at, bits) });
-            local.ledger.post(&local.queue, &Request { op: 0, kind: WordKind::Bits, bytes, ..add(at, 0) });
+                .post(&local.queue, &AtomicRequest { op: 1, kind: WordKind::Bits, bytes, ..add(at, bits) });
+            local
+                .ledger
+                .post(&local.queue, &AtomicRequest { op: 4, kind: WordKind::Float, bytes, ..add(at, bits) });
+            local
+                .ledger
+                .post(&local.queue, &AtomicRequest { op: 0, kind: WordKind::Bits, bytes, ..add(at, 0) });
         }
         local.ledger.post(&local.queue, &add(sig_at, 1));
         local.drain(&mut results);
@@ -195,7 +200,7 @@ fn requests_are_atomic_with_the_devices_threads() {
     local.beside("counting", blocks, threads, &args, |local| {
         for _ in 0..requests {
             local.ledger.post(&local.queue, &add(args[0] as usize, 1));
-            local.ledger.post(&local.queue, &Request { bytes: 4, ..add(args[1] as usize, 5) });
+            local.ledger.post(&local.queue, &AtomicRequest { bytes: 4, ..add(args[1] as usize, 5) });
         }
         local.ledger.post(&local.queue, &add(args[3] as usize, 1));
         local.drain(&mut results);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::chunks::{Chunk, Course};
-use super::mailbox::{Mailbox, Request};
+use super::mailbox::{AtomicRequest, Mailbox};
 use super::staging::{Staging, Ticket};
 use crate::error::Result;
 use crate::gpu::Cuda;
@@ -30,7 +30,7 @@ pub(crate) enum PeerRequest {
     /// A word, whole where it is aligned; a signal that is set.
     Store { at: usize, bits: u64, bytes: usize },
     /// An atomic.
-    Update { request: Request, answer: Option<Answer> },
+    Update { request: AtomicRequest, answer: Option<Answer> },
     /// A word is asked for.
     Load { at: usize, width: usize, answer: Answer },
     /// Bytes are asked for; so many are on their way.

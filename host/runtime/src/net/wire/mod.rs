@@ -17,9 +17,9 @@ pub(in crate::net) const RECORD: usize = MESSAGE - PRELUDE - 64;
 /// More messages than any transport lets come ahead of their turn.
 const MOST_AHEAD: u64 = 1 << 20;
 
-/// One peer.
+/// The messages to and from one peer.
 #[derive(Debug, Default)]
-pub(in crate::net) struct Peer {
+pub(in crate::net) struct PeerMessages {
     /// The message being filled; empty: none is.
     out: Vec<u8>,
     /// Its number, once it is sent.
@@ -34,7 +34,7 @@ pub(in crate::net) struct Peer {
 #[derive(Debug)]
 pub(in crate::net) struct Wire {
     me: u32,
-    peers: Vec<Peer>,
+    peers: Vec<PeerMessages>,
     /// Peers to look at in the next turn: there is a message to send, or an operation that waits for its
     /// turn.
     active: Vec<usize>,
@@ -43,13 +43,13 @@ pub(in crate::net) struct Wire {
 
 impl Wire {
     pub(in crate::net) fn new(me: usize, n: usize) -> Wire {
-        let peers = (0..n).map(|_| Peer::default()).collect();
+        let peers = (0..n).map(|_| PeerMessages::default()).collect();
         Wire { me: me as u32, peers, active: Vec::new(), is_active: vec![false; n] }
     }
 
     /// For tests: all that decides what may still happen.
     #[cfg(test)]
-    pub(in crate::net) fn peers(&self) -> &[Peer] {
+    pub(in crate::net) fn peers(&self) -> &[PeerMessages] {
         &self.peers
     }
 

@@ -18,7 +18,7 @@ use crate::kernel::service::Service;
 use crate::net::engine::core::Core;
 use crate::net::engine::in_flight::{not_awaited, too_much, Flight};
 use crate::net::gpu::chunks::{Chunk, Course, SMALL};
-use crate::net::gpu::mailbox::{Mailbox, Request, WordKind};
+use crate::net::gpu::mailbox::{AtomicRequest, Mailbox, WordKind};
 use crate::net::gpu::peer_queues::{Answer, Outcome, PeerQueues, PeerRequest};
 use crate::net::gpu::staging::Ticket;
 use crate::net::memory::span::Span;
@@ -28,9 +28,9 @@ use crate::net::wire::RECORD;
 use crate::word::Update;
 use outgoing::OutgoingPut;
 
-/// Part of an answer, on its way to its place.
+/// AnswerPart of an answer, on its way to its place.
 #[derive(Debug)]
-enum Part {
+enum AnswerPart {
     /// Came with a message.
     Small(Vec<u8>),
     /// To be received.
@@ -46,7 +46,7 @@ pub(crate) struct Traffic {
     announced: HashMap<(usize, u64), (BulkId, usize)>,
     outgoing: VecDeque<OutgoingPut>,
     /// Parts of answers: which answer, and its place there.
-    parts: VecDeque<(usize, usize, Part)>,
+    parts: VecDeque<(usize, usize, AnswerPart)>,
     landings: VecDeque<(Ticket, Chunk, usize, usize)>,
     /// Number of the next large message to each PE.
     next: Vec<u64>,
@@ -111,7 +111,7 @@ impl Traffic {
         if word(0) == PUT {
             self.announced.insert((word(1) as usize, word(2)), (data, bytes));
         } else {
-            self.parts.push_back((word(2) as usize, word(3) as usize, Part::Large(data, bytes)));
+            self.parts.push_back((word(2) as usize, word(3) as usize, AnswerPart::Large(data, bytes)));
         }
         Ok(())
     }
@@ -209,13 +209,13 @@ fn own_rows(
 }
 
 /// The request of the update with that number, or of [`FLOAT_ADD`].
-fn atomic(number: u8, width: u8, at: usize, value: u64, compare: u64) -> Result<Request> {
+fn atomic(number: u8, width: u8, at: usize, value: u64, compare: u64) -> Result<AtomicRequest> {
     let (update, kind) = match number {
         FLOAT_ADD => (Some(Update::Add), WordKind::Float),
         _ => (Update::from_number(number), WordKind::Bits),
     };
     let update = update.ok_or_else(|| err!(INTERNAL, "another PE asked for atomic {number}"))?;
-    Ok(Request { op: update.code(), kind, bytes: width.into(), at, value, compare })
+    Ok(AtomicRequest { op: update.code(), kind, bytes: width.into(), at, value, compare })
 }
 
 impl Traffic {
@@ -319,7 +319,7 @@ impl Traffic {
 
     /// A part of an answer that goes to GPU memory has come with a message.
     pub(crate) fn keep_part(&mut self, reply: usize, at: usize, data: &[u8]) {
-        self.parts.push_back((reply, at, Part::Small(data.to_vec())));
+        self.parts.push_back((reply, at, AnswerPart::Small(data.to_vec())));
     }
 
     /// Parts of answers go to their places, as there are chunks for them.
@@ -335,8 +335,8 @@ impl Traffic {
         while let Some((reply, at, part)) = self.parts.pop_front() {
             let (span, on_gpu) = core.in_flight.destination(reply).ok_or_else(not_awaited)?;
             let bytes = match &part {
-                Part::Small(data) => data.len(),
-                Part::Large(_, bytes) => *bytes,
+                AnswerPart::Small(data) => data.len(),
+                AnswerPart::Large(_, bytes) => *bytes,
             };
             if at + bytes > span.bytes() {
                 return Err(too_much());
@@ -344,7 +344,7 @@ impl Traffic {
             // Messages put elements packed; a destination in the host's memory takes them straight only if
             // it is packed too.
             let straight = span.is_packed() && !on_gpu;
-            if let (Part::Large(data, _), true) = (&part, straight) {
+            if let (AnswerPart::Large(data, _), true) = (&part, straight) {
                 let token = core.in_flight.begin(Flight::Straight { reply, bytes });
                 // SAFETY: the caller of `get` vouches for its destination.
                 if unsafe { core.transport.receive(*data, (span.at + at) as *mut u8, token) }? {
@@ -358,7 +358,7 @@ impl Traffic {
                 return Ok(());
             };
             match part {
-                Part::Small(data) => {
+                AnswerPart::Small(data) => {
                     // SAFETY: the chunk has room; the caller of `get` vouches for its destination.
                     let ticket = unsafe {
                         std::ptr::copy_nonoverlapping(data.as_ptr(), chunk.as_ptr(), bytes);
@@ -366,7 +366,7 @@ impl Traffic {
                     };
                     self.landings.push_back((ticket, chunk, reply, bytes));
                 }
-                Part::Large(data, _) => {
+                AnswerPart::Large(data, _) => {
                     let to = chunk.as_ptr();
                     self.fill_chunk(core, data, to, Flight::Answer { reply, at, bytes, chunk })?;
                 }

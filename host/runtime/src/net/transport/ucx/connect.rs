@@ -8,7 +8,7 @@ use ucx_sys::*;
 
 use super::callbacks::{on_lost, sent};
 use super::carrier::{one_sided, transports};
-use super::credit::Held;
+use super::credit::Queued;
 use super::inbox::{Lost, Payload, UserData};
 use super::meeting::Meeting;
 use super::status::check;
@@ -32,7 +32,7 @@ pub(super) struct Endpoint {
     /// Until it has been met.
     pub(super) meeting: Option<Meeting>,
     /// What waits for a number ([`credit`](super::credit)).
-    pub(super) held: VecDeque<Held>,
+    pub(super) held: VecDeque<Queued>,
     /// For the error handler.
     lost: Box<Lost>,
     /// Keys to its segments, as they came and as this connection has unpacked them.

@@ -10,7 +10,7 @@ use crate::error::err;
 use crate::net::transport::{Event, Token, BULK_HEAD};
 
 /// What waits for a number.
-pub(super) enum Held {
+pub(super) enum Queued {
     Message(Vec<u8>),
     Word(Head, Vec<u8>),
     Bulk { head: [u8; BULK_HEAD], data: *const u8, bytes: usize, token: Token },
@@ -55,13 +55,13 @@ impl Ucx {
         while self.inbox().guards.has_number(pe) {
             match self.peers[pe].held.pop_front() {
                 None => break,
-                Some(Held::Message(message)) => self.send_counted(pe, message),
-                Some(Held::Word(head, data)) => {
+                Some(Queued::Message(message)) => self.send_counted(pe, message),
+                Some(Queued::Word(head, data)) => {
                     if let Err(e) = self.send_copy(pe, head, Payload::Word(data)) {
                         self.inbox().lose(pe, e);
                     }
                 }
-                Some(Held::Bulk { head, data, bytes, token }) => {
+                Some(Queued::Bulk { head, data, bytes, token }) => {
                     // SAFETY: the caller of `send_bulk` keeps the data until its token is done.
                     match unsafe { self.send_bulk_now(pe, &head, data, bytes, token) } {
                         Ok(true) => self.push_event(Event::Done(token)),
@@ -79,13 +79,13 @@ impl Ucx {
         let mut tokens = Vec::new();
         for held in std::mem::take(&mut self.peers[pe].held) {
             match held {
-                Held::Message(buffer) => {
+                Queued::Message(buffer) => {
                     let inbox = self.inbox();
                     inbox.sending -= 1;
                     inbox.recycle(buffer);
                 }
-                Held::Word(..) => {}
-                Held::Bulk { token, .. } => tokens.push(token),
+                Queued::Word(..) => {}
+                Queued::Bulk { token, .. } => tokens.push(token),
             }
         }
         tokens

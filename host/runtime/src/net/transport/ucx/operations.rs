@@ -8,7 +8,7 @@ use ucx_sys::*;
 
 use super::callbacks::{on_received, sent};
 use super::connect::Endpoint;
-use super::credit::Held;
+use super::credit::Queued;
 use super::inbox::{Announced, Lost, Payload};
 use super::keys::PUBLIC;
 use super::meeting::Deferred;
@@ -140,7 +140,7 @@ impl Transport for Ucx {
         if self.may_send(pe) {
             self.send_counted(pe, message);
         } else {
-            self.peers[pe].held.push_back(Held::Message(message));
+            self.peers[pe].held.push_back(Queued::Message(message));
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Transport for Ucx {
             return Ok(bytes == 0);
         }
         if !self.may_send(pe) {
-            self.peers[pe].held.push_back(Held::Bulk { head, data, bytes, token });
+            self.peers[pe].held.push_back(Queued::Bulk { head, data, bytes, token });
             return Ok(false);
         }
         // SAFETY: the caller keeps the data valid until its token is done.

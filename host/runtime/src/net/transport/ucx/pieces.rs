@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 
 use slab::Slab;
 
-use super::credit::Held;
+use super::credit::Queued;
 use super::inbox::{Landing, Payload, Sent};
 use super::wire::Head;
 use super::Ucx;
@@ -213,7 +213,7 @@ impl Ucx {
     /// Sends a message of this family that is nobody's operation: where it cannot be sent, the PE is lost.
     pub(super) fn ask(&mut self, pe: usize, head: Head, data: Vec<u8>) {
         if !self.may_send(pe) {
-            return self.peers[pe].held.push_back(Held::Word(head, data));
+            return self.peers[pe].held.push_back(Queued::Word(head, data));
         }
         if let Err(e) = self.send_copy(pe, head, Payload::Word(data)) {
             self.inbox().lose(pe, e);
