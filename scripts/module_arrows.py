@@ -1,8 +1,8 @@
 """Which module of a crate uses which: reads Rust as far as that takes, for scripts/check-tree.
 
-A path counts wherever it stands, in a `use` or in code: `crate::a::b`, `super::super::a`, `self::a`, `$crate::a`, and names that
-the crate's root re-exports (`crate::Error`). What is compiled for tests only does not count, nor do comments, texts, and the
-places that a visibility names (`pub(in crate::a)`).
+A path counts wherever it stands, in a `use` or in code: `crate::a::b`, `super::super::a`, `self::a`,
+`$crate::a`, and names that the crate's root re-exports (`crate::Error`). What is compiled for tests only does
+not count, nor do comments, texts, and the places that a visibility names (`pub(in crate::a)`).
 """
 
 import re
@@ -22,6 +22,7 @@ TOKEN = re.compile(
       | (?P<other>.)""",
     re.X | re.S,
 )
+UNKNOWN = "is none of the crate's modules, nor re-exported by its root"
 OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 
 
@@ -84,7 +85,7 @@ def only_in_tests(code):
 
 
 def after_item(code, at):
-    """The place behind the item, field, arm or statement that begins at `at`, its further attributes included."""
+    """The place behind the item, field, arm or statement at `at`, its further attributes included."""
     while code[at : at + 2] == ["#", "["]:
         at = closing(code, at + 1) + 1
     head = []
@@ -109,7 +110,8 @@ def after_item(code, at):
 
 
 def leaves(code, at):
-    """The paths of the `use` tree at `at`, each with the name that it gets, and the place behind it; `*` is a name."""
+    """The paths of the `use` tree at `at`, each with the name that it gets, and the place behind the tree; `*`
+    is a name."""
     path = []
     while at < len(code):
         word = code[at]
@@ -151,7 +153,6 @@ class Crate:
         at, test, where = 0, False, None
         while at < len(code):
             word = code[at]
-            before = code[at - 1] if at else ""
             if word == "#" and code[at + 1 : at + 2] == ["["]:
                 end = closing(code, at + 1)
                 attribute = code[at + 2 : end]
@@ -187,7 +188,7 @@ class Crate:
                 if not module:
                     for path, name in found:
                         self.export(path, name)
-            elif word in ("crate", "super", "self") and before not in ("::", ".") and code[at + 1 : at + 2] == ["::"]:
+            elif self.is_path(code, at):
                 path = [word]
                 while code[at + 1 : at + 2] == ["::"] and re.match(r"\w", (code[at + 2 : at + 3] or [""])[0]):
                     path, at = path + [code[at + 2]], at + 2
@@ -199,6 +200,11 @@ class Crate:
                 at += 1
                 continue
             where = None
+
+    @staticmethod
+    def is_path(code, at):
+        begins = at == 0 or code[at - 1] not in ("::", ".")
+        return code[at] in ("crate", "super", "self") and begins and code[at + 1 : at + 2] == ["::"]
 
     def declare(self, module, name):
         if not module:
@@ -232,17 +238,17 @@ class Crate:
             if name != module[0]:
                 self.uses.setdefault((module[0], name), f"{file}: {'::'.join(path)}")
         else:
-            self.unknown.append(f"{file}: {'::'.join(path)} is none of the crate's modules, nor re-exported by its root")
+            self.unknown.append(f"{file}: {'::'.join(path)} {UNKNOWN}")
 
 
 def breaches(name, root, table, known, base):
-    """What is wrong, and notes: arrows of the crate at `root` against the table, in which each module stands above those that it
-    may use. `known`: arrows that are wrong and known, each with its reason."""
+    """What is wrong, and notes: arrows of the crate at `root` against the table, in which each module comes
+    after those that it may use. `known`: arrows that are wrong and known, each with its reason."""
     crate, wrong, notes = Crate(root), [], []
     below = set()
     for module, may in table.items():
         for other in sorted(may - below):
-            wrong.append(f"{name}: the table lets {module} use {other}, which does not stand above it there: a circle")
+            wrong.append(f"{name}: the table lets {module} use {other}, which does not come before it: a circle")
         below.add(module)
     shown = lambda text: text.replace(f"{base}/", "")
     wrong += [shown(text) for text in crate.unknown]
@@ -308,7 +314,8 @@ SAMPLE = {
     "fake.rs": "use crate::a::x;",
 }
 FOUND = {
-    ("a", "b"), ("a", "c"), ("b", "a"), ("b", "c"), ("b", "inline"), ("c", "d"), ("d", "a"), ("inline", "a"), ("inline", "b"),
+    ("a", "b"), ("a", "c"), ("b", "a"), ("b", "c"), ("b", "inline"), ("c", "d"), ("d", "a"), ("inline", "a"),
+    ("inline", "b"),
 }
 
 
@@ -321,15 +328,16 @@ def self_test():
             file.write_text(text)
         crate = Crate(Path(folder, "lib.rs"))
         table = {module: set() for module in sorted(crate.modules)}
-        circle, _ = breaches("sample", Path(folder, "lib.rs"), table | {"a": {"b"}}, {("c", "d"): "known"}, folder)
+        table["a"] = {"b"}
+        circle, _ = breaches("sample", Path(folder, "lib.rs"), table, {("c", "d"): "known"}, folder)
     wrong = []
     if set(crate.uses) != FOUND:
         wrong.append(f"the reader of modules finds {sorted(set(crate.uses) ^ FOUND)} too little or too much")
     if crate.modules != {"a", "b", "c", "d", "inline"}:
         wrong.append(f"the reader of modules finds the modules {sorted(crate.modules)}")
-    if [text.split(": ")[-1] for text in crate.unknown] != ["crate::nowhere::f is none of the crate's modules, nor re-exported by its root"]:
+    if [text.split(": ")[-1] for text in crate.unknown] != [f"crate::nowhere::f {UNKNOWN}"]:
         wrong.append(f"the reader of modules does not know {crate.unknown}")
-    if not any("a circle" in text for text in circle) or not any("b must not use a" in text for text in circle):
+    if not all(any(what in text for text in circle) for what in ("a circle", "b must not use a")):
         wrong.append("the reader of modules lets a circle pass")
     if any("c must not use d" in text for text in circle):
         wrong.append("a known breach is wrong")

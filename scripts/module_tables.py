@@ -1,7 +1,9 @@
-"""Which module may use which, for scripts/check-tree: the arrows of ARCHITECTURE.md. In each table a module stands above those that
-it may use, so that there is no circle. A crate's root may use all of its modules.
+"""Which module may use which, for scripts/check-tree: the arrows of ARCHITECTURE.md. A table begins at the
+bottom: each module comes after those that it may use, so that there is no circle. A crate's root may use all of
+its modules.
 
-`KNOWN` holds arrows that are wrong and known: each is a defect with its reason, printed as a note until it is gone."""
+`KNOWN` holds arrows that are wrong and known: each is a defect with its reason, printed as a note until it is
+gone."""
 
 # host/runtime/src, from the operating system up to the C ABI.
 RUNTIME = {
@@ -32,12 +34,12 @@ RUNTIME = {
     # Operations, and what holds it all.
     "ops": {"error", "gpu", "health", "kernel", "net", "word"},
     "world": {
-        "boot", "collective", "config", "device", "device_state", "error", "fork", "health", "kernel", "memory", "net", "node",
-        "ops", "os",
+        "boot", "collective", "config", "device", "device_state", "error", "fork", "health", "kernel", "memory",
+        "net", "node", "ops", "os",
     },
     "capi": {
-        "boot", "config", "device", "error", "fork", "gpu", "handles", "kernel", "logging", "node", "ops", "plugin", "settings",
-        "world",
+        "boot", "config", "device", "error", "fork", "gpu", "handles", "kernel", "logging", "node", "ops",
+        "plugin", "settings", "world",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"boot", "config", "net", "node"},
@@ -105,7 +107,7 @@ TABLES = {
 # crate root -> (module, module) -> why that is still there.
 KNOWN = {
     "host/runtime/src/lib.rs": {
-        ("ops", "world"): "operations take a world and ask it for routes; what they need of it has no place of its own below them",
+        ("ops", "world"): "operations ask a world for routes, which have no place of their own below them",
     },
     "host/bin/src/perf/main.rs": {
         ("args", "device"): "the arguments of `device` lie with it, and args takes them in",

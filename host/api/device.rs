@@ -7,7 +7,8 @@ use std::fmt;
 pub enum Device {
     /// The CPU: the heap is in host memory, kernels run on CPU threads.
     Cpu,
-    /// A CUDA GPU: the one of this number among those that the process sees, or, to the builder, rushmem's choice.
+    /// A CUDA GPU: the one of this number among those that the process sees, or, to the builder, rushmem's
+    /// choice.
     Cuda(Option<u32>),
 }
 

@@ -1,6 +1,7 @@
 //! The version of the C ABI and the codes that its functions return.
 
-/// Version of this ABI. A client refuses a library with another one, and PEs refuse a job in which they differ.
+/// Version of this ABI. A client refuses a library with another one, and a job whose PEs have different ones
+/// does not start.
 pub const RUSHMEM_ABI_VERSION: u32 = 2;
 
 /// Success.
