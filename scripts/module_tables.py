@@ -18,11 +18,13 @@ RUNTIME = {
     "handles": {"error"},
     "config": {"error"},
     "health": {"error"},
+    # What is asked of a PE's memory, and its check.
+    "op": {"error", "word"},
     # The devices.
     "gpu": {"error", "health"},
     "device": {"config", "error", "gpu"},
     "device_state": {"error", "gpu", "health"},
-    "kernel": {"config", "device", "device_state", "error", "gpu", "handles", "health"},
+    "kernel": {"config", "device", "device_state", "error", "gpu", "handles", "health", "op"},
     # PEs: those of this host, how all meet, and rounds of host calls.
     "node": {"config", "device", "error", "health", "os", "seeds"},
     "plugin": set(),
@@ -31,15 +33,15 @@ RUNTIME = {
     # Symmetric memory, and the way to PEs that do not map it.
     "memory": {"collective", "config", "error", "gpu", "node", "os"},
     "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "word"},
-    # Operations, and what holds it all.
-    "ops": {"error", "gpu", "health", "kernel", "net", "word"},
+    # Who carries operations out, and what holds it all.
+    "exec": {"error", "gpu", "health", "kernel", "net", "op", "word"},
     "world": {
-        "boot", "collective", "config", "device", "device_state", "error", "fork", "health", "kernel", "memory",
-        "net", "node", "ops", "os",
+        "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel", "memory", "net",
+        "node", "op", "os",
     },
     "capi": {
-        "boot", "config", "device", "error", "fork", "gpu", "handles", "kernel", "logging", "node", "ops",
-        "plugin", "settings", "world",
+        "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op", "plugin",
+        "settings", "world",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"boot", "config", "net", "node"},
@@ -65,15 +67,16 @@ API = {
     "testing": {"builder", "pe", "world"},
     "slice": {"element", "error", "forked", "near", "pe", "world"},
     "heap": {"element", "error", "slice", "world"},
-    "order": {"error", "world"},
-    "rma": {"element", "error", "near", "pe", "slice"},
+    "stream": {"error", "world"},
+    "order": {"error", "stream", "world"},
+    "rma": {"element", "error", "near", "pe", "slice", "stream"},
     "atomic": {"element", "error", "pe", "slice"},
-    "wait": {"element", "error", "slice"},
-    "signal": {"element", "error", "near", "pe", "slice", "wait", "world"},
+    "wait": {"element", "error", "slice", "stream"},
+    "signal": {"element", "error", "pe", "slice", "stream", "wait", "world"},
+    "strided": {"element", "error", "pe", "signal", "slice", "stream"},
+    "put_signal": {"element", "error", "near", "pe", "signal", "slice", "stream"},
     "nbi": {"element", "error", "pe", "signal", "slice", "world"},
     "args": {"element", "heap", "signal", "slice"},
-    "stream": {"error", "world"},
-    "on_stream": {"element", "error", "pe", "rma", "signal", "slice", "stream", "wait", "world"},
     "kernel": {"args", "error", "runtime", "source", "stream", "world"},
     "cudarc": {"device", "element", "error", "pe", "slice", "world"},
 }
@@ -106,9 +109,6 @@ TABLES = {
 
 # crate root -> (module, module) -> why that is still there.
 KNOWN = {
-    "host/runtime/src/lib.rs": {
-        ("ops", "world"): "operations ask a world for routes, which have no place of their own below them",
-    },
     "host/bin/src/perf/main.rs": {
         ("args", "device"): "the arguments of `device` lie with it, and args takes them in",
         ("args", "far"): "the figures of `far` are arguments",

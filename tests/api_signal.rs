@@ -56,6 +56,67 @@ fn symmetric_and_non_blocking_puts_signal_too() {
 }
 
 #[test]
+fn one_signal_counts_the_elements_of_all_senders() {
+    at_all_counts(|world, rng| {
+        const MOST: usize = 700;
+        let n = world.n_pes() as usize;
+        let (me, stream) = (world.my_pe(), world.default_stream());
+        let (table, source) = (world.alloc::<u64>(MOST * n).unwrap(), world.alloc::<u64>(3 * MOST).unwrap());
+        let counted = world.signal().unwrap();
+        let mut total = 0;
+        for round in 0..host_rounds(30).max(6) as u64 {
+            let rows = [0, 1, 2, 33, MOST][rng.fork(round).below(5)];
+            // A sender's column, of which it has every third element; and the number that it adds, its own.
+            let column =
+                |pe: Pe| rng.fork(round << 32 | u64::from(pe.number()) | 1 << 24).words(3 * rows + 1);
+            let worth = |pe: Pe| 1 + rows as u64 * u64::from(pe.number() + 1);
+            let mine = column(me);
+            if rows > 0 {
+                source.put(&mine[..3 * rows], me).unwrap();
+            }
+            for pe in world.pes() {
+                let to = table.slice(me.number() as usize..).unwrap();
+                match round % 3 {
+                    0 => to.iput_signal(&mine, n, 3, rows, &counted, SignalOp::Add, worth(me), pe).unwrap(),
+                    1 => stream
+                        .iput_signal(&to, &source, n, 3, rows, &counted, SignalOp::Add, worth(me), pe)
+                        .unwrap(),
+                    // SAFETY: the source lives until synchronize.
+                    _ => unsafe {
+                        to.iput_signal_on(&mine, n, 3, rows, &counted, SignalOp::Add, worth(me), pe, &stream)
+                            .unwrap();
+                    },
+                }
+            }
+            total += world.pes().map(worth).sum::<u64>();
+            assert_eq!(counted.wait_until(Cmp::Ge, total).unwrap(), total, "round {round}");
+            let seen = table.to_vec().unwrap();
+            for pe in world.pes() {
+                let expected = column(pe);
+                for row in 0..rows {
+                    let at = row * n + pe.number() as usize;
+                    assert_eq!(seen[at], expected[3 * row], "round {round}, row {row} of {rows} of {pe}");
+                }
+            }
+            stream.synchronize().unwrap();
+            world.barrier_all().unwrap();
+        }
+        // What is refused writes nothing.
+        let before = (table.to_vec().unwrap(), counted.fetch().unwrap());
+        let refused = |stride, n, pe| {
+            let put = table.iput_signal(&[7; 9], stride, 1, n, &counted, SignalOp::Add, 1, pe);
+            put.unwrap_err().code()
+        };
+        assert_eq!(refused(0, 2, me), ErrorCode::InvalidArgument);
+        assert_eq!(refused(1, 10, me), ErrorCode::OutOfBounds);
+        assert_eq!(refused(1, 9, Pe::new(99)), ErrorCode::BadPe);
+        assert_eq!((table.to_vec().unwrap(), counted.fetch().unwrap()), before);
+        world.barrier_all().unwrap();
+        counted.free().unwrap();
+    });
+}
+
+#[test]
 fn puts_before_a_fence_are_seen_before_puts_after_it() {
     both(2, |world, _| {
         // PE 0 writes data, then flag; PE 1 waits for the flag with a plain word wait.

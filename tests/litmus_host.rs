@@ -1,7 +1,7 @@
 //! Litmus tests of the host's operations through the Rust API, whose near path is inline code of its own: in what
 //! order one PE may see what another one does. PEs are processes (threads, where processes would take turns on a GPU);
 //! each round has new values, so that a stale one is recognised. (The same of the C ABI:
-//! host/runtime/src/ops/litmus_tests.rs.)
+//! host/runtime/src/exec/tests/litmus.rs.)
 
 mod api_common;
 

@@ -1,5 +1,5 @@
-//! Non-blocking (implicit) operations: they may return before the source may be used again or the data has
-//! come; the next quiet completes them (OpenSHMEM 1.5, section 9.7).
+//! The scope of non-blocking (implicit) operations: they may return before the source may be used again or
+//! the data has come; the next quiet completes them (OpenSHMEM 1.5, section 9.7).
 //!
 //! The borrow checker cannot see a quiet, so a plain `put_nbi(&[T])` would let the source change or die
 //! under the transfer. Three ways are offered: a scope that ends with a quiet ([`World::nbi`], safe, like
@@ -8,106 +8,9 @@
 
 use std::marker::PhantomData;
 
-use crate::error::out_of_bounds;
 use crate::signal::{SignalOp, SignalRef};
 use crate::slice::SymRef;
 use crate::{Error, ErrorCode, Pe, Result, Symmetric, World};
-
-impl<T: Symmetric> SymRef<'_, T> {
-    /// Starts a [`put`](SymRef::put).
-    ///
-    /// # Safety
-    /// Until the next quiet or barrier of this world, `src` lives and is not written.
-    pub unsafe fn put_nbi(&self, src: &[T], pe: Pe) -> Result<()> {
-        self.put_nbi_raw(src.as_ptr(), src.len(), pe)
-    }
-
-    /// Starts a [`get`](SymRef::get).
-    ///
-    /// # Safety
-    /// Until the next quiet or barrier of this world, `dst` lives and is neither read nor written.
-    pub unsafe fn get_nbi(&self, dst: &mut [T], pe: Pe) -> Result<()> {
-        self.get_nbi_raw(dst.as_mut_ptr(), dst.len(), pe)
-    }
-
-    /// Starts a [`put_from`](SymRef::put_from). The source's contents at any time until the next quiet may be
-    /// what arrives.
-    pub fn put_from_nbi(&self, src: &SymRef<'_, T>, pe: Pe) -> Result<()> {
-        self.put_nbi_raw(src.as_ptr(), src.len(), pe)
-    }
-
-    /// Starts a [`get_into`](SymRef::get_into). The data is there after the next quiet.
-    pub fn get_into_nbi(&self, dst: &SymRef<'_, T>, pe: Pe) -> Result<()> {
-        if dst.len() < self.len() {
-            return Err(out_of_bounds(format_args!("{} elements at the start", self.len()), dst.len()));
-        }
-        self.get_nbi_raw(dst.as_ptr(), self.len(), pe)
-    }
-
-    /// Starts a [`put_signal_from`](SymRef::put_signal_from): the signal still comes after the data.
-    pub fn put_signal_from_nbi(
-        &self,
-        src: &SymRef<'_, T>,
-        signal: &SignalRef<'_>,
-        op: SignalOp,
-        value: u64,
-        pe: Pe,
-    ) -> Result<()> {
-        self.put_signal_nbi_raw(src.as_ptr(), src.len(), signal, op, value, pe)
-    }
-
-    /// `src` points at `n` elements that live until the next quiet.
-    fn put_nbi_raw(&self, src: *const T, n: usize, pe: Pe) -> Result<()> {
-        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
-        // SAFETY: both sides hold `n` elements; the source lives until the quiet, as the callers say.
-        world.check(unsafe {
-            (world.runtime().put_nbi)(world.as_raw(), self.as_ptr().cast(), src.cast(), bytes, pe.raw())
-        })
-    }
-
-    /// `dst` points at `n` elements that live until the next quiet.
-    fn get_nbi_raw(&self, dst: *mut T, n: usize, pe: Pe) -> Result<()> {
-        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
-        // SAFETY: both sides hold `n` elements; the destination lives until the quiet, as the callers say.
-        world.check(unsafe {
-            (world.runtime().get_nbi)(world.as_raw(), dst.cast(), self.as_ptr().cast(), bytes, pe.raw())
-        })
-    }
-
-    /// `src` points at `n` elements that live until the next quiet.
-    fn put_signal_nbi_raw(
-        &self,
-        src: *const T,
-        n: usize,
-        signal: &SignalRef<'_>,
-        op: SignalOp,
-        value: u64,
-        pe: Pe,
-    ) -> Result<()> {
-        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
-        let (to, word) = (self.as_ptr().cast(), signal.as_ptr());
-        // SAFETY: both sides hold `n` elements; the source lives until the quiet, as the callers say.
-        world.check(unsafe {
-            (world.runtime().put_signal_nbi)(
-                world.as_raw(),
-                to,
-                src.cast(),
-                bytes,
-                word,
-                value,
-                op.raw(),
-                pe.raw(),
-            )
-        })
-    }
-
-    pub(crate) fn checked_bytes(&self, n: usize) -> Result<usize> {
-        if n > self.len() {
-            return Err(out_of_bounds(format_args!("{n} elements at the start"), self.len()));
-        }
-        Ok(n * size_of::<T>())
-    }
-}
 
 impl World {
     /// Runs `f` with a scope in which non-blocking transfers may borrow local memory; a quiet at its end

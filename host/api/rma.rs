@@ -1,4 +1,5 @@
-//! Remote memory access: put, get, p, g and their strided forms (OpenSHMEM 1.5, section 9.6).
+//! Remote memory access: put, get, p and g (OpenSHMEM 1.5, section 9.6), their non-blocking forms (section
+//! 9.7) and those in a stream's turn.
 //!
 //! The blocking forms return when the source may be used again (put, p) or the data has come (get, g).
 //! A put is *complete* at the target after [`World::quiet`](crate::World::quiet) or a barrier, and *ordered*
@@ -7,6 +8,7 @@
 use crate::error::out_of_bounds;
 use crate::near;
 use crate::slice::SymRef;
+use crate::stream::Stream;
 use crate::{Error, ErrorCode, Pe, Result, Symmetric};
 
 impl<T: Symmetric> SymRef<'_, T> {
@@ -100,56 +102,161 @@ impl<T: Symmetric> SymRef<'_, T> {
         }
         self.again().g_slow(index, pe)
     }
+}
 
-    /// Copies `n` elements of `src`, `src_stride` apart, to `pe`'s elements, `dst_stride` apart; both start at
-    /// element 0, strides are in elements and at least 1.
+/// Non-blocking forms: the next quiet completes them.
+impl<T: Symmetric> SymRef<'_, T> {
+    /// Starts a [`put`](SymRef::put).
     ///
-    /// # Errors
-    /// [`OutOfBounds`](ErrorCode::OutOfBounds) when either side is too short,
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) for a stride of 0, [`BadPe`](ErrorCode::BadPe).
-    /// Nothing is written then.
-    pub fn iput(&self, src: &[T], dst_stride: usize, src_stride: usize, n: usize, pe: Pe) -> Result<()> {
-        strided("iput's destination", self.len(), dst_stride, n)?;
-        strided("iput's source", src.len(), src_stride, n)?;
-        let (world, size) = (self.world(), size_of::<T>());
-        let (to, from) = (self.as_ptr().cast(), src.as_ptr().cast());
-        // SAFETY: both sides hold `n` elements at their strides, as just checked.
+    /// # Safety
+    /// Until the next quiet or barrier of this world, `src` lives and is not written.
+    pub unsafe fn put_nbi(&self, src: &[T], pe: Pe) -> Result<()> {
+        self.put_nbi_raw(src.as_ptr(), src.len(), pe)
+    }
+
+    /// Starts a [`get`](SymRef::get).
+    ///
+    /// # Safety
+    /// Until the next quiet or barrier of this world, `dst` lives and is neither read nor written.
+    pub unsafe fn get_nbi(&self, dst: &mut [T], pe: Pe) -> Result<()> {
+        self.get_nbi_raw(dst.as_mut_ptr(), dst.len(), pe)
+    }
+
+    /// Starts a [`put_from`](SymRef::put_from). The source's contents at any time until the next quiet may be
+    /// what arrives.
+    pub fn put_from_nbi(&self, src: &SymRef<'_, T>, pe: Pe) -> Result<()> {
+        self.put_nbi_raw(src.as_ptr(), src.len(), pe)
+    }
+
+    /// Starts a [`get_into`](SymRef::get_into). The data is there after the next quiet.
+    pub fn get_into_nbi(&self, dst: &SymRef<'_, T>, pe: Pe) -> Result<()> {
+        if dst.len() < self.len() {
+            return Err(out_of_bounds(format_args!("{} elements at the start", self.len()), dst.len()));
+        }
+        self.get_nbi_raw(dst.as_ptr(), self.len(), pe)
+    }
+
+    /// `src` points at `n` elements that live until the next quiet.
+    pub(crate) fn put_nbi_raw(&self, src: *const T, n: usize, pe: Pe) -> Result<()> {
+        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
+        // SAFETY: both sides hold `n` elements; the source lives until the quiet, as the callers say.
         world.check(unsafe {
-            (world.runtime().iput)(
-                world.as_raw(),
-                to,
-                from,
-                dst_stride as isize,
-                src_stride as isize,
-                size,
-                n,
-                pe.raw(),
-            )
+            (world.runtime().put_nbi)(world.as_raw(), self.as_ptr().cast(), src.cast(), bytes, pe.raw())
         })
     }
 
-    /// Copies `n` of `pe`'s elements, `src_stride` apart, to elements of `dst`, `dst_stride` apart. As
-    /// [`iput`](SymRef::iput), the other way.
-    pub fn iget(&self, dst: &mut [T], dst_stride: usize, src_stride: usize, n: usize, pe: Pe) -> Result<()> {
-        strided("iget's destination", dst.len(), dst_stride, n)?;
-        strided("iget's source", self.len(), src_stride, n)?;
-        let (world, size) = (self.world(), size_of::<T>());
-        let (to, from) = (dst.as_mut_ptr().cast(), self.as_ptr().cast());
-        // SAFETY: both sides hold `n` elements at their strides, as just checked.
+    /// `dst` points at `n` elements that live until the next quiet.
+    pub(crate) fn get_nbi_raw(&self, dst: *mut T, n: usize, pe: Pe) -> Result<()> {
+        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
+        // SAFETY: both sides hold `n` elements; the destination lives until the quiet, as the callers say.
         world.check(unsafe {
-            (world.runtime().iget)(
-                world.as_raw(),
-                to,
-                from,
-                dst_stride as isize,
-                src_stride as isize,
-                size,
-                n,
-                pe.raw(),
-            )
+            (world.runtime().get_nbi)(world.as_raw(), dst.cast(), self.as_ptr().cast(), bytes, pe.raw())
+        })
+    }
+}
+
+/// Forms in a stream's turn.
+impl<T: Symmetric> SymRef<'_, T> {
+    /// [`put`](SymRef::put) in the stream's turn.
+    ///
+    /// # Safety
+    /// Until the work is done, `src` lives and is not written.
+    pub unsafe fn put_on(&self, src: &[T], pe: Pe, stream: &Stream<'_>) -> Result<()> {
+        self.put_on_raw(src.as_ptr(), src.len(), pe, stream)
+    }
+
+    /// [`put_from`](SymRef::put_from) in the stream's turn: what `src` holds then is what arrives.
+    pub fn put_from_on(&self, src: &SymRef<'_, T>, pe: Pe, stream: &Stream<'_>) -> Result<()> {
+        self.same_world(src)?;
+        self.put_on_raw(src.as_ptr(), src.len(), pe, stream)
+    }
+
+    /// [`get`](SymRef::get) in the stream's turn.
+    ///
+    /// # Safety
+    /// Until the work is done, `dst` lives and is neither read nor written.
+    pub unsafe fn get_on(&self, dst: &mut [T], pe: Pe, stream: &Stream<'_>) -> Result<()> {
+        self.get_on_raw(dst.as_mut_ptr(), dst.len(), pe, stream)
+    }
+
+    /// [`get_into`](SymRef::get_into) in the stream's turn.
+    pub fn get_into_on(&self, dst: &SymRef<'_, T>, pe: Pe, stream: &Stream<'_>) -> Result<()> {
+        self.same_world(dst)?;
+        if dst.len() < self.len() {
+            return Err(out_of_bounds(format_args!("{} elements at the start", self.len()), dst.len()));
+        }
+        self.get_on_raw(dst.as_ptr(), self.len(), pe, stream)
+    }
+
+    /// [`p`](SymRef::p) in the stream's turn; `value` is taken now. One aligned word of 1, 2, 4 or 8 bytes is
+    /// never torn.
+    pub fn p_on(&self, index: usize, value: T, pe: Pe, stream: &Stream<'_>) -> Result<()> {
+        let (world, element) = (self.world(), self.element(index)?);
+        let (raw, bytes) = (stream.of(world)?, value.as_bytes());
+        let mut done = 0;
+        // Elements of other sizes go in pieces. The first of them finds whatever is wrong.
+        while done < bytes.len() {
+            let rest = &bytes[done..];
+            let (bits, n) = match *rest {
+                [a, b, c, d, e, f, g, h, ..] => (u64::from_ne_bytes([a, b, c, d, e, f, g, h]), 8),
+                [a, b, c, d, ..] => (u32::from_ne_bytes([a, b, c, d]).into(), 4),
+                [a, b, ..] => (u16::from_ne_bytes([a, b]).into(), 2),
+                [a] => (a.into(), 1),
+                [] => return Ok(()),
+            };
+            let to = element.as_ptr().cast::<u8>().wrapping_add(done);
+            // SAFETY: a live handle and a stream of its world; the runtime checks the rest.
+            world.check(unsafe {
+                (world.runtime().p_on_stream)(world.as_raw(), to.cast(), bits, n, pe.raw(), raw)
+            })?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// `src` points at `n` elements that live until the work is done.
+    fn put_on_raw(&self, src: *const T, n: usize, pe: Pe, stream: &Stream<'_>) -> Result<()> {
+        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
+        let (to, raw) = (self.as_ptr().cast(), stream.of(world)?);
+        // SAFETY: both sides hold `n` elements; the source lives long enough, as the callers say.
+        world.check(unsafe {
+            (world.runtime().put_on_stream)(world.as_raw(), to, src.cast(), bytes, pe.raw(), raw)
         })
     }
 
+    /// `dst` points at `n` elements that live until the work is done.
+    fn get_on_raw(&self, dst: *mut T, n: usize, pe: Pe, stream: &Stream<'_>) -> Result<()> {
+        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
+        let (from, raw) = (self.as_ptr().cast_const().cast(), stream.of(world)?);
+        // SAFETY: both sides hold `n` elements; the destination lives long enough, as the callers say.
+        world.check(unsafe {
+            (world.runtime().get_on_stream)(world.as_raw(), dst.cast(), from, bytes, pe.raw(), raw)
+        })
+    }
+}
+
+/// The forms between symmetric memory on both sides, which are safe: that memory lives as long as the world,
+/// which waits for its streams. With private memory: [`SymRef::put_on`], [`SymRef::get_on`].
+impl Stream<'_> {
+    /// [`SymRef::put_from`] in the stream's turn: all of `src` goes to `pe`'s `dst`. What `src` holds then is
+    /// what arrives.
+    pub fn put<T: Symmetric>(&self, dst: &SymRef<'_, T>, src: &SymRef<'_, T>, pe: Pe) -> Result<()> {
+        dst.put_from_on(src, pe, self)
+    }
+
+    /// [`SymRef::get_into`] in the stream's turn: all of `pe`'s `src` comes to this PE's `dst`.
+    pub fn get<T: Symmetric>(&self, dst: &SymRef<'_, T>, src: &SymRef<'_, T>, pe: Pe) -> Result<()> {
+        src.get_into_on(dst, pe, self)
+    }
+
+    /// [`SymRef::p`] in the stream's turn; `value` is taken now.
+    pub fn p<T: Symmetric>(&self, dst: &SymRef<'_, T>, index: usize, value: T, pe: Pe) -> Result<()> {
+        dst.p_on(index, value, pe, self)
+    }
+}
+
+/// What takes the calls that are not near, out of line.
+impl<T: Symmetric> SymRef<'_, T> {
     #[cold]
     #[inline(never)]
     fn put_slow(self, src: *const T, n: usize, pe: Pe) -> Result<()> {
@@ -197,19 +304,22 @@ impl<T: Symmetric> SymRef<'_, T> {
         }
         Ok(SymRef::new(self.world(), self.as_ptr().wrapping_add(index), 1))
     }
-}
 
-/// Whether `n` elements, `stride` apart, fit into `len`.
-pub(crate) fn strided(what: &str, len: usize, stride: usize, n: usize) -> Result<()> {
-    if stride == 0 || isize::try_from(stride).is_err() {
-        return Err(Error::new(ErrorCode::InvalidArgument, format!("{what}: a stride of {stride} elements")));
+    pub(crate) fn checked_bytes(&self, n: usize) -> Result<usize> {
+        if n > self.len() {
+            return Err(out_of_bounds(format_args!("{n} elements at the start"), self.len()));
+        }
+        Ok(n * size_of::<T>())
     }
-    let needed = n.checked_sub(1).map_or(Some(0), |gaps| gaps.checked_mul(stride)?.checked_add(1));
-    match needed {
-        Some(needed) if needed <= len => Ok(()),
-        _ => Err(Error::new(
-            ErrorCode::OutOfBounds,
-            format!("{what} has {len} elements, too few for {n} elements {stride} apart"),
-        )),
+
+    /// Memory of another world may end before this world's streams do.
+    pub(crate) fn same_world(&self, other: &SymRef<'_, T>) -> Result<()> {
+        if std::ptr::eq(self.world(), other.world()) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::InvalidArgument,
+            "the two sides of the transfer belong to different worlds",
+        ))
     }
 }

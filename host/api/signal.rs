@@ -9,11 +9,10 @@ use std::time::Duration;
 use rushmem_abi::c::{RUSHMEM_SIGNAL_ADD, RUSHMEM_SIGNAL_SET};
 
 use crate::element::Word;
-use crate::error::out_of_bounds;
-use crate::near;
 use crate::slice::{SymRef, SymSlice};
+use crate::stream::Stream;
 use crate::wait::Cmp;
-use crate::{Pe, Result, Symmetric, World};
+use crate::{Pe, Result, World};
 
 /// What a signal operation does to the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,7 +36,7 @@ impl SignalOp {
     /// # Safety
     /// `word` is a signal word of a live mapping.
     #[inline(always)]
-    unsafe fn apply(self, word: *mut u64, value: u64) {
+    pub(crate) unsafe fn apply(self, word: *mut u64, value: u64) {
         match self {
             // SAFETY: by the caller's word.
             SignalOp::Set => unsafe { u64::store(word, value) },
@@ -203,8 +202,8 @@ impl<'a> SignalRef<'a> {
         }
     }
 
-    /// Waits until this PE's own word compares so, and gives the value seen. A wait that stalls is reported on
-    /// standard error (`RUSHMEM_STALL_REPORT`).
+    /// Waits until this PE's own word compares so, and gives the value seen. A wait that stalls is reported
+    /// on standard error (`RUSHMEM_STALL_REPORT`).
     ///
     /// # Errors
     /// [`PeerDead`](crate::ErrorCode::PeerDead) once a PE of the job has died;
@@ -236,68 +235,54 @@ impl<'a> SignalRef<'a> {
     }
 }
 
-impl<T: Symmetric> SymRef<'_, T> {
-    /// Copies `src` to `pe`'s elements `0..src.len()`, then updates `pe`'s `signal`: who sees the signal sees
-    /// the data. Returns when `src` may be used again. Errors as for [`put`](SymRef::put).
-    pub fn put_signal(
-        &self,
-        src: &[T],
-        signal: &SignalRef<'_>,
-        op: SignalOp,
-        value: u64,
-        pe: Pe,
-    ) -> Result<()> {
-        self.put_signal_raw(src.as_ptr(), src.len(), signal, op, value, pe)
-    }
-
-    /// [`put_signal`](SymRef::put_signal) of all of `src`, symmetric memory of this PE.
-    pub fn put_signal_from(
-        &self,
-        src: &SymRef<'_, T>,
-        signal: &SignalRef<'_>,
-        op: SignalOp,
-        value: u64,
-        pe: Pe,
-    ) -> Result<()> {
-        self.put_signal_raw(src.as_ptr(), src.len(), signal, op, value, pe)
-    }
-
-    /// `src` points at `n` elements that live through the call.
-    #[inline]
-    fn put_signal_raw(
-        &self,
-        src: *const T,
-        n: usize,
-        signal: &SignalRef<'_>,
-        op: SignalOp,
-        value: u64,
-        pe: Pe,
-    ) -> Result<()> {
-        let (world, bytes) = (self.world(), n.saturating_mul(size_of::<T>()));
-        if n > self.len() {
-            return Err(out_of_bounds(format_args!("a put of {n} elements at the start"), self.len()));
-        }
-        if let Some((to, word)) = self.near(0, pe).zip(signal.word.near(0, pe)) {
-            // SAFETY: `pe`'s copies of live allocations, with the length just checked.
-            unsafe {
-                near::copy_in(to.cast(), src.cast(), bytes);
-                op.apply(word, value);
-            }
-            return Ok(());
-        }
-        let (to, word) = (self.as_ptr().cast(), signal.as_ptr());
-        // SAFETY: a live handle and live allocations, with the length just checked.
+/// Forms in a stream's turn.
+impl SignalRef<'_> {
+    /// [`signal_op`](SignalRef::signal_op) in the stream's turn: who sees the update sees what was on the
+    /// stream before.
+    pub fn signal_op_on(&self, op: SignalOp, value: u64, pe: Pe, stream: &Stream<'_>) -> Result<()> {
+        let world = self.word().world();
+        let raw = stream.of(world)?;
+        // SAFETY: a live handle, a stream of its world and a live allocation.
         world.check(unsafe {
-            (world.runtime().put_signal)(
+            (world.runtime().signal_op_on_stream)(
                 world.as_raw(),
-                to,
-                src.cast(),
-                bytes,
-                word,
+                self.as_ptr(),
                 value,
                 op.raw(),
                 pe.raw(),
+                raw,
             )
         })
+    }
+
+    /// Holds the stream back until this PE's own word compares so: what is behind it on the stream sees what
+    /// the signal announced. Otherwise as [`SymRef::wait_until_on`].
+    pub fn wait_until_on(&self, cmp: Cmp, value: u64, stream: &Stream<'_>) -> Result<()> {
+        let world = self.word().world();
+        let raw = stream.of(world)?;
+        // SAFETY: a live handle, a stream of its world and a live allocation.
+        world.check(unsafe {
+            (world.runtime().signal_wait_until_on_stream)(
+                world.as_raw(),
+                self.as_ptr(),
+                cmp.raw(),
+                value,
+                raw,
+            )
+        })
+    }
+}
+
+/// Signals in the stream's turn.
+impl Stream<'_> {
+    /// [`SignalRef::signal_op`] in the stream's turn: who sees the update sees what was on the stream before.
+    pub fn signal_op(&self, signal: &SignalRef<'_>, op: SignalOp, value: u64, pe: Pe) -> Result<()> {
+        signal.signal_op_on(op, value, pe, self)
+    }
+
+    /// Holds the stream back until this PE's own `signal` compares so. Otherwise as
+    /// [`SignalRef::wait_until_on`].
+    pub fn signal_wait_until(&self, signal: &SignalRef<'_>, cmp: Cmp, value: u64) -> Result<()> {
+        signal.wait_until_on(cmp, value, self)
     }
 }

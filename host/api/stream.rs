@@ -1,7 +1,19 @@
 //! Streams: queues of work on this PE's device, and handles that tell when work on them has ended.
 //!
-//! What is on one stream happens in order; different streams run beside one another. On a GPU a stream is CUDA's, and any of
-//! the caller's own can be used; on the CPU it is a queue with a thread.
+//! What is on one stream happens in order; different streams run beside one another. On a GPU a stream is
+//! CUDA's, and any of the caller's own can be used; on the CPU it is a queue with a thread.
+//!
+//! Operations in a stream's turn are methods of [`Stream`], and of symmetric memory, where they end in `_on`;
+//! they stand beside their namesakes. They return at once; arguments are checked when the call is made, and
+//! an error means that nothing was put on the stream. What goes wrong later is told by
+//! [`Stream::synchronize`] or an [`Event`]. A transfer between symmetric memory on both sides is safe: that
+//! memory lives as long as the world, which waits for its streams. Private memory must outlive the transfer,
+//! which the borrow checker cannot see: those forms are `unsafe`.
+//!
+//! On a GPU all of them can be captured into a CUDA graph. Addresses are recorded then, and what is at them
+//! is read each time the graph is launched; there CUDA's own rules for copies of pageable host memory (an
+//! ordinary slice) hold. Outside of graphs such copies go through pinned buffers of ours, and no call waits
+//! for its stream.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -14,16 +26,17 @@ impl World {
     /// The stream on which kernels run that are given none.
     pub fn default_stream(&self) -> Stream<'_> {
         let mut raw = std::ptr::null_mut();
-        // SAFETY: a live handle and a place for the answer. Null, which stays where it fails, means the same stream.
+        // SAFETY: a live handle and a place for the answer. Null, which stays where it fails, means the same
+        // stream.
         unsafe { (self.runtime().stream_default)(self.as_raw(), &mut raw) };
         Stream { world: self, raw }
     }
 
-    /// A new stream, which lives until [`Stream::destroy`] or the end of the world. On a GPU it does not wait for CUDA's
-    /// legacy default stream.
+    /// A new stream, which lives until [`Stream::destroy`] or the end of the world. On a GPU it does not wait
+    /// for CUDA's legacy default stream.
     ///
-    /// GPU streams share a few hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`): with more streams than those, one that
-    /// waits may hold up another.
+    /// GPU streams share a few hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`): with more streams than those,
+    /// one that waits may hold up another.
     pub fn stream(&self) -> Result<Stream<'_>> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: a live handle and a place for the answer.
@@ -31,15 +44,15 @@ impl World {
         Ok(Stream { world: self, raw })
     }
 
-    /// A stream of the world's pool, the next one with each call: for transfers that a thread of the CPU drives. The pool
-    /// has `RUSHMEM_STREAMS` streams (4), made when they are first given out.
+    /// A stream of the world's pool, the next one with each call: for transfers that a thread of the CPU
+    /// drives. The pool has `RUSHMEM_STREAMS` streams (4), made when they are first given out.
     ///
     /// ```no_run
     /// # fn main() -> rushmem::Result<()> {
     /// let world = rushmem::World::init()?;
     /// let (inbox, outbox) = (world.alloc::<f32>(1 << 20)?, world.alloc::<f32>(1 << 20)?);
     /// let transfers = world.pool_stream()?;
-    /// inbox.put_from_on(&outbox, world.right(), &transfers)?;
+    /// transfers.put(&inbox, &outbox, world.right())?;
     /// let done = transfers.record()?;
     /// while !done.is_done()? {
     ///     // something else
@@ -54,19 +67,20 @@ impl World {
         Ok(Stream { world: self, raw })
     }
 
-    /// A stream of the caller's own: on a GPU a `cudaStream_t` or `CUstream` (null is the world's default stream, not
-    /// CUDA's); on the CPU one whose [`as_raw`](Stream::as_raw) this is.
+    /// A stream of the caller's own: on a GPU a `cudaStream_t` or `CUstream` (null is the world's default
+    /// stream, not CUDA's); on the CPU one whose [`as_raw`](Stream::as_raw) this is.
     ///
     /// # Safety
-    /// It is a stream of the primary context of this PE's GPU and outlives the value; what rushmem puts on it has ended
-    /// before the world does, which waits for its own streams only.
+    /// It is a stream of the primary context of this PE's GPU and outlives the value; what rushmem puts on it
+    /// has ended before the world does, which waits for its own streams only.
     pub unsafe fn stream_from_raw(&self, raw: *mut c_void) -> Stream<'_> {
         Stream { world: self, raw }
     }
 }
 
-/// A queue of work on this PE's device. Operations that take one end in `_on`; kernels are launched on one by
-/// [`Kernel::launch_on`](crate::Kernel::launch_on). A world that ends waits for what is on its streams.
+/// A queue of work on this PE's device. Operations on it are methods, as in `stream.put(&dst, &src, pe)`;
+/// kernels are launched on one by [`Kernel::launch_on`](crate::Kernel::launch_on). A world that ends waits
+/// for what is on its streams.
 pub struct Stream<'w> {
     world: &'w World,
     raw: *mut c_void,
@@ -82,7 +96,8 @@ impl<'w> Stream<'w> {
     ///
     /// # Errors
     /// The first failure since the last call: a PE died while a kernel or an operation waited for it
-    /// ([`PeerDead`](ErrorCode::PeerDead)), a time limit passed, a kernel trapped. What is behind a failure does not run.
+    /// ([`PeerDead`](ErrorCode::PeerDead)), a time limit passed, a kernel trapped. What is behind a failure
+    /// does not run.
     pub fn synchronize(&self) -> Result<()> {
         let world = self.world;
         // SAFETY: a live handle and a stream that lives, as whoever made the value says.
@@ -171,7 +186,8 @@ impl Event<'_> {
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by `Stream::record`, and freed once. It only fails for a world that is broken in itself.
+        // SAFETY: made by `Stream::record`, and freed once. It only fails for a world that is broken in
+        // itself.
         let _ = unsafe { (self.world.runtime().event_free)(self.raw) };
     }
 }

@@ -11,6 +11,7 @@ use rushmem_abi::c::*;
 
 use crate::element::Word;
 use crate::slice::SymRef;
+use crate::stream::Stream;
 use crate::{AtomicInt, Error, ErrorCode, Result};
 
 /// How a word is compared with a value: `word cmp value`, by the word's type (signed or unsigned).
@@ -106,7 +107,8 @@ impl<T: AtomicInt> SymRef<'_, T> {
 
 /// Several words to wait for or test together; made by [`SymRef::ivars`].
 ///
-/// Excluded words count as absent. With none left, `all` holds, `any` gives `None` and `some` nothing, at once.
+/// Excluded words count as absent. With none left, `all` holds, `any` gives `None` and `some` nothing, at
+/// once.
 ///
 /// ```no_run
 /// # fn main() -> rushmem::Result<()> {
@@ -131,8 +133,8 @@ macro_rules! call {
     ($self:ident . $function:ident ( $($arg:expr),* )) => {{
         let (world, words) = ($self.view.world(), $self.view.as_ptr().cast::<c_void>());
         let status = $self.status()?;
-        // SAFETY: a live handle, a live allocation of `len` words, a status array (or null), values and places
-        // for answers of `len` entries each, all through the call.
+        // SAFETY: a live handle, a live allocation of `len` words, a status array (or null), values and
+        // places for answers of `len` entries each, all through the call.
         world.check(unsafe {
             (world.runtime().$function)(world.as_raw(), T::TYPE, words.cast_const(), $self.view.len(), status, $($arg),*)
         })
@@ -266,5 +268,45 @@ impl<T: AtomicInt> Ivars<'_, T> {
     pub fn test_some_vector(&self, cmp: Cmp, values: &[T]) -> Result<Vec<usize>> {
         let values = self.values(values)?;
         self.list(|indices, count| call!(self.test_some_vector(cmp.raw(), values, indices, count)))
+    }
+}
+
+/// The form in a stream's turn.
+impl<T: AtomicInt> SymRef<'_, T> {
+    /// Holds the stream back until this PE's own element `index` compares so: what is behind it on the stream
+    /// sees what its writer did before. A wait that stalls is reported on standard error.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`](ErrorCode::OutOfBounds) now; the death of a PE and `RUSHMEM_WAIT_TIMEOUT` make the
+    /// stream's work fail.
+    pub fn wait_until_on(&self, index: usize, cmp: Cmp, value: T, stream: &Stream<'_>) -> Result<()> {
+        let (world, element) = (self.world(), self.element(index)?);
+        let raw = stream.of(world)?;
+        let ivar = element.as_ptr().cast_const().cast();
+        // SAFETY: a live handle, a stream of its world and a live allocation.
+        world.check(unsafe {
+            (world.runtime().wait_until_on_stream)(
+                world.as_raw(),
+                T::TYPE,
+                ivar,
+                cmp.raw(),
+                value.to_bits64(),
+                raw,
+            )
+        })
+    }
+}
+
+impl Stream<'_> {
+    /// Holds the stream back until this PE's own element `index` of `ivars` compares so. Otherwise as
+    /// [`SymRef::wait_until_on`].
+    pub fn wait_until<T: AtomicInt>(
+        &self,
+        ivars: &SymRef<'_, T>,
+        index: usize,
+        cmp: Cmp,
+        value: T,
+    ) -> Result<()> {
+        ivars.wait_until_on(index, cmp, value, self)
     }
 }

@@ -87,6 +87,18 @@ static void untyped(rushmem_world_t *w)
     OK(rushmem_signal_wait_until(w, sig, RUSHMEM_CMP_EQ, turn, NULL));                                        \
     look(w, &one, sym + 10, sizeof one);                                                                      \
     CHECK(one == (T)(10 * left + 11));                                                                        \
+    OK(rushmem_barrier_all(w));                                                                               \
+    OK(rushmem_##NAME##_iput_signal(w, sym, local, 3, 2, 4, sig, 4, RUSHMEM_SIGNAL_ADD, right));              \
+    OK(rushmem_signal_wait_until(w, sig, RUSHMEM_CMP_EQ, turn + 4, NULL));                                    \
+    look(w, back, sym, sizeof back);                                                                          \
+    for (int i = 0; i < 4; i++) CHECK(back[3 * i] == (T)(10 * left + 2 * i + 1));                             \
+    OK(rushmem_barrier_all(w));                                                                               \
+    OK(rushmem_iput_signal_on_stream(w, sym, local, 1, 3, sizeof(T), 4, sig, 9, RUSHMEM_SIGNAL_ADD, right,    \
+                                     NULL));                                                                  \
+    OK(rushmem_signal_wait_until(w, sig, RUSHMEM_CMP_EQ, turn + 13, NULL));                                   \
+    OK(rushmem_synchronize(w));                                                                               \
+    look(w, back, sym, sizeof back);                                                                          \
+    for (int i = 0; i < 4; i++) CHECK(back[i] == (T)(10 * left + 3 * i + 1));                                 \
     FAILS(rushmem_##NAME##_put(w, sym, local, SIZE_MAX, right), RUSHMEM_ERR_OUT_OF_BOUNDS, "past");           \
     OK(rushmem_barrier_all(w));                                                                               \
   }

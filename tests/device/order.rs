@@ -26,6 +26,33 @@ fn data_comes_with_its_signal_at_every_scope() {
 }
 
 #[test]
+fn one_signal_announces_the_columns_of_all_pes() {
+    at_all_counts(|world, rng| {
+        let bench = Bench::new(world, SIGNALS);
+        const MOST: usize = 150;
+        let table = world.alloc::<u32>(MOST * world.n_pes() as usize).unwrap();
+        let src = world.alloc::<u32>(2 * MOST).unwrap();
+        let signal = world.signal().unwrap();
+        for scope in SCOPES {
+            for (i, rows) in [0, 1, 33, MOST as i32].into_iter().enumerate() {
+                signal.set(0, world.my_pe()).unwrap();
+                let args = (
+                    &bench.report,
+                    &table,
+                    &src,
+                    &signal,
+                    rows,
+                    scope,
+                    rounds(16) as i32,
+                    rng.fork(i as u64).next(),
+                );
+                bench.run("signals_columns", Launch::new(1, BLOCK_SIZES[i % 3]), args);
+            }
+        }
+    });
+}
+
+#[test]
 fn a_token_goes_round_the_ring() {
     at_all_counts(|world, _| {
         let bench = Bench::new(world, SIGNALS);

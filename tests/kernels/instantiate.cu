@@ -30,6 +30,7 @@ template <typename Scope, typename T> __device__ void scoped_bytes(T *x, T *y, s
   rushmem::get_nbi<Scope>(x, y, n, pe);
   rushmem::iput<Scope>(x, y, 2, 3, n, pe);
   rushmem::iget<Scope>(x, y, 2, 3, n, pe);
+  rushmem::iput_signal<Scope>(x, y, 2, 3, n, sig, n, rushmem::signal::add, pe);
   rushmem::put_signal<Scope>(x, y, n, sig, 1, rushmem::signal::set, pe);
   rushmem::put_signal_nbi<Scope>(x, y, n, sig, 1, rushmem::signal::add, pe);
 }

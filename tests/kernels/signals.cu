@@ -45,7 +45,50 @@ __device__ void exchange(uint64_t *report, unsigned char *dst, unsigned char *sr
   }
 }
 
+/* What PE `from` has in `row` of its column. */
+__device__ uint32_t cell(uint64_t seed, int round, int from, int row) {
+  const uint64_t where = static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(row);
+  return static_cast<uint32_t>(mix(mix(seed, static_cast<uint64_t>(round)), where));
+}
+
+template <typename Scope>
+__device__ void columns(uint64_t *report, uint32_t *table, uint32_t *src, uint64_t *sig, int rows, int rounds,
+                        uint64_t seed) {
+  const int me = rushmem::my_pe(), n = rushmem::n_pes();
+  const bool takes_part = share<Scope>::mine() == 0;
+  const uint64_t each = static_cast<uint64_t>(rows) + 1;
+  for (int round = 1; round <= rounds; ++round) {
+    for (int i = threadIdx.x; i < rows; i += blockDim.x) src[2 * i] = cell(seed, round, me, i);
+    __syncthreads();
+    if (takes_part) {
+      for (int pe = 0; pe < n; ++pe) {
+        rushmem::iput_signal<Scope>(table + me, src, n, 2, static_cast<size_t>(rows), sig, each,
+                                    rushmem::signal::add, pe);
+      }
+    }
+    if (threadIdx.x == 0) {
+      const uint64_t all = each * static_cast<uint64_t>(n) * static_cast<uint64_t>(round);
+      CHECK_EQ(report, rushmem::signal_wait_until(sig, rushmem::cmp::ge, all), all, round);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < rows * n; i += blockDim.x) {
+      CHECK_EQ(report, table[i], cell(seed, round, i % n, i / n), static_cast<uint64_t>(round) << 32 | i);
+    }
+    /* Nobody writes the next round's columns before all have read these. */
+    rushmem::sync_all<rushmem::block>();
+  }
+}
+
 }  // namespace
+
+/* Every PE puts its column into every PE's table and adds to its signal; a PE reads the table when the sum of
+ * all is there. `table` has `rows` rows of n_pes(), `src` room for 2 * rows; `sig` is zero. */
+extern "C" __global__ void signals_columns(uint64_t *report, uint32_t *table, uint32_t *src, uint64_t *sig,
+                                           int rows, int scope, int rounds, uint64_t seed) {
+  if (scope == SCOPE_THREAD) columns<rushmem::thread>(report, table, src, sig, rows, rounds, seed);
+  else if (scope == SCOPE_WARP) columns<rushmem::warp>(report, table, src, sig, rows, rounds, seed);
+  else columns<rushmem::block>(report, table, src, sig, rows, rounds, seed);
+}
 
 /* `dst` and `src` have room for `bytes`; `sig` and `ack` are zero. */
 extern "C" __global__ void signals_exchange(uint64_t *report, unsigned char *dst, unsigned char *src,

@@ -4,7 +4,7 @@
 #ifndef RUSHMEM_STRIDED_H
 #define RUSHMEM_STRIDED_H
 
-#include <rushmem/rma.h>
+#include <rushmem/signal.h>
 
 namespace rushmem {
 
@@ -20,6 +20,32 @@ RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t s
     impl::copy_strided<Scope, T, false>(impl::near_address(dst, pe), src, dst_stride, src_stride, n);
   }
   Scope::sync();
+}
+
+/* The same, and then updates `pe`'s `*sig` by `value` as `sig_op` says (signal::set or signal::add): a PE that
+ * waits for the signal then sees all n elements. (rushmem's own: OpenSHMEM 1.5 has put_signal for contiguous
+ * data alone)
+ * Order: the elements before their signal. Cost: copy, element by element, and release. */
+template <typename Scope = thread, typename T>
+RUSHMEM_DEVICE void iput_signal(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
+                                uint64_t *sig, uint64_t value, int sig_op, int pe) {
+  RUSHMEM_ASSERT_ELEMENT(T);
+  if (impl::is_far(pe)) {
+    /* The scope meets first, as in put_signal: the signal speaks for all of its threads. */
+    Scope::sync();
+    if (Scope::rank() == 0) {
+      impl::rushmem_far_iput(impl::far_address(dst), impl::far_address(src),
+                             static_cast<uint64_t>(dst_stride), static_cast<uint64_t>(src_stride), n,
+                             sizeof(T), pe);
+      if (n != 0) impl::rushmem_far_fence();
+      impl::far_signal(sig, value, sig_op, pe);
+    }
+    Scope::sync();
+  } else {
+    impl::copy_strided<Scope, T, false>(impl::near_address(dst, pe), src, dst_stride, src_stride, n);
+    Scope::sync();
+    if (Scope::rank() == 0) impl::signal_release(impl::near_address(sig, pe), value, sig_op);
+  }
 }
 
 /* Copies n elements of `pe`'s `src` into this PE's `dst`. On return every thread of the scope may read `dst`.

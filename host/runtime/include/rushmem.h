@@ -539,30 +539,45 @@ int32_t rushmem_heap_info(rushmem_world_t *w, struct rushmem_heap_info_t *out);
 
 /* Copies `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.
  *
- * `dst` is this PE's own symmetric address of the destination; `src` is any local memory. On return `src` may be
- * reused. The data is visible on `pe` at the latest after `rushmem_quiet` or a barrier; it is seen before any
- * put, atomic or signal that follows a `rushmem_fence`. 1, 2, 4 or 8 bytes, aligned on both sides, arrive in
- * one piece. Overlapping buffers on the same PE have an unspecified result.
+ * `dst` is this PE's own symmetric address of the destination; `src` is any local memory. On return `src`
+ * may be reused. The data is visible on `pe` at the latest after `rushmem_quiet` or a barrier; it is seen
+ * before any put, atomic or signal that follows a `rushmem_fence`. 1, 2, 4 or 8 bytes, aligned on both
+ * sides, arrive in one piece. Overlapping buffers on the same PE have an unspecified result.
  *
  * Errors, with nothing written: `RUSHMEM_ERR_BAD_PE`, `RUSHMEM_ERR_BAD_ADDRESS` (not symmetric, or freed),
- * `RUSHMEM_ERR_OUT_OF_BOUNDS` (past the end of the allocation), `RUSHMEM_ERR_INVALID_ARGUMENT` (null source).
+ * `RUSHMEM_ERR_OUT_OF_BOUNDS` (past the end of the allocation), `RUSHMEM_ERR_INVALID_ARGUMENT` (null
+ * source).
  *
  * Requires: `src` is valid for reads of `bytes` bytes. */
-int32_t rushmem_put(rushmem_world_t *w,
-                    void *dst,
-                    const void *src,
-                    size_t bytes,
-                    int32_t pe);
+int32_t rushmem_put(rushmem_world_t *w, void *dst, const void *src, size_t bytes, int32_t pe);
 
 /* Like `rushmem_put`, but may return before `src` has been read: leave it alone until `rushmem_quiet`.
  *
  * Requires: `src` is valid for reads of `bytes` bytes until the next quiet. */
 int32_t rushmem_put_nbi(rushmem_world_t *w, void *dst, const void *src, size_t bytes, int32_t pe);
 
+/* `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address
+ * `dst` on PE `pe`.
+ *
+ * Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked
+ * now, and an error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was
+ * put on the stream; what goes wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU
+ * this and the other operations on streams may be captured into a CUDA graph: addresses are recorded, and
+ * what is at them is read at each launch of the graph. Ordinary (pageable) host memory goes through pinned
+ * buffers, 32 MiB at most for all streams; no call waits for its stream.
+ *
+ * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
+int32_t rushmem_put_on_stream(rushmem_world_t *w,
+                              void *dst,
+                              const void *src,
+                              size_t bytes,
+                              int32_t pe,
+                              void *stream);
+
 /* Copies `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
  *
- * On return `dst` holds the data. 1, 2, 4 or 8 bytes, aligned on both sides, are read in one piece. Errors as
- * `rushmem_put`, with nothing written.
+ * On return `dst` holds the data. 1, 2, 4 or 8 bytes, aligned on both sides, are read in one piece. Errors
+ * as `rushmem_put`, with nothing written.
  *
  * Requires: `dst` is valid for writes of `bytes` bytes. */
 int32_t rushmem_get(rushmem_world_t *w, void *dst, const void *src, size_t bytes, int32_t pe);
@@ -572,12 +587,47 @@ int32_t rushmem_get(rushmem_world_t *w, void *dst, const void *src, size_t bytes
  * Requires: `dst` is valid for writes of `bytes` bytes until the next quiet. */
 int32_t rushmem_get_nbi(rushmem_world_t *w, void *dst, const void *src, size_t bytes, int32_t pe);
 
-/* Strided put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
- * `pe`, for `i` in `0 .. n`.
+/* `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local
+ * memory at `dst`. Otherwise as `rushmem_put_on_stream`.
  *
- * Strides count elements of `elem_bytes` bytes and are 1 or more. The bytes between the elements are left alone.
- * Ordering and errors as `rushmem_put`; also `RUSHMEM_ERR_INVALID_ARGUMENT` for a stride below 1, an element of
- * 0 bytes or an extent past the address space.
+ * Requires: `dst` is valid for writes of `bytes` bytes until the work is done. */
+int32_t rushmem_get_on_stream(rushmem_world_t *w,
+                              void *dst,
+                              const void *src,
+                              size_t bytes,
+                              int32_t pe,
+                              void *stream);
+
+/* Puts one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, at the symmetric address `dst` on PE `pe`.
+ *
+ * An aligned value arrives in one piece. Ordering and errors as `rushmem_put`; another width is
+ * `RUSHMEM_ERR_INVALID_ARGUMENT`. */
+int32_t rushmem_p(rushmem_world_t *w, void *dst, uint64_t bits, size_t bytes, int32_t pe);
+
+/* `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An
+ * aligned value arrives in one piece. Otherwise as `rushmem_put_on_stream`. */
+int32_t rushmem_p_on_stream(rushmem_world_t *w,
+                            void *dst,
+                            uint64_t bits,
+                            size_t bytes,
+                            int32_t pe,
+                            void *stream);
+
+/* Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`,
+ * zero-extended.
+ *
+ * An aligned value is read in one piece. Errors as `rushmem_get`, `*bits` then being left alone; another
+ * width or a null `bits` is `RUSHMEM_ERR_INVALID_ARGUMENT`.
+ *
+ * Requires: `bits` is null or valid for writes. */
+int32_t rushmem_g(rushmem_world_t *w, const void *src, uint64_t *bits, size_t bytes, int32_t pe);
+
+/* Elements put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on
+ * PE `pe`, for `i` in `0 .. n`.
+ *
+ * Strides count elements of `elem_bytes` bytes and are 1 or more. The bytes between the elements are left
+ * alone. Ordering and errors as `rushmem_put`; also `RUSHMEM_ERR_INVALID_ARGUMENT` for a stride below 1, an
+ * element of 0 bytes or an extent past the address space.
  *
  * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes. */
 int32_t rushmem_iput(rushmem_world_t *w,
@@ -589,8 +639,61 @@ int32_t rushmem_iput(rushmem_world_t *w,
                      size_t n,
                      int32_t pe);
 
-/* Strided get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
- * `dst`, for `i` in `0 .. n`. Otherwise as `rushmem_iput` and `rushmem_get`.
+/* `rushmem_iput` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes until the work is
+ * done. */
+int32_t rushmem_iput_on_stream(rushmem_world_t *w,
+                               void *dst,
+                               const void *src,
+                               ptrdiff_t dst_stride,
+                               ptrdiff_t src_stride,
+                               size_t elem_bytes,
+                               size_t n,
+                               int32_t pe,
+                               void *stream);
+
+/* Elements put like `rushmem_iput`, then updates the signal word `sig` on the same PE: a PE that sees the
+ * update sees all elements. One signal counts for all of them: with `RUSHMEM_SIGNAL_ADD` and `value` their
+ * number, say, a receiver of several senders' elements waits for the sum.
+ *
+ * `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `n` may be
+ * 0. Elements and word must not overlap. Errors as `rushmem_iput`, for both addresses, with nothing written;
+ * also `RUSHMEM_ERR_INVALID_ARGUMENT` for an unaligned signal or an unknown operation.
+ *
+ * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes. */
+int32_t rushmem_iput_signal(rushmem_world_t *w,
+                            void *dst,
+                            const void *src,
+                            ptrdiff_t dst_stride,
+                            ptrdiff_t src_stride,
+                            size_t elem_bytes,
+                            size_t n,
+                            uint64_t *sig,
+                            uint64_t value,
+                            int32_t sig_op,
+                            int32_t pe);
+
+/* `rushmem_iput_signal` in the stream's turn: a PE that sees the update sees the elements, and all that was
+ * on the stream before. Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes until the work is
+ * done. */
+int32_t rushmem_iput_signal_on_stream(rushmem_world_t *w,
+                                      void *dst,
+                                      const void *src,
+                                      ptrdiff_t dst_stride,
+                                      ptrdiff_t src_stride,
+                                      size_t elem_bytes,
+                                      size_t n,
+                                      uint64_t *sig,
+                                      uint64_t value,
+                                      int32_t sig_op,
+                                      int32_t pe,
+                                      void *stream);
+
+/* Elements get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride`
+ * of `dst`, for `i` in `0 .. n`. Otherwise as `rushmem_iput` and `rushmem_get`.
  *
  * Requires: `dst` is valid for writes of `((n - 1) * dst_stride + 1) * elem_bytes` bytes. */
 int32_t rushmem_iget(rushmem_world_t *w,
@@ -602,35 +705,36 @@ int32_t rushmem_iget(rushmem_world_t *w,
                      size_t n,
                      int32_t pe);
 
-/* Puts one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, at the symmetric address `dst` on PE `pe`.
+/* `rushmem_iget` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
  *
- * An aligned value arrives in one piece. Ordering and errors as `rushmem_put`; another width is
- * `RUSHMEM_ERR_INVALID_ARGUMENT`. */
-int32_t rushmem_p(rushmem_world_t *w, void *dst, uint64_t bits, size_t bytes, int32_t pe);
+ * Requires: `dst` is valid for writes of `((n - 1) * dst_stride + 1) * elem_bytes` bytes until the work is
+ * done. */
+int32_t rushmem_iget_on_stream(rushmem_world_t *w,
+                               void *dst,
+                               const void *src,
+                               ptrdiff_t dst_stride,
+                               ptrdiff_t src_stride,
+                               size_t elem_bytes,
+                               size_t n,
+                               int32_t pe,
+                               void *stream);
 
-/* Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`, zero-extended.
- *
- * An aligned value is read in one piece. Errors as `rushmem_get`, `*bits` then being left alone; another width
- * or a null `bits` is `RUSHMEM_ERR_INVALID_ARGUMENT`.
- *
- * Requires: `bits` is null or valid for writes. */
-int32_t rushmem_g(rushmem_world_t *w, const void *src, uint64_t *bits, size_t bytes, int32_t pe);
-
-/* Carries out the atomic operation `op` (`RUSHMEM_ATOMIC_*`) on the word of `type` (`RUSHMEM_INT32` …) at the
- * symmetric address `target` on PE `pe`.
+/* Carries out the atomic operation `op` (`RUSHMEM_ATOMIC_*`) on the word of `type` (`RUSHMEM_INT32` …) at
+ * the symmetric address `target` on PE `pe`.
  *
  * `value` and `compare` are bit patterns in their low bytes; `compare` is read by
- * `RUSHMEM_ATOMIC_COMPARE_SWAP` only, and `value` not by `RUSHMEM_ATOMIC_FETCH`. The fetching operations write
- * the old value's bit pattern, zero-extended, to `*fetched`, which must not be null for them; the others leave
- * it alone. Additions wrap. `RUSHMEM_FLOAT` and `RUSHMEM_DOUBLE` have fetch, set and swap.
+ * `RUSHMEM_ATOMIC_COMPARE_SWAP` only, and `value` not by `RUSHMEM_ATOMIC_FETCH`. The fetching operations
+ * write the old value's bit pattern, zero-extended, to `*fetched`, which must not be null for them; the
+ * others leave it alone. Additions wrap. `RUSHMEM_FLOAT` and `RUSHMEM_DOUBLE` have fetch, set and swap.
  *
  * Atomic towards every other rushmem atomic, signal operation and wait on that word, from host or kernel.
- * Orders nothing else by contract: call `rushmem_fence` after the puts that the update announces. (To a mapped
- * PE a fetch also acquires and an update releases, so locks made of compare_swap work as in C11.)
+ * Orders nothing else by contract: call `rushmem_fence` after the puts that the update announces. (To a
+ * mapped PE a fetch also acquires and an update releases, so locks made of compare_swap work as in C11.)
  *
- * Errors, with nothing written: `RUSHMEM_ERR_BAD_PE`, `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS`,
- * `RUSHMEM_ERR_INVALID_ARGUMENT` (unknown or undefined combination of operation and type, unaligned target, null
- * `fetched`), `RUSHMEM_ERR_PEER_DEAD` where a fetching operation finds the job broken.
+ * Errors, with nothing written: `RUSHMEM_ERR_BAD_PE`, `RUSHMEM_ERR_BAD_ADDRESS`,
+ * `RUSHMEM_ERR_OUT_OF_BOUNDS`, `RUSHMEM_ERR_INVALID_ARGUMENT` (unknown or undefined combination of operation
+ * and type, unaligned target, null `fetched`), `RUSHMEM_ERR_PEER_DEAD` where a fetching operation finds the
+ * job broken.
  *
  * Requires: `fetched` is null or valid for writes. */
 int32_t rushmem_atomic(rushmem_world_t *w,
@@ -642,12 +746,12 @@ int32_t rushmem_atomic(rushmem_world_t *w,
                        int32_t pe,
                        uint64_t *fetched);
 
-/* Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: whoever sees the update sees the
- * data.
+/* Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: whoever sees the update sees
+ * the data.
  *
- * `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `bytes` may be 0.
- * Data and word must not overlap. Errors as `rushmem_put`, for both addresses, with nothing written; also
- * `RUSHMEM_ERR_INVALID_ARGUMENT` for an unaligned signal or an unknown operation.
+ * `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `bytes` may
+ * be 0. Data and word must not overlap. Errors as `rushmem_put`, for both addresses, with nothing written;
+ * also `RUSHMEM_ERR_INVALID_ARGUMENT` for an unaligned signal or an unknown operation.
  *
  * Requires: `src` is valid for reads of `bytes` bytes. */
 int32_t rushmem_put_signal(rushmem_world_t *w,
@@ -659,7 +763,8 @@ int32_t rushmem_put_signal(rushmem_world_t *w,
                            int32_t sig_op,
                            int32_t pe);
 
-/* Like `rushmem_put_signal`, but may return before `src` has been read: leave it alone until `rushmem_quiet`.
+/* Like `rushmem_put_signal`, but may return before `src` has been read: leave it alone until
+ * `rushmem_quiet`.
  *
  * Requires: `src` is valid for reads of `bytes` bytes until the next quiet. */
 int32_t rushmem_put_signal_nbi(rushmem_world_t *w,
@@ -671,11 +776,34 @@ int32_t rushmem_put_signal_nbi(rushmem_world_t *w,
                                int32_t sig_op,
                                int32_t pe);
 
+/* `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on
+ * the stream before. Otherwise as `rushmem_put_on_stream`.
+ *
+ * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
+int32_t rushmem_put_signal_on_stream(rushmem_world_t *w,
+                                     void *dst,
+                                     const void *src,
+                                     size_t bytes,
+                                     uint64_t *sig,
+                                     uint64_t value,
+                                     int32_t sig_op,
+                                     int32_t pe,
+                                     void *stream);
+
 /* Updates the signal word `sig` on PE `pe` without data.
  *
  * Not ordered behind earlier puts by contract: call `rushmem_fence` in between, or use `rushmem_put_signal`.
  * Errors as `rushmem_put_signal`. */
 int32_t rushmem_signal_op(rushmem_world_t *w, uint64_t *sig, uint64_t value, int32_t sig_op, int32_t pe);
+
+/* `rushmem_signal_op` in the stream's turn: who sees the update sees all that was on the stream before.
+ * Otherwise as `rushmem_put_on_stream`. */
+int32_t rushmem_signal_op_on_stream(rushmem_world_t *w,
+                                    uint64_t *sig,
+                                    uint64_t value,
+                                    int32_t sig_op,
+                                    int32_t pe,
+                                    void *stream);
 
 /* Reads this PE's own signal word `sig` into `*out`, without waiting.
  *
@@ -685,13 +813,15 @@ int32_t rushmem_signal_op(rushmem_world_t *w, uint64_t *sig, uint64_t value, int
  * Requires: `out` is null or valid for writes. */
 int32_t rushmem_signal_fetch(rushmem_world_t *w, const uint64_t *sig, uint64_t *out);
 
-/* Waits until this PE's own signal word `sig` compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says, unsigned.
+/* Waits until this PE's own signal word `sig` compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says,
+ * unsigned.
  *
  * `*out`, unless `out` is null, becomes the value that did. Acquires: the data that the signal announces is
  * visible on return. A wait that lasts is reported (`RUSHMEM_STALL_REPORT`) and may be bounded
  * (`RUSHMEM_WAIT_TIMEOUT`).
  *
- * Errors: as `rushmem_signal_fetch`; `RUSHMEM_ERR_TIMEOUT`; `RUSHMEM_ERR_PEER_DEAD` once a PE of the job is dead.
+ * Errors: as `rushmem_signal_fetch`; `RUSHMEM_ERR_TIMEOUT`; `RUSHMEM_ERR_PEER_DEAD` once a PE of the job is
+ * dead.
  *
  * Requires: `out` is null or valid for writes. */
 int32_t rushmem_signal_wait_until(rushmem_world_t *w,
@@ -699,6 +829,17 @@ int32_t rushmem_signal_wait_until(rushmem_world_t *w,
                                   int32_t cmp,
                                   uint64_t value,
                                   uint64_t *out);
+
+/* Holds the stream back until this PE's own signal word `sig` compares with `value` as `cmp`
+ * (`RUSHMEM_CMP_*`) says, unsigned: what the signal announces is visible to all that is behind. A wait that
+ * lasts is reported; one that passes `RUSHMEM_WAIT_TIMEOUT`, or a dead PE, makes the stream's work fail. On
+ * a GPU the wait is a small kernel, and its failure a trap, which takes the process' context on that GPU
+ * with it. */
+int32_t rushmem_signal_wait_until_on_stream(rushmem_world_t *w,
+                                            const uint64_t *sig,
+                                            int32_t cmp,
+                                            uint64_t value,
+                                            void *stream);
 
 /* Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`) at `ivar`, in this PE's own symmetric
  * memory, compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says.
@@ -719,6 +860,15 @@ int32_t rushmem_wait_until(rushmem_world_t *w,
                            int32_t cmp,
                            uint64_t value,
                            uint64_t timeout_ns);
+
+/* Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`),
+ * compares with `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`. */
+int32_t rushmem_wait_until_on_stream(rushmem_world_t *w,
+                                     int32_t type,
+                                     const void *ivar,
+                                     int32_t cmp,
+                                     uint64_t value,
+                                     void *stream);
 
 /* Waits until each of the `n` words at `ivars` has compared with `value` as `cmp` says; not necessarily all
  * at one moment.
@@ -917,27 +1067,47 @@ int32_t rushmem_test_some_vector(rushmem_world_t *w,
                                  size_t *indices,
                                  size_t *count);
 
-/* Orders: every put, atomic and signal of this PE before the fence is seen, on each PE, before every one after it.
+/* Orders: every put, atomic and signal of this PE before the fence is seen, on each PE, before every one
+ * after it.
  *
  * Errors: `RUSHMEM_ERR_PEER_DEAD` once the job is broken. */
 int32_t rushmem_fence(rushmem_world_t *w);
 
-/* Completes: every operation of this PE before it, nbi ones included, has taken effect on its PE, and the local
- * buffers are free. A read after it, here or there, cannot miss them.
+/* Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose
+ * memory is mapped the stream's own order does that already. */
+int32_t rushmem_fence_on_stream(rushmem_world_t *w, void *stream);
+
+/* Completes: every operation of this PE before it, nbi ones included, has taken effect on its PE, and the
+ * local buffers are free. A read after it, here or there, cannot miss them.
  *
  * Errors: `RUSHMEM_ERR_PEER_DEAD` once the job is broken. */
 int32_t rushmem_quiet(rushmem_world_t *w);
 
-/* Collective: returns once every PE has called it. Completes nothing that goes to another PE's memory through
- * the network; call `rushmem_barrier_all` for that.
+/* Completes the operations on the stream before it at their PEs, before what is behind it begins. To PEs
+ * whose memory is mapped the stream's own order does that already. */
+int32_t rushmem_quiet_on_stream(rushmem_world_t *w, void *stream);
+
+/* Collective: returns once every PE has called it. Completes nothing that goes to another PE's memory
+ * through the network; call `rushmem_barrier_all` for that.
  *
  * Errors: `RUSHMEM_ERR_MISMATCH` if a PE is in another collective call, `RUSHMEM_ERR_TIMEOUT`
- * (`RUSHMEM_TIMEOUT`) naming who never came, `RUSHMEM_ERR_PEER_DEAD`, `RUSHMEM_ERR_BUSY` if another thread is in
- * a collective call of this world. */
+ * (`RUSHMEM_TIMEOUT`) naming who never came, `RUSHMEM_ERR_PEER_DEAD`, `RUSHMEM_ERR_BUSY` if another thread
+ * is in a collective call of this world. */
 int32_t rushmem_sync_all(rushmem_world_t *w);
+
+/* Collective: holds the stream back until every PE has come to its own call, on a stream or in a kernel
+ * (`rushmem::sync_all`). A PE has one such call under way at a time, in kernels and on all streams together.
+ * It is another matter than `rushmem_sync_all` of the host, and does not meet it.
+ *
+ * Failures as `rushmem_signal_wait_until_on_stream`. */
+int32_t rushmem_sync_all_on_stream(rushmem_world_t *w, void *stream);
 
 /* Collective: `rushmem_quiet`, then `rushmem_sync_all`. Errors as those. */
 int32_t rushmem_barrier_all(rushmem_world_t *w);
+
+/* Collective: `rushmem_quiet_on_stream`, then `rushmem_sync_all_on_stream`: what any PE had on its stream
+ * before, every PE sees behind it. */
+int32_t rushmem_barrier_all_on_stream(rushmem_world_t *w, void *stream);
 
 /* Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those of a host
  * that load the same source at once compile it once, and compiled sources are kept in a cache
@@ -1025,48 +1195,43 @@ int32_t rushmem_launch(rushmem_kernel_t *k,
  * failure on its stream does not run. */
 int32_t rushmem_synchronize(rushmem_world_t *w);
 
-/* Makes a stream on the PE's device. Work on it runs beside that of other streams; on a GPU it does not wait for CUDA's
- * legacy default stream.
+/* Makes a stream on the PE's device. Work on it runs beside that of other streams; on a GPU it does not wait
+ * for CUDA's legacy default stream.
  *
- * On a GPU, streams share a few hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`): with more streams than those, a stream that
- * waits may hold up another. */
-int32_t rushmem_stream_create(rushmem_world_t *w,
-                              void **out);
+ * On a GPU, streams share a few hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`): with more streams than
+ * those, a stream that waits may hold up another. */
+int32_t rushmem_stream_create(rushmem_world_t *w, void **out);
 
-/* Ends a stream of `rushmem_stream_create`'s at once; what is on it still runs to its end, and a world that ends waits for
- * it. `RUSHMEM_ERR_INVALID_ARGUMENT` for the default stream and those of the pool, `RUSHMEM_ERR_BAD_HANDLE` for any other. */
-int32_t rushmem_stream_destroy(rushmem_world_t *w,
-                               void *stream);
+/* Ends a stream of `rushmem_stream_create`'s at once; what is on it still runs to its end, and a world that
+ * ends waits for it. `RUSHMEM_ERR_INVALID_ARGUMENT` for the default stream and those of the pool,
+ * `RUSHMEM_ERR_BAD_HANDLE` for any other. */
+int32_t rushmem_stream_destroy(rushmem_world_t *w, void *stream);
 
 /* The stream that null means: on a GPU the `CUstream`, for other libraries. */
 int32_t rushmem_stream_default(rushmem_world_t *w, void **out);
 
-/* A stream of the world's pool, the next one with each call: for transfers that a thread of the CPU drives, each with a
- * completion handle (`rushmem_event_record`). The pool has `RUSHMEM_STREAMS` streams (4), made when they are first given
- * out. */
-int32_t rushmem_stream_pool(rushmem_world_t *w,
-                            void **out);
+/* A stream of the world's pool, the next one with each call: for transfers that a thread of the CPU drives,
+ * each with a completion handle (`rushmem_event_record`). The pool has `RUSHMEM_STREAMS` streams (4), made
+ * when they are first given out. */
+int32_t rushmem_stream_pool(rushmem_world_t *w, void **out);
 
-/* Waits for all work on the stream. The first failure of it since the last call, as `rushmem_synchronize` tells them; a
- * wait that lasts is reported (`RUSHMEM_STALL_REPORT`), and the death of a PE ends it. */
-int32_t rushmem_stream_synchronize(rushmem_world_t *w,
-                                   void *stream);
+/* Waits for all work on the stream. The first failure of it since the last call, as `rushmem_synchronize`
+ * tells them; a wait that lasts is reported (`RUSHMEM_STALL_REPORT`), and the death of a PE ends it. */
+int32_t rushmem_stream_synchronize(rushmem_world_t *w, void *stream);
 
 /* A completion handle: it tells of all work that the stream has been given so far. To be given back by
- * `rushmem_event_free`; a world that ends takes its events with it. `RUSHMEM_ERR_UNSUPPORTED` while the stream is being
- * captured into a graph. */
-int32_t rushmem_event_record(rushmem_world_t *w,
-                             void *stream,
-                             rushmem_event_t **out);
+ * `rushmem_event_free`; a world that ends takes its events with it. `RUSHMEM_ERR_UNSUPPORTED` while the
+ * stream is being captured into a graph. */
+int32_t rushmem_event_record(rushmem_world_t *w, void *stream, rushmem_event_t **out);
 
-/* Whether the work has ended: 1 or 0 in `*done`. The error of work that failed, as `rushmem_synchronize` tells them.
+/* Whether the work has ended: 1 or 0 in `*done`. The error of work that failed, as `rushmem_synchronize`
+ * tells them.
  *
  * Requires: `event` is null or an event that was not freed; `done` is null or valid. */
-int32_t rushmem_event_test(rushmem_event_t *event,
-                           int32_t *done);
+int32_t rushmem_event_test(rushmem_event_t *event, int32_t *done);
 
-/* Waits until the work has ended. Errors and reports as `rushmem_stream_synchronize`; the failure stays for that one to
- * tell as well.
+/* Waits until the work has ended. Errors and reports as `rushmem_stream_synchronize`; the failure stays for
+ * that one to tell as well.
  *
  * Requires: `event` is null or an event that was not freed. */
 int32_t rushmem_event_wait(rushmem_event_t *event);
@@ -1075,135 +1240,6 @@ int32_t rushmem_event_wait(rushmem_event_t *event);
  *
  * Requires: `event` is null or an event that was not freed. */
 int32_t rushmem_event_free(rushmem_event_t *event);
-
-/* `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.
- *
- * Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked now, and an
- * error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was put on the stream; what goes
- * wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU this and the other operations on streams
- * may be captured into a CUDA graph: addresses are recorded, and what is at them is read at each launch of the graph.
- * Ordinary (pageable) host memory goes through pinned buffers, 32 MiB at most for all streams; no call waits for its stream.
- *
- * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
-int32_t rushmem_put_on_stream(rushmem_world_t *w,
-                              void *dst,
-                              const void *src,
-                              size_t bytes,
-                              int32_t pe,
-                              void *stream);
-
-/* `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
- * Otherwise as `rushmem_put_on_stream`.
- *
- * Requires: `dst` is valid for writes of `bytes` bytes until the work is done. */
-int32_t rushmem_get_on_stream(rushmem_world_t *w,
-                              void *dst,
-                              const void *src,
-                              size_t bytes,
-                              int32_t pe,
-                              void *stream);
-
-/* `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An aligned value
- * arrives in one piece. Otherwise as `rushmem_put_on_stream`. */
-int32_t rushmem_p_on_stream(rushmem_world_t *w,
-                            void *dst,
-                            uint64_t bits,
-                            size_t bytes,
-                            int32_t pe,
-                            void *stream);
-
-/* `rushmem_iput` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
- *
- * Requires: `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes until the work is
- * done. */
-int32_t rushmem_iput_on_stream(rushmem_world_t *w,
-                               void *dst,
-                               const void *src,
-                               ptrdiff_t dst_stride,
-                               ptrdiff_t src_stride,
-                               size_t elem_bytes,
-                               size_t n,
-                               int32_t pe,
-                               void *stream);
-
-/* `rushmem_iget` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
- *
- * Requires: `dst` is valid for writes of `((n - 1) * dst_stride + 1) * elem_bytes` bytes until the work is
- * done. */
-int32_t rushmem_iget_on_stream(rushmem_world_t *w,
-                               void *dst,
-                               const void *src,
-                               ptrdiff_t dst_stride,
-                               ptrdiff_t src_stride,
-                               size_t elem_bytes,
-                               size_t n,
-                               int32_t pe,
-                               void *stream);
-
-/* `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on the stream
- * before. Otherwise as `rushmem_put_on_stream`.
- *
- * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
-int32_t rushmem_put_signal_on_stream(rushmem_world_t *w,
-                                     void *dst,
-                                     const void *src,
-                                     size_t bytes,
-                                     uint64_t *sig,
-                                     uint64_t value,
-                                     int32_t sig_op,
-                                     int32_t pe,
-                                     void *stream);
-
-/* `rushmem_signal_op` in the stream's turn: who sees the update sees all that was on the stream before.
- * Otherwise as `rushmem_put_on_stream`. */
-int32_t rushmem_signal_op_on_stream(rushmem_world_t *w,
-                                    uint64_t *sig,
-                                    uint64_t value,
-                                    int32_t sig_op,
-                                    int32_t pe,
-                                    void *stream);
-
-/* Holds the stream back until this PE's own signal word `sig` compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says,
- * unsigned: what the signal announces is visible to all that is behind. A wait that lasts is reported; one that passes
- * `RUSHMEM_WAIT_TIMEOUT`, or a dead PE, makes the stream's work fail. On a GPU the wait is a small kernel, and its failure a
- * trap, which takes the process' context on that GPU with it. */
-int32_t rushmem_signal_wait_until_on_stream(rushmem_world_t *w,
-                                            const uint64_t *sig,
-                                            int32_t cmp,
-                                            uint64_t value,
-                                            void *stream);
-
-/* Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`), compares with
- * `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`. */
-int32_t rushmem_wait_until_on_stream(rushmem_world_t *w,
-                                     int32_t type,
-                                     const void *ivar,
-                                     int32_t cmp,
-                                     uint64_t value,
-                                     void *stream);
-
-/* Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose memory is mapped
- * the stream's own order does that already. */
-int32_t rushmem_fence_on_stream(rushmem_world_t *w,
-                                void *stream);
-
-/* Completes the operations on the stream before it at their PEs, before what is behind it begins. To PEs whose memory is
- * mapped the stream's own order does that already. */
-int32_t rushmem_quiet_on_stream(rushmem_world_t *w,
-                                void *stream);
-
-/* Collective: holds the stream back until every PE has come to its own call, on a stream or in a kernel
- * (`rushmem::sync_all`). A PE has one such call under way at a time, in kernels and on all streams together. It is
- * another matter than `rushmem_sync_all` of the host, and does not meet it.
- *
- * Failures as `rushmem_signal_wait_until_on_stream`. */
-int32_t rushmem_sync_all_on_stream(rushmem_world_t *w,
-                                   void *stream);
-
-/* Collective: `rushmem_quiet_on_stream`, then `rushmem_sync_all_on_stream`: what any PE had on its stream before, every PE
- * sees behind it. */
-int32_t rushmem_barrier_all_on_stream(rushmem_world_t *w,
-                                      void *stream);
 
 /* The number of GPUs that this process sees; 0 on a machine without NVIDIA's driver. `RUSHMEM_ERR_VERSION` where the
  * driver is too old. Local; starts no CUDA context.

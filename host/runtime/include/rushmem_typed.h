@@ -76,6 +76,7 @@ static inline void rushmem_typed_from_bits(void *value, size_t bytes, uint64_t b
 
 /* rushmem_T_put(w, dst, src, n, pe), _put_nbi, _get, _get_nbi: `n` elements.
  * rushmem_T_iput(w, dst, src, dst_stride, src_stride, n, pe), _iget: `n` elements, some apart.
+ * rushmem_T_iput_signal(w, dst, src, dst_stride, src_stride, n, sig, value, sig_op, pe): the same, then the signal.
  * rushmem_T_put_signal(w, dst, src, n, sig, value, sig_op, pe), _put_signal_nbi: `n` elements, then the signal.
  * rushmem_T_p(w, dst, value, pe), rushmem_T_g(w, src, pe, out): one element. */
 #define RUSHMEM_TYPED_BLOCK(NAME, T, CALL, DST, SRC)                                                          \
@@ -91,6 +92,14 @@ static inline void rushmem_typed_from_bits(void *value, size_t bytes, uint64_t b
   {                                                                                                           \
     return rushmem_##CALL(w, dst, src, dst_stride, src_stride, sizeof(T), n, pe);                             \
   }
+#define RUSHMEM_TYPED_IPUT_SIGNAL(NAME, T)                                                                    \
+  static inline int32_t rushmem_##NAME##_iput_signal(rushmem_world_t *w, T *dst, const T *src,                \
+                                                     ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,    \
+                                                     uint64_t *sig, uint64_t value, int32_t sig_op,           \
+                                                     int32_t pe)                                              \
+  {                                                                                                           \
+    return rushmem_iput_signal(w, dst, src, dst_stride, src_stride, sizeof(T), n, sig, value, sig_op, pe);    \
+  }
 #define RUSHMEM_TYPED_PUT_SIGNAL(NAME, T, CALL)                                                               \
   static inline int32_t rushmem_##NAME##_##CALL(rushmem_world_t *w, T *dst, const T *src, size_t n,           \
                                                 uint64_t *sig, uint64_t value, int32_t sig_op, int32_t pe)    \
@@ -105,6 +114,7 @@ static inline void rushmem_typed_from_bits(void *value, size_t bytes, uint64_t b
   RUSHMEM_TYPED_BLOCK(NAME, T, get_nbi, T, const T)                                                           \
   RUSHMEM_TYPED_STRIDED(NAME, T, iput)                                                                        \
   RUSHMEM_TYPED_STRIDED(NAME, T, iget)                                                                        \
+  RUSHMEM_TYPED_IPUT_SIGNAL(NAME, T)                                                                          \
   RUSHMEM_TYPED_PUT_SIGNAL(NAME, T, put_signal)                                                               \
   RUSHMEM_TYPED_PUT_SIGNAL(NAME, T, put_signal_nbi)                                                           \
   static inline int32_t rushmem_##NAME##_p(rushmem_world_t *w, T *dst, T value, int32_t pe)                   \

@@ -3,7 +3,8 @@
 //! Every front end (the Rust API, a C or C++ program) loads this library and speaks its C ABI, `capi`. From the
 //! bottom up: `os` and `node` deal with the operating system and the PEs of this host; `collective` is the rounds of
 //! host calls that all PEs make; `memory` is symmetric memory; `net` is the way to PEs whose memory is not mapped;
-//! `ops` are the operations; `boot` chooses how PEs find each other; `world` holds it all together.
+//! `op` says what is asked and checks it, `exec` carries it out; `boot` chooses how PEs find each other;
+//! `world` holds it all together.
 //! `scripts/check-tree` has the table of who may use whom.
 
 mod boot;
@@ -13,6 +14,7 @@ mod config;
 mod device;
 mod device_state;
 mod error;
+mod exec;
 mod fork;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -25,7 +27,7 @@ mod logging;
 mod memory;
 mod net;
 mod node;
-mod ops;
+mod op;
 mod os;
 mod plugin;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use crate::error::code;
 use crate::fake::{worlds, worlds_with};
 use crate::node::control::Call;
+use crate::op::Reached;
 use crate::os::page_size;
-use crate::world::{Route, World};
+use crate::world::World;
 
 fn at(w: &World, p: usize, bytes: usize, pe: i32) -> *mut u8 {
-    let Route::Host(p) = w.route(p, bytes, pe).unwrap() else { panic!("host memory") };
-    p
+    let (p, Reached::Host) = w.route(p, bytes, pe).unwrap() else { panic!("host memory") };
+    p as *mut u8
 }
 
 #[test]

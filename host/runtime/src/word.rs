@@ -88,7 +88,7 @@ word! {
 ///
 /// # Safety
 /// Both sides are valid for the word's size. They may overlap.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy_word<W: Word>(dst: *mut u8, src: *const u8) {
     let bytes = size_of::<W>();
     if (dst as usize | src as usize) % bytes == 0 {
@@ -104,7 +104,7 @@ pub(crate) unsafe fn copy_word<W: Word>(dst: *mut u8, src: *const u8) {
 ///
 /// # Safety
 /// Both sides are valid for `bytes`, unless that is 0. They may overlap.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the caller vouches for both sides.
     unsafe {

@@ -1,5 +1,6 @@
 //! A world: one PE's membership of one job. Worlds are values; a process may hold several.
 
+mod home;
 mod start;
 
 use std::ffi::{c_void, CStr, CString};
@@ -14,38 +15,18 @@ use crate::collective::{Collective, Entered};
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::{err, Result};
+use crate::exec::gpu::GpuEngine;
 use crate::fork::Member;
 use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::memory::symmetric::Symmetric;
-use crate::net::{Far, Place};
+use crate::net::Far;
 use crate::node::card::Card;
 use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
-use crate::ops::engine::Engine;
+use crate::op::Reached;
 use rushmem_abi::c::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
 use start::first_cause;
-
-/// How a range of a PE's symmetric memory is reached.
-#[derive(Clone, Copy)]
-pub(crate) enum Route<'a> {
-    /// Host memory, mapped here: ordinary loads and stores reach it.
-    Host(*mut u8),
-    /// GPU memory, mapped for this PE's GPU: the engine reaches it.
-    Gpu(usize, &'a Engine),
-    /// Memory that is not mapped here: the network reaches it.
-    Far(Place<'a>),
-}
-
-impl std::fmt::Debug for Route<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Route::Host(at) => write!(f, "Host({at:?})"),
-            Route::Gpu(at, _) => write!(f, "Gpu({at:#x})"),
-            Route::Far(place) => write!(f, "Far(PE {}, {:#x})", place.pe, place.offset),
-        }
-    }
-}
 
 /// How a PE is reached, for people.
 #[derive(Debug)]
@@ -61,7 +42,7 @@ pub(crate) struct World {
     // Fields drop in this order: first whatever runs threads that look at the rest.
     kernels: Kernels,
     links: Links,
-    engine: Option<Engine>,
+    engine: Option<GpuEngine>,
     far: Option<Arc<Far>>,
     collective: Collective,
     symmetric: Symmetric,
@@ -147,13 +128,14 @@ impl World {
         // SAFETY: passed on.
         let told = unsafe { self.kernels.synchronize_stream(stream) };
         self.settle(&told);
-        // Kernels of other streams may go on: what these have posted is told by whoever waits for the last of them, too.
+        // Kernels of other streams may go on: what these have posted is told by whoever waits for the last of
+        // them, too.
         told.and(self.check_posts())
     }
 
-    /// Threads of a launch that failed on the CPU device were abandoned wherever they were: what they had of the way to far PEs is free
-    /// again once no kernel runs on any stream, now or when it is told again how launches went. On a GPU a kernel that gives
-    /// up takes the context with it, and no other will follow.
+    /// Threads of a launch that failed on the CPU device were abandoned wherever they were: what they had of
+    /// the way to far PEs is free again once no kernel runs on any stream, now or when it is told again how
+    /// launches went. On a GPU a kernel that gives up takes the context with it, and no other will follow.
     fn settle(&self, told: &Result<()>) {
         let Some(far) = &self.far else { return };
         if told.is_err() {
@@ -177,7 +159,7 @@ impl World {
     }
 
     /// What carries out operations on GPU memory, where the heap is some.
-    pub(crate) fn engine(&self) -> Option<&Engine> {
+    pub(crate) fn engine(&self) -> Option<&GpuEngine> {
         self.engine.as_ref()
     }
 
@@ -212,8 +194,8 @@ impl World {
         Ok(&self.peers[pe as usize])
     }
 
-    /// Where this PE itself has `[ptr, ptr + bytes)`, which must lie in one live allocation (or registered region) of its.
-    /// Zero bytes may be anywhere.
+    /// Where this PE itself has `[ptr, ptr + bytes)`, which must lie in one live allocation (or registered
+    /// region) of its. Zero bytes may be anywhere.
     #[inline]
     pub(crate) fn check_local(&self, ptr: usize, bytes: usize) -> Result<usize> {
         if bytes == 0 {
@@ -222,9 +204,10 @@ impl World {
         self.symmetric.find(ptr, bytes)
     }
 
-    /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is; checks the PE, the range, and that the job is whole.
+    /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is, and how it is reached: by that address, or by that
+    /// offset in its stride. Checks the PE, the range, and that the job is whole.
     #[inline]
-    pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route<'_>> {
+    pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)> {
         if !self.is_near(pe) {
             return self.far_route(ptr, bytes, pe);
         }
@@ -233,10 +216,10 @@ impl World {
         let far = (i64::from(pe) - i64::from(self.me)) * self.symmetric.stride() as i64;
         let at = own.wrapping_add_signed(far as isize);
         Ok(match &self.engine {
-            None => Route::Host(at as *mut u8),
-            Some(engine) => {
+            None => (at, Reached::Host),
+            Some(_) => {
                 let slot = (pe - self.node_first) as usize;
-                Route::Gpu(self.symmetric.elsewhere(own, slot).unwrap_or(at), engine)
+                (self.symmetric.elsewhere(own, slot).unwrap_or(at), Reached::Gpu)
             }
         })
     }
@@ -249,13 +232,14 @@ impl World {
 
     /// The same for a PE whose memory is not.
     #[cold]
-    fn far_route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route<'_>> {
+    fn far_route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)> {
         self.check_pe(pe)?;
         self.health.check()?;
         let own = self.check_local(ptr, bytes)?;
-        let far =
-            self.far.as_deref().ok_or_else(|| err!(INTERNAL, "no network, but PE {pe} is not mapped"))?;
-        Ok(Route::Far(Place { far, pe: pe as usize, offset: self.symmetric.far_offset(own) }))
+        if self.far.is_none() {
+            return Err(err!(INTERNAL, "no network, but PE {pe} is not mapped"));
+        }
+        Ok((self.symmetric.far_offset(own) as usize, Reached::Net))
     }
 
     /// The way to PEs whose memory is not mapped, where there are any.
@@ -301,7 +285,7 @@ impl World {
     /// Collective: the opposite of [`World::register`].
     pub(crate) fn unregister(&self, addr: usize) -> Result<()> {
         // What is in flight must not meet addresses where nothing is mapped any more.
-        let done = self.engine.as_ref().map_or(Ok(()), Engine::quiet);
+        let done = self.engine.as_ref().map_or(Ok(()), GpuEngine::quiet);
         let done = done.and(self.far.as_ref().map_or(Ok(()), |far| far.quiet()));
         self.symmetric.unregister(addr, done, &mut self.enter()?)
     }
@@ -315,7 +299,7 @@ impl World {
     pub(crate) fn finalize(&self) -> Result<()> {
         self.kernels.check_idle()?;
         // What was not waited for ends well before the heap goes.
-        self.engine.as_ref().map_or(Ok(()), Engine::quiet)?;
+        self.engine.as_ref().map_or(Ok(()), GpuEngine::quiet)?;
         self.far.as_ref().map_or(Ok(()), |far| far.quiet())?;
         let mut call = self.enter()?;
         call.round(Call::Finalize, [0; 4])?;
@@ -349,10 +333,12 @@ impl World {
         self.links.abort(why);
     }
 
-    /// Local: this PE leaves because of `why`, as the others may be about to do, too: what has been handed to the network gets
-    /// away first, and the others are told. Whoever still needs the job a moment later gets an error that says so.
+    /// Local: this PE leaves because of `why`, as the others may be about to do, too: what has been handed to
+    /// the network gets away first, and the others are told. Whoever still needs the job a moment later gets
+    /// an error that says so.
     pub(crate) fn leave(&self, why: &str) {
-        /// Nobody answers for what is still to be sent once this PE is gone; and nobody is to wait long for it.
+        /// Nobody answers for what is still to be sent once this PE is gone; and nobody is to wait long for
+        /// it.
         const LEAST: Duration = Duration::from_millis(100);
         const MOST: Duration = Duration::from_secs(1);
         if let (Some(far), true) = (&self.far, self.health.check_all_here().is_ok()) {

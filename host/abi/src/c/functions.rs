@@ -41,16 +41,45 @@ macro_rules! functions {
                 fn put_nbi = rushmem_put_nbi(
                     *mut rushmem_world_t, *mut c_void, *const c_void, usize, i32,
                 ) -> i32;
+                fn put_on_stream = rushmem_put_on_stream(
+                    *mut rushmem_world_t, *mut c_void, *const c_void, usize, i32, *mut c_void,
+                ) -> i32;
                 fn get = rushmem_get(*mut rushmem_world_t, *mut c_void, *const c_void, usize, i32) -> i32;
                 fn get_nbi = rushmem_get_nbi(
                     *mut rushmem_world_t, *mut c_void, *const c_void, usize, i32,
                 ) -> i32;
+                fn get_on_stream = rushmem_get_on_stream(
+                    *mut rushmem_world_t, *mut c_void, *const c_void, usize, i32, *mut c_void,
+                ) -> i32;
+                fn p_on_stream = rushmem_p_on_stream(
+                    *mut rushmem_world_t, *mut c_void, u64, usize, i32, *mut c_void,
+                ) -> i32;
+            }
+            strided {
                 fn iput = rushmem_iput(
                     *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, i32,
+                ) -> i32;
+                fn iput_on_stream =
+                    rushmem_iput_on_stream(
+                        *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, i32,
+                        *mut c_void,
+                    ) -> i32;
+                fn iput_signal = rushmem_iput_signal(
+                    *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, *mut u64, u64, i32,
+                    i32,
+                ) -> i32;
+                fn iput_signal_on_stream = rushmem_iput_signal_on_stream(
+                    *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, *mut u64, u64, i32,
+                    i32, *mut c_void,
                 ) -> i32;
                 fn iget = rushmem_iget(
                     *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, i32,
                 ) -> i32;
+                fn iget_on_stream =
+                    rushmem_iget_on_stream(
+                        *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, i32,
+                        *mut c_void,
+                    ) -> i32;
             }
             atomic {
                 fn atomic = rushmem_atomic(
@@ -64,14 +93,28 @@ macro_rules! functions {
                 fn put_signal_nbi = rushmem_put_signal_nbi(
                     *mut rushmem_world_t, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32,
                 ) -> i32;
+                fn put_signal_on_stream =
+                    rushmem_put_signal_on_stream(
+                        *mut rushmem_world_t, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32,
+                        *mut c_void,
+                    ) -> i32;
                 fn signal_op = rushmem_signal_op(*mut rushmem_world_t, *mut u64, u64, i32, i32) -> i32;
+                fn signal_op_on_stream = rushmem_signal_op_on_stream(
+                    *mut rushmem_world_t, *mut u64, u64, i32, i32, *mut c_void,
+                ) -> i32;
                 fn signal_wait_until = rushmem_signal_wait_until(
                     *mut rushmem_world_t, *const u64, i32, u64, *mut u64,
+                ) -> i32;
+                fn signal_wait_until_on_stream = rushmem_signal_wait_until_on_stream(
+                    *mut rushmem_world_t, *const u64, i32, u64, *mut c_void,
                 ) -> i32;
             }
             wait {
                 fn wait_until = rushmem_wait_until(
                     *mut rushmem_world_t, i32, *const c_void, i32, u64, u64,
+                ) -> i32;
+                fn wait_until_on_stream = rushmem_wait_until_on_stream(
+                    *mut rushmem_world_t, i32, *const c_void, i32, u64, *mut c_void,
                 ) -> i32;
                 fn wait_until_all = rushmem_wait_until_all(
                     *mut rushmem_world_t, i32, *const c_void, usize, *const i32, i32, u64, u64,
@@ -94,6 +137,8 @@ macro_rules! functions {
                     *mut rushmem_world_t, i32, *const c_void, usize, *const i32, i32, *const c_void, u64,
                     *mut usize, *mut usize,
                 ) -> i32;
+            }
+            test {
                 fn test_all = rushmem_test_all(
                     *mut rushmem_world_t, i32, *const c_void, usize, *const i32, i32, u64, *mut i32,
                 ) -> i32;
@@ -119,9 +164,15 @@ macro_rules! functions {
             }
             order {
                 fn fence = rushmem_fence(*mut rushmem_world_t) -> i32;
+                fn fence_on_stream = rushmem_fence_on_stream(*mut rushmem_world_t, *mut c_void) -> i32;
                 fn quiet = rushmem_quiet(*mut rushmem_world_t) -> i32;
+                fn quiet_on_stream = rushmem_quiet_on_stream(*mut rushmem_world_t, *mut c_void) -> i32;
                 fn sync_all = rushmem_sync_all(*mut rushmem_world_t) -> i32;
+                fn sync_all_on_stream = rushmem_sync_all_on_stream(*mut rushmem_world_t, *mut c_void) -> i32;
                 fn barrier_all = rushmem_barrier_all(*mut rushmem_world_t) -> i32;
+                fn barrier_all_on_stream = rushmem_barrier_all_on_stream(
+                    *mut rushmem_world_t, *mut c_void,
+                ) -> i32;
             }
             kernel {
                 fn module_load = rushmem_module_load(
@@ -164,45 +215,6 @@ macro_rules! functions {
                 fn event_test = rushmem_event_test(*mut rushmem_event_t, *mut i32) -> i32;
                 fn event_wait = rushmem_event_wait(*mut rushmem_event_t) -> i32;
                 fn event_free = rushmem_event_free(*mut rushmem_event_t) -> i32;
-                fn put_on_stream = rushmem_put_on_stream(
-                    *mut rushmem_world_t, *mut c_void, *const c_void, usize, i32, *mut c_void,
-                ) -> i32;
-                fn get_on_stream = rushmem_get_on_stream(
-                    *mut rushmem_world_t, *mut c_void, *const c_void, usize, i32, *mut c_void,
-                ) -> i32;
-                fn p_on_stream = rushmem_p_on_stream(
-                    *mut rushmem_world_t, *mut c_void, u64, usize, i32, *mut c_void,
-                ) -> i32;
-                fn iput_on_stream =
-                    rushmem_iput_on_stream(
-                        *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, i32,
-                        *mut c_void,
-                    ) -> i32;
-                fn iget_on_stream =
-                    rushmem_iget_on_stream(
-                        *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, i32,
-                        *mut c_void,
-                    ) -> i32;
-                fn put_signal_on_stream =
-                    rushmem_put_signal_on_stream(
-                        *mut rushmem_world_t, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32,
-                        *mut c_void,
-                    ) -> i32;
-                fn signal_op_on_stream = rushmem_signal_op_on_stream(
-                    *mut rushmem_world_t, *mut u64, u64, i32, i32, *mut c_void,
-                ) -> i32;
-                fn signal_wait_until_on_stream = rushmem_signal_wait_until_on_stream(
-                    *mut rushmem_world_t, *const u64, i32, u64, *mut c_void,
-                ) -> i32;
-                fn wait_until_on_stream = rushmem_wait_until_on_stream(
-                    *mut rushmem_world_t, i32, *const c_void, i32, u64, *mut c_void,
-                ) -> i32;
-                fn fence_on_stream = rushmem_fence_on_stream(*mut rushmem_world_t, *mut c_void) -> i32;
-                fn quiet_on_stream = rushmem_quiet_on_stream(*mut rushmem_world_t, *mut c_void) -> i32;
-                fn sync_all_on_stream = rushmem_sync_all_on_stream(*mut rushmem_world_t, *mut c_void) -> i32;
-                fn barrier_all_on_stream = rushmem_barrier_all_on_stream(
-                    *mut rushmem_world_t, *mut c_void,
-                ) -> i32;
             }
             gpu {
                 fn gpu_count = rushmem_gpu_count(*mut i32) -> i32;

@@ -4,7 +4,7 @@ use std::os::raw::c_void;
 
 use super::{called, guard, world, write_out};
 use crate::error::{err, Result};
-use crate::world::Route;
+use crate::op::Reached;
 use rushmem_abi::c::{rushmem_heap_info_t, rushmem_world_t};
 
 fn to_ptr(at: Option<usize>) -> *mut c_void {
@@ -122,9 +122,8 @@ pub unsafe extern "C" fn rushmem_ptr(
         let w = unsafe { world(w)? };
         w.check_pe(pe)?;
         let mapped = match w.route(sym as usize, 1, pe)? {
-            Route::Host(at) => at as usize,
-            Route::Gpu(at, _) => at,
-            Route::Far(_) => 0,
+            (at, Reached::Host | Reached::Gpu) => at,
+            (_, Reached::Net) => 0,
         };
         // SAFETY: per contract.
         unsafe { write_out(out, mapped as *mut c_void, "out") }

@@ -14,6 +14,8 @@ pub mod order;
 pub mod rma;
 pub mod signal;
 pub mod stream;
+pub mod strided;
+pub mod test;
 pub mod wait;
 pub mod world;
 
@@ -122,7 +124,7 @@ pub(crate) fn handle(world: World) -> Result<*mut rushmem_world_t> {
 ///
 /// # Safety
 /// Nobody finalises the world during the call.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
     // SAFETY: only `handle` makes cells of this mark.
     let found = unsafe { Handle::find(w.cast(), MARK) }
@@ -142,6 +144,14 @@ pub(crate) unsafe fn take(w: *mut rushmem_world_t) -> Result<Box<World>> {
     unsafe { world(w)? };
     at_exit::forget(w);
     empty(w).ok_or_else(|| err!(BAD_HANDLE, "the world was finalised by another thread"))
+}
+
+/// Refuses a null out-parameter.
+pub(crate) fn check_out<T>(p: *mut T, what: &str) -> Result<*mut T> {
+    if p.is_null() {
+        return Err(err!(INVALID_ARGUMENT, "{what}, where the result goes, is null"));
+    }
+    Ok(p)
 }
 
 /// Writes an out-parameter.

@@ -1,20 +1,23 @@
-//! The C ABI of remote memory access (OpenSHMEM 1.5, sections 9.5 and 9.6).
+//! The C ABI of remote memory access: put, get, p and g (OpenSHMEM 1.5, sections 9.5 and 9.6), at once and in
+//! a stream's turn.
 
-use super::{called, guard, world};
-use crate::ops::check_out;
-use crate::ops::rma::{self, Strided};
-use rushmem_abi::c::*;
 use std::os::raw::c_void;
+
+use super::{called, check_out, guard, world};
+use crate::exec::{on_stream, run, Form};
+use crate::op::Op;
+use rushmem_abi::c::*;
 
 /// Copies `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.
 ///
-/// `dst` is this PE's own symmetric address of the destination; `src` is any local memory. On return `src` may be
-/// reused. The data is visible on `pe` at the latest after `rushmem_quiet` or a barrier; it is seen before any
-/// put, atomic or signal that follows a `rushmem_fence`. 1, 2, 4 or 8 bytes, aligned on both sides, arrive in
-/// one piece. Overlapping buffers on the same PE have an unspecified result.
+/// `dst` is this PE's own symmetric address of the destination; `src` is any local memory. On return `src`
+/// may be reused. The data is visible on `pe` at the latest after `rushmem_quiet` or a barrier; it is seen
+/// before any put, atomic or signal that follows a `rushmem_fence`. 1, 2, 4 or 8 bytes, aligned on both
+/// sides, arrive in one piece. Overlapping buffers on the same PE have an unspecified result.
 ///
 /// Errors, with nothing written: `RUSHMEM_ERR_BAD_PE`, `RUSHMEM_ERR_BAD_ADDRESS` (not symmetric, or freed),
-/// `RUSHMEM_ERR_OUT_OF_BOUNDS` (past the end of the allocation), `RUSHMEM_ERR_INVALID_ARGUMENT` (null source).
+/// `RUSHMEM_ERR_OUT_OF_BOUNDS` (past the end of the allocation), `RUSHMEM_ERR_INVALID_ARGUMENT` (null
+/// source).
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes.
@@ -27,7 +30,10 @@ pub unsafe extern "C" fn rushmem_put(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the source.
-    guard(|| unsafe { rma::put(called!(w, "put", pe), dst as usize, src.cast(), bytes, pe) })
+    guard(|| {
+        unsafe { run(called!(w, "put", pe), Op::put(dst as usize, src as usize, bytes), pe, Form::Blocking) }
+            .map(drop)
+    })
 }
 
 /// Like `rushmem_put`, but may return before `src` has been read: leave it alone until `rushmem_quiet`.
@@ -43,13 +49,41 @@ pub unsafe extern "C" fn rushmem_put_nbi(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the source.
-    guard(|| unsafe { rma::put_nbi(called!(w, "put_nbi", pe), dst as usize, src.cast(), bytes, pe) })
+    guard(|| {
+        unsafe { run(called!(w, "put_nbi", pe), Op::put(dst as usize, src as usize, bytes), pe, Form::Nbi) }
+            .map(drop)
+    })
+}
+
+/// `rushmem_put` in the stream's turn: `bytes` bytes from local memory at `src` to the symmetric address
+/// `dst` on PE `pe`.
+///
+/// Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked
+/// now, and an error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was
+/// put on the stream; what goes wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU
+/// this and the other operations on streams may be captured into a CUDA graph: addresses are recorded, and
+/// what is at them is read at each launch of the graph. Ordinary (pageable) host memory goes through pinned
+/// buffers, 32 MiB at most for all streams; no call waits for its stream.
+///
+/// # Safety
+/// `src` is valid for reads of `bytes` bytes until the work is done.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_put_on_stream(
+    w: *mut rushmem_world_t,
+    dst: *mut c_void,
+    src: *const c_void,
+    bytes: usize,
+    pe: i32,
+    stream: *mut c_void,
+) -> i32 {
+    // SAFETY: the caller vouches for the world, the source and the stream.
+    guard(|| unsafe { on_stream(world(w)?, Op::put(dst as usize, src as usize, bytes), pe, stream) })
 }
 
 /// Copies `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
 ///
-/// On return `dst` holds the data. 1, 2, 4 or 8 bytes, aligned on both sides, are read in one piece. Errors as
-/// `rushmem_put`, with nothing written.
+/// On return `dst` holds the data. 1, 2, 4 or 8 bytes, aligned on both sides, are read in one piece. Errors
+/// as `rushmem_put`, with nothing written.
 ///
 /// # Safety
 /// `dst` is valid for writes of `bytes` bytes.
@@ -62,7 +96,10 @@ pub unsafe extern "C" fn rushmem_get(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the destination.
-    guard(|| unsafe { rma::get(called!(w, "get", pe), dst.cast(), src as usize, bytes, pe) })
+    guard(|| {
+        unsafe { run(called!(w, "get", pe), Op::get(dst as usize, src as usize, bytes), pe, Form::Blocking) }
+            .map(drop)
+    })
 }
 
 /// Like `rushmem_get`, but `dst` holds the data only after `rushmem_quiet`.
@@ -78,53 +115,28 @@ pub unsafe extern "C" fn rushmem_get_nbi(
     pe: i32,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the destination.
-    guard(|| unsafe { rma::get_nbi(called!(w, "get_nbi", pe), dst.cast(), src as usize, bytes, pe) })
+    guard(|| {
+        unsafe { run(called!(w, "get_nbi", pe), Op::get(dst as usize, src as usize, bytes), pe, Form::Nbi) }
+            .map(drop)
+    })
 }
 
-/// Strided put: element `i * src_stride` of `src` goes to element `i * dst_stride` of the symmetric `dst` on PE
-/// `pe`, for `i` in `0 .. n`.
-///
-/// Strides count elements of `elem_bytes` bytes and are 1 or more. The bytes between the elements are left alone.
-/// Ordering and errors as `rushmem_put`; also `RUSHMEM_ERR_INVALID_ARGUMENT` for a stride below 1, an element of
-/// 0 bytes or an extent past the address space.
+/// `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local
+/// memory at `dst`. Otherwise as `rushmem_put_on_stream`.
 ///
 /// # Safety
-/// `src` is valid for reads of `((n - 1) * src_stride + 1) * elem_bytes` bytes.
+/// `dst` is valid for writes of `bytes` bytes until the work is done.
 #[no_mangle]
-pub unsafe extern "C" fn rushmem_iput(
+pub unsafe extern "C" fn rushmem_get_on_stream(
     w: *mut rushmem_world_t,
     dst: *mut c_void,
     src: *const c_void,
-    dst_stride: isize,
-    src_stride: isize,
-    elem_bytes: usize,
-    n: usize,
+    bytes: usize,
     pe: i32,
+    stream: *mut c_void,
 ) -> i32 {
-    let shape = Strided { dst_stride, src_stride, elem: elem_bytes, n };
-    // SAFETY: the caller vouches for the world and the source.
-    guard(|| unsafe { rma::iput(called!(w, "iput", pe), dst as usize, src.cast(), shape, pe) })
-}
-
-/// Strided get: element `i * src_stride` of the symmetric `src` on PE `pe` goes to element `i * dst_stride` of
-/// `dst`, for `i` in `0 .. n`. Otherwise as `rushmem_iput` and `rushmem_get`.
-///
-/// # Safety
-/// `dst` is valid for writes of `((n - 1) * dst_stride + 1) * elem_bytes` bytes.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_iget(
-    w: *mut rushmem_world_t,
-    dst: *mut c_void,
-    src: *const c_void,
-    dst_stride: isize,
-    src_stride: isize,
-    elem_bytes: usize,
-    n: usize,
-    pe: i32,
-) -> i32 {
-    let shape = Strided { dst_stride, src_stride, elem: elem_bytes, n };
-    // SAFETY: the caller vouches for the world and the destination.
-    guard(|| unsafe { rma::iget(called!(w, "iget", pe), dst.cast(), src as usize, shape, pe) })
+    // SAFETY: the caller vouches for the world, the destination and the stream.
+    guard(|| unsafe { on_stream(world(w)?, Op::get(dst as usize, src as usize, bytes), pe, stream) })
 }
 
 /// Puts one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, at the symmetric address `dst` on PE `pe`.
@@ -142,14 +154,35 @@ pub unsafe extern "C" fn rushmem_p(
     bytes: usize,
     pe: i32,
 ) -> i32 {
-    // SAFETY: the caller vouches for the world.
-    guard(|| rma::p(unsafe { called!(w, "p", pe) }, dst as usize, bits, bytes, pe))
+    let op = Op::P { at: dst as usize, bits, bytes };
+    // SAFETY: the caller vouches for the world; there is no local memory.
+    guard(|| unsafe { run(called!(w, "p", pe), op, pe, Form::Blocking) }.map(drop))
 }
 
-/// Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`, zero-extended.
+/// `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An
+/// aligned value arrives in one piece. Otherwise as `rushmem_put_on_stream`.
 ///
-/// An aligned value is read in one piece. Errors as `rushmem_get`, `*bits` then being left alone; another width
-/// or a null `bits` is `RUSHMEM_ERR_INVALID_ARGUMENT`.
+/// # Safety
+/// `w` is a world that is not finalised, and the stream lives.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_p_on_stream(
+    w: *mut rushmem_world_t,
+    dst: *mut c_void,
+    bits: u64,
+    bytes: usize,
+    pe: i32,
+    stream: *mut c_void,
+) -> i32 {
+    let op = Op::P { at: dst as usize, bits, bytes };
+    // SAFETY: the caller vouches for the world and the stream; there is no local memory.
+    guard(|| unsafe { on_stream(world(w)?, op, pe, stream) })
+}
+
+/// Gets one value of 1, 2, 4 or 8 bytes from the symmetric address `src` on PE `pe` into `*bits`,
+/// zero-extended.
+///
+/// An aligned value is read in one piece. Errors as `rushmem_get`, `*bits` then being left alone; another
+/// width or a null `bits` is `RUSHMEM_ERR_INVALID_ARGUMENT`.
 ///
 /// # Safety
 /// `bits` is null or valid for writes.
@@ -165,7 +198,8 @@ pub unsafe extern "C" fn rushmem_g(
         // SAFETY: the caller vouches for the world and the out-parameter.
         unsafe {
             let out = check_out(bits, "bits")?;
-            out.write(rma::g(called!(w, "g", pe), src as usize, bytes, pe)?);
+            let op = Op::G { at: src as usize, bytes };
+            out.write(run(called!(w, "g", pe), op, pe, Form::Blocking)?);
         }
         Ok(())
     })

@@ -1,24 +1,26 @@
-//! The C ABI of wait_until and test (OpenSHMEM 1.5, section 9.10). A thin layer: it gathers the arguments, and
-//! `ops::wait` does the rest.
-
-use super::{guard, world};
-use crate::error::Result;
-use crate::ops::check_out;
-use crate::ops::wait::{self, Watched, Words};
-use crate::ops::waitset::Expected;
-use rushmem_abi::c::*;
+//! The C ABI of wait_until (OpenSHMEM 1.5, section 9.10). A thin layer: it gathers the arguments, and
+//! `exec::wait` does the rest.
 
 use std::os::raw::c_void;
 
+use super::{check_out, guard, world};
+use crate::error::Result;
+use crate::exec::wait::{self, Watched};
+use crate::exec::wait_on_stream;
+use crate::op::wait::{Wait, Words};
+use crate::op::waitset::Expected;
+use crate::world::World;
+use rushmem_abi::c::*;
+
 /// The arguments of every form with several words, gathered.
-struct Args {
-    w: *mut rushmem_world_t,
-    kind: i32,
-    ivars: *const c_void,
-    n: usize,
-    status: *const i32,
-    cmp: i32,
-    expected: Expected,
+pub(super) struct Args {
+    pub(super) w: *mut rushmem_world_t,
+    pub(super) kind: i32,
+    pub(super) ivars: *const c_void,
+    pub(super) n: usize,
+    pub(super) status: *const i32,
+    pub(super) cmp: i32,
+    pub(super) expected: Expected,
 }
 
 impl Args {
@@ -26,13 +28,13 @@ impl Args {
     ///
     /// # Safety
     /// The contract of the C function whose arguments these are.
-    unsafe fn run(self, body: impl FnOnce(&crate::world::World, &Watched<'_>) -> Result<()>) -> i32 {
+    pub(super) unsafe fn run(self, body: impl FnOnce(&World, &Watched<'_>) -> Result<()>) -> i32 {
         guard(|| {
             let Args { w, kind, ivars, n, status, cmp, expected } = self;
             // SAFETY: the caller vouches for the world and the arrays.
             unsafe {
                 let w = world(w)?;
-                let set = Words { kind, ivars: ivars as usize, n, status, cmp, expected }.check(w)?;
+                let set = Watched::new(w, &Words { kind, ivars: ivars as usize, n, status, cmp, expected })?;
                 body(w, &set)
             }
         })
@@ -42,11 +44,11 @@ impl Args {
     ///
     /// # Safety
     /// As `run`; `indices` has room for `n` of them.
-    unsafe fn run_some(
+    pub(super) unsafe fn run_some(
         self,
         indices: *mut usize,
         count: *mut usize,
-        body: impl FnOnce(&crate::world::World, &Watched<'_>, &mut dyn FnMut(usize)) -> Result<()>,
+        body: impl FnOnce(&World, &Watched<'_>, &mut dyn FnMut(usize)) -> Result<()>,
     ) -> i32 {
         // SAFETY: the caller vouches for the arguments, `indices` and `count`.
         unsafe {
@@ -67,7 +69,7 @@ impl Args {
 }
 
 /// Index for "none".
-fn index_or_max(found: Option<usize>) -> usize {
+pub(super) fn index_or_max(found: Option<usize>) -> usize {
     found.unwrap_or(usize::MAX)
 }
 
@@ -100,6 +102,30 @@ pub unsafe extern "C" fn rushmem_wait_until(
     let args = Args { w, kind: r#type, ivars: ivar, n: 1, status: std::ptr::null(), cmp, expected };
     // SAFETY: the caller vouches for the world.
     unsafe { args.run(|w, set| wait::until_all(w, set, timeout_ns)) }
+}
+
+/// Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`),
+/// compares with `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`.
+///
+/// # Safety
+/// `w` is a world that is not finalised, and the stream lives.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_wait_until_on_stream(
+    w: *mut rushmem_world_t,
+    r#type: i32,
+    ivar: *const c_void,
+    cmp: i32,
+    value: u64,
+    stream: *mut c_void,
+) -> i32 {
+    guard(|| {
+        // SAFETY: the caller vouches for the world and the stream.
+        unsafe {
+            let w = world(w)?;
+            let wait = Wait::until(w, r#type, ivar as usize, cmp, value)?;
+            wait_on_stream(w, "wait_until", wait, stream)
+        }
+    })
 }
 
 /// Waits until each of the `n` words at `ivars` has compared with `value` as `cmp` says; not necessarily all
@@ -255,193 +281,4 @@ pub unsafe extern "C" fn rushmem_wait_until_some_vector(
     let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::Each(values.cast()) };
     // SAFETY: the caller vouches for the world, the arrays, `indices` and `count`.
     unsafe { args.run_some(indices, count, |w, set, take| wait::until_some(w, set, timeout_ns, take)) }
-}
-
-/// Whether the word at `ivar` compares with `value` as `cmp` says now: `*result` becomes 1 or 0.
-///
-/// Never waits. Acquires when the answer is 1, like `rushmem_wait_until`. Errors as there;
-/// `RUSHMEM_ERR_PEER_DEAD` where the answer is 0 and the job is broken, so that a loop around the test ends.
-///
-/// # Safety
-/// `result` is null or valid for writes.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_test(
-    w: *mut rushmem_world_t,
-    r#type: i32,
-    ivar: *const c_void,
-    cmp: i32,
-    value: u64,
-    result: *mut i32,
-) -> i32 {
-    let expected = Expected::One(value);
-    let args = Args { w, kind: r#type, ivars: ivar, n: 1, status: std::ptr::null(), cmp, expected };
-    // SAFETY: the caller vouches for the world and `result`.
-    unsafe {
-        args.run(|w, set| {
-            let result = check_out(result, "result")?;
-            result.write(wait::test_all(w, set)?.into());
-            Ok(())
-        })
-    }
-}
-
-/// Whether every one of the `n` words at `ivars` compares with `value` as `cmp` says now: `*result` becomes 1
-/// or 0.
-///
-/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. With nothing to test the
-/// answer is 1. Otherwise as `rushmem_test`.
-///
-/// # Safety
-/// The arrays are null or valid for `n` elements, and the out-parameters for writes.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_test_all(
-    w: *mut rushmem_world_t,
-    r#type: i32,
-    ivars: *const c_void,
-    n: usize,
-    status: *const i32,
-    cmp: i32,
-    value: u64,
-    result: *mut i32,
-) -> i32 {
-    let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::One(value) };
-    // SAFETY: the caller vouches for the world, the arrays and `result`.
-    unsafe {
-        args.run(|w, set| {
-            let result = check_out(result, "result")?;
-            result.write(wait::test_all(w, set)?.into());
-            Ok(())
-        })
-    }
-}
-
-/// Finds a word among the `n` at `ivars` that compares with `value` as `cmp` says now: `*index` becomes its
-/// index, or `SIZE_MAX` if there is none.
-///
-/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Of several satisfied words
-/// none is favoured for ever. Otherwise as `rushmem_test`.
-///
-/// # Safety
-/// The arrays are null or valid for `n` elements, and the out-parameters for writes.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_test_any(
-    w: *mut rushmem_world_t,
-    r#type: i32,
-    ivars: *const c_void,
-    n: usize,
-    status: *const i32,
-    cmp: i32,
-    value: u64,
-    index: *mut usize,
-) -> i32 {
-    let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::One(value) };
-    // SAFETY: the caller vouches for the world, the arrays and `index`.
-    unsafe {
-        args.run(|w, set| {
-            let index = check_out(index, "index")?;
-            index.write(index_or_max(wait::test_any(w, set)?));
-            Ok(())
-        })
-    }
-}
-
-/// Finds all words among the `n` at `ivars` that compare with `value` as `cmp` says now: their indices,
-/// ascending, go to `indices` (room for `n`), their number to `*count`.
-///
-/// `status`, unless null, is an array of `n`; a non-zero entry excludes its word. Otherwise as
-/// `rushmem_test`.
-///
-/// # Safety
-/// The arrays are null or valid for `n` elements, and the out-parameters for writes.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_test_some(
-    w: *mut rushmem_world_t,
-    r#type: i32,
-    ivars: *const c_void,
-    n: usize,
-    status: *const i32,
-    cmp: i32,
-    value: u64,
-    indices: *mut usize,
-    count: *mut usize,
-) -> i32 {
-    let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::One(value) };
-    // SAFETY: the caller vouches for the world, the arrays, `indices` and `count`.
-    unsafe { args.run_some(indices, count, |w, set, take| wait::test_some(w, set, take)) }
-}
-
-/// `rushmem_test_all` with a value for each word: `values` is an array of `n` elements of `type` in local
-/// memory.
-///
-/// # Safety
-/// The arrays are null or valid for `n` elements, and the out-parameters for writes.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_test_all_vector(
-    w: *mut rushmem_world_t,
-    r#type: i32,
-    ivars: *const c_void,
-    n: usize,
-    status: *const i32,
-    cmp: i32,
-    values: *const c_void,
-    result: *mut i32,
-) -> i32 {
-    let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::Each(values.cast()) };
-    // SAFETY: the caller vouches for the world, the arrays and `result`.
-    unsafe {
-        args.run(|w, set| {
-            let result = check_out(result, "result")?;
-            result.write(wait::test_all(w, set)?.into());
-            Ok(())
-        })
-    }
-}
-
-/// `rushmem_test_any` with a value for each word: `values` is an array of `n` elements of `type` in local
-/// memory.
-///
-/// # Safety
-/// The arrays are null or valid for `n` elements, and the out-parameters for writes.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_test_any_vector(
-    w: *mut rushmem_world_t,
-    r#type: i32,
-    ivars: *const c_void,
-    n: usize,
-    status: *const i32,
-    cmp: i32,
-    values: *const c_void,
-    index: *mut usize,
-) -> i32 {
-    let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::Each(values.cast()) };
-    // SAFETY: the caller vouches for the world, the arrays and `index`.
-    unsafe {
-        args.run(|w, set| {
-            let index = check_out(index, "index")?;
-            index.write(index_or_max(wait::test_any(w, set)?));
-            Ok(())
-        })
-    }
-}
-
-/// `rushmem_test_some` with a value for each word: `values` is an array of `n` elements of `type` in local
-/// memory.
-///
-/// # Safety
-/// The arrays are null or valid for `n` elements, and the out-parameters for writes.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_test_some_vector(
-    w: *mut rushmem_world_t,
-    r#type: i32,
-    ivars: *const c_void,
-    n: usize,
-    status: *const i32,
-    cmp: i32,
-    values: *const c_void,
-    indices: *mut usize,
-    count: *mut usize,
-) -> i32 {
-    let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::Each(values.cast()) };
-    // SAFETY: the caller vouches for the world, the arrays, `indices` and `count`.
-    unsafe { args.run_some(indices, count, |w, set, take| wait::test_some(w, set, take)) }
 }

@@ -9,7 +9,7 @@ use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, RunErro
 
 use super::args;
 use super::headers;
-use super::stream::{Job, Stream};
+use super::stream::{CpuStream, Job};
 use super::streams::Streams;
 use super::Common;
 use crate::error::{err, Error, Result};
@@ -18,7 +18,7 @@ use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 /// Runs a world's kernels.
 pub(super) struct Runner {
     common: Arc<Common>,
-    streams: Streams<Stream>,
+    streams: Streams<CpuStream>,
 }
 
 /// What the next stream of the process is called, by C too. No address: there is nothing behind it to look at.
@@ -45,11 +45,11 @@ impl Runner {
         Runner { common: Arc::clone(common), streams }
     }
 
-    pub(super) fn streams(&self) -> &Streams<Stream> {
+    pub(super) fn streams(&self) -> &Streams<CpuStream> {
         &self.streams
     }
 
-    pub(super) fn new_stream(&self) -> Stream {
+    pub(super) fn new_stream(&self) -> CpuStream {
         new_stream()
     }
 
@@ -100,13 +100,13 @@ impl Runner {
         stream.push(Job { what: format!("kernel `{name}`"), run: Box::new(run) })
     }
 
-    pub(super) fn synchronize(&self, stream: &Stream) -> Result<()> {
+    pub(super) fn synchronize(&self, stream: &CpuStream) -> Result<()> {
         stream.synchronize(self.common.health.who(), self.common.config.stall_report)
     }
 }
 
-fn new_stream() -> Stream {
-    Stream::new(NEXT_NAME.fetch_add(16, Ordering::Relaxed))
+fn new_stream() -> CpuStream {
+    CpuStream::new(NEXT_NAME.fetch_add(16, Ordering::Relaxed))
 }
 
 impl Code {

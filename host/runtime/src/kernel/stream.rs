@@ -95,7 +95,7 @@ impl Mark {
         self.outcome.get().cloned()
     }
 
-    /// Waits for the work before it. Reports as [`Stream::synchronize`] does.
+    /// Waits for the work before it. Reports as [`CpuStream::synchronize`] does.
     pub(crate) fn wait(&self, who: &str, report: Option<Duration>) -> Result<()> {
         drop(self.shared.wait(who, report, |_| self.outcome.get().is_some()));
         self.outcome().unwrap_or(Ok(()))
@@ -110,14 +110,14 @@ impl Mark {
 
 /// The stream.
 #[derive(Default)]
-pub(crate) struct Stream {
+pub(crate) struct CpuStream {
     /// What C calls it.
     name: usize,
     shared: Arc<Shared>,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Made for Stream {
+impl Made for CpuStream {
     fn raw(&self) -> usize {
         self.name
     }
@@ -128,10 +128,10 @@ impl Made for Stream {
     }
 }
 
-impl Stream {
+impl CpuStream {
     /// A stream that C knows by `name`.
-    pub(crate) fn new(name: usize) -> Stream {
-        Stream { name, shared: Arc::default(), worker: Mutex::default() }
+    pub(crate) fn new(name: usize) -> CpuStream {
+        CpuStream { name, shared: Arc::default(), worker: Mutex::default() }
     }
 
     /// Puts a job at the end.
@@ -239,7 +239,7 @@ pub(super) struct Held<'a> {
     _queue: MutexGuard<'a, Queue>,
 }
 
-impl Drop for Stream {
+impl Drop for CpuStream {
     fn drop(&mut self) {
         self.close();
     }
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn launches_run_in_order() {
-        let stream = Stream::default();
+        let stream = CpuStream::default();
         stream.synchronize("PE 0", None).unwrap();
         let (tx, rx) = mpsc::channel();
         for i in 0..100 {
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_kept_and_what_follows_is_dropped() {
-        let stream = Stream::default();
+        let stream = CpuStream::default();
         let (tx, rx) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         stream
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_failure_and_closing_drops_what_waits() {
-        let stream = Stream::default();
+        let stream = CpuStream::default();
         stream.push(job("boom", || panic!("on purpose"))).unwrap();
         assert_eq!(stream.synchronize("PE 0", None).unwrap_err().code, code::INTERNAL);
         let (tx, rx) = mpsc::channel::<()>();
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn marks_come_in_their_turn_and_tell_how_the_work_went() {
-        let stream = Stream::default();
+        let stream = CpuStream::default();
         assert_eq!(stream.mark().outcome(), Some(Ok(())), "nothing to wait for");
         let (go, wait) = mpsc::channel::<()>();
         stream.push(job("long", move || wait.recv().map_err(|_| err!(IO, "?")))).unwrap();
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn closing_tells_those_who_wait_for_a_mark() {
-        let stream = Stream::default();
+        let stream = CpuStream::default();
         let (go, wait) = mpsc::channel::<()>();
         let (say, told) = mpsc::channel();
         let long = move || {

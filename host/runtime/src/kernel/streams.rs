@@ -114,7 +114,7 @@ impl<S: Made> Streams<S> {
     }
 }
 
-impl Streams<super::stream::Stream> {
+impl Streams<super::stream::CpuStream> {
     /// Does something while no work runs on any stream and none begins, where that can be; false where it cannot.
     pub(super) fn while_idle(&self, then: impl FnOnce()) -> bool {
         let lists = lock(&self.lists);
@@ -143,7 +143,7 @@ fn unknown(raw: usize) -> Error {
 
 /// A stream that work can be put on.
 pub(crate) enum On {
-    Cpu(Arc<super::stream::Stream>),
+    Cpu(Arc<super::stream::CpuStream>),
     Gpu(gpu::stream::Stream),
 }
 

@@ -50,8 +50,6 @@ use gpu::gate::{Gate, Gates};
 use proxy::doorbell::Doorbell;
 use proxy::submissions::Submissions;
 
-pub(crate) use engine::Rows;
-pub(crate) use ops::Place;
 pub(crate) use start::{Detached, Joined, Meeting};
 pub(crate) use wire::message;
 
@@ -150,7 +148,7 @@ impl Far {
     }
 
     /// Whether heaps are in GPU memory.
-    fn gpu(&self) -> bool {
+    pub(crate) fn on_gpu(&self) -> bool {
         self.gpu
     }
 

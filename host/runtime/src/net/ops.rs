@@ -1,27 +1,17 @@
-//! The host's operations on far PEs. What blocks is driven by its caller; what does not is sent before it
-//! returns.
+//! What callers on the host ask of the engine: something is begun, or begun and waited for; fence and quiet.
+//! What blocks is driven by its caller; what does not is sent before it returns.
 
 use std::sync::atomic::Ordering;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use crate::error::{err, Result};
-use crate::net::engine::{Done, Engine, Rows, INLINE};
-use crate::net::wire::message::Record;
+use crate::net::engine::{Done, Engine};
 use crate::net::Far;
-use crate::word::Update;
-
-/// A place in the memory of a far PE.
-#[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub(crate) far: &'a Far,
-    pub(crate) pe: usize,
-    pub(crate) offset: u64,
-}
 
 impl Far {
     /// Starts something, and sends it.
-    fn begin<T>(&self, what: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
+    pub(crate) fn begin<T>(&self, what: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
         self.shared.health.check()?;
         let _current = self.shared.current()?;
         let mut engine = self.shared.lock();
@@ -108,157 +98,5 @@ impl Far {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-    }
-}
-
-impl Place<'_> {
-    fn report(&self, what: &str) -> String {
-        format!("for {what} PE {} at offset {:#x}", self.pe, self.offset)
-    }
-
-    /// Copies `bytes` at `src` there; the source is free on return.
-    ///
-    /// # Safety
-    /// The source is valid.
-    pub(crate) unsafe fn put(&self, src: usize, bytes: usize) -> Result<()> {
-        let &Place { far, pe, offset } = self;
-        if bytes <= INLINE && !far.gpu() {
-            // SAFETY: passed on; it is copied before the call returns.
-            return far.begin(|engine| unsafe { engine.put(pe, offset, src, bytes, Done::Nothing) });
-        }
-        // SAFETY: passed on.
-        far.ask(&|| self.report("a put to"), |engine, done| unsafe {
-            engine.put(pe, offset, src, bytes, done)
-        })
-        .map(drop)
-    }
-
-    /// As [`Place::put`], but the source may be in use until quiet.
-    ///
-    /// # Safety
-    /// The source is valid until then.
-    pub(crate) unsafe fn put_nbi(&self, src: usize, bytes: usize) -> Result<()> {
-        // SAFETY: passed on.
-        self.far.begin(|engine| unsafe { engine.put(self.pe, self.offset, src, bytes, Done::Nothing) })
-    }
-
-    /// Copies `bytes` from there to `dst`.
-    ///
-    /// # Safety
-    /// The destination is valid.
-    pub(crate) unsafe fn get(&self, dst: usize, bytes: usize) -> Result<()> {
-        let &Place { far, pe, offset } = self;
-        // SAFETY: passed on.
-        far.ask(&|| self.report("a get from"), |engine, done| unsafe {
-            engine.get(pe, offset, dst, bytes, done)
-        })
-        .map(drop)
-    }
-
-    /// As [`Place::get`], but the data is there after quiet only.
-    ///
-    /// # Safety
-    /// The destination is valid until then.
-    pub(crate) unsafe fn get_nbi(&self, dst: usize, bytes: usize) -> Result<()> {
-        // SAFETY: passed on.
-        self.far.begin(|engine| unsafe { engine.get(self.pe, self.offset, dst, bytes, Done::Nothing) })
-    }
-
-    /// Strided put; the source is free on return.
-    ///
-    /// # Safety
-    /// Every element of the source is valid.
-    pub(crate) unsafe fn put_rows(&self, src: usize, rows: Rows) -> Result<()> {
-        let &Place { far, pe, offset } = self;
-        // SAFETY: passed on.
-        far.ask(&|| self.report("a strided put to"), |engine, done| unsafe {
-            engine.put_rows(pe, offset, src, rows, done)
-        })
-        .map(drop)
-    }
-
-    /// Strided get.
-    ///
-    /// # Safety
-    /// Every element of the destination is valid.
-    pub(crate) unsafe fn get_rows(&self, dst: usize, rows: Rows) -> Result<()> {
-        let &Place { far, pe, offset } = self;
-        if rows.n == 0 || rows.elem == 0 {
-            return Ok(());
-        }
-        // SAFETY: passed on.
-        far.ask(&|| self.report("a strided get from"), |engine, done| unsafe {
-            engine.get_rows(pe, offset, dst, rows, done)
-        })
-        .map(drop)
-    }
-
-    /// Writes a word of 1, 2, 4 or 8 bytes, whole where it is aligned.
-    pub(crate) fn store(&self, bits: u64, bytes: usize) -> Result<()> {
-        let record = Record::Word { width: bytes as u8, offset: self.offset, value: bits };
-        self.far.begin(|engine| engine.record(self.pe, &record))
-    }
-
-    /// Reads one.
-    pub(crate) fn load(&self, bytes: usize) -> Result<u64> {
-        self.far.ask(&|| self.report("a word of"), |engine, done| {
-            engine.load(self.pe, bytes as u8, self.offset, done)
-        })
-    }
-
-    /// Carries out an atomic update; the old value, where it `fetches`.
-    pub(crate) fn atomic(
-        &self,
-        update: Update,
-        bytes: usize,
-        value: u64,
-        compare: u64,
-        fetches: bool,
-    ) -> Result<u64> {
-        let (op, width, pe, offset) = (update as u8, bytes as u8, self.pe, self.offset);
-        if !fetches {
-            return self
-                .far
-                .begin(|engine| engine.atomic(pe, op, width, offset, value, compare, Done::Nothing))
-                .map(|()| 0);
-        }
-        self.far.ask(&|| self.report("an atomic on"), |engine, done| {
-            engine.atomic(pe, op, width, offset, value, compare, done)
-        })
-    }
-
-    /// Updates a signal word.
-    pub(crate) fn signal(&self, value: u64, add: bool) -> Result<()> {
-        let record = Record::Signal { add, offset: self.offset, value };
-        self.far.begin(|engine| engine.record(self.pe, &record))
-    }
-
-    /// Copies `bytes` at `src` there, and updates the signal word at offset `sig` behind them. Where it is
-    /// `blocking`, the source is free on return.
-    ///
-    /// # Safety
-    /// The source is valid until then, or until quiet.
-    pub(crate) unsafe fn put_signal(
-        &self,
-        src: usize,
-        bytes: usize,
-        sig: u64,
-        value: u64,
-        add: bool,
-        blocking: bool,
-    ) -> Result<()> {
-        let &Place { far, pe, offset } = self;
-        let signal = Record::Signal { add, offset: sig, value };
-        if !blocking || (bytes <= INLINE && !far.gpu()) {
-            // SAFETY: passed on.
-            return far.begin(|engine| unsafe {
-                engine.put_signal(pe, offset, src, bytes, &signal, Done::Nothing)
-            });
-        }
-        far.ask(&|| self.report("a put to"), |engine, done| {
-            // SAFETY: passed on.
-            unsafe { engine.put_signal(pe, offset, src, bytes, &signal, done) }
-        })
-        .map(drop)
     }
 }

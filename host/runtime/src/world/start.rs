@@ -13,6 +13,7 @@ use crate::config::{Config, TransportWish};
 use crate::device::{Device, Kind};
 use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
+use crate::exec::gpu::GpuEngine;
 use crate::fork::{self, Member};
 use crate::health::Health;
 use crate::kernel::service::Service;
@@ -26,7 +27,6 @@ use crate::node::card::{self, Card};
 use crate::node::control::{Call, Control};
 use crate::node::links::Links;
 use crate::node::message::Socket;
-use crate::ops::engine::Engine;
 use crate::os::Reservation;
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
@@ -281,7 +281,7 @@ fn start_device(
     health: &Arc<Health>,
     config: &Config,
     sharing: usize,
-) -> Result<(Option<Engine>, Kernels)> {
+) -> Result<(Option<GpuEngine>, Kernels)> {
     let mut facts = facts;
     let counters = facts.heap_base + sync_bytes(facts.n_pes as usize);
     let prepare = |net: Detached| {
@@ -298,7 +298,7 @@ fn start_device(
     if let Some(cuda) = device.gpu() {
         let service = Arc::new(Service::load(cuda, config, state.raw())?);
         gpu = Some((cuda, Arc::clone(&service)));
-        engine = Some(Engine::new(cuda, health, service)?);
+        engine = Some(GpuEngine::new(cuda, health, service)?);
     }
     let announce: Box<dyn Fn() + Send + Sync> = match net {
         Some(net) => Box::new(net.attach(facts.heap_base, facts.stride, gpu)?),

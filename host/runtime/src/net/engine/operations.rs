@@ -148,7 +148,7 @@ impl Operations {
     }
 
     /// An operation is over, with no result but that.
-    pub(crate) fn tell(&mut self, done: Done) {
+    pub(crate) fn complete(&mut self, done: Done) {
         self.core.complete(done);
     }
 
@@ -158,6 +158,14 @@ impl Operations {
             if self.core.ordering.fence(pe) {
                 self.core.wire.activate(pe);
             }
+        }
+    }
+
+    /// What is asked of `pe` from here on happens after a strided put just asked for. From host memory rows are
+    /// records, which keep their order; from GPU memory they are sent later, so that it takes a fence.
+    pub(crate) fn fence_rows(&mut self, pe: usize) {
+        if self.gpu.is_some() && self.core.ordering.fence(pe) {
+            self.core.wire.activate(pe);
         }
     }
 

@@ -22,7 +22,7 @@ use crate::gpu::pinned::PinnedBox;
 use crate::gpu::plain::Plain;
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
-use crate::kernel::service::{Service, Task};
+use crate::kernel::service::Service;
 use rushmem_abi::device::{MailboxQueue as Queue, MailboxRequest, RawMailbox};
 
 pub(crate) use rushmem_abi::device::{WordKind, RUSHMEM_MAILBOX_SLOTS as SLOTS};
@@ -168,9 +168,9 @@ impl Mailbox {
             self.rung = upto;
         }
         if upto != self.served && self.server.query().map_err(|e| self.explain(e))? {
-            let task = Task::Mailbox { at: self.device_address(), upto };
             // SAFETY: the mailbox lives until the stream is done (`drop`).
-            unsafe { service.start(&task, &self.server) }.map_err(|e| self.explain(e))?;
+            unsafe { service.mailbox(&self.server, self.device_address(), upto) }
+                .map_err(|e| self.explain(e))?;
             self.served = upto;
         }
         Ok(())

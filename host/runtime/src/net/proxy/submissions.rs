@@ -40,7 +40,7 @@ impl Submissions {
 
 impl Far {
     /// Has another thread begin an operation; the callback runs when it is over, or the job is.
-    pub(crate) fn leave_then(
+    pub(crate) fn submit(
         &self,
         operation: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
         callback: impl FnOnce(Result<u64>) + Send + 'static,
@@ -50,12 +50,12 @@ impl Far {
     }
 
     /// The same, and waits for its end.
-    pub(crate) fn leave(
+    pub(crate) fn submit_and_wait(
         &self,
         operation: impl FnOnce(&mut Engine, Done) -> Result<()> + Send + 'static,
     ) -> Result<u64> {
         let (send, receive) = mpsc::channel();
-        self.leave_then(operation, move |result| drop(send.send(result)));
+        self.submit(operation, move |result| drop(send.send(result)));
         loop {
             match receive.recv_timeout(Duration::from_millis(20)) {
                 Ok(result) => return result,

@@ -2,19 +2,22 @@
 //!
 //! To mapped peers every operation is a load or a store of this thread, so ordering is the processor's: fence
 //! keeps earlier operations before later *writes*, quiet before later *reads* too. The writes that a plain
-//! release fence would not cover, non-temporal ones of a bulk copy, are fenced by the C library's copy itself.
+//! release fence would not cover, non-temporal ones of a bulk copy, are fenced by the C library's copy
+//! itself.
 //!
-//! What went to PEs whose memory is not mapped is ordered and completed by the network's engine ([`crate::net`]).
+//! What went to PEs whose memory is not mapped is ordered and completed by the network's engine
+//! ([`crate::net`]).
 //!
-//! On GPU memory all operations of a PE are on one stream: in order by themselves, complete when the stream is idle.
+//! On GPU memory all operations of a PE are on one stream: in order by themselves, complete when the stream
+//! is idle.
 
-use super::engine::Engine;
+use super::gpu::GpuEngine;
+use super::Home;
 use crate::error::Result;
-use crate::world::World;
 use std::sync::atomic::{fence as cpu_fence, Ordering};
 
 /// Orders this PE's earlier puts, atomics and signals before its later ones, to each PE.
-pub(crate) fn fence(w: &World) -> Result<()> {
+pub(crate) fn fence(w: &impl Home) -> Result<()> {
     cpu_fence(Ordering::Release);
     if let Some(far) = w.far() {
         far.fence()?;
@@ -23,9 +26,9 @@ pub(crate) fn fence(w: &World) -> Result<()> {
 }
 
 /// Completes this PE's earlier operations at every PE. A get after it cannot be served from before it.
-pub(crate) fn quiet(w: &World) -> Result<()> {
+pub(crate) fn quiet(w: &impl Home) -> Result<()> {
     cpu_fence(Ordering::SeqCst);
-    w.engine().map_or(Ok(()), Engine::quiet)?;
+    w.engine().map_or(Ok(()), GpuEngine::quiet)?;
     if let Some(far) = w.far() {
         far.quiet()?;
         // What other PEs' answers tell has been written before.

@@ -1,6 +1,6 @@
 //! The parts of the operations that need no world, against independent models on random data.
 
-use super::rma::Strided;
+use super::strided::Strides;
 use super::waitset::{comparison, Expected, Integer, WaitSet};
 use crate::word::{copy_word, Update, Word};
 use proptest::prelude::*;
@@ -111,7 +111,7 @@ proptest! {
         stride in prop_oneof![1isize..20, any::<isize>()],
         elem in prop_oneof![0usize..20, any::<usize>()],
     ) {
-        let shape = Strided { dst_stride: stride, src_stride: 1, elem, n };
+        let shape = Strides { dst_stride: stride, src_stride: 1, elem, n };
         let got = shape.extent("destination", stride);
         if elem == 0 || stride < 1 {
             prop_assert_eq!(got.unwrap_err().code, RUSHMEM_ERR_INVALID_ARGUMENT);
@@ -138,7 +138,7 @@ proptest! {
         src_skew in 0usize..9,
         seed in any::<u8>(),
     ) {
-        let shape = Strided { dst_stride, src_stride, elem, n };
+        let shape = Strides { dst_stride, src_stride, elem, n };
         let src_bytes = shape.extent("source", src_stride).unwrap();
         let dst_bytes = shape.extent("destination", dst_stride).unwrap();
         let src: Vec<u8> = (0..src_skew + src_bytes).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect();
@@ -205,7 +205,9 @@ fn unknown_constants_are_refused_by_name() {
         assert!(super::signal::SignalOp::from_code(code, 1).is_err());
     }
     assert!(Integer::from_code(RUSHMEM_FLOAT).is_err() && Integer::from_code(RUSHMEM_DOUBLE).is_err());
-    assert!(super::atomic::Op::from_code(12).is_err() && super::atomic::Op::from_code(-1).is_err());
+    assert!(
+        super::atomic::AtomicOp::from_code(12).is_err() && super::atomic::AtomicOp::from_code(-1).is_err()
+    );
 }
 
 #[test]

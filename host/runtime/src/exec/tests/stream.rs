@@ -1,15 +1,18 @@
-//! What streams refuse, and what a world knows of them. PEs are threads, on the CPU device; `tests/api_stream` has the
-//! operations themselves, on both.
+//! What streams refuse, and what a world knows of them. PEs are threads, on the CPU device;
+//! `tests/api_stream` has the operations themselves, on both.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-use super::*;
+use super::calls::on_stream::*;
 use crate::capi::stream::*;
 use crate::error::code;
 use crate::fake::{worlds, worlds_with};
 use crate::kernel::event::Event;
 use crate::kernel::handle::Handle;
+use crate::op::signal::SignalOp;
+use crate::op::strided::Strides;
+use crate::world::World;
 use rushmem_abi::c::*;
 
 const NULL: *mut c_void = std::ptr::null_mut();
@@ -26,7 +29,7 @@ fn what_an_operation_refuses_is_not_put_on_the_stream() {
         let stream = w.kernels().create_stream().unwrap();
         let private = [0u64; 8];
         let src = private.as_ptr() as usize;
-        let shape = |dst_stride, src_stride, elem, n| Strided { dst_stride, src_stride, elem, n };
+        let shape = |dst_stride, src_stride, elem, n| Strides { dst_stride, src_stride, elem, n };
         let set = SignalOp::Set(1);
         let number = 0x9_0000 as *mut c_void;
         use code::*;
@@ -99,7 +102,7 @@ fn a_world_is_busy_as_long_as_one_of_its_streams_is() {
             let busy = w.finalize().unwrap_err();
             assert_eq!(busy.code, code::BUSY);
             assert!(busy.message.contains("signal_wait_until on a stream"), "{busy}");
-            super::super::signal::signal_op(w, sig, SignalOp::Set(value), 0).unwrap();
+            super::calls::signal_op(w, sig, SignalOp::Set(value), 0).unwrap();
             kernels.synchronize().unwrap();
         }
         w.finalize().unwrap();
@@ -120,7 +123,7 @@ fn events_are_handles_that_go_stale() {
             assert_eq!(done, 0);
             assert_eq!(rushmem_event_test(event, std::ptr::null_mut()), RUSHMEM_ERR_INVALID_ARGUMENT);
             assert_eq!(rushmem_event_wait(std::ptr::null_mut()), RUSHMEM_ERR_BAD_HANDLE);
-            super::super::signal::signal_op(w, sig, SignalOp::Set(1), 0).unwrap();
+            super::calls::signal_op(w, sig, SignalOp::Set(1), 0).unwrap();
             assert_eq!(rushmem_event_wait(event), RUSHMEM_OK);
             assert_eq!((rushmem_event_test(event, &mut done), done), (RUSHMEM_OK, 1));
             assert_eq!(rushmem_event_free(event), RUSHMEM_OK);

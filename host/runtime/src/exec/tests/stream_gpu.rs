@@ -1,18 +1,21 @@
-//! Streams of GPUs: operations captured into CUDA graphs and replayed, streams of the caller's own. PEs are threads, spread
-//! over the GPUs that there are. Skips aloud without one.
+//! Streams of GPUs: operations captured into CUDA graphs and replayed, streams of the caller's own. PEs are
+//! threads, spread over the GPUs that there are. Skips aloud without one.
 
 use std::ffi::c_void;
 
 use cudarc::driver::sys::{self, CUstreamCaptureMode as Mode};
 
-use super::*;
-use crate::error::code;
+use super::calls;
+use super::calls::on_stream::*;
+use crate::error::{code, Result};
 use crate::fake::worlds_with;
 use crate::gpu::driver::cu;
 use crate::gpu::Cuda;
 use crate::node::control::Call;
-use crate::ops::rma;
+use crate::op::signal::SignalOp;
+use crate::op::strided::Strides;
 use crate::testing::random::Random;
+use crate::world::World;
 use rushmem_abi::c::*;
 
 const SOURCE: &str = "extern \"C\" __global__ void bump(unsigned char *at, unsigned long long n) {
@@ -40,19 +43,19 @@ pub(super) fn alloc(w: &World, bytes: usize) -> usize {
 }
 
 pub(super) fn barrier(w: &World) {
-    crate::ops::order::quiet(w).unwrap();
+    crate::exec::order::quiet(w).unwrap();
     w.sync_all(Call::BarrierAll).unwrap();
 }
 
 pub(super) fn write(w: &World, at: usize, bytes: &[u8]) {
     // SAFETY: live on both sides.
-    unsafe { rma::put(w, at, bytes.as_ptr(), bytes.len(), w.my_pe()) }.unwrap();
+    unsafe { calls::put(w, at, bytes.as_ptr(), bytes.len(), w.my_pe()) }.unwrap();
 }
 
 pub(super) fn read(w: &World, at: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0x5a; len];
     // SAFETY: live on both sides.
-    unsafe { rma::get(w, bytes.as_mut_ptr(), at, len, w.my_pe()) }.unwrap();
+    unsafe { calls::get(w, bytes.as_mut_ptr(), at, len, w.my_pe()) }.unwrap();
     bytes
 }
 
@@ -132,7 +135,7 @@ fn everything_is_captured_and_replayed() {
                 None
             }
         };
-        let shape = Strided { dst_stride: 3, src_stride: 2, elem: 8, n: SMALL / 8 };
+        let shape = Strides { dst_stride: 3, src_stride: 2, elem: 8, n: SMALL / 8 };
         // The world's own stream, then one of the caller's; GLOBAL is the mode that forbids most.
         for (round, mode) in
             [(0, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL), (10, Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)]
@@ -247,7 +250,8 @@ fn everything_is_captured_and_replayed() {
     });
 }
 
-/// What CUDA makes of pageable memory in a graph: its address is recorded, its contents are those of the launch.
+/// What CUDA makes of pageable memory in a graph: its address is recorded, its contents are those of the
+/// launch.
 #[test]
 fn pageable_memory_is_read_when_the_graph_is_launched() {
     let name = "pageable_memory_is_read_when_the_graph_is_launched";
@@ -276,7 +280,7 @@ fn pageable_memory_is_read_when_the_graph_is_launched() {
                     cu!(cuGraphLaunch(exec, raw)).unwrap();
                     w.kernels().synchronize_stream(on).unwrap();
                 }
-                crate::ops::signal::wait_until(w, signal, RUSHMEM_CMP_GE, replay).unwrap();
+                calls::signal_wait_until(w, signal, RUSHMEM_CMP_GE, replay).unwrap();
                 assert!(
                     read(w, inbox, len) == data(seed, other, replay, len),
                     "{len} bytes, replay {replay}"

@@ -3,15 +3,17 @@
 
 use std::collections::HashSet;
 
-use super::atomic::{atomic, Op};
-use super::order;
-use super::rma::{self, Strided};
-use super::signal::{self, SignalOp};
-use super::wait::Words;
-use super::waitset::Expected;
+use super::calls::{self, atomic};
 use crate::error::{code, Result};
+use crate::exec::order;
+use crate::exec::wait::Watched;
 use crate::fake::{rounds, worlds_with};
 use crate::node::control::Call;
+use crate::op::atomic::AtomicOp;
+use crate::op::signal::SignalOp;
+use crate::op::strided::Strides;
+use crate::op::wait::Words;
+use crate::op::waitset::Expected;
 use crate::testing::random::Random;
 use crate::word::Update;
 use crate::world::World;
@@ -42,8 +44,8 @@ fn own(p: usize, bytes: usize) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(p as *const u8, bytes) }.to_vec()
 }
 
-pub(super) fn op(code: i32) -> Op {
-    Op::from_code(code).unwrap()
+pub(super) fn op(code: i32) -> AtomicOp {
+    AtomicOp::from_code(code).unwrap()
 }
 
 #[test]
@@ -61,21 +63,21 @@ fn puts_and_gets_move_every_size_and_touch_nothing_beside() {
             for skew in [0, 1, 5] {
                 let (front, data) = (16 + skew, random.bytes(bytes + 1));
                 // SAFETY: the source holds `bytes` bytes behind its own skew of one.
-                unsafe { rma::put(w, p + front, data.as_ptr().add(1), bytes, next) }.unwrap();
+                unsafe { calls::put(w, p + front, data.as_ptr().add(1), bytes, next) }.unwrap();
                 barrier(w);
                 let here = own(p, room);
                 assert!(here[..front].iter().chain(&here[front + bytes..]).all(|b| *b == 0), "{bytes}");
                 let mut back = vec![0xee; bytes + 2];
                 // SAFETY: the destination holds `bytes` bytes behind the first.
-                unsafe { rma::get(w, back.as_mut_ptr().add(1), p + front, bytes, next) }.unwrap();
+                unsafe { calls::get(w, back.as_mut_ptr().add(1), p + front, bytes, next) }.unwrap();
                 assert!(back[1..1 + bytes] == data[1..], "{bytes} bytes at {skew}");
                 assert_eq!((back[0], back[1 + bytes]), (0xee, 0xee));
                 // SAFETY: as above, from ourselves.
-                unsafe { rma::get(w, back.as_mut_ptr().add(1), p + front, bytes, me) }.unwrap();
+                unsafe { calls::get(w, back.as_mut_ptr().add(1), p + front, bytes, me) }.unwrap();
                 assert!(back[1..1 + bytes] == here[front..front + bytes], "{bytes} bytes at {skew}");
                 barrier(w);
                 // SAFETY: a source of `room` bytes; wipes what the left neighbour wrote here.
-                unsafe { rma::put(w, p, vec![0u8; room].as_ptr(), room, me) }.unwrap();
+                unsafe { calls::put(w, p, vec![0u8; room].as_ptr(), room, me) }.unwrap();
                 barrier(w);
             }
         }
@@ -92,26 +94,26 @@ fn single_values_and_strides() {
         for bytes in [1usize, 2, 4, 8] {
             for skew in [0, 3] {
                 let value = random.next();
-                rma::p(w, p + 64 + skew, value, bytes, other).unwrap();
+                calls::p(w, p + 64 + skew, value, bytes, other).unwrap();
                 barrier(w);
                 let mask = u64::MAX >> (64 - 8 * bytes);
-                assert_eq!(rma::g(w, p + 64 + skew, bytes, other).unwrap(), value & mask);
+                assert_eq!(calls::g(w, p + 64 + skew, bytes, other).unwrap(), value & mask);
                 let got = own(p, 4096);
                 assert!(got[..64 + skew].iter().chain(&got[64 + skew + bytes..]).all(|b| *b == 0));
                 barrier(w);
-                rma::p(w, p + 64 + skew, 0, bytes, other).unwrap();
+                calls::p(w, p + 64 + skew, 0, bytes, other).unwrap();
                 barrier(w);
             }
         }
         for elem in [1usize, 2, 3, 4, 8, 12, 16, 24] {
             let data = random.bytes(elem * 10);
-            let shape = Strided { dst_stride: 3, src_stride: 2, elem, n: 5 };
+            let shape = Strides { dst_stride: 3, src_stride: 2, elem, n: 5 };
             // SAFETY: the source holds ten elements.
-            unsafe { rma::iput(w, p, data.as_ptr(), shape, other) }.unwrap();
+            unsafe { calls::iput(w, p, data.as_ptr(), shape, other) }.unwrap();
             let mut back = vec![0u8; elem * 5];
-            let shape = Strided { dst_stride: 1, src_stride: 3, elem, n: 5 };
+            let shape = Strides { dst_stride: 1, src_stride: 3, elem, n: 5 };
             // SAFETY: the destination holds five elements.
-            unsafe { rma::iget(w, back.as_mut_ptr(), p, shape, other) }.unwrap();
+            unsafe { calls::iget(w, back.as_mut_ptr(), p, shape, other) }.unwrap();
             for i in 0..5 {
                 assert_eq!(
                     back[i * elem..][..elem],
@@ -134,11 +136,11 @@ fn bad_input_is_its_error_writes_nothing_and_the_job_goes_on() {
         let mut private = [7u8; 256];
         let buf = private.as_mut_ptr();
         let stack = buf as usize;
-        let unit = Strided { dst_stride: 1, src_stride: 1, elem: 8, n: 4 };
+        let unit = Strides { dst_stride: 1, src_stride: 1, elem: 8, n: 4 };
         let words = |ivars, n, kind, cmp| {
             let w_ = Words { kind, ivars, n, status: std::ptr::null(), cmp, expected: Expected::One(0) };
             // SAFETY: there are no arrays but the words, which `check` is to refuse.
-            unsafe { w_.check(w) }.map(|_| ())
+            unsafe { Watched::new(w, &w_) }.map(|_| ())
         };
         let add = op(RUSHMEM_ATOMIC_FETCH_ADD);
         let set = SignalOp::Set(1);
@@ -146,51 +148,55 @@ fn bad_input_is_its_error_writes_nothing_and_the_job_goes_on() {
         // SAFETY: `buf` holds 256 bytes, and whatever is larger or null is to be refused.
         let cases: Vec<(&str, i32, Result<()>)> = unsafe {
             vec![
-                ("put to PE -1", BAD_PE, rma::put(w, p, buf, 8, -1)),
-                ("put to PE n", BAD_PE, rma::put(w, p, buf, 8, 2)),
-                ("put of nothing to PE n", BAD_PE, rma::put(w, p, buf, 0, 2)),
-                ("put outside", BAD_ADDRESS, rma::put(w, stack, buf, 8, 0)),
-                ("put to null", BAD_ADDRESS, rma::put(w, 0, buf, 8, 0)),
-                ("put to freed", BAD_ADDRESS, rma::put(w, freed, buf, 8, 0)),
-                ("put past the end", OUT_OF_BOUNDS, rma::put(w, p + 200, buf, 100, 0)),
-                ("put of everything", OUT_OF_BOUNDS, rma::put(w, p, buf, usize::MAX, 0)),
-                ("put from null", INVALID_ARGUMENT, rma::put(w, p, std::ptr::null(), 8, 0)),
-                ("get to null", INVALID_ARGUMENT, rma::get(w, std::ptr::null_mut(), p, 8, 0)),
-                ("get from freed", BAD_ADDRESS, rma::get(w, buf, freed, 8, 1)),
-                ("get past the end", OUT_OF_BOUNDS, rma::get(w, buf, p + 255, 2, 1)),
-                ("p of 3 bytes", INVALID_ARGUMENT, rma::p(w, p, 1, 3, 0)),
-                ("p past the end", OUT_OF_BOUNDS, rma::p(w, p + 252, 1, 8, 0)),
-                ("g of 16 bytes", INVALID_ARGUMENT, rma::g(w, p, 16, 0).map(|_| ())),
+                ("put to PE -1", BAD_PE, calls::put(w, p, buf, 8, -1)),
+                ("put to PE n", BAD_PE, calls::put(w, p, buf, 8, 2)),
+                ("put of nothing to PE n", BAD_PE, calls::put(w, p, buf, 0, 2)),
+                ("put outside", BAD_ADDRESS, calls::put(w, stack, buf, 8, 0)),
+                ("put to null", BAD_ADDRESS, calls::put(w, 0, buf, 8, 0)),
+                ("put to freed", BAD_ADDRESS, calls::put(w, freed, buf, 8, 0)),
+                ("put past the end", OUT_OF_BOUNDS, calls::put(w, p + 200, buf, 100, 0)),
+                ("put of everything", OUT_OF_BOUNDS, calls::put(w, p, buf, usize::MAX, 0)),
+                ("put from null", INVALID_ARGUMENT, calls::put(w, p, std::ptr::null(), 8, 0)),
+                ("get to null", INVALID_ARGUMENT, calls::get(w, std::ptr::null_mut(), p, 8, 0)),
+                ("get from freed", BAD_ADDRESS, calls::get(w, buf, freed, 8, 1)),
+                ("get past the end", OUT_OF_BOUNDS, calls::get(w, buf, p + 255, 2, 1)),
+                ("p of 3 bytes", INVALID_ARGUMENT, calls::p(w, p, 1, 3, 0)),
+                ("p past the end", OUT_OF_BOUNDS, calls::p(w, p + 252, 1, 8, 0)),
+                ("g of 16 bytes", INVALID_ARGUMENT, calls::g(w, p, 16, 0).map(|_| ())),
                 (
                     "iput, stride 0",
                     INVALID_ARGUMENT,
-                    rma::iput(w, p, buf, Strided { dst_stride: 0, ..unit }, 0),
+                    calls::iput(w, p, buf, Strides { dst_stride: 0, ..unit }, 0),
                 ),
                 (
                     "iput, stride -1",
                     INVALID_ARGUMENT,
-                    rma::iput(w, p, buf, Strided { src_stride: -1, ..unit }, 0),
+                    calls::iput(w, p, buf, Strides { src_stride: -1, ..unit }, 0),
                 ),
                 (
                     "iput past the end",
                     OUT_OF_BOUNDS,
-                    rma::iput(w, p, buf, Strided { dst_stride: 11, ..unit }, 0),
+                    calls::iput(w, p, buf, Strides { dst_stride: 11, ..unit }, 0),
                 ),
-                ("iput, no element", INVALID_ARGUMENT, rma::iput(w, p, buf, Strided { elem: 0, ..unit }, 0)),
+                (
+                    "iput, no element",
+                    INVALID_ARGUMENT,
+                    calls::iput(w, p, buf, Strides { elem: 0, ..unit }, 0),
+                ),
                 (
                     "iput, too many",
                     INVALID_ARGUMENT,
-                    rma::iput(w, p, buf, Strided { n: usize::MAX, ..unit }, 0),
+                    calls::iput(w, p, buf, Strides { n: usize::MAX, ..unit }, 0),
                 ),
                 (
                     "iget, stride 0",
                     INVALID_ARGUMENT,
-                    rma::iget(w, buf, p, Strided { dst_stride: 0, ..unit }, 0),
+                    calls::iget(w, buf, p, Strides { dst_stride: 0, ..unit }, 0),
                 ),
                 (
                     "iget past the end",
                     OUT_OF_BOUNDS,
-                    rma::iget(w, buf, p, Strided { src_stride: 11, ..unit }, 0),
+                    calls::iget(w, buf, p, Strides { src_stride: 11, ..unit }, 0),
                 ),
                 (
                     "atomic, unaligned",
@@ -204,13 +210,13 @@ fn bad_input_is_its_error_writes_nothing_and_the_job_goes_on() {
                     atomic(w, add, RUSHMEM_FLOAT, p, 1, 0, 0).map(|_| ()),
                 ),
                 ("atomic outside", BAD_ADDRESS, atomic(w, add, RUSHMEM_INT64, 64, 1, 0, 0).map(|_| ())),
-                ("signal, unaligned", INVALID_ARGUMENT, signal::signal_op(w, p + 1, set, 0)),
-                ("signal past", BAD_ADDRESS, signal::signal_op(w, p + (1 << 40), set, 0)),
-                ("put_signal, bad data", OUT_OF_BOUNDS, signal::put_signal(w, p + 8, buf, 256, p, set, 0)),
-                ("put_signal, bad signal", BAD_ADDRESS, signal::put_signal(w, p, buf, 8, freed, set, 0)),
-                ("signal fetch", INVALID_ARGUMENT, signal::fetch(w, p + 2).map(|_| ())),
-                ("wait, comparison", INVALID_ARGUMENT, signal::wait_until(w, p, 6, 0).map(|_| ())),
-                ("wait outside", BAD_ADDRESS, signal::wait_until(w, 8, RUSHMEM_CMP_EQ, 0).map(|_| ())),
+                ("signal, unaligned", INVALID_ARGUMENT, calls::signal_op(w, p + 1, set, 0)),
+                ("signal past", BAD_ADDRESS, calls::signal_op(w, p + (1 << 40), set, 0)),
+                ("put_signal, bad data", OUT_OF_BOUNDS, calls::put_signal(w, p + 8, buf, 256, p, set, 0)),
+                ("put_signal, bad signal", BAD_ADDRESS, calls::put_signal(w, p, buf, 8, freed, set, 0)),
+                ("signal fetch", INVALID_ARGUMENT, crate::exec::wait::fetch(w, p + 2).map(|_| ())),
+                ("wait, comparison", INVALID_ARGUMENT, calls::signal_wait_until(w, p, 6, 0).map(|_| ())),
+                ("wait outside", BAD_ADDRESS, calls::signal_wait_until(w, 8, RUSHMEM_CMP_EQ, 0).map(|_| ())),
                 ("words of floats", INVALID_ARGUMENT, words(p, 1, RUSHMEM_DOUBLE, 0)),
                 ("words, null", INVALID_ARGUMENT, words(0, 1, RUSHMEM_INT32, 0)),
                 ("words, unaligned", INVALID_ARGUMENT, words(p + 2, 1, RUSHMEM_INT32, 0)),
@@ -240,33 +246,25 @@ fn the_source_of_a_put_is_free_when_it_returns_behind_a_fence_too() {
         for round in 1..=20u64 {
             let bulk = [round; 512];
             // SAFETY: what the array holds.
-            unsafe { rma::put(w, data, bulk.as_ptr().cast(), 4096, other) }.unwrap();
+            unsafe { calls::put(w, data, bulk.as_ptr().cast(), 4096, other) }.unwrap();
             for bytes in [8, 512] {
                 let mut source = [round; 64];
                 order::fence(w).unwrap();
                 // SAFETY: no more than the array holds.
-                unsafe { rma::put(w, word, source.as_ptr().cast(), bytes, other) }.unwrap();
+                unsafe { calls::put(w, word, source.as_ptr().cast(), bytes, other) }.unwrap();
                 std::hint::black_box(&mut source).fill(u64::MAX);
                 order::fence(w).unwrap();
                 let mut source = [round; 64];
                 // SAFETY: as above.
                 unsafe {
-                    signal::put_signal(
-                        w,
-                        word,
-                        source.as_ptr().cast(),
-                        bytes,
-                        signal,
-                        SignalOp::Add(1),
-                        other,
-                    )
+                    calls::put_signal(w, word, source.as_ptr().cast(), bytes, signal, SignalOp::Add(1), other)
                 }
                 .unwrap();
                 std::hint::black_box(&mut source).fill(u64::MAX);
             }
             barrier(w);
             assert!(own(word, 512).chunks_exact(8).all(|seen| *seen == round.to_le_bytes()), "round {round}");
-            assert_eq!(rma::g(w, signal, 8, w.my_pe()).unwrap(), 2 * round);
+            assert_eq!(calls::g(w, signal, 8, w.my_pe()).unwrap(), 2 * round);
             barrier(w);
         }
         for p in [data, word, signal] {
@@ -298,8 +296,8 @@ fn atomics_of_all_pes_are_atomic() {
             while lock() != 0 {
                 std::thread::yield_now();
             }
-            let count = rma::g(w, p + 40, 8, target).unwrap();
-            rma::p(w, p + 40, count + 1, 8, target).unwrap();
+            let count = calls::g(w, p + 40, 8, target).unwrap();
+            calls::p(w, p + 40, count + 1, 8, target).unwrap();
             order::fence(w).unwrap();
             atomic(w, op(RUSHMEM_ATOMIC_SET), RUSHMEM_INT32, p + 32, 0, 0, target).unwrap();
         }

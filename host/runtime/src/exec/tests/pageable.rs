@@ -1,13 +1,18 @@
-//! Copies between a GPU's streams and pageable memory: they wait in their stream, and never in the call. Skips aloud without a GPU.
+//! Copies between a GPU's streams and pageable memory: they wait in their stream, and never in the call.
+//! Skips aloud without a GPU.
 
 use std::time::{Duration, Instant};
 
-use super::gpu_tests::{alloc, barrier, data, on_gpus, read, write};
-use super::*;
+use super::calls;
+use super::calls::on_stream::*;
+use super::stream_gpu::{alloc, barrier, data, on_gpus, read, write};
+use crate::op::signal::SignalOp;
+use crate::op::strided::Strides;
 use crate::testing::random::Random;
 use rushmem_abi::c::*;
 
-/// A call that waits for its stream would wait for ever here: what the stream waits for comes from the same thread, afterwards.
+/// A call that waits for its stream would wait for ever here: what the stream waits for comes from the same
+/// thread, afterwards.
 const SOON: Duration = Duration::from_secs(5);
 
 #[test]
@@ -29,8 +34,8 @@ fn copies_wait_in_their_stream_alone() {
             let elements = len / 8;
             let mut rows = vec![0u8; 2 * len];
             let (from, to) = (mine.as_ptr() as usize, back.as_mut_ptr() as usize);
-            let put_rows = Strided { dst_stride: 3, src_stride: 1, elem: 8, n: elements };
-            let get_rows = Strided { dst_stride: 2, src_stride: 3, elem: 8, n: elements };
+            let put_rows = Strides { dst_stride: 3, src_stride: 1, elem: 8, n: elements };
+            let get_rows = Strides { dst_stride: 2, src_stride: 3, elem: 8, n: elements };
             let started = Instant::now();
             // SAFETY: symmetric memory that lives, a stream that does, and slices that outlive its work.
             unsafe {
@@ -55,7 +60,7 @@ fn copies_wait_in_their_stream_alone() {
             for i in 0..elements {
                 assert_eq!(rows[16 * i..][..8], mine[8 * i..][..8], "element {i} of {elements}");
             }
-            crate::ops::signal::wait_until(w, signal, RUSHMEM_CMP_GE, round).unwrap();
+            calls::signal_wait_until(w, signal, RUSHMEM_CMP_GE, round).unwrap();
             assert!(read(w, small, len) == data(seed, other, round, len), "put_signal of {len} bytes");
             barrier(w);
         }
@@ -66,7 +71,8 @@ fn copies_wait_in_their_stream_alone() {
     });
 }
 
-/// More copies than there are buffers: the call waits, and goes on as buffers come back. Each piece comes in its turn.
+/// More copies than there are buffers: the call waits, and goes on as buffers come back. Each piece comes in
+/// its turn.
 #[test]
 fn more_copies_than_buffers_come_in_their_turn() {
     let name = "more_copies_than_buffers_come_in_their_turn";

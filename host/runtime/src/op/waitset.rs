@@ -1,7 +1,7 @@
 //! A wait set: words in this PE's memory, which of them count, and what is expected of each.
 //!
-//! This is the part of wait and test that has no world in it: loads, comparisons and selection, on any memory.
-//! All four integer types are widened to `i128`, where a comparison has one meaning.
+//! This is the part of wait and test that has no world in it: loads, comparisons and selection, on any
+//! memory. All four integer types are widened to `i128`, where a comparison has one meaning.
 
 use crate::error::{err, Result};
 use crate::word::Word;
@@ -133,8 +133,8 @@ impl WaitSet {
     /// A set of `n` words.
     ///
     /// # Safety
-    /// As long as the set is used: `words` is aligned and valid for `n` elements, `status` is null or valid for
-    /// `n`, and so is the array of [`Expected::Each`].
+    /// As long as the set is used: `words` is aligned and valid for `n` elements, `status` is null or valid
+    /// for `n`, and so is the array of [`Expected::Each`].
     pub(crate) unsafe fn new(
         kind: Integer,
         words: *const u8,

@@ -1,11 +1,13 @@
-//! Copies between a GPU's stream and pageable host memory (an ordinary slice), through pinned buffers that a call of the stream to the
-//! host fills or empties.
+//! Copies between a GPU's stream and pageable host memory (an ordinary slice), through pinned buffers that a
+//! call of the stream to the host fills or empties.
 //!
-//! CUDA's own copies from and to pageable memory may wait in the driver until the stream comes to them, and hold a lock of the context
-//! meanwhile. A stream that waits for a far PE, or for a call that this process has yet to make, would then wait for ever: that call
-//! takes the lock too (docs/gpu-findings.md). These copies never wait in the driver, and the memory is read and written in its turn.
+//! CUDA's own copies from and to pageable memory may wait in the driver until the stream comes to them, and
+//! hold a lock of the context meanwhile. A stream that waits for a far PE, or for a call that this process
+//! has yet to make, would then wait for ever: that call takes the lock too (docs/gpu-findings.md). These
+//! copies never wait in the driver, and the memory is read and written in its turn.
 //!
-//! A recorded copy is left to CUDA: a graph may be launched several times at once, and a buffer of ours serves one copy.
+//! A recorded copy is left to CUDA: a graph may be launched several times at once, and a buffer of ours
+//! serves one copy.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,7 +46,8 @@ pub(crate) enum Direction {
     OutOfGpu,
 }
 
-/// A buffer that goes back to the others when nobody has it any more. It is never freed here: the driver's threads must not call CUDA.
+/// A buffer that goes back to the others when nobody has it any more. It is never freed here: the driver's
+/// threads must not call CUDA.
 struct Loan {
     buffers: Arc<Mutex<Buffers>>,
     buffer: Option<PinnedBox<[u8]>>,
@@ -78,7 +81,8 @@ struct Part {
 /// The parts of a copy of `count` elements of `size` bytes, each of at most `most` bytes.
 fn parts(gpu: Strided, host: Strided, size: usize, count: usize, most: usize) -> impl Iterator<Item = Part> {
     let touching = count == 1 || (gpu.stride == size && host.stride == size);
-    // Elements that touch are one; whole elements go together, and one that is longer than a part goes in several.
+    // Elements that touch are one; whole elements go together, and one that is longer than a part goes in
+    // several.
     let (size, count) = if touching { (size * count, 1) } else { (size, count) };
     let (rows, pieces) = ((most / size).clamp(1, count), size.div_ceil(most));
     let place = |side: Strided, row: usize, byte: usize| Strided {
@@ -108,10 +112,12 @@ impl Pageable {
         Ok(self.cuda.place_of(at)?.is_none() && !stream.is_capturing()?)
     }
 
-    /// Puts the copy of `count` elements of `size` bytes on the stream, between regular distances of `gpu` and of `host`.
+    /// Puts the copy of `count` elements of `size` bytes on the stream, between regular distances of `gpu`
+    /// and of `host`.
     ///
     /// # Safety
-    /// Every element is valid until the copy is done, on `host` for this process, on `gpu` for the GPU. No two overlap.
+    /// Every element is valid until the copy is done, on `host` for this process, on `gpu` for the GPU. No
+    /// two overlap.
     pub(crate) unsafe fn copy(
         &self,
         stream: &Stream,
@@ -149,8 +155,8 @@ impl Pageable {
             let packed = Strided { at: device, stride: size };
             let held = Arc::clone(loan);
             let by_host = move || {
-                // SAFETY: the caller vouches for the host's elements; the buffer holds the part, and the stream's order keeps
-                // this call and the copy apart.
+                // SAFETY: the caller vouches for the host's elements; the buffer holds the part, and the
+                // stream's order keeps this call and the copy apart.
                 unsafe { part.by_host(buffer, direction) };
                 drop(held);
             };
@@ -234,7 +240,8 @@ mod tests {
     use super::*;
     use crate::testing::random::Random;
 
-    /// Every byte of a copy is in exactly one part, at its place on both sides, and no part is longer than a buffer.
+    /// Every byte of a copy is in exactly one part, at its place on both sides, and no part is longer than a
+    /// buffer.
     #[test]
     fn parts_cover_a_copy_once() {
         let mut random = Random::new("parts_cover_a_copy_once");

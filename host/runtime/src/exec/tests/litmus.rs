@@ -1,15 +1,15 @@
-//! Litmus tests: the order in which another PE may see what this one does. Two PEs, each a thread with its own
-//! mapping of the heaps, many rounds; a forbidden outcome fails at once. Each round's values are new, so a stale
-//! one is recognised.
+//! Litmus tests: the order in which another PE may see what this one does. Two PEs, each a thread with its
+//! own mapping of the heaps, many rounds; a forbidden outcome fails at once. Each round's values are new, so
+//! a stale one is recognised.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::atomic::{atomic, Op};
-use super::rma;
-use super::signal::{self, SignalOp};
-use super::{order, wait};
+use super::calls::{self, atomic};
 use crate::error::Result;
+use crate::exec::order;
 use crate::fake::{rounds, worlds_with};
+use crate::op::atomic::AtomicOp;
+use crate::op::signal::SignalOp;
 use crate::world::World;
 use rushmem_abi::c::*;
 
@@ -44,26 +44,26 @@ fn message_passing(announce: Announce, bytes: usize, rounds: u64) {
             unsafe {
                 match announce {
                     Announce::PutSignalSet => {
-                        signal::put_signal(w, data, src, bytes, flag, SignalOp::Set(value), other).unwrap();
+                        calls::put_signal(w, data, src, bytes, flag, SignalOp::Set(value), other).unwrap();
                     }
                     Announce::PutSignalAdd => {
-                        signal::put_signal(w, data, src, bytes, flag, SignalOp::Add(1), other).unwrap();
+                        calls::put_signal(w, data, src, bytes, flag, SignalOp::Add(1), other).unwrap();
                     }
-                    _ => rma::put(w, data, src, bytes, other).unwrap(),
+                    _ => calls::put(w, data, src, bytes, other).unwrap(),
                 }
             }
-            let code = |c| Op::from_code(c).unwrap();
+            let code = |c| AtomicOp::from_code(c).unwrap();
             match announce {
                 Announce::PutSignalSet | Announce::PutSignalAdd => {}
                 Announce::QuietPut => {
                     order::quiet(w).unwrap();
                     // SAFETY: eight bytes of a local.
-                    unsafe { rma::put(w, flag, (&raw const value).cast(), 8, other) }.unwrap();
+                    unsafe { calls::put(w, flag, (&raw const value).cast(), 8, other) }.unwrap();
                 }
                 _ => {
                     order::fence(w).unwrap();
                     match announce {
-                        Announce::FenceP => rma::p(w, flag, value, 8, other).unwrap(),
+                        Announce::FenceP => calls::p(w, flag, value, 8, other).unwrap(),
                         Announce::FenceAtomicSet => {
                             atomic(w, code(RUSHMEM_ATOMIC_SET), RUSHMEM_UINT64, flag, value, 0, other)
                                 .unwrap();
@@ -71,11 +71,11 @@ fn message_passing(announce: Announce, bytes: usize, rounds: u64) {
                         Announce::FenceAtomicAdd => {
                             atomic(w, code(RUSHMEM_ATOMIC_ADD), RUSHMEM_UINT64, flag, 1, 0, other).unwrap();
                         }
-                        _ => signal::signal_op(w, flag, SignalOp::Set(value), other).unwrap(),
+                        _ => calls::signal_op(w, flag, SignalOp::Set(value), other).unwrap(),
                     }
                 }
             }
-            let seen = wait::until_value(w, flag, super::waitset::Cmp::Ge, round).unwrap();
+            let seen = calls::signal_wait_until(w, flag, RUSHMEM_CMP_GE, round).unwrap();
             assert_eq!(seen, round, "the sender waits for our acknowledgement");
             // Backwards: what was written last is looked at first.
             for i in (0..words).rev() {
@@ -83,8 +83,8 @@ fn message_passing(announce: Announce, bytes: usize, rounds: u64) {
                 let got = unsafe { (data as *const u64).add(i).read_volatile() };
                 assert_eq!(got, round << 20 | i as u64, "{announce:?}, round {round}, word {i}: stale data");
             }
-            signal::signal_op(w, ack, SignalOp::Set(round), other).unwrap();
-            signal::wait_until(w, ack, RUSHMEM_CMP_GE, round).unwrap();
+            calls::signal_op(w, ack, SignalOp::Set(round), other).unwrap();
+            calls::signal_wait_until(w, ack, RUSHMEM_CMP_GE, round).unwrap();
         }
         w.finalize().unwrap();
     });
@@ -107,7 +107,8 @@ fn message_passing_small() {
 
 #[test]
 fn message_passing_bulk() {
-    // Past the caches the copy uses non-temporal stores, which ordinary fences on x86 do not order by themselves.
+    // Past the caches the copy uses non-temporal stores, which ordinary fences on x86 do not order by
+    // themselves.
     for bytes in [4096, 1 << 20, 16 << 20] {
         let count = rounds(((64 << 20) / bytes).min(500)).max(3) as u64;
         for announce in [Announce::PutSignalSet, Announce::FenceP] {
@@ -116,8 +117,8 @@ fn message_passing_bulk() {
     }
 }
 
-/// Store buffering: each PE puts to the other one's cell, then reads its own. With `between` a quiet, at least one
-/// of the two sees the new value. Returns how many rounds saw two old ones.
+/// Store buffering: each PE puts to the other one's cell, then reads its own. With `between` a quiet, at
+/// least one of the two sees the new value. Returns how many rounds saw two old ones.
 fn store_buffering(between: fn(&World) -> Result<()>) -> usize {
     const CELLS: usize = 256;
     let batches = rounds(200);
@@ -132,16 +133,17 @@ fn store_buffering(between: fn(&World) -> Result<()>) -> usize {
             let mut spins = 0;
             while early.load(Ordering::Acquire) < 2 * batch {
                 spins += 1;
-                // Rarely: two threads that yield to one another settle on one core, where nothing is reordered.
+                // Rarely: two threads that yield to one another settle on one core, where nothing is
+                // reordered.
                 if spins % 1_000_000 == 0 {
                     std::thread::yield_now();
                 }
             }
             for i in 0..CELLS {
                 let cell = cells + i * 128;
-                rma::p(w, cell, batch as u64, 8, other).unwrap();
+                calls::p(w, cell, batch as u64, 8, other).unwrap();
                 between(w).unwrap();
-                seen.push(rma::g(w, cell, 8, me).unwrap() == batch as u64);
+                seen.push(calls::g(w, cell, 8, me).unwrap() == batch as u64);
             }
         }
         w.finalize().unwrap();
@@ -167,15 +169,15 @@ fn a_word_put_is_never_seen_torn() {
             for i in 0..rounds {
                 let value = i << 32 | i;
                 match i % 2 {
-                    0 => rma::p(w, word, value, 8, 1).unwrap(),
+                    0 => calls::p(w, word, value, 8, 1).unwrap(),
                     // SAFETY: eight bytes of a local.
-                    _ => unsafe { rma::put(w, word, (&raw const value).cast(), 8, 1) }.unwrap(),
+                    _ => unsafe { calls::put(w, word, (&raw const value).cast(), 8, 1) }.unwrap(),
                 }
             }
-            signal::signal_op(w, done, SignalOp::Set(1), 1).unwrap();
+            calls::signal_op(w, done, SignalOp::Set(1), 1).unwrap();
         } else {
-            while signal::fetch(w, done).unwrap() == 0 {
-                let v = rma::g(w, word, 8, 1).unwrap();
+            while crate::exec::wait::fetch(w, done).unwrap() == 0 {
+                let v = calls::g(w, word, 8, 1).unwrap();
                 assert_eq!(v >> 32, v & 0xffff_ffff, "torn: {v:#x}");
             }
         }

@@ -1,15 +1,16 @@
-//! Waits and tests between PEs, each a thread of this process, over the fake bootstrap. Every wait is bounded.
+//! Waits and tests between PEs, each a thread of this process, over the fake bootstrap. Every wait is
+//! bounded.
 
 use std::time::{Duration, Instant};
 
-use super::atomic::atomic;
-use super::job_tests::{alloc, barrier, job, op, BOUNDED};
-use super::rma;
-use super::signal::{self, SignalOp};
-use super::wait::{self, Watched, Words};
-use super::waitset::Expected;
+use super::calls::{self, atomic};
+use super::job::{alloc, barrier, job, op, BOUNDED};
 use crate::error::code;
+use crate::exec::wait::{self, Watched};
 use crate::fake::worlds_with;
+use crate::op::signal::SignalOp;
+use crate::op::wait::Words;
+use crate::op::waitset::Expected;
 use crate::world::World;
 use rushmem_abi::c::*;
 
@@ -25,7 +26,8 @@ fn set_of<'a>(
 ) -> Watched<'a> {
     let status = if status.is_empty() { std::ptr::null() } else { status.as_ptr() };
     // SAFETY: the callers keep `status` alive and as long as the set.
-    unsafe { Words { kind, ivars: p, n, status, cmp, expected: Expected::One(value) }.check(w) }.unwrap()
+    unsafe { Watched::new(w, &Words { kind, ivars: p, n, status, cmp, expected: Expected::One(value) }) }
+        .unwrap()
 }
 
 #[test]
@@ -37,11 +39,11 @@ fn waits_end_when_a_peer_makes_them_true() {
         for round in 1..200u64 {
             if me == 0 {
                 // One word, by each way of writing it.
-                rma::p(w, p, round, 4, other).unwrap();
+                calls::p(w, p, round, 4, other).unwrap();
                 atomic(w, op(RUSHMEM_ATOMIC_SET), RUSHMEM_INT32, p + 4, round, 0, other).unwrap();
                 // The excluded third word stays behind.
                 atomic(w, op(RUSHMEM_ATOMIC_SET), RUSHMEM_INT32, p + 12, round, 0, other).unwrap();
-                signal::wait_until(w, p + 32, RUSHMEM_CMP_EQ, round).unwrap();
+                calls::signal_wait_until(w, p + 32, RUSHMEM_CMP_EQ, round).unwrap();
             } else {
                 let ge = |value| set_of(w, RUSHMEM_INT32, p, 4, &status, RUSHMEM_CMP_GE, value);
                 match round % 3 {
@@ -58,22 +60,19 @@ fn waits_end_when_a_peer_makes_them_true() {
                 }
                 // All of them, with a value for each.
                 let values = [round as i32, round as i32, 77, round as i32];
+                let each = Words {
+                    kind: RUSHMEM_INT32,
+                    ivars: p,
+                    n: 4,
+                    status: status.as_ptr(),
+                    cmp: RUSHMEM_CMP_EQ,
+                    expected: Expected::Each(values.as_ptr().cast()),
+                };
                 // SAFETY: all arrays hold four elements and live long enough.
-                let each = unsafe {
-                    Words {
-                        kind: RUSHMEM_INT32,
-                        ivars: p,
-                        n: 4,
-                        status: status.as_ptr(),
-                        cmp: RUSHMEM_CMP_EQ,
-                        expected: Expected::Each(values.as_ptr().cast()),
-                    }
-                    .check(w)
-                }
-                .unwrap();
+                let each = unsafe { Watched::new(w, &each) }.unwrap();
                 wait::until_all(w, &each, 0).unwrap();
                 assert!(wait::test_all(w, &each).unwrap());
-                signal::signal_op(w, p + 32, SignalOp::Add(1), other).unwrap();
+                calls::signal_op(w, p + 32, SignalOp::Add(1), other).unwrap();
             }
         }
         barrier(w);
@@ -121,7 +120,7 @@ fn a_wait_that_times_out_says_where_and_for_what() {
     job(1, |w| {
         let p = alloc(w, 64);
         let limit = 30_000_000;
-        rma::p(w, p + 8, -5i32 as u32 as u64, 4, 0).unwrap();
+        calls::p(w, p + 8, -5i32 as u32 as u64, 4, 0).unwrap();
         let started = Instant::now();
         let one = set_of(w, RUSHMEM_INT32, p + 8, 1, &[], RUSHMEM_CMP_GT, 3);
         let e = wait::until_all(w, &one, limit).unwrap_err();
@@ -132,7 +131,7 @@ fn a_wait_that_times_out_says_where_and_for_what() {
             assert!(e.message.contains(part), "{part} is missing in: {e}");
         }
         let many = set_of(w, RUSHMEM_UINT64, p + 16, 3, &[0, 1, 0], RUSHMEM_CMP_NE, 0);
-        rma::p(w, p + 16, 1, 8, 0).unwrap();
+        calls::p(w, p + 16, 1, 8, 0).unwrap();
         let e = wait::until_all(w, &many, limit).unwrap_err();
         for part in ["all of 2 words", "1 excluded", "1 satisfied", "[2] uint64 != 0"] {
             assert!(e.message.contains(part), "{part} is missing in: {e}");

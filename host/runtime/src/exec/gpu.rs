@@ -1,13 +1,17 @@
-//! What carries out the host's operations on GPU memory: one stream of high priority, on which copy engines move bulk, the
-//! GPU's front end writes single words, and small service kernels do what needs a processor.
+//! The GPU's engine, which carries out the host's operations on GPU memory: one stream of high priority, on
+//! which copy engines move bulk, the GPU's front end writes single words, and small service kernels do what
+//! needs a processor.
 //!
-//! The stream keeps everything in order, so a fence has nothing to do and quiet is its end. Copies and words need no SM
-//! and so reach a GPU that is full of waiting kernels; an atomic update does need one, and a host call that waits for it
-//! says so when it lasts. A word that is put, a signal that is set and an atomic that fetches nothing are not waited for.
+//! The stream keeps everything in order, so a fence has nothing to do and quiet is its end. Copies and words
+//! need no SM and so reach a GPU that is full of waiting kernels; an atomic update does need one, and a host
+//! call that waits for it says so when it lasts. A word that is put, a signal that is set and an atomic that
+//! fetches nothing are not waited for.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::stream::pageable::Pageable;
+use super::{Executor, Form};
 use crate::error::Result;
 use crate::gpu::copy::Strided as Rows;
 use crate::gpu::memop::MemOp;
@@ -15,11 +19,15 @@ use crate::gpu::pinned::PinnedBox;
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
 use crate::health::Health;
-use crate::kernel::service::{Service, Task};
-use crate::ops::on_stream::pageable::Pageable;
+use crate::kernel::service::Service;
+use crate::op::atomic::AtomicWord;
+use crate::op::signal::SignalOp;
+use crate::op::strided::Strides;
+use crate::op::Op;
+use crate::word::Update;
 
 /// The executor of one PE.
-pub(crate) struct Engine {
+pub(crate) struct GpuEngine {
     cuda: Arc<Cuda>,
     health: Arc<Health>,
     stream: Stream,
@@ -29,10 +37,10 @@ pub(crate) struct Engine {
     spare: Mutex<Vec<PinnedBox<[u64]>>>,
 }
 
-impl Engine {
+impl GpuEngine {
     /// For the PE whose GPU is `cuda`; `service` knows the PE's state.
-    pub(crate) fn new(cuda: &Arc<Cuda>, health: &Arc<Health>, service: Arc<Service>) -> Result<Engine> {
-        Ok(Engine {
+    pub(crate) fn new(cuda: &Arc<Cuda>, health: &Arc<Health>, service: Arc<Service>) -> Result<GpuEngine> {
+        Ok(GpuEngine {
             cuda: Arc::clone(cuda),
             health: Arc::clone(health),
             stream: Stream::new(cuda, Priority::High)?,
@@ -72,8 +80,8 @@ impl Engine {
     ///
     /// # Safety
     /// Both sides are valid for `bytes` until the copy is done; they do not overlap.
-    pub(crate) unsafe fn start_copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
-        // SAFETY: passed on.
+    unsafe fn start_copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        // SAFETY: the caller vouches for both sides.
         unsafe { self.stream.copy(dst, src, bytes) }.map_err(|e| self.explain(e))
     }
 
@@ -81,29 +89,38 @@ impl Engine {
     ///
     /// # Safety
     /// Both sides are valid for `bytes`; they do not overlap.
-    pub(crate) unsafe fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+    unsafe fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: passed on; waited for.
+        // SAFETY: the caller vouches for both sides; the copy is waited for.
         unsafe { self.start_copy(dst, src, bytes) }?;
         self.quiet()
     }
 
-    /// Copies `n` elements of `elem` bytes at distances in bytes, and returns when it is done.
+    /// Copies in the given form.
+    ///
+    /// # Safety
+    /// Both sides are valid for `bytes`, as long as the form says; they do not overlap.
+    unsafe fn copy_in_form(&self, dst: usize, src: usize, bytes: usize, form: Form) -> Result<()> {
+        // SAFETY: the caller vouches for both sides.
+        unsafe {
+            match form {
+                Form::Blocking => self.copy(dst, src, bytes),
+                Form::Nbi => self.start_copy(dst, src, bytes),
+            }
+        }
+    }
+
+    /// Copies elements, and returns when it is done.
     ///
     /// # Safety
     /// Every element of both sides is valid; no two overlap.
-    pub(crate) unsafe fn copy_strided(
-        &self,
-        (dst, dst_stride): (usize, usize),
-        (src, src_stride): (usize, usize),
-        elem: usize,
-        n: usize,
-    ) -> Result<()> {
-        let (dst, src) = (Rows { at: dst, stride: dst_stride }, Rows { at: src, stride: src_stride });
-        // SAFETY: passed on; waited for.
-        unsafe { self.stream.copy_strided(dst, src, elem, n) }.map_err(|e| self.explain(e))?;
+    unsafe fn copy_strided(&self, dst: usize, src: usize, strides: &Strides) -> Result<()> {
+        let (dst, src) = rows(dst, src, strides);
+        // SAFETY: the caller vouches for both sides; the copy is waited for.
+        unsafe { self.stream.copy_strided(dst, src, strides.elem, strides.n) }
+            .map_err(|e| self.explain(e))?;
         self.quiet()
     }
 
@@ -111,13 +128,13 @@ impl Engine {
     ///
     /// # Safety
     /// `at` is valid GPU memory for the word.
-    pub(crate) unsafe fn store(&self, at: usize, bits: u64, bytes: usize) -> Result<()> {
+    unsafe fn store(&self, at: usize, bits: u64, bytes: usize) -> Result<()> {
         let Some(op) = MemOp::store(at, bits, bytes) else {
             let local = bits.to_le_bytes();
-            // SAFETY: passed on. The word is read before the call returns or, at the latest, before quiet does.
+            // SAFETY: the caller vouches for the word, and the copy of the local one is waited for.
             return unsafe { self.copy(at, local.as_ptr() as usize, bytes) };
         };
-        // SAFETY: passed on.
+        // SAFETY: the caller vouches for the word.
         unsafe { self.stream.words(&[op]) }.map_err(|e| self.explain(e))
     }
 
@@ -128,30 +145,28 @@ impl Engine {
     pub(crate) unsafe fn load(&self, at: usize, bytes: usize) -> Result<u64> {
         let words = self.scratch(1)?;
         words.set(0);
-        // SAFETY: passed on, and the scratch holds a word.
+        // SAFETY: the caller vouches for the word, and the scratch holds one.
         unsafe { self.copy(words.address(), at, bytes) }?;
         Ok(words.get())
     }
 
-    /// Carries out atomic operation `op` (`RUSHMEM_ATOMIC_*`) on the 4- or 8-byte word at `at`. Where it `fetches` it is
-    /// waited for, and the old value comes back.
+    /// Words are read and set without a kernel; everything else takes one, and is waited for where it
+    /// fetches.
     ///
     /// # Safety
-    /// `at` is valid GPU memory for the word, and aligned.
-    pub(crate) unsafe fn atomic(
-        &self,
-        op: i32,
-        bytes: usize,
-        at: usize,
-        value: u64,
-        compare: u64,
-        fetches: bool,
-    ) -> Result<u64> {
-        let words = if fetches { Some(self.scratch(1)?) } else { None };
+    /// The word is valid GPU memory, and aligned.
+    unsafe fn atomic(&self, a: AtomicWord) -> Result<u64> {
+        match a.op.update() {
+            // SAFETY: the caller vouches for the word.
+            Update::Fetch => return unsafe { self.load(a.at, a.bytes) },
+            // SAFETY: the caller vouches for the word.
+            Update::Set => return unsafe { self.store(a.at, a.value, a.bytes) }.map(|()| a.value),
+            _ => {}
+        }
+        let words = if a.op.fetches() { Some(self.scratch(1)?) } else { None };
         let result = words.as_ref().map_or(0, Scratch::address);
-        let task = Task::Atomic { op, bytes, at, value, compare, result };
-        // SAFETY: passed on; the scratch lives until the kernel is done.
-        unsafe { self.service.start(&task, &self.stream) }.map_err(|e| self.explain(e))?;
+        // SAFETY: the caller vouches for the word; the scratch lives until the kernel is done.
+        unsafe { self.service.atomic(&self.stream, &a, result) }.map_err(|e| self.explain(e))?;
         let Some(words) = words else { return Ok(0) };
         if let Err(e) = self.quiet() {
             // The kernel may yet write to it.
@@ -161,13 +176,13 @@ impl Engine {
         Ok(words.get())
     }
 
-    /// Sets or adds to the signal word at `at`, after everything before it; not waited for.
+    /// Updates the signal word at `at`, after everything before it; not waited for.
     ///
     /// # Safety
     /// `at` is valid GPU memory for the word, and aligned.
-    pub(crate) unsafe fn signal(&self, at: usize, value: u64, add: bool) -> Result<()> {
-        // SAFETY: passed on.
-        unsafe { signal_on(&self.service, &self.stream, at, value, add) }.map_err(|e| self.explain(e))
+    unsafe fn signal(&self, at: usize, op: SignalOp) -> Result<()> {
+        // SAFETY: the caller vouches for the word.
+        unsafe { signal_on(&self.service, &self.stream, at, op) }.map_err(|e| self.explain(e))
     }
 
     /// A copy in host memory of `bytes` at `from`, to be refreshed.
@@ -189,30 +204,58 @@ impl Engine {
     }
 }
 
+impl Executor for GpuEngine {
+    unsafe fn run(&self, op: Op, form: Form) -> Result<u64> {
+        // SAFETY: the check vouches for the other PE's side of each operation, the caller for this one's.
+        unsafe {
+            match op {
+                Op::Put(t) => self.copy_in_form(t.remote, t.local.at, t.bytes, form)?,
+                Op::Get(t) => self.copy_in_form(t.local.at, t.remote, t.bytes, form)?,
+                Op::P { at, bits, bytes } => self.store(at, bits, bytes)?,
+                Op::G { at, bytes } => return self.load(at, bytes),
+                Op::Iput(s) => self.copy_strided(s.remote, s.local.at, &s.strides)?,
+                Op::Iget(s) => self.copy_strided(s.local.at, s.remote, &s.strides)?,
+                Op::Atomic(a) => return self.atomic(a),
+                Op::Signal(s) => self.signal(s.at, s.op)?,
+                // The update comes behind the copy, on the same stream.
+                Op::PutSignal(t, s) => {
+                    self.copy_in_form(t.remote, t.local.at, t.bytes, form)?;
+                    self.signal(s.at, s.op)?;
+                }
+                Op::IputSignal(t, s) => {
+                    self.copy_strided(t.remote, t.local.at, &t.strides)?;
+                    self.signal(s.at, s.op)?;
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Both sides of a strided copy, with strides in bytes.
+pub(super) fn rows(dst: usize, src: usize, strides: &Strides) -> (Rows, Rows) {
+    let step = |stride: isize| strides.step(stride) as usize;
+    let (to, from) = (step(strides.dst_stride), step(strides.src_stride));
+    (Rows { at: dst, stride: to }, Rows { at: src, stride: from })
+}
+
 /// Puts a signal's update on a stream, after everything before it.
 ///
 /// # Safety
 /// `at` is valid GPU memory for the word, and aligned, until it is done.
-pub(crate) unsafe fn signal_on(
-    service: &Service,
-    stream: &Stream,
-    at: usize,
-    value: u64,
-    add: bool,
-) -> Result<()> {
-    if add {
-        // SAFETY: passed on.
-        unsafe { service.start(&Task::Signal { at, value, add }, stream) }
-    } else {
+pub(super) unsafe fn signal_on(service: &Service, stream: &Stream, at: usize, op: SignalOp) -> Result<()> {
+    match op {
+        // SAFETY: the caller vouches for the word.
+        SignalOp::Add(_) => unsafe { service.signal(stream, at, op) },
         // The front end fences the whole system before it writes, and needs no SM.
-        // SAFETY: passed on.
-        unsafe { stream.words(&[MemOp::Write64 { at, value }]) }
+        // SAFETY: the caller vouches for the word.
+        SignalOp::Set(value) => unsafe { stream.words(&[MemOp::Write64 { at, value }]) },
     }
 }
 
 /// A pinned buffer, given back when it goes.
 struct Scratch<'a> {
-    engine: &'a Engine,
+    engine: &'a GpuEngine,
     buffer: Option<PinnedBox<[u64]>>,
 }
 
@@ -231,7 +274,7 @@ impl Scratch<'_> {
     }
 
     fn set(&self, value: u64) {
-        // SAFETY: as in `get`.
+        // SAFETY: the first word of the buffer, which nobody else uses.
         unsafe { self.buffer().as_ptr().cast::<u64>().write_volatile(value) };
     }
 }

@@ -1,0 +1,138 @@
+//! Operations on PEs whose memory is not mapped, carried out by the network's engine ([`crate::net`]).
+//!
+//! [`begin`] is the whole of what an operation becomes there. The host waits for it where the form asks for
+//! that; a stream has it begun in its turn.
+
+use crate::error::{err, Result};
+use crate::net::engine::{Done, Engine, Rows, INLINE};
+use crate::net::message::Record;
+use crate::net::Far;
+use crate::op::signal::Signal;
+use crate::op::strided::{Elements, Strides};
+use crate::op::Op;
+use crate::word::Update;
+
+use super::{Executor, Form};
+
+/// The executor: the way to one PE.
+pub(crate) struct Network<'a> {
+    pub(crate) far: &'a Far,
+    pub(crate) pe: usize,
+}
+
+impl Executor for Network<'_> {
+    unsafe fn run(&self, op: Op, form: Form) -> Result<u64> {
+        let &Network { far, pe } = self;
+        // A put of little is copied before it returns, so it need not be waited for.
+        let copied = |bytes: usize| bytes <= INLINE && !far.on_gpu();
+        let waits = match op {
+            Op::Put(t) | Op::PutSignal(t, _) => form == Form::Blocking && !copied(t.bytes),
+            Op::Get(_) => form == Form::Blocking,
+            Op::Iput(_) | Op::IputSignal(..) | Op::Iget(_) | Op::G { .. } => true,
+            Op::Atomic(a) => a.op.fetches(),
+            Op::P { .. } | Op::Signal(_) => false,
+        };
+        let value = if waits {
+            // SAFETY: the caller vouches for local memory; it is waited for.
+            far.ask(&|| report(&op, pe), |engine, done| unsafe { begin(op, pe, engine, done) })
+        } else {
+            // SAFETY: the caller vouches for local memory, until quiet or, for little, until the call
+            // returns.
+            far.begin(|engine| unsafe { begin(op, pe, engine, Done::Nothing) }).map(|()| 0)
+        }?;
+        Ok(match op {
+            // As everywhere: the word's new value.
+            Op::Atomic(a) if a.op.update() == Update::Set => a.value,
+            _ => value,
+        })
+    }
+}
+
+/// Begins `op` on PE `pe`; `done` when its source is free, or its data or value is there.
+///
+/// # Safety
+/// The operation has been checked, for the network. Its local memory is valid until then.
+pub(super) unsafe fn begin(op: Op, pe: usize, engine: &mut Engine, done: Done) -> Result<()> {
+    // SAFETY: the caller vouches for local memory.
+    unsafe {
+        match op {
+            Op::Put(t) => engine.put(pe, t.remote as u64, t.local.at, t.bytes, done),
+            Op::Get(t) => engine.get(pe, t.remote as u64, t.local.at, t.bytes, done),
+            Op::P { at, bits, bytes } => {
+                engine.record(pe, &Record::Word { width: bytes as u8, offset: at as u64, value: bits })?;
+                engine.complete(done);
+                Ok(())
+            }
+            Op::G { at, bytes } => engine.load(pe, bytes as u8, at as u64, done),
+            Op::Iput(s) => put_rows(s, pe, engine, done),
+            Op::Iget(s) => {
+                let rows = rows(&s.strides, s.strides.dst_stride, s.strides.src_stride);
+                engine.get_rows(pe, s.remote as u64, s.local.at, rows, done)
+            }
+            Op::Atomic(a) => {
+                let (number, width, at) = (a.op.update() as u8, a.bytes as u8, a.at as u64);
+                if a.op.fetches() {
+                    return engine.atomic(pe, number, width, at, a.value, a.compare, done);
+                }
+                engine.atomic(pe, number, width, at, a.value, a.compare, Done::Nothing)?;
+                engine.complete(done);
+                Ok(())
+            }
+            Op::Signal(s) => {
+                engine.record(pe, &record(s))?;
+                engine.complete(done);
+                Ok(())
+            }
+            Op::PutSignal(t, s) => {
+                engine.put_signal(pe, t.remote as u64, t.local.at, t.bytes, &record(s), done)
+            }
+            Op::IputSignal(t, s) => {
+                put_rows(t, pe, engine, done)?;
+                engine.fence_rows(pe);
+                engine.record(pe, &record(s))
+            }
+        }
+    }
+}
+
+/// Begins a strided put.
+///
+/// # Safety
+/// As for [`begin`].
+unsafe fn put_rows(put: Elements, pe: usize, engine: &mut Engine, done: Done) -> Result<()> {
+    let strides = &put.strides;
+    let rows = rows(strides, strides.src_stride, strides.dst_stride);
+    // SAFETY: the caller vouches for the elements.
+    unsafe { engine.put_rows(pe, put.remote as u64, put.local.at, rows, done) }
+}
+
+/// A signal's update, as a record of a message.
+fn record(s: Signal) -> Record<'static> {
+    let (value, add) = s.op.parts();
+    Record::Signal { add, offset: s.at as u64, value }
+}
+
+/// Strides in bytes.
+fn rows(strides: &Strides, near: isize, far: isize) -> Rows {
+    Rows { elem: strides.elem, near_stride: strides.step(near), far_stride: strides.step(far), n: strides.n }
+}
+
+/// What a wait that lasts says.
+fn report(op: &Op, pe: usize) -> String {
+    let (what, offset) = match *op {
+        Op::Put(t) | Op::PutSignal(t, _) => ("a put to", t.remote),
+        Op::Get(t) => ("a get from", t.remote),
+        Op::Iput(s) | Op::IputSignal(s, _) => ("a strided put to", s.remote),
+        Op::Iget(s) => ("a strided get from", s.remote),
+        Op::P { at, .. } => ("a store to", at),
+        Op::G { at, .. } => ("a word of", at),
+        Op::Atomic(a) => ("an atomic on", a.at),
+        Op::Signal(s) => ("a signal to", s.at),
+    };
+    format!("for {what} PE {pe} at offset {offset:#x}")
+}
+
+/// The way to PEs that are not mapped, of a world that has one.
+pub(super) fn of<T>(far: Option<T>) -> Result<T> {
+    far.ok_or_else(|| err!(INTERNAL, "a far operation in a world without a network"))
+}

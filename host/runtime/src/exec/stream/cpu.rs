@@ -1,0 +1,77 @@
+//! A stream of the CPU: its thread does in the stream's turn what the host would do at once, by the same
+//! executors.
+
+use std::sync::atomic::{fence, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::sync::Sync;
+use super::Work;
+use crate::error::Result;
+use crate::exec::host::MappedHost;
+use crate::exec::net::{self, Network};
+use crate::exec::wait::place;
+use crate::exec::{Executor, Form, Home};
+use crate::health::Health;
+use crate::kernel::stream::Job;
+use crate::net::Far;
+use crate::op::waitset::{Expected, WaitSet};
+
+/// The job that carries out `work`.
+///
+/// # Safety
+/// The work's addresses are valid until it is done.
+pub(super) unsafe fn job(w: &impl Home, what: &str, work: Work) -> Job {
+    let worker = Worker {
+        health: Arc::clone(w.health()),
+        limit: w.wait_limit(),
+        sync: Sync::new(w.kernels().state().raw()),
+        far: w.far().cloned(),
+    };
+    let what = format!("{what} on a stream");
+    let name = what.clone();
+    // SAFETY: the caller vouches for the addresses.
+    Job { what, run: Box::new(move || unsafe { worker.run(work) }.map_err(|e| e.context(name))) }
+}
+
+/// What the work needs of its world.
+struct Worker {
+    health: Arc<Health>,
+    limit: Option<Duration>,
+    sync: Sync,
+    far: Option<Arc<Far>>,
+}
+
+impl Worker {
+    /// # Safety
+    /// The work's addresses are valid.
+    unsafe fn run(&self, work: Work) -> Result<()> {
+        match work {
+            // SAFETY: checked, and the caller vouches for local memory.
+            Work::Near(op) => unsafe { MappedHost.run(op, Form::Blocking) }.map(drop)?,
+            Work::Net { pe, op } => {
+                let far = net::of(self.far.as_deref())?;
+                // SAFETY: checked, and the caller vouches for local memory.
+                unsafe { Network { far, pe }.run(op, Form::Blocking) }.map(drop)?;
+            }
+            Work::Wait { wait, offset } => {
+                let (word, expected) = (wait.at as *const u8, Expected::One(wait.value));
+                // SAFETY: an aligned word of this PE's, and no other arrays.
+                let set = unsafe { WaitSet::new(wait.kind, word, 1, std::ptr::null(), wait.cmp, expected) };
+                let report = || format!("waits for {}", set.describe(0, &|at| place(at, offset)));
+                self.health.wait(self.limit, &report, &mut || set.holds(0))?;
+                fence(Ordering::Acquire);
+            }
+            Work::Fence => {
+                fence(Ordering::SeqCst);
+                self.far.as_ref().map_or(Ok(()), |far| far.fence())?;
+            }
+            Work::Quiet => {
+                self.far.as_ref().map_or(Ok(()), |far| far.quiet())?;
+                fence(Ordering::SeqCst);
+            }
+            Work::Sync => self.sync.all(&self.health, self.limit, self.far.as_ref())?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! The device's sync of all PEs (`sync.h`), as a stream of the CPU does it. Streams and kernels meet in it:
+//! each PE has one line for each other PE, which tells how often that one has come.
+
+use std::sync::atomic::{fence, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{err, Result};
+use crate::exec::net::Network;
+use crate::exec::{Executor, Form};
+use crate::health::Health;
+use crate::net::Far;
+use crate::op::Op;
+use rushmem_abi::device::{RawState, SyncLine};
+
+/// What the sync needs to know of the world.
+#[derive(Clone, Copy)]
+pub(super) struct Sync {
+    me: i32,
+    n: i32,
+    /// The run of PEs that are mapped: first and length.
+    near: (i32, i32),
+    base: usize,
+    stride: u64,
+    lines: usize,
+    epochs: usize,
+}
+
+impl Sync {
+    pub(super) fn new(state: &RawState) -> Sync {
+        Sync {
+            me: state.my_pe,
+            n: state.n_pes,
+            near: (state.near_first, state.near_count),
+            base: state.heap_base as usize,
+            stride: state.stride,
+            lines: state.sync_lines as usize,
+            epochs: state.sync_epoch as usize,
+        }
+    }
+
+    /// The count of `of`'s arrivals in `at`'s memory.
+    fn line(&self, of: i32, at: i32) -> &AtomicU64 {
+        let far = (i64::from(at) - i64::from(self.me)) * self.stride as i64;
+        let line = (self.lines + of as usize * size_of::<SyncLine>()).wrapping_add_signed(far as isize);
+        // SAFETY: `at` is mapped, with `n` lines that begin with a word.
+        unsafe { AtomicU64::from_ptr(line as *mut u64) }
+    }
+
+    /// Returns once every PE has come.
+    pub(super) fn all(&self, health: &Health, limit: Option<Duration>, far: Option<&Arc<Far>>) -> Result<()> {
+        // SAFETY: this PE's own words, which one sync at a time uses; one at least.
+        let counts = |i: usize| unsafe { AtomicU64::from_ptr((self.epochs as *mut u64).add(i)) };
+        let epoch = counts(0).load(Ordering::Relaxed) + 1;
+        (1..self.n as usize).for_each(|i| counts(i - 1).store(epoch, Ordering::Relaxed));
+        let others = || (0..self.n).filter(|pe| *pe != self.me);
+        fence(Ordering::SeqCst);
+        for pe in others() {
+            if (self.near.0..self.near.0 + self.near.1).contains(&pe) {
+                self.line(self.me, pe).store(epoch, Ordering::Relaxed);
+                continue;
+            }
+            let far = far.ok_or_else(|| err!(INTERNAL, "PE {pe} is neither mapped nor on a network"))?;
+            let line = self.lines + self.me as usize * size_of::<SyncLine>() - self.base;
+            let arrival = Op::P { at: line, bits: epoch, bytes: 8 };
+            // SAFETY: an offset in the PE's stride, where the lines are; no local memory.
+            unsafe { Network { far, pe: pe as usize }.run(arrival, Form::Nbi) }?;
+        }
+        for pe in others() {
+            let seen = || self.line(pe, self.me).load(Ordering::Relaxed);
+            let report = || {
+                let came = seen();
+                format!(
+                    "waits for PE {pe} to come to sync {epoch} on its stream or in its kernel; it has come to {came}"
+                )
+            };
+            health.wait(limit, &report, &mut || seen() >= epoch)?;
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+}

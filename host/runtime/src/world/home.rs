@@ -1,0 +1,52 @@
+//! What the check of operations and those who carry them out need of a world. They stand below it and know no
+//! more of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::World;
+use crate::error::Result;
+use crate::exec::gpu::GpuEngine;
+use crate::exec::Home;
+use crate::health::Health;
+use crate::kernel::Kernels;
+use crate::net::Far;
+use crate::op::{Reach, Reached};
+
+impl Reach for World {
+    #[inline(always)]
+    fn reach(&self, at: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)> {
+        self.route(at, bytes, pe)
+    }
+
+    #[inline]
+    fn own(&self, at: usize, bytes: usize) -> Result<usize> {
+        self.check_local(at, bytes)
+    }
+}
+
+impl Home for World {
+    fn health(&self) -> &Arc<Health> {
+        self.health()
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        self.config().wait_timeout
+    }
+
+    fn engine(&self) -> Option<&GpuEngine> {
+        self.engine()
+    }
+
+    fn far(&self) -> Option<&Arc<Far>> {
+        self.far()
+    }
+
+    fn kernels(&self) -> &Kernels {
+        self.kernels()
+    }
+
+    fn offset_of(&self, at: usize) -> Option<usize> {
+        self.offset_of(at)
+    }
+}
