@@ -36,12 +36,12 @@ RUNTIME = {
     # Who carries operations out, and what holds it all.
     "exec": {"error", "gpu", "health", "kernel", "net", "op", "word"},
     "world": {
-        "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel", "memory", "net",
-        "node", "op", "os",
+        "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel",
+        "memory", "net", "node", "op", "os",
     },
     "capi": {
-        "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op", "plugin",
-        "settings", "world",
+        "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op",
+        "plugin", "settings", "world",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"boot", "config", "net", "node"},

@@ -65,12 +65,12 @@ macro_rules! functions {
                         *mut c_void,
                     ) -> i32;
                 fn iput_signal = rushmem_iput_signal(
-                    *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, *mut u64, u64, i32,
-                    i32,
+                    *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, *mut u64,
+                    u64, i32, i32,
                 ) -> i32;
                 fn iput_signal_on_stream = rushmem_iput_signal_on_stream(
-                    *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, *mut u64, u64, i32,
-                    i32, *mut c_void,
+                    *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, *mut u64,
+                    u64, i32, i32, *mut c_void,
                 ) -> i32;
                 fn iget = rushmem_iget(
                     *mut rushmem_world_t, *mut c_void, *const c_void, isize, isize, usize, usize, i32,
@@ -253,7 +253,7 @@ macro_rules! functions_for_c {
             signal {
                 fn signal_fetch = rushmem_signal_fetch(*mut rushmem_world_t, *const u64, *mut u64) -> i32;
             }
-            wait {
+            test {
                 fn test = rushmem_test(
                     *mut rushmem_world_t, i32, *const c_void, i32, u64, *mut i32,
                 ) -> i32;
