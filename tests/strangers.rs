@@ -3,12 +3,12 @@
 //! data, and counts what it dropped.
 //!
 //! What they may do to one transport, and the tests of numbers and tags, are in
-//! `host/runtime/src/net/ucx/strangers_tests.rs`.
+//! `host/runtime/src/net/transport/ucx/strangers_tests.rs`.
 
 mod api_common;
-#[path = "../host/runtime/src/net/ucx/listening.rs"]
+#[path = "../host/runtime/src/net/transport/ucx/listening.rs"]
 mod listening;
-#[path = "../host/runtime/src/net/ucx/stranger.rs"]
+#[path = "../host/runtime/src/net/transport/ucx/stranger.rs"]
 mod stranger;
 
 use std::io::Write;

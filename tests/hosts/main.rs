@@ -9,7 +9,7 @@
 
 mod bootstrap;
 mod launcher;
-#[path = "../../host/runtime/src/net/ucx/listening.rs"]
+#[path = "../../host/runtime/src/net/transport/ucx/listening.rs"]
 mod listening;
 mod mpirun;
 mod namespaces;

@@ -1,5 +1,5 @@
 /* What the device ring's test runs against a stand-in for the proxy that keeps no order but what FENCE and
- * QUIET ask for (host/runtime/src/net/ring_kernel_tests.rs). Every operation to every PE, near, far and
+ * QUIET ask for (host/runtime/src/net/proxy/ring_kernel_tests.rs). Every operation to every PE, near, far and
  * oneself alike: nothing here knows who is mapped. All pointers but reports are symmetric. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"

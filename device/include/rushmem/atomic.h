@@ -11,7 +11,7 @@
 #ifndef RUSHMEM_ATOMIC_H
 #define RUSHMEM_ATOMIC_H
 
-#include <rushmem/impl/far.h>
+#include <rushmem/impl/net/net.h>
 #include <rushmem/impl/route.h>
 
 namespace rushmem {

@@ -7,7 +7,7 @@
 #ifndef RUSHMEM_ORDER_H
 #define RUSHMEM_ORDER_H
 
-#include <rushmem/impl/far.h>
+#include <rushmem/impl/net/net.h>
 
 namespace rushmem {
 
@@ -20,7 +20,7 @@ namespace rushmem {
 RUSHMEM_DEVICE void fence() {
   impl::breathe();
   impl::fence_acq_rel();
-  if (RUSHMEM_UNLIKELY(state().ring != nullptr)) impl::rushmem_far_fence();
+  if (RUSHMEM_UNLIKELY(state().ring != nullptr)) impl::far_fence();
 }
 
 /* Everything before is complete: delivered, visible to every PE, sources and destinations of nbi operations
@@ -34,7 +34,7 @@ RUSHMEM_DEVICE void fence() {
 RUSHMEM_DEVICE void quiet() {
   impl::breathe();
   impl::fence_sc();
-  if (RUSHMEM_UNLIKELY(state().ring != nullptr)) impl::rushmem_far_quiet();
+  if (RUSHMEM_UNLIKELY(state().ring != nullptr)) impl::far_quiet();
 }
 
 }  // namespace rushmem

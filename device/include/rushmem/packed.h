@@ -58,9 +58,7 @@ template <size_t unit> RUSHMEM_DEVICE void scatter_word(char *to, uint64_t value
 
 /* To a PE that is not mapped: a word and its signal, in one descriptor. */
 RUSHMEM_DEVICE void far_packet(packet *slot, uint64_t value, uint64_t sequence, int pe) {
-  const uint32_t op = RUSHMEM_RING_PUT_SIGNAL_INLINE, set = RUSHMEM_SIGNAL_SET;
-  far_post(far_head(op, set, 8, 0, pe), far_address(&slot->value), value, 0, far_address(&slot->sequence),
-                   sequence, 0);
+  far_put_word_signal(&slot->value, value, &slot->sequence, sequence, pe);
 }
 
 /* The widest part of a packet that every T* is aligned for. */

@@ -14,7 +14,7 @@
 #define RUSHMEM_RMA_H
 
 #include <rushmem/impl/copy.h>
-#include <rushmem/impl/far.h>
+#include <rushmem/impl/net/net.h>
 #include <rushmem/impl/route.h>
 #include <rushmem/scope.h>
 

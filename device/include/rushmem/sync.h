@@ -68,7 +68,7 @@ template <typename Fence> RUSHMEM_DEVICE uint64_t next_epoch(const rushmem_devic
  * keep in memory for want of registers costs it a trip there behind its fence. */
 template <typename Scope> RUSHMEM_OUTLINED void sync_any() {
   const rushmem_device_state &s = state();
-  if (Scope::rank() == 0 && s.ring != nullptr) rushmem_far_fence();
+  if (Scope::rank() == 0 && s.ring != nullptr) far_fence();
   Scope::sync();
   const int n = s.n_pes, me = s.my_pe, rank = static_cast<int>(Scope::rank());
   const int size = static_cast<int>(Scope::size());

@@ -1,4 +1,4 @@
-//! The kernels' half of the protocol in Rust, for tests and for loom: `impl/far.h`'s `rushmem_far_post`,
+//! The kernels' half of the protocol in Rust, for tests and for loom: `impl/net/ring.h`'s `rushmem_far_post`,
 //! fence and quiet, with the same steps in the same order, which a test compares with that file's text
 //! (`steps.rs`). Nothing of it runs in a runtime.
 

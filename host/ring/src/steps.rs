@@ -1,16 +1,16 @@
 //! What ties the model to the kernels' half: both sources make the same atomic operations on the same words
 //! with the same orderings, in the same order, function by function. (That the header's own code does with a
 //! [`Consumer`](crate::Consumer) what the model does is run, not modelled, in the runtime's
-//! `net/ring_kernel_tests.rs`.)
+//! `net/proxy/ring_kernel_tests.rs`.)
 
-const KERNELS: &str = include_str!("../../../device/include/rushmem/impl/far.h");
+const KERNELS: &str = include_str!("../../../device/include/rushmem/impl/net/ring.h");
 const MODEL: &str = include_str!("model.rs");
 
 /// In either source.
 const FUNCTIONS: [(&str, &str); 5] = [
-    ("bool far_has_room(", "fn has_room("),
-    ("bool far_take_ticket(", "fn take_ticket("),
-    ("uint64_t rushmem_far_post(const volatile far_words *what) {", "fn post_as("),
+    ("bool ring_has_room(", "fn has_room("),
+    ("bool ring_take_ticket(", "fn take_ticket("),
+    ("uint64_t rushmem_far_post(const volatile ring_words *what) {", "fn post_as("),
     ("void rushmem_far_fence() {", "fn fence("),
     ("void rushmem_far_quiet() {", "fn quiet("),
 ];
@@ -24,9 +24,9 @@ const IN_KERNELS: [(&str, &str); 10] = [
     ("store_relaxed_word(", "store relaxed"),
     ("store_release_word(", "store release"),
     ("fence_acq_rel(", "fence"),
-    ("far_take_ticket(", "ticket"),
-    ("far_has_room(", "room"),
-    ("far_post(", "post"),
+    ("ring_take_ticket(", "ticket"),
+    ("ring_has_room(", "room"),
+    ("ring_post(", "post"),
 ];
 
 /// The text between a function's name and the closing brace that stands as far to the left as the function
@@ -89,6 +89,6 @@ fn the_model_takes_the_steps_of_the_kernels() {
         let kernels = steps_of_kernels(&body(KERNELS, in_kernels, "\n}\n"));
         let model = steps_of_model(&body(MODEL, in_model, "\n    }\n"));
         assert!(!kernels.is_empty());
-        assert_eq!(kernels, model, "impl/far.h's {in_kernels} and the model's {in_model}");
+        assert_eq!(kernels, model, "impl/net/ring.h's {in_kernels} and the model's {in_model}");
     }
 }

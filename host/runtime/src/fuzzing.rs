@@ -9,7 +9,7 @@ pub fn far_messages(bytes: &[u8]) {
 
 /// Heads of pieces.
 pub fn far_pieces(bytes: &[u8]) {
-    crate::net::ucx::fuzz_head(bytes);
+    crate::net::transport::ucx::fuzz_head(bytes);
 }
 
 /// Descriptors of the device ring, as memory that anything may have written over.

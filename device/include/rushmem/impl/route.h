@@ -1,6 +1,6 @@
 /* Where a PE's copy of a symmetric object is. The PEs whose heaps are mapped here are a range of numbers,
  * their heaps a constant stride apart: one comparison and one multiply-add, no table.
- * Each operation asks is_far once; where it is so, impl/far.h is the way.
+ * Each operation asks is_far once; where it is so, impl/net/net.h is the way.
  */
 #ifndef RUSHMEM_IMPL_ROUTE_H
 #define RUSHMEM_IMPL_ROUTE_H

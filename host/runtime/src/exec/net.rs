@@ -60,7 +60,7 @@ pub(super) unsafe fn begin(op: Op, pe: usize, engine: &mut Engine, done: Done) -
             Op::Get(t) => engine.get(pe, t.remote as u64, t.local.at, t.bytes, done),
             Op::P { at, bits, bytes } => {
                 engine.record(pe, &Record::Word { width: bytes as u8, offset: at as u64, value: bits })?;
-                engine.tell(done);
+                engine.complete(done);
                 Ok(())
             }
             Op::G { at, bytes } => engine.load(pe, bytes as u8, at as u64, done),
@@ -75,12 +75,12 @@ pub(super) unsafe fn begin(op: Op, pe: usize, engine: &mut Engine, done: Done) -
                     return engine.atomic(pe, number, width, at, a.value, a.compare, done);
                 }
                 engine.atomic(pe, number, width, at, a.value, a.compare, Done::Nothing)?;
-                engine.tell(done);
+                engine.complete(done);
                 Ok(())
             }
             Op::Signal(s) => {
                 engine.record(pe, &record(s))?;
-                engine.tell(done);
+                engine.complete(done);
                 Ok(())
             }
             Op::PutSignal(t, s) => {

@@ -1,20 +1,20 @@
-//! What PEs tell each other through the bootstrap before they can reach one another: addresses, and keys to memory. Collective,
-//! all PEs or none.
+//! What PEs exchange through the bootstrap before they can reach one another: addresses, and keys to memory.
+//! Collective, all PEs or none.
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use super::transport::{Memory, Transport};
-use super::ucx::listen::Listen;
 use super::Shared;
 use crate::error::{err, Error, Result};
 use crate::memory::remote::Backed;
+use crate::net::transport::ucx::listen::Listen;
+use crate::net::transport::{Memory, Transport};
 use crate::node::card::Card;
 
 /// Of a PE that could not.
 const FAILED: u64 = u64::MAX;
 
-/// Everybody gets everybody's bytes, however many. A PE that has an error instead lets the call fail everywhere; its own error
-/// stays the reason there.
+/// Everybody gets everybody's bytes, however many. A PE that has an error instead lets the call fail
+/// everywhere; its own error stays the reason there.
 fn exchange(boot: &dyn Bootstrap, what: &str, mine: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
     let n = boot.n_ranks() as usize;
     let context = |e| Error::from(e).context(what);
@@ -64,22 +64,22 @@ pub(super) fn introduce(
     cards: &[Card],
 ) -> Result<Box<dyn Transport>> {
     let mine = opened.and_then(|transport| {
-        let mut told = vec![transport.name().len() as u8];
-        told.extend_from_slice(transport.name().as_bytes());
-        told.extend_from_slice(&transport.address()?);
-        Ok((transport, told))
+        let mut own = vec![transport.name().len() as u8];
+        own.extend_from_slice(transport.name().as_bytes());
+        own.extend_from_slice(&transport.address()?);
+        Ok((transport, own))
     });
-    let (transport, told) = match mine {
-        Ok((transport, told)) => (Some(transport), Ok(told)),
+    let (transport, own) = match mine {
+        Ok((transport, own)) => (Some(transport), Ok(own)),
         Err(e) => (None, Err(e.context("opening the network for PEs on other hosts"))),
     };
-    let all = exchange(boot, "meeting PEs on other hosts", told)?;
+    let all = exchange(boot, "meeting PEs on other hosts", own)?;
     let mut transport = transport.expect("the exchange fails where there is none");
-    let name = |told: &[u8]| {
-        let length = told.first().copied().unwrap_or(0) as usize;
-        String::from_utf8_lossy(told.get(1..1 + length).unwrap_or(&[])).into_owned()
+    let name = |own: &[u8]| {
+        let length = own.first().copied().unwrap_or(0) as usize;
+        String::from_utf8_lossy(own.get(1..1 + length).unwrap_or(&[])).into_owned()
     };
-    if let Some(other) = all.iter().position(|told| name(told) != transport.name()) {
+    if let Some(other) = all.iter().position(|theirs| name(theirs) != transport.name()) {
         return Err(err!(
             MISMATCH,
             "this PE uses the transport {}, {} uses {}: set RUSHMEM_TRANSPORT alike",
@@ -89,7 +89,7 @@ pub(super) fn introduce(
         ));
     }
     let length = 1 + transport.name().len();
-    transport.learn_addresses(all.into_iter().map(|told| told[length..].to_vec()).collect());
+    transport.learn_addresses(all.into_iter().map(|theirs| theirs[length..].to_vec()).collect());
     Ok(transport)
 }
 
@@ -105,18 +105,18 @@ pub(super) unsafe fn add(
     own: usize,
     kind: Backed,
 ) -> Result<()> {
-    let (id, told) = {
+    let (id, mine) = {
         let _current = shared.current()?;
         let mut engine = shared.lock();
         let memory =
             Memory { address: own, bytes, gpu: kind != Backed::Host, single: kind != Backed::GpuPieces };
-        let id = engine.segments.new_id();
-        // SAFETY: passed on.
+        let id = engine.segments().new_id();
+        // SAFETY: the caller keeps the memory until it is forgotten.
         let key = unsafe { engine.transport().register(id, memory) };
         (id, key.map(|key| [&(own as u64).to_le_bytes()[..], &key].concat()))
     };
-    let told = told.map_err(|e| e.context("making memory known to PEs on other hosts"));
-    let all = exchange(boot, "making memory known to PEs on other hosts", told);
+    let mine = mine.map_err(|e| e.context("making memory known to PEs on other hosts"));
+    let all = exchange(boot, "making memory known to PEs on other hosts", mine);
     let mut engine = shared.lock();
     let all = match all {
         Ok(all) => all,
@@ -126,10 +126,10 @@ pub(super) unsafe fn add(
         }
     };
     let remote =
-        all.iter().map(|told| u64::from_le_bytes(told[..8].try_into().expect("eight bytes"))).collect();
-    let keys: Vec<Vec<u8>> = all.into_iter().map(|told| told[8..].to_vec()).collect();
+        all.iter().map(|theirs| u64::from_le_bytes(theirs[..8].try_into().expect("eight bytes"))).collect();
+    let keys: Vec<Vec<u8>> = all.into_iter().map(|theirs| theirs[8..].to_vec()).collect();
     let reachable = keys.iter().map(|key| !key.is_empty()).collect();
     engine.transport().learn_keys(id, keys);
-    engine.segments.insert(id, offset, bytes, own, remote, reachable);
+    engine.segments().insert(id, offset, bytes, own, remote, reachable);
     Ok(())
 }

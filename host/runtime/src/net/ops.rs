@@ -1,13 +1,13 @@
-//! What callers on the host ask of the engine: something is begun, or begun and waited for; fence and quiet. What blocks is driven by its
-//! caller; what does not is sent before it returns.
+//! What callers on the host ask of the engine: something is begun, or begun and waited for; fence and quiet.
+//! What blocks is driven by its caller; what does not is sent before it returns.
 
 use std::sync::atomic::Ordering;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
-use super::engine::{Done, Engine};
-use super::Far;
 use crate::error::{err, Result};
+use crate::net::engine::{Done, Engine};
+use crate::net::Far;
 
 impl Far {
     /// Starts something, and sends it.
@@ -49,7 +49,7 @@ impl Far {
     ) -> Result<u64> {
         let waiter = self.begin(|engine| {
             let waiter = engine.waiter();
-            what(engine, Done::Wake(waiter))?;
+            what(engine, Done::Waiter(waiter))?;
             Ok(waiter)
         })?;
         self.wait(waiter, report)
@@ -79,7 +79,8 @@ impl Far {
         self.ask(&report, |engine, done| engine.quiet(done)).map(drop)
     }
 
-    /// Lets what was asked so far get away: for `least`, and until all of it has been carried out, but no longer than `most`.
+    /// Lets what was asked so far get away: for `least`, and until all of it has been carried out, but no
+    /// longer than `most`.
     pub(crate) fn linger(&self, least: Duration, most: Duration) {
         let begin = Instant::now();
         let mut waiter = None;
@@ -87,7 +88,7 @@ impl Far {
             let mut engine = self.shared.lock();
             engine.start_posts();
             let number = engine.waiter();
-            waiter = engine.quiet(Done::Wake(number)).is_ok().then_some(number);
+            waiter = engine.quiet(Done::Waiter(number)).is_ok().then_some(number);
         }
         while begin.elapsed() < least || (waiter.is_some() && begin.elapsed() < most) {
             {

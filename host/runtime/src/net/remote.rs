@@ -12,7 +12,7 @@ impl Remote for Far {
 
     fn remove(&self, offset: usize, bytes: usize) {
         let mut engine = self.shared.lock();
-        for id in engine.segments.remove(offset, bytes) {
+        for id in engine.segments().remove(offset, bytes) {
             engine.transport().forget(id);
         }
     }

@@ -21,9 +21,8 @@ use crate::kernel::Kernels;
 use crate::memory::backing::{Backing, GpuBacking};
 use crate::memory::symmetric::Symmetric;
 use crate::memory::window::{heap_limit, Window};
-use crate::net::gpu::mailbox::Mailbox;
-use crate::net::ring::DeviceRing;
-use crate::net::Far;
+use crate::net::proxy::ring::DeviceRing;
+use crate::net::{Detached, Far, Joined, Meeting};
 use crate::node::card::{self, Card};
 use crate::node::control::{Call, Control};
 use crate::node::links::Links;
@@ -68,12 +67,15 @@ impl World {
         let leaders = card::leaders(&cards);
         let meet = || {
             let others = leaders.iter().copied().filter(|pe| *pe != first).collect();
-            Far::start(me, &cards, others, &config, cuda.as_ref(), &health, boot).map(Arc::new)
+            Meeting::hold(me, &cards, others, &config, cuda.as_ref(), &health, boot)
         };
-        let far = if leaders.len() > 1 { Some(meet().inspect_err(tell)?) } else { None };
-        let memory = share_memory(&links, &health, &cards, seat, &config, device, far.as_ref());
-        let Parts { collective, symmetric, device, sharing, trap_delay } = memory.inspect_err(tell)?;
-        let far = reach_all(far, meet, &collective, &symmetric, &health, &cards).inspect_err(tell)?;
+        let meeting = if leaders.len() > 1 { Some(meet().inspect_err(tell)?) } else { None };
+        let memory = share_memory(&links, &health, &cards, seat, &config, device, meeting);
+        let Parts { control, joined, collective, symmetric, device, sharing, trap_delay } =
+            memory.inspect_err(tell)?;
+        let meet = || meet().and_then(|meeting| meeting.join(&control));
+        let joined = reach_all(joined, meet, &collective, &symmetric, &health, &cards).inspect_err(tell)?;
+        let (far, detached) = joined.map(|joined| (joined.net, joined.kernels)).unzip();
 
         let near = symmetric.window().near();
         let near = ((first + near.0) as i32, near.1 as i32);
@@ -93,8 +95,8 @@ impl World {
             mailbox: 0,
             trap_delay,
         };
-        let started = start_device(facts, far.as_deref(), &device, &health, &config, sharing)
-            .map_err(|e| e.context(&device));
+        let started =
+            start_device(facts, detached, &device, &health, &config, sharing).map_err(|e| e.context(&device));
         let (engine, kernels) = {
             let mut call = collective.enter(&health, &cards)?;
             call.all_well(started, "starting the device").inspect_err(tell)?
@@ -169,6 +171,9 @@ pub(super) fn first_cause(e: Error, boot: &dyn Bootstrap) -> Error {
 
 /// What a world is built on.
 struct Parts {
+    control: Arc<Control>,
+    /// Where there are other nodes.
+    joined: Option<Joined>,
     collective: Collective,
     symmetric: Symmetric,
     device: Device,
@@ -194,7 +199,7 @@ fn share_memory(
     Seat { me, first, slots }: Seat,
     config: &Config,
     device: Result<Device>,
-    far: Option<&Arc<Far>>,
+    meeting: Option<Meeting>,
 ) -> Result<Parts> {
     let (n, slot, limit) = (cards.len(), me - first, config.init_timeout);
     let control = if slot == 0 {
@@ -205,15 +210,10 @@ fn share_memory(
         Control::open(links.receive_from_leader(0, None, limit)?, n, me)?
     };
     let control = Arc::new(control);
-    if let Some(far) = far {
-        far.set_control(Arc::clone(&control));
-    }
-    let collective = Collective::new(
-        control,
-        far.cloned().map(|far| Box::new(move |arrival| far.arrive(arrival)) as Announce),
-        n,
-        config.timeout,
-    );
+    let joined = meeting.map(|meeting| meeting.join(&control)).transpose()?;
+    let far = joined.as_ref().map(|joined| Arc::clone(&joined.net));
+    let announce = far.map(|far| Box::new(move |arrival| far.arrive(arrival)) as Announce);
+    let collective = Collective::new(Arc::clone(&control), announce, n, config.timeout);
     let mut call = collective.enter(health, cards)?;
     call.round(Call::Start, [0; 4])?;
     let device = call.all_well(device, "opening the device")?;
@@ -236,7 +236,7 @@ fn share_memory(
     processes.dedup();
     let trap_delay = trap_delay(&device, processes.len(), processes.iter().position(|p| *p == place[2]));
     drop(call);
-    Ok(Parts { collective, symmetric, device, sharing, trap_delay })
+    Ok(Parts { control, joined, collective, symmetric, device, sharing, trap_delay })
 }
 
 /// Processes that take turns on one GPU trap one after another, and not while the driver still clears up after the one that
@@ -252,60 +252,56 @@ fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duratio
 
 /// Collective: where any PE has one that it cannot map, everybody joins the network, and all memory is made known to it.
 fn reach_all(
-    far: Option<Arc<Far>>,
-    meet: impl FnOnce() -> Result<Arc<Far>>,
+    joined: Option<Joined>,
+    meet: impl FnOnce() -> Result<Joined>,
     collective: &Collective,
     symmetric: &Symmetric,
     health: &Arc<Health>,
     cards: &[Card],
-) -> Result<Option<Arc<Far>>> {
+) -> Result<Option<Joined>> {
     let window = symmetric.window();
     let mut call = collective.enter(health, cards)?;
-    let needed = far.is_some() || window.near().1 < window.slots();
+    let needed = joined.is_some() || window.near().1 < window.slots();
     call.round(Call::Step, [needed.into(), 0, 0, 0])?;
     if (0..cards.len()).all(|pe| call.words(pe)[0] == 0) {
         return Ok(None);
     }
-    let far = match far {
-        Some(far) => far,
-        None => meet()?,
-    };
-    symmetric.let_reach(far.clone())?;
+    let joined = joined.map_or_else(meet, Ok)?;
+    symmetric.let_reach(joined.net.clone())?;
     // Nobody asks anything of a PE that does not know its own memory yet.
     call.round(Call::Step, [0; 4])?;
-    Ok(Some(far))
+    Ok(Some(joined))
 }
 
-/// What kernels need, and the way from them to far PEs where there are any: `facts` are told with it.
+/// What kernels need, and the way from them to far PEs where there are any: `facts` name it, too.
 fn start_device(
     facts: DeviceFacts,
-    far: Option<&Far>,
+    net: Option<Detached>,
     device: &Device,
     health: &Arc<Health>,
     config: &Config,
     sharing: usize,
 ) -> Result<(Option<GpuEngine>, Kernels)> {
-    let (mut facts, mut mailbox) = (facts, None);
-    if let Some(far) = far {
-        let counters = facts.heap_base + sync_bytes(facts.n_pes as usize);
+    let mut facts = facts;
+    let counters = facts.heap_base + sync_bytes(facts.n_pes as usize);
+    let prepare = |net: Detached| {
         // SAFETY: memory of the heap that is reserved for it, and lives until kernels have ended.
-        let ring = unsafe { DeviceRing::new(device.gpu(), counters, config.ring_slots) }?;
-        facts.ring = ring.raw_address();
-        far.set_ring(ring, facts.heap_base, facts.stride);
-        mailbox = device.gpu().map(Mailbox::new).transpose()?;
-        facts.mailbox = mailbox.as_ref().map_or(0, Mailbox::device_address);
+        unsafe { net.prepare(device.gpu(), counters, config.ring_slots) }
+    };
+    let net = net.map(prepare).transpose()?;
+    if let Some(net) = &net {
+        (facts.ring, facts.mailbox) = (net.ring_address(), net.mailbox_address());
     }
     let state = DeviceState::new(&facts, health, device.gpu())?;
     let mut engine = None;
+    let mut gpu = None;
     if let Some(cuda) = device.gpu() {
         let service = Arc::new(Service::load(cuda, config, state.raw())?);
-        if let (Some(far), Some(mailbox)) = (far, mailbox) {
-            far.set_gpu(cuda, mailbox, Arc::clone(&service))?;
-        }
+        gpu = Some((cuda, Arc::clone(&service)));
         engine = Some(GpuEngine::new(cuda, health, service)?);
     }
-    let announce: Box<dyn Fn() + Send + Sync> = match far {
-        Some(far) => Box::new(far.expects_posts()),
+    let announce: Box<dyn Fn() + Send + Sync> = match net {
+        Some(net) => Box::new(net.attach(facts.heap_base, facts.stride, gpu)?),
         None => Box::new(|| ()),
     };
     let kernels = Kernels::new(state, Arc::clone(health), config.clone(), device, sharing, announce)?;

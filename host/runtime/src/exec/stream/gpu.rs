@@ -49,7 +49,7 @@ pub(super) unsafe fn start(
         Work::Fence => far.map_or(Ok(()), |far| {
             send(stream, far, |engine, done| {
                 engine.fence();
-                engine.tell(done);
+                engine.complete(done);
                 Ok(())
             })
         }),
@@ -210,10 +210,10 @@ fn send(
     // what nobody tells it.
     let gate = if stream.is_capturing()? { None } else { far.gate() };
     let Some(gate) = gate else {
-        return stream.call(move || drop(far.leave(what.clone())));
+        return stream.call(move || drop(far.submit_and_wait(what.clone())));
     };
     let wait = gate.wait();
-    stream.callback(move || far.leave_then(what, move |_| drop(gate)))?;
+    stream.callback(move || far.submit(what, move |_| drop(gate)))?;
     // SAFETY: the gates live as long as a stream may wait; atomics and the front end alone access them.
     unsafe { stream.words(&[wait]) }
 }

@@ -11,7 +11,7 @@ use crate::gpu::launch::Shape;
 use crate::gpu::module::Module;
 use crate::gpu::pinned::PinnedBox;
 use crate::kernel::service::Service;
-use crate::net::gpu::mailbox::{Kind, Mailbox, Request, SLOTS};
+use crate::net::gpu::mailbox::{AtomicRequest, Mailbox, WordKind, SLOTS};
 use crate::testing::atomics::updated;
 use rushmem_abi::device::RawState;
 
@@ -105,7 +105,7 @@ impl<'t> Scene<'t> {
         unsafe { self.module.kernel(name).unwrap().launch(shape, &args, &self.stream) }.unwrap();
     }
 
-    fn post(&mut self, request: Request) -> u64 {
+    fn post(&mut self, request: AtomicRequest) -> u64 {
         // SAFETY: words of the PE's heap, which outlives the mailbox's work.
         unsafe { self.mailbox.post(&request) }
     }
@@ -150,8 +150,8 @@ impl<'t> Scene<'t> {
     }
 }
 
-fn fetch_add(at: usize, value: u64) -> Request {
-    Request { op: 5, kind: Kind::Bits, bytes: 8, at, value, compare: 0 }
+fn fetch_add(at: usize, value: u64) -> AtomicRequest {
+    AtomicRequest { op: 5, kind: WordKind::Bits, bytes: 8, at, value, compare: 0 }
 }
 
 /// Every thread that the GPU can hold waits for a signal that a far PE adds to; or one of each block.
@@ -237,10 +237,10 @@ fn requests_race_with_the_gpus_own_atomics() {
     scene.launch("racing", &shape(blocks as u32, threads as u32), &args);
     for _ in 0..requests {
         scene.post(fetch_add(words[0], 1));
-        scene.post(Request { bytes: 4, ..fetch_add(words[1], 5) });
-        scene.post(Request {
+        scene.post(AtomicRequest { bytes: 4, ..fetch_add(words[1], 5) });
+        scene.post(AtomicRequest {
             op: 4,
-            kind: Kind::Float,
+            kind: WordKind::Float,
             bytes: 4,
             ..fetch_add(words[2], u64::from(2f32.to_bits()))
         });
@@ -286,7 +286,7 @@ fn every_operation_of_the_mailbox() {
             let new = updated(op, bytes, old, value, compare);
             memory[at..at + bytes].copy_from_slice(&new.to_le_bytes()[..bytes]);
             expected.push(old);
-            scene.post(Request { op, kind: Kind::Bits, bytes, at: words + at, value, compare });
+            scene.post(AtomicRequest { op, kind: WordKind::Bits, bytes, at: words + at, value, compare });
             if round % 50 == 0 {
                 scene.drain();
             }
@@ -295,17 +295,17 @@ fn every_operation_of_the_mailbox() {
         assert!(scene.results == expected, "waiting: {waiting}");
         assert!(t.read(words, 256) == memory, "waiting: {waiting}");
         // Floats: of each width, beside a neighbour of the same.
-        let one_and_a_half: [(Kind, usize, u64, u64); 4] = [
-            (Kind::Float, 8, 1.5f64.to_bits(), 3.0f64.to_bits()),
-            (Kind::Float, 4, 1.5f32.to_bits().into(), 3.0f32.to_bits().into()),
-            (Kind::Float, 2, 0x3e00, 0x4200),
-            (Kind::BFloat16, 2, 0x3fc0, 0x4040),
+        let one_and_a_half: [(WordKind, usize, u64, u64); 4] = [
+            (WordKind::Float, 8, 1.5f64.to_bits(), 3.0f64.to_bits()),
+            (WordKind::Float, 4, 1.5f32.to_bits().into(), 3.0f32.to_bits().into()),
+            (WordKind::Float, 2, 0x3e00, 0x4200),
+            (WordKind::BFloat16, 2, 0x3fc0, 0x4040),
         ];
         for (kind, bytes, bits, twice) in one_and_a_half {
             let neighbours = random.bytes(2 * bytes);
             t.write(words, &neighbours);
             t.write(words + bytes, &bits.to_le_bytes()[..bytes]);
-            let add = Request { op: 5, kind, bytes, at: words + bytes, value: bits, compare: 0 };
+            let add = AtomicRequest { op: 5, kind, bytes, at: words + bytes, value: bits, compare: 0 };
             scene.results.clear();
             // SAFETY: a word of the heap.
             unsafe { scene.mailbox.post(&add) };

@@ -13,7 +13,7 @@ use crate::gpu::pinned::PinnedBox;
 use crate::gpu::plain::Plain;
 use crate::net::gpu::chunks::{Chunk, Course, LARGE, LARGE_CHUNKS, SMALL, SMALL_CHUNKS};
 use crate::net::gpu::staging::{Staging, Ticket};
-use crate::net::span::Span;
+use crate::net::memory::span::Span;
 
 /// What a transfer has on its way: chunk, ticket, where in the data, how much.
 type Flight = (Chunk, Ticket, usize, usize);

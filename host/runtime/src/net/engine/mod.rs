@@ -1,307 +1,332 @@
-//! The engine: what is asked of PEs whose memory is not mapped, by this PE's host, streams and kernels alike, and what they
-//! ask of this one. It never blocks; whoever waits [turns](Engine::turn) it.
+//! The progress engine: what is asked of PEs whose memory is not mapped, by this PE's host, streams and
+//! kernels alike, and what they ask of this one. It never blocks; a thread that waits [turns](Engine::turn)
+//! it. Small things are records in numbered messages, bulk is the transport's one-sided copies.
 //!
-//! Small things are records in numbered [messages](crate::net::message), carried out by the target's engine in their order; bulk is
-//! the transport's one-sided copies, in no order. Order between the two is made here, for each peer by itself
-//! ([`crate::net::peer`]): a fence, and a signal behind its data, wait for the network's word that the copies have arrived.
+//! Three layers, each of which holds the one below and calls nothing above:
+//!
+//! - [`Core`]: the parts side by side ([`crate::net::wire`], [`crate::net::ordering`], [`in_flight`],
+//!   [`crate::net::completion`], [`failures`], the segments, the transport), and what takes several of them.
+//! - [`Operations`]: the core and GPU memory. It starts operations or holds them back, and carries out those
+//!   of other PEs.
+//! - [`Engine`]: the operations, and the kernels that ask for some.
 
-mod done;
-mod order;
+mod arrivals;
+pub(in crate::net) mod core;
+mod failures;
+pub(in crate::net) mod in_flight;
+mod operations;
 #[cfg(test)]
 mod order_tests;
-mod outbox;
 mod serve;
-mod start;
-mod turn;
+mod transfers;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use slab::Slab;
-
+use self::core::Core;
 use crate::error::{Error, Result};
 use crate::health::Health;
-use crate::net::errand::Then;
-use crate::net::gpu::chunks::Chunk;
+use crate::net::completion::Callback;
 use crate::net::gpu::traffic::Traffic;
-use crate::net::message::{Record, PRELUDE};
-use crate::net::order::Point;
-use crate::net::peer::Peer;
-use crate::net::posts::Posts;
-use crate::net::ring::DeviceRing;
-use crate::net::segments::Segments;
-use crate::net::span::Span;
-use crate::net::transport::{Event, Token, Transport, MESSAGE};
-use crate::node::control::{Arrival, Control};
-use done::Join;
+use crate::net::memory::segments::Segments;
+use crate::net::proxy::posts::Posts;
+use crate::net::transport::{Event, Token, Transport};
+use crate::net::wire::message::Record;
+use crate::node::control::Arrival;
+use arrivals::Arrivals;
+use failures::Failures;
+use in_flight::Flight;
 
-pub(crate) use done::Done;
+pub(crate) use crate::net::completion::Done;
+pub(crate) use crate::net::request::Rows;
+pub(in crate::net) use arrivals::Note;
+pub(crate) use operations::Operations;
 
 /// Up to so many bytes travel in a message rather than by a one-sided copy.
 pub(crate) const INLINE: usize = 512;
-/// How long the reason of a PE's end may take to be heard of, when its connection has broken.
-const HEARSAY: Duration = Duration::from_millis(500);
-/// Most bytes of data in one record.
-pub(in crate::net) const RECORD: usize = MESSAGE - PRELUDE - 64;
-
-/// What the transport is doing for this PE.
-#[derive(Debug)]
-pub(in crate::net) enum Flight {
-    /// A copy's source or destination is in use. `op`: the operation is over then.
-    Copy { pe: usize, op: Option<u64>, done: Done },
-    /// A flush of so many copies.
-    Flush { pe: usize, puts: u64 },
-    /// A chunk is being sent.
-    Chunk { pe: usize, chunk: Chunk },
-    /// The data of a large message is on its way into a chunk.
-    Receive { from: usize, number: u64, chunk: Chunk },
-    /// Part of an answer is on its way into a chunk.
-    Answer { reply: usize, at: usize, bytes: usize, chunk: Chunk },
-    /// Part of an answer is on its way to its place.
-    Straight { reply: usize, bytes: usize },
-    /// A flush that a signal waits for; the record is sent then.
-    Announce { pe: usize, op: u64, signal: Vec<u8> },
-}
-
-/// An answer that is awaited. `op` is the operation's number once it has started: [`crate::net::order`].
-#[derive(Debug)]
-pub(in crate::net) enum Awaited {
-    Word {
-        pe: usize,
-        op: Option<u64>,
-        done: Done,
-    },
-    /// Bytes, to be laid down at `dst`; so many are still to come.
-    Data {
-        pe: usize,
-        op: Option<u64>,
-        dst: Span,
-        left: usize,
-        /// The host cannot write there.
-        gpu: bool,
-        done: Done,
-    },
-    /// So many changes are carried out.
-    Ack {
-        pe: usize,
-        changes: u64,
-    },
-}
-
-impl Awaited {
-    /// Whose answer it is.
-    fn pe(&self) -> usize {
-        match *self {
-            Awaited::Word { pe, .. } | Awaited::Data { pe, .. } | Awaited::Ack { pe, .. } => pe,
-        }
-    }
-}
-
-/// A quiet under way: the peers that are not settled yet.
-#[derive(Debug)]
-pub(in crate::net) struct Quiet {
-    peers: Vec<(usize, Option<Point>)>,
-    done: Done,
-}
-
-/// The shape of a strided transfer, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows {
-    pub(crate) elem: usize,
-    pub(crate) near_stride: isize,
-    pub(crate) far_stride: isize,
-    pub(crate) n: usize,
-}
 
 /// The engine of one PE.
 pub(crate) struct Engine {
-    me: usize,
-    transport: Box<dyn Transport>,
-    /// Who each PE is, for texts.
-    names: Vec<String>,
-    /// The leaders of the other nodes, who pass arrivals on to theirs.
-    leaders: Vec<usize>,
-    peers: Vec<Peer>,
-    pub(in crate::net) segments: Segments,
-    flights: Slab<Flight>,
-    awaited: Slab<Awaited>,
-    waiters: Slab<Option<Result<u64>>>,
-    joins: Slab<Join>,
-    letters: Slab<Then>,
-    quiets: Slab<Quiet>,
-    /// Operations, fences and quiets that are held back, over all peers.
-    held: usize,
-    /// Peers with something in `out`, or with something held back.
-    busy: Vec<usize>,
-    is_busy: Vec<bool>,
-    events: Vec<Event>,
-    /// Replies for kernels, by their numbers in `posts`.
-    ring_replies: Vec<(u64, u64)>,
+    pub(in crate::net) operations: Operations,
+    /// What kernels post, once there is a ring.
     posts: Option<Box<Posts>>,
-    /// There are kernels that may post.
-    posting: bool,
-    /// Where heaps are in GPU memory: what moves it.
-    pub(in crate::net) traffic: Option<Box<Traffic>>,
-    control: Option<Arc<Control>>,
-    /// Arrivals of PEs that came before there was a control segment to note them in.
-    early: Vec<(usize, Arrival)>,
-    health: Arc<Health>,
-    /// Why the network thinks that a PE is gone, and since when; and who waits for what that PE will not do any more.
-    suspicion: Option<(Instant, String)>,
-    doomed: Vec<Done>,
+    /// For `turn`.
+    events: Vec<Event>,
 }
 
 impl Engine {
-    pub(crate) fn new(
+    /// For PE `me` of as many as have `names`. `leaders` are the first PEs of the other nodes; `note` notes
+    /// arrivals.
+    pub(in crate::net) fn new(
         me: usize,
         transport: Box<dyn Transport>,
         names: Vec<String>,
         leaders: Vec<usize>,
+        note: Note,
         health: Arc<Health>,
     ) -> Engine {
         let n = names.len();
-        Engine {
-            me,
-            transport,
-            names,
-            leaders,
-            peers: (0..n).map(|_| Peer::default()).collect(),
-            segments: Segments::default(),
-            flights: Slab::new(),
-            awaited: Slab::new(),
-            waiters: Slab::new(),
-            joins: Slab::new(),
-            letters: Slab::new(),
-            quiets: Slab::new(),
-            held: 0,
-            busy: Vec::new(),
-            is_busy: vec![false; n],
-            events: Vec::new(),
-            ring_replies: Vec::new(),
-            posts: None,
-            posting: false,
-            traffic: None,
-            control: None,
-            early: Vec::new(),
-            health,
-            suspicion: None,
-            doomed: Vec::new(),
-        }
+        let core = Core::new(me, n, transport, Failures::new(me, names, health));
+        let operations = Operations { core, gpu: None, arrivals: Arrivals { leaders, note } };
+        Engine { operations, posts: None, events: Vec::new() }
     }
 
-    /// No kernel runs: what threads had of the ring is free again, once all that they posted is answered. True then.
-    pub(in crate::net) fn reclaim(&mut self) -> bool {
-        let Some(mut posts) = self.posts.take() else { return true };
-        posts.answer(&mut self.ring_replies);
-        let free = posts.reclaim(self);
-        self.posts = Some(posts);
-        free.unwrap_or_else(|e| {
+    /// Kernels may post from now on.
+    pub(in crate::net) fn attach_posts(&mut self, posts: Posts) {
+        self.posts = Some(Box::new(posts));
+    }
+
+    /// Heaps are in GPU memory.
+    pub(in crate::net) fn attach_gpu(&mut self, traffic: Traffic) {
+        self.operations.gpu = Some(Box::new(traffic));
+    }
+
+    // ---- turning ----
+
+    /// Lets everything go on. True where something happened.
+    pub(crate) fn turn(&mut self) -> bool {
+        self.try_turn().unwrap_or_else(|e| {
             self.fail(e);
             true
         })
     }
 
-    /// Heaps are in GPU memory.
-    pub(in crate::net) fn set_traffic(&mut self, traffic: Traffic) {
-        self.traffic = Some(Box::new(traffic));
+    fn try_turn(&mut self) -> Result<bool> {
+        self.operations.end_lost();
+        let mut worked = self.serve_kernels()?;
+        worked |= self.operations.push_out()?;
+        self.operations.core.transport.progress(&mut self.events);
+        worked |= !self.events.is_empty();
+        for event in self.events.drain(..) {
+            self.operations.event(event)?;
+        }
+        worked |= self.operations.run_gpu()?;
+        let core = &mut self.operations.core;
+        if core.ordering.has_quiets() {
+            for quiet in core.ordering.quiets() {
+                core.advance_quiet(quiet)?;
+            }
+        }
+        worked |= self.operations.push_out()?;
+        self.answer_kernels();
+        Ok(worked)
     }
 
-    pub(in crate::net) fn me(&self) -> usize {
-        self.me
+    /// The engine itself cannot go on: everything that waits ends.
+    pub(in crate::net) fn fail(&mut self, e: Error) {
+        self.operations.core.failures.fail(&e);
     }
 
-    /// Begins an operation on `pe` that is over when [`Engine::end_op`] says so.
-    pub(in crate::net) fn begin_op(&mut self, pe: usize) -> u64 {
-        self.peers[pe].order.begin()
+    // ---- order and completion ----
+
+    /// What is asked from here on happens after what was asked before, on each PE. What kernels that have
+    /// ended have posted counts as asked before.
+    pub(crate) fn fence(&mut self) {
+        self.start_posts();
+        self.operations.fence();
     }
 
-    pub(in crate::net) fn end_op(&mut self, pe: usize, op: u64) {
-        self.peers[pe].order.close(op);
+    /// `done` when all that was asked so far has been carried out everywhere, by kernels that have ended,
+    /// too.
+    pub(crate) fn quiet(&mut self, done: Done) -> Result<()> {
+        self.start_posts();
+        self.operations.quiet(done)
     }
 
-    /// A number under which the transport carries something.
-    pub(in crate::net) fn fly(&mut self, flight: Flight) -> Token {
-        self.flights.insert(flight) as Token
+    /// Nothing that was asked so far is under way.
+    pub(in crate::net) fn is_quiet(&self) -> bool {
+        self.operations.core.ordering.is_quiet()
     }
 
-    pub(in crate::net) fn end_flight(&mut self, token: Token) -> Flight {
-        self.flights.remove(token as usize)
+    /// True where so much is under way or held back that more had better wait.
+    pub(in crate::net) fn congested(&self) -> bool {
+        self.operations.core.congested()
     }
 
-    /// Where an answer's data goes; `None`: nobody waits for it.
-    pub(in crate::net) fn awaited_span(&self, reply: usize) -> Option<Span> {
-        match self.awaited.get(reply) {
-            Some(&Awaited::Data { dst, .. }) => Some(dst),
-            _ => None,
+    /// A number under which a host thread waits.
+    pub(in crate::net) fn waiter(&mut self) -> usize {
+        self.operations.core.completions.waiter()
+    }
+
+    /// What came for a waiter, once; the number is free then.
+    pub(in crate::net) fn take(&mut self, waiter: usize) -> Option<Result<u64>> {
+        self.operations.core.completions.take(waiter)
+    }
+
+    /// Begins `what`, which completes with the callback.
+    pub(in crate::net) fn begin(
+        &mut self,
+        what: impl FnOnce(&mut Engine, Done) -> Result<()>,
+        callback: Callback,
+    ) {
+        let done = self.operations.core.completions.callback(callback);
+        if let Err(e) = what(self, done) {
+            self.fail(e.clone());
+            self.operations.core.completions.complete(done, Err(e));
         }
     }
 
-    pub(in crate::net) fn awaited_on_gpu(&self, reply: usize) -> bool {
-        matches!(self.awaited.get(reply), Some(Awaited::Data { gpu: true, .. }))
+    /// All callbacks run, with that error.
+    pub(in crate::net) fn fail_callbacks(&mut self, e: &Error) {
+        self.operations.core.completions.fail_callbacks(e);
     }
 
-    /// Whether kernels may have posted something, for which no bell rings.
-    pub(in crate::net) fn takes_posts(&self) -> bool {
-        self.posting
+    /// In a broken job nothing is certain to end: callbacks run with its error.
+    pub(in crate::net) fn fail_callbacks_if_broken(&mut self) {
+        if let Err(e) = self.operations.core.failures.check() {
+            self.fail_callbacks(&e);
+        }
     }
 
-    pub(in crate::net) fn expect_posts(&mut self) {
-        self.posting = true;
+    /// True while the transport may still touch memory of callers.
+    pub(in crate::net) fn uses_memory_of_callers(&self) -> bool {
+        self.operations.core.in_flight.uses_memory_of_callers()
     }
 
-    /// Kernels post to `ring` from now on; the PE's heap starts at `base` and its stride is that long.
-    pub(in crate::net) fn set_ring(&mut self, ring: DeviceRing, base: usize, stride: usize) {
-        self.posts = Some(Box::new(Posts::new(ring, base, stride)));
-    }
+    // ---- memory and PEs ----
 
     pub(in crate::net) fn n_pes(&self) -> usize {
-        self.peers.len()
+        self.operations.core.ordering.n_pes()
     }
 
-    /// Takes what kernels have posted, and answers them.
-    pub(in crate::net) fn serve_kernels(&mut self) -> Result<bool> {
-        let Some(mut posts) = self.posts.take() else { return Ok(false) };
-        let taken = if self.congested() { Ok(false) } else { posts.take(self) };
-        posts.answer(&mut self.ring_replies);
-        self.posts = Some(posts);
+    pub(in crate::net) fn segments(&mut self) -> &mut Segments {
+        &mut self.operations.core.segments
+    }
+
+    pub(in crate::net) fn transport(&mut self) -> &mut dyn Transport {
+        &mut *self.operations.core.transport
+    }
+
+    /// This PE has entered a collective call: the leaders of the other nodes are sent a record of it.
+    pub(in crate::net) fn arrive(&mut self, arrival: Arrival) -> Result<()> {
+        let Operations { core, arrivals, .. } = &mut self.operations;
+        arrivals.leaders.iter().try_for_each(|pe| {
+            core.emit(*pe, &Record::Arrive(arrival))?;
+            core.send(*pe).map(drop)
+        })
+    }
+
+    // ---- kernels ----
+
+    /// Takes what kernels have posted, and answers them. True where there was anything.
+    fn serve_kernels(&mut self) -> Result<bool> {
+        let Some(posts) = &mut self.posts else { return Ok(false) };
+        let taken =
+            if self.operations.core.congested() { Ok(false) } else { posts.take(&mut self.operations) };
+        posts.answer(&mut self.operations.core.completions.replies);
         taken
     }
 
-    /// Whoever fences or waits for all on the host speaks for kernels that have ended, too, as he does where PEs are mapped: what they
-    /// have posted starts before. Within a post of a kernel's own this is nothing.
+    fn answer_kernels(&mut self) {
+        let replies = &mut self.operations.core.completions.replies;
+        if let (false, Some(posts)) = (replies.is_empty(), &mut self.posts) {
+            posts.answer(replies);
+        }
+    }
+
+    /// Starts what kernels have posted by now. A fence or quiet of the host covers kernels that have ended,
+    /// as it does where PEs are mapped.
     pub(in crate::net) fn start_posts(&mut self) {
-        let Some(mut posts) = self.posts.take() else { return };
-        let started = posts.take_present(self);
-        self.posts = Some(posts);
-        if let Err(e) = started {
+        let Some(posts) = &mut self.posts else { return };
+        if let Err(e) = posts.take_present(&mut self.operations) {
             self.fail(e);
         }
+    }
+
+    /// There are kernels from now on: they post without ringing a doorbell.
+    pub(in crate::net) fn expect_posts(&mut self) {
+        if let Some(posts) = &mut self.posts {
+            posts.expected = true;
+        }
+    }
+
+    /// Whether there may be posts for which no doorbell rings.
+    pub(in crate::net) fn expects_posts(&self) -> bool {
+        self.posts.as_ref().is_some_and(|posts| posts.expected)
+    }
+
+    /// No kernel runs: what threads had of the ring is free again, once all that they posted is answered.
+    /// True then.
+    pub(in crate::net) fn reclaim(&mut self) -> bool {
+        let Some(posts) = &mut self.posts else { return true };
+        posts.answer(&mut self.operations.core.completions.replies);
+        posts.reclaim(&mut self.operations).unwrap_or_else(|e| {
+            self.fail(e);
+            true
+        })
     }
 
     /// What kernels have posted and could not be done, once.
     pub(in crate::net) fn take_refused(&mut self) -> Option<Error> {
         self.posts.as_mut().and_then(|posts| posts.refused.take())
     }
+}
 
-    pub(in crate::net) fn transport(&mut self) -> &mut dyn Transport {
-        &mut *self.transport
+/// What may be asked of the engine is what its operations offer; fence and quiet, which cover kernels, too,
+/// are its own.
+impl Deref for Engine {
+    type Target = Operations;
+
+    fn deref(&self) -> &Operations {
+        &self.operations
+    }
+}
+
+impl DerefMut for Engine {
+    fn deref_mut(&mut self) -> &mut Operations {
+        &mut self.operations
+    }
+}
+
+impl Operations {
+    /// Acts on an event of the transport.
+    fn event(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Message(message) => self.receive(message),
+            Event::Done(token) => self.landed(token, Ok(())),
+            Event::Failed(token, e) => self.landed(token, Err(e)),
+            Event::Lost(pe, e) => {
+                self.core.failures.suspect(pe, &e);
+                Ok(())
+            }
+            Event::Bulk { head, bytes, data } => match &mut self.gpu {
+                Some(gpu) => gpu.announce(&head, bytes, data),
+                None => Err(crate::error::err!(INTERNAL, "a large message, of which host memory needs none")),
+            },
+        }
     }
 
-    /// Arrivals in collective calls are noted here.
-    pub(crate) fn set_control(&mut self, control: Arc<Control>) {
-        for (pe, arrival) in self.early.drain(..) {
-            control.arrive_for(pe, &arrival);
+    /// What the transport had is over.
+    fn landed(&mut self, token: Token, result: Result<()>) -> Result<()> {
+        let flight = self.core.in_flight.end(token);
+        if let Err(e) = &result {
+            let pe = self.core.in_flight.peer_of(&flight).unwrap_or(self.core.me);
+            self.core.failures.suspect(pe, e);
         }
-        self.control = Some(control);
+        match (&mut self.gpu, flight) {
+            (Some(gpu), flight @ (Flight::Chunk { .. } | Flight::Receive { .. } | Flight::Answer { .. })) => {
+                // What was on its way is lost with its PE.
+                result.map_or(Ok(()), |()| gpu.chunk_landed(&mut self.core, flight))
+            }
+            (_, flight) => self.core.landed(flight, result),
+        }
     }
 
-    /// This PE has entered a collective call: the other nodes hear of it.
-    pub(crate) fn arrive(&mut self, arrival: Arrival) -> Result<()> {
-        for i in 0..self.leaders.len() {
-            let pe = self.leaders[i];
-            self.emit(pe, &Record::Arrive(arrival))?;
-            self.post(pe)?;
+    /// Lets everything about GPU memory go on. True where only looking again brings it forward.
+    fn run_gpu(&mut self) -> Result<bool> {
+        let Some(gpu) = &mut self.gpu else { return Ok(false) };
+        if gpu.is_busy() {
+            gpu.run(&mut self.core)?;
         }
-        Ok(())
+        Ok(gpu.is_busy())
+    }
+
+    /// Ends what waits for a PE that is lost, once the reason is known.
+    fn end_lost(&mut self) {
+        if let Some((failed, e)) = self.core.failures.decide() {
+            for done in failed {
+                self.core.completions.complete(done, Err(e.clone()));
+            }
+        }
     }
 }

@@ -1,12 +1,14 @@
-//! Chunks of pinned memory, which a PE's transfers share, and who may have the last of them.
+//! Chunks of pinned memory, which a PE's transfers share, and which transfer may take the last of them.
 //!
-//! A chunk whose data *leaves* this PE comes back when the target has received it. The target receives what was put in the order in which
-//! it was asked, behind the gets that it has to *answer*. Two PEs that put much and get from each other would wait for ever if puts could
-//! take all chunks, so some are kept: what leaves may wait for answers and for what arrives; an answer waits only for what arrives at the
-//! PE that asked; and what *arrives* goes on into the GPU and waits for nobody.
+//! A chunk whose data *leaves* this PE comes back when the target has received it. The target receives what
+//! was put in the order in which it was asked, behind the gets that it has to *answer*. Two PEs that put much
+//! and get from each other would wait for ever if puts could take all chunks, so some are kept: what leaves
+//! may wait for answers and for what arrives; an answer waits only for what arrives at the PE that asked; and
+//! what *arrives* goes on into the GPU and waits for no PE.
 //!
-//! [`LARGE`] × [`LARGE_CHUNKS`] (8 MiB) are pinned at the start, and 512 KiB of [`SMALL`] ones, for transfers that would waste a large
-//! one. Later is too late: to pin takes a lock of the driver's that a thread may hold as long as a stream waits ([`super::staging`]).
+//! [`LARGE`] × [`LARGE_CHUNKS`] (8 MiB) are pinned at the start, and 512 KiB of [`SMALL`] ones, for transfers
+//! that would waste a large one. Later is too late: to pin takes a lock of the driver's that a thread may
+//! hold as long as a stream waits ([`super::staging`]).
 
 use crate::error::Result;
 
@@ -25,8 +27,8 @@ pub(crate) const KEPT_SMALL: usize = 16;
 pub(crate) const ANSWER_LARGE: usize = 2;
 pub(crate) const ANSWER_SMALL: usize = 8;
 
-/// A piece of pinned memory. Whoever has it uses it alone, and hands it to [`Chunks::give_back`] in the end; one that is dropped
-/// is missing until all go.
+/// A piece of pinned memory. Its owner uses it alone, and hands it to [`Chunks::give_back`] in the end; one
+/// that is dropped is missing until all go.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Chunk {

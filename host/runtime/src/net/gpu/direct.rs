@@ -1,8 +1,10 @@
-//! Whether UCX reaches GPU memory by itself: a build with CUDA support (PyPI's `libucx-cu13`, an RDMA host's own), asked by trying.
+//! Whether UCX reaches GPU memory by itself: a build with CUDA support (PyPI's `libucx-cu13`, an RDMA host's
+//! own), asked by trying.
 //!
-//! A UCX that cannot is no error: then data goes through [`staging`](super::staging), unless `RUSHMEM_FAR_GPU=ucx` insists. What it
-//! registers must be one VMM allocation at a time: of a range of several it would silently register the first (ucx#11283).
-//! Atomics go through the [`mailbox`](super::mailbox) in any case: UCX's own, in software, would touch GPU memory with the CPU.
+//! A UCX that cannot is no error: then data goes through [`staging`](super::staging), unless
+//! `RUSHMEM_FAR_GPU=ucx` insists. What it registers must be one VMM allocation at a time: of a range of
+//! several it would silently register the first (ucx#11283). Atomics go through the
+//! [`mailbox`](super::mailbox) in any case: UCX's own, in software, would touch GPU memory with the CPU.
 
 use std::mem::zeroed;
 use std::ptr::null_mut;
@@ -24,15 +26,16 @@ impl Way {
             Way::Ucx => able().map(|()| true).map_err(|why| {
                 err!(
                     UNSUPPORTED,
-                    "RUSHMEM_FAR_GPU=ucx: {why}; install a UCX with CUDA (`pip install libucx-cu13`, or RUSHMEM_UCX_LIB), or \
-                     leave it at auto, which goes through bounce buffers"
+                    "RUSHMEM_FAR_GPU=ucx: {why}; install a UCX with CUDA (`pip install libucx-cu13`, or \
+                     RUSHMEM_UCX_LIB), or leave it at auto, which goes through bounce buffers"
                 )
             }),
         }
     }
 }
 
-/// Whether that context of UCX's can register GPU memory: `bytes` at `at`, one VMM allocation, are registered on trial.
+/// Whether that context of UCX's can register GPU memory: `bytes` at `at`, one VMM allocation, are registered
+/// on trial.
 ///
 /// # Safety
 /// The context is alive, and used by nobody else meanwhile; the memory is GPU memory.
@@ -59,7 +62,8 @@ pub(crate) unsafe fn can_register(
             path.display()
         ));
     }
-    // SAFETY: zeroes are valid, the mask names what is set, the memory is as the caller says; what was mapped is unmapped.
+    // SAFETY: zeroes are valid, the mask names what is set, the memory is as the caller says; what was mapped
+    // is unmapped.
     unsafe {
         let mut params: ucp_mem_map_params_t = zeroed();
         params.field_mask = (UCP_MEM_MAP_PARAM_FIELD_ADDRESS

@@ -1,6 +1,7 @@
-//! Gates: words of pinned memory at which streams wait for far operations. The call that a stream makes to the host only leaves the
-//! operation and returns, because the driver makes one such call at a time for the whole process (docs/gpu-findings.md); what holds the
-//! stream back until the operation is over is its gate, which the GPU's front end watches.
+//! Gates: words of pinned memory at which streams wait for far operations. The call that a stream makes to
+//! the host only submits the operation and returns, because the driver makes one such call at a time for the
+//! whole process (docs/gpu-findings.md); what holds the stream back until the operation is over is its gate,
+//! which the GPU's front end watches.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +45,8 @@ impl Gates {
 }
 
 impl Gate {
-    /// What holds a stream back until it is open. Its next turn does not shut it for those who still look: words only grow.
+    /// What holds a stream back until it is open. Its next turn does not shut it for those who still look:
+    /// words only grow.
     pub(crate) fn wait(&self) -> MemOp {
         let at = self.gates.words.device_address() + self.place * size_of::<u64>();
         MemOp::Wait64 { at, at_least: self.turn }

@@ -1,12 +1,15 @@
-//! The mailbox: atomic updates of words of this PE's GPU, asked for by far PEs and carried out by a thread of that GPU, so
-//! that they are atomic with its own threads and with its NVLink peers (`device/include/rushmem/abi_mailbox.h`).
+//! The mailbox: atomic updates of words of this PE's GPU, asked for by far PEs and carried out by a thread of
+//! that GPU, so that they are atomic with its own threads and with its NVLink peers
+//! (`device/include/rushmem/abi_mailbox.h`).
 //!
-//! Requests lie in pinned memory. A ring is two things: the GPU's front end stores the number of requests into the *bell*, which
-//! threads that wait look at, and a service kernel is launched for a GPU on which nobody waits. They are on two streams, so that
-//! a kernel for which a full GPU has no room holds up no bell; and one such kernel at a time is enough, as whatever comes after
-//! it is found by the bell, or by the next, which is launched when this one has ended. Who comes second finds nothing to do.
+//! Requests lie in pinned memory. A ring is two things: the GPU's front end stores the number of requests
+//! into the *bell*, which threads that wait look at, and a service kernel is launched for a GPU on which
+//! nobody waits. They are on two streams, so that a kernel for which a full GPU has no room holds up no bell;
+//! and one such kernel at a time is enough, as whatever comes after it is found by the bell, or by the next,
+//! which is launched when this one has ended. The second of the two finds nothing to do.
 //!
-//! A GPU full of threads that spin by themselves, not in a wait of the library's, answers when one of them ends.
+//! A GPU full of threads that spin by themselves, not in a wait of the library's, answers when one of them
+//! ends.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -22,7 +25,7 @@ use crate::gpu::Cuda;
 use crate::kernel::service::Service;
 use rushmem_abi::device::{MailboxQueue as Queue, MailboxRequest, RawMailbox};
 
-pub(crate) use rushmem_abi::device::{WordKind as Kind, RUSHMEM_MAILBOX_SLOTS as SLOTS};
+pub(crate) use rushmem_abi::device::{WordKind, RUSHMEM_MAILBOX_SLOTS as SLOTS};
 
 /// Looks for results between two at whether the GPU is well.
 const LOOKS: u32 = 1024;
@@ -32,10 +35,10 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// An update of one word of this PE's GPU memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct AtomicRequest {
     /// `RUSHMEM_ATOMIC_*`.
     pub(crate) op: i32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: WordKind,
     /// Bytes of the word.
     pub(crate) bytes: usize,
     /// Its address, as this GPU maps it; aligned.
@@ -45,7 +48,7 @@ pub(crate) struct Request {
     pub(crate) compare: u64,
 }
 
-impl Request {
+impl AtomicRequest {
     fn what(&self) -> u64 {
         MailboxRequest::what(self.op, self.kind, self.bytes)
     }
@@ -60,13 +63,13 @@ struct Ledger {
     posted: u64,
     /// Requests in the queue.
     written: u64,
-    /// Requests whose result has been told, so that their slot is free.
+    /// Requests whose result has been handed out, so that their slot is free.
     taken: u64,
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<AtomicRequest>,
 }
 
 impl Ledger {
-    fn post(&mut self, queue: &Queue, request: &Request) -> u64 {
+    fn post(&mut self, queue: &Queue, request: &AtomicRequest) -> u64 {
         self.waiting.push_back(*request);
         self.fill(queue);
         self.posted += 1;
@@ -86,13 +89,13 @@ impl Ledger {
         }
     }
 
-    /// Tells the results that have come.
-    fn take(&mut self, queue: &Queue, tell: &mut dyn FnMut(u64, u64)) {
+    /// Hands out the results that have come.
+    fn take(&mut self, queue: &Queue, each: &mut dyn FnMut(u64, u64)) {
         let done = queue.done.load(Ordering::Acquire);
         while self.taken < done {
             let result = queue.results[self.taken as usize % SLOTS].load(Ordering::Relaxed);
             self.taken += 1;
-            tell(self.taken - 1, result);
+            each(self.taken - 1, result);
         }
         self.fill(queue);
     }
@@ -102,7 +105,7 @@ impl Ledger {
 pub(crate) struct Mailbox {
     cuda: Arc<Cuda>,
     ledger: Ledger,
-    /// What the bell was last told.
+    /// What the bell says.
     rung: u64,
     /// Up to where the last kernel looks.
     served: u64,
@@ -135,26 +138,29 @@ impl Mailbox {
         })
     }
 
-    /// What the device state's `mailbox` is to be. Kernels that have been told must have ended when this is dropped.
+    /// What the device state's `mailbox` is to be. Kernels that know it must have ended when this is dropped.
     pub(crate) fn device_address(&self) -> usize {
         self.words.as_ref().map_or(0, Plain::base)
     }
 
-    /// Takes a request and gives its number: 0, 1, … Nobody is told before [`Mailbox::ring`], so that one ring serves many. They are
-    /// carried out in order, each after everything that the thread knew to be done when it rang.
+    /// Takes a request and gives its number: 0, 1, … The GPU knows of it after [`Mailbox::ring`], so that one
+    /// ring serves many. They are carried out in order, each after everything that the thread knew to be done
+    /// when it rang.
     ///
     /// # Safety
     /// The word is aligned GPU memory that stays valid until the request is completed.
-    pub(crate) unsafe fn post(&mut self, request: &Request) -> u64 {
+    pub(crate) unsafe fn post(&mut self, request: &AtomicRequest) -> u64 {
         let queue = self.queue.as_ref().expect("there until drop");
         self.ledger.post(queue, request)
     }
 
-    /// Lets the GPU know of what has been posted; nothing where it knows. `service` is this PE's. Does not wait.
+    /// Lets the GPU know of what has been posted; nothing where it knows. `service` is this PE's. Does not
+    /// wait.
     pub(crate) fn ring(&mut self, service: &Service) -> Result<()> {
         let upto = self.ledger.written;
         if upto != self.rung {
-            // The GPU sees what this thread wrote before it sees what this thread hands to the driver, which flushes.
+            // The GPU sees what this thread wrote before it sees what this thread hands to the driver, which
+            // flushes.
             std::sync::atomic::fence(Ordering::SeqCst);
             let op = MemOp::Write64 { at: self.device_address(), value: upto };
             // SAFETY: the mailbox's first word, which lives until the stream is done (`drop`).
@@ -170,17 +176,18 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Tells number and result (what was in the word before, for every operation) of each request that has been carried out since
-    /// the last call, in order, then rings for what found no place before. To be called often; does not wait.
-    pub(crate) fn completed(&mut self, service: &Service, tell: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    /// Hands out number and result (what was in the word before, for every operation) of each request that
+    /// has been carried out since the last call, in order, then rings for what found no place before. To be
+    /// called often; does not wait.
+    pub(crate) fn completed(&mut self, service: &Service, each: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let queue = self.queue.as_ref().expect("there until drop");
-        self.ledger.take(queue, tell);
+        self.ledger.take(queue, each);
         if self.in_flight() == 0 {
             return Ok(());
         }
         self.looks = self.looks.wrapping_add(1);
         if self.looks % LOOKS == 0 {
-            // Nothing else would tell that the context is lost.
+            // Nothing else would show that the context is lost.
             self.server.query().map_err(|e| self.explain(e))?;
         }
         self.ring(service)
@@ -198,8 +205,8 @@ impl Mailbox {
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        // Kernels have ended, so a service kernel that had no room has it now, and finds nothing to do. One that runs all the same
-        // keeps the memory, which goes with the process; a lost context runs nothing.
+        // Kernels have ended, so a service kernel that had no room has it now, and finds nothing to do. One
+        // that runs all the same keeps the memory, which goes with the process; a lost context runs nothing.
         let until = Instant::now() + PATIENCE;
         let busy = |stream: &Stream| matches!(stream.query(), Ok(false));
         while busy(&self.bell) || busy(&self.server) {

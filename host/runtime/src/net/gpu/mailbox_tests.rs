@@ -1,4 +1,5 @@
-//! The mailbox without a GPU: the host's bookkeeping against a server that is played, and the device's half on the CPU device, where it is the same code.
+//! The mailbox without a GPU: the host's bookkeeping against a server that is played, and the device's half
+//! on the CPU device, where it is the same code.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -11,17 +12,18 @@ use crate::testing::device::{compile, state, LIMIT};
 use crate::testing::random::Random;
 use rushmem_abi::device::RawState;
 
-fn add(at: usize, value: u64) -> Request {
-    Request { op: 5, kind: Kind::Bits, bytes: 8, at, value, compare: 0 }
+fn add(at: usize, value: u64) -> AtomicRequest {
+    AtomicRequest { op: 5, kind: WordKind::Bits, bytes: 8, at, value, compare: 0 }
 }
 
-/// Far more requests than slots, served in pieces of any size: each is told once, in order, with its own result.
+/// Far more requests than slots, served in pieces of any size: each is handed out once, in order, with its
+/// own result.
 #[test]
 fn requests_are_told_once_and_in_order() {
     let mut random = Random::new("requests_are_told_once_and_in_order");
     let (queue, mut ledger) = (Queue::default(), Ledger::default());
-    let (mut told, mut done, total) = (0u64, 0u64, 20_000u64);
-    while told < total {
+    let (mut taken, mut done, total) = (0u64, 0u64, 20_000u64);
+    while taken < total {
         match random.below(3) {
             0 => {
                 for _ in 0..random.below(2 * SLOTS) {
@@ -44,8 +46,8 @@ fn requests_are_told_once_and_in_order() {
                 queue.done.store(done, Ordering::Release);
             }
             _ => ledger.take(&queue, &mut |number, result| {
-                assert_eq!((number, result), (told, told * 3));
-                told += 1;
+                assert_eq!((number, result), (taken, taken * 3));
+                taken += 1;
             }),
         }
     }
@@ -119,7 +121,7 @@ impl Local {
         self.words.bell.store(self.ledger.written, Ordering::Release);
     }
 
-    /// Rings until all is told.
+    /// Rings until all is done.
     fn drain(&mut self, results: &mut Vec<u64>) {
         let start = Instant::now();
         while self.ledger.taken < self.ledger.posted {
@@ -128,7 +130,7 @@ impl Local {
                 assert_eq!(number, results.len() as u64);
                 results.push(result);
             });
-            assert!(start.elapsed() < LIMIT, "{} of {} told", self.ledger.taken, self.ledger.posted);
+            assert!(start.elapsed() < LIMIT, "{} of {} taken", self.ledger.taken, self.ledger.posted);
             std::thread::yield_now();
         }
     }
@@ -153,7 +155,8 @@ fn waiting_threads_carry_out_every_operation() {
             let kept = old & !mask;
             model_memory[index] = kept | updated(op, bytes, old & mask, value, compare);
             expected.push(old & mask);
-            let request = Request { op, kind: Kind::Bits, bytes, at: at + 8 * index, value, compare };
+            let request =
+                AtomicRequest { op, kind: WordKind::Bits, bytes, at: at + 8 * index, value, compare };
             local.ledger.post(&local.queue, &request);
             if round % 7 == 0 {
                 local.ring();
@@ -162,9 +165,15 @@ fn waiting_threads_carry_out_every_operation() {
         // Floats, by numbers that add up exactly.
         let (d, f) = (f64::from_bits(1.5f64.to_bits()), 0.25f32);
         for (bytes, bits) in [(8, d.to_bits()), (4, u64::from(f.to_bits()))] {
-            local.ledger.post(&local.queue, &Request { op: 1, kind: Kind::Bits, bytes, ..add(at, bits) });
-            local.ledger.post(&local.queue, &Request { op: 4, kind: Kind::Float, bytes, ..add(at, bits) });
-            local.ledger.post(&local.queue, &Request { op: 0, kind: Kind::Bits, bytes, ..add(at, 0) });
+            local
+                .ledger
+                .post(&local.queue, &AtomicRequest { op: 1, kind: WordKind::Bits, bytes, ..add(at, bits) });
+            local
+                .ledger
+                .post(&local.queue, &AtomicRequest { op: 4, kind: WordKind::Float, bytes, ..add(at, bits) });
+            local
+                .ledger
+                .post(&local.queue, &AtomicRequest { op: 0, kind: WordKind::Bits, bytes, ..add(at, 0) });
         }
         local.ledger.post(&local.queue, &add(sig_at, 1));
         local.drain(&mut results);
@@ -191,7 +200,7 @@ fn requests_are_atomic_with_the_devices_threads() {
     local.beside("counting", blocks, threads, &args, |local| {
         for _ in 0..requests {
             local.ledger.post(&local.queue, &add(args[0] as usize, 1));
-            local.ledger.post(&local.queue, &Request { bytes: 4, ..add(args[1] as usize, 5) });
+            local.ledger.post(&local.queue, &AtomicRequest { bytes: 4, ..add(args[1] as usize, 5) });
         }
         local.ledger.post(&local.queue, &add(args[3] as usize, 1));
         local.drain(&mut results);

@@ -1,14 +1,14 @@
-//! Bulk between the network and GPU memory, where the network cannot reach that: through chunks of pinned host memory, which
-//! the copy engines fill and empty. They need no SM. There is a stream into the GPU and one out of it, of high priority, so that both
-//! directions move at once; a caller that keeps a few chunks of one transfer going has the engine copy the next while the
-//! network moves this one.
+//! Bulk between the network and GPU memory, where the network cannot reach that: through chunks of pinned
+//! host memory, which the copy engines fill and empty. They need no SM. There is a stream into the GPU and
+//! one out of it, of high priority, so that both directions move at once; a caller that keeps a few chunks of
+//! one transfer going has the engine copy the next while the network moves this one.
 //!
-//! Each stream keeps its order, and tickets say how far it has come: a copy is done when its ticket is. A word that is stored comes
-//! after every copy into the GPU before it, for whoever waits for the word.
+//! Each stream keeps its order, and tickets say how far it has come: a copy is done when its ticket is. A
+//! word that is stored comes after every copy into the GPU before it, for a thread that waits for the word.
 //!
-//! **Everything is made at the start**: events, pinned memory, streams. To make one takes the driver's lock of the context, which a
-//! thread of the program may hold as long as a stream waits (a copy between that stream and pageable memory); and the stream may wait
-//! for exactly what this moves (docs/gpu-findings.md).
+//! **Everything is made at the start**: events, pinned memory, streams. To make one takes the driver's lock
+//! of the context, which a thread of the program may hold as long as a stream waits (a copy between that
+//! stream and pageable memory); and the stream may wait for exactly what this moves (docs/gpu-findings.md).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::gpu::pinned::PinnedBox;
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
 use crate::net::gpu::chunks::{Chunk, Chunks, Course, LARGE_CHUNKS, SMALL_CHUNKS};
-use crate::net::span::Span;
+use crate::net::memory::span::Span;
 
 /// Words on their way that no stream operation can store, each in a place of its own.
 const WORDS: usize = 256;
@@ -58,7 +58,8 @@ impl Track {
 
     /// Whether something that has no chunk may be put on the stream now.
     fn has_room(&mut self) -> Result<bool> {
-        // Nobody may ever ask for these tickets: so where they pile up, each new one looks for two that have ended.
+        // Nobody may ever ask for these tickets: so where they pile up, each new one looks for two that have
+        // ended.
         if self.marks.len() > LOOK_FROM {
             self.has_ended(self.ended + 2)?;
         }
@@ -125,8 +126,8 @@ impl Staging {
         })
     }
 
-    /// A chunk for (the next part of) a transfer of `bytes`; `None` while all that it may have are in use: go on with what has them, and
-    /// ask again.
+    /// A chunk for (the next part of) a transfer of `bytes`; `None` while all that it may have are in use: go
+    /// on with what has them, and ask again.
     pub(crate) fn try_chunk(&mut self, bytes: usize, course: Course) -> Option<Chunk> {
         self.chunks.take(bytes, course)
     }
@@ -136,11 +137,12 @@ impl Staging {
         self.chunks.give_back(chunk);
     }
 
-    /// Starts the copy of the first `len` bytes of `chunk` to `dst`, there from byte `offset` on (of all elements one after the other).
+    /// Starts the copy of the first `len` bytes of `chunk` to `dst`, there from byte `offset` on (of all
+    /// elements one after the other).
     ///
     /// # Safety
-    /// `dst` is memory that the GPU reaches, valid until the ticket is done, as long as the chunk is not used otherwise. Elements do
-    /// not overlap.
+    /// `dst` is memory that the GPU reaches, valid until the ticket is done, as long as the chunk is not used
+    /// otherwise. Elements do not overlap.
     pub(crate) unsafe fn copy_in(
         &mut self,
         dst: &Span,
@@ -151,14 +153,15 @@ impl Staging {
         debug_assert!(len <= chunk.bytes());
         for piece in dst.pieces(offset, len) {
             let from = Strided { at: chunk.device + piece.packed, stride: piece.elem };
-            // SAFETY: per contract; the chunk is pinned, and as long.
+            // SAFETY: the caller keeps the span valid; the chunk is pinned, and as long.
             unsafe { self.into.stream.copy_strided(piece.memory, from, piece.elem, piece.count) }
                 .map_err(|e| self.explain(e))?;
         }
         self.marked(true)
     }
 
-    /// Starts the copy of `len` bytes of `src`, from byte `offset` on (of all elements one after the other), to the front of `chunk`.
+    /// Starts the copy of `len` bytes of `src`, from byte `offset` on (of all elements one after the other),
+    /// to the front of `chunk`.
     ///
     /// # Safety
     /// As for [`Staging::copy_in`].
@@ -172,15 +175,15 @@ impl Staging {
         debug_assert!(len <= chunk.bytes());
         for piece in src.pieces(offset, len) {
             let to = Strided { at: chunk.device + piece.packed, stride: piece.elem };
-            // SAFETY: per contract; the chunk is pinned, and as long.
+            // SAFETY: the caller keeps the span valid; the chunk is pinned, and as long.
             unsafe { self.out_of.stream.copy_strided(to, piece.memory, piece.elem, piece.count) }
                 .map_err(|e| self.explain(e))?;
         }
         self.marked(false)
     }
 
-    /// Starts the store of the low `bytes` (1, 2, 4 or 8) of `bits`, in one piece where `at` is aligned, after everything that went
-    /// into the GPU before. `None` while too many are on their way: ask again.
+    /// Starts the store of the low `bytes` (1, 2, 4 or 8) of `bits`, in one piece where `at` is aligned,
+    /// after everything that went into the GPU before. `None` while too many are on their way: ask again.
     ///
     /// # Safety
     /// `at` is GPU memory, valid for the word until the ticket is done.
@@ -189,7 +192,7 @@ impl Staging {
             return Ok(None);
         }
         if let Some(op) = MemOp::store(at, bits, bytes).filter(|_| self.cuda.facts().stream_words) {
-            // SAFETY: per contract.
+            // SAFETY: the caller keeps the word valid.
             unsafe { self.into.stream.words(&[op]) }.map_err(|e| self.explain(e))?;
             return self.marked(true).map(Some);
         }
@@ -201,7 +204,7 @@ impl Staging {
         // SAFETY: one of the words, which no copy uses any more.
         unsafe { words.as_ptr().cast::<u64>().add(place).write_volatile(bits.to_le()) };
         let from = words.device_address() + 8 * place;
-        // SAFETY: per contract; the word is pinned.
+        // SAFETY: the caller keeps the word valid; the place that it comes from is pinned.
         unsafe { self.into.stream.copy(at, from, bytes) }.map_err(|e| self.explain(e))?;
         let ticket = self.marked(true)?;
         self.busy[place] = ticket.number;
@@ -217,19 +220,19 @@ impl Staging {
         }
     }
 
-    /// Whether a copy or store is done: then the source may be used again, and the destination, GPU memory or chunk, has what was
-    /// copied, for everybody. Does not wait.
+    /// Whether a copy or store is done: then the source may be used again, and the destination, GPU memory or
+    /// chunk, has what was copied, for everybody. Does not wait.
     pub(crate) fn done(&mut self, ticket: Ticket) -> Result<bool> {
         let track = if ticket.into { &mut self.into } else { &mut self.out_of };
         track.has_ended(ticket.number).map_err(|e| self.explain(e))
     }
 
     fn explain(&self, e: Error) -> Error {
-        e.context(self.whose())
+        e.context(self.subject())
     }
 
     /// What it moves, for texts.
-    pub(crate) fn whose(&self) -> String {
+    pub(crate) fn subject(&self) -> String {
         format!("far PEs' data in memory of {}", self.cuda)
     }
 }
@@ -238,7 +241,8 @@ impl Drop for Staging {
     fn drop(&mut self) {
         let busy = |track: &Track| matches!(track.stream.query(), Ok(false));
         if busy(&self.into) || busy(&self.out_of) {
-            // Copies end by themselves, but not before they are done: their memory then goes with the process.
+            // Copies end by themselves, but not before they are done: their memory then goes with the
+            // process.
             std::mem::forget(std::mem::take(&mut self.blocks));
             std::mem::forget(self.words.take());
         }

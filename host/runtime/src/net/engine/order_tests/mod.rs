@@ -1,14 +1,13 @@
-//! Small programs, in every order of the network's events, against what [`crate::net::order`] promises.
+//! Small programs, in every order of the network's events, against what [`crate::net::ordering`] promises.
 //!
-//! Two engines run on a [network](net) of which the test chooses the next event. Each operation has a region of the target's
-//! memory to itself, so that the test sees after every event which of them have happened. States that have been seen before
-//! are not explored again.
+//! Two engines run on a [network](crate::net::transport::stand_in) of which the test chooses the next event.
+//! Each operation has a region of the target's memory to itself, so that the test sees after every event
+//! which of them have happened. States that have been seen before are not explored again.
 //!
-//! `cargo test` explores all pairs of the ten kinds of operations, all triples of the five ways through the engine, and some programs of
-//! four operations of four ways. `RUSHMEM_TEST_ROUNDS=all` explores all of these. Messages to one PE come in their order here; the fake
-//! network reorders them.
+//! `cargo test` explores all pairs of the ten kinds of operations, all triples of the five ways through the
+//! engine, and some programs of four operations of four ways. `RUSHMEM_TEST_ROUNDS=all` explores all of
+//! these. Messages to one PE come in their order here; the fake network reorders them.
 
-mod net;
 mod run;
 
 use std::collections::HashSet;

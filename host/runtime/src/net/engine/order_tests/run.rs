@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
-use super::net::{Net, Step, Stepped};
 use super::{Between, Kind, Program};
 use crate::error::Result;
 use crate::health::Health;
-use crate::net::engine::{Done, Engine, Rows, INLINE};
-use crate::net::message::Record;
+use crate::net::completion::Done;
+use crate::net::engine::core::Core;
+use crate::net::engine::{Engine, INLINE};
+use crate::net::request::Rows;
+use crate::net::transport::stand_in::{Network, StandIn, Step as Event};
+use crate::net::wire::message::Record;
 use crate::word::Update;
 
 /// Bytes of a region, and of a copy: more than goes by messages.
@@ -19,23 +22,30 @@ const COPY: usize = INLINE + 8;
 /// Where a region's signal is.
 const SIGNAL: usize = REGION - 8;
 
+/// What may happen next: the program's next operation, or something on the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Issue,
+    Network(Event),
+}
+
 /// A run of one program.
 pub(super) struct Run {
     engines: [Engine; 2],
-    net: Arc<Mutex<Net>>,
+    net: Arc<Mutex<Network>>,
     program: Program,
     issued: usize,
     target: Vec<u8>,
     sources: Vec<u8>,
     landing: Vec<u8>,
-    /// Who waits for each operation, and for each quiet with what is before it; `None`: has heard.
+    /// What waits for each operation, and for each quiet with the operations before it; `None`: it is over.
     waiters: Vec<Option<usize>>,
     quiets: Vec<(usize, Option<usize>)>,
 }
 
 impl Run {
     pub(super) fn new(program: &Program, eager: bool) -> Run {
-        let net = Arc::new(Mutex::new(Net::new(eager)));
+        let net = Network::shared(2, eager);
         let n = program.len() + 1;
         let mut own = vec![0u8; n * REGION];
         let mut target = vec![0u8; n * REGION];
@@ -43,11 +53,11 @@ impl Run {
         let remote = vec![own.as_mut_ptr() as u64, target.as_mut_ptr() as u64];
         let engines = [0, 1].map(|me| {
             let health = Arc::new(Health::new(format!("PE {me}"), false, None));
-            let transport = Box::new(Stepped { me, net: Arc::clone(&net) });
+            let transport = Box::new(StandIn::new(me, &net));
             let names = vec!["PE 0".to_owned(), "PE 1".to_owned()];
-            let mut engine = Engine::new(me, transport, names, Vec::new(), health);
+            let mut engine = Engine::new(me, transport, names, Vec::new(), Box::new(|_, _| ()), health);
             let here = remote[me] as usize;
-            engine.segments.insert(1, 0, n * REGION, here, remote.clone(), vec![true; 2]);
+            engine.segments().insert(1, 0, n * REGION, here, remote.clone(), vec![true; 2]);
             engine
         });
         // PE 0's own memory is never touched: nothing is asked of it.
@@ -76,9 +86,9 @@ impl Run {
             Between::Fence => self.engines[0].fence(),
             Between::Quiet => self.quiet(),
         }
-        let engine = &mut self.engines[0];
-        let waiter = engine.waiter();
-        let done = Done::Wake(waiter);
+        let waiter = self.engines[0].waiter();
+        let engine = &mut self.engines[0].operations;
+        let done = Done::Waiter(waiter);
         let offset = (i * REGION) as u64;
         let src = self.sources[i * REGION..].as_ptr() as usize;
         let landing = self.landing[i * REGION..].as_mut_ptr() as usize;
@@ -106,7 +116,7 @@ impl Run {
 
     fn quiet(&mut self) {
         let waiter = self.engines[0].waiter();
-        self.engines[0].quiet(Done::Wake(waiter)).unwrap();
+        self.engines[0].quiet(Done::Waiter(waiter)).unwrap();
         self.quiets.push((self.waiters.len(), Some(waiter)));
     }
 
@@ -114,21 +124,22 @@ impl Run {
     fn settle(&mut self) {
         for engine in &mut self.engines {
             while engine.turn() {}
-            engine.health.check().unwrap();
+            engine.operations.core.failures.check().unwrap();
         }
     }
 
     pub(super) fn step(&mut self, step: Step) {
         match step {
             Step::Issue => self.issue(),
-            step => self.net.lock().unwrap().take(step),
+            Step::Network(event) => self.net.lock().unwrap().take(event),
         }
         self.settle();
     }
 
     pub(super) fn steps(&self) -> Vec<Step> {
         let issue = (self.issued < self.program.len()).then_some(Step::Issue);
-        issue.into_iter().chain(self.net.lock().unwrap().steps()).collect()
+        let events = self.net.lock().unwrap().steps();
+        issue.into_iter().chain(events.into_iter().map(Step::Network)).collect()
     }
 
     /// Whether something of an operation is in the target's memory, and whether all of it is.
@@ -210,17 +221,22 @@ impl Run {
         }
         self.check();
         let stuck = self.waiters.iter().any(Option::is_some) || self.quiets.iter().any(|(_, w)| w.is_some());
-        assert!(!stuck, "something never ends: {:?}, {:?}", self.program, self.engines[0].peers[1]);
+        assert!(
+            !stuck,
+            "something never ends: {:?}, {:?}",
+            self.program, self.engines[0].operations.core.ordering
+        );
         assert!((0..self.issued).all(|i| self.effect(i).1), "something is lost: {:?}", self.program);
-        assert!(self.engines[0].is_quiet() && self.engines[0].held == 0);
+        assert!(self.engines[0].is_quiet() && self.engines[0].operations.core.ordering.held() == 0);
     }
 
     /// All that decides what may still happen.
     pub(super) fn state(&self) -> u64 {
         let mut text = String::new();
         for engine in &self.engines {
-            let Engine { peers, flights, awaited, quiets, waiters, .. } = engine;
-            write!(text, "{peers:?}{flights:?}{awaited:?}{quiets:?}{waiters:?}").unwrap();
+            let Core { wire, ordering, in_flight, completions, .. } = &engine.operations.core;
+            let (wire, waiters) = (wire.peers(), completions.waiters());
+            write!(text, "{wire:?}{ordering:?}{in_flight:?}{waiters:?}").unwrap();
         }
         write!(text, "{:?}{}{:?}", self.net.lock().unwrap(), self.issued, self.waiters).unwrap();
         let mut hash = DefaultHasher::new();
@@ -232,7 +248,7 @@ impl Run {
     }
 }
 
-/// The text with each number that lies in one of the buffers told by its distance.
+/// The text with each number that lies in one of the buffers replaced by its distance.
 fn with_distances(text: &str, buffers: &[&[u8]]) -> String {
     let near =
         |number: usize| buffers.iter().position(|b| number.wrapping_sub(b.as_ptr() as usize) < b.len());

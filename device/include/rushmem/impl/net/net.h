@@ -1,0 +1,160 @@
+/* The way to PEs that are not mapped. An operation's header asks whether the PE is far, and if so calls one
+ * of the `far_*` functions here; these call a *back end*, which carries operations to the network. Everything
+ * here is off the near path.
+ *
+ * There is one back end, `proxy` (proxy.h): descriptors in a ring, which a thread of the host takes. A second
+ * one, `queue`, in which the kernel writes the network card's own work requests, gets a header beside it;
+ * `far_*` then choose for each peer, and a program does not see which.
+ *
+ * What a back end offers, with its name in front (`proxy_put`, `queue_put`). Each is called by one thread,
+ * for a PE that is far, with addresses of this PE as numbers; it ends the launch where there is no such PE,
+ * or where an address is none of this PE's symmetric memory. RUSHMEM_RING_REPLY among `flags` makes it wait.
+ *
+ *   p<T>(dst, value, pe)                        stores one value in one piece; the host checks the address
+ *   g(src, width, pe)                           the word there
+ *   put(dst, src, bytes, pe, flags)             waits until the source is free
+ *   get(dst, src, bytes, pe, flags)             waits until the data is here
+ *   put_signal(dst, src, bytes, sig, value, sig_op, pe, flags)
+ *                                               the signal word changes behind the data; waits as put does
+ *   put_word_signal(dst, word, sig, value, pe)  the same for 8 bytes, and a signal that is set
+ *   signal(sig, value, sig_op, pe)              changes a signal word
+ *   iput, iget(dst, src, dst_stride, src_stride, n, element, pe)
+ *                                               strided, in elements; wait as put and get do
+ *   atomic(code, width, target, value, compare, pe, flags)
+ *                                               RUSHMEM_ATOMIC_* by bit patterns, with RUSHMEM_RING_FLOAT
+ *                                               on a float; waits for the old value
+ *   fence()                                     orders what was asked of each far PE before what follows
+ *   quiet()                                     waits until all that was asked has happened
+ *
+ * Order: between two operations of one thread on one PE there is none without a fence, whatever back end
+ * carries them; a fence or a quiet covers all back ends that the kernel has used.
+ */
+#ifndef RUSHMEM_IMPL_NET_NET_H
+#define RUSHMEM_IMPL_NET_NET_H
+
+#include <rushmem/impl/net/proxy.h>
+#include <rushmem/scope.h>
+
+namespace rushmem {
+namespace impl {
+
+RUSHMEM_DEVICE uint64_t far_address(const volatile void *at) { return reinterpret_cast<uint64_t>(at); }
+
+/* ---- order ---- */
+
+RUSHMEM_DEVICE void far_fence() { proxy_fence(); }
+RUSHMEM_DEVICE void far_quiet() { proxy_quiet(); }
+
+/* ---- one value ---- */
+
+template <typename T> RUSHMEM_DEVICE void far_p(T *dst, const T &value, int pe) { proxy_p(dst, value, pe); }
+template <typename T> RUSHMEM_DEVICE T far_g(const T *src, int pe) {
+  return from_bits<T>(static_cast<word<T>>(proxy_g(far_address(src), sizeof(T), pe)));
+}
+
+/* ---- bytes: one thread of the scope asks for all of it ---- */
+
+template <typename Scope>
+RUSHMEM_DEVICE void far_put(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+  if (Scope::rank() == 0) proxy_put(far_address(dst), far_address(src), bytes, pe, flags);
+}
+template <typename Scope>
+RUSHMEM_DEVICE void far_get(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+  if (Scope::rank() == 0) proxy_get(far_address(dst), far_address(src), bytes, pe, flags);
+}
+
+template <typename Scope, typename T>
+RUSHMEM_DEVICE void far_iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
+                             int pe) {
+  if (Scope::rank() == 0) {
+    proxy_iput(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
+               static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
+  }
+}
+template <typename Scope, typename T>
+RUSHMEM_DEVICE void far_iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
+                             int pe) {
+  if (Scope::rank() == 0) {
+    proxy_iget(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
+               static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
+  }
+}
+
+/* ---- signals ---- */
+
+/* The scope meets first: what its threads wrote to the source before the call is the signal's data, too. */
+template <typename Scope>
+RUSHMEM_DEVICE void far_put_signal(void *dst, const void *src, size_t bytes, uint64_t *sig, uint64_t value,
+                                   int sig_op, int pe, uint32_t flags) {
+  Scope::sync();
+  if (Scope::rank() == 0) {
+    proxy_put_signal(far_address(dst), far_address(src), bytes, far_address(sig), value, sig_op, pe, flags);
+  }
+}
+RUSHMEM_DEVICE void far_put_word_signal(uint64_t *dst, uint64_t word_, uint64_t *sig, uint64_t value,
+                                        int pe) {
+  proxy_put_word_signal(far_address(dst), word_, far_address(sig), value, pe);
+}
+RUSHMEM_DEVICE void far_signal(uint64_t *sig, uint64_t value, int sig_op, int pe) {
+  proxy_signal(far_address(sig), value, sig_op, pe);
+}
+
+/* ---- atomics ---- */
+
+/* On a 4- or 8-byte word, RUSHMEM_ATOMIC_*, by bit patterns. */
+template <typename T>
+RUSHMEM_DEVICE uint64_t far_atomic(uint32_t code, const T *target, T value, T compare, int pe,
+                                   uint32_t flags) {
+  if (is_floating<T>::value) flags |= RUSHMEM_RING_FLOAT;
+  return proxy_atomic(code, sizeof(T), far_address(target), to_bits(value), to_bits(compare), pe, flags);
+}
+template <typename T> RUSHMEM_DEVICE T far_fetch(uint32_t code, const T *target, T value, T compare, int pe) {
+  return from_bits<T>(static_cast<word<T>>(far_atomic(code, target, value, compare, pe, RUSHMEM_RING_REPLY)));
+}
+template <typename T> RUSHMEM_DEVICE void far_update(uint32_t code, const T *target, T value, int pe) {
+  far_atomic(code, target, value, T{}, pe, 0);
+}
+
+#if !defined(RUSHMEM_CPU)
+
+/* Sums of 16-bit floats, by their bits. */
+template <typename T> RUSHMEM_DEVICE unsigned short far_sum(unsigned short a, unsigned short b) {
+  unsigned short sum;
+  if (is_half<T>::value) {
+    asm("add.rn.f16 %0, %1, %2;" : "=h"(sum) : "h"(a), "h"(b));
+  } else {
+    /* As in cuda.h: sm_80 has no plain addition of these. */
+    asm("fma.rn.bf16 %0, %1, %2, %3;" : "=h"(sum) : "h"(a), "h"(static_cast<unsigned short>(0x3f80)), "h"(b));
+  }
+  return sum;
+}
+
+/* Adds to a 16-bit float by compare-and-swap of the word that it is in. Its other half keeps what it has. */
+template <typename T> RUSHMEM_DEVICE T far_fetch_add_small(T *target, T value, int pe) {
+  uint32_t *word_ = reinterpret_cast<uint32_t *>(far_address(target) & ~uint64_t(3));
+  const uint32_t shift = static_cast<uint32_t>(far_address(target) & 2) * 8;
+  uint32_t seen = far_fetch<uint32_t>(RUSHMEM_ATOMIC_FETCH, word_, 0, 0, pe);
+  for (;;) {
+    const unsigned short before = static_cast<unsigned short>(seen >> shift);
+    const uint32_t after = far_sum<T>(before, to_bits(value));
+    const uint32_t wanted = (seen & ~(uint32_t(0xffff) << shift)) | after << shift;
+    const uint32_t found = far_fetch(RUSHMEM_ATOMIC_COMPARE_SWAP, word_, wanted, seen, pe);
+    if (found == seen) return from_bits<T>(before);
+    seen = found;
+  }
+}
+
+#endif
+
+template <typename T> RUSHMEM_DEVICE T far_fetch_add(T *target, T value, int pe) {
+#if !defined(RUSHMEM_CPU)
+  if constexpr (is_half<T>::value || is_bfloat16<T>::value) return far_fetch_add_small(target, value, pe);
+  else
+#endif
+    return far_fetch<T>(RUSHMEM_ATOMIC_FETCH_ADD, target, value, T{}, pe);
+}
+
+}  // namespace impl
+}  // namespace rushmem
+
+#endif

@@ -1,0 +1,200 @@
+//! How the network starts, in phases that follow from one another: each takes the one before, so none can be
+//! left out, made twice, or made too early.
+//!
+//! 1. [`Meeting::hold`]: a transport is open, and all PEs know each other's addresses. Nothing is carried out
+//!    yet.
+//! 2. [`Meeting::join`]: the engine turns, with its proxy thread. Arrivals are noted in the node's control
+//!    segment, so that comes before; symmetric memory comes after, for its PEs meet over the network.
+//! 3. [`Detached::prepare`]: memory through which kernels ask exists. The device state names it, so the
+//!    device starts after this.
+//! 4. [`Prepared::attach`]: the engine serves kernels, and has what moves GPU memory.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use rushmem_bootstrap_abi::Bootstrap;
+
+use super::engine::{self, Engine};
+use super::gpu::gate::Gates;
+use super::gpu::mailbox::Mailbox;
+use super::gpu::traffic::Traffic;
+use super::proxy::doorbell::Doorbell;
+use super::proxy::posts::Posts;
+use super::proxy::ring::DeviceRing;
+use super::proxy::submissions::Submissions;
+use super::transport::{fake, ucx, Transport};
+use super::{meeting, proxy, Far, Shared};
+use crate::config::{Config, TransportWish};
+use crate::error::{err, Result};
+use crate::gpu::Cuda;
+use crate::health::Health;
+use crate::kernel::service::Service;
+use crate::node::card::Card;
+use crate::node::control::Control;
+
+/// The first phase: PEs know how to reach each other.
+pub(crate) struct Meeting {
+    me: usize,
+    transport: Box<dyn Transport>,
+    names: Vec<String>,
+    leaders: Vec<usize>,
+    cuda: Option<Arc<Cuda>>,
+    health: Arc<Health>,
+    boot: Arc<dyn Bootstrap>,
+}
+
+/// The second phase: the network, and the right to attach kernels to it, once.
+pub(crate) struct Joined {
+    pub(crate) net: Arc<Far>,
+    pub(crate) kernels: Detached,
+}
+
+/// A network that kernels cannot reach yet.
+pub(crate) struct Detached {
+    net: Arc<Far>,
+}
+
+/// The third phase: what kernels are to post to exists, and the engine does not know of it.
+pub(crate) struct Prepared {
+    net: Arc<Far>,
+    ring: DeviceRing,
+    mailbox: Option<Mailbox>,
+}
+
+impl Meeting {
+    /// Collective over the job: opens the transport and learns every PE's address. `leaders`: the first PEs
+    /// of the other nodes.
+    pub(crate) fn hold(
+        me: usize,
+        cards: &[Card],
+        leaders: Vec<usize>,
+        config: &Config,
+        cuda: Option<&Arc<Cuda>>,
+        health: &Arc<Health>,
+        boot: &Arc<dyn Bootstrap>,
+    ) -> Result<Meeting> {
+        let opened = match config.transport {
+            TransportWish::Fake => fake::Fake::new(config.fake_seed, config.fake_delay)
+                .map(|t| Box::new(t) as Box<dyn Transport>),
+            _ => {
+                let listen = meeting::where_to_listen(cards, &**boot);
+                ucx::Ucx::new(me, cards.len(), config.far_copies, config.far_gpu, &listen)
+                    .map(|t| Box::new(t) as Box<dyn Transport>)
+            }
+        };
+        let transport = meeting::introduce(opened, &**boot, cards)?;
+        let (name, about) = (transport.name(), transport.about());
+        log::info!("{}: far PEs are reached by {name}: {about}", health.who());
+        log::debug!(
+            "{}: to far PEs up to {} bytes travel in a message, more in copies; kernels post to a ring of \
+             {} descriptors (RUSHMEM_RING_SLOTS)",
+            health.who(),
+            engine::INLINE,
+            config.ring_slots
+        );
+        Ok(Meeting {
+            me,
+            transport,
+            names: cards.iter().map(Card::who).collect(),
+            leaders,
+            cuda: cuda.cloned(),
+            health: Arc::clone(health),
+            boot: Arc::clone(boot),
+        })
+    }
+
+    /// The engine turns from now on, with its proxy thread. `control` is where arrivals of other nodes' PEs
+    /// are noted.
+    pub(crate) fn join(self, control: &Arc<Control>) -> Result<Joined> {
+        let Meeting { me, mut transport, names, leaders, cuda, health, boot } = self;
+        let (name, about, gpu) = (transport.name(), transport.about(), cuda.is_some());
+        let doorbell = Doorbell::new(transport.fd())?;
+        transport.arm();
+        let control = Arc::clone(control);
+        let note = Box::new(move |from, arrival: &_| control.arrive_for(from, arrival));
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(Engine::new(me, transport, names, leaders, note, Arc::clone(&health))),
+            health: Arc::clone(&health),
+            driven: AtomicU64::new(0),
+            doorbell,
+            submissions: Submissions::default(),
+            cuda,
+            gates: OnceLock::new(),
+            stop: AtomicBool::new(false),
+        });
+        let weak = Arc::downgrade(&shared);
+        health.let_help(Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.help();
+            }
+        }));
+        let driven = Arc::clone(&shared);
+        let proxy = std::thread::Builder::new()
+            .name("rushmem-proxy".into())
+            .spawn(move || proxy::run(&driven))
+            .map_err(|e| err!(IO, "starting the proxy thread: {e}"))?;
+        let net = Arc::new(Far { shared, boot, proxy: Some(proxy), name, about, gpu });
+        Ok(Joined { kernels: Detached { net: Arc::clone(&net) }, net })
+    }
+}
+
+impl Detached {
+    /// Makes a ring of `slots` for kernels on the CPU or on `gpu`, and a mailbox where there is a GPU.
+    ///
+    /// # Safety
+    /// As for [`DeviceRing::new`].
+    pub(crate) unsafe fn prepare(
+        self,
+        gpu: Option<&Arc<Cuda>>,
+        counters: usize,
+        slots: usize,
+    ) -> Result<Prepared> {
+        // SAFETY: the caller's promise is the same.
+        let ring = unsafe { DeviceRing::new(gpu, counters, slots) }?;
+        Ok(Prepared { net: self.net, ring, mailbox: gpu.map(Mailbox::new).transpose()? })
+    }
+}
+
+impl Prepared {
+    /// What the device state's `ring` is to be.
+    pub(crate) fn ring_address(&self) -> usize {
+        self.ring.raw_address()
+    }
+
+    /// What the device state's `mailbox` is to be.
+    pub(crate) fn mailbox_address(&self) -> usize {
+        self.mailbox.as_ref().map_or(0, Mailbox::device_address)
+    }
+
+    /// The engine takes kernels' posts from now on; this PE's heap starts at `base`, and its stride is that
+    /// long. `service` knows the state of the GPU whose memory the heap is in.
+    ///
+    /// What comes back is to be called when there are kernels: from then on the proxy thread looks at their
+    /// ring now and then, for which it sleeps no more as long as it otherwise would.
+    pub(crate) fn attach(
+        self,
+        base: usize,
+        stride: usize,
+        gpu: Option<(&Arc<Cuda>, Arc<Service>)>,
+    ) -> Result<impl Fn() + Send + Sync> {
+        let shared = &self.net.shared;
+        let mut engine = shared.lock();
+        engine.attach_posts(Posts::new(self.ring, base, stride));
+        if let (Some((cuda, service)), Some(mailbox)) = (gpu, self.mailbox) {
+            let traffic = Traffic::new(cuda, engine.n_pes(), mailbox, service)?;
+            engine.attach_gpu(traffic);
+            if cuda.facts().stream_words {
+                let gates = Arc::new(Gates::new(cuda)?);
+                shared.gates.get_or_init(|| gates);
+            }
+        }
+        drop(engine);
+        let shared = Arc::downgrade(shared);
+        Ok(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.lock().expect_posts();
+                shared.doorbell.ring();
+            }
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! A network for tests, of which the test chooses the next event: a copy arrives, a message arrives, a flush
+//! is over. Its PEs are values of one process.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD};
+use crate::error::{err, Result};
+
+/// A copy on its way.
+#[derive(Debug, Clone)]
+struct Copying {
+    id: u64,
+    /// The PE that operates, and the PE that owns the memory.
+    by: usize,
+    pe: usize,
+    dst: usize,
+    data: Vec<u8>,
+    /// What its arrival completes, if its source was not free at once.
+    token: Option<Token>,
+    put: bool,
+}
+
+/// A message on its way.
+#[derive(Debug)]
+enum Message {
+    Small(Vec<u8>),
+    Large { head: Vec<u8>, data: Vec<u8> },
+}
+
+/// What is on its way between PEs.
+#[derive(Debug, Default)]
+pub(in crate::net) struct Network {
+    /// Messages to each PE, in order: the engine sorts them anyway.
+    messages: Vec<VecDeque<Message>>,
+    copies: Vec<Copying>,
+    /// The PE that flushes, the copies that it waits for, what it completes.
+    flushes: Vec<(usize, Vec<u64>, Token)>,
+    next: u64,
+    /// Data of large messages that has been announced.
+    announced: Vec<(BulkId, Vec<u8>)>,
+    /// Whether sources are free at once.
+    eager: bool,
+    /// Events that each PE gets at its next turn.
+    events: Vec<Vec<Event>>,
+}
+
+/// What may happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::net) enum Step {
+    Message(usize),
+    Copy(usize),
+    Flush(usize),
+}
+
+impl Network {
+    /// Of `n` PEs; with `eager`, sources are free at once.
+    pub(in crate::net) fn shared(n: usize, eager: bool) -> Arc<Mutex<Network>> {
+        let messages = (0..n).map(|_| VecDeque::new()).collect();
+        let events = (0..n).map(|_| Vec::new()).collect();
+        Arc::new(Mutex::new(Network { messages, events, eager, ..Network::default() }))
+    }
+
+    /// Messages on their way to a PE.
+    #[cfg(test)]
+    pub(in crate::net) fn waiting(&self, pe: usize) -> usize {
+        self.messages[pe].len()
+    }
+
+    pub(in crate::net) fn steps(&self) -> Vec<Step> {
+        let messages =
+            (0..self.messages.len()).filter(|pe| !self.messages[*pe].is_empty()).map(Step::Message);
+        let copies = (0..self.copies.len()).map(Step::Copy);
+        let over = |ids: &[u64]| !self.copies.iter().any(|copy| ids.contains(&copy.id));
+        let flushes = self.flushes.iter().enumerate().filter(|(_, (_, ids, _))| over(ids));
+        messages.chain(copies).chain(flushes.map(|(i, _)| Step::Flush(i))).collect()
+    }
+
+    pub(in crate::net) fn take(&mut self, step: Step) {
+        match step {
+            Step::Message(pe) => {
+                let event = match self.messages[pe].pop_front().expect("there is one") {
+                    Message::Small(message) => Event::Message(message),
+                    Message::Large { head, data } => {
+                        let (id, bytes) = (BulkId(self.number()), data.len());
+                        self.announced.push((id, data));
+                        Event::Bulk { head, bytes, data: id }
+                    }
+                };
+                self.events[pe].push(event);
+            }
+            Step::Copy(i) => {
+                let Copying { by, dst, data, token, put, .. } = self.copies.remove(i);
+                let data = if put { data } else { read(&data) };
+                // SAFETY: memory that the test keeps until the run is over.
+                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), dst as *mut u8, data.len()) };
+                self.events[by].extend(token.map(Event::Done));
+            }
+            Step::Flush(i) => {
+                let (by, _, token) = self.flushes.remove(i);
+                self.events[by].push(Event::Done(token));
+            }
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+}
+
+/// What a get finds when it is carried out: its source's address and length were kept.
+fn read(source: &[u8]) -> Vec<u8> {
+    let word = |i: usize| usize::from_le_bytes(source[i * 8..][..8].try_into().unwrap());
+    // SAFETY: memory that the test keeps until the run is over.
+    unsafe { std::slice::from_raw_parts(word(0) as *const u8, word(1)) }.to_vec()
+}
+
+/// The network as PE `me` sees it.
+pub(in crate::net) struct StandIn {
+    me: usize,
+    network: Arc<Mutex<Network>>,
+}
+
+impl StandIn {
+    pub(in crate::net) fn new(me: usize, network: &Arc<Mutex<Network>>) -> StandIn {
+        StandIn { me, network: Arc::clone(network) }
+    }
+
+    fn network(&self) -> MutexGuard<'_, Network> {
+        self.network.lock().expect("no test goes on after a panic")
+    }
+}
+
+impl Transport for StandIn {
+    fn name(&self) -> &'static str {
+        "stand-in"
+    }
+    fn about(&self) -> String {
+        String::new()
+    }
+    fn address(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+    fn learn_addresses(&mut self, _: Vec<Vec<u8>>) {}
+    unsafe fn register(&mut self, _: u32, _: Memory) -> Result<Vec<u8>> {
+        Ok(vec![1])
+    }
+    fn learn_keys(&mut self, _: u32, _: Vec<Vec<u8>>) {}
+    fn forget(&mut self, _: u32) {}
+    unsafe fn put(&mut self, to: Remote, src: *const u8, bytes: usize, token: Token) -> Result<bool> {
+        let mut net = self.network();
+        let (id, eager) = (net.number(), net.eager);
+        // SAFETY: the caller keeps the source valid.
+        let data = unsafe { std::slice::from_raw_parts(src, bytes) }.to_vec();
+        let (token, dst) = ((!eager).then_some(token), to.address as usize);
+        net.copies.push(Copying { id, by: self.me, pe: to.pe, dst, data, token, put: true });
+        Ok(eager)
+    }
+    unsafe fn get(&mut self, from: Remote, dst: *mut u8, bytes: usize, token: Token) -> Result<bool> {
+        let mut net = self.network();
+        let id = net.number();
+        let data = [from.address.to_le_bytes(), (bytes as u64).to_le_bytes()].concat();
+        let (dst, token) = (dst as usize, Some(token));
+        net.copies.push(Copying { id, by: self.me, pe: from.pe, dst, data, token, put: false });
+        Ok(false)
+    }
+    fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()> {
+        let mut net = self.network();
+        net.messages[pe].push_back(Message::Small(message));
+        Ok(())
+    }
+    unsafe fn send_bulk(
+        &mut self,
+        pe: usize,
+        head: [u8; BULK_HEAD],
+        data: *const u8,
+        bytes: usize,
+        _: Token,
+    ) -> Result<bool> {
+        let mut net = self.network();
+        // SAFETY: the caller keeps the data valid.
+        let data = unsafe { std::slice::from_raw_parts(data, bytes) }.to_vec();
+        net.messages[pe].push_back(Message::Large { head: head.to_vec(), data });
+        Ok(true)
+    }
+    unsafe fn receive(&mut self, data: BulkId, dst: *mut u8, _: Token) -> Result<bool> {
+        let mut net = self.network();
+        let place = net.announced.iter().position(|(id, _)| *id == data);
+        let place = place.ok_or_else(|| err!(INTERNAL, "data that was not announced"))?;
+        let (_, bytes) = net.announced.swap_remove(place);
+        // SAFETY: the caller keeps the destination valid.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst, bytes.len()) };
+        Ok(true)
+    }
+    fn flush(&mut self, pe: usize, token: Token) -> Result<bool> {
+        let mut net = self.network();
+        let mine = |copy: &&Copying| copy.put && copy.by == self.me && copy.pe == pe;
+        let ids: Vec<u64> = net.copies.iter().filter(mine).map(|copy| copy.id).collect();
+        if ids.is_empty() {
+            return Ok(true);
+        }
+        net.flushes.push((self.me, ids, token));
+        Ok(false)
+    }
+    fn progress(&mut self, events: &mut Vec<Event>) {
+        events.append(&mut self.network().events[self.me]);
+    }
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+    fn arm(&mut self) -> bool {
+        true
+    }
+    fn congested(&self) -> bool {
+        false
+    }
+    fn buffer(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+    fn recycle(&mut self, _: Vec<u8>) {}
+    fn cut(&mut self) {
+        let mut net = self.network();
+        let why = || err!(IO, "the stand-in's connections were cut");
+        let mut tokens = Vec::new();
+        net.copies.retain(|copy| {
+            let mine = copy.by == self.me;
+            tokens.extend(copy.token.filter(|_| mine));
+            !mine
+        });
+        net.flushes.retain(|(by, _, token)| {
+            let mine = *by == self.me;
+            tokens.extend(mine.then_some(*token));
+            !mine
+        });
+        net.events[self.me].extend(tokens.into_iter().map(|token| Event::Failed(token, why())));
+    }
+}
