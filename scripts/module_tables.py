@@ -1,6 +1,6 @@
 """Which module may use which, for scripts/check-tree: the arrows of ARCHITECTURE.md. A table begins at the
-bottom: each module comes after those that it may use, so that there is no circle. A crate's root may use all of
-its modules.
+bottom: each module comes after those that it may use, so that there is no circle. A crate's root may use all
+of its modules.
 
 `KNOWN` holds arrows that are wrong and known: each is a defect with its reason, printed as a note until it is
 gone."""
@@ -89,7 +89,8 @@ PERF = {
     "table": set(),
     "report": {"args", "environment", "job", "stats", "table"},
     "plot": {"job", "report", "table"},
-    "peer": {"job", "report"},
+    "summary": {"args", "job", "report", "stats", "table"},
+    "peer": {"job", "report", "summary"},
     "host": {"args", "environment", "job", "peer", "report", "stats"},
     "startup": {"args", "environment", "gpu", "job", "peer", "progress", "report", "stats", "table"},
     "device": {"args", "environment", "gpu", "job", "peer", "plot", "progress", "report", "startup", "stats"},
