@@ -69,7 +69,8 @@ fn play(world: &World) -> rushmem::Result<()> {
     Ok(())
 }
 
-/// A message of an engine's with one record, as `net/wire/message.rs` has it: a word at an offset of the heap.
+/// A message of an engine's with one record, as `net/wire/message.rs` has it: a word at an offset of the
+/// heap.
 fn word(sender: u32, number: u64, offset: u64) -> Vec<u8> {
     let mut message = [&sender.to_le_bytes()[..], &[0; 4], &number.to_le_bytes()].concat();
     message.extend_from_slice(&[1, 0, 8, 0, 16, 0, 0, 0]);
