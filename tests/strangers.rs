@@ -69,7 +69,8 @@ fn play(world: &World) -> rushmem::Result<()> {
     Ok(())
 }
 
-/// A message of an engine's with one record, as `net/message.rs` has it: a word at an offset of the heap.
+/// A message of an engine's with one record, as `net/wire/message.rs` has it: a word at an offset of the
+/// heap.
 fn word(sender: u32, number: u64, offset: u64) -> Vec<u8> {
     let mut message = [&sender.to_le_bytes()[..], &[0; 4], &number.to_le_bytes()].concat();
     message.extend_from_slice(&[1, 0, 8, 0, 16, 0, 0, 0]);
@@ -78,7 +79,7 @@ fn word(sender: u32, number: u64, offset: u64) -> Vec<u8> {
     message
 }
 
-/// The head of a put, as `net/ucx/wire.rs` has it.
+/// The head of a put, as `net/transport/ucx/wire.rs` has it.
 fn put(sender: u64, number: u64, segment: u32, address: u64) -> Vec<u8> {
     let (kind, segment) = (1u32.to_le_bytes(), segment.to_le_bytes());
     let words = [sender, number, address, 0].map(u64::to_le_bytes).concat();
