@@ -14,14 +14,15 @@ namespace rushmem {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (impl::is_far(pe)) {
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) {
     if (Scope::rank() == 0) {
       impl::rushmem_far_iput(impl::far_address(dst), impl::far_address(src),
                              static_cast<uint64_t>(dst_stride), static_cast<uint64_t>(src_stride), n,
                              sizeof(T), pe);
     }
   } else {
-    impl::copy_strided<Scope, T, false>(impl::near_address(dst, pe), src, dst_stride, src_stride, n);
+    impl::copy_strided<Scope, T, false>(to.at(dst), src, dst_stride, src_stride, n);
   }
   Scope::sync();
 }
@@ -32,14 +33,15 @@ RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t s
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (impl::is_far(pe)) {
+  const impl::route from = impl::route_to(pe);
+  if (from.is_far()) {
     if (Scope::rank() == 0) {
       impl::rushmem_far_iget(impl::far_address(dst), impl::far_address(src),
                              static_cast<uint64_t>(dst_stride), static_cast<uint64_t>(src_stride), n,
                              sizeof(T), pe);
     }
   } else {
-    impl::copy_strided<Scope, T, true>(dst, impl::near_address(src, pe), dst_stride, src_stride, n);
+    impl::copy_strided<Scope, T, true>(dst, from.at(src), dst_stride, src_stride, n);
     impl::loads_before_later();
   }
   Scope::sync();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::error::{err, Result};
 use crate::health::Health;
 use crate::net::Far;
-use crate::node::card::Card;
+use crate::topology::card::Card;
 use crate::node::control::{Arrival, Call, Control, Words};
 
 /// The rounds of one world.

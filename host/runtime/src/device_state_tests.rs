@@ -1,6 +1,7 @@
 //! The layout as a C compiler sees it, and the texts about stalls.
 
 use super::*;
+use crate::topology::near::NOT_NEAR;
 use crate::testing::layout::{fields, numbers, Layout};
 
 #[test]
@@ -10,10 +11,11 @@ fn the_layout_is_that_of_the_header() {
         reserved);
     fields!(layout, "rushmem_sync_line", SyncLine: epoch pad);
     fields!(layout, "rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base stride broken
-        sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox reserved);
+        sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox near_apart step_first step_count step_inverse step_shift near_table);
     numbers!(
         layout,
         RUSHMEM_DEVICE_ABI_VERSION = VERSION,
+        RUSHMEM_NOT_NEAR = NOT_NEAR,
         RUSHMEM_STALL_RECORDS = STALL_RECORDS,
         RUSHMEM_STALL_SYNC = STALL_SYNC,
         RUSHMEM_STALL_ANSWER = STALL_ANSWER,
@@ -44,7 +46,8 @@ pub(crate) fn state_of(health: &Arc<Health>) -> DeviceState {
     let facts = DeviceFacts {
         my_pe: 1,
         n_pes: 4,
-        near: (0, 4),
+        near: &Near::new(1, 4, &[(0, 0), (1, 1), (2, 2), (3, 3)], 0x8000),
+        near_table: 0,
         heap_base: 0x10000,
         stride: 0x8000,
         sync_lines: 0x10000,

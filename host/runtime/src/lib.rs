@@ -28,9 +28,11 @@ mod memory;
 mod net;
 mod node;
 mod ops;
+mod placement;
 mod plugin;
 mod settings;
 mod symmetric;
+mod topology;
 mod word;
 mod world;
 

@@ -19,11 +19,12 @@ use crate::fork::Member;
 use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::net::{Far, Place};
-use crate::node::card::Card;
+use crate::topology::card::Card;
 use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
 use crate::ops::engine::Engine;
 use crate::symmetric::Symmetric;
+use crate::topology::near::Near;
 use start::first_cause;
 
 /// How a range of a PE's symmetric memory is reached.
@@ -74,10 +75,8 @@ pub(crate) struct World {
     device_name: CString,
     me: i32,
     n: i32,
-    /// The run of mapped PEs around this one: first and length.
-    near: (i32, i32),
-    /// The first PE of this node.
-    node_first: i32,
+    /// The PEs whose memory is mapped here.
+    near: Arc<Near>,
     /// A launch has failed whose threads may hold something of the way to far PEs.
     abandoned: AtomicBool,
     /// As long as any of the above lives, a child of fork is refused.
@@ -183,7 +182,7 @@ impl World {
 
     /// What the fast path of a client needs: nobody is near to a host that cannot touch the memory.
     pub(crate) fn view(&self) -> rushmem_view_t {
-        let (near_first, near_count) = if self.engine.is_some() { (self.me, 0) } else { self.near };
+        let (near_first, near_count) = if self.engine.is_some() { (self.me, 0) } else { self.near.run() };
         rushmem_view_t {
             my_pe: self.me,
             n_pes: self.n,
@@ -225,26 +224,23 @@ impl World {
     /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is; checks the PE, the range, and that the job is whole.
     #[inline]
     pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<Route<'_>> {
-        if !self.is_near(pe) {
-            return self.far_route(ptr, bytes, pe);
-        }
+        let Some(distance) = self.near.distance(pe) else { return self.far_route(ptr, bytes, pe) };
         self.health.check()?;
         let own = self.check_local(ptr, bytes)?;
-        let far = (i64::from(pe) - i64::from(self.me)) * self.symmetric.stride() as i64;
-        let at = own.wrapping_add_signed(far as isize);
+        let at = own.wrapping_add(distance as usize);
         Ok(match &self.engine {
             None => Route::Host(at as *mut u8),
             Some(engine) => {
-                let slot = (pe - self.node_first) as usize;
-                Route::Gpu(self.symmetric.elsewhere(own, slot).unwrap_or(at), engine)
+                let slot = self.near.slot(pe);
+                let elsewhere = slot.and_then(|slot| self.symmetric.elsewhere(own, slot));
+                Route::Gpu(elsewhere.unwrap_or(at), engine)
             }
         })
     }
 
-    /// Whether `pe` is one whose memory is mapped here.
-    #[inline]
-    pub(crate) fn is_near(&self, pe: i32) -> bool {
-        (pe.wrapping_sub(self.near.0) as u32) < self.near.1 as u32
+    /// The PEs whose memory is mapped here.
+    pub(crate) fn near(&self) -> &Arc<Near> {
+        &self.near
     }
 
     /// The same for a PE whose memory is not.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD, MESSAGE};
 use crate::error::{err, Result};
-use crate::node::card::random;
+use crate::topology::card::random;
 
 /// Of a put or get, moved at one time.
 const PIECE: usize = 1000;

@@ -7,7 +7,7 @@ use super::transport::{Memory, Transport};
 use super::ucx::listen::Listen;
 use super::{Backed, Shared};
 use crate::error::{err, Error, Result};
-use crate::node::card::Card;
+use crate::topology::card::Card;
 
 /// Of a PE that could not.
 const FAILED: u64 = u64::MAX;

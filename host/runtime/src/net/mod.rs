@@ -37,7 +37,7 @@ use crate::gpu::device::Current;
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
-use crate::node::card::Card;
+use crate::topology::card::Card;
 use crate::node::control::{Arrival, Control};
 use engine::Engine;
 use errand::Errands;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::card::Card;
+use crate::topology::card::Card;
 use super::message::{Message, MAX_FDS};
 use crate::error::{err, raise_the_limit, Error, Result};
 use crate::health::Health;

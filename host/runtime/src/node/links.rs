@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::{Bootstrap, Death};
 
-use super::card::Card;
+use crate::topology::card::Card;
 use super::inbox::Inbox;
 use super::mate::{pidfd_of, Mate};
 #[cfg(any(test, feature = "fuzzing"))]
@@ -404,11 +404,11 @@ impl Shared {
 /// The messages of a leader, as a follower reads them: the first byte of each says how many descriptors go with it.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn fuzz(bytes: &[u8]) {
-    let name = super::card::random().expect("random bytes");
+    let name = crate::topology::card::random().expect("random bytes");
     let listener = Socket::listen(&name).expect("a free name");
     let leader = Socket::connect(&name).expect("it listens");
     let follower = listener.accept().expect("it has connected").expect("this user's own");
-    let card = |pe: u32| Card { pe, ..Card::decode(&[0; super::card::CARD_BYTES]) };
+    let card = |pe: u32| Card { pe, ..Card::decode(&[0; crate::topology::card::CARD_BYTES]) };
     let shared = Shared {
         me: 1,
         cards: Arc::new((0..3).map(card).collect()),

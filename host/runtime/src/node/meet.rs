@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use super::card::Card;
+use crate::topology::card::Card;
 use super::links::{death_message, in_pes, tell_all, word, HELLO, TICK};
 use super::message::Socket;
 use crate::error::{err, Error, Result};

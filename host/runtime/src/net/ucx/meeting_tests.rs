@@ -11,7 +11,7 @@ use super::tests::{data, pair, Pe, BYTES, LIMIT, SEGMENT};
 use super::Carrier;
 use crate::net::message::PRELUDE;
 use crate::net::transport::{Remote, Transport, MESSAGE};
-use crate::node::card::random;
+use crate::topology::card::random;
 
 const CHILD: &str = "RUSHMEM_MEETING_CHILD";
 const ROUNDS: usize = 150;

@@ -12,7 +12,7 @@ use crate::heap::region::Region;
 use crate::memory::Reservation;
 use crate::net::gpu::direct::Way;
 use crate::net::transport::{Event, Memory, Remote, Transport, BULK_HEAD};
-use crate::node::card::random;
+use crate::topology::card::random;
 
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 pub(super) const BYTES: usize = 4 << 20;

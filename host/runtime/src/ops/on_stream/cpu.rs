@@ -12,6 +12,7 @@ use crate::kernel::stream::Job;
 use crate::net::{Far, Place};
 use crate::ops::signal::update_word;
 use crate::ops::waitset::{Expected, WaitSet};
+use crate::topology::near::Near;
 use crate::word::{copy, copy_word, Word};
 use crate::world::World;
 
@@ -21,7 +22,7 @@ pub(super) fn job(w: &World, what: &str, work: Work) -> Job {
     let shop = Shop {
         health: Arc::clone(w.health()),
         limit: w.config().wait_timeout,
-        sync: Sync::new(state),
+        sync: Sync::new(state, Arc::clone(w.near())),
         far: w.far().cloned(),
     };
     let what = format!("{what} on a stream");
@@ -107,36 +108,31 @@ unsafe fn store<W: Word>(at: usize, bits: u64) {
 
 /// The device's sync of all PEs (`sync.h`), in which streams and kernels may meet: one line at every PE for each PE, which
 /// tells how often that one has come.
-#[derive(Clone, Copy)]
 struct Sync {
     me: i32,
     n: i32,
-    /// The run of PEs that are mapped: first and length.
-    near: (i32, i32),
+    near: Arc<Near>,
     base: usize,
-    stride: u64,
     lines: usize,
     epochs: usize,
 }
 
 impl Sync {
-    fn new(state: &RawState) -> Sync {
+    fn new(state: &RawState, near: Arc<Near>) -> Sync {
         Sync {
             me: state.my_pe,
             n: state.n_pes,
-            near: (state.near_first, state.near_count),
+            near,
             base: state.heap_base as usize,
-            stride: state.stride,
             lines: state.sync_lines as usize,
             epochs: state.sync_epoch as usize,
         }
     }
 
-    /// The count of `of`'s arrivals in `at`'s memory.
-    fn line(&self, of: i32, at: i32) -> &AtomicU64 {
-        let far = (i64::from(at) - i64::from(self.me)) * self.stride as i64;
-        let line = (self.lines + of as usize * size_of::<SyncLine>()).wrapping_add_signed(far as isize);
-        // SAFETY: `at` is mapped, with `n` lines that begin with a word.
+    /// The count of `of`'s arrivals in the memory of the near PE that is `distance` away.
+    fn line(&self, of: i32, distance: u64) -> &AtomicU64 {
+        let line = (self.lines + of as usize * size_of::<SyncLine>()).wrapping_add(distance as usize);
+        // SAFETY: that PE's heap is mapped, with `n` lines that begin with a word.
         unsafe { AtomicU64::from_ptr(line as *mut u64) }
     }
 
@@ -148,8 +144,8 @@ impl Sync {
         let others = || (0..self.n).filter(|pe| *pe != self.me);
         fence(Ordering::SeqCst);
         for pe in others() {
-            if (self.near.0..self.near.0 + self.near.1).contains(&pe) {
-                self.line(self.me, pe).store(epoch, Ordering::Relaxed);
+            if let Some(distance) = self.near.distance(pe) {
+                self.line(self.me, distance).store(epoch, Ordering::Relaxed);
                 continue;
             }
             let far = far.ok_or_else(|| err!(INTERNAL, "PE {pe} is neither mapped nor on a network"))?;
@@ -157,7 +153,7 @@ impl Sync {
             Place { far, pe: pe as usize, offset: line as u64 }.store(epoch, 8)?;
         }
         for pe in others() {
-            let seen = || self.line(pe, self.me).load(Ordering::Relaxed);
+            let seen = || self.line(pe, 0).load(Ordering::Relaxed);
             let report = || {
                 format!("waits for PE {pe} to come to sync {epoch} on its stream or in its kernel; it has come to {}", seen())
             };
