@@ -50,6 +50,7 @@ table! {
         fn leave = rushmem_leave(World, *const c_char) -> i32;
         fn check = rushmem_check(World) -> i32;
         fn view = rushmem_view(World, *mut rushmem_view_t) -> i32;
+        fn near = rushmem_near(World, *mut rushmem_near_t) -> i32;
         fn peer = rushmem_peer(World, i32, *mut rushmem_peer_t) -> i32;
         fn device_name = rushmem_device_name(World, *mut *const c_char) -> i32;
     }

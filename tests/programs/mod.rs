@@ -34,8 +34,14 @@ const LAUNCHERS: [&str; 12] = [
 ];
 
 /// What a job does not get from a launcher but from whoever runs the tests: where they run.
-const WHERE: [&str; 5] =
-    ["RUSHMEM_DEVICE", "RUSHMEM_TRANSPORT", "RUSHMEM_PES_PER_NODE", "RUSHMEM_UCX_LIB", "RUSHMEM_CACHE_DIR"];
+const WHERE: [&str; 6] = [
+    "RUSHMEM_DEVICE",
+    "RUSHMEM_TRANSPORT",
+    "RUSHMEM_PES_PER_NODE",
+    "RUSHMEM_NODES",
+    "RUSHMEM_UCX_LIB",
+    "RUSHMEM_CACHE_DIR",
+];
 
 /// What Open MPI's mpirun needs for PEs of this host alone: without `plm_rsh_agent` it refuses to start where no ssh is installed.
 pub(crate) const OPEN_MPI_ON_ONE_HOST: [&str; 11] = [

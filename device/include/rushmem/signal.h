@@ -32,11 +32,10 @@ RUSHMEM_DEVICE void signal_release(uint64_t *at, uint64_t value, int sig_op) {
  * load of src. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE bool put_signal_near(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op, int pe) {
-  const route to = route_to(pe);
-  uint64_t *at = to.at(sig);
-  if (!put_near<Scope, true>(dst, src, n, to)) return false;
+  if (!put_near<Scope, true>(dst, src, n, route_to(pe))) return false;
   Scope::sync();
-  if (Scope::rank() == 0) signal_release(at, value, sig_op);
+  /* Looked for once more rather than kept in registers over the copy, where each counts. */
+  if (Scope::rank() == 0) signal_release(route_to(opaque(pe)).at(sig), value, sig_op);
   return true;
 }
 

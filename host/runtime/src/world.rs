@@ -10,7 +10,10 @@ use std::time::Duration;
 use rushmem_bootstrap_abi::Bootstrap;
 
 use crate::boot::between;
-use crate::capi::types::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
+use crate::capi::types::{
+    rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA, RUSHMEM_NEAR_RUN,
+    RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
+};
 use crate::collective::{Collective, Entered};
 use crate::config::Config;
 use crate::device::Device;
@@ -24,7 +27,7 @@ use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
 use crate::ops::engine::Engine;
 use crate::symmetric::Symmetric;
-use crate::topology::near::Near;
+use crate::topology::near::{Near, Shape};
 use start::first_cause;
 
 /// How a range of a PE's symmetric memory is reached.
@@ -193,6 +196,42 @@ impl World {
             broken: self.health.broken_word().as_ptr(),
             device: if self.device.gpu().is_some() { RUSHMEM_DEVICE_CUDA } else { RUSHMEM_DEVICE_CPU },
             gpu: self.device.gpu().map_or(-1, |cuda| cuda.facts().ordinal as i32),
+        }
+    }
+
+    /// The near PEs, as clients see them.
+    pub(crate) fn near_pes(&self) -> rushmem_near_t {
+        let (first, count) = self.near.run();
+        let run = rushmem_near_t {
+            shape: RUSHMEM_NEAR_RUN,
+            count,
+            first,
+            step: 1,
+            inverse: 1,
+            shift: 0,
+            apart: self.near.apart(),
+            distances: std::ptr::null(),
+        };
+        let (count, first) = (self.near.count() as i32, self.near.first());
+        match self.near.shape() {
+            Shape::Run => run,
+            Shape::Steps(s) => rushmem_near_t {
+                shape: RUSHMEM_NEAR_STEPS,
+                count,
+                first,
+                step: s.step as i32,
+                inverse: s.inverse,
+                shift: s.shift,
+                ..run
+            },
+            Shape::Table(table) => rushmem_near_t {
+                shape: RUSHMEM_NEAR_TABLE,
+                count,
+                first,
+                step: 0,
+                distances: table.as_ptr(),
+                ..run
+            },
         }
     }
 

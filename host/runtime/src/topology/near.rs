@@ -97,6 +97,11 @@ impl Near {
         &self.shape
     }
 
+    /// The lowest of them.
+    pub(crate) fn first(&self) -> i32 {
+        self.pes[0].0
+    }
+
     /// How many there are, this PE included.
     pub(crate) fn count(&self) -> usize {
         self.pes.len()
