@@ -248,7 +248,7 @@ fn finalising_with_a_kernel_in_flight_is_refused_and_the_job_goes_on() {
         // The Rust API waits for kernels itself, so the C function is asked here.
         let path = std::env::var_os("RUSHMEM_HOST_LIB");
         let code = finalize_through_c(world, path);
-        assert_eq!(code, rushmem_host::capi::types::RUSHMEM_ERR_BUSY);
+        assert_eq!(code, rushmem_abi::c::RUSHMEM_ERR_BUSY);
         world.barrier_all().unwrap();
         word.p(0, 1, world.right()).unwrap();
         world.synchronize().unwrap();
@@ -258,7 +258,7 @@ fn finalising_with_a_kernel_in_flight_is_refused_and_the_job_goes_on() {
 
 /// `rushmem_finalize` of the library that the Rust API has loaded in this process.
 fn finalize_through_c(world: &World, _path: Option<std::ffi::OsString>) -> i32 {
-    type Finalize = unsafe extern "C" fn(*mut rushmem_host::capi::types::rushmem_world_t) -> i32;
+    type Finalize = unsafe extern "C" fn(*mut rushmem_abi::c::rushmem_world_t) -> i32;
     // SAFETY: opening what is loaded already (its soname is known), and calling a function of its ABI by its type.
     unsafe {
         let library = libloading::os::unix::Library::open(

@@ -130,7 +130,11 @@ fn heap_and_regions(world: &World) {
     // SAFETY: this PE's own memory, used through the region alone until it is unregistered.
     let region = unsafe { world.register(memory, WORDS) }.unwrap();
     for pe in world.pes() {
-        region.slice(me.index() * 8..me.index() * 8 + 8).unwrap().put(&[u64::from(me.number()) + 7; 8], pe).unwrap();
+        region
+            .slice(me.index() * 8..me.index() * 8 + 8)
+            .unwrap()
+            .put(&[u64::from(me.number()) + 7; 8], pe)
+            .unwrap();
     }
     world.barrier_all().unwrap();
     let seen = region.to_vec().unwrap();
@@ -247,9 +251,16 @@ fn on_streams(world: &World) {
         }
         world.sync_all_on(&stream).unwrap();
         stream.synchronize().unwrap();
-        assert_eq!(back.to_vec().unwrap(), vec![round << 16 | u64::from(me.number()); n * 16], "{me}, round {round}");
+        assert_eq!(
+            back.to_vec().unwrap(),
+            vec![round << 16 | u64::from(me.number()); n * 16],
+            "{me}, round {round}"
+        );
         let seen = inbox.to_vec().unwrap();
-        assert!((0..n * 16).all(|i| seen[i] == round << 16 | (i / 16) as u64), "{me}, round {round}: {seen:x?}");
+        assert!(
+            (0..n * 16).all(|i| seen[i] == round << 16 | (i / 16) as u64),
+            "{me}, round {round}: {seen:x?}"
+        );
         assert_eq!(signal.fetch().unwrap(), round * n as u64);
         world.barrier_all().unwrap();
     }
@@ -262,7 +273,8 @@ fn every_numbering_over_the_fake_network() {
         return skip("every_numbering_over_the_fake_network", "its PEs' heaps are in host memory");
     }
     for (placement, shape) in PLACEMENTS {
-        let fake = pes(placement.len() as u32).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_FAKE_DELAY", "20");
+        let fake =
+            pes(placement.len() as u32).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_FAKE_DELAY", "20");
         let fake = fake.env("RUSHMEM_PES_PER_NODE", "").env("RUSHMEM_NODES", text(placement));
         seeded(fake).threads(|world| play(world, placement, shape));
     }
@@ -311,12 +323,17 @@ fn a_death_among_dealt_out_pes_is_named() {
                         assert_eq!(outcome.exit, Exit::Signal(libc::SIGKILL));
                         continue;
                     }
-                    let said = format!("{} {:?}:\n{}\n{}", outcome.pe, outcome.exit, outcome.stdout, outcome.stderr);
+                    let said =
+                        format!("{} {:?}:\n{}\n{}", outcome.pe, outcome.exit, outcome.stdout, outcome.stderr);
                     assert_eq!(outcome.exit, Exit::Code(7), "{said}");
                     assert!(outcome.ended < killed + LIMIT, "{said}");
                     let names = [format!("PE {victim}"), format!("rank {victim}")];
-                    let last = outcome.stdout.lines().rfind(|line| line.starts_with("ENDED")).unwrap_or_default();
-                    assert!(last.contains("PeerDead") && names.iter().any(|name| last.contains(name)), "{said}");
+                    let last =
+                        outcome.stdout.lines().rfind(|line| line.starts_with("ENDED")).unwrap_or_default();
+                    assert!(
+                        last.contains("PeerDead") && names.iter().any(|name| last.contains(name)),
+                        "{said}"
+                    );
                 }
             },
         );

@@ -4,7 +4,7 @@
 use std::any::TypeId;
 use std::ffi::c_void;
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 
 use crate::heap::Registered;
 use crate::signal::{Signal, SignalRef};

@@ -6,7 +6,7 @@
 //! ends with [`OutOfBounds`](crate::ErrorCode::OutOfBounds) or [`BadPe`](crate::ErrorCode::BadPe) where there
 //! is no such word, and has done nothing then.
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 
 use crate::element::Word;
 use crate::slice::SymRef;

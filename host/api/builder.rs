@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 
 use crate::runtime::Runtime;
 use crate::{Error, ErrorCode, Result, World};

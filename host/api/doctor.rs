@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 
 use crate::runtime::{copy_text, Runtime};
 use crate::{ErrorCode, Result};

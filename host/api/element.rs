@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Types that can live in symmetric memory: plain data without padding, in which every bit pattern is a value.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use rushmem_host::capi::types as c;
+use rushmem_abi::c;
 
 /// The result of a rushmem call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

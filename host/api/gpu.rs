@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 
 use crate::runtime::{copy_text, Runtime};
 use crate::Result;

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ops::Deref;
 
-use rushmem_host::capi::types::rushmem_heap_info_t;
+use rushmem_abi::c::rushmem_heap_info_t;
 
 use crate::signal::{Signal, Signals};
 use crate::slice::{SymRef, SymSlice};

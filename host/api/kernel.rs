@@ -7,7 +7,7 @@
 use std::ffi::{c_void, CString};
 use std::marker::PhantomData;
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 
 use crate::args::{ArgType, KernelArgs};
 use crate::runtime::copy_text;

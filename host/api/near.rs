@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
-use rushmem_host::capi::types::{rushmem_near_t, rushmem_view_t, RUSHMEM_NEAR_NOT, RUSHMEM_NEAR_STEPS};
+use rushmem_abi::c::{rushmem_near_t, rushmem_view_t, RUSHMEM_NEAR_NOT, RUSHMEM_NEAR_STEPS};
 
 use crate::{forked, Pe};
 
@@ -222,7 +222,7 @@ mod tests {
             heap_base: 0x10_0000,
             stride: 0x1000,
             broken: std::ptr::null(),
-            device: rushmem_host::capi::types::RUSHMEM_DEVICE_CPU,
+            device: rushmem_abi::c::RUSHMEM_DEVICE_CPU,
             gpu: -1,
         }
     }
@@ -267,9 +267,10 @@ mod tests {
     #[test]
     fn a_table_says_who_is_near() {
         const NOT: u64 = RUSHMEM_NEAR_NOT;
-        static TABLE: [u64; 12] = [0x4000, NOT, NOT, NOT, 0u64.wrapping_sub(0x1000), 0, NOT, NOT, NOT, 0x2000, NOT, NOT];
+        static TABLE: [u64; 12] =
+            [0x4000, NOT, NOT, NOT, 0u64.wrapping_sub(0x1000), 0, NOT, NOT, NOT, 0x2000, NOT, NOT];
         let near = rushmem_near_t {
-            shape: rushmem_host::capi::types::RUSHMEM_NEAR_TABLE,
+            shape: rushmem_abi::c::RUSHMEM_NEAR_TABLE,
             count: 4,
             first: 0,
             step: 0,

@@ -3,7 +3,8 @@
 //! later is told by [`Stream::synchronize`] or an [`Event`](crate::Event).
 //!
 //! On a GPU all of them can be captured into a CUDA graph. Addresses are recorded then, and what is at them is read each time
-//! the graph is launched; with pageable host memory (an ordinary slice) CUDA's own rules for copies hold.
+//! the graph is launched; there CUDA's own rules for copies of pageable host memory (an ordinary slice) hold. Outside of graphs
+//! such copies go through pinned buffers of ours, and no call waits for its stream.
 //!
 //! A transfer between symmetric memory on both sides is safe: that memory lives as long as the world, which waits for its
 //! streams. Private memory must outlive the transfer, which the borrow checker cannot see: those forms are `unsafe`.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use rushmem_host::capi::types::{RUSHMEM_ABI_VERSION, RUSHMEM_OK};
+use rushmem_abi::c::{RUSHMEM_ABI_VERSION, RUSHMEM_OK};
 
 use crate::embedded;
 use crate::table::Table;

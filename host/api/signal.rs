@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use rushmem_host::capi::types::{RUSHMEM_SIGNAL_ADD, RUSHMEM_SIGNAL_SET};
+use rushmem_abi::c::{RUSHMEM_SIGNAL_ADD, RUSHMEM_SIGNAL_SET};
 
 use crate::element::Word;
 use crate::heap::out_of_bounds;

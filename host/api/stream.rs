@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 use std::fmt;
 
-use rushmem_host::capi::types::rushmem_event_t;
+use rushmem_abi::c::rushmem_event_t;
 
 use crate::{Error, ErrorCode, Result, World};
 

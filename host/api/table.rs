@@ -1,19 +1,15 @@
 //! The C ABI as the Rust API sees it: one table of function pointers, filled from the loaded library.
 //!
-//! Each entry is declared once, here. The declaration becomes the table's field, the look-up of the symbol,
-//! and a constant that the compiler checks against the real function of `rushmem-host`: when the two drift
-//! apart, this file stops compiling. The linked copy of `rushmem-host` serves that check and its types only;
-//! every call goes to the one loaded library.
+//! The functions and their types come from `rushmem-abi`, against which the runtime checks its own: an entry there
+//! becomes the table's field and the look-up of the symbol. Every call goes to the one loaded library; the crate that
+//! cargo links is there to have that library built, and named by nobody.
 
 use std::os::raw::{c_char, c_void};
 
-use rushmem_host::capi::types::*;
-
-type World = *mut rushmem_world_t;
-type Stream = *mut c_void;
+use rushmem_abi::c::*;
 
 macro_rules! table {
-    ($($module:ident { $(fn $field:ident = $symbol:ident ( $($arg:ty),* $(,)? ) -> $ret:ty;)* })*) => {
+    ($($family:ident { $(fn $field:ident = $symbol:ident ( $($arg:ty),* $(,)? ) -> $ret:ty;)* })*) => {
         /// The functions of `librushmem_host.so`.
         pub(crate) struct Table {
             $($(pub(crate) $field: unsafe extern "C" fn($($arg),*) -> $ret,)*)*
@@ -26,129 +22,12 @@ macro_rules! table {
             /// The library must be rushmem's, of this ABI version: a symbol's type is taken on trust.
             pub(crate) unsafe fn load(library: &libloading::os::unix::Library) -> Result<Table, libloading::Error> {
                 Ok(Table {
-                    // SAFETY: the caller vouches for the library; the type is checked against its source below.
+                    // SAFETY: the caller vouches for the library; the runtime has checked the type.
                     $($($field: unsafe { *library.get(concat!(stringify!($symbol), "\0").as_bytes())? },)*)*
                 })
             }
         }
-
-        $($(const _: unsafe extern "C" fn($($arg),*) -> $ret = rushmem_host::capi::$module::$symbol;)*)*
     };
 }
 
-table! {
-    info {
-        fn library_path = rushmem_library_path() -> *const c_char;
-        fn library_version = rushmem_version() -> *const c_char;
-        fn last_error = rushmem_last_error() -> *const c_char;
-    }
-    world {
-        fn uid_create = rushmem_uid_create(*mut rushmem_uid_t) -> i32;
-        fn init = rushmem_init(*const rushmem_init_attr_t, *mut World) -> i32;
-        fn finalize = rushmem_finalize(World) -> i32;
-        fn abort = rushmem_abort(World, *const c_char) -> i32;
-        fn leave = rushmem_leave(World, *const c_char) -> i32;
-        fn check = rushmem_check(World) -> i32;
-        fn view = rushmem_view(World, *mut rushmem_view_t) -> i32;
-        fn near = rushmem_near(World, *mut rushmem_near_t) -> i32;
-        fn peer = rushmem_peer(World, i32, *mut rushmem_peer_t) -> i32;
-        fn device_name = rushmem_device_name(World, *mut *const c_char) -> i32;
-    }
-    heap {
-        fn alloc = rushmem_alloc(World, usize, usize, *mut *mut c_void) -> i32;
-        fn free = rushmem_free(World, *mut c_void) -> i32;
-        fn register = rushmem_register(World, *mut c_void, usize, *mut *mut c_void) -> i32;
-        fn unregister = rushmem_unregister(World, *mut c_void) -> i32;
-        fn ptr = rushmem_ptr(World, *const c_void, i32, *mut *mut c_void) -> i32;
-        fn heap_info = rushmem_heap_info(World, *mut rushmem_heap_info_t) -> i32;
-    }
-    rma {
-        fn put = rushmem_put(World, *mut c_void, *const c_void, usize, i32) -> i32;
-        fn put_nbi = rushmem_put_nbi(World, *mut c_void, *const c_void, usize, i32) -> i32;
-        fn get = rushmem_get(World, *mut c_void, *const c_void, usize, i32) -> i32;
-        fn get_nbi = rushmem_get_nbi(World, *mut c_void, *const c_void, usize, i32) -> i32;
-        fn iput = rushmem_iput(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32) -> i32;
-        fn iget = rushmem_iget(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32) -> i32;
-    }
-    atomic {
-        fn atomic = rushmem_atomic(World, i32, i32, *mut c_void, u64, u64, i32, *mut u64) -> i32;
-    }
-    signal {
-        fn put_signal = rushmem_put_signal(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32) -> i32;
-        fn put_signal_nbi = rushmem_put_signal_nbi(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32) -> i32;
-        fn signal_op = rushmem_signal_op(World, *mut u64, u64, i32, i32) -> i32;
-        fn signal_wait_until = rushmem_signal_wait_until(World, *const u64, i32, u64, *mut u64) -> i32;
-    }
-    wait {
-        fn wait_until = rushmem_wait_until(World, i32, *const c_void, i32, u64, u64) -> i32;
-        fn wait_until_all = rushmem_wait_until_all(World, i32, *const c_void, usize, *const i32, i32, u64, u64) -> i32;
-        fn wait_until_any = rushmem_wait_until_any(World, i32, *const c_void, usize, *const i32, i32, u64, u64, *mut usize) -> i32;
-        fn wait_until_some = rushmem_wait_until_some(World, i32, *const c_void, usize, *const i32, i32, u64, u64, *mut usize, *mut usize) -> i32;
-        fn wait_until_all_vector = rushmem_wait_until_all_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, u64) -> i32;
-        fn wait_until_any_vector = rushmem_wait_until_any_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, u64, *mut usize) -> i32;
-        fn wait_until_some_vector = rushmem_wait_until_some_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, u64, *mut usize, *mut usize) -> i32;
-        fn test_all = rushmem_test_all(World, i32, *const c_void, usize, *const i32, i32, u64, *mut i32) -> i32;
-        fn test_any = rushmem_test_any(World, i32, *const c_void, usize, *const i32, i32, u64, *mut usize) -> i32;
-        fn test_some = rushmem_test_some(World, i32, *const c_void, usize, *const i32, i32, u64, *mut usize, *mut usize) -> i32;
-        fn test_all_vector = rushmem_test_all_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, *mut i32) -> i32;
-        fn test_any_vector = rushmem_test_any_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, *mut usize) -> i32;
-        fn test_some_vector = rushmem_test_some_vector(World, i32, *const c_void, usize, *const i32, i32, *const c_void, *mut usize, *mut usize) -> i32;
-    }
-    order {
-        fn fence = rushmem_fence(World) -> i32;
-        fn quiet = rushmem_quiet(World) -> i32;
-        fn sync_all = rushmem_sync_all(World) -> i32;
-        fn barrier_all = rushmem_barrier_all(World) -> i32;
-    }
-    kernel {
-        fn module_load = rushmem_module_load(World, *const c_char, usize, *const c_char, *const *const c_char, usize, *mut *mut rushmem_module_t) -> i32;
-        fn module_load_binary =
-            rushmem_module_load_binary(World, *const c_void, usize, *const c_char, *mut *mut rushmem_module_t) -> i32;
-        fn module_unload = rushmem_module_unload(*mut rushmem_module_t) -> i32;
-        fn module_kernel = rushmem_module_kernel(*mut rushmem_module_t, *const c_char, *mut *mut rushmem_kernel_t) -> i32;
-        fn module_kernel_names = rushmem_module_kernel_names(*mut rushmem_module_t, usize, *mut *const c_char) -> i32;
-        fn kernel_params = rushmem_kernel_params(*mut rushmem_kernel_t, *mut rushmem_arg_type_t, usize, *mut usize) -> i32;
-        fn kernel_max_blocks = rushmem_kernel_max_blocks(*mut rushmem_kernel_t, *const u32, usize, *mut u64) -> i32;
-        fn launch = rushmem_launch(*mut rushmem_kernel_t, *const rushmem_launch_t, *const *const c_void, *const rushmem_arg_type_t, usize) -> i32;
-        fn synchronize = rushmem_synchronize(World) -> i32;
-    }
-    stream {
-        fn stream_create = rushmem_stream_create(World, *mut Stream) -> i32;
-        fn stream_destroy = rushmem_stream_destroy(World, Stream) -> i32;
-        fn stream_default = rushmem_stream_default(World, *mut Stream) -> i32;
-        fn stream_pool = rushmem_stream_pool(World, *mut Stream) -> i32;
-        fn stream_synchronize = rushmem_stream_synchronize(World, Stream) -> i32;
-        fn event_record = rushmem_event_record(World, Stream, *mut *mut rushmem_event_t) -> i32;
-        fn event_test = rushmem_event_test(*mut rushmem_event_t, *mut i32) -> i32;
-        fn event_wait = rushmem_event_wait(*mut rushmem_event_t) -> i32;
-        fn event_free = rushmem_event_free(*mut rushmem_event_t) -> i32;
-        fn put_on_stream = rushmem_put_on_stream(World, *mut c_void, *const c_void, usize, i32, Stream) -> i32;
-        fn get_on_stream = rushmem_get_on_stream(World, *mut c_void, *const c_void, usize, i32, Stream) -> i32;
-        fn p_on_stream = rushmem_p_on_stream(World, *mut c_void, u64, usize, i32, Stream) -> i32;
-        fn iput_on_stream =
-            rushmem_iput_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;
-        fn iget_on_stream =
-            rushmem_iget_on_stream(World, *mut c_void, *const c_void, isize, isize, usize, usize, i32, Stream) -> i32;
-        fn put_signal_on_stream =
-            rushmem_put_signal_on_stream(World, *mut c_void, *const c_void, usize, *mut u64, u64, i32, i32, Stream) -> i32;
-        fn signal_op_on_stream = rushmem_signal_op_on_stream(World, *mut u64, u64, i32, i32, Stream) -> i32;
-        fn signal_wait_until_on_stream = rushmem_signal_wait_until_on_stream(World, *const u64, i32, u64, Stream) -> i32;
-        fn wait_until_on_stream = rushmem_wait_until_on_stream(World, i32, *const c_void, i32, u64, Stream) -> i32;
-        fn fence_on_stream = rushmem_fence_on_stream(World, Stream) -> i32;
-        fn quiet_on_stream = rushmem_quiet_on_stream(World, Stream) -> i32;
-        fn sync_all_on_stream = rushmem_sync_all_on_stream(World, Stream) -> i32;
-        fn barrier_all_on_stream = rushmem_barrier_all_on_stream(World, Stream) -> i32;
-    }
-    gpu {
-        fn gpu_count = rushmem_gpu_count(*mut i32) -> i32;
-        fn gpu_info = rushmem_gpu_info(i32, *mut rushmem_gpu_t) -> i32;
-        fn gpu_can_access = rushmem_gpu_can_access(i32, i32, *mut i32) -> i32;
-        fn cuda_versions = rushmem_cuda_versions(*mut rushmem_cuda_t) -> i32;
-    }
-    doctor {
-        fn job_describe = rushmem_job_describe(*mut rushmem_job_t) -> i32;
-        fn cpu_compiler = rushmem_cpu_compiler(*mut rushmem_tool_t) -> i32;
-        fn network = rushmem_network(*mut rushmem_tool_t) -> i32;
-        fn mpi_plugin = rushmem_mpi_plugin(usize, *mut *const c_char) -> i32;
-    }
-}
+rushmem_abi::functions!(table);

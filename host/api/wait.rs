@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::time::Duration;
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 
 use crate::element::Word;
 use crate::slice::SymRef;

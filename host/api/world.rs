@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rushmem_host::capi::types::*;
+use rushmem_abi::c::*;
 
 use crate::forked::{self, Member};
 use crate::near::{Apart, Near};
@@ -185,7 +185,10 @@ impl World {
                 // SAFETY: a distance for each PE of the job, constant, alive as long as the world.
                 let table = unsafe { std::slice::from_raw_parts(near.distances, all.len()) };
                 let is_near = |pe: &i32| table[*pe as usize] != RUSHMEM_NEAR_NOT;
-                NearPes { pes: all.filter(is_near).map(|pe| Pe::new(pe as u32)).collect(), shape: NearShape::Table }
+                NearPes {
+                    pes: all.filter(is_near).map(|pe| Pe::new(pe as u32)).collect(),
+                    shape: NearShape::Table,
+                }
             }
             shape => {
                 let pe = |i| Pe::new((near.first + i * near.step) as u32);

@@ -5,7 +5,8 @@
 pub(crate) fn way_to(me: u32, pe: u32) -> &'static str {
     let setting = |name: &str| std::env::var(name).unwrap_or_default().trim().to_ascii_lowercase();
     let each = setting("RUSHMEM_PES_PER_NODE").parse::<u32>().ok();
-    let listed: Vec<u32> = setting("RUSHMEM_NODES").split(',').filter_map(|node| node.trim().parse().ok()).collect();
+    let listed: Vec<u32> =
+        setting("RUSHMEM_NODES").split(',').filter_map(|node| node.trim().parse().ok()).collect();
     let node = |pe: u32| match each {
         Some(each) => pe / each,
         None if listed.is_empty() => 0,

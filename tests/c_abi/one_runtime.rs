@@ -10,7 +10,7 @@ use crate::job;
 use crate::stage::{self, Stage};
 use libloading::os::unix::{Library, Symbol, RTLD_LOCAL, RTLD_NOW};
 use rushmem::{SymSlice, World};
-use rushmem_host::capi::types::rushmem_world_t;
+use rushmem_abi::c::rushmem_world_t;
 
 /// Tells the process that a test starts where the C library is, and which side is to come first.
 const CLIENT: &str = "ONE_RUNTIME_CLIENT";

@@ -1,6 +1,6 @@
 /* The layout that host and device share: one versioned struct that a kernel reads, the records it writes,
  * and the constants of the public interface. Plain C, included by kernels and mirrored by `#[repr(C)]` in
- * host/runtime/src/device_state.rs, with a layout test that compares the two. */
+ * host/abi/src/device/state.rs; a test there compares the two. */
 #ifndef RUSHMEM_ABI_H
 #define RUSHMEM_ABI_H
 

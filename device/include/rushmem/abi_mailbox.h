@@ -1,7 +1,7 @@
 /* The mailbox: what far PEs want done to words of this PE's GPU memory that only a processor of this GPU can
  * do, as those must be atomic with its own threads. The host writes requests into pinned memory and rings;
- * whoever has an SM carries them out (impl/help.h). Plain C, mirrored in host/runtime/src/net/gpu/mailbox.rs,
- * with a layout test that compares the two.
+ * whoever has an SM carries them out (impl/help.h). Plain C, mirrored in host/abi/src/device/mailbox.rs; a test there
+ * compares the two.
  *
  * Requests are numbered from 0 and carried out in that order, each once. Number i is in slot i %
  * RUSHMEM_MAILBOX_SLOTS; the host uses a slot again when it has taken the result. */
@@ -13,13 +13,6 @@
 /* A power of two. */
 #define RUSHMEM_MAILBOX_SLOTS 256
 
-/* What is done with the word: the numbers of RUSHMEM_ATOMIC_* in rushmem.h. Signals that add are additions. */
-enum {
-  RUSHMEM_DO_FETCH = 0, RUSHMEM_DO_SET = 1, RUSHMEM_DO_SWAP = 2, RUSHMEM_DO_COMPARE_SWAP = 3,
-  RUSHMEM_DO_ADD = 4, RUSHMEM_DO_FETCH_ADD = 5, RUSHMEM_DO_AND = 6, RUSHMEM_DO_FETCH_AND = 7,
-  RUSHMEM_DO_OR = 8, RUSHMEM_DO_FETCH_OR = 9, RUSHMEM_DO_XOR = 10, RUSHMEM_DO_FETCH_XOR = 11
-};
-
 /* As what the word is taken: everything is done to bits, additions also to floats (of 4 and 8 bytes, on GPUs
  * also of 2) and, on GPUs, to bfloat16. */
 enum { RUSHMEM_WORD_BITS = 0, RUSHMEM_WORD_FLOAT = 1, RUSHMEM_WORD_BFLOAT16 = 2 };
@@ -28,7 +21,7 @@ typedef struct rushmem_mailbox_request {
   uint64_t address;   /* of the word, as this GPU maps it; aligned */
   uint64_t value;     /* bit patterns */
   uint64_t compare;   /* of a compare-and-swap */
-  uint64_t what;      /* RUSHMEM_DO_*, | RUSHMEM_WORD_* << 8, | bytes of the word << 16 */
+  uint64_t what;      /* RUSHMEM_ATOMIC_* (signals that add are additions), | RUSHMEM_WORD_* << 8, | bytes of the word << 16 */
 } rushmem_mailbox_request; /* 32 bytes */
 
 /* In pinned host memory. */

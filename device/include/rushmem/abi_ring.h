@@ -1,6 +1,6 @@
 /* The device ring: how kernels hand operations on PEs that are not mapped to the host. Part of abi.h; plain C,
- * mirrored by host/ring (the protocol, modelled with loom) and host/runtime/src/net/ring.rs (the layout, with
- * a test). impl/far.h is the kernels' side.
+ * mirrored by host/ring (the protocol, modelled with loom) and host/abi/src/device/ring.rs (the layout, with a
+ * test). impl/far.h is the kernels' side.
  *
  * Many producers, any threads of any kernels of the PE, and one consumer, the PE's proxy thread.
  *

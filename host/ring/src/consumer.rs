@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use rushmem_abi::device::ReplyTo;
+
 use crate::memory::{View, WORDS};
 
 /// The one thread that takes descriptors out of a ring. There must be no other for the same memory.
@@ -9,15 +11,6 @@ use crate::memory::{View, WORDS};
 pub struct Consumer {
     /// The ticket that comes next.
     next: u64,
-}
-
-/// Whom an answer goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplyTo {
-    /// Which reply slot.
-    pub slot: u32,
-    /// The ticket of the descriptor that is answered.
-    pub ticket: u64,
 }
 
 impl Consumer {

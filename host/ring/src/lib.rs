@@ -14,6 +14,6 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-pub use consumer::{Consumer, ReplyTo};
+pub use consumer::Consumer;
 pub use memory::{Reply, Slot, View, WORDS};
 pub use sync::AtomicU64;

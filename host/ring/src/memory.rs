@@ -1,9 +1,13 @@
 //! What the two sides share: slots, reply slots and the count of descriptors taken.
 
+use rushmem_abi::device::Descriptor;
+#[cfg(not(loom))]
+use rushmem_abi::device::RawReply;
+
 use crate::sync::{AtomicU64, Cell};
 
 /// Words of a descriptor before the one that publishes it.
-pub const WORDS: usize = 7;
+pub const WORDS: usize = Descriptor::WORDS;
 
 /// `rushmem_descriptor`, as the protocol sees it.
 #[repr(C, align(64))]
@@ -23,7 +27,14 @@ pub struct Reply {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Reply>() == 32);
+const _: () = {
+    use std::mem::offset_of;
+
+    assert!(size_of::<Slot>() == size_of::<Descriptor>() && size_of::<Reply>() == size_of::<RawReply>());
+    assert!(offset_of!(Slot, ticket) == offset_of!(Descriptor, ticket));
+    assert!(offset_of!(Reply, value) == offset_of!(RawReply, value));
+    assert!(offset_of!(Reply, state) == offset_of!(RawReply, state));
+};
 
 impl Default for Slot {
     fn default() -> Self {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::memory::{Reply, Slot, View, WORDS};
 use crate::model::{Counters, Producer, Tickets};
 use crate::sync::{AtomicU64, Cell};
-use crate::{Consumer, ReplyTo};
+use crate::Consumer;
+use rushmem_abi::device::ReplyTo;
 
 #[cfg(loom)]
 use loom::thread::{self, yield_now};

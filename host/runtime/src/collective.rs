@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use crate::error::{err, Result};
 use crate::health::Health;
-use crate::net::Far;
-use crate::topology::card::Card;
 use crate::node::control::{Arrival, Call, Control, Words};
+use crate::topology::card::Card;
+
+/// Tells the other nodes of this PE's arrival.
+pub(crate) type Announce = Box<dyn Fn(Arrival) -> Result<()> + Send + Sync>;
 
 /// The rounds of one world.
 pub(crate) struct Collective {
     control: Arc<Control>,
     /// How other nodes hear of this PE's arrivals, where there are any.
-    far: Option<Arc<Far>>,
+    announce: Option<Announce>,
     n: usize,
     limit: Duration,
     count: Mutex<Count>,
@@ -40,8 +42,13 @@ pub(crate) struct Entered<'a> {
 
 impl Collective {
     /// Rounds among `n` PEs; each round ends within `limit`.
-    pub(crate) fn new(control: Arc<Control>, far: Option<Arc<Far>>, n: usize, limit: Duration) -> Collective {
-        Collective { control, far, n, limit, count: Mutex::default() }
+    pub(crate) fn new(
+        control: Arc<Control>,
+        announce: Option<Announce>,
+        n: usize,
+        limit: Duration,
+    ) -> Collective {
+        Collective { control, announce, n, limit, count: Mutex::default() }
     }
 
     /// Begins a collective call.
@@ -71,8 +78,8 @@ impl Entered<'_> {
         let number = self.count.number;
         let arrival = Arrival { number, kind: kind as u8, previous: self.count.previous, words };
         c.control.arrive(&arrival);
-        if let Some(far) = &c.far {
-            far.arrive(arrival)?;
+        if let Some(announce) = &c.announce {
+            announce(arrival)?;
         }
         self.count.previous = kind as u8;
         let mut next = 0;

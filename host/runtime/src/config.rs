@@ -1,73 +1,20 @@
 //! The settings of a world, read from `RUSHMEM_*` once at start. A value that makes no sense is an error that
 //! names the variable, never a silent default.
 
+pub(crate) mod placement;
+mod wishes;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{err, Result};
-use crate::net::gpu::direct::Way;
-use crate::net::ucx::carrier::Carrier;
-use crate::placement::Placement;
+
+use placement::Placement;
+
+pub(crate) use wishes::{Carrier, DeviceWish, Mapping, TransportWish, Way};
 
 /// Default limit of the symmetric heap. Address space only: memory is committed on demand.
 const DEFAULT_HEAP_MAX: u64 = 64 << 30;
-
-/// Which device a PE is to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DeviceWish {
-    /// A GPU where the machine has one, else the CPU.
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// A GPU: this one of those that the process sees, or rushmem's choice.
-    Cuda(Option<usize>),
-}
-
-/// Which way leads to other PEs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TransportWish {
-    /// Mapped where memory can be mapped, else the network.
-    Auto,
-    /// Mapped, or an error at start.
-    Direct,
-    /// The network, also to PEs whose memory could be mapped.
-    Ucx,
-    /// A network within this process that delays and reorders, to find out what a program depends on.
-    Fake,
-}
-
-impl TransportWish {
-    const NAMES: [(&'static str, TransportWish); 4] = [
-        ("auto", TransportWish::Auto),
-        ("direct", TransportWish::Direct),
-        ("ucx", TransportWish::Ucx),
-        ("fake", TransportWish::Fake),
-    ];
-
-    fn parse(text: &str) -> Result<TransportWish> {
-        let known = Self::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
-        known
-            .map(|(_, wish)| *wish)
-            .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx or fake"))
-    }
-
-    /// How the wish of that number is written.
-    pub(crate) fn name(number: u32) -> &'static str {
-        let known = Self::NAMES.iter().find(|(_, wish)| *wish as u32 == number);
-        known.map_or("of another version", |(name, _)| name)
-    }
-}
-
-/// Whether the PEs of a node map each other's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mapping {
-    /// Where it is possible; else the network.
-    Wanted,
-    /// All of it, or an error.
-    Needed,
-    /// Not even where it is possible, as this setting asks for the network.
-    Refused(&'static str),
-}
 
 /// The settings of a world.
 #[derive(Debug, Clone)]

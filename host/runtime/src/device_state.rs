@@ -1,5 +1,5 @@
 //! The host's half of `rushmem/abi.h`: the one struct that a kernel reads to know who and where it is, and the
-//! records in which its waits tell that they are stalled. A test compares the layout with the header's.
+//! records in which its waits tell that they are stalled. `rushmem-abi` has the layout.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -13,82 +13,8 @@ use crate::gpu::pinned::{PinnedBox, Registered};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::topology::near::{Near, Shape};
-
-/// `RUSHMEM_DEVICE_ABI_VERSION`.
-pub(crate) const VERSION: u32 = 4;
-
-/// `RUSHMEM_STALL_RECORDS`.
-pub(crate) const STALL_RECORDS: usize = 8;
-/// `RUSHMEM_STALL_*`: what a record's `cmp` says of syncs and of waits for the device ring.
-pub(crate) const STALL_SYNC: i32 = -1;
-pub(crate) const STALL_ANSWER: i32 = -2;
-pub(crate) const STALL_ROOM: i32 = -3;
-/// A record of an address that is none, rather than of a stall.
-pub(crate) const STALL_ADDRESS: i32 = -4;
-
-/// `RUSHMEM_DEVICE_FAIL_*`: why a kernel gave up.
-pub(crate) const FAIL_BROKEN: u32 = 1;
-pub(crate) const FAIL_TIMEOUT: u32 = 2;
-pub(crate) const FAIL_BAD_PE: u32 = 3;
-pub(crate) const FAIL_UNMAPPED: u32 = 4;
-pub(crate) const FAIL_BAD_ADDRESS: u32 = 5;
-
-/// `rushmem_stall_record`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StallRecord {
-    pub(crate) state: u32,
-    pub(crate) cmp: i32,
-    pub(crate) from_pe: i32,
-    pub(crate) width: u32,
-    pub(crate) address: u64,
-    pub(crate) expected: u64,
-    pub(crate) seen: u64,
-    pub(crate) waited_ns: u64,
-    pub(crate) block: [u32; 3],
-    pub(crate) thread: [u32; 3],
-    pub(crate) reserved: u64,
-}
-
-/// `rushmem_sync_line`.
-#[repr(C)]
-pub(crate) struct SyncLine {
-    pub(crate) epoch: u64,
-    pub(crate) pad: [u64; 15],
-}
-
-/// `rushmem_device_state`.
-#[repr(C)]
-pub(crate) struct RawState {
-    pub(crate) version: u32,
-    pub(crate) bytes: u32,
-    pub(crate) my_pe: i32,
-    pub(crate) n_pes: i32,
-    pub(crate) near_first: i32,
-    pub(crate) near_count: i32,
-    pub(crate) heap_base: u64,
-    pub(crate) stride: u64,
-    pub(crate) broken: *const u32,
-    pub(crate) sync_lines: *mut SyncLine,
-    pub(crate) sync_epoch: *mut u64,
-    pub(crate) stall_ns: u64,
-    pub(crate) wait_limit_ns: u64,
-    pub(crate) stalls: *mut StallRecord,
-    pub(crate) failure: *mut u32,
-    pub(crate) trap_delay_ns: u64,
-    pub(crate) ring: *mut c_void,
-    pub(crate) mailbox: *mut c_void,
-    pub(crate) near_apart: u64,
-    pub(crate) step_first: i32,
-    pub(crate) step_count: u32,
-    pub(crate) step_inverse: u32,
-    pub(crate) step_shift: u32,
-    pub(crate) near_table: *const u64,
-}
-
-const _: () = assert!(size_of::<StallRecord>() == 80);
-const _: () = assert!(size_of::<SyncLine>() == 128);
-const _: () = assert!(size_of::<RawState>() == 152);
+use rushmem_abi::device::*;
+use rushmem_abi::table::Comparison;
 
 /// What a world tells its kernels. All pointers outlive every kernel of the world.
 pub(crate) struct DeviceFacts<'a> {
@@ -119,7 +45,7 @@ pub(crate) struct DeviceFacts<'a> {
 /// `RUSHMEM_FAILURE_WORDS` words, written by one 16-byte store.
 #[derive(Default)]
 #[repr(C, align(16))]
-struct Failure([AtomicU32; 4]);
+struct Failure([AtomicU32; RUSHMEM_FAILURE_WORDS]);
 
 /// Host memory that the PE's device can reach.
 enum Shared<T> {
@@ -158,7 +84,7 @@ impl<T> Deref for Shared<T> {
 /// A world's device state: the struct that kernels see, with the host memory that it points at.
 pub(crate) struct DeviceState {
     raw: Box<RawState>,
-    stalls: Shared<UnsafeCell<[StallRecord; STALL_RECORDS]>>,
+    stalls: Shared<UnsafeCell<[StallRecord; RUSHMEM_STALL_RECORDS]>>,
     /// Written by devices that cannot end a launch by themselves.
     failure: Shared<Failure>,
     /// Keeps the broken word reachable for a GPU.
@@ -174,11 +100,15 @@ unsafe impl Sync for DeviceState {}
 
 impl DeviceState {
     /// For kernels on the CPU, or on `gpu`.
-    pub(crate) fn new(facts: &DeviceFacts<'_>, health: &Arc<Health>, gpu: Option<&Arc<Cuda>>) -> Result<Self> {
+    pub(crate) fn new(
+        facts: &DeviceFacts<'_>,
+        health: &Arc<Health>,
+        gpu: Option<&Arc<Cuda>>,
+    ) -> Result<Self> {
         let nanos = |limit: Option<Duration>| {
             limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1))
         };
-        let stalls = Shared::new(UnsafeCell::new([StallRecord::default(); STALL_RECORDS]), gpu)?;
+        let stalls = Shared::new(UnsafeCell::new([StallRecord::default(); RUSHMEM_STALL_RECORDS]), gpu)?;
         let failure = Shared::new(Failure::default(), gpu)?;
         let (page, bytes) = health.broken_page();
         // SAFETY: the page is the word's alone and lives as long as `health`, which is kept beside the registration.
@@ -190,7 +120,7 @@ impl DeviceState {
             Shape::Table(_) => (None, facts.near_table),
         };
         let raw = Box::new(RawState {
-            version: VERSION,
+            version: RUSHMEM_DEVICE_ABI_VERSION,
             bytes: size_of::<RawState>() as u32,
             my_pe: facts.my_pe,
             n_pes: facts.n_pes,
@@ -245,9 +175,9 @@ impl DeviceState {
     /// The stalls reported since the last call, as texts about what `who` waits for.
     pub(crate) fn drain_stalls(&self, who: &str) -> Vec<String> {
         let text = |record: &StallRecord| {
-            let (place, what) = (record.place(), self.waits_for(record));
+            let (place, what) = (place_of(record), self.waits_for(record));
             match record.cmp {
-                STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
+                RUSHMEM_STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
                 _ => {
                     format!("{who}: a kernel{place} has waited {:.1} s {what}", record.waited_ns as f64 / 1e9)
                 }
@@ -271,7 +201,7 @@ impl DeviceState {
             state.store(0, Ordering::Release);
             Some(record)
         };
-        (0..STALL_RECORDS).filter_map(take).collect()
+        (0..RUSHMEM_STALL_RECORDS).filter_map(take).collect()
     }
 
     /// What the thread of a record waits for, or asks for.
@@ -279,17 +209,17 @@ impl DeviceState {
         let mask = if record.width == 4 { u64::from(u32::MAX) } else { u64::MAX };
         let (expected, seen, pe) = (record.expected & mask, record.seen & mask, record.from_pe);
         match record.cmp {
-            STALL_SYNC => {
+            RUSHMEM_STALL_SYNC => {
                 return format!("for PE {pe} to enter the device's sync number {expected}; it has entered {seen}")
             }
-            STALL_ANSWER if pe == self.raw.my_pe => {
+            RUSHMEM_STALL_ANSWER if pe == self.raw.my_pe => {
                 return "for its operations on PEs that are not mapped to complete".into()
             }
-            STALL_ANSWER => return format!("for the answer to its operation on PE {pe}, which is not mapped"),
-            STALL_ROOM => {
+            RUSHMEM_STALL_ANSWER => return format!("for the answer to its operation on PE {pe}, which is not mapped"),
+            RUSHMEM_STALL_ROOM => {
                 return "for room in the ring to PEs that are not mapped: what was posted is not taken, or not answered".into()
             }
-            STALL_ADDRESS => {
+            RUSHMEM_STALL_ADDRESS => {
                 return format!("PE {pe}'s copy of address {:#x}, which is none of symmetric memory", record.address)
             }
             _ => {}
@@ -298,15 +228,7 @@ impl DeviceState {
             Some(offset) => format!("at heap offset {offset:#x} (address {:#x})", record.address),
             None => format!("at address {:#x}", record.address),
         };
-        let sign = match record.cmp {
-            0 => "==",
-            1 => "!=",
-            2 => ">",
-            3 => ">=",
-            4 => "<",
-            5 => "<=",
-            _ => "?",
-        };
+        let sign = Comparison::of(record.cmp).map_or("?", Comparison::sign);
         let from = if pe >= 0 { format!(", which PE {pe} is to write,") } else { String::new() };
         format!(
             "for the {}-byte word {place}{from} to become {sign} {expected} ({expected:#x}); it is {seen} ({seen:#x})",
@@ -315,12 +237,10 @@ impl DeviceState {
     }
 }
 
-impl StallRecord {
-    /// Where in the launch, as in every text about a failure there.
-    pub(crate) fn place(&self) -> String {
-        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
-        format!(" in block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
-    }
+/// Where in the launch, as in every text about a failure there.
+pub(crate) fn place_of(record: &StallRecord) -> String {
+    let ([bx, by, bz], [tx, ty, tz]) = (record.block, record.thread);
+    format!(" in block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
 }
 
 #[cfg(test)]

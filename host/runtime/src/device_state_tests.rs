@@ -1,34 +1,6 @@
-//! The layout as a C compiler sees it, and the texts about stalls.
+//! The texts about stalls and failures.
 
 use super::*;
-use crate::topology::near::NOT_NEAR;
-use crate::testing::layout::{fields, numbers, Layout};
-
-#[test]
-fn the_layout_is_that_of_the_header() {
-    let mut layout = Layout::of("abi.h");
-    fields!(layout, "rushmem_stall_record", StallRecord: state cmp from_pe width address expected seen waited_ns block thread
-        reserved);
-    fields!(layout, "rushmem_sync_line", SyncLine: epoch pad);
-    fields!(layout, "rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base stride broken
-        sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox near_apart step_first step_count step_inverse step_shift near_table);
-    numbers!(
-        layout,
-        RUSHMEM_DEVICE_ABI_VERSION = VERSION,
-        RUSHMEM_NOT_NEAR = NOT_NEAR,
-        RUSHMEM_STALL_RECORDS = STALL_RECORDS,
-        RUSHMEM_STALL_SYNC = STALL_SYNC,
-        RUSHMEM_STALL_ANSWER = STALL_ANSWER,
-        RUSHMEM_STALL_ROOM = STALL_ROOM,
-        RUSHMEM_STALL_ADDRESS = STALL_ADDRESS,
-        RUSHMEM_DEVICE_FAIL_BROKEN = FAIL_BROKEN,
-        RUSHMEM_DEVICE_FAIL_TIMEOUT = FAIL_TIMEOUT,
-        RUSHMEM_DEVICE_FAIL_BAD_PE = FAIL_BAD_PE,
-        RUSHMEM_DEVICE_FAIL_UNMAPPED = FAIL_UNMAPPED,
-        RUSHMEM_DEVICE_FAIL_BAD_ADDRESS = FAIL_BAD_ADDRESS,
-    );
-    layout.check();
-}
 
 impl DeviceState {
     /// What a kernel does before it traps.
@@ -91,10 +63,10 @@ fn stalls_become_texts_once() {
     put(6, word);
     put(7, StallRecord { cmp: -1, width: 8, from_pe: 3, expected: 12, seen: 11, ..word });
     let ring = StallRecord { width: 8, address: 0x7000, expected: 12, seen: 11, ..word };
-    put(2, StallRecord { cmp: STALL_ANSWER, from_pe: 3, ..ring });
-    put(3, StallRecord { cmp: STALL_ANSWER, from_pe: 1, ..ring });
-    put(4, StallRecord { cmp: STALL_ROOM, from_pe: -1, ..ring });
-    put(5, StallRecord { cmp: STALL_ADDRESS, from_pe: 3, ..ring });
+    put(2, StallRecord { cmp: RUSHMEM_STALL_ANSWER, from_pe: 3, ..ring });
+    put(3, StallRecord { cmp: RUSHMEM_STALL_ANSWER, from_pe: 1, ..ring });
+    put(4, StallRecord { cmp: RUSHMEM_STALL_ROOM, from_pe: -1, ..ring });
+    put(5, StallRecord { cmp: RUSHMEM_STALL_ADDRESS, from_pe: 3, ..ring });
     assert_eq!(
         state.drain_stalls("PE 1 (host h, pid 9)"),
         [
@@ -121,11 +93,11 @@ fn stalls_become_texts_once() {
 fn a_gpus_failure_is_unpacked() {
     let state = state();
     assert_eq!(state.take_failure().0, 0);
-    let words = [FAIL_TIMEOUT, 70_000, 3 << 16 | 65_535, 63 << 20 | 1023 << 10 | 17];
+    let words = [RUSHMEM_DEVICE_FAIL_TIMEOUT, 70_000, 3 << 16 | 65_535, 63 << 20 | 1023 << 10 | 17];
     for (to, from) in state.failure.0.iter().zip(words) {
         to.store(from, Ordering::Relaxed);
     }
-    let told = (FAIL_TIMEOUT, " in block (70000,3,65535), thread (17,1023,63)".to_owned());
+    let told = (RUSHMEM_DEVICE_FAIL_TIMEOUT, " in block (70000,3,65535), thread (17,1023,63)".to_owned());
     assert_eq!(state.take_failure(), told);
     assert_eq!(state.take_failure().0, 0);
 }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind};
 
-use crate::capi::types as c;
+use rushmem_abi::c;
 
 /// The result of a call into the runtime.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
@@ -95,7 +95,7 @@ pub(crate) use err;
 /// The codes by their names without the prefix, for [`err!`].
 #[allow(missing_docs)]
 pub(crate) mod code {
-    use crate::capi::types as c;
+    use rushmem_abi::c;
     pub(crate) const INVALID_ARGUMENT: i32 = c::RUSHMEM_ERR_INVALID_ARGUMENT;
     pub(crate) const BAD_PE: i32 = c::RUSHMEM_ERR_BAD_PE;
     pub(crate) const BAD_ADDRESS: i32 = c::RUSHMEM_ERR_BAD_ADDRESS;

@@ -1,12 +1,11 @@
 //! The rushmem host runtime: `librushmem_host.so`, the one runtime of a process.
 //!
 //! Every front end (the Rust API, a C or C++ program) loads this library and speaks its C ABI, `capi`. From the
-//! bottom up: `memory` and `node` deal with the operating system and the PEs of this host; `heap` is
-//! bookkeeping; `symmetric` and `collective` make the two into symmetric memory; `far` is the way
-//! to PEs whose memory is not mapped; `world` holds it all together;
-//! `ops` are the operations; `boot` chooses how PEs find each other.
+//! bottom up: `os` and `node` deal with the operating system and the PEs of this host; `collective` is the rounds of
+//! host calls that all PEs make; `memory` is symmetric memory; `net` is the way to PEs whose memory is not mapped;
+//! `ops` are the operations; `boot` chooses how PEs find each other; `world` holds it all together.
+//! `scripts/check-tree` has the table of who may use whom.
 
-mod at_exit;
 mod boot;
 pub mod capi;
 mod collective;
@@ -21,17 +20,17 @@ pub mod fuzzing;
 mod gpu;
 mod handles;
 mod health;
-mod heap;
 mod kernel;
 mod logging;
 mod memory;
 mod net;
 mod node;
 mod ops;
-mod placement;
+mod os;
 mod plugin;
+#[cfg(any(test, feature = "fuzzing"))]
+mod seeds;
 mod settings;
-mod symmetric;
 mod topology;
 mod word;
 mod world;

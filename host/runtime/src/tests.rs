@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::code;
 use crate::fake::{worlds, worlds_with};
-use crate::memory::page_size;
 use crate::node::control::Call;
+use crate::os::page_size;
 use crate::world::{Route, World};
 
 fn at(w: &World, p: usize, bytes: usize, pe: i32) -> *mut u8 {

@@ -5,53 +5,7 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
-/// What an atomic update does with the word. Arithmetic wraps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Update {
-    Fetch,
-    Set,
-    Swap,
-    CompareSwap,
-    Add,
-    And,
-    Or,
-    Xor,
-}
-
-/// What the operations `RUSHMEM_ATOMIC_*` do, whether they give the old value, and their names. The place is the constant.
-pub(crate) const ATOMICS: [(Update, bool, &str); 12] = [
-    (Update::Fetch, true, "fetch"),
-    (Update::Set, false, "set"),
-    (Update::Swap, true, "swap"),
-    (Update::CompareSwap, true, "compare_swap"),
-    (Update::Add, false, "add"),
-    (Update::Add, true, "fetch_add"),
-    (Update::And, false, "and"),
-    (Update::And, true, "fetch_and"),
-    (Update::Or, false, "or"),
-    (Update::Or, true, "fetch_or"),
-    (Update::Xor, false, "xor"),
-    (Update::Xor, true, "fetch_xor"),
-];
-
-impl Update {
-    /// What `RUSHMEM_ATOMIC_*` number `code` does, and whether it gives the old value.
-    pub(crate) fn of_code(code: u8) -> Option<(Update, bool)> {
-        ATOMICS.get(usize::from(code)).map(|(update, fetches, _)| (*update, *fetches))
-    }
-
-    /// The first of `RUSHMEM_ATOMIC_*` that does it.
-    pub(crate) fn code(self) -> i32 {
-        ATOMICS.iter().position(|(update, ..)| *update == self).expect("all are in the table") as i32
-    }
-
-    /// The update with that number.
-    pub(crate) fn from_number(number: u8) -> Option<Update> {
-        use Update::{Add, And, CompareSwap, Fetch, Or, Set, Swap, Xor};
-        [Fetch, Set, Swap, CompareSwap, Add, And, Or, Xor].get(usize::from(number)).copied()
-    }
-}
+pub(crate) use rushmem_abi::table::Update;
 
 /// An unsigned word that hardware reads, writes and updates in one piece.
 ///

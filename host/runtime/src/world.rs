@@ -10,10 +10,6 @@ use std::time::Duration;
 use rushmem_bootstrap_abi::Bootstrap;
 
 use crate::boot::between;
-use crate::capi::types::{
-    rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA, RUSHMEM_NEAR_RUN,
-    RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
-};
 use crate::collective::{Collective, Entered};
 use crate::config::Config;
 use crate::device::Device;
@@ -21,13 +17,17 @@ use crate::error::{err, Result};
 use crate::fork::Member;
 use crate::health::Health;
 use crate::kernel::Kernels;
+use crate::memory::symmetric::Symmetric;
 use crate::net::{Far, Place};
-use crate::topology::card::Card;
 use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
 use crate::ops::engine::Engine;
-use crate::symmetric::Symmetric;
+use crate::topology::card::Card;
 use crate::topology::near::{Near, Shape};
+use rushmem_abi::c::{
+    rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA,
+    RUSHMEM_NEAR_RUN, RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
+};
 use start::first_cause;
 
 /// How a range of a PE's symmetric memory is reached.

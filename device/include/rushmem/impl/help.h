@@ -25,21 +25,21 @@ static_assert(sizeof(rushmem_mailbox) == 128 && sizeof(rushmem_mailbox_request) 
 namespace rushmem {
 namespace impl {
 
-/* Updates a word as RUSHMEM_DO_* says and returns what was there. */
+/* Updates a word as RUSHMEM_ATOMIC_* says and returns what was there. */
 template <typename W> RUSHMEM_DEVICE W update_word(uint64_t op, W *at, W value, W compare) {
   switch (op) {
-    case RUSHMEM_DO_FETCH: return load_relaxed_word(at);
-    case RUSHMEM_DO_SET:
-    case RUSHMEM_DO_SWAP: return swap_word(at, value);
-    case RUSHMEM_DO_COMPARE_SWAP: return compare_swap_word(at, compare, value);
-    case RUSHMEM_DO_ADD:
-    case RUSHMEM_DO_FETCH_ADD: return fetch_add_word(at, value);
-    case RUSHMEM_DO_AND:
-    case RUSHMEM_DO_FETCH_AND: return fetch_and_word(at, value);
-    case RUSHMEM_DO_OR:
-    case RUSHMEM_DO_FETCH_OR: return fetch_or_word(at, value);
-    case RUSHMEM_DO_XOR:
-    case RUSHMEM_DO_FETCH_XOR: return fetch_xor_word(at, value);
+    case RUSHMEM_ATOMIC_FETCH: return load_relaxed_word(at);
+    case RUSHMEM_ATOMIC_SET:
+    case RUSHMEM_ATOMIC_SWAP: return swap_word(at, value);
+    case RUSHMEM_ATOMIC_COMPARE_SWAP: return compare_swap_word(at, compare, value);
+    case RUSHMEM_ATOMIC_ADD:
+    case RUSHMEM_ATOMIC_FETCH_ADD: return fetch_add_word(at, value);
+    case RUSHMEM_ATOMIC_AND:
+    case RUSHMEM_ATOMIC_FETCH_AND: return fetch_and_word(at, value);
+    case RUSHMEM_ATOMIC_OR:
+    case RUSHMEM_ATOMIC_FETCH_OR: return fetch_or_word(at, value);
+    case RUSHMEM_ATOMIC_XOR:
+    case RUSHMEM_ATOMIC_FETCH_XOR: return fetch_xor_word(at, value);
   }
   return 0;
 }

@@ -1,9 +1,9 @@
 //! The C ABI of atomic memory operations (OpenSHMEM 1.5, section 9.8).
 
-use super::types::*;
 use super::{called, guard, world};
 use crate::error::err;
 use crate::ops::atomic::{self, Op};
+use rushmem_abi::c::*;
 use std::os::raw::c_void;
 
 /// Carries out the atomic operation `op` (`RUSHMEM_ATOMIC_*`) on the word of `type` (`RUSHMEM_INT32` …) at the

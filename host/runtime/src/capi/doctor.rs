@@ -8,7 +8,6 @@ use rushmem_bootstrap_abi::BootError;
 use rushmem_bootstrap_uid::environment::{detect_here, Launch, Launcher, Ranks};
 
 use super::gpu::{check_size, forever, forever_path, tool};
-use super::types::*;
 use super::{guard, write_out};
 use crate::boot::{self, Choice, Plan};
 use crate::config::{Config, DeviceWish};
@@ -16,6 +15,7 @@ use crate::device::Kind;
 use crate::error::{err, Result};
 use crate::gpu::Cuda;
 use crate::plugin;
+use rushmem_abi::c::*;
 
 /// What `rushmem_init` without an attribute would do here: which launcher it sees, how the PEs would meet, which kind of device
 /// this PE would have. Succeeds also where a `RUSHMEM_*` setting makes no sense or the device cannot be had: the struct says

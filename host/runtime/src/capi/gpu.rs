@@ -7,7 +7,6 @@ use std::os::raw::c_char;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::types::*;
 use super::{guard, write_out};
 use crate::error::{err, Result};
 use crate::gpu::device::Facts;
@@ -16,6 +15,7 @@ use crate::gpu::embedded::LIBRARY;
 use crate::gpu::nvjitlink::NvJitLink;
 use crate::gpu::nvrtc::Nvrtc;
 use crate::gpu::Cuda;
+use rushmem_abi::c::*;
 
 /// The number of GPUs that this process sees; 0 on a machine without NVIDIA's driver. `RUSHMEM_ERR_VERSION` where the
 /// driver is too old. Local; starts no CUDA context.

@@ -2,10 +2,10 @@
 
 use std::os::raw::c_void;
 
-use super::types::{rushmem_heap_info_t, rushmem_world_t};
 use super::{called, guard, world, write_out};
 use crate::error::{err, Result};
 use crate::world::Route;
+use rushmem_abi::c::{rushmem_heap_info_t, rushmem_world_t};
 
 fn to_ptr(at: Option<usize>) -> *mut c_void {
     at.map_or(std::ptr::null_mut(), |a| a as *mut c_void)

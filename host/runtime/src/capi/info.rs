@@ -1,6 +1,6 @@
 //! The C ABI of what there is to know without a world: versions, the library's path, error texts.
 
-use super::types::*;
+use rushmem_abi::c::*;
 use std::ffi::{CStr, CString};
 use std::os::raw::{c_char, c_void};
 use std::sync::OnceLock;

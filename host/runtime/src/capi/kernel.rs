@@ -3,11 +3,11 @@
 use std::ffi::{c_void, CStr};
 use std::os::raw::c_char;
 
-use super::types::*;
 use super::{guard, world, write_out};
 use crate::error::{err, Result};
 use crate::kernel::handle::Handle;
 use crate::kernel::{LoadedKernel, LoadedModule};
+use rushmem_abi::c::*;
 
 /// The text that a C string holds.
 ///

@@ -3,6 +3,7 @@
 //! No panic crosses: `guard` catches it and reports a defect. A handle is never freed, only emptied, so a stale one
 //! is an error and not a crash, as is a pointer that never was one ([`handles`](crate::handles)).
 
+mod at_exit;
 pub mod atomic;
 pub mod doctor;
 pub mod gpu;
@@ -13,7 +14,6 @@ pub mod order;
 pub mod rma;
 pub mod signal;
 pub mod stream;
-pub mod types;
 pub mod wait;
 pub mod world;
 
@@ -21,12 +21,25 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::at_exit;
 use crate::error::{err, set_last, Error, Result};
 use crate::fork;
 use crate::handles::Cell;
 use crate::world::World;
-use types::{rushmem_world_t, RUSHMEM_ERR_FORKED, RUSHMEM_ERR_INTERNAL, RUSHMEM_OK};
+use rushmem_abi::c::{rushmem_world_t, RUSHMEM_ERR_FORKED, RUSHMEM_ERR_INTERNAL, RUSHMEM_OK};
+
+/// The functions are what `rushmem-abi` says of them, by which clients call them.
+macro_rules! check_types {
+    ($($family:ident { $(fn $name:ident = $symbol:ident ( $($arg:ty),* $(,)? ) -> $ret:ty;)* })*) => {
+        const _: () = {
+            use std::os::raw::{c_char, c_void};
+
+            use rushmem_abi::c::*;
+
+            $($(let _: unsafe extern "C" fn($($arg),*) -> $ret = $family::$symbol;)*)*
+        };
+    };
+}
+rushmem_abi::functions!(check_types);
 
 /// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`. In a child of fork
 /// it runs nothing.

@@ -1,9 +1,9 @@
 //! The C ABI of memory ordering and barriers (OpenSHMEM 1.5, sections 9.11.1 and 9.12).
 
-use super::types::*;
 use super::{called, guard, world};
 use crate::node::control::Call;
 use crate::ops::order;
+use rushmem_abi::c::*;
 
 /// Orders: every put, atomic and signal of this PE before the fence is seen, on each PE, before every one after it.
 ///

@@ -1,9 +1,9 @@
 //! The C ABI of remote memory access (OpenSHMEM 1.5, sections 9.5 and 9.6).
 
-use super::types::*;
 use super::{called, guard, world};
 use crate::ops::check_out;
 use crate::ops::rma::{self, Strided};
+use rushmem_abi::c::*;
 use std::os::raw::c_void;
 
 /// Copies `bytes` bytes from local memory at `src` to the symmetric address `dst` on PE `pe`.

@@ -1,9 +1,9 @@
 //! The C ABI of signals (OpenSHMEM 1.5, sections 9.8.3 and 9.9).
 
-use super::types::*;
 use super::{called, guard, world};
 use crate::ops::check_out;
 use crate::ops::signal::{self, SignalOp};
+use rushmem_abi::c::*;
 use std::os::raw::c_void;
 
 /// Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: whoever sees the update sees the

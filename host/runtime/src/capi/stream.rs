@@ -6,7 +6,6 @@
 
 use std::os::raw::c_void;
 
-use super::types::*;
 use super::{guard, world, write_out};
 use crate::kernel::event::Event;
 use crate::kernel::handle::Handle;
@@ -14,6 +13,7 @@ use crate::ops::check_out;
 use crate::ops::on_stream;
 use crate::ops::rma::Strided;
 use crate::ops::signal::SignalOp;
+use rushmem_abi::c::*;
 
 /// Makes a stream on the PE's device. Work on it runs beside that of other streams; on a GPU it does not wait for CUDA's
 /// legacy default stream.
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn rushmem_event_free(event: *mut rushmem_event_t) -> i32 
 /// error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was put on the stream; what goes
 /// wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU this and the other operations on streams
 /// may be captured into a CUDA graph: addresses are recorded, and what is at them is read at each launch of the graph.
-/// With ordinary (pageable) host memory CUDA may copy, or wait for the stream, before the call returns.
+/// Ordinary (pageable) host memory goes through pinned buffers, 32 MiB at most for all streams; no call waits for its stream.
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes until the work is done.

@@ -1,12 +1,12 @@
 //! The C ABI of wait_until and test (OpenSHMEM 1.5, section 9.10). A thin layer: it gathers the arguments, and
 //! `ops::wait` does the rest.
 
-use super::types::*;
 use super::{guard, world};
 use crate::error::Result;
 use crate::ops::check_out;
 use crate::ops::wait::{self, Watched, Words};
 use crate::ops::waitset::Expected;
+use rushmem_abi::c::*;
 
 use std::os::raw::c_void;
 

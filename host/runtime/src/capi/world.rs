@@ -4,13 +4,13 @@ use std::ffi::CStr;
 use std::os::raw::c_char;
 use std::time::Duration;
 
-use super::types::*;
 use super::{guard, handle, take, world, write_out};
 use crate::boot::{self, How};
 use crate::config::{Config, DeviceWish};
 use crate::error::{err, Result};
 use crate::fork::Member;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 /// Makes a unique ID and starts its rendezvous in this process: `*out` is to be carried to every PE (a file, an MPI
 /// broadcast, a key-value store), each of which passes it to `rushmem_init` with its rank. Local.

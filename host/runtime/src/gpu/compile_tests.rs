@@ -211,7 +211,7 @@ fn the_types_of_extern_c_kernels_are_told() {
         .iter()
         .map(|p| (p.kind, p.size, p.pointee_kind, p.pointee_size))
         .collect();
-    use crate::capi::types::*;
+    use rushmem_abi::c::*;
     let (none, float) = (RUSHMEM_ARG_UNKNOWN, RUSHMEM_ARG_FLOAT);
     let expected = [(RUSHMEM_ARG_POINTER, 8, float, 4), (RUSHMEM_ARG_INT, 4, none, 0), (float, 8, none, 0)];
     assert_eq!(kinds, expected, "{told:?}");

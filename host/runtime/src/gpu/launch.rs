@@ -8,8 +8,8 @@ use cudarc::driver::sys::{self, CUfunction_attribute as Attribute, CUlaunchAttri
 use super::driver::{cu, failure};
 use super::module::Kernel;
 use super::stream::Stream;
-use crate::capi::types::rushmem_arg_type_t;
 use crate::error::{err, Result};
+use rushmem_abi::c::rushmem_arg_type_t;
 
 /// The shape of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use super::tests::{compiler, contains, walk, RING};
 use super::*;
-use crate::device_state::{RawState, VERSION};
+use rushmem_abi::device::{RawState, RUSHMEM_DEVICE_ABI_VERSION};
 use std::fs;
 
 /// A compiler as in the other tests, if the runtime carries a library, and there is an nvJitLink that takes it.
@@ -97,7 +97,8 @@ fn both_ways_make_whole_kernels() {
             }
             // Until the runtime tells more, the state says what it is.
             let state = symbols.iter().find(|s| s.name == "rushmem_state").expect("a device state");
-            let ours = [VERSION, size_of::<RawState>() as u32].map(u32::to_le_bytes).concat();
+            let ours =
+                [RUSHMEM_DEVICE_ABI_VERSION, size_of::<RawState>() as u32].map(u32::to_le_bytes).concat();
             assert_eq!(state.bytes.len(), size_of::<RawState>());
             assert!(state.bytes.starts_with(&ours) && state.bytes[8..].iter().all(|b| *b == 0));
         }

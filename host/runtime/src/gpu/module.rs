@@ -12,9 +12,9 @@ use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
 use super::driver::{cu, failure, ignore};
 use super::stream::{Priority, Stream};
 use super::{names, signatures, Cuda};
-use crate::capi::types::rushmem_arg_type_t;
-use crate::device_state::{RawState, VERSION};
 use crate::error::{err, Error, Result};
+use rushmem_abi::c::rushmem_arg_type_t;
+use rushmem_abi::device::{RawState, RUSHMEM_DEVICE_ABI_VERSION};
 
 /// Machine code in a context.
 #[derive(Debug)]
@@ -242,14 +242,15 @@ fn state(cuda: &Arc<Cuda>, module: CUmodule) -> Result<Option<usize>> {
 /// The struct's size, and the version and size that the code's headers wrote into it, 0 where they wrote none.
 fn check_state(bytes: usize, [version, said]: [u32; 2]) -> Result<()> {
     let ours = size_of::<RawState>();
-    if bytes == ours && [0, VERSION].contains(&version) && [0, ours as u32].contains(&said) {
+    if bytes == ours && [0, RUSHMEM_DEVICE_ABI_VERSION].contains(&version) && [0, ours as u32].contains(&said)
+    {
         return Ok(());
     }
     Err(Error::new(
         crate::error::code::VERSION,
         format!(
             "built with device headers of another rushmem (device state version {version}, {bytes} bytes; this runtime has \
-             version {VERSION}, {ours} bytes): build it again"
+             version {RUSHMEM_DEVICE_ABI_VERSION}, {ours} bytes): build it again"
         ),
     ))
 }
@@ -286,10 +287,13 @@ mod tests {
     fn a_state_of_another_version_is_refused() {
         let ours = size_of::<RawState>();
         check_state(ours, [0, 0]).unwrap();
-        check_state(ours, [VERSION, ours as u32]).unwrap();
-        for (bytes, head) in
-            [(ours - 8, [0, 0]), (ours, [VERSION + 1, ours as u32]), (ours, [VERSION, 8]), (0, [0, 0])]
-        {
+        check_state(ours, [RUSHMEM_DEVICE_ABI_VERSION, ours as u32]).unwrap();
+        for (bytes, head) in [
+            (ours - 8, [0, 0]),
+            (ours, [RUSHMEM_DEVICE_ABI_VERSION + 1, ours as u32]),
+            (ours, [RUSHMEM_DEVICE_ABI_VERSION, 8]),
+            (0, [0, 0]),
+        ] {
             assert_eq!(check_state(bytes, head).unwrap_err().code, code::VERSION);
         }
     }

@@ -3,7 +3,7 @@
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-use crate::capi::types::*;
+use rushmem_abi::c::*;
 
 /// `ns::ring` or `scale<float>` for a mangled name; any other name as it is.
 pub(crate) fn readable(symbol: &str) -> String {

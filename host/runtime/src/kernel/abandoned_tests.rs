@@ -36,7 +36,7 @@ fn ask(
 ) {
     let module = world.kernels().load("abandoned.cu", SOURCE, vec![]).unwrap().get().unwrap();
     let kernel = module.kernel("ask").unwrap().get().unwrap();
-    let shape = crate::capi::types::rushmem_launch_t { stream, ..shape(grid, block) };
+    let shape = rushmem_abi::c::rushmem_launch_t { stream, ..shape(grid, block) };
     let fails = i32::from(fails);
     let args = [arg(&at[0]), arg(&rounds), arg(&fails), arg(&at[1])];
     // SAFETY: what the kernel takes; a word for each thread.

@@ -2,8 +2,8 @@
 //! different things (integers, floating point, pointers). Signed for unsigned passes, as it would in a C++ call, and so
 //! does a struct for anything of its size; what is unknown on either side passes.
 
-use crate::capi::types::*;
 use crate::error::{err, Result};
+use rushmem_abi::c::*;
 
 /// Compares a launch's arguments with the kernel's parameters.
 pub(crate) fn check(

@@ -12,8 +12,8 @@ use super::headers;
 use super::stream::{Job, Stream};
 use super::streams::Streams;
 use super::Common;
-use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
 use crate::error::{err, Error, Result};
+use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
 /// Runs a world's kernels.
 pub(super) struct Runner {

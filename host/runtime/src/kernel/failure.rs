@@ -1,10 +1,12 @@
 //! What is said of a kernel that gave up, and of those that may have: who, where in the launch, and what was waited or asked for.
 
 use super::{lock, Common};
-use crate::device_state::{
-    StallRecord, FAIL_BAD_ADDRESS, FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED, STALL_ADDRESS,
-};
+use crate::device_state::place_of;
 use crate::error::{err, Error};
+use rushmem_abi::device::{
+    StallRecord, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS, RUSHMEM_DEVICE_FAIL_BAD_PE, RUSHMEM_DEVICE_FAIL_BROKEN,
+    RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS,
+};
 
 impl Common {
     pub(super) fn print_stalls(&self) {
@@ -33,18 +35,18 @@ impl Common {
     /// The error that a kernel's code of `RUSHMEM_DEVICE_FAIL_*` means; `place` is empty or says where in the launch.
     pub(super) fn gave_up(&self, head: &str, code: u32, place: &str) -> Error {
         match code {
-            FAIL_BROKEN => self.broken(head),
-            FAIL_TIMEOUT => {
+            RUSHMEM_DEVICE_FAIL_BROKEN => self.broken(head),
+            RUSHMEM_DEVICE_FAIL_TIMEOUT => {
                 let limit = self.config.wait_timeout.unwrap_or_default().as_secs_f64();
-                let what = self.record(place, |record| record.cmp != STALL_ADDRESS);
+                let what = self.record(place, |record| record.cmp != RUSHMEM_STALL_ADDRESS);
                 let what = what.map_or(String::new(), |what| format!(", {what}"));
                 err!(
                     TIMEOUT,
                     "{head}: a thread{place} has waited longer than RUSHMEM_WAIT_TIMEOUT allows, {limit} s{what}"
                 )
             }
-            FAIL_BAD_ADDRESS => {
-                let what = self.record(place, |record| record.cmp == STALL_ADDRESS);
+            RUSHMEM_DEVICE_FAIL_BAD_ADDRESS => {
+                let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_ADDRESS);
                 let what = what.unwrap_or_else(|| "an address that is none of symmetric memory".into());
                 err!(
                     BAD_ADDRESS,
@@ -52,8 +54,8 @@ impl Common {
                      within it"
                 )
             }
-            FAIL_BAD_PE => err!(BAD_PE, "{head}: a PE that does not exist was addressed{place}"),
-            FAIL_UNMAPPED => err!(
+            RUSHMEM_DEVICE_FAIL_BAD_PE => err!(BAD_PE, "{head}: a PE that does not exist was addressed{place}"),
+            RUSHMEM_DEVICE_FAIL_UNMAPPED => err!(
                 UNSUPPORTED,
                 "{head}: a PE was addressed{place} whose memory is not mapped here and to which no network leads; \
                  rushmem-info says how each PE is reached"
@@ -67,7 +69,7 @@ impl Common {
         let records = self.state.take_stalls();
         let mut fitting = records.iter().filter(|record| of_that_kind(record));
         let first = fitting.clone().next();
-        fitting.find(|record| record.place() == place).or(first).map(|record| self.state.waits_for(record))
+        fitting.find(|record| place_of(record) == place).or(first).map(|record| self.state.waits_for(record))
     }
 
     pub(super) fn broken(&self, head: &str) -> Error {

@@ -13,7 +13,6 @@ use std::time::Duration;
 use super::heard::Heard;
 use super::streams::{Made, Streams};
 use super::{headers, lock, Common};
-use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
 use crate::error::{code, err, Error, Result};
 use crate::gpu::compile::Compiler;
 use crate::gpu::event::Event;
@@ -21,6 +20,7 @@ use crate::gpu::launch::Shape;
 use crate::gpu::module::{Kernel, Module};
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
+use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
 /// Kernels that are named when a launch fails and it is not known which it was.
 const NAMED: usize = 3;

@@ -61,8 +61,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::device_state::{tests::state_of, FAIL_TIMEOUT};
+    use crate::device_state::tests::state_of;
     use crate::error::code;
+    use rushmem_abi::device::RUSHMEM_DEVICE_FAIL_TIMEOUT;
 
     const GRACE: Duration = Duration::from_millis(50);
 
@@ -80,7 +81,7 @@ mod tests {
             .wait(&health, &state, &|| "for it to end".into(), &|| {
                 polls.set(polls.get() + 1);
                 if start.elapsed() > GRACE {
-                    state.fail_as_a_kernel_does(FAIL_TIMEOUT);
+                    state.fail_as_a_kernel_does(RUSHMEM_DEVICE_FAIL_TIMEOUT);
                 }
                 Ok(false)
             })
@@ -89,14 +90,14 @@ mod tests {
         let took = start.elapsed();
         assert!(took >= 2 * GRACE && took < Duration::from_secs(10), "{took:?} {} polls", polls.get());
         // The reason is still there for whoever tells it.
-        assert_eq!(state.take_failure().0, FAIL_TIMEOUT);
+        assert_eq!(state.take_failure().0, RUSHMEM_DEVICE_FAIL_TIMEOUT);
     }
 
     #[test]
     fn a_driver_that_tells_in_time_is_believed() {
         let (health, heard) = (health(), Heard::new(Duration::from_secs(600)));
         let state = state_of(&health);
-        state.fail_as_a_kernel_does(FAIL_TIMEOUT);
+        state.fail_as_a_kernel_does(RUSHMEM_DEVICE_FAIL_TIMEOUT);
         let start = Instant::now();
         let query = || match start.elapsed() > GRACE {
             true => Err(err!(IO, "the context is lost")),
@@ -115,7 +116,7 @@ mod tests {
         heard.wait(&health, &state, &|| "for it to end".into(), &|| Ok(start.elapsed() > GRACE)).unwrap();
         assert!(!heard.is_overdue(&state));
         // What has ended well is no failure, whatever another kernel has left meanwhile.
-        state.fail_as_a_kernel_does(FAIL_TIMEOUT);
+        state.fail_as_a_kernel_does(RUSHMEM_DEVICE_FAIL_TIMEOUT);
         heard.wait(&health, &state, &|| "for it to end".into(), &|| Ok(true)).unwrap();
     }
 }

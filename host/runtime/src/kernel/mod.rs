@@ -17,7 +17,6 @@ pub(crate) mod streams;
 use std::ffi::{c_void, CString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::capi::types::{rushmem_arg_type_t, rushmem_launch_t};
 use crate::config::Config;
 use crate::device::Device;
 use crate::device_state::DeviceState;
@@ -25,6 +24,7 @@ use crate::error::{err, Error, Result};
 use crate::health::Health;
 use event::Event;
 use handle::{Handle, Handled};
+use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
 /// The kernels of one world.
 pub(crate) struct Kernels {

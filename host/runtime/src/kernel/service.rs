@@ -8,7 +8,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::device_state::RawState;
 use crate::error::{err, Error, Result};
 use crate::gpu::compile::Compiler;
 use crate::gpu::embedded;
@@ -17,6 +16,7 @@ use crate::gpu::module::{Kernel, Module};
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
 use crate::kernel::headers;
+use rushmem_abi::device::RawState;
 
 /// The kernels of one PE, or why there are none.
 pub(crate) struct Service {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::capi::kernel::*;
-use crate::capi::types::*;
 use crate::error::code;
 use crate::fake::worlds_with;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 const SOURCE: &str = r#"
 #include <rushmem/rushmem.cuh>

@@ -10,8 +10,8 @@ use super::message::{number, prelude};
 use super::ring::Descriptor;
 use super::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD};
 use crate::error::Result;
-use crate::fuzzing::parts;
 use crate::health::Health;
+use crate::seeds::parts;
 
 /// Takes everything, delivers nothing.
 struct Void;

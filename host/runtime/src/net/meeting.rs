@@ -5,8 +5,9 @@ use rushmem_bootstrap_abi::Bootstrap;
 
 use super::transport::{Memory, Transport};
 use super::ucx::listen::Listen;
-use super::{Backed, Shared};
+use super::Shared;
 use crate::error::{err, Error, Result};
+use crate::memory::remote::Backed;
 use crate::topology::card::Card;
 
 /// Of a PE that could not.
@@ -92,7 +93,7 @@ pub(super) fn introduce(
     Ok(transport)
 }
 
-/// See [`super::Far::add`].
+/// See [`Remote::add`](crate::memory::remote::Remote::add).
 ///
 /// # Safety
 /// As there.

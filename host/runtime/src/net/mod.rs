@@ -17,6 +17,7 @@ mod order;
 mod peer;
 mod posts;
 mod proxy;
+mod remote;
 pub(crate) mod ring;
 mod segments;
 pub(crate) mod span;
@@ -37,8 +38,8 @@ use crate::gpu::device::Current;
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
-use crate::topology::card::Card;
 use crate::node::control::{Arrival, Control};
+use crate::topology::card::Card;
 use engine::Engine;
 use errand::Errands;
 use gpu::gate::{Gate, Gates};
@@ -53,16 +54,6 @@ pub(crate) use ops::Place;
 
 /// Operations with memory of a caller in flight end within this, when the job is broken.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What memory is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Backed {
-    Host,
-    /// One allocation of a GPU.
-    GpuPiece,
-    /// One or several of them.
-    GpuPieces,
-}
 
 /// What threads share.
 struct Shared {
@@ -256,23 +247,6 @@ impl Far {
     /// This PE has entered a collective call: the other nodes hear of it.
     pub(crate) fn arrive(&self, arrival: Arrival) -> Result<()> {
         self.shared.lock().arrive(arrival)
-    }
-
-    /// Collective over the job: `bytes` at `offset` of everybody's stride, this PE's own at `own`, can be reached from now on.
-    ///
-    /// # Safety
-    /// The memory stays until [`Far::remove`].
-    pub(crate) unsafe fn add(&self, offset: usize, bytes: usize, own: usize, kind: Backed) -> Result<()> {
-        // SAFETY: passed on.
-        unsafe { meeting::add(&self.shared, &*self.boot, offset, bytes, own, kind) }
-    }
-
-    /// The opposite, once no PE uses it any more.
-    pub(crate) fn remove(&self, offset: usize, bytes: usize) {
-        let mut engine = self.shared.lock();
-        for id in engine.segments.remove(offset, bytes) {
-            engine.transport().forget(id);
-        }
     }
 
     /// Waits for what was started under `waiter`.

@@ -5,9 +5,11 @@ use slab::Slab;
 
 use super::engine::{Done, Engine, Rows};
 use super::message::{Record, FLOAT_ADD};
-use super::ring::{self, Descriptor, DeviceRing, Op, ReplyTo};
+use super::ring::{Descriptor, DeviceRing, Op, ReplyTo};
 use crate::error::{err, Error, Result};
 use crate::word::Update;
+use rushmem_abi::device::RUSHMEM_RING_FLOAT;
+use rushmem_abi::table::Atomic;
 
 /// Descriptors taken at one time: they share messages, and then others have their turn.
 const BATCH: usize = 256;
@@ -137,9 +139,9 @@ impl Posts {
             }
             Op::Atomic => {
                 let offset = self.offset(d.dst)?;
-                let (update, _) =
-                    Update::of_code(d.sub).ok_or_else(|| err!(INTERNAL, "atomic {} is unknown", d.sub))?;
-                let float = d.flags & ring::FLOAT != 0 && update == Update::Add;
+                let update = Atomic::of(d.sub.into()).map(|row| row.update);
+                let update = update.ok_or_else(|| err!(INTERNAL, "atomic {} is unknown", d.sub))?;
+                let float = d.flags & RUSHMEM_RING_FLOAT != 0 && update == Update::Add;
                 let number = if float { FLOAT_ADD } else { update as u8 };
                 engine.atomic(pe, number, d.width, offset, d.value, d.sig, done)
             }
@@ -208,5 +210,5 @@ fn strided(d: &Descriptor, near: u64, far: u64) -> Rows {
 pub(super) fn fuzz(d: &Descriptor) {
     let (put, get) = (strided(d, d.value, d.sig), strided(d, d.sig, d.value));
     assert_eq!((put.elem, put.near_stride), (get.elem, get.far_stride));
-    let _ = Update::of_code(d.sub);
+    let _ = Atomic::of(d.sub.into());
 }

@@ -1,171 +1,22 @@
 //! The device ring's host side: its memory, and what the proxy thread does with it. `device/include/rushmem/abi_ring.h` says how
 //! kernels post; the protocol itself is the crate `rushmem-ring`, which loom models. Here it gets its memory, pinned where
-//! a GPU is to reach it, and its words their meaning.
+//! a GPU is to reach it.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use rushmem_abi::device::RawRing;
 use rushmem_ring::{AtomicU64, Consumer, Reply, Slot, View, WORDS};
 
-pub(crate) use rushmem_ring::ReplyTo;
+pub(crate) use rushmem_abi::device::{Descriptor, ReplyTo, RingLine as Line, RingOp as Op};
 
 use crate::error::{err, Result};
 use crate::gpu::driver::cu;
 use crate::gpu::pinned::PinnedBox;
 use crate::gpu::Cuda;
 
-/// `RUSHMEM_RING_*`: what a descriptor asks for.
-#[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    Put = 1,
-    PutInline = 2,
-    Get = 3,
-    G = 4,
-    Iput = 5,
-    Iget = 6,
-    Atomic = 7,
-    Signal = 8,
-    PutSignal = 9,
-    PutSignalInline = 10,
-    Fence = 11,
-    Quiet = 12,
-}
-
-impl Op {
-    const ALL: [Op; 12] = [
-        Op::Put,
-        Op::PutInline,
-        Op::Get,
-        Op::G,
-        Op::Iput,
-        Op::Iget,
-        Op::Atomic,
-        Op::Signal,
-        Op::PutSignal,
-        Op::PutSignalInline,
-        Op::Fence,
-        Op::Quiet,
-    ];
-}
-
-/// `RUSHMEM_RING_REPLY`: the kernel waits for an answer.
-pub(crate) const REPLY: u8 = 1;
-/// `RUSHMEM_RING_FLOAT`: an atomic's word is a float or double.
-pub(crate) const FLOAT: u8 = 2;
-/// `RUSHMEM_RING_INLINE_BYTES`.
-pub(crate) const INLINE_BYTES: usize = 32;
-
-/// `rushmem_descriptor`. Symmetric addresses in it are this PE's own; nothing of it has been checked.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Descriptor {
-    pub(crate) op: u8,
-    pub(crate) sub: u8,
-    pub(crate) width: u8,
-    pub(crate) flags: u8,
-    pub(crate) pe: i32,
-    pub(crate) dst: u64,
-    pub(crate) src: u64,
-    pub(crate) bytes: u64,
-    pub(crate) sig: u64,
-    pub(crate) value: u64,
-    pub(crate) reply: u32,
-    pub(crate) element: u32,
-    pub(crate) ticket: u64,
-}
-
-const _: () = assert!(size_of::<Descriptor>() == 8 * (WORDS + 1));
-
-impl Descriptor {
-    pub(super) fn new(words: [u64; WORDS], ticket: u64) -> Descriptor {
-        let [head, dst, src, bytes, sig, value, last] = words;
-        let [op, sub, width, flags, ..] = head.to_le_bytes();
-        Descriptor {
-            op,
-            sub,
-            width,
-            flags,
-            pe: (head >> 32) as i32,
-            dst,
-            src,
-            bytes,
-            sig,
-            value,
-            reply: last as u32,
-            element: (last >> 32) as u32,
-            ticket: ticket + 1,
-        }
-    }
-
-    /// What it asks for; `None` for what no kernel of these headers writes.
-    pub(crate) fn op(&self) -> Option<Op> {
-        Op::ALL.into_iter().find(|op| *op as u8 == self.op)
-    }
-
-    /// What it asks for, for texts.
-    pub(crate) fn what(&self) -> &'static str {
-        match self.op() {
-            Some(Op::Put) => "a put",
-            Some(Op::PutInline) => "a put of a few bytes",
-            Some(Op::Get | Op::G) => "a get",
-            Some(Op::Iput) => "an iput",
-            Some(Op::Iget) => "an iget",
-            Some(Op::Atomic) => "an atomic",
-            Some(Op::Signal) => "a signal",
-            Some(Op::PutSignal | Op::PutSignalInline) => "a put_signal",
-            Some(Op::Fence) => "a fence",
-            Some(Op::Quiet) => "a quiet",
-            None => "an unknown operation",
-        }
-    }
-
-    /// Where the answer goes, if the kernel waits for one.
-    pub(crate) fn reply_to(&self) -> Option<ReplyTo> {
-        (self.flags & REPLY != 0).then_some(ReplyTo { slot: self.reply, ticket: self.ticket - 1 })
-    }
-
-    /// The data that the descriptor itself carries, of which the first `width` bytes count: of `PutInline` all four words,
-    /// of `PutSignalInline` the first.
-    pub(crate) fn inline(&self) -> [u8; INLINE_BYTES] {
-        let mut data = [0; INLINE_BYTES];
-        for (to, word) in data.chunks_exact_mut(8).zip([self.src, self.bytes, self.sig, self.value]) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
-        data
-    }
-}
-
-/// `rushmem_ring_line`.
-#[repr(C, align(128))]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
-    pub(crate) value: u64,
-    pub(crate) pad: [u64; 15],
-}
-
-const ZERO: Line = Line { value: 0, pad: [0; 15] };
-
-/// `rushmem_ring`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RawRing {
-    pub(crate) slots: u64,
-    pub(crate) replies: u64,
-    pub(crate) consumed: u64,
-    pub(crate) busy: u64,
-    pub(crate) mask: u64,
-    pub(crate) reply_mask: u64,
-    pub(crate) reserved: [u64; 10],
-    pub(crate) tail: Line,
-    pub(crate) consumed_seen: Line,
-    pub(crate) reply_tail: Line,
-    pub(crate) fenced: Line,
-    pub(crate) quieted: Line,
-}
-
-const _: () = assert!(size_of::<RawRing>() == 768);
+const _: () = assert!(Descriptor::WORDS == WORDS);
 
 /// More threads than this do not wait for answers at a time: each polls its own, over PCIe.
 const MOST_REPLIES: usize = 512;
@@ -179,8 +30,8 @@ enum HostMemory {
 impl HostMemory {
     fn new(gpu: Option<&Arc<Cuda>>, lines: usize) -> Result<HostMemory> {
         Ok(match gpu {
-            None => HostMemory::Plain((0..lines).map(|_| UnsafeCell::new(ZERO)).collect()),
-            Some(cuda) => HostMemory::Pinned(PinnedBox::filled(cuda, lines, ZERO)?),
+            None => HostMemory::Plain((0..lines).map(|_| UnsafeCell::new(Line::ZERO)).collect()),
+            Some(cuda) => HostMemory::Pinned(PinnedBox::filled(cuda, lines, Line::ZERO)?),
         })
     }
 
@@ -257,11 +108,11 @@ impl DeviceRing {
             mask: slots as u64 - 1,
             reply_mask: replies as u64 - 1,
             reserved: [0; 10],
-            tail: ZERO,
-            consumed_seen: ZERO,
-            reply_tail: ZERO,
-            fenced: ZERO,
-            quieted: ZERO,
+            tail: Line::ZERO,
+            consumed_seen: Line::ZERO,
+            reply_tail: Line::ZERO,
+            fenced: Line::ZERO,
+            quieted: Line::ZERO,
         };
         let busy = vec![0u64; replies];
         match gpu {
@@ -316,7 +167,7 @@ impl DeviceRing {
         let taken = consumer.take(&self.view(), max, |words, ticket| {
             let mut descriptor = Descriptor::new(words, ticket);
             #[cfg(any(test, feature = "fuzzing"))]
-            crate::fuzzing::record(
+            crate::seeds::record(
                 "ring_descriptors",
                 descriptor.op.into(),
                 &words.map(u64::to_le_bytes).concat(),

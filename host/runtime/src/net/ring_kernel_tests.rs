@@ -6,9 +6,12 @@ use rushmem_device_cpu::{Cause, RunError};
 
 use super::rig::{Arg, Job};
 use super::*;
-use crate::device_state::{FAIL_BAD_ADDRESS, FAIL_BAD_PE, FAIL_BROKEN, FAIL_TIMEOUT, FAIL_UNMAPPED};
 use crate::testing::device::LIMIT;
 use crate::testing::random::Random;
+use rushmem_abi::device::{
+    RUSHMEM_DEVICE_FAIL_BAD_ADDRESS, RUSHMEM_DEVICE_FAIL_BAD_PE, RUSHMEM_DEVICE_FAIL_BROKEN,
+    RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_UNMAPPED,
+};
 
 use Arg::{Offset, Value};
 
@@ -148,21 +151,24 @@ fn what_a_kernel_may_not_do_ends_it() {
     let mut job = Job::new(2, 1, 4);
     let at = Offset(job.alloc(8));
     for pe in [2, u64::MAX] {
-        assert_eq!(gave_up(job.run_alone(0, "far_ask", (1, 1), &[at, Value(pe & 0xffff_ffff)])), FAIL_BAD_PE);
+        assert_eq!(
+            gave_up(job.run_alone(0, "far_ask", (1, 1), &[at, Value(pe & 0xffff_ffff)])),
+            RUSHMEM_DEVICE_FAIL_BAD_PE
+        );
     }
     // An address that is none of this PE's symmetric memory: before the heap, and behind its stride.
     for address in [8, u64::MAX - 7] {
         assert_eq!(
             gave_up(job.run_alone(0, "far_ask", (1, 1), &[Value(address), Value(1)])),
-            FAIL_BAD_ADDRESS
+            RUSHMEM_DEVICE_FAIL_BAD_ADDRESS
         );
     }
     job.pes[0].state.ring = std::ptr::null_mut();
-    assert_eq!(gave_up(job.run_alone(0, "far_ask", (1, 1), &[at, Value(1)])), FAIL_UNMAPPED);
-    assert_eq!(gave_up(job.run_alone(0, "far_ask", (1, 1), &[at, Value(7)])), FAIL_BAD_PE);
+    assert_eq!(gave_up(job.run_alone(0, "far_ask", (1, 1), &[at, Value(1)])), RUSHMEM_DEVICE_FAIL_UNMAPPED);
+    assert_eq!(gave_up(job.run_alone(0, "far_ask", (1, 1), &[at, Value(7)])), RUSHMEM_DEVICE_FAIL_BAD_PE);
     assert_eq!(
         gave_up(job.run_alone(0, "far_barriers", (1, 1), &[at, at, Value(1), Value(THREAD)])),
-        FAIL_UNMAPPED
+        RUSHMEM_DEVICE_FAIL_UNMAPPED
     );
 }
 
@@ -176,7 +182,10 @@ fn a_launch_that_failed_leaves_no_hole() {
     job.pes[0].state.wait_limit_ns = 50_000_000;
     for round in 0..3 {
         let late = round == 1;
-        assert_eq!(gave_up(job.run_alone(0, "far_ask", (3, 20), &[at, Value(1)])), FAIL_TIMEOUT);
+        assert_eq!(
+            gave_up(job.run_alone(0, "far_ask", (3, 20), &[at, Value(1)])),
+            RUSHMEM_DEVICE_FAIL_TIMEOUT
+        );
         let ring = &mut job.rings[0];
         let mut taken = Vec::new();
         while ring.take(&mut taken, 3) > 0 {}
@@ -196,5 +205,5 @@ fn a_launch_that_failed_leaves_no_hole() {
     }
     // A broken job ends the wait for an answer, and for room.
     job.broken().store(1, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(gave_up(job.run_alone(0, "far_ask", (3, 20), &[at, Value(1)])), FAIL_BROKEN);
+    assert_eq!(gave_up(job.run_alone(0, "far_ask", (3, 20), &[at, Value(1)])), RUSHMEM_DEVICE_FAIL_BROKEN);
 }

@@ -11,10 +11,10 @@ use std::sync::OnceLock;
 use rushmem_device_cpu::{LaunchConfig, Module, RunError};
 
 use super::stand_in::StandIn;
-use crate::device_state::RawState;
 use crate::net::ring::{DeviceRing, Line};
 use crate::testing::device::{compile, state};
 use crate::testing::random::Random;
+use rushmem_abi::device::RawState;
 
 /// Bytes of a heap.
 pub(super) const HEAP: usize = 4 << 20;

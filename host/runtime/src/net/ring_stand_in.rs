@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::rig::HEAP;
-use super::{Descriptor, DeviceRing, Op, FLOAT};
-use crate::capi::types::*;
+use super::{Descriptor, DeviceRing, Op};
 use crate::testing::atomics::updated;
 use crate::testing::device::LIMIT;
 use crate::testing::random::Random;
+use rushmem_abi::c::*;
+use rushmem_abi::device::RUSHMEM_RING_FLOAT;
 
 /// An operation that was taken and is not complete.
 struct Open {
@@ -227,10 +228,12 @@ fn scatter(at: usize, stride: u64, element: usize, data: &[u8]) {
 /// An atomic update of a 4- or 8-byte word; the old value.
 fn update(at: usize, d: &Descriptor) -> u64 {
     let new = |old: u64| match i32::from(d.sub) {
-        RUSHMEM_ATOMIC_ADD | RUSHMEM_ATOMIC_FETCH_ADD if d.flags & FLOAT != 0 && d.width == 4 => {
+        RUSHMEM_ATOMIC_ADD | RUSHMEM_ATOMIC_FETCH_ADD
+            if d.flags & RUSHMEM_RING_FLOAT != 0 && d.width == 4 =>
+        {
             u64::from((f32::from_bits(old as u32) + f32::from_bits(d.value as u32)).to_bits())
         }
-        RUSHMEM_ATOMIC_ADD | RUSHMEM_ATOMIC_FETCH_ADD if d.flags & FLOAT != 0 => {
+        RUSHMEM_ATOMIC_ADD | RUSHMEM_ATOMIC_FETCH_ADD if d.flags & RUSHMEM_RING_FLOAT != 0 => {
             (f64::from_bits(old) + f64::from_bits(d.value)).to_bits()
         }
         op => updated(op, d.width.into(), old, d.value, d.sig),

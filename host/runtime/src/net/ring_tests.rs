@@ -1,57 +1,13 @@
-//! The layout as a C compiler sees it, and the ring's host side against the protocol's model.
+//! The ring's host side against the protocol's model.
 
 use rushmem_ring::model::{Counters, Producer, Tickets};
 
 use super::*;
-use crate::testing::layout::{fields, numbers, Layout};
-
-#[test]
-fn the_layout_is_that_of_the_header() {
-    let mut layout = Layout::of("abi_ring.h");
-    fields!(layout, "rushmem_descriptor", Descriptor: op sub width flags pe dst src bytes sig value reply element ticket);
-    fields!(layout, "rushmem_ring_line", Line: value pad);
-    fields!(layout, "rushmem_ring", RawRing: slots replies consumed busy mask reply_mask reserved tail consumed_seen reply_tail
-        fenced quieted);
-    layout.is("sizeof(rushmem_reply)", size_of::<rushmem_ring::Reply>() as i64);
-    layout.is("offsetof(rushmem_reply, value)", 0);
-    layout.is("offsetof(rushmem_reply, state)", 8);
-    use crate::capi::types as c;
-    numbers!(
-        layout,
-        RUSHMEM_RING_PUT = Op::Put,
-        RUSHMEM_RING_PUT_INLINE = Op::PutInline,
-        RUSHMEM_RING_GET = Op::Get,
-        RUSHMEM_RING_G = Op::G,
-        RUSHMEM_RING_IPUT = Op::Iput,
-        RUSHMEM_RING_IGET = Op::Iget,
-        RUSHMEM_RING_ATOMIC = Op::Atomic,
-        RUSHMEM_RING_SIGNAL = Op::Signal,
-        RUSHMEM_RING_PUT_SIGNAL = Op::PutSignal,
-        RUSHMEM_RING_PUT_SIGNAL_INLINE = Op::PutSignalInline,
-        RUSHMEM_RING_FENCE = Op::Fence,
-        RUSHMEM_RING_QUIET = Op::Quiet,
-        RUSHMEM_RING_REPLY = REPLY,
-        RUSHMEM_RING_FLOAT = FLOAT,
-        RUSHMEM_RING_INLINE_BYTES = INLINE_BYTES,
-        RUSHMEM_ATOMIC_FETCH = c::RUSHMEM_ATOMIC_FETCH,
-        RUSHMEM_ATOMIC_SET = c::RUSHMEM_ATOMIC_SET,
-        RUSHMEM_ATOMIC_SWAP = c::RUSHMEM_ATOMIC_SWAP,
-        RUSHMEM_ATOMIC_COMPARE_SWAP = c::RUSHMEM_ATOMIC_COMPARE_SWAP,
-        RUSHMEM_ATOMIC_ADD = c::RUSHMEM_ATOMIC_ADD,
-        RUSHMEM_ATOMIC_FETCH_ADD = c::RUSHMEM_ATOMIC_FETCH_ADD,
-        RUSHMEM_ATOMIC_AND = c::RUSHMEM_ATOMIC_AND,
-        RUSHMEM_ATOMIC_FETCH_AND = c::RUSHMEM_ATOMIC_FETCH_AND,
-        RUSHMEM_ATOMIC_OR = c::RUSHMEM_ATOMIC_OR,
-        RUSHMEM_ATOMIC_FETCH_OR = c::RUSHMEM_ATOMIC_FETCH_OR,
-        RUSHMEM_ATOMIC_XOR = c::RUSHMEM_ATOMIC_XOR,
-        RUSHMEM_ATOMIC_FETCH_XOR = c::RUSHMEM_ATOMIC_FETCH_XOR,
-    );
-    layout.check();
-}
+use rushmem_abi::device::RUSHMEM_RING_REPLY;
 
 /// Memory for a ring's counters, as a device's own.
 fn counters() -> Box<[UnsafeCell<Line>]> {
-    (0..DeviceRing::MOST_DEVICE_BYTES.div_ceil(128)).map(|_| UnsafeCell::new(ZERO)).collect()
+    (0..DeviceRing::MOST_DEVICE_BYTES.div_ceil(128)).map(|_| UnsafeCell::new(Line::ZERO)).collect()
 }
 
 #[test]
@@ -117,7 +73,7 @@ fn what_makes_no_ring_or_no_descriptor_is_refused() {
     let model = Counters::new(4);
     let producer = Producer { ring: ring.view(), counters: &model, tickets: Tickets::Swap };
     // A reply slot that is none, an operation that is none.
-    producer.post([u64::from(REPLY) << 24 | Op::Get as u64, 0, 0, 0, 0, 0, 99], false, || {});
+    producer.post([u64::from(RUSHMEM_RING_REPLY) << 24 | Op::Get as u64, 0, 0, 0, 0, 0, 99], false, || {});
     producer.post([0xff, 0, 0, 0, 0, 0, 0], false, || {});
     let mut out = Vec::new();
     assert_eq!(ring.take(&mut out, 9), 2);

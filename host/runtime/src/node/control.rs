@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
-use crate::memory::Memfd;
+use crate::os::Memfd;
 
 /// Which collective call a PE is in. The numbers meet in the arrival word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

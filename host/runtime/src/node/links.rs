@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::{Bootstrap, Death};
 
-use crate::topology::card::Card;
 use super::inbox::Inbox;
 use super::mate::{pidfd_of, Mate};
 #[cfg(any(test, feature = "fuzzing"))]
@@ -23,6 +22,7 @@ use super::meet::{dial, gather};
 use super::message::{Socket, MAX_BYTES, MAX_FDS};
 use crate::error::{err, Error, Result};
 use crate::health::Health;
+use crate::topology::card::Card;
 
 /// How often the monitor looks at what cannot wake it: the bootstrap, kernels' stall records.
 pub(super) const TICK: Duration = Duration::from_millis(100);
@@ -422,7 +422,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
         wake: listener.as_fd().try_clone_to_owned().expect("a descriptor"),
         duties: Mutex::default(),
     };
-    for part in crate::fuzzing::parts(bytes) {
+    for part in crate::seeds::parts(bytes) {
         let Some((count, message)) = part.split_first() else { continue };
         let message = &message[..message.len().min(MAX_BYTES)];
         let fds = vec![listener.as_raw_fd(); usize::from(*count) % 5];

@@ -7,8 +7,8 @@
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::topology::card::Card;
 use super::message::Socket;
+use crate::topology::card::Card;
 
 /// `SO_PEERPIDFD`, which `libc` does not have yet: Linux 6.5.
 const PEER_PIDFD: libc::c_int = 77;

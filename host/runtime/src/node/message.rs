@@ -213,7 +213,7 @@ impl Socket {
             is_cut = m.msg_flags & libc::MSG_CTRUNC != 0;
         }
         #[cfg(any(test, feature = "fuzzing"))]
-        crate::fuzzing::record(
+        crate::seeds::record(
             "node_messages",
             bytes.first().copied().unwrap_or(0).into(),
             &[&[fds.len() as u8], &bytes[..]].concat(),

@@ -6,67 +6,59 @@
 
 use super::check_aligned;
 use super::engine::Engine;
-use crate::capi::types::*;
 use crate::error::{err, Result};
-use crate::word::{Update, Word, ATOMICS};
+use crate::word::{Update, Word};
 use crate::world::{Route, World};
+use rushmem_abi::table::{Atomic, Element};
 
-/// One of `RUSHMEM_ATOMIC_*`: an index into [`ATOMICS`], one register wide.
+/// One of `RUSHMEM_ATOMIC_*`: a row of the table, one register wide.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Op(u8);
-
-const _: () = assert!(RUSHMEM_ATOMIC_FETCH == 0 && RUSHMEM_ATOMIC_FETCH_XOR as usize == ATOMICS.len() - 1);
+pub(crate) struct Op(&'static Atomic);
 
 impl Op {
     /// The operation behind a constant of the C ABI.
     #[inline]
     pub(crate) fn from_code(code: i32) -> Result<Op> {
-        if (0..ATOMICS.len() as i32).contains(&code) {
-            return Ok(Op(code as u8));
-        }
-        Err(err!(INVALID_ARGUMENT, "{code} is none of the atomic operations RUSHMEM_ATOMIC_*"))
+        Atomic::of(code)
+            .map(Op)
+            .ok_or_else(|| err!(INVALID_ARGUMENT, "{code} is none of the atomic operations RUSHMEM_ATOMIC_*"))
     }
 
     /// What it does with the word.
     #[inline]
     pub(crate) fn update(self) -> Update {
-        ATOMICS[self.0 as usize].0
+        self.0.update
     }
 
     /// Whether the caller gets the old value.
     #[inline]
     pub(crate) fn fetches(self) -> bool {
-        ATOMICS[self.0 as usize].1
+        self.0.fetches
     }
 
     fn name(self) -> &'static str {
-        ATOMICS[self.0 as usize].2
+        self.0.name
     }
 }
 
 /// The size of an element type, once it is known that `op` is defined for it.
 #[inline]
 fn width(op: Op, kind: i32) -> Result<usize> {
-    let (bytes, float) = match kind {
-        RUSHMEM_INT32 | RUSHMEM_UINT32 => (4, None),
-        RUSHMEM_INT64 | RUSHMEM_UINT64 => (8, None),
-        RUSHMEM_FLOAT => (4, Some("float")),
-        RUSHMEM_DOUBLE => (8, Some("double")),
-        _ => {
-            return Err(err!(
-                INVALID_ARGUMENT,
-                "{kind} is none of the element types RUSHMEM_INT32 … RUSHMEM_DOUBLE"
-            ))
-        }
-    };
-    match (float, op.update()) {
-        (None, _) | (_, Update::Fetch | Update::Set | Update::Swap) => Ok(bytes),
-        (Some(name), _) => Err(err!(
+    let Some(element) = Element::of(kind) else {
+        return Err(err!(
             INVALID_ARGUMENT,
-            "the atomic operation {} is not defined for {name}: floating-point words have fetch, set and swap",
-            op.name()
-        )),
+            "{kind} is none of the element types RUSHMEM_INT32 … RUSHMEM_DOUBLE"
+        ));
+    };
+    if !element.is_integer() && !op.update().takes_floats() {
+        return Err(err!(
+            INVALID_ARGUMENT,
+            "the atomic operation {} is not defined for {}: floating-point words have fetch, set and swap",
+            op.name(),
+            element.name
+        ));
     }
+    Ok(element.bytes)
 }
 
 /// Carries out `op` on the word at `target` on `pe` and returns its old value.
@@ -122,7 +114,7 @@ unsafe fn on_gpu(
         match op.update() {
             Update::Fetch => engine.load(word, bytes),
             Update::Set => engine.store(word, value, bytes).map(|()| value),
-            _ => engine.atomic(op.0.into(), bytes, word, value, compare, op.fetches()),
+            _ => engine.atomic(op.0.code, bytes, word, value, compare, op.fetches()),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::{Service, Task};
+use crate::ops::on_stream::pageable::Pageable;
 
 /// The executor of one PE.
 pub(crate) struct Engine {
@@ -23,6 +24,7 @@ pub(crate) struct Engine {
     health: Arc<Health>,
     stream: Stream,
     service: Arc<Service>,
+    pageable: Pageable,
     /// Pinned buffers that nobody uses at the moment.
     spare: Mutex<Vec<PinnedBox<[u64]>>>,
 }
@@ -35,6 +37,7 @@ impl Engine {
             health: Arc::clone(health),
             stream: Stream::new(cuda, Priority::High)?,
             service,
+            pageable: Pageable::new(cuda, health),
             spare: Mutex::default(),
         })
     }
@@ -42,6 +45,11 @@ impl Engine {
     /// The service kernels.
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
+    }
+
+    /// What copies between streams and pageable memory.
+    pub(crate) fn pageable(&self) -> &Pageable {
+        &self.pageable
     }
 
     /// Waits until everything so far is done.

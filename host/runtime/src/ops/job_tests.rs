@@ -9,13 +9,13 @@ use super::rma::{self, Strided};
 use super::signal::{self, SignalOp};
 use super::wait::Words;
 use super::waitset::Expected;
-use crate::capi::types::*;
 use crate::error::{code, Result};
 use crate::fake::{rounds, worlds_with};
 use crate::node::control::Call;
 use crate::testing::random::Random;
 use crate::word::Update;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 /// A few seconds bound everything, so that a defect fails instead of hanging.
 pub(super) const BOUNDED: [(&str, &str); 3] =

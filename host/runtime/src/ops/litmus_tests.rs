@@ -8,10 +8,10 @@ use super::atomic::{atomic, Op};
 use super::rma;
 use super::signal::{self, SignalOp};
 use super::{order, wait};
-use crate::capi::types::*;
 use crate::error::Result;
 use crate::fake::{rounds, worlds_with};
 use crate::world::World;
+use rushmem_abi::c::*;
 
 const BOUNDED: [(&str, &str); 3] =
     [("RUSHMEM_WAIT_TIMEOUT", "60"), ("RUSHMEM_TIMEOUT", "60"), ("RUSHMEM_STALL_REPORT", "0")];

@@ -3,13 +3,13 @@
 //! The update of the signal word releases everything that this PE wrote before it; fetch and wait acquire. So a
 //! PE that sees the signal sees the data.
 
-use super::waitset::Cmp;
+use super::waitset::comparison;
 use super::{check_aligned, check_private, rma, wait};
-use crate::capi::types::*;
 use crate::error::{err, Result};
 use crate::net::Place;
 use crate::word::Word;
 use crate::world::{Route, World};
+use rushmem_abi::c::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a signal word changes: to the value, or by it.
@@ -157,5 +157,5 @@ pub(crate) fn fetch(w: &World, sig: usize) -> Result<u64> {
 
 /// Waits until a signal word of this PE compares as asked; returns the value that did.
 pub(crate) fn wait_until(w: &World, sig: usize, cmp: i32, value: u64) -> Result<u64> {
-    wait::until_value(w, sig, Cmp::from_code(cmp)?, value)
+    wait::until_value(w, sig, comparison(cmp)?, value)
 }

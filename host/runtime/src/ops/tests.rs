@@ -1,10 +1,10 @@
 //! The parts of the operations that need no world, against independent models on random data.
 
 use super::rma::Strided;
-use super::waitset::{Cmp, Expected, Integer, WaitSet};
-use crate::capi::types::*;
+use super::waitset::{comparison, Expected, Integer, WaitSet};
 use crate::word::{copy_word, Update, Word};
 use proptest::prelude::*;
+use rushmem_abi::c::*;
 
 /// The model of a comparison, by the language's own operators on the element type itself.
 fn compares(kind: i32, cmp: i32, seen: u64, expected: u64) -> bool {
@@ -91,7 +91,7 @@ proptest! {
                 words.as_ptr().cast(),
                 n,
                 if with_status { status.as_ptr() } else { std::ptr::null() },
-                Cmp::from_code(cmp).unwrap(),
+                comparison(cmp).unwrap(),
                 if vector { Expected::Each(values.as_ptr().cast()) } else { Expected::One(one) },
             )
         };
@@ -200,7 +200,7 @@ fn an_unaligned_word_is_copied_all_the_same() {
 #[test]
 fn unknown_constants_are_refused_by_name() {
     for code in [-1, 6, 99] {
-        assert!(Cmp::from_code(code).unwrap_err().message.contains(&code.to_string()));
+        assert!(comparison(code).unwrap_err().message.contains(&code.to_string()));
         assert!(Integer::from_code(code).unwrap_err().message.contains(&code.to_string()));
         assert!(super::signal::SignalOp::from_code(code, 1).is_err());
     }

@@ -6,7 +6,7 @@
 
 use super::check_aligned;
 use super::engine::Snapshot;
-use super::waitset::{Cmp, Expected, Integer, WaitSet};
+use super::waitset::{comparison, Cmp, Expected, Integer, WaitSet};
 use crate::error::{err, Result};
 use crate::world::World;
 use std::cell::Cell;
@@ -88,7 +88,7 @@ impl Words {
     /// The arrays are valid for `n` elements while the set is used.
     pub(crate) unsafe fn check<'a>(&self, w: &'a World) -> Result<Watched<'a>> {
         let kind = Integer::from_code(self.kind)?;
-        let cmp = Cmp::from_code(self.cmp)?;
+        let cmp = comparison(self.cmp)?;
         let n = self.n;
         let bytes = n.checked_mul(kind.bytes()).filter(|b| *b <= isize::MAX as usize).ok_or_else(|| {
             err!(INVALID_ARGUMENT, "{n} words of {} bytes are more than an address space", kind.bytes())

@@ -8,10 +8,10 @@ use super::rma;
 use super::signal::{self, SignalOp};
 use super::wait::{self, Watched, Words};
 use super::waitset::Expected;
-use crate::capi::types::*;
 use crate::error::code;
 use crate::fake::worlds_with;
 use crate::world::World;
+use rushmem_abi::c::*;
 
 /// The set that the tests below wait on: `n` words of `kind` at `p`.
 fn set_of<'a>(

@@ -3,11 +3,13 @@
 //! This is the part of wait and test that has no world in it: loads, comparisons and selection, on any memory.
 //! All four integer types are widened to `i128`, where a comparison has one meaning.
 
-use crate::capi::types::*;
 use crate::error::{err, Result};
 use crate::word::Word;
+use rushmem_abi::c::*;
 use std::fmt;
 use std::sync::atomic::Ordering;
+
+pub(crate) use rushmem_abi::table::Comparison as Cmp;
 
 /// The element types of wait and test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,67 +102,9 @@ impl fmt::Display for Integer {
     }
 }
 
-/// The six comparisons: `word cmp expected`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cmp {
-    Eq,
-    Ne,
-    Gt,
-    Ge,
-    Lt,
-    Le,
-}
-
-impl Cmp {
-    /// The comparison behind a constant of the C ABI.
-    pub(crate) fn from_code(code: i32) -> Result<Cmp> {
-        match code {
-            RUSHMEM_CMP_EQ => Ok(Cmp::Eq),
-            RUSHMEM_CMP_NE => Ok(Cmp::Ne),
-            RUSHMEM_CMP_GT => Ok(Cmp::Gt),
-            RUSHMEM_CMP_GE => Ok(Cmp::Ge),
-            RUSHMEM_CMP_LT => Ok(Cmp::Lt),
-            RUSHMEM_CMP_LE => Ok(Cmp::Le),
-            _ => Err(err!(INVALID_ARGUMENT, "{code} is none of the comparisons RUSHMEM_CMP_*")),
-        }
-    }
-
-    /// The constant of the C ABI, which kernels use too.
-    pub(crate) fn code(self) -> i32 {
-        match self {
-            Cmp::Eq => RUSHMEM_CMP_EQ,
-            Cmp::Ne => RUSHMEM_CMP_NE,
-            Cmp::Gt => RUSHMEM_CMP_GT,
-            Cmp::Ge => RUSHMEM_CMP_GE,
-            Cmp::Lt => RUSHMEM_CMP_LT,
-            Cmp::Le => RUSHMEM_CMP_LE,
-        }
-    }
-
-    /// Whether `seen cmp expected` is true.
-    pub(crate) fn holds(self, seen: i128, expected: i128) -> bool {
-        match self {
-            Cmp::Eq => seen == expected,
-            Cmp::Ne => seen != expected,
-            Cmp::Gt => seen > expected,
-            Cmp::Ge => seen >= expected,
-            Cmp::Lt => seen < expected,
-            Cmp::Le => seen <= expected,
-        }
-    }
-}
-
-impl fmt::Display for Cmp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Cmp::Eq => "==",
-            Cmp::Ne => "!=",
-            Cmp::Gt => ">",
-            Cmp::Ge => ">=",
-            Cmp::Lt => "<",
-            Cmp::Le => "<=",
-        })
-    }
+/// The comparison behind a constant of the C ABI.
+pub(crate) fn comparison(code: i32) -> Result<Cmp> {
+    Cmp::of(code).ok_or_else(|| err!(INVALID_ARGUMENT, "{code} is none of the comparisons RUSHMEM_CMP_*"))
 }
 
 /// What the words are compared with.

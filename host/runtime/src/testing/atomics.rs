@@ -1,6 +1,6 @@
 //! What an atomic operation makes of a word: the model that whoever carries them out is compared with.
 
-use crate::capi::types::*;
+use rushmem_abi::c::*;
 
 /// The word of `bytes` that operation `RUSHMEM_ATOMIC_*` leaves where `old` was.
 pub(crate) fn updated(op: i32, bytes: usize, old: u64, value: u64, compare: u64) -> u64 {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rushmem_device_cpu::{Compiler, Limits, Module};
 
-use crate::device_state::{RawState, VERSION};
 use crate::kernel::headers::DEVICE_HEADERS;
+use rushmem_abi::device::{RawState, RUSHMEM_DEVICE_ABI_VERSION};
 
 /// The longest that one launch may take on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ pub(crate) fn compile(name: &str, source: &str) -> Module {
 /// first. Waits are bounded, and reported to nobody.
 pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState {
     RawState {
-        version: VERSION,
+        version: RUSHMEM_DEVICE_ABI_VERSION,
         bytes: size_of::<RawState>() as u32,
         my_pe: me as i32,
         n_pes: n as i32,

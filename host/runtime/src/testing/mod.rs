@@ -2,5 +2,4 @@
 
 pub(crate) mod atomics;
 pub(crate) mod device;
-pub(crate) mod layout;
 pub(crate) mod random;

@@ -5,10 +5,10 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use crate::capi::types::RUSHMEM_ABI_VERSION;
 use crate::config::{Config, TransportWish};
 use crate::device::Kind;
 use crate::error::{err, Error, Result};
+use rushmem_abi::c::RUSHMEM_ABI_VERSION;
 
 const HOST_BYTES: usize = 64;
 const NODE_BYTES: usize = 48;

@@ -10,13 +10,17 @@ pub(crate) mod nodes;
 /// Cards, and the nodes that they make.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(bytes: &[u8]) {
-    for part in crate::fuzzing::parts(bytes) {
+    for part in crate::seeds::parts(bytes) {
         if let Some(bytes) = part.first_chunk() {
             let read = card::Card::decode(bytes);
             let two = [read.clone(), read.clone()];
             let _ = (read.who(), card::check_agreement(&two), card::host_index(&two, 1));
             let nodes = nodes::Nodes::new(&two);
-            assert_eq!((nodes.leaders().count(), nodes.members(1).len()), (1, 2), "two PEs of one card share a node");
+            assert_eq!(
+                (nodes.leaders().count(), nodes.members(1).len()),
+                (1, 2),
+                "two PEs of one card share a node"
+            );
         }
     }
 }

@@ -16,8 +16,11 @@
 
 use std::fmt;
 
-/// A distance in the table that no PE has, as windows lie pages apart (`RUSHMEM_NOT_NEAR`).
-pub(crate) const NOT_NEAR: u64 = 1;
+use rushmem_abi::c::RUSHMEM_NEAR_NOT;
+use rushmem_abi::device::RUSHMEM_NOT_NEAR as NOT_NEAR;
+
+/// Kernels and the host's clients read one table.
+const _: () = assert!(NOT_NEAR == RUSHMEM_NEAR_NOT);
 
 /// Every k-th PE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

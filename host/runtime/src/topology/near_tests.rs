@@ -58,7 +58,8 @@ fn check(placement: &[u32], mapped: impl Fn(usize, usize) -> bool) -> Vec<&'stat
     let mut shapes = Vec::new();
     for me in 0..n {
         let near = near(&nodes, me, n, |pe| mapped(me, pe));
-        let set: Vec<usize> = (0..n).filter(|pe| placement[*pe] == placement[me] && mapped(me, *pe)).collect();
+        let set: Vec<usize> =
+            (0..n).filter(|pe| placement[*pe] == placement[me] && mapped(me, *pe)).collect();
         assert_eq!(near.count(), set.len());
         assert_eq!(set.len(), (0..n).filter(|pe| near.contains(*pe as i32)).count());
         for pe in 0..n {
@@ -66,7 +67,11 @@ fn check(placement: &[u32], mapped: impl Fn(usize, usize) -> bool) -> Vec<&'stat
             let slots = nodes.slot(pe) as i64 - nodes.slot(me) as i64;
             let distance = is_near.then(|| (slots as u64).wrapping_mul(STRIDE));
             assert_eq!(near.distance(pe as i32), distance, "PE {me} to {pe}: {near}, of {placement:?}");
-            assert_eq!(as_kernels_do(&near, me as i32, pe as i32, n as i32), distance, "PE {me} to {pe}: {near}");
+            assert_eq!(
+                as_kernels_do(&near, me as i32, pe as i32, n as i32),
+                distance,
+                "PE {me} to {pe}: {near}"
+            );
             assert_eq!(near.slot(pe as i32), is_near.then(|| nodes.slot(pe)));
             // And back.
             assert_eq!(nodes.members(me).get(nodes.slot(pe)) == Some(&pe), placement[me] == placement[pe]);
@@ -78,7 +83,10 @@ fn check(placement: &[u32], mapped: impl Fn(usize, usize) -> bool) -> Vec<&'stat
         let (first, count) = near.run();
         let run: Vec<usize> = (first as usize..).take(count as usize).collect();
         assert!(run.contains(&me) && run.iter().all(|pe| set.contains(pe)), "{run:?} of {set:?}");
-        assert!(!set.contains(&(first as usize + count as usize)) && (first == 0 || !set.contains(&(first as usize - 1))));
+        assert!(
+            !set.contains(&(first as usize + count as usize))
+                && (first == 0 || !set.contains(&(first as usize - 1)))
+        );
         // Whose slots go on otherwise than their numbers needs the table, too.
         let slots: Vec<usize> = set.iter().map(|pe| nodes.slot(*pe)).collect();
         let even = slots.windows(2).all(|two| two[1] - two[0] == slots[1] - slots[0]);
@@ -106,7 +114,8 @@ fn near_is_who_is_on_the_same_node_wherever_its_numbers_are() {
         check(&host, |_, _| true);
         // GPUs that are no peers: some pairs of a host cannot map each other.
         let salt = random.next();
-        let apart = |a: usize, b: usize| Random::seeded(salt ^ (a.min(b) * 64 + a.max(b)) as u64).below(3) == 0;
+        let apart =
+            |a: usize, b: usize| Random::seeded(salt ^ (a.min(b) * 64 + a.max(b)) as u64).below(3) == 0;
         check(&host, |me, pe| me == pe || !apart(me, pe));
     }
 }
@@ -134,7 +143,11 @@ fn steps_of_any_size_are_exact() {
             let distance = (*slot as u64).wrapping_sub(9).wrapping_mul(STRIDE);
             assert_eq!(near.distance(*pe as i32), Some(distance), "step {step}, slot {slot}");
             for other in [pe - 1, pe + 1, pe + step / 2] {
-                assert_eq!(near.contains(other as i32), pes.iter().any(|(pe, _)| *pe == other), "{other}, step {step}");
+                assert_eq!(
+                    near.contains(other as i32),
+                    pes.iter().any(|(pe, _)| *pe == other),
+                    "{other}, step {step}"
+                );
             }
         }
         assert!(!near.contains((7 + 20 * step) as i32) && !near.contains(7 - step as i32));
@@ -146,7 +159,8 @@ fn steps_of_any_size_are_exact() {
 
 #[test]
 fn a_person_reads_which_they_are() {
-    let text = |placement: &[u32]| near(&Nodes::new(&cards(placement)), 0, placement.len(), |_| true).to_string();
+    let text =
+        |placement: &[u32]| near(&Nodes::new(&cards(placement)), 0, placement.len(), |_| true).to_string();
     assert_eq!(text(&[0, 0, 0, 1]), "PEs 0-2, a run");
     assert_eq!(text(&[0, 1, 0, 1]), "PEs 0, 2, 2 apart");
     assert_eq!(text(&[0, 0, 1, 0]), "PEs 0-1, 3, by a table");

@@ -73,7 +73,10 @@ pub(crate) mod tests {
     #[test]
     fn a_node_is_a_set_of_pes_in_any_order() {
         let nodes = Nodes::new(&cards(&[0, 1, 1, 0, 2]));
-        assert_eq!([0, 1, 2, 3, 4].map(|pe| nodes.members(pe)), [&[0, 3][..], &[1, 2], &[1, 2], &[0, 3], &[4]]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|pe| nodes.members(pe)),
+            [&[0, 3][..], &[1, 2], &[1, 2], &[0, 3], &[4]]
+        );
         assert_eq!([0, 1, 2, 3, 4].map(|pe| nodes.slot(pe)), [0, 0, 1, 1, 0]);
         assert_eq!([0, 1, 2, 3, 4].map(|pe| nodes.leader(pe)), [0, 1, 1, 0, 4]);
         assert_eq!((nodes.leaders().collect(), nodes.count()), (vec![0, 1, 4], 3));

@@ -8,18 +8,18 @@ use std::time::Duration;
 use rushmem_bootstrap_abi::Bootstrap;
 
 use super::{Peer, World};
-use crate::collective::Collective;
+use crate::collective::{Announce, Collective};
 use crate::config::{Config, TransportWish};
 use crate::device::{Device, Kind};
 use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
 use crate::fork::{self, Member};
 use crate::health::Health;
-use crate::heap::backing::{Backing, GpuBacking};
-use crate::heap::window::{heap_limit, Window};
 use crate::kernel::service::Service;
 use crate::kernel::Kernels;
-use crate::memory::Reservation;
+use crate::memory::backing::{Backing, GpuBacking};
+use crate::memory::symmetric::Symmetric;
+use crate::memory::window::{heap_limit, Window};
 use crate::net::gpu::mailbox::Mailbox;
 use crate::net::ring::DeviceRing;
 use crate::net::Far;
@@ -27,7 +27,7 @@ use crate::node::control::{Call, Control};
 use crate::node::links::Links;
 use crate::node::message::Socket;
 use crate::ops::engine::Engine;
-use crate::symmetric::Symmetric;
+use crate::os::Reservation;
 use crate::topology::card::{self, Card};
 use crate::topology::near::{Near, Shape};
 use crate::topology::nodes::Nodes;
@@ -209,7 +209,12 @@ fn share_memory(
     if let Some(far) = far {
         far.set_control(Arc::clone(&control));
     }
-    let collective = Collective::new(control, far.cloned(), n, config.timeout);
+    let collective = Collective::new(
+        control,
+        far.cloned().map(|far| Box::new(move |arrival| far.arrive(arrival)) as Announce),
+        n,
+        config.timeout,
+    );
     let mut call = collective.enter(health, cards)?;
     call.round(Call::Start, [0; 4])?;
     let device = call.all_well(device, "opening the device")?;
@@ -266,7 +271,7 @@ fn reach_all(
         Some(far) => far,
         None => meet()?,
     };
-    symmetric.let_reach(&far)?;
+    symmetric.let_reach(far.clone())?;
     // Nobody asks anything of a PE that does not know its own memory yet.
     call.round(Call::Step, [0; 4])?;
     Ok(Some(far))

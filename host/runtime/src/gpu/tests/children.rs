@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::kernels::{arg, shape};
 use super::pes::{start, Pes};
 use super::*;
-use crate::device_state::{FAIL_BAD_PE, FAIL_BROKEN};
+use rushmem_abi::device::{RUSHMEM_DEVICE_FAIL_BAD_PE, RUSHMEM_DEVICE_FAIL_BROKEN};
 
 const ROLE: &str = "RUSHMEM_TEST_CUDA_CHILD";
 
@@ -90,8 +90,8 @@ fn a_lost_context_is_an_error_and_no_crash() {
     let (module, stream) = &started[0];
     let at = if role == "bad address" { 64 } else { pes.free(0) as u64 };
     let (kernel, expected) = match role.as_str() {
-        "bad pe" => ("nowhere", FAIL_BAD_PE),
-        "broken" => ("lost", FAIL_BROKEN),
+        "bad pe" => ("nowhere", RUSHMEM_DEVICE_FAIL_BAD_PE),
+        "broken" => ("lost", RUSHMEM_DEVICE_FAIL_BROKEN),
         _ => ("who", 0),
     };
     // SAFETY: the argument's type is the parameter's; that it goes wrong is what is tested.

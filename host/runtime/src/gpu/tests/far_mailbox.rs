@@ -7,13 +7,13 @@ use super::kernels::{arg, load, shape};
 use super::pes::Pes;
 use super::*;
 use crate::config::Config;
-use crate::device_state::RawState;
 use crate::gpu::launch::Shape;
 use crate::gpu::module::Module;
 use crate::gpu::pinned::PinnedBox;
 use crate::kernel::service::Service;
 use crate::net::gpu::mailbox::{Kind, Mailbox, Request, SLOTS};
 use crate::testing::atomics::updated;
+use rushmem_abi::device::RawState;
 
 /// What anything that needs no free SM may take. Most of it takes microseconds.
 const SOON: Duration = Duration::from_secs(1);

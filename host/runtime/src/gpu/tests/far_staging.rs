@@ -1,12 +1,15 @@
 //! Staging on a GPU: data of far PEs through pinned chunks, also while the GPU is full of waiting threads.
 
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::far_mailbox::SOURCE;
 use super::kernels::{arg, load, shape};
 use super::pes::Pes;
 use super::*;
 use crate::gpu::launch::Shape;
+use crate::gpu::memop::MemOp;
+use crate::gpu::pinned::PinnedBox;
 use crate::gpu::plain::Plain;
 use crate::net::gpu::chunks::{Chunk, Course, LARGE, LARGE_CHUNKS, SMALL, SMALL_CHUNKS};
 use crate::net::gpu::staging::{Staging, Ticket};
@@ -35,7 +38,7 @@ fn put(staging: &mut Staging, span: &Span, data: &[u8]) {
     while sent < data.len() || !flights.is_empty() {
         until.check();
         if sent < data.len() {
-            if let Some(chunk) = staging.try_chunk(data.len() - sent, Course::Arriving).unwrap() {
+            if let Some(chunk) = staging.try_chunk(data.len() - sent, Course::Arriving) {
                 let len = chunk.bytes().min(data.len() - sent);
                 // SAFETY: the chunk is ours, and as long.
                 unsafe { chunk.as_ptr().copy_from_nonoverlapping(data[sent..].as_ptr(), len) };
@@ -59,7 +62,7 @@ fn get(staging: &mut Staging, span: &Span) -> Vec<u8> {
     while asked < data.len() || !flights.is_empty() {
         until.check();
         if asked < data.len() {
-            if let Some(chunk) = staging.try_chunk(data.len() - asked, Course::Leaving).unwrap() {
+            if let Some(chunk) = staging.try_chunk(data.len() - asked, Course::Leaving) {
                 let len = chunk.bytes().min(data.len() - asked);
                 // SAFETY: mapped; waited for before anything goes.
                 let ticket = unsafe { staging.copy_out(&chunk, span, asked, len) }.unwrap();
@@ -171,7 +174,7 @@ fn words_are_stored_after_what_came_before() {
     let flag = mapping.base() + (1 << 20) - 8;
     for round in 1..=50u64 {
         let data = round.to_le_bytes().repeat(LARGE / 8);
-        let chunk = staging.try_chunk(LARGE, Course::Arriving).unwrap().unwrap();
+        let chunk = staging.try_chunk(LARGE, Course::Arriving).unwrap();
         // SAFETY: the chunk is ours, and as long.
         unsafe { chunk.as_ptr().copy_from_nonoverlapping(data.as_ptr(), LARGE) };
         let span = Span::contiguous(mapping.base(), LARGE);
@@ -195,7 +198,7 @@ fn chunks_run_out_and_come_back() {
     let mut staging = Staging::new(&t.cuda).unwrap();
     for _ in 0..3 {
         let take = |staging: &mut Staging, bytes: usize| -> Vec<Chunk> {
-            std::iter::from_fn(|| staging.try_chunk(bytes, Course::Arriving).unwrap()).collect()
+            std::iter::from_fn(|| staging.try_chunk(bytes, Course::Arriving)).collect()
         };
         let large = take(&mut staging, usize::MAX);
         assert_eq!(large.len(), LARGE_CHUNKS);
@@ -283,4 +286,69 @@ fn bulk_is_pipelined() {
         // The host's own copies between chunks and data are most of it.
         println!("FAR_GPU staging, round {round}: {:.1} GB/s in, {:.1} GB/s out", rate(into), rate(out));
     }
+}
+
+/// A copy between a stream and pageable memory waits in the driver, with a lock of the context, until the stream comes to it. What moves
+/// data for other PEs must go on meanwhile: the stream may wait for just that.
+#[test]
+fn goes_on_while_a_copy_of_pageable_memory_waits_in_the_driver() {
+    let Some(mut t) = turn("goes_on_while_a_copy_of_pageable_memory_waits_in_the_driver") else { return };
+    if !t.cuda.facts().stream_words {
+        eprintln!(
+            "SKIP goes_on_while_a_copy_of_pageable_memory_waits_in_the_driver: streams cannot wait for words"
+        );
+        return;
+    }
+    let mut staging = Staging::new(&t.cuda).unwrap();
+    let room = 40 * LARGE;
+    let mapping = t.memory(room + 64);
+    let gate = PinnedBox::new(&t.cuda, AtomicU64::new(0)).unwrap();
+    let (device, waiting, released) = (gate.device_address(), AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        let (t, gate, waiting, released) = (&mut t, &gate, &waiting, &released);
+        let stream = Stream::new(&t.cuda, Priority::Normal).unwrap();
+        let source = mapping.base() + room;
+        threads.spawn(move || {
+            let mut pageable = vec![0u8; 64];
+            // SAFETY: the word and the memory live until the threads have ended; the stream is waited for.
+            unsafe {
+                stream.words(&[MemOp::Wait64 { at: device, at_least: 1 }]).unwrap();
+                waiting.store(true, Ordering::Release);
+                stream.copy(pageable.as_mut_ptr() as usize, source, pageable.len()).unwrap();
+            }
+            finish(&stream);
+        });
+        // Whatever happens, that ends in time.
+        threads.spawn(move || {
+            let until = Instant::now() + Duration::from_secs(10);
+            while Instant::now() < until && !released.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            gate.store(1, Ordering::Release);
+        });
+        while !waiting.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let started = Instant::now();
+        for bytes in [1, SMALL, SMALL + 1, LARGE, room] {
+            let data = t.random.bytes(bytes);
+            let span = Span::contiguous(mapping.base(), bytes);
+            put(&mut staging, &span, &data);
+            assert!(get(&mut staging, &span) == data, "{bytes} bytes");
+        }
+        for i in 0..2000u64 {
+            let until = Until::new();
+            // SAFETY: mapped; waited for by the read behind it.
+            while unsafe { staging.store(mapping.base(), i, 8) }.unwrap().is_none() {
+                until.check();
+            }
+        }
+        let last = get(&mut staging, &Span::contiguous(mapping.base(), 8));
+        let took = started.elapsed();
+        released.store(true, Ordering::Release);
+        assert!(took < Duration::from_secs(8), "it stood still until the copy was let go: {took:?}");
+        // The two directions are two streams; the stores may be on their way still.
+        assert!(u64::from_le_bytes(last.try_into().unwrap()) <= 1999);
+    });
 }

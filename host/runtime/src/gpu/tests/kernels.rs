@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 
 use super::*;
-use crate::capi::types::*;
 use crate::gpu::compile::Compiler;
 use crate::gpu::launch::Shape;
 use crate::gpu::module::{Kernel, Module};
 use crate::kernel::headers::DEVICE_HEADERS;
+use rushmem_abi::c::*;
 
 /// Compiles and loads a source for a test's GPU, or `None` after saying why not.
 pub(super) fn load(test: &str, t: &Turn, source: &str, options: &[&str]) -> Option<Arc<Module>> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::gpu::pinned::{PinnedBox, Registered};
-use crate::memory::{page_size, Memfd, Reservation};
+use crate::os::{page_size, Memfd, Reservation};
 
 #[test]
 fn one_allocation_at_two_addresses() {

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::kernels::{arg, load, shape};
 use super::*;
-use crate::device_state::{RawState, StallRecord, STALL_RECORDS};
 use crate::gpu::module::Module;
 use crate::gpu::pinned::PinnedBox;
 use crate::testing::device::state;
+use rushmem_abi::device::{RawState, StallRecord, RUSHMEM_STALL_RECORDS};
 
 /// PEs on one GPU.
 pub(super) struct Pes {
@@ -43,8 +43,12 @@ impl Pes {
             n,
             broken: PinnedBox::new(&t.cuda, AtomicU32::new(0)).unwrap(),
             failure: PinnedBox::new(&t.cuda, Default::default()).unwrap(),
-            stalls: PinnedBox::<[StallRecord]>::filled(&t.cuda, STALL_RECORDS, StallRecord::default())
-                .unwrap(),
+            stalls: PinnedBox::<[StallRecord]>::filled(
+                &t.cuda,
+                RUSHMEM_STALL_RECORDS,
+                StallRecord::default(),
+            )
+            .unwrap(),
             range,
             _heaps,
         }

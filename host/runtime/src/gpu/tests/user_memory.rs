@@ -9,7 +9,7 @@ use crate::error::code;
 use crate::gpu::ipc::{IpcHandle, IpcMapping};
 use crate::gpu::pointer::Place;
 use crate::gpu::vmm::{AddressRange, Allocation};
-use crate::heap::gpu_region::{inspect, GpuMemory};
+use crate::memory::gpu_region::{inspect, GpuMemory};
 
 /// Memory of `cuMemAlloc`.
 struct Plain<'a>(&'a Turn, usize);

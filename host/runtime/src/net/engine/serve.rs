@@ -12,7 +12,7 @@ impl Engine {
     /// A message has come in: it is carried out when its turn has come.
     pub(in crate::net) fn incoming(&mut self, message: Vec<u8>) -> Result<()> {
         #[cfg(any(test, feature = "fuzzing"))]
-        crate::fuzzing::record("far_messages", message.get(PRELUDE).copied().unwrap_or(0).into(), &message);
+        crate::seeds::record("far_messages", message.get(PRELUDE).copied().unwrap_or(0).into(), &message);
         let (from, number) = message::prelude(&message)?;
         let Some(peer) = self.peers.get_mut(from) else {
             return Err(err!(INTERNAL, "a message of PE {from}, which does not exist"));

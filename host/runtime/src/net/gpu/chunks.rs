@@ -1,10 +1,12 @@
 //! Chunks of pinned memory, which a PE's transfers share, and who may have the last of them.
 //!
-//! A chunk of data that *leaves* this PE comes back when its target has a chunk to receive it in. Two PEs that send each other much would
-//! both wait for ever if what leaves could take all: so some are kept for what *arrives*, which goes on into the GPU and waits for nobody.
+//! A chunk whose data *leaves* this PE comes back when the target has received it. The target receives what was put in the order in which
+//! it was asked, behind the gets that it has to *answer*. Two PEs that put much and get from each other would wait for ever if puts could
+//! take all chunks, so some are kept: what leaves may wait for answers and for what arrives; an answer waits only for what arrives at the
+//! PE that asked; and what *arrives* goes on into the GPU and waits for nobody.
 //!
-//! [`LARGE`] × [`LARGE_CHUNKS`] (8 MiB) are pinned one by one when they are needed, and once 512 KiB of [`SMALL`] ones, for transfers that
-//! would waste a large one. Nothing before the first transfer.
+//! [`LARGE`] × [`LARGE_CHUNKS`] (8 MiB) are pinned at the start, and 512 KiB of [`SMALL`] ones, for transfers that would waste a large
+//! one. Later is too late: to pin takes a lock of the driver's that a thread may hold as long as a stream waits ([`super::staging`]).
 
 use crate::error::Result;
 
@@ -19,6 +21,9 @@ pub(crate) const SMALL_CHUNKS: usize = 64;
 /// How many of each are for what arrives alone.
 pub(crate) const KEPT_LARGE: usize = 4;
 pub(crate) const KEPT_SMALL: usize = 16;
+/// How many of each more are not for puts.
+pub(crate) const ANSWER_LARGE: usize = 2;
+pub(crate) const ANSWER_SMALL: usize = 8;
 
 /// A piece of pinned memory. Whoever has it uses it alone, and hands it to [`Chunks::give_back`] in the end; one that is dropped
 /// is missing until all go.
@@ -45,50 +50,45 @@ impl Chunk {
 /// What a chunk is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// Data that leaves, and whatever else may have to wait for another PE, or for its turn.
+    /// Data of a put that leaves, and whatever else may have to wait for another PE, or for its turn.
     Leaving,
+    /// Data that another PE has asked for.
+    Answering,
     /// Data that goes into this GPU as soon as it is here.
     Arriving,
 }
 
 /// The chunks that nobody has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Chunks {
     small: Vec<Chunk>,
     large: Vec<Chunk>,
-    has_small: bool,
-    larges: usize,
 }
 
 impl Chunks {
-    /// A chunk for (the next part of) a transfer of `bytes`; `None` while all that it may have are in use. `pin` gives memory: its
-    /// addresses for the host and for the GPU.
-    pub(crate) fn take(
-        &mut self,
-        bytes: usize,
-        course: Course,
-        mut pin: impl FnMut(usize) -> Result<(usize, usize)>,
-    ) -> Result<Option<Chunk>> {
-        let kept = |kept: usize| if course == Course::Leaving { kept } else { 0 };
-        if bytes <= SMALL {
-            if !self.has_small {
-                let memory = pin(SMALL * SMALL_CHUNKS)?;
-                self.small.extend((0..SMALL_CHUNKS).map(|i| piece(memory, i, SMALL)));
-                self.has_small = true;
-            }
-            if self.small.len() > kept(KEPT_SMALL) {
-                return Ok(self.small.pop());
-            }
+    /// All of them, free. `pin` gives memory: its addresses for the host and for the GPU.
+    pub(crate) fn new(mut pin: impl FnMut(usize) -> Result<(usize, usize)>) -> Result<Chunks> {
+        let memory = pin(SMALL * SMALL_CHUNKS)?;
+        let small = (0..SMALL_CHUNKS).map(|i| piece(memory, i, SMALL)).collect();
+        let memory = pin(LARGE * LARGE_CHUNKS)?;
+        let large = (0..LARGE_CHUNKS).map(|i| piece(memory, i, LARGE)).collect();
+        Ok(Chunks { small, large })
+    }
+
+    /// A chunk for (the next part of) a transfer of `bytes`; `None` while all that it may have are in use.
+    pub(crate) fn take(&mut self, bytes: usize, course: Course) -> Option<Chunk> {
+        let (kept_small, kept_large) = match course {
+            Course::Leaving => (KEPT_SMALL + ANSWER_SMALL, KEPT_LARGE + ANSWER_LARGE),
+            Course::Answering => (KEPT_SMALL, KEPT_LARGE),
+            Course::Arriving => (0, 0),
+        };
+        if bytes <= SMALL && self.small.len() > kept_small {
+            return self.small.pop();
         }
-        if self.large.len() + (LARGE_CHUNKS - self.larges) <= kept(KEPT_LARGE) {
-            return Ok(None);
+        if self.large.len() <= kept_large {
+            return None;
         }
-        if self.large.is_empty() {
-            let memory = pin(LARGE)?;
-            self.large.push(piece(memory, 0, LARGE));
-            self.larges += 1;
-        }
-        Ok(self.large.pop())
+        self.large.pop()
     }
 
     /// Takes a chunk back, which no copy and no network transfer uses any more.
@@ -107,26 +107,38 @@ mod tests {
 
     use super::*;
 
-    /// All that `course` may have, of transfers of `bytes`. Every allocation lies somewhere else.
-    fn all(chunks: &mut Chunks, bytes: usize, course: Course) -> Vec<Chunk> {
+    /// All chunks; every allocation lies somewhere else.
+    fn pinned() -> Chunks {
         static NEXT: AtomicUsize = AtomicUsize::new(1 << 40);
-        let mut pin = |bytes: usize| {
+        Chunks::new(|bytes| {
             let at = NEXT.fetch_add(bytes, Ordering::Relaxed);
             Ok((at, at + 1))
-        };
-        std::iter::from_fn(|| chunks.take(bytes, course, &mut pin).unwrap()).collect()
+        })
+        .unwrap()
+    }
+
+    /// All that `course` may have, of transfers of `bytes`.
+    fn all(chunks: &mut Chunks, bytes: usize, course: Course) -> Vec<Chunk> {
+        std::iter::from_fn(|| chunks.take(bytes, course)).collect()
     }
 
     #[test]
-    fn what_leaves_cannot_take_what_is_kept_for_what_arrives() {
+    fn what_leaves_cannot_take_what_is_kept_for_answers_and_arrivals() {
         for bytes in [LARGE, SMALL + 1, usize::MAX] {
-            let mut chunks = Chunks::default();
+            let mut chunks = pinned();
             let leaving = all(&mut chunks, bytes, Course::Leaving);
+            let answering = all(&mut chunks, bytes, Course::Answering);
             let arriving = all(&mut chunks, bytes, Course::Arriving);
-            assert_eq!((leaving.len(), arriving.len()), (LARGE_CHUNKS - KEPT_LARGE, KEPT_LARGE));
-            assert!(leaving.iter().chain(&arriving).all(|chunk| chunk.bytes() == LARGE));
-            // One of what arrived comes back: it is kept, too. One of what left is not: there are enough then.
+            let left = LARGE_CHUNKS - KEPT_LARGE - ANSWER_LARGE;
+            assert_eq!((leaving.len(), answering.len(), arriving.len()), (left, ANSWER_LARGE, KEPT_LARGE));
+            let taken = leaving.iter().chain(&answering).chain(&arriving);
+            assert!(taken.into_iter().all(|chunk| chunk.bytes() == LARGE));
+            // What comes back is kept for those who may not wait.
             for chunk in arriving {
+                chunks.give_back(chunk);
+                assert!(all(&mut chunks, bytes, Course::Answering).is_empty());
+            }
+            for chunk in answering {
                 chunks.give_back(chunk);
                 assert!(all(&mut chunks, bytes, Course::Leaving).is_empty());
             }
@@ -137,14 +149,17 @@ mod tests {
 
     #[test]
     fn little_may_have_a_large_one_and_keeps_to_the_same_rule() {
-        let mut chunks = Chunks::default();
+        let mut chunks = pinned();
         let leaving = all(&mut chunks, 1, Course::Leaving);
-        assert_eq!(leaving.len(), SMALL_CHUNKS - KEPT_SMALL + LARGE_CHUNKS - KEPT_LARGE);
+        let (kept_small, kept_large) = (KEPT_SMALL + ANSWER_SMALL, KEPT_LARGE + ANSWER_LARGE);
+        assert_eq!(leaving.len(), SMALL_CHUNKS - kept_small + LARGE_CHUNKS - kept_large);
+        let answering = all(&mut chunks, 1, Course::Answering);
+        assert_eq!(answering.len(), ANSWER_SMALL + ANSWER_LARGE);
         let large = all(&mut chunks, LARGE, Course::Arriving);
         let small = all(&mut chunks, SMALL, Course::Arriving);
         assert_eq!((large.len(), small.len()), (KEPT_LARGE, KEPT_SMALL));
-        let mut places: Vec<_> =
-            leaving.iter().chain(&large).chain(&small).map(|chunk| (chunk.at, chunk.bytes)).collect();
+        let taken = leaving.iter().chain(&answering).chain(&large).chain(&small);
+        let mut places: Vec<_> = taken.map(|chunk| (chunk.at, chunk.bytes)).collect();
         places.sort_unstable();
         assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "chunks overlap");
     }

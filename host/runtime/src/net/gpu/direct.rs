@@ -13,32 +13,10 @@ use ucx_sys::{
     UCS_MEMORY_TYPE_CUDA, UCS_OK,
 };
 
+use crate::config::Way;
 use crate::error::{err, Result};
 
-/// How bulk gets into and out of the GPU's memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Way {
-    /// Through bounce buffers: between two H200s, over tcp, they move two to three times what UCX 1.22 does (docs/far.md). Over an RDMA
-    /// network neither has been measured.
-    #[default]
-    Auto,
-    /// Through bounce buffers in pinned memory.
-    Bounce,
-    /// By UCX, or an error at start.
-    Ucx,
-}
-
 impl Way {
-    /// What `RUSHMEM_FAR_GPU` says.
-    pub(crate) fn parse(text: &str) -> Result<Way> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "auto" => Ok(Way::Auto),
-            "bounce" => Ok(Way::Bounce),
-            "ucx" => Ok(Way::Ucx),
-            _ => Err(err!(ENVIRONMENT, "RUSHMEM_FAR_GPU={text}: expected auto, bounce or ucx")),
-        }
-    }
-
     /// Whether UCX is to do it. `able` tries, and says why it cannot.
     pub(crate) fn by_ucx(self, able: impl FnOnce() -> std::result::Result<(), String>) -> Result<bool> {
         match self {

@@ -236,7 +236,7 @@ impl Lanes {
                     if !in_order {
                         return Ok(());
                     }
-                    let Some(chunk) = self.staging.try_chunk(data.len(), Course::Arriving)? else {
+                    let Some(chunk) = self.staging.try_chunk(data.len(), Course::Arriving) else {
                         return Ok(());
                     };
                     // SAFETY: a message is shorter than any chunk, which nobody else uses; the engine has checked the span.
@@ -275,7 +275,7 @@ impl Lanes {
                     if !self.settled(from)? {
                         return Ok(());
                     }
-                    let Some(chunk) = self.staging.try_chunk(width, Course::Leaving)? else { return Ok(()) };
+                    let Some(chunk) = self.staging.try_chunk(width, Course::Answering) else { return Ok(()) };
                     // SAFETY: as above.
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, 0, width)? };
                     self.outs.push_back((ticket, chunk, width, Out::Word(answer, width)));
@@ -286,7 +286,7 @@ impl Lanes {
                         return Ok(());
                     }
                     let left = span.bytes() - sent;
-                    let Some(chunk) = self.staging.try_chunk(left, Course::Leaving)? else { return Ok(()) };
+                    let Some(chunk) = self.staging.try_chunk(left, Course::Answering) else { return Ok(()) };
                     let bytes = left.min(chunk.bytes());
                     // SAFETY: as above.
                     let ticket = unsafe { self.staging.copy_out(&chunk, &span, sent, bytes)? };
@@ -342,7 +342,7 @@ impl Lanes {
         for (place, number, bytes) in next {
             // Those that come later hold their chunks until what is before them is done, which may take another PE.
             let course = if place == 0 { Course::Arriving } else { Course::Leaving };
-            let Some(chunk) = self.staging.try_chunk(bytes, course)? else { return Ok(()) };
+            let Some(chunk) = self.staging.try_chunk(bytes, course) else { return Ok(()) };
             self.lanes[from].arrived.insert(number, None);
             outcomes.push(Outcome::Receive { from, number, chunk });
         }

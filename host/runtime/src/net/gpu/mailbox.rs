@@ -9,7 +9,7 @@
 //! A GPU full of threads that spin by themselves, not in a wait of the library's, answers when one of them ends.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,27 +20,15 @@ use crate::gpu::plain::Plain;
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
 use crate::kernel::service::{Service, Task};
+use rushmem_abi::device::{MailboxQueue as Queue, MailboxRequest, RawMailbox};
 
-/// `RUSHMEM_MAILBOX_SLOTS`: requests that can be in flight. More wait here.
-pub(crate) const SLOTS: usize = 256;
+pub(crate) use rushmem_abi::device::{WordKind as Kind, RUSHMEM_MAILBOX_SLOTS as SLOTS};
 
 /// Looks for results between two at whether the GPU is well.
 const LOOKS: u32 = 1024;
 
 /// How long the last service kernel may take to end.
 const PATIENCE: Duration = Duration::from_millis(200);
-
-/// As what a word is taken (`RUSHMEM_WORD_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Bits: every operation, on 4 and 8 bytes.
-    Bits = 0,
-    /// IEEE floats of 2, 4 or 8 bytes: additions only.
-    Float = 1,
-    /// A bfloat16: additions only. Far PEs add to 16-bit floats by compare-and-swap (`impl/far.h`), so that only tests ask for it.
-    #[cfg(test)]
-    BFloat16 = 2,
-}
 
 /// An update of one word of this PE's GPU memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,55 +47,11 @@ pub(crate) struct Request {
 
 impl Request {
     fn what(&self) -> u64 {
-        self.op as u64 & 0xff | (self.kind as u64) << 8 | (self.bytes as u64) << 16
+        MailboxRequest::what(self.op, self.kind, self.bytes)
     }
 }
 
-/// `rushmem_mailbox_request`.
-#[repr(C)]
-#[derive(Debug)]
-struct RawRequest {
-    address: AtomicU64,
-    value: AtomicU64,
-    compare: AtomicU64,
-    what: AtomicU64,
-}
-
-/// `rushmem_mailbox_queue`.
-#[repr(C, align(128))]
-#[derive(Debug)]
-struct Queue {
-    done: AtomicU64,
-    pad: [u64; 15],
-    requests: [RawRequest; SLOTS],
-    results: [AtomicU64; SLOTS],
-}
-
-/// `rushmem_mailbox`.
-#[repr(C, align(128))]
-#[derive(Debug, Default)]
-struct RawMailbox {
-    bell: AtomicU64,
-    turn: AtomicU64,
-    queue: AtomicU64,
-    pad: [u64; 13],
-}
-
-const _: () = assert!(size_of::<RawMailbox>() == 128 && size_of::<RawRequest>() == 32);
-const _: () = assert!(size_of::<Queue>() == 128 + SLOTS * 40 && SLOTS.is_power_of_two());
-
-impl Queue {
-    fn new() -> Queue {
-        let word = || AtomicU64::new(0);
-        let request = |_| RawRequest { address: word(), value: word(), compare: word(), what: word() };
-        Queue {
-            done: word(),
-            pad: [0; 15],
-            requests: std::array::from_fn(request),
-            results: std::array::from_fn(|_| word()),
-        }
-    }
-}
+const _: () = assert!(SLOTS.is_power_of_two());
 
 /// The host's bookkeeping of a queue. Requests are numbered from 0.
 #[derive(Debug, Default)]
@@ -174,7 +118,7 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// An empty mailbox for the PE whose GPU is `cuda`.
     pub(crate) fn new(cuda: &Arc<Cuda>) -> Result<Mailbox> {
-        let queue = PinnedBox::new(cuda, Queue::new())?;
+        let queue = PinnedBox::new(cuda, Queue::default())?;
         let mut contents = [0; size_of::<RawMailbox>()];
         let at = std::mem::offset_of!(RawMailbox, queue);
         contents[at..at + 8].copy_from_slice(&(queue.device_address() as u64).to_le_bytes());

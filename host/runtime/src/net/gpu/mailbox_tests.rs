@@ -1,37 +1,15 @@
-//! The mailbox without a GPU: its layout as a C compiler sees it, the host's bookkeeping against a server that is played, and
-//! the device's half on the CPU device, where it is the same code.
+//! The mailbox without a GPU: the host's bookkeeping against a server that is played, and the device's half on the CPU device, where it is the same code.
 
 use std::ffi::c_void;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rushmem_device_cpu::{LaunchConfig, Module};
 
 use super::*;
-use crate::capi::types::*;
-use crate::device_state::RawState;
 use crate::testing::atomics::updated;
 use crate::testing::device::{compile, state, LIMIT};
-use crate::testing::layout::{fields, numbers, Layout};
 use crate::testing::random::Random;
-
-#[test]
-fn the_layout_is_that_of_the_header() {
-    let mut layout = Layout::of("abi_mailbox.h");
-    fields!(layout, "rushmem_mailbox_request", RawRequest: address value compare what);
-    fields!(layout, "rushmem_mailbox_queue", Queue: done requests results);
-    fields!(layout, "rushmem_mailbox", RawMailbox: bell turn queue);
-    numbers!(
-        layout,
-        RUSHMEM_MAILBOX_SLOTS = SLOTS,
-        RUSHMEM_DO_FETCH = RUSHMEM_ATOMIC_FETCH,
-        RUSHMEM_DO_COMPARE_SWAP = RUSHMEM_ATOMIC_COMPARE_SWAP,
-        RUSHMEM_DO_FETCH_XOR = RUSHMEM_ATOMIC_FETCH_XOR,
-        RUSHMEM_WORD_BITS = Kind::Bits,
-        RUSHMEM_WORD_FLOAT = Kind::Float,
-        RUSHMEM_WORD_BFLOAT16 = Kind::BFloat16,
-    );
-    layout.check();
-}
+use rushmem_abi::device::RawState;
 
 fn add(at: usize, value: u64) -> Request {
     Request { op: 5, kind: Kind::Bits, bytes: 8, at, value, compare: 0 }
@@ -41,7 +19,7 @@ fn add(at: usize, value: u64) -> Request {
 #[test]
 fn requests_are_told_once_and_in_order() {
     let mut random = Random::new("requests_are_told_once_and_in_order");
-    let (queue, mut ledger) = (Queue::new(), Ledger::default());
+    let (queue, mut ledger) = (Queue::default(), Ledger::default());
     let (mut told, mut done, total) = (0u64, 0u64, 20_000u64);
     while told < total {
         match random.below(3) {
@@ -99,7 +77,7 @@ extern "C" __global__ void counting(uint64_t *counter, uint32_t *small, uint64_t
 
 impl Local {
     fn new() -> Local {
-        let (queue, words) = (Box::new(Queue::new()), Box::new(RawMailbox::default()));
+        let (queue, words) = (Box::new(Queue::default()), Box::new(RawMailbox::default()));
         words.queue.store(std::ptr::from_ref(&*queue) as u64, Ordering::Relaxed);
         let mailbox = std::ptr::from_ref(&*words).cast_mut().cast();
         let state = Box::new(RawState { mailbox, ..state(0, 1, 0, 0) });

@@ -5,24 +5,32 @@
 //!
 //! Each stream keeps its order, and tickets say how far it has come: a copy is done when its ticket is. A word that is stored comes
 //! after every copy into the GPU before it, for whoever waits for the word.
+//!
+//! **Everything is made at the start**: events, pinned memory, streams. To make one takes the driver's lock of the context, which a
+//! thread of the program may hold as long as a stream waits (a copy between that stream and pageable memory); and the stream may wait
+//! for exactly what this moves (docs/gpu-findings.md).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{err, Error, Result};
 use crate::gpu::copy::Strided;
 use crate::gpu::event::Event;
 use crate::gpu::memop::MemOp;
 use crate::gpu::pinned::PinnedBox;
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
-use crate::net::gpu::chunks::{Chunk, Chunks, Course};
+use crate::net::gpu::chunks::{Chunk, Chunks, Course, LARGE_CHUNKS, SMALL_CHUNKS};
 use crate::net::span::Span;
 
 /// Words on their way that no stream operation can store, each in a place of its own.
 const WORDS: usize = 256;
-/// Marks on a stream before each new one looks for two that have come about.
-const MARKS: usize = 64;
+/// Events of a stream: the most that can be on their way.
+const EVENTS: usize = 256;
+/// Of these, how many are for copies alone, each of which has a chunk.
+const KEPT_EVENTS: usize = SMALL_CHUNKS + LARGE_CHUNKS;
+/// From how many on a store looks for those that have ended.
+const LOOK_FROM: usize = 64;
 
 /// A copy or store on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,22 +52,26 @@ struct Track {
 impl Track {
     fn new(cuda: &Arc<Cuda>) -> Result<Track> {
         let stream = Stream::new(cuda, Priority::High)?;
-        Ok(Track { stream, started: 0, ended: 0, marks: VecDeque::new(), spare: Vec::new() })
+        let spare = (0..EVENTS).map(|_| Event::new(cuda, false)).collect::<Result<_>>()?;
+        Ok(Track { stream, started: 0, ended: 0, marks: VecDeque::with_capacity(EVENTS), spare })
+    }
+
+    /// Whether something that has no chunk may be put on the stream now.
+    fn has_room(&mut self) -> Result<bool> {
+        // Nobody may ever ask for these tickets: so where they pile up, each new one looks for two that have ended.
+        if self.marks.len() > LOOK_FROM {
+            self.has_ended(self.ended + 2)?;
+        }
+        Ok(self.spare.len() > KEPT_EVENTS)
     }
 
     /// Marks the end of what has been put on the stream since the last mark.
     fn mark(&mut self) -> Result<u64> {
-        let event = match self.spare.pop() {
-            Some(event) => event,
-            None => Event::new(self.stream.cuda(), false)?,
-        };
+        let event =
+            self.spare.pop().ok_or_else(|| err!(INTERNAL, "more than {EVENTS} copies on their way"))?;
         event.record(&self.stream)?;
         self.marks.push_back(event);
         self.started += 1;
-        if self.marks.len() > MARKS {
-            // Whoever asks for no ticket must not pile them up.
-            self.has_ended(self.ended + 2)?;
-        }
         Ok(self.started)
     }
 
@@ -83,9 +95,9 @@ pub(crate) struct Staging {
     into: Track,
     out_of: Track,
     chunks: Chunks,
-    /// The memory of all chunks there are.
+    /// The memory of all chunks.
     blocks: Vec<PinnedBox<[u8]>>,
-    /// For words, and by which number of the way in each place is free again.
+    /// For words that the front end cannot store, and by which number of the way in each place is free again.
     words: Option<PinnedBox<[u64]>>,
     busy: [u64; WORDS],
     next_word: usize,
@@ -94,13 +106,20 @@ pub(crate) struct Staging {
 impl Staging {
     /// For the PE whose GPU is `cuda`.
     pub(crate) fn new(cuda: &Arc<Cuda>) -> Result<Staging> {
+        let mut blocks = Vec::new();
+        let chunks = Chunks::new(|bytes| {
+            let block = PinnedBox::<[u8]>::filled(cuda, bytes, 0)?;
+            let at = (block.as_ptr().cast::<u8>() as usize, block.device_address());
+            blocks.push(block);
+            Ok(at)
+        })?;
         Ok(Staging {
             cuda: Arc::clone(cuda),
             into: Track::new(cuda)?,
             out_of: Track::new(cuda)?,
-            chunks: Chunks::default(),
-            blocks: Vec::new(),
-            words: None,
+            chunks,
+            blocks,
+            words: Some(PinnedBox::filled(cuda, WORDS, 0)?),
             busy: [0; WORDS],
             next_word: 0,
         })
@@ -108,15 +127,8 @@ impl Staging {
 
     /// A chunk for (the next part of) a transfer of `bytes`; `None` while all that it may have are in use: go on with what has them, and
     /// ask again.
-    pub(crate) fn try_chunk(&mut self, bytes: usize, course: Course) -> Result<Option<Chunk>> {
-        let (cuda, blocks) = (&self.cuda, &mut self.blocks);
-        let pin = |bytes: usize| {
-            let block = PinnedBox::<[u8]>::filled(cuda, bytes, 0)?;
-            let at = (block.as_ptr().cast::<u8>() as usize, block.device_address());
-            blocks.push(block);
-            Ok(at)
-        };
-        self.chunks.take(bytes, course, pin).map_err(|e| self.explain(e))
+    pub(crate) fn try_chunk(&mut self, bytes: usize, course: Course) -> Option<Chunk> {
+        self.chunks.take(bytes, course)
     }
 
     /// Takes a chunk back, which no copy and no network transfer uses any more.
@@ -173,6 +185,9 @@ impl Staging {
     /// # Safety
     /// `at` is GPU memory, valid for the word until the ticket is done.
     pub(crate) unsafe fn store(&mut self, at: usize, bits: u64, bytes: usize) -> Result<Option<Ticket>> {
+        if !self.into.has_room().map_err(|e| self.explain(e))? {
+            return Ok(None);
+        }
         if let Some(op) = MemOp::store(at, bits, bytes).filter(|_| self.cuda.facts().stream_words) {
             // SAFETY: per contract.
             unsafe { self.into.stream.words(&[op]) }.map_err(|e| self.explain(e))?;
@@ -182,10 +197,7 @@ impl Staging {
         if !self.into.has_ended(self.busy[place]).map_err(|e| self.explain(e))? {
             return Ok(None);
         }
-        if self.words.is_none() {
-            self.words = Some(PinnedBox::filled(&self.cuda, WORDS, 0).map_err(|e| self.explain(e))?);
-        }
-        let words = self.words.as_mut().expect("made above");
+        let words = self.words.as_mut().expect("there until drop");
         // SAFETY: one of the words, which no copy uses any more.
         unsafe { words.as_ptr().cast::<u64>().add(place).write_volatile(bits.to_le()) };
         let from = words.device_address() + 8 * place;

@@ -10,32 +10,6 @@ use std::mem::{size_of, zeroed};
 
 use ucx_sys::*;
 
-use crate::error::{err, Result};
-
-/// Who is to carry copies (`RUSHMEM_FAR_COPIES`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Carrier {
-    /// The network where it can, else rushmem.
-    #[default]
-    Auto,
-    /// UCX, on any network: for tests, and for networks that rushmem does not know to be able.
-    Ucx,
-    /// Rushmem's own messages.
-    Messages,
-}
-
-impl Carrier {
-    /// What `RUSHMEM_FAR_COPIES` says.
-    pub(crate) fn parse(text: &str) -> Result<Carrier> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "auto" => Ok(Carrier::Auto),
-            "ucx" => Ok(Carrier::Ucx),
-            "messages" => Ok(Carrier::Messages),
-            _ => Err(err!(ENVIRONMENT, "RUSHMEM_FAR_COPIES={text}: expected auto, ucx or messages")),
-        }
-    }
-}
-
 /// `ucp_transport_entry_t`, since UCX 1.14.
 #[repr(C)]
 struct Entry {
@@ -140,7 +114,6 @@ mod tests {
         ] {
             assert_eq!(one_sided(&names(text)), able, "{text}");
         }
-        assert_eq!(Carrier::parse(" Messages ").unwrap(), Carrier::Messages);
     }
 
     #[test]

@@ -7,13 +7,14 @@ use std::ptr::{null, null_mut};
 use ucx_sys::*;
 
 use super::callbacks::{on_lost, sent};
-use super::carrier::{one_sided, transports, Carrier};
+use super::carrier::{one_sided, transports};
 use super::credit::Held;
 use super::inbox::{Lost, Ticket, What};
 use super::meeting::Meeting;
 use super::status::check;
 use super::wire::{Head, SEALED};
 use super::{Ucx, AM_ID, COPY_ID};
+use crate::config::Carrier;
 use crate::error::{err, Result};
 use crate::net::transport::{Event, Token, BULK_HEAD};
 

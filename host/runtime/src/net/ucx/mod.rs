@@ -48,11 +48,11 @@ use std::ptr::null_mut;
 
 use ucx_sys::*;
 
+use crate::config::{Carrier, Way};
 use crate::error::{err, Result};
-use crate::net::gpu::direct::{can_register, Way};
+use crate::net::gpu::direct::can_register;
 use crate::net::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD};
 use callbacks::{on_received, sent};
-use carrier::Carrier;
 use connect::Endpoint;
 use credit::Held;
 use inbox::{Announced, Inbox, Lost, What};
@@ -436,7 +436,7 @@ impl Drop for Ucx {
 /// A head that is one means the same when it is sent on.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz_head(bytes: &[u8]) {
-    for part in crate::fuzzing::parts(bytes) {
+    for part in crate::seeds::parts(bytes) {
         if let Some((sender, head)) = wire::Head::decode(part) {
             assert_eq!(wire::Head::decode(&head.encode(sender)), Some((sender, head)));
         }

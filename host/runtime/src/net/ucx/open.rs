@@ -8,7 +8,6 @@ use std::ptr::{null, null_mut};
 use ucx_sys::*;
 
 use super::callbacks::{on_copy, on_message, AmHandler};
-use super::carrier::Carrier;
 use super::guard::Guards;
 use super::inbox::Inbox;
 use super::keys::Keys;
@@ -16,8 +15,9 @@ use super::listen::{has_rdma, Listen};
 use super::pieces::Pieces;
 use super::status::check;
 use super::{meeting, piece, Ucx, AM_ID, COPY_ID};
+use crate::config::Carrier;
+use crate::config::Way;
 use crate::error::{err, Result};
-use crate::net::gpu::direct::Way;
 
 impl Ucx {
     /// For PE `me` of a job of `n`; `carrier`: who copies; `way`: how GPU memory is to be reached; `listen`:

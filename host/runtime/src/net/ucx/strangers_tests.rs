@@ -14,7 +14,7 @@ use super::tests::{at, both, data, pair, Pe, LIMIT, SEGMENT};
 use super::window::AHEAD;
 use super::wire::{Head, HEAD, SEALED};
 use super::{Carrier, Ucx, AM_ID, COPY_ID};
-use crate::net::gpu::direct::Way;
+use crate::config::Way;
 use crate::net::message::{self, Record, PRELUDE};
 use crate::net::transport::{Event, Memory, Transport, MESSAGE};
 use crate::topology::card::random;

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::listen::Listen;
 use super::pieces::WINDOW;
 use super::{Carrier, Ucx};
-use crate::heap::region::Region;
-use crate::memory::Reservation;
-use crate::net::gpu::direct::Way;
+use crate::config::Way;
+use crate::memory::region::Region;
 use crate::net::transport::{Event, Memory, Remote, Transport, BULK_HEAD};
+use crate::os::Reservation;
 use crate::topology::card::random;
 
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
@@ -229,7 +229,7 @@ fn registered_memory_is_given_back_with_ucx_in_the_process() {
     let Some(_pes) = pair("registered_memory_is_given_back_with_ucx_in_the_process", Carrier::Auto) else {
         return;
     };
-    let bytes = 5 * crate::memory::page_size();
+    let bytes = 5 * crate::os::page_size();
     for round in 0..20u8 {
         // SAFETY: a fresh mapping of this test's, looked at by nobody else.
         unsafe {

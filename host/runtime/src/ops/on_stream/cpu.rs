@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Work;
-use crate::device_state::{RawState, SyncLine};
 use crate::error::{err, Result};
 use crate::health::Health;
 use crate::kernel::stream::Job;
@@ -15,6 +14,7 @@ use crate::ops::waitset::{Expected, WaitSet};
 use crate::topology::near::Near;
 use crate::word::{copy, copy_word, Word};
 use crate::world::World;
+use rushmem_abi::device::{RawState, SyncLine};
 
 /// The job that carries out `work`.
 pub(super) fn job(w: &World, what: &str, work: Work) -> Job {

@@ -4,15 +4,16 @@
 
 use std::sync::Arc;
 
+use super::pageable::{Direction, Pageable};
 use super::{Given, Work};
 use crate::error::{err, Result};
 use crate::gpu::copy::Strided as Rows;
 use crate::gpu::memop::MemOp;
 use crate::gpu::stream::Stream;
-use crate::kernel::service::{Service, Task};
+use crate::kernel::service::Task;
 use crate::net::engine::{Done, Engine};
 use crate::net::Far;
-use crate::ops::engine::signal_on;
+use crate::ops::engine::{signal_on, Engine as GpuEngine};
 
 /// A put with a signal of at most this many bytes is one launch, a longer one a copy and a word: one block moves this much
 /// in the time that the second operation would take.
@@ -27,9 +28,10 @@ const SHORT_ROW: usize = 1 << 10;
 pub(super) unsafe fn start(
     work: &Work,
     stream: &Stream,
-    service: &Service,
+    engine: &GpuEngine,
     far: Option<&Arc<Far>>,
 ) -> Result<()> {
+    let service = engine.service();
     // SAFETY, for each: passed on.
     match *work {
         // SAFETY: as above; what is symmetric is GPU memory here.
@@ -37,7 +39,8 @@ pub(super) unsafe fn start(
             if given.symmetric {
                 stream.copy_on_gpus(dst, src, bytes)
             } else {
-                stream.copy(dst, src, bytes)
+                let (to, from) = (Rows { at: dst, stride: bytes }, Rows { at: src, stride: bytes });
+                copy(stream, engine.pageable(), given, to, from, bytes, 1)
             }
         },
         Work::CopyStrided { dst, src, shape, given } => {
@@ -58,7 +61,7 @@ pub(super) unsafe fn start(
             let to = Rows { at: dst, stride: step(shape.dst_stride) };
             let from = Rows { at: src, stride: step(shape.src_stride) };
             // SAFETY: as above.
-            unsafe { stream.copy_strided(to, from, shape.elem, shape.n) }
+            unsafe { copy(stream, engine.pageable(), given, to, from, shape.elem, shape.n) }
         }
         Work::Store { at, bits, bytes } => {
             match MemOp::store(at, bits, bytes).filter(|_| stream.cuda().facts().stream_words) {
@@ -79,7 +82,8 @@ pub(super) unsafe fn start(
             }
             // SAFETY: as above.
             unsafe {
-                stream.copy(dst, src, bytes)?;
+                let (to, from) = (Rows { at: dst, stride: bytes }, Rows { at: src, stride: bytes });
+                copy(stream, engine.pageable(), given, to, from, bytes, 1)?;
                 signal_on(service, stream, sig, value, add)
             }
         }
@@ -134,6 +138,31 @@ fn send(
     stream.callback(move || far.leave_then(what, move |_| drop(gate)))?;
     // SAFETY: the gates live as long as a stream may wait; atomics and the front end alone access them.
     unsafe { stream.words(&[wait]) }
+}
+
+/// Copies elements at regular distances, one side of which the caller has given.
+///
+/// # Safety
+/// As for [`start`].
+unsafe fn copy(
+    stream: &Stream,
+    pageable: &Pageable,
+    given: Given,
+    dst: Rows,
+    src: Rows,
+    size: usize,
+    count: usize,
+) -> Result<()> {
+    if given.symmetric || !pageable.takes(stream, given.at)? {
+        // SAFETY: per contract.
+        return unsafe { stream.copy_strided(dst, src, size, count) };
+    }
+    let (direction, gpu, host) = match given.at == src.at {
+        true => (Direction::IntoGpu, dst, src),
+        false => (Direction::OutOfGpu, src, dst),
+    };
+    // SAFETY: per contract.
+    unsafe { pageable.copy(stream, direction, gpu, host, size, count) }
 }
 
 /// Where a kernel of this GPU finds the caller's memory; `None` where it cannot reach it, as ordinary host memory.

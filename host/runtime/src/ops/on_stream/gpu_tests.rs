@@ -6,7 +6,6 @@ use std::ffi::c_void;
 use cudarc::driver::sys::{self, CUstreamCaptureMode as Mode};
 
 use super::*;
-use crate::capi::types::*;
 use crate::error::code;
 use crate::fake::worlds_with;
 use crate::gpu::driver::cu;
@@ -14,13 +13,14 @@ use crate::gpu::Cuda;
 use crate::node::control::Call;
 use crate::ops::rma;
 use crate::testing::random::Random;
+use rushmem_abi::c::*;
 
 const SOURCE: &str = "extern \"C\" __global__ void bump(unsigned char *at, unsigned long long n) {
   for (unsigned long long i = threadIdx.x; i < n; i += blockDim.x) at[i] += 1;
 }";
 
 /// Runs `f` on two PEs with GPUs; false after saying that there are none.
-fn on_gpus(test: &str, f: impl Fn(&World, &Cuda) + Sync) -> bool {
+pub(super) fn on_gpus(test: &str, f: impl Fn(&World, &Cuda) + Sync) -> bool {
     if Cuda::count().unwrap_or(0) == 0 {
         eprintln!("SKIP {test}: no GPU");
         return false;
@@ -35,21 +35,21 @@ fn on_gpus(test: &str, f: impl Fn(&World, &Cuda) + Sync) -> bool {
     true
 }
 
-fn alloc(w: &World, bytes: usize) -> usize {
+pub(super) fn alloc(w: &World, bytes: usize) -> usize {
     w.alloc(bytes, 64).unwrap().unwrap()
 }
 
-fn barrier(w: &World) {
+pub(super) fn barrier(w: &World) {
     crate::ops::order::quiet(w).unwrap();
     w.sync_all(Call::BarrierAll).unwrap();
 }
 
-fn write(w: &World, at: usize, bytes: &[u8]) {
+pub(super) fn write(w: &World, at: usize, bytes: &[u8]) {
     // SAFETY: live on both sides.
     unsafe { rma::put(w, at, bytes.as_ptr(), bytes.len(), w.my_pe()) }.unwrap();
 }
 
-fn read(w: &World, at: usize, len: usize) -> Vec<u8> {
+pub(super) fn read(w: &World, at: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0x5a; len];
     // SAFETY: live on both sides.
     unsafe { rma::get(w, bytes.as_mut_ptr(), at, len, w.my_pe()) }.unwrap();
@@ -57,7 +57,7 @@ fn read(w: &World, at: usize, len: usize) -> Vec<u8> {
 }
 
 /// Fresh data for a PE and a round, which the other PE can make too.
-fn data(seed: u64, pe: i32, round: u64, len: usize) -> Vec<u8> {
+pub(super) fn data(seed: u64, pe: i32, round: u64, len: usize) -> Vec<u8> {
     Random::seeded(seed ^ (pe as u64) << 48 ^ round << 32).bytes(len)
 }
 

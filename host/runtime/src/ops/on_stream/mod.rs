@@ -18,6 +18,9 @@ mod far;
 mod gpu;
 #[cfg(test)]
 mod gpu_tests;
+pub(crate) mod pageable;
+#[cfg(test)]
+mod pageable_tests;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +30,7 @@ use far::{Errand, What};
 
 use super::rma::Strided;
 use super::signal::SignalOp;
-use super::waitset::{Cmp, Integer};
+use super::waitset::{comparison, Cmp, Integer};
 use super::{check_aligned, check_private};
 use crate::error::{err, Result};
 use crate::kernel::streams::On;
@@ -87,7 +90,7 @@ unsafe fn enqueue(w: &World, raw: *mut c_void, what: &str, work: Work) -> Result
         (On::Cpu(stream), _) => stream.push(cpu::job(w, what, work)),
         (On::Gpu(stream), Some(engine)) => {
             // SAFETY: per contract.
-            unsafe { gpu::start(&work, stream, engine.service(), w.far()) }
+            unsafe { gpu::start(&work, stream, engine, w.far()) }
                 .map_err(|e| w.kernels().explain(e, what))?;
             if matches!(work, Work::Wait { .. } | Work::Sync | Work::Far(_)) {
                 w.kernels().note(&on, format!("{what} on a stream"));
@@ -351,7 +354,7 @@ unsafe fn wait(
     value: u64,
     on: *mut c_void,
 ) -> Result<()> {
-    let cmp = Cmp::from_code(cmp)?;
+    let cmp = comparison(cmp)?;
     w.health().check()?;
     let at = w.check_local(at, kind.bytes())?;
     let work = Work::Wait { at, offset: w.offset_of(at), kind, cmp, value };

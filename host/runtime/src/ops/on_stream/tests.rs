@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::capi::stream::*;
-use crate::capi::types::*;
 use crate::error::code;
 use crate::fake::{worlds, worlds_with};
 use crate::kernel::event::Event;
 use crate::kernel::handle::Handle;
+use rushmem_abi::c::*;
 
 const NULL: *mut c_void = std::ptr::null_mut();
 

@@ -134,7 +134,7 @@ impl Engine {
         let total = carry.source.bytes();
         while carry.started < total {
             let left = total - carry.started;
-            let Some(chunk) = traffic.lanes.staging.try_chunk(left, Course::Leaving)? else { break };
+            let Some(chunk) = traffic.lanes.staging.try_chunk(left, Course::Leaving) else { break };
             let mut bytes = left.min(chunk.bytes());
             if matches!(carry.target, Target::Rows { .. }) && bytes < left {
                 // Whole elements, unless one is longer than a chunk.

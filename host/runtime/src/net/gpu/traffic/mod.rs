@@ -378,7 +378,7 @@ impl Engine {
                 }
                 continue;
             }
-            let Some(chunk) = traffic.lanes.staging.try_chunk(bytes, Course::Arriving)? else {
+            let Some(chunk) = traffic.lanes.staging.try_chunk(bytes, Course::Arriving) else {
                 traffic.parts.push_front((reply, at, part));
                 return Ok(());
             };

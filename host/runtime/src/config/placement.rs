@@ -79,6 +79,9 @@ mod tests {
     #[test]
     fn one_of_the_two_says_it() {
         let e = Placement::parse(Some("2".into()), Some("0,1".into())).unwrap_err();
-        assert!(e.message.contains("RUSHMEM_PES_PER_NODE=2") && e.message.contains("RUSHMEM_NODES=0,1"), "{e}");
+        assert!(
+            e.message.contains("RUSHMEM_PES_PER_NODE=2") && e.message.contains("RUSHMEM_NODES=0,1"),
+            "{e}"
+        );
     }
 }

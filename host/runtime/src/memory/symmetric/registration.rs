@@ -12,14 +12,14 @@ use crate::collective::Entered;
 use crate::error::{err, Result};
 use crate::gpu::ipc::{IpcHandle, IpcMapping};
 use crate::gpu::Cuda;
-use crate::heap::gpu_region::{inspect, GpuMemory, Piece, Plain};
-use crate::heap::region::Region;
-use crate::heap::segments::Segment;
-use crate::memory::page_size;
-use crate::net::Backed;
-use crate::topology::card::Card;
+use crate::memory::gpu_region::{inspect, GpuMemory, Piece, Plain};
+use crate::memory::region::Region;
+use crate::memory::remote::Backed;
+use crate::memory::segments::Segment;
 use crate::node::control::{Call, Words};
 use crate::node::links::Links;
+use crate::os::page_size;
+use crate::topology::card::Card;
 
 /// A registered region.
 #[derive(Debug)]
@@ -122,7 +122,8 @@ impl Symmetric {
             let kind = if self.window.backing().is_host() { Backed::Host } else { Backed::GpuPieces };
             // SAFETY: as said.
             let added = unsafe { far.add(at, bytes, own, kind) };
-            if let Err(e) = added {
+            // A PE that is told of the region last may be put into by then: nobody returns before all know it.
+            if let Err(e) = call.all_well(added, "register") {
                 self.segments.remove(addr);
                 self.window.unmap(at, bytes.next_multiple_of(align));
                 books.region_space.free(offset);

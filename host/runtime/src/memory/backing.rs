@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::vmm::{AddressRange, Allocation, Mapping};
 use crate::gpu::Cuda;
-use crate::memory::{page_size, Memfd, Reservation};
+use crate::os::{page_size, Memfd, Reservation};
 
 /// What a window is made of.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl GpuBacking {
         Ok(GpuBacking {
             cuda: Arc::clone(cuda),
             granularity: Allocation::granularity(cuda)?,
-            range: AddressRange::reserve(cuda, bytes, crate::memory::RESERVE_ALIGN)?,
+            range: AddressRange::reserve(cuda, bytes, crate::os::RESERVE_ALIGN)?,
             mapped: Mutex::default(),
             stream: Stream::new(cuda, Priority::High)?,
         })

@@ -6,8 +6,8 @@
 
 use std::sync::{Mutex, Once, PoisonError};
 
-use crate::capi::types::rushmem_world_t;
 use crate::world::World;
+use rushmem_abi::c::rushmem_world_t;
 
 /// What the other PEs read.
 const WHY: &str = "its process ended (exit, or the end of main) without rushmem_finalize";
@@ -37,7 +37,7 @@ extern "C" fn leave_all() {
     let _ = std::panic::catch_unwind(|| {
         let live = LIVE.try_lock().map(|mut live| std::mem::take(&mut *live)).unwrap_or_default();
         for (handle, _) in live.into_iter().filter(|(_, process)| *process == std::process::id()) {
-            if let Some(world) = crate::capi::empty(handle as *mut rushmem_world_t) {
+            if let Some(world) = super::empty(handle as *mut rushmem_world_t) {
                 leave(Box::leak(world));
             }
         }

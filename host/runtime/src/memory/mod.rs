@@ -1,4 +1,5 @@
-//! The symmetric heap: one layout on every PE, backed by memory that grows on demand.
+//! Symmetric memory: one heap with one layout on every PE, backed by memory that grows on demand, and what the user has
+//! registered.
 //!
 //! * [`alloc`]: which bytes are handed out. Deterministic and out of band, so the same calls give the same offsets
 //!   on every PE and no header in shared memory can be overwritten.
@@ -7,11 +8,15 @@
 //! * [`live`]: which address belongs to which live allocation, for the checks of every operation.
 //! * [`region`], [`gpu_region`]: user memory that was registered as symmetric, the host's and a GPU's.
 //! * [`segments`]: where the copies of registered memory are that cannot be mapped into the window.
+//! * [`symmetric`]: all of it made collective: allocation, registration.
+//! * [`remote`]: how PEs that do not map this memory learn of it.
 
 pub(crate) mod alloc;
 pub(crate) mod backing;
 pub(crate) mod gpu_region;
 pub(crate) mod live;
 pub(crate) mod region;
+pub(crate) mod remote;
 pub(crate) mod segments;
+pub(crate) mod symmetric;
 pub(crate) mod window;

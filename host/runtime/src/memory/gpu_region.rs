@@ -13,7 +13,7 @@ use crate::gpu::ipc::{IpcHandle, HANDLE_WORDS};
 use crate::gpu::pointer::Place;
 use crate::gpu::vmm::Allocation;
 use crate::gpu::Cuda;
-use crate::heap::backing::Chunk;
+use crate::memory::backing::Chunk;
 
 /// Addresses and sizes of plain memory: as the widest access of a kernel's.
 const PLAIN_ALIGN: usize = 16;

@@ -1,4 +1,4 @@
-//! The symmetric memory of a world: collective allocation here, registration in [`registration`], on top of [`crate::heap`].
+//! The symmetric memory of a world: collective allocation here, registration in [`registration`], on top of [`crate::memory`].
 
 mod registration;
 
@@ -7,18 +7,18 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::capi::types::rushmem_heap_info_t;
 use crate::collective::Entered;
 use crate::error::{err, Result};
-use crate::heap::alloc::{Allocator, GRANULE};
-use crate::heap::backing::Chunk;
-use crate::heap::live::Live;
-use crate::heap::segments::Segments;
-use crate::heap::window::Window;
-use crate::net::{Backed, Far};
+use crate::memory::alloc::{Allocator, GRANULE};
+use crate::memory::backing::Chunk;
+use crate::memory::live::Live;
+use crate::memory::remote::{Backed, Remote};
+use crate::memory::segments::Segments;
+use crate::memory::window::Window;
 use crate::node::control::Call;
 use crate::node::links::Links;
 use registration::Registered;
+use rushmem_abi::c::rushmem_heap_info_t;
 
 /// The heap starts with this much memory, and grows by doubling.
 const FIRST_COMMIT: usize = 1 << 20;
@@ -30,7 +30,7 @@ const NOWHERE: u64 = u64::MAX;
 /// Symmetric memory as one PE sees it.
 pub(crate) struct Symmetric {
     // Before the memory that it has registered goes.
-    far: OnceLock<Arc<Far>>,
+    far: OnceLock<Arc<dyn Remote>>,
     window: Window,
     /// The PEs of this node, by the window's slots.
     members: Vec<usize>,
@@ -95,11 +95,11 @@ impl Symmetric {
     }
 
     /// Collective over the job: PEs whose memory is not mapped reach this PE's by `far`, and it theirs, from now on.
-    pub(crate) fn let_reach(&self, far: &Arc<Far>) -> Result<()> {
+    pub(crate) fn let_reach(&self, far: Arc<dyn Remote>) -> Result<()> {
         let committed = self.books().committed;
         // SAFETY: the heap's memory stays until the window goes, and that goes after `far`.
         unsafe { far.add(0, committed, self.base(), self.backed()) }?;
-        let _ = self.far.set(Arc::clone(far));
+        let _ = self.far.set(far);
         Ok(())
     }
 
@@ -197,11 +197,11 @@ impl Symmetric {
         }
         let mut books = self.books();
         // Alignment is of addresses, and the window's parts start at huge pages: larger ones cannot be promised.
-        if align > crate::memory::RESERVE_ALIGN {
+        if align > crate::os::RESERVE_ALIGN {
             return Err(err!(
                 UNSUPPORTED,
                 "an alignment of {align} bytes: at most {} here",
-                crate::memory::RESERVE_ALIGN
+                crate::os::RESERVE_ALIGN
             ));
         }
         let exhausted = |books: &Books| {

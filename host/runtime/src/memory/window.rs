@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use crate::config::Mapping;
 use crate::error::{err, Result};
-use crate::heap::backing::{Backing, Chunk};
-use crate::memory::RESERVE_ALIGN;
+use crate::memory::backing::{Backing, Chunk};
+use crate::os::RESERVE_ALIGN;
 use crate::topology::card::Card;
 use crate::topology::nodes::Nodes;
 
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::device::Kind;
-    use crate::memory::Reservation;
+    use crate::os::Reservation;
 
     fn cards(n: usize, processes: u64) -> Vec<Card> {
         let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, Kind::Cpu).unwrap();

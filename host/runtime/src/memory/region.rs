@@ -7,8 +7,8 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::error::{err, Error, Result};
-use crate::heap::backing::Chunk;
-use crate::memory::{page_size, Memfd, Reservation};
+use crate::memory::backing::Chunk;
+use crate::os::{page_size, Memfd, Reservation};
 
 /// Registered user memory; moved back into private memory on drop.
 #[derive(Debug)]

@@ -1,0 +1,120 @@
+//! What settings may ask for: a device, a way to other PEs, and how that way is to work.
+
+use crate::error::{err, Result};
+
+/// Which device a PE is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeviceWish {
+    /// A GPU where the machine has one, else the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// A GPU: this one of those that the process sees, or rushmem's choice.
+    Cuda(Option<usize>),
+}
+
+/// Which way leads to other PEs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransportWish {
+    /// Mapped where memory can be mapped, else the network.
+    Auto,
+    /// Mapped, or an error at start.
+    Direct,
+    /// The network, also to PEs whose memory could be mapped.
+    Ucx,
+    /// A network within this process that delays and reorders, to find out what a program depends on.
+    Fake,
+}
+
+impl TransportWish {
+    const NAMES: [(&'static str, TransportWish); 4] = [
+        ("auto", TransportWish::Auto),
+        ("direct", TransportWish::Direct),
+        ("ucx", TransportWish::Ucx),
+        ("fake", TransportWish::Fake),
+    ];
+
+    pub(crate) fn parse(text: &str) -> Result<TransportWish> {
+        let known = Self::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
+        known
+            .map(|(_, wish)| *wish)
+            .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx or fake"))
+    }
+
+    /// How the wish of that number is written.
+    pub(crate) fn name(number: u32) -> &'static str {
+        let known = Self::NAMES.iter().find(|(_, wish)| *wish as u32 == number);
+        known.map_or("of another version", |(name, _)| name)
+    }
+}
+
+/// Whether the PEs of a node map each other's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mapping {
+    /// Where it is possible; else the network.
+    Wanted,
+    /// All of it, or an error.
+    Needed,
+    /// Not even where it is possible, as this setting asks for the network.
+    Refused(&'static str),
+}
+
+/// How bulk gets into and out of the GPU's memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Way {
+    /// Through bounce buffers: between two H200s, over tcp, they move two to three times what UCX 1.22 does (docs/far.md). Over an RDMA
+    /// network neither has been measured.
+    #[default]
+    Auto,
+    /// Through bounce buffers in pinned memory.
+    Bounce,
+    /// By UCX, or an error at start.
+    Ucx,
+}
+
+impl Way {
+    /// What `RUSHMEM_FAR_GPU` says.
+    pub(crate) fn parse(text: &str) -> Result<Way> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Way::Auto),
+            "bounce" => Ok(Way::Bounce),
+            "ucx" => Ok(Way::Ucx),
+            _ => Err(err!(ENVIRONMENT, "RUSHMEM_FAR_GPU={text}: expected auto, bounce or ucx")),
+        }
+    }
+}
+
+/// Who is to carry copies (`RUSHMEM_FAR_COPIES`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Carrier {
+    /// The network where it can, else rushmem.
+    #[default]
+    Auto,
+    /// UCX, on any network: for tests, and for networks that rushmem does not know to be able.
+    Ucx,
+    /// Rushmem's own messages.
+    Messages,
+}
+
+impl Carrier {
+    /// What `RUSHMEM_FAR_COPIES` says.
+    pub(crate) fn parse(text: &str) -> Result<Carrier> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Carrier::Auto),
+            "ucx" => Ok(Carrier::Ucx),
+            "messages" => Ok(Carrier::Messages),
+            _ => Err(err!(ENVIRONMENT, "RUSHMEM_FAR_COPIES={text}: expected auto, ucx or messages")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn carriers() {
+        assert_eq!(Carrier::parse(" Messages ").unwrap(), Carrier::Messages);
+        assert!(Carrier::parse("rdma").unwrap_err().message.contains("RUSHMEM_FAR_COPIES=rdma"));
+    }
+}

@@ -1,0 +1,19 @@
+//! Memory becomes reachable from PEs that do not map it: [`Remote`] by the network.
+
+use super::{meeting, Far};
+use crate::error::Result;
+use crate::memory::remote::{Backed, Remote};
+
+impl Remote for Far {
+    unsafe fn add(&self, offset: usize, bytes: usize, own: usize, kind: Backed) -> Result<()> {
+        // SAFETY: the memory stays until `remove`, as this function's contract says.
+        unsafe { meeting::add(&self.shared, &*self.boot, offset, bytes, own, kind) }
+    }
+
+    fn remove(&self, offset: usize, bytes: usize) {
+        let mut engine = self.shared.lock();
+        for id in engine.segments.remove(offset, bytes) {
+            engine.transport().forget(id);
+        }
+    }
+}
