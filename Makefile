@@ -26,13 +26,7 @@ demo: ## set up, build, then the examples, on GPUs where there are any
 	@scripts/demo "$(TARGET)/release"
 
 .PHONY: test
-test: ## set up, then every test that can run without a GPU
-	$(call step,set-up)
-	@scripts/setup test
-	$(call step,MPI plug-ins)
-	@scripts/build-mpi-plugin
-	$(call step,device headers under nvcc)
-	@scripts/check-device
+test: ## set up, then every test that can run without a GPU; says at the end how long each step took
 	@scripts/test
 
 .PHONY: attack
@@ -48,6 +42,7 @@ soak: ## fuzz targets, random programs against the promised order, long attacks 
 .PHONY: test-all
 test-all: test attack ## make test, make attack, and the whole grids that make test takes parts of
 	$(call step,the whole grids)
+	@scripts/check-device --full
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib -- order_tests --nocapture
 
 .PHONY: outside
@@ -92,7 +87,7 @@ device: ## librushmem_device.a, for kernels that nvcc compiles, and what the run
 	@ls -l "$(TARGET)/device"
 
 .PHONY: gpu-bundle
-gpu-bundle: ## one folder for a host with GPUs and no Rust: .build/gpu-bundle
+gpu-bundle: ## one file for a host with GPUs and no Rust: .build/gpu.tar.xz
 	@scripts/setup bundle
 	@scripts/gpu-bundle
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rushmem_abi::c::*;
 
 use crate::runtime::Runtime;
-use crate::{Error, ErrorCode, Result, World};
+use crate::{Device, Error, ErrorCode, Result, World};
 
 /// A unique ID: made on one PE, carried to the others by any means (a file, an MPI broadcast, a key-value
 /// store), and given by all of them to [`WorldBuilder::uid`]. Its text form (`Display`, `FromStr`) is hex.
@@ -101,6 +101,23 @@ enum Meeting {
     Mpi(*const c_void),
 }
 
+impl World {
+    /// Joins the job that the environment describes: `rushmem-run`, `torchrun`, Slurm or MPI variables, or,
+    /// with none of them, a job of one PE. Collective. What was chosen is one log line.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Environment`] names the variable that is missing or contradicts; [`ErrorCode::Timeout`]
+    /// names the PEs that never came; [`ErrorCode::LibraryNotFound`] lists the paths tried.
+    pub fn init() -> Result<World> {
+        World::builder().init()
+    }
+
+    /// A builder, to say what the environment does not.
+    pub fn builder() -> WorldBuilder {
+        WorldBuilder::default()
+    }
+}
+
 impl WorldBuilder {
     /// Meets the other PEs by a unique ID, as PE `rank` of `n_pes`.
     pub fn uid(mut self, uid: &Uid, rank: u32, n_pes: u32) -> Self {
@@ -189,25 +206,6 @@ impl WorldBuilder {
             Meeting::Mpi(communicator) => attr.mpi_comm = *communicator,
         }
         World::start(&attr)
-    }
-}
-
-/// A kind of device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Device {
-    /// The CPU: the heap is in host memory, kernels run on CPU threads.
-    Cpu,
-    /// A CUDA GPU: the one of this number among those that the process sees, or, to the builder, rushmem's choice.
-    Cuda(Option<u32>),
-}
-
-impl std::fmt::Display for Device {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Device::Cpu => f.write_str("CPU"),
-            Device::Cuda(None) => f.write_str("GPU"),
-            Device::Cuda(Some(number)) => write!(f, "GPU {number}"),
-        }
     }
 }
 

@@ -31,6 +31,11 @@ impl Error {
     }
 }
 
+/// That no elements of a slice of `len` are there for `what`.
+pub(crate) fn out_of_bounds(what: std::fmt::Arguments<'_>, len: usize) -> Error {
+    Error::new(ErrorCode::OutOfBounds, format!("{what} of a symmetric slice of {len} elements"))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.message, self.code.name())

@@ -5,9 +5,8 @@ use std::ops::Deref;
 
 use rushmem_abi::c::rushmem_heap_info_t;
 
-use crate::signal::{Signal, Signals};
 use crate::slice::{SymRef, SymSlice};
-use crate::{Error, ErrorCode, Result, Symmetric, World};
+use crate::{Result, Symmetric, World};
 
 /// Every allocation is aligned to this at least: a cache line, so that two of them never share one.
 const DEFAULT_ALIGN: usize = 64;
@@ -17,8 +16,9 @@ impl World {
     /// Collective, with the same `n` and the same size of `T` on every PE; it is a barrier.
     ///
     /// # Errors
-    /// On every PE alike: [`ErrorCode::Mismatch`] when PEs ask for different sizes,
-    /// [`ErrorCode::HeapExhausted`] when the heap cannot grow that far. Nothing is allocated then.
+    /// On every PE alike: [`Mismatch`](crate::ErrorCode::Mismatch) when PEs ask for different sizes,
+    /// [`HeapExhausted`](crate::ErrorCode::HeapExhausted) when the heap cannot grow that far. Nothing is allocated
+    /// then.
     pub fn alloc<T: Symmetric>(&self, n: usize) -> Result<SymSlice<'_, T>> {
         self.alloc_aligned(n, DEFAULT_ALIGN)
     }
@@ -35,16 +35,6 @@ impl World {
             (self.runtime().alloc)(self.as_raw(), bytes, align.max(align_of::<T>()), &mut ptr)
         })?;
         Ok(SymSlice::new(SymRef::new(self, ptr.cast(), n)))
-    }
-
-    /// One signal word on every PE, zero. Collective.
-    pub fn signal(&self) -> Result<Signal<'_>> {
-        self.alloc(1).map(Signal::new)
-    }
-
-    /// `n` signal words on every PE, zero. Collective.
-    pub fn signals(&self, n: usize) -> Result<Signals<'_>> {
-        self.alloc(n).map(Signals::new)
     }
 
     /// The heap in numbers. Local.
@@ -69,9 +59,10 @@ impl World {
     /// host and on streams; kernels cannot use its symmetric address ([`Registered::in_kernels`]).
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidArgument`] when the address or the size is no multiple of what they must be, or cuts an
-    /// allocation; [`ErrorCode::Unsupported`] for memory that cannot be shared (the message says why, and what can be);
-    /// [`ErrorCode::Mismatch`] when PEs give different sizes or kinds. Nothing is registered then, on any PE.
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) when the address or the size is no multiple of what they
+    /// must be, or cuts an allocation; [`Unsupported`](crate::ErrorCode::Unsupported) for memory that cannot be shared
+    /// (the message says why, and what can be); [`Mismatch`](crate::ErrorCode::Mismatch) when PEs give different sizes
+    /// or kinds. Nothing is registered then, on any PE.
     ///
     /// # Safety
     /// - `[first, first + n)` is the caller's, mapped, readable and writable, and stays so until
@@ -142,14 +133,10 @@ impl<T: Symmetric> Registered<'_, T> {
     /// streams that use the region have ended; when this returns, no other PE has it mapped any more.
     ///
     /// # Errors
-    /// [`ErrorCode::BadAddress`] also where GPU memory was freed while it was registered.
+    /// [`BadAddress`](crate::ErrorCode::BadAddress) also where GPU memory was freed while it was registered.
     pub fn unregister(self) -> Result<()> {
         let world = self.view.world();
         // SAFETY: a live handle; the region was registered and is given back once, `self` is consumed.
         world.check(unsafe { (world.runtime().unregister)(world.as_raw(), self.region) })
     }
-}
-
-pub(crate) fn out_of_bounds(what: std::fmt::Arguments<'_>, len: usize) -> Error {
-    Error::new(ErrorCode::OutOfBounds, format!("{what} of a symmetric slice of {len} elements"))
 }

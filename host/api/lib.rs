@@ -84,6 +84,7 @@ mod atomic;
 mod builder;
 #[cfg(feature = "cudarc")]
 mod cudarc;
+mod device;
 pub mod doctor;
 mod element;
 mod embedded;
@@ -114,7 +115,8 @@ mod world;
 pub use self::cudarc::DeviceView;
 pub use args::{ArgType, ByValue, KernelArg, KernelArgs};
 pub use atomic::Remote;
-pub use builder::{Device, Uid, WorldBuilder};
+pub use builder::{Uid, WorldBuilder};
+pub use device::Device;
 pub use element::{AtomicInt, AtomicType, Symmetric};
 pub use error::{Error, ErrorCode, Result};
 pub use gpu::{gpus, Gpu};

@@ -8,7 +8,7 @@
 
 use std::marker::PhantomData;
 
-use crate::heap::out_of_bounds;
+use crate::error::out_of_bounds;
 use crate::signal::{SignalOp, SignalRef};
 use crate::slice::SymRef;
 use crate::{Error, ErrorCode, Pe, Result, Symmetric, World};

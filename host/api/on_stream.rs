@@ -9,7 +9,7 @@
 //! A transfer between symmetric memory on both sides is safe: that memory lives as long as the world, which waits for its
 //! streams. Private memory must outlive the transfer, which the borrow checker cannot see: those forms are `unsafe`.
 
-use crate::heap::out_of_bounds;
+use crate::error::out_of_bounds;
 use crate::rma::strided;
 use crate::signal::{SignalOp, SignalRef};
 use crate::slice::SymRef;

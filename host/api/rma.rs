@@ -4,7 +4,7 @@
 //! A put is *complete* at the target after [`World::quiet`](crate::World::quiet) or a barrier, and *ordered*
 //! before later puts, atomics and signals to the same PE by [`World::fence`](crate::World::fence).
 
-use crate::heap::out_of_bounds;
+use crate::error::out_of_bounds;
 use crate::near;
 use crate::slice::SymRef;
 use crate::{Error, ErrorCode, Pe, Result, Symmetric};

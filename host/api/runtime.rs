@@ -16,9 +16,9 @@
 use std::ffi::{CStr, OsStr};
 use std::os::raw::c_char;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use once_cell::sync::OnceCell;
 use rushmem_abi::c::{RUSHMEM_ABI_VERSION, RUSHMEM_OK};
 
 use crate::embedded;
@@ -40,10 +40,11 @@ impl std::ops::Deref for Runtime {
 }
 
 impl Runtime {
-    /// The process's runtime, loaded by the first call. A failure is remembered: the next call says the same.
+    /// The process's runtime, loaded by the first call that can. A failure is not remembered: once the library is where it
+    /// belongs, or `RUSHMEM_HOST_LIB` says where it is, the next call finds it.
     pub(crate) fn get() -> Result<&'static Runtime> {
-        static RUNTIME: OnceLock<Result<Runtime>> = OnceLock::new();
-        RUNTIME.get_or_init(load).as_ref().map_err(Clone::clone)
+        static RUNTIME: OnceCell<Runtime> = OnceCell::new();
+        RUNTIME.get_or_try_init(load)
     }
 
     /// `Ok` for success, else the error with this thread's text.

@@ -9,11 +9,11 @@ use std::time::Duration;
 use rushmem_abi::c::{RUSHMEM_SIGNAL_ADD, RUSHMEM_SIGNAL_SET};
 
 use crate::element::Word;
-use crate::heap::out_of_bounds;
+use crate::error::out_of_bounds;
 use crate::near;
 use crate::slice::{SymRef, SymSlice};
 use crate::wait::Cmp;
-use crate::{Pe, Result, Symmetric};
+use crate::{Pe, Result, Symmetric, World};
 
 /// What a signal operation does to the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +49,18 @@ impl SignalOp {
     }
 }
 
+impl World {
+    /// One signal word on every PE, zero. Collective.
+    pub fn signal(&self) -> Result<Signal<'_>> {
+        self.alloc(1).map(Signal::new)
+    }
+
+    /// `n` signal words on every PE, zero. Collective.
+    pub fn signals(&self, n: usize) -> Result<Signals<'_>> {
+        self.alloc(n).map(Signals::new)
+    }
+}
+
 /// A signal word on every PE, made by [`World::signal`](crate::World::signal). Like a
 /// [`SymSlice`], it is freed by [`free`](Signal::free) or with the world.
 #[must_use = "the word stays allocated until free() or the end of the world"]
@@ -56,7 +68,7 @@ impl SignalOp {
 pub struct Signal<'w>(SignalRef<'w>);
 
 impl<'w> Signal<'w> {
-    pub(crate) fn new(words: SymSlice<'w, u64>) -> Self {
+    fn new(words: SymSlice<'w, u64>) -> Self {
         Signal(SignalRef { word: words.into_view() })
     }
 
@@ -79,7 +91,7 @@ impl<'w> Deref for Signal<'w> {
 pub struct Signals<'w>(SymSlice<'w, u64>);
 
 impl<'w> Signals<'w> {
-    pub(crate) fn new(words: SymSlice<'w, u64>) -> Self {
+    fn new(words: SymSlice<'w, u64>) -> Self {
         Signals(words)
     }
 

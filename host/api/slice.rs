@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, Deref, RangeBounds};
 
-use crate::heap::out_of_bounds;
+use crate::error::out_of_bounds;
 use crate::near::{self, Near};
 use crate::{forked, Pe, Result, Symmetric, World};
 

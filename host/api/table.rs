@@ -1,8 +1,8 @@
 //! The C ABI as the Rust API sees it: one table of function pointers, filled from the loaded library.
 //!
-//! The functions and their types come from `rushmem-abi`, against which the runtime checks its own: an entry there
-//! becomes the table's field and the look-up of the symbol. Every call goes to the one loaded library; the crate that
-//! cargo links is there to have that library built, and named by nobody.
+//! The functions and their types come from `rushmem-abi`, against which the runtime checks its own: an entry
+//! there becomes the table's field and the look-up of the symbol. Every call goes to the one loaded library;
+//! the crate that cargo links is there to have that library built, and named by nobody.
 
 use std::os::raw::{c_char, c_void};
 

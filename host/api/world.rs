@@ -13,7 +13,7 @@ use rushmem_abi::c::*;
 use crate::forked::{self, Member};
 use crate::near::{Apart, Near};
 use crate::runtime::{copy_text, Runtime};
-use crate::{Device, Error, ErrorCode, NearPes, NearShape, Pe, Result, WorldBuilder};
+use crate::{Device, Error, ErrorCode, NearPes, NearShape, Pe, Result};
 
 /// One PE's membership of one job.
 ///
@@ -46,21 +46,6 @@ unsafe impl Send for World {}
 unsafe impl Sync for World {}
 
 impl World {
-    /// Joins the job that the environment describes: `rushmem-run`, `torchrun`, Slurm or MPI variables, or,
-    /// with none of them, a job of one PE. Collective. What was chosen is one log line.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Environment`] names the variable that is missing or contradicts; [`ErrorCode::Timeout`]
-    /// names the PEs that never came; [`ErrorCode::LibraryNotFound`] lists the paths tried.
-    pub fn init() -> Result<World> {
-        World::builder().init()
-    }
-
-    /// A builder, to say what the environment does not.
-    pub fn builder() -> WorldBuilder {
-        WorldBuilder::default()
-    }
-
     pub(crate) fn start(attr: &rushmem_init_attr_t) -> Result<World> {
         let runtime = Runtime::get()?;
         let member = ManuallyDrop::new(Member::new());

@@ -23,6 +23,11 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librushmem_host.so");
 
+    // For the root crate's build script, which tells the build scripts of programs.
+    println!("cargo::metadata=include={}", Path::new(env!("CARGO_MANIFEST_DIR")).join("include").display());
+    let cpu = env::var("DEP_RUSHMEM_DEVICE_CPU_INCLUDE").expect("rushmem-device-cpu's build script says it");
+    println!("cargo::metadata=cpu_include={cpu}");
+
     let device = Path::new(rushmem_device::ROOT);
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     for name in ["RUSHMEM_NVCC", "CUDA_HOME", "RUSHMEM_CUDA_DIR"] {
@@ -35,6 +40,7 @@ fn main() {
     let version = match nvcc(device) {
         Some((nvcc, version)) => {
             println!("cargo:rerun-if-changed={}", nvcc.display());
+            println!("cargo::metadata=nvcc={}", nvcc.display());
             build(device, &nvcc, &out).map(|()| version).unwrap_or_else(|why| {
                 println!("cargo:warning=no device library in the runtime: {why}");
                 String::new()

@@ -1,8 +1,7 @@
-"""Runs the groups of groups.toml: tests of a nextest archive, or commands. What comes back goes into the record.
+"""Runs the groups of groups.toml: tests, by nextest, or commands. What comes back goes into the record.
 """
 
 import json
-import lzma
 import os
 import platform
 import re
@@ -42,28 +41,17 @@ class Bundle:
         env.update(extra)
         env.setdefault("HOME", str(work))
         self.env = env
-        self.extracted = work / "archive"
 
-    def archive(self):
-        """Nextest's options for the tests, which are unpacked by the first group that needs them."""
-        if not self.extracted.exists():
-            self.extracted.mkdir()
-            unpack = ["--archive-file", self.tests / "tests.tar.zst", "--extract-to", self.extracted]
-            command = self.nextest("list", *unpack, "--workspace-remap", self.tests / "tree")
-            subprocess.run(command, env=self.env, check=True, stdout=subprocess.DEVNULL)
-        target = self.extracted / "target"
+    def nextest(self, verb, *options):
+        """A command line of nextest's about the bundle's tests, which lie as cargo has built them."""
+        target = self.tests / "target"
         return [
+            *(self.tests / "cargo-nextest", "nextest", verb),
             *("--cargo-metadata", target / "nextest/cargo-metadata.json"),
             *("--binaries-metadata", target / "nextest/binaries-metadata.json"),
             *("--target-dir-remap", target, "--workspace-remap", self.tests / "tree"),
+            *options,
         ]
-
-    def nextest(self, verb, *options):
-        program = self.work / "cargo-nextest"
-        if not program.exists():
-            program.write_bytes(lzma.decompress((self.tests / "cargo-nextest.xz").read_bytes()))
-            program.chmod(0o755)
-        return [program, "nextest", verb, *options]
 
     def environment(self, group):
         """The environment of a group: $BUNDLE is the bundle's folder, other names what this process has."""
@@ -133,7 +121,7 @@ class Bundle:
             f"[profile.default]\nretries = 0\nfail-fast = false\nleak-timeout = '2s'\nslow-timeout = {{ {patience} }}\n"
             f"[profile.default.junit]\npath = '{name}.xml'\nstore-success-output = true\n"
         )
-        return [*self.archive(), "--config-file", config, "-E", group["tests"]]
+        return ["--config-file", config, "-E", group["tests"]]
 
     def listed(self, options):
         """The tests of a group, or why nextest sees none."""

@@ -1,6 +1,7 @@
-"""The record of a run: its totals, its file, several made one.
+"""The record of a run: its totals, its file, several made one, and what of them is kept in git.
 
-A record is kept in git, so it is small: every test with its verdict and seconds, and of failures the end of the output.
+A record has every test with its verdict and seconds, and of failures the end of the output. A *summary* has a line for
+each group: the latest result on that kind of machine, and what did not pass.
 """
 
 import json
@@ -72,6 +73,39 @@ def merge(paths, into):
     whole["commands"] = [portable(line) for record in records for line in record["commands"]]
     write(totals(whole), pathlib.Path(into))
     summary(whole)
+
+
+def summarise(paths, into):
+    """Sets what these records say into a summary, group by group; groups that they did not run stay as they are."""
+    records = sorted((json.loads(pathlib.Path(path).read_text()) for path in paths), key=lambda r: r["date"])
+    into = pathlib.Path(into)
+    known = json.loads(into.read_text()) if into.exists() else {"groups": {}}
+    groups = known["groups"]
+    for record in records:
+        host, gpus = record["host"], record["host"]["gpus"]
+        names = [gpu["name"] for gpu in gpus]
+        machine = f"{len(gpus)} x {names[0]}, driver {gpus[0]['driver']}, {host['system']}" if gpus else host["system"]
+        if known.setdefault("machine", machine).split(", driver")[0] != machine.split(", driver")[0]:
+            raise SystemExit(f"run: {into.name} is of {known['machine']}, not of {machine}")
+        known["machine"] = machine
+        for name, group in record["groups"].items():
+            if "skipped" in group or not group["results"]:
+                continue
+            if name in groups and groups[name]["date"] > record["date"]:
+                continue
+            verdicts = {test: verdict for test, (verdict, _) in group["results"].items()}
+            bad = [f"{test}: {v}" for test, v in verdicts.items() if v not in ("ok", "skip", "not run")]
+            left = list(verdicts.values()).count("not run")
+            groups[name] = {
+                "commit": record["commit"][:12] + ("+changes" if "+" in record["commit"] else ""),
+                "date": record["date"], "seconds": round(group["seconds"]), "passed": group["passed"],
+                "skipped": group["tests_skipped"], "bad": bad, "not run": left,
+            }  # fmt: skip
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(group)}" for name, group in sorted(groups.items()))
+    text = f'{{\n "machine": {json.dumps(known["machine"])},\n "groups": {{\n{lines}\n }}\n}}\n'
+    into.parent.mkdir(parents=True, exist_ok=True)
+    into.write_text(text)
+    say(f"{into}: {len(groups)} groups on {known['machine']}")
 
 
 def summary(record):

@@ -1,6 +1,6 @@
-//! The table of operations and element types: one row for each number that the C ABI, kernels and the wire use, with its
-//! names and what it means. What differs only in type or operation is made of these rows, by loops or by tests that
-//! compare.
+//! The table of operations and element types: one row for each number that the C ABI, kernels and the wire
+//! use, with its names and what it means. What differs only in type or operation is made of these rows, by
+//! loops or by tests that compare.
 
 use std::fmt;
 

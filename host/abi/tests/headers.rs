@@ -1,5 +1,5 @@
-//! The C headers say in C what this crate says in Rust: every number and every struct that host and kernels share is
-//! compared, so that each stands once in Rust and cannot drift in C.
+//! The C headers say in C what this crate says in Rust: every number and every struct that host and kernels
+//! share is compared, so that each stands once in Rust and cannot drift in C.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,8 +38,8 @@ fn number(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// `RUSHMEM_*` with their values, from `#define`s and `enum`s of a header. A macro that is no number (a guard) is
-/// passed over; an enumerator without a number is a mistake.
+/// `RUSHMEM_*` with their values, from `#define`s and `enum`s of a header. A macro that is no number (a
+/// guard) is passed over; an enumerator without a number is a mistake.
 fn numbers_of_header(text: &str) -> Vec<(String, i64)> {
     let text = without_comments(text);
     let mut found = Vec::new();
@@ -138,7 +138,8 @@ impl Layout {
         let (source, binary) = (dir.join(format!("{name}.c")), dir.join(&name));
         let include = |header| format!("#include \"rushmem/{header}\"\n");
         let program = format!(
-            "#include <stdio.h>\n#include <stddef.h>\n{}#define TELL(what) printf(#what \" %lld\\n\", (long long)(what));\n\
+            "#include <stdio.h>\n#include <stddef.h>\n{}\
+             #define TELL(what) printf(#what \" %lld\\n\", (long long)(what));\n\
              int main(void) {{\n{}return 0; }}\n",
             HEADERS.map(include).concat(),
             self.program
@@ -154,31 +155,40 @@ impl Layout {
     }
 }
 
-/// A structure's size and the places of all of its fields: `fields!(layout, "c_name", RustType: one two three)`.
+fn bytes_of_field<Whole, Field>(_: fn(&Whole) -> &Field) -> usize {
+    size_of::<Field>()
+}
+
+/// A structure's size, and the places and sizes of all of its fields: `fields!(layout, "c_name", RustType:
+/// one two three)`.
 macro_rules! fields {
     ($layout:ident, $c:literal, $rust:ident: $($field:ident)*) => {
         // All fields, or this does not compile.
         let _ = |whole: &$rust| { let $rust { $($field: _),* } = whole; };
         $layout.is(concat!("sizeof(", $c, ")"), size_of::<$rust>());
-        $($layout.is(concat!("offsetof(", $c, ", ", stringify!($field), ")"), offset_of!($rust, $field));)*
+        $(
+            $layout.is(concat!("offsetof(", $c, ", ", stringify!($field), ")"), offset_of!($rust, $field));
+            let bytes = bytes_of_field(|whole: &$rust| &whole.$field);
+            $layout.is(concat!("sizeof(((", $c, " *)0)->", stringify!($field), ")"), bytes);
+        )*
     };
 }
 
 #[test]
 fn layouts_are_those_of_the_headers() {
     let mut layout = Layout::default();
-    fields!(layout, "rushmem_stall_record", StallRecord: state cmp from_pe width address expected seen waited_ns block
-        thread reserved);
+    fields!(layout, "rushmem_stall_record", StallRecord: state cmp from_pe width address expected seen
+        waited_ns block thread reserved);
     fields!(layout, "rushmem_sync_line", SyncLine: epoch pad);
-    fields!(layout, "rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base stride
-        broken sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox near_apart
-        step_first step_count step_inverse step_shift near_table);
-    fields!(layout, "rushmem_descriptor", Descriptor: op sub width flags pe dst src bytes sig value reply element
-        ticket);
+    fields!(layout, "rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base
+        stride broken sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox
+        near_apart step_first step_count step_inverse step_shift near_table);
+    fields!(layout, "rushmem_descriptor", Descriptor: op sub width flags pe dst src bytes sig value reply
+        element ticket);
     fields!(layout, "rushmem_reply", RawReply: value state reserved);
     fields!(layout, "rushmem_ring_line", RingLine: value pad);
-    fields!(layout, "rushmem_ring", RawRing: slots replies consumed busy mask reply_mask reserved tail consumed_seen
-        reply_tail fenced quieted);
+    fields!(layout, "rushmem_ring", RawRing: slots replies consumed busy mask reply_mask reserved tail
+        consumed_seen reply_tail fenced quieted);
     fields!(layout, "rushmem_mailbox_request", MailboxRequest: address value compare what);
     fields!(layout, "rushmem_mailbox_queue", MailboxQueue: done pad requests results);
     fields!(layout, "struct rushmem_mailbox", RawMailbox: bell turn queue pad);

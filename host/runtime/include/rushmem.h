@@ -24,8 +24,9 @@ typedef struct rushmem_kernel_t rushmem_kernel_t;
 /* A point in a stream's work that can be waited for: made by rushmem_event_record, ended by rushmem_event_free. */
 typedef struct rushmem_event_t rushmem_event_t;
 
-/* Version of this ABI. A client refuses a library with another one. */
-#define RUSHMEM_ABI_VERSION 1
+/* Version of this ABI. A client refuses a library with another one, and a job whose PEs have different ones
+ * does not start. */
+#define RUSHMEM_ABI_VERSION 2
 
 /* Success. */
 #define RUSHMEM_OK 0

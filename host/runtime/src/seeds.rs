@@ -1,7 +1,8 @@
-//! Inputs of the fuzz targets: how one is cut into parts, and how what comes in becomes a seed. Below every parser, as
-//! [`fuzzing`](crate::fuzzing) is above them; in the same builds.
+//! Inputs of the fuzz targets: how one is cut into parts, and how what comes in becomes a seed. Below every
+//! parser, as [`fuzzing`](crate::fuzzing) is above them; in the same builds.
 //!
-//! With `RUSHMEM_FUZZ_RECORD=dir` what comes in is kept there as seeds, few of each shape: `scripts/fuzz-seeds`.
+//! With `RUSHMEM_FUZZ_RECORD=dir` what comes in is kept there as seeds, few of each shape:
+//! `scripts/fuzz-seeds`.
 
 use std::fs;
 use std::path::PathBuf;

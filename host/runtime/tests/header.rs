@@ -1,6 +1,7 @@
 //! `include/rushmem.h` is what cbindgen makes of the C ABI's sources. The header is checked in, so that reading it
 //! or building a C program takes no Rust; this test regenerates it and compares. `UPDATE_HEADER=1` writes it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Files of `rushmem-abi`, of which the header's constants and types come.
@@ -145,4 +146,28 @@ fn the_checked_in_header_is_the_generated_one() {
         panic!("rushmem.h is stale at line {}:\n  has  {h}\n  want {w}\nrun UPDATE_HEADER=1 cargo test -p rushmem-host --test header", n + 1);
     }
     assert_eq!(have.lines().count(), want.lines().count(), "rushmem.h is stale: run with UPDATE_HEADER=1");
+}
+
+/// The names that stand before a parenthesis, of those that begin with `rushmem_`.
+fn called(text: &str) -> BTreeSet<&str> {
+    let name = |at: usize| {
+        let from =
+            text[..at].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |from| from + 1);
+        Some(&text[from..at]).filter(|name| name.starts_with("rushmem_"))
+    };
+    text.match_indices('(').filter_map(|(at, _)| name(at)).collect()
+}
+
+#[test]
+fn every_function_of_the_header_is_in_the_tables_of_clients() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a file of this tree");
+    // Comments of the header name functions, too, with nothing between the parentheses.
+    let header = read("include/rushmem.h").replace("()", "");
+    let tables = read("../abi/src/c/functions.rs");
+    let tables: Vec<&str> = tables.lines().filter(|line| !line.starts_with("//")).collect();
+    let tables = tables.join("\n");
+    let (header, tables) = (called(&header), called(&tables));
+    assert!(header.len() > 80, "{} functions were found in rushmem.h", header.len());
+    let apart: Vec<_> = header.symmetric_difference(&tables).collect();
+    assert!(apart.is_empty(), "in rushmem.h or in rushmem-abi's tables, and not in both: {apart:?}");
 }

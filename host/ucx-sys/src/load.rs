@@ -12,7 +12,8 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_uint, c_void, CStr};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+
+use once_cell::sync::OnceCell;
 
 /// UCX's version: major, minor, release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,7 +68,7 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl Ucp {
-    /// The process' UCX, looked up at the first call; later ones get the same answer, good or bad.
+    /// The process' UCX, looked up until it is found; later calls get the same.
     ///
     /// Order: a UCX that the process has already; `RUSHMEM_UCX_LIB` (a file or a folder) and then nothing else; the
     /// dynamic loader's `libucp.so.0`; PyPI's `libucx-cu13` or `-cu12` in the Python environments at hand; conda's.
@@ -77,8 +78,8 @@ impl Ucp {
     ///
     /// [`LoadError`], whose text is meant for the user.
     pub fn load() -> Result<&'static Ucp, LoadError> {
-        static UCP: OnceLock<Result<Ucp, LoadError>> = OnceLock::new();
-        UCP.get_or_init(|| Ucp::load_from(&Search::from_environment())).as_ref().map_err(Clone::clone)
+        static UCP: OnceCell<Ucp> = OnceCell::new();
+        UCP.get_or_try_init(|| Ucp::load_from(&Search::from_environment()))
     }
 
     /// As [`Ucp::load`], in the places given, not remembered. The library stays loaded when the value is dropped.

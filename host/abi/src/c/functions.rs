@@ -1,10 +1,11 @@
 //! Every function of the C ABI with its type, by family: a family is a file of `capi/` in the runtime.
 //!
-//! A list for macros. The runtime checks its functions against it, and clients make their tables of function
-//! pointers of it, so that neither needs the other.
+//! Lists for macros. The runtime checks its functions against them, and clients make their tables of function
+//! pointers of them, so that neither needs the other. A test of `rushmem.h` says that none is missing.
 
-/// Calls the macro `$with` with all functions: `family { fn name = rushmem_name(types) -> type; ... } ...`. `name`
-/// is what a field of a table may be called. [`c`](crate::c), `c_char` and `c_void` have to be in scope.
+/// Calls the macro `$with` with the functions that the Rust API calls, too:
+/// `family { fn name = rushmem_name(types) -> type; ... } ...`. `name` is what a field of a table may be
+/// called. [`c`](crate::c), `c_char` and `c_void` have to be in scope.
 #[macro_export]
 macro_rules! functions {
     ($with:ident) => {
@@ -215,6 +216,36 @@ macro_rules! functions {
                 fn cpu_compiler = rushmem_cpu_compiler(*mut rushmem_tool_t) -> i32;
                 fn network = rushmem_network(*mut rushmem_tool_t) -> i32;
                 fn mpi_plugin = rushmem_mpi_plugin(usize, *mut *const c_char) -> i32;
+            }
+        }
+    };
+}
+
+/// The rest: what only C and C++ call, as the Rust API has it in another form or asks before it has its
+/// table.
+#[macro_export]
+macro_rules! functions_for_c {
+    ($with:ident) => {
+        $with! {
+            info {
+                fn abi_version = rushmem_abi_version() -> u32;
+                fn error_name = rushmem_error_name(i32) -> *const c_char;
+            }
+            world {
+                fn my_pe = rushmem_my_pe(*mut rushmem_world_t) -> i32;
+                fn n_pes = rushmem_n_pes(*mut rushmem_world_t) -> i32;
+            }
+            rma {
+                fn p = rushmem_p(*mut rushmem_world_t, *mut c_void, u64, usize, i32) -> i32;
+                fn g = rushmem_g(*mut rushmem_world_t, *const c_void, *mut u64, usize, i32) -> i32;
+            }
+            signal {
+                fn signal_fetch = rushmem_signal_fetch(*mut rushmem_world_t, *const u64, *mut u64) -> i32;
+            }
+            wait {
+                fn test = rushmem_test(
+                    *mut rushmem_world_t, i32, *const c_void, i32, u64, *mut i32,
+                ) -> i32;
             }
         }
     };

@@ -1,5 +1,5 @@
-//! The numbers of what operations take: element types, atomics, comparisons and signal updates. [`crate::table`] says what
-//! each means; kernels use the same numbers (`device/include/rushmem/abi.h`).
+//! The numbers of what operations take: element types, atomics, comparisons and signal updates.
+//! [`crate::table`] says what each means; kernels use the same numbers (`device/include/rushmem/abi.h`).
 
 /// Element type of an atomic, signal or wait.
 pub const RUSHMEM_INT32: i32 = 0;

@@ -1,7 +1,8 @@
 //! The version of the C ABI and the codes that its functions return.
 
-/// Version of this ABI. A client refuses a library with another one.
-pub const RUSHMEM_ABI_VERSION: u32 = 1;
+/// Version of this ABI. A client refuses a library with another one, and a job whose PEs have different ones
+/// does not start.
+pub const RUSHMEM_ABI_VERSION: u32 = 2;
 
 /// Success.
 pub const RUSHMEM_OK: i32 = 0;

@@ -1,4 +1,5 @@
-//! `abi_mailbox.h`: updates of words of a GPU's memory that far PEs ask for and threads of that GPU carry out.
+//! `abi_mailbox.h`: updates of words of a GPU's memory that far PEs ask for and threads of that GPU carry
+//! out.
 
 use std::sync::atomic::AtomicU64;
 

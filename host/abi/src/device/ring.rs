@@ -1,5 +1,5 @@
-//! `abi_ring.h`: the descriptors by which kernels ask the host for operations on PEs that are not mapped. The protocol is
-//! the crate `rushmem-ring`.
+//! `abi_ring.h`: the descriptors by which kernels ask the host for operations on PEs that are not mapped. The
+//! protocol is the crate `rushmem-ring`.
 
 /// [`RingOp::Put`].
 pub const RUSHMEM_RING_PUT: u8 = 1;
@@ -172,8 +172,8 @@ impl Descriptor {
             .then_some(ReplyTo { slot: self.reply, ticket: self.ticket - 1 })
     }
 
-    /// The data that the descriptor itself carries, of which the first `width` bytes count: of `PutInline` all four words,
-    /// of `PutSignalInline` the first.
+    /// The data that the descriptor itself carries, of which the first `width` bytes count: of `PutInline`
+    /// all four words, of `PutSignalInline` the first.
     pub fn inline(&self) -> [u8; RUSHMEM_RING_INLINE_BYTES] {
         let mut data = [0; RUSHMEM_RING_INLINE_BYTES];
         for (to, word) in data.chunks_exact_mut(8).zip([self.src, self.bytes, self.sig, self.value]) {

@@ -1,4 +1,5 @@
-//! `abi.h`: the struct by which a kernel knows who and where it is, and what a kernel tells the host: stalls, failures.
+//! `abi.h`: the struct by which a kernel knows who and where it is, and what a kernel tells the host: stalls,
+//! failures.
 
 use std::os::raw::c_void;
 

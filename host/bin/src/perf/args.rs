@@ -48,6 +48,8 @@ pub(crate) enum Command {
     /// One PE of a job of `startup`.
     #[command(hide = true)]
     StartupPe(StartupPeArgs),
+    /// Prints records (JSON) in short, as CSV: a line for each figure, of a curve its ends and its middle. What git keeps.
+    Summary(SummaryArgs),
     /// One PE of the start-up measure of `host`: starts, says when it was ready, ends.
     #[command(hide = true)]
     Ready,
@@ -97,7 +99,7 @@ impl Measure {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Output {
     /// Sets the figures of a file beside ours: NVSHMEM's, NCCL's, OpenSHMEM's or the machine's limits as in the project's
-    /// baseline files (CSV), or an earlier record of this tool (JSON); or of all such CSV files of a folder. May be given
+    /// baseline files (CSV), or an earlier record of this tool (JSON) or its summary (CSV); or of all such CSV files of a folder. May be given
     /// several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Vec<PathBuf>,
@@ -266,6 +268,13 @@ pub(crate) struct StartupPeArgs {
     /// When rushmem-run was started, in nanoseconds of the monotonic clock.
     #[arg(long)]
     pub(crate) exec: u64,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SummaryArgs {
+    /// Files that `--json` has written.
+    #[arg(required = true)]
+    pub(crate) records: Vec<PathBuf>,
 }
 
 #[cfg(test)]

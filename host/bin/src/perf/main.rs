@@ -18,6 +18,7 @@ mod progress;
 mod report;
 mod startup;
 mod stats;
+mod summary;
 mod table;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::MixedPe(args) => mixed::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Startup(args) => startup::run(&args),
         Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Summary(args) => summary::run(&args),
         Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|failure| {

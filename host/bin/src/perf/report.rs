@@ -92,6 +92,15 @@ pub(crate) enum Limit {
     Reach(f64),
 }
 
+impl Limit {
+    /// Its number.
+    pub(crate) fn value(self) -> f64 {
+        match self {
+            Limit::Ratio(value) | Limit::Median(value) | Limit::AtLeast(value) | Limit::Reach(value) => value,
+        }
+    }
+}
+
 /// The share of what the bare instructions do that counts as the machine's limit.
 const REACH: f64 = 0.95;
 

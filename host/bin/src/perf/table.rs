@@ -68,11 +68,7 @@ impl Report {
              threads,iterations,spread,peer,peer_value,peer_ratio,machine,machine_value\n",
         );
         for row in &self.rows {
-            let limit = row.limit.map(|limit| match limit {
-                Limit::Ratio(value) | Limit::Median(value) | Limit::AtLeast(value) | Limit::Reach(value) => {
-                    value
-                }
-            });
+            let limit = row.limit.map(Limit::value);
             let (reference, shape) = (row.reference.as_ref(), row.shape.as_ref());
             let cells = [
                 quoted(Some(&row.measure)),
@@ -110,7 +106,7 @@ fn text(value: Option<impl ToString>) -> String {
 }
 
 /// Names may hold commas; the table of a spreadsheet is no place for them.
-fn quoted(value: Option<&String>) -> String {
+pub(crate) fn quoted(value: Option<&String>) -> String {
     value.map_or(String::new(), |value| match value.contains([',', '"']) {
         true => format!("\"{}\"", value.replace('"', "\"\"")),
         false => value.clone(),

@@ -40,6 +40,7 @@ macro_rules! check_types {
     };
 }
 rushmem_abi::functions!(check_types);
+rushmem_abi::functions_for_c!(check_types);
 
 /// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`. In a child of fork
 /// it runs nothing.

@@ -62,8 +62,8 @@ pub(crate) enum Mapping {
 /// How bulk gets into and out of the GPU's memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Way {
-    /// Through bounce buffers: between two H200s, over tcp, they move two to three times what UCX 1.22 does (docs/far.md). Over an RDMA
-    /// network neither has been measured.
+    /// Through bounce buffers: between two H200s, over tcp, they move two to three times what UCX 1.22 does
+    /// (docs/far.md). Over an RDMA network neither has been measured.
     #[default]
     Auto,
     /// Through bounce buffers in pinned memory.

@@ -1,5 +1,5 @@
-//! How PEs that do not map this PE's memory learn of it. The network does that; memory only says what there is, so that it
-//! needs to know of no network.
+//! How PEs that do not map this PE's memory learn of it. The network does that; memory only says what there
+//! is, so that it needs to know of no network.
 
 use crate::error::Result;
 
@@ -15,7 +15,8 @@ pub(crate) enum Backed {
 
 /// The way to PEs that do not map each other's memory.
 pub(crate) trait Remote: Send + Sync {
-    /// Collective over the job: `bytes` at `offset` of everybody's stride, this PE's own at `own`, can be reached from now on.
+    /// Collective over the job: `bytes` at `offset` of everybody's stride, this PE's own at `own`, can be
+    /// reached from now on.
     ///
     /// # Safety
     /// The memory stays until [`Remote::remove`], or until the last reference to `self` is dropped.

@@ -12,8 +12,10 @@ use rushmem_abi::c::RUSHMEM_ABI_VERSION;
 
 const HOST_BYTES: usize = 64;
 const NODE_BYTES: usize = 48;
-/// Bytes of a card on the wire.
+/// Bytes of a card on the wire: in every version the same, with `abi`, `pe` and `pid` at its start and the host's name at its
+/// end, so that PEs of different versions can tell each other apart. What has no room here takes a round of its own.
 pub(crate) const CARD_BYTES: usize = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 8 + 16 + 16 + NODE_BYTES + HOST_BYTES;
+const _: () = assert!(CARD_BYTES == 188);
 
 /// What one PE tells the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,17 +120,19 @@ impl Card {
 /// Refuses a job whose PEs run different libraries or ask for different heaps.
 pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
     let first = &cards[0];
+    // First of all: what a card of another version says beside that may mean something else.
+    if let Some(card) = cards.iter().find(|card| card.abi != first.abi) {
+        return Err(err!(
+            VERSION,
+            "{} runs rushmem with ABI version {}, {} with {}: use one librushmem_host.so in the whole job",
+            first.who(),
+            first.abi,
+            card.who(),
+            card.abi
+        ));
+    }
     for card in cards {
         let pe = card.pe;
-        if card.abi != first.abi {
-            return Err(err!(
-                VERSION,
-                "PE 0 runs rushmem ABI {}, PE {pe} on {} runs {}: use one librushmem_host.so in the whole job",
-                first.abi,
-                card.host,
-                card.abi
-            ));
-        }
         if card.device != first.device {
             return Err(err!(
                 MISMATCH,
@@ -241,6 +245,8 @@ pub(crate) fn exchange(boot: &dyn rushmem_bootstrap_abi::Bootstrap, mine: &Card)
 
 #[cfg(test)]
 mod tests {
+    use rushmem_bootstrap_abi::Bootstrap;
+
     use super::*;
     use crate::topology::nodes::Nodes;
 
@@ -267,6 +273,61 @@ mod tests {
         let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, Kind::Cpu).unwrap();
         let other = Card { node: "elsewhere".into(), ..card.clone() };
         assert!(why_apart(&card, &other).contains("another host"));
+    }
+
+    /// A bootstrap of three PEs, of which each tells its part of these bytes.
+    struct Told(Vec<u8>);
+
+    impl Bootstrap for Told {
+        fn name(&self) -> &str {
+            "told"
+        }
+        fn rank(&self) -> u32 {
+            0
+        }
+        fn n_ranks(&self) -> u32 {
+            3
+        }
+        fn allgather(&self, _: &[u8], out: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
+            out.copy_from_slice(&self.0);
+            Ok(())
+        }
+        fn alltoall(&self, _: &[u8], _: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
+            Ok(())
+        }
+        fn barrier(&self) -> rushmem_bootstrap_abi::Result<()> {
+            Ok(())
+        }
+        fn broadcast(&self, _: &mut [u8], _: u32) -> rushmem_bootstrap_abi::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// PE 2 is of the version before this one, whose cards begin with `abi`, `pe` and `pid` and end with the host's name; what
+    /// lies between may be anything.
+    #[test]
+    fn a_pe_of_another_version_is_named_with_both_versions() {
+        let config = Config::from_lookup(&|_| None).unwrap();
+        let ours: Vec<Card> = (0..2).map(|pe| Card::mine(&config, pe, Kind::Cpu).unwrap()).collect();
+        let mut theirs = [0xff; CARD_BYTES];
+        let head = [RUSHMEM_ABI_VERSION - 1, 2, 4711].map(u32::to_le_bytes).concat();
+        theirs[..head.len()].copy_from_slice(&head);
+        theirs[CARD_BYTES - HOST_BYTES..].fill(0);
+        theirs[CARD_BYTES - HOST_BYTES..][..5].copy_from_slice(b"gpu07");
+        // Something else differs on a PE before it, and is not what is told.
+        let other = Card { heap_max: 1 << 20, ..ours[1].clone() };
+        let boot = Told(ours[0].encode().into_iter().chain(other.encode()).chain(theirs).collect());
+        let e = exchange(&boot, &ours[0]).unwrap_err();
+        assert_eq!(e.code, crate::error::code::VERSION);
+        let (mine, old) = (RUSHMEM_ABI_VERSION, RUSHMEM_ABI_VERSION - 1);
+        for part in [
+            ours[0].who(),
+            format!("ABI version {mine},"),
+            "PE 2 (host gpu07, pid 4711)".into(),
+            format!("with {old}:"),
+        ] {
+            assert!(e.message.contains(&part), "{part} is not in: {e}");
+        }
     }
 
     #[test]

@@ -1,93 +1,58 @@
 //! The options of `rushmem-perf device` and `rushmem-perf stream`.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
-use super::spec::{Scope, What};
+use super::measure::What;
+use super::scope::Scope;
 use crate::args::Output;
 
 /// Measures of `rushmem-perf device`.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceMeasure {
     /// Every one of them, `targets` aside.
     All,
-    /// What the project promises, row by row, each with its own parameters; starts jobs of 2 PEs and, where there are
-    /// as many GPUs, of 8.
+    /// What the project promises.
     Targets,
-    /// put and quiet, one after another.
-    PutLatency,
-    /// get, one after another.
-    GetLatency,
-    /// p of 8-byte words, and quiet.
-    PLatency,
-    /// g of 8-byte words.
-    GLatency,
-    /// A signal and quiet, one after another.
-    SignalLatency,
-    /// Every atomic operation and, where it fetches nothing, quiet, one after another.
-    AtomicLatency,
-    /// A signal there and back.
-    SignalPingpong,
-    /// put_signal there and back.
-    PutSignalPingpong,
-    /// put, quiet and p there and back.
-    PutPingpong,
-    /// p, quiet and p there and back.
-    PPingpong,
-    /// An atomic increment there and back.
-    AtomicPingpong,
-    /// Data and its flag in one store, there and back.
-    PackedPingpong,
-    /// Bandwidth of put.
-    PutBw,
-    /// Bandwidth of get.
-    GetBw,
-    /// Bandwidth of p.
-    PBw,
-    /// Bandwidth of g.
-    GBw,
-    /// Messages of 8 bytes in a second, put by threads.
-    Rate,
-    /// Bandwidth of every atomic operation, a word a thread.
-    AtomicBw,
-    /// sync_all of all PEs.
-    Sync,
-    /// barrier_all of all PEs.
-    Barrier,
-    /// Waits and tests that have nothing to wait for.
-    Wait,
+    /// One row of the table.
+    One(What),
+}
+
+impl ValueEnum for DeviceMeasure {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<DeviceMeasure>> = LazyLock::new(|| {
+            let words = [DeviceMeasure::All, DeviceMeasure::Targets];
+            words.into_iter().chain(What::all(false).map(DeviceMeasure::One)).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            DeviceMeasure::All => ("all", "Every one of them, `targets` aside"),
+            DeviceMeasure::Targets => ("targets", TARGETS),
+            DeviceMeasure::One(what) => (what.row().name, what.row().help),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
 }
 
 impl DeviceMeasure {
     /// What is measured; none for words that stand for several.
     pub(super) fn what(self) -> Option<What> {
-        Some(match self {
-            DeviceMeasure::All | DeviceMeasure::Targets => return None,
-            DeviceMeasure::PutLatency => What::PutLatency,
-            DeviceMeasure::GetLatency => What::GetLatency,
-            DeviceMeasure::PLatency => What::PLatency,
-            DeviceMeasure::GLatency => What::GLatency,
-            DeviceMeasure::SignalLatency => What::SignalLatency,
-            DeviceMeasure::AtomicLatency => What::AtomicLatency,
-            DeviceMeasure::SignalPingpong => What::SignalPingpong,
-            DeviceMeasure::PutSignalPingpong => What::PutSignalPingpong,
-            DeviceMeasure::PutPingpong => What::PutPingpong,
-            DeviceMeasure::PPingpong => What::PPingpong,
-            DeviceMeasure::AtomicPingpong => What::AtomicPingpong,
-            DeviceMeasure::PackedPingpong => What::PackedPingpong,
-            DeviceMeasure::PutBw => What::PutBw,
-            DeviceMeasure::GetBw => What::GetBw,
-            DeviceMeasure::PBw => What::PBw,
-            DeviceMeasure::GBw => What::GBw,
-            DeviceMeasure::Rate => What::Rate,
-            DeviceMeasure::AtomicBw => What::AtomicBw,
-            DeviceMeasure::Sync => What::Sync,
-            DeviceMeasure::Barrier => What::Barrier,
-            DeviceMeasure::Wait => What::Wait,
-        })
+        match self {
+            DeviceMeasure::One(what) => Some(what),
+            _ => None,
+        }
     }
 }
+
+const TARGETS: &str =
+    "What the project promises, row by row, each with its own parameters; starts jobs of 2 PEs and, \
+    where there are as many GPUs, of 8";
 
 /// How measures are made and shown, whoever initiates them.
 #[derive(Args, Debug, Clone)]
@@ -171,42 +136,38 @@ pub(crate) struct DeviceArgs {
 }
 
 /// Measures of `rushmem-perf stream`.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamMeasure {
     /// Every one of them.
     All,
-    /// put and quiet, one after another.
-    Put,
-    /// get and quiet, one after another.
-    Get,
-    /// p of one word and quiet.
-    P,
-    /// put_signal, one after another.
-    PutSignal,
-    /// A signal there and back.
-    SignalPingpong,
-    /// barrier_all of all PEs.
-    Barrier,
-    /// Bandwidth of put.
-    PutBw,
-    /// Bandwidth of get.
-    GetBw,
+    /// One row of the table.
+    One(What),
+}
+
+impl ValueEnum for StreamMeasure {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<StreamMeasure>> = LazyLock::new(|| {
+            [StreamMeasure::All].into_iter().chain(What::all(true).map(StreamMeasure::One)).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            StreamMeasure::All => ("all", "Every one of them"),
+            StreamMeasure::One(what) => (what.row().name, what.row().help),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
 }
 
 impl StreamMeasure {
     /// What is measured; none for all.
     pub(super) fn what(self) -> Option<What> {
-        Some(match self {
-            StreamMeasure::All => return None,
-            StreamMeasure::Put => What::HostPut,
-            StreamMeasure::Get => What::HostGet,
-            StreamMeasure::P => What::HostP,
-            StreamMeasure::PutSignal => What::HostPutSignal,
-            StreamMeasure::SignalPingpong => What::HostSignalPingpong,
-            StreamMeasure::Barrier => What::HostBarrier,
-            StreamMeasure::PutBw => What::HostPutBw,
-            StreamMeasure::GetBw => What::HostGetBw,
-        })
+        match self {
+            StreamMeasure::One(what) => Some(what),
+            StreamMeasure::All => None,
+        }
     }
 }
 

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use rushmem::{ByValue, Device, Kernel, Launch, Module, Pe, Signals, SymSlice, World};
 
 use super::kernels::{Family, Job, CHECK, HEAD, LINE};
+use super::measure::{Part, What};
 use super::plan::Plan;
-use super::spec::{Part, Spec, What};
+use super::spec::Spec;
 use super::verify;
 use crate::job::{Failure, Result};
 
@@ -67,7 +68,7 @@ impl<'w> Bench<'w> {
             return Err(Failure::new("rushmem-perf measures between PEs: this job has one"));
         }
         let mut modules = BTreeMap::new();
-        for family in plan.specs.iter().map(|spec| spec.what.family()).chain([Family::Local]) {
+        for family in plan.specs.iter().map(|spec| spec.what.row().family).chain([Family::Local]) {
             if let std::collections::btree_map::Entry::Vacant(place) = modules.entry(family) {
                 place.insert(world.load(family.source())?);
             }
@@ -195,7 +196,7 @@ impl<'w> Bench<'w> {
         self.world.barrier_all()?;
         let mut times = Vec::new();
         if self.runs(part) {
-            let kernel = self.kernel(spec.what.family(), name)?;
+            let kernel = self.kernel(spec.what.row().family, name)?;
             let job = self.job(spec, rounds, part);
             let launch = Launch::new(shape.blocks, shape.threads).shared_bytes(spec.stage as usize);
             // SAFETY: the kernel stays within these allocations, which live as long as the bench; its PEs touch the same

@@ -4,7 +4,8 @@
 use clap::ValueEnum;
 
 use super::args::{Common, DeviceArgs, DeviceMeasure, StreamArgs, StreamMeasure};
-use super::spec::{Scope, What};
+use super::measure::What;
+use super::scope::Scope;
 use crate::job::{Failure, Result};
 
 /// Measures that were chosen, by their names on the command line.
@@ -23,14 +24,14 @@ pub(super) fn device(args: &DeviceArgs) -> Result<Vec<What>> {
     let everything = args.measures.is_empty() || args.measures.contains(&DeviceMeasure::All);
     let all = if everything { DeviceMeasure::value_variants() } else { &args.measures };
     let chosen = named(all, DeviceMeasure::what);
-    let in_block = |what: What| what.has_grid() || what.scopes().contains(&Scope::Block);
+    let in_block = |what: What| what.row().grid || what.row().scopes.contains(&Scope::Block);
     let options: [Given<'_>; 8] = [
-        ("--scope", !args.scope.is_empty(), &|what| what.scopes().iter().any(|s| args.scope.contains(s))),
-        ("--blocks", !args.blocks.is_empty(), &What::has_grid),
+        ("--scope", !args.scope.is_empty(), &|what| what.row().scopes.iter().any(|s| args.scope.contains(s))),
+        ("--blocks", !args.blocks.is_empty(), &|what| what.row().grid),
         ("--threads", args.threads.is_some(), &in_block),
-        ("--both", args.both, &What::has_grid),
-        ("--shift", args.shift != 0, &What::has_shift),
-        ("--stage", args.stage != 0, &What::has_stage),
+        ("--both", args.both, &|what| what.row().grid),
+        ("--shift", args.shift != 0, &|what| what.row().shift),
+        ("--stage", args.stage != 0, &|what| what.row().stage),
         ("--pes", !args.pes.is_empty(), &What::is_collective),
         ("--sizes", !args.common.sizes.is_empty(), &|what| takes_sizes(&args.common, what)),
     ];
@@ -47,7 +48,7 @@ pub(super) fn stream(args: &StreamArgs) -> Result<Vec<What>> {
     let chosen = named(all, StreamMeasure::what);
     let by: Vec<Scope> = args.by.iter().map(|by| by.scope()).collect();
     let options: [Given<'_>; 3] = [
-        ("--by", !by.is_empty(), &|what| what.scopes().iter().any(|scope| by.contains(scope))),
+        ("--by", !by.is_empty(), &|what| what.row().scopes.iter().any(|scope| by.contains(scope))),
         ("--pes", !args.pes.is_empty(), &What::is_collective),
         ("--sizes", !args.common.sizes.is_empty(), &|what| takes_sizes(&args.common, what)),
     ];
@@ -69,7 +70,7 @@ fn targets(args: &DeviceArgs) -> Result<Vec<What>> {
 
 /// Whether some of the sizes can be measured.
 fn takes_sizes(common: &Common, what: What) -> bool {
-    what.has_sizes() && common.sizes.iter().any(|&bytes| what.takes(bytes))
+    what.row().sizes.is_some() && common.sizes.iter().any(|&bytes| what.takes(bytes))
 }
 
 fn named<M: ValueEnum + Copy>(measures: &[M], what: impl Fn(M) -> Option<What>) -> Chosen {

@@ -10,7 +10,9 @@ use rushmem::{ByValue, Cmp, Device, Launch, Pe, SignalOp, SignalRef, Stream, Sym
 use super::bench::{Bench, Rounds};
 use super::driver::{BareCopy, Context, Graph};
 use super::kernels::{Family, Job, CHECK, HEAD};
-use super::spec::{Part, Scope, Spec, What};
+use super::measure::{Part, What};
+use super::scope::Scope;
+use super::spec::Spec;
 use crate::job::{Failure, Result};
 
 /// For so long at least, small operations that one PE queues alone are queued before they are timed. The host is what limits

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::args::PlanArgs;
 use super::bench::{Bench, Shape};
 use super::from_host;
+use super::measure::Figure;
 use super::plan::Plan;
-use super::spec::{Figure, Spec, PROBE};
+use super::spec::{Spec, PROBE};
 use super::verify;
 use crate::job::{self, Failure, Result};
 use crate::report::{Beside, Row, Shape as Shown};
@@ -122,7 +123,7 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
 fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Option<Shape>, u32)> {
     let shape = match spec.what.is_from_host() {
         true => None,
-        false => Some(bench.shape(&bench.kernel(spec.what.family(), name)?, spec)?),
+        false => Some(bench.shape(&bench.kernel(spec.what.row().family, name)?, spec)?),
     };
     let bare = name.starts_with(PROBE);
     let run = |rounds| match shape {
@@ -151,7 +152,7 @@ fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Optio
 fn shown(spec: &Spec, ns: f64) -> f64 {
     // Shorter than the clock's step: as short as can be said.
     let ns = ns.max(1e-3);
-    match spec.what.figure() {
+    match spec.what.row().figure {
         Figure::Us => ns / 1e3,
         Figure::Ns => ns,
         Figure::Bandwidth => spec.bytes as f64 / ns,
@@ -160,7 +161,7 @@ fn shown(spec: &Spec, ns: f64) -> f64 {
 }
 
 fn unit(spec: &Spec) -> &'static str {
-    match spec.what.figure() {
+    match spec.what.row().figure {
         Figure::Us => "us",
         Figure::Ns => "ns",
         Figure::Bandwidth => "GB/s",

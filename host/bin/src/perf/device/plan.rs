@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::args::{Common, DeviceArgs, StreamArgs};
-use super::spec::{Scope, Spec, What};
+use super::kernels::Family;
+use super::measure::{What, MOST_ATOMIC, MOST_ATOMIC_ON_CPU};
+use super::scope::Scope;
+use super::spec::Spec;
 use crate::job;
 
 /// What the PEs of a job do.
@@ -81,7 +84,7 @@ pub(super) fn from_host(args: &StreamArgs, chosen: &[What], machine: Machine) ->
     by_pes(pes(&args.pes, machine), chosen, |measures| {
         let mut specs = Vec::new();
         for &what in measures {
-            for scope in what.scopes().iter().copied().filter(|&scope| wanted(scope)) {
+            for scope in what.row().scopes.iter().copied().filter(|&scope| wanted(scope)) {
                 let sizes = sizes(&args.common, machine, (what, scope));
                 specs.extend(sizes.iter().map(|&bytes| Spec { scope, bytes, ..Spec::new(what) }));
             }
@@ -121,7 +124,7 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
     let threads = args.threads.unwrap_or(if machine.is_gpu() { 1024 } else { 64 });
     let mut specs = Vec::new();
     for &what in measures {
-        let has_grid = what.has_grid();
+        let has_grid = what.row().grid;
         let blocks = if !has_grid {
             vec![1]
         } else if args.blocks.is_empty() {
@@ -133,7 +136,7 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
         } else {
             args.blocks.clone()
         };
-        for scope in what.scopes().iter().copied().filter(|&scope| wanted(args, what, scope)) {
+        for scope in what.row().scopes.iter().copied().filter(|&scope| wanted(args, what, scope)) {
             let threads = match scope {
                 Scope::Thread if !has_grid => 1,
                 Scope::Warp if !has_grid => 32,
@@ -144,13 +147,13 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
                     let bytes =
                         if what == What::Rate { u64::from(blocks) * u64::from(threads) * 8 } else { bytes };
                     let both = args.both && has_grid;
-                    let shift = if what.has_shift() { args.shift } else { 0 };
+                    let shift = if what.row().shift { args.shift } else { 0 };
                     let whole = bytes % 8 == 0 && shift % 8 == 0;
-                    let stage = if what.has_stage() && whole { args.stage } else { 0 };
+                    let stage = if what.row().stage && whole { args.stage } else { 0 };
                     let probe = !args.no_probes;
                     let spec =
                         Spec { scope, blocks, threads, bytes, both, shift, stage, probe, ..Spec::new(what) };
-                    match what.operations() {
+                    match what.row().operations {
                         [] => specs.push(spec),
                         operations => specs.extend(
                             operations
@@ -169,12 +172,9 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
 /// Without a choice: all scopes of latencies, but bandwidth and words as blocks move them, as the peer's tests do.
 fn wanted(args: &DeviceArgs, what: What, scope: Scope) -> bool {
     if !args.scope.is_empty() {
-        return args.scope.contains(&scope) || what.scopes().len() == 1;
+        return args.scope.contains(&scope) || what.row().scopes.len() == 1;
     }
-    match what {
-        What::PutBw | What::GetBw | What::PBw | What::GBw => scope == Scope::Block,
-        _ => true,
-    }
+    what.row().family != Family::Bandwidth || scope == what.row().scopes[0]
 }
 
 /// Without a choice of sizes: of atomic operations the peer's test has one at all of them, and so have we; the others at the
@@ -184,36 +184,16 @@ fn usual(machine: Machine, spec: &Spec, operation: &str) -> bool {
     spec.what != What::AtomicBw || ["add", "fetch_add"].contains(&operation) || spec.bytes == last
 }
 
-/// The largest size of atomic operations' bandwidths.
-const MOST_ATOMIC: u64 = 64 << 10;
-const MOST_ATOMIC_ON_CPU: u64 = 8 << 10;
-
-/// Those that were chosen, else those of the peer's test of the same; narrower only where one operation would take
-/// milliseconds, as a thread's alone.
+/// Those that were chosen, else the measure's own.
 fn sizes(common: &Common, machine: Machine, (what, scope): (What, Scope)) -> Vec<u64> {
-    if !what.has_sizes() {
-        return vec![8];
-    }
+    let Some(own) = what.row().sizes else { return vec![8] };
     if !common.sizes.is_empty() {
         return common.sizes.iter().copied().filter(|&bytes| what.takes(bytes)).collect();
     }
-    let of_words = matches!(what, What::PLatency | What::GLatency);
-    let (first, last, step) = match (machine.is_gpu(), what) {
-        (true, What::PutBw | What::GetBw | What::PBw) => (10, 25, 1),
-        (true, What::GBw) => (10, 24, 1),
-        (true, What::HostPutBw | What::HostGetBw) if scope == Scope::Stream => (3, 28, 1),
-        (true, What::HostPutBw | What::HostGetBw) => (4, 28, 4),
-        (true, What::AtomicBw) => (3, MOST_ATOMIC.ilog2(), 1),
-        (true, What::PackedPingpong) => (3, 12, 1),
-        (true, What::PutSignalPingpong | What::PutPingpong | What::PPingpong) => (3, 16, 1),
-        (true, _) if of_words && scope == Scope::Thread => (3, 16, 1),
-        (true, _) if of_words => (3, 22, 1),
-        (true, _) => (3, 20, 1),
-        (false, What::AtomicBw) => (3, MOST_ATOMIC_ON_CPU.ilog2(), 5),
-        (false, What::PutBw | What::GetBw | What::PBw | What::GBw | What::HostPutBw | What::HostGetBw) => {
-            (12, 20, 4)
-        }
-        (false, _) => (3, 13, 5),
+    let (first, last, step) = match own.gpu_scope {
+        _ if !machine.is_gpu() => own.cpu,
+        Some((one, there)) if one == scope => there,
+        _ => own.gpu,
     };
     (first..=last).step_by(step).map(|power| 1 << power).collect()
 }
@@ -261,7 +241,7 @@ mod tests {
         };
         assert_eq!((of("add").first(), of("add").len(), of("fetch_xor")), (Some(&8), 14, vec![64 << 10]));
         let latencies = plans[0].1.iter().filter(|spec| spec.what == What::AtomicLatency).count();
-        assert_eq!(latencies, What::AtomicLatency.operations().len());
+        assert_eq!(latencies, What::AtomicLatency.row().operations.len());
         let most = |what, scope| {
             let same = |spec: &&Spec| (spec.what, spec.scope) == (what, scope);
             plans[0].1.iter().filter(same).map(|spec| spec.bytes).max()

@@ -5,8 +5,10 @@
 //! and nothing is promised.
 
 use super::job::Outcome;
+use super::measure::What;
 use super::plan::Machine;
-use super::spec::{Scope, Spec, What};
+use super::scope::Scope;
+use super::spec::Spec;
 use crate::report::{Limit, Row};
 use crate::startup;
 

@@ -6,7 +6,8 @@ use rushmem::{Pe, SymRef};
 use super::bench::{Bench, Rounds, GUARD};
 use super::from_host;
 use super::kernels::{Family, HEAD, PING};
-use super::spec::{Part, Spec, What};
+use super::measure::{Arrives, Part, What};
+use super::spec::Spec;
 use crate::job::{Failure, Result};
 
 /// `words` words of a PE's data as bytes: they differ from word to word, from PE to PE and from run to run.
@@ -22,46 +23,12 @@ fn word(seed: u64, pe: Pe, i: u64) -> u64 {
     (x ^ (x >> 31)) | 1
 }
 
-/// What arrives, and where.
-enum Arrives {
-    /// The other PE's data, here.
-    Pattern,
-    /// A word for each index.
-    Words(fn(salt: u64, i: u64, rounds: u64) -> u64),
-    /// Nothing that is looked at.
-    Nothing,
-}
-
-fn arrives(spec: &Spec) -> Arrives {
-    match spec.what {
-        What::PutLatency
-        | What::GetLatency
-        | What::GLatency
-        | What::PutSignalPingpong
-        | What::PutPingpong
-        | What::PackedPingpong
-        | What::PutBw
-        | What::GetBw
-        | What::GBw
-        | What::Rate
-        | What::HostPut
-        | What::HostGet
-        | What::HostPutSignal
-        | What::HostPutBw
-        | What::HostGetBw => Arrives::Pattern,
-        What::SignalLatency => Arrives::Words(|_, _, rounds| rounds),
-        What::PLatency | What::PPingpong | What::PBw => Arrives::Words(|salt, i, _| salt.wrapping_add(i)),
-        What::AtomicBw | What::AtomicLatency => {
-            Arrives::Words(atomic(spec.operation.as_deref().unwrap_or_default()))
-        }
-        What::SignalPingpong
-        | What::AtomicPingpong
-        | What::Sync
-        | What::Barrier
-        | What::Wait
-        | What::HostP
-        | What::HostSignalPingpong
-        | What::HostBarrier => Arrives::Nothing,
+/// The word that arrives for each index; none where it is the other PE's data, or nothing.
+fn words(spec: &Spec) -> Option<fn(salt: u64, i: u64, rounds: u64) -> u64> {
+    match spec.what.row().arrives {
+        Arrives::Words(of) => Some(of),
+        Arrives::OfOperation => Some(atomic(spec.operation.as_deref().unwrap_or_default())),
+        Arrives::Pattern | Arrives::Nothing => None,
     }
 }
 
@@ -80,9 +47,9 @@ fn atomic(operation: &str) -> fn(u64, u64, u64) -> u64 {
 
 /// What a word holds before an atomic operation's first round, if not zero.
 fn before(spec: &Spec, salt: u64) -> u64 {
-    match (spec.what, spec.operation.as_deref()) {
-        (What::AtomicBw | What::AtomicLatency, Some("and" | "fetch_and")) => u64::MAX,
-        (What::AtomicBw | What::AtomicLatency, Some("fetch")) => salt,
+    match spec.operation.as_deref() {
+        Some("and" | "fetch_and") => u64::MAX,
+        Some("fetch") => salt,
         _ => 0,
     }
 }
@@ -90,12 +57,8 @@ fn before(spec: &Spec, salt: u64) -> u64 {
 /// Whether data arrives at this PE.
 fn is_target(bench: &Bench<'_>, spec: &Spec) -> bool {
     let me = bench.world.my_pe().number();
-    let gets = matches!(
-        spec.what,
-        What::GetLatency | What::GLatency | What::GetBw | What::GBw | What::HostGet | What::HostGetBw
-    );
     match spec.what.part(spec.both) {
-        Part::First => me == u32::from(!gets),
+        Part::First => me == u32::from(!spec.what.row().gets),
         Part::Pair => me < 2,
         Part::All => false,
     }
@@ -128,9 +91,9 @@ pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     if spec.what.is_from_host() && from_host::spoil(bench, spec)? {
         return Ok(());
     }
-    if matches!(arrives(spec), Arrives::Nothing) {
+    if matches!(spec.what.row().arrives, Arrives::Nothing) {
         let ran = bench.runs(spec.what.part(spec.both));
-        return match spec.what.family() {
+        return match spec.what.row().family {
             _ if !ran => Ok(()),
             Family::Pingpong => flip(bench.words.slice(PING..PING + 1)?),
             // What the kernel itself found.
@@ -163,7 +126,7 @@ pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds)
         if spec.what == What::Wait && head[1] != rounds.total() {
             return wrong(format!("{} of {} were satisfied", head[1], rounds.total()));
         }
-        if spec.what.family() == Family::Pingpong {
+        if spec.what.row().family == Family::Pingpong {
             let seen = bench.words.slice(PING..PING + 1)?.to_vec()?[0];
             if seen != rounds.total() {
                 return wrong(format!("{seen} of {} rounds were counted", rounds.total()));
@@ -179,10 +142,12 @@ pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds)
         return wrong("something was written beside the destination".into());
     }
     let (salt, other) = (bench.salt(), bench.peer());
-    let expected: Box<dyn Fn(u64) -> u64> = match arrives(spec) {
-        Arrives::Nothing => return Ok(()),
-        Arrives::Pattern => Box::new(move |i| word(bench.seed, other, i)),
-        Arrives::Words(of) => Box::new(move |i| of(salt, i, rounds.total())),
+    if matches!(spec.what.row().arrives, Arrives::Nothing) {
+        return Ok(());
+    }
+    let expected = |i| match words(spec) {
+        Some(of) => of(salt, i, rounds.total()),
+        None => word(bench.seed, other, i),
     };
     for (i, bytes) in memory[begin..begin + n].chunks(8).enumerate() {
         let right = expected(i as u64).to_ne_bytes();
