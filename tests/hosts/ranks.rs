@@ -183,7 +183,8 @@ impl<'a> Job<'a> {
     /// after `cut` was cut off.
     #[track_caller]
     pub(crate) fn both_sides_say(self, cut: usize, since: Instant, limit: Duration) {
-        let (placement, hosts) = (self.placement, 1 + self.placement.iter().max().expect("a rank"));
+        let placement = self.placement;
+        let hosts = 1 + placement.iter().max().expect("a rank");
         for (rank, running) in self.ranks.into_iter().enumerate() {
             let side = placement[rank];
             // Whoever is cut off hears none of the others, and names the one that is noticed first.
