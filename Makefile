@@ -1,5 +1,5 @@
-# The project's commands. `make` alone lists them. Each one does its own set-up (scripts/setup), so that on a fresh
-# Debian or Ubuntu with Rust `make demo` and `make test` work as they are; cargo does the building.
+# The project's commands. `make` alone lists them. Each one does its own set-up (scripts/setup), so that on a
+# fresh Debian or Ubuntu with Rust `make demo` and `make test` work as they are; cargo does the building.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

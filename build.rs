@@ -1,5 +1,6 @@
-//! Tells the build scripts of crates that depend on this one where headers and device library are, so that they can compile
-//! kernels while they are built (docs/guide/kernels.md). Cargo hands each value on as an environment variable:
+//! Tells the build scripts of crates that depend on this one where headers and device library are, so that
+//! they can compile kernels while they are built (docs/guide/kernels.md). Cargo hands each value on as an
+//! environment variable:
 //!
 //! | variable | what |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | `DEP_RUSHMEM_NVCC` | the nvcc that this build found; not there where it found none |
 //! | `DEP_RUSHMEM_DEVICE_LIBRARY` | the folder with `librushmem_device.a`; with the feature `device-library` and an nvcc |
 //!
-//! A build script also gives the crate a folder of its own (`OUT_DIR`), in which the macro `rushmem_embed::runtime!` leaves
-//! what it embeds.
+//! A build script also gives the crate a folder of its own (`OUT_DIR`), in which the macro
+//! `rushmem_embed::runtime!` leaves what it embeds.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,7 +32,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     metadata("version", env::var("CARGO_PKG_VERSION").expect("cargo sets it"));
     metadata("include", rushmem_device::INCLUDE);
-    // The runtime's crate knows the rest: only a crate's direct dependents are told.
+    // The runtime's crate knows the rest: only a crate's direct dependents see it.
     for (ours, theirs) in
         [("host_include", "DEP_RUSHMEM_HOST_INCLUDE"), ("cpu_include", "DEP_RUSHMEM_HOST_CPU_INCLUDE")]
     {
@@ -49,7 +50,8 @@ fn main() {
         .and_then(library)
     {
         Ok(folder) => metadata("device_library", folder),
-        // As docs.rs, or a machine for the CPU device alone: whoever needs it misses DEP_RUSHMEM_DEVICE_LIBRARY.
+        // As docs.rs, or a machine for the CPU device alone: a build script that needs it misses
+        // DEP_RUSHMEM_DEVICE_LIBRARY.
         Err(why) => println!("cargo::warning=no librushmem_device.a: {why}"),
     }
 }

@@ -14,7 +14,7 @@ enum { ROUNDS = 3 };
 
 static rushmem_world_t *world;
 
-/* Ends this PE and, by rushmem_abort, the others' waits: they are told why. */
+/* Ends this PE and, by rushmem_abort, the others' waits, with the reason. */
 static void die(const char *what, const char *why) {
   fprintf(stderr, "allreduce: %s: %s\n", what, why);
   if (world) rushmem_abort(world, what);

@@ -1,11 +1,12 @@
-// A mixture of experts in one kernel: each PE is one expert. Tokens go to the experts that they are routed to, are worked
-// on there, and come back: two all-to-all exchanges of sizes that only the senders know. Block b of each PE deals with
-// PE b, all at the same time, and a signal for each pair says how many tokens came.
+// A mixture of experts in one kernel: each PE is one expert. Tokens go to the experts that they are routed
+// to, are worked on there, and come back: two all-to-all exchanges of sizes that only the senders know. Block
+// b of each PE deals with PE b, all at the same time, and a signal for each pair says how many tokens came.
 #include <rushmem/rushmem.cuh>
 
 using namespace rushmem;
 
-// `inbox` and `results` have room for n_tokens tokens from each PE, `order` likewise; the signals are one from each PE.
+// `inbox` and `results` have room for n_tokens tokens from each PE, `order` likewise; the signals are one
+// from each PE.
 extern "C" __global__ void mixture(const uint32_t *expert, const float *tokens, float *output, float *inbox,
                                    float *results, uint32_t *order, uint64_t *dispatched, uint64_t *combined,
                                    uint32_t n_tokens, uint32_t width) {
@@ -13,7 +14,8 @@ extern "C" __global__ void mixture(const uint32_t *expert, const float *tokens, 
   const size_t area = size_t(n_tokens) * width;
   const size_t mine = me * area, theirs = peer * area;  // my area at the peer, the peer's area here
 
-  // Dispatch: my tokens for this expert, one after the other, then a signal that says how many (and one, as 0 is none).
+  // Dispatch: my tokens for this expert, one after the other, then a signal that says how many (and one, as 0
+  // is none).
   uint32_t sent = 0;
   for (uint32_t token = 0; token < n_tokens; ++token) {
     if (expert[token] != uint32_t(peer)) continue;

@@ -1,5 +1,5 @@
-//! All-to-all: a mixture of experts, one expert a PE. One kernel sends each token to its expert, works on what came, and
-//! sends it back; the result is compared with the same work done by one thread of one host.
+//! All-to-all: a mixture of experts, one expert a PE. One kernel sends each token to its expert, works on
+//! what came, and sends it back; the result is compared with the same work done by one thread of one host.
 //!
 //! `rushmem-run -n 4 -- alltoall --tokens 64 --width 256`
 
@@ -56,8 +56,8 @@ fn run(args: &Args) -> Outcome {
     let mixture = module.kernel("mixture")?;
     world.barrier_all()?;
     let start = Instant::now();
-    // SAFETY: the kernel stays within these allocations, which outlive it; each pair of PEs has areas and signals
-    // of its own, and the signals say when an area may be read.
+    // SAFETY: the kernel stays within these allocations, which outlive it; each pair of PEs has areas and
+    // signals of its own, and the signals say when an area may be read.
     unsafe {
         mixture.launch(
             Launch::new(world.n_pes(), args.threads),

@@ -1,6 +1,6 @@
-// One level of a breadth-first search. Vertex v belongs to PE v % n. Whoever finds a vertex first claims it
-// at its owner by compare_swap of its parent, and appends it to the owner's next frontier: atomics and single
-// values, to anywhere.
+// One level of a breadth-first search. Vertex v belongs to PE v % n. The PE that finds a vertex first claims
+// it at its owner by compare_swap of its parent, and appends it to the owner's next frontier: atomics and
+// single values, to anywhere.
 #include <rushmem/rushmem.cuh>
 
 using namespace rushmem;

@@ -1,8 +1,8 @@
-//! What happens when one PE fails while the others wait for it in a barrier, for a signal and in a kernel: every PE ends within
-//! a second, and says which one was the first and why.
+//! What happens when one PE fails while the others wait for it in a barrier, for a signal and in a kernel:
+//! every PE ends within a second, and says which one was the first and why.
 //!
-//! `rushmem-run -n 4 -- errors --how error --pe 1`; `--how` is `error` or `panic` (which `rushmem::run` carries to all PEs),
-//! `drop` (a `main` without it, that returns early), `exit`, or `nothing`.
+//! `rushmem-run -n 4 -- errors --how error --pe 1`; `--how` is `error` or `panic` (which `rushmem::run`
+//! carries to all PEs), `drop` (a `main` without it, that returns early), `exit`, or `nothing`.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Who is there: every PE says where it runs, who its neighbours are, and how and why it reaches them that way.
+//! Who is there: every PE says where it runs, who its neighbours are, and how and why it reaches them that
+//! way.
 //!
 //! `rushmem-run -n 4 -- hello`; with `RUSHMEM_LOG=info` the runtime says how it found the others.
 

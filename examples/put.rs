@@ -1,5 +1,5 @@
-//! Put and get from the host: every PE puts its squares to its right neighbour, and gets back what it put; both sides are
-//! checked.
+//! Put and get from the host: every PE puts its squares to its right neighbour, and gets back what it put;
+//! both sides are checked.
 //!
 //! `rushmem-run -n 4 -- put`
 

@@ -1,5 +1,5 @@
-// A token goes round all PEs, lap after lap. Whoever holds it adds one to each of its words (a thread has one each) and
-// puts it to the right-hand neighbour, with a signal that is never seen before the token.
+// A token goes round all PEs, lap after lap. The PE that holds it adds one to each of its words (a thread has
+// one each) and puts it to the right-hand neighbour, with a signal that is never seen before the token.
 #include <rushmem/rushmem.cuh>
 
 extern "C" __global__ void ring(uint64_t *token, uint64_t *arrived, uint64_t laps) {

@@ -14,7 +14,7 @@ use clap::Parser;
 use common::Outcome;
 use rushmem::World;
 
-/// Tasks for the host that go to whoever has time.
+/// Tasks for the host that go to the PE that has time.
 #[derive(Parser)]
 struct Args {
     /// Tasks of all PEs.
@@ -46,7 +46,7 @@ fn run(args: &Args) -> Outcome {
     let tasks = world.alloc::<u64>(most)?;
     let results = world.alloc::<u64>(most)?;
     let done = world.alloc::<u32>(most)?; // how often: once
-    let taken = world.alloc::<u64>(1)?; // tasks that somebody has taken off this list, or tried to
+    let taken = world.alloc::<u64>(1)?; // tasks that a PE has taken off this list, or tried to
     let stolen = world.alloc::<u64>(1)?; // PE 0's: tasks that went to another PE than their owner
 
     let begin = first(u64::from(me.number()));

@@ -1,5 +1,6 @@
-// Write and signal: PE 0's kernel writes `bytes` bytes into PE 1's memory and then signals, as one thread, one warp or a
-// whole block; PE 1's kernel waits for the signal and checks every byte. Each iteration's data is new.
+// Write and signal: PE 0's kernel writes `bytes` bytes into PE 1's memory and then signals, as one thread,
+// one warp or a whole block; PE 1's kernel waits for the signal and checks every byte. Each iteration's data
+// is new.
 //
 //   initiator (PE 0)                          target (PE 1)
 //   fill the data; signal `ready`      --->   wait for it, start the clock
@@ -65,8 +66,9 @@ __device__ void initiate(uint64_t *data, uint64_t bytes, uint64_t *signals, uint
   }
 }
 
-// Compares all bytes with what they must be, and those up to a whole word after them with zero, which they still are.
-// What is reported is the position in all the iterations' data, one after the other, in whole words.
+// Compares all bytes with what they must be, and those up to a whole word after them with zero, which they
+// still are. What is reported is the position in all the iterations' data, one after the other, in whole
+// words.
 __device__ inline void check(const uint64_t *data, uint64_t bytes, uint64_t iteration, uint64_t seed,
                              unsigned long long *report) {
   const uint64_t words = bytes / 8 + 1;

@@ -1,5 +1,5 @@
-//! Write and signal between two PEs: the initiator's kernel writes data and then signals, the target's kernel waits for
-//! the signal and checks every byte, fresh in each iteration; both time the round trip.
+//! Write and signal between two PEs: the initiator's kernel writes data and then signals, the target's kernel
+//! waits for the signal and checks every byte, fresh in each iteration; both time the round trip.
 //!
 //! Two processes, started one by one in either order:
 //! `write_signal --mode target --address 127.0.0.1:18515` and the same with `--mode initiator`.
@@ -123,8 +123,8 @@ fn run(args: &Args, builder: WorldBuilder) -> Outcome {
     let kernel = module.kernel(&format!("write_signal_{}", args.scope.name()))?;
     let corrupt = args.corrupt.unwrap_or(u64::MAX);
     world.barrier_all()?;
-    // SAFETY: the kernel stays within these four allocations, which outlive it; nobody else touches them until
-    // synchronize, and between the two kernels the signals say whose turn it is.
+    // SAFETY: the kernel stays within these four allocations, which outlive it; nobody else touches them
+    // until synchronize, and between the two kernels the signals say whose turn it is.
     unsafe {
         kernel.launch(
             Launch::new(1, args.threads),
@@ -223,8 +223,8 @@ fn print(world: &World, args: &Args, seed: u64, times: &[u64]) -> Outcome {
     Ok(())
 }
 
-/// What the target's kernel found wrong, if anything: its report is the first wrong position, the number of wrong bytes,
-/// the number of bytes compared, and the first wrong byte.
+/// What the target's kernel found wrong, if anything: its report is the first wrong position, the number of
+/// wrong bytes, the number of bytes compared, and the first wrong byte.
 fn verdict(args: &Args, seed: u64, [first, wrong, checked, got]: [u64; 4]) -> Option<String> {
     let stride = (args.size as u64 / 8 + 1) * 8;
     let every = args.size as u64 * (args.warmup + args.iters);

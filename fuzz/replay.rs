@@ -1,6 +1,6 @@
-// Replays a fuzz target's seeds and some thousand mutations of them in an ordinary test, without cargo-fuzz: what a change breaks
-// roughly shows at once. Included by the tests of each crate that has a target. `RUSHMEM_TEST_ROUNDS` multiplies the mutations;
-// `SEED` repeats a run.
+// Replays a fuzz target's seeds and some thousand mutations of them in an ordinary test, without cargo-fuzz:
+// what a change breaks roughly shows at once. Included by the tests of each crate that has a target.
+// `RUSHMEM_TEST_ROUNDS` multiplies the mutations; `SEED` repeats a run.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::Path;

@@ -110,7 +110,7 @@ def after_item(code, at):
 
 
 def leaves(code, at):
-    """The paths of the `use` tree at `at`, each with the name that it gets, and the place behind the tree; `*`
+    """The paths of the `use` tree at `at`, each with the name that it gets, and the place after it; `*`
     is a name."""
     path = []
     while at < len(code):

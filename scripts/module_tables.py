@@ -1,6 +1,6 @@
 """Which module may use which, for scripts/check-tree: the arrows of ARCHITECTURE.md. A table begins at the
-bottom: each module comes after those that it may use, so that there is no circle. A crate's root may use all of
-its modules.
+bottom: each module comes after those that it may use, so that there is no circle. A crate's root may use all
+of its modules.
 
 `KNOWN` holds arrows that are wrong and known: each is a defect with its reason, printed as a note until it is
 gone."""
@@ -21,7 +21,7 @@ RUNTIME = {
     # The devices.
     "gpu": {"error", "health"},
     "device": {"config", "error", "gpu"},
-    # Who is where: cards, nodes, the near PEs. (Kernels are told of these.)
+    # Who is where: cards, nodes, the near PEs. Kernels learn them by the device state.
     "topology": {"config", "device", "error", "seeds"},
     "device_state": {"error", "gpu", "health", "topology"},
     "kernel": {"config", "device", "device_state", "error", "gpu", "handles", "health"},
@@ -92,7 +92,8 @@ PERF = {
     "table": set(),
     "report": {"args", "environment", "job", "stats", "table"},
     "plot": {"job", "report", "table"},
-    "peer": {"job", "report"},
+    "summary": {"args", "job", "report", "stats", "table"},
+    "peer": {"job", "report", "summary"},
     "host": {"args", "environment", "job", "peer", "report", "stats"},
     "startup": {"args", "environment", "gpu", "job", "peer", "progress", "report", "stats", "table"},
     "device": {"args", "environment", "gpu", "job", "peer", "plot", "progress", "report", "startup", "stats"},

@@ -1,5 +1,6 @@
-//! What is particular to PEs whose memory is not mapped: sizes around those at which the network's way changes, memory in several
-//! segments, many threads, PEs that do not listen, PEs that die. (The other tests of the API run over a network too: `scripts/test`.)
+//! What is particular to PEs whose memory is not mapped: sizes around those at which the network's way
+//! changes, memory in several segments, many threads, PEs that do not listen, PEs that die. (The other tests
+//! of the API run over a network too: `scripts/test`.)
 //!
 //! `RUSHMEM_PES_PER_NODE` makes a host of every few PEs, so that all of it runs on one machine.
 
@@ -14,8 +15,8 @@ use rushmem::{Cmp, ErrorCode, Pe, SignalOp, SymSlice, World};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What one PE does to another: made again from the same numbers by whoever checks it.
-struct Deed {
+/// What one PE does to another: made again from the same numbers for the check.
+struct Operation {
     to: Pe,
     kind: usize,
     at: usize,
@@ -25,18 +26,18 @@ struct Deed {
 /// Where each PE writes in every other one's memory.
 const ROW: usize = (1 << 20) + 40_000;
 /// What takes more than one piece over TCP (60 KiB), and more than may be on its way at once.
-const LARGE_DEEDS: [usize; 2] = [60 << 10, 1 << 20];
+const LARGE_OPERATIONS: [usize; 2] = [60 << 10, 1 << 20];
 
-impl Deed {
-    fn of(rng: &Rng, from: Pe, number: u64, n: u32) -> Deed {
+impl Operation {
+    fn of(rng: &Rng, from: Pe, number: u64, n: u32) -> Operation {
         let mut rng = rng.fork(u64::from(from.number()) << 32 | number);
         // Around what decides how it travels: words, messages of 512 bytes and of 4 KiB, and more than that.
         let around = match rng.below(40) {
-            i @ 0..2 => LARGE_DEEDS[i],
+            i @ 0..2 => LARGE_OPERATIONS[i],
             _ => [1, 8, 64, 512, 4016, 4096, 8192, 20_000][rng.below(8)],
         };
         let bytes = (around + rng.below(17)).saturating_sub(8).max(1);
-        Deed {
+        Operation {
             to: Pe::new(rng.below(n as usize) as u32),
             kind: rng.below(4),
             at: rng.below(ROW - bytes),
@@ -66,47 +67,53 @@ impl Deed {
     }
 }
 
-/// Everybody does `deeds` random things to everybody, in order; then everybody looks whether its memory is what must come of them.
-fn everything(world: &World, rng: &Rng, deeds: u64) {
+/// Every PE does `operations` random things to all PEs, in order; then each checks that its memory is what
+/// must come of them.
+fn everything(world: &World, rng: &Rng, operations: u64) {
     let (me, n) = (world.my_pe(), world.n_pes());
     let memory = world.alloc::<u8>(ROW * n as usize).unwrap();
     let counts = world.alloc::<u64>(n as usize).unwrap();
     let signals = world.signals(n as usize).unwrap();
     let (mut tickets, mine) = (Vec::new(), me.number() as usize);
-    for number in 0..deeds {
-        let deed = Deed::of(rng, me, number, n);
-        let row = memory.slice(mine * ROW + deed.at..(mine + 1) * ROW).unwrap();
-        let target = row.slice(..deed.data.len()).unwrap();
+    for number in 0..operations {
+        let operation = Operation::of(rng, me, number, n);
+        let row = memory.slice(mine * ROW + operation.at..(mine + 1) * ROW).unwrap();
+        let target = row.slice(..operation.data.len()).unwrap();
         let signal = signals.at(mine).unwrap();
-        match deed.kind {
-            0 => target.put(&deed.data, deed.to).unwrap(),
-            1 => target.put_signal(&deed.data, &signal, SignalOp::Add, 1, deed.to).unwrap(),
-            2 => target.iput(deed.strided(), 2, 1, deed.strided().len(), deed.to).unwrap(),
-            _ => world.nbi(|scope| scope.put(&target, &deed.data, deed.to)).unwrap(),
+        match operation.kind {
+            0 => target.put(&operation.data, operation.to).unwrap(),
+            1 => target.put_signal(&operation.data, &signal, SignalOp::Add, 1, operation.to).unwrap(),
+            2 => target.iput(operation.strided(), 2, 1, operation.strided().len(), operation.to).unwrap(),
+            _ => world.nbi(|scope| scope.put(&target, &operation.data, operation.to)).unwrap(),
         }
-        tickets.push((deed.to, counts.at(mine, deed.to).fetch_add(1).unwrap()));
-        // What is behind a fence is seen behind it, so that later deeds may overwrite earlier ones.
+        tickets.push((operation.to, counts.at(mine, operation.to).fetch_add(1).unwrap()));
+        // What is behind a fence is seen behind it, so that later operations may overwrite earlier ones.
         world.fence().unwrap();
-        if number % 7 == 0 || deed.data.len() > 50_000 {
+        if number % 7 == 0 || operation.data.len() > 50_000 {
             world.quiet().unwrap();
-            let wanted = if deed.kind == 2 { deed.strided() } else { &deed.data };
+            let wanted = if operation.kind == 2 { operation.strided() } else { &operation.data };
             let mut back = vec![0; wanted.len()];
-            match deed.kind {
-                2 => target.iget(&mut back, 1, 2, wanted.len(), deed.to).unwrap(),
-                _ => target.get(&mut back, deed.to).unwrap(),
+            match operation.kind {
+                2 => target.iget(&mut back, 1, 2, wanted.len(), operation.to).unwrap(),
+                _ => target.get(&mut back, operation.to).unwrap(),
             }
-            assert!(back == wanted, "deed {number} of {me} to {}: {} bytes", deed.to, deed.data.len());
+            assert!(
+                back == wanted,
+                "operation {number} of {me} to {}: {} bytes",
+                operation.to,
+                operation.data.len()
+            );
         }
     }
     world.barrier_all().unwrap();
     let seen = memory.to_vec().unwrap();
     for from in world.pes() {
-        let (mut row, mut told, mut count) = (vec![0; ROW], 0, 0);
-        for number in 0..deeds {
-            let deed = Deed::of(rng, from, number, n);
-            if deed.to == me {
-                deed.apply(&mut row);
-                told += u64::from(deed.signals());
+        let (mut row, mut signalled, mut count) = (vec![0; ROW], 0, 0);
+        for number in 0..operations {
+            let operation = Operation::of(rng, from, number, n);
+            if operation.to == me {
+                operation.apply(&mut row);
+                signalled += u64::from(operation.signals());
                 count += 1;
             }
         }
@@ -114,7 +121,7 @@ fn everything(world: &World, rng: &Rng, deeds: u64) {
         let got = &seen[from_number * ROW..][..ROW];
         let wrong = row.iter().zip(got).position(|(want, got)| want != got);
         assert_eq!(wrong, None, "what {from} did to {me}");
-        assert_eq!(signals.at(from_number).unwrap().fetch().unwrap(), told, "signals of {from} to {me}");
+        assert_eq!(signals.at(from_number).unwrap().fetch().unwrap(), signalled, "signals of {from} to {me}");
         assert_eq!(counts.g(from_number, me).unwrap(), count, "counts of {from} on {me}");
     }
     // Each PE's counter of mine has been seen at 0, 1, 2, ...
@@ -129,17 +136,17 @@ fn everything(world: &World, rng: &Rng, deeds: u64) {
 }
 
 #[test]
-fn random_deeds_between_two_hosts_of_two() {
-    let Some(hosts) = hosts("random_deeds_between_two_hosts_of_two", 4, 2) else { return };
+fn random_operations_between_two_hosts_of_two() {
+    let Some(hosts) = hosts("random_operations_between_two_hosts_of_two", 4, 2) else { return };
     seeded(hosts).run(|world| everything(world, &Rng::new(seed()), 200));
 }
 
 #[test]
-fn random_deeds_over_the_fake_network() {
+fn random_operations_over_the_fake_network() {
     if on_gpus() {
-        return skip("random_deeds_over_the_fake_network", "its PEs' heaps are in host memory");
+        return skip("random_operations_over_the_fake_network", "its PEs' heaps are in host memory");
     }
-    // Near nobody, near some, and all of one host but none of them mapped.
+    // No PE is near; some are near; all are on one host, and none is mapped.
     for each in ["1", "2", ""] {
         let fake = pes(4).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", each);
         seeded(fake).threads(|world| everything(world, &Rng::new(seed()), 60));
@@ -351,8 +358,8 @@ fn kill(job: &mut Job, victim: Pe, others: &[u32]) {
 /// What is on its way to and from the victim when it dies: more than any network takes at once.
 const LARGE: usize = 8 << 20;
 
-/// Large puts and gets in both directions: PE 1 dies in the middle of what the others do with it and of what it does with them.
-/// Each survivor ends with an error that names it; none is taken along by its network.
+/// Large puts and gets in both directions: PE 1 dies in the middle of what the others do with it and of what
+/// it does with them. Each survivor ends with an error that names it; none is taken along by its network.
 #[test]
 fn a_pe_killed_in_the_middle_of_large_copies_takes_nobody_with_it() {
     let name = "a_pe_killed_in_the_middle_of_large_copies_takes_nobody_with_it";

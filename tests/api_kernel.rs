@@ -1,5 +1,5 @@
-//! Kernels from Rust: loading, arguments of every kind, launches in order, refusals, failures. What the device
-//! library does inside a kernel is tested elsewhere.
+//! Kernels from Rust: loading, arguments of every kind, launches in order, refusals, failures. What the
+//! device library does inside a kernel is tested elsewhere.
 
 mod api_common;
 

@@ -1,5 +1,5 @@
-//! put, get, p, g, iput, iget and the non-blocking forms, between every pair of neighbours, at the sizes where
-//! the library changes its way: against data that the receiver makes again by itself.
+//! put, get, p, g, iput, iget and the non-blocking forms, between every pair of neighbours, at the sizes
+//! where the library changes its way: against data that the receiver makes again by itself.
 
 mod api_common;
 

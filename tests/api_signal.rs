@@ -1,4 +1,4 @@
-//! Signals and ordering: what a signal announces is there, whoever sends it and however it is waited for.
+//! Signals and ordering: what a signal announces is there, for every sender and every form of waiting.
 
 mod api_common;
 

@@ -1,6 +1,6 @@
-//! PEs on other hosts that say nothing for long: silence is not taken for a death, be it that a PE has nothing to say or that it is
-//! stopped. What UCX, TCP and the bootstrap do to watch connections, each some 10 or 20 s by default, they do much more often here,
-//! so that as many looks as in an hour pass in seconds.
+//! PEs on other hosts that say nothing for long: silence is not taken for a death, be it that a PE has
+//! nothing to say or that it is stopped. What UCX, TCP and the bootstrap do to watch connections, each some
+//! 10 or 20 s by default, they do much more often here, so that as many looks as in an hour pass in seconds.
 
 mod api_common;
 
@@ -11,7 +11,8 @@ use rushmem::testing::{Exit, Pes};
 use rushmem::{Cmp, Pe, World};
 
 const LIMIT: Duration = Duration::from_secs(30);
-/// Two hundred and fifty looks of UCX, which are those of 80 minutes, and more than twice what the bootstrap allows a host.
+/// Two hundred and fifty looks of UCX, which are those of 80 minutes, and more than twice what the bootstrap
+/// allows a host.
 const SILENCE: Duration = Duration::from_secs(5);
 const MOST: usize = 300_000;
 

@@ -1,4 +1,4 @@
-//! The testing helper itself: success and failure are told apart, limits are kept, nothing is left behind.
+//! The testing helper itself: success and failure are distinguished, limits are kept, nothing is left behind.
 //! Tests of failures use `supervise`, which looks at the PEs from outside.
 
 use std::io::{BufRead, BufReader};
@@ -51,7 +51,7 @@ fn an_error_and_a_panic_are_failures_of_their_pe() {
     );
 }
 
-/// The failing run is a test of this very binary that only fails when told to.
+/// The failing run is a test of this very binary that only fails when asked to.
 fn failing_test(name: &str) -> (bool, String) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--include-ignored"])
@@ -219,7 +219,7 @@ fn a_pe_that_never_comes_is_an_error_of_the_others() {
         |_| {
             let error = World::init().expect_err("PE 1 never comes");
             assert_eq!(error.code(), ErrorCode::Timeout, "{error}");
-            println!("TOLD {error}");
+            println!("REPORTED {error}");
         },
         |job| {
             for outcome in job.outcomes() {

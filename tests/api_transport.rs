@@ -1,5 +1,5 @@
-//! Ways to other PEs: who is reached how, and what is said where a way is missing or PEs do not agree.
-//! (What is done over them: api_far.rs, and every other test of the API, over each in its turn: `scripts/test`.)
+//! Ways to other PEs: who is reached how, and what is said where a way is missing or PEs do not agree. (What
+//! is done over them: api_far.rs, and every other test of the API, over each in its turn: `scripts/test`.)
 
 mod api_common;
 
@@ -60,13 +60,13 @@ fn the_fake_network_is_one_of_threads() {
             assert_eq!(ways, mine);
         });
     }
-    // Processes are told so.
+    // Processes get an error that says so.
     for error in start(fake().env("RUSHMEM_INIT_TIMEOUT", "20"), 3) {
         assert!(error.contains("RUSHMEM_TRANSPORT=fake") && error.contains("one process"), "{error}");
     }
 }
 
-/// Starts a job whose PEs only start; what each of them says of it.
+/// Starts a job whose PEs only start; returns the output of each.
 fn start(pes: Pes, n: u32) -> Vec<String> {
     let mut said = Vec::new();
     pes.supervise(

@@ -121,8 +121,8 @@ fn waits_see_what_the_left_hand_pe_sets_one_after_the_other() {
     at_all_counts(|world, rng| {
         const N: usize = 12;
         let (words, go) = (world.alloc::<i64>(N).unwrap(), world.alloc::<i32>(1).unwrap());
-        // Sets the right-hand PE's words to -(i + 1) in random order, with pauses, on a thread of its own: with
-        // one PE there is nobody else to do it.
+        // Sets the right-hand PE's words to -(i + 1) in random order, with pauses, on a thread of its own:
+        // with one PE there is nobody else to do it.
         let mut choice = rng.fork(world.my_pe().number());
         let mut order: Vec<usize> = (0..N).collect();
         (1..N).rev().for_each(|i| order.swap(i, choice.below(i + 1)));

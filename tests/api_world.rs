@@ -169,7 +169,7 @@ fn dropped_worlds_leave_in_peace_and_an_unwinding_one_names_itself() {
                 Err(error) => error,
             };
             assert_eq!(error.code(), ErrorCode::PeerDead, "{error}");
-            println!("TOLD {error}");
+            println!("REPORTED {error}");
             // Everything else that could go on for ever ends as well.
             assert_eq!(world.barrier_all().unwrap_err().code(), ErrorCode::PeerDead);
             assert_eq!(world.finalize().unwrap_err().code(), ErrorCode::PeerDead);
@@ -207,7 +207,7 @@ fn polling_loops_end_when_a_pe_is_killed() {
                 }
             };
             assert_eq!(error.code(), ErrorCode::PeerDead, "{error}");
-            println!("TOLD {error}");
+            println!("REPORTED {error}");
         },
         |job| {
             let (victim, limit) = (Pe::new(3), Duration::from_secs(20));
@@ -216,7 +216,10 @@ fn polling_loops_end_when_a_pe_is_killed() {
             for pe in 0..3 {
                 let outcome = job.outcome(Pe::new(pe));
                 assert_eq!(outcome.exit, Exit::Done, "{outcome:?}");
-                assert!(outcome.stdout.contains("TOLD") && outcome.stdout.contains("PE 3"), "{outcome:?}");
+                assert!(
+                    outcome.stdout.contains("REPORTED") && outcome.stdout.contains("PE 3"),
+                    "{outcome:?}"
+                );
                 assert!(outcome.ended - killed < Duration::from_secs(5), "{:?}", outcome.ended - killed);
             }
         },

@@ -1,5 +1,5 @@
-//! A PE that ends between two worlds of its job, where nobody is connected with anybody, is named long before the limit of the start
-//! that waits for it.
+//! A PE that ends between two worlds of its job, where no PE is connected with another, is named long before
+//! the limit of the start that waits for it.
 
 // PEs end themselves here, at once.
 #![allow(clippy::disallowed_methods)]

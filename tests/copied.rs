@@ -1,5 +1,6 @@
-//! Programs that were copied to a folder of their own, as `cargo install` and people do: they carry their runtime, find it
-//! whatever lies around them, and a C library in them shares it (that one is in `c_abi/one_runtime.rs`).
+//! Programs that were copied to a folder of their own, as `cargo install` and people do: they carry their
+//! runtime, find it whatever lies around them, and a C library in them shares it (that one is in
+//! `c_abi/one_runtime.rs`).
 
 mod programs;
 

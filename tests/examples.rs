@@ -1,6 +1,7 @@
-//! Every example, run as a user would: under `rushmem-run` on several numbers of PEs, the write-and-signal pair as two
-//! processes that are started one after the other, in either order. What they say is compared with what they must do, and
-//! they must fail where that is right: when a byte is wrong, when their arguments are, when the other one never comes.
+//! Every example, run as a user would: under `rushmem-run` on several numbers of PEs, the write-and-signal
+//! pair as two processes that are started one after the other, in either order. What they say is compared
+//! with what they must do, and they must fail where that is right: when a byte is wrong, when their arguments
+//! are, when the other one never comes.
 
 mod programs;
 #[path = "api_common/way.rs"]

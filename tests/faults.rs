@@ -1,7 +1,9 @@
-//! A PE is killed (SIGKILL) at any stage: every other PE ends within 5 s with an error that names it, and nothing
-//! is left behind. The stages: bootstrap, heap creation, barrier, a wait in host code, a wait in a kernel.
+//! A PE is killed (SIGKILL) at any stage: every other PE ends within 5 s with an error that names it, and
+//! nothing is left behind. The stages: bootstrap, heap creation, barrier, a wait in host code, a wait in a
+//! kernel.
 //!
-//! Kills come at random moments (the seed is printed), many times, because a stage is an interval and not a point.
+//! Kills come at random moments (the seed is printed), many times, because a stage is an interval and not a
+//! point.
 
 // PEs end themselves here, at once and whatever is on their stack.
 #![allow(clippy::disallowed_methods)]
@@ -21,8 +23,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Exit code of a PE that ended with an error it printed.
 const ENDED: i32 = 7;
 
-/// What is in /dev/shm, but for what MPI programs and CUDA may put there meanwhile, and for the file that UCX leaves if its process is
-/// killed between making and unlinking it (docs/far.md).
+/// What is in /dev/shm, but for what MPI programs and CUDA may put there meanwhile, and for the file that UCX
+/// leaves if its process is killed between making and unlinking it (docs/far.md).
 fn dev_shm() -> BTreeSet<String> {
     let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
@@ -94,7 +96,7 @@ fn killed_during_start_up() {
     // Most of it is opening the device.
     let lasts = if on_gpus() { 800_000 } else { 25_000 };
     for _ in 0..8 {
-        // A PE that dies before it could say who it is can only be missed: the start-up limit names it then.
+        // A PE that dies before it has introduced itself is only missing: the start-up limit names it.
         testing::pes(4).env("RUSHMEM_INIT_TIMEOUT", "3").supervise(
             |_| {
                 println!("STARTING");
@@ -259,7 +261,8 @@ fn finalising_with_a_kernel_in_flight_is_refused_and_the_job_goes_on() {
 /// `rushmem_finalize` of the library that the Rust API has loaded in this process.
 fn finalize_through_c(world: &World, _path: Option<std::ffi::OsString>) -> i32 {
     type Finalize = unsafe extern "C" fn(*mut rushmem_abi::c::rushmem_world_t) -> i32;
-    // SAFETY: opening what is loaded already (its soname is known), and calling a function of its ABI by its type.
+    // SAFETY: opening what is loaded already (its soname is known), and calling a function of its ABI by its
+    // type.
     unsafe {
         let library = libloading::os::unix::Library::open(
             Some("librushmem_host.so"),

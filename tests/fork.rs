@@ -1,5 +1,5 @@
-//! PEs and their children: a PE that dies is named at once though a child of it lives on, a child's calls are errors on the spot,
-//! and neither forks nor programs that are started disturb the PE.
+//! PEs and their children: a PE that dies is named at once though a child of it lives on, a child's calls are
+//! errors on the spot, and neither forks nor programs that are started disturb the PE.
 
 // PEs and their children end themselves here, at once.
 #![allow(clippy::disallowed_methods)]
@@ -18,10 +18,11 @@ use rushmem::{Cmp, ErrorCode, Pe, World};
 const NAMED: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Makes a child that runs `child` and ends with its value, by a plain system call where no handler of fork is to run. It ends with
-/// the test in any case: by an alarm.
+/// Makes a child that runs `child` and ends with its value, by a plain system call where no handler of fork
+/// is to run. It ends with the test in any case: by an alarm.
 fn child(raw: bool, child: impl FnOnce() -> i32) -> libc::pid_t {
-    // SAFETY: this process' other threads are only rushmem's, and what the child does without them is what the tests are of.
+    // SAFETY: this process' other threads are only rushmem's, and what the child does without them is what
+    // the tests are of.
     let pid = unsafe {
         match raw {
             true => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t,
@@ -207,7 +208,7 @@ fn refused(pes: Pes) {
             wait_all(vec![maker], "called");
             world.barrier_all().unwrap();
             assert_eq!(signal.fetch().unwrap(), round + 1, "a child's signal came, or a signal is lost");
-            // Seeds are drawn by each PE; data is told by its writer.
+            // Seeds are drawn by each PE; a word says who wrote it.
             let seen = words.to_vec().unwrap();
             assert!(!seen.contains(&99), "a child wrote");
             world.barrier_all().unwrap();

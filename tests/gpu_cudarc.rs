@@ -77,8 +77,8 @@ fn views_are_taken_where_slices_are() {
         assert_eq!((len(&slice), len(&slice.slice(5..5).unwrap())), (n, 0));
 
         // Host to view, view to host.
-        // SAFETY: here and below: all work ends before each barrier, and between two of them nobody touches another PE's memory
-        // but as the test says.
+        // SAFETY: here and below: all work ends before each barrier, and between two of them nobody touches
+        // another PE's memory but as the test says.
         let mut mine: DeviceView<'_, f32> = unsafe { slice.on_stream(&stream) }.unwrap();
         let data: Vec<f32> = (0..n).map(|i| i as f32 + me).collect();
         stream.memcpy_htod(&data, &mut mine).unwrap();

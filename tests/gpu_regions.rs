@@ -1,5 +1,5 @@
-//! Memory of a GPU that the program made itself becomes symmetric: VMM memory, for kernels too, and that of `cuMemAlloc`, for
-//! operations of the host. PEs are processes and threads, on as many GPUs as there are.
+//! Memory of a GPU that the program made itself becomes symmetric: VMM memory, for kernels too, and that of
+//! `cuMemAlloc`, for operations of the host. PEs are processes and threads, on as many GPUs as there are.
 
 mod api_common;
 mod gpu_memory;
@@ -99,7 +99,8 @@ fn use_from_kernels(world: &World, gpu: &Gpu, region: &Registered<'_, u64>) {
     let launch = Launch::new(1, 256);
     if region.in_kernels() {
         let kernel = module.kernel("through_alias").unwrap();
-        // SAFETY: each PE writes the first quarter of its neighbour's region, and two words that nobody else does.
+        // SAFETY: each PE writes the first quarter of its neighbour's region, and two words that nobody else
+        // does.
         unsafe { kernel.launch(launch, (region, n, right.number() as i32)) }.unwrap();
     } else {
         let kernel = module.kernel("through_pointers").unwrap();
@@ -128,7 +129,8 @@ fn use_from_kernels(world: &World, gpu: &Gpu, region: &Registered<'_, u64>) {
 fn through_its_life(world: &World, gpu: &Gpu, rng: &Rng, at: usize, n: usize, in_kernels: bool) {
     for round in 0..2 {
         gpu.write(at, &contents(rng, world.my_pe(), round, n));
-        // SAFETY: the memory outlives the region, and is only used through it, or by copies that the test orders.
+        // SAFETY: the memory outlives the region, and is only used through it, or by copies that the test
+        // orders.
         let region = unsafe { world.register(at as *mut u64, n) }.unwrap();
         assert_eq!((region.in_kernels(), region.region() as usize), (in_kernels, at));
         use_from_the_host(world, &region, rng, round);
@@ -164,7 +166,8 @@ fn plain_memory_is_symmetric_for_hosts() {
     }
     at_counts(&[1, 2, 3], |world, rng| {
         let gpu = Gpu::of(world);
-        // A small allocation, which shares the driver's block with others, and a large one; both inside, elsewhere on each PE.
+        // A small allocation, which shares the driver's block with others, and a large one; both inside,
+        // elsewhere on each PE.
         let offset = 16 * (1 + world.my_pe().number() as usize);
         for words in [1000, (5 << 20) / 8 + 1] {
             let memory = Memory::new(&gpu, Maker::Plain, words * 8 + 4096);
@@ -261,7 +264,7 @@ fn what_cannot_be_registered_is_refused_with_the_reason() {
         let at = if first { vmm.at } else { plain.at };
         refuse(at, 3 * piece, ErrorCode::Mismatch, "VMM memory (cuMemCreate) on PE 0");
 
-        // One PE's mistake fails the call on both; the other is told who.
+        // One PE's mistake fails the call on both; the other's error names it.
         let at = if first { plain.at } else { host.as_ptr() as usize };
         refuse(at, 4096, ErrorCode::Unsupported, if first { "PE 1" } else { "host memory" });
 

@@ -1,10 +1,11 @@
-//! `World::init()` with no argument under each launcher, as the examples call it: everybody must be there, kernels must
-//! reach each other, and one log line (RUSHMEM_LOG=info) must say what was chosen and why. And what is missing or makes
-//! no sense in a launcher's environment must be an error that names the variable.
+//! `World::init()` with no argument under each launcher, as the examples call it: everybody must be there,
+//! kernels must reach each other, and one log line (RUSHMEM_LOG=info) must say what was chosen and why. And
+//! what is missing or makes no sense in a launcher's environment must be an error that names the variable.
 //!
-//! Open MPI and MPICH run as they are, where they are installed. torchrun comes with PyTorch only, which is too large
-//! to fetch for this: its variables are played as it sets them, with MASTER_PORT taken by somebody who listens there
-//! and never answers a stranger, as its store does; a real one is used where there is one. Slurm is played likewise.
+//! Open MPI and MPICH run as they are, where they are installed. torchrun comes with PyTorch only, which is
+//! too large to fetch for this: its variables are played as it sets them, with MASTER_PORT taken by a server
+//! that listens there and never answers a stranger, as its store does; a real one is used where there is one.
+//! Slurm is played likewise.
 
 mod programs;
 
@@ -93,7 +94,8 @@ fn under_rushmem_run() {
     }
 }
 
-/// Somebody on MASTER_PORT, as torchrun's store is: takes connections, and says nothing to those who are not its own.
+/// A server on MASTER_PORT, as torchrun's store is: takes connections, and says nothing to those who are not
+/// its own.
 struct Store {
     listener: TcpListener,
 }
@@ -162,7 +164,7 @@ fn under_torchruns_variables_two_jobs_at_once() {
     for _ in 0..3 {
         let first = Store::start();
         let second = Store::beside(&first).unwrap_or_else(Store::start);
-        // torchrun's run ID is "none" unless it is told another.
+        // torchrun's run ID is "none" unless another is given.
         let jobs =
             [&first, &second].map(|store| start_each(HELLO, 3, |rank| torchrun(3, rank, store, "none")));
         for job in jobs {

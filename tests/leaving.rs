@@ -1,5 +1,6 @@
-//! A PE that leaves before the others, by an error, a panic, a `World` that is dropped, or the end of its process: nobody hangs,
-//! and every other PE names it first, whatever it waits in and whichever launcher started it.
+//! A PE that leaves before the others, by an error, a panic, a `World` that is dropped, or the end of its
+//! process: nobody hangs, and every other PE names it first, whatever it waits in and whichever launcher
+//! started it.
 
 mod programs;
 
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use programs::{command, example, installed, run, rushmem_run, Ended};
 
-/// Nobody is to need more; far above what it takes, far below the limits of waits and collective calls (600 s).
+/// Nobody is to need more; far above what it takes, far below the limits of waits and collective calls (600
+/// s).
 const LIMIT: Duration = Duration::from_secs(40);
 /// The others end within a second; the machine may be busy with other tests.
 const SOON: Duration = Duration::from_secs(20);

@@ -1,6 +1,6 @@
-//! Litmus tests of the host's operations through the Rust API, whose near path is inline code of its own: in what
-//! order one PE may see what another one does. PEs are processes (threads, where processes would take turns on a GPU);
-//! each round has new values, so that a stale one is recognised. (The same of the C ABI:
+//! Litmus tests of the host's operations through the Rust API, whose near path is inline code of its own: in
+//! what order one PE may see what another one does. PEs are processes (threads, where processes would take
+//! turns on a GPU); each round has new values, so that a stale one is recognised. (The same of the C ABI:
 //! host/runtime/src/ops/litmus_tests.rs.)
 
 mod api_common;
@@ -20,7 +20,7 @@ enum Announce {
     QuietPut,
 }
 
-/// Message passing, both ways at once: whoever sees the flag sees all of the data.
+/// Message passing, both ways at once: a PE that sees the flag sees all of the data.
 fn message_passing(world: &World, announce: Announce, words: usize, rounds: usize) {
     let rounds = host_rounds(rounds) as u64;
     let other = world.right();
@@ -101,7 +101,8 @@ fn message_passing_of_bulk() {
 
 #[test]
 fn store_buffering_with_quiet() {
-    // Each PE writes the other's cell, then reads its own: with a quiet in between, one of the two sees the new value.
+    // Each PE writes the other's cell, then reads its own: with a quiet in between, one of the two sees the
+    // new value.
     const CELLS: usize = 256;
     const STRIDE: usize = 16; // words: a line each
     apart(2, |world| {

@@ -1,11 +1,15 @@
-//! What a person who debugs a job reads: variables that nobody reads are warned about once, and `RUSHMEM_LOG=debug` says what was
-//! chosen, how far things have grown, who is connected, and what is used for the first time.
+//! What a person who debugs a job reads: variables that nobody reads are warned about once, and
+//! `RUSHMEM_LOG=debug` says what was chosen, how far things have grown, who is connected, and what is used
+//! for the first time.
 
 mod programs;
 
 use std::time::Duration;
 
 use programs::{example, run, rushmem_run};
+
+use rushmem::testing::{self, Exit};
+use rushmem::{Cmp, World};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -63,4 +67,54 @@ fn debug_tells_of_the_network() {
         let found = ended.stderr.lines().any(|line| words.iter().all(|word| line.contains(word)));
         assert!(found, "no line with {words:?}: {ended}");
     }
+}
+
+/// A wait of a second is no stall yet, but worth knowing when one debugs.
+#[test]
+fn debug_says_what_a_long_wait_is_for() {
+    let job = testing::pes(2).env("RUSHMEM_LOG", "debug").env("RUSHMEM_STALL_REPORT", "60");
+    job.supervise(
+        |_| -> rushmem::Result<()> {
+            let world = World::init()?;
+            let signal = world.signal()?;
+            if world.my_pe().number() == 0 {
+                signal.wait_until(Cmp::Ge, 3)?;
+            } else {
+                std::thread::sleep(Duration::from_millis(2500));
+                signal.set(3, rushmem::Pe::new(0))?;
+            }
+            world.barrier_all()?;
+            world.finalize()
+        },
+        |job| {
+            for outcome in job.outcomes() {
+                assert_eq!(
+                    outcome.exit,
+                    Exit::Done,
+                    "{}:\n{}\n{}",
+                    outcome.pe,
+                    outcome.stdout,
+                    outcome.stderr
+                );
+                let is_the_wait = |line: &&str| line.contains("has waited 1.") && line.contains("[debug]");
+                let waits: Vec<&str> = outcome.stderr.lines().filter(is_the_wait).collect();
+                if outcome.pe.number() == 0 {
+                    assert_eq!(waits.len(), 1, "once for each wait: {}", outcome.stderr);
+                    for word in ["PE 0 (host ", "waits for", "heap offset", ">= 3"] {
+                        assert!(waits[0].contains(word), "{word:?} is missing: {}", waits[0]);
+                    }
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn debug_says_what_is_first_used_on_a_stream() {
+    let ended = run(rushmem_run(2, example("pipeline")).env("RUSHMEM_LOG", "debug"), LIMIT).ok();
+    let first = |line: &str| {
+        line.contains("first put_signal_on_stream: PE ") && line.contains("is reached by direct")
+    };
+    // Once for each process.
+    assert_eq!(ended.stderr.lines().filter(|line| first(line)).count(), 2, "{ended}");
 }

@@ -1,8 +1,10 @@
-//! PEs that share a host, however they are numbered: in turn, as `mpirun --map-by node` and Slurm's cyclic distribution deal
-//! them out, irregularly, on hosts of different sizes. Those of a host map each other's memory, in kernels, on streams and from the
-//! host; the others are reached over a network; and everything that all PEs do together works across both.
+//! PEs that share a host, however they are numbered: in turn, as `mpirun --map-by node` and Slurm's cyclic
+//! distribution deal them out, irregularly, on hosts of different sizes. Those of a host map each other's
+//! memory, in kernels, on streams and from the host; the others are reached over a network; and everything
+//! that all PEs do together works across both.
 //!
-//! `RUSHMEM_NODES` makes the hosts, so that all of it runs on one machine. (On real network namespaces: tests/hosts.)
+//! `RUSHMEM_NODES` makes the hosts, so that all of it runs on one machine. (On real network namespaces:
+//! tests/hosts.)
 
 // PEs end themselves here, at once and whatever is on their stack.
 #![allow(clippy::disallowed_methods)]
@@ -16,7 +18,7 @@ use api_common::{seed, seeded, Rng};
 use rushmem::testing::Exit;
 use rushmem::{Cmp, Launch, NearShape, Pe, SignalOp, Source, World};
 
-/// Where PEs are, and how those that share PE 0's host are told from others.
+/// Where PEs are, and the shape of the near set on PE 0's host.
 const PLACEMENTS: [(&[u32], NearShape); 6] = [
     (&[0, 0, 1, 1], NearShape::Run),
     (&[0, 1, 0, 1], NearShape::Steps(2)),
@@ -215,7 +217,8 @@ fn in_kernels(world: &World, placement: &[u32]) {
         let (src, sums) = (world.alloc::<u64>(24).unwrap(), world.alloc::<u64>(1).unwrap());
         let (signals, report) = (world.alloc::<u64>(2).unwrap(), world.alloc::<u64>(3).unwrap());
         let args = (scope, &words, &rows, &src, &sums, &signals, mask, 6u64, &report);
-        // SAFETY: memory of the sizes that the kernel uses, which only it touches until it has ended everywhere.
+        // SAFETY: memory of the sizes that the kernel uses, which only it touches until it has ended
+        // everywhere.
         unsafe { kernel.launch(Launch::new(1, threads), args) }.unwrap();
         world.synchronize().unwrap();
         world.barrier_all().unwrap();

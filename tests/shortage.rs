@@ -1,5 +1,5 @@
-//! What a machine may be short of, and that the PE that runs out of it says so at once, by its name and what to do about it: file
-//! descriptors, and room in /dev/shm.
+//! What a machine may be short of, and that the PE that runs out of it says so at once, by its name and what
+//! to do about it: file descriptors, and room in /dev/shm.
 
 // PEs end themselves here, at once and whatever is on their stack.
 #![allow(clippy::disallowed_methods)]
@@ -22,7 +22,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn allow_more_files(more: u64) {
     let open = std::fs::read_dir("/proc/self/fd").unwrap();
     let open: Vec<u64> = open.map(|e| e.unwrap().file_name().to_string_lossy().parse().unwrap()).collect();
-    // One of those is the folder's own. The limit is of the numbers, the lowest free of which is always given.
+    // One of those is the folder's own. The limit bounds the numbers of descriptors, and the kernel gives out
+    // the lowest free one.
     let highest = open.iter().max().unwrap() + 1;
     let free = highest - open.len() as u64;
     let limit = if more < free { highest } else { highest + more - free };
@@ -66,7 +67,7 @@ fn too_few_open_files_are_named_at_once_by_the_pe_that_has_them() {
                 },
                 |job| {
                     let outcomes = job.outcomes();
-                    let told = |o: &Outcome| {
+                    let describe = |o: &Outcome| {
                         let errors = o.stdout.lines().filter(|l| l.starts_with("ENDED"));
                         format!(
                             "{} {} after {:?}: {}",
@@ -76,23 +77,23 @@ fn too_few_open_files_are_named_at_once_by_the_pe_that_has_them() {
                             errors.collect::<String>()
                         )
                     };
-                    let told: Vec<String> = outcomes.iter().map(told).collect();
-                    let told = format!("{more} files for PE {victim}:\n{}", told.join("\n"));
-                    println!("{told}");
+                    let texts: Vec<String> = outcomes.iter().map(describe).collect();
+                    let report = format!("{more} files for PE {victim}:\n{}", texts.join("\n"));
+                    println!("{report}");
                     if outcomes.iter().all(|o| o.exit == Exit::Code(0)) {
                         started += 1;
                         return;
                     }
                     failed += 1;
                     for outcome in &outcomes {
-                        assert!(outcome.ended - outcome.started < SOON, "{told}");
-                        assert_eq!(outcome.exit, Exit::Code(7), "{told}");
+                        assert!(outcome.ended - outcome.started < SOON, "{report}");
+                        assert_eq!(outcome.exit, Exit::Code(7), "{report}");
                         let said = &outcome.stdout;
                         if outcome.pe == Pe::new(victim) {
-                            assert!(said.contains("ulimit -n"), "{told}");
+                            assert!(said.contains("ulimit -n"), "{report}");
                         } else {
                             let (pe, rank) = (format!("PE {victim}"), format!("rank {victim}"));
-                            assert!(said.contains(&pe) || said.contains(&rank), "{told}");
+                            assert!(said.contains(&pe) || said.contains(&rank), "{report}");
                         }
                     }
                 },

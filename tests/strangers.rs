@@ -1,6 +1,6 @@
-//! Strangers at the ports of a job's PEs: whoever runs a program on this host, or reaches the port, and has
-//! no key. Raw bytes, and what well-formed messages of UCX's can carry; the job goes on with right data, and
-//! counts what it dropped.
+//! Strangers at the ports of a job's PEs: a program of any user on this host, or one that reaches the port,
+//! that has no key. Raw bytes, and what well-formed messages of UCX's can carry; the job goes on with right
+//! data, and counts what it dropped.
 //!
 //! What they may do to one transport, and the tests of numbers and tags, are in
 //! `host/runtime/src/net/ucx/strangers_tests.rs`.
@@ -69,7 +69,7 @@ fn play(world: &World) -> rushmem::Result<()> {
     Ok(())
 }
 
-/// A message of an engine's with one record, as `far/message.rs` has it: a word at an offset of the heap.
+/// A message of an engine's with one record, as `net/message.rs` has it: a word at an offset of the heap.
 fn word(sender: u32, number: u64, offset: u64) -> Vec<u8> {
     let mut message = [&sender.to_le_bytes()[..], &[0; 4], &number.to_le_bytes()].concat();
     message.extend_from_slice(&[1, 0, 8, 0, 16, 0, 0, 0]);
@@ -78,14 +78,15 @@ fn word(sender: u32, number: u64, offset: u64) -> Vec<u8> {
     message
 }
 
-/// The head of a put, as `far/ucx/wire.rs` has it.
+/// The head of a put, as `net/ucx/wire.rs` has it.
 fn put(sender: u64, number: u64, segment: u32, address: u64) -> Vec<u8> {
     let (kind, segment) = (1u32.to_le_bytes(), segment.to_le_bytes());
     let words = [sender, number, address, 0].map(u64::to_le_bytes).concat();
     [&kind[..], &segment, &words].concat()
 }
 
-/// What one who knows the port, the layout of messages and even an address can say. How much he has said.
+/// What a stranger that knows the port, the layout of messages and even an address can send. Returns how much
+/// it has sent.
 fn attack(rng: &mut Rng, port: u16, address: u64) -> u64 {
     const ENGINES: u32 = 1;
     const COPIES: u32 = 2;
@@ -149,10 +150,10 @@ fn strangers(job: &mut Job, stop: &std::path::Path) {
     for outcome in job.outcomes() {
         assert_eq!(outcome.exit, Exit::Done, "{}: {}\n{}", outcome.pe, outcome.stdout, outcome.stderr);
         assert!(outcome.stdout.contains("FINE after"), "{}", outcome.stdout);
-        assert!(outcome.stderr.contains("was dropped"), "one warning: {}", outcome.stderr);
-        let counted = outcome.stderr.split("dropped: Dropped { forged: ").nth(1).and_then(|rest| {
-            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|count| count.parse::<u64>().ok())
-        });
+        assert!(outcome.stderr.contains("was dropped (its tag is wrong)"), "one warning: {}", outcome.stderr);
+        let counts = outcome.stderr.split(" that were dropped: ").nth(1);
+        let forged = counts.and_then(|rest| rest.split_once(" with a wrong tag"));
+        let counted = forged.and_then(|(count, _)| count.parse::<u64>().ok());
         assert!(counted.is_some_and(|count| count > 100), "{}: {counted:?} {}", outcome.pe, outcome.stderr);
     }
 }

@@ -90,7 +90,7 @@ extern "C" __global__ void rushmem_service_load(const void *from, uint64_t bytes
 }
 
 /* Updates a signal word as `sig_op` says (RUSHMEM_SIGNAL_*), by a release at system scope: what the stream
- * did before is seen by whoever sees it. */
+ * did before is seen by every thread that sees it. */
 extern "C" __global__ void rushmem_service_signal(uint64_t *sig, uint64_t value, int sig_op) {
   impl::signal_release(sig, value, sig_op);
 }

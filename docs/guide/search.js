@@ -1,4 +1,5 @@
-// The search box of the guide. INDEX has [title, place, words] of each section; scripts/guide writes it before this.
+// The search box of the guide. INDEX has [title, place, words] of each section; scripts/guide writes it
+// before this.
 const box = document.querySelector('nav input'), list = document.querySelector('#hits');
 box.addEventListener('input', () => {
   const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -1,5 +1,5 @@
-//! What the examples share, so that each shows only what it is about: the way out, one verdict of all PEs, and units for
-//! people.
+//! What the examples share, so that each shows only what it is about: the way out, one verdict of all PEs,
+//! and units for people.
 #![allow(dead_code, reason = "each example is a program of its own and uses a part")]
 
 use std::process::ExitCode;
@@ -28,8 +28,8 @@ pub(crate) fn device(world: &World) -> String {
     }
 }
 
-/// One verdict of all PEs: an error on each of them if any found something `wrong`, so that nobody says that all is well
-/// while another knows better. Collective.
+/// One verdict of all PEs: an error on each of them if any found something `wrong`, so that no PE reports
+/// success while another has found an error. Collective.
 pub(crate) fn all_agree(world: &World, wrong: Option<String>) -> Outcome {
     let reports = world.alloc::<u32>(world.n_pes() as usize)?;
     for pe in world.pes() {

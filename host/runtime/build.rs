@@ -1,16 +1,17 @@
-//! Gives librushmem_host.so its name inside (the soname), by which the loader knows that it is already there, and the
-//! device library that it carries for GPUs, where there is an nvcc to build it.
+//! Gives librushmem_host.so its name inside (the soname), by which the loader knows that it is already there,
+//! and the device library that it carries for GPUs, where there is an nvcc to build it.
 //!
-//! One process must have one runtime, whoever loads it: the Rust API by a path, a C program by `-lrushmem_host`,
-//! a C library of a Rust program by its own dependency. With a soname, a library that needs
-//! `librushmem_host.so` is bound to the copy that the process has loaded, whatever path that came from; without
-//! one, the link line's path would be recorded and a second copy loaded. The name carries no version: the file
-//! that Cargo builds has none, and what a version in the name would say is said better by the handshake
-//! (`RUSHMEM_ABI_VERSION`), which prints both paths.
+//! One process must have one runtime, whichever part of it loads it: the Rust API by a path, a C program by
+//! `-lrushmem_host`, a C library of a Rust program by its own dependency. With a soname, a library that needs
+//! `librushmem_host.so` is bound to the copy that the process has loaded, whatever path that came from;
+//! without one, the link line's path would be recorded and a second copy loaded. The name carries no version:
+//! the file that Cargo builds has none, and what a version in the name would say is said better by the
+//! handshake (`RUSHMEM_ABI_VERSION`), which prints both paths.
 //!
-//! The device library is `device/library`'s work, a second or two. It is an improvement, not a need: built without nvcc (or
-//! with RUSHMEM_NVCC=none) the runtime carries nothing and compiles kernels, its own too, from the headers alone
-//! (`cuda/compile.rs`). So nothing is fetched here, and nothing that goes wrong with nvcc ends the build.
+//! The device library is `device/library`'s work, a second or two. It is an improvement, not a need: built
+//! without nvcc (or with RUSHMEM_NVCC=none) the runtime carries nothing and compiles kernels, its own too,
+//! from the headers alone (`gpu/compile.rs`). So nothing is fetched here, and nothing that goes wrong with
+//! nvcc ends the build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +34,8 @@ fn main() {
     for name in ["RUSHMEM_NVCC", "CUDA_HOME", "RUSHMEM_CUDA_DIR"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
-    // Missing files would have cargo run this on each build, and so build the runtime anew: all of these exist.
+    // Missing files would have cargo run this on each build, and so build the runtime anew: all of these
+    // exist.
     for path in ["src", "include", "library"] {
         println!("cargo:rerun-if-changed={}", device.join(path).display());
     }
@@ -56,8 +58,8 @@ fn main() {
     println!("cargo:rustc-env=RUSHMEM_CARRIED_CUDA={version}");
 }
 
-/// The first nvcc that is new enough, and its version: what RUSHMEM_NVCC says and nothing else, or else one on PATH, in the
-/// toolkit, or among the wheels that `scripts/cuda-toolchain` has fetched before.
+/// The first nvcc that is new enough, and its version: what RUSHMEM_NVCC says and nothing else, or else one
+/// on PATH, in the toolkit, or among the wheels that `scripts/cuda-toolchain` has fetched before.
 fn nvcc(device: &Path) -> Option<(PathBuf, String)> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(asked) = set("RUSHMEM_NVCC") {

@@ -1,4 +1,5 @@
-//! What tests of kernels share: sources of tests/kernels that stand alone, and the report that such kernels leave.
+//! What tests of kernels share: sources of tests/kernels that stand alone, and the report that such kernels
+//! leave.
 
 use rushmem::{Kernel, KernelArgs, Launch, Module, Source, SymSlice, World};
 
@@ -8,8 +9,8 @@ pub(crate) const WARP: i32 = 1;
 pub(crate) const BLOCK: i32 = 2;
 pub(crate) const SCOPES: [i32; 3] = [THREAD, WARP, BLOCK];
 
-/// A file of kernels, with what it includes from beside it put before it: the source stands alone, wherever the
-/// tests run.
+/// A file of kernels, with what it includes from beside it put before it: the source stands alone, wherever
+/// the tests run.
 #[allow(unused_macros)]
 macro_rules! kernels {
     ($name:literal) => {
@@ -50,7 +51,8 @@ impl<'w> Bench<'w> {
         self.report.fill(0).unwrap();
         // Nobody's kernel starts while another PE still prepares or inspects its memory.
         self.world.barrier_all().unwrap();
-        // SAFETY: the callers' promise above; kernels of several PEs meet only through the library's operations.
+        // SAFETY: the callers' promise above; kernels of several PEs meet only through the library's
+        // operations.
         unsafe { self.kernel(name).launch(launch, args) }.unwrap();
         self.world.synchronize().unwrap();
         self.world.barrier_all().unwrap();

@@ -26,8 +26,8 @@ pub(crate) fn seeded(pes: Pes) -> Pes {
     pes.env(SEED, seed.to_string())
 }
 
-/// Runs `f` on so many PEs, for each of the counts: once as processes (where they may be processes, and need not take turns on a
-/// GPU) and once as threads, with generators seeded alike.
+/// Runs `f` on so many PEs, for each of the counts: once as processes (where they may be processes, and need
+/// not take turns on a GPU) and once as threads, with generators seeded alike.
 #[track_caller]
 pub(crate) fn at_counts(counts: &[u32], f: impl Fn(&World, &mut Rng) + Sync) {
     let here: Vec<u32> = counts.iter().copied().filter(|n| !place::too_many(*n)).collect();
@@ -58,7 +58,8 @@ pub(crate) fn at_all_counts(f: impl Fn(&World, &mut Rng) + Sync) {
     at_counts(&[1, 2, 3, 4, 8], f);
 }
 
-/// Runs `f` on `n` PEs, as processes unless they would take turns on a GPU, or may not be processes: then as threads.
+/// Runs `f` on `n` PEs, as processes unless they would take turns on a GPU, or may not be processes: then as
+/// threads.
 #[track_caller]
 pub(crate) fn apart(n: u32, f: impl Fn(&World) + Sync) {
     apart_as(n, place::pes(n), f);

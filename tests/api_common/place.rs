@@ -1,10 +1,11 @@
-//! Where the tests run, and how much of them: the same tests run on the CPU device and on GPUs, on one GPU and on several,
-//! at full length and, under a sanitizer, at a small part of it.
+//! Where the tests run, and how much of them: the same tests run on the CPU device and on GPUs, on one GPU
+//! and on several, at full length and, under a sanitizer, at a small part of it.
 //!
-//! PEs that are processes of their own take turns on a GPU that they share, a few milliseconds each, so that what bounces
-//! between them is slower by three orders of magnitude. PEs that are threads of one process run on it side by side.
-//! Therefore a test runs its PEs as processes only where each has a device to itself, unless processes are its point. In
-//! brief it is the other way round: a sanitizer may let one kernel of a process run at a time.
+//! PEs that are processes of their own take turns on a GPU that they share, a few milliseconds each, so that
+//! what bounces between them is slower by three orders of magnitude. PEs that are threads of one process run
+//! on it side by side. Therefore a test runs its PEs as processes only where each has a device to itself,
+//! unless processes are its point. In brief it is the other way round: a sanitizer may let one kernel of a
+//! process run at a time.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use super::way::way_to;
 use rushmem::testing::{self, Pes};
 
-/// The most PEs of a test; set where kernels are made slower by orders of magnitude, so for a part of the rounds, too.
+/// The most PEs of a test; set where kernels are made slower by orders of magnitude, so for a part of the
+/// rounds, too.
 const BRIEF: &str = "RUSHMEM_TEST_BRIEF";
 
 /// The GPUs over which the PEs of these tests are spread; 0 where their device is the CPU.
@@ -80,8 +82,8 @@ pub(crate) fn rounds(n: usize) -> usize {
     }
 }
 
-/// Rounds of a litmus test in a kernel or on a stream: what is rare shows in many only, so that tests in brief have fewer just where
-/// a sanitizer makes them so, not over a network.
+/// Rounds of a litmus test in a kernel or on a stream: what is rare shows in many only, so that tests in
+/// brief have fewer just where a sanitizer makes them so, not over a network.
 pub(crate) fn litmus_rounds(n: usize) -> usize {
     if all_mapped(8) {
         rounds(n)

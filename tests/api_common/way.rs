@@ -1,5 +1,5 @@
-//! Which way leads from PE to PE where the tests run: worked out from the environment, as docs/far.md says of its settings, so that
-//! what rushmem says can be compared with it.
+//! Which way leads from PE to PE where the tests run: worked out from the environment, as docs/far.md says of
+//! its settings, so that what rushmem says can be compared with it.
 
 /// The way by which PE `me` is to reach `pe`, if both are of this host and memory of its PEs can be mapped.
 pub(crate) fn way_to(me: u32, pe: u32) -> &'static str {
@@ -16,7 +16,7 @@ pub(crate) fn way_to(me: u32, pe: u32) -> &'static str {
     match setting("RUSHMEM_TRANSPORT").as_str() {
         _ if me == pe => "direct",
         "ucx" => "ucx",
-        // Without hosts to lead to it leads to everybody.
+        // Without hosts this way leads to all PEs.
         "fake" if !divided || node(me) != node(pe) => "fake",
         _ if node(me) == node(pe) => "direct",
         _ => "ucx",

@@ -1,4 +1,4 @@
-//! What is refused at the call, and how the failures of what is on a stream are told.
+//! What is refused at the call, and how the failures of work on a stream are reported.
 
 use crate::*;
 
@@ -111,14 +111,14 @@ fn a_wait_on_a_stream_keeps_to_the_limit_of_waits() {
             assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
             assert_eq!(error.code(), ErrorCode::Timeout, "{error}");
             assert!(error.message().contains("signal_wait_until"), "{error}");
-            // Who synchronises is told as well.
+            // `synchronize` reports it as well.
             assert_eq!(stream.synchronize().unwrap_err().code(), ErrorCode::Timeout);
-            println!("TOLD {error}");
+            println!("REPORTED {error}");
             let _ = world.finalize();
         },
         |job| {
             let outcome = job.outcome(Pe::new(0));
-            assert!(outcome.stdout.contains("TOLD"), "{outcome:?}");
+            assert!(outcome.stdout.contains("REPORTED"), "{outcome:?}");
         },
     );
 }
@@ -146,9 +146,9 @@ fn streams_that_wait_end_when_a_pe_is_killed() {
             };
             let error = error.unwrap_err();
             assert_eq!(error.code(), ErrorCode::PeerDead, "{error}");
-            // Nothing more is taken, and whoever asks again is told again or finds nothing left.
+            // Nothing more is taken, and another call reports it again or finds nothing left.
             assert!(signal.signal_op_on(SignalOp::Set, 1, world.my_pe(), &stream).is_err());
-            println!("TOLD {error}");
+            println!("REPORTED {error}");
             assert_eq!(world.finalize().unwrap_err().code(), ErrorCode::PeerDead);
         },
         |job| {
@@ -158,7 +158,10 @@ fn streams_that_wait_end_when_a_pe_is_killed() {
             for pe in 0..3 {
                 let outcome = job.outcome(Pe::new(pe));
                 assert_eq!(outcome.exit, Exit::Done, "{outcome:?}");
-                assert!(outcome.stdout.contains("TOLD") && outcome.stdout.contains("PE 3"), "{outcome:?}");
+                assert!(
+                    outcome.stdout.contains("REPORTED") && outcome.stdout.contains("PE 3"),
+                    "{outcome:?}"
+                );
                 assert!(outcome.ended - killed < Duration::from_secs(10), "{:?}", outcome.ended - killed);
             }
         },

@@ -1,5 +1,5 @@
-//! Litmus tests of streams: what other PEs may see of operations that a stream has ordered, while no host looks on. Kernels of the
-//! same streams make the data and look at it.
+//! Litmus tests of streams: what other PEs may see of operations that a stream has ordered, while no host
+//! looks on. Kernels of the same streams make the data and look at it.
 
 use crate::*;
 
@@ -12,7 +12,8 @@ enum Announce {
     QuietP,
 }
 
-/// A flag seen means that all of the data is seen: messages of `words` words round the ring of PEs, each stream by itself.
+/// A flag seen means that all of the data is seen: messages of `words` words round the ring of PEs, each
+/// stream by itself.
 fn message_passing(world: &World, announce: Announce, words: usize, rounds: usize) {
     let module = world.load(KERNELS).unwrap();
     let (make, check) = (module.kernel("make").unwrap(), module.kernel("check").unwrap());
@@ -39,7 +40,7 @@ fn message_passing(world: &World, announce: Announce, words: usize, rounds: usiz
             }
         }
         arrived.wait_until_on(Cmp::Ge, round, &stream).unwrap();
-        // SAFETY: the left-hand PE writes again when its word has been told.
+        // SAFETY: the left-hand PE writes again when its word has arrived.
         unsafe { check.launch_on(launch, (&inbox, n, first(left), &wrong), &stream) }.unwrap();
         taken.signal_op_on(SignalOp::Set, round, left, &stream).unwrap();
         taken.wait_until_on(Cmp::Ge, round, &stream).unwrap();
@@ -62,8 +63,8 @@ fn a_flag_on_a_stream_is_never_seen_before_its_data() {
     });
 }
 
-/// Store buffering: each of two PEs' streams puts to a cell of the other's, completes that, and reads its own. Not both may find
-/// nothing.
+/// Store buffering: each of two PEs' streams puts to a cell of the other's, completes that, and reads its
+/// own. Not both may find nothing.
 #[test]
 fn streams_of_two_pes_cannot_both_miss_a_completed_put() {
     const CELLS: usize = 16;

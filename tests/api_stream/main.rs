@@ -1,5 +1,5 @@
-//! Streams: operations in order with kernels, between PEs, in a pool with completion handles, side by side; what is refused
-//! at the call, and how failures are told.
+//! Streams: operations in order with kernels, between PEs, in a pool with completion handles, side by side;
+//! what is refused at the call, and how failures are announced.
 
 #[path = "../api_common/mod.rs"]
 mod api_common;
@@ -51,7 +51,7 @@ fn in_order(world: &World, rng: &Rng, stream: &Stream<'_>) {
         world.fence_on(stream).unwrap();
         arrived.signal_op_on(SignalOp::Add, 1, right, stream).unwrap();
         arrived.wait_until_on(Cmp::Ge, round, stream).unwrap();
-        // SAFETY: as above; the left-hand PE writes again after its word has been told.
+        // SAFETY: as above; the left-hand PE writes again after its word has arrived.
         unsafe { check.launch_on(launch, (&inbox, n, theirs, &wrong), stream) }.unwrap();
         world.quiet_on(stream).unwrap();
         inbox.get_into_on(&back, right, stream).unwrap();
@@ -111,7 +111,7 @@ fn puts_and_gets_of_every_size_from_every_kind_of_memory() {
         let arrived = world.signal().unwrap();
         let (me, left, right) = (world.my_pe(), world.left(), world.right());
         let stream = world.stream().unwrap();
-        let mut told = 0;
+        let mut announced = 0;
         for (round, n) in (0u64..).zip(SIZES) {
             let data =
                 |pe: Pe, part: u64| rng.fork(round << 40 | part << 32 | u64::from(pe.number())).bytes(n);
@@ -119,9 +119,9 @@ fn puts_and_gets_of_every_size_from_every_kind_of_memory() {
             let (to, from) =
                 (inbox.slice(shift..shift + n).unwrap(), outbox.slice(3 * shift..3 * shift + n).unwrap());
             // Both come out right, and nothing beside them.
-            let expect = |part: u64, told: u64| {
+            let expect = |part: u64, announced: u64| {
                 stream.synchronize().unwrap();
-                arrived.wait_until(Cmp::Ge, told).unwrap();
+                arrived.wait_until(Cmp::Ge, announced).unwrap();
                 world.barrier_all().unwrap();
                 let mut whole = vec![0xee; most];
                 whole[shift..shift + n].copy_from_slice(&data(left, part));
@@ -141,19 +141,19 @@ fn puts_and_gets_of_every_size_from_every_kind_of_memory() {
             let private = data(me, 1);
             // SAFETY: `private` lives, unchanged, until `expect` has synchronised.
             unsafe { to.put_on(&private, right, &stream) }.unwrap();
-            expect(1, told);
+            expect(1, announced);
             let private = data(me, 2);
-            told += 1;
+            announced += 1;
             // SAFETY: as above.
             unsafe { to.put_signal_on(&private, &arrived, SignalOp::Add, 1, right, &stream) }.unwrap();
-            expect(2, told);
+            expect(2, announced);
             from.write(&data(me, 3)).unwrap();
             to.put_from_on(&from, right, &stream).unwrap();
-            expect(3, told);
+            expect(3, announced);
             from.write(&data(me, 4)).unwrap();
-            told += 1;
-            to.put_signal_from_on(&from, &arrived, SignalOp::Set, told, right, &stream).unwrap();
-            expect(4, told);
+            announced += 1;
+            to.put_signal_from_on(&from, &arrived, SignalOp::Set, announced, right, &stream).unwrap();
+            expect(4, announced);
         }
     });
 }

@@ -1,6 +1,7 @@
-//! Every function of the C ABI, as the header declares it, called with random arguments: there is always a code, never a crash, and
-//! the world works afterwards. Pointers are null, symmetric (whole, freed, off the granule, at the very end) or memory of the
-//! process that is large enough for whatever the call may do to it, for so much C itself demands.
+//! Every function of the C ABI, as the header declares it, called with random arguments: there is always a
+//! code, never a crash, and the world works afterwards. Pointers are null, symmetric (whole, freed, off the
+//! granule, at the very end) or memory of the process that is large enough for whatever the call may do to
+//! it, for so much C itself demands.
 
 use std::ffi::{c_char, c_void, CStr};
 use std::fs::File;
@@ -81,7 +82,8 @@ impl Stock {
         let ends = ["free", "unload", "destroy", "finalize", "abort", "leave"];
         let ends_it = ends.iter().any(|end| function.contains(end));
         let ends_world = ends[3..].iter().any(|end| function.ends_with(end));
-        // What is valid, mostly, so that calls get past the first check; else nothing, or what was never a handle.
+        // What is valid, mostly, so that calls get past the first check; else nothing, or what was never a
+        // handle.
         let mut handle = |valid: usize, ends: bool| match random.below(8) {
             0 => random.one_of(&[0, 1, self.own as u64, self.block as u64]),
             _ if ends => 0,
@@ -183,7 +185,8 @@ fn library() -> Library {
     unsafe { Library::new(path) }.expect("loaded already")
 }
 
-/// Calls a function of up to ten integers and pointers, which all travel alike in the C ABIs of x86-64 and aarch64.
+/// Calls a function of up to ten integers and pointers, which all travel alike in the C ABIs of x86-64 and
+/// aarch64.
 ///
 /// # Safety
 /// The function is one, takes no more, and is sound with these.

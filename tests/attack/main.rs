@@ -1,10 +1,10 @@
-//! What others may do to a job, and what a program may do to the runtime: random calls, nonsense in every setting, another user at
-//! the node's socket, world after world. The sizes here are what CI can bear; `make attack` takes the large ones
-//! (`RUSHMEM_TEST_ATTACK=1`, or a factor in `RUSHMEM_TEST_ROUNDS`).
+//! What others may do to a job, and what a program may do to the runtime: random calls, nonsense in every
+//! setting, another user at the node's socket, world after world. The sizes here are what CI can bear;
+//! `make attack` takes the large ones (`RUSHMEM_TEST_ATTACK=1`, or a factor in `RUSHMEM_TEST_ROUNDS`).
 //!
-//! More of the same lives beside what it attacks: kills in `tests/faults.rs`, cut hosts and stopped processes in `tests/hosts`,
-//! strangers at the rendezvous in `bootstrap/uid/tests/strangers.rs`, the kernel cache in `device/cpu/tests/trust.rs`, the
-//! parsers in `fuzz/`.
+//! More of the same lives beside what it attacks: kills in `tests/faults.rs`, cut hosts and stopped processes
+//! in `tests/hosts`, strangers at the rendezvous in `bootstrap/uid/tests/strangers.rs`, the kernel cache in
+//! `device/cpu/tests/trust.rs`, the parsers in `fuzz/`.
 
 mod calls;
 mod settings;

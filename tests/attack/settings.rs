@@ -1,4 +1,5 @@
-//! Nonsense in every variable of README's table: an error that names the variable, or a world that works; no crash, no hang.
+//! Nonsense in every variable of README's table: an error that names the variable, or a world that works; no
+//! crash, no hang.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Another user at the sockets between the PEs of a host: it is given no descriptor, and the job starts all the same.
+//! Another user at the sockets between the PEs of a host: it is given no descriptor, and the job starts all
+//! the same.
 
 use std::io::{IoSliceMut, Write};
 use std::os::unix::process::CommandExt;
@@ -72,7 +73,8 @@ fn stranger() {
 }
 
 fn visit(name: &str) {
-    // SAFETY: plain system calls on a descriptor of this function; the structs are plain data of the sizes that are passed.
+    // SAFETY: plain system calls on a descriptor of this function; the structs are plain data of the sizes
+    // that are passed.
     unsafe {
         let fd = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
         assert!(fd >= 0);

@@ -22,7 +22,7 @@ enum { ROUNDS = 500 };
       CHECK(old & ((T)1 << me));                                                                              \
       OK(rushmem_##NAME##_atomic_fetch_xor(w, &word[2], (T)1 << me, last, &old));                             \
       CHECK(old & ((T)1 << me));                                                                              \
-      /* a lock, and a plain counter that it guards */                                                        \
+      /* a lock, and a plain counter that it guards */ \
       do OK(rushmem_##NAME##_atomic_compare_swap(w, &word[4], 0, (T)(me + 1), last, &old));                   \
       while (old != 0);                                                                                       \
       T count;                                                                                                \

@@ -1,5 +1,5 @@
-/* What the C test programs share: a check that says where and why it failed, and leaves at once, so that the other
- * PEs end too. */
+/* What the C test programs share: a check that says where and why it failed, and leaves at once, so that the
+ * other PEs end too. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -54,7 +54,8 @@ static inline rushmem_world_t *start(void)
   return w;
 }
 
-/* Copies this PE's own symmetric memory out, or zeroes it: the heap may be a GPU's, which only the library reaches. */
+/* Copies this PE's own symmetric memory out, or zeroes it: the heap may be a GPU's, which only the library
+ * reaches. */
 static inline void look(rushmem_world_t *w, void *copy, const void *sym, size_t bytes)
 {
   OK(rushmem_get(w, copy, sym, bytes, me));

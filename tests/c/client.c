@@ -1,5 +1,5 @@
-/* A C library that uses rushmem by itself and is loaded into somebody else's process: it and its host must find
- * themselves in one runtime. */
+/* A C library that uses rushmem by itself and is loaded into another program's process: it and its host must
+ * find themselves in one runtime. */
 #include <rushmem.h>
 
 const char *client_library_path(void)

@@ -1,5 +1,5 @@
-// The headers from C++, beside those that kernels include: the same constants, whatever the order. A world through
-// a unique ID or the environment, a few typed calls, and a second world after the first.
+// The headers from C++, beside those that kernels include: the same constants, whatever the order. A world
+// through a unique ID or the environment, a few typed calls, and a second world after the first.
 #include <rushmem/abi.h>
 
 #include "check.h"

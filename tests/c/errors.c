@@ -17,8 +17,8 @@ static void without_a_world(void)
   FAILS(rushmem_init(NULL, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, "null");
 }
 
-/* Pointers that are no handles: numbers, this program's own memory (mapped, not mapped, read-only, code), handles of another
- * kind, places within and beside handles. */
+/* Pointers that are no handles: numbers, this program's own memory (mapped, not mapped, read-only, code),
+ * handles of another kind, places within and beside handles. */
 static void garbage(rushmem_world_t *w)
 {
   static const char text[] = "a text of this program, long enough to be anything";

@@ -1,4 +1,5 @@
-/* A child of fork from C: each call is an error that says so, however the child was made, and its parent goes on. */
+/* A child of fork from C: each call is an error that says so, however the child was made, and its parent goes
+ * on. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -10,7 +11,8 @@
 
 extern char **environ;
 
-/* Calls in a child: no allocation, so that a child without any handler of fork can make them. How many were not refused. */
+/* Calls in a child: no allocation, so that a child without any handler of fork can make them. How many were
+ * not refused. */
 static int refused(rushmem_world_t *w, int64_t *sym)
 {
   int wrong = 0;

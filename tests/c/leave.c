@@ -1,5 +1,5 @@
-/* A PE's process ends without rushmem_finalize: by exit(), or by return from main; before the others, or with them. The others
- * do not hang: what they wait in ends with an error that names that PE. */
+/* A PE's process ends without rushmem_finalize: by exit(), or by return from main; before the others, or with
+ * them. The others do not hang: what they wait in ends with an error that names that PE. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "check.h"

@@ -20,7 +20,7 @@
     OK(rushmem_##NAME##_test_some(w, v, 4, status, RUSHMEM_CMP_LE, (T)0, indices, &count));                   \
     CHECK(count == 3 && indices[0] == 0 && indices[1] == 2 && indices[2] == 3);                               \
     OK(rushmem_barrier_all(w));                                                                               \
-    /* 1, then 2 and 3, to the right; the excluded word stays 0 */                                            \
+    /* 1, then 2 and 3, to the right; the excluded word stays 0 */ \
     OK(rushmem_##NAME##_p(w, &v[0], (T)1, right));                                                            \
     OK(rushmem_##NAME##_wait_until(w, &v[0], RUSHMEM_CMP_EQ, (T)1));                                          \
     OK(rushmem_##NAME##_wait_until_any(w, v, 4, status, RUSHMEM_CMP_GT, (T)0, &index));                       \
@@ -41,7 +41,7 @@
     CHECK(count == 1 && indices[0] == 1);                                                                     \
     OK(rushmem_##NAME##_test_any(w, v, 4, NULL, RUSHMEM_CMP_EQ, (T)3, &index));                               \
     CHECK(index == 3);                                                                                        \
-    /* the sign of the type counts: all ones is less than zero, or the largest */                             \
+    /* the sign of the type counts: all ones is less than zero, or the largest */ \
     OK(rushmem_##NAME##_atomic_set(w, &v[1], minus, me));                                                     \
     OK(rushmem_##NAME##_test(w, &v[1], RUSHMEM_CMP_GT, (T)1, &result));                                       \
     CHECK(result == (minus > (T)1));                                                                          \

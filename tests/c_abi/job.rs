@@ -1,5 +1,5 @@
-//! Runs a C program on several PEs with a time limit: under rushmem-run where cargo has built it, else by setting
-//! the same environment ourselves. Nothing outlives the call.
+//! Runs a C program on several PEs with a time limit: under rushmem-run where cargo has built it, else by
+//! setting the same environment ourselves. Nothing outlives the call.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;

@@ -1,5 +1,6 @@
-//! One process, one runtime: a Rust program and a C library in it that both use rushmem see the same instance,
-//! whichever of them comes first, even where they would find different copies of the file by themselves.
+//! One process, one runtime: a Rust program and a C library in it that both use rushmem see the same
+//! instance, whichever of them comes first, even where they would find different copies of the file by
+//! themselves.
 
 use std::ffi::{c_char, CStr};
 use std::path::{Path, PathBuf};
@@ -50,7 +51,8 @@ fn mapped_runtimes() -> Vec<String> {
     let mut files: Vec<String> = maps
         .lines()
         .filter(|l| l.contains("librushmem_host.so") && l.contains("r-xp"))
-        // Address, permissions, offset, device, inode; the rest is the name, with spaces in that of a deleted file.
+        // Address, permissions, offset, device, inode; the rest is the name, with spaces in that of a deleted
+        // file.
         .map(|l| l.split_whitespace().skip(5).collect::<Vec<_>>().join(" "))
         .collect();
     files.dedup();
@@ -125,8 +127,8 @@ fn c_comes_first() {
     in_a_process_of_its_own("C first", &this_program());
 }
 
-/// With no library around it, a program loads the one that it carries, and a C library which needs `librushmem_host.so`, and
-/// would find the installed one, is bound to that.
+/// With no library around it, a program loads the one that it carries, and a C library which needs
+/// `librushmem_host.so`, and would find the installed one, is bound to that.
 #[test]
 fn a_rust_program_with_its_own_copy_comes_first() {
     let folder = tempfile::tempdir().expect("a temporary folder");

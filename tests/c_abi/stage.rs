@@ -1,5 +1,5 @@
-//! An installed rushmem in a temporary folder, made by `scripts/install` from what cargo has built beside this test,
-//! and the system's compiler against it.
+//! An installed rushmem in a temporary folder, made by `scripts/install` from what cargo has built beside
+//! this test, and the system's compiler against it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,7 +68,8 @@ impl Stage {
             "-Wshadow",
             "-Werror",
         ]);
-        // Tests convert freely; only the headers' own conversions are of interest, and those are checked without it.
+        // Tests convert freely; only the headers' own conversions are of interest, and those are checked
+        // without it.
         if source.starts_with(sources()) {
             cc.arg("-Wno-conversion");
         }

@@ -1,4 +1,5 @@
-//! Atomics inside kernels: all PEs at once on the same words. What is left behind in the words is checked here.
+//! Atomics inside kernels: all PEs at once on the same words. What is left behind in the words is checked
+//! here.
 
 use rushmem::Symmetric;
 
@@ -7,7 +8,8 @@ use crate::*;
 
 const ATOMICS: &str = kernels!("atomics.cu");
 
-/// Each thread's calls of a form. Over a network a call takes some 40 us, and contention comes from threads and PEs.
+/// Each thread's calls of a form. Over a network a call takes some 40 us, and contention comes from threads
+/// and PEs.
 fn calls() -> i32 {
     if is_brief() {
         2

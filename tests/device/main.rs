@@ -1,10 +1,12 @@
-//! The device library, tested by the kernels in tests/kernels: one source for every kind of device. Most kernels check
-//! themselves and leave a report (tests/kernels/check.h), which `Bench` reads; what a kernel leaves behind in
-//! symmetric memory is checked here. Each test runs at several PE counts, as processes and as threads of one.
-//! Under a sanitizer they run in brief (api_common/place.rs).
+//! The device library, tested by the kernels in tests/kernels: one source for every kind of device. Most
+//! kernels check themselves and leave a report (tests/kernels/check.h), which `Bench` reads; what a kernel
+//! leaves behind in symmetric memory is checked here. Each test runs at several PE counts, as processes and
+//! as threads of one. Under a sanitizer they run in brief (api_common/place.rs).
 
 #[path = "../api_common/mod.rs"]
 mod api_common;
+#[path = "../kernels/arguments.rs"]
+mod arguments;
 
 mod atomics;
 mod faults;
@@ -18,7 +20,7 @@ mod waits;
 use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
 use api_common::place::{all_mapped, is_brief, litmus_rounds, on_gpus, processes, rounds, skip};
 use api_common::{at_counts, Rng};
-use rushmem::{KernelArgs, Launch, Source, SymSlice, World};
+use rushmem::{ByValue, KernelArgs, Launch, Source, SymSlice, World};
 
 /// Threads of a block worth trying: one alone, whole warps, and a last warp that is not full.
 const BLOCK_SIZES: [u32; 3] = [1, 64, 70];

@@ -1,6 +1,7 @@
 //! Signals, syncs and barriers inside kernels, and litmus tests of the orderings they promise.
 
 use crate::api_common::at_all_counts;
+use crate::arguments::Exchange;
 use crate::*;
 
 const SIGNALS: &str = kernels!("signals.cu");
@@ -17,8 +18,8 @@ fn data_comes_with_its_signal_at_every_scope() {
             for (i, bytes) in [0usize, 1, 17, 4097].into_iter().enumerate() {
                 signal.set(0, world.my_pe()).unwrap();
                 ack.set(0, world.my_pe()).unwrap();
-                let args =
-                    (&bench.report, &dst, &src, &signal, &ack, bytes, scope, rounds(24) as i32, rng.next());
+                let exchange = Exchange { bytes, scope, rounds: rounds(24) as i32, seed: rng.next() };
+                let args = (&bench.report, &dst, &src, &signal, &ack, ByValue(exchange));
                 bench.run("signals_exchange", Launch::new(1, BLOCK_SIZES[i % 3]), args);
             }
         }

@@ -4,6 +4,16 @@ use crate::*;
 
 const PACKED: &str = kernels!("packed.cu");
 
+/// `packed_args` of packed.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Sweep {
+    scope: i32,
+    unit: i32,
+    max_bytes: usize,
+    seed: u64,
+}
+
 fn sweep(scope: i32, units: &'static [i32], most: usize) {
     let most = if is_brief() { 40 } else { most };
     at_few_counts(|world, rng| {
@@ -18,7 +28,8 @@ fn sweep(scope: i32, units: &'static [i32], most: usize) {
                 memory.fill(0).unwrap();
             }
             let threads = BLOCK_SIZES[rng.below(3)];
-            let args = (&bench.report, &slots, &ack, &dst, &src, scope, unit, most, rng.next());
+            let sweep = Sweep { scope, unit, max_bytes: most, seed: rng.next() };
+            let args = (&bench.report, &slots, &ack, &dst, &src, ByValue(sweep));
             bench.run("packed_sweep", Launch::new(1, threads), args);
         }
     });

@@ -1,12 +1,24 @@
 //! put, get, their nbi and strided forms, p, g and ptr inside kernels.
 
 use crate::api_common::at_all_counts;
+use crate::arguments::Large;
 use crate::*;
 
 const RMA: &str = kernels!("rma.cu");
 const ELEMENTS: &str = kernels!("elements.cu");
 /// `OP_*` of rma.cu: put, put_nbi, get, get_nbi.
 const OPS: [i32; 4] = [0, 1, 2, 3];
+
+/// `sweep_args` of rma.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Sweep {
+    op: i32,
+    scope: i32,
+    unit: i32,
+    max_bytes: usize,
+    seed: u64,
+}
 
 /// Every size up to `most` bytes, every alignment of either side, by `block` threads: those of a GPU are slower each.
 fn sweep(scope: i32, units: &'static [i32], block: u32, most: usize) {
@@ -18,8 +30,8 @@ fn sweep(scope: i32, units: &'static [i32], block: u32, most: usize) {
         let src = world.alloc_aligned::<u8>(most + 512 + 16, 16).unwrap();
         for &unit in units {
             for op in OPS {
-                let args = (&bench.report, &dst, &src, op, scope, unit, most, rng.next());
-                bench.run("rma_sweep", Launch::new(1, block), args);
+                let sweep = Sweep { op, scope, unit, max_bytes: most, seed: rng.next() };
+                bench.run("rma_sweep", Launch::new(1, block), (&bench.report, &dst, &src, ByValue(sweep)));
             }
         }
     });
@@ -42,7 +54,7 @@ fn every_small_size_and_alignment_by_a_block() {
     sweep(BLOCK, &[2, 4, 8, 16], 45, 150);
 }
 
-/// The host's barrier speaks for a kernel that has ended, wherever its PE's peers are.
+/// The host's barrier completes the operations of a kernel that has ended, on near and far PEs.
 #[test]
 fn what_a_kernel_left_the_hosts_barrier_completes() {
     const THREADS: usize = 64;
@@ -92,9 +104,9 @@ fn large_transfers_to_the_byte() {
                 if is_brief() && bytes > 5000 {
                     continue;
                 }
-                let (from, to) = (rng.below(16), rng.below(16));
-                let args = (&bench.report, &dst, &src, op, scope, bytes, from, to, rng.next());
-                bench.run("rma_large", Launch::new(1, threads), args);
+                let (from_align, to_align, seed) = (rng.below(16), rng.below(16), rng.next());
+                let large = Large { op, scope, bytes, from_align, to_align, seed };
+                bench.run("rma_large", Launch::new(1, threads), (&bench.report, &dst, &src, ByValue(large)));
             }
         }
     });

@@ -6,14 +6,42 @@ const STAGED: &str = kernels!("staged.cu");
 /// `STAGED_*` of staged.cu: put, get, put_signal.
 const OPS: [i32; 3] = [0, 1, 2];
 
+/// `transfer_args` of staged.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Transfer {
+    op: i32,
+    scope: i32,
+    wide: i32,
+    callers: u32,
+    bytes: usize,
+    slot: usize,
+    from_align: usize,
+    to_align: usize,
+    stage_bytes: usize,
+    stage_align: usize,
+    seed: u64,
+}
+
+/// `messages_args` there.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Messages {
+    scope: i32,
+    rounds: i32,
+    words: usize,
+    stage_bytes: usize,
+    seed: u64,
+}
+
 /// Around a unit, a vector, where each scope begins to use its stage, and where its pieces end.
 const SIZES: [usize; 26] = [
     0, 1, 15, 16, 17, 1023, 1024, 1025, 1039, 2047, 2049, 4095, 4096, 4097, 4112, 8191, 16383, 16384, 16385,
     16400, 16415, 32768, 65535, 65536, 65552, 200_001,
 ];
 
-/// None, too small, the smallest, an odd one, where there are more buffers and larger ones, and as many as a launch may ask
-/// for without being told how many there are.
+/// None, too small, the smallest, an odd one, where there are more buffers and larger ones, and as many as a
+/// launch may ask for without knowing how many there are.
 fn stages() -> Vec<usize> {
     let mut stages = vec![0, 1008, 1024, 1040, 3001, 16383, 16448, 16464, 48 << 10];
     if on_gpus() {
@@ -34,7 +62,8 @@ fn sweep(scope: i32) {
             if is_brief() && bytes > 5000 {
                 continue;
             }
-            // Both sides aligned alike, for that is when the stage is used, at each alignment in turn; then at random.
+            // Both sides aligned alike, for that is when the stage is used, at each alignment in turn; then
+            // at random.
             for (turn, alike) in [true, true, true, false].into_iter().enumerate() {
                 let wide = bytes % 8 == 0 && turn == 1;
                 let unit = if wide { 8 } else { 1 };
@@ -44,24 +73,20 @@ fn sweep(scope: i32) {
                 let threads = if on_gpus() { 256 } else { 64 };
                 let stage_align = if turn == 2 { 16 * rng.below(4) } else { 0 };
                 signal.set(0, world.my_pe()).unwrap();
-                let (op, wide, report) = (OPS[(i + turn) % 3], i32::from(wide), &bench.report);
-                let args = (
-                    report,
-                    &dst,
-                    &src,
-                    &signal,
-                    op,
+                let transfer = Transfer {
+                    op: OPS[(i + turn) % 3],
                     scope,
-                    wide,
+                    wide: i32::from(wide),
+                    callers: 1,
                     bytes,
-                    room - 32,
-                    from,
-                    to,
-                    stage,
+                    slot: room - 32,
+                    from_align: from,
+                    to_align: to,
+                    stage_bytes: stage,
                     stage_align,
-                    1u32,
-                    rng.next(),
-                );
+                    seed: rng.next(),
+                };
+                let args = (&bench.report, &dst, &src, &signal, ByValue(transfer));
                 bench.run("staged_transfer", Launch::new(1, threads).shared_bytes(stage), args);
             }
         }
@@ -107,23 +132,20 @@ fn several_callers(scope: i32) {
             let align = rng.below(16);
             signal.set(0, world.my_pe()).unwrap();
             let stage = (callers * 8) << 10;
-            let args = (
-                &bench.report,
-                &dst,
-                &src,
-                &signal,
+            let transfer = Transfer {
                 op,
                 scope,
-                0,
+                wide: 0,
+                callers: callers as u32,
                 bytes,
                 slot,
-                align,
-                align,
-                stage,
-                0usize,
-                callers as u32,
-                rng.next(),
-            );
+                from_align: align,
+                to_align: align,
+                stage_bytes: stage,
+                stage_align: 0,
+                seed: rng.next(),
+            };
+            let args = (&bench.report, &dst, &src, &signal, ByValue(transfer));
             bench.run("staged_transfer", Launch::new(1, 128).shared_bytes(stage), args);
         }
     });
@@ -148,7 +170,8 @@ fn a_signal_is_never_seen_before_what_the_copy_engine_wrote() {
                 let (data, src, flags) = (memory(lanes * words), memory(lanes * words), memory(lanes * 32));
                 let stage = 32usize << 10;
                 let many = rounds(if on_gpus() { (2_000_000 / words).min(3000) } else { 12 }) as i32;
-                let args = (&bench.report, &data, &src, &flags, scope, words, stage, many, rng.next());
+                let messages = Messages { scope, rounds: many, words, stage_bytes: stage, seed: rng.next() };
+                let args = (&bench.report, &data, &src, &flags, ByValue(messages));
                 bench.run("staged_litmus", Launch::new(blocks, threads).shared_bytes(stage), args);
             }
         }

@@ -1,5 +1,5 @@
-//! Many blocks and full warps that post to a device ring which is far too small for them, with near PEs and far ones in the
-//! job: slots are reused at once, posters wait for room, reply slots are fewer than threads.
+//! Many blocks and full warps that post to a device ring which is far too small for them, with near PEs and
+//! far ones in the job: slots are reused at once, posters wait for room, reply slots are fewer than threads.
 
 use rushmem::testing::Pes;
 
@@ -104,7 +104,8 @@ fn run(pes: Pes, threads: bool) {
     }
 }
 
-/// One network after the other: side by side they take ten times as long on two cores. The fake one carries no GPU's memory.
+/// One network after the other: side by side they take ten times as long on two cores. The fake one carries
+/// no GPU's memory.
 #[test]
 fn a_tiny_ring_carries_a_storm() {
     if !on_gpus() {

@@ -1,5 +1,5 @@
-//! Offsets past 4 GiB and counts past 2^31, in kernels at each scope and by the host. On the CPU device, whose memory is
-//! everybody's, the same in small.
+//! Offsets past 4 GiB and counts past 2^31, in kernels at each scope and by the host. On the CPU device,
+//! whose memory is everybody's, the same in small.
 
 use crate::*;
 
@@ -66,7 +66,8 @@ impl<'w> Scene<'w> {
         self.bench.run("big_fill", wide(), (&self.src, self.sizes.room, seed));
     }
 
-    /// `dst` has `n` bytes of `pe`'s, at `to` what is there at `from`, and zeros around them; then it is zeroed.
+    /// `dst` has `n` bytes of `pe`'s, at `to` what is there at `from`, and zeros around them; then it is
+    /// zeroed.
     #[track_caller]
     fn check(&self, to: usize, from: usize, n: usize, seed: u64, pe: Pe) {
         let args = (&self.bench.report, &self.dst, to, n, self.sizes.room, seed, pe.number() as i32, from);
@@ -79,7 +80,8 @@ fn by_kernels(scene: &Scene<'_>, rng: &mut Rng) {
     let (world, many) = (scene.bench.world, scene.sizes.many);
     let (right, left, signal) = (world.right(), world.left(), world.signal().unwrap());
     let mut signals = 0;
-    // A thread or a warp alone takes seconds for as much, as gets byte by byte do: they have the last bytes only.
+    // A thread or a warp alone takes seconds for as much, as gets byte by byte do: they have the last bytes
+    // only.
     let little = 100_003;
     for (op, scope, n, misaligned) in [
         (PUT, BLOCK, many, 0),

@@ -1,5 +1,5 @@
-//! Kernels that nvcc has compiled, loaded as machine code: a cubin, a fatbin and PTX of a whole program, and code linked
-//! with the device library, without and with link-time optimisation.
+//! Kernels that nvcc has compiled, loaded as machine code: a cubin, a fatbin and PTX of a whole program, and
+//! code linked with the device library, without and with link-time optimisation.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

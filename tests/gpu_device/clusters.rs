@@ -1,5 +1,5 @@
-//! Thread block clusters, asked for at the launch: on GPUs that have them blocks know their place in one, and elsewhere the
-//! launch is refused.
+//! Thread block clusters, asked for at the launch: on GPUs that have them blocks know their place in one, and
+//! elsewhere the launch is refused.
 
 use crate::*;
 

@@ -1,8 +1,9 @@
-//! PEs each with a GPU of its own, two of them and as many as there are, as processes and as threads of one process: the
-//! same kernels as everywhere, over the link between the GPUs.
+//! PEs each with a GPU of its own, two of them and as many as there are, as processes and as threads of one
+//! process: the same kernels as everywhere, over the link between the GPUs.
 
 use rushmem::Device;
 
+use crate::arguments::{Exchange, Large};
 use crate::*;
 
 const RMA: &str = kernels!("rma.cu");
@@ -36,8 +37,8 @@ fn everything(world: &World, rng: &mut Rng) {
     for scope in SCOPES {
         for op in 0..4 {
             let (bytes, from, to) = ((1usize << 20) - rng.below(33), rng.below(16), rng.below(16));
-            let args = (&rma.report, &dst, &src, op, scope, bytes, from, to, rng.next());
-            rma.run("rma_large", Launch::new(1, 480), args);
+            let large = Large { op, scope, bytes, from_align: from, to_align: to, seed: rng.next() };
+            rma.run("rma_large", Launch::new(1, 480), (&rma.report, &dst, &src, ByValue(large)));
         }
     }
     let elements = Bench::new(world, ELEMENTS);
@@ -45,7 +46,8 @@ fn everything(world: &World, rng: &mut Rng) {
     let signals = Bench::new(world, SIGNALS);
     for scope in SCOPES {
         let (signal, ack) = (world.signal().unwrap(), world.signal().unwrap());
-        let args = (&signals.report, &dst, &src, &signal, &ack, 4097usize, scope, 200, rng.next());
+        let exchange = Exchange { bytes: 4097, scope, rounds: 200, seed: rng.next() };
+        let args = (&signals.report, &dst, &src, &signal, &ack, ByValue(exchange));
         signals.run("signals_exchange", Launch::new(1, 128), args);
     }
     let sync = Bench::new(world, SYNC);

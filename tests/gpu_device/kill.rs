@@ -1,5 +1,5 @@
-//! A PE is killed while the others wait in a kernel: each ends within 5 s with an error that names it, and nothing is left:
-//! no process, none of the GPU's memory. (tests/faults.rs kills in every other stage, too.)
+//! A PE is killed while the others wait in a kernel: each ends within 5 s with an error that names it, and
+//! nothing is left: no process, none of the GPU's memory. (tests/faults.rs kills in every other stage, too.)
 
 use std::path::Path;
 use std::time::Instant;
@@ -88,7 +88,7 @@ fn kill(test: &str, n: u32, device: Option<String>, victim: Pe, kernel: Kernel) 
     while used > before + SLACK_MIB {
         assert!(start.elapsed() < Duration::from_secs(10), "{used} MiB in use, {before} before");
         std::thread::sleep(Duration::from_millis(100));
-        used = memory::in_use(test).expect("it was told before");
+        used = memory::in_use(test).expect("it was read before");
     }
 }
 

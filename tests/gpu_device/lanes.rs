@@ -1,5 +1,6 @@
-//! Litmus tests of a million rounds at each scope, between two GPUs where there are two, else between two PEs of one (or,
-//! in small, of the CPU device): message passing by every way to announce data, and store buffering.
+//! Litmus tests of a million rounds at each scope, between two GPUs where there are two, else between two PEs
+//! of one (or, in small, of the CPU device): message passing by every way to announce data, and store
+//! buffering.
 
 use crate::*;
 
@@ -20,10 +21,23 @@ const MESSAGES: [&str; 11] = [
 ];
 const BUFFERS: [&str; 5] = ["put_nbi, g", "p, get", "atomics", "signals", "p, g without quiet (weak)"];
 
+/// `lanes_args` of litmus_lanes.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Lanes {
+    scope: i32,
+    form: i32,
+    rounds: i32,
+    stride: usize,
+    words: usize,
+    seed: u64,
+}
+
 /// Words of each lane's data: not a multiple of a line.
 const STRIDE: usize = 72;
 
-/// Blocks of how many threads, and how many rounds in all: an odd number of lanes' worth of them is no matter.
+/// Blocks of how many threads, and how many rounds in all: an odd number of lanes' worth of them is no
+/// matter.
 fn shape() -> (Launch, u32, usize) {
     match on_gpus() {
         true => (Launch::new(32, 128), 32, rounds(1_000_000)),
@@ -67,9 +81,9 @@ fn run(kernel: &str, forms: &[&str], sizes: &[usize], world: &World, rng: &mut R
                 }
                 let (report, stats) = (&bench.report, &memory.stats);
                 let (data, src, flags) = (&memory.data, &memory.src, &memory.flags);
-                let (form, each) = (form as i32, each as i32);
-                let args = (report, stats, data, src, flags, STRIDE, scope, form, words, each, rng.next());
-                bench.run(kernel, launch, args);
+                let (form, rounds, seed) = (form as i32, each as i32, rng.next());
+                let lanes = Lanes { scope, form, rounds, stride: STRIDE, words, seed };
+                bench.run(kernel, launch, (report, stats, data, src, flags, ByValue(lanes)));
             }
             let seen = memory.stats.to_vec().unwrap();
             assert!(seen[2] as usize >= total, "{seen:?}: fewer than {total} rounds");

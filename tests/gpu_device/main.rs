@@ -1,11 +1,14 @@
-//! Kernels of several PEs where it is hardest: litmus tests of a million rounds, devices full of waiting kernels, eight PEs
-//! on one GPU, PEs each with a GPU, heaps past 4 GiB, PEs killed while the others wait in kernels, code loaded twice.
+//! Kernels of several PEs where it is hardest: litmus tests of a million rounds, devices full of waiting
+//! kernels, eight PEs on one GPU, PEs each with a GPU, heaps past 4 GiB, PEs killed while the others wait in
+//! kernels, code loaded twice.
 //!
-//! What makes sense on the CPU device runs there too, in small; what needs GPUs, or more of them or of their memory
-//! than there is, says SKIP and why. Run them one at a time: they look at how much of a GPU is in use.
+//! What makes sense on the CPU device runs there too, in small; what needs GPUs, or more of them or of their
+//! memory than there is, says SKIP and why. Run them one at a time: they look at how much of a GPU is in use.
 
 #[path = "../api_common/mod.rs"]
 mod api_common;
+#[path = "../kernels/arguments.rs"]
+mod arguments;
 
 mod big;
 mod binary;
@@ -24,7 +27,7 @@ use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
 use api_common::place::{all_mapped, gpus, on_gpus, rounds, skip};
 use api_common::{at_counts, both, seed, seeded, Rng};
 use rushmem::testing::{self, Exit};
-use rushmem::{ErrorCode, Launch, Pe, Source, SymSlice, World};
+use rushmem::{ByValue, ErrorCode, Launch, Pe, Source, SymSlice, World};
 
 /// Patience with whatever a PE has to say.
 const LIMIT: Duration = Duration::from_secs(30);

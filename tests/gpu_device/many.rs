@@ -1,4 +1,5 @@
-//! Eight PEs on one device: as threads of a process, whose kernels run side by side, and as processes, which take turns.
+//! Eight PEs on one device: as threads of a process, whose kernels run side by side, and as processes, which
+//! take turns.
 
 use crate::*;
 

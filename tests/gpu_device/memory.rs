@@ -1,8 +1,9 @@
-//! How much of the GPUs' memory is in use, as somebody else sees it.
+//! How much of the GPUs' memory is in use, as another process sees it.
 
 use std::process::Command;
 
-/// MiB of each GPU that this process sees, in its order: in use, free. `None`, said aloud, where nobody tells.
+/// MiB of each GPU that this process sees, in its order: in use, free. `None`, said aloud, where it cannot be
+/// found out.
 pub(crate) fn of_gpus(test: &str) -> Option<Vec<(u64, u64)>> {
     let query = ["--query-gpu=pci.bus_id,memory.used,memory.free", "--format=csv,noheader,nounits"];
     let answer = Command::new("nvidia-smi").args(query).output();

@@ -1,5 +1,5 @@
-//! A device full of waiting threads: what they wait for comes all the same, from its host, from another PE's host and from
-//! another PE's kernel. Delivery needs no free SM.
+//! A device full of waiting threads: what they wait for comes all the same, from its host, from another PE's
+//! host and from another PE's kernel. Delivery needs no free SM.
 
 use std::time::Instant;
 
@@ -23,8 +23,8 @@ enum Way {
     PutThenSignal,
     /// The host puts data with its signal.
     PutSignal,
-    /// The host puts, and adds to the signal: for a far PE that is an atomic update of its GPU's memory, which the threads that
-    /// wait carry out.
+    /// The host puts, and adds to the signal: for a far PE that is an atomic update of its GPU's memory,
+    /// which the threads that wait carry out.
     PutThenAdd,
     /// A kernel does.
     Kernel,
@@ -32,7 +32,8 @@ enum Way {
 
 const BY_HOST: [Way; 3] = [Way::Signal, Way::PutThenSignal, Way::PutSignal];
 
-/// What another PE sends. (An update of memory that is mapped is a kernel on the sender's GPU, which may be the one that is full.)
+/// What another PE sends. (An update of memory that is mapped is a kernel on the sender's GPU, which may be
+/// the one that is full.)
 fn by_another() -> Vec<Way> {
     let mut ways = [&BY_HOST[..], &[Way::Kernel]].concat();
     if !all_mapped(2) {
@@ -131,7 +132,7 @@ impl<'w> Scene<'w> {
                 assert_eq!(self.counts.to_vec().unwrap(), [all, all], "{way:?}");
                 self.bench.check(&format!("{way:?}"));
                 assert!(took < Duration::from_secs(5), "{way:?} from {from}: {took:?}");
-                println!("OCCUPIED {all} threads of {name} heard of {way:?} from {from} after {took:?}");
+                println!("OCCUPIED {all} threads of {name} saw {way:?} from {from} after {took:?}");
             }
             self.world.barrier_all().unwrap();
         }

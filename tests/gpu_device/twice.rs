@@ -1,5 +1,5 @@
-//! One source loaded more than once: in two worlds of a process, on one device and on two, and twice in one world. Each
-//! copy has its own world's device state.
+//! One source loaded more than once: in two worlds of a process, on one device and on two, and twice in one
+//! world. Each copy has its own world's device state.
 
 use rushmem::{Module, Uid};
 
@@ -8,7 +8,7 @@ use crate::*;
 const WHO: &str = r#"
 #include <rushmem/rushmem.cuh>
 __device__ unsigned long long calls;
-/* Who this is, told to the right-hand PE, and how often this copy of the code was called. */
+/* Who this is, sent to the right-hand PE, and how often this copy of the code was called. */
 extern "C" __global__ void who(uint64_t *here, uint64_t *from_left) {
   const int me = rushmem::my_pe(), n = rushmem::n_pes();
   here[0] = static_cast<uint64_t>(me);

@@ -1,5 +1,5 @@
-//! Memory that a program makes by itself, by CUDA's driver calls, as PyTorch and others do: what the tests of registration and
-//! of cudarc's views work on. It is given back on drop.
+//! Memory that a program makes by itself, by CUDA's driver calls, as PyTorch and others do: what the tests of
+//! registration and of cudarc's views work on. It is given back on drop.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::c_void;
@@ -54,7 +54,7 @@ impl Gpu {
         data
     }
 
-    /// Bytes of its memory that nobody has.
+    /// Bytes of its free memory.
     pub(crate) fn free(&self) -> usize {
         self.context.bind_to_thread().unwrap();
         result::mem_get_info().unwrap().0

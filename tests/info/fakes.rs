@@ -1,9 +1,11 @@
-//! Stand-ins for NVIDIA's libraries, so that what `rushmem-info` says about GPUs can be tested where there are none, or others.
+//! Stand-ins for NVIDIA's libraries, so that what `rushmem-info` says about GPUs can be tested where there
+//! are none, or others.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Two GPUs of which the first reaches the second, but not the other way round. No context may be started on them.
+/// Two GPUs of which the first reaches the second, but not the other way round. No context may be started on
+/// them.
 const DRIVER: &str = r#"
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-//! `rushmem-info` as a user sees it: what it shows, and that it ends with exit code 1, and a line that helps, where something
-//! needed is missing.
+//! `rushmem-info` as a user sees it: what it shows, and that it ends with exit code 1, and a line that helps,
+//! where something needed is missing.
 //!
-//! No GPU is needed: where the driver matters, a stand-in for libcuda has the answers. On a machine with GPUs they are compared
-//! with what nvidia-smi says.
+//! No GPU is needed: where the driver matters, a stand-in for libcuda has the answers. On a machine with GPUs
+//! they are compared with what nvidia-smi says.
 
 mod fakes;
 #[path = "../programs/mod.rs"]

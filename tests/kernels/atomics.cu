@@ -1,7 +1,6 @@
 /* Atomics on words that all PEs' threads update at once: tickets that must form a permutation, sums, bits
  * owned by one thread each, a token handed round by swaps, values that would show a torn or narrow access;
- * and words beside them that nobody may touch. Any grid. Kernels complete what they do: a host's barrier does not speak for
- * them. */
+ * and words beside them that nobody may touch. Any grid. Each kernel completes its operations itself. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif

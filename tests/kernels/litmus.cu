@@ -1,7 +1,8 @@
 /* Ordering, by litmus tests between neighbours: message passing (a flag is never seen before its data) by
  * every pair of data operation and flag operation, and store buffering (two PEs cannot both miss the other's
- * completed put). Values carry the round's number, so a stale one shows. One block to a PE. Where PEs are not mapped, words
- * and up to 512 bytes travel in messages that keep their order, and more than that does not: hence the larger ones. */
+ * completed put). Values carry the round's number, so a stale one shows. One block to a PE. Where PEs are not
+ * mapped, words and up to 512 bytes travel in messages that keep their order, and more than that does not:
+ * hence the larger ones. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -83,8 +84,8 @@ extern "C" __global__ void litmus_message_passing(uint64_t *report, uint64_t *da
 
 enum { BULK_PUT_SIGNAL = 0, BULK_FENCE_P = 1, BULK_FENCE_ATOMIC = 2, BULK_FENCE_SIGNAL = 3, BULK_QUIET_P = 4 };
 
-/* Message passing with `words` words that the block puts as one. `data` and `source` have that many, `flag` and `ack` one: all
- * zero. */
+/* Message passing with `words` words that the block puts as one. `data` and `source` have that many, `flag`
+ * and `ack` one: all zero. */
 extern "C" __global__ void litmus_bulk(uint64_t *report, uint64_t *data, uint64_t *source, uint64_t *flag,
                                        uint64_t *ack, int form, size_t words, int rounds) {
   const int me = rushmem::my_pe(), right = right_of(me), left = left_of(me);
@@ -121,9 +122,10 @@ extern "C" __global__ void litmus_bulk(uint64_t *report, uint64_t *data, uint64_
   }
 }
 
-/* PEs 2k and 2k + 1 pair up (an odd one out rests). Each puts to the other in its own `words` words for the round and completes
- * it, then reads what it was sent: not both may still see nothing. `x` has `words` words for each round and `seen` one, of zero,
- * `ones` has `words` ones. By puts to the other's memory (`via` 0), or through p and gets of the other's words (`via` 1). */
+/* PEs 2k and 2k + 1 pair up (an odd one out rests). Each puts to the other in its own `words` words for the
+ * round and completes it, then reads what it was sent: not both may still see nothing. `x` has `words` words
+ * for each round and `seen` one, of zero, `ones` has `words` ones. By puts to the other's memory (`via` 0),
+ * or through p and gets of the other's words (`via` 1). */
 extern "C" __global__ void litmus_store_buffering(uint64_t *report, uint64_t *x, uint64_t *ones,
                                                   uint64_t *seen, size_t words, int via, int rounds) {
   const int me = rushmem::my_pe(), other = me ^ 1;

@@ -245,30 +245,35 @@ __device__ void store_buffering(uint64_t *report, uint64_t *stats, uint64_t *x, 
 
 }  // namespace
 
+/* `Lanes` of tests/gpu_device/lanes.rs. */
+struct lanes_args {
+  int scope, form, rounds;
+  size_t stride, words;
+  uint64_t seed;
+};
+
 /* Blocks of whole warps. `data` and `src` have `stride` words for each lane, at least words + 2, and `flags`
  * 32: all zero. */
 extern "C" __global__ void litmus_lanes_mp(uint64_t *report, uint64_t *stats, uint64_t *data, uint64_t *src,
-                                           uint64_t *flags, size_t stride, int scope, int form, size_t words,
-                                           int rounds, uint64_t seed) {
-  if (scope == SCOPE_THREAD) {
-    message_passing<rushmem::thread>(report, stats, data, src, flags, stride, form, words, rounds, seed);
-  } else if (scope == SCOPE_WARP) {
-    message_passing<rushmem::warp>(report, stats, data, src, flags, stride, form, words, rounds, seed);
+                                           uint64_t *flags, lanes_args a) {
+  if (a.scope == SCOPE_THREAD) {
+    message_passing<rushmem::thread>(report, stats, data, src, flags, a.stride, a.form, a.words, a.rounds, a.seed);
+  } else if (a.scope == SCOPE_WARP) {
+    message_passing<rushmem::warp>(report, stats, data, src, flags, a.stride, a.form, a.words, a.rounds, a.seed);
   } else {
-    message_passing<rushmem::block>(report, stats, data, src, flags, stride, form, words, rounds, seed);
+    message_passing<rushmem::block>(report, stats, data, src, flags, a.stride, a.form, a.words, a.rounds, a.seed);
   }
 }
 
 /* The same memory; PEs 2k and 2k + 1 are a pair. Each puts the round's number and completes it, then looks
  * for the other's: not both may miss it. */
 extern "C" __global__ void litmus_lanes_sb(uint64_t *report, uint64_t *stats, uint64_t *data, uint64_t *src,
-                                           uint64_t *flags, size_t stride, int scope, int form, size_t words,
-                                           int rounds, uint64_t seed) {
-  if (scope == SCOPE_THREAD) {
-    store_buffering<rushmem::thread>(report, stats, data, src, flags, stride, form, words, rounds, seed);
-  } else if (scope == SCOPE_WARP) {
-    store_buffering<rushmem::warp>(report, stats, data, src, flags, stride, form, words, rounds, seed);
+                                           uint64_t *flags, lanes_args a) {
+  if (a.scope == SCOPE_THREAD) {
+    store_buffering<rushmem::thread>(report, stats, data, src, flags, a.stride, a.form, a.words, a.rounds, a.seed);
+  } else if (a.scope == SCOPE_WARP) {
+    store_buffering<rushmem::warp>(report, stats, data, src, flags, a.stride, a.form, a.words, a.rounds, a.seed);
   } else {
-    store_buffering<rushmem::block>(report, stats, data, src, flags, stride, form, words, rounds, seed);
+    store_buffering<rushmem::block>(report, stats, data, src, flags, a.stride, a.form, a.words, a.rounds, a.seed);
   }
 }

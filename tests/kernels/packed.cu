@@ -1,6 +1,6 @@
-/* Packed messages: words, arrays of every small size and alignment at each scope, and a litmus test of many rounds: a
- * packet's value is never another one's than its sequence number says, nor are two of an array from different
- * messages. One block to a PE. */
+/* Packed messages: words, arrays of every small size and alignment at each scope, and a litmus test of many
+ * rounds: a packet's value is never another one's than its sequence number says, nor are two of an array from
+ * different messages. One block to a PE. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -74,18 +74,28 @@ __device__ void sweep_type(uint64_t *report, rushmem::packet *slots, rushmem::pa
 
 }  // namespace
 
+/* `Sweep` of tests/device/packed.rs. */
+struct packed_args {
+  int scope, unit;
+  size_t max_bytes;
+  uint64_t seed;
+};
+
 /* `slots` has packets for max_bytes, `dst` and `src` room for max_bytes + 64; `slots` and `ack` are zero. */
 extern "C" __global__ void packed_sweep(uint64_t *report, rushmem::packet *slots, rushmem::packet *ack,
-                                        unsigned char *dst, unsigned char *src, int scope, int unit,
-                                        size_t max_bytes, uint64_t seed) {
+                                        unsigned char *dst, unsigned char *src, packed_args a) {
+  const int scope = a.scope, unit = a.unit;
+  const size_t max_bytes = a.max_bytes;
+  const uint64_t seed = a.seed;
   if (scope == SCOPE_THREAD) sweep_type<rushmem::thread>(report, slots, ack, dst, src, unit, max_bytes, seed);
   else if (scope == SCOPE_WARP) sweep_type<rushmem::warp>(report, slots, ack, dst, src, unit, max_bytes, seed);
   else sweep_type<rushmem::block>(report, slots, ack, dst, src, unit, max_bytes, seed);
 }
 
-/* Each thread has a lane of `words` packets to the right and one back, and sends as fast as answers come. Every word of
- * a message is a function of lane, round and place. In turn the message is waited for and tested for; in every
- * fourth round it also announces a plain put, by fences. All memory is zero; `beside` has a word for each lane. */
+/* Each thread has a lane of `words` packets to the right and one back, and sends as fast as answers come.
+ * Every word of a message is a function of lane, round and place. In turn the message is waited for and
+ * tested for; in every fourth round it also announces a plain put, by fences. All memory is zero; `beside`
+ * has a word for each lane. */
 extern "C" __global__ void packed_litmus(uint64_t *report, rushmem::packet *slots, rushmem::packet *acks,
                                          uint64_t *beside, size_t words, int rounds, uint64_t seed) {
   const int me = rushmem::my_pe(), left = left_of(me), right = right_of(me);

@@ -1,6 +1,6 @@
-/* Kernels that do one operation and nothing else, at each scope. Nobody runs these: scripts/check-device looks how many
- * registers they take. With more than 64 a launch of blocks of 1024 threads fails, and a program should come that far
- * without knowing of __launch_bounds__. */
+/* Kernels that do one operation and nothing else, at each scope. Nobody runs these: scripts/check-device
+ * looks how many registers they take. With more than 64 a launch of blocks of 1024 threads fails, and a
+ * program should come that far without knowing of __launch_bounds__. */
 #include <rushmem/rushmem.cuh>
 
 #define KERNEL extern "C" __global__ void

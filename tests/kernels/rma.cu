@@ -90,9 +90,24 @@ __device__ void fill(unsigned char *dst, size_t dst_bytes, unsigned char *src, s
 
 }  // namespace
 
+/* `Sweep` of tests/device/rma.rs. */
+struct sweep_args {
+  int op, scope, unit;
+  size_t max_bytes;
+  uint64_t seed;
+};
+/* `Large` of arguments.rs. */
+struct large_args {
+  int op, scope;
+  size_t bytes, from_align, to_align;
+  uint64_t seed;
+};
+
 /* `dst` has room for 256 slots of max_bytes + 64, `src` for max_bytes + 512 + 16. */
-extern "C" __global__ void rma_sweep(uint64_t *report, unsigned char *dst, unsigned char *src, int op,
-                                     int scope, int unit, size_t max_bytes, uint64_t seed) {
+extern "C" __global__ void rma_sweep(uint64_t *report, unsigned char *dst, unsigned char *src, sweep_args a) {
+  const int op = a.op, scope = a.scope, unit = a.unit;
+  const size_t max_bytes = a.max_bytes;
+  const uint64_t seed = a.seed;
   fill(dst, 256 * (max_bytes + 64), src, max_bytes + 512 + 16, seed);
   rushmem::barrier_all<rushmem::block>();
   if (scope == SCOPE_THREAD) sweep_type<rushmem::thread>(report, dst, src, op, unit, max_bytes, seed);
@@ -102,9 +117,10 @@ extern "C" __global__ void rma_sweep(uint64_t *report, unsigned char *dst, unsig
 
 /* One transfer of `bytes`, `from_align` and `to_align` past 16-byte boundaries. `dst` and `src` have room for
  * bytes + 64. At thread and warp scope the block's first one makes it. */
-extern "C" __global__ void rma_large(uint64_t *report, unsigned char *dst, unsigned char *src, int op,
-                                     int scope, size_t bytes, size_t from_align, size_t to_align,
-                                     uint64_t seed) {
+extern "C" __global__ void rma_large(uint64_t *report, unsigned char *dst, unsigned char *src, large_args a) {
+  const int op = a.op, scope = a.scope;
+  const size_t bytes = a.bytes, from_align = a.from_align, to_align = a.to_align;
+  const uint64_t seed = a.seed;
   const int me = rushmem::my_pe();
   fill(dst, bytes + 64, src, bytes + 16, seed);
   rushmem::barrier_all<rushmem::block>();
@@ -122,7 +138,8 @@ extern "C" __global__ void rma_large(uint64_t *report, unsigned char *dst, unsig
              op == OP_PUT || op == OP_PUT_NBI ? left_of(me) : right_of(me), from_align);
 }
 
-/* Puts its words to the right and ends, completing nothing: one by each thread into `words`, and `bulk` of `src` behind them. */
+/* Puts its words to the right and ends, completing nothing: one by each thread into `words`, and `bulk` of
+ * `src` behind them. */
 extern "C" __global__ void rma_leave(uint64_t *words, const uint64_t *src, size_t bulk, uint64_t seed) {
   const int me = rushmem::my_pe(), right = right_of(me);
   const size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;

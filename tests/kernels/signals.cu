@@ -47,13 +47,19 @@ __device__ void exchange(uint64_t *report, unsigned char *dst, unsigned char *sr
 
 }  // namespace
 
+/* `Exchange` of arguments.rs. */
+struct exchange_args {
+  size_t bytes;
+  int scope, rounds;
+  uint64_t seed;
+};
+
 /* `dst` and `src` have room for `bytes`; `sig` and `ack` are zero. */
-extern "C" __global__ void signals_exchange(uint64_t *report, unsigned char *dst, unsigned char *src,
-                                            uint64_t *sig, uint64_t *ack, size_t bytes, int scope, int rounds,
-                                            uint64_t seed) {
-  if (scope == SCOPE_THREAD) exchange<rushmem::thread>(report, dst, src, sig, ack, bytes, rounds, seed);
-  else if (scope == SCOPE_WARP) exchange<rushmem::warp>(report, dst, src, sig, ack, bytes, rounds, seed);
-  else exchange<rushmem::block>(report, dst, src, sig, ack, bytes, rounds, seed);
+extern "C" __global__ void signals_exchange(uint64_t *report, unsigned char *dst, unsigned char *src, uint64_t *sig,
+                                            uint64_t *ack, exchange_args a) {
+  if (a.scope == SCOPE_THREAD) exchange<rushmem::thread>(report, dst, src, sig, ack, a.bytes, a.rounds, a.seed);
+  else if (a.scope == SCOPE_WARP) exchange<rushmem::warp>(report, dst, src, sig, ack, a.bytes, a.rounds, a.seed);
+  else exchange<rushmem::block>(report, dst, src, sig, ack, a.bytes, a.rounds, a.seed);
 }
 
 /* A token goes round `laps` times; each PE adds one. One thread. `token` and `sig` are zero. */

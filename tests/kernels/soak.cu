@@ -1,5 +1,5 @@
-/* Interprets random programs of operations, a block each (tests/soak). The first threads of a block make them, at the scope
- * that each operation names. */
+/* Interprets random programs of operations, a block each (tests/soak). The first threads of a block make
+ * them, at the scope that each operation names. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -7,10 +7,7 @@
 /* As in tests/soak/program.rs and kernel.rs. */
 enum { SOAK_WORDS = 9000, SOAK_SIGNALS = 4, SOAK_COUNTERS = 4, SOAK_ARENA = 1 << 17, SOAK_OPERATIONS = 384, SOAK_FIELDS = 10 };
 
-enum soak_kind {
-  P, PUT, PUT_NBI, PUT_SIGNAL, PUT_SIGNAL_NBI, IPUT, GET, GET_NBI, IGET, G, SIGNAL, SET, ADD, FETCH_ADD, SWAP, COMPARE_SWAP,
-  SHARED_ADD, FENCE, QUIET
-};
+/* `enum soak_kind` is made from the table of kinds in tests/soak/program.rs, and stands before this text. */
 
 /* Which actor each block is: its number among all, and on its PE. */
 struct soak_who { uint64_t numbers[8]; };
@@ -62,8 +59,9 @@ __device__ void single(const memory &m, const uint64_t *op, uint64_t *fetched) {
 
 }  // namespace
 
-/* `rows`, `signals` and `counters` have WORDS, SIGNALS and COUNTERS words for each actor of all PEs; `sources` and `landing` ARENA
- * words for each of this PE; `code` and `fetched` OPERATIONS entries for each block. */
+/* `rows`, `signals` and `counters` have WORDS, SIGNALS and COUNTERS words for each actor of all PEs;
+ * `sources` and `landing` ARENA words for each of this PE; `code` and `fetched` OPERATIONS entries for each
+ * block. */
 extern "C" __global__ void soak(uint64_t *rows, uint64_t *signals, uint64_t *counters, uint64_t *shared, uint64_t *code,
                                 uint64_t *sources, uint64_t *landing, uint64_t *fetched, soak_who who) {
   const uint64_t actor = who.numbers[2 * blockIdx.x], k = who.numbers[2 * blockIdx.x + 1];
@@ -83,7 +81,7 @@ extern "C" __global__ void soak(uint64_t *rows, uint64_t *signals, uint64_t *cou
       if (moves) move<rushmem::thread>(m, op);
       else single(m, op, old);
     }
-    /* A fence of the first thread speaks for what the block's threads have done behind this. */
+    /* A fence of the first thread covers what the block's threads have done behind this. */
     __syncthreads();
   }
   if (threadIdx.x == 0) rushmem::quiet();

@@ -1,6 +1,7 @@
-/* put, get and put_signal through a stage in shared memory: sizes around every boundary, alignments of both sides, stages
- * from none to all there is, at each scope; several callers in a block at once; and a litmus test of many rounds: a signal is
- * never seen before the data that the copy engine wrote, nor is data of an older round. */
+/* put, get and put_signal through a stage in shared memory: sizes around every boundary, alignments of both
+ * sides, stages from none to all there is, at each scope; several callers in a block at once; and a litmus
+ * test of many rounds: a signal is never seen before the data that the copy engine wrote, nor is data of an
+ * older round. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -25,13 +26,30 @@ __device__ void transfer(int op, unsigned char *to_, const unsigned char *from_,
 
 }  // namespace
 
+/* `Transfer` of tests/device/staged.rs. */
+struct transfer_args {
+  int op, scope, wide;
+  uint32_t callers;
+  size_t bytes, slot, from_align, to_align, stage_bytes, stage_align;
+  uint64_t seed;
+};
+/* `Messages` there. */
+struct messages_args {
+  int scope, rounds;
+  size_t words, stage_bytes;
+  uint64_t seed;
+};
+
 /* One transfer of `bytes` bytes (`wide`: of 8 bytes each) for each scope of the block, `slot` bytes apart in `dst` and
  * `src`, `from_align` and `to_align` past 16-byte boundaries, with an equal part of `stage_bytes` of dynamic shared
  * memory, `stage_align` past its beginning. `callers` of the block's scopes take part. `sig` is zero. */
 extern "C" __global__ void staged_transfer(uint64_t *report, unsigned char *dst, unsigned char *src, uint64_t *sig,
-                                           int op, int scope, int wide, size_t bytes, size_t slot, size_t from_align,
-                                           size_t to_align, size_t stage_bytes, size_t stage_align, uint32_t callers,
-                                           uint64_t seed) {
+                                           transfer_args a) {
+  const int op = a.op, scope = a.scope, wide = a.wide;
+  const uint32_t callers = a.callers;
+  const size_t bytes = a.bytes, slot = a.slot, from_align = a.from_align, to_align = a.to_align;
+  const size_t stage_bytes = a.stage_bytes, stage_align = a.stage_align;
+  const uint64_t seed = a.seed;
   RUSHMEM_DYNAMIC_SHARED(char, memory);
   const int me = rushmem::my_pe(), right = right_of(me);
   const int from_pe = op == STAGED_GET ? right : left_of(me);
@@ -114,8 +132,8 @@ __device__ void litmus(uint64_t *report, uint64_t *data, uint64_t *src, uint64_t
       CHECK_EQ(report, data[words - 1 - i], said + words - 1 - i, number << 16 | i);
     }
     Scope::sync();
-    /* Sent on as it came: what another PE's engine wrote is read by this one's. In every other round a get, from
-     * the left one's source, which is as it was until the acknowledgement. */
+    /* Sent on as it came: what another PE's engine wrote is read by this one's. In every other round a get,
+     * from the left one's source, which is as it was until the acknowledgement. */
     if (round % 3 != 1 && round % 2) {
       rushmem::get<Scope>(data, src, words, left, through);
       for (size_t i = rank; i < words; i += size) {
@@ -136,8 +154,10 @@ __device__ void litmus(uint64_t *report, uint64_t *data, uint64_t *src, uint64_t
 
 /* Each scope of each block has a lane of `words` words in `data` and `src`, 32 words in `flags`, and an equal part of
  * the block's `stage_bytes` of dynamic shared memory. At thread scope each warp's first thread has one. Zero all. */
-extern "C" __global__ void staged_litmus(uint64_t *report, uint64_t *data, uint64_t *src, uint64_t *flags, int scope,
-                                         size_t words, size_t stage_bytes, int rounds, uint64_t seed) {
+extern "C" __global__ void staged_litmus(uint64_t *report, uint64_t *data, uint64_t *src, uint64_t *flags,
+                                         messages_args a) {
+  const int scope = a.scope, rounds = a.rounds;
+  const size_t words = a.words, stage_bytes = a.stage_bytes;
   RUSHMEM_DYNAMIC_SHARED(char, memory);
   const size_t lanes = scope == SCOPE_BLOCK ? 1 : blockDim.x / 32;
   const size_t within = scope == SCOPE_BLOCK ? 0 : threadIdx.x / 32, lane = blockIdx.x * lanes + within;
@@ -146,7 +166,7 @@ extern "C" __global__ void staged_litmus(uint64_t *report, uint64_t *data, uint6
   data += lane * words;
   src += lane * words;
   uint64_t *sig = flags + lane * 32, *ack = sig + 16;
-  seed ^= mix(lane);
+  const uint64_t seed = a.seed ^ mix(lane);
   if (scope == SCOPE_BLOCK) {
     litmus<rushmem::block>(report, data, src, sig, ack, words, rounds, seed, through);
   } else if (scope == SCOPE_WARP) {

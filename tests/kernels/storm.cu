@@ -1,5 +1,6 @@
-/* Many threads that post more to the device ring than it holds, of every kind, to near PEs and far ones alike. What each does
- * follows from `mix`, so that the host can tell what must come of it (tests/device/storm.rs). */
+/* Many threads that post more to the device ring than it holds, of every kind, to near PEs and far ones
+ * alike. What each does follows from `mix`, so that the host can tell what must come of it
+ * (tests/device/storm.rs). */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -7,8 +8,8 @@
 /* Words that a thread writes at each PE, and words of its own from which it puts. */
 enum { STORM_SLOTS = 8, STORM_SOURCES = 64, STORM_PES = 16 };
 
-/* `rows` has STORM_SLOTS words for each PE and thread, `sources` STORM_SOURCES for each thread, all zero. `sums` has three
- * words: what is added, how often it is fetched and added, and signals. */
+/* `rows` has STORM_SLOTS words for each PE and thread, `sources` STORM_SOURCES for each thread, all zero.
+ * `sums` has three words: what is added, how often it is fetched and added, and signals. */
 extern "C" __global__ void storm(uint64_t *report, uint64_t *rows, uint64_t *sources, uint64_t *sums,
                                  int rounds, uint64_t seed) {
   const int me = rushmem::my_pe(), n = rushmem::n_pes();
@@ -55,8 +56,8 @@ extern "C" __global__ void storm(uint64_t *report, uint64_t *rows, uint64_t *sou
   rushmem::quiet();
 }
 
-/* Whole warps and blocks put `n` words each, round after round, with a signal behind the last: `rows` has n words for each PE and
- * warp, `source` as many for each warp. */
+/* Whole warps and blocks put `n` words each, round after round, with a signal behind the last: `rows` has n
+ * words for each PE and warp, `source` as many for each warp. */
 extern "C" __global__ void storm_of_warps(uint64_t *report, uint64_t *rows, uint64_t *source, uint64_t *signals,
                                           int n, int rounds, uint64_t seed) {
   const int me = rushmem::my_pe(), pes = rushmem::n_pes();

@@ -69,8 +69,8 @@ extern "C" __global__ void sync_rounds(uint64_t *report, uint64_t *entered, uint
   }
 }
 
-/* The blocks of each PE take turns, call by call, each call at a scope of its own. `turn` is one word, how many calls
- * this PE has made; `entered` has n_pes entries. */
+/* The blocks of each PE take turns, call by call, each call at a scope of its own. `turn` is one word, how
+ * many calls this PE has made; `entered` has n_pes entries. */
 extern "C" __global__ void sync_relay(uint64_t *report, uint64_t *entered, uint64_t *turn, int barrier, int rounds,
                                       uint64_t seed) {
   const int me = rushmem::my_pe(), n = rushmem::n_pes();

@@ -1,5 +1,5 @@
-//! A struct as an element of symmetric memory, in a crate that depends on rushmem alone (scripts/snippets builds this there):
-//! what `rushmem::Symmetric` documents.
+//! A struct as an element of symmetric memory, in a crate that depends on rushmem alone (scripts/snippets
+//! builds this there): what `rushmem::Symmetric` documents.
 
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 

@@ -1,8 +1,8 @@
-//! Programs that tests start: examples and launchers, each in a process group of its own, with a time limit, and killed
-//! with everything that they started when the test is done with them, however it ends.
+//! Programs that tests start: examples and launchers, each in a process group of its own, with a time limit,
+//! and killed with everything that they started when the test is done with them, however it ends.
 //!
-//! Their output goes to files: a pipe that nobody reads would stop a program, and one that a left-over process holds
-//! would stop the test.
+//! Their output goes to files: a pipe that nobody reads would stop a program, and one that a left-over
+//! process holds would stop the test.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// Between asking a program to end and killing it.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Variables by which a launcher speaks. The tests may themselves run under one, which their programs must not hear.
+/// Variables of launchers. The tests may themselves run under one; their programs must not see it.
 const LAUNCHERS: [&str; 12] = [
     "RUSHMEM_",
     "RANK",
@@ -33,7 +33,7 @@ const LAUNCHERS: [&str; 12] = [
     "GROUP_",
 ];
 
-/// What a job does not get from a launcher but from whoever runs the tests: where they run.
+/// What a job gets from the environment of the tests rather than from a launcher: where it runs.
 const WHERE: [&str; 6] = [
     "RUSHMEM_DEVICE",
     "RUSHMEM_TRANSPORT",
@@ -43,7 +43,8 @@ const WHERE: [&str; 6] = [
     "RUSHMEM_CACHE_DIR",
 ];
 
-/// What Open MPI's mpirun needs for PEs of this host alone: without `plm_rsh_agent` it refuses to start where no ssh is installed.
+/// What Open MPI's mpirun needs for PEs of this host alone: without `plm_rsh_agent` it refuses to start where
+/// no ssh is installed.
 pub(crate) const OPEN_MPI_ON_ONE_HOST: [&str; 11] = [
     "--allow-run-as-root",
     "--oversubscribe",
@@ -71,7 +72,8 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// What programs say of their device: that it is the one that `RUSHMEM_DEVICE` asks for, or what the machine has.
+/// What programs say of their device: that it is the one that `RUSHMEM_DEVICE` asks for, or what the machine
+/// has.
 pub(crate) fn device() -> &'static str {
     let asked = std::env::var("RUSHMEM_DEVICE").unwrap_or_default();
     match asked.split(':').next() {
@@ -126,8 +128,8 @@ impl Running {
         }
     }
 
-    /// Waits until it has written `word` to its standard output; panics with what it wrote instead if it ends before that,
-    /// or if that takes longer than `limit` from its start.
+    /// Waits until it has written `word` to its standard output; panics with what it wrote instead if it ends
+    /// before that, or if that takes longer than `limit` from its start.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, word: &str, limit: Duration) {
         self.wait_for_all(word, 1, limit);
@@ -189,8 +191,8 @@ impl Drop for Running {
 }
 
 fn send(pid: i32, signal: i32) {
-    // SAFETY: a plain system call. The pid is a child's, not reaped while it runs, or the group that it led; a group
-    // that is gone makes it fail, harmlessly.
+    // SAFETY: a plain system call. The pid is a child's, not reaped while it runs, or the group that it led;
+    // a group that is gone makes it fail, harmlessly.
     unsafe { libc::kill(pid, signal) };
 }
 
@@ -264,8 +266,8 @@ pub(crate) fn built() -> PathBuf {
     exe.parent().and_then(Path::parent).expect("it lies in target/<profile>/deps").to_owned()
 }
 
-/// The root crate's example of this name. `cargo test` builds examples, but not for `--test examples` alone: then this
-/// does.
+/// The root crate's example of this name. `cargo test` builds examples, but not for `--test examples` alone:
+/// then this does.
 #[track_caller]
 pub(crate) fn example(name: &str) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
@@ -273,8 +275,8 @@ pub(crate) fn example(name: &str) -> PathBuf {
     ensure(built().join("examples").join(name), newest, &["-p", "rushmem", "--example", name])
 }
 
-/// `rushmem-run`, to start `n` PEs of a program. The workspace's build makes it; `cargo test` of the root crate alone
-/// does not.
+/// `rushmem-run`, to start `n` PEs of a program. The workspace's build makes it; `cargo test` of the root
+/// crate alone does not.
 #[track_caller]
 pub(crate) fn rushmem_run(n: u32, program: impl AsRef<OsStr>) -> Command {
     let mut command = launcher();
@@ -342,7 +344,8 @@ pub(crate) fn installed(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// A TCP port that nothing uses and that the system does not hand out by itself, so that no other test gets it.
+/// A TCP port that nothing uses and that the system does not hand out by itself, so that no other test gets
+/// it.
 pub(crate) fn free_port() -> u16 {
     use std::hash::{BuildHasher, RandomState};
     let mut random = RandomState::new().hash_one(std::process::id());

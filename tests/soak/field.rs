@@ -6,7 +6,7 @@ use rushmem::{Module, Signals, Source, SymSlice, World};
 
 use crate::api_common::bench::kernels;
 use crate::kernel::FIELDS;
-use crate::program::{ACTORS, ARENA, COUNTERS, OPERATIONS, SIGNALS, WORDS};
+use crate::program::{Kind, ACTORS, ARENA, COUNTERS, OPERATIONS, SIGNALS, WORDS};
 
 /// All memory of a world's soak.
 pub(crate) struct Field<'w> {
@@ -30,6 +30,7 @@ pub(crate) struct Field<'w> {
 impl<'w> Field<'w> {
     pub(crate) fn new(world: &'w World) -> Field<'w> {
         let actors = world.n_pes() as usize * ACTORS;
+        let source = Kind::for_kernels() + kernels!("soak.cu");
         let memory = |words: usize| world.alloc::<u64>(words).unwrap();
         Field {
             world,
@@ -41,7 +42,7 @@ impl<'w> Field<'w> {
             landing: memory(ACTORS * ARENA),
             code: memory(ACTORS * OPERATIONS * FIELDS),
             fetched: memory(ACTORS * OPERATIONS),
-            module: world.load(Source::text(kernels!("soak.cu"))).unwrap(),
+            module: world.load(Source::text(source)).unwrap(),
             votes: memory(world.n_pes() as usize),
             round: AtomicU64::new(0),
         }

@@ -1,11 +1,13 @@
 //! Random operations of every kind against a serial model, on every way from PE to PE.
 //!
-//! Each PE has one to four *actors*: threads of the host, streams and blocks of a kernel. An actor runs a random [program](program) of
-//! puts, gets, atomics, signals, fences and quiets on random PEs. Each actor has a region of every PE's memory to itself, so what
-//! must be in it follows from its program alone ([`model`]). Meanwhile [observers](observe) look at the regions: whoever
-//! sees an operation must see all that its actor fenced before it. At the end of a round the regions are compared with the model.
+//! Each PE has one to four *actors*: threads of the host, streams and blocks of a kernel. An actor runs a
+//! random [program](program) of puts, gets, atomics, signals, fences and quiets on random PEs. Each actor has
+//! a region of every PE's memory to itself, so what must be in it follows from its program alone ([`model`]).
+//! Meanwhile [observers](observe) look at the regions: an observer that sees an operation must see all that
+//! its actor fenced before it. At the end of a round the regions are compared with the model.
 //!
-//! A round that fails is repeated with fewer and fewer operations ([`shrink`]); the smallest failing program is printed with its seed.
+//! A round that fails is repeated with fewer and fewer operations ([`shrink`]); the smallest failing program
+//! is printed with its seed.
 //!
 //! Each way takes `RUSHMEM_SOAK_SECONDS` (5 unless set). `RUSHMEM_TEST_SEED` repeats a run.
 
@@ -49,7 +51,7 @@ fn soak(world: &World) {
             shrink::report(&field, program, &failure);
         }
         rounds += 1;
-        // PE 0's clock counts, lest some go on alone.
+        // PE 0's clock decides, so that all stop after the same round.
         if field.agree(start.elapsed() > limit) {
             break;
         }

@@ -1,7 +1,8 @@
 //! What one actor's program must do, and which programs say it for certain.
 //!
-//! Operations between two fences have no order among themselves (OpenSHMEM 1.5, section 9.11). So a program may touch a word
-//! once between two fences, and read what it has written behind a quiet only: then each word's history is known.
+//! Operations between two fences have no order among themselves (OpenSHMEM 1.5, section 9.11). So a program
+//! may touch a word once between two fences, and read what it has written behind a quiet only: then each
+//! word's history is known.
 
 use std::collections::{HashMap, HashSet};
 

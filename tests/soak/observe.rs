@@ -1,5 +1,5 @@
-//! A thread of the host that looks at its PE's memory while actors work on it: whoever sees an operation sees all that its actor
-//! fenced before it, and behind a signal its data.
+//! A thread of the host that looks at its PE's memory while actors work on it: an observer that sees an
+//! operation sees all that its actor fenced before it, and behind a signal its data.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use crate::round::Known;
 /// What is looked at behind what has been seen.
 const LOOKS: usize = 12;
 
-/// Looks until it is told to stop, or has found something.
+/// Looks until it is stopped, or has found something.
 pub(crate) fn watch(
     field: &Field<'_>,
     program: &Program,
@@ -57,8 +57,8 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// The operation whose value is in a word or signal now; `Ok(None)`: of an earlier round, `Err`: part of one, or a wrong one,
-    /// which the end of the round tells.
+    /// The operation whose value is in a word or signal now; `Ok(None)`: of an earlier round, `Err`: part of
+    /// one, or a wrong one, which the end of the round tells.
     fn writer(&self, at: usize, is_signal: bool) -> Result<Option<usize>, ()> {
         let word = if is_signal {
             self.field.signals.at(self.actor * SIGNALS + at).expect("it is one of them").as_ptr()

@@ -31,92 +31,116 @@ pub(crate) enum Actor {
     Kernel,
 }
 
-/// An operation. The numbers are the kernel's, too (soak.cu).
+/// What an operation does to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u64)]
-pub(crate) enum Kind {
-    P = 0,
-    Put,
-    PutNbi,
-    PutSignal,
-    PutSignalNbi,
-    Iput,
-    Get,
-    GetNbi,
-    Iget,
-    G,
-    Signal,
-    Set,
-    Add,
-    FetchAdd,
-    Swap,
-    CompareSwap,
-    SharedAdd,
-    Fence,
-    Quiet,
+enum Effect {
+    /// Writes words of the region.
+    Writes,
+    /// Reads words of the region.
+    Reads,
+    /// Updates a signal word, with or without data.
+    Signals,
+    /// Updates a word of the actor's own by an atomic.
+    Counts,
+    /// Gives the word's old value.
+    Fetches,
+}
+
+use Effect::*;
+
+/// A row of the table of kinds.
+struct Row {
+    kind: Kind,
+    /// Its name in the kernel.
+    name: &'static str,
+    /// How often hosts and kernels do it, and how often streams.
+    weights: [usize; 2],
+    effects: &'static [Effect],
+}
+
+macro_rules! kinds {
+    ($($kind:ident $name:ident $weight:literal $on_stream:literal $($effect:ident)*;)*) => {
+        /// An operation. The numbers are the kernel's, too: [`Kind::for_kernels`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u64)]
+        pub(crate) enum Kind {
+            $($kind),*
+        }
+
+        const KINDS: &[Row] = &[$(Row {
+            kind: Kind::$kind,
+            name: stringify!($name),
+            weights: [$weight, $on_stream],
+            effects: &[$($effect),*],
+        }),*];
+    };
+}
+
+// Kernels take what is between PUT and IGET for operations of a whole scope.
+kinds! {
+    P              P               2 1  Writes;
+    Put            PUT             2 2  Writes;
+    PutNbi         PUT_NBI         3 0  Writes;
+    PutSignal      PUT_SIGNAL      1 1  Writes Signals;
+    PutSignalNbi   PUT_SIGNAL_NBI  1 0  Writes Signals;
+    Iput           IPUT            1 1  Writes;
+    Get            GET             1 1  Reads;
+    GetNbi         GET_NBI         1 0  Reads;
+    Iget           IGET            1 1  Reads;
+    G              G               1 0  Reads;
+    Signal         SIGNAL          1 1  Signals;
+    Set            SET             1 0  Counts;
+    Add            ADD             1 0  Counts;
+    FetchAdd       FETCH_ADD       1 0  Counts Fetches;
+    Swap           SWAP            1 0  Counts Fetches;
+    CompareSwap    COMPARE_SWAP    1 0  Counts Fetches;
+    SharedAdd      SHARED_ADD      1 0;
+    Fence          FENCE           2 1;
+    Quiet          QUIET           1 1;
 }
 
 use Kind::*;
 
 impl Kind {
+    /// The kinds as the kernel's `enum soak_kind`.
+    pub(crate) fn for_kernels() -> String {
+        let names: Vec<&str> = KINDS.iter().map(|row| row.name).collect();
+        format!("enum soak_kind {{ {} }};\n", names.join(", "))
+    }
+
+    fn has(self, effect: Effect) -> bool {
+        KINDS[self as usize].effects.contains(&effect)
+    }
+
     /// Writes words of the region.
     pub(crate) fn writes(self) -> bool {
-        matches!(self, P | Put | PutNbi | PutSignal | PutSignalNbi | Iput)
+        self.has(Writes)
     }
 
     /// Reads words of the region.
     pub(crate) fn reads(self) -> bool {
-        matches!(self, Get | GetNbi | Iget | G)
+        self.has(Reads)
     }
 
     /// Updates a signal word, with or without data.
     pub(crate) fn signals(self) -> bool {
-        matches!(self, PutSignal | PutSignalNbi | Signal)
+        self.has(Signals)
     }
 
     /// Updates a word of the actor's own by an atomic.
     pub(crate) fn counts(self) -> bool {
-        matches!(self, Set | Add | FetchAdd | Swap | CompareSwap)
+        self.has(Counts)
     }
 
     /// Gives the word's old value.
     pub(crate) fn fetches(self) -> bool {
-        matches!(self, FetchAdd | Swap | CompareSwap)
+        self.has(Fetches)
     }
 
-    fn of(actor: Actor) -> &'static [Kind] {
-        const ALL: &[Kind] = &[
-            P,
-            P,
-            Put,
-            Put,
-            PutNbi,
-            PutNbi,
-            PutNbi,
-            PutSignal,
-            PutSignalNbi,
-            Iput,
-            Get,
-            GetNbi,
-            Iget,
-            G,
-            Signal,
-            Set,
-            Add,
-            FetchAdd,
-            Swap,
-            CompareSwap,
-            SharedAdd,
-            Fence,
-            Fence,
-            Quiet,
-        ];
-        const STREAM: &[Kind] = &[P, Put, Put, PutSignal, Iput, Get, Iget, Signal, Fence, Quiet];
-        if actor == Actor::Stream {
-            STREAM
-        } else {
-            ALL
-        }
+    /// The kinds that an actor draws from, each as often as its weight says.
+    fn of(actor: Actor) -> Vec<Kind> {
+        let column = usize::from(actor == Actor::Stream);
+        KINDS.iter().flat_map(|row| std::iter::repeat_n(row.kind, row.weights[column])).collect()
     }
 }
 
@@ -201,29 +225,30 @@ impl Program {
         self.actors.iter().flatten().map(|(_, ops)| ops.len()).sum()
     }
 
-    /// What word or signal `at` holds once the operation of that number has written it. A word of a long copy may be seen in parts
-    /// meanwhile: a sum tells such a word from a whole one.
+    /// What word or signal `at` holds once the operation of that number has written it. A word of a long copy
+    /// may be seen in parts meanwhile: a sum tells such a word from a whole one.
     pub(crate) fn value(&self, id: usize, at: usize) -> u64 {
-        let told = ((self.round % (1 << 20)) << 24) | ((id as u64 + 1) << 14) | at as u64;
-        told | (sum(told) << 44)
+        let tag = ((self.round % (1 << 20)) << 24) | ((id as u64 + 1) << 14) | at as u64;
+        tag | (sum(tag) << 44)
     }
 
-    /// The number of the operation of this round that wrote `value`; `Ok(None)` for one of another round, `Err` for part of one.
+    /// The number of the operation of this round that wrote `value`; `Ok(None)` for one of another round,
+    /// `Err` for part of one.
     pub(crate) fn writer(&self, value: u64) -> Result<Option<usize>, ()> {
-        let told = value & ((1 << 44) - 1);
+        let tag = value & ((1 << 44) - 1);
         if value == 0 {
             return Ok(None);
         }
-        if sum(told) != value >> 44 {
+        if sum(tag) != value >> 44 {
             return Err(());
         }
-        Ok((told >> 24 == self.round % (1 << 20)).then(|| (told >> 14 & 0x3ff) as usize - 1))
+        Ok((tag >> 24 == self.round % (1 << 20)).then(|| (tag >> 14 & 0x3ff) as usize - 1))
     }
 }
 
 /// A sum of 20 bits.
-fn sum(told: u64) -> u64 {
-    (told ^ (told >> 17)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44
+fn sum(tag: u64) -> u64 {
+    (tag ^ (tag >> 17)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44
 }
 
 fn random_actor(random: &mut Rng, n: u32) -> (Actor, Vec<Op>) {

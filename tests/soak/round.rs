@@ -105,7 +105,7 @@ fn act<'s, 'e: 's>(
     outcomes
 }
 
-/// What an actor was told that is not so.
+/// What an actor was given and is wrong.
 fn wrong_outcome(place: &Place<'_>, outcome: &Outcome) -> Option<String> {
     let who = format!("actor {}", place.actor);
     for (i, (op, expected)) in place.ops.iter().zip(place.expected).enumerate() {

@@ -1,9 +1,9 @@
 //! The C side of a bootstrap: a versioned vtable, and the entry point of a plug-in that fills one.
 //!
-//! A plug-in is a shared object of its own (the MPI one, or somebody's own in C), perhaps built by another
-//! compiler, so only C types cross here. The first two words of every struct are its version and size and never
-//! move, so that either side can refuse the other with both numbers before it reads anything else. Each call
-//! carries its own [`RawError`], so no "last error" is shared between threads.
+//! A plug-in is a shared object of its own (the MPI one, or a user's in C), perhaps built by another
+//! compiler, so only C types cross here. The first two words of every struct are its version and size and
+//! never move, so that either side can refuse the other with both numbers before it reads anything else. Each
+//! call carries its own [`RawError`], so no "last error" is shared between threads.
 
 use std::ffi::{c_char, c_void};
 
@@ -27,14 +27,14 @@ pub struct RawError {
 }
 
 /// A bootstrap as a C struct: the same calls, with the same meaning, as [`crate::Bootstrap`]. Every function
-/// takes `ctx` first; `error` is never null. `bytes` counts one rank's block. Pointers may be null or dangling where
-/// their length is 0. The functions may be called from any thread.
+/// takes `ctx` first; `error` is never null. `bytes` counts one rank's block. Pointers may be null or
+/// dangling where their length is 0. The functions may be called from any thread.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct BootstrapVtable {
-    /// [`crate::ABI_VERSION`] of whoever filled it.
+    /// [`crate::ABI_VERSION`] of the side that filled it.
     pub abi_version: u32,
-    /// `sizeof` this struct for whoever filled it.
+    /// `sizeof` this struct for the side that filled it.
     pub struct_size: u32,
     /// Handed back as the first argument of every function.
     pub ctx: *mut c_void,
@@ -75,7 +75,7 @@ pub type BarrierFn = unsafe extern "C" fn(*mut c_void, error: *mut RawError) -> 
 /// Type of `broadcast`.
 pub type BroadcastFn =
     unsafe extern "C" fn(*mut c_void, buf: *mut u8, bytes: usize, root: u32, error: *mut RawError) -> i32;
-/// Type of `death`: returns 1 and fills `what` (rank and text) when somebody died, else 0.
+/// Type of `death`: returns 1 and fills `what` (rank and text) when a rank died, else 0.
 pub type DeathFn = unsafe extern "C" fn(*mut c_void, what: *mut RawError) -> i32;
 /// Type of `abort`; `why` is UTF-8, NUL-terminated.
 pub type AbortFn = unsafe extern "C" fn(*mut c_void, why: *const c_char);

@@ -1,13 +1,14 @@
 //! Sockets that a child of fork must not keep.
 //!
-//! The end of a connection is how PEs learn of a death, and a socket is open as long as any process has it: a data
-//! loader's worker that outlives its PE would keep the PE alive in the eyes of the others. So every socket of a bootstrap
-//! and of a node is noted here, and `fork` itself closes the child's copies before it returns there (`pthread_atfork`).
+//! The end of a connection is how PEs learn of a death, and a socket is open as long as any process has it: a
+//! data loader's worker that outlives its PE would keep the PE alive in the eyes of the others. So every
+//! socket of a bootstrap and of a node is noted here, and `fork` itself closes the child's copies before it
+//! returns there (`pthread_atfork`).
 //!
-//! The handler runs in a process whose other threads are gone in the middle of whatever they did, so it takes no lock and
-//! allocates nothing: it reads a table of atomics and makes system calls (POSIX, `fork`: async-signal-safe functions only).
-//! A note is a descriptor's number and the inode of its socket, so none has to be taken back: when the number means
-//! something else by then, it is left alone.
+//! The handler runs in a process whose other threads are gone in the middle of whatever they did, so it takes
+//! no lock and allocates nothing: it reads a table of atomics and makes system calls (POSIX, `fork`:
+//! async-signal-safe functions only). A note is a descriptor's number and the inode of its socket, so none
+//! has to be taken back: when the number means something else by then, it is left alone.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
@@ -22,8 +23,8 @@ static INODES: [AtomicU64; NOTED] = [const { AtomicU64::new(0) }; NOTED];
 /// One past the highest descriptor ever noted.
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Lets every child of this process close its copy of `socket` as soon as `fork` has made it. The socket itself stays the
-/// caller's, to use and to close as before.
+/// Lets every child of this process close its copy of `socket` as soon as `fork` has made it. The socket
+/// itself stays the caller's, to use and to close as before.
 pub fn close_in_children(socket: &impl AsRawFd) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -46,7 +47,8 @@ unsafe extern "C" fn close_all() {
     for (fd, note) in INODES[..END.load(Ordering::Relaxed).min(NOTED)].iter().enumerate() {
         let inode = note.swap(0, Ordering::Relaxed);
         if inode != 0 && socket_inode(fd as RawFd) == Some(inode) {
-            // SAFETY: the child's own copy of a socket that only its owner's threads use, none of which is in the child.
+            // SAFETY: the child's own copy of a socket that only its owner's threads use, none of which is in
+            // the child.
             unsafe { libc::close(fd as RawFd) };
         }
     }
@@ -101,7 +103,8 @@ mod tests {
         // SAFETY: the child makes system calls only, and leaves by one.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: system calls on plain values; the read ends when the parent has closed its end of the pipe.
+            // SAFETY: system calls on plain values; the read ends when the parent has closed its end of the
+            // pipe.
             unsafe {
                 let open = |fd| libc::fcntl(fd, libc::F_GETFD) != -1;
                 let ok = !open(noted.as_raw_fd()) && open(other_end.as_raw_fd()) && open(reused.as_raw_fd());

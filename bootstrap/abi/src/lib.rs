@@ -2,8 +2,8 @@
 //!
 //! A *bootstrap* gives every PE its rank and a handful of small collectives. Runtime and bootstraps meet in
 //! one Rust trait, [`Bootstrap`]; a bootstrap that lives in another shared object (MPI) meets the runtime in
-//! the C vtable of [`ffi`], which [`plugin`] adapts to and from the trait. Nothing here depends on anything of ours. [`fork`] keeps the
-//! sockets that this takes out of the children of a PE.
+//! the C vtable of [`ffi`], which [`plugin`] adapts to and from the trait. Nothing here depends on anything
+//! of ours. [`fork`] keeps the sockets that this takes out of the children of a PE.
 
 mod error;
 pub mod ffi;
@@ -28,8 +28,8 @@ pub struct Death {
 }
 
 /// What the runtime asks of a bootstrap. Every call is collective over all ranks unless it says otherwise,
-/// takes blobs of one size on all ranks (0 bytes are allowed), and ends within the bootstrap's time limit with
-/// an error that names the ranks that never came or that died.
+/// takes blobs of one size on all ranks (0 bytes are allowed), and ends within the bootstrap's time limit
+/// with an error that names the ranks that never came or that died.
 pub trait Bootstrap: Send + Sync {
     /// Short name for logs: `uid`, `mpi`, `single`.
     fn name(&self) -> &str;
@@ -39,14 +39,15 @@ pub trait Bootstrap: Send + Sync {
     fn n_ranks(&self) -> u32;
     /// `out[r*len..][..len]` becomes rank `r`'s `input` on every rank, where `len = input.len()`.
     fn allgather(&self, input: &[u8], out: &mut [u8]) -> Result<()>;
-    /// Block `r` of `input` goes to rank `r`; block `s` of `out` comes from rank `s`. Both hold `n_ranks` blocks.
+    /// Block `r` of `input` goes to rank `r`; block `s` of `out` comes from rank `s`. Both hold `n_ranks`
+    /// blocks.
     fn alltoall(&self, input: &[u8], out: &mut [u8]) -> Result<()>;
     /// Returns once every rank has entered.
     fn barrier(&self) -> Result<()>;
     /// `buf` of rank `root` becomes `buf` on every rank.
     fn broadcast(&self, buf: &mut [u8], root: u32) -> Result<()>;
     /// Local: the names of this host's network interfaces that have the address at which the ranks have met,
-    /// for whoever opens further connections between them. None where the bootstrap does not know.
+    /// for further connections between them. None where the bootstrap does not know.
     fn interfaces(&self) -> Vec<String> {
         Vec::new()
     }

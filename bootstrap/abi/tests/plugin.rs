@@ -1,5 +1,5 @@
-//! A bootstrap exported as a C vtable and taken back must act as the original did: same bytes, same errors, no
-//! panic across, destroyed exactly once.
+//! A bootstrap exported as a C vtable and taken back must act as the original did: same bytes, same errors,
+//! no panic across, destroyed exactly once.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,7 +96,7 @@ impl Drop for Fake {
     }
 }
 
-/// Numbers that differ from run to run; the seed is printed by whoever asks.
+/// Numbers that differ from run to run; the caller prints the seed.
 fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()

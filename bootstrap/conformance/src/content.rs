@@ -54,7 +54,7 @@ pub(crate) fn verify(key: Key, buf: &[u8], what: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A seed made by rank 0 and told to all.
+/// A seed made by rank 0 and sent to all.
 pub(crate) fn shared_seed(b: &dyn Bootstrap) -> Result<u64, String> {
     let mut bytes = [0; 8];
     if b.rank() == 0 {

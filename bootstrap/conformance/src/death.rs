@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::{BootErrorKind, Bootstrap};
 
-/// Rank `victim` calls `kill` (which ends the rank: a signal to its process, a drop of its bootstrap) while the
-/// others are in a barrier; each of them must get an error that names it within `within`, and every later call
-/// must fail as well. Collective; afterwards the bootstrap may only be dropped.
+/// Rank `victim` calls `kill` (which ends the rank: a signal to its process, a drop of its bootstrap) while
+/// the others are in a barrier; each of them must get an error that names it within `within`, and every later
+/// call must fail as well. Collective; afterwards the bootstrap may only be dropped.
 ///
 /// # Errors
 /// What a survivor saw instead.

@@ -1,12 +1,12 @@
 //! What every rushmem bootstrap must do, as functions that any of them can be put through.
 //!
-//! [`run_all`] runs inside each rank, whatever started it (threads, `mpirun`, a launcher), and is collective: all
-//! ranks call it with the same [`Limits`]. [`on_threads`] starts ranks as threads with a time limit. [`dies`] is
-//! for bootstraps that notice deaths.
+//! [`run_all`] runs inside each rank, whatever started it (threads, `mpirun`, a launcher), and is collective:
+//! all ranks call it with the same [`Limits`]. [`on_threads`] starts ranks as threads with a time limit.
+//! [`dies`] is for bootstraps that notice deaths.
 //!
-//! Contents are fresh random on each run: a seed from rank 0, told to all through the bootstrap, and printed with
-//! each failure. What a rank must find is computed from (seed, round, source, destination), never taken from
-//! what another rank says.
+//! Contents are fresh random on each run: a seed from rank 0, sent to all through the bootstrap, and printed
+//! with each failure. What a rank must find is computed from (seed, round, source, destination), never taken
+//! from what another rank says.
 
 mod collectives;
 mod content;
@@ -50,8 +50,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For `n` ranks that share one process: 256 MiB together (blobs of 16 MiB up to 4 ranks), 96 MiB for more
-    /// than 4.
+    /// For `n` ranks that share one process: 256 MiB together (blobs of 16 MiB up to 4 ranks), 96 MiB for
+    /// more than 4.
     pub fn for_threads(n: u32) -> Limits {
         let together = if n > 4 { 96 << 20 } else { 256 << 20 };
         Limits { max_total: together / n as usize, ..Limits::default() }
@@ -98,7 +98,7 @@ fn identity(b: &dyn Bootstrap) -> Result<(), String> {
     b.allgather(&mine, &mut all).map_err(|e| e.to_string())?;
     for (rank, said) in (0..b.n_ranks()).zip(all.chunks(8)) {
         if said != [rank.to_le_bytes(), b.n_ranks().to_le_bytes()].concat() {
-            return Err(format!("in place {rank} somebody says (rank, n) = {said:?}"));
+            return Err(format!("the block of rank {rank} says (rank, n) = {said:?}"));
         }
     }
     Ok(())

@@ -11,12 +11,12 @@ fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_else(|| "a panic".into())
 }
 
-/// Runs `body` on `n` threads, each with the bootstrap that `factory` makes for its rank (all at once, so that it
-/// may be a collective start). The bootstrap is *not* finalised here.
+/// Runs `body` on `n` threads, each with the bootstrap that `factory` makes for its rank (all at once, so
+/// that it may be a collective start). The bootstrap is *not* finalised here.
 ///
 /// # Errors
-/// All that the ranks complain of, one line each; and after `limit`, which ranks are not done (their threads are
-/// left behind).
+/// All that the ranks complain of, one line each; and after `limit`, which ranks are not done (their threads
+/// are left behind).
 pub fn on_threads(
     n: u32,
     factory: impl Fn(u32) -> Result<Arc<dyn Bootstrap>, String> + Send + Sync + 'static,

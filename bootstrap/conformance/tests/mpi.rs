@@ -1,6 +1,6 @@
-//! The MPI plug-in under real launchers: this test program starts itself as the PEs of `mpirun` (Open MPI) and
-//! `mpiexec` (MPICH), loads the plug-in by the runtime's own loader, and runs the conformance suite and what is
-//! particular to MPI. It does not link MPI; without a launcher or a plug-in a test says SKIP.
+//! The MPI plug-in under real launchers: this test program starts itself as the PEs of `mpirun` (Open MPI)
+//! and `mpiexec` (MPICH), loads the plug-in by the runtime's own loader, and runs the conformance suite and
+//! what is particular to MPI. It does not link MPI; without a launcher or a plug-in a test says SKIP.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const FLAVOUR: &str = "RUSHMEM_TEST_MPI_FLAVOUR";
 const PES: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(90);
 
-// ---- the driver ---------------------------------------------------------------------------------------------
+// ---- the driver -------------------------------------------------------------------------------------------
 
 struct Ended {
     ok: bool,
@@ -34,7 +34,8 @@ fn launcher(flavour: &str) -> Option<Command> {
     let (names, args): (&[&str], &[&str]) = match flavour {
         "openmpi" => (
             &["mpirun.openmpi", "mpirun"],
-            // Without an agent it refuses to start where no ssh is installed, though it would start nothing elsewhere.
+            // Without an agent it refuses to start where no ssh is installed, though it would start nothing
+            // elsewhere.
             &[
                 "--allow-run-as-root",
                 "--oversubscribe",
@@ -251,7 +252,7 @@ fn an_existing_communicator_is_used_and_mpi_left_alone() {
     }
 }
 
-// ---- the PEs ------------------------------------------------------------------------------------------------
+// ---- the PEs ----------------------------------------------------------------------------------------------
 
 /// Not a test by itself: what a PE that [`play`] started does.
 #[test]

@@ -1,8 +1,8 @@
 //! The collectives of [`Bootstrap`] over MPI.
 //!
-//! Every call begins with an allgather of a small header (which call, how many bytes, which root). It is what makes
-//! every call wait for everybody, shows ranks that disagree before any data moves, and is where a missing rank
-//! is noticed and named. The data follows in pieces, so that counts stay within an `int` and the copies that MPI may keep
+//! Every call begins with an allgather of a small header (which call, how many bytes, which root). Through it
+//! every call waits for all ranks, ranks that disagree are found before any data moves, and a missing rank is
+//! named. The data follows in pieces, so that counts stay within an `int` and the copies that MPI may keep
 //! after a timeout stay small.
 
 use std::ffi::c_void;
@@ -172,7 +172,7 @@ impl MpiBootstrap {
         }
     }
 
-    /// One collective on the data; everybody is known to have come.
+    /// One collective on the data, once all ranks have come.
     fn data(
         &self,
         what: &'static str,
@@ -285,8 +285,8 @@ impl Bootstrap for MpiBootstrap {
         Ok(())
     }
 
-    /// Only keeps this rank from waiting for the others any more: MPI's own way to tell them, `MPI_Abort`, would end this
-    /// process on the spot. mpirun ends the job when a process leaves without `MPI_Finalize`.
+    /// Only keeps this rank from waiting for the others any more: MPI's own way to tell them, `MPI_Abort`,
+    /// would end this process on the spot. mpirun ends the job when a process leaves without `MPI_Finalize`.
     fn abort(&self, _why: &str) {
         self.comm.lose();
     }
@@ -294,17 +294,17 @@ impl Bootstrap for MpiBootstrap {
     fn finalize(&self) -> Result<()> {
         let mut state = self.state();
         self.meet(&mut state, Header { op: FINALIZE, bytes: 0, root: 0 })?;
-        // Everybody is here, so nobody tells any more and the counts are final.
-        let told = state.presence.told();
+        // All ranks are here, so none announces itself any more and the counts are final.
+        let announced = state.presence.announced();
         let mut all = vec![0; 8 * self.n_ranks as usize];
         // SAFETY: `collective` hands live buffers of 8 and 8 * n bytes.
         let start = |comm, from, to, request: *mut _| unsafe {
             ffi::MPI_Iallgather(from, 8, byte(), to, 8, byte(), comm, request)
         };
-        self.data("MPI_Iallgather", told.to_ne_bytes().to_vec(), &mut all, start)?;
+        self.data("MPI_Iallgather", announced.to_ne_bytes().to_vec(), &mut all, start)?;
         let sum: u64 =
             all.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().expect("eight bytes"))).sum();
-        if state.presence.settle(&self.comm, sum - told, self.limit)? {
+        if state.presence.settle(&self.comm, sum - announced, self.limit)? {
             return Ok(());
         }
         self.comm.lose();

@@ -108,8 +108,8 @@ impl Comm {
     }
 
     /// Starts a collective with `start(communicator, send, recv, &mut request)` and waits for it. False when
-    /// the limit passed: then the buffers belong to MPI for good and the communicator is lost. `idle` runs between
-    /// polls with the time waited so far.
+    /// the limit passed: then the buffers belong to MPI for good and the communicator is lost. `idle` runs
+    /// between polls with the time waited so far.
     pub(crate) fn collective(
         &self,
         what: &'static str,
@@ -133,7 +133,8 @@ impl Comm {
         // Whatever fails from here on, ranks are out of step and MPI may still write to the buffers.
         let ended = request.and_then(|r| poll(&self.session, r, limit, &self.lost, idle));
         if matches!(ended, Ok(true)) {
-            // SAFETY: the request is complete, so both are ours again; neither is used through its wrapper any more.
+            // SAFETY: the request is complete, so both are ours again; neither is used through its wrapper
+            // any more.
             unsafe {
                 std::mem::ManuallyDrop::drop(&mut send);
                 *recv = std::mem::ManuallyDrop::take(&mut held);
@@ -170,7 +171,8 @@ pub(crate) fn poll(
         let at = Handle::new(&raw mut request);
         let done = session.call(move || {
             let mut flag = 0;
-            // SAFETY: the request is live and this thread of control alone tests it; `at` points into our caller's frame.
+            // SAFETY: the request is live and this thread of control alone tests it; `at` points into our
+            // caller's frame.
             check(unsafe { ffi::MPI_Test(at.get(), &mut flag, ffi::RSMPI_STATUS_IGNORE) }, "MPI_Test")?;
             Ok(flag != 0)
         })?;

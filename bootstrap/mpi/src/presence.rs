@@ -1,9 +1,9 @@
 //! Which ranks came, so that a timeout can name those that did not.
 //!
-//! MPI does not say who is missing from a collective. So a rank that has waited for a while tells all others once,
-//! in a small message, that it is there; when its limit passes, whoever it has not heard of never came. In a call
-//! that goes well no such message is sent. What was sent is counted and received before leaving in good order, so
-//! that the communicator is freed with nothing in flight.
+//! MPI does not say who is missing from a collective. So a rank that has waited for a while announces itself
+//! to all others once, in a small message; when its limit passes, the ranks that have not announced
+//! themselves never came. In a call that goes well no such message is sent. What was sent is counted and
+//! received before leaving in good order, so that the communicator is freed with nothing in flight.
 
 use std::time::{Duration, Instant};
 
@@ -15,25 +15,31 @@ use crate::session::{check, Handle};
 
 /// Tag of these messages, the only point-to-point ones on the communicator.
 const TAG: i32 = 1;
-/// Above so many ranks telling everybody costs more than the names are worth.
+/// With more ranks, announcing to all costs more than the names are worth.
 const MOST_RANKS: u32 = 1024;
 /// How long a rank listens before it accuses.
 const LISTEN: Duration = Duration::from_millis(100);
 
-/// What this rank said and heard.
+/// What this rank has announced and seen.
 pub(crate) struct Presence {
     /// By rank: the number of the last call that it is known to have entered; calls count from 1.
-    heard: Vec<u64>,
-    /// How many calls this rank has told the others about.
-    told: u64,
-    last_told: u64,
+    seen: Vec<u64>,
+    /// How many calls this rank has announced to the others.
+    announced: u64,
+    last_announced: u64,
     received: u64,
     sends: Vec<(Handle<*mut u64>, Vec<Handle<MPI_Request>>)>,
 }
 
 impl Presence {
     pub(crate) fn new(n_ranks: u32) -> Self {
-        Presence { heard: vec![0; n_ranks as usize], told: 0, last_told: 0, received: 0, sends: Vec::new() }
+        Presence {
+            seen: vec![0; n_ranks as usize],
+            announced: 0,
+            last_announced: 0,
+            received: 0,
+            sends: Vec::new(),
+        }
     }
 
     /// How long a call with `limit` may last before its ranks tell each other.
@@ -41,18 +47,18 @@ impl Presence {
         limit.map(|limit| (limit / 4).min(Duration::from_secs(1)))
     }
 
-    /// How many calls this rank has told every other rank about.
-    pub(crate) fn told(&self) -> u64 {
-        self.told
+    /// How many calls this rank has announced to every other rank.
+    pub(crate) fn announced(&self) -> u64 {
+        self.announced
     }
 
     /// Tells every other rank that this one has entered call `call`; once for each call.
     pub(crate) fn tell(&mut self, comm: &Comm, call: u64) -> Result<()> {
-        if self.last_told == call || comm.n_ranks > MOST_RANKS {
+        if self.last_announced == call || comm.n_ranks > MOST_RANKS {
             return Ok(());
         }
-        self.last_told = call;
-        self.told += 1;
+        self.last_announced = call;
+        self.announced += 1;
         // Leaked until `settle` sees the sends complete.
         let word = Handle::new(Box::into_raw(Box::new(call)));
         let (handle, me, n) = (comm.handle, comm.rank, comm.n_ranks);
@@ -78,13 +84,14 @@ impl Presence {
     /// Receives what has arrived; false if nothing had.
     fn receive(&mut self, comm: &Comm) -> Result<bool> {
         let handle = comm.handle;
-        let heard = comm.session.call(move || {
-            let mut heard = Vec::new();
+        let seen = comm.session.call(move || {
+            let mut seen = Vec::new();
             loop {
                 let mut flag = 0;
                 let mut status = std::mem::MaybeUninit::<ffi::MPI_Status>::zeroed();
                 let mut call = 0u64;
-                // SAFETY: our communicator, and buffers that outlive these calls, which are complete on return.
+                // SAFETY: our communicator, and buffers that outlive these calls, which are complete on
+                // return.
                 unsafe {
                     let any = ffi::RSMPI_ANY_SOURCE;
                     check(
@@ -92,25 +99,25 @@ impl Presence {
                         "MPI_Iprobe",
                     )?;
                     if flag == 0 {
-                        return Ok(heard);
+                        return Ok(seen);
                     }
                     let from = status.assume_init().MPI_SOURCE;
                     let (to, byte, ignore) =
                         ((&raw mut call).cast(), crate::comm::byte(), ffi::RSMPI_STATUS_IGNORE);
                     check(ffi::MPI_Recv(to, 8, byte, from, TAG, handle.get(), ignore), "MPI_Recv")?;
-                    heard.push((from as usize, call));
+                    seen.push((from as usize, call));
                 }
             }
         })?;
-        self.received += heard.len() as u64;
-        for (rank, call) in &heard {
-            self.heard[*rank] = self.heard[*rank].max(*call);
+        self.received += seen.len() as u64;
+        for (rank, call) in &seen {
+            self.seen[*rank] = self.seen[*rank].max(*call);
         }
-        Ok(!heard.is_empty())
+        Ok(!seen.is_empty())
     }
 
-    /// The other ranks that are not known to have entered call `call`, after listening for a moment; `None` where
-    /// nobody tells.
+    /// The other ranks that are not known to have entered call `call`, after listening for a moment; `None`
+    /// in jobs too large for announcements.
     pub(crate) fn missing(&mut self, comm: &Comm, call: u64) -> Option<Vec<u32>> {
         if comm.n_ranks > MOST_RANKS {
             return None;
@@ -121,11 +128,11 @@ impl Presence {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
-        Some((0..comm.n_ranks).filter(|&r| r != comm.rank && self.heard[r as usize] < call).collect())
+        Some((0..comm.n_ranks).filter(|&r| r != comm.rank && self.seen[r as usize] < call).collect())
     }
 
-    /// Receives all that the others sent (`expected` messages in all) and completes what was sent; false if the
-    /// limit passed first.
+    /// Receives all that the others sent (`expected` messages in all) and completes what was sent; false if
+    /// the limit passed first.
     pub(crate) fn settle(&mut self, comm: &Comm, expected: u64, limit: Option<Duration>) -> Result<bool> {
         let begin = Instant::now();
         loop {
@@ -146,7 +153,8 @@ impl Presence {
             while let Some(request) = requests.last().copied() {
                 let done = comm.session.call(move || {
                     let (mut request, mut flag) = (request.get(), 0);
-                    // SAFETY: a live request, forgotten once it is complete. A request that is not keeps its handle.
+                    // SAFETY: a live request, forgotten once it is complete. A request that is not keeps its
+                    // handle.
                     let code = unsafe { ffi::MPI_Test(&mut request, &mut flag, ffi::RSMPI_STATUS_IGNORE) };
                     check(code, "MPI_Test")?;
                     Ok(flag != 0)

@@ -1,10 +1,10 @@
-//! MPI itself: whether somebody else initialised it or we must, and from which thread it may be called.
+//! MPI itself: whether the program initialised it or we must, and from which thread it may be called.
 //!
-//! MPI wants to be finalised by the thread that initialised it and can be initialised once in a process, whereas worlds
-//! come and go on any thread. So when MPI is ours, one thread that lives as long as the process owns it and makes
-//! every call, and MPI is finalised at process exit. That thread also bounds `MPI_Init`, which itself blocks
-//! until every process of the job has called it. When MPI is the user's, calls are made where the caller
-//! stands, one at a time, and MPI is left alone.
+//! MPI wants to be finalised by the thread that initialised it and can be initialised once in a process,
+//! whereas worlds come and go on any thread. So when MPI is ours, one thread that lives as long as the
+//! process owns it and makes every call, and MPI is finalised at process exit. That thread also bounds
+//! `MPI_Init`, which itself blocks until every process of the job has called it. When MPI is the user's,
+//! calls are made where the caller stands, one at a time, and MPI is left alone.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,7 +23,7 @@ type Job = Box<dyn FnOnce() + Send>;
 static OURS: Mutex<Option<Result<Ours>>> = Mutex::new(None);
 /// Keeps calls into the user's MPI one at a time.
 static THEIRS: Mutex<()> = Mutex::new(());
-/// A bootstrap gave up (timeout, abort), so finalising MPI, which waits for everybody, is out of the question.
+/// A bootstrap gave up (timeout, abort), so MPI is not finalised: that would wait for all ranks.
 static GAVE_UP: AtomicBool = AtomicBool::new(false);
 /// The process that initialised MPI.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -46,8 +46,8 @@ pub(crate) struct Session {
     level: i32,
 }
 
-/// An MPI handle on its way between threads. MPI handles are plain names, valid on every thread; only *calls* are
-/// restricted to threads, which [`Session::call`] sees to.
+/// An MPI handle on its way between threads. MPI handles are plain names, valid on every thread; only *calls*
+/// are restricted to threads, which [`Session::call`] sees to.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle<T>(T);
 // SAFETY: see above.
@@ -77,7 +77,7 @@ fn flag(query: unsafe extern "C" fn(*mut i32) -> i32) -> bool {
     value != 0
 }
 
-/// True once somebody finalised MPI.
+/// True once MPI is finalised.
 fn finalized() -> bool {
     flag(ffi::MPI_Finalized)
 }
@@ -172,8 +172,8 @@ impl Session {
             // The receiver cannot be gone: it waits below.
             let _ = answer.send(catch_unwind(AssertUnwindSafe(f)));
         });
-        // SAFETY: only the lifetime changes. The job is run or dropped before this function returns, because the
-        // receive below ends with the job's answer or with the drop of its sender.
+        // SAFETY: only the lifetime changes. The job is run or dropped before this function returns, because
+        // the receive below ends with the job's answer or with the drop of its sender.
         let job: Job = unsafe { std::mem::transmute(job) };
         if jobs.send(job).is_err() {
             return Err(gone());
@@ -192,7 +192,8 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
     let (started, start) = channel();
     let owner = move || {
         let mut level = 0;
-        // SAFETY: MPI is neither initialised nor finalised, as `start` checked under the lock; MPI allows nulls.
+        // SAFETY: MPI is neither initialised nor finalised, as `start` checked under the lock; MPI allows
+        // nulls.
         let code = unsafe {
             ffi::MPI_Init_thread(
                 std::ptr::null_mut(),
@@ -204,8 +205,8 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
         let outcome = check(code, "MPI_Init_thread");
         let up = outcome.is_ok();
         // Nobody listens after a timeout; then the job is lost anyway.
-        let heard = started.send(outcome.map(|()| level)).is_ok();
-        while let Ok(job) = if up && heard { inbox.recv() } else { return } {
+        let is_awaited = started.send(outcome.map(|()| level)).is_ok();
+        while let Ok(job) = if up && is_awaited { inbox.recv() } else { return } {
             job();
         }
     };
@@ -213,10 +214,10 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
     spawned.map_err(|e| BootError::new(BootErrorKind::Io, format!("cannot start a thread for MPI: {e}")))?;
 
     let mut trouble = None;
-    // What takes longer than usual is looked into while it goes on, and told at once.
+    // What takes longer than usual is looked into while it goes on, and reported at once.
     let usual = limit.map_or(USUAL, |limit| USUAL.min(limit / 2));
-    let mut told = start.recv_timeout(usual);
-    if told == Err(RecvTimeoutError::Timeout) {
+    let mut reply = start.recv_timeout(usual);
+    if reply == Err(RecvTimeoutError::Timeout) {
         let begin = Instant::now();
         let left = limit.map(|limit| limit.saturating_sub(usual));
         trouble = slow::name_trouble(left.unwrap_or(LOOK).min(LOOK));
@@ -225,13 +226,13 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
                 "rushmem: warning: MPI is slow to start, and {trouble}, which MPI asks for at its start"
             );
         }
-        told = match left {
+        reply = match left {
             Some(left) => start.recv_timeout(left.saturating_sub(begin.elapsed())),
             None => start.recv().map_err(RecvTimeoutError::from),
         };
     }
     let died = || BootError::new(BootErrorKind::Internal, "the thread that called MPI_Init_thread died");
-    match told {
+    match reply {
         Ok(level) => {
             let level = level?;
             OWNER.store(std::process::id(), Ordering::Release);
@@ -252,7 +253,8 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
 /// Finalises MPI on its thread, for a bounded time, unless ranks are out of step: then leaving without it is
 /// what tells mpirun to end the job.
 extern "C" fn finalize_at_exit() {
-    // A child of fork leaves by exit, too: MPI is its parent's, whose thread it does not have.
+    // A child of fork calls this at its exit, too. MPI belongs to its parent, and the owning thread is not in
+    // the child.
     if OWNER.load(Ordering::Acquire) != std::process::id() {
         return;
     }

@@ -1,7 +1,7 @@
 //! Why MPI's start takes long: because a rank never came, or because MPI itself is slow. MPI asks for this
 //! host's own name when it starts, often more than once; where nothing knows the name (no `/etc/hosts`, a
-//! resolver that cannot be reached) each time takes as long as the resolver is willing to wait. That can be
-//! told from here: by asking, too.
+//! resolver that cannot be reached) each time takes as long as the resolver waits. So this asks for the name,
+//! too, and measures.
 
 use std::net::ToSocketAddrs;
 use std::sync::mpsc::channel;

@@ -2,8 +2,8 @@
 //! there, the others try until it is up.
 //!
 //! Where all ranks are on this host, they meet over a local socket (`local`), which needs no port and lets no
-//! other user in. Where not, and only a launcher's variables are known, the address is a host and a list of
-//! ports computed from what names the job; rank 0 takes the first that is free, and the others find it
+//! other user in. Elsewhere, if only a launcher's variables are known, the address is a host and a list of
+//! ports computed from the job's name; rank 0 takes the first that is free, and the others find it
 //! (`search`). The list has every port of its range, so holding some of them stops nobody. The handshake
 //! tells their own job from others that computed overlapping lists.
 
@@ -96,7 +96,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     }
 }
 
-/// The key of the job that `parts` name. Without a secret whoever knows these can join.
+/// The key of the job that `parts` name. Without a secret anyone who knows these can join.
 fn key(parts: &[&[u8]], secret: Option<&[u8]>) -> Result<Key> {
     let token = match secret.filter(|s| !s.is_empty()) {
         Some(secret) => stretch(secret, &digest(parts))?,
@@ -160,7 +160,7 @@ fn warn_of_no_secret(place: &Place) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         log::warn!(
-            "rushmem uid: the ranks meet over the network at {place} and no secret is set, so whoever reaches \
+            "rushmem uid: the ranks meet over the network at {place} and no secret is set, so anyone who reaches \
              this host and knows the launcher's variables can join as one of them: set {0} to the same secret \
              on all ranks (for example by export {0}=$(openssl rand -hex 32) before srun, or on every node \
              before torchrun), or start with rushmem-run",

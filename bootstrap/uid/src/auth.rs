@@ -4,9 +4,9 @@
 //! (`handshake` says in which order). Traffic after the handshake is neither signed nor encrypted: an
 //! attacker who can read or rewrite packets on the job's network is outside this model.
 //!
-//! Who has seen a proof can try keys until one fits. That is hopeless for 32 random bytes, as in a unique ID;
-//! a secret that a person chose is stretched first (`stretch`), so that each try costs what deriving the key
-//! costs.
+//! A stranger that has seen a proof can try keys until one fits. That is hopeless for 32 random bytes, as in
+//! a unique ID; a secret that a person chose is stretched first (`stretch`), so that each try costs what
+//! deriving the key costs.
 
 use hmac::{Hmac, KeyInit, Mac};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
@@ -22,7 +22,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// A job's name, which anybody may know, and its token, which nobody else may.
+/// A job's name, which is public, and its token, which is secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) job: [u8; JOB_BYTES],
@@ -52,7 +52,7 @@ impl Purpose {
     }
 }
 
-/// Which end of the connection a proof speaks for.
+/// Which end of the connection a proof is of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Role {
     /// The side that dialled.

@@ -22,8 +22,8 @@ const MAX_RANKS: u32 = 1 << 24;
 /// How long last words may take to reach the kernel.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// One rank of a job that runs. Dropping it without [`Bootstrap::finalize`] counts as its death and is told
-/// to the others.
+/// One rank of a job that runs. Dropping it without [`Bootstrap::finalize`] counts as its death, and
+/// the others learn of it.
 ///
 /// Once a collective has failed (a death, a mismatch, a limit passed) the job is broken: later collectives
 /// fail with the same error on every rank.

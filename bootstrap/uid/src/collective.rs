@@ -2,7 +2,8 @@
 //! broadcast. Each takes ⌈log2 n⌉ rounds for any n, and talks to neighbours `± 2^k` only.
 //!
 //! Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient algorithms for all-to-all communications in multiport
-//! message-passing systems" (1997); Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization" (1988).
+//! message-passing systems" (1997); Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization"
+//! (1988).
 
 use std::ops::Range;
 use std::time::Duration;

@@ -8,7 +8,8 @@ use rushmem_bootstrap_abi::Result;
 /// How often a rank that waits looks at its [`Watch`].
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// Asked now and then by a rank that waits for the others: an error is a reason not to wait any longer, which they are told.
+/// Asked now and then by a rank that waits for the others: an error is a reason not to wait any longer, and
+/// the others learn it.
 #[derive(Clone, Default)]
 pub struct Watch(Option<Arc<dyn Fn() -> Result<()> + Send + Sync>>);
 
@@ -43,10 +44,11 @@ pub struct UidConfig {
     /// The interface to listen on for neighbours, as [`crate::interface_from_env`]; `None` takes the address
     /// from which this host reaches the rendezvous.
     pub ifname: Option<String>,
-    /// When all ranks are to know, at the latest, of a host that does not answer any more: down, or cut off. Its ranks
-    /// count as dead a little earlier, once its kernel has said nothing for four fifths of this time, neither to data nor
-    /// to the probes that go out each second; at least 2 s. An idle, busy or stopped process is not silent: its kernel
-    /// answers. `None` leaves it to the kernel's defaults, which are hours.
+    /// When all ranks are to know, at the latest, of a host that does not answer any more: down, or cut off.
+    /// Its ranks count as dead a little earlier, once its kernel has said nothing for four fifths of this
+    /// time, neither to data nor to the probes that go out each second; at least 2 s. An idle, busy or
+    /// stopped process is not silent: its kernel answers. `None` leaves it to the kernel's defaults, which
+    /// are hours.
     pub host_silence: Option<Duration>,
     /// What else may end the wait for the others.
     pub watch: Watch,
@@ -67,7 +69,8 @@ impl UidConfig {
     }
 }
 
-/// When a limit that starts now ends; limits of centuries (`Duration::MAX` for none) do not overflow the clock.
+/// When a limit that starts now ends; limits of centuries (`Duration::MAX` for none) do not overflow the
+/// clock.
 pub(crate) fn deadline(limit: Duration) -> Instant {
     Instant::now() + limit.min(Duration::from_secs(10 * 365 * 86400))
 }

@@ -14,7 +14,7 @@ use crate::endpoint;
 use crate::handshake::VERSION;
 use crate::wire::Malformed;
 
-/// The bound on frames from one who has not proved to belong to the job.
+/// The largest frame of a peer that has not proved to belong to the job.
 pub(crate) const MAX_STRANGER: usize = 1024;
 /// The bound on frames of the rendezvous afterwards.
 pub(crate) const MAX_MEMBER: usize = 64 * 1024;

@@ -14,17 +14,17 @@ use crate::config::UidConfig;
 use crate::conn::{poll, Broken, Conn};
 use crate::endpoint;
 use crate::handshake::Acceptor;
-use crate::lobby::{self, Lobby};
 use crate::mesh::silence::Silence;
 use crate::messages::{who, Neighbour};
 use crate::net;
 use crate::outgoing::Outgoing;
+use crate::pending::{self, Pending};
 use crate::wire::{Reader, Writer};
 
-/// How long a guest may take to prove itself.
+/// How long a connection may take to prove itself.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// Guests at a time, where descriptors allow: each of them is polled.
-const MAX_GUESTS: usize = 512;
+/// Connections at a time, where descriptors allow: each of them is polled.
+const MAX_PENDING: usize = 512;
 /// Connections taken before those that are here have their turn.
 const ACCEPTS: usize = 256;
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ pub(crate) struct Connected {
     /// `rank 3 (host h, pid 12)`.
     pub(crate) name: String,
     /// Its host, where that is another one.
-    pub(crate) abroad: Option<Host>,
+    pub(crate) remote_host: Option<Host>,
     pub(crate) stream: Socket,
 }
 
@@ -65,7 +65,7 @@ struct Dial {
     last: String,
 }
 
-struct Guest {
+struct Connection {
     conn: Conn,
     acceptor: Acceptor,
 }
@@ -77,13 +77,13 @@ pub(crate) struct Work<'a> {
     key: &'a Key,
     neighbours: Vec<Neighbour>,
     dials: Vec<Dial>,
-    guests: HashMap<u64, Guest>,
-    lobby: Lobby,
-    /// The number of the next guest.
+    connections: HashMap<u64, Connection>,
+    pending: Pending,
+    /// The number of the next connection.
     next: u64,
     warnings: u32,
     up: BTreeMap<u32, Conn>,
-    /// This process can have no more files open, and that is nobody else's doing.
+    /// This process can have no more files open, and strangers are not the reason.
     is_short_of_files: bool,
 }
 
@@ -102,15 +102,15 @@ impl<'a> Work<'a> {
             last: "no attempt was made".into(),
         };
         let dials = neighbours.iter().filter(|n| n.rank > cfg.rank).map(dial).collect();
-        let lobby = Lobby::new(lobby::room().min(MAX_GUESTS));
+        let pending = Pending::new(pending::room().min(MAX_PENDING));
         Ok(Work {
             listener,
             cfg,
             key,
             neighbours,
             dials,
-            guests: HashMap::new(),
-            lobby,
+            connections: HashMap::new(),
+            pending,
             next: 0,
             warnings: 0,
             up: BTreeMap::new(),
@@ -139,9 +139,9 @@ impl<'a> Work<'a> {
                     dial.state = match Outgoing::start(dial.to.addr, Purpose::Mesh, body) {
                         Ok(outgoing) => Dialling::Live(Box::new(outgoing)),
                         Err(e) => {
-                            // Guests may be strangers, and take what they hold with them.
+                            // Connections may be strangers, and take what they hold with them.
                             let is_short = matches!(&e, Broken::Io(e) if net::is_short_of_files(e));
-                            self.is_short_of_files |= is_short && self.guests.is_empty();
+                            self.is_short_of_files |= is_short && self.connections.is_empty();
                             dial.again(e)
                         }
                     };
@@ -151,10 +151,10 @@ impl<'a> Work<'a> {
                 next = next.min(at);
             }
         }
-        while let Some(id) = self.lobby.overdue(now, HANDSHAKE_LIMIT) {
+        while let Some(id) = self.pending.overdue(now, HANDSHAKE_LIMIT) {
             self.refuse(id, &format!("it did not prove itself within {HANDSHAKE_LIMIT:?}"));
         }
-        next = next.min(self.lobby.next(HANDSHAKE_LIMIT).unwrap_or(deadline));
+        next = next.min(self.pending.next(HANDSHAKE_LIMIT).unwrap_or(deadline));
         let ready = self.wait(also, next).map_err(|e| {
             BootError::new(
                 BootErrorKind::Io,
@@ -172,16 +172,16 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Waits until there is something to do; the guests that have something to say.
+    /// Waits until there is something to do; the connections that have something to say.
     fn wait(&self, also: &Conn, until: Instant) -> std::io::Result<Vec<u64>> {
         let mut fds = vec![
             PollFd::new(also.as_fd(), also.interest()),
             PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
         ];
-        let guests: Vec<u64> = self.guests.keys().copied().collect();
+        let connections: Vec<u64> = self.connections.keys().copied().collect();
         let first = fds.len();
-        fds.extend(guests.iter().map(|id| {
-            let conn = &self.guests[id].conn;
+        fds.extend(connections.iter().map(|id| {
+            let conn = &self.connections[id].conn;
             PollFd::new(conn.as_fd(), conn.interest())
         }));
         for dial in &self.dials {
@@ -190,7 +190,7 @@ impl<'a> Work<'a> {
             }
         }
         poll(&mut fds, Some(until))?;
-        let ready = guests.iter().zip(&fds[first..]).filter(|(_, fd)| fd.any().unwrap_or(true));
+        let ready = connections.iter().zip(&fds[first..]).filter(|(_, fd)| fd.any().unwrap_or(true));
         Ok(ready.map(|(id, _)| *id).collect())
     }
 
@@ -198,14 +198,14 @@ impl<'a> Work<'a> {
         for _ in 0..ACCEPTS {
             match endpoint::accept(self.listener).and_then(|(s, source)| Ok((Conn::new(s)?, source))) {
                 Ok((conn, source)) => {
-                    if self.lobby.is_full() {
+                    if self.pending.is_full() {
                         self.make_room();
                     }
                     let id = self.next;
                     self.next += 1;
-                    self.guests.insert(id, Guest { conn, acceptor: Acceptor::new(Purpose::Mesh) });
-                    self.lobby.enter(id, source, Instant::now());
-                    // A neighbour has said hello by now; so it is not among the silent when somebody must go.
+                    self.connections.insert(id, Connection { conn, acceptor: Acceptor::new(Purpose::Mesh) });
+                    self.pending.enter(id, source, Instant::now());
+                    // A neighbour has said hello by now; so it is not among the silent ones, which go first.
                     self.greet(id);
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
@@ -213,7 +213,7 @@ impl<'a> Work<'a> {
                     self.warn(|| format!("refused a connection from {e}; the job goes on"));
                 }
                 Err(e) => {
-                    self.is_short_of_files |= net::is_short_of_files(&e) && self.guests.is_empty();
+                    self.is_short_of_files |= net::is_short_of_files(&e) && self.connections.is_empty();
                     log::debug!("rushmem uid: rank {} could not accept a connection: {e}", self.cfg.rank);
                     if !self.make_room() {
                         return;
@@ -223,13 +223,13 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Drops one guest for another; whether there was one.
+    /// Drops one connection for another; whether there was one.
     fn make_room(&mut self) -> bool {
-        let victim = self.lobby.victim();
-        if let Some(id) = victim {
+        let dropped = self.pending.next_to_drop();
+        if let Some(id) = dropped {
             self.refuse(id, "it has not proved to belong to the job, and others come");
         }
-        victim.is_some()
+        dropped.is_some()
     }
 
     fn warn(&mut self, text: impl FnOnce() -> String) {
@@ -242,33 +242,35 @@ impl<'a> Work<'a> {
     }
 
     fn refuse(&mut self, id: u64, why: &str) {
-        self.lobby.leave(id);
-        if let Some(guest) = self.guests.remove(&id) {
-            self.warn(|| format!("refused a connection from {}: {why}; the job goes on", guest.conn.peer()));
+        self.pending.leave(id);
+        if let Some(connection) = self.connections.remove(&id) {
+            self.warn(|| {
+                format!("refused a connection from {}: {why}; the job goes on", connection.conn.peer())
+            });
         }
     }
 
     fn greet(&mut self, id: u64) {
-        match self.hear(id) {
+        match self.receive(id) {
             Ok(None) => {}
             Ok(Some(rank)) => {
-                self.lobby.leave(id);
-                // A neighbour that lost its first connection before it was told that it stands comes again.
-                if let Some(guest) = self.guests.remove(&id) {
-                    self.up.insert(rank, guest.conn);
+                self.pending.leave(id);
+                // A neighbour that lost its first connection before it learned that it stands comes again.
+                if let Some(connection) = self.connections.remove(&id) {
+                    self.up.insert(rank, connection.conn);
                 }
             }
             Err(e) => self.refuse(id, &e.to_string()),
         }
     }
 
-    /// The rank of a guest that has proved to be a neighbour.
-    fn hear(&mut self, id: u64) -> std::result::Result<Option<u32>, Broken> {
-        let Some(guest) = self.guests.get_mut(&id) else { return Ok(None) };
-        guest.conn.flush()?;
-        while let Some(frame) = guest.conn.receive()? {
-            let Some(body) = guest.acceptor.take(&mut guest.conn, self.key, frame)? else {
-                self.lobby.greeted(id);
+    /// The rank of a connection that has proved to be a neighbour.
+    fn receive(&mut self, id: u64) -> std::result::Result<Option<u32>, Broken> {
+        let Some(connection) = self.connections.get_mut(&id) else { return Ok(None) };
+        connection.conn.flush()?;
+        while let Some(frame) = connection.conn.receive()? {
+            let Some(body) = connection.acceptor.take(&mut connection.conn, self.key, frame)? else {
+                self.pending.greeted(id);
                 continue;
             };
             let mut r = Reader(&body);
@@ -295,9 +297,9 @@ impl<'a> Work<'a> {
             let mut conn = self.up.remove(&n.rank).expect("finish comes after is_done");
             let name = who(n.rank, &n.host, n.pid);
             let host = Host { name: n.host.clone(), home: n.home, ranks: n.mates.clone() };
-            let abroad = (n.home != home).then_some(host);
+            let remote_host = (n.home != home).then_some(host);
             let sent = conn.wait_sent(deadline).map_err(|e| e.to_string()).and_then(|sent| {
-                if let (Some(silence), Some(_)) = (silence, &abroad) {
+                if let (Some(silence), Some(_)) = (silence, &remote_host) {
                     silence.probe(conn.stream()).map_err(|e| e.to_string())?;
                 }
                 if sent {
@@ -311,7 +313,7 @@ impl<'a> Work<'a> {
                 BootError::new(BootErrorKind::Io, text).with_rank(n.rank)
             })?;
             // Nobody sends anything between the handshake and the root's go, so nothing is lost here.
-            links.push(Connected { rank: n.rank, name, abroad, stream: conn.into_stream() });
+            links.push(Connected { rank: n.rank, name, remote_host, stream: conn.into_stream() });
         }
         Ok(links)
     }

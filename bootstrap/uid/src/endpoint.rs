@@ -66,7 +66,8 @@ impl Address {
         let (socket, at) = match self {
             Address::Net(addr) => {
                 let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
-                socket.set_reuse_address(true)?; // an ended job's connections in TIME_WAIT must not keep the port
+                // An ended job's connections in TIME_WAIT must not keep the port.
+                socket.set_reuse_address(true)?;
                 if addr.is_ipv6() {
                     socket.set_only_v6(!addr.ip().is_unspecified())?;
                 }

@@ -1,7 +1,9 @@
-//! What parses bytes of others, for the fuzz targets (`fuzz/`) and for the test that replays their seeds. Only in builds for
-//! those: `cfg(test)`, or the feature `fuzzing`. A parser may refuse whatever it is given; it must not panic or run for ever.
+//! What parses bytes of others, for the fuzz targets (`fuzz/`) and for the test that replays their seeds.
+//! Only in builds for those: `cfg(test)`, or the feature `fuzzing`. A parser may refuse whatever it is given;
+//! it must not panic or run for ever.
 //!
-//! With `RUSHMEM_FUZZ_RECORD=dir` what comes in is kept there as seeds, few of each shape: `scripts/fuzz-seeds`.
+//! With `RUSHMEM_FUZZ_RECORD=dir` what comes in is kept there as seeds, few of each shape:
+//! `scripts/fuzz-seeds`.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -51,12 +53,12 @@ fn mesh(bytes: &[u8]) {
         assert_eq!(frame::parse(again, 9), Ok((kind, length)));
     }
     drop(frame::read_broken(payload));
-    if let Ok(quarrel) = frame::Quarrel::decode(payload) {
-        let _ = (quarrel.seq(), quarrel.error(None));
+    if let Ok(mismatch) = frame::Mismatch::decode(payload) {
+        let _ = (mismatch.seq(), mismatch.error(None));
     }
 }
 
-/// Frames from somebody who has not proved anything, to a listener or to one who has dialled.
+/// Frames of a peer that has not proved anything, to a listener or to a rank that has dialled.
 fn stream(bytes: &[u8], listens: bool) {
     let (mut stranger, ours) = pair();
     let mut conn = Conn::new(ours.into()).expect("a socket");

@@ -7,15 +7,15 @@
 //!    once)
 //! 4. acceptor: `ANSWER` proof over the same
 //!
-//! What a stranger learns. One who *dials* a listener: a random number. Nothing that depends on the token
-//! leaves the acceptor before the other side has shown that it holds the token, so whoever can reach the port
-//! can only guess keys one connection at a time. One who *listens* where ranks of the job dial (a port held,
-//! an address taken): the name, which is public, and a proof, from which a key of 32 random bytes cannot be
-//! found, and which makes each guess at a secret that a person chose cost an Argon2id (`stretch`). It cannot
-//! answer it, so it learns nothing that is said after it: not the ranks, not where they listen. An earlier
-//! version let the acceptor prove first, which gave anybody who could dial such a proof. Relaying the four
-//! frames between an initiator and the acceptor makes a connection between those two, as a router does; one
-//! who does that can read and alter what follows, which is outside the model (`auth`).
+//! What a stranger learns. If it *dials* a listener: a random number. Nothing that depends on the token
+//! leaves the acceptor before the other side has shown that it holds the token, so anyone who can reach the
+//! port can only guess keys one connection at a time. If it *listens* where ranks of the job dial (a port
+//! held, an address taken): the name, which is public, and a proof, from which a key of 32 random bytes
+//! cannot be found, and which makes each guess at a secret that a person chose cost an Argon2id (`stretch`).
+//! It cannot answer it, so it learns nothing that is said after it: not the ranks, not where they listen. An
+//! earlier version let the acceptor prove first, which gave anybody who could dial such a proof. Relaying the
+//! four frames between an initiator and the acceptor makes a connection between those two, as a router does;
+//! one who does that can read and alter what follows, which is outside the model (`auth`).
 //!
 //! The job's name in `HELLO` lets a rank that goes through several ports tell another job's without proving
 //! anything to it. Versions are in the first frame of all, and both sides name the other's.
@@ -40,7 +40,7 @@ fn unexpected(kind: u8, wanted: &str) -> Broken {
     Broken::Malformed(format!("a frame of kind {kind} where {wanted} should be"))
 }
 
-/// What a rank is told that looks for its job at another's port.
+/// The answer to a rank that looks for its job at another job's port.
 const OTHER_JOB: &str = "another job meets here";
 const WRONG_TOKEN: &str = "it does not hold this job's token (its secret, RUSHMEM_JOB_SECRET, may differ)";
 

@@ -1,5 +1,5 @@
 //! A rank's way into a job: find the rendezvous (trying again until it is up), prove, wait for the table of
-//! neighbours, connect with them, wait until everybody is connected.
+//! neighbours, connect with them, wait until all ranks are connected.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub(crate) fn join(place: &Place, key: &Key, cfg: &UidConfig) -> Result<Joined> 
     let mut entry = enter(place, key, cfg, deadline)?;
     let result = entry.connect(key, cfg, deadline);
     if let Err(error) = &result {
-        // Whoever waits for this rank learns why it goes; no harm if the rendezvous is gone itself.
+        // The ranks that wait for this one learn why it goes; no harm if the rendezvous is gone itself.
         let sent = ToRoot::Leave(error.clone()).send(&mut entry.conn);
         let _ = sent.and_then(|()| entry.conn.wait_sent(Instant::now() + Duration::from_millis(200)));
     }
@@ -146,7 +146,7 @@ fn host_field() -> String {
 impl Entry {
     fn connect(&mut self, key: &Key, cfg: &UidConfig, deadline: Instant) -> Result<Joined> {
         let (session, mut neighbours) = loop {
-            match self.hear(deadline + VERDICT)? {
+            match self.receive(deadline + VERDICT)? {
                 ToRank::Table { session, neighbours } => break (session, neighbours),
                 ToRank::Go => return Err(self.nonsense("it said go before it said where")),
                 _ => {}
@@ -171,22 +171,22 @@ impl Entry {
         let links = work.finish(deadline)?;
         ToRoot::Meshed.send(&mut self.conn).map_err(|e| self.root.lost(&e))?;
         loop {
-            if self.hear(deadline + VERDICT)? == ToRank::Go {
+            if self.receive(deadline + VERDICT)? == ToRank::Go {
                 return Ok(Joined { links, listening: self.listening });
             }
         }
     }
 
     /// The next message of the rendezvous; its failures and its end are errors.
-    fn hear(&mut self, until: Instant) -> Result<ToRank> {
-        let heard = loop {
+    fn receive(&mut self, until: Instant) -> Result<ToRank> {
+        let received = loop {
             let look = until.min(Instant::now() + LOOK);
             match self.conn.wait_frame(look) {
                 Ok(None) if look < until => self.watch.look()?,
-                heard => break heard,
+                received => break received,
             }
         };
-        let message = match heard {
+        let message = match received {
             Ok(Some(frame)) => ToRank::decode(&frame),
             Ok(None) => {
                 return Err(self

@@ -3,7 +3,7 @@
 //! behind.
 //!
 //! # How a job starts
-//! 1. Somebody makes a [`Uid`] (a PE, `rushmem-run`) or rank 0 listens where all expect it ([`join_address`],
+//! 1. A PE or `rushmem-run` makes a [`Uid`], or rank 0 listens where all expect it ([`join_address`],
 //!    [`join_meeting`]): that process is the *root*, its rendezvous one thread. Where all ranks are on one
 //!    host, the place is a local socket that only this user's processes can use, else a TCP port.
 //! 2. Every rank dials the root, both prove that they hold the job's token (HMAC-SHA256 over two nonces, the
@@ -13,7 +13,7 @@
 //!    and nothing of the others. Neighbours connect, with the same proof and a token of this start.
 //! 4. When all are connected the root says go, closes its sockets, and has no further part.
 //!
-//! What strangers do at the listeners costs the job no more than the time to turn them away (`lobby`).
+//! What strangers do at the listeners costs the job no more than the time to turn them away (`pending`).
 //!
 //! Collectives run over the neighbours' connections in ⌈log2 n⌉ rounds; so does the news of a death.
 //!
@@ -33,7 +33,7 @@
 //! | rank: a secret that a person chose | Argon2id, 19 MiB, once a process | 20 to 40 ms |
 //! | barrier: messages a rank | ⌈log2 n⌉ of 32 bytes | 14, 448 bytes |
 //! | allgather of b bytes: sent by a rank | (n − 1) b in ⌈log2 n⌉ messages | 14 messages |
-//! | a death: frames of about 150 bytes | d a rank, each told once | 280,000 in all, 14 hops |
+//! | a death: frames of about 150 bytes | d a rank, each sent once | 280,000 in all, 14 hops |
 //! | memory a rank | ≤ 512 KiB of foreign data a link, 4 MiB in an alltoall | ≤ 14 MiB + 4 MiB |
 //!
 //! The root needs as many descriptors as there are ranks: the soft limit (`RLIMIT_NOFILE`) of every process
@@ -43,7 +43,7 @@
 //! # Deaths
 //! The kernel closes a dead process' sockets; a neighbour that sees an end without a goodbye floods the news,
 //! each rank passes it on once, and a blocked collective ends with an error that names rank, host and pid. A
-//! host that vanishes says nothing: each rank asks the kernel how long ago it has heard its neighbours on
+//! host that vanishes says nothing: each rank asks the kernel how long ago its neighbours answered on
 //! other hosts, which are probed each second, and names all ranks of a host that is silent for too long
 //! ([`UidConfig::host_silence`]).
 
@@ -61,13 +61,13 @@ pub mod environment;
 pub mod fuzzing;
 mod handshake;
 mod join;
-mod lobby;
 mod local;
 mod mesh;
 mod messages;
 mod names;
 mod net;
 mod outgoing;
+mod pending;
 mod place;
 mod ranks;
 mod rendezvous;

@@ -2,14 +2,14 @@
 //! ask the kernel for the other's user (`SO_PEERCRED`), so that neither a secret nor a folder is needed.
 //!
 //! Why abstract: a socket in a folder needs a folder that every rank sees, that nobody else could have made
-//! before, and that somebody cleans up. An abstract name vanishes with its socket. Anybody may bind any
+//! before, and that a process cleans up. An abstract name vanishes with its socket. Anybody may bind any
 //! abstract name, though, so a name that follows from what names the job could be held by a stranger: half of
 //! a name is random, and the other ranks find it in the kernel's list of Unix sockets (`/proc/net/unix`). A
 //! stranger can add names to that list, which costs a failed check of its user each, but cannot take one
 //! away.
 //!
 //! Abstract names belong to a network namespace: ranks in containers with networks of their own do not see
-//! each other and must meet over the network. User namespaces are no matter as long as the kernel can tell
+//! each other and must meet over the network. User namespaces do not matter as long as the kernel can tell
 //! users apart.
 
 use std::io::{self, BufRead, BufReader};
@@ -52,12 +52,12 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl LocalName {
-    /// One that nobody can have taken.
+    /// A fresh random name.
     pub(crate) fn random() -> Result<LocalName> {
         Ok(LocalName(random()?))
     }
 
-    /// One that nobody can have taken, and that [`listening`] finds by `tag`.
+    /// A fresh random name that [`listening`] finds by `tag`.
     pub(crate) fn tagged(tag: [u8; TAG_BYTES]) -> Result<LocalName> {
         let mut name = [0; 16];
         name[..TAG_BYTES].copy_from_slice(&tag);
@@ -82,13 +82,13 @@ impl LocalName {
     }
 }
 
-/// The names with this tag under which something listens in this network namespace; whose they are shows on
-/// connecting.
+/// The names with this tag under which something listens in this network namespace; connecting shows which
+/// user's they are.
 pub(crate) fn listening(tag: [u8; TAG_BYTES]) -> io::Result<Vec<LocalName>> {
     let list = BufReader::new(std::fs::File::open("/proc/thread-self/net/unix")?);
     let start = format!("@{PREFIX}{}", hex(&tag));
     let mut found = Vec::new();
-    // Names are bytes that anybody chose; a line that is no text is not ours.
+    // Any process may choose any bytes for a name; a line that is no text is not ours.
     for line in list.split(b'\n') {
         let line = line?;
         let Ok(line) = std::str::from_utf8(&line) else { continue };

@@ -1,4 +1,4 @@
-//! Host names become addresses without anybody waiting for the system's resolver, which knows no time limit.
+//! Host names become addresses on a thread of their own, because the system's resolver has no time limit.
 //!
 //! Loopback's names need no resolver (RFC 6761, 6.3), so that a root without `/etc/hosts` will do; nor does
 //! this host's own name, which stands for loopback where the resolver does not know it. A name that never
@@ -140,7 +140,7 @@ impl Names {
     fn begin(&self) -> Receiver<Answer> {
         let (tx, rx) = mpsc::channel();
         let (name, ask) = (self.host.clone(), self.ask);
-        // It ends by itself should nobody wait for it any more.
+        // The thread ends by itself if nobody waits for it any more.
         let asked = std::thread::Builder::new().name("rushmem-resolve".into()).spawn({
             let tx = tx.clone();
             move || {

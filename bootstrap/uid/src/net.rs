@@ -169,7 +169,8 @@ pub(crate) fn raise_file_limit() {
     });
 }
 
-/// Whether an error says that this process can have no more files open. Trying again does not help against that.
+/// Whether an error says that this process can have no more files open. Trying again does not help against
+/// that.
 pub(crate) fn is_short_of_files(e: &io::Error) -> bool {
     e.raw_os_error() == Some(nix::libc::EMFILE)
 }

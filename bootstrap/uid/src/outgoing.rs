@@ -22,7 +22,7 @@ enum State {
 pub(crate) struct Outgoing {
     state: State,
     initiator: Option<Initiator>,
-    /// Somebody took the connection.
+    /// The other side took the connection.
     pub(crate) connected: bool,
 }
 

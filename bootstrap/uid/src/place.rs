@@ -43,7 +43,7 @@ impl Place {
         matches!(&self.at, Where::Named { ports, .. } if ports.len() > 1)
     }
 
-    /// What to do where nobody was found.
+    /// What to check when no rendezvous was found.
     pub(crate) fn advice(&self) -> &'static str {
         match &self.at {
             Where::Local { .. } => {

@@ -3,10 +3,10 @@
 //! listener that never answers) holds up the others.
 //!
 //! Of a long list of ports rank 0 takes the first that is free. Ranks look at the first `GLANCE` ports that
-//! nothing holds, and past every port that something does hold; so whoever holds ports moves the meeting, but
-//! does not stop it. Ports can be taken without showing it (bound, and not listening; listening on another
-//! interface): with every half second that goes by twice as many are looked at, at the same rate of attempts,
-//! as long as all ranks together do not look at more than `MOST_LOOKS`.
+//! nothing holds, and past every port that something does hold; so a stranger that holds ports moves the
+//! meeting, but does not stop it. Ports can be taken without showing it (bound, and not listening; listening
+//! on another interface): with every half second that goes by twice as many are looked at, at the same rate
+//! of attempts, as long as all ranks together do not look at more than `MOST_LOOKS`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Starts what is due; when something will be.
+    /// Starts the connections that are due; returns when the next one will be.
     fn start(&mut self, now: Instant) -> Result<Instant> {
         let (mut next, mut live) = (self.deadline, 0);
         let mut oldest: Option<(Instant, usize)> = None;

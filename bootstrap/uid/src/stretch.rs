@@ -1,5 +1,6 @@
 //! A secret that a person chose becomes a key that is expensive to guess: Argon2id (RFC 9106), at OWASP's
-//! smallest parameters. Who has recorded a handshake pays this for each guess, a process of the job once.
+//! smallest parameters. A stranger that has recorded a handshake pays this for each guess, a process of the
+//! job once.
 //!
 //! A unique ID's 32 random bytes need none of this and do not come here. There is no telling a good secret
 //! from a poor one (64 hexadecimal digits may be the digest of a word), so everything that a person sets

@@ -1,4 +1,4 @@
-//! Threads that rushmem starts inside somebody else's program.
+//! Threads that rushmem starts inside a user's program.
 
 /// Keeps the program's signals away from this thread: its handlers must run where the program expects them.
 pub(crate) fn block_signals() {

@@ -1,6 +1,7 @@
 //! The unique ID: 128 bytes that say where a job meets and prove who belongs to it. Made on one process,
-//! carried to the others by the caller (a file, an MPI broadcast, an environment variable); who holds it may
-//! join, so it is as secret as the job. A checksum tells a truncated or mangled copy from a wrong address.
+//! carried to the others by the caller (a file, an MPI broadcast, an environment variable); a process that
+//! holds it may join, so it is as secret as the job. A checksum tells a truncated or mangled copy from a
+//! wrong address.
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
@@ -12,7 +13,7 @@ use crate::wire;
 pub const UID_BYTES: usize = 128;
 
 const MAGIC: [u8; 8] = *b"RUSHMUID";
-/// 2: read by those who speak version 3 of the handshake, and may name a local socket.
+/// 2: goes with version 3 of the handshake, and may name a local socket.
 const VERSION: u16 = 2;
 // Offsets; 80..96 is reserved and zero.
 const AT_VERSION: usize = 8;
@@ -57,7 +58,7 @@ impl Uid {
         self.addr
     }
 
-    /// The job's public name, for logs: who knows it is no closer to joining.
+    /// The job's public name, for logs: knowing it does not help to join.
     pub fn job(&self) -> String {
         hex(&self.key().job)
     }

@@ -130,7 +130,7 @@ fn thin_clients(n: u32) -> Duration {
     took
 }
 
-/// Five seconds on two cores; whoever else keeps them busy gets three attempts' worth of patience.
+/// Five seconds on two cores; three attempts, because other programs may keep them busy.
 #[test]
 fn thin_clients_by_the_hundred() {
     const LIMIT: Duration = Duration::from_secs(5);

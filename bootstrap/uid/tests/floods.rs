@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(6);
 /// The kernel's number for nobody.
 const NOBODY: u32 = 65534;
 
-/// A size for CI, or for whoever attacks on purpose.
+/// A size for CI, and one for `make attack`.
 fn size(usual: usize, attack: usize) -> usize {
     if std::env::var("RUSHMEM_TEST_ATTACK").is_ok_and(|v| v == "1") {
         attack
@@ -176,14 +176,14 @@ fn nobody(tag: &str, n: usize) {
     println!("@full");
     // It also tries to be rank 1 of the job, with all that the launcher's variables say.
     let joins = std::thread::spawn(|| join_meeting(&one_host("nobody"), config(1, 2)).map(|_| ()));
-    let mut told = false;
+    let mut printed = false;
     loop {
         for name in names() {
             let _ = UnixStream::connect_addr(&local_address(&name)).map(|mut s| s.write_all(b"hello"));
         }
         std::thread::sleep(Duration::from_millis(1));
-        if joins.is_finished() && !told {
-            told = true;
+        if joins.is_finished() && !printed {
+            printed = true;
             println!("@a stranger's attempt ended with {} names held", held.len());
         }
     }

@@ -1,6 +1,6 @@
-//! Ranks as processes: killed with SIGKILL while joining, in a barrier, in an allgather, between calls; stopped and
-//! continued; started by the variables of a launcher. The test binary starts itself with the test `child` and a
-//! role in the environment. What a child has to say to the test begins with `@`.
+//! Ranks as processes: killed with SIGKILL while joining, in a barrier, in an allgather, between calls;
+//! stopped and continued; started by the variables of a launcher. The test binary starts itself with the test
+//! `child` and a role in the environment. What a child has to say to the test begins with `@`.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -164,7 +164,12 @@ impl Children {
     }
 
     /// Waits until each of `who` has said a line that begins with `what`; the lines.
-    fn hear(&self, who: impl IntoIterator<Item = u32>, what: &str, limit: Duration) -> HashMap<u32, String> {
+    fn lines_of(
+        &self,
+        who: impl IntoIterator<Item = u32>,
+        what: &str,
+        limit: Duration,
+    ) -> HashMap<u32, String> {
         let mut open: Vec<u32> = who.into_iter().collect();
         let mut lines = HashMap::new();
         let deadline = Instant::now() + limit;
@@ -197,7 +202,7 @@ impl Children {
         let pid = self.pid(victim);
         let start = Instant::now();
         self.signal(victim, Signal::SIGKILL);
-        let ends = self.hear(others, "end", LONG);
+        let ends = self.lines_of(others, "end", LONG);
         let took = start.elapsed();
         for (rank, text) in ends {
             assert!(text.starts_with(&format!("{kind} Some({victim}) ")), "rank {rank}: {text}");
@@ -245,11 +250,11 @@ fn the_host_of_the_rendezvous_killed_while_joining() {
     let mut children = Children::new();
     let vars = |rank: u32| vec![("TEST_RANK", rank.to_string()), ("TEST_N", "4".into())];
     children.start(2, "barrier", &vars(2));
-    let uid = children.hear([2], "uid", LONG).remove(&2).expect("it said so");
+    let uid = children.lines_of([2], "uid", LONG).remove(&2).expect("it said so");
     for rank in [0, 3] {
         children.start(rank, "barrier", &[vars(rank), vec![("TEST_UID", uid.clone())]].concat());
     }
-    children.hear([2], "host all but one", LONG);
+    children.lines_of([2], "host all but one", LONG);
     children.kill_and_check(2, [0, 3], PEER_DEAD);
 }
 
@@ -259,7 +264,7 @@ fn killed_in_a_barrier() {
         let (uid, _rendezvous) = uid();
         let mut children = Children::new();
         children.start_ranks("barrier", n, &uid, 0..n);
-        children.hear(0..n, "ready", LONG);
+        children.lines_of(0..n, "ready", LONG);
         std::thread::sleep(Duration::from_millis(100));
         children.kill_and_check(n - 1, 0..n - 1, PEER_DEAD);
     }
@@ -270,7 +275,7 @@ fn killed_in_an_allgather() {
     let (uid, _rendezvous) = uid();
     let mut children = Children::new();
     children.start_ranks("allgather", 6, &uid, 0..6);
-    children.hear(0..6, "ready", LONG);
+    children.lines_of(0..6, "ready", LONG);
     std::thread::sleep(Duration::from_millis(300));
     children.kill_and_check(0, 1..6, PEER_DEAD);
 }
@@ -280,7 +285,7 @@ fn killed_between_calls() {
     let (uid, _rendezvous) = uid();
     let mut children = Children::new();
     children.start_ranks("idle", 7, &uid, 0..7);
-    children.hear(0..7, "ready", LONG);
+    children.lines_of(0..7, "ready", LONG);
     children.kill_and_check(3, [0, 1, 2, 4, 5, 6], "Death");
 }
 
@@ -289,7 +294,7 @@ fn an_exit_without_finalize_is_a_death() {
     let (uid, _rendezvous) = uid();
     let mut children = Children::new();
     children.start_ranks("exit", 3, &uid, 0..3);
-    let ends = children.hear(0..3, "end", LONG);
+    let ends = children.lines_of(0..3, "end", LONG);
     for rank in [0, 1] {
         assert!(ends[&rank].starts_with("PeerDead Some(2) "), "{}", ends[&rank]);
     }
@@ -300,14 +305,14 @@ fn a_stopped_rank_is_not_dead() {
     let (uid, _rendezvous) = uid();
     let mut children = Children::new();
     children.start_ranks("suite", 3, &uid, 0..3);
-    children.hear(0..3, "ready", LONG);
+    children.lines_of(0..3, "ready", LONG);
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(100));
         children.signal(1, Signal::SIGSTOP);
         std::thread::sleep(Duration::from_millis(500));
         children.signal(1, Signal::SIGCONT);
     }
-    for (rank, text) in children.hear(0..3, "end", LONG) {
+    for (rank, text) in children.lines_of(0..3, "end", LONG) {
         assert_eq!(text, "fine", "rank {rank}");
     }
 }
@@ -317,9 +322,9 @@ fn a_rank_that_is_stopped_for_longer_than_the_limit_is_named() {
     let (uid, _rendezvous) = uid();
     let mut children = Children::new();
     children.start_ranks("limit", 4, &uid, 0..4);
-    children.hear(0..4, "ready", LONG);
+    children.lines_of(0..4, "ready", LONG);
     children.signal(3, Signal::SIGSTOP);
-    for (rank, text) in children.hear(0..3, "end", LONG) {
+    for (rank, text) in children.lines_of(0..3, "end", LONG) {
         assert!(text.starts_with("Timeout Some(3) rank 3 of 4 never came to barrier"), "rank {rank}: {text}");
         assert!(text.contains("no answer at all from rank 3"), "rank {rank}: {text}");
     }
@@ -359,7 +364,7 @@ fn jobs_start_by_the_variables_of_launchers() {
         children.start(30 + rank, "env", &own(rank));
     }
     let ids = (0..4).flat_map(|job| (0..3).map(move |rank| job * 10 + rank));
-    for (id, text) in children.hear(ids, "end", LONG) {
+    for (id, text) in children.lines_of(ids, "end", LONG) {
         assert_eq!(text, "fine", "child {id}");
     }
 }

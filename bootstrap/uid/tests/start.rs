@@ -1,5 +1,5 @@
-//! Starting: any order, late ranks, missing ranks, ranks too many, disagreements, IPv6, addresses; and calls that
-//! do not match. Ranks are threads.
+//! Starting: any order, late ranks, missing ranks, ranks too many, disagreements, IPv6, addresses; and calls
+//! that do not match. Ranks are threads.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ fn duplicates_and_disagreements_end_the_start_at_once() {
     // (rank, n) of each joiner; the text must name the odd one.
     for (who, parts) in [
         (vec![(0, 3), (1, 3), (1, 3)], ["rank 1 came twice", "its own rank"]),
-        (vec![(0, 3), (1, 4)], ["was told of", "rank 1"]),
+        (vec![(0, 3), (1, 4)], ["was given", "rank 1"]),
     ] {
         let (uid, _rendezvous) = uid();
         let all: Vec<u32> = (0..who.len() as u32).collect();
@@ -153,7 +153,7 @@ fn a_rank_that_gives_up_while_starting_takes_nobody_s_time() {
     });
     let e = quick.join().expect("no panic").expect_err("no such interface");
     assert_eq!(e.kind, BootErrorKind::Environment, "{e}");
-    // It never joined, so it may come again, better told.
+    // It never joined, so it may come again with the right numbers.
     let results = ranks(&[0, 1], move |rank| works(&join_uid(&uid, config(rank, 2))?));
     assert!(results.iter().all(|r| r.is_ok()), "{results:?}");
     drop(rendezvous);

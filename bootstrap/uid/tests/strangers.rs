@@ -1,5 +1,5 @@
-//! Strangers knock at everything that listens while jobs start: the jobs must come up, and the log must tell. A
-//! test binary of its own, because it knocks at every listener of its process.
+//! Strangers knock at everything that listens while jobs start: the jobs must come up, and the log must tell.
+//! A test binary of its own, because it knocks at every listener of its process.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -45,8 +45,8 @@ fn listeners() -> Vec<SocketAddr> {
 /// The public name of the job that is starting.
 static JOB: Mutex<[u8; 16]> = Mutex::new([0; 16]);
 
-/// What strangers say: nothing, garbage, another protocol, a frame of 4 GiB, an older version's hello, a good hello and
-/// then nonsense.
+/// What strangers say: nothing, garbage, another protocol, a frame of 4 GiB, an older version's hello, a good
+/// hello and then nonsense.
 fn lines() -> Vec<Vec<u8>> {
     let mut random = vec![0; 300];
     getrandom::fill(&mut random).expect("random");

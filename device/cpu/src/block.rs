@@ -1,7 +1,7 @@
-//! Runs one block on the calling OS thread: each CUDA thread is a coroutine, resumed in turn until it asks for
-//! something. A barrier or a warp collective takes it out of the queue until the others have come; a spin puts it at the
-//! end. When everything in the queue has only spun, the OS thread gives its core away; when the queue is
-//! empty and threads are left, they wait for each other and the launch fails.
+//! Runs one block on the calling OS thread: each CUDA thread is a coroutine, resumed in turn until it asks
+//! for something. A barrier or a warp collective takes it out of the queue until the others have come; a spin
+//! puts it at the end. When everything in the queue has only spun, the OS thread gives its core away; when
+//! the queue is empty and threads are left, they wait for each other and the launch fails.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -44,7 +44,8 @@ thread_local! {
     static WORKSPACE: RefCell<Workspace> = RefCell::default();
 }
 
-/// Runs block number `index` (x fastest) of `launch`. False: the launch was over before all threads had exited.
+/// Runs block number `index` (x fastest) of `launch`. False: the launch was over before all threads had
+/// exited.
 pub(crate) fn run(launch: &Launch, index: u64) -> bool {
     WORKSPACE.with_borrow_mut(|workspace| {
         let context = workspace.prepare(launch, index);
@@ -157,8 +158,8 @@ impl Block<'_> {
             if self.launch.is_over() {
                 return None;
             }
-            // SAFETY: `contexts` is the block's thread table, which nobody resizes before the block's end; the scheduler
-            // and the one running coroutine take turns at it, both through this pointer.
+            // SAFETY: `contexts` is the block's thread table, which nobody resizes before the block's end;
+            // the scheduler and the one running coroutine take turns at it, both through this pointer.
             let context = unsafe { contexts.add(thread as usize) };
             // SAFETY: as above; `current` is this OS thread's.
             unsafe { *current = context };
@@ -189,8 +190,8 @@ impl Block<'_> {
             let fiber = unsafe { (*contexts.add(thread as usize)).scheduler };
             let index = slot.index();
             let coroutine = Coroutine::with_stack(slot, move |yielder: &hooks::Yielder, ()| {
-                // SAFETY: the fiber outlives the block's coroutines, and the arguments the launch; their number and
-                // types are those of the kernel, as the launch's caller vouched.
+                // SAFETY: the fiber outlives the block's coroutines, and the arguments the launch; their
+                // number and types are those of the kernel, as the launch's caller vouched.
                 unsafe {
                     (*fiber).yielder.set(yielder);
                     code(args);
@@ -308,7 +309,8 @@ impl Block<'_> {
     fn abandon(&mut self) {
         for running in &mut self.space.running {
             if let Some(mut running) = running.take() {
-                // SAFETY: nothing of the kernel's frames is used again, and the closure on the stack owns nothing.
+                // SAFETY: nothing of the kernel's frames is used again, and the closure on the stack owns
+                // nothing.
                 unsafe { running.coroutine.force_reset() };
             }
         }

@@ -1,14 +1,15 @@
-//! The cache of compiled kernels: one directory for each content key, holding the source (for debuggers), the object
-//! and a record that says what a sound one is: its hash, and the size and time of each file that it included. A
-//! reader that finds the record wanting rebuilds under a file lock, so that N PEs that load one source at once
-//! compile it once, and a compiler killed half-way costs nothing but its directory. Public, because the runtime keeps
-//! what it compiles for GPUs in the same way.
+//! The cache of compiled kernels: one directory for each content key, holding the source (for debuggers), the
+//! object and a record that says what a sound one is: its hash, and the size and time of each file that it
+//! included. A reader that finds the record wanting rebuilds under a file lock, so that N PEs that load one
+//! source at once compile it once, and a compiler killed half-way costs nothing but its directory. Public,
+//! because the runtime keeps what it compiles for GPUs in the same way.
 //!
-//! What is kept here will be run, so another user of the host must never get a say in it. Each user has a folder `uid-N` of
-//! mode 0700 in the cache's directory. The way there is walked by descriptors and refused where others could change it
-//! (`steps.rs`), everything below is reached relative to the folder's descriptor (`folder.rs`), and what is loaded is the
-//! very bytes whose hash was compared. Where there is no such folder, or no room in it, the process makes one of its own for as
-//! long as it lives (`private.rs`), and says so once.
+//! What is kept here will be run, so no other user of the host may be able to change it. Each user has a
+//! folder `uid-N` of mode 0700 in the cache's directory. The way there is walked by descriptors and refused
+//! where others could change it (`steps.rs`), everything below is reached relative to the folder's descriptor
+//! (`folder.rs`), and what is loaded is the very bytes whose hash was compared. Where there is no such
+//! folder, or no room in it, the process makes one of its own for as long as it lives (`private.rs`), and
+//! says so once.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -77,8 +78,9 @@ pub(crate) fn unique() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Does `work` in the folder for kernels of this `kind` in the cache `dir` (`RUSHMEM_CACHE_DIR`; `None`: the user's own), or, where
-/// there is none to trust or the work says that files were the trouble, in one of this process's own.
+/// Does `work` in the folder for kernels of this `kind` in the cache `dir` (`RUSHMEM_CACHE_DIR`; `None`: the
+/// user's own), or, where there is none to trust or the work says that files were the trouble, in one of this
+/// process's own.
 pub fn in_cache<T, E: std::fmt::Display>(
     dir: Option<&Path>,
     kind: &str,
@@ -121,8 +123,8 @@ fn open(dir: Option<&Path>, kind: &str) -> Result<Folder, Error> {
     Err(Error::Io { text: format!("no place for a kernel cache ({})", reasons.join("; ")) })
 }
 
-/// `RUSHMEM_CACHE_DIR`'s default is the first of these that can be used: `$XDG_CACHE_HOME/rushmem`, `~/.cache/rushmem`, a directory
-/// of this user's under the system's temporary one.
+/// `RUSHMEM_CACHE_DIR`'s default is the first of these that can be used: `$XDG_CACHE_HOME/rushmem`,
+/// `~/.cache/rushmem`, a directory of this user's under the system's temporary one.
 fn default_dirs() -> impl Iterator<Item = PathBuf> {
     let under = |name: &str, rest: &str| {
         Some(std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())?.join(rest))
@@ -156,8 +158,8 @@ impl Entry {
         Ok(Entry { folder: root.sub(key)?, form })
     }
 
-    /// The files' contents, if they are sound and all that they were made from is as it was: what is to be loaded, for the
-    /// names may stand for something else in a moment.
+    /// The files' contents, if they are sound and everything that they were made from is unchanged. The
+    /// caller loads these bytes: the names may lead elsewhere a moment later.
     pub fn contents(&self) -> Option<Vec<Vec<u8>>> {
         let record = self.folder.read(RECORD).ok()?;
         let record = Record::parse(&record, self.form)?;
@@ -166,8 +168,8 @@ impl Entry {
         (record.vouches_for(&contents) && record.is_up_to_date()).then_some(contents)
     }
 
-    /// Puts what was built in place, a content for each of the form's files. `includes` are the files outside the system's that it
-    /// was made from.
+    /// Puts what was built in place, a content for each of the form's files. `includes` are the files outside
+    /// the system's that it was made from.
     pub fn install<C: AsRef<[u8]>>(&self, contents: &[C], includes: &[PathBuf]) -> io::Result<()> {
         assert_eq!(contents.len(), self.form.files.len(), "a content for each file");
         for (name, content) in self.form.files.iter().zip(contents) {
@@ -176,9 +178,9 @@ impl Entry {
         self.folder.replace(RECORD, &Record::write(self.form, contents, includes))
     }
 
-    /// Waits until nobody else builds this entry, for as long as a compiler may take. `None` then, and where files cannot be
-    /// locked: build anyway, what is installed is whole in any case. Whoever holds the lock has swept away what a
-    /// killed builder left.
+    /// Waits until nobody else builds this entry, for as long as a compiler may take. `None` then, and where
+    /// files cannot be locked: build anyway, what is installed is whole in any case. The holder of the lock
+    /// has swept away what a killed builder left.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let file = self.folder.lock_file("lock")?;
         let start = Instant::now();

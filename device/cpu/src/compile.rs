@@ -1,6 +1,6 @@
-//! From source text to a loaded module: the cache first, then two runs of the compiler. The first only preprocesses, to
-//! find the kernels; the second compiles the source with a list of them appended, behind a line marker, so that
-//! every message has the source's own name and line numbers.
+//! From source text to a loaded module: the cache first, then two runs of the compiler. The first only
+//! preprocesses, to find the kernels; the second compiles the source with a list of them appended, behind a
+//! line marker, so that every message has the source's own name and line numbers.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -28,7 +28,8 @@ const UNIT: &str = "unit.cpp";
 pub struct Compiler {
     /// The C++ compiler (`RUSHMEM_CXX`): a path, a name or a command; `None`: c++, g++ or clang++ in PATH.
     pub cxx: Option<PathBuf>,
-    /// Where compiled kernels are kept (`RUSHMEM_CACHE_DIR`); `None`: where this user's are, see [`cache`](crate::cache).
+    /// Where compiled kernels are kept (`RUSHMEM_CACHE_DIR`); `None`: where this user's are, see
+    /// [`cache`](crate::cache).
     pub cache_dir: Option<PathBuf>,
     /// Further compiler arguments, and `--kernel=scale<float>` to name an instance of a kernel template.
     pub options: Vec<String>,
@@ -60,8 +61,8 @@ impl Compiler {
         Ok(Compiler { cxx: None, cache_dir: Some(cache_dir), options: Vec::new(), headers: &[], limits })
     }
 
-    /// Compiles `source` unless the cache has it, and loads it. `name` stands for the source in messages; where it has a
-    /// directory, `#include "…"` is looked for there.
+    /// Compiles `source` unless the cache has it, and loads it. `name` stands for the source in messages;
+    /// where it has a directory, `#include "…"` is looked for there.
     pub fn compile(&self, name: &str, source: &str) -> Result<Module, Error> {
         let toolchain = Toolchain::find(self.cxx.as_deref())?;
         let files_failed = |error: &Error| matches!(error, Error::Io { .. });
@@ -243,7 +244,7 @@ impl Job<'_> {
         if !self.name.contains('=') {
             args.push(format!("-fmacro-prefix-map={}={}", self.file.display(), self.name).into());
         }
-        // Debuggers are told paths that outlive the descriptors.
+        // Debuggers get paths that outlive the descriptors.
         for (via, path) in
             [(&self.headers.0, &*self.headers.1), (&self.entry.folder.via(), self.entry.folder.path())]
         {

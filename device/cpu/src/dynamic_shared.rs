@@ -1,7 +1,7 @@
-//! `extern __shared__ float tile[];` inside a function is CUDA's way to name dynamic shared memory, and the one line of
-//! ordinary CUDA C++ that no macro can turn into C++. So it is rewritten in the source before it is compiled, without
-//! changing any line's number. (`RUSHMEM_DYNAMIC_SHARED(float, tile)` says the same with no rewriting, also in
-//! headers.)
+//! `extern __shared__ float tile[];` inside a function is CUDA's way to name dynamic shared memory, and the
+//! one line of ordinary CUDA C++ that no macro can turn into C++. So it is rewritten in the source before it
+//! is compiled, without changing any line's number. (`RUSHMEM_DYNAMIC_SHARED(float, tile)` says the same with
+//! no rewriting, also in headers.)
 
 use crate::token::{tokenize, Kind, Token};
 

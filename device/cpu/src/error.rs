@@ -5,7 +5,8 @@ use std::fmt;
 /// Why a kernel source did not become a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The source is wrong: the compiler's messages, or ours about its kernels, with the source's own line numbers.
+    /// The source is wrong: the compiler's messages, or ours about its kernels, with the source's own line
+    /// numbers.
     Compile {
         /// The messages.
         text: String,

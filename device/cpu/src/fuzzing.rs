@@ -1,5 +1,5 @@
-//! What parses bytes of others, for the fuzz targets (`fuzz/`) and for the test that replays their seeds. Only in builds for
-//! those: `cfg(test)`, or the feature `fuzzing`.
+//! What parses bytes of others, for the fuzz targets (`fuzz/`) and for the test that replays their seeds.
+//! Only in builds for those: `cfg(test)`, or the feature `fuzzing`.
 
 use crate::cache::{self, record::Record};
 

@@ -1,5 +1,5 @@
-//! The headers that make a C++ compiler understand CUDA C++, carried inside this crate so that nothing has to be
-//! installed, and written to the cache directory for the compiler.
+//! The headers that make a C++ compiler understand CUDA C++, carried inside this crate so that nothing has to
+//! be installed, and written to the cache directory for the compiler.
 
 use std::io;
 
@@ -19,8 +19,8 @@ pub(crate) const HEADERS: &[Header] = headers! {
     "cuda_names/": "cuda_runtime.h" "device_launch_parameters.h";
 };
 
-/// Makes the folder hold these headers. Each file is replaced whole, so that a compiler running at the same time reads
-/// one or the other, and these are the same.
+/// Makes the folder hold these headers. Each file is replaced whole, so that a compiler running at the same
+/// time reads one or the other, and these are the same.
 pub(crate) fn write(folder: &Folder, headers: impl Iterator<Item = Header>) -> io::Result<()> {
     for (path, text) in headers {
         let mut names: Vec<&str> = path.split('/').collect();

@@ -1,5 +1,6 @@
-//! The Rust half of `rushmem_cpu/hooks.h`: the structs that a kernel and its scheduler share, and the four functions
-//! that a kernel may call. They run on a coroutine's stack, so they do as little as possible and never panic.
+//! The Rust half of `rushmem_cpu/hooks.h`: the structs that a kernel and its scheduler share, and the four
+//! functions that a kernel may call. They run on a coroutine's stack, so they do as little as possible and
+//! never panic.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_void, CStr};
@@ -75,8 +76,8 @@ pub(crate) struct Fiber {
 }
 
 unsafe extern "C" fn suspend(thread: *mut ThreadContext) {
-    // SAFETY: the kernel passes the context of the CUDA thread that calls, whose fiber outlives it and whose yielder
-    // was set before the kernel's first instruction.
+    // SAFETY: the kernel passes the context of the CUDA thread that calls, whose fiber outlives it and whose
+    // yielder was set before the kernel's first instruction.
     unsafe { (*(*(*thread).scheduler).yielder.get()).suspend(()) }
 }
 

@@ -1,6 +1,6 @@
-//! What a block does while all its threads only wait: spins while it has a core to itself, yields when it hasn't, and
-//! naps in the end, or as soon as yielding is found to cost whole time slices (somebody computes on this core). A nap is a
-//! small part of the time waited so far, so it never adds much to it.
+//! What a block does while all its threads only wait: spins while it has a core to itself, yields when it
+//! hasn't, and naps in the end, or as soon as yielding is found to cost whole time slices (another program
+//! computes on this core). A nap is a small part of the time waited so far, so it never adds much to it.
 
 use std::hint;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::hooks::now_ns;
 
 /// Idle rounds before the first yield, when yields are found to return at once.
 const SPIN_ROUNDS: u32 = 64;
-/// A yield that takes longer has let somebody else run.
+/// A yield that takes longer has let another thread run.
 const SHARED_CORE_NS: u64 = 2_000;
-/// A yield that takes longer has cost a time slice: the kernel scheduler takes who yields at its word, but wakes a
-/// sleeper soon.
+/// A yield that takes longer has cost a time slice: the kernel's scheduler lets others run after a yield, but
+/// wakes a sleeper soon.
 const SLICE_NS: u64 = 400_000;
 /// Naps instead of yields after such a yield.
 const NAPS_PER_SLICE: u32 = 64;
@@ -41,8 +41,8 @@ impl Idle {
         self.since = 0;
     }
 
-    /// Every thread that can run has been resumed once more and nothing came of it. `waits`: all of them are in a wait;
-    /// else some may be doing honest work with many fences.
+    /// Every thread that can run has been resumed once more and nothing came of it. `waits`: all of them are
+    /// in a wait; else some may be doing honest work with many fences.
     pub(crate) fn step(&mut self, waits: bool) {
         self.rounds += 1;
         if self.rounds <= self.spin_rounds {

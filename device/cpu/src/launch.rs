@@ -1,6 +1,6 @@
-//! One launch of a kernel: checked against the limits, run by the caller's OS thread (block 0) and one pooled OS thread
-//! for each other block, and over when all blocks have ended. Whichever thread of whichever block gives up
-//! first says why; the others are dropped where they stand.
+//! One launch of a kernel: checked against the limits, run by the caller's OS thread (block 0) and one pooled
+//! OS thread for each other block, and over when all blocks have ended. Whichever thread of whichever block
+//! gives up first says why; the others are dropped where they stand.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -48,7 +48,8 @@ pub struct Failure {
 /// How a launch can fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// Nothing has run: the shape is impossible or too large for this machine. The text names the largest grid.
+    /// Nothing has run: the shape is impossible or too large for this machine. The text names the largest
+    /// grid.
     Refused(String),
     /// A thread gave up.
     Failed(Failure),
@@ -101,8 +102,9 @@ pub(crate) struct Launch {
     caller: Thread,
 }
 
-// SAFETY: the pointers are read-only for this crate (the stop flag is atomic) and stay valid until `run` returns, which is
-// after the last block; what the kernel does with arguments and state is vouched for by `run`'s caller.
+// SAFETY: the pointers are read-only for this crate (the stop flag is atomic) and stay valid until `run`
+// returns, which is after the last block; what the kernel does with arguments and state is vouched for by
+// `run`'s caller.
 unsafe impl Send for Launch {}
 // SAFETY: as for Send.
 unsafe impl Sync for Launch {}

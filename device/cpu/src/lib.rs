@@ -1,13 +1,15 @@
-//! The CPU device: runs a CUDA C++ kernel with no GPU. A source is compiled by the system's C++ compiler, with headers that
-//! give CUDA's words a meaning; a launch makes each block an OS thread and each CUDA thread a coroutine on it, so
-//! that barriers, shuffles, atomics, waits and spins behave, in an ordinary debugger.
+//! The CPU device: runs a CUDA C++ kernel with no GPU. A source is compiled by the system's C++ compiler,
+//! with headers that give CUDA's words a meaning; a launch makes each block an OS thread and each CUDA thread
+//! a coroutine on it, so that barriers, shuffles, atomics, waits and spins behave, in an ordinary debugger.
 //!
 //! What differs from a GPU:
 //!
-//! - A loop that polls memory with plain (volatile) loads only, for something another thread of the *same block* will
-//!   write, never ends: nothing suspends it. Put a rushmem wait, an atomic, a fence, `clock64()` or `__nanosleep` in it.
+//! - A loop that polls memory with plain (volatile) loads only, for something another thread of the *same
+//!   block* will write, never ends: nothing suspends it. Put a rushmem wait, an atomic, a fence, `clock64()`
+//!   or `__nanosleep` in it.
 //! - `__activemask()` is the calling lane alone: every lane runs by itself.
-//! - A CUDA thread's stack is 128 KiB ([`Limits::stack`]); overrunning it ends the process with SIGSEGV at a guard page.
+//! - A CUDA thread's stack is 128 KiB ([`Limits::stack`]); overrunning it ends the process with SIGSEGV at a
+//!   guard page.
 //! - `sizeof(long)` and such are the host's; `__CUDA_ARCH__` is not defined, `RUSHMEM_CPU` is.
 
 mod block;

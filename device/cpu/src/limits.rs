@@ -1,5 +1,6 @@
-//! What a launch may ask for. The CUDA limits are those of an sm_90 GPU, so that what runs here runs there; the others are
-//! this machine's: a CUDA thread costs a stack and two of the process's memory mappings (65530 by default).
+//! What a launch may ask for. The CUDA limits are those of an sm_90 GPU, so that what runs here runs there;
+//! the others are this machine's: a CUDA thread costs a stack and two of the process's memory mappings (65530
+//! by default).
 
 /// Threads of a block.
 pub const MAX_BLOCK_THREADS: u64 = 1024;
@@ -17,8 +18,8 @@ pub struct Limits {
     pub threads: u64,
     /// Blocks resident at once in one launch (`RUSHMEM_CPU_BLOCKS`, default 1024): each is an OS thread.
     pub blocks: u64,
-    /// Bytes of stack of a CUDA thread (`RUSHMEM_CPU_STACK`, default 128 KiB, K and M understood). Overrunning
-    /// it ends the process with SIGSEGV.
+    /// Bytes of stack of a CUDA thread (`RUSHMEM_CPU_STACK`, default 128 KiB, K and M understood).
+    /// Overrunning it ends the process with SIGSEGV.
     pub stack: usize,
 }
 

@@ -1,7 +1,8 @@
-//! A loaded shared object and its kernels. What is loaded is a sealed copy in memory of the bytes that the cache vouched for, so it does
-//! not matter what the file's name stands for by then, and two loads of one source are two modules, each with its own
-//! `__device__` variables (the dynamic linker knows a file by its inode). The copy's descriptor stays open as long as
-//! the module: its path `/proc/PID/fd/N` is what debuggers open.
+//! A loaded shared object and its kernels. What is loaded is a sealed copy in memory of the bytes that the
+//! cache vouched for, so it does not matter what the file's name stands for by then, and two loads of one
+//! source are two modules, each with its own `__device__` variables (the dynamic linker knows a file by its
+//! inode). The copy's descriptor stays open as long as the module: its path `/proc/PID/fd/N` is what
+//! debuggers open.
 
 use std::ffi::{c_char, c_void, CStr, OsStr};
 use std::fs::File;
@@ -21,8 +22,8 @@ use crate::hooks::{Hooks, ThreadContext, HOOKS};
 use crate::launch::{self, Code, LaunchConfig, RunError};
 use crate::limits::Limits;
 
-/// What a kernel parameter is, in the numbers of `RUSHMEM_ARG_*`: 0 pointer, 1 signed integer, 2 unsigned integer or
-/// bool, 3 floating point, 4 struct, 5 unknown.
+/// What a kernel parameter is, in the numbers of `RUSHMEM_ARG_*`: 0 pointer, 1 signed integer, 2 unsigned
+/// integer or bool, 3 floating point, 4 struct, 5 unknown.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
@@ -107,7 +108,8 @@ impl Module {
             })?;
             match opened {
                 Ok(inner) => return Ok(Module { inner: Arc::new(inner) }),
-                // The dynamic linker took the path for a module that it could not let go. The next image has another.
+                // The dynamic linker took the path for a module that it could not let go. The next image has
+                // another.
                 Err(image) => stale.push(image),
             }
         }
@@ -124,7 +126,7 @@ impl Module {
         self.inner.kernels.iter().map(|kernel| kernel.name.as_str())
     }
 
-    /// Kernel templates of the source, of which only instances can be had.
+    /// Kernel templates of the source: only their instances can be launched.
     pub fn template_names(&self) -> &[String] {
         &self.inner.templates
     }
@@ -154,7 +156,8 @@ impl Kernel {
         &self.inner.kernels[self.index].params
     }
 
-    /// The largest grid (number of blocks) of this shape whose blocks can all be resident; 0 where no block can.
+    /// The largest grid (number of blocks) of this shape whose blocks can all be resident; 0 where no block
+    /// can.
     pub fn max_blocks(&self, block: [u32; 3], shared: usize) -> u64 {
         self.inner.limits.max_blocks(block, shared)
     }
@@ -164,14 +167,14 @@ impl Kernel {
         launch::check(self.inner.limits, config).map(drop).map_err(RunError::Refused)
     }
 
-    /// Runs the kernel to its end: block 0 on the caller's thread, each other block on an OS thread of its own.
-    /// The kernel's blocks run at the same time, and may wait for each other. `state` is handed to the kernel as it is.
-    /// `stop` is polled: once it is not zero the kernel is abandoned where it stands.
+    /// Runs the kernel to its end: block 0 on the caller's thread, each other block on an OS thread of its
+    /// own. The kernel's blocks run at the same time, and may wait for each other. `state` is handed to the
+    /// kernel as it is. `stop` is polled: once it is not zero the kernel is abandoned where it stands.
     ///
     /// # Safety
-    /// `args` holds a pointer to a value of the right type for each of the kernel's parameters, and the kernel
-    /// is sound with these values, this state and this shape. Memory that an abandoned kernel was using may be left in
-    /// any state.
+    /// `args` holds a pointer to a value of the right type for each of the kernel's parameters, and the
+    /// kernel is sound with these values, this state and this shape. Memory that an abandoned kernel was
+    /// using may be left in any state.
     pub unsafe fn run(
         &self,
         config: &LaunchConfig,
@@ -201,7 +204,7 @@ struct Image {
 impl Image {
     /// A copy in memory that nothing can change any more.
     fn in_memory(object: &[u8], name: &str) -> io::Result<Image> {
-        // For whoever reads /proc/PID/maps. The kernel takes 249 bytes of it.
+        // For readers of /proc/PID/maps. The kernel takes 249 bytes of it.
         let label: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
         let fd = memfd_create(&*label, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let mut file = File::from(fd);
@@ -243,8 +246,8 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
         let text = error.to_string().replace(&*image.path.to_string_lossy(), name);
         Error::io(format!("loading {name} (compiled in {})", folder.path().display()), text)
     };
-    // SAFETY: the object was made by `Compiler` from the user's source, whose static initialisers are the user's, and has been kept
-    // where nobody else writes.
+    // SAFETY: the object was made by `Compiler` from the user's source, whose static initialisers are the
+    // user's, and has been kept where nobody else writes.
     let library = unsafe { Library::open(Some(&image.path), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
     // SAFETY: these are the types that hooks.h and the appended list give these symbols.
     let (attach, slot, list, templates) = unsafe {

@@ -1,5 +1,6 @@
-//! OS threads for blocks, shared by all launches of the process. A launch needs all its blocks at once, so the pool
-//! never queues: it wakes idle threads and makes what is missing. A thread that has been idle for a second ends.
+//! OS threads for blocks, shared by all launches of the process. A launch needs all its blocks at once, so
+//! the pool never queues: it wakes idle threads and makes what is missing. A thread that has been idle for a
+//! second ends.
 
 use std::io;
 use std::ops::Range;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use crate::hooks::{ThreadContext, WARP};
 use crate::warp::Warp;
 
-/// Groups told in one text.
+/// Groups reported in one text.
 const GROUPS: usize = 8;
 /// Threads named in one group.
 const THREADS: usize = 4;
@@ -20,8 +20,8 @@ struct Place {
     mask: Option<u32>,
 }
 
-/// `waiting` are the contexts of the threads that have not exited, all of them suspended in a barrier or a warp
-/// collective; `total` counts the block's threads.
+/// `waiting` are the contexts of the threads that have not exited, all of them suspended in a barrier or a
+/// warp collective; `total` counts the block's threads.
 pub(crate) fn deadlock(waiting: &[ThreadContext], warps: &[Warp], total: usize) -> String {
     let mut places: BTreeMap<Place, Vec<&ThreadContext>> = BTreeMap::new();
     for thread in waiting {

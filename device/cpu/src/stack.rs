@@ -1,6 +1,7 @@
-//! Stacks of the CUDA threads of one block: one reservation, cut into slots of a guard page and a stack. A slot is
-//! opened when it is first used and then kept, so a block whose threads never suspend touches one stack only. Reservations
-//! are kept between launches, up to a bound: each open slot is two of the process's memory mappings.
+//! Stacks of the CUDA threads of one block: one reservation, cut into slots of a guard page and a stack. A
+//! slot is opened when it is first used and then kept, so a block whose threads never suspend touches one
+//! stack only. Reservations are kept between launches, up to a bound: each open slot is two of the process's
+//! memory mappings.
 
 use std::io;
 use std::ptr;
@@ -25,7 +26,7 @@ pub(crate) struct Slab {
     free: Vec<usize>,
 }
 
-/// One stack of a slab; whoever holds the slab keeps it from being used twice.
+/// One stack of a slab; the slab's holder keeps it from being used twice.
 pub(crate) struct Slot {
     index: usize,
     base: StackPointer,
@@ -41,8 +42,8 @@ impl Slot {
 // SAFETY: the pointer is to a mapping that is the slab's own.
 unsafe impl Send for Slab {}
 
-// SAFETY: the slot lies between `limit` and `base`, begins with a guard page and has `Slab::stack` usable bytes, at least
-// 16 KiB; page alignment is more than STACK_ALIGNMENT.
+// SAFETY: the slot lies between `limit` and `base`, begins with a guard page and has `Slab::stack` usable
+// bytes, at least 16 KiB; page alignment is more than STACK_ALIGNMENT.
 unsafe impl Stack for Slot {
     fn base(&self) -> StackPointer {
         self.base
@@ -96,7 +97,7 @@ impl Slab {
         }
     }
 
-    /// A stack that nobody uses. Fails where the system gives no more memory or mappings.
+    /// A stack that is free. Fails where the system gives no more memory or mappings.
     pub(crate) fn take(&mut self) -> io::Result<Slot> {
         let index = match self.free.pop() {
             Some(index) => index,

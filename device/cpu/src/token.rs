@@ -1,5 +1,6 @@
-//! C++ source cut into just enough tokens to find declarations in: names, punctuation, literals. Comments vanish;
-//! so do preprocessor lines, but for the line markers of preprocessed text, which say where a token comes from.
+//! C++ source cut into just enough tokens to find declarations in: names, punctuation, literals. Comments
+//! vanish; so do preprocessor lines, but for the line markers of preprocessed text, which say where a token
+//! comes from.
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! The system's C++ compiler: which one it is, told once for each process, and running it within a time limit.
+//! The system's C++ compiler: which one it is, found once for each process, and running it within a time
+//! limit.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ use crate::error::Error;
 /// The longest that one run of a compiler may take.
 const RUN_LIMIT: Duration = Duration::from_secs(300);
 
-/// A compiler that has told its version.
+/// A compiler whose version is known.
 #[derive(Debug)]
 pub(crate) struct Toolchain {
     pub(crate) program: PathBuf,
@@ -97,8 +98,8 @@ impl Toolchain {
         Ok(toolchain)
     }
 
-    /// Runs the compiler, whose temporary files go to `scratch`; its messages come back with the status. They are kept in memory:
-    /// on a full disk they are what tells of it.
+    /// Runs the compiler, whose temporary files go to `scratch`; its messages come back with the status. They
+    /// are kept in memory, because on a full disk they are the only report of it.
     pub(crate) fn run(&self, args: &[OsString], scratch: &Path) -> Result<(ExitStatus, String), Error> {
         let failed = |error: std::io::Error| Error::NoCompiler {
             text: format!("running the C++ compiler {}: {error}", self.program.display()),
@@ -135,8 +136,8 @@ impl Toolchain {
     }
 }
 
-/// What a run that failed says about the machine and not about the source, if it does. The driver's own end may tell, or its
-/// message about the end of a program that it ran, or a message about a file.
+/// What a run that failed says about the machine and not about the source, if it does. The driver's own end
+/// may tell, or its message about the end of a program that it ran, or a message about a file.
 pub(crate) fn machine_fault(status: ExitStatus, text: &str) -> Option<Error> {
     // Words of the source are quoted behind its line number, or by `#error`.
     let quoted = |line: &str| {
@@ -171,8 +172,8 @@ pub(crate) fn machine_fault(status: ExitStatus, text: &str) -> Option<Error> {
     None
 }
 
-/// The C++ compiler that kernels for the CPU are compiled with, where [`Compiler::cxx`](crate::Compiler::cxx) is `wanted`: its
-/// program, and the first line of what it says about its version.
+/// The C++ compiler that kernels for the CPU are compiled with, where [`Compiler::cxx`](crate::Compiler::cxx)
+/// is `wanted`: its program, and the first line of what it says about its version.
 pub fn find_compiler(wanted: Option<&Path>) -> Result<(PathBuf, String), Error> {
     let found = Toolchain::find(wanted)?;
     Ok((found.program.clone(), found.version.lines().next().unwrap_or_default().trim().to_owned()))

@@ -1,7 +1,7 @@
-//! Warp collectives: which lanes have met. Lanes that hand in the same mask meet in one exchange; it is complete once every
-//! lane of the mask that has not exited has arrived. Several may be open in one warp (divergent halves with masks of
-//! their own), and a released lane may run ahead of another that has yet to read, so an exchange is kept until
-//! all its lanes have asked for something else.
+//! Warp collectives: which lanes have met. Lanes that hand in the same mask meet in one exchange; it is
+//! complete once every lane of the mask that has not exited has arrived. Several may be open in one warp
+//! (divergent halves with masks of their own), and a released lane may run ahead of another that has yet to
+//! read, so an exchange is kept until all its lanes have asked for something else.
 
 use std::ffi::{c_char, CStr};
 

@@ -1,4 +1,5 @@
-//! What kernels compute: indices, shared memory, barriers, atomics, grids that wait for themselves, early returns.
+//! What kernels compute: indices, shared memory, barriers, atomics, grids that wait for themselves, early
+//! returns.
 
 mod common;
 

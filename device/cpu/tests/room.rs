@@ -1,5 +1,5 @@
-//! No room, no right to write, and compilers that are killed: the kernel runs all the same, or the message says what is wrong with
-//! the machine, never that the source does not compile.
+//! No room, no right to write, and compilers that are killed: the kernel runs all the same, or the message
+//! says what is wrong with the machine, never that the source does not compile.
 
 mod common;
 

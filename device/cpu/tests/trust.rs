@@ -1,6 +1,6 @@
-//! The cache under attack, and without room: what another user put there never runs, and the kernel runs all the same. What changes
-//! the process (its user, its limits, its environment, its namespaces) is done in a child, this program with the name of a
-//! part in the environment.
+//! The cache under attack, and without room: what another user put there never runs, and the kernel runs all
+//! the same. What changes the process (its user, its limits, its environment, its namespaces) is done in a
+//! child, this program with the name of a part in the environment.
 
 mod common;
 
@@ -82,12 +82,12 @@ fn a_link_that_comes_and_goes_is_never_followed() {
 
 /// Another user owns the directory of the cache, and swaps what is in it.
 #[test]
-fn whoever_owns_the_parent_runs_nothing() {
+fn the_owner_of_the_parent_runs_nothing() {
     if is_part("attack") {
         return attack();
     }
     if !root() {
-        eprintln!("SKIP whoever_owns_the_parent_runs_nothing: only root can be two users");
+        eprintln!("SKIP the_owner_of_the_parent_runs_nothing: only root can be two users");
         return;
     }
     let temp = tempfile::tempdir().expect("a temporary directory");
@@ -103,7 +103,7 @@ fn whoever_owns_the_parent_runs_nothing() {
     fs::copy(std::env::current_exe().expect("this program"), &exe).expect("copying");
     chmod(&exe, 0o755);
     let mut attacker = Command::new(&exe);
-    attacker.args(["--exact", "whoever_owns_the_parent_runs_nothing", "--nocapture"]);
+    attacker.args(["--exact", "the_owner_of_the_parent_runs_nothing", "--nocapture"]);
     attacker.env(PART, "attack").env("PARENT", &parent).uid(NOBODY).gid(NOBODY).current_dir("/");
     let mut attacker = attacker.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("spawned");
     let mut wrong = None;
@@ -134,6 +134,23 @@ fn attack() {
             println!("SWAPPED");
         }
     }
+}
+
+/// A directory of ours in one of another user's: its owner can put another one in its place at any moment.
+#[test]
+fn a_directory_of_another_user_on_the_way_is_not_used() {
+    if !root() {
+        eprintln!("SKIP a_directory_of_another_user_on_the_way_is_not_used: only root can be two users");
+        return;
+    }
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let parent = temp.path().join("parent");
+    let cache = parent.join("cache");
+    fs::create_dir_all(&cache).expect("making");
+    give(&parent, NOBODY);
+    std::os::unix::fs::chown(&cache, Some(0), Some(0)).expect("chown");
+    assert_eq!(answer(&compiler(&cache), SOURCE).expect("compiles elsewhere"), 123);
+    assert_eq!(fs::read_dir(&cache).expect("readable").count(), 0, "what is not trusted is left alone");
 }
 
 /// Two users, one `RUSHMEM_CACHE_DIR`.

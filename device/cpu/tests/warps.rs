@@ -60,7 +60,8 @@ __global__ void halves(const unsigned *in, unsigned *out) {
 }
 "#;
 
-/// What PTX says of `shfl.sync`, for one warp of `lanes` values. `None`: undefined, as the source takes no part.
+/// What PTX says of `shfl.sync`, for one warp of `lanes` values. `None`: undefined, as the source takes no
+/// part.
 fn shuffle(kind: usize, lane: u32, by: i32, width: u32, mask: u32, lanes: usize) -> Option<usize> {
     let segment = lane & !(width - 1);
     let last = segment + width - 1;

@@ -53,11 +53,11 @@ typedef struct rushmem_sync_line {
   uint64_t pad[15];
 } rushmem_sync_line;     /* 128 bytes */
 
-/* Why and where a kernel gave up, in one 16-byte store: a RUSHMEM_DEVICE_FAIL_*; blockIdx.x; blockIdx.y << 16 | blockIdx.z;
- * threadIdx.z << 20 | threadIdx.y << 10 | threadIdx.x. */
+/* Why and where a kernel gave up, in one 16-byte store: a RUSHMEM_DEVICE_FAIL_*; blockIdx.x; blockIdx.y << 16
+ * | blockIdx.z; threadIdx.z << 20 | threadIdx.y << 10 | threadIdx.x. */
 #define RUSHMEM_FAILURE_WORDS 4
 
-/* What others ask this PE's threads to do (mailbox.h). */
+/* What others ask this PE's threads to do (abi_mailbox.h). */
 typedef struct rushmem_mailbox rushmem_mailbox;
 
 typedef struct rushmem_device_state {
@@ -65,7 +65,7 @@ typedef struct rushmem_device_state {
   uint32_t bytes;        /* sizeof(rushmem_device_state) */
   int32_t  my_pe;
   int32_t  n_pes;
-  int32_t  near_first;   /* the consecutive near PEs around this one: near_first .. near_first + near_count. Near: mapped */
+  int32_t  near_first;   /* consecutive near (mapped) PEs around this one: near_count of them */
   int32_t  near_count;
   uint64_t heap_base;    /* this PE's heap */
   uint64_t stride;       /* bytes of each PE's part of the addresses: its heap and its registered regions */
@@ -73,7 +73,8 @@ typedef struct rushmem_device_state {
   /* All PEs' arrival lines for the device's sync, at the same heap offset on every PE:
    * sync_lines[q].epoch in this PE's heap is written by PE q. n_pes of them. */
   rushmem_sync_line *sync_lines;
-  /* How many syncs this PE has entered: n_pes - 1 words (at least one), all the same between two syncs (sync.h). */
+  /* How many syncs this PE has entered: n_pes - 1 words (at least one), all the same between two syncs
+   * (sync.h). */
   uint64_t *sync_epoch;
   uint64_t stall_ns;     /* report a wait after this long; 0: never */
   uint64_t wait_limit_ns;/* end a wait with an error after this long; 0: never */
@@ -81,15 +82,17 @@ typedef struct rushmem_device_state {
   uint32_t *failure;     /* host-visible: RUSHMEM_FAILURE_WORDS words, written when a GPU's kernel gives up */
   uint64_t trap_delay_ns;/* how long a GPU's kernel whose wait is to end goes on before it traps */
   rushmem_ring *ring;    /* where operations on PEs that are not mapped are posted; null: there are none */
-  rushmem_mailbox *mailbox; /* updates of this PE's memory that others wait for; null: the host does them itself */
-  uint64_t near_apart;   /* near PE q's copy of p is at p + (q - my_pe) * near_apart modulo 2^64, unless near_table says otherwise */
-  /* Every k-th PE is near: step_count of them from step_first. 0: no PE is near but those of the run (impl/route.h). */
+  rushmem_mailbox *mailbox; /* updates of this PE's memory for others; null: the host does them itself */
+  /* Near PE q's copy of p is at p + (q - my_pe) * near_apart modulo 2^64, unless near_table says
+   * otherwise. */
+  uint64_t near_apart;
+  /* Every k-th PE is near: step_count of them from step_first. 0: none outside the run (impl/route.h). */
   int32_t  step_first;
   uint32_t step_count;
   uint32_t step_inverse; /* of k's odd part, modulo 2^32 */
   uint32_t step_shift;   /* how often 2 divides k */
-  /* Near PEs that are neither: for each PE the distance of its copy from this PE's, or RUSHMEM_NOT_NEAR. In the memory
-   * of this PE's device; null: there are none. */
+  /* Near PEs that are neither: for each PE the distance of its copy from this PE's, or RUSHMEM_NOT_NEAR. In
+   * the memory of this PE's device; null: there are none. */
   const uint64_t *near_table;
 } rushmem_device_state;  /* 152 bytes */
 

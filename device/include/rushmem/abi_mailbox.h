@@ -1,7 +1,7 @@
-/* The mailbox: what far PEs want done to words of this PE's GPU memory that only a processor of this GPU can
- * do, as those must be atomic with its own threads. The host writes requests into pinned memory and rings;
- * whoever has an SM carries them out (impl/help.h). Plain C, mirrored in host/abi/src/device/mailbox.rs; a test there
- * compares the two.
+/* The mailbox: updates that far PEs ask for of words in this PE's GPU memory. Only this GPU can make them
+ * atomic with its own threads. So the host writes requests into pinned memory and rings the doorbell, and a
+ * thread that has an SM carries them out (impl/help.h). Plain C, mirrored in host/abi/src/device/mailbox.rs;
+ * a test there compares the two.
  *
  * Requests are numbered from 0 and carried out in that order, each once. Number i is in slot i %
  * RUSHMEM_MAILBOX_SLOTS; the host uses a slot again when it has taken the result. */
@@ -13,15 +13,16 @@
 /* A power of two. */
 #define RUSHMEM_MAILBOX_SLOTS 256
 
-/* As what the word is taken: everything is done to bits, additions also to floats (of 4 and 8 bytes, on GPUs
- * also of 2) and, on GPUs, to bfloat16. */
+/* The type of the word. All operations take bits; additions also take floats (of 4 and 8 bytes, on GPUs also
+ * of 2) and, on GPUs, bfloat16. */
 enum { RUSHMEM_WORD_BITS = 0, RUSHMEM_WORD_FLOAT = 1, RUSHMEM_WORD_BFLOAT16 = 2 };
 
 typedef struct rushmem_mailbox_request {
   uint64_t address;   /* of the word, as this GPU maps it; aligned */
   uint64_t value;     /* bit patterns */
   uint64_t compare;   /* of a compare-and-swap */
-  uint64_t what;      /* RUSHMEM_ATOMIC_* (signals that add are additions), | RUSHMEM_WORD_* << 8, | bytes of the word << 16 */
+  /* RUSHMEM_ATOMIC_* (signals that add are additions), | RUSHMEM_WORD_* << 8, | bytes of the word << 16 */
+  uint64_t what;
 } rushmem_mailbox_request; /* 32 bytes */
 
 /* In pinned host memory. */
@@ -34,7 +35,7 @@ typedef struct rushmem_mailbox_queue {
 
 /* In this GPU's memory, for its own threads. */
 struct rushmem_mailbox {
-  uint64_t bell;      /* requests posted, as the GPU's front end was last told */
+  uint64_t bell;      /* requests posted, as the GPU's front end last saw them */
   uint64_t turn;      /* requests carried out, times two; plus one while a thread carries out more */
   rushmem_mailbox_queue *queue;
   uint64_t pad[13];

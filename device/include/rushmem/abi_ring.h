@@ -1,6 +1,6 @@
-/* The device ring: how kernels hand operations on PEs that are not mapped to the host. Part of abi.h; plain C,
- * mirrored by host/ring (the protocol, modelled with loom) and host/abi/src/device/ring.rs (the layout, with a
- * test). impl/far.h is the kernels' side.
+/* The device ring: how kernels hand operations on PEs that are not mapped to the host. Part of abi.h; plain
+ * C, mirrored by host/ring (the protocol, modelled with loom) and host/abi/src/device/ring.rs (the layout,
+ * with a test). impl/far.h is the kernels' side.
  *
  * Many producers, any threads of any kernels of the PE, and one consumer, the PE's proxy thread.
  *
@@ -25,14 +25,14 @@
  *              the ticket is taken: a number from `reply_tail`, then `busy` of that slot from 0 to 1, else
  *              the next number. The host stores the value, then state = ticket + 1 (release), which no earlier
  *              use of the slot can have left there. The claimer reads both and then frees the slot (`busy` = 0,
- *              release). A thread holds one reply slot at most, and whoever has a ticket waits for nobody
+ *              release). A thread holds one reply slot at most, and a thread with a ticket waits for nobody
  *              but the consumer and holders of earlier tickets: there is no circle.
  *   order      Happens-before between two threads' operations is order of their tickets: both are updates of
  *              `tail`. The consumer sees them in that order and owes no other one than FENCE and QUIET ask for.
  *
- * Threads of a warp share a ring, so one may wait for another. Everything a thread does for others, publishing
- * and freeing, happens inside the loop in which it waits, and no thread leaves another behind at a point where
- * the compiler joins them. */
+ * Threads of a warp share a ring, so one may wait for another. Everything a thread does for others,
+ * publishing and freeing, happens inside the loop in which it waits, and no thread leaves another behind at a
+ * point where the compiler joins them. */
 #ifndef RUSHMEM_ABI_RING_H
 #define RUSHMEM_ABI_RING_H
 
@@ -49,25 +49,26 @@ enum { RUSHMEM_ATOMIC_FETCH = 0, RUSHMEM_ATOMIC_SET = 1, RUSHMEM_ATOMIC_SWAP = 2
 #endif
 
 /* Operations. `dst` of puts, `src` of gets, targets of atomics and signals are symmetric, and travel as this
- * PE's own addresses. No order among them, but what FENCE and QUIET say. Not empty: n and bytes are at least 1. */
+ * PE's own addresses. No order among them, but what FENCE and QUIET say. Not empty: n and bytes are at least
+ * 1. */
 enum {
   /* `bytes` from src to pe's dst. Replies, where asked to, when the source may be reused. */
   RUSHMEM_RING_PUT = 1,
-  /* `width` bytes, 1 to 32, from this descriptor's four words src to value. In one piece where they are 1, 2, 4
-   * or 8 and dst is aligned to that. */
+  /* `width` bytes, 1 to 32, from this descriptor's four words src to value. In one piece where they are 1, 2,
+   * 4 or 8 and dst is aligned to that. */
   RUSHMEM_RING_PUT_INLINE = 2,
   /* `bytes` from pe's src to dst. Replies, where asked to, when the data is there. */
   RUSHMEM_RING_GET = 3,
   /* `width` bytes, 1 to 8, at any alignment, from pe's src into the reply's value, above them zeros. In one
    * piece where PUT_INLINE would be. Always replies. */
   RUSHMEM_RING_G = 4,
-  /* `bytes` elements (here a count) of `element` bytes: element i from src + i * value * element to dst + i * sig *
-   * element. sig and value are signed and may be negative. Reply as PUT and GET. */
+  /* `bytes` elements (here a count) of `element` bytes: element i from src + i * value * element to dst + i *
+   * sig * element. sig and value are signed and may be negative. Reply as PUT and GET. */
   RUSHMEM_RING_IPUT = 5,
   RUSHMEM_RING_IGET = 6,
   /* sub = RUSHMEM_ATOMIC_* on the word of `width` bytes (4 or 8) at pe's dst: value the operand, sig what
-   * compare_swap compares with, both zero above the width. With RUSHMEM_RING_FLOAT, ADD and FETCH_ADD take the
-   * word for a float or double. Replies with the old value where the operation fetches; else never. */
+   * compare_swap compares with, both zero above the width. With RUSHMEM_RING_FLOAT, ADD and FETCH_ADD take
+   * the word for a float or double. Replies with the old value where the operation fetches; else never. */
   RUSHMEM_RING_ATOMIC = 7,
   /* sub = RUSHMEM_SIGNAL_*: pe's word at sig by value. */
   RUSHMEM_RING_SIGNAL = 8,
@@ -77,8 +78,8 @@ enum {
   RUSHMEM_RING_PUT_SIGNAL_INLINE = 10,
   /* All descriptors before it take effect, at each PE, before those after it. pe is nobody. */
   RUSHMEM_RING_FENCE = 11,
-  /* Replies when all descriptors before it are complete: delivered, and destinations of gets written. It is no fence: descriptors
-   * after it do not wait for those before it. */
+  /* Replies when all descriptors before it are complete: delivered, and destinations of gets written. It is
+   * no fence: descriptors after it do not wait for those before it. */
   RUSHMEM_RING_QUIET = 12
 };
 

@@ -11,12 +11,12 @@
 
 namespace rushmem {
 
-/* Everything before is seen before anything after: who sees an effect of an operation after the fence (by a
- * wait or a satisfied test) also sees those before. To mapped PEs, whichever they are: release and acquire
- * suffice for that, together with the later store the fence forms a release pattern. For operations on a PE
- * that is not mapped this holds with later ones on the same PE; what another PE is to see after them takes a
- * quiet(). (OpenSHMEM 1.5, 9.11 shmem_fence, which orders for each PE alone)
- * Order: everything before it, before everything after it. Cost: fence. */
+/* Everything before is seen before anything after: a PE that sees an effect of an operation after the fence
+ * (by a wait or a satisfied test) also sees those before. To mapped PEs, whichever they are: release and
+ * acquire suffice for that, together with the later store the fence forms a release pattern. For operations
+ * on a PE that is not mapped this holds with later ones on the same PE; what another PE is to see after them
+ * takes a quiet(). (OpenSHMEM 1.5, 9.11 shmem_fence, which orders for each PE alone) Order: everything before
+ * it, before everything after it. Cost: fence. */
 RUSHMEM_DEVICE void fence() {
   impl::breathe();
   impl::fence_acq_rel();

@@ -1,20 +1,22 @@
-/* Small messages whose data comes with its own flag: 8 bytes of data and an 8-byte sequence number are one 16-byte
- * store, so nothing has to be ordered before anything. A round trip is that of a bare flag (1.26 us between two GPUs over
- * NVLink), where data and a signal apart take 2.6 us: a release waits until the data has been acknowledged.
+/* Small messages whose data comes with its own flag: 8 bytes of data and an 8-byte sequence number are one
+ * 16-byte store, so nothing has to be ordered before anything. A round trip is that of a bare flag (1.26 us
+ * between two GPUs over NVLink), where data and a signal apart take 2.6 us: a release waits until the data
+ * has been acknowledged.
  *
  *     rushmem::put_packed(slot, value, round, right);              // to the right neighbour
  *     uint64_t theirs = rushmem::wait_packed(slot, round);         // what the left one sent
  *
- * A `packet` is a place for one such message, in symmetric memory; longer messages take an array of them, 8 bytes in
- * each (packets<T>(n) of them for n elements), and pay for it with twice the bytes: meant for up to a few KiB.
+ * A `packet` is a place for one such message, in symmetric memory; longer messages take an array of them, 8
+ * bytes in each (packets<T>(n) of them for n elements), and pay for it with twice the bytes: meant for up to
+ * a few KiB.
  *
- * The protocol is the program's. A packet's sequence number is never sent twice in a row (count up from 1; memory of
- * a fresh allocation is zero), and the next message into a packet is sent only once the receiver has taken the last:
- * its own answer usually says so. A receiver that waits for a message which has been overwritten waits for ever, and is
- * reported like any wait.
+ * The protocol is the program's. A packet's sequence number is never sent twice in a row (count up from 1;
+ * memory of a fresh allocation is zero), and the next message into a packet is sent only once the receiver
+ * has taken the last: its own answer usually says so. A receiver that waits for a message which has been
+ * overwritten waits for ever, and is reported like any wait.
  *
- * Ordering: none but of a packet's two halves. Where a message also announces other data, fence() before put_packed
- * and fence() after wait_packed order it like any flag.
+ * Ordering: none but of a packet's two halves. Where a message also announces other data, fence() before
+ * put_packed and fence() after wait_packed order it like any flag.
  */
 #ifndef RUSHMEM_PACKED_H
 #define RUSHMEM_PACKED_H
@@ -34,8 +36,8 @@ template <typename T> __host__ __device__ constexpr size_t packets(size_t n) { r
 
 namespace impl {
 
-/* 8 bytes, or the last few of a message, of memory of any alignment that a multiple of `unit` allows. Nothing past
- * them is read or written. Generic addresses: this side may be shared memory. */
+/* 8 bytes, or the last few of a message, of memory of any alignment that a multiple of `unit` allows. Nothing
+ * past them is read or written. Generic addresses: this side may be shared memory. */
 template <size_t unit> RUSHMEM_DEVICE uint64_t gather_word(const char *from, size_t bytes) {
   if (bytes >= 8 && (unit >= 8 || (reinterpret_cast<uint64_t>(from) & 7) == 0)) return load_part<8>(from);
   uint64_t value = 0;
@@ -81,9 +83,9 @@ RUSHMEM_DEVICE void put_packed(packet *slot, uint64_t value, uint64_t sequence, 
   impl::store_packet(to.at(slot), value, sequence);
 }
 
-/* Sends n elements to `pe`'s packets at `slots`, packets<T>(n) of them. On return `src`, any memory of this PE, may be
- * changed by any thread of the scope.
- * Order: the two halves of each packet. Cost: copy, of twice the bytes. */
+/* Sends n elements to `pe`'s packets at `slots`, packets<T>(n) of them. On return `src`, any memory of this
+ * PE, may be changed by any thread of the scope. Order: the two halves of each packet. Cost: copy, of twice
+ * the bytes. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_packed(packet *slots, const T *src, size_t n, uint64_t sequence, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
@@ -121,9 +123,9 @@ RUSHMEM_DEVICE uint64_t wait_packed(const packet *slot, uint64_t sequence) {
       .value;
 }
 
-/* Waits for all of a message of n elements in this PE's packets at `slots`, and leaves it at `dst`, any memory of this
- * PE, where every thread of the scope may read it on return.
- * Order: none but of the packets. Cost: wait. */
+/* Waits for all of a message of n elements in this PE's packets at `slots`, and leaves it at `dst`, any
+ * memory of this PE, where every thread of the scope may read it on return. Order: none but of the packets.
+ * Cost: wait. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void wait_packed(T *dst, const packet *slots, size_t n, uint64_t sequence) {
   RUSHMEM_ASSERT_ELEMENT(T);

@@ -27,9 +27,10 @@ namespace impl {
 
 /* A put's or get's bytes to or from a mapped PE; false, and nothing done, where it is not mapped.
  *
- * At warp and block scope one branch stands before the first load of the usual case, a mapped PE and both sides aligned alike: each
- * is a latency for which all warps wait, and three cost a block's 64 KiB 0.13 of 2.92 us (performance-log.md, 3). A thread
- * alone asks one by one, as it is small copies that are made so. */
+ * At warp and block scope one branch stands before the first load of the usual case, a mapped PE and both
+ * sides aligned alike: each is a latency for which all warps wait, and three cost a block's 64 KiB 0.13 of
+ * 2.92 us (performance-log.md, 3). A thread alone tests one condition after the other, because threads alone
+ * make small copies. */
 template <typename Scope, size_t unit, bool fresh, bool signals = false>
 RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, bool near) {
   if constexpr (is_alone<Scope>::value) {
@@ -67,7 +68,7 @@ template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
   return nullptr;
 }
 
-/* Stores one value into `pe`'s `*dst`. Whole for T of 1, 2, 4 and 8 bytes: whoever reads it sees the old or
+/* Stores one value into `pe`'s `*dst`. Whole for T of 1, 2, 4 and 8 bytes: a reader sees the old or
  * the new value. (OpenSHMEM 1.5, 9.6 shmem_p)
  * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe) {

@@ -1,5 +1,5 @@
-/* Signals: 8-byte words by which one PE tells another that something is so, and data that comes with such
- * word. (OpenSHMEM 1.5, 9.8) A signal word is `uint64_t`, symmetric, and written by signal operations only.
+/* Signals: 8-byte words by which one PE notifies another, and puts that end with such a signal. (OpenSHMEM
+ * 1.5, 9.8) A signal word is `uint64_t`, symmetric, and written by signal operations only.
  *
  * What orders data before its signal (PTX manual, "Causality Order"; the C++ model says the same on the CPU):
  *   1. each thread of the scope stores its share of the data, plainly;
@@ -28,8 +28,8 @@ RUSHMEM_DEVICE void signal_release(uint64_t *at, uint64_t value, int sig_op) {
   else store_release_word(at, value);
 }
 
-/* The data and its signal to a mapped PE; false, and nothing done, where it is not mapped. The scope has synchronised after its last
- * load of src. */
+/* The data and its signal to a mapped PE; false, and nothing done, where it is not mapped. The scope has
+ * synchronised after its last load of src. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE bool put_signal_near(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op, int pe) {
   if (!put_near<Scope, true>(dst, src, n, route_to(pe))) return false;
@@ -42,10 +42,10 @@ RUSHMEM_DEVICE bool put_signal_near(T *dst, const T *src, size_t n, uint64_t *si
 }  // namespace impl
 
 /* Copies n elements into `pe`'s `dst`, then updates `pe`'s `*sig` by `value` as `sig_op` says (signal::set or
- * signal::add): whoever waits for the signal then sees the data. The data of *this call*: earlier puts need a
- * fence() before it, though those of this scope are in fact ordered too. Returns at once: `src` must stay as
- * it is until quiet(). (OpenSHMEM 1.5, 9.8 shmem_put_signal_nbi)
- * Order: the data before its signal. Cost: copy and release. */
+ * signal::add): a thread that waits for the signal then sees the data. The data of *this call*: earlier puts
+ * need a fence() before it, though those of this scope are in fact ordered too. Returns at once: `src` must
+ * stay as it is until quiet(). (OpenSHMEM 1.5, 9.8 shmem_put_signal_nbi) Order: the data before its signal.
+ * Cost: copy and release. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                    int pe) {

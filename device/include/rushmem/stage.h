@@ -1,21 +1,24 @@
-/* put, get and put_signal through shared memory of the caller's: bulk copies for a thread or a warp by itself.
+/* put, get and put_signal through shared memory of the caller's: bulk copies for a thread or a warp by
+ * itself.
  *
  *     RUSHMEM_DYNAMIC_SHARED(char, memory);                    // a launch with 64 KiB of dynamic shared memory
  *     rushmem::put<rushmem::warp>(dst, src, n, pe, rushmem::stage(memory, 65536));
  *
- * One thread of the scope hands the transfer to the SM's copy engine (cp.async.bulk, sm_90 on), which moves it
- * through the stage piece by piece at the full rate of an SM, 46 GB/s to another GPU and 50 from it, where plain copies by
- * a thread reach 1 GB/s and by a warp 15. 64 KiB of stage are enough for the full rate, 128 KiB for every length.
+ * One thread of the scope hands the transfer to the SM's copy engine (cp.async.bulk, sm_90 on), which moves
+ * it through the stage piece by piece at the full rate of an SM, 46 GB/s to another GPU and 50 from it, where
+ * plain copies by a thread reach 1 GB/s and by a warp 15. 64 KiB of stage are enough for the full rate, 128
+ * KiB for every length.
  *
- * The stage: memory of this block that nobody else uses during the call, at least `stage_min_bytes`; with more than
- * one caller at a time (warps, say), one each. Accesses to it before the call are ordered before it by the program like
- * those to the source. On return it is free, and keeps nothing: a stage is as good for the next call as new.
+ * The stage: memory of this block that nobody else uses during the call, at least `stage_min_bytes`; with
+ * more than one caller at a time (warps, say), one each. Accesses to it before the call are ordered before it
+ * by the program like those to the source. On return it is free, and keeps nothing: a stage is as good for
+ * the next call as new.
  *
- * Otherwise as the forms without (rma.h, signal.h); a put waits for its delivery itself, since the engine's stores are
- * nothing that quiet() would know of, and so takes a link's latency, of which long transfers see little. The stage
- * helps where source and destination are in global memory and aligned to each other (equal modulo 16), the PE is
- * mapped, and the transfer is long enough; everywhere else (and before sm_90, and on the CPU device) the call is what
- * it would be without.
+ * Otherwise as the forms without (rma.h, signal.h); a put waits for its delivery itself, since the engine's
+ * stores are nothing that quiet() would know of, and so takes a link's latency, of which long transfers see
+ * little. The stage helps where source and destination are in global memory and aligned to each other (equal
+ * modulo 16), the PE is mapped, and the transfer is long enough; everywhere else (and before sm_90, and on
+ * the CPU device) the call is what it would be without.
  */
 #ifndef RUSHMEM_STAGE_H
 #define RUSHMEM_STAGE_H
@@ -60,8 +63,8 @@ RUSHMEM_DEVICE bool copy_staged(T *to, const T *from, size_t n, const stage &thr
 
 }  // namespace impl
 
-/* As put(dst, src, n, pe).
- * Order: none; delivered on return where the stage helps. Cost: copy, and a round trip where the stage helps. */
+/* As put(dst, src, n, pe). Order: none; delivered on return where the stage helps. Cost: copy, and a round
+ * trip where the stage helps. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe, const stage &through) {
   RUSHMEM_ASSERT_ELEMENT(T);

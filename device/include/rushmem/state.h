@@ -6,7 +6,7 @@
 
 namespace rushmem {
 
-/* What the runtime told this PE's device. Constant for the life of a launch. For those who must; the
+/* What the runtime gave this PE's device. Constant for the life of a launch. For those who must; the
  * functions below and elsewhere say most of it better.
  * Order: none. Cost: local. */
 RUSHMEM_DEVICE const rushmem_device_state &state() { return impl::device_state(); }

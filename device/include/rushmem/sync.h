@@ -23,8 +23,8 @@ namespace impl {
 /* The PE `steps` to the right of this one, 0 < steps < n. */
 RUSHMEM_DEVICE int to_the_right(int steps, int me, int n) { return me + steps < n ? me + steps : me + steps - n; }
 
-/* Waits until the PEs `steps`, `steps` + stride ... to the right have entered the sync with number `epoch`: U of
- * them at a time, all their lines in flight together. */
+/* Waits until the PEs `steps`, `steps` + stride ... to the right have entered the sync with number `epoch`: U
+ * of them at a time, all their lines in flight together. */
 template <int U>
 RUSHMEM_DEVICE void wait_arrivals(const rushmem_sync_line *lines, uint64_t epoch, int steps, int stride, int me,
                                   int n) {
@@ -51,21 +51,21 @@ RUSHMEM_DEVICE void wait_arrivals(const rushmem_sync_line *lines, uint64_t epoch
 
 /* The number of this sync, for the thread of that rank, the `fence` made meanwhile.
  *
- * `sync_epoch` has the count of syncs a word for each of n - 1 ranks. Rank i of whatever scope reads word i, after the
- * barrier that a sync begins with and before the one that it ends with, between which words i, i + size ... are
- * written by rank i alone: so none reads what another writes, and whoever calls next, at another scope or in another
- * block, finds the new count in all of them. Read there, and used behind the fence, the load costs no time of its own:
- * the fence takes longer (performance-log.md, 2). */
+ * `sync_epoch` has the count of syncs a word for each of n - 1 ranks. Rank i of whatever scope reads word i,
+ * after the barrier that a sync begins with and before the one that it ends with, between which words i, i +
+ * size ... are written by rank i alone: so none reads what another writes, and the next call, at another
+ * scope or in another block, finds the new count in all of them. Read there, and used behind the fence, the
+ * load costs no time of its own: the fence takes longer (performance-log.md, 2). */
 template <typename Fence> RUSHMEM_DEVICE uint64_t next_epoch(const rushmem_device_state &s, int rank, Fence fence) {
   const uint64_t entered = load_relaxed_word(s.sync_epoch + rank);
   fence();
   return opaque(entered) + 1;
 }
 
-/* The general form: where some PEs are not mapped, whose lines are written by posts, or a warp or block has fewer threads
- * than there are PEs to tell. Posted counts of two syncs in a row must not overtake one another on their way, hence
- * the leader's fence before it lets the others go. Out of line: what the near path has to keep in memory for want of
- * registers costs it a trip there behind its fence. */
+/* The general form: where some PEs are not mapped, whose lines are written by posts, or a warp or block has
+ * fewer threads than there are PEs to tell. Posted counts of two syncs in a row must not overtake one another
+ * on their way, hence the leader's fence before it lets the others go. Out of line: what the near path has to
+ * keep in memory for want of registers costs it a trip there behind its fence. */
 template <typename Scope> RUSHMEM_OUTLINED void sync_any() {
   const rushmem_device_state &s = state();
   if (Scope::rank() == 0 && s.ring != nullptr) rushmem_far_fence();
@@ -92,7 +92,8 @@ template <typename Scope> RUSHMEM_DEVICE void sync_near() {
   const int n = s.n_pes, me = s.my_pe;
   const int rank = static_cast<int>(Scope::rank()), size = static_cast<int>(Scope::size());
   if (RUSHMEM_UNLIKELY(s.near_count != n || (!is_alone<Scope>::value && size < n - 1))) return sync_any<Scope>();
-  /* The first PE that this thread tells, and where: known before the fence, behind which every instruction counts. */
+  /* The first PE that this thread tells, and where: known before the fence, behind which every instruction
+   * counts. */
   const int right = to_the_right(rank + 1, me, n);
   rushmem_sync_line *there = opaque(run_address(s.sync_lines + me, right));
   /* Puts what the scope's threads did before the fences below (see signal.h). */

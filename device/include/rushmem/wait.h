@@ -9,8 +9,8 @@
  * data; puts before a fence() and then p or an atomic) is visible to the calling thread, and after
  * __syncthreads to its block.
  *
- * How: polls are relaxed loads, and only the satisfied wait pays for ordering, once: a relaxed round trip between
- * two GPUs takes 1.24 us, and a full fence after the poll would add 0.6 us to each side.
+ * How: polls are relaxed loads, and only the satisfied wait pays for ordering, once: a relaxed round trip
+ * between two GPUs takes 1.24 us, and a full fence after the poll would add 0.6 us to each side.
  *
  * A wait that lasts is reported by the host, ends the launch when a PE has died, or at the limit
  * RUSHMEM_WAIT_TIMEOUT.
@@ -32,13 +32,14 @@ namespace impl {
  *
  * A release pattern by the writer synchronises with an acquire pattern here if the latter's read takes the
  * released value or a later one in its release sequence (PTX manual, "Release and Acquire Patterns",
- * "Synchronizes-With"). A relaxed load followed by fence.acquire is one, and on sm_90 that fence waits for nothing
- * (impl/cuda.h).
+ * "Synchronizes-With"). A relaxed load followed by fence.acquire is one, and on sm_90 that fence waits for
+ * nothing (impl/cuda.h).
  *
- * Where there is no such fence, one `ld.acquire` of the same word costs less than the full one. By coherence it reads
- * the same write or a newer one. The same value: done; it does not matter whether another PE wrote the same value
- * meanwhile, as nobody can tell the two apart. Another value may come from a write that never saw the first and
- * brings no knowledge of its data, and there the full fence makes the relaxed load itself the acquire. */
+ * Where there is no such fence, one `ld.acquire` of the same word costs less than the full one. By coherence
+ * it reads the same write or a newer one. The same value: done; it does not matter whether another PE wrote
+ * the same value meanwhile, as nobody can tell the two apart. Another value may come from a write that never
+ * saw the first and brings no knowledge of its data, and there the full fence makes the relaxed load itself
+ * the acquire. */
 template <typename T> RUSHMEM_DEVICE void acquire_seen(const volatile T *word_, T seen) {
 #if defined(RUSHMEM_FENCE_ACQUIRE)
   static_cast<void>(word_);
@@ -49,11 +50,11 @@ template <typename T> RUSHMEM_DEVICE void acquire_seen(const volatile T *word_, 
 #endif
 }
 
-/* `told`: what a stall report says of it, if not `how`. */
+/* `report_as`: what a stall report says of it, if not `how`. */
 template <typename T>
-RUSHMEM_DEVICE T wait_for(const volatile T *word_, int how, T value, int from_pe = -1, int told = 0) {
+RUSHMEM_DEVICE T wait_for(const volatile T *word_, int how, T value, int from_pe = -1, int report_as = 0) {
   return poll([=] { return load_relaxed(word_); }, [=](T seen) { return compare(seen, how, value); },
-              [=](stall_watch &watch, T seen) { watch.stop(word_, told ? told : how, value, seen, from_pe); });
+              [=](stall_watch &watch, T seen) { watch.stop(word_, report_as ? report_as : how, value, seen, from_pe); });
 }
 
 /* What each word of a set is compared with: the same value for all, or one each (the `_vector` forms). */

@@ -19,8 +19,9 @@ impl Consumer {
         Consumer::default()
     }
 
-    /// Copies what is published out, at most `max` descriptors, and hands each with its ticket to `each`; returns how
-    /// many. What their producers did before they posted them has then happened before. Never waits.
+    /// Copies what is published out, at most `max` descriptors, and hands each with its ticket to `each`;
+    /// returns how many. What their producers did before they posted them has then happened before. Never
+    /// waits.
     pub fn take(&mut self, ring: &View<'_>, max: usize, mut each: impl FnMut([u64; WORDS], u64)) -> usize {
         let first = self.next;
         while self.next - first < max as u64 {
@@ -45,11 +46,12 @@ impl Consumer {
 }
 
 impl View<'_> {
-    /// Answers a descriptor: its producer, once it has seen that, has also seen what the caller did before. By any
-    /// thread, once for each descriptor.
+    /// Answers a descriptor: its producer, once it has seen that, has also seen what the caller did before.
+    /// By any thread, once for each descriptor.
     pub fn reply(&self, to: ReplyTo, value: u64) {
         let reply = &self.replies[to.slot as usize];
-        // SAFETY: from the claim to the answer the slot is the answerer's; the claimer reads it after `state` says so.
+        // SAFETY: from the claim to the answer the slot is the answerer's; the claimer reads it after `state`
+        // says so.
         unsafe { reply.value.write(value) };
         reply.state.store(to.ticket + 1, Ordering::Release);
     }

@@ -1,7 +1,8 @@
-//! The protocol of the device ring: how any number of threads of kernels hand 64-byte descriptors to one thread of the host, and
-//! get answers. `device/include/rushmem/abi_ring.h` says what the words mean and why it is right; this crate is the host's half,
-//! [`Consumer`], and a model of the kernels' half ([`model`], which takes the steps of `impl/far.h`, as a test compares), so that loom can try
-//! every interleaving of the two: `RUSTFLAGS="--cfg loom" cargo test -p rushmem-ring --release`, which `scripts/test` runs.
+//! The protocol of the device ring: how any number of threads of kernels hand 64-byte descriptors to one
+//! thread of the host, and get answers. `device/include/rushmem/abi_ring.h` says what the words mean and why
+//! it is right; this crate is the host's half, [`Consumer`], and a model of the kernels' half ([`model`],
+//! which takes the steps of `impl/far.h`, as a test compares), so that loom can try every interleaving of the
+//! two: `RUSTFLAGS="--cfg loom" cargo test -p rushmem-ring --release`, which `scripts/test` runs.
 //!
 //! A crate of its own because loom wants every atomic of what it models to be one of its own.
 

@@ -1,6 +1,6 @@
-//! The kernels' half of the protocol in Rust, for tests and for loom: `impl/far.h`'s `rushmem_far_post`, fence and quiet, with the
-//! same steps in the same order, which a test compares with that file's text (`steps.rs`). Nothing of it runs in a
-//! runtime.
+//! The kernels' half of the protocol in Rust, for tests and for loom: `impl/far.h`'s `rushmem_far_post`,
+//! fence and quiet, with the same steps in the same order, which a test compares with that file's text
+//! (`steps.rs`). Nothing of it runs in a runtime.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -54,7 +54,8 @@ pub struct Producer<'m> {
     pub tickets: Tickets,
 }
 
-/// The word of a descriptor in which the model says which reply slot it has, as the seventh of the real one does.
+/// The word of a descriptor in which the model says which reply slot it has, as the seventh of the real one
+/// does.
 const REPLY: usize = 6;
 
 /// What is posted.
@@ -79,8 +80,8 @@ enum Stage {
 }
 
 impl Producer<'_> {
-    /// Posts a descriptor whose last word is the protocol's: the reply slot, where `answer` is asked for. Returns
-    /// the ticket, and the answer. While there is nothing to do it calls `wait`.
+    /// Posts a descriptor whose last word is the protocol's: the reply slot, where `answer` is asked for.
+    /// Returns the ticket, and the answer. While there is nothing to do it calls `wait`.
     pub fn post(&self, words: [u64; WORDS], answer: bool, wait: impl FnMut()) -> (u64, Option<u64>) {
         self.post_as(What::Operation { answers: answer }, words, wait)
     }
@@ -165,7 +166,8 @@ impl Producer<'_> {
         ahead(now) < slots
     }
 
-    /// Posts a fence, if anything was posted since the last one, and since the last quiet that has ended; returns its ticket.
+    /// Posts a fence, if anything was posted since the last one, and since the last quiet that has ended;
+    /// returns its ticket.
     pub fn fence(&self, words: [u64; WORDS], wait: impl FnMut()) -> Option<u64> {
         let fenced = self.counters.fenced.load(Acquire);
         let quieted = self.counters.quieted.load(Acquire);

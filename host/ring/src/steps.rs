@@ -1,6 +1,7 @@
-//! What ties the model to the kernels' half: both sources make the same atomic operations on the same words with the same orderings,
-//! in the same order, function by function. (That the header's own code does with a [`Consumer`](crate::Consumer) what the model does
-//! is run, not modelled, in the runtime's `far/ring_kernel_tests.rs`.)
+//! What ties the model to the kernels' half: both sources make the same atomic operations on the same words
+//! with the same orderings, in the same order, function by function. (That the header's own code does with a
+//! [`Consumer`](crate::Consumer) what the model does is run, not modelled, in the runtime's
+//! `net/ring_kernel_tests.rs`.)
 
 const KERNELS: &str = include_str!("../../../device/include/rushmem/impl/far.h");
 const MODEL: &str = include_str!("model.rs");
@@ -28,14 +29,16 @@ const IN_KERNELS: [(&str, &str); 10] = [
     ("far_post(", "post"),
 ];
 
-/// The text between a function's name and the closing brace that stands as far to the left as the function does, without spaces.
+/// The text between a function's name and the closing brace that stands as far to the left as the function
+/// does, without spaces.
 fn body(source: &str, name: &str, closing: &str) -> String {
     let start = source.rfind(name).unwrap_or_else(|| panic!("no {name}")) + name.len();
     let end = source[start..].find(closing).unwrap_or_else(|| panic!("no end of {name}"));
     source[start..start + end].chars().filter(|c| !c.is_whitespace()).collect()
 }
 
-/// The last name of `&ring->tail.value`, `ring->busy+claim`, `self.counters.tail` or `counters.busy[claim]`, whatever is before it.
+/// The last name of `&ring->tail.value`, `ring->busy+claim`, `self.counters.tail` or `counters.busy[claim]`,
+/// whatever is before it.
 fn word(path: &str) -> &str {
     let path = path.trim_end_matches(".value");
     let path = path.strip_suffix("+claim").or(path.strip_suffix("[claim]")).unwrap_or(path);

@@ -1,6 +1,7 @@
-//! The two halves against each other. Each scenario is written once: loom tries every interleaving of a small one, up to
-//! a number of preemptions that gets through in seconds; threads of the operating system run larger ones, many times round
-//! the ring. Each ordering of the protocol but `fenced`'s was weakened once, and loom failed.
+//! The two halves against each other. Each scenario is written once: loom tries every interleaving of a small
+//! one, up to a number of preemptions that gets through in seconds; threads of the operating system run
+//! larger ones, many times round the ring. Each ordering of the protocol but `fenced`'s was weakened once,
+//! and loom failed.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
@@ -59,8 +60,9 @@ impl Ring {
     }
 }
 
-/// Runs `produce` for each producer, and `take` on all descriptors. The consumer is a thread of its own, or the last
-/// producer's while that waits: loom gets through three threads that wait for each other only where none polls much.
+/// Runs `produce` for each producer, and `take` on all descriptors. The consumer is a thread of its own, or
+/// the last producer's while that waits: loom gets through three threads that wait for each other only where
+/// none polls much.
 fn run(
     ring: &Arc<Ring>,
     producers: u64,
@@ -118,7 +120,8 @@ fn run_with_idle(
     assert!(ring.counters.busy.iter().all(|busy| busy.load(Relaxed) == 0));
 }
 
-/// Under loom every interleaving of the sizes given with at most so many preemptions, else sizes of which none repeats.
+/// Under loom every interleaving of the sizes given with at most so many preemptions, else sizes of which
+/// none repeats.
 fn explore(
     preemptions: usize,
     small: &[Size],
@@ -176,8 +179,8 @@ fn posts_arrive_whole_and_in_order() {
     });
 }
 
-/// Everyone gets the answer to its own descriptor, with what the answerer wrote before, though reply slots are fewer
-/// than threads and used again at once.
+/// Everyone gets the answer to its own descriptor, with what the answerer wrote before, though reply slots
+/// are fewer than threads and used again at once.
 #[test]
 fn answers_find_their_askers() {
     explore(3, &[(2, 1, 1, 1), (2, 1, 2, 2), (2, 1, 2, 1), (1, 2, 1, 1)], |size, tickets| {
@@ -203,7 +206,7 @@ fn answers_find_their_askers() {
     });
 }
 
-/// A quiet that posts nothing, because somebody else's covers it, is as good as one that does.
+/// A quiet that posts nothing, because another thread's covers it, is as good as one that does.
 #[test]
 fn after_quiet_everything_before_is_complete() {
     explore(2, &[(2, 1, 4, 2), (2, 1, 1, 1), (1, 2, 1, 1)], |size, tickets| {
@@ -237,8 +240,8 @@ fn after_quiet_everything_before_is_complete() {
     });
 }
 
-/// Between two posts of a thread with a fence between them there is a fence in the ring, its own or somebody's; a thread
-/// that is alone posts none without need.
+/// Between two posts of a thread with a fence between them there is a fence in the ring, its own or another
+/// thread's; a thread that is alone posts none without need.
 #[test]
 fn fences_stand_between() {
     explore(1, &[(2, 2, 4, 1), (1, 3, 1, 1)], |size, tickets| {
@@ -271,12 +274,14 @@ fn fences_stand_between() {
     });
 }
 
-/// The same while another thread's quiets are under way: these stand for a fence once they have ended, not before.
+/// The same while another thread's quiets are under way: these stand for a fence once they have ended, not
+/// before.
 #[test]
 fn a_quiet_under_way_is_no_fence() {
     explore(2, &[(2, 2, 4, 1)], |size, tickets| {
         let ring = Ring::new(size, tickets);
-        // For each thread the number of fences and of completed posts at its last post, and posts that are not complete.
+        // For each thread the number of fences and of completed posts at its last post, and posts that are
+        // not complete.
         let (mut last, mut fences, mut open) = (vec![None; size.0 as usize], 0, Vec::new());
         let mut quiets = Vec::new();
         run_with_idle(

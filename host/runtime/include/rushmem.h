@@ -265,8 +265,8 @@ typedef struct rushmem_view_t {
   int32_t my_pe;
   /* Number of PEs. */
   int32_t n_pes;
-  /* First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store directly. There may be others
-   * (`rushmem_near`). */
+  /* First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store
+   * directly. There may be others (`rushmem_near`). */
   int32_t near_first;
   /* Length of that run; 0 where the heaps are in GPU memory. */
   int32_t near_count;
@@ -283,10 +283,12 @@ typedef struct rushmem_view_t {
   int32_t gpu;
 } rushmem_view_t;
 
-/* The near PEs: those whose heaps are mapped for this PE's device, itself included. Constant for the world's life.
+/* The near PEs: those whose heaps are mapped for this PE's device, itself included. Constant for the world's
+ * life.
  *
- * But for `RUSHMEM_NEAR_TABLE`, with `i = (uint32_t)(q - first) * inverse` rotated right by `shift` bits, PE `q` is near where
- * `i < count`; then `q` is `first + i * step`, and its copy of `p` is at `p + (q - my_pe) * apart`, modulo 2^64. */
+ * But for `RUSHMEM_NEAR_TABLE`, with `i = (uint32_t)(q - first) * inverse` rotated right by `shift` bits, PE
+ * `q` is near where `i < count`; then `q` is `first + i * step`, and its copy of `p` is at
+ * `p + (q - my_pe) * apart`, modulo 2^64. */
 typedef struct rushmem_near_t {
   /* One of `RUSHMEM_NEAR_*`. */
   int32_t shape;
@@ -302,8 +304,8 @@ typedef struct rushmem_near_t {
   uint32_t shift;
   /* See above. */
   uint64_t apart;
-  /* `RUSHMEM_NEAR_TABLE`: for each PE of the job what is added to `p`, modulo 2^64, for its copy, or `RUSHMEM_NEAR_NOT`. Lives as
-   * long as the world. Else null. */
+  /* `RUSHMEM_NEAR_TABLE`: for each PE of the job what is added to `p`, modulo 2^64, for its copy, or
+   * `RUSHMEM_NEAR_NOT`. Lives as long as the world. Else null. */
   const uint64_t *distances;
 } rushmem_near_t;
 

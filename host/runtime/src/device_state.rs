@@ -172,18 +172,13 @@ impl DeviceState {
         (code, place)
     }
 
-    /// The stalls reported since the last call, as texts about what `who` waits for.
-    pub(crate) fn drain_stalls(&self, who: &str) -> Vec<String> {
-        let text = |record: &StallRecord| {
-            let (place, what) = (place_of(record), self.waits_for(record));
-            match record.cmp {
-                RUSHMEM_STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
-                _ => {
-                    format!("{who}: a kernel{place} has waited {:.1} s {what}", record.waited_ns as f64 / 1e9)
-                }
-            }
-        };
-        self.take_stalls().iter().map(text).collect()
+    /// A record as a text about what `who` waits for.
+    pub(crate) fn describe(&self, who: &str, record: &StallRecord) -> String {
+        let (place, what) = (place_of(record), self.waits_for(record));
+        match record.cmp {
+            RUSHMEM_STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
+            _ => format!("{who}: a kernel{place} has waited {:.1} s {what}", record.waited_ns as f64 / 1e9),
+        }
     }
 
     /// The records made since the last call.

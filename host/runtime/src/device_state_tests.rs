@@ -38,7 +38,7 @@ fn stalls_become_texts_once() {
     let state = state();
     assert_eq!(state.raw.stall_ns, 5_000_000_000);
     assert_eq!(state.raw.wait_limit_ns, 0);
-    assert!(state.drain_stalls("PE 1").is_empty());
+    assert!(state.take_stalls().is_empty());
     let mut word = StallRecord {
         state: 2,
         cmp: 3,
@@ -68,7 +68,7 @@ fn stalls_become_texts_once() {
     put(4, StallRecord { cmp: RUSHMEM_STALL_ROOM, from_pe: -1, ..ring });
     put(5, StallRecord { cmp: RUSHMEM_STALL_ADDRESS, from_pe: 3, ..ring });
     assert_eq!(
-        state.drain_stalls("PE 1 (host h, pid 9)"),
+        state.take_stalls().iter().map(|record| state.describe("PE 1 (host h, pid 9)", record)).collect::<Vec<_>>(),
         [
             "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for the 4-byte word at heap \
              offset 0x40 (address 0x10040) to become >= 7 (0x7); it is 3 (0x3)",
@@ -86,7 +86,7 @@ fn stalls_become_texts_once() {
              device's sync number 12; it has entered 11",
         ]
     );
-    assert!(state.drain_stalls("PE 1").is_empty());
+    assert!(state.take_stalls().is_empty());
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! What a child of fork gets of a PE: an error from every call, and nothing else.
 //!
-//! `fork` copies one thread and all memory. The child has the heaps mapped and handles that look right, but no thread that
-//! drives the network, locks that nobody will ever release, and a slot in the node's control segment that is its parent's:
-//! its `barrier_all` would count as the PE's. So a world belongs to the process that joined. Each entry of the C ABI
-//! asks [`is_child`] first (`capi::guard`), before any lock is taken, any handle looked into or any text allocated.
+//! `fork` copies one thread and all memory. The child has the heaps mapped and handles that look right, but
+//! no thread that drives the network, locks that nobody will ever release, and a slot in the node's control
+//! segment that is its parent's: its `barrier_all` would count as the PE's. So a world belongs to the process
+//! that joined. Each entry of the C ABI asks [`is_child`] first (`capi::guard`), before any lock is taken,
+//! any handle looked into or any text allocated.
 //!
-//! The answer comes from a page that the kernel clears in children (`MADV_WIPEONFORK`), so that `_Fork` and plain `clone` are
-//! seen as well, and from a `pthread_atfork` handler where the kernel is older than 4.14. `vfork` and `posix_spawn` share
-//! the parent's memory until they exec: they are no children in this sense. A process that is forked while none of its
-//! worlds lives may make its own.
+//! The answer comes from a page that the kernel clears in children (`MADV_WIPEONFORK`), so that `_Fork` and
+//! plain `clone` are seen as well, and from a `pthread_atfork` handler where the kernel is older than 4.14.
+//! `vfork` and `posix_spawn` share the parent's memory until they exec: they are no children in this sense. A
+//! process that is forked while none of its worlds lives may make its own.
 
 use std::ffi::c_char;
 use std::ptr::null_mut;
@@ -24,7 +25,8 @@ static MEMBERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of the child's text.
 const TEXT: usize = 640;
-/// What a child is told, with a zero at its end: ready before anybody forks, because a child cannot make it.
+/// The text of a child's errors, with a zero at its end: ready before any fork, because a child cannot
+/// allocate one.
 static TEXT_BYTES: [AtomicU8; TEXT] = [const { AtomicU8::new(0) }; TEXT];
 
 /// Whether this process is a child of one that is in a job. Two loads.
@@ -40,7 +42,8 @@ pub(crate) fn is_child() -> bool {
 
 #[cold]
 fn is_orphan(word: &AtomicU32) -> bool {
-    // The word once more: where the first look came before another thread's `Member::new`, the count may come after it.
+    // The word once more: where the first look came before another thread's `Member::new`, the count may come
+    // after it.
     MEMBERS.load(Ordering::SeqCst) != 0 && word.load(Ordering::SeqCst) == 0
 }
 
@@ -60,8 +63,8 @@ impl Member {
                 Err(theirs) => theirs,
             };
         }
-        // The word first: a thread that sees a world counted and no owner takes this process for a child. A child that is made
-        // in between has no world, and nothing of this one.
+        // The word first: a thread that sees a world counted and no owner takes this process for a child. A
+        // child that is made in between has no world, and nothing of this one.
         // SAFETY: mapped just now or before, for ever.
         unsafe { &*owner }.store(1, Ordering::SeqCst);
         MEMBERS.fetch_add(1, Ordering::SeqCst);
@@ -77,8 +80,8 @@ impl Drop for Member {
 
 /// A page for the word, and the handler that clears it on kernels that do not.
 fn page() -> Result<*mut AtomicU32> {
-    // SAFETY: a fresh private mapping of one page; advice that is not known is refused, harmlessly; the handler is a plain
-    // function of a library that is never unloaded.
+    // SAFETY: a fresh private mapping of one page; advice that is not known is refused, harmlessly; the
+    // handler is a plain function of a library that is never unloaded.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let page = libc::mmap(null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
@@ -87,7 +90,7 @@ fn page() -> Result<*mut AtomicU32> {
         }
         libc::madvise(page, 4096, libc::MADV_WIPEONFORK);
         libc::pthread_atfork(None, None, Some(disown));
-        // Whoever finds the page finds an owner.
+        // A thread that finds the page finds an owner.
         let page = page.cast::<AtomicU32>();
         (*page).store(1, Ordering::Release);
         Ok(page)
@@ -102,7 +105,7 @@ unsafe extern "C" fn disown() {
     }
 }
 
-/// Gets ready what a child of this process will be told; `who` is `PE 2 (host gpu01, pid 4711)`.
+/// Prepares the text of errors in children of this process; `who` is `PE 2 (host gpu01, pid 4711)`.
 pub(crate) fn prepare_text(who: &str) {
     static WRITING: Mutex<()> = Mutex::new(());
     let text = format!(

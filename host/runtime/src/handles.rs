@@ -1,9 +1,10 @@
-//! The cells that handles of the C ABI point at: `rushmem_world_t *`, modules, kernels, events. All lie in one range of addresses
-//! that holds nothing else, so that a pointer is known to be a handle, or not to be one, before it is followed: garbage is an
-//! error and not a crash. A look-up is two loads of this module's own, a comparison, and the mark in the cell.
+//! The cells that handles of the C ABI point at: `rushmem_world_t *`, modules, kernels, events. All lie in
+//! one range of addresses that holds nothing else, so that a pointer is known to be a handle, or not to be
+//! one, before it is followed: garbage is an error and not a crash. A look-up is two loads of this module's
+//! own, a comparison, and the mark in the cell.
 //!
-//! Cells are never given back, so a handle that outlived what it stood for is an error, too, and never another thing's. The range
-//! is only reserved; it becomes memory as it fills.
+//! Cells are never given back, so a handle that outlived what it stood for is an error, too, and never
+//! another thing's. The range is only reserved; it becomes memory as it fills.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -38,7 +39,8 @@ impl<T: Send + Sync> Cell<T> {
     pub(crate) fn make(mark: u64, content: T) -> Result<&'static Cell<T>> {
         const { assert!(size_of::<Cell<T>>() == CELL && align_of::<Cell<T>>() == CELL) };
         let at: *mut Cell<T> = (take()? as *mut c_void).cast();
-        // SAFETY: a cell's memory, aligned, that nobody else was given. Its mark comes last, for whoever has a wild pointer to it.
+        // SAFETY: a cell's memory, aligned, that no other call got. Its mark comes last, lest a wild pointer
+        // to it count as a handle too soon.
         unsafe {
             at.write(Cell { mark: AtomicU64::new(0), content });
             (*at).mark.store(mark, Ordering::Release);
@@ -58,7 +60,8 @@ impl<T: Send + Sync> Cell<T> {
         if offset >= mapped || offset % CELL != 0 {
             return None;
         }
-        // SAFETY: in the memory of the cells (which is empty as long as there is no base), at the start of one.
+        // SAFETY: in the memory of the cells (which is empty as long as there is no base), at the start of
+        // one.
         let is = unsafe { (*pointer.cast::<AtomicU64>()).load(Ordering::Acquire) };
         // SAFETY: the mark was stored behind a `Cell<T>`, by the caller's word.
         (is == mark).then(|| unsafe { &*pointer.cast() })
@@ -99,7 +102,7 @@ fn take() -> Result<usize> {
         if rc != 0 {
             return Err(Error::os("memory for handles"));
         }
-        // Release: whoever sees that there is memory sees where.
+        // Release: a thread that sees that there is memory sees where.
         MAPPED.store(mapped + STEP, Ordering::Release);
     }
     *taken += CELL;

@@ -1,9 +1,9 @@
 //! Whether the job is whole, and how to wait without hanging in silence.
 //!
-//! The first death that a PE learns of breaks the job for good: a word becomes non-zero (host waits, kernels and
-//! the Rust API's fast path poll it) and every later wait or collective ends with an error that names the dead PE.
-//! [`Health::wait`] is the one waiting loop of the host: it spins, yields, then naps; reports a stall; ends at a
-//! limit or when the job breaks.
+//! The first death that a PE learns of breaks the job for good: a word becomes non-zero (host waits, kernels
+//! and the Rust API's fast path poll it) and every later wait or collective ends with an error that names the
+//! dead PE. [`Health::wait`] is the one waiting loop of the host: it spins, yields, then naps; reports a
+//! stall; ends at a limit or when the job breaks.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::OnceLock;
@@ -19,6 +19,10 @@ struct Page(AtomicU32);
 /// How long the PEs of a job go on after one of them has left without finalising.
 const GRACE: Duration = Duration::from_millis(400);
 
+/// A wait this long is logged at debug level, once: too short to be a stall, too long to be part of an
+/// ordinary run.
+const LONG: Duration = Duration::from_secs(1);
+
 /// Whether the job is whole.
 pub(crate) struct Health {
     /// Non-zero once the job is broken.
@@ -27,7 +31,7 @@ pub(crate) struct Health {
     why: OnceLock<Error>,
     /// Since when.
     since: OnceLock<Instant>,
-    /// A PE has left without finalising: when that was heard, and its reason.
+    /// A PE has left without finalising: when this PE learned it, and the reason.
     left: OnceLock<(Instant, String)>,
     /// Set once this PE leaves in good order: silence of a peer is no death any more.
     leaving: AtomicBool,
@@ -87,7 +91,7 @@ impl Health {
         if self.leaving.load(Ordering::Acquire) {
             return;
         }
-        // Whoever dies after a PE has left may have done so because of that: the first reason goes first.
+        // A PE that dies after another has left may have died because of that: the first reason goes first.
         let why = match self.left.get() {
             Some((_, left)) if !why.contains(left) => format!("{left}; after that, {why}"),
             _ => why,
@@ -99,8 +103,8 @@ impl Health {
         }
     }
 
-    /// A PE has left without finalising, and said why. The others may be about to do the same, at the end of a program that
-    /// never finalises: so the job breaks only after a [`GRACE`].
+    /// A PE has left without finalising, and said why. The others may be about to do the same, at the end of
+    /// a program that never finalises: so the job breaks only after a [`GRACE`].
     pub(crate) fn note_left(&self, why: String) {
         if !self.is_leaving() && self.check().is_ok() {
             let _ = self.left.set((Instant::now(), why));
@@ -155,8 +159,9 @@ impl Health {
         (std::ptr::from_ref(&*self.broken) as usize, size_of::<Page>())
     }
 
-    /// Returns once `done()` is true. A wait longer than the stall limit logs `report()` (again at each doubling);
-    /// one longer than `limit` is a `TIMEOUT` error with `report()`; a broken job is its error.
+    /// Returns once `done()` is true. A wait longer than [`LONG`] logs `report()` at debug level; one longer
+    /// than the stall limit as a warning, again at each doubling; one longer than `limit` is a `TIMEOUT`
+    /// error with `report()`; a broken job is its error.
     #[inline]
     pub(crate) fn wait(
         &self,
@@ -185,6 +190,7 @@ impl Health {
     ) -> Result<()> {
         let start = Instant::now();
         let mut next_report = self.stall_report;
+        let mut is_logged = false;
         let mut nap = Duration::from_micros(20);
         loop {
             for _ in 0..8 {
@@ -202,6 +208,11 @@ impl Health {
             if let Some(at) = next_report.filter(|at| waited >= *at) {
                 log::warn!("{} has waited {:.1} s: {}", self.who, waited.as_secs_f64(), report());
                 next_report = Some(at * 2);
+                is_logged = true;
+            }
+            if !is_logged && waited >= LONG {
+                log::debug!("{} has waited {:.1} s: {}", self.who, waited.as_secs_f64(), report());
+                is_logged = true;
             }
             if limit.is_some_and(|limit| waited >= limit) {
                 return Err(err!(
@@ -284,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_in_good_order_hears_no_deaths() {
+    fn leaving_in_good_order_notes_no_deaths() {
         let h = health();
         h.leave();
         h.break_job("PE 1 is gone".into());

@@ -1,12 +1,15 @@
 //! The runtime's log, on standard error: `RUSHMEM_LOG=error|warn|info|debug`, warnings by default.
 //!
-//! * error: the job is broken; * warn: something a user should look at (a stall, a stranger's connection);
-//! * info: what was chosen and why, one line each; * debug: for those who work on rushmem.
+//! * error: the job is broken;
+//! * warn: something a user should look at (a stall, a stranger's connection);
+//! * info: what was chosen and why, one line each;
+//! * debug: what helps to find a fault: settings, thresholds, growth, connections, first uses, long waits.
 
 use std::io::Write;
 use std::sync::Once;
 
-/// Starts the log once in a process. A logger that the program installed in this library's `log` is left alone.
+/// Starts the log once in a process. A logger that the program installed in this library's `log` is left
+/// alone.
 pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

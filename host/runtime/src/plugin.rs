@@ -1,13 +1,14 @@
 //! Finds and loads the MPI bootstrap plug-in.
 //!
-//! The runtime never links MPI: a plug-in that does (`librushmem_bootstrap_<flavour>.so`, one for each MPI) is loaded when a
-//! world needs it, and stays loaded for as long as the process lives, because MPI libraries do not survive being
-//! unloaded. Two MPIs in one process would resolve each other's `MPI_*` symbols, so which flavour is wanted is
-//! settled before anything is loaded, first of all by what the process has loaded already.
+//! The runtime never links MPI: a plug-in that does (`librushmem_bootstrap_<flavour>.so`, one for each MPI)
+//! is loaded when a world needs it, and stays loaded for as long as the process lives, because MPI libraries
+//! do not survive being unloaded. Two MPIs in one process would resolve each other's `MPI_*` symbols, so
+//! which flavour is wanted is settled before anything is loaded, first of all by what the process has loaded
+//! already.
 //!
-//! A plug-in is looked for around the runtime and the program; in the installation whose `rushmem-run` is on `PATH`, because a
-//! program that was built elsewhere has nothing of it beside itself; and in the tree that the runtime was built from, for a
-//! crate that depends on it by path.
+//! A plug-in is looked for around the runtime and the program; in the installation whose `rushmem-run` is on
+//! `PATH`, because a program that was built elsewhere has nothing of it beside itself; and in the tree that
+//! the runtime was built from, for a crate that depends on it by path.
 
 use std::ffi::{c_char, c_int, c_void, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -39,7 +40,8 @@ pub(crate) unsafe fn load_mpi(
     let candidates = candidates(std::env::var_os(VARIABLE).map(PathBuf::from), &flavours, &home());
     let mut tried = String::new();
     for path in &candidates {
-        // A bare name is looked up by the system's loader, anything else must exist before loading it says anything.
+        // A bare name is looked up by the system's loader, anything else must exist before loading it says
+        // anything.
         if path.is_absolute() && !path.exists() {
             tried.push_str(&format!("\n  {}: not there", path.display()));
             continue;
@@ -79,8 +81,8 @@ pub(crate) unsafe fn load_mpi(
     ))
 }
 
-/// The plug-ins that are here, one for each MPI at most: what [`load_mpi`] would try first for it. Loads nothing: two MPIs
-/// in one process would be one too many.
+/// The plug-ins that are here, one for each MPI at most: what [`load_mpi`] would try first for it. Loads
+/// nothing: two MPIs in one process would be one too many.
 pub(crate) fn present() -> Vec<PathBuf> {
     let asked = std::env::var_os(VARIABLE).map(PathBuf::from);
     let mut found: Vec<PathBuf> = Vec::new();
@@ -147,8 +149,8 @@ fn home() -> Vec<PathBuf> {
     let exe = std::env::current_exe().ok();
     for file in [own_file(), exe].into_iter().flatten() {
         let Some(dir) = file.parent() else { continue };
-        // Cargo puts libraries of dependencies and test programs into `deps`, final ones above it; an installation puts
-        // programs into `bin` beside `lib`.
+        // Cargo puts libraries of dependencies and test programs into `deps`, final ones above it; an
+        // installation puts programs into `bin` beside `lib`.
         let near = [Some(dir.to_owned()), dir.parent().map(Path::to_owned), Some(dir.join("deps"))];
         let lib = dir.parent().map(|up| up.join("lib"));
         near.into_iter().chain([lib]).flatten().for_each(&mut add);
@@ -162,7 +164,8 @@ fn home() -> Vec<PathBuf> {
     dirs
 }
 
-/// Where libraries lie beside a `rushmem-run` in `bin`, if there is one: of an installation, or in cargo's own folder.
+/// Where libraries lie beside a `rushmem-run` in `bin`, if there is one: of an installation, or in cargo's
+/// own folder.
 fn installed(bin: &Path) -> Option<[PathBuf; 2]> {
     // What is relative depends on where a program happens to stand.
     let launcher = bin.is_absolute().then(|| bin.join("rushmem-run").canonicalize().ok())??;
@@ -170,7 +173,8 @@ fn installed(bin: &Path) -> Option<[PathBuf; 2]> {
     Some([bin.parent()?.join("lib"), bin.to_owned()])
 }
 
-/// Whether a folder is this user's or root's. The tree's path is compiled in: nobody else may have put something there since.
+/// Whether a folder is this user's or root's. The tree's path is compiled in: nobody else may have put
+/// something there since.
 fn ours(dir: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     // SAFETY: takes nothing, cannot fail.
@@ -222,7 +226,7 @@ fn loaded_mpi() -> Option<&'static str> {
 fn loaded_version() -> Option<String> {
     type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
     let ask = |library: &Library| -> Option<String> {
-        // SAFETY: whoever exports this name is an MPI, which gives it this type.
+        // SAFETY: a library that exports this name is an MPI, which gives it this type.
         let version = unsafe { library.get::<Version>(b"MPI_Get_library_version\0") }.ok()?;
         let mut text = vec![0u8; VERSION_BYTES];
         let mut len = 0;

@@ -1,5 +1,5 @@
-//! The names of all variables that rushmem reads, so that one which nobody reads is told from a setting: a misspelt name would
-//! otherwise be obeyed by nobody, in silence.
+//! The names of all variables that rushmem reads, so that one which nobody reads is not taken for a setting:
+//! a misspelt name would otherwise be obeyed by nobody, in silence.
 
 use std::sync::Once;
 
@@ -52,7 +52,8 @@ const OTHERS: [&str; 5] =
 /// What nobody is to read in a log.
 const SECRET: [&str; 2] = ["RUSHMEM_JOB_SECRET", "RUSHMEM_UID"];
 
-/// Warns about variables that nobody reads, once in a process and on one PE of a host; and tells those in force at debug level.
+/// Warns about variables that nobody reads, once in a process and on one PE of a host; and tells those in
+/// force at debug level.
 pub(crate) fn look() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

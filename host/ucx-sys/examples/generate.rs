@@ -1,7 +1,8 @@
-//! Makes `src/bindings.rs` from UCX's headers. Run by `scripts/ucx-bindings`, which finds the headers and formats the result.
+//! Makes `src/bindings.rs` from UCX's headers. Run by `scripts/ucx-bindings`, which finds the headers and
+//! formats the result.
 //!
-//! An example behind a feature and not a build script: bindgen needs libclang and UCX's headers, which nobody who
-//! builds rushmem has to have.
+//! An example behind a feature and not a build script: bindgen needs libclang and UCX's headers, which nobody
+//! who builds rushmem has to have.
 //!
 //! usage: generate INCLUDE_FOLDER OUTPUT
 
@@ -57,7 +58,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .allowlist_var("UCP_API_(MAJOR|MINOR|VERSION)|UCP_MEM_MAP_.*")
-        // The C library's types are Rust's: `libc` has them, and a machine's version of them has no place here.
+        // The C library's types are Rust's: `libc` has them, and a machine's version of them has no place
+        // here.
         .blocklist_type("sockaddr|sockaddr_storage|cpu_set_t|FILE|_IO_.*|sa_family_t|socklen_t|__socklen_t|__off(64)?_t")
         .blocklist_type("__u?int(8|16|32|64)_t|u?int(8|16|32|64)_t|size_t|ssize_t|__ssize_t")
         .size_t_is_usize(true)

@@ -1,10 +1,11 @@
-//! The functions of UCX that rushmem uses: the one list from which the bindings are made (`examples/generate.rs`) and by
-//! which a library is judged when it is loaded. Every one is in UCX 1.13 and, under the same name, in 1.22.
+//! The functions of UCX that rushmem uses: the one list from which the bindings are made
+//! (`examples/generate.rs`) and by which a library is judged when it is loaded. Every one is in UCX 1.13 and,
+//! under the same name, in 1.22.
 //!
-//! Left out on purpose, because they came after 1.13: `ucp_memh_pack` and `ucp_memh_buffer_release` (exported memory
-//! handles, and remote keys that need no context), `ucp_rkey_compare`, `ucp_dt_query`, `ucp_dt_make_sgl` and
-//! `ucp/api/device` (puts that a GPU starts). `ucp_rkey_buffer_release` and `ucp_worker_get_address` are in 1.22's
-//! compatibility header: called old, still exported.
+//! Left out on purpose, because they came after 1.13: `ucp_memh_pack` and `ucp_memh_buffer_release` (exported
+//! memory handles, and remote keys that need no context), `ucp_rkey_compare`, `ucp_dt_query`,
+//! `ucp_dt_make_sgl` and `ucp/api/device` (puts that a GPU starts). `ucp_rkey_buffer_release` and
+//! `ucp_worker_get_address` are in 1.22's compatibility header: called old, still exported.
 
 /// Names of the functions, in the order of a job's life.
 pub const FUNCTIONS: &[&str] = &[
@@ -19,7 +20,7 @@ pub const FUNCTIONS: &[&str] = &[
     "ucp_init_version",
     "ucp_context_query",
     "ucp_cleanup",
-    // A worker: who owns the connections and makes progress.
+    // A worker: it owns the connections and makes progress.
     "ucp_worker_create",
     "ucp_worker_destroy",
     "ucp_worker_query",

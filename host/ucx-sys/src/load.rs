@@ -1,9 +1,10 @@
 //! Finds UCX at run time, judges it, and keeps it: [`Ucp::load`].
 //!
-//! Two different UCX in one process crash each other: their libraries share file names, and the dynamic loader
-//! gives the second `libucp` the first one's `libucs`. So a UCX that is in the process already (Open MPI brings one) is the
-//! only one that may be used, a candidate's sibling libraries are loaded from its own folder before it, and after a
-//! refusal that could not be unloaded the search ends. What has been loaded for good stays: UCX has threads and hooks.
+//! Two different UCX in one process crash each other: their libraries share file names, and the dynamic
+//! loader gives the second `libucp` the first one's `libucs`. So a UCX that is in the process already (Open
+//! MPI brings one) is the only one that may be used, a candidate's sibling libraries are loaded from its own
+//! folder before it, and after a refusal that could not be unloaded the search ends. What has been loaded for
+//! good stays: UCX has threads and hooks.
 
 use crate::bindings::Ucp;
 use crate::functions::FUNCTIONS;
@@ -70,9 +71,10 @@ impl std::error::Error for LoadError {}
 impl Ucp {
     /// The process' UCX, looked up until it is found; later calls get the same.
     ///
-    /// Order: a UCX that the process has already; `RUSHMEM_UCX_LIB` (a file or a folder) and then nothing else; the
-    /// dynamic loader's `libucp.so.0`; PyPI's `libucx-cu13` or `-cu12` in the Python environments at hand; conda's.
-    /// The library is [`OLDEST`] or newer and has every one of [`FUNCTIONS`], so no method of `Ucp` can panic.
+    /// Order: a UCX that the process has already; `RUSHMEM_UCX_LIB` (a file or a folder) and then nothing
+    /// else; the dynamic loader's `libucp.so.0`; PyPI's `libucx-cu13` or `-cu12` in the Python environments
+    /// at hand; conda's. The library is [`OLDEST`] or newer and has every one of [`FUNCTIONS`], so no method
+    /// of `Ucp` can panic.
     ///
     /// # Errors
     ///
@@ -82,7 +84,8 @@ impl Ucp {
         UCP.get_or_try_init(|| Ucp::load_from(&Search::from_environment()))
     }
 
-    /// As [`Ucp::load`], in the places given, not remembered. The library stays loaded when the value is dropped.
+    /// As [`Ucp::load`], in the places given, not remembered. The library stays loaded when the value is
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -173,7 +176,8 @@ fn candidates(search: &Search, tried: &mut Vec<Tried>) -> Vec<(String, PathBuf)>
 
 /// Loads and judges one library. Nothing of a refused one is kept.
 fn open(path: &Path) -> Result<Ucp, String> {
-    // Kept until libucp has them by name: those that the loader would find elsewhere may be of another version.
+    // Kept until libucp has them by name: those that the loader would find elsewhere may be of another
+    // version.
     let mut siblings = Vec::new();
     if let Some(folder) = path.parent().filter(|folder| folder.is_absolute()) {
         for file in SIBLINGS.iter().map(|name| folder.join(name)).filter(|file| file.is_file()) {

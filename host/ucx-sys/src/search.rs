@@ -1,8 +1,9 @@
-//! Where a UCX may be: what `RUSHMEM_UCX_LIB` names, what the dynamic loader finds, and the folders of Python packages.
+//! Where a UCX may be: what `RUSHMEM_UCX_LIB` names, what the dynamic loader finds, and the folders of Python
+//! packages.
 //!
-//! PyPI's `libucx-cu13` and `libucx-cu12` both unpack to `libucx/lib` in a site folder, outside the loader's path. Sites are
-//! found by looking at folders and not by asking Python: a library that starts a process to load another one would
-//! surprise its host. Looking loads nothing and changes nothing.
+//! PyPI's `libucx-cu13` and `libucx-cu12` both unpack to `libucx/lib` in a site folder, outside the loader's
+//! path. Sites are found by looking at folders and not by asking Python: a library that starts a process to
+//! load another one would surprise its host. Looking loads nothing and changes nothing.
 
 use std::env;
 use std::ffi::OsStr;
@@ -76,10 +77,12 @@ fn sites() -> Vec<PathBuf> {
     sites
 }
 
-/// Where Pythons are installed. A virtual environment's own folder comes before that of the Python it borrows.
+/// Where Pythons are installed. A virtual environment's own folder comes before that of the Python it
+/// borrows.
 fn prefixes() -> Vec<PathBuf> {
     let mut prefixes = Vec::new();
-    // This process, where it is a Python: its path as called tells the environment, its real one the installation.
+    // This process, where it is a Python: its path as called tells the environment, its real one the
+    // installation.
     let called = env::args_os().next().map(PathBuf::from).filter(|program| program.components().count() > 1);
     for program in called.into_iter().chain(env::current_exe().ok()) {
         let is_python = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));

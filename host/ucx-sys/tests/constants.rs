@@ -1,5 +1,6 @@
-//! The macros written by hand and the constants made by bindgen, against UCX's headers as a reader finds them there.
-//! Sizes and offsets of structures are checked where they are made: `src/bindings.rs` asserts them at compile time.
+//! The macros written by hand and the constants made by bindgen, against UCX's headers as a reader finds them
+//! there. Sizes and offsets of structures are checked where they are made: `src/bindings.rs` asserts them at
+//! compile time.
 
 use std::ffi::c_void;
 use ucx_sys::*;
@@ -28,7 +29,8 @@ fn statuses_travel_in_pointers() {
 
 #[test]
 fn a_status_is_one_byte() {
-    // `typedef enum {...} UCS_S_PACKED ucs_status_t`: a callback that took four would read its neighbour's bytes.
+    // `typedef enum {...} UCS_S_PACKED ucs_status_t`: a callback that took four would read its neighbour's
+    // bytes.
     assert_eq!(size_of::<ucs_status_t>(), 1);
 }
 

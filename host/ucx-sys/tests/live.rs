@@ -1,6 +1,7 @@
 //! The bindings against a real UCX: two workers in one process talk over shared memory and over tcp.
 //!
-//! One test, because a process has one UCX. Without any the test skips aloud; one that `RUSHMEM_UCX_LIB` names must load.
+//! One test, because a process has one UCX. Without any the test skips aloud; one that `RUSHMEM_UCX_LIB`
+//! names must load.
 
 mod pair;
 

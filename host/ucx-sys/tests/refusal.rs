@@ -1,4 +1,5 @@
-//! What is said where there is no UCX to be had, or one that is not good enough. Nothing here loads a real one.
+//! What is said where there is no UCX to be had, or one that is not good enough. Nothing here loads a real
+//! one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,8 @@ fn refusal(search: &Search) -> String {
     }
 }
 
-/// A library that says to be UCX `major.minor` and has none of its other functions; `None` without a C compiler.
+/// A library that says to be UCX `major.minor` and has none of its other functions; `None` without a C
+/// compiler.
 fn fake(folder: &Path, major: u32, minor: u32) -> Option<PathBuf> {
     let (source, library) = (folder.join("fake.c"), folder.join("libucp.so.0"));
     let text = format!("void ucp_get_version(unsigned *a, unsigned *b, unsigned *c) {{ *a = {major}; *b = {minor}; *c = 1; }}");

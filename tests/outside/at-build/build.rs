@@ -1,5 +1,6 @@
-//! Compiles this crate's kernel while the crate is built: with a C++ compiler, as the CPU device will, so that a mistake
-//! ends the build; with nvcc, where there is one, to machine code, linked with the device library.
+//! Compiles this crate's kernel while the crate is built: with a C++ compiler, as the CPU device will, so
+//! that a mistake ends the build; with nvcc, where there is one, to machine code, linked with the device
+//! library.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! A bootstrap seen as a vtable: what a plug-in in Rust hands out. The C functions here check nothing that the
-//! caller promised, catch every panic, and turn failures into codes and texts.
+//! A bootstrap seen as a vtable: what a plug-in in Rust hands out. The C functions here check nothing that
+//! the caller promised, catch every panic, and turn failures into codes and texts.
 
 use std::any::Any;
 use std::ffi::{c_char, c_void, CStr, CString};
@@ -39,8 +39,8 @@ pub fn export(inner: Box<dyn Bootstrap>) -> BootstrapVtable {
     }
 }
 
-/// The body of a Rust plug-in's entry point: checks what the caller speaks, calls `make` with the communicator
-/// and the limits, and exports its result.
+/// The body of a Rust plug-in's entry point: checks what the caller speaks, calls `make` with the
+/// communicator and the limits, and exports its result.
 ///
 /// # Safety
 /// `args` and `vtable` are what the entry point was given.
@@ -200,7 +200,7 @@ unsafe extern "C" fn death(ctx: *mut c_void, what: *mut RawError) -> i32 {
 
 unsafe extern "C" fn abort(ctx: *mut c_void, why: *const c_char) {
     let mut nowhere = RawError::empty();
-    // SAFETY: the vtable's contract; a panic in here has nobody to be told.
+    // SAFETY: the vtable's contract; nobody could report a panic in here.
     unsafe {
         with(ctx, &mut nowhere, |b| {
             b.abort(&CStr::from_ptr(why).to_string_lossy());

@@ -34,7 +34,8 @@ impl ForeignBootstrap {
     /// and left alone: what cannot be understood cannot be destroyed either.
     ///
     /// # Safety
-    /// A vtable of this version keeps the contract of [`BootstrapVtable`], and nobody else uses it from now on.
+    /// A vtable of this version keeps the contract of [`BootstrapVtable`], and nobody else uses it from now
+    /// on.
     pub unsafe fn new(vtable: BootstrapVtable) -> Result<Self> {
         let mismatch = |text| Err(BootError::new(BootErrorKind::Mismatch, text));
         if vtable.abi_version != ABI_VERSION || vtable.struct_size != vtable_size() {
@@ -76,8 +77,8 @@ impl ForeignBootstrap {
     /// Calls a plug-in's entry point and takes over what it made. `comm` is handed on as it is.
     ///
     /// # Safety
-    /// `entry` is a plug-in's `rushmem_bootstrap_plugin_v1`, its library stays loaded for as long as the result
-    /// lives, and `comm` is null or what that plug-in documents.
+    /// `entry` is a plug-in's `rushmem_bootstrap_plugin_v1`, its library stays loaded for as long as the
+    /// result lives, and `comm` is null or what that plug-in documents.
     pub unsafe fn open(entry: PluginEntry, comm: *const c_void, limits: Limits) -> Result<Self> {
         let mut error = RawError::empty();
         let args = PluginArgs {

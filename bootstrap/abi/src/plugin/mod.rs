@@ -1,6 +1,7 @@
-//! Between the trait and the C vtable, both ways: [`ForeignBootstrap`] makes a vtable a [`crate::Bootstrap`], and
-//! [`export()`] makes a [`crate::Bootstrap`] a vtable. A plug-in in Rust is its `Bootstrap` and one exported function
-//! that calls [`plugin_main`]. Panics are caught on the exporting side and become errors; none crosses.
+//! Between the trait and the C vtable, both ways: [`ForeignBootstrap`] makes a vtable a [`crate::Bootstrap`],
+//! and [`export()`] makes a [`crate::Bootstrap`] a vtable. A plug-in in Rust is its `Bootstrap` and one
+//! exported function that calls [`plugin_main`]. Panics are caught on the exporting side and become errors;
+//! none crosses.
 
 mod export;
 mod foreign;

@@ -1,6 +1,6 @@
-/* A C program that brings MPI up itself and hands rushmem's plug-in a communicator, as an MPI application does.
- * It sees the plug-in as a stranger would: through its own copy of the C vtable. Started on 4 ranks by ../mpi.rs with
- * the plug-in's path; prints "existing ok" on rank 0. */
+/* A C program that brings MPI up itself and hands rushmem's plug-in a communicator, as an MPI application
+ * does. It sees the plug-in as a stranger would: through its own copy of the C vtable. Started on 4 ranks by
+ * ../mpi.rs with the plug-in's path; prints "existing ok" on rank 0. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>

@@ -130,7 +130,7 @@ pub fn detect(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Launch> {
     }
     let (torch, torch_error) = match torchrun::detect(&vars) {
         Ok(found) => (found, None),
-        // Half a set, perhaps somebody's own RANK: only an error if nothing better is found.
+        // Half a set, perhaps the user's own RANK: only an error if nothing better is found.
         Err(e) if !vars.has("TORCHELASTIC_RUN_ID") => (None, Some(e)),
         Err(e) => return Err(e),
     };

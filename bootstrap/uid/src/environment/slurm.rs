@@ -60,7 +60,7 @@ fn one_host(vars: &Vars<'_>, name: &str, list: &str) -> Option<String> {
     }
 }
 
-/// Why there is no launcher, with a hint for who sits in an allocation.
+/// Why there is no launcher, with a hint for users inside an allocation.
 pub(super) fn why_none(vars: &Vars<'_>) -> String {
     match vars.first(&JOB) {
         Some((_, job)) => format!(

@@ -168,7 +168,7 @@ fn jobs_meet_apart() {
     assert_eq!(secret.ports(), base.ports());
     assert_eq!((base.secret, secret.secret), (None, Some(("s".into(), SECRET_VARIABLE))));
     let base = meeting(&TORCH);
-    // Ranks of one job agree; restarts are told apart on a single node only.
+    // Ranks of one job agree; restarts differ on a single node only.
     assert_eq!(changed(&TORCH, "RANK", "0"), base);
     assert_eq!(changed(&TORCH, "TORCHELASTIC_RESTART_COUNT", "3"), base);
     assert_ne!(changed(&TORCH, "LOCAL_WORLD_SIZE", "8"), base);

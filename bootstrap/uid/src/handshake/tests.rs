@@ -45,7 +45,7 @@ fn a_stranger_that_dials_gets_a_random_number_and_no_proof() {
     assert_ne!(nonces[0], nonces[1]);
 }
 
-/// A stranger that took the place of the rendezvous gets a proof, but can answer none, and hears nothing
+/// A stranger that took the place of the rendezvous gets a proof, but can answer none, and learns nothing
 /// after it.
 #[test]
 fn a_stranger_that_listens_is_told_nothing() {
@@ -111,8 +111,8 @@ fn another_job_is_told_from_a_wrong_token() {
         let said = said.expect_err("not this job").to_string();
         assert!(said.contains(part), "{said}");
         let refusal = frame(&mut far);
-        let heard = initiator.take(&mut far, &theirs, &refusal).expect_err("a refusal");
-        assert!(matches!(heard, Broken::Refused(_)), "{heard}");
+        let refused = initiator.take(&mut far, &theirs, &refusal).expect_err("a refusal");
+        assert!(matches!(refused, Broken::Refused(_)), "{refused}");
     }
 }
 
@@ -127,7 +127,7 @@ fn an_older_peer_is_named_as_such() {
     let e = Acceptor::new(Purpose::Rendezvous).take(&mut near, &key(1, 1), hello).expect_err("too old");
     let text = e.to_string();
     assert!(text.contains("an older rushmem") && text.contains("version 2"), "{text}");
-    // A newer initiator is told which version this is.
+    // A newer initiator learns which version this is.
     let (kind, refusal) = frame(&mut far);
     let mut initiator = Initiator::new(Purpose::Rendezvous, Vec::new()).expect("random");
     let newer = Writer::default().u16(VERSION + 1).text("").0;

@@ -1,5 +1,5 @@
-//! One step of a collective: a message to one neighbour and one from another, at the same time and in pieces, so
-//! that blobs of any size go round a ring of ranks without anybody holding more than a window of foreign data.
+//! One step of a collective: a message to one neighbour and one from another, at the same time and in pieces,
+//! so that blobs of any size go round a ring of ranks, and no rank holds more than a window of others' data.
 
 use std::ops::Range;
 use std::sync::MutexGuard;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
 
-use super::frame::{Call, Op, Quarrel, CHUNK};
+use super::frame::{Call, Mismatch, Op, CHUNK};
 use super::state::{Link, State};
 use super::Mesh;
 use crate::config;
@@ -185,14 +185,14 @@ impl Mesh {
             return BootError::new(BootErrorKind::Internal, text).with_rank(state.links[from].rank);
         }
         let them = state.links[from].rank;
-        state.quarrel(Quarrel { a: (self.shared.me, mine), b: (them, theirs) });
+        state.mismatch(Mismatch { a: (self.shared.me, mine), b: (them, theirs) });
         self.shared.publish(&state);
         state
             .trouble(mine.seq)
-            .unwrap_or_else(|| Quarrel { a: (self.shared.me, mine), b: (them, theirs) }.error(Some(mine)))
+            .unwrap_or_else(|| Mismatch { a: (self.shared.me, mine), b: (them, theirs) }.error(Some(mine)))
     }
 
-    /// The limit has passed: finds out who is not here, and tells everybody.
+    /// The limit has passed: finds the missing ranks, and tells all others.
     fn give_up<'a>(&'a self, mut state: MutexGuard<'a, State>, active: &Active) -> BootError {
         let seq = active.call.seq;
         state.answer_roll(seq);

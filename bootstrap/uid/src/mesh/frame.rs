@@ -11,8 +11,8 @@ use crate::wire::{Parsed, Reader, Writer};
 pub(crate) const HEADER: usize = 32;
 /// Most bytes of a collective's data in one frame.
 pub(crate) const CHUNK: usize = 64 * 1024;
-/// Bytes (headers included) that may be under way to a rank that does not take them. The reader always empties
-/// the socket, so this bounds its memory, and news of deaths never queue behind data.
+/// Bytes (headers included) that may be under way to a rank that does not take them. The reader always
+/// empties the socket, so this bounds its memory, and news of deaths never queue behind data.
 pub(crate) const WINDOW: usize = 512 * 1024;
 /// Bytes taken after which the sender is given new credit.
 pub(crate) const CREDIT_STEP: usize = WINDOW / 4;
@@ -64,9 +64,9 @@ impl std::fmt::Display for Call {
     }
 }
 
-/// Two ranks that are in different calls; told to all ranks, since none can go on.
+/// Two ranks that are in different calls; sent to all ranks, since none can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Quarrel {
+pub(crate) struct Mismatch {
     pub(crate) a: (u32, Call),
     pub(crate) b: (u32, Call),
 }
@@ -80,8 +80,8 @@ pub(crate) enum Kind {
     Credit(u64),
     /// The payload is the news that the job is broken; as of which call.
     Broken(u64),
-    /// The payload is a [`Quarrel`].
-    Quarrel,
+    /// The payload is a [`Mismatch`].
+    Mismatch,
     /// The payload says who has answered the roll of this call, and who has entered it.
     Roll(u64),
     /// This rank leaves in good order.
@@ -103,7 +103,7 @@ pub(crate) fn header(kind: &Kind, len: usize) -> Vec<u8> {
         Kind::Data(c, step) => write_call(w.u8(1), c.op as u8, *step, c.root, c.seq, c.blob),
         Kind::Credit(bytes) => write_call(w.u8(2), 0, 0, 0, 0, *bytes),
         Kind::Broken(seq) => write_call(w.u8(3), 0, 0, 0, *seq, 0),
-        Kind::Quarrel => write_call(w.u8(4), 0, 0, 0, 0, 0),
+        Kind::Mismatch => write_call(w.u8(4), 0, 0, 0, 0, 0),
         Kind::Roll(seq) => write_call(w.u8(5), 0, 0, 0, *seq, 0),
         Kind::Bye => write_call(w.u8(6), 0, 0, 0, 0, 0),
     };
@@ -122,7 +122,7 @@ pub(crate) fn parse(bytes: &[u8; HEADER], n_ranks: u32) -> Parsed<(Kind, usize)>
         1 => (Kind::Data(read_call(op, root, seq, blob)?, step), 0..=CHUNK),
         2 => (Kind::Credit(blob), 0..=0),
         3 => (Kind::Broken(seq), 1..=MAX_NEWS),
-        4 => (Kind::Quarrel, 1..=MAX_NEWS),
+        4 => (Kind::Mismatch, 1..=MAX_NEWS),
         5 => (Kind::Roll(seq), roll_bytes(n_ranks)..=roll_bytes(n_ranks)),
         6 => (Kind::Bye, 0..=0),
         other => return Err(crate::wire::Malformed(format!("no frame has kind {other}"))),
@@ -151,7 +151,7 @@ pub(crate) fn read_broken(payload: &[u8]) -> Parsed<BootError> {
     Ok(e)
 }
 
-impl Quarrel {
+impl Mismatch {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         for (rank, c) in [self.a, self.b] {
@@ -160,7 +160,7 @@ impl Quarrel {
         w.0
     }
 
-    pub(crate) fn decode(payload: &[u8]) -> Parsed<Quarrel> {
+    pub(crate) fn decode(payload: &[u8]) -> Parsed<Mismatch> {
         let mut r = Reader(payload);
         let mut side = || -> Parsed<(u32, Call)> {
             let (rank, op) = (r.u32()?, r.u8()?);
@@ -169,9 +169,9 @@ impl Quarrel {
             let (root, seq, blob) = (r.u32()?, r.u64()?, r.u64()?);
             Ok((rank, read_call(op, root, seq, blob)?))
         };
-        let quarrel = Quarrel { a: side()?, b: side()? };
+        let mismatch = Mismatch { a: side()?, b: side()? };
         r.end()?;
-        Ok(quarrel)
+        Ok(mismatch)
     }
 
     /// The first call in which the two differ.
@@ -202,7 +202,7 @@ mod tests {
             (Kind::Data(CALL, 9), CHUNK, CHUNK + 1),
             (Kind::Credit(5), 0, 1),
             (Kind::Broken(3), 10, MAX_NEWS + 1),
-            (Kind::Quarrel, 10, 0),
+            (Kind::Mismatch, 10, 0),
             (Kind::Roll(4), 4, 2),
             (Kind::Bye, 0, 1),
         ] {
@@ -215,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn quarrels_name_the_odd_one_out() {
+    fn mismatches_name_the_odd_one_out() {
         let other = Call { blob: 1, ..CALL };
-        let quarrel = Quarrel { a: (3, CALL), b: (5, other) };
-        assert_eq!(Quarrel::decode(&quarrel.encode()), Ok(quarrel));
-        assert_eq!(quarrel.error(Some(CALL)).rank, Some(5));
-        assert_eq!(quarrel.error(Some(other)).rank, Some(3));
-        assert!(quarrel.error(None).message.contains("rank 3 in allgather of 8589934592 bytes"));
+        let mismatch = Mismatch { a: (3, CALL), b: (5, other) };
+        assert_eq!(Mismatch::decode(&mismatch.encode()), Ok(mismatch));
+        assert_eq!(mismatch.error(Some(CALL)).rank, Some(5));
+        assert_eq!(mismatch.error(Some(other)).rank, Some(3));
+        assert!(mismatch.error(None).message.contains("rank 3 in allgather of 8589934592 bytes"));
         let e = BootError::new(BootErrorKind::Timeout, "x").with_rank(2);
         assert_eq!(read_broken(&write_broken(&e)), Ok(e));
     }

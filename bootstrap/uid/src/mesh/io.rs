@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags};
 use socket2::Socket;
 
 use super::frame::{parse, HEADER};
-use super::silence::{is_silence, Ear, Silence};
+use super::silence::{is_silence, PeerClock, Silence};
 use super::state::{Ending, State};
 use super::Shared;
 use crate::conn::poll;
@@ -32,7 +32,7 @@ struct Reader {
     stream: Arc<Socket>,
     bytes: Vec<u8>,
     /// For the silence of another host.
-    ear: Option<Ear>,
+    clock: Option<PeerClock>,
     ended: bool,
 }
 
@@ -64,14 +64,14 @@ impl Reader {
 /// The thread's body.
 pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<Socket>>, silence: Option<Silence>) {
     threads::block_signals();
-    let abroad: Vec<bool> = shared.lock().links.iter().map(|link| link.abroad.is_some()).collect();
-    let reader = |(stream, abroad): (_, bool)| Reader {
+    let is_remote: Vec<bool> = shared.lock().links.iter().map(|link| link.remote_host.is_some()).collect();
+    let reader = |(stream, is_remote): (_, bool)| Reader {
         stream,
         bytes: Vec::new(),
-        ear: abroad.then(Ear::default),
+        clock: is_remote.then(PeerClock::default),
         ended: false,
     };
-    let mut readers: Vec<Reader> = streams.into_iter().zip(abroad).map(reader).collect();
+    let mut readers: Vec<Reader> = streams.into_iter().zip(is_remote).map(reader).collect();
     let mut scratch = vec![0; READ];
     let mut farewell: Option<Instant> = None;
     let mut silenced = false;
@@ -79,7 +79,7 @@ pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<Socket>>, silence: Optio
     let mut look = silence.map(|_| Instant::now());
     loop {
         if let (Some(silence), Some(at)) = (silence, look.filter(|at| *at <= Instant::now())) {
-            listen(&shared, &mut readers, silence);
+            check_silence(&shared, &mut readers, silence);
             look = Some(at.max(Instant::now()) + silence.pause());
         }
         let mut wake = farewell.into_iter().chain(look).min();
@@ -170,11 +170,11 @@ fn serve(shared: &Shared, at: usize, reader: &mut Reader, scratch: &mut [u8]) {
 }
 
 /// Ends the links with hosts that have been silent for too long.
-fn listen(shared: &Shared, readers: &mut [Reader], silence: Silence) {
+fn check_silence(shared: &Shared, readers: &mut [Reader], silence: Silence) {
     for (at, reader) in readers.iter_mut().enumerate().filter(|(_, r)| !r.ended) {
-        let Some(ear) = &mut reader.ear else { continue };
+        let Some(clock) = &mut reader.clock else { continue };
         // A socket that cannot be asked ends where it is read.
-        if ear.silent_for(&reader.stream).map_or(true, |time| time < silence.allowed()) {
+        if clock.silent_for(&reader.stream).map_or(true, |time| time < silence.allowed()) {
             continue;
         }
         reader.ended = true;

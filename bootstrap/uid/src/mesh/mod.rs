@@ -1,5 +1,5 @@
-//! The connections of one rank with its neighbours (`rank ± 2^k`) and what runs over them: data of collectives,
-//! news of deaths and of disagreements, passed on from neighbour to neighbour, each once.
+//! The connections of one rank with its neighbours (`rank ± 2^k`) and what runs over them: data of
+//! collectives, news of deaths and of disagreements, passed on from neighbour to neighbour, each once.
 //!
 //! An idle link stays idle: no heartbeats. A killed process' sockets are closed by its kernel, which every
 //! neighbour sees at once; a host that vanishes is noticed by its kernel's silence (`silence`).
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     changed: Condvar,
     /// Wakes the I/O thread.
     wake: EventFd,
-    /// Mirrors `state.death.is_some()`, for who asks often.
+    /// Mirrors `state.death.is_some()`, without the lock.
     dead: AtomicBool,
     silenced: AtomicBool,
     me: u32,
@@ -51,7 +51,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// How long a leaving rank may take: in a broken job nobody's answer is worth a wait.
+    /// How long a leaving rank may take: in a broken job no answer is worth a wait.
     fn farewell(&self, state: &State, usual: Duration) -> Duration {
         if state.death.is_some() {
             usual.min(Duration::from_millis(300))
@@ -78,8 +78,8 @@ pub(crate) struct Mesh {
 }
 
 impl Mesh {
-    /// Takes over the links and starts the I/O thread (none for a job of one rank). Hosts may be silent for `silence`,
-    /// which was set on the links.
+    /// Takes over the links and starts the I/O thread (none for a job of one rank). Hosts may be silent for
+    /// `silence`, which was set on the links.
     pub(crate) fn start(
         me: u32,
         n_ranks: u32,
@@ -99,7 +99,7 @@ impl Mesh {
         for link in links {
             let stream = Arc::new(link.stream);
             streams.push(stream.clone());
-            parts.push((link.rank, link.name, link.abroad, stream));
+            parts.push((link.rank, link.name, link.remote_host, stream));
         }
         let silence = silence.map(Silence::new).filter(|_| parts.iter().any(|p| p.2.is_some()));
         let shared = Arc::new(Shared {
@@ -121,7 +121,7 @@ impl Mesh {
         Ok(Mesh { shared, thread: Mutex::new(thread) })
     }
 
-    /// The first death heard of, with those on the same host that have come to be known since.
+    /// The first death reported, with those on the same host that have come to be known since.
     pub(crate) fn death(&self) -> Option<BootError> {
         if !self.shared.dead.load(Ordering::Acquire) {
             return None;

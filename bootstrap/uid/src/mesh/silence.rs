@@ -1,9 +1,10 @@
 //! How a host that vanishes (power, network) is noticed: no end of a connection ever arrives from it.
 //!
-//! Keep-alive probes make its kernel say something every second or so, whatever its processes do, and `TCP_INFO`
-//! says how long ago that was; the I/O thread looks. Neither of the kernel's own limits would do: its
-//! keep-alive is put off while data is unacknowledged (then retransmission decides, after 15 minutes), and
-//! `TCP_USER_TIMEOUT` ends the connection with a process that is merely stopped, once its receive buffer is full.
+//! Keep-alive probes make its kernel say something every second or so, whatever its processes do, and
+//! `TCP_INFO` says how long ago that was; the I/O thread looks. Neither of the kernel's own limits would do:
+//! its keep-alive is put off while data is unacknowledged (then retransmission decides, after 15 minutes),
+//! and `TCP_USER_TIMEOUT` ends the connection with a process that is merely stopped, once its receive buffer
+//! is full.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -19,8 +20,8 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// By `limit` after a host's last sign of life all ranks are to know; less than 2 s cannot be kept, as the kernel
-    /// counts whole seconds between probes.
+    /// By `limit` after a host's last sign of life all ranks are to know; less than 2 s cannot be kept, as
+    /// the kernel counts whole seconds between probes.
     pub(crate) fn new(limit: Duration) -> Silence {
         Silence { limit: limit.max(Duration::from_secs(2)) }
     }
@@ -62,12 +63,12 @@ impl Silence {
 
 /// How long the other side's kernel has owed an answer.
 #[derive(Debug, Default)]
-pub(crate) struct Ear {
+pub(crate) struct PeerClock {
     /// Since when a question about room for more data is known to be open.
     asked: Option<Instant>,
 }
 
-impl Ear {
+impl PeerClock {
     /// How long ago the other side last said anything that it was asked for: to data, or to a probe.
     pub(crate) fn silent_for(&mut self, stream: &impl AsFd) -> io::Result<Duration> {
         // SAFETY: an all-zero tcp_info is a valid value of that plain C struct.
@@ -83,19 +84,20 @@ impl Ear {
         if !ok {
             return Err(io::Error::last_os_error());
         }
-        let heard = Duration::from_millis(info.tcpi_last_data_recv.min(info.tcpi_last_ack_recv).into());
-        // Data waits because the other side has said that it has no room: a process that does not read. Then the kernel
-        // asks rarely, and ever more rarely (RFC 9293, 3.8.6.1), so only a question that stays open means anything.
+        let last = Duration::from_millis(info.tcpi_last_data_recv.min(info.tcpi_last_ack_recv).into());
+        // Data waits because the other side has said that it has no room: a process that does not read. Then
+        // the kernel asks rarely, and ever more rarely (RFC 9293, 3.8.6.1), so only a question that stays
+        // open means anything.
         let no_room = info.tcpi_unacked == 0 && queued > 0;
         if !no_room {
             self.asked = None;
-            return Ok(heard);
+            return Ok(last);
         }
         if info.tcpi_probes == 0 {
             self.asked = None;
             return Ok(Duration::ZERO);
         }
-        Ok(heard.min(self.asked.get_or_insert_with(Instant::now).elapsed()))
+        Ok(last.min(self.asked.get_or_insert_with(Instant::now).elapsed()))
     }
 }
 
@@ -119,11 +121,12 @@ mod tests {
         let silence = Silence::new(Duration::from_secs(1));
         silence.probe(&stream).expect("the kernel probes");
         stream.set_nonblocking(true).expect("non-blocking");
-        // Until nobody takes any more, and then nobody reads: the other side says that it has no room, but it says so.
+        // Until nobody takes any more, and then nobody reads: the other side says that it has no room, but it
+        // says so.
         while stream.write(&[0; 65536]).is_ok() {}
-        let mut ear = Ear::default();
+        let mut clock = PeerClock::default();
         for _ in 0..50 {
-            let silent = ear.silent_for(&stream).expect("the kernel knows");
+            let silent = clock.silent_for(&stream).expect("the kernel knows");
             assert!(silent < silence.allowed(), "{silent:?}");
             std::thread::sleep(silence.pause());
         }

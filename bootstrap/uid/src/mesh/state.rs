@@ -8,12 +8,12 @@ use std::sync::Arc;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind};
 use socket2::Socket;
 
-use super::frame::{self, roll_bytes, Call, Kind, Quarrel, CREDIT_STEP, HEADER, WINDOW};
+use super::frame::{self, roll_bytes, Call, Kind, Mismatch, CREDIT_STEP, HEADER, WINDOW};
 use crate::connect::Host;
 use crate::endpoint;
 use crate::wire::{Malformed, Parsed};
 
-/// Own calls that are remembered, to tell who differs when a quarrel is heard of.
+/// Own calls that are remembered, to find who differs when a mismatch is reported.
 const REMEMBERED: usize = 16;
 /// Roll calls held at a time.
 const MAX_ROLLS: usize = 4;
@@ -30,7 +30,7 @@ pub(crate) struct Link {
     pub(crate) rank: u32,
     pub(crate) name: String,
     /// Its host, where that is another one.
-    pub(crate) abroad: Option<Host>,
+    pub(crate) remote_host: Option<Host>,
     stream: Arc<Socket>,
     /// Frames that the socket has not taken yet.
     output: Vec<u8>,
@@ -115,14 +115,14 @@ pub(crate) enum Ending {
 enum Trouble {
     /// From this call on (0: at once).
     Broken(u64, BootError),
-    Quarrel(Quarrel),
+    Mismatch(Mismatch),
 }
 
 /// Who has entered a call, as far as is known: two sets of ranks, one bit each.
 pub(crate) struct Roll {
     /// The ranks that have answered, then (in the second half) those that are in the call.
     bits: Vec<u8>,
-    /// To be told to the neighbours at the next tick.
+    /// Sent to the neighbours at the next tick.
     pub(crate) news: bool,
 }
 
@@ -131,14 +131,16 @@ pub(crate) struct State {
     n_ranks: u32,
     me: u32,
     pub(crate) links: Vec<Link>,
-    /// The first death heard of.
+    /// The first death reported.
     pub(crate) death: Option<BootError>,
-    /// What became of neighbours on that rank's host, if it is another host than this: it may be gone as a whole.
+    /// What became of neighbours on that rank's host, if it is another host than this: it may be gone as a
+    /// whole.
     pub(crate) with_it: Vec<String>,
-    /// What broke the job, in the order in which it was heard: the cause of a rank's leaving comes before it.
+    /// What broke the job, in the order in which it was reported: the cause of a rank's leaving comes before
+    /// it.
     troubles: Vec<Trouble>,
     /// What has been passed on already: kind, rank, call.
-    heard: HashSet<(i32, Option<u32>, u64)>,
+    forwarded: HashSet<(i32, Option<u32>, u64)>,
     calls: VecDeque<Call>,
     pub(crate) seq: u64,
     /// The last call that ended well.
@@ -150,10 +152,10 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(me: u32, n_ranks: u32, links: Vec<(u32, String, Option<Host>, Arc<Socket>)>) -> State {
-        let link = |(rank, name, abroad, stream)| Link {
+        let link = |(rank, name, remote_host, stream)| Link {
             rank,
             name,
-            abroad,
+            remote_host,
             stream,
             output: Vec::new(),
             inbox: VecDeque::new(),
@@ -171,7 +173,7 @@ impl State {
             death: None,
             with_it: Vec::new(),
             troubles: Vec::new(),
-            heard: HashSet::new(),
+            forwarded: HashSet::new(),
             calls: VecDeque::new(),
             seq: 0,
             ended: 0,
@@ -197,38 +199,38 @@ impl State {
     pub(crate) fn trouble(&self, seq: u64) -> Option<BootError> {
         self.troubles.iter().find_map(|trouble| match trouble {
             Trouble::Broken(from, e) => (*from <= seq).then(|| e.clone()),
-            Trouble::Quarrel(q) => {
+            Trouble::Mismatch(q) => {
                 (q.seq() <= seq).then(|| q.error(self.calls.iter().find(|c| c.seq == q.seq()).copied()))
             }
         })
     }
 
-    fn tell(&mut self, kind: &Kind, payload: &[u8]) {
+    fn send_all(&mut self, kind: &Kind, payload: &[u8]) {
         for link in self.links.iter_mut().filter(|l| !l.ended) {
             link.push(kind, payload);
             link.flush();
         }
     }
 
-    /// Hears that the job is broken from call `seq` on (a rank that was killed: 0, nobody knows how far it was; a
-    /// rank that leaves by itself: the first call that it did not end, since the others can end those before), and
-    /// passes it on once. The news are on their way before this rank's caller can see them, so that a caller who
-    /// then ends cannot be taken for the first death.
+    /// Notes that the job is broken from call `seq` on and forwards that once. After a kill `seq` is 0,
+    /// because nobody knows how far that rank was; a rank that leaves by itself names the first call that it
+    /// did not end, since the others can end those before. The message is sent before this rank's caller can
+    /// see the reason, so that a caller that then ends is not taken for the first death.
     pub(crate) fn break_job(&mut self, seq: u64, e: BootError) {
         let key_seq = if e.kind == BootErrorKind::PeerDead { 0 } else { seq };
         if e.rank == Some(self.me) && e.kind == BootErrorKind::PeerDead && !self.leaving {
-            log::debug!("rushmem uid: rank {} hears of its own death", self.me);
+            log::debug!("rushmem uid: rank {} is reported dead", self.me);
             return;
         }
-        if !self.heard.insert((e.kind as i32, e.rank, key_seq)) {
+        if !self.forwarded.insert((e.kind as i32, e.rank, key_seq)) {
             return;
         }
-        self.tell(&Kind::Broken(seq), &frame::write_broken(&e));
-        log::debug!("rushmem uid: rank {} hears: {}", self.me, e.message);
+        self.send_all(&Kind::Broken(seq), &frame::write_broken(&e));
+        log::debug!("rushmem uid: rank {} learns: {}", self.me, e.message);
         if e.kind == BootErrorKind::PeerDead {
             match &self.death {
                 None => self.death = Some(e.clone()),
-                // Whoever leaves by itself (a number other than 0) does so because of the first.
+                // A rank that leaves by itself (a number other than 0) does so because of the first.
                 Some(first) if seq == 0 && first.message != e.message => {
                     let home = |rank| self.home_of(rank);
                     if home(e.rank).is_some() && home(e.rank) == home(first.rank) {
@@ -244,14 +246,14 @@ impl State {
     /// The host of a neighbour on another host.
     fn home_of(&self, rank: Option<u32>) -> Option<u64> {
         let at = self.links.binary_search_by_key(&rank?, |l| l.rank).ok()?;
-        Some(self.links[at].abroad.as_ref()?.home)
+        Some(self.links[at].remote_host.as_ref()?.home)
     }
 
-    /// Hears of two ranks in different calls, and passes it on once.
-    pub(crate) fn quarrel(&mut self, q: Quarrel) {
-        if self.heard.insert((BootErrorKind::Mismatch as i32, None, q.seq())) {
-            self.tell(&Kind::Quarrel, &q.encode());
-            self.troubles.push(Trouble::Quarrel(q));
+    /// Notes two ranks in different calls, and forwards that once.
+    pub(crate) fn mismatch(&mut self, q: Mismatch) {
+        if self.forwarded.insert((BootErrorKind::Mismatch as i32, None, q.seq())) {
+            self.send_all(&Kind::Mismatch, &q.encode());
+            self.troubles.push(Trouble::Mismatch(q));
         }
     }
 
@@ -294,7 +296,7 @@ impl State {
             })
             .collect();
         for (seq, bits) in news {
-            self.tell(&Kind::Roll(seq), &bits);
+            self.send_all(&Kind::Roll(seq), &bits);
         }
     }
 
@@ -314,7 +316,7 @@ impl State {
                 link.credit = link.credit.saturating_add(bytes as usize).min(WINDOW);
             }
             Kind::Broken(seq) => self.break_job(seq, frame::read_broken(payload)?),
-            Kind::Quarrel => self.quarrel(Quarrel::decode(payload)?),
+            Kind::Mismatch => self.mismatch(Mismatch::decode(payload)?),
             Kind::Roll(seq) => {
                 self.answer_roll(seq);
                 if let Some(roll) = self.rolls.get_mut(&seq) {
@@ -336,7 +338,7 @@ impl State {
         link.mute = true;
         link.output.clear();
         if !link.bye && !self.leaving {
-            let text = match (why, &link.abroad) {
+            let text = match (why, &link.remote_host) {
                 (Ending::Silent(why), Some(host)) => format!("host {} with {}: {why}", host.name, host.ranks),
                 (Ending::Silent(why) | Ending::Died(why), _) => format!("{} died: {why}", link.name),
             };
@@ -345,9 +347,9 @@ impl State {
         }
     }
 
-    /// Queues a goodbye to everybody.
+    /// Queues a goodbye to all neighbours.
     pub(crate) fn leave(&mut self) {
         self.leaving = true;
-        self.tell(&Kind::Bye, &[]);
+        self.send_all(&Kind::Bye, &[]);
     }
 }

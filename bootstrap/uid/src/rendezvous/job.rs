@@ -1,4 +1,4 @@
-//! Who has come, who is missing, what everybody must be told: the rendezvous without its sockets. Every
+//! Who has come, who is missing, what every rank must learn: the rendezvous without its sockets. Every
 //! change leaves messages in `outbox`, addressed to clients by the number that the server gave them.
 
 use std::collections::{BTreeMap, HashMap};
@@ -88,7 +88,7 @@ impl Job {
         }
     }
 
-    /// Ends the job for everybody; who comes later hears of it as well.
+    /// Ends the job for all ranks; a rank that comes later learns of it as well.
     pub(super) fn fail(&mut self, error: BootError) {
         if matches!(self.stage, Stage::Done | Stage::Failed(_)) {
             return;
@@ -139,7 +139,7 @@ impl Job {
             let there = self.members.get(&first).map_or_else(|| format!("rank {first}"), Member::who);
             return Err(mismatch(
                 join.rank,
-                format!("{me} was told of {} ranks, {there} of {n}: give all the same number", join.n_ranks),
+                format!("{me} was given {} ranks, {there} of {n}: give all the same number", join.n_ranks),
             ));
         }
         if join.rank >= n {
@@ -319,7 +319,8 @@ mod tests {
 
     #[test]
     fn disagreements_are_named() {
-        for (second, part) in [(join(1, 5), "of 5 ranks"), (join(4, 4), "0 to 3"), (join(2, 4), "came twice")]
+        for (second, part) in
+            [(join(1, 5), "was given 5 ranks"), (join(4, 4), "0 to 3"), (join(2, 4), "came twice")]
         {
             let mut job = job();
             job.join(1, join(2, 4), Instant::now());

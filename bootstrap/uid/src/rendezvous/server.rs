@@ -1,7 +1,7 @@
-//! The rendezvous' sockets: one thread, one epoll set. Who has not proved to belong to the job may hold one
-//! connection for `HANDSHAKE_LIMIT`, send at most one small frame at a time, and is dropped with a warning
-//! while the job goes on. Connections are taken as fast as they come, also when there is no room for more
-//! (`lobby` says who goes then), so that a member never waits behind strangers.
+//! The rendezvous' sockets: one thread, one epoll set. A connection that has not proved to belong to the job
+//! may hold one connection for `HANDSHAKE_LIMIT`, send at most one small frame at a time, and is dropped with
+//! a warning while the job goes on. Connections are taken as fast as they come, also when there is no room
+//! for more (`pending` says which one goes then), so that a member never waits behind strangers.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -21,8 +21,8 @@ use crate::auth::{Key, Purpose};
 use crate::conn::{Broken, Conn};
 use crate::endpoint::{self, Address};
 use crate::handshake::Acceptor;
-use crate::lobby::{self, Lobby};
 use crate::messages::{ToRank, ToRoot};
+use crate::pending::{self, Pending};
 use crate::{net, threads};
 
 /// How long a stranger may take to prove that it is none.
@@ -46,7 +46,7 @@ enum Phase {
     /// It has proved to belong to the job; which rank it is comes next.
     Proved,
     Member(u32),
-    /// Has been told all there is; its end is awaited, so that closing first cannot lose the words.
+    /// All that it must know is sent; its end is awaited, so that closing first cannot lose the bytes.
     Leaving,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Server {
     stop: Arc<EventFd>,
     epoll: Epoll,
     clients: HashMap<u64, Client>,
-    lobby: Lobby,
+    pending: Pending,
     next: u64,
     warnings: u32,
     /// Mirrors the number of members for the handle.
@@ -100,7 +100,7 @@ impl Server {
             stop,
             epoll,
             clients: HashMap::new(),
-            lobby: Lobby::new(lobby::room()),
+            pending: Pending::new(pending::room()),
             next: 0,
             warnings: 0,
             joined,
@@ -141,7 +141,7 @@ impl Server {
     }
 
     fn timeout(&mut self) -> EpollTimeout {
-        let stranger = self.lobby.next(HANDSHAKE_LIMIT);
+        let stranger = self.pending.next(HANDSHAKE_LIMIT);
         let next = [stranger, self.resting, self.job.deadline(), self.end].into_iter().flatten().min();
         let Some(at) = next else { return EpollTimeout::NONE };
         let ms = at.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
@@ -171,15 +171,15 @@ impl Server {
             });
             match accepted {
                 Ok((conn, source)) => {
-                    if self.lobby.is_full() {
+                    if self.pending.is_full() {
                         self.make_room();
                     }
                     let id = self.next;
                     self.next += 1;
                     let phase = Phase::Stranger(Acceptor::new(Purpose::Rendezvous));
                     self.clients.insert(id, Client { conn, phase, writing: false });
-                    self.lobby.enter(id, source, Instant::now());
-                    // A member has said hello by now; so it is not among the silent when somebody must go.
+                    self.pending.enter(id, source, Instant::now());
+                    // A member has said hello by now; so it is not among the silent ones, which go first.
                     self.serve(id);
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
@@ -187,7 +187,7 @@ impl Server {
                 Err(e) if e.kind() == ErrorKind::PermissionDenied => {
                     self.warn(|| format!("refused a connection from {e}; the job goes on"));
                 }
-                // No descriptors, no memory: somebody goes, or all wait a moment.
+                // No descriptors, no memory: one connection goes, or all wait a moment.
                 Err(e) => {
                     self.warn(|| format!("the rendezvous cannot take a connection now: {e}"));
                     if !self.make_room() {
@@ -200,11 +200,11 @@ impl Server {
 
     /// Drops one stranger for another; whether there was one.
     fn make_room(&mut self) -> bool {
-        let victim = self.lobby.victim();
-        if let Some(id) = victim {
+        let dropped = self.pending.next_to_drop();
+        if let Some(id) = dropped {
             self.refuse(id, "it has not proved to belong to the job, and others come");
         }
-        victim.is_some()
+        dropped.is_some()
     }
 
     /// Stops listening for a moment instead of spinning on what cannot be accepted.
@@ -226,7 +226,7 @@ impl Server {
 
     /// Drops a stranger.
     fn refuse(&mut self, id: u64, why: impl std::fmt::Display) {
-        self.lobby.leave(id);
+        self.pending.leave(id);
         if let Some(client) = self.clients.remove(&id) {
             self.warn(|| format!("refused a connection from {}: {why}; the job goes on", client.conn.peer()));
         }
@@ -247,10 +247,10 @@ impl Server {
             match &mut client.phase {
                 Phase::Leaving => {}
                 Phase::Stranger(acceptor) => match acceptor.take(&mut client.conn, &self.key, frame) {
-                    Ok(None) => self.lobby.greeted(id),
+                    Ok(None) => self.pending.greeted(id),
                     Ok(Some(_)) => {
                         client.phase = Phase::Proved;
-                        self.lobby.leave(id);
+                        self.pending.leave(id);
                     }
                     Err(e) => return self.broken(id, e),
                 },
@@ -292,7 +292,7 @@ impl Server {
                 if matches!(e, Broken::OtherJob) || (acceptor.greeted() && matches!(e, Broken::Closed)) =>
             {
                 log::debug!("rushmem uid: a process looked for another job here");
-                self.lobby.leave(id);
+                self.pending.leave(id);
                 self.clients.remove(&id);
             }
             Phase::Stranger(_) => {
@@ -345,7 +345,7 @@ impl Server {
     }
 
     fn tick(&mut self, now: Instant) {
-        while let Some(id) = self.lobby.overdue(now, HANDSHAKE_LIMIT) {
+        while let Some(id) = self.pending.overdue(now, HANDSHAKE_LIMIT) {
             self.refuse(id, format!("it did not prove to belong to the job within {HANDSHAKE_LIMIT:?}"));
         }
         if self.resting.is_some_and(|at| at <= now) {
@@ -357,9 +357,9 @@ impl Server {
         self.job.expire(now);
         match self.job.stage() {
             Stage::Gathering => {}
-            // Until it is told to stop, which takes the listener away.
+            // Until it is stopped, which takes the listener away.
             Stage::Connecting | Stage::Done if self.standing && self.listener.is_some() => {
-                // Ranks come again only after they were told that all are connected, so everything still open
+                // Ranks come again only after they learned that all are connected, so everything still open
                 // belongs to the world that is done and needs no job any more.
                 if *self.job.stage() == Stage::Done && self.job.outbox.is_empty() {
                     self.job = new_job(self.addr);
@@ -370,7 +370,7 @@ impl Server {
                 // Nobody is missing: no one else has any business here.
                 if self.listener.take().is_some() {
                     self.clients.retain(|_, c| !matches!(c.phase, Phase::Stranger(_) | Phase::Proved));
-                    self.lobby = Lobby::new(lobby::room());
+                    self.pending = Pending::new(pending::room());
                 }
                 if *self.job.stage() == Stage::Done {
                     self.end.get_or_insert(now + LAST_WORDS);

@@ -1,6 +1,6 @@
-/* CUDA's atomic functions, for the types that CUDA has them for and no others, so that what compiles here compiles
- * under nvcc too. Relaxed, as CUDA's are; all scopes are the system's. Each counts as a tick, so that a spin loop made of
- * atomics lets the rest of the block run. */
+/* CUDA's atomic functions, for the types that CUDA has them for and no others, so that what compiles here
+ * compiles under nvcc too. Relaxed, as CUDA's are; all scopes are the system's. Each counts as a tick, so
+ * that a spin loop made of atomics lets the rest of the block run. */
 #ifndef RUSHMEM_CPU_ATOMIC_H
 #define RUSHMEM_CPU_ATOMIC_H
 

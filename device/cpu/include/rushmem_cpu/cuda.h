@@ -1,5 +1,5 @@
-/* Everything that nvcc gives a kernel without an #include, for a C++ compiler. The driver puts this before the
- * first line of the user's source. */
+/* Everything that nvcc gives a kernel without an #include, for a C++ compiler. The driver puts this before
+ * the first line of the user's source. */
 #ifndef RUSHMEM_CPU_CUDA_H
 #define RUSHMEM_CPU_CUDA_H
 
@@ -19,7 +19,8 @@
 #include "rushmem_cpu/intrinsics.h"
 #include "rushmem_cpu/kernel.h"
 
-/* libc's assert() calls this; ours, hidden in the kernel's shared object, fails the launch and not the process. */
+/* libc's assert() calls this; ours, hidden in the kernel's shared object, fails the launch and not the
+ * process. */
 extern "C" __attribute__((visibility("hidden"), noreturn)) void __assert_fail(const char *expression, const char *file,
                                                                              unsigned int line,
                                                                              const char *function) noexcept {
@@ -28,9 +29,10 @@ extern "C" __attribute__((visibility("hidden"), noreturn)) void __assert_fail(co
   rushmem_cpu_die(text);
 }
 
-/* The same for what would end the process, in the middle of a CUDA thread and beside the program's own threads. Where no
- * CUDA thread runs (a static initialiser) the process ends. Compilers know some of these functions and keep them from
- * being hidden; the linker binds the kernel's calls to these ones all the same (-Bsymbolic-functions). */
+/* The same for what would end the process, in the middle of a CUDA thread and beside the program's own
+ * threads. Where no CUDA thread runs (a static initialiser) the process ends. Compilers know some of these
+ * functions and keep them from being hidden; the linker binds the kernel's calls to these ones all the same
+ * (-Bsymbolic-functions). */
 extern "C" long syscall(long number, ...) noexcept;
 [[noreturn]] static inline void rushmem_cpu_end(const char *call, int code) {
   if (!rushmem_cpu_self) syscall(__NR_exit_group, (long)code);

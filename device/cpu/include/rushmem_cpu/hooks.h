@@ -1,8 +1,8 @@
-/* Where a kernel compiled for the CPU meets the scheduler that runs it. A kernel's shared object is told the hooks
- * once after it is loaded (`rushmem_cpu_attach`); from then on the scheduler points this OS thread's
- * `rushmem_cpu_self` at the CUDA thread that it is about to resume. Everything a CUDA thread may ask for is a few
- * fields of its own `rushmem_cpu_thread` and a suspend: the scheduler, on its own stack, does the rest. Mirrored by
- * device/cpu/src/hooks.rs, which a test compares with the sizes here. */
+/* Where a kernel compiled for the CPU meets the scheduler that runs it. A kernel's shared object gets the
+ * hooks once after it is loaded (`rushmem_cpu_attach`); from then on the scheduler points this OS thread's
+ * `rushmem_cpu_self` at the CUDA thread that it is about to resume. Everything a CUDA thread may ask for is a
+ * few fields of its own `rushmem_cpu_thread` and a suspend: the scheduler, on its own stack, does the rest.
+ * Mirrored by device/cpu/src/hooks.rs, which a test compares with the sizes here. */
 #ifndef RUSHMEM_CPU_HOOKS_H
 #define RUSHMEM_CPU_HOOKS_H
 
@@ -46,7 +46,7 @@ struct rushmem_cpu_thread {
   uint32_t woke;        /* something has happened since the last suspend: a wait has ended, say */
   uint32_t result;      /* BARRIER: the sum, and, or (see vote); WARP: the lanes of `mask` that arrived */
   uint64_t value;       /* BARRIER: this thread's predicate; WARP: this lane's contribution */
-  const uint64_t *values; /* WARP: the contributions of all 32 lanes, valid until this thread's next request */
+  const uint64_t *values; /* WARP: what all 32 lanes handed in, valid until this thread's next request */
   const char *what;     /* the CUDA name of what is waited for; literals, so that it may be kept */
   const char *file;
   uint32_t line;
@@ -84,9 +84,9 @@ RUSHMEM_CPU_EXPORT rushmem_cpu_thread **rushmem_cpu_slot(void) { return &rushmem
 /* The device state of the launch that this thread belongs to. */
 static inline const rushmem_device_state *rushmem_cpu_state() { return rushmem_cpu_self->block->state; }
 
-/* Lets every other CUDA thread of the block run before this one goes on. Every poll of a wait calls it: a loop that
- * neither calls this nor an atomic, a fence, a clock or __nanosleep keeps its OS thread, and never sees
- * what another thread of its own block would write. */
+/* Lets every other CUDA thread of the block run before this one goes on. Every poll of a wait calls it: a
+ * loop that neither calls this nor an atomic, a fence, a clock or __nanosleep keeps its OS thread, and never
+ * sees what another thread of its own block would write. */
 static inline void rushmem_cpu_spin() {
   rushmem_cpu_thread *self = rushmem_cpu_self;
   self->request = RUSHMEM_CPU_SPIN;
@@ -94,8 +94,8 @@ static inline void rushmem_cpu_spin() {
   rushmem_cpu_table->suspend(self);
 }
 
-/* Says that one wait made of spins has ended or another begins. Without it the scheduler takes a block that waits again and
- * again for one that waits on and on, and naps between its polls. */
+/* Says that one wait made of spins has ended or another begins. Without it the scheduler takes a block that
+ * waits again and again for one that waits on and on, and naps between its polls. */
 static inline void rushmem_cpu_woke() { rushmem_cpu_self->woke = 1; }
 
 /* Called by whatever a spin loop may be made of; every 32nd call suspends. */
@@ -107,7 +107,8 @@ static inline void rushmem_cpu_tick() {
   rushmem_cpu_table->suspend(self);
 }
 
-/* An atomic saw `bits` at `address`. The same as the last one saw: it may be a spin. Else something is going on. */
+/* An atomic saw `bits` at `address`. The same as the last one saw: it may be a spin. Else something is going
+ * on. */
 static inline void rushmem_cpu_saw(const volatile void *address, uint64_t bits) {
   rushmem_cpu_thread *self = rushmem_cpu_self;
   if (self->seen_at != address || self->seen != bits) {

@@ -1,5 +1,5 @@
-/* CUDA's integer and floating-point intrinsics, bit casts, conversions, and min and max with CUDA's overloads. The
- * fast-math forms compute the ordinary function. */
+/* CUDA's integer and floating-point intrinsics, bit casts, conversions, and min and max with CUDA's
+ * overloads. The fast-math forms compute the ordinary function. */
 #ifndef RUSHMEM_CPU_INTRINSICS_H
 #define RUSHMEM_CPU_INTRINSICS_H
 
@@ -80,7 +80,8 @@ static inline double __hiloint2double(int hi, int lo) {
   return __longlong_as_double((long long)((uint64_t)(unsigned)hi << 32 | (unsigned)lo));
 }
 
-/* Float to integer: NaN is 0 and what does not fit saturates, as on the GPU (a plain cast would be undefined). */
+/* Float to integer: NaN is 0 and what does not fit saturates, as on the GPU (a plain cast would be
+ * undefined). */
 template <class To, class From> static inline To rushmem_cpu_to_int(From x) {
   constexpr bool is_signed = (To)-1 < (To)0;
   constexpr unsigned bits = sizeof(To) * 8;

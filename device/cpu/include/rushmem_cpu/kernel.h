@@ -1,6 +1,6 @@
 /* How a kernel is described to the host: its name, a function that calls it with an array of pointers to its
- * arguments, and what each parameter is. The types come from the compiler itself (`decltype(&kernel)`), so that
- * typedefs, macros and templates cost nothing. The list itself is appended to the user's source by the
+ * arguments, and what each parameter is. The types come from the compiler itself (`decltype(&kernel)`), so
+ * that typedefs, macros and templates cost nothing. The list itself is appended to the user's source by the
  * compiler driver. */
 #ifndef RUSHMEM_CPU_KERNEL_H
 #define RUSHMEM_CPU_KERNEL_H

@@ -1,5 +1,6 @@
-/* CUDA's function and variable qualifiers, said in plain C++. While the compiler driver only looks for kernels
- * (RUSHMEM_CPU_SCAN) `__global__` stays as it is, so that the scanner sees it in the preprocessed text. */
+/* CUDA's function and variable qualifiers, said in plain C++. While the compiler driver only looks for
+ * kernels (RUSHMEM_CPU_SCAN) `__global__` stays as it is, so that the scanner sees it in the preprocessed
+ * text. */
 #ifndef RUSHMEM_CPU_QUALIFIERS_H
 #define RUSHMEM_CPU_QUALIFIERS_H
 

@@ -1,4 +1,5 @@
-/* Block-wide barriers, spins and clocks. File and line are those of the call, for the text about a deadlock. */
+/* Block-wide barriers, spins and clocks. File and line are those of the call, for the text about a
+ * deadlock. */
 #ifndef RUSHMEM_CPU_SYNC_H
 #define RUSHMEM_CPU_SYNC_H
 

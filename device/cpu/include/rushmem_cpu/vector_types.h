@@ -1,4 +1,5 @@
-/* CUDA's built-in vector types: plain structs with CUDA's sizes and alignments, their `make_` functions, and dim3. */
+/* CUDA's built-in vector types: plain structs with CUDA's sizes and alignments, their `make_` functions, and
+ * dim3. */
 #ifndef RUSHMEM_CPU_VECTOR_TYPES_H
 #define RUSHMEM_CPU_VECTOR_TYPES_H
 

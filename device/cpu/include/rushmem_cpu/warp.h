@@ -1,7 +1,7 @@
-/* Warp collectives. Each is one exchange: the lane hands in up to 64 bits, waits for the other live lanes of the mask
- * and then sees what all of them handed in. Lanes that have exited are not waited for. `__activemask` answers with the
- * calling lane alone: every lane runs by itself here, so that is the one answer that is always true, and code
- * that aggregates over it stays right. */
+/* Warp collectives. Each is one exchange: the lane hands in up to 64 bits, waits for the other live lanes of
+ * the mask and then sees what all of them handed in. Lanes that have exited are not waited for.
+ * `__activemask` answers with the calling lane alone: every lane runs by itself here, so that is the one
+ * answer that is always true, and code that aggregates over it stays right. */
 #ifndef RUSHMEM_CPU_WARP_H
 #define RUSHMEM_CPU_WARP_H
 

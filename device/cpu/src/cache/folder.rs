@@ -1,5 +1,5 @@
-//! A directory of the cache, held by its descriptor: everything in it is opened, made, renamed and removed relative to that,
-//! follows no link, and is read only if it is this user's own. The path is for people.
+//! A directory of the cache, held by its descriptor: everything in it is opened, made, renamed and removed
+//! relative to that, follows no link, and is read only if it is this user's own. The path is for people.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -68,9 +68,9 @@ impl Folder {
         &self.path
     }
 
-    /// A path by which other processes of this user reach the very directory, for the compiler: through this process's
-    /// descriptor. Where `/proc` does not serve (it is not mounted, or others may not look at this process) it is the path that was
-    /// walked.
+    /// A path by which other processes of this user reach the very directory, for the compiler: through this
+    /// process's descriptor. Where `/proc` does not serve (it is not mounted, or others may not look at this
+    /// process) it is the path that was walked.
     pub fn via(&self) -> PathBuf {
         let way = by_descriptor(self.fd.as_raw_fd());
         // SAFETY: takes and writes no memory.
@@ -147,7 +147,8 @@ impl Folder {
     }
 }
 
-/// The path of a descriptor of this process, for all processes of this user: a debugger opens what is loaded by it.
+/// The path of a descriptor of this process, for all processes of this user: a debugger opens what is loaded
+/// by it.
 pub(crate) fn by_descriptor(fd: i32) -> PathBuf {
     format!("/proc/{}/fd/{fd}", std::process::id()).into()
 }

@@ -1,6 +1,7 @@
-//! The folder of one process, for when there is no cache to trust or none to write to: kernels are compiled there, kept for as
-//! long as the process lives, and removed with it. It is new and empty when it is opened and has this user's mode,
-//! so it does not matter who owns the directory that it is in. What a killed process leaves the next one sweeps away.
+//! The folder of one process, for when there is no cache to trust or none to write to: kernels are compiled
+//! there, kept for as long as the process lives, and removed with it. It is new and empty when it is opened
+//! and has this user's mode, so it does not matter who owns the directory that it is in. What a killed
+//! process leaves the next one sweeps away.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -44,7 +45,8 @@ pub(super) fn folder() -> io::Result<(Arc<Folder>, bool)> {
     *private = Some(made);
     static AT_EXIT: std::sync::Once = std::sync::Once::new();
     AT_EXIT.call_once(|| {
-        // SAFETY: the function takes nothing and does not unwind. Where it is not registered, the next process sweeps.
+        // SAFETY: the function takes nothing and does not unwind. Where it is not registered, the next
+        // process sweeps.
         unsafe { libc::atexit(remove_at_exit) };
     });
     Ok((folder, true))
@@ -112,7 +114,7 @@ pub(super) fn make_in(base: &Path, checked: bool) -> io::Result<Private> {
             name,
             process: std::process::id(),
         };
-        // Locked, it is nobody's to sweep. What was swept in between has lost its name.
+        // While it is locked no process sweeps it. If it was swept in between, it has lost its name.
         let locked = fs::flock(&*private.folder, FlockOperation::NonBlockingLockExclusive).is_ok();
         if !locked || fs::fstat(&*private.folder)?.st_nlink == 0 {
             continue;

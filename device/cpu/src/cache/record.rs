@@ -1,6 +1,7 @@
-//! An entry's record: what its files must hold and what its sources' headers looked like. It is damage that the hashes find (a
-//! full disk, a crash, a bad sector), and so they need no key: whoever could write a record could as well write
-//! whatever opens the record, and both are shut out by the owners of folder and files.
+//! An entry's record: what its files must hold and what its sources' headers looked like. It is damage that
+//! the hashes find (a full disk, a crash, a bad sector), and so they need no key: a process that could write
+//! a record could as well write whatever opens the record, and both are shut out by the owners of folder and
+//! files.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,6 +1,7 @@
-//! The way from `/` to a directory, walked by descriptors. What the cache holds will be run, so nobody but this user and root
-//! may be able to change what stands at the end of the way: each step's owner and mode are checked on the descriptor
-//! that the next step starts from. A name that is swapped after its check changes nothing, as no name is looked up twice.
+//! The way from `/` to a directory, walked by descriptors. What the cache holds will be run, so nobody but
+//! this user and root may be able to change what stands at the end of the way: each step's owner and mode are
+//! checked on the descriptor that the next step starts from. A name that is swapped after its check changes
+//! nothing, as no name is looked up twice.
 //!
 //! A link on the way counts when this user or root made it; the last step must not be one.
 
@@ -20,7 +21,7 @@ const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
 const STICKY: u32 = 0o1000;
 
-/// For what is opened to be looked at and started from. A link is opened itself.
+/// Opens a step to look at it and to start the next one from. A link is opened itself, not followed.
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The user whose process this is, by the kernel's checks.
@@ -91,8 +92,8 @@ impl Walk {
         Ok(Walk { here, shown: "/".into(), root })
     }
 
-    /// Whoever owns `/` owns every program that runs here. That is root, but in a user namespace that does not map root: all users
-    /// outside look like one there, so what protects is the check of [`own`] alone.
+    /// The owner of `/` owns every program that runs here. That is root, except in a user namespace that does
+    /// not map root: all users outside look like one there, so only the check of [`own`] protects.
     fn trusts(&self, uid: u32) -> bool {
         uid == user() || uid == 0 || uid == self.root
     }
@@ -144,7 +145,8 @@ impl Walk {
     }
 }
 
-/// Whether a group is this user's alone, as many systems give each user one: of the user's name, with no other member.
+/// Whether a group is this user's alone, as many systems give each user one: of the user's name, with no
+/// other member.
 pub(super) fn own_group(gid: u32) -> bool {
     let Ok(Some(user)) = User::from_uid(user().into()) else { return false };
     let Ok(Some(group)) = Group::from_gid(gid.into()) else { return false };
@@ -158,14 +160,25 @@ fn named(uid: u32) -> String {
     }
 }
 
-/// What is opened inside a folder must be this user's own: what is run is the user's own work, whoever owns the
-/// directories above.
+fn type_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a link",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    }
+}
+
+/// What is opened inside a folder must be this user's own: what is run is the user's own work, no matter who
+/// owns the directories above.
 pub(super) fn own(fd: impl AsFd, kind: FileType, shown: &Path) -> io::Result<Stat> {
     let stat = fs::fstat(fd)?;
     let found = FileType::from_raw_mode(stat.st_mode);
     let shown = shown.display();
     if found != kind {
-        return Err(refused(format!("{shown} is a {found:?}, not a {kind:?}")));
+        return Err(refused(format!("{shown} is {}, not {}", type_name(found), type_name(kind))));
     }
     if stat.st_uid != user() {
         return Err(refused(format!("{shown} belongs to {}: we did not make it", named(stat.st_uid))));
@@ -173,7 +186,7 @@ pub(super) fn own(fd: impl AsFd, kind: FileType, shown: &Path) -> io::Result<Sta
     Ok(stat)
 }
 
-/// And nobody else's to write.
+/// And only its owner may write to it.
 pub(super) fn unwritable(stat: &Stat, shown: &Path) -> io::Result<()> {
     if stat.st_mode & (GROUP_WRITES | OTHERS_WRITE) != 0 {
         return Err(refused(format!("others may write to {}: we did not make it so", shown.display())));

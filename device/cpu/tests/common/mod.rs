@@ -1,5 +1,5 @@
-//! What the tests share: a compiler with a cache of its own, launches under a time limit, and random data whose seed is
-//! printed.
+//! What the tests share: a compiler with a cache of its own, launches under a time limit, and random data
+//! whose seed is printed.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 

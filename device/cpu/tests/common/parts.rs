@@ -1,5 +1,5 @@
-//! Tests that change the process (its user, its limits, its environment) do so in a child: the test program again, for one test, with
-//! the name of a part in the environment.
+//! Tests that change the process (its user, its limits, its environment) do so in a child: the test program
+//! again, for one test, with the name of a part in the environment.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +34,7 @@ pub(crate) fn answer(compiler: &Compiler, source: &str) -> Result<i32, Error> {
     Ok(out)
 }
 
-/// A part of this program as a process of its own: one test, told by PART that it is the child.
+/// A part of this program as a process of its own: one test, PART says that it is the child.
 pub(crate) fn part(test: &str, part: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(PART, part);

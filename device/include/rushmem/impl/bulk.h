@@ -1,22 +1,23 @@
-/* Copies by the SM's copy engine: global memory to shared to global, one thread issuing (stage.h is the public side).
- * Exists on sm_90 and up; elsewhere `bulk_can` is false.
+/* Copies by the SM's copy engine: global memory to shared to global, one thread issuing (stage.h is the
+ * public side). Exists on sm_90 and up; elsewhere `bulk_can` is false.
  *
- * The pipeline: the stage is cut into equal buffers. Loads into them are counted by one mbarrier each, stores out of
- * them by bulk groups, of which the second but last having been *read* means that its buffer may be loaded again: two
- * stores are always queued, and all other buffers' loads under way.
+ * The pipeline: the stage is cut into equal buffers. Each has an mbarrier that counts its loads; stores are
+ * counted by bulk groups. Two stores are always queued: once the group before the last has been *read*, its
+ * buffer may be loaded again. All other buffers have loads in flight.
  *
- * Ordering. The engine's accesses are made in the async proxy (PTX manual, "Asynchronous Operations", "Proxies"):
- *   1. what the program did to source, destination and stage before, by ordinary accesses of this thread or of others
- *      with which it has synchronised, comes before the engine's accesses by a fence.proxy.async of the issuing
- *      thread: it lies on the path of causality from the one to the other ("Causality Order", proxy-preserved base
- *      causality order). The same fence covers the mbarriers' initialisation;
- *   2. a load's data is there, for the store that follows in the same proxy and by the same thread, once the mbarrier's
- *      phase is seen complete (try_wait acquires);
- *   3. cp.async.bulk.wait_group, without .read, returns when the stores have been made visible to the issuing thread,
- *      and the completion of a bulk copy is followed by an implicit fence between the two proxies: from then on they are like
- *      stores of this thread's own that have been acknowledged. A release by this thread, or after a barrier by another
- *      one of its block, is cumulative over them. So a signal or quiet() after it needs nothing more, while .read
- *      would not do: it says only that the buffer is free.
+ * Ordering. The engine's accesses are made in the async proxy (PTX manual, "Asynchronous Operations",
+ * "Proxies"):
+ *   1. what the program did to source, destination and stage before, by ordinary accesses of this thread or
+ *      of others with which it has synchronised, comes before the engine's accesses by a fence.proxy.async of
+ *      the issuing thread: it lies on the path of causality from the one to the other ("Causality Order",
+ *      proxy-preserved base causality order). The same fence covers the mbarriers' initialisation;
+ *   2. a load's data is there, for the store that follows in the same proxy and by the same thread, once the
+ *      mbarrier's phase is seen complete (try_wait acquires);
+ *   3. cp.async.bulk.wait_group, without .read, returns when the stores have been made visible to the issuing
+ *      thread, and the completion of a bulk copy is followed by an implicit fence between the two proxies:
+ *      from then on they are like stores of this thread's own that have been acknowledged. A release by this
+ *      thread, or after a barrier by another one of its block, is cumulative over them. So a signal or
+ *      quiet() after it needs nothing more, while .read would not do: it says only that the buffer is free.
  */
 #ifndef RUSHMEM_IMPL_BULK_H
 #define RUSHMEM_IMPL_BULK_H
@@ -77,7 +78,8 @@ RUSHMEM_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async;" ::: 
 
 /* `bytes`, a multiple of 16, between addresses that are, by one thread; delivered on return. */
 RUSHMEM_DEVICE void bulk_vectors(char *to, const char *from, size_t bytes, uint32_t stage, size_t stage_bytes) {
-  /* Buffers from the stage's beginning, whole lines of it where it is aligned to them; the barriers at its end. */
+  /* Buffers from the stage's beginning, whole lines of it where it is aligned to them; the barriers at its
+   * end. */
   constexpr uint32_t most = 8, most_bytes = 1u << 20;
   const uint32_t usable = stage_bytes < most_bytes ? static_cast<uint32_t>(stage_bytes) : most_bytes;
   const uint32_t first = (stage + 15) / 16 * 16, bars = (stage + usable) / 8 * 8 - 8 * most;
@@ -126,8 +128,9 @@ RUSHMEM_DEVICE void bulk_vectors(char *to, const char *from, size_t bytes, uint3
   for (uint32_t b = 0; b < buffers; ++b) mbarrier_forget(bars + 8 * b);
 }
 
-/* The scope's copy, of which `bulk_can` has been asked. The engine's part is delivered on return of the thread that
- * issued it; what is before the first and after the last 16-byte boundary, the scope's threads store, as `copy` does. */
+/* The scope's copy, of which `bulk_can` has been asked. The engine's part is delivered on return of the
+ * thread that issued it; what is before the first and after the last 16-byte boundary, the scope's threads
+ * store, as `copy` does. */
 template <typename Scope, size_t unit>
 RUSHMEM_DEVICE void bulk_copy(void *to_, const void *from_, size_t bytes, void *stage, size_t stage_bytes) {
   char *to = static_cast<char *>(to_);

@@ -3,13 +3,14 @@
  *
  * On the GPU: 16-byte stores to an aligned destination, several loads in flight before the first store, head
  * and tail peeled off in units of the element's alignment. Where source and destination are not aligned
- * alike, the source is still read 16 bytes at a time, aligned, and shifted into place; each vector once. No byte outside the
- * source is ever read. On the CPU: memcpy of one contiguous share per thread.
+ * alike, the source is still read 16 bytes at a time, aligned, and shifted into place; each vector once. No
+ * byte outside the source is ever read. On the CPU: memcpy of one contiguous share per thread.
  *
  * Promises: each byte of the destination is written once, by some thread of the scope. Nothing is
  * synchronised, before or after. With `fresh`, loads see what was in memory when they were made (never a
  * stale line of the L1 cache), which is what a get from a PE that writes needs; without, the source is
- * ordinary local memory of any kind (shared too). `signals` says that the caller has an update to make afterwards.
+ * ordinary local memory of any kind (shared too). `signals` says that the caller has an update to make
+ * afterwards.
  */
 #ifndef RUSHMEM_IMPL_COPY_H
 #define RUSHMEM_IMPL_COPY_H
@@ -24,7 +25,7 @@ namespace impl {
 
 template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *, const void *, size_t) { return true; }
 
-/* Shares are whole cache lines, so that threads do not meet in one, and few bytes are one thread's. */
+/* Shares are whole cache lines, so that no two threads write to one; a few bytes go to one thread. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
   size_t begin = 0, end = bytes;
@@ -69,9 +70,9 @@ struct quad {
   uint32_t x, y, z, w;
 };
 
-/* Loads and stores of N bytes at addresses aligned to N, kept in the order written below. `fresh` says which side
- * is another PE's, and so in global memory: the source (a get) or the destination (a put). The other side is any
- * memory of this PE, shared memory too, and has a generic address. */
+/* Loads and stores of N bytes at addresses aligned to N, kept in the order written below. `fresh` says which
+ * side is another PE's, and so in global memory: the source (a get) or the destination (a put). The other
+ * side is any memory of this PE, shared memory too, and has a generic address. */
 template <size_t N> struct access;
 
 #define RUSHMEM_ACCESS(bytes, word, letter, type)                                                    \
@@ -150,16 +151,17 @@ template <size_t unit> RUSHMEM_DEVICE quad funnel(quad a, quad b, uint32_t shift
 
 /* ---- the bulk: rounds of tiles ----
  *
- * A *worker* is a thread (one lane) or a whole warp (32). Its tile is V vectors of 16 bytes for each lane, side by
- * side, so that a vector's address is the tile's plus a constant: no arithmetic between two accesses. All loads of a
- * tile are made before its first store. In a round each worker of the scope has one tile; what is left when there is
- * no more for a whole round is done in rounds of smaller tiles: few of them, where loops over single vectors would pay a
- * latency for each. (Tiles that are cut by predicates would do with one, but registers that are loaded under a
- * condition are in use ever since the function's beginning, to the compiler.)
+ * A *worker* is a thread (one lane) or a whole warp (32). Its tile is V vectors of 16 bytes for each lane,
+ * side by side, so that a vector's address is the tile's plus a constant: no arithmetic between two accesses.
+ * All loads of a tile are made before its first store. In a round each worker of the scope has one tile; what
+ * is left when there is no more for a whole round is done in rounds of smaller tiles: few of them, where
+ * loops over single vectors would pay a latency for each. (Tiles that are cut by predicates would do with
+ * one, but registers that are loaded under a condition are in use ever since the function's beginning, to the
+ * compiler.)
  */
 template <int lanes, int V, size_t unit, bool fresh, bool shifted> struct tile {
-  /* This lane's; where source and destination are not aligned alike, then the vector after the tile's last, which
-   * lane 0 holds. */
+  /* This lane's; where source and destination are not aligned alike, then the vector after the tile's last,
+   * which lane 0 holds. */
   quad v[V + (shifted ? 1 : 0)];
 
   RUSHMEM_DEVICE void load(const char *from, uint32_t lane) {
@@ -169,8 +171,8 @@ template <int lanes, int V, size_t unit, bool fresh, bool shifted> struct tile {
     else if (shifted) v[V] = access<16>::template load<fresh>(from + (lane == 0 ? V : 0) * lanes * 16);
   }
 
-  /* The vector that follows v[u] in the source. The next lane has it, and for the last lane lane 0: a shuffle, where
-   * a second load would double what a get takes from the link. */
+  /* The vector that follows v[u] in the source. The next lane has it, and for the last lane lane 0: a
+   * shuffle, where a second load would double what a get takes from the link. */
   RUSHMEM_DEVICE quad next(int u, uint32_t lane) const {
     if (lanes == 1) return v[u + 1];
     quad mine = lane == 0 ? v[u + 1] : v[u];
@@ -194,8 +196,8 @@ struct place {
   uint32_t lane, worker, workers;
 };
 
-/* The last vectors of a copy, one for each thread at most, to `to` from `from`. Where `shifted`, from `shift` bytes
- * past `from`, and the two vectors from there on are the source's. */
+/* The last vectors of a copy, one for each thread at most, to `to` from `from`. Where `shifted`, from `shift`
+ * bytes past `from`, and the two vectors from there on are the source's. */
 template <size_t unit, bool fresh, bool shifted>
 RUSHMEM_DEVICE void copy_vector(char *to, const char *from, uint32_t shift) {
   quad v = access<16>::load<fresh>(from);
@@ -208,9 +210,9 @@ template <int V> struct less_than {
   static constexpr int value = V > 8 ? 8 : V > 4 ? 4 : V > 2 ? 2 : 1;
 };
 
-/* `n` vectors to `to`, aligned to 16, from `shift` bytes past `from`, aligned to 16 too: where `shifted`, vectors
- * 0 .. n of the source are read, n included. Called by all lanes of a worker, each with both addresses moved on by
- * its lane's vectors. */
+/* `n` vectors to `to`, aligned to 16, from `shift` bytes past `from`, aligned to 16 too: where `shifted`,
+ * vectors 0 .. n of the source are read, n included. Called by all lanes of a worker, each with both
+ * addresses moved on by its lane's vectors. */
 template <int lanes, int V, bool many, size_t unit, bool fresh, bool shifted>
 RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size_t n, place me) {
   const size_t round = static_cast<size_t>(me.workers) * (lanes * V);
@@ -225,7 +227,7 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size
     n -= round;
     if constexpr (!many) break;
   }
-  /* Behind a scope's last store every instruction is waited for by those that meet it at the barrier. */
+  /* After a scope's last store the other threads wait at the barrier for each further instruction. */
   if constexpr (many) {
     if (n == 0) return;
   }
@@ -236,10 +238,11 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size
   }
 }
 
-/* Vectors of one tile and lane: loads in flight, and four registers each, of which a kernel of 1024 threads has 64 and must
- * not need more by itself (scripts/check-device looks). A thread alone has nothing else that would hide the latency: 14 are
- * all that fit, 12 where a signal's address and value are kept meanwhile. Of a block of 1024 four each are the 64 KiB that an
- * SM's 48 GB/s need at a link's latency, 0.92 us, if nobody waits for anybody, so a get has eight. */
+/* Vectors of one tile and lane: loads in flight, and four registers each, of which a kernel of 1024 threads
+ * has 64 and must not need more by itself (scripts/check-device looks). A thread alone has nothing else that
+ * would hide the latency: 14 are all that fit, 12 where a signal's address and value are kept meanwhile. Of a
+ * block of 1024 four each are the 64 KiB that an SM's 48 GB/s need at a link's latency, 0.92 us, if no thread
+ * waits for another, so a get has eight. */
 template <typename Scope, bool fresh, bool signals> struct vectors_held;
 template <bool fresh, bool signals> struct vectors_held<thread, fresh, signals> {
   static constexpr int value = signals ? 12 : 14;
@@ -319,8 +322,8 @@ RUSHMEM_DEVICE void copy_bytes(char *to, const char *from, size_t bytes) {
   copy_units<(is_alone<Scope>::value ? 8 : 1), true, unit, fresh>(to, from, bytes / unit, Scope::rank(), Scope::size());
 }
 
-/* The bytes before the first 16-byte boundary and those after the last, on both sides alike, by one thread: each
- * is a sum of 1, 2, 4 and 8 bytes, aligned. All loads before all stores. */
+/* The bytes before the first 16-byte boundary and those after the last, on both sides alike, by one thread:
+ * each is a sum of 1, 2, 4 and 8 bytes, aligned. All loads before all stores. */
 template <size_t unit, bool fresh>
 RUSHMEM_DEVICE void copy_edges(char *to, const char *from, uint32_t head, size_t tail_at, uint32_t tail) {
   typename access<1>::value head1 = 0, tail1 = 0;
@@ -347,8 +350,8 @@ RUSHMEM_DEVICE void copy_edges(char *to, const char *from, uint32_t head, size_t
   if (unit <= 1 && tail & 1) access<1>::store<fresh>(to_tail + (tail & 14), tail1);
 }
 
-/* Both sides are aligned alike, and there is at least one whole vector. One condition without a branch: what leads to a
- * copy's first load, all of its scope's warps go through before anything is on its way. */
+/* Both sides are aligned alike, and there is at least one whole vector. One condition without a branch: all
+ * warps of the scope pass what comes before a copy's first load, and nothing is in flight meanwhile. */
 template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *to, const void *from, size_t bytes) {
   if constexpr (unit == 16) return true;
   const uint64_t apart = reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from);
@@ -365,7 +368,8 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
     copy_edges<unit, fresh>(to, from, head, tail_at, static_cast<uint32_t>(bytes - tail_at));
     copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   } else {
-    /* A block has registers to keep the edges for later, and few rounds: each load counts that starts sooner. */
+    /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
+     * starts earlier. */
     constexpr bool edges_last = !is_one_warp<Scope>::value;
     if constexpr (edges_last) {
       const bool whole = (head | (static_cast<uint32_t>(bytes) & 15)) == 0;

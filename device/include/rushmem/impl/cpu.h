@@ -1,6 +1,6 @@
 /* The platform on the CPU device: the compiler's atomic builtins, and the hooks of device/cpu, where each
- * CUDA thread is a coroutine. A loop that waits must give the others their turn: waits do so on every poll,
- * and whatever a program may spin on by itself (test, g, atomics, fences) does so now and then. */
+ * CUDA thread is a coroutine. A loop that waits must let the other coroutines run: waits do so on every poll,
+ * and operations on which a program may spin by itself (test, g, atomics, fences) at some calls. */
 #ifndef RUSHMEM_IMPL_CPU_H
 #define RUSHMEM_IMPL_CPU_H
 
@@ -26,7 +26,7 @@ RUSHMEM_DEVICE const rushmem_device_state &device_state() {
 /* A word that nobody writes as long as kernels run. */
 RUSHMEM_DEVICE uint64_t load_constant(const uint64_t *from) { return *from; }
 
-/* Words are read and written in memory that the program uses as whatever type it likes. */
+/* Words are read and written in memory that the program may use as any type. */
 template <typename W> struct aliasing {
   typedef W type __attribute__((may_alias));
 };
@@ -48,8 +48,8 @@ template <typename W> RUSHMEM_DEVICE void add_release_word(W *to, W value) {
   __atomic_fetch_add(reinterpret_cast<alias<W> *>(to), value, __ATOMIC_RELEASE);
 }
 
-/* A packet (packed.h): its sequence number after its value, read the other way round. Neither is sent again before the
- * message has been taken, so the two belong together. */
+/* A packet (packed.h): its sequence number after its value, read the other way round. Neither is sent again
+ * before the message has been taken, so the two belong together. */
 template <typename P> RUSHMEM_DEVICE void store_packet(P *to, uint64_t value, uint64_t sequence) {
   store_relaxed_word(&to->value, value);
   store_release_word(&to->sequence, sequence);
@@ -118,7 +118,8 @@ template <typename F> RUSHMEM_DEVICE void add_float(F *to, F v) { fetch_add_floa
 /* Polls between two looks at the clock. One poll is a round of all the block's threads, so few. */
 constexpr uint32_t polls_per_tick = 64;
 
-/* Polls before the first look at the mailbox, and between two. A host has none for this device: only tests. */
+/* Polls before the first look at the mailbox, and between two. A host has none for this device: only
+ * tests. */
 constexpr uint32_t polls_before_help = 64;
 constexpr uint32_t polls_per_help = 64;
 RUSHMEM_DEVICE bool is_first_lane() { return true; }

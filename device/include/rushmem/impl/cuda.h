@@ -1,6 +1,6 @@
 /* The platform in PTX (ISA 8.x, sm_70 memory model). The orderings below refer to the "Memory Consistency
  * Model" chapter of the PTX manual. Every symmetric object is in global memory, so the accesses name that
- * space: the compiler then need not think of shared or local memory. */
+ * space, and the compiler makes no code for shared or local memory. */
 #ifndef RUSHMEM_IMPL_CUDA_H
 #define RUSHMEM_IMPL_CUDA_H
 
@@ -15,9 +15,9 @@
 /* Of templates that are off the near path. */
 #define RUSHMEM_OUTLINED __device__ __noinline__
 
-/* Who holds the cold path and the device state: in relocatable code (nvcc -rdc=true, NVRTC -dlto) the device
- * library does, once for the whole program, and these headers declare; otherwise there is nothing to link
- * with, and they define. */
+/* Where the cold path and the device state are defined. In relocatable code (nvcc -rdc=true, NVRTC -dlto) the
+ * device library defines them, once for the whole program, and these headers declare them. Otherwise there is
+ * nothing to link with, and the headers define them. */
 #if defined(__CUDACC_RDC__) && !defined(RUSHMEM_DEVICE_LIBRARY)
 #define RUSHMEM_COLD __device__
 #define RUSHMEM_COLD_IN_LIBRARY 1
@@ -123,8 +123,8 @@ RUSHMEM_DEVICE void add_release_word(uint64_t *to, uint64_t value) {
 
 /* ---- packets (packed.h): 16 bytes by one access. ---- */
 
-/* Whole since PTX ISA 8.3 has accesses of 128 bits; a vector of two words is two accesses to the manual, though one
- * instruction, and the same one, to every GPU since sm_70. */
+/* Whole since PTX ISA 8.3 has accesses of 128 bits; a vector of two words is two accesses to the manual,
+ * though one instruction, and the same one, to every GPU since sm_70. */
 template <typename P> RUSHMEM_DEVICE void store_packet(P *to, uint64_t value, uint64_t sequence) {
 #if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 4)
   asm volatile(
@@ -158,11 +158,12 @@ template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
 
 /* ---- fences ----
  *
- * What they become on sm_90, and cost: acq_rel is MEMBAR.ALL.SYS, which waits until every outstanding store has been
- * acknowledged (half a microsecond where there is none), and CCTL.IVALL, which drops this SM's L1 cache. A release
- * needs the first of the two only and an acquire the second, which waits for nothing: after a relaxed poll,
- * fence.acquire is what makes an acquire of it for free. ("PTX Writer's Guide to Interoperability", Atomics ABI: an
- * acquire load is ld.relaxed and fence.acquire.) The two came with PTX ISA 8.6, for sm_90. */
+ * What they become on sm_90, and cost: acq_rel is MEMBAR.ALL.SYS, which waits until every outstanding store
+ * has been acknowledged (half a microsecond where there is none), and CCTL.IVALL, which drops this SM's L1
+ * cache. A release needs the first of the two only and an acquire the second, which waits for nothing: after
+ * a relaxed poll, fence.acquire is what makes an acquire of it for free. ("PTX Writer's Guide to
+ * Interoperability", Atomics ABI: an acquire load is ld.relaxed and fence.acquire.) The two came with PTX ISA
+ * 8.6, for sm_90. */
 RUSHMEM_DEVICE void fence_acq_rel() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 RUSHMEM_DEVICE void fence_sc() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
@@ -178,8 +179,8 @@ RUSHMEM_DEVICE void fence_release() { fence_acq_rel(); }
 /* Bounds what the compiler moves; the hardware is not asked for anything. */
 RUSHMEM_DEVICE void compiler_fence() { asm volatile("" ::: "memory"); }
 
-/* The same value, of 4 or 8 bytes, of which the compiler learns here: what it is computed from stays before, what is computed from
- * it behind. For code around fences, whose cost the compiler does not know. */
+/* Returns its argument, of 4 or 8 bytes, and hides it from the compiler: the value is computed before this
+ * point, and what depends on it after. For code around fences, whose cost the compiler does not know. */
 template <typename T> RUSHMEM_DEVICE T opaque(T value) {
   if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value)::"memory");
   else asm volatile("" : "+r"(value)::"memory");
@@ -274,8 +275,8 @@ RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned sh
 /* Polls between two looks at the clock: a few hundred microseconds. */
 constexpr uint32_t polls_per_tick = 1024;
 
-/* Polls before the first look at the mailbox, and between two: some microseconds, for a look that takes as long
- * as a poll. Powers of two, no larger than a tick. */
+/* Polls before the first look at the mailbox, and between two: some microseconds, for a look that takes as
+ * long as a poll. Powers of two, no larger than a tick. */
 constexpr uint32_t polls_before_help = 16;
 constexpr uint32_t polls_per_help = 8;
 
@@ -298,9 +299,9 @@ RUSHMEM_DEVICE uint64_t now_ns() {
   return now;
 }
 
-/* Leaves the reason and the place where the host finds them, then ends the kernel. Inline, because a call, even one never
- * made, would make every caller keep to the calling convention; the instructions land behind the kernel's
- * end. */
+/* Leaves the reason and the place where the host finds them, then ends the kernel. Inline: with a call, even
+ * one that is never made, every caller would have to keep the calling convention. The instructions land
+ * behind the kernel's end. */
 RUSHMEM_DEVICE void fail(uint32_t why) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(device_state().failure), "r"(why),
                "r"(blockIdx.x), "r"(blockIdx.y << 16 | blockIdx.z),

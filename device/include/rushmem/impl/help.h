@@ -1,16 +1,16 @@
-/* Carrying out what far PEs want done to this PE's memory (abi_mailbox.h), without needing a free SM: a
- * thread that waits has one, so it helps. The wait's loop looks at the bell now and then (stall.h), and a
- * service kernel of the runtime does the same where nobody waits (device/src/service.cu).
+/* Carries out far PEs' updates of this PE's memory (abi_mailbox.h) without a free SM: a thread that waits has
+ * one, so it helps. The wait's loop looks at the doorbell at some polls (stall.h); where no thread waits, a
+ * service kernel of the runtime does the same (device/src/service.cu).
  *
- * One word, `turn`, is lock and count in one: whoever changes it from 2n to 2n + 1 carries out request n and
- * some after it, then sets it to twice the number of those done. So each is carried out once, in order, and a
- * thread that finds another at it goes on with its own wait: nobody waits for the lock, and who holds it
- * waits for nothing but memory. The bell is a count that is compared, not a flag that is cleared: a ring that
- * nobody could answer at once is still there at the next look.
+ * One word, `turn`, is lock and count in one: the thread that changes it from 2n to 2n + 1 carries out
+ * request n and some after it, then sets it to twice the number of those done. So each is carried out once,
+ * in order, and a thread that finds another at it goes on with its own wait: no thread waits for the lock,
+ * and its holder waits for nothing but memory. The doorbell is a count that is compared, not a flag that is
+ * cleared: a ring that no thread could answer at once is still there at the next look.
  *
  * Ordering. Each request is an acquire and release at system scope: what the host knew to be done when it
  * rang, the copies of the same source among it, comes before the first; and the fence between two requests
- * orders them for whoever sees the second. The result is there before `done` counts it.
+ * orders them for every thread that sees the second. The result is there before `done` counts it.
  */
 #ifndef RUSHMEM_IMPL_HELP_H
 #define RUSHMEM_IMPL_HELP_H
@@ -91,7 +91,7 @@ RUSHMEM_DEVICE void serve(rushmem_mailbox *box, uint64_t turn, uint64_t end) {
   store_release_word(&box->turn, 2 * at);
 }
 
-/* One look at the bell. Whether it was rung and this thread may have answered: then there may be more. */
+/* One look at the doorbell. True if it was rung and this thread may have answered: then there may be more. */
 RUSHMEM_DEVICE bool help(rushmem_mailbox *box) {
   const uint64_t turn = load_relaxed_word(&box->turn), bell = load_relaxed_word(&box->bell);
   if (RUSHMEM_LIKELY((turn & 1) != 0 || turn / 2 >= bell)) return false;

@@ -1,7 +1,8 @@
-/* What the rest of the library asks of the machine: relaxed, acquire and release accesses, the two fences,
- * atomic updates, a clock, a way to wait and a way to fail. impl/cuda.h says it in PTX, impl/cpu.h in
- * compiler builtins and the CPU device's hooks. Elsewhere only what copies, posts to far PEs or helps the host
- * differs between the devices (impl/copy.h, bulk.h, far.h, help.h), and atomic.h, whose 16-bit floats only GPUs have.
+/* The platform's interface: relaxed, acquire and release accesses, the two fences, atomic updates, a clock, a
+ * pause between polls, and the end of a kernel that fails. impl/cuda.h implements it in PTX, impl/cpu.h in
+ * compiler builtins and the CPU device's hooks. Elsewhere only what copies, posts to far PEs or helps the
+ * host differs between the devices (impl/copy.h, bulk.h, far.h, help.h), and atomic.h, whose 16-bit floats
+ * only GPUs have.
  *
  * All accesses are at system scope: the other side is another GPU or a host.
  */

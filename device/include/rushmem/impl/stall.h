@@ -1,9 +1,9 @@
-/* What a wait does while it is not satisfied: nothing hangs in silence, and what far
- * PEs want of this one is done meanwhile. The wait's own loop is a load, a comparison and a count; at certain
- * polls it calls `rushmem_stall_stop`, which is out of line. There, where there are far PEs, it helps them every
- * `polls_per_help` polls (help.h); and every `polls_per_tick` it learns that the job is broken, is reported to
- * the host once it has lasted, and ends at its limit. In relocatable code that function is the device library's
- * (device/src/device.cu).
+/* What a wait does while it is not satisfied: it reports a stall, and it carries out far PEs' requests
+ * meanwhile. The wait's own loop is a load, a comparison and a count; at certain polls it calls
+ * `rushmem_stall_stop`, which is out of line. There, where there are far PEs, it helps them every
+ * `polls_per_help` polls (help.h); and every `polls_per_tick` it learns that the job is broken, is reported
+ * to the host once it has lasted, and ends at its limit. In relocatable code that function is the device
+ * library's (device/src/device.cu).
  */
 #ifndef RUSHMEM_IMPL_STALL_H
 #define RUSHMEM_IMPL_STALL_H
@@ -16,7 +16,7 @@ namespace impl {
 
 /* What a wait keeps from one stop to the next. By value, so that its loop stays in registers. */
 struct stall_mark {
-  uint64_t since;    /* 0, then the time of the first look at the clock, its lowest bit set once it is reported */
+  uint64_t since;    /* 0, then the time of the first look at the clock; its lowest bit: it is reported */
   uint32_t next;     /* the poll of the next stop */
 };
 
@@ -29,7 +29,8 @@ extern "C" RUSHMEM_COLD stall_mark rushmem_stall_stop(uint32_t polls, uint64_t s
 
 #else
 
-/* Takes a free record of this PE's, fills it, and hands it to the host. All taken: the others tell enough. */
+/* Takes a free record of this PE's, fills it, and hands it to the host. If none is free, the others say
+ * enough. */
 RUSHMEM_DEVICE void report_stall(uint64_t address, uint32_t width, int how, int from_pe, uint64_t expected,
                                  uint64_t seen, uint64_t waited_ns) {
   rushmem_stall_record *records = state().stalls;
@@ -56,8 +57,8 @@ RUSHMEM_DEVICE void report_stall(uint64_t address, uint32_t width, int how, int 
   }
 }
 
-/* Ends the launch; where several processes share a GPU apart from theirs, which may have the same reason at the same
- * moment. */
+/* Ends the launch. Where several processes share a GPU each waits for a time of its own first: traps at one
+ * moment may go unreported (docs/gpu-findings.md). */
 RUSHMEM_DEVICE void give_up(uint32_t why, uint64_t now) {
   while (now_ns() - now < state().trap_delay_ns) pause(false);
   fail(why);
@@ -118,9 +119,9 @@ struct stall_watch {
   }
 };
 
-/* Loads until `satisfied(load())`, and returns what was seen then; `stop(watch, seen)` makes a stop. A poll is counted while its
- * load is on the way: what stands between the load's return and the next load, or the end of the wait, is time that
- * everybody who waits pays. */
+/* Loads until `satisfied(load())`, and returns what was seen then; `stop(watch, seen)` makes a stop. A poll
+ * is counted while its load is on the way: what stands between the load's return and the next load, or the
+ * end of the wait, is time that every wait pays. */
 template <typename Load, typename Satisfied, typename Stop>
 RUSHMEM_DEVICE auto poll(Load load, Satisfied satisfied, Stop stop) -> decltype(load()) {
   stall_watch watch;

@@ -42,6 +42,6 @@ pub const RUSHMEM_ERR_IO: i32 = -16;
 pub const RUSHMEM_ERR_BAD_HANDLE: i32 = -17;
 /// A defect in rushmem; please report it.
 pub const RUSHMEM_ERR_INTERNAL: i32 = -18;
-/// The call was made in a child of fork. Only the process that joined the job is its PE; a child execs (`posix_spawn`, or
-/// `spawn` and `forkserver` of Python's multiprocessing) before it uses rushmem.
+/// The call was made in a child of fork. Only the process that joined the job is its PE; a child execs
+/// (`posix_spawn`, or `spawn` and `forkserver` of Python's multiprocessing) before it uses rushmem.
 pub const RUSHMEM_ERR_FORKED: i32 = -19;

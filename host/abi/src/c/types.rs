@@ -64,7 +64,8 @@ pub struct rushmem_init_attr_t {
     pub n_pes: i32,
     /// The kind of device: one of `RUSHMEM_DEVICE_*`; 0: `RUSHMEM_DEVICE` of the environment, or its default.
     pub device: i32,
-    /// With `RUSHMEM_DEVICE_CUDA`: 1 + the number of the GPU among those that the process sees; 0: rushmem chooses.
+    /// With `RUSHMEM_DEVICE_CUDA`: 1 + the number of the GPU among those that the process sees; 0: rushmem
+    /// chooses.
     pub gpu: i32,
     /// Upper limit of the symmetric heap in bytes; 0: `RUSHMEM_HEAP_MAX` or its default.
     pub heap_max: u64,
@@ -80,8 +81,8 @@ pub struct rushmem_view_t {
     pub my_pe: i32,
     /// Number of PEs.
     pub n_pes: i32,
-    /// First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store directly. There may be others
-    /// (`rushmem_near`).
+    /// First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store
+    /// directly. There may be others (`rushmem_near`).
     pub near_first: i32,
     /// Length of that run; 0 where the heaps are in GPU memory.
     pub near_count: i32,
@@ -92,7 +93,8 @@ pub struct rushmem_view_t {
     pub stride: u64,
     /// Points at a word that becomes non-zero when the job is broken (a PE died).
     pub broken: *const u32,
-    /// The kind of this PE's device: `RUSHMEM_DEVICE_CPU` or `RUSHMEM_DEVICE_CUDA`. Its heap is in that device's memory.
+    /// The kind of this PE's device: `RUSHMEM_DEVICE_CPU` or `RUSHMEM_DEVICE_CUDA`. Its heap is in that
+    /// device's memory.
     pub device: i32,
     /// The GPU's number among those that the process sees; -1 for the CPU.
     pub gpu: i32,
@@ -107,10 +109,12 @@ pub const RUSHMEM_NEAR_TABLE: i32 = 2;
 /// In that table, of a PE that is not near.
 pub const RUSHMEM_NEAR_NOT: u64 = 1;
 
-/// The near PEs: those whose heaps are mapped for this PE's device, itself included. Constant for the world's life.
+/// The near PEs: those whose heaps are mapped for this PE's device, itself included. Constant for the world's
+/// life.
 ///
-/// But for `RUSHMEM_NEAR_TABLE`, with `i = (uint32_t)(q - first) * inverse` rotated right by `shift` bits, PE `q` is near where
-/// `i < count`; then `q` is `first + i * step`, and its copy of `p` is at `p + (q - my_pe) * apart`, modulo 2^64.
+/// But for `RUSHMEM_NEAR_TABLE`, with `i = (uint32_t)(q - first) * inverse` rotated right by `shift` bits, PE
+/// `q` is near where `i < count`; then `q` is `first + i * step`, and its copy of `p` is at
+/// `p + (q - my_pe) * apart`, modulo 2^64.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rushmem_near_t {
@@ -128,8 +132,8 @@ pub struct rushmem_near_t {
     pub shift: u32,
     /// See above.
     pub apart: u64,
-    /// `RUSHMEM_NEAR_TABLE`: for each PE of the job what is added to `p`, modulo 2^64, for its copy, or `RUSHMEM_NEAR_NOT`. Lives as
-    /// long as the world. Else null.
+    /// `RUSHMEM_NEAR_TABLE`: for each PE of the job what is added to `p`, modulo 2^64, for its copy, or
+    /// `RUSHMEM_NEAR_NOT`. Lives as long as the world. Else null.
     pub distances: *const u64,
 }
 
@@ -206,7 +210,8 @@ pub struct rushmem_launch_t {
     pub shared_bytes: u64,
     /// The stream, as the functions on streams take it; null means the world's default stream.
     pub stream: *mut c_void,
-    /// Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has them.
+    /// Blocks of a thread block cluster in x, y, z; zeroes for none. Only where the device is a GPU that has
+    /// them.
     pub cluster: [u32; 3],
     /// Reserved, zero.
     pub reserved: u32,
@@ -269,7 +274,8 @@ pub struct rushmem_tool_t {
 pub struct rushmem_cuda_t {
     /// `sizeof(rushmem_cuda_t)` of the caller.
     pub size: u32,
-    /// The CUDA version that the driver supports as CUDA counts (13.0 is 13000); 0 without a driver that can be used.
+    /// The CUDA version that the driver supports as CUDA counts (13.0 is 13000); 0 without a driver that can
+    /// be used.
     pub driver: i32,
     /// Why the driver cannot be used; empty where it can, and where there is none. Lives for ever.
     pub driver_error: *const c_char,
@@ -277,12 +283,13 @@ pub struct rushmem_cuda_t {
     pub nvrtc: rushmem_tool_t,
     /// nvJitLink, which links them with the device library. Without it kernels are compiled whole.
     pub nvjitlink: rushmem_tool_t,
-    /// CUDA version of the device library that the runtime carries, for nvJitLink to link; empty where it was built
-    /// without nvcc. Lives for ever.
+    /// CUDA version of the device library that the runtime carries, for nvJitLink to link; empty where it was
+    /// built without nvcc. Lives for ever.
     pub device_library: *const c_char,
 }
 
-/// What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never null.
+/// What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never
+/// null.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rushmem_job_t {

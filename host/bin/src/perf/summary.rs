@@ -36,6 +36,7 @@ struct Made {
     #[serde(default)]
     gpus: Vec<String>,
     driver: Option<String>,
+    #[serde(default)] // the first records had none
     command: String,
 }
 

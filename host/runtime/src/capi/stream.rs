@@ -6,7 +6,7 @@
 
 use std::os::raw::c_void;
 
-use super::{guard, world, write_out};
+use super::{called, guard, world, write_out};
 use crate::kernel::event::Event;
 use crate::kernel::handle::Handle;
 use crate::ops::check_out;
@@ -163,7 +163,9 @@ pub unsafe extern "C" fn rushmem_put_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller vouches for the world, the source and the stream.
-    guard(|| unsafe { on_stream::put(world(w)?, dst as usize, src as usize, bytes, pe, stream) })
+    guard(|| unsafe {
+        on_stream::put(called!(w, "put_on_stream", pe), dst as usize, src as usize, bytes, pe, stream)
+    })
 }
 
 /// `rushmem_get` in the stream's turn: `bytes` bytes from the symmetric address `src` on PE `pe` to local memory at `dst`.
@@ -181,7 +183,9 @@ pub unsafe extern "C" fn rushmem_get_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller vouches for the world, the destination and the stream.
-    guard(|| unsafe { on_stream::get(world(w)?, dst as usize, src as usize, bytes, pe, stream) })
+    guard(|| unsafe {
+        on_stream::get(called!(w, "get_on_stream", pe), dst as usize, src as usize, bytes, pe, stream)
+    })
 }
 
 /// `rushmem_p` in the stream's turn: one value of 1, 2, 4 or 8 bytes, the low ones of `bits`, taken now. An aligned value
@@ -199,7 +203,7 @@ pub unsafe extern "C" fn rushmem_p_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::p(world(w)?, dst as usize, bits, bytes, pe, stream) })
+    guard(|| unsafe { on_stream::p(called!(w, "p_on_stream", pe), dst as usize, bits, bytes, pe, stream) })
 }
 
 /// `rushmem_iput` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
@@ -220,7 +224,9 @@ pub unsafe extern "C" fn rushmem_iput_on_stream(
 ) -> i32 {
     let shape = Strided { dst_stride, src_stride, elem: elem_bytes, n };
     // SAFETY: the caller vouches for the world, the source and the stream.
-    guard(|| unsafe { on_stream::iput(world(w)?, dst as usize, src as usize, shape, pe, stream) })
+    guard(|| unsafe {
+        on_stream::iput(called!(w, "iput_on_stream", pe), dst as usize, src as usize, shape, pe, stream)
+    })
 }
 
 /// `rushmem_iget` in the stream's turn. Otherwise as `rushmem_put_on_stream`.
@@ -241,7 +247,9 @@ pub unsafe extern "C" fn rushmem_iget_on_stream(
 ) -> i32 {
     let shape = Strided { dst_stride, src_stride, elem: elem_bytes, n };
     // SAFETY: the caller vouches for the world, the destination and the stream.
-    guard(|| unsafe { on_stream::iget(world(w)?, dst as usize, src as usize, shape, pe, stream) })
+    guard(|| unsafe {
+        on_stream::iget(called!(w, "iget_on_stream", pe), dst as usize, src as usize, shape, pe, stream)
+    })
 }
 
 /// `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on the stream
@@ -265,7 +273,18 @@ pub unsafe extern "C" fn rushmem_put_signal_on_stream(
         let (op, sig) = (SignalOp::from_code(sig_op, value)?, sig as usize);
         let (dst, src) = (dst as usize, src as usize);
         // SAFETY: the caller vouches for the world, the source and the stream.
-        unsafe { on_stream::put_signal(world(w)?, dst, src, bytes, sig, op, pe, stream) }
+        unsafe {
+            on_stream::put_signal(
+                called!(w, "put_signal_on_stream", pe),
+                dst,
+                src,
+                bytes,
+                sig,
+                op,
+                pe,
+                stream,
+            )
+        }
     })
 }
 
@@ -286,7 +305,7 @@ pub unsafe extern "C" fn rushmem_signal_op_on_stream(
     guard(|| {
         let op = SignalOp::from_code(sig_op, value)?;
         // SAFETY: the caller vouches for the world and the stream.
-        unsafe { on_stream::signal_op(world(w)?, sig as usize, op, pe, stream) }
+        unsafe { on_stream::signal_op(called!(w, "signal_op_on_stream", pe), sig as usize, op, pe, stream) }
     })
 }
 
@@ -306,7 +325,15 @@ pub unsafe extern "C" fn rushmem_signal_wait_until_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::signal_wait_until(world(w)?, sig as usize, cmp, value, stream) })
+    guard(|| unsafe {
+        on_stream::signal_wait_until(
+            called!(w, "signal_wait_until_on_stream"),
+            sig as usize,
+            cmp,
+            value,
+            stream,
+        )
+    })
 }
 
 /// Holds the stream back until this PE's own word `ivar`, of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`), compares with
@@ -324,7 +351,9 @@ pub unsafe extern "C" fn rushmem_wait_until_on_stream(
     stream: *mut c_void,
 ) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::wait_until(world(w)?, r#type, ivar as usize, cmp, value, stream) })
+    guard(|| unsafe {
+        on_stream::wait_until(called!(w, "wait_until_on_stream"), r#type, ivar as usize, cmp, value, stream)
+    })
 }
 
 /// Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose memory is mapped
@@ -335,7 +364,7 @@ pub unsafe extern "C" fn rushmem_wait_until_on_stream(
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_fence_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::fence(world(w)?, stream) })
+    guard(|| unsafe { on_stream::fence(called!(w, "fence_on_stream"), stream) })
 }
 
 /// Completes the operations on the stream before it at their PEs, before what is behind it begins. To PEs whose memory is
@@ -346,7 +375,7 @@ pub unsafe extern "C" fn rushmem_fence_on_stream(w: *mut rushmem_world_t, stream
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_quiet_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::quiet(world(w)?, stream) })
+    guard(|| unsafe { on_stream::quiet(called!(w, "quiet_on_stream"), stream) })
 }
 
 /// Collective: holds the stream back until every PE has come to its own call, on a stream or in a kernel
@@ -360,7 +389,7 @@ pub unsafe extern "C" fn rushmem_quiet_on_stream(w: *mut rushmem_world_t, stream
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_sync_all_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::sync_all(world(w)?, "sync_all", false, stream) })
+    guard(|| unsafe { on_stream::sync_all(called!(w, "sync_all_on_stream"), "sync_all", false, stream) })
 }
 
 /// Collective: `rushmem_quiet_on_stream`, then `rushmem_sync_all_on_stream`: what any PE had on its stream before, every PE
@@ -371,5 +400,5 @@ pub unsafe extern "C" fn rushmem_sync_all_on_stream(w: *mut rushmem_world_t, str
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_barrier_all_on_stream(w: *mut rushmem_world_t, stream: *mut c_void) -> i32 {
     // SAFETY: the caller vouches for the world and the stream.
-    guard(|| unsafe { on_stream::sync_all(world(w)?, "barrier_all", true, stream) })
+    guard(|| unsafe { on_stream::sync_all(called!(w, "barrier_all_on_stream"), "barrier_all", true, stream) })
 }

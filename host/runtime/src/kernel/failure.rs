@@ -1,5 +1,8 @@
 //! What is said of a kernel that gave up, and of those that may have: who, where in the launch, and what was waited or asked for.
 
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
 use super::{lock, Common};
 use crate::device_state::place_of;
 use crate::error::{err, Error};
@@ -8,11 +11,39 @@ use rushmem_abi::device::{
     RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS,
 };
 
-impl Common {
-    pub(super) fn print_stalls(&self) {
-        for text in self.state.drain_stalls(self.health.who()) {
-            log::warn!("{text}");
+/// The latest records that kernels have made, oldest first. Printing a record takes it from the device; a kernel that gives up
+/// later still needs it for its error: the monitor often prints the record before the driver reports the kernel's end.
+#[derive(Default)]
+pub(super) struct Printed(Mutex<VecDeque<StallRecord>>);
+
+impl Printed {
+    /// More threads than this do not wait at once for different reasons that anybody would tell apart.
+    const MOST: usize = 64;
+
+    fn keep(&self, records: impl IntoIterator<Item = StallRecord>) {
+        let mut kept = lock(&self.0);
+        for record in records {
+            if kept.len() == Self::MOST {
+                kept.pop_front();
+            }
+            kept.push_back(record);
         }
+    }
+
+    /// The latest record of the thread at `place` that fits.
+    fn latest(&self, place: &str, fits: impl Fn(&StallRecord) -> bool) -> Option<StallRecord> {
+        lock(&self.0).iter().rev().find(|record| fits(record) && place_of(record) == place).copied()
+    }
+}
+
+impl Common {
+    /// Prints what kernels have reported since the last call.
+    pub(super) fn print_stalls(&self) {
+        let records = self.state.take_stalls();
+        for record in &records {
+            log::warn!("{}", self.state.describe(self.health.who(), record));
+        }
+        self.printed.keep(records);
     }
 
     pub(super) fn note_launch(&self, kernel: &str, source: &str) {
@@ -64,12 +95,12 @@ impl Common {
         }
     }
 
-    /// What a thread that has given up at `place` waited for, or another one at the same time.
-    pub(super) fn record(&self, place: &str, of_that_kind: impl Fn(&StallRecord) -> bool) -> Option<String> {
-        let records = self.state.take_stalls();
-        let mut fitting = records.iter().filter(|record| of_that_kind(record));
-        let first = fitting.clone().next();
-        fitting.find(|record| place_of(record) == place).or(first).map(|record| self.state.waits_for(record))
+    /// What the thread that gave up at `place` waited for; where it found no free record, what another one waits for.
+    fn record(&self, place: &str, fits: impl Fn(&StallRecord) -> bool) -> Option<String> {
+        let fresh = self.state.take_stalls();
+        self.printed.keep(fresh.iter().copied());
+        let record = self.printed.latest(place, &fits).or_else(|| fresh.into_iter().rfind(&fits));
+        record.map(|record| self.state.waits_for(&record))
     }
 
     pub(super) fn broken(&self, head: &str) -> Error {

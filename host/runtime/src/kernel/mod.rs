@@ -47,6 +47,8 @@ struct Common {
     config: Config,
     /// Kernels launched since all work was last waited for, for texts about what one of them has done: the first few.
     launched: Mutex<Vec<String>>,
+    /// What kernels have reported of their waits.
+    printed: failure::Printed,
 }
 
 /// Who runs kernels.
@@ -110,7 +112,13 @@ impl Kernels {
         sharing: usize,
         announce: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
-        let common = Arc::new(Common { state, health, config, launched: Mutex::default() });
+        let common = Arc::new(Common {
+            state,
+            health,
+            config,
+            launched: Mutex::default(),
+            printed: failure::Printed::default(),
+        });
         let runner = match device {
             Device::Cpu => Runner::Cpu(cpu::Runner::new(&common)),
             Device::Gpu(cuda) => Runner::Gpu(gpu::Runner::new(cuda, &common, sharing)?),

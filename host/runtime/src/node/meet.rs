@@ -223,4 +223,35 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
         });
     }
+
+    /// Once a leader has died, another user may listen under its name and would be handed the secret. The kernel notes the user who
+    /// calls `listen`; a thread of root's may be another one for that call.
+    #[test]
+    fn a_leader_of_another_user_is_refused() {
+        const NOBODY: libc::c_long = 65534;
+        // SAFETY: no preconditions.
+        if unsafe { libc::geteuid() } != 0 {
+            return eprintln!("SKIP a_leader_of_another_user_is_refused: only root can be two users");
+        }
+        let cards = cards(2);
+        let stranger = std::thread::spawn({
+            let name = cards[0].link;
+            move || {
+                // SAFETY: the system call itself, unlike libc's function, concerns this thread alone, which ends with the closure.
+                let rc = unsafe {
+                    libc::syscall(libc::SYS_setresuid, -1 as libc::c_long, NOBODY, -1 as libc::c_long)
+                };
+                assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+                Socket::listen(&name).expect("a free name")
+            }
+        });
+        let stranger = stranger.join().expect("no panic");
+        // SAFETY: no preconditions. A change of user has made the process one that nobody may look into.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
+        let error = dial(1, &cards[0]).expect_err("another user's socket");
+        for word in ["PE 0", "belongs to another user"] {
+            assert!(error.message.contains(word), "{word:?} is missing: {error}");
+        }
+        assert!(stranger.accept().is_ok(), "it came, and said nothing");
+    }
 }

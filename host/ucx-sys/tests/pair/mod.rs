@@ -1,6 +1,8 @@
-//! A context with two workers, an endpoint from the first to the second, and one of each operation between them.
+//! A context with two workers, an endpoint from the first to the second, and one of each operation between
+//! them.
 //!
-//! One thread drives both workers: over tcp a put, a get and an atomic are carried out by the *target's* progress.
+//! One thread drives both workers: over tcp a put, a get and an atomic are carried out by the *target's*
+//! progress.
 
 use std::ffi::{c_void, CString};
 use std::mem::zeroed;
@@ -69,8 +71,8 @@ unsafe extern "C" fn on_message(
     length: usize,
     param: *const ucp_am_recv_param_t,
 ) -> ucs_status_t {
-    // SAFETY: `arg` is the Received of `exercise`, used by this thread alone; header and data are valid for their
-    // lengths during the call, as is `param`.
+    // SAFETY: `arg` is the Received of `exercise`, used by this thread alone; header and data are valid for
+    // their lengths during the call, as is `param`.
     unsafe {
         let received = &mut *arg.cast::<Received>();
         received.header = std::slice::from_raw_parts(header.cast::<u8>(), header_length).to_vec();
@@ -89,8 +91,8 @@ fn random(bytes: usize) -> Vec<u8> {
 
 /// Every operation once, over the transports `tls`; panics at the first thing wrong.
 pub(crate) fn exercise(ucp: &'static Ucp, tls: &'static str) {
-    // SAFETY: one thread uses UCX objects in the order of their lives, as UCX's manual has it; structures are zeroed,
-    // which is valid for each of them, and have the fields that their masks name.
+    // SAFETY: one thread uses UCX objects in the order of their lives, as UCX's manual has it; structures are
+    // zeroed, which is valid for each of them, and have the fields that their masks name.
     unsafe {
         let mut pair = Pair { ucp, tls, workers: [null_mut(); 2] };
 

@@ -1,4 +1,5 @@
-//! The kernel runs, from text or from machine code, as the device is; and the build was told the right things.
+//! The kernel runs, from text or from machine code, as the device is; and the build script got the right
+//! things.
 
 use rushmem::{Device, Launch, Source};
 
@@ -18,7 +19,7 @@ fn a_kernel_that_was_compiled_with_the_crate_runs() {
         let mine: Vec<u64> = (0..100).map(|i| i + 1000 * u64::from(world.my_pe().number())).collect();
         from.write(&mine)?;
         world.barrier_all()?;
-        // SAFETY: both have as many words as the kernel is told; only it touches them meanwhile.
+        // SAFETY: both have as many words as the kernel's argument says; only it touches them meanwhile.
         unsafe { module.kernel("twice")?.launch(Launch::new(1, 64), (&to, &from, 100_usize)) }?;
         world.synchronize()?;
         let left = 1000 * u64::from(world.left().number());

@@ -4,6 +4,8 @@
 //!
 //! What passes and still makes no sense is an error, as the PEs then do not run the same library.
 
+use std::fmt;
+
 use super::keys::{Keys, Shared, PUBLIC};
 use super::seal::{Kind, Tag, TAG};
 use super::window::{Seen, Window, AHEAD};
@@ -28,6 +30,16 @@ pub(super) enum Refusal {
     TooFar,
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Forged => "its tag is wrong",
+            Refusal::Replayed => "it came before",
+            Refusal::TooFar => "its number is too high",
+        })
+    }
+}
+
 /// How much has been dropped.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dropped {
@@ -39,6 +51,13 @@ pub(super) struct Dropped {
 impl Dropped {
     pub(super) fn total(&self) -> u64 {
         self.forged + self.replayed + self.too_far
+    }
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Dropped { forged, replayed, too_far } = self;
+        write!(f, "{forged} with a wrong tag, {replayed} repeated, {too_far} with too high a number")
     }
 }
 
@@ -257,13 +276,13 @@ impl Guards {
         if first {
             log::warn!(
                 "a message that no PE of this job has sent to this one came in at UCX's port and was dropped \
-                 ({why:?}): strangers reach that port; UCX_NET_DEVICES or a firewall keep them away \
+                 ({why}): strangers reach that port; UCX_NET_DEVICES or a firewall keep them away \
                  (SECURITY.md). More are dropped and counted (RUSHMEM_LOG=debug)"
             );
         }
         let total = self.dropped.total();
         if total.is_power_of_two() {
-            log::debug!("messages of strangers that were dropped so far: {:?}", self.dropped);
+            log::debug!("messages of strangers that were dropped so far: {}", self.dropped);
         }
         why
     }

@@ -414,7 +414,7 @@ impl Drop for Ucx {
         let inbox = self.inbox();
         inbox.memory.clear();
         if inbox.guards.dropped.total() > 0 {
-            log::info!("messages of strangers that were dropped: {:?}", inbox.guards.dropped);
+            log::info!("messages of strangers that were dropped: {}", inbox.guards.dropped);
         }
         self.cut();
         // SAFETY: in the reverse order of their making; callbacks may come until the worker is gone, and find the inbox.
