@@ -23,28 +23,30 @@ RUNTIME = {
     # The devices.
     "gpu": {"error", "health"},
     "device": {"config", "error", "gpu"},
-    "device_state": {"error", "gpu", "health"},
+    # Who is where: cards, nodes, the near PEs. Kernels learn them by the device state.
+    "topology": {"config", "device", "error", "seeds"},
+    "device_state": {"error", "gpu", "health", "topology"},
     "kernel": {"config", "device", "device_state", "error", "gpu", "handles", "health", "op"},
     # PEs: those of this host, how all meet, and rounds of host calls.
-    "node": {"config", "device", "error", "health", "os", "seeds"},
+    "node": {"error", "health", "os", "seeds", "topology"},
     "plugin": set(),
     "boot": {"config", "error", "node", "plugin"},
-    "collective": {"error", "health", "node"},
+    "collective": {"error", "health", "node", "topology"},
     # Symmetric memory, and the way to PEs that do not map it.
-    "memory": {"collective", "config", "error", "gpu", "node", "os"},
-    "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "word"},
+    "memory": {"collective", "config", "error", "gpu", "node", "os", "topology"},
+    "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "word"},
     # Who carries operations out, and what holds it all.
-    "exec": {"error", "gpu", "health", "kernel", "net", "op", "word"},
+    "exec": {"error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
     "world": {
         "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel",
-        "memory", "net", "node", "op", "os",
+        "memory", "net", "node", "op", "os", "topology",
     },
     "capi": {
         "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op",
         "plugin", "settings", "world",
     },
     # Entry points of fuzz targets.
-    "fuzzing": {"boot", "config", "net", "node"},
+    "fuzzing": {"boot", "config", "net", "node", "topology"},
 }
 
 # host/api, from addresses up to streams.
@@ -61,7 +63,8 @@ API = {
     "gpu": {"error", "runtime"},
     "source": {"error"},
     "near": {"forked", "pe"},
-    "world": {"device", "error", "forked", "near", "pe", "runtime"},
+    "near_pes": {"pe"},
+    "world": {"device", "error", "forked", "near", "near_pes", "pe", "runtime"},
     "builder": {"device", "error", "runtime", "world"},
     "run": {"builder", "error", "world"},
     "testing": {"builder", "pe", "world"},

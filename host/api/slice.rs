@@ -81,7 +81,11 @@ impl<'a, T: Symmetric> SymRef<'a, T> {
     /// Where `pe`'s copy of element `index`, which is in bounds, is mapped here.
     #[inline(always)]
     pub(crate) fn near(&self, index: usize, pe: Pe) -> Option<*mut T> {
-        self.near.at(self.ptr.wrapping_add(index), pe)
+        let own = self.ptr.wrapping_add(index);
+        match self.near.at(own, pe) {
+            None => self.world.near_apart(own, pe),
+            near => near,
+        }
     }
 
     /// [`SymRef::near`] for what may be called in a loop until something changes: `None` in a broken job.

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rushmem_abi::c::*;
 
 use crate::forked::{self, Member};
-use crate::near::Near;
+use crate::near::{Apart, Near};
 use crate::runtime::{copy_text, Runtime};
-use crate::{Device, Error, ErrorCode, Pe, Result};
+use crate::{Device, Error, ErrorCode, NearPes, NearShape, Pe, Result};
 
 /// One PE's membership of one job.
 ///
@@ -35,6 +35,7 @@ pub struct World {
     raw: *mut rushmem_world_t,
     view: rushmem_view_t,
     near: Near,
+    apart: Apart,
     runtime: &'static Runtime,
     member: ManuallyDrop<Member>,
 }
@@ -56,7 +57,10 @@ impl World {
         runtime.check(unsafe { (runtime.view)(raw, view.as_mut_ptr()) })?;
         // SAFETY: filled by the successful call.
         let view = unsafe { view.assume_init() };
-        Ok(World { raw, view, near: Near::new(&view), runtime, member })
+        let near = near_pes(runtime, raw)?;
+        // SAFETY: the table lives as long as the world, of which the answer is a part.
+        let apart = unsafe { Apart::new(&view, &near) };
+        Ok(World { raw, view, near: Near::new(&view), apart, runtime, member })
     }
 
     /// Leaves the job in good order. Collective: returns once every PE has called it. Launched kernels are
@@ -156,6 +160,32 @@ impl World {
         Pe::new((self.my_pe().number() + self.n_pes() - 1) % self.n_pes())
     }
 
+    /// The near PEs: those whose memory is mapped for this PE's device, itself included. All of its host's, as a rule, however a
+    /// launcher numbers them.
+    pub fn near_pes(&self) -> Result<NearPes> {
+        let near = near_pes(self.runtime, self.raw)?;
+        let all = 0..self.view.n_pes;
+        Ok(match near.shape {
+            RUSHMEM_NEAR_TABLE => {
+                // SAFETY: a distance for each PE of the job, constant, alive as long as the world.
+                let table = unsafe { std::slice::from_raw_parts(near.distances, all.len()) };
+                let is_near = |pe: &i32| table[*pe as usize] != RUSHMEM_NEAR_NOT;
+                NearPes {
+                    pes: all.filter(is_near).map(|pe| Pe::new(pe as u32)).collect(),
+                    shape: NearShape::Table,
+                }
+            }
+            shape => {
+                let pe = |i| Pe::new((near.first + i * near.step) as u32);
+                let shape = match shape {
+                    RUSHMEM_NEAR_RUN => NearShape::Run,
+                    _ => NearShape::Steps(near.step as u32),
+                };
+                NearPes { pes: (0..near.count).map(pe).collect(), shape }
+            }
+        })
+    }
+
     /// Where a PE runs and how it is reached.
     pub fn peer(&self, pe: Pe) -> Result<Peer> {
         let mut peer = MaybeUninit::<rushmem_peer_t>::uninit();
@@ -222,6 +252,13 @@ impl World {
         self.near
     }
 
+    /// Where the copy of `pe`, which is not in the run around this one, is mapped here.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn near_apart<T>(&self, address: *mut T, pe: Pe) -> Option<*mut T> {
+        self.apart.at(address, pe)
+    }
+
     /// Whether a PE has died, or this is a child of fork. For whatever may be called in a loop until something changes: the loop then goes
     /// to the runtime and ends with its error. One load of a word that is always in the cache.
     #[inline(always)]
@@ -258,6 +295,15 @@ impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "World({} of {})", self.my_pe(), self.n_pes())
     }
+}
+
+/// What the runtime says of the near PEs.
+fn near_pes(runtime: &Runtime, world: *mut rushmem_world_t) -> Result<rushmem_near_t> {
+    let mut near = MaybeUninit::uninit();
+    // SAFETY: a live handle and a place for the answer.
+    runtime.check(unsafe { (runtime.near)(world, near.as_mut_ptr()) })?;
+    // SAFETY: filled by the successful call.
+    Ok(unsafe { near.assume_init() })
 }
 
 /// Where a PE runs and how it is reached.

@@ -118,6 +118,15 @@ pub(crate) fn skip(test: &str, why: impl std::fmt::Display) {
 
 /// `n` PEs on hosts of `each`, reached by UCX; `None`, aloud, where there is no UCX.
 pub(crate) fn hosts(test: &str, n: u32, each: u32) -> Option<Pes> {
+    over_ucx(test, n).map(|pes| pes.env("RUSHMEM_PES_PER_NODE", each.to_string()).env("RUSHMEM_NODES", ""))
+}
+
+/// `n` PEs on the hosts that `list` says (`RUSHMEM_NODES`); likewise.
+pub(crate) fn nodes(test: &str, n: u32, list: &str) -> Option<Pes> {
+    over_ucx(test, n).map(|pes| pes.env("RUSHMEM_PES_PER_NODE", "").env("RUSHMEM_NODES", list))
+}
+
+fn over_ucx(test: &str, n: u32) -> Option<Pes> {
     // Whether it is there is asked where the test starts: some of its PEs are to miss it.
     if std::env::var_os("RUSHMEM_PE").is_none() {
         if let Err(why) = rushmem::doctor::network().unwrap() {
@@ -125,5 +134,5 @@ pub(crate) fn hosts(test: &str, n: u32, each: u32) -> Option<Pes> {
             return None;
         }
     }
-    Some(pes(n).env("RUSHMEM_PES_PER_NODE", each.to_string()).env("RUSHMEM_TRANSPORT", "auto"))
+    Some(pes(n).env("RUSHMEM_TRANSPORT", "auto"))
 }

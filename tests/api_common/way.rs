@@ -4,13 +4,21 @@
 /// The way by which PE `me` is to reach `pe`, if both are of this host and memory of its PEs can be mapped.
 pub(crate) fn way_to(me: u32, pe: u32) -> &'static str {
     let setting = |name: &str| std::env::var(name).unwrap_or_default().trim().to_ascii_lowercase();
-    let each = setting("RUSHMEM_PES_PER_NODE").parse::<u32>().unwrap_or(u32::MAX);
+    let each = setting("RUSHMEM_PES_PER_NODE").parse::<u32>().ok();
+    let listed: Vec<u32> =
+        setting("RUSHMEM_NODES").split(',').filter_map(|node| node.trim().parse().ok()).collect();
+    let node = |pe: u32| match each {
+        Some(each) => pe / each,
+        None if listed.is_empty() => 0,
+        None => listed[pe as usize % listed.len()],
+    };
+    let divided = each.is_some() || !listed.is_empty();
     match setting("RUSHMEM_TRANSPORT").as_str() {
         _ if me == pe => "direct",
         "ucx" => "ucx",
         // Without hosts this way leads to all PEs.
-        "fake" if each == u32::MAX || me / each != pe / each => "fake",
-        _ if me / each == pe / each => "direct",
+        "fake" if !divided || node(me) != node(pe) => "fake",
+        _ if node(me) == node(pe) => "direct",
         _ => "ucx",
     }
 }

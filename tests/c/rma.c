@@ -41,6 +41,25 @@ static void untyped(rushmem_world_t *w)
   CHECK(view.my_pe == me && view.n_pes == n && *view.broken == 0);
   if (right >= view.near_first && right < view.near_first + view.near_count)
     CHECK((uintptr_t)peer == (uintptr_t)(heap + 5) + (uintptr_t)(right - me) * view.stride);
+  rushmem_near_t near;
+  OK(rushmem_near(w, &near));
+  int found = 0;
+  for (int pe = 0; pe < n; ++pe) {
+    const uint32_t times = ((uint32_t)pe - (uint32_t)near.first) * near.inverse;
+    const uint32_t i = times >> near.shift | times << (-near.shift & 31);
+    const uint64_t distance = near.shape == RUSHMEM_NEAR_TABLE ? near.distances[pe]
+                              : i < (uint32_t)near.count      ? (uint64_t)(int64_t)(pe - me) * near.apart
+                                                              : RUSHMEM_NEAR_NOT;
+    void *there = NULL;
+    OK(rushmem_ptr(w, heap, pe, &there));
+    if (view.near_count > 0) CHECK((there != NULL) == (distance != RUSHMEM_NEAR_NOT));
+    if (there != NULL) CHECK((uintptr_t)there == (uintptr_t)heap + distance);
+    if (distance != RUSHMEM_NEAR_NOT && near.shape != RUSHMEM_NEAR_TABLE) CHECK(pe == near.first + (int)i * near.step);
+    found += distance != RUSHMEM_NEAR_NOT;
+  }
+  CHECK(found == near.count);
+  FAILS(rushmem_near(w, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, "out");
+
   rushmem_peer_t about;
   OK(rushmem_peer(w, right, &about));
   CHECK(about.pe == right && about.pid > 0 && *about.host && *about.transport && *about.reason);

@@ -9,13 +9,20 @@ use std::time::{Duration, Instant};
 
 use crate::stage::Stage;
 
-/// What the PEs printed. Panics if one fails or the limit passes.
-pub(crate) fn run(stage: &Stage, program: &Path, pes: u32, limit: Duration) -> String {
+/// What the PEs printed, with these settings. Panics if one fails or the limit passes.
+pub(crate) fn run(
+    stage: &Stage,
+    program: &Path,
+    pes: u32,
+    limit: Duration,
+    settings: &[(&str, &str)],
+) -> String {
     match stage.launcher() {
         Some(launcher) => {
             let mut command = Command::new(launcher);
             let seconds = limit.as_secs().to_string();
             command.args(["-n", &pes.to_string(), "--timeout", &seconds, "--"]).arg(program);
+            command.envs(settings.iter().copied());
             finish(vec![start(command)], limit + Duration::from_secs(5))
         }
         None => {
@@ -24,7 +31,7 @@ pub(crate) fn run(stage: &Stage, program: &Path, pes: u32, limit: Duration) -> S
                 let mut command = Command::new(program);
                 command.env("RUSHMEM_PE", pe.to_string()).env("RUSHMEM_NPES", pes.to_string());
                 command.env("RUSHMEM_LOCAL_PE", pe.to_string()).env("RUSHMEM_LOCAL_NPES", pes.to_string());
-                command.env("RUSHMEM_UID", uid.to_string());
+                command.env("RUSHMEM_UID", uid.to_string()).envs(settings.iter().copied());
                 start(command)
             };
             finish((0..pes).map(pe).collect(), limit)

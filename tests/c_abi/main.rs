@@ -15,9 +15,13 @@ const PES: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn runs_on_4_pes(source: &str) {
+    runs_on_4_pes_with(source, &[]);
+}
+
+fn runs_on_4_pes_with(source: &str, settings: &[(&str, &str)]) {
     let Some(stage) = Stage::new(source) else { return };
     let program = stage.program(source);
-    let job = job::run(&stage, &program, PES, LIMIT);
+    let job = job::run(&stage, &program, PES, LIMIT, settings);
     for pe in 0..PES {
         let line = format!("PE {pe} of {PES}: all well");
         assert!(job.contains(&line), "{source}: no \"{line}\" in:\n{job}");
@@ -27,6 +31,19 @@ fn runs_on_4_pes(source: &str) {
 #[test]
 fn remote_memory_access() {
     runs_on_4_pes("rma.c");
+}
+
+/// Near PEs that are two numbers apart, and near PEs in a table.
+#[test]
+fn remote_memory_access_to_pes_of_any_numbering() {
+    if let Err(why) = rushmem::doctor::network().unwrap() {
+        return eprintln!("SKIP remote_memory_access_to_pes_of_any_numbering: {why}");
+    }
+    for nodes in ["0,1", "0,0,1,0"] {
+        let settings =
+            [("RUSHMEM_TRANSPORT", "auto"), ("RUSHMEM_PES_PER_NODE", ""), ("RUSHMEM_NODES", nodes)];
+        runs_on_4_pes_with("rma.c", &settings);
+    }
 }
 
 #[test]

@@ -109,7 +109,8 @@ fn run(pes: Pes, threads: bool) {
 #[test]
 fn a_tiny_ring_carries_a_storm() {
     if !on_gpus() {
-        let fake = pes(N).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", "2");
+        let fake =
+            pes(N).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", "2").env("RUSHMEM_NODES", "");
         run(fake.env("RUSHMEM_FAKE_DELAY", "20"), true);
     }
     for each in [1, 2] {

@@ -14,6 +14,8 @@ pub(crate) struct Mpirun<'a> {
     n: usize,
     per_host: u32,
     launcher: std::path::PathBuf,
+    /// How ranks are dealt out to hosts, if not as mpirun does by itself.
+    map_by: Option<&'static str>,
     /// Holds the script that enters a host.
     folder: tempfile::TempDir,
 }
@@ -37,10 +39,16 @@ impl<'a> Mpirun<'a> {
             }
             Some(launcher) => {
                 let folder = tempfile::tempdir().expect("the temporary folder takes folders");
-                return Some(Mpirun { hosts, n, per_host, launcher, folder });
+                return Some(Mpirun { hosts, n, per_host, launcher, map_by: None, folder });
             }
         }
         None
+    }
+
+    /// From now on ranks are dealt out to hosts so.
+    pub(crate) fn map_by(&mut self, how: &'static str) -> &mut Self {
+        self.map_by = Some(how);
+        self
     }
 
     /// Starts this program to play `role` everywhere.
@@ -78,6 +86,7 @@ impl<'a> Mpirun<'a> {
         ];
         let usual = ["--allow-run-as-root", "--oversubscribe", "--leave-session-attached"];
         command.args(usual).args(["-H", &hosts.join(",")]);
+        command.args(self.map_by.iter().flat_map(|how| ["--map-by", how]));
         command.args(["-n", &(self.n as u32 * self.per_host).to_string()]);
         for (name, value) in mca {
             command.args(["--mca", name, &value]);

@@ -12,10 +12,14 @@ pub(crate) const ROLE: &str = "HOSTS_TEST_ROLE";
 /// How long a rank may take from its start to its end.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A job under way: `per_host` ranks on each host, numbered through.
+/// The variable that tells a rank on which host each is, where they are not in blocks.
+pub(crate) const PLACEMENT: &str = "HOSTS_TEST_PLACEMENT";
+
+/// A job under way.
 pub(crate) struct Job<'a> {
     hosts: &'a Hosts,
-    per_host: u32,
+    /// The host of each rank.
+    placement: Vec<usize>,
     ranks: Vec<Running>,
 }
 
@@ -26,16 +30,43 @@ pub(crate) fn player(role: &str) -> Command {
     command
 }
 
-/// What `torchrun` gives rank `rank` of `n`, which meet at `host`.
-fn torchrun(rank: u32, n: u32, per_host: u32, host: &str, port: u16) -> Vec<(&'static str, String)> {
+/// What `torchrun` gives rank `rank` of those in `placement`, which meet at `host`.
+fn torchrun(rank: usize, placement: &[usize], host: &str, port: u16) -> Vec<(&'static str, String)> {
+    let here = |ranks: &[usize]| ranks.iter().filter(|host| **host == placement[rank]).count().to_string();
     vec![
         ("RANK", rank.to_string()),
-        ("WORLD_SIZE", n.to_string()),
-        ("LOCAL_RANK", (rank % per_host).to_string()),
-        ("LOCAL_WORLD_SIZE", per_host.to_string()),
+        ("WORLD_SIZE", placement.len().to_string()),
+        ("LOCAL_RANK", here(&placement[..rank])),
+        ("LOCAL_WORLD_SIZE", here(placement)),
         ("MASTER_ADDR", host.to_owned()),
         ("MASTER_PORT", port.to_string()),
     ]
+}
+
+/// So many hosts with so many ranks each, numbered through.
+fn blocks((hosts, per_host): (u32, u32)) -> Vec<usize> {
+    (0..hosts * per_host).map(|rank| (rank / per_host) as usize).collect()
+}
+
+pub(crate) fn text(placement: &[usize]) -> String {
+    placement.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// `rank 3`, `ranks 0-1, 3`.
+fn ranges(ranks: &[usize]) -> String {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for &rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => runs.push((rank, rank)),
+        }
+    }
+    let run = |(first, last): &(usize, usize)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    let texts: Vec<String> = runs.iter().map(run).collect();
+    format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, texts.join(", "))
 }
 
 impl<'a> Job<'a> {
@@ -47,9 +78,24 @@ impl<'a> Job<'a> {
         role: &str,
         environment: &[(&str, &str)],
     ) -> Job<'a> {
-        Job::start_each(hosts, shape, || {
+        Job::start_each(hosts, blocks(shape), || {
             let mut command = player(role);
             command.envs(environment.iter().copied());
+            command
+        })
+    }
+
+    /// The same with each rank on the host that `placement` says.
+    #[track_caller]
+    pub(crate) fn start_placed(
+        hosts: &'a Hosts,
+        placement: &[usize],
+        role: &str,
+        environment: &[(&str, &str)],
+    ) -> Job<'a> {
+        Job::start_each(hosts, placement.to_vec(), || {
+            let mut command = player(role);
+            command.envs(environment.iter().copied()).env(PLACEMENT, text(placement));
             command
         })
     }
@@ -62,7 +108,7 @@ impl<'a> Job<'a> {
         program: &Path,
         args: &[&str],
     ) -> Job<'a> {
-        Job::start_each(hosts, shape, || {
+        Job::start_each(hosts, blocks(shape), || {
             let mut command = programs::command(program);
             command.args(args);
             command
@@ -70,18 +116,17 @@ impl<'a> Job<'a> {
     }
 
     #[track_caller]
-    fn start_each(hosts: &'a Hosts, shape: (u32, u32), program: impl Fn() -> Command) -> Job<'a> {
-        let (n_hosts, per_host) = shape;
-        let n = n_hosts * per_host;
+    fn start_each(hosts: &'a Hosts, placement: Vec<usize>, program: impl Fn() -> Command) -> Job<'a> {
         // Each job of these hosts meets elsewhere, so that none hears of one before it.
         let (port, home) = (programs::free_port(), hosts.host(0).ip.to_string());
-        let start = |rank: u32| {
+        let start = |rank: usize| {
             let mut command = program();
-            command.envs(torchrun(rank, n, per_host, &home, port));
-            hosts.host((rank / per_host) as usize).enter(&mut command);
+            command.envs(torchrun(rank, &placement, &home, port));
+            hosts.host(placement[rank]).enter(&mut command);
             programs::start(&mut command)
         };
-        Job { hosts, per_host, ranks: (0..n).map(start).collect() }
+        let ranks = (0..placement.len()).map(start).collect();
+        Job { hosts, placement, ranks }
     }
 
     /// Waits until every rank has said `word`.
@@ -111,8 +156,8 @@ impl<'a> Job<'a> {
     /// `words`.
     #[track_caller]
     pub(crate) fn survivors_say(self, host: usize, words: &[&str], since: Instant, limit: Duration) {
-        let per_host = self.per_host as usize;
-        for (rank, running) in self.ranks.into_iter().enumerate().filter(|(r, _)| r / per_host != host) {
+        let placement = self.placement;
+        for (rank, running) in self.ranks.into_iter().enumerate().filter(|(r, _)| placement[*r] != host) {
             complain(rank, running, words, since, limit);
         }
     }
@@ -121,8 +166,8 @@ impl<'a> Job<'a> {
     /// was known to be dead, and nobody else.
     #[track_caller]
     pub(crate) fn survivors_name(self, host: usize, since: Instant, limit: Duration) {
-        let (per_host, name) = (self.per_host as usize, self.hosts.host(host).name.clone());
-        for (rank, running) in self.ranks.into_iter().enumerate().filter(|(r, _)| r / per_host != host) {
+        let (placement, name) = (self.placement, self.hosts.host(host).name.clone());
+        for (rank, running) in self.ranks.into_iter().enumerate().filter(|(r, _)| placement[*r] != host) {
             let last = complain(rank, running, &[" died: "], since, limit);
             for (before, _) in last.match_indices(" died: ") {
                 let who = last[..before].rsplit("rank ").next().unwrap_or_default();
@@ -138,19 +183,18 @@ impl<'a> Job<'a> {
     /// after `cut` was cut off.
     #[track_caller]
     pub(crate) fn both_sides_say(self, cut: usize, since: Instant, limit: Duration) {
-        let (per_host, hosts) = (self.per_host as usize, self.ranks.len() / self.per_host as usize);
+        let placement = self.placement;
+        let hosts = 1 + placement.iter().max().expect("a rank");
         for (rank, running) in self.ranks.into_iter().enumerate() {
-            let side = rank / per_host;
+            let side = placement[rank];
             // Whoever is cut off hears none of the others, and names the one that is noticed first.
             let gone: Vec<usize> =
                 if side == cut { (0..hosts).filter(|h| *h != cut).collect() } else { vec![cut] };
             let names: Vec<String> = gone
                 .into_iter()
                 .map(|host| {
-                    let (first, last) = (host * per_host, (host + 1) * per_host - 1);
-                    let ranks =
-                        if first == last { format!("rank {first}") } else { format!("ranks {first}-{last}") };
-                    format!("host {} with {ranks}", self.hosts.host(host).name)
+                    let ranks: Vec<usize> = (0..placement.len()).filter(|r| placement[*r] == host).collect();
+                    format!("host {} with {}", self.hosts.host(host).name, ranges(&ranks))
                 })
                 .collect();
             let last = complain(rank, running, &[], since, limit);

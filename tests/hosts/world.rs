@@ -10,7 +10,7 @@ use crate::listening::listening;
 use crate::mpirun::Mpirun;
 use crate::namespaces::on_hosts;
 use crate::programs;
-use crate::ranks::{Job, LIMIT};
+use crate::ranks::{text, Job, LIMIT, PLACEMENT};
 
 /// PEs on each host.
 const PER_HOST: u32 = 2;
@@ -113,11 +113,23 @@ fn ways(world: &World) -> Result<()> {
     }
     for pe in world.pes() {
         let peer = world.peer(pe)?;
-        let near = pe.number() / PER_HOST == me / PER_HOST;
+        let near = host_of(pe.number()) == host_of(me);
         assert_eq!(peer.transport, if near { "direct" } else { "ucx" }, "PE {me} to {pe}: {}", peer.reason);
-        assert_eq!(peer.host, format!("h{}", pe.number() / PER_HOST + 1), "{pe}");
+        assert_eq!(peer.host, format!("h{}", host_of(pe.number()) + 1), "{pe}");
     }
+    let mates: Vec<Pe> = world.pes().filter(|pe| host_of(pe.number()) == host_of(me)).collect();
+    assert_eq!(world.near_pes()?.pes, mates, "PE {me}");
     Ok(())
+}
+
+/// On which host a PE is, counted from 0.
+fn host_of(pe: u32) -> u32 {
+    match std::env::var(PLACEMENT) {
+        Ok(list) => {
+            list.split(',').nth(pe as usize).and_then(|host| host.parse().ok()).expect("a host for each PE")
+        }
+        Err(_) => pe / PER_HOST,
+    }
 }
 
 /// SplitMix64.
@@ -241,6 +253,27 @@ fn near_and_far_pes_in_one_job() {
     }
 }
 
+/// In turn, irregularly, on hosts of different sizes: PEs of a host find one another wherever their numbers are.
+#[test]
+fn near_and_far_pes_of_any_numbering() {
+    for placement in [&[0, 1, 0, 1][..], &[0, 1, 1, 0, 2], &[0, 0, 1, 0]] {
+        on_hosts(1 + placement.iter().max().expect("a rank"), |net| {
+            Job::start_placed(net, placement, "world mixed", &[(SEED, &seed())]).ends_well();
+        });
+    }
+}
+
+#[test]
+fn a_host_of_a_world_dealt_out_in_turn_is_cut_off() {
+    on_hosts(2, |net| {
+        let mut job = Job::start_placed(net, &[0, 1, 0, 1], "world wait", &[]);
+        job.wait_for("@ready");
+        let cut = Instant::now();
+        net.cut(1);
+        job.both_sides_say(1, cut, Duration::from_secs(10));
+    });
+}
+
 #[test]
 fn near_and_far_pes_under_mpirun() {
     on_hosts(2, |net| {
@@ -248,6 +281,10 @@ fn near_and_far_pes_under_mpirun() {
             return;
         };
         let ended = mpirun.start("world mixed", &[(SEED, &seed())]).wait(LIMIT).ok();
+        assert_eq!(ended.stdout.matches("@end fine").count(), 4, "{ended}");
+        let placement = text(&[0, 1, 0, 1]);
+        let dealt = mpirun.map_by("node").start("world mixed", &[(SEED, &seed()), (PLACEMENT, &placement)]);
+        let ended = dealt.wait(LIMIT).ok();
         assert_eq!(ended.stdout.matches("@end fine").count(), 4, "{ended}");
     });
 }

@@ -151,6 +151,14 @@ fn pes_of_another_host_are_shown_with_the_network_that_reaches_them() {
         }
     }
     let (out, _) = ends(&mut hosts(""), 0);
+    assert!(out.contains("    near: PEs 0-1 (a run)") && out.contains("    near: PE 2 (a run)"), "{out}");
+    // Dealt out in turn.
+    let mut dealt = job(5, "");
+    dealt.env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_NODES", "0,1,0,1,1");
+    let (out_of_turn, _) = ends(&mut dealt, 0);
+    for near in ["    near: PEs 0, 2 (2 apart)", "    near: PEs 1, 3-4 (by a table)"] {
+        assert!(out_of_turn.contains(near), "{out_of_turn}");
+    }
     assert!(out.contains("    to PE 2: ucx (") && out.contains("    to PEs 0-1: ucx ("), "{out}");
     let file = ucx["path"].as_str().expect("its file");
     let row = out.lines().find(|line| line.starts_with("UCX ")).expect("a row about UCX");

@@ -34,8 +34,14 @@ const LAUNCHERS: [&str; 12] = [
 ];
 
 /// What a job gets from the environment of the tests rather than from a launcher: where it runs.
-const WHERE: [&str; 5] =
-    ["RUSHMEM_DEVICE", "RUSHMEM_TRANSPORT", "RUSHMEM_PES_PER_NODE", "RUSHMEM_UCX_LIB", "RUSHMEM_CACHE_DIR"];
+const WHERE: [&str; 6] = [
+    "RUSHMEM_DEVICE",
+    "RUSHMEM_TRANSPORT",
+    "RUSHMEM_PES_PER_NODE",
+    "RUSHMEM_NODES",
+    "RUSHMEM_UCX_LIB",
+    "RUSHMEM_CACHE_DIR",
+];
 
 /// What Open MPI's mpirun needs for PEs of this host alone: without `plm_rsh_agent` it refuses to start where
 /// no ssh is installed.

@@ -11,7 +11,7 @@
 
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 3u
+#define RUSHMEM_DEVICE_ABI_VERSION 4u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -65,10 +65,10 @@ typedef struct rushmem_device_state {
   uint32_t bytes;        /* sizeof(rushmem_device_state) */
   int32_t  my_pe;
   int32_t  n_pes;
-  int32_t  near_first;   /* directly mapped PEs are near_first .. near_first + near_count */
+  int32_t  near_first;   /* consecutive near (mapped) PEs around this one: near_count of them */
   int32_t  near_count;
   uint64_t heap_base;    /* this PE's heap */
-  uint64_t stride;       /* PE q's copy of p is at p + (q - my_pe) * stride */
+  uint64_t stride;       /* bytes of each PE's part of the addresses: its heap and its registered regions */
   uint32_t *broken;      /* non-zero once the job is broken: waits end */
   /* All PEs' arrival lines for the device's sync, at the same heap offset on every PE:
    * sync_lines[q].epoch in this PE's heap is written by PE q. n_pes of them. */
@@ -83,8 +83,21 @@ typedef struct rushmem_device_state {
   uint64_t trap_delay_ns;/* how long a GPU's kernel whose wait is to end goes on before it traps */
   rushmem_ring *ring;    /* where operations on PEs that are not mapped are posted; null: there are none */
   rushmem_mailbox *mailbox; /* updates of this PE's memory for others; null: the host does them itself */
-  uint64_t reserved[1];
-} rushmem_device_state;  /* 128 bytes */
+  /* Near PE q's copy of p is at p + (q - my_pe) * near_apart modulo 2^64, unless near_table says
+   * otherwise. */
+  uint64_t near_apart;
+  /* Every k-th PE is near: step_count of them from step_first. 0: none outside the run (impl/route.h). */
+  int32_t  step_first;
+  uint32_t step_count;
+  uint32_t step_inverse; /* of k's odd part, modulo 2^32 */
+  uint32_t step_shift;   /* how often 2 divides k */
+  /* Near PEs that are neither: for each PE the distance of its copy from this PE's, or RUSHMEM_NOT_NEAR. In
+   * the memory of this PE's device; null: there are none. */
+  const uint64_t *near_table;
+} rushmem_device_state;  /* 152 bytes */
+
+/* A distance that no two windows have: they lie pages apart. */
+#define RUSHMEM_NOT_NEAR 1u
 
 enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3,
        RUSHMEM_DEVICE_FAIL_UNMAPPED = 4, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS = 5 };

@@ -32,9 +32,9 @@ template <typename T> struct atomic_check {
   name " takes 4- and 8-byte integers, float, double, and on GPUs __half and __nv_bfloat16"
 
 /* Where the word of a PE that is near is, and as what. */
-template <typename T> RUSHMEM_DEVICE word<T> *atomic_near(T *target, int pe) {
+template <typename T> RUSHMEM_DEVICE word<T> *atomic_near(T *target, const route &to) {
   breathe();
-  return reinterpret_cast<word<T> *>(near_address(target, pe));
+  return reinterpret_cast<word<T> *>(to.at(target));
 }
 
 }  // namespace impl
@@ -43,25 +43,28 @@ template <typename T> RUSHMEM_DEVICE word<T> *atomic_near(T *target, int pe) {
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_fetch takes 4- and 8-byte integers, float and double");
-  if (impl::is_far(pe)) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH, target, T{}, T{}, pe);
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH, target, T{}, T{}, pe);
   impl::breathe();
-  return impl::load_relaxed(impl::near_address(target, pe));
+  return impl::load_relaxed(to.at(target));
 }
 
 /* Sets it. (shmem_atomic_set)
  * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_set takes 4- and 8-byte integers, float and double");
-  if (impl::is_far(pe)) return impl::far_update<T>(RUSHMEM_ATOMIC_SET, target, value, pe);
-  impl::store_relaxed_word(impl::atomic_near(target, pe), impl::to_bits(value));
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_SET, target, value, pe);
+  impl::store_relaxed_word(impl::atomic_near(target, to), impl::to_bits(value));
 }
 
 /* Sets it and returns what was there. (shmem_atomic_swap)
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_swap(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_swap takes 4- and 8-byte integers, float and double");
-  if (impl::is_far(pe)) return impl::far_fetch<T>(RUSHMEM_ATOMIC_SWAP, target, value, T{}, pe);
-  return impl::from_bits<T>(impl::swap_word(impl::atomic_near(target, pe), impl::to_bits(value)));
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_SWAP, target, value, T{}, pe);
+  return impl::from_bits<T>(impl::swap_word(impl::atomic_near(target, to), impl::to_bits(value)));
 }
 
 /* Sets it to `value` if it equals `cond`; returns what was there, `cond` exactly where it was set.
@@ -70,27 +73,29 @@ template <typename T> RUSHMEM_DEVICE T atomic_swap(T *target, impl::same<T> valu
 template <typename T>
 RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_compare_swap takes 4- and 8-byte integers");
-  if (impl::is_far(pe)) return impl::far_fetch<T>(RUSHMEM_ATOMIC_COMPARE_SWAP, target, value, cond, pe);
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_COMPARE_SWAP, target, value, cond, pe);
   return impl::from_bits<T>(
-      impl::compare_swap_word(impl::atomic_near(target, pe), impl::to_bits(cond), impl::to_bits(value)));
+      impl::compare_swap_word(impl::atomic_near(target, to), impl::to_bits(cond), impl::to_bits(value)));
 }
 
 /* Adds and returns what was there; integers wrap, floats round to nearest. (shmem_atomic_fetch_add)
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, addable, RUSHMEM_ADDABLE("atomic_fetch_add"));
-  if (impl::is_far(pe)) return impl::far_fetch_add<T>(target, value, pe);
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_fetch_add<T>(target, value, pe);
   if constexpr (impl::is_floating<T>::value) {
     impl::breathe();
-    return impl::fetch_add_float(impl::near_address(target, pe), value);
+    return impl::fetch_add_float(to.at(target), value);
 #if !defined(RUSHMEM_CPU)
   } else if constexpr (impl::is_half<T>::value) {
-    return impl::from_bits<T>(impl::fetch_add_half(impl::atomic_near(target, pe), impl::to_bits(value)));
+    return impl::from_bits<T>(impl::fetch_add_half(impl::atomic_near(target, to), impl::to_bits(value)));
   } else if constexpr (impl::is_bfloat16<T>::value) {
-    return impl::from_bits<T>(impl::fetch_add_bfloat16(impl::atomic_near(target, pe), impl::to_bits(value)));
+    return impl::from_bits<T>(impl::fetch_add_bfloat16(impl::atomic_near(target, to), impl::to_bits(value)));
 #endif
   } else {
-    return impl::from_bits<T>(impl::fetch_add_word(impl::atomic_near(target, pe), impl::to_bits(value)));
+    return impl::from_bits<T>(impl::fetch_add_word(impl::atomic_near(target, to), impl::to_bits(value)));
   }
 }
 
@@ -99,12 +104,14 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T>
 template <typename T> RUSHMEM_DEVICE void atomic_add(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, addable, RUSHMEM_ADDABLE("atomic_add"));
   if constexpr (impl::is_floating<T>::value) {
-    if (impl::is_far(pe)) return impl::far_update<T>(RUSHMEM_ATOMIC_ADD, target, value, pe);
+    const impl::route to = impl::route_to(pe);
+    if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_ADD, target, value, pe);
     impl::breathe();
-    impl::add_float(impl::near_address(target, pe), value);
+    impl::add_float(to.at(target), value);
   } else if constexpr (impl::atomic_check<T>::integer) {
-    if (impl::is_far(pe)) return impl::far_update<T>(RUSHMEM_ATOMIC_ADD, target, value, pe);
-    impl::add_word(impl::atomic_near(target, pe), impl::to_bits(value));
+    const impl::route to = impl::route_to(pe);
+    if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_ADD, target, value, pe);
+    impl::add_word(impl::atomic_near(target, to), impl::to_bits(value));
   } else {
     static_cast<void>(atomic_fetch_add(target, value, pe));
   }
@@ -128,36 +135,42 @@ template <typename T> RUSHMEM_DEVICE void atomic_inc(T *target, int pe) {
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_and(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_and takes 4- and 8-byte integers");
-  if (impl::is_far(pe)) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_AND, target, value, T{}, pe);
-  return impl::from_bits<T>(impl::fetch_and_word(impl::atomic_near(target, pe), impl::to_bits(value)));
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_AND, target, value, T{}, pe);
+  return impl::from_bits<T>(impl::fetch_and_word(impl::atomic_near(target, to), impl::to_bits(value)));
 }
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_or(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_or takes 4- and 8-byte integers");
-  if (impl::is_far(pe)) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_OR, target, value, T{}, pe);
-  return impl::from_bits<T>(impl::fetch_or_word(impl::atomic_near(target, pe), impl::to_bits(value)));
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_OR, target, value, T{}, pe);
+  return impl::from_bits<T>(impl::fetch_or_word(impl::atomic_near(target, to), impl::to_bits(value)));
 }
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_xor(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_xor takes 4- and 8-byte integers");
-  if (impl::is_far(pe)) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_XOR, target, value, T{}, pe);
-  return impl::from_bits<T>(impl::fetch_xor_word(impl::atomic_near(target, pe), impl::to_bits(value)));
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_XOR, target, value, T{}, pe);
+  return impl::from_bits<T>(impl::fetch_xor_word(impl::atomic_near(target, to), impl::to_bits(value)));
 }
 
 /* The same without a result. (shmem_atomic_and, _or, _xor)
  * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void atomic_and(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_and takes 4- and 8-byte integers");
-  if (impl::is_far(pe)) return impl::far_update<T>(RUSHMEM_ATOMIC_AND, target, value, pe);
-  impl::and_word(impl::atomic_near(target, pe), impl::to_bits(value));
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_AND, target, value, pe);
+  impl::and_word(impl::atomic_near(target, to), impl::to_bits(value));
 }
 template <typename T> RUSHMEM_DEVICE void atomic_or(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_or takes 4- and 8-byte integers");
-  if (impl::is_far(pe)) return impl::far_update<T>(RUSHMEM_ATOMIC_OR, target, value, pe);
-  impl::or_word(impl::atomic_near(target, pe), impl::to_bits(value));
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_OR, target, value, pe);
+  impl::or_word(impl::atomic_near(target, to), impl::to_bits(value));
 }
 template <typename T> RUSHMEM_DEVICE void atomic_xor(T *target, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_xor takes 4- and 8-byte integers");
-  if (impl::is_far(pe)) return impl::far_update<T>(RUSHMEM_ATOMIC_XOR, target, value, pe);
-  impl::xor_word(impl::atomic_near(target, pe), impl::to_bits(value));
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_XOR, target, value, pe);
+  impl::xor_word(impl::atomic_near(target, to), impl::to_bits(value));
 }
 
 }  // namespace rushmem

@@ -76,8 +76,9 @@ template <typename Scope> struct packets_polled {
 /* Sends 8 bytes to `pe`'s `*slot`. Complete, like any put, at the next quiet().
  * Order: the two halves of the packet. Cost: store. */
 RUSHMEM_DEVICE void put_packed(packet *slot, uint64_t value, uint64_t sequence, int pe) {
-  if (impl::is_far(pe)) return impl::far_packet(slot, value, sequence, pe);
-  impl::store_packet(impl::near_address(slot, pe), value, sequence);
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_packet(slot, value, sequence, pe);
+  impl::store_packet(to.at(slot), value, sequence);
 }
 
 /* Sends n elements to `pe`'s packets at `slots`, packets<T>(n) of them. On return `src`, any memory of this
@@ -86,8 +87,9 @@ RUSHMEM_DEVICE void put_packed(packet *slot, uint64_t value, uint64_t sequence, 
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_packed(packet *slots, const T *src, size_t n, uint64_t sequence, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  const bool far = impl::is_far(pe);
-  packet *to = far ? slots : impl::near_address(slots, pe);
+  const impl::route way = impl::route_to(pe);
+  const bool far = way.is_far();
+  packet *to = far ? slots : way.at(slots);
   const char *from = reinterpret_cast<const char *>(src);
   const size_t bytes = n * sizeof(T);
   for (size_t i = Scope::rank(); i * 8 < bytes; i += Scope::size()) {

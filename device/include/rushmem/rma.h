@@ -32,28 +32,28 @@ namespace impl {
  * 2.92 us (performance-log.md, 3). A thread alone tests one condition after the other, because threads alone
  * make small copies. */
 template <typename Scope, size_t unit, bool fresh, bool signals = false>
-RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, int pe) {
+RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, bool near) {
   if constexpr (is_alone<Scope>::value) {
-    if (is_far(pe)) return false;
+    if (RUSHMEM_UNLIKELY(!near)) return false;
     copy<Scope, unit, fresh, signals>(to, from, bytes);
-  } else if (RUSHMEM_LIKELY(is_near(pe) & in_line<unit>(to, from, bytes))) {
+  } else if (RUSHMEM_LIKELY(near & in_line<unit>(to, from, bytes))) {
     copy_in_line<Scope, unit, fresh, signals>(to, from, bytes);
   } else {
-    if (is_far(pe)) return false;
+    if (RUSHMEM_UNLIKELY(!near)) return false;
     copy_askew<Scope, unit, fresh, signals>(to, from, bytes);
   }
   return true;
 }
 
 template <typename Scope, bool signals = false, typename T>
-RUSHMEM_DEVICE bool put_near(T *dst, const T *src, size_t n, int pe) {
-  return copy_near<Scope, unit_of<T>::value, false, signals>(reinterpret_cast<char *>(near_address(dst, pe)),
-                                                             reinterpret_cast<const char *>(src), n * sizeof(T), pe);
+RUSHMEM_DEVICE bool put_near(T *dst, const T *src, size_t n, const route &to) {
+  return copy_near<Scope, unit_of<T>::value, false, signals>(
+      reinterpret_cast<char *>(to.at(dst)), reinterpret_cast<const char *>(src), n * sizeof(T), to.near);
 }
 
-template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const T *src, size_t n, int pe) {
-  return copy_near<Scope, unit_of<T>::value, true>(reinterpret_cast<char *>(dst),
-                                                   reinterpret_cast<const char *>(near_address(src, pe)), n * sizeof(T), pe);
+template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const T *src, size_t n, const route &from) {
+  return copy_near<Scope, unit_of<T>::value, true>(
+      reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(from.at(src)), n * sizeof(T), from.near);
 }
 
 }  // namespace impl
@@ -62,7 +62,8 @@ template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const
  * loads, stores and atomics; null where that PE's heap is not mapped here. (OpenSHMEM 1.5, 9.1 shmem_ptr)
  * Order: none. Cost: local. */
 template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
-  if (RUSHMEM_LIKELY(impl::is_near(pe))) return impl::near_address(local, pe);
+  const impl::route to = impl::route_to(pe);
+  if (RUSHMEM_LIKELY(to.near)) return to.at(local);
   if (static_cast<uint32_t>(pe) >= static_cast<uint32_t>(n_pes())) impl::fail(RUSHMEM_DEVICE_FAIL_BAD_PE);
   return nullptr;
 }
@@ -72,14 +73,15 @@ template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
  * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
+  const impl::route to = impl::route_to(pe);
   if constexpr (impl::is_word<T>::value) {
-    if (impl::is_far(pe)) return impl::far_p(dst, value, pe);
-    impl::store_relaxed(impl::near_address(dst, pe), value);
+    if (to.is_far()) return impl::far_p(dst, value, pe);
+    impl::store_relaxed(to.at(dst), value);
   } else {
-    if (impl::is_far(pe)) {
+    if (to.is_far()) {
       return impl::far_put<thread>(dst, &value, sizeof(T), pe, RUSHMEM_RING_REPLY);
     }
-    impl::copy<thread, impl::unit_of<T>::value, false>(impl::near_address(dst, pe), &value, sizeof(T));
+    impl::copy<thread, impl::unit_of<T>::value, false>(to.at(dst), &value, sizeof(T));
   }
 }
 
@@ -88,18 +90,19 @@ template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe)
 template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
+  const impl::route from = impl::route_to(pe);
   if constexpr (impl::is_word<T>::value) {
-    if (impl::is_far(pe)) return impl::far_g(src, pe);
-    T value = impl::load_relaxed(impl::near_address(src, pe));
+    if (from.is_far()) return impl::far_g(src, pe);
+    T value = impl::load_relaxed(from.at(src));
     impl::loads_before_later();
     return value;
   } else {
     T value;
-    if (impl::is_far(pe)) {
+    if (from.is_far()) {
       impl::far_get<thread>(&value, src, sizeof(T), pe, RUSHMEM_RING_REPLY);
       return value;
     }
-    impl::copy<thread, impl::unit_of<T>::value, true>(&value, impl::near_address(src, pe), sizeof(T));
+    impl::copy<thread, impl::unit_of<T>::value, true>(&value, from.at(src), sizeof(T));
     impl::loads_before_later();
     return value;
   }
@@ -113,7 +116,7 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (!impl::put_near<Scope>(dst, src, n, pe)) impl::far_put<Scope>(dst, src, n * sizeof(T), pe, 0);
+  if (!impl::put_near<Scope>(dst, src, n, impl::route_to(pe))) impl::far_put<Scope>(dst, src, n * sizeof(T), pe, 0);
 }
 
 /* Copies n elements into `pe`'s `dst`. On return `src` may be changed, by any thread of the scope (warp and
@@ -122,7 +125,7 @@ RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (!impl::put_near<Scope>(dst, src, n, pe)) {
+  if (!impl::put_near<Scope>(dst, src, n, impl::route_to(pe))) {
     impl::far_put<Scope>(dst, src, n * sizeof(T), pe, RUSHMEM_RING_REPLY);
   }
   Scope::sync();
@@ -135,7 +138,7 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
-  if (!impl::get_near<Scope>(dst, src, n, pe)) return impl::far_get<Scope>(dst, src, n * sizeof(T), pe, 0);
+  if (!impl::get_near<Scope>(dst, src, n, impl::route_to(pe))) return impl::far_get<Scope>(dst, src, n * sizeof(T), pe, 0);
   impl::loads_before_later();
 }
 
@@ -146,7 +149,7 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
-  if (impl::get_near<Scope>(dst, src, n, pe)) impl::loads_before_later();
+  if (impl::get_near<Scope>(dst, src, n, impl::route_to(pe))) impl::loads_before_later();
   else impl::far_get<Scope>(dst, src, n * sizeof(T), pe, RUSHMEM_RING_REPLY);
   Scope::sync();
 }

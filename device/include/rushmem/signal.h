@@ -32,10 +32,10 @@ RUSHMEM_DEVICE void signal_release(uint64_t *at, uint64_t value, int sig_op) {
  * synchronised after its last load of src. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE bool put_signal_near(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op, int pe) {
-  uint64_t *at = near_address(sig, pe);
-  if (!put_near<Scope, true>(dst, src, n, pe)) return false;
+  if (!put_near<Scope, true>(dst, src, n, route_to(pe))) return false;
   Scope::sync();
-  if (Scope::rank() == 0) signal_release(at, value, sig_op);
+  /* Looked for once more rather than kept in registers over the copy, where each counts. */
+  if (Scope::rank() == 0) signal_release(route_to(opaque(pe)).at(sig), value, sig_op);
   return true;
 }
 
@@ -71,8 +71,9 @@ RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, ui
  * announces data. (As NVSHMEM's nvshmemx_signal_op)
  * Order: none. Cost: store. */
 RUSHMEM_DEVICE void signal_op(uint64_t *sig, uint64_t value, int sig_op, int pe) {
-  if (impl::is_far(pe)) return impl::far_signal(sig, value, sig_op, pe);
-  uint64_t *at = impl::near_address(sig, pe);
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) return impl::far_signal(sig, value, sig_op, pe);
+  uint64_t *at = to.at(sig);
   impl::breathe();
   if (sig_op == RUSHMEM_SIGNAL_ADD) impl::add_word(at, value);
   else impl::store_relaxed_word(at, value);

@@ -68,8 +68,9 @@ RUSHMEM_DEVICE bool copy_staged(T *to, const T *from, size_t n, const stage &thr
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe, const stage &through) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (RUSHMEM_LIKELY(impl::is_near(pe)) &&
-      impl::copy_staged<Scope>(impl::near_address(dst, pe), src, n, through)) {
+  const impl::route way = impl::route_to(pe);
+  if (RUSHMEM_LIKELY(way.near) &&
+      impl::copy_staged<Scope>(way.at(dst), src, n, through)) {
     Scope::sync();
   } else {
     put<Scope>(dst, src, n, pe);
@@ -81,8 +82,9 @@ RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe, const stage &thr
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe, const stage &through) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (RUSHMEM_LIKELY(impl::is_near(pe)) &&
-      impl::copy_staged<Scope>(dst, impl::near_address(src, pe), n, through)) {
+  const impl::route way = impl::route_to(pe);
+  if (RUSHMEM_LIKELY(way.near) &&
+      impl::copy_staged<Scope>(dst, way.at(src), n, through)) {
     Scope::sync();
   } else {
     get<Scope>(dst, src, n, pe);
@@ -95,10 +97,11 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op, int pe,
                                const stage &through) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (RUSHMEM_LIKELY(impl::is_near(pe)) &&
-      impl::copy_staged<Scope>(impl::near_address(dst, pe), src, n, through)) {
+  const impl::route way = impl::route_to(pe);
+  if (RUSHMEM_LIKELY(way.near) &&
+      impl::copy_staged<Scope>(way.at(dst), src, n, through)) {
     Scope::sync();
-    if (Scope::rank() == 0) impl::signal_release(impl::near_address(sig, pe), value, sig_op);
+    if (Scope::rank() == 0) impl::signal_release(way.at(sig), value, sig_op);
   } else {
     put_signal<Scope>(dst, src, n, sig, value, sig_op, pe);
   }

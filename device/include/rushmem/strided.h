@@ -14,10 +14,11 @@ namespace rushmem {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (impl::is_far(pe)) {
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) {
     impl::far_iput<Scope>(dst, src, dst_stride, src_stride, n, pe);
   } else {
-    impl::copy_strided<Scope, T, false>(impl::near_address(dst, pe), src, dst_stride, src_stride, n);
+    impl::copy_strided<Scope, T, false>(to.at(dst), src, dst_stride, src_stride, n);
   }
   Scope::sync();
 }
@@ -30,21 +31,20 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iput_signal(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
                                 uint64_t *sig, uint64_t value, int sig_op, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (impl::is_far(pe)) {
+  const impl::route to = impl::route_to(pe);
+  if (to.is_far()) {
     /* The scope meets first, as in put_signal: the signal speaks for all of its threads. */
     Scope::sync();
+    impl::far_iput<Scope>(dst, src, dst_stride, src_stride, n, pe);
     if (Scope::rank() == 0) {
-      impl::rushmem_far_iput(impl::far_address(dst), impl::far_address(src),
-                             static_cast<uint64_t>(dst_stride), static_cast<uint64_t>(src_stride), n,
-                             sizeof(T), pe);
-      if (n != 0) impl::rushmem_far_fence();
+      if (n != 0) impl::far_fence();
       impl::far_signal(sig, value, sig_op, pe);
     }
     Scope::sync();
   } else {
-    impl::copy_strided<Scope, T, false>(impl::near_address(dst, pe), src, dst_stride, src_stride, n);
+    impl::copy_strided<Scope, T, false>(to.at(dst), src, dst_stride, src_stride, n);
     Scope::sync();
-    if (Scope::rank() == 0) impl::signal_release(impl::near_address(sig, pe), value, sig_op);
+    if (Scope::rank() == 0) impl::signal_release(to.at(sig), value, sig_op);
   }
 }
 
@@ -54,10 +54,11 @@ RUSHMEM_DEVICE void iput_signal(T *dst, const T *src, ptrdiff_t dst_stride, ptrd
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (impl::is_far(pe)) {
+  const impl::route from = impl::route_to(pe);
+  if (from.is_far()) {
     impl::far_iget<Scope>(dst, src, dst_stride, src_stride, n, pe);
   } else {
-    impl::copy_strided<Scope, T, true>(dst, impl::near_address(src, pe), dst_stride, src_stride, n);
+    impl::copy_strided<Scope, T, true>(dst, from.at(src), dst_stride, src_stride, n);
     impl::loads_before_later();
   }
   Scope::sync();

@@ -76,7 +76,8 @@ template <typename Scope> RUSHMEM_OUTLINED void sync_any() {
     const uint64_t epoch = next_epoch(s, rank, [] { fence_acq_rel(); });
     for (int i = rank; i < n - 1; i += size) {
       const int pe = to_the_right(i + 1, me, n);
-      if (is_near(pe)) store_relaxed_word(&near_address(s.sync_lines + me, pe)->epoch, epoch);
+      const route to = route_to(pe);
+      if (to.near) store_relaxed_word(&to.at(s.sync_lines + me)->epoch, epoch);
       else far_p(&s.sync_lines[me].epoch, epoch, pe);
       store_relaxed_word(s.sync_epoch + i, epoch);
     }
@@ -94,7 +95,7 @@ template <typename Scope> RUSHMEM_DEVICE void sync_near() {
   /* The first PE that this thread tells, and where: known before the fence, behind which every instruction
    * counts. */
   const int right = to_the_right(rank + 1, me, n);
-  rushmem_sync_line *there = opaque(near_address(s.sync_lines + me, right));
+  rushmem_sync_line *there = opaque(run_address(s.sync_lines + me, right));
   /* Puts what the scope's threads did before the fences below (see signal.h). */
   Scope::sync();
   /* Those that have a PE to tell. */
@@ -107,7 +108,7 @@ template <typename Scope> RUSHMEM_DEVICE void sync_near() {
     if (is_alone<Scope>::value && n > 2) {
       RUSHMEM_ROLLED
       for (int i = 1; i < n - 1; ++i) {
-        store_relaxed_word(&near_address(s.sync_lines + me, to_the_right(i + 1, me, n))->epoch, epoch);
+        store_relaxed_word(&run_address(s.sync_lines + me, to_the_right(i + 1, me, n))->epoch, epoch);
         store_relaxed_word(s.sync_epoch + i, epoch);
       }
       wait_arrivals<7>(s.sync_lines, epoch, 1, 1, me, n);

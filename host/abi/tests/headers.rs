@@ -182,7 +182,7 @@ fn layouts_are_those_of_the_headers() {
     fields!(layout, "rushmem_sync_line", SyncLine: epoch pad);
     fields!(layout, "rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base
         stride broken sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox
-        reserved);
+        near_apart step_first step_count step_inverse step_shift near_table);
     fields!(layout, "rushmem_descriptor", Descriptor: op sub width flags pe dst src bytes sig value reply
         element ticket);
     fields!(layout, "rushmem_reply", RawReply: value state reserved);

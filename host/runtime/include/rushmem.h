@@ -179,6 +179,18 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* Length of a unique ID. */
 #define RUSHMEM_UID_BYTES 128
 
+/* The near PEs are consecutive. */
+#define RUSHMEM_NEAR_RUN 0
+
+/* Every k-th PE is near, for some of them in a row. */
+#define RUSHMEM_NEAR_STEPS 1
+
+/* The near PEs are neither: a table has them. */
+#define RUSHMEM_NEAR_TABLE 2
+
+/* In that table, of a PE that is not near. */
+#define RUSHMEM_NEAR_NOT 1
+
 /* Kinds of kernel parameters. */
 #define RUSHMEM_ARG_POINTER 0
 
@@ -255,7 +267,7 @@ typedef struct rushmem_view_t {
   /* Number of PEs. */
   int32_t n_pes;
   /* First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store
-   * directly. */
+   * directly. There may be others (`rushmem_near`). */
   int32_t near_first;
   /* Length of that run; 0 where the heaps are in GPU memory. */
   int32_t near_count;
@@ -272,6 +284,32 @@ typedef struct rushmem_view_t {
   /* The GPU's number among those that the process sees; -1 for the CPU. */
   int32_t gpu;
 } rushmem_view_t;
+
+/* The near PEs: those whose heaps are mapped for this PE's device, itself included. Constant for the world's
+ * life.
+ *
+ * But for `RUSHMEM_NEAR_TABLE`, with `i = (uint32_t)(q - first) * inverse` rotated right by `shift` bits, PE
+ * `q` is near where `i < count`; then `q` is `first + i * step`, and its copy of `p` is at
+ * `p + (q - my_pe) * apart`, modulo 2^64. */
+typedef struct rushmem_near_t {
+  /* One of `RUSHMEM_NEAR_*`. */
+  int32_t shape;
+  /* Number of near PEs. */
+  int32_t count;
+  /* The lowest of them. */
+  int32_t first;
+  /* From one to the next; 0 where they are in a table. */
+  int32_t step;
+  /* Of the odd part of `step`, modulo 2^32: 1 for a run. */
+  uint32_t inverse;
+  /* How often 2 divides `step`. */
+  uint32_t shift;
+  /* See above. */
+  uint64_t apart;
+  /* `RUSHMEM_NEAR_TABLE`: for each PE of the job what is added to `p`, modulo 2^64, for its copy, or
+   * `RUSHMEM_NEAR_NOT`. Lives as long as the world. Else null. */
+  const uint64_t *distances;
+} rushmem_near_t;
 
 /* Where a PE runs and how it is reached. Strings live as long as the world. */
 typedef struct rushmem_peer_t {
@@ -476,6 +514,9 @@ int32_t rushmem_check(rushmem_world_t *w);
 
 /* What the fast path of a client needs: constant for the world's life. */
 int32_t rushmem_view(rushmem_world_t *w, struct rushmem_view_t *out);
+
+/* The near PEs, however they are numbered: constant for the world's life. */
+int32_t rushmem_near(rushmem_world_t *w, struct rushmem_near_t *out);
 
 /* This PE's number, or a negative code. */
 int32_t rushmem_my_pe(rushmem_world_t *w);

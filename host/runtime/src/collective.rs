@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::error::{err, Result};
 use crate::health::Health;
-use crate::node::card::Card;
 use crate::node::control::{Arrival, Call, Control, Words};
+use crate::topology::card::Card;
 
 /// Tells the other nodes of this PE's arrival.
 pub(crate) type Announce = Box<dyn Fn(Arrival) -> Result<()> + Send + Sync>;

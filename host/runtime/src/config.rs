@@ -1,12 +1,15 @@
 //! The settings of a world, read from `RUSHMEM_*` once at start. A value that makes no sense is an error that
 //! names the variable, never a silent default.
 
+pub(crate) mod placement;
 mod wishes;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{err, Result};
+
+use placement::Placement;
 
 pub(crate) use wishes::{Carrier, DeviceWish, Mapping, TransportWish, Way};
 
@@ -30,8 +33,8 @@ pub(crate) struct Config {
     pub(crate) fake_seed: Option<u64>,
     /// Its usual longest delay in microseconds (`RUSHMEM_FAKE_DELAY`, 100).
     pub(crate) fake_delay: u64,
-    /// PEs of one host are treated as nodes of so many (`RUSHMEM_PES_PER_NODE`): hosts for tests.
-    pub(crate) pes_per_node: Option<u32>,
+    /// Which PEs of one host are treated as a node (`RUSHMEM_PES_PER_NODE`, `RUSHMEM_NODES`): hosts for tests.
+    pub(crate) placement: Placement,
     /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
     pub(crate) heap_max: u64,
     /// Memory that the symmetric heap has from the start, in one piece (`RUSHMEM_HEAP_MIN`, 0: as it is needed).
@@ -79,7 +82,7 @@ impl Config {
             TransportWish::Auto => Mapping::Wanted,
             TransportWish::Direct => Mapping::Needed,
             TransportWish::Ucx => Mapping::Refused("RUSHMEM_TRANSPORT=ucx"),
-            TransportWish::Fake if self.pes_per_node.is_some() => Mapping::Wanted,
+            TransportWish::Fake if self.placement.divides() => Mapping::Wanted,
             TransportWish::Fake => Mapping::Refused("RUSHMEM_TRANSPORT=fake"),
         }
     }
@@ -133,7 +136,7 @@ impl Config {
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
             fake_seed: get("RUSHMEM_FAKE_SEED").map(|v| number("RUSHMEM_FAKE_SEED", &v)).transpose()?,
             fake_delay: get("RUSHMEM_FAKE_DELAY").map_or(Ok(100), |v| number("RUSHMEM_FAKE_DELAY", &v))?,
-            pes_per_node: get("RUSHMEM_PES_PER_NODE").map(|v| pes_per_node(&v)).transpose()?,
+            placement: Placement::parse(get("RUSHMEM_PES_PER_NODE"), get("RUSHMEM_NODES"))?,
             heap_max,
             heap_min,
             heap_max_given: heap.is_some(),
@@ -166,12 +169,6 @@ fn device(text: &str) -> Result<DeviceWish> {
             .map(|number| DeviceWish::Cuda(Some(number)))
             .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_DEVICE={text}: expected auto, cpu, cuda or cuda:N")),
     }
-}
-
-fn pes_per_node(text: &str) -> Result<u32> {
-    let number = text.trim().parse().ok().filter(|n| *n > 0);
-    number
-        .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_PES_PER_NODE={text}: expected a number of PEs, 1 or more"))
 }
 
 fn number(name: &str, text: &str) -> Result<u64> {
@@ -265,6 +262,10 @@ mod tests {
             ("RUSHMEM_DEVICE", "cuda:x"),
             ("RUSHMEM_TRANSPORT", "smoke"),
             ("RUSHMEM_PES_PER_NODE", "0"),
+            ("RUSHMEM_NODES", "0,x"),
+            ("RUSHMEM_NODES", "0,,1"),
+            ("RUSHMEM_NODES", "0,-1"),
+            ("RUSHMEM_NODES", "0,65536"),
             ("RUSHMEM_FAR_GPU", "maybe"),
             ("RUSHMEM_FAR_COPIES", "pigeons"),
             ("RUSHMEM_RING_SLOTS", "32"),

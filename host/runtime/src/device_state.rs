@@ -12,15 +12,18 @@ use crate::error::Result;
 use crate::gpu::pinned::{PinnedBox, Registered};
 use crate::gpu::Cuda;
 use crate::health::Health;
+use crate::topology::near::{Near, Shape};
 use rushmem_abi::device::*;
 use rushmem_abi::table::Comparison;
 
 /// What a world tells its kernels. All pointers outlive every kernel of the world.
-pub(crate) struct DeviceFacts {
+pub(crate) struct DeviceFacts<'a> {
     pub(crate) my_pe: i32,
     pub(crate) n_pes: i32,
-    /// The run of directly mapped PEs: first and length.
-    pub(crate) near: (i32, i32),
+    /// The PEs whose memory is mapped.
+    pub(crate) near: &'a Near,
+    /// Where the device finds the table of their distances, if they need one.
+    pub(crate) near_table: usize,
     pub(crate) heap_base: usize,
     pub(crate) stride: usize,
     /// `n_pes` lines at the same heap offset on every PE.
@@ -97,7 +100,11 @@ unsafe impl Sync for DeviceState {}
 
 impl DeviceState {
     /// For kernels on the CPU, or on `gpu`.
-    pub(crate) fn new(facts: &DeviceFacts, health: &Arc<Health>, gpu: Option<&Arc<Cuda>>) -> Result<Self> {
+    pub(crate) fn new(
+        facts: &DeviceFacts<'_>,
+        health: &Arc<Health>,
+        gpu: Option<&Arc<Cuda>>,
+    ) -> Result<Self> {
         let nanos = |limit: Option<Duration>| {
             limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1))
         };
@@ -107,13 +114,18 @@ impl DeviceState {
         // SAFETY: the page is the word's alone and lives as long as `health`, which is kept beside the registration.
         let registered = gpu.map(|cuda| unsafe { Registered::new(cuda, page, bytes) }).transpose()?;
         let broken = registered.as_ref().map_or(page, Registered::device_address);
+        let (steps, table) = match facts.near.shape() {
+            Shape::Run => (None, 0),
+            Shape::Steps(steps) => (Some(steps), 0),
+            Shape::Table(_) => (None, facts.near_table),
+        };
         let raw = Box::new(RawState {
             version: RUSHMEM_DEVICE_ABI_VERSION,
             bytes: size_of::<RawState>() as u32,
             my_pe: facts.my_pe,
             n_pes: facts.n_pes,
-            near_first: facts.near.0,
-            near_count: facts.near.1,
+            near_first: facts.near.run().0,
+            near_count: facts.near.run().1,
             heap_base: facts.heap_base as u64,
             stride: facts.stride as u64,
             broken: broken as *const u32,
@@ -126,7 +138,12 @@ impl DeviceState {
             trap_delay_ns: facts.trap_delay.as_nanos() as u64,
             ring: facts.ring as *mut c_void,
             mailbox: facts.mailbox as *mut c_void,
-            reserved: [0; 1],
+            near_apart: facts.near.apart(),
+            step_first: steps.map_or(0, |s| s.first),
+            step_count: steps.map_or(0, |s| s.count),
+            step_inverse: steps.map_or(0, |s| s.inverse),
+            step_shift: steps.map_or(0, |s| s.shift),
+            near_table: table as *const u64,
         });
         Ok(DeviceState { raw, stalls, failure, _broken: registered, _health: Arc::clone(health) })
     }

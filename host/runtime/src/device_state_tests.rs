@@ -18,7 +18,8 @@ pub(crate) fn state_of(health: &Arc<Health>) -> DeviceState {
     let facts = DeviceFacts {
         my_pe: 1,
         n_pes: 4,
-        near: (0, 4),
+        near: &Near::new(1, 4, &[(0, 0), (1, 1), (2, 2), (3, 3)], 0x8000),
+        near_table: 0,
         heap_base: 0x10000,
         stride: 0x8000,
         sync_lines: 0x10000,

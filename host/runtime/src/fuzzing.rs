@@ -19,6 +19,7 @@ pub fn ring_descriptors(bytes: &[u8]) {
 
 /// Messages on the sockets of a node.
 pub fn node_messages(bytes: &[u8]) {
+    crate::topology::fuzz(bytes);
     crate::node::fuzz(bytes);
 }
 

@@ -33,6 +33,7 @@ mod plugin;
 #[cfg(any(test, feature = "fuzzing"))]
 mod seeds;
 mod settings;
+mod topology;
 mod word;
 mod world;
 

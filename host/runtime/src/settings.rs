@@ -6,7 +6,7 @@ use std::sync::Once;
 use rushmem_bootstrap_uid::environment::detect_here;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 37] = [
+const KNOWN: [&str; 38] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CPU_BLOCKS",
@@ -28,6 +28,7 @@ const KNOWN: [&str; 37] = [
     "RUSHMEM_LOCAL_PE",
     "RUSHMEM_LOG",
     "RUSHMEM_MPI_PLUGIN",
+    "RUSHMEM_NODES",
     "RUSHMEM_NPES",
     "RUSHMEM_NVCC",
     "RUSHMEM_NVJITLINK",

@@ -21,11 +21,15 @@ use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::memory::symmetric::Symmetric;
 use crate::net::Far;
-use crate::node::card::Card;
 use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
 use crate::op::Reached;
-use rushmem_abi::c::{rushmem_heap_info_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA};
+use crate::topology::card::Card;
+use crate::topology::near::{Near, Shape};
+use rushmem_abi::c::{
+    rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA,
+    RUSHMEM_NEAR_RUN, RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
+};
 use start::first_cause;
 
 /// How a PE is reached, for people.
@@ -55,10 +59,8 @@ pub(crate) struct World {
     device_name: CString,
     me: i32,
     n: i32,
-    /// The run of mapped PEs around this one: first and length.
-    near: (i32, i32),
-    /// The first PE of this node.
-    node_first: i32,
+    /// The PEs whose memory is mapped here.
+    near: Arc<Near>,
     /// A launch has failed whose threads may hold something of the way to far PEs.
     abandoned: AtomicBool,
     /// As long as any of the above lives, a child of fork is refused.
@@ -165,7 +167,7 @@ impl World {
 
     /// What the fast path of a client needs: nobody is near to a host that cannot touch the memory.
     pub(crate) fn view(&self) -> rushmem_view_t {
-        let (near_first, near_count) = if self.engine.is_some() { (self.me, 0) } else { self.near };
+        let (near_first, near_count) = if self.engine.is_some() { (self.me, 0) } else { self.near.run() };
         rushmem_view_t {
             my_pe: self.me,
             n_pes: self.n,
@@ -176,6 +178,42 @@ impl World {
             broken: self.health.broken_word().as_ptr(),
             device: if self.device.gpu().is_some() { RUSHMEM_DEVICE_CUDA } else { RUSHMEM_DEVICE_CPU },
             gpu: self.device.gpu().map_or(-1, |cuda| cuda.facts().ordinal as i32),
+        }
+    }
+
+    /// The near PEs, as clients see them.
+    pub(crate) fn near_pes(&self) -> rushmem_near_t {
+        let (first, count) = self.near.run();
+        let run = rushmem_near_t {
+            shape: RUSHMEM_NEAR_RUN,
+            count,
+            first,
+            step: 1,
+            inverse: 1,
+            shift: 0,
+            apart: self.near.apart(),
+            distances: std::ptr::null(),
+        };
+        let (count, first) = (self.near.count() as i32, self.near.first());
+        match self.near.shape() {
+            Shape::Run => run,
+            Shape::Steps(s) => rushmem_near_t {
+                shape: RUSHMEM_NEAR_STEPS,
+                count,
+                first,
+                step: s.step as i32,
+                inverse: s.inverse,
+                shift: s.shift,
+                ..run
+            },
+            Shape::Table(table) => rushmem_near_t {
+                shape: RUSHMEM_NEAR_TABLE,
+                count,
+                first,
+                step: 0,
+                distances: table.as_ptr(),
+                ..run
+            },
         }
     }
 
@@ -208,26 +246,23 @@ impl World {
     /// offset in its stride. Checks the PE, the range, and that the job is whole.
     #[inline]
     pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)> {
-        if !self.is_near(pe) {
-            return self.far_route(ptr, bytes, pe);
-        }
+        let Some(distance) = self.near.distance(pe) else { return self.far_route(ptr, bytes, pe) };
         self.health.check()?;
         let own = self.check_local(ptr, bytes)?;
-        let far = (i64::from(pe) - i64::from(self.me)) * self.symmetric.stride() as i64;
-        let at = own.wrapping_add_signed(far as isize);
+        let at = own.wrapping_add(distance as usize);
         Ok(match &self.engine {
             None => (at, Reached::Host),
             Some(_) => {
-                let slot = (pe - self.node_first) as usize;
-                (self.symmetric.elsewhere(own, slot).unwrap_or(at), Reached::Gpu)
+                let slot = self.near.slot(pe);
+                let elsewhere = slot.and_then(|slot| self.symmetric.elsewhere(own, slot));
+                (elsewhere.unwrap_or(at), Reached::Gpu)
             }
         })
     }
 
-    /// Whether `pe` is one whose memory is mapped here.
-    #[inline]
-    pub(crate) fn is_near(&self, pe: i32) -> bool {
-        (pe.wrapping_sub(self.near.0) as u32) < self.near.1 as u32
+    /// The PEs whose memory is mapped here.
+    pub(crate) fn near(&self) -> &Arc<Near> {
+        &self.near
     }
 
     /// The same for a PE whose memory is not.

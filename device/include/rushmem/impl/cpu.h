@@ -23,6 +23,9 @@ RUSHMEM_DEVICE const rushmem_device_state &device_state() {
   return *reinterpret_cast<const rushmem_device_state *>(rushmem_cpu_state());
 }
 
+/* A word that nobody writes as long as kernels run. */
+RUSHMEM_DEVICE uint64_t load_constant(const uint64_t *from) { return *from; }
+
 /* Words are read and written in memory that the program may use as any type. */
 template <typename W> struct aliasing {
   typedef W type __attribute__((may_alias));

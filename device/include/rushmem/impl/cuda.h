@@ -49,7 +49,8 @@ __constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION,
                                                    0,
                                                    nullptr,
                                                    nullptr,
-                                                   0, nullptr, nullptr, {0}};
+                                                   0, nullptr, nullptr,
+                                                   0, 0, 0, 0, 0, nullptr};
 #endif
 }
 
@@ -57,6 +58,13 @@ namespace rushmem {
 namespace impl {
 
 RUSHMEM_DEVICE const rushmem_device_state &device_state() { return rushmem_state; }
+
+/* A word of this GPU's memory that nobody writes as long as kernels run. */
+RUSHMEM_DEVICE uint64_t load_constant(const uint64_t *from) {
+  uint64_t value;
+  asm("ld.global.nc.u64 %0, [%1];" : "=l"(value) : "l"(from));
+  return value;
+}
 
 /* ---- single words. "memory": a relaxed store may be to this PE's own heap, whose plain accesses the
  * compiler must not keep in registers across it. ---- */

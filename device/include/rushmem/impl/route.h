@@ -1,6 +1,15 @@
-/* Where a PE's copy of a symmetric object is. The PEs whose heaps are mapped here are a range of numbers,
- * their heaps a constant stride apart: one comparison and one multiply-add, no table.
- * Each operation asks is_far once; where it is so, impl/net/net.h is the way.
+/* Where a PE's copy of a symmetric object is. A PE is near where its heap is mapped here. The near PEs are any
+ * set of numbers, this PE's own among them, and an operation asks once for its route_to one of them:
+ *
+ *   - The run of consecutive near PEs around this one takes one comparison and one multiply-add, with no load.
+ *   - Every k-th PE (hosts dealt out in turn) takes one multiplication more. `step_inverse` is the inverse of k's odd
+ *     part modulo 2^32, and `step_shift` the power of 2 in k: (pe - first) * inverse, rotated right by shift, is the index
+ *     among the near PEs where k divides pe - first, and otherwise a number larger than any index (Granlund and
+ *     Montgomery, "Division by invariant integers", 9). `near_apart` is the distance of two windows divided by k in the
+ *     same arithmetic, modulo 2^64, so that the address has the same form as in a run.
+ *   - Any other set takes one load from a table of distances.
+ *
+ * Only the run is in the path that the compiler lays straight. Where a PE is far, impl/net/net.h is the way.
  */
 #ifndef RUSHMEM_IMPL_ROUTE_H
 #define RUSHMEM_IMPL_ROUTE_H
@@ -10,23 +19,52 @@
 namespace rushmem {
 namespace impl {
 
-/* A PE whose heap is mapped here. A negative `pe` wraps round to a large number and fails the one comparison.
- */
-RUSHMEM_DEVICE bool is_near(int pe) {
+/* The way to one PE. */
+struct route {
+  uint64_t distance; /* from this PE's copy to that one's, modulo 2^64; means nothing where the PE is far */
+  bool near;
+
+  /* Seldom: the compiler keeps what follows out of the near path's way. */
+  RUSHMEM_DEVICE bool is_far() const { return RUSHMEM_UNLIKELY(!near); }
+
+  /* The mapped address of that PE's copy. */
+  template <typename T> RUSHMEM_DEVICE T *at(T *local) const {
+    return reinterpret_cast<T *>(reinterpret_cast<uint64_t>(local) + distance);
+  }
+};
+
+/* Whether `pe` is in the run around this PE. A negative `pe` wraps round to a large number and fails the one comparison. */
+RUSHMEM_DEVICE bool is_in_run(int pe) {
   const rushmem_device_state &s = state();
   return static_cast<uint32_t>(pe) - static_cast<uint32_t>(s.near_first) <
          static_cast<uint32_t>(s.near_count);
 }
 
-/* Seldom: the compiler keeps what follows out of the near path's way. */
-RUSHMEM_DEVICE bool is_far(int pe) { return RUSHMEM_UNLIKELY(!is_near(pe)); }
-
-/* The mapped address of near PE `pe`'s copy. Unsigned arithmetic: a PE below this one wraps to its
- * difference. */
-template <typename T> RUSHMEM_DEVICE T *near_address(T *local, int pe) {
+/* Unsigned arithmetic: a PE below this one wraps to its difference. */
+RUSHMEM_DEVICE uint64_t affine_distance(int pe) {
   const rushmem_device_state &s = state();
-  uint64_t slots = static_cast<uint64_t>(static_cast<int64_t>(pe - s.my_pe));
-  return reinterpret_cast<T *>(reinterpret_cast<uint64_t>(local) + slots * s.stride);
+  return static_cast<uint64_t>(static_cast<int64_t>(pe - s.my_pe)) * s.near_apart;
+}
+
+/* The mapped address of `pe`'s copy, for a PE of the run. Where all PEs are near they are a run. */
+template <typename T> RUSHMEM_DEVICE T *run_address(T *local, int pe) {
+  return reinterpret_cast<T *>(reinterpret_cast<uint64_t>(local) + affine_distance(pe));
+}
+
+/* The same for a PE outside the run. */
+RUSHMEM_DEVICE route route_apart(int pe, uint64_t affine) {
+  const rushmem_device_state &s = state();
+  const uint32_t times = (static_cast<uint32_t>(pe) - static_cast<uint32_t>(s.step_first)) * s.step_inverse;
+  if ((times >> s.step_shift | times << (-s.step_shift & 31)) < s.step_count) return {affine, true};
+  if (!s.near_table || static_cast<uint32_t>(pe) >= static_cast<uint32_t>(s.n_pes)) return {affine, false};
+  const uint64_t distance = load_constant(s.near_table + pe);
+  return {distance, distance != RUSHMEM_NOT_NEAR};
+}
+
+RUSHMEM_DEVICE route route_to(int pe) {
+  route to{affine_distance(pe), true};
+  if (RUSHMEM_UNLIKELY(!is_in_run(pe))) to = route_apart(pe, to.distance);
+  return to;
 }
 
 /* What ends a launch that addresses `pe`, to which there is no way. */

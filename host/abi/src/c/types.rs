@@ -82,7 +82,7 @@ pub struct rushmem_view_t {
     /// Number of PEs.
     pub n_pes: i32,
     /// First PE of the consecutive run of PEs around `my_pe` whose heaps the host may load and store
-    /// directly.
+    /// directly. There may be others (`rushmem_near`).
     pub near_first: i32,
     /// Length of that run; 0 where the heaps are in GPU memory.
     pub near_count: i32,
@@ -98,6 +98,43 @@ pub struct rushmem_view_t {
     pub device: i32,
     /// The GPU's number among those that the process sees; -1 for the CPU.
     pub gpu: i32,
+}
+
+/// The near PEs are consecutive.
+pub const RUSHMEM_NEAR_RUN: i32 = 0;
+/// Every k-th PE is near, for some of them in a row.
+pub const RUSHMEM_NEAR_STEPS: i32 = 1;
+/// The near PEs are neither: a table has them.
+pub const RUSHMEM_NEAR_TABLE: i32 = 2;
+/// In that table, of a PE that is not near.
+pub const RUSHMEM_NEAR_NOT: u64 = 1;
+
+/// The near PEs: those whose heaps are mapped for this PE's device, itself included. Constant for the world's
+/// life.
+///
+/// But for `RUSHMEM_NEAR_TABLE`, with `i = (uint32_t)(q - first) * inverse` rotated right by `shift` bits, PE
+/// `q` is near where `i < count`; then `q` is `first + i * step`, and its copy of `p` is at
+/// `p + (q - my_pe) * apart`, modulo 2^64.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_near_t {
+    /// One of `RUSHMEM_NEAR_*`.
+    pub shape: i32,
+    /// Number of near PEs.
+    pub count: i32,
+    /// The lowest of them.
+    pub first: i32,
+    /// From one to the next; 0 where they are in a table.
+    pub step: i32,
+    /// Of the odd part of `step`, modulo 2^32: 1 for a run.
+    pub inverse: u32,
+    /// How often 2 divides `step`.
+    pub shift: u32,
+    /// See above.
+    pub apart: u64,
+    /// `RUSHMEM_NEAR_TABLE`: for each PE of the job what is added to `p`, modulo 2^64, for its copy, or
+    /// `RUSHMEM_NEAR_NOT`. Lives as long as the world. Else null.
+    pub distances: *const u64,
 }
 
 /// Where a PE runs and how it is reached. Strings live as long as the world.

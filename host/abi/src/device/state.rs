@@ -4,7 +4,10 @@
 use std::os::raw::c_void;
 
 /// Version of the device state. A module that was compiled for another one is refused.
-pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 3;
+pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 4;
+
+/// In the table of near PEs' distances: of a PE that is not near.
+pub const RUSHMEM_NOT_NEAR: u64 = 1;
 
 /// Records of stalls that a PE's kernels have between them.
 pub const RUSHMEM_STALL_RECORDS: usize = 8;
@@ -80,5 +83,10 @@ pub struct RawState {
     pub trap_delay_ns: u64,
     pub ring: *mut c_void,
     pub mailbox: *mut c_void,
-    pub reserved: [u64; 1],
+    pub near_apart: u64,
+    pub step_first: i32,
+    pub step_count: u32,
+    pub step_inverse: u32,
+    pub step_shift: u32,
+    pub near_table: *const u64,
 }

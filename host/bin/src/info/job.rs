@@ -34,8 +34,18 @@ pub(crate) struct Row {
     pub(crate) device: String,
     /// How it reaches each PE, itself included.
     pub(crate) peers: Vec<Way>,
+    /// The PEs whose memory is mapped for its device.
+    pub(crate) near: Near,
     /// What is missing where it runs.
     pub(crate) missing: Vec<String>,
+}
+
+/// The PEs that one maps.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Near {
+    pub(crate) pes: Vec<u32>,
+    /// How operations tell them from others: `a run`, `2 apart`, `by a table`.
+    pub(crate) shape: String,
 }
 
 /// How one PE reaches another.
@@ -116,7 +126,7 @@ fn fetch(room: usize, get: impl FnOnce(&mut [u8]) -> rushmem::Result<()>) -> Res
 
 impl Row {
     fn of(world: &World, missing: &[String]) -> rushmem::Result<Row> {
-        let me = world.peer(world.my_pe())?;
+        let (me, near) = (world.peer(world.my_pe())?, world.near_pes()?);
         let way = |pe: Pe| {
             let peer = world.peer(pe)?;
             Ok(Way { pe: pe.number(), transport: peer.transport, reason: peer.reason })
@@ -127,6 +137,10 @@ impl Row {
             pid: me.pid,
             device: world.device_name(),
             peers: world.pes().map(way).collect::<rushmem::Result<_>>()?,
+            near: Near {
+                pes: near.pes.iter().map(|pe| pe.number()).collect(),
+                shape: near.shape.to_string(),
+            },
             missing: missing.to_vec(),
         })
     }
@@ -191,7 +205,15 @@ mod tests {
             reason: format!("because of {transport}"),
         };
         let peers = transports.iter().enumerate().map(way).collect();
-        Row { pe, host: "h".into(), pid: 1, device: "cpu".into(), peers, missing: Vec::new() }
+        Row {
+            pe,
+            host: "h".into(),
+            pid: 1,
+            device: "cpu".into(),
+            peers,
+            near: Near::default(),
+            missing: Vec::new(),
+        }
     }
 
     #[test]

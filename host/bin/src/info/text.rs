@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::facts::{Facts, GpuFacts, ToolFacts};
-use crate::job::{Job, Row};
+use crate::job::{ranges, Job, Row};
 use crate::Report;
 
 /// All of it.
@@ -31,6 +31,9 @@ pub(crate) fn row(row: &Row) -> String {
     for (pes, transport, reason) in row.groups() {
         // Writing to a string does not fail.
         let _ = writeln!(text, "    to {pes}: {transport} ({reason})");
+    }
+    if row.peers.len() > 1 {
+        let _ = writeln!(text, "    near: {} ({})", ranges(&row.near.pes), row.near.shape);
     }
     text
 }

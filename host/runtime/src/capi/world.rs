@@ -226,6 +226,16 @@ pub unsafe extern "C" fn rushmem_view(w: *mut rushmem_world_t, out: *mut rushmem
     guard(|| unsafe { write_out(out, world(w)?.view(), "out") })
 }
 
+/// The near PEs, however they are numbered: constant for the world's life.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_near(w: *mut rushmem_world_t, out: *mut rushmem_near_t) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { write_out(out, world(w)?.near_pes(), "out") })
+}
+
 /// This PE's number, or a negative code.
 ///
 /// # Safety

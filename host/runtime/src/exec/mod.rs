@@ -28,6 +28,7 @@ use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::net::Far;
 use crate::op::{Op, Reach, Reached};
+use crate::topology::near::Near;
 use gpu::GpuEngine;
 use host::MappedHost;
 use net::Network;
@@ -44,6 +45,8 @@ pub(crate) trait Home: Reach {
     fn engine(&self) -> Option<&GpuEngine>;
     /// The way to PEs whose memory is not mapped, where there are any.
     fn far(&self) -> Option<&Arc<Far>>;
+    /// The PEs whose memory is mapped.
+    fn near(&self) -> &Arc<Near>;
     /// The world's kernels and streams.
     fn kernels(&self) -> &Kernels;
     /// Where in the heap an address of this PE's is, for texts.

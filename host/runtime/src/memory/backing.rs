@@ -156,6 +156,25 @@ impl Backing {
         }
     }
 
+    /// Copies `bytes` to this PE's own mapped memory at address `at`.
+    ///
+    /// # Safety
+    /// As for [`Backing::zero`].
+    pub(crate) unsafe fn write(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        match self {
+            Backing::Host(_) => {
+                // SAFETY: per contract; the source is a slice of so many bytes.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
+                Ok(())
+            }
+            Backing::Gpu(gpu) => {
+                // SAFETY: per contract, and waited for.
+                unsafe { gpu.stream.copy(at, bytes.as_ptr() as usize, bytes.len()) }?;
+                gpu.stream.finish()
+            }
+        }
+    }
+
     /// Zeroes `bytes` of this PE's own mapped memory at address `at`.
     ///
     /// # Safety

@@ -32,8 +32,8 @@ pub(crate) struct Symmetric {
     // Before the memory that it has registered goes.
     far: OnceLock<Arc<dyn Remote>>,
     window: Window,
-    /// The PE in the window's first slot.
-    first: usize,
+    /// The PEs of this node, by the window's slots.
+    members: Vec<usize>,
     live: Live,
     /// Registered memory that is not in the window.
     segments: Segments,
@@ -56,11 +56,11 @@ struct Books {
 }
 
 impl Symmetric {
-    /// Symmetric memory in `window`, which begins with PE `first`, whose first `reserved` bytes are rushmem's own (zeroed), with
-    /// `least` bytes from the start. Collective.
+    /// Symmetric memory in `window`, whose slots are those of PEs `members`, and whose first `reserved` bytes are rushmem's own
+    /// (zeroed), with `least` bytes from the start. Collective.
     pub(crate) fn new(
         window: Window,
-        first: usize,
+        members: &[usize],
         reserved: usize,
         least: u64,
         limit: Duration,
@@ -80,7 +80,7 @@ impl Symmetric {
         let s = Symmetric {
             far: OnceLock::new(),
             window,
-            first,
+            members: members.to_vec(),
             live: Live::new(),
             segments: Segments::default(),
             books: Mutex::new(books),

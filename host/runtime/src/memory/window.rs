@@ -10,8 +10,9 @@ use std::sync::OnceLock;
 use crate::config::Mapping;
 use crate::error::{err, Result};
 use crate::memory::backing::{Backing, Chunk};
-use crate::node::card::{leaders, run_of, Card};
 use crate::os::RESERVE_ALIGN;
+use crate::topology::card::Card;
+use crate::topology::nodes::Nodes;
 
 /// Address space that all worlds' windows of one process may take together: half of what x86-64 gives a process.
 const ADDRESS_BUDGET: u64 = 64 << 40;
@@ -32,14 +33,11 @@ pub(crate) struct Window {
 
 /// The heap's limit, the same on each PE of the job: what was asked for, or less where that was only the
 /// default and the address space of a process holds too little (many PEs in one process).
-pub(crate) fn heap_limit(cards: &[Card], asked: u64, given: bool) -> Result<u64> {
-    let leaders = leaders(cards);
-    let run = |pe: usize| leaders.partition_point(|first| *first <= pe);
-    let sizes: Vec<u64> = leaders.iter().map(|first| run_of(cards, *first).1 as u64).collect();
+pub(crate) fn heap_limit(cards: &[Card], nodes: &Nodes, asked: u64, given: bool) -> Result<u64> {
     // Every PE of a process reserves room for all PEs of its node.
     let mut taken: HashMap<u64, u64> = HashMap::new();
     for (pe, card) in cards.iter().enumerate() {
-        *taken.entry(card.process).or_default() += sizes[run(pe) - 1];
+        *taken.entry(card.process).or_default() += nodes.members(pe).len() as u64;
     }
     let most = taken.values().copied().max().unwrap_or(1);
     let room = ADDRESS_BUDGET / most / 2;
@@ -120,12 +118,9 @@ impl Window {
         self.unmapped.get().and_then(|why| why[slot].as_deref())
     }
 
-    /// The run of mapped slots around this PE's own: first, and length.
-    pub(crate) fn near(&self) -> (usize, usize) {
-        let mapped = |slot: &usize| self.why_unmapped(*slot).is_none();
-        let first = (0..self.me).rev().take_while(mapped).last().unwrap_or(self.me);
-        let last = (self.me..self.slots).take_while(mapped).last().unwrap_or(self.me);
-        (first, last - first + 1)
+    /// The slots whose memory is mapped here, this PE's own among them.
+    pub(crate) fn mapped(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.slots).filter(|slot| self.why_unmapped(*slot).is_none())
     }
 
     /// Maps every PE's memory, by slot, at `offset` of its heap: this PE's `own`, the others' by their descriptors. The
@@ -205,25 +200,27 @@ mod tests {
 
     #[test]
     fn the_default_shrinks_to_the_address_space_and_a_wish_does_not() {
-        assert_eq!(heap_limit(&cards(8, 8), 64 << 30, false).unwrap(), 64 << 30);
-        let threads = heap_limit(&cards(64, 1), 64 << 30, false).unwrap();
+        let limit = |cards: &[Card], given| heap_limit(cards, &Nodes::new(cards), 64 << 30, given);
+        assert_eq!(limit(&cards(8, 8), false).unwrap(), 64 << 30);
+        let threads = limit(&cards(64, 1), false).unwrap();
         assert!(threads >= 4 << 30 && threads * 2 * 64 * 64 <= ADDRESS_BUDGET, "{threads}");
-        assert!(heap_limit(&cards(64, 1), 64 << 30, true).unwrap_err().message.contains("RUSHMEM_HEAP_MAX"));
+        assert!(limit(&cards(64, 1), true).unwrap_err().message.contains("RUSHMEM_HEAP_MAX"));
+        // A process' PEs on two nodes, dealt out in turn, reserve room for half as many each.
+        let mut dealt = cards(64, 1);
+        dealt.iter_mut().skip(1).step_by(2).for_each(|card| card.node.push('b'));
+        assert_eq!(limit(&dealt, false).unwrap(), 2 * threads);
     }
 
     #[test]
-    fn the_near_ones_are_the_run_around_this_pe() {
-        let window = |me: usize, far: &[usize]| {
+    fn what_could_not_be_mapped_is_left_out() {
+        let mapped = |me: usize, far: &[usize]| {
             let reserve = |bytes| Ok(Backing::Host(Reservation::new(bytes)?));
             let w = Window::reserve(6, me, 1 << 21, Mapping::Wanted, reserve).unwrap();
             let why = (0..6).map(|slot| far.contains(&slot).then(|| "no cable".to_owned()));
             w.unmapped.set(why.collect()).unwrap();
-            w.near()
+            w.mapped().collect::<Vec<_>>()
         };
-        assert_eq!(window(3, &[]), (0, 6));
-        assert_eq!(window(3, &[1, 5]), (2, 3));
-        assert_eq!(window(0, &[1]), (0, 1));
-        assert_eq!(window(5, &[4]), (5, 1));
-        assert_eq!(window(5, &[0, 1]), (2, 4));
+        assert_eq!(mapped(3, &[]), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(mapped(3, &[1, 5]), [0, 2, 3, 4]);
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{err, Error, Result};
 use crate::memory::remote::Backed;
 use crate::net::transport::ucx::listen::Listen;
 use crate::net::transport::{Memory, Transport};
-use crate::node::card::Card;
+use crate::topology::card::Card;
 
 /// Of a PE that could not.
 const FAILED: u64 = u64::MAX;

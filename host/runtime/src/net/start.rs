@@ -29,8 +29,8 @@ use crate::error::{err, Result};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
-use crate::node::card::Card;
 use crate::node::control::Control;
+use crate::topology::card::Card;
 
 /// The first phase: PEs know how to reach each other.
 pub(crate) struct Meeting {

@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::card::Card;
 use super::message::{Message, MAX_FDS};
 use crate::error::{err, raise_the_limit, Error, Result};
 use crate::health::Health;
+use crate::topology::card::Card;
 
 /// How often a wait looks whether the job is whole.
 const TICK: Duration = Duration::from_millis(100);

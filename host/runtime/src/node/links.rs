@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::{Bootstrap, Death};
 
-use super::card::Card;
 use super::inbox::Inbox;
 use super::mate::{pidfd_of, Mate};
 #[cfg(any(test, feature = "fuzzing"))]
@@ -23,6 +22,7 @@ use super::meet::{dial, gather};
 use super::message::{Socket, MAX_BYTES, MAX_FDS};
 use crate::error::{err, Error, Result};
 use crate::health::Health;
+use crate::topology::card::Card;
 
 /// How often the monitor looks at what cannot wake it: the bootstrap, kernels' stall records.
 pub(super) const TICK: Duration = Duration::from_millis(100);
@@ -404,11 +404,11 @@ impl Shared {
 /// The messages of a leader, as a follower reads them: the first byte of each says how many descriptors go with it.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn fuzz(bytes: &[u8]) {
-    let name = super::card::random().expect("random bytes");
+    let name = crate::topology::card::random().expect("random bytes");
     let listener = Socket::listen(&name).expect("a free name");
     let leader = Socket::connect(&name).expect("it listens");
     let follower = listener.accept().expect("it has connected").expect("this user's own");
-    let card = |pe: u32| Card { pe, ..Card::decode(&[0; super::card::CARD_BYTES]) };
+    let card = |pe: u32| Card { pe, ..Card::decode(&[0; crate::topology::card::CARD_BYTES]) };
     let shared = Shared {
         me: 1,
         cards: Arc::new((0..3).map(card).collect()),

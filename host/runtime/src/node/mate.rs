@@ -7,8 +7,8 @@
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::card::Card;
 use super::message::Socket;
+use crate::topology::card::Card;
 
 /// `SO_PEERPIDFD`, which `libc` does not have yet: Linux 6.5.
 const PEER_PIDFD: libc::c_int = 77;
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_is_seen_though_a_child_of_it_has_its_socket() {
-        let name = crate::node::card::random().expect("random bytes");
+        let name = crate::topology::card::random().expect("random bytes");
         let listener = Socket::listen(&name).expect("a listener");
         // SAFETY: the child and its child make system calls on plain values only, and leave by one. Plain system calls
         // instead of fork: no handler closes the sockets.
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_thread_of_this_process_needs_none() {
-        let name = crate::node::card::random().expect("random bytes");
+        let name = crate::topology::card::random().expect("random bytes");
         let listener = Socket::listen(&name).expect("a listener");
         let dialled = Socket::connect(&name).expect("it listens");
         let accepted = listener.accept().expect("it was dialled").expect("this user's own");

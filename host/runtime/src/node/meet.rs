@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use super::card::Card;
 use super::links::{death_message, in_pes, tell_all, word, HELLO, TICK};
 use super::message::Socket;
 use crate::error::{err, Error, Result};
+use crate::topology::card::Card;
 
 /// How long a connection may say nothing.
 const SILENCE: Duration = Duration::from_secs(2);

@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn descriptors_travel_in_order_and_death_is_an_end_of_file() {
-        let name: [u8; 16] = crate::node::card::random().unwrap();
+        let name: [u8; 16] = crate::topology::card::random().unwrap();
         let listener = Socket::listen(&name).unwrap();
         let a = Socket::connect(&name).unwrap();
         let b = listener.accept().unwrap().expect("this user's own");

@@ -46,6 +46,11 @@ pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState
         trap_delay_ns: 0,
         ring: null_mut(),
         mailbox: null_mut(),
-        reserved: [0; 1],
+        near_apart: stride as u64,
+        step_first: 0,
+        step_count: 0,
+        step_inverse: 0,
+        step_shift: 0,
+        near_table: null(),
     }
 }

@@ -6,7 +6,8 @@ pub(crate) struct Random(u64);
 impl Random {
     /// Seeded by the system; says so under the test's name.
     pub(crate) fn new(test: &str) -> Random {
-        let seed = crate::node::card::random().map(u64::from_le_bytes).expect("the system has random bytes");
+        let seed =
+            crate::topology::card::random().map(u64::from_le_bytes).expect("the system has random bytes");
         eprintln!("{test}: seed {seed:#x}");
         Random(seed)
     }

@@ -12,6 +12,7 @@ use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::net::Far;
 use crate::op::{Reach, Reached};
+use crate::topology::near::Near;
 
 impl Reach for World {
     #[inline(always)]
@@ -40,6 +41,10 @@ impl Home for World {
 
     fn far(&self) -> Option<&Arc<Far>> {
         self.far()
+    }
+
+    fn near(&self) -> &Arc<Near> {
+        self.near()
     }
 
     fn kernels(&self) -> &Kernels {

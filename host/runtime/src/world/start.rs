@@ -23,18 +23,25 @@ use crate::memory::symmetric::Symmetric;
 use crate::memory::window::{heap_limit, Window};
 use crate::net::proxy::ring::DeviceRing;
 use crate::net::{Detached, Far, Joined, Meeting};
-use crate::node::card::{self, Card};
 use crate::node::control::{Call, Control};
 use crate::node::links::Links;
 use crate::node::message::Socket;
 use crate::os::Reservation;
+use crate::topology::card::{self, Card};
+use crate::topology::near::{Near, Shape};
+use crate::topology::nodes::Nodes;
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
 const SYNC_LINE: usize = 128;
 /// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each PE. Behind them lie the
-/// device ring's counters.
+/// table of near PEs, where kernels need one, and the device ring's counters.
 const fn sync_bytes(n: usize) -> usize {
     (n + (n * size_of::<u64>()).div_ceil(SYNC_LINE)) * SYNC_LINE
+}
+
+/// Bytes of the table that tells kernels where near PEs are, where their numbers do not.
+const fn table_bytes(n: usize) -> usize {
+    (n * size_of::<u64>()).next_multiple_of(SYNC_LINE)
 }
 
 impl World {
@@ -49,41 +56,42 @@ impl World {
         let listener =
             Socket::listen(&mine.link).map_err(|e| Error::io("listening for this host's PEs", &e))?;
         let cards = Arc::new(card::exchange(&**boot, &mine)?);
-        let (first, slots) = card::run_of(&cards, me);
-        let seat = Seat { me, first, slots };
+        let nodes = Nodes::new(&cards);
+        let members = nodes.members(me);
         let cores = std::thread::available_parallelism().map_or(1, |c| c.get());
         let on_host = cards.iter().filter(|card| card.host == mine.host).count();
         let health = Arc::new(Health::new(mine.who(), on_host > cores, config.stall_report));
-        config.heap_max = heap_limit(&cards, config.heap_max, config.heap_max_given)?;
+        config.heap_max = heap_limit(&cards, &nodes, config.heap_max, config.heap_max_given)?;
         check_mapping(&config, &mine, &cards)?;
 
-        let (mates, limit) = (Arc::new(cards[first..first + slots].to_vec()), config.init_timeout);
-        let links =
-            Links::connect(me - first, mates, listener, Arc::clone(&health), Arc::clone(boot), limit)?;
+        let mates = Arc::new(members.iter().map(|pe| cards[*pe].clone()).collect());
+        let (slot, limit) = (nodes.slot(me), config.init_timeout);
+        let links = Links::connect(slot, mates, listener, Arc::clone(&health), Arc::clone(boot), limit)?;
         // Whoever sees this PE end must have been told why before.
         let tell = |e: &Error| links.abort(&e.message);
         let device = Device::open(kind, config.device, card::host_index(&cards, me));
         let cuda = device.as_ref().ok().and_then(Device::gpu).cloned();
-        let leaders = card::leaders(&cards);
         let meet = || {
-            let others = leaders.iter().copied().filter(|pe| *pe != first).collect();
+            let others = nodes.leaders().filter(|pe| *pe != nodes.leader(me)).collect();
             Meeting::hold(me, &cards, others, &config, cuda.as_ref(), &health, boot)
         };
-        let meeting = if leaders.len() > 1 { Some(meet().inspect_err(tell)?) } else { None };
-        let memory = share_memory(&links, &health, &cards, seat, &config, device, meeting);
+        let meeting = if nodes.count() > 1 { Some(meet().inspect_err(tell)?) } else { None };
+        let memory = share_memory(&links, &health, &cards, (me, members), &config, device, meeting);
         let Parts { control, joined, collective, symmetric, device, sharing, trap_delay } =
             memory.inspect_err(tell)?;
         let meet = || meet().and_then(|meeting| meeting.join(&control));
         let joined = reach_all(joined, meet, &collective, &symmetric, &health, &cards).inspect_err(tell)?;
         let (far, detached) = joined.map(|joined| (joined.net, joined.kernels)).unzip();
 
-        let near = symmetric.window().near();
-        let near = ((first + near.0) as i32, near.1 as i32);
+        let mapped: Vec<(usize, usize)> =
+            symmetric.window().mapped().map(|slot| (members[slot], slot)).collect();
+        let near = Arc::new(Near::new(me, n, &mapped, symmetric.stride() as u64));
         let base = symmetric.base();
         let facts = DeviceFacts {
             my_pe: me as i32,
             n_pes: n as i32,
-            near,
+            near: &near,
+            near_table: base + sync_bytes(n),
             heap_base: base,
             stride: symmetric.stride(),
             // The first lines of the heap, as `SYNC_LINE` says.
@@ -95,13 +103,13 @@ impl World {
             mailbox: 0,
             trap_delay,
         };
-        let started =
-            start_device(facts, detached, &device, &health, &config, sharing).map_err(|e| e.context(&device));
+        let started = start_device(facts, detached, &device, &symmetric, &health, &config, sharing)
+            .map_err(|e| e.context(&device));
         let (engine, kernels) = {
             let mut call = collective.enter(&health, &cards)?;
             call.all_well(started, "starting the device").inspect_err(tell)?
         };
-        let describe = |card| describe(card, &mine, (first, slots), near, symmetric.window(), far.as_deref());
+        let describe = |card| describe(card, &mine, &nodes, &near, symmetric.window(), far.as_deref());
         let peers: Vec<Peer> = cards.iter().map(describe).collect();
         for (card, peer) in
             cards.iter().zip(&peers).filter(|(_, peer)| peer.transport.as_c_str() != c"direct")
@@ -110,9 +118,9 @@ impl World {
             log::info!("{}: {} is reached by {way}: {why}", mine.who(), card.who());
         }
         log::info!(
-            "{}: one of {n} PEs, {} of them mapped directly; its device is {device}; heap at {base:#x}, up to {} bytes",
+            "{}: one of {n} PEs, {} of them mapped directly ({near}); its device is {device}; heap at {base:#x}, up to {} bytes",
             mine.who(),
-            near.1,
+            near.count(),
             config.heap_max
         );
         links.every_tick(kernels.monitor());
@@ -133,7 +141,6 @@ impl World {
             me: me as i32,
             n: n as i32,
             near,
-            node_first: first as i32,
             _member: member,
             abandoned: AtomicBool::new(false),
         })
@@ -183,25 +190,19 @@ struct Parts {
     trap_delay: Duration,
 }
 
-/// Where a PE is: its number, and the PEs of its node.
-#[derive(Clone, Copy)]
-struct Seat {
-    me: usize,
-    first: usize,
-    slots: usize,
-}
-
-/// Collective: the control segment and the symmetric memory of a node whose PEs are connected, on `device`.
+/// Collective: the control segment and the symmetric memory of PE `me`'s node, whose PEs are `members` and are connected, on
+/// `device`.
 fn share_memory(
     links: &Links,
     health: &Arc<Health>,
     cards: &[Card],
-    Seat { me, first, slots }: Seat,
+    (me, members): (usize, &[usize]),
     config: &Config,
     device: Result<Device>,
     meeting: Option<Meeting>,
 ) -> Result<Parts> {
-    let (n, slot, limit) = (cards.len(), me - first, config.init_timeout);
+    let (n, limit) = (cards.len(), config.init_timeout);
+    let slot = members.iter().position(|pe| *pe == me).expect("a PE is of its own node");
     let control = if slot == 0 {
         let control = Control::create(n, me)?;
         links.receive_from_leader(0, Some(control.fd()), limit)?;
@@ -221,10 +222,10 @@ fn share_memory(
         None => Reservation::new(bytes).map(Backing::Host),
         Some(cuda) => GpuBacking::reserve(cuda, bytes).map(Backing::Gpu),
     };
-    let window = Window::reserve(slots, slot, config.heap_max, config.mapping(), reserve);
+    let window = Window::reserve(members.len(), slot, config.heap_max, config.mapping(), reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
-    let reserved = sync_bytes(n) + DeviceRing::MOST_DEVICE_BYTES;
-    let symmetric = Symmetric::new(window, first, reserved, config.heap_min, limit, &mut call, links)?;
+    let reserved = sync_bytes(n) + table_bytes(n) + DeviceRing::MOST_DEVICE_BYTES;
+    let symmetric = Symmetric::new(window, members, reserved, config.heap_min, limit, &mut call, links)?;
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
     let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));
     let place = [uuid as u64, (uuid >> 64) as u64, cards[me].process, 0];
@@ -261,7 +262,7 @@ fn reach_all(
 ) -> Result<Option<Joined>> {
     let window = symmetric.window();
     let mut call = collective.enter(health, cards)?;
-    let needed = joined.is_some() || window.near().1 < window.slots();
+    let needed = joined.is_some() || window.mapped().count() < window.slots();
     call.round(Call::Step, [needed.into(), 0, 0, 0])?;
     if (0..cards.len()).all(|pe| call.words(pe)[0] == 0) {
         return Ok(None);
@@ -275,15 +276,22 @@ fn reach_all(
 
 /// What kernels need, and the way from them to far PEs where there are any: `facts` name it, too.
 fn start_device(
-    facts: DeviceFacts,
+    facts: DeviceFacts<'_>,
     net: Option<Detached>,
     device: &Device,
+    symmetric: &Symmetric,
     health: &Arc<Health>,
     config: &Config,
     sharing: usize,
 ) -> Result<(Option<GpuEngine>, Kernels)> {
     let mut facts = facts;
-    let counters = facts.heap_base + sync_bytes(facts.n_pes as usize);
+    if let Shape::Table(table) = facts.near.shape() {
+        let words: Vec<u8> = table.iter().flat_map(|distance| distance.to_ne_bytes()).collect();
+        // SAFETY: memory of the heap that is reserved for it, and nobody's else.
+        unsafe { symmetric.window().backing().write(facts.near_table, &words) }?;
+    }
+    let n = facts.n_pes as usize;
+    let counters = facts.heap_base + sync_bytes(n) + table_bytes(n);
     let prepare = |net: Detached| {
         // SAFETY: memory of the heap that is reserved for it, and lives until kernels have ended.
         unsafe { net.prepare(device.gpu(), counters, config.ring_slots) }
@@ -312,26 +320,23 @@ fn start_device(
 fn describe(
     card: &Card,
     mine: &Card,
-    (first, slots): (usize, usize),
-    near: (i32, i32),
+    nodes: &Nodes,
+    near: &Near,
     window: &Window,
     far: Option<&Far>,
 ) -> Peer {
     let text = |s: &str| CString::new(s.replace('\0', "")).unwrap_or_default();
     let (pe, me) = (card.pe as usize, mine.pe as usize);
-    let is_near = (near.0..near.0 + near.1).contains(&(pe as i32));
-    let mate = (first..first + slots).contains(&pe);
     let network = far.map_or("none", Far::name);
     let about = far.map_or("", Far::about);
     let (transport, reason) = if pe == me {
         ("direct", "itself".to_owned())
-    } else if is_near {
+    } else if near.contains(card.pe as i32) {
         ("direct", "same host: its memory is mapped here".to_owned())
-    } else if !mate {
+    } else if nodes.leader(pe) != nodes.leader(me) {
         (network, format!("{}; {about}", card::why_apart(mine, card)))
     } else {
-        let why = window.why_unmapped(pe - first);
-        let why = why.unwrap_or("its memory could be mapped here, but that of a PE between could not");
+        let why = window.why_unmapped(nodes.slot(pe)).unwrap_or("its memory is not mapped here");
         (network, format!("{why}; {about}"))
     };
     Peer { pid: card.pid, host: text(&card.host), transport: text(transport), reason: text(&reason) }

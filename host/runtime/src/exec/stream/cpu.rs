@@ -25,7 +25,7 @@ pub(super) unsafe fn job(w: &impl Home, what: &str, work: Work) -> Job {
     let worker = Worker {
         health: Arc::clone(w.health()),
         limit: w.wait_limit(),
-        sync: Sync::new(w.kernels().state().raw()),
+        sync: Sync::new(w.kernels().state().raw(), Arc::clone(w.near())),
         far: w.far().cloned(),
     };
     let what = format!("{what} on a stream");

@@ -11,39 +11,35 @@ use crate::exec::{Executor, Form};
 use crate::health::Health;
 use crate::net::Far;
 use crate::op::Op;
+use crate::topology::near::Near;
 use rushmem_abi::device::{RawState, SyncLine};
 
 /// What the sync needs to know of the world.
-#[derive(Clone, Copy)]
 pub(super) struct Sync {
     me: i32,
     n: i32,
-    /// The run of PEs that are mapped: first and length.
-    near: (i32, i32),
+    near: Arc<Near>,
     base: usize,
-    stride: u64,
     lines: usize,
     epochs: usize,
 }
 
 impl Sync {
-    pub(super) fn new(state: &RawState) -> Sync {
+    pub(super) fn new(state: &RawState, near: Arc<Near>) -> Sync {
         Sync {
             me: state.my_pe,
             n: state.n_pes,
-            near: (state.near_first, state.near_count),
+            near,
             base: state.heap_base as usize,
-            stride: state.stride,
             lines: state.sync_lines as usize,
             epochs: state.sync_epoch as usize,
         }
     }
 
-    /// The count of `of`'s arrivals in `at`'s memory.
-    fn line(&self, of: i32, at: i32) -> &AtomicU64 {
-        let far = (i64::from(at) - i64::from(self.me)) * self.stride as i64;
-        let line = (self.lines + of as usize * size_of::<SyncLine>()).wrapping_add_signed(far as isize);
-        // SAFETY: `at` is mapped, with `n` lines that begin with a word.
+    /// The count of `of`'s arrivals in the memory of the near PE that is `distance` away.
+    fn line(&self, of: i32, distance: u64) -> &AtomicU64 {
+        let line = (self.lines + of as usize * size_of::<SyncLine>()).wrapping_add(distance as usize);
+        // SAFETY: that PE's heap is mapped, with `n` lines that begin with a word.
         unsafe { AtomicU64::from_ptr(line as *mut u64) }
     }
 
@@ -56,8 +52,8 @@ impl Sync {
         let others = || (0..self.n).filter(|pe| *pe != self.me);
         fence(Ordering::SeqCst);
         for pe in others() {
-            if (self.near.0..self.near.0 + self.near.1).contains(&pe) {
-                self.line(self.me, pe).store(epoch, Ordering::Relaxed);
+            if let Some(distance) = self.near.distance(pe) {
+                self.line(self.me, distance).store(epoch, Ordering::Relaxed);
                 continue;
             }
             let far = far.ok_or_else(|| err!(INTERNAL, "PE {pe} is neither mapped nor on a network"))?;
@@ -67,7 +63,7 @@ impl Sync {
             unsafe { Network { far, pe: pe as usize }.run(arrival, Form::Nbi) }?;
         }
         for pe in others() {
-            let seen = || self.line(pe, self.me).load(Ordering::Relaxed);
+            let seen = || self.line(pe, 0).load(Ordering::Relaxed);
             let report = || {
                 let came = seen();
                 format!(

@@ -16,10 +16,10 @@ use crate::memory::gpu_region::{inspect, GpuMemory, Piece, Plain};
 use crate::memory::region::Region;
 use crate::memory::remote::Backed;
 use crate::memory::segments::Segment;
-use crate::node::card::Card;
 use crate::node::control::{Call, Words};
 use crate::node::links::Links;
 use crate::os::page_size;
+use crate::topology::card::Card;
 
 /// A registered region.
 #[derive(Debug)]
@@ -122,7 +122,8 @@ impl Symmetric {
             let kind = if self.window.backing().is_host() { Backed::Host } else { Backed::GpuPieces };
             // SAFETY: as said.
             let added = unsafe { far.add(at, bytes, own, kind) };
-            if let Err(e) = added {
+            // A PE that is told of the region last may be put into by then: nobody returns before all know it.
+            if let Err(e) = call.all_well(added, "register") {
                 self.segments.remove(addr);
                 self.window.unmap(at, bytes.next_multiple_of(align));
                 books.region_space.free(offset);
@@ -144,9 +145,8 @@ impl Symmetric {
         let given = match self.window.backing().gpu() {
             None => Region::check(addr, bytes).map(|()| Given::Host)?,
             Some(cuda) => {
-                let node = &cards[self.first..][..self.window.slots()];
-                let process = node[self.window.me()].process;
-                let alone = node.iter().all(|card| card.process == process);
+                let process = cards[self.members[self.window.me()]].process;
+                let alone = self.members.iter().all(|pe| cards[*pe].process == process);
                 Given::Gpu(inspect(cuda, addr, bytes, self.piece(), alone)?)
             }
         };
@@ -193,8 +193,7 @@ impl Symmetric {
             let piece = own.get(round).or(own.last()).expect("a region is one piece at least");
             let told = if round < own.len() { [piece.offset as u64, piece.bytes as u64] } else { [0, 0] };
             call.round(Call::Step, [told[0], told[1], 0, 0])?;
-            let places: Vec<Words> =
-                (0..self.window.slots()).map(|slot| call.words(self.first + slot)).collect();
+            let places: Vec<Words> = self.members.iter().map(|pe| call.words(*pe)).collect();
             books.exchanges += 1;
             let fds = links.exchange(books.exchanges, piece.chunk.fd().as_fd(), self.limit);
             let fds = fds.unwrap_or_else(|e| {
@@ -223,7 +222,7 @@ impl Symmetric {
         let Some(cuda) = self.window.backing().gpu() else {
             return Err(err!(INTERNAL, "plain GPU memory in a world on the host"));
         };
-        let everyones = everyones(addr, cuda, own, call, self.first, self.window.slots())?;
+        let everyones = everyones(addr, cuda, own, call, &self.members)?;
         let me = self.window.me();
         let mut segment = Segment { bytes, alias, copies: Vec::new(), open: Vec::new(), peers: Vec::new() };
         let mut opened = Ok(());
@@ -233,14 +232,14 @@ impl Symmetric {
             } else if self.window.why_unmapped(slot).is_some() || opened.is_err() {
                 Ok(None)
             } else {
-                let process = |slot: usize| cards[self.first + slot].process;
+                let process = |slot: usize| cards[self.members[slot]].process;
                 segment.reach(cuda, theirs, process(slot) == process(me)).map(Some)
             };
             match copy {
                 Ok(copy) => segment.copies.push(copy),
                 Err(e) => {
                     opened = Err(
-                        e.context(format_args!("opening the memory of {}", cards[self.first + slot].who()))
+                        e.context(format_args!("opening the memory of {}", cards[self.members[slot]].who()))
                     )
                 }
             }
@@ -318,23 +317,22 @@ struct Told {
     ordinal: usize,
 }
 
-/// Collective: the plain memory of this node's PEs, of which the first is PE `first`, by slot. A handle is more than the words of one round.
+/// Collective: the plain memory of the PEs `members` of this node, by slot. A handle is more than the words of one round.
 fn everyones(
     addr: usize,
     cuda: &Cuda,
     own: &Plain,
     call: &mut Entered<'_>,
-    first: usize,
-    slots: usize,
+    members: &[usize],
 ) -> Result<Vec<Told>> {
     let handle = own.handle.0;
     let place = [own.offset as u64, addr as u64, cuda.facts().ordinal as u64, 0];
-    let mut words: Vec<Vec<u64>> = vec![Vec::new(); slots];
+    let mut words: Vec<Vec<u64>> = vec![Vec::new(); members.len()];
     for mine in
         [[handle[0], handle[1], handle[2], handle[3]], [handle[4], handle[5], handle[6], handle[7]], place]
     {
         call.round(Call::Step, mine)?;
-        words.iter_mut().enumerate().for_each(|(slot, words)| words.extend(call.words(first + slot)));
+        words.iter_mut().zip(members).for_each(|(words, pe)| words.extend(call.words(*pe)));
     }
     let told = |words: &Vec<u64>| Told {
         handle: IpcHandle(std::array::from_fn(|i| words[i])),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{err, Result};
 use crate::net::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD, MESSAGE};
-use crate::node::card::random;
+use crate::topology::card::random;
 
 /// Of a put or get, moved at one time.
 const PIECE: usize = 1000;

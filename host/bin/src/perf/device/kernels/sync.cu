@@ -48,7 +48,7 @@ template <typename Scope> DEV void bare(const job &j) {
   rushmem_sync_line *const lines = rushmem::state().sync_lines;
   auto right = [=](int steps) { return me + steps < n ? me + steps : me + steps - n; };
   auto mine = [=](int pe) { return rushmem::impl::load_relaxed_word(&lines[pe].pad[0]); };
-  auto there = [=](int pe) { return rushmem::impl::near_address(&lines[me].pad[0], pe); };
+  auto there = [=](int pe) { return rushmem::impl::run_address(&lines[me].pad[0], pe); };
   const int first = right(rank + 1);
   /* Not all threads of a scope have a PE to tell. */
   uint64_t *const first_there = rank < n - 1 ? there(first) : nullptr;

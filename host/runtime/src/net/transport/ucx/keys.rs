@@ -12,7 +12,7 @@ use x25519_dalek::{PublicKey, StaticSecret};
 
 use super::seal::{Seal, KEY};
 use crate::error::{err, Result};
-use crate::node::card::random;
+use crate::topology::card::random;
 
 /// Bytes of the public half.
 pub(super) const PUBLIC: usize = 32;

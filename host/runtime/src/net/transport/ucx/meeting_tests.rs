@@ -13,7 +13,7 @@ use super::tests::{data, pair, Pe, BYTES, LIMIT, SEGMENT};
 use super::Carrier;
 use crate::net::transport::{Remote, Transport, MESSAGE};
 use crate::net::wire::message::PRELUDE;
-use crate::node::card::random;
+use crate::topology::card::random;
 
 const CHILD: &str = "RUSHMEM_MEETING_CHILD";
 const ROUNDS: usize = 150;

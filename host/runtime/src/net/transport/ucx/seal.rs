@@ -68,7 +68,7 @@ impl Seal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::card::random;
+    use crate::topology::card::random;
 
     #[test]
     fn every_bit_of_key_kind_and_content_counts() {

@@ -17,7 +17,7 @@ use super::{Carrier, Ucx, AM_ID, COPY_ID};
 use crate::config::Way;
 use crate::net::transport::{Event, Memory, Transport, MESSAGE};
 use crate::net::wire::message::{self, Record, PRELUDE};
-use crate::node::card::random;
+use crate::topology::card::random;
 
 /// A message of an engine, as PE 0 would make it.
 fn message(number: u64, bytes: usize) -> Vec<u8> {

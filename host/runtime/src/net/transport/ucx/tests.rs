@@ -11,8 +11,8 @@ use super::{Carrier, Ucx};
 use crate::config::Way;
 use crate::memory::region::Region;
 use crate::net::transport::{Event, Memory, Remote, Transport, BULK_HEAD};
-use crate::node::card::random;
 use crate::os::Reservation;
+use crate::topology::card::random;
 
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 pub(super) const BYTES: usize = 4 << 20;

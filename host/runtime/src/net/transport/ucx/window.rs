@@ -72,7 +72,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::node::card::random;
+    use crate::topology::card::random;
 
     #[test]
     fn numbers_count_once_in_any_order() {

@@ -54,7 +54,7 @@ impl Card {
             heap_min: config.heap_min,
             link: random()?,
             secret: random()?,
-            node: node_id(config.pes_per_node.map(|each| pe / each))?,
+            node: node_id(config.placement.part(pe))?,
             host: host_name(),
         })
     }
@@ -106,7 +106,7 @@ impl Card {
         }
     }
 
-    /// Its node, without the part of it that `RUSHMEM_PES_PER_NODE` made.
+    /// Its node, without the part of it that the settings made.
     pub(crate) fn real_host(&self) -> &str {
         self.node.split('/').next().unwrap_or_default()
     }
@@ -217,34 +217,18 @@ fn host_name() -> String {
         .unwrap_or_else(|| "unknown".into())
 }
 
-/// The PEs of `me`'s node that are numbered one after the other: first, and how many. Theirs is the memory that can be mapped, and
-/// their addresses are a constant distance apart.
-pub(crate) fn run_of(cards: &[Card], me: usize) -> (usize, usize) {
-    let same = |i: &usize| cards[*i].node == cards[me].node;
-    let first = (0..me).rev().take_while(same).last().unwrap_or(me);
-    let last = (me..cards.len()).take_while(same).last().unwrap_or(me);
-    (first, last - first + 1)
-}
-
 /// How many PEs of `me`'s host come before it, virtual nodes of the host taken together: they share its GPUs.
 pub(crate) fn host_index(cards: &[Card], me: usize) -> usize {
     cards[..me].iter().filter(|card| card.real_host() == cards[me].real_host()).count()
 }
 
-/// Why `other` is not among the PEs whose memory `mine` could map.
+/// Why `other`, on another node, is not among the PEs whose memory `mine` could map.
 pub(crate) fn why_apart(mine: &Card, other: &Card) -> &'static str {
     if mine.real_host() != other.real_host() {
         "on another host, or in another network namespace"
-    } else if mine.node != other.node {
-        "on this host, which RUSHMEM_PES_PER_NODE divides between them"
     } else {
-        "on this host, but not numbered next to its PEs around this one: only PEs numbered one after the other are mapped"
+        "on this host, which RUSHMEM_PES_PER_NODE or RUSHMEM_NODES divides between them"
     }
-}
-
-/// The first PE of each such run.
-pub(crate) fn leaders(cards: &[Card]) -> Vec<usize> {
-    (0..cards.len()).filter(|i| *i == 0 || cards[*i].node != cards[*i - 1].node).collect()
 }
 
 /// All PEs' cards, exchanged through the bootstrap; checked to agree.
@@ -264,6 +248,7 @@ mod tests {
     use rushmem_bootstrap_abi::Bootstrap;
 
     use super::*;
+    use crate::topology::nodes::Nodes;
 
     #[test]
     fn a_card_survives_the_wire() {
@@ -274,20 +259,20 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_a_run_of_pes_of_one_host() {
+    fn settings_divide_a_host() {
+        for (name, value, leaders) in
+            [("RUSHMEM_PES_PER_NODE", "2", [0, 2, 4]), ("RUSHMEM_NODES", "0,1,1,0,2", [0, 1, 4])]
+        {
+            let config = Config::from_lookup(&|n| (n == name).then(|| value.into())).unwrap();
+            let cards: Vec<Card> = (0..5).map(|pe| Card::mine(&config, pe, Kind::Cpu).unwrap()).collect();
+            assert_eq!(Nodes::new(&cards).leaders().collect::<Vec<_>>(), leaders);
+            assert_eq!([0, 1, 2, 3, 4].map(|me| host_index(&cards, me)), [0, 1, 2, 3, 4]);
+            assert_eq!(Card::decode(&cards[4].encode()), cards[4]);
+            assert!(why_apart(&cards[0], &cards[4]).contains(name));
+        }
         let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, Kind::Cpu).unwrap();
-        let cards: Vec<Card> =
-            "aabba".chars().map(|host| Card { node: host.to_string(), ..card.clone() }).collect();
-        assert_eq!([0, 1, 2, 3, 4].map(|me| run_of(&cards, me)), [(0, 2), (0, 2), (2, 2), (2, 2), (4, 1)]);
-        assert_eq!(leaders(&cards), [0, 2, 4]);
-        assert!(why_apart(&cards[0], &cards[2]).contains("another host"));
-        assert!(why_apart(&cards[0], &cards[4]).contains("not numbered next to"));
-        let config = Config::from_lookup(&|n| (n == "RUSHMEM_PES_PER_NODE").then(|| "2".into())).unwrap();
-        let cards: Vec<Card> = (0..5).map(|pe| Card::mine(&config, pe, Kind::Cpu).unwrap()).collect();
-        assert_eq!(leaders(&cards), [0, 2, 4]);
-        assert_eq!([0, 1, 2, 3, 4].map(|me| host_index(&cards, me)), [0, 1, 2, 3, 4]);
-        assert_eq!(Card::decode(&cards[4].encode()), cards[4]);
-        assert!(why_apart(&cards[0], &cards[4]).contains("RUSHMEM_PES_PER_NODE"));
+        let other = Card { node: "elsewhere".into(), ..card.clone() };
+        assert!(why_apart(&card, &other).contains("another host"));
     }
 
     /// A bootstrap of three PEs, of which each tells its part of these bytes.
