@@ -154,8 +154,8 @@ impl WorldBuilder {
         self
     }
 
-    /// The kind of device; otherwise `RUSHMEM_DEVICE` (`auto`, `cpu`, `cuda` or `cuda:N`), or a GPU where there is one.
-    /// The same kind on every PE.
+    /// The kind of device; otherwise `RUSHMEM_DEVICE` (`auto`, `cpu`, `cuda` or `cuda:N`), or a GPU where
+    /// there is one. The same kind on every PE.
     pub fn device(mut self, device: Device) -> Self {
         self.device = Some(device);
         self

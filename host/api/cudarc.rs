@@ -1,9 +1,10 @@
-//! Symmetric memory for programs that use [`cudarc`] (cargo feature `cudarc`): a view that its functions take where they take
-//! a `CudaSlice`: copies, launches, cuBLAS.
+//! Symmetric memory for programs that use [`cudarc`] (cargo feature `cudarc`): a view that its functions take
+//! where they take a `CudaSlice`: copies, launches, cuBLAS.
 //!
-//! The heap lives in the GPU's primary context, which is that of `cudarc::driver::CudaContext::new`. What is not here is
-//! cudarc's bookkeeping of who reads and writes a slice: it records an event for each access and lets other streams wait
-//! for it, which would say nothing about the writes of peers. Streams are ordered by whoever uses them.
+//! The heap lives in the GPU's primary context, which is that of `cudarc::driver::CudaContext::new`. What is
+//! not here is cudarc's bookkeeping of who reads and writes a slice: it records an event for each access and
+//! lets other streams wait for it, which would say nothing about the writes of peers. Streams are ordered by
+//! whoever uses them.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -51,28 +52,29 @@ impl<T: Symmetric> SymRef<'_, T> {
     /// This PE's own elements as a device slice on `stream`, a stream of the world's GPU.
     ///
     /// # Errors
-    /// [`ErrorCode::Unsupported`] where the heap is not in a GPU's memory; [`ErrorCode::InvalidArgument`] where the stream is
-    /// of another GPU, or of another context than the GPU's primary one.
+    /// [`ErrorCode::Unsupported`] where the heap is not in a GPU's memory; [`ErrorCode::InvalidArgument`]
+    /// where the stream is of another GPU, or of another context than the GPU's primary one.
     ///
     /// # Safety
-    /// - Work that is put on streams with the view has ended before the memory is freed or unregistered, and before the
-    ///   world ends: the view keeps neither alive, and its drop waits for nothing.
-    /// - That work does not race with other accesses, a peer's included: data that it reads has arrived (a signal, a
-    ///   barrier), and nobody uses what it writes before it is told.
+    /// - Work that is put on streams with the view has ended before the memory is freed or unregistered, and
+    ///   before the world ends: the view keeps neither alive, and its drop waits for nothing.
+    /// - That work does not race with other accesses, a peer's included: data that it reads has arrived (a
+    ///   signal, a barrier), and nobody uses what it writes before it is told.
     pub unsafe fn on_stream(&self, stream: &Arc<CudaStream>) -> Result<DeviceView<'_, T>> {
         // SAFETY: passed on to our caller.
         unsafe { self.on_stream_at(self.world().my_pe(), stream) }
     }
 
-    /// `pe`'s elements, where they are mapped for this PE's GPU, as a device slice on `stream`: work that uses it goes
-    /// over NVLink or PCIe.
+    /// `pe`'s elements, where they are mapped for this PE's GPU, as a device slice on `stream`: work that
+    /// uses it goes over NVLink or PCIe.
     ///
     /// # Errors
-    /// Those of [`SymRef::on_stream`], and [`ErrorCode::Unsupported`] where `pe`'s memory is not mapped here or there is no such PE.
+    /// Those of [`SymRef::on_stream`], and [`ErrorCode::Unsupported`] where `pe`'s memory is not mapped here
+    /// or there is no such PE.
     ///
     /// # Safety
-    /// As for [`SymRef::on_stream`]; it is `pe` that must not free the memory or leave, and a put or a signal of rushmem's is
-    /// not ordered after that work unless the host has waited for the stream, or is on it.
+    /// As for [`SymRef::on_stream`]; it is `pe` that must not free the memory or leave, and a put or a signal
+    /// of rushmem's is not ordered after that work unless the host has waited for the stream, or is on it.
     pub unsafe fn on_stream_at(&self, pe: Pe, stream: &Arc<CudaStream>) -> Result<DeviceView<'_, T>> {
         check_stream(self.world(), stream)?;
         let address = match self.ptr_at(pe) {
@@ -107,8 +109,8 @@ fn check_stream(world: &World, stream: &CudaStream) -> Result<()> {
         return wrong(format!("the stream is of GPU {other}, the heap of {} on GPU {gpu}", world.my_pe()));
     }
     let device = context.cu_device();
-    // SAFETY: a device of the driver's. The runtime's world holds the primary context, of which there is one in a process: what
-    // is retained here only tells which it is.
+    // SAFETY: a device of the driver's. The runtime's world holds the primary context, of which there is one
+    // in a process: what is retained here only tells which it is.
     let primary =
         unsafe { primary_ctx::retain(device).and_then(|it| primary_ctx::release(device).map(|()| it)) };
     let primary =

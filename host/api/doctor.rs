@@ -1,5 +1,5 @@
-//! What joining a job would do and need here, told without joining: what `rushmem-info` shows, for programs that want to say
-//! early what is missing.
+//! What joining a job would do and need here, told without joining: what `rushmem-info` shows, for programs
+//! that want to say early what is missing.
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
@@ -28,13 +28,15 @@ pub struct Tool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cuda {
-    /// The CUDA version that the driver supports, `(13, 0)` for 13.0; `Ok(None)` without a driver, or where it has no GPU.
+    /// The CUDA version that the driver supports, `(13, 0)` for 13.0; `Ok(None)` without a driver, or where
+    /// it has no GPU.
     pub driver: Result<Option<(u32, u32)>, String>,
     /// NVRTC, which compiles kernels for GPUs.
     pub nvrtc: Result<Tool, String>,
     /// nvJitLink, which links them with the device library. Without it kernels are compiled whole.
     pub nvjitlink: Result<Tool, String>,
-    /// CUDA version of the device library that the runtime carries, such as `13.0`; `None` where it was built without nvcc.
+    /// CUDA version of the device library that the runtime carries, such as `13.0`; `None` where it was built
+    /// without nvcc.
     pub device_library: Option<String>,
 }
 
@@ -54,7 +56,8 @@ pub struct JobPlan {
     pub launcher: String,
     /// What the launcher was recognised by.
     pub launcher_why: String,
-    /// How the PEs would meet, `uid`, `mpi` or `single`, and why; or which `RUSHMEM_*` setting makes no sense.
+    /// How the PEs would meet, `uid`, `mpi` or `single`, and why; or which `RUSHMEM_*` setting makes no
+    /// sense.
     pub bootstrap: Result<(String, String), String>,
     /// The kind of device, `cpu` or `cuda`, and why; or what is missing and what to do about it.
     pub device: Result<(String, String), String>,
@@ -63,7 +66,8 @@ pub struct JobPlan {
 /// The CUDA driver, and the libraries that kernels for GPUs are compiled with. Starts no CUDA context.
 ///
 /// # Errors
-/// [`ErrorCode::LibraryNotFound`] where the runtime cannot be loaded. What is missing of CUDA is in the result.
+/// [`ErrorCode::LibraryNotFound`] where the runtime cannot be loaded. What is missing of CUDA is in the
+/// result.
 pub fn cuda() -> Result<Cuda> {
     let runtime = Runtime::get()?;
     let mut raw = MaybeUninit::<rushmem_cuda_t>::zeroed();
@@ -86,7 +90,8 @@ pub fn cuda() -> Result<Cuda> {
     }
 }
 
-/// Which launcher this process sees, how it would meet the other PEs, and what device it would have. Joins nothing.
+/// Which launcher this process sees, how it would meet the other PEs, and what device it would have. Joins
+/// nothing.
 ///
 /// # Errors
 /// [`ErrorCode::Environment`] names the launcher's variable that is missing or contradicts another.
@@ -118,7 +123,8 @@ pub fn job() -> Result<JobPlan> {
     }
 }
 
-/// The C++ compiler that compiles kernels for the CPU device; the inner error says what is missing and what to do about it.
+/// The C++ compiler that compiles kernels for the CPU device; the inner error says what is missing and what
+/// to do about it.
 ///
 /// # Errors
 /// [`ErrorCode::LibraryNotFound`] where the runtime cannot be loaded.
@@ -131,8 +137,8 @@ pub fn cpu_compiler() -> Result<Result<Tool, String>> {
     Ok(unsafe { tool(&raw.assume_init()) })
 }
 
-/// The UCX that would reach PEs whose memory is not mapped, those on other hosts among them; the inner error says where it was
-/// looked for and how to get it. Loads it.
+/// The UCX that would reach PEs whose memory is not mapped, those on other hosts among them; the inner error
+/// says where it was looked for and how to get it. Loads it.
 ///
 /// # Errors
 /// [`ErrorCode::LibraryNotFound`] where the runtime cannot be loaded.

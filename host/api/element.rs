@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rushmem_abi::c::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Types that can live in symmetric memory: plain data without padding, in which every bit pattern is a value.
+/// Types that can live in symmetric memory: plain data without padding, in which every bit pattern is a
+/// value.
 ///
-/// Integers, floats and arrays of them are. For a struct, derive zerocopy's traits, which are re-exported, and say so to the
-/// derive (a crate that depends on zerocopy 0.8 by itself can leave that line out):
+/// Integers, floats and arrays of them are. For a struct, derive zerocopy's traits, which are re-exported,
+/// and say so to the derive (a crate that depends on zerocopy 0.8 by itself can leave that line out):
 ///
 /// ```
 /// use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};

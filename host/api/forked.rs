@@ -1,7 +1,8 @@
-//! Children of fork, as far as the fast path is concerned: it makes no call into the runtime, which would refuse them (`Forked`).
+//! Children of fork, as far as the fast path is concerned: it makes no call into the runtime, which would
+//! refuse them (`Forked`).
 //!
-//! A flag of this crate's own, set in the child by `pthread_atfork`, so that asking is one load of a constant address. Where it
-//! is set nobody is near, and the operation goes to the runtime for its error.
+//! A flag of this crate's own, set in the child by `pthread_atfork`, so that asking is one load of a constant
+//! address. Where it is set nobody is near, and the operation goes to the runtime for its error.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Once;
@@ -23,7 +24,8 @@ impl Member {
     pub(crate) fn new() -> Member {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: the handler is a plain function that stays as long as the process: worlds come with this code.
+            // SAFETY: the handler is a plain function that stays as long as the process: worlds come with
+            // this code.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
         WORLDS.fetch_add(1, Ordering::AcqRel);

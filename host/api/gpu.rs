@@ -40,7 +40,8 @@ pub struct Gpu {
     pub rdma: bool,
 }
 
-/// The GPUs that this process sees, in their order; none on a machine without NVIDIA's driver. Starts no CUDA context.
+/// The GPUs that this process sees, in their order; none on a machine without NVIDIA's driver. Starts no CUDA
+/// context.
 ///
 /// ```
 /// for gpu in rushmem::gpus()? {

@@ -17,8 +17,8 @@ impl World {
     ///
     /// # Errors
     /// On every PE alike: [`Mismatch`](crate::ErrorCode::Mismatch) when PEs ask for different sizes,
-    /// [`HeapExhausted`](crate::ErrorCode::HeapExhausted) when the heap cannot grow that far. Nothing is allocated
-    /// then.
+    /// [`HeapExhausted`](crate::ErrorCode::HeapExhausted) when the heap cannot grow that far. Nothing is
+    /// allocated then.
     pub fn alloc<T: Symmetric>(&self, n: usize) -> Result<SymSlice<'_, T>> {
         self.alloc_aligned(n, DEFAULT_ALIGN)
     }
@@ -50,19 +50,21 @@ impl World {
         })
     }
 
-    /// Makes `n` elements of the caller's memory symmetric: each PE gives a region of its own, of one size and one
-    /// kind. The contents stay. Collective.
+    /// Makes `n` elements of the caller's memory symmetric: each PE gives a region of its own, of one size
+    /// and one kind. The contents stay. Collective.
     ///
-    /// What can be registered depends on where the heap is ([`World::device`]). In host memory: ordinary memory, in whole
-    /// pages. In a GPU's: memory of that GPU, either whole allocations of `cuMemCreate` that can be shared by descriptor, or any
-    /// part of an allocation of `cuMemAlloc` or `cudaMalloc`, at a multiple of 16 bytes. The latter serves operations of the
-    /// host and on streams; kernels cannot use its symmetric address ([`Registered::in_kernels`]).
+    /// What can be registered depends on where the heap is ([`World::device`]). In host memory: ordinary
+    /// memory, in whole pages. In a GPU's: memory of that GPU, either whole allocations of `cuMemCreate` that
+    /// can be shared by descriptor, or any part of an allocation of `cuMemAlloc` or `cudaMalloc`, at a
+    /// multiple of 16 bytes. The latter serves operations of the host and on streams; kernels cannot use its
+    /// symmetric address ([`Registered::in_kernels`]).
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) when the address or the size is no multiple of what they
-    /// must be, or cuts an allocation; [`Unsupported`](crate::ErrorCode::Unsupported) for memory that cannot be shared
-    /// (the message says why, and what can be); [`Mismatch`](crate::ErrorCode::Mismatch) when PEs give different sizes
-    /// or kinds. Nothing is registered then, on any PE.
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) when the address or the size is no multiple of
+    /// what they must be, or cuts an allocation; [`Unsupported`](crate::ErrorCode::Unsupported) for memory
+    /// that cannot be shared (the message says why, and what can be);
+    /// [`Mismatch`](crate::ErrorCode::Mismatch) when PEs give different sizes or kinds. Nothing is registered
+    /// then, on any PE.
     ///
     /// # Safety
     /// - `[first, first + n)` is the caller's, mapped, readable and writable, and stays so until
@@ -121,16 +123,18 @@ impl<T: Symmetric> Registered<'_, T> {
 
     /// Whether kernels may use the region's symmetric address, as they use a [`SymSlice`]'s.
     ///
-    /// They may not where it is memory of `cuMemAlloc`: the PEs' copies are not a fixed distance apart, and a kernel that
-    /// uses the symmetric address faults. Pass it [`region`](Registered::region) for this PE's own copy, and
-    /// [`ptr_at`](SymRef::ptr_at) for another PE's: good for loads and stores, and for the device library's operations with
-    /// this PE itself as their target (`rushmem::put(p, src, n, rushmem::my_pe())`).
+    /// They may not where it is memory of `cuMemAlloc`: the PEs' copies are not a fixed distance apart, and a
+    /// kernel that uses the symmetric address faults. Pass it [`region`](Registered::region) for this PE's
+    /// own copy, and [`ptr_at`](SymRef::ptr_at) for another PE's: good for loads and stores, and for the
+    /// device library's operations with this PE itself as their target
+    /// (`rushmem::put(p, src, n, rushmem::my_pe())`).
     pub fn in_kernels(&self) -> bool {
         self.view.ptr_at(self.view.world().my_pe()) == Some(self.view.as_ptr())
     }
 
-    /// Gives the region back: it is the caller's ordinary memory again, with its present contents. Collective. Kernels and
-    /// streams that use the region have ended; when this returns, no other PE has it mapped any more.
+    /// Gives the region back: it is the caller's ordinary memory again, with its present contents.
+    /// Collective. Kernels and streams that use the region have ended; when this returns, no other PE has it
+    /// mapped any more.
     ///
     /// # Errors
     /// [`BadAddress`](crate::ErrorCode::BadAddress) also where GPU memory was freed while it was registered.

@@ -1,8 +1,9 @@
 //! Kernels: CUDA C++ source, loaded into a world and launched collectively.
 //!
 //! The same source runs on whatever device the world has: a GPU (by NVRTC), or the CPU (by the system's C++
-//! compiler; each block an OS thread, each CUDA thread a coroutine). Loaded modules, like symmetric memory, live until they are unloaded or the
-//! world ends: unloading may have to wait for work in flight, and waiting is never hidden in a drop.
+//! compiler; each block an OS thread, each CUDA thread a coroutine). Loaded modules, like symmetric memory,
+//! live until they are unloaded or the world ends: unloading may have to wait for work in flight, and waiting
+//! is never hidden in a drop.
 
 use std::ffi::{c_void, CString};
 use std::marker::PhantomData;
@@ -26,7 +27,8 @@ impl World {
         let options = source.options.iter().map(|o| c_text("an option", o)).collect::<Result<Vec<_>>>()?;
         let options: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
         let (text, mut raw) = (source.text.as_bytes(), std::ptr::null_mut());
-        // SAFETY: a live handle; the texts outlive the call and the lengths are theirs; a place for the answer.
+        // SAFETY: a live handle; the texts outlive the call and the lengths are theirs; a place for the
+        // answer.
         self.check(unsafe {
             (self.runtime().module_load)(
                 self.as_raw(),
@@ -41,8 +43,8 @@ impl World {
         Ok(Module { world: self, raw })
     }
 
-    /// Loads machine code for GPUs: a cubin, a fatbin or PTX made by nvcc or nvJitLink, with rushmem's device library
-    /// linked in or its headers alone compiled in. `name` is for messages. Local.
+    /// Loads machine code for GPUs: a cubin, a fatbin or PTX made by nvcc or nvJitLink, with rushmem's device
+    /// library linked in or its headers alone compiled in. `name` is for messages. Local.
     ///
     /// # Errors
     /// [`ErrorCode::Unsupported`] where the device is the CPU, or the code is for other GPUs;
@@ -62,13 +64,13 @@ impl World {
         Ok(Module { world: self, raw })
     }
 
-    /// Waits for all work on the world's streams: the default one, those of the pool and those of [`World::stream`], those
-    /// too that were destroyed; not for the caller's own. Local.
+    /// Waits for all work on the world's streams: the default one, those of the pool and those of
+    /// [`World::stream`], those too that were destroyed; not for the caller's own. Local.
     ///
     /// # Errors
-    /// The first failure since the last call: a PE died while a kernel or an operation waited, a wait's time limit
-    /// passed, a kernel asked for a PE that does not exist, it trapped. What is behind a failure on its stream does not
-    /// run.
+    /// The first failure since the last call: a PE died while a kernel or an operation waited, a wait's time
+    /// limit passed, a kernel asked for a PE that does not exist, it trapped. What is behind a failure on its
+    /// stream does not run.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: a live handle.
         self.check(unsafe { (self.runtime().synchronize)(self.as_raw()) })
@@ -124,8 +126,8 @@ impl Module<'_> {
     /// Unloads the module. Local.
     ///
     /// # Errors
-    /// [`ErrorCode::Busy`] while one of its kernels runs ([`World::synchronize`] first); the module then stays
-    /// until the world ends.
+    /// [`ErrorCode::Busy`] while one of its kernels runs ([`World::synchronize`] first); the module then
+    /// stays until the world ends.
     pub fn unload(self) -> Result<()> {
         // SAFETY: a live handle, unloaded once: `self` is consumed, and every kernel borrowed it.
         self.world.check(unsafe { (self.world.runtime().module_unload)(self.raw) })
@@ -145,9 +147,9 @@ unsafe impl Send for Kernel<'_> {}
 unsafe impl Sync for Kernel<'_> {}
 
 impl Kernel<'_> {
-    /// Launches the kernel on the world's default stream. Asynchronous: what is on one stream runs in order, and the
-    /// arguments are copied before this returns. All blocks are resident at once, so they may wait for each
-    /// other, and for those of other PEs: a kernel that does must be launched on all PEs concerned.
+    /// Launches the kernel on the world's default stream. Asynchronous: what is on one stream runs in order,
+    /// and the arguments are copied before this returns. All blocks are resident at once, so they may wait
+    /// for each other, and for those of other PEs: a kernel that does must be launched on all PEs concerned.
     ///
     /// ```no_run
     /// # fn main() -> rushmem::Result<()> {
@@ -164,8 +166,9 @@ impl Kernel<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorCode::Launch`] when the arguments' number or types do not fit the kernel's parameters (as far as
-    /// those are known), or when the blocks cannot all be resident; the text gives the largest number that can.
+    /// [`ErrorCode::Launch`] when the arguments' number or types do not fit the kernel's parameters (as far
+    /// as those are known), or when the blocks cannot all be resident; the text gives the largest number that
+    /// can.
     ///
     /// # Safety
     /// The kernel is foreign code: it must stay within the memory that its arguments give it, which must live
@@ -176,11 +179,12 @@ impl Kernel<'_> {
         unsafe { self.launch_raw(launch, args, std::ptr::null_mut()) }
     }
 
-    /// [`launch`](Kernel::launch) on a stream. On the CPU too, kernels on different streams run at the same time, each
-    /// within the limits for one launch.
+    /// [`launch`](Kernel::launch) on a stream. On the CPU too, kernels on different streams run at the same
+    /// time, each within the limits for one launch.
     ///
     /// # Safety
-    /// As for [`launch`](Kernel::launch); the stream's [`synchronize`](Stream::synchronize) says that the kernel has ended.
+    /// As for [`launch`](Kernel::launch); the stream's [`synchronize`](Stream::synchronize) says that the
+    /// kernel has ended.
     pub unsafe fn launch_on(&self, launch: Launch, args: impl KernelArgs, stream: &Stream<'_>) -> Result<()> {
         let stream = stream.of(self.world)?;
         // SAFETY: passed on.

@@ -33,7 +33,8 @@
 //! - [`SymSlice`] and its views, [`SymRef`]: symmetric memory and what can be done with it: `put`, `get`,
 //!   `p`, `g`; one word at a time through [`SymRef::at`]; waits through [`SymRef::ivars`].
 //! - [`Signal`], [`Signals`]: words that announce data.
-//! - [`Stream`], [`Event`]: the same operations as methods (`stream.put`) in a stream's order, on the device's own time.
+//! - [`Stream`], [`Event`]: the same operations as methods (`stream.put`) in a stream's order, on the
+//!   device's own time.
 //! - [`Module`], [`Kernel`], [`Launch`]: CUDA C++ kernels that use the same operations on the device.
 //!
 //! With the cargo feature `cudarc`, [`SymRef::on_stream`](SymRef) makes a slice of a GPU's heap what cudarc's

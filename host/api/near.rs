@@ -1,16 +1,16 @@
 //! The fast path: loads and stores straight through the mapping of a near PE's heap, without a call.
 //!
-//! A near PE's copy of an address is a fixed distance away. The near PEs around this one that are numbered one after the other
-//! (`rushmem_view_t`), which are all in most jobs, take one comparison and one multiplication ([`Near`]); those of a host whose
-//! numbers go otherwise are looked for out of line ([`Apart`]). Everything that is not near goes to the runtime, which also
-//! words the errors.
+//! A near PE's copy of an address is a fixed distance away. The near PEs around this one that are numbered
+//! one after the other (`rushmem_view_t`), which are all in most jobs, take one comparison and one
+//! multiplication ([`Near`]); those of a host whose numbers go otherwise are looked for out of line
+//! ([`Apart`]). Everything that is not near goes to the runtime, which also words the errors.
 //!
 //! **Races.** A peer may write the same bytes at the same time; that peer is usually another process, but may
 //! be another thread of this one. Single words (1, 2, 4 or 8 aligned bytes) are therefore relaxed atomics,
 //! which a race cannot tear. Bulk copies are byte copies by `memmove` in a function that is never inlined:
-//! the compiler sees opaque code over memory of which no Rust reference ever exists (lib.rs, "Safety"), so it can
-//! conclude nothing from the absence of races; what a racing copy reads may mix old and new bytes, and every
-//! element type accepts every bit pattern (`Symmetric`). That is the guarantee that C's shared-memory
+//! the compiler sees opaque code over memory of which no Rust reference ever exists (lib.rs, "Safety"), so it
+//! can conclude nothing from the absence of races; what a racing copy reads may mix old and new bytes, and
+//! every element type accepts every bit pattern (`Symmetric`). That is the guarantee that C's shared-memory
 //! libraries live by, and the most that the machine can give for a bulk transfer.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
@@ -22,8 +22,8 @@ use crate::{forked, Pe};
 /// Puts and gets up to this many bytes may be unrolled into words instead of a call.
 pub(crate) const SMALL: usize = 64;
 
-/// How to reach near PEs' copies: what `rushmem_view_t` says, turned so that one multiplication does it. Every
-/// view of symmetric memory carries a copy, so that a loop over it keeps these numbers in registers.
+/// How to reach near PEs' copies: what `rushmem_view_t` says, turned so that one multiplication does it.
+/// Every view of symmetric memory carries a copy, so that a loop over it keeps these numbers in registers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Near {
     /// First PE of the run of near ones, and their number.
@@ -86,7 +86,8 @@ impl Apart {
             inverse: near.inverse,
             shift: near.shift,
             apart: near.apart,
-            // SAFETY: the table has a distance for each PE of the job, is constant, and outlives the answer by the caller's word.
+            // SAFETY: the table has a distance for each PE of the job, is constant, and outlives the answer
+            // by the caller's word.
             distances: has_table
                 .then(|| unsafe { std::slice::from_raw_parts(near.distances, view.n_pes as usize) }),
         }
@@ -104,7 +105,8 @@ impl Apart {
         self.distances?.get(pe as usize).copied().filter(|distance| *distance != RUSHMEM_NEAR_NOT)
     }
 
-    /// Where the copy of `pe`, which is not in the run, is, when it is mapped here; `None` in a child of fork.
+    /// Where the copy of `pe`, which is not in the run, is, when it is mapped here; `None` in a child of
+    /// fork.
     #[inline]
     pub(crate) fn at<T>(&self, address: *mut T, pe: Pe) -> Option<*mut T> {
         let distance = self.distance(pe)?;
@@ -112,7 +114,8 @@ impl Apart {
     }
 }
 
-/// Whether a `T` at `at`, which is aligned for a `T`, is aligned to its size. For most types no test is left of it.
+/// Whether a `T` at `at`, which is aligned for a `T`, is aligned to its size. For most types no test is left
+/// of it.
 #[inline(always)]
 fn is_word_aligned<T>(at: *mut T) -> bool {
     align_of::<T>() >= size_of::<T>() || (at as usize) % size_of::<T>() == 0

@@ -1,5 +1,5 @@
-//! A program's `main` around its world: whatever ends one PE early, an error or a panic, ends the job, and every PE says first
-//! which PE that was and why.
+//! A program's `main` around its world: whatever ends one PE early, an error or a panic, ends the job, and
+//! every PE says first which PE that was and why.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -9,17 +9,19 @@ use std::time::Duration;
 
 use crate::{Result, World, WorldBuilder};
 
-/// What those that end because of another PE wait before they exit, so that a launcher hears of that one first.
+/// What those that end because of another PE wait before they exit, so that a launcher hears of that one
+/// first.
 const AFTER_YOU: Duration = Duration::from_millis(300);
 /// What a program exits with after a panic, as Rust's own `main` does.
 const PANICKED: u8 = 101;
 
-/// Joins the job that the environment describes, lends the world to `program`, and finalises it; the exit code for `main`.
+/// Joins the job that the environment describes, lends the world to `program`, and finalises it; the exit
+/// code for `main`.
 ///
-/// An error that `program` returns, or its panic, reaches all PEs at once: their calls, waits and kernels end with
-/// [`ErrorCode::PeerDead`](crate::ErrorCode::PeerDead) and that text. Each PE prints which PE was the first and
-/// why, and exits with a code other than 0 (1 for an error, 101 for a panic), also one whose own part went well. A PE in the
-/// middle of something else hears of it at its next call.
+/// An error that `program` returns, or its panic, reaches all PEs at once: their calls, waits and kernels end
+/// with [`ErrorCode::PeerDead`](crate::ErrorCode::PeerDead) and that text. Each PE prints which PE was the
+/// first and why, and exits with a code other than 0 (1 for an error, 101 for a panic), also one whose own
+/// part went well. A PE in the middle of something else hears of it at its next call.
 ///
 /// ```no_run
 /// use std::process::ExitCode;

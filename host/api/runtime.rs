@@ -40,8 +40,8 @@ impl std::ops::Deref for Runtime {
 }
 
 impl Runtime {
-    /// The process's runtime, loaded by the first call that can. A failure is not remembered: once the library is where it
-    /// belongs, or `RUSHMEM_HOST_LIB` says where it is, the next call finds it.
+    /// The process's runtime, loaded by the first call that can. A failure is not remembered: once the
+    /// library is where it belongs, or `RUSHMEM_HOST_LIB` says where it is, the next call finds it.
     pub(crate) fn get() -> Result<&'static Runtime> {
         static RUNTIME: OnceCell<Runtime> = OnceCell::new();
         RUNTIME.get_or_try_init(load)
@@ -159,7 +159,8 @@ fn candidates(named: Option<&OsStr>, exe: Option<&Path>) -> Vec<Place> {
     }
     let mut places = Vec::new();
     if let Some(folder) = exe.and_then(Path::parent) {
-        // target/<profile>/program, target/<profile>/deps/test-…, target/<profile>/examples/program, prefix/bin/program
+        // target/<profile>/program, target/<profile>/deps/test-…, target/<profile>/examples/program,
+        // prefix/bin/program
         for place in ["deps", "", "../deps", "..", "../lib"] {
             places.push(Place::File(folder.join(place).join(LIBRARY)));
         }

@@ -38,8 +38,8 @@ impl<'w, T: Symmetric> SymSlice<'w, T> {
     /// must have ended, and so must operations on streams ([`World::synchronize`]).
     pub fn free(self) -> Result<()> {
         let world = self.view.world;
-        // SAFETY: a live handle and an allocation of its own, freed once: `self` is consumed and every view of
-        // it has ended, because a view borrows it.
+        // SAFETY: a live handle and an allocation of its own, freed once: `self` is consumed and every view
+        // of it has ended, because a view borrows it.
         world.check(unsafe { (world.runtime().free)(world.as_raw(), self.view.ptr.cast()) })
     }
 }
@@ -98,8 +98,8 @@ impl<'a, T: Symmetric> SymRef<'a, T> {
         }
     }
 
-    /// The same view again, by value, for the slow paths: a method that took `&self` out of line would force every
-    /// view whose fast path may end there into memory, where each store of a loop might be to it.
+    /// The same view again, by value, for the slow paths: a method that took `&self` out of line would force
+    /// every view whose fast path may end there into memory, where each store of a loop might be to it.
     #[inline(always)]
     pub(crate) fn again(&self) -> SymRef<'a, T> {
         SymRef { world: self.world, ptr: self.ptr, len: self.len, near: self.near, elements: PhantomData }
@@ -153,7 +153,8 @@ impl<'a, T: Symmetric> SymRef<'a, T> {
     /// A part of this view.
     ///
     /// # Errors
-    /// [`OutOfBounds`](crate::ErrorCode::OutOfBounds) when the range starts after it ends or ends past the view.
+    /// [`OutOfBounds`](crate::ErrorCode::OutOfBounds) when the range starts after it ends or ends past the
+    /// view.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<SymRef<'_, T>> {
         let start = match range.start_bound() {
             Bound::Included(start) => *start,
@@ -184,11 +185,13 @@ impl<'a, T: Symmetric> SymRef<'a, T> {
     /// A copy of all of this PE's own elements.
     ///
     /// # Errors
-    /// None where the heap is in host memory, whatever has become of the job (but for a child of fork); on a GPU those of [`read`](SymRef::read).
+    /// None where the heap is in host memory, whatever has become of the job (but for a child of fork); on a
+    /// GPU those of [`read`](SymRef::read).
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut copy = vec![T::new_zeroed(); self.len];
         if self.world.is_host_heap() && !forked::is_child() {
-            // SAFETY: this PE's own elements, and as many in the copy. Not `read`: that fails in a broken job.
+            // SAFETY: this PE's own elements, and as many in the copy. Not `read`: that fails in a broken
+            // job.
             unsafe { near::copy(copy.as_mut_ptr().cast(), self.ptr.cast(), self.bytes()) };
         } else {
             self.read(&mut copy)?;

@@ -52,7 +52,8 @@ impl Source {
         self.option(option)
     }
 
-    /// Asks for an instance of a kernel template, such as `scale<float>`, which is then a kernel of that name.
+    /// Asks for an instance of a kernel template, such as `scale<float>`, which is then a kernel of that
+    /// name.
     pub fn instance(self, kernel: impl std::fmt::Display) -> Self {
         self.option(format!("--kernel={kernel}"))
     }

@@ -17,17 +17,18 @@ use crate::{Device, Error, ErrorCode, NearPes, NearShape, Pe, Result};
 
 /// One PE's membership of one job.
 ///
-/// A world is left by [`World::finalize`], which all PEs call together. Dropping it without that *leaves* the job, at
-/// once and alone, because nothing can tell the end of a program from an error that `?` returns early: the other
-/// PEs' calls, waits and kernels end with [`ErrorCode::PeerDead`] and a text that names this PE, unless they
-/// leave likewise within a moment; kernels that still run here are ended. While the thread panics the others get that
-/// error at once, with the place of the panic. [`run`](crate::run) carries the error itself to every PE. In a job of
-/// one PE a drop finalises.
+/// A world is left by [`World::finalize`], which all PEs call together. Dropping it without that *leaves* the
+/// job, at once and alone, because nothing can tell the end of a program from an error that `?` returns
+/// early: the other PEs' calls, waits and kernels end with [`ErrorCode::PeerDead`] and a text that names this
+/// PE, unless they leave likewise within a moment; kernels that still run here are ended. While the thread
+/// panics the others get that error at once, with the place of the panic. [`run`](crate::run) carries the
+/// error itself to every PE. In a job of one PE a drop finalises.
 ///
 /// What a process has not left when it exits, it leaves then, in the same way.
 ///
-/// A world belongs to the process that joined. In a child of fork every call is an error ([`ErrorCode::Forked`]), and
-/// dropping the world there does nothing: start workers with [`std::process::Command`], which execs.
+/// A world belongs to the process that joined. In a child of fork every call is an error
+/// ([`ErrorCode::Forked`]), and dropping the world there does nothing: start workers with
+/// [`std::process::Command`], which execs.
 ///
 /// A world may be shared between threads. Collective calls (those whose documentation says so) must be made
 /// in the same order on every PE, so by one thread at a time.
@@ -87,7 +88,8 @@ impl World {
         kernels.and(left)
     }
 
-    /// Leaves without the others, and says so here, too, unless a PE that went before has been reported already.
+    /// Leaves without the others, and says so here, too, unless a PE that went before has been reported
+    /// already.
     fn walk_out(&self) {
         const WHY: &std::ffi::CStr =
             c"its World was dropped without finalize(), as an error does that main returns; it may have printed which";
@@ -105,7 +107,8 @@ impl World {
     /// Tells the others that this PE leaves; a handle that finalize has already freed is refused, harmlessly.
     pub(crate) fn abandon(&self, why: &str) {
         let why = CString::new(why.replace('\0', " ")).expect("no NUL is left");
-        // SAFETY: the handle is live or refused; the text outlives the call; nobody uses the world after this.
+        // SAFETY: the handle is live or refused; the text outlives the call; nobody uses the world after
+        // this.
         unsafe { (self.runtime.abort)(self.raw, why.as_ptr()) };
     }
 
@@ -160,8 +163,8 @@ impl World {
         Pe::new((self.my_pe().number() + self.n_pes() - 1) % self.n_pes())
     }
 
-    /// The near PEs: those whose memory is mapped for this PE's device, itself included. All of its host's, as a rule, however a
-    /// launcher numbers them.
+    /// The near PEs: those whose memory is mapped for this PE's device, itself included. All of its host's,
+    /// as a rule, however a launcher numbers them.
     pub fn near_pes(&self) -> Result<NearPes> {
         let near = near_pes(self.runtime, self.raw)?;
         let all = 0..self.view.n_pes;
@@ -216,7 +219,8 @@ impl World {
     /// The device for people: `the CPU`, or `GPU 0 (NVIDIA H200, 0000:1b:00.0)`.
     pub fn device_name(&self) -> String {
         let mut name = std::ptr::null();
-        // SAFETY: a live handle and a place for the pointer, whose text lives as long as the world and is copied here.
+        // SAFETY: a live handle and a place for the pointer, whose text lives as long as the world and is
+        // copied here.
         unsafe {
             match (self.runtime.device_name)(self.raw, &mut name) {
                 RUSHMEM_OK => copy_text(name),
@@ -259,8 +263,9 @@ impl World {
         self.apart.at(address, pe)
     }
 
-    /// Whether a PE has died, or this is a child of fork. For whatever may be called in a loop until something changes: the loop then goes
-    /// to the runtime and ends with its error. One load of a word that is always in the cache.
+    /// Whether a PE has died, or this is a child of fork. For whatever may be called in a loop until
+    /// something changes: the loop then goes to the runtime and ends with its error. One load of a word that
+    /// is always in the cache.
     #[inline(always)]
     pub(crate) fn is_broken(&self) -> bool {
         // SAFETY: the view's word lives as long as the world, and is only ever accessed atomically.
@@ -272,7 +277,8 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if forked::is_child() {
-            // The world is the parent's to leave. Not a word either: another thread may have held stderr's lock.
+            // The world is the parent's to leave. Not a word either: another thread may have held stderr's
+            // lock.
             return;
         }
         if std::thread::panicking() {

@@ -1,6 +1,7 @@
 """The machine under a GPU bundle: what it has, and how programs run on it so that none stays behind.
 
-nvidia-smi is asked rather than the driver: opening the driver in this process would leave a context's traces in it.
+nvidia-smi is asked rather than the driver: opening the driver in this process would leave a context's traces
+in it.
 """
 
 import ctypes

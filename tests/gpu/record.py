@@ -1,7 +1,7 @@
 """The record of a run: its totals, its file, several made one, and what of them is kept in git.
 
-A record has every test with its verdict and seconds, and of failures the end of the output. A *summary* has a line for
-each group: the latest result on that kind of machine, and what did not pass.
+A record has every test with its verdict and seconds, and of failures the end of the output. A *summary* has a
+line for each group: the latest result on that kind of machine, and what did not pass.
 """
 
 import json

@@ -123,8 +123,8 @@ fn whatever_the_ranks_do_when_it_is_cut_off() {
                     net.cut(1);
                 }
                 println!("{part}, {}", if by_address { "no address" } else { "no cable" });
-                // Silence is counted in probes a second apart, and a rank's last words take a moment: so short a limit is kept
-                // to within that.
+                // Silence is counted in probes a second apart, and a rank's last words take a moment: so
+                // short a limit is kept to within that.
                 job.both_sides_say(1, cut, Duration::from_millis(SECONDS * 1000 + 900));
             });
         }

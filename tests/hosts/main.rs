@@ -1,8 +1,8 @@
-//! PEs on several hosts, which are network namespaces that the tests make themselves (`namespaces`): the bootstrap alone,
-//! worlds under three launchers, hosts that are cut off, and what only looks like it.
+//! PEs on several hosts, which are network namespaces that the tests make themselves (`namespaces`): the
+//! bootstrap alone, worlds under three launchers, hosts that are cut off, and what only looks like it.
 //!
-//! A PE is this program once more, with the test [`role`] and a role in its environment. What it has to say to the test
-//! begins with `@`.
+//! A PE is this program once more, with the test [`role`] and a role in its environment. What it has to say
+//! to the test begins with `@`.
 
 // PEs end themselves here, at once and whatever is on their stack.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,5 @@
-//! Open MPI's launcher over several hosts: it runs on the first one, and what it takes for `ssh` enters the others.
+//! Open MPI's launcher over several hosts: it runs on the first one, and what it takes for `ssh` enters the
+//! others.
 
 use std::fs::{set_permissions, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -1,9 +1,9 @@
-//! Hosts for tests: network namespaces, each pair joined by a cable (a veth pair) of its own. A host has a name, one
-//! address, loopback, and its own view of `/sys/class/net` and `/etc/hosts`.
+//! Hosts for tests: network namespaces, each pair joined by a cable (a veth pair) of its own. A host has a
+//! name, one address, loopback, and its own view of `/sys/class/net` and `/etc/hosts`.
 //!
-//! Nothing has a name in the file system: descriptors of the test's process hold the namespaces, and the processes in them,
-//! so all of it vanishes with them, however the test ends. Root may do this, and everybody else as root of a user
-//! namespace of their own, where the system allows those.
+//! Nothing has a name in the file system: descriptors of the test's process hold the namespaces, and the
+//! processes in them, so all of it vanishes with them, however the test ends. Root may do this, and everybody
+//! else as root of a user namespace of their own, where the system allows those.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -171,7 +171,8 @@ impl Drop for Hosts {
     }
 }
 
-/// The end at host `i` of its cable to host `j`. `eth0` first: who reads the wrong `/sys` finds that there, too.
+/// The end at host `i` of its cable to host `j`. `eth0` first: who reads the wrong `/sys` finds that there,
+/// too.
 fn port(i: usize, j: usize) -> End {
     End { index: 10 + j as u32, name: format!("eth{}", if j < i { j } else { j - 1 }) }
 }
@@ -200,7 +201,8 @@ impl Host {
             .and_then(|d| CString::new(d.into_os_string().into_encoded_bytes()).ok());
         let enter = move || {
             for fd in namespaces {
-                // SAFETY: a descriptor of a namespace, which the parent keeps open until the child has started.
+                // SAFETY: a descriptor of a namespace, which the parent keeps open until the child has
+                // started.
                 check(unsafe { libc::setns(fd, 0) })?;
             }
             if let Some(folder) = &folder {
@@ -220,7 +222,8 @@ impl Host {
     }
 }
 
-/// What programs of this host read of it: its own interfaces in `/sys`, and who the others are in `/etc/hosts`.
+/// What programs of this host read of it: its own interfaces in `/sys`, and who the others are in
+/// `/etc/hosts`.
 fn furnish(table: &str) -> io::Result<()> {
     let mount = |what: Option<&str>, at: &str, kind: Option<&str>, flags| -> io::Result<()> {
         let text = |t: &str| CString::new(t).expect("no text here has a NUL");

@@ -1,4 +1,5 @@
-//! What `ip link`, `ip address` and `ip route` do, as messages to the kernel: hosts with GPUs often have no `ip`.
+//! What `ip link`, `ip address` and `ip route` do, as messages to the kernel: hosts with GPUs often have no
+//! `ip`.
 //!
 //! A socket speaks for the network namespace that it was made in, whoever holds it. See rtnetlink(7).
 

@@ -152,8 +152,8 @@ impl<'a> Job<'a> {
         self.end().into_iter().for_each(|ended| drop(ended.says(&["@end fine"])));
     }
 
-    /// Everybody but the ranks of `host`, which are not looked at, ends within `limit` of `since` with an error that says
-    /// `words`.
+    /// Everybody but the ranks of `host`, which are not looked at, ends within `limit` of `since` with an
+    /// error that says `words`.
     #[track_caller]
     pub(crate) fn survivors_say(self, host: usize, words: &[&str], since: Instant, limit: Duration) {
         let placement = self.placement;
@@ -162,8 +162,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Everybody but the ranks of `host` ends within `limit` of `since` with an error that names one of them, whichever was the first that
-    /// was known to be dead, and nobody else.
+    /// Everybody but the ranks of `host` ends within `limit` of `since` with an error that names one of them,
+    /// whichever was the first that was known to be dead, and nobody else.
     #[track_caller]
     pub(crate) fn survivors_name(self, host: usize, since: Instant, limit: Duration) {
         let (placement, name) = (self.placement, self.hosts.host(host).name.clone());
@@ -179,8 +179,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Everybody ends within `limit` of `since`, each with an error that names a host that it cannot hear, all ranks of it,
-    /// after `cut` was cut off.
+    /// Everybody ends within `limit` of `since`, each with an error that names a host that it cannot hear,
+    /// all ranks of it, after `cut` was cut off.
     #[track_caller]
     pub(crate) fn both_sides_say(self, cut: usize, since: Instant, limit: Duration) {
         let placement = self.placement;

@@ -1,5 +1,5 @@
-//! Worlds across hosts: each PE reaches those of its own host by mapped memory and the others over the network, with the
-//! same calls. Under torchrun's variables and under Open MPI's mpirun.
+//! Worlds across hosts: each PE reaches those of its own host by mapped memory and the others over the
+//! network, with the same calls. Under torchrun's variables and under Open MPI's mpirun.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -80,7 +80,8 @@ fn on(world: World, part: &str) -> Result<()> {
     world.finalize()
 }
 
-/// Puts to a PE of the other host, at a given time and not before, and goes on so; or waits for a word that nobody sends.
+/// Puts to a PE of the other host, at a given time and not before, and goes on so; or waits for a word that
+/// nobody sends.
 fn first_put(world: &World, part: &str) -> Result<()> {
     let (inbox, word) = (world.alloc::<u8>(300_001)?, world.alloc::<u64>(1)?);
     let (me, n) = (world.my_pe().number(), world.n_pes());
@@ -253,7 +254,8 @@ fn near_and_far_pes_in_one_job() {
     }
 }
 
-/// In turn, irregularly, on hosts of different sizes: PEs of a host find one another wherever their numbers are.
+/// In turn, irregularly, on hosts of different sizes: PEs of a host find one another wherever their numbers
+/// are.
 #[test]
 fn near_and_far_pes_of_any_numbering() {
     for placement in [&[0, 1, 0, 1][..], &[0, 1, 1, 0, 2], &[0, 0, 1, 0]] {
@@ -330,8 +332,8 @@ fn a_host_of_a_world_is_killed() {
     }
 }
 
-/// Dies while connections to it are being made: the others still end with the name of one of its PEs, which stand still for a moment
-/// first, so that the others come as far as they can alone.
+/// Dies while connections to it are being made: the others still end with the name of one of its PEs, which
+/// stand still for a moment first, so that the others come as far as they can alone.
 #[test]
 fn a_host_of_a_world_is_killed_at_the_first_put() {
     on_hosts(2, |net| {

@@ -23,10 +23,10 @@ RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t s
   Scope::sync();
 }
 
-/* The same, and then updates `pe`'s `*sig` by `value` as `sig_op` says (signal::set or signal::add): a PE that
- * waits for the signal then sees all n elements. (rushmem's own: OpenSHMEM 1.5 has put_signal for contiguous
- * data alone)
- * Order: the elements before their signal. Cost: copy, element by element, and release. */
+/* The same, and then updates `pe`'s `*sig` by `value` as `sig_op` says (signal::set or signal::add): a PE
+ * that waits for the signal then sees all n elements. (rushmem's own: OpenSHMEM 1.5 has put_signal for
+ * contiguous data alone) Order: the elements before their signal. Cost: copy, element by element, and
+ * release. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iput_signal(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
                                 uint64_t *sig, uint64_t value, int sig_op, int pe) {

@@ -1,8 +1,9 @@
 //! The child's side: which part this process plays, and how a PE runs its closure and says how it went.
 //!
 //! A child is the same test binary with the same test selected, so it comes to the same calls in the same
-//! order; their number, counted for each test, says which one it was started for. A child says that its closure
-//! has finished by an exit code of its own, because a test binary that found no such test also exits with 0.
+//! order; their number, counted for each test, says which one it was started for. A child says that its
+//! closure has finished by an exit code of its own, because a test binary that found no such test also exits
+//! with 0.
 
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -13,13 +13,13 @@
 //! ```
 //!
 //! The test binary starts itself again, once for each PE, with the arguments that run this one test; in those
-//! processes [`run`] executes the closure and exits, in the first one it supervises. So a PE is a process as in
-//! production; what precedes `run` in the function happens in every PE too, and what follows it only in the
-//! parent (and in the PEs of a later `run` of the same function).
+//! processes [`run`] executes the closure and exits, in the first one it supervises. So a PE is a process as
+//! in production; what precedes `run` in the function happens in every PE too, and what follows it only in
+//! the parent (and in the PEs of a later `run` of the same function).
 //!
-//! Nobody outlives the test: there is a time limit (60 s unless said otherwise), each PE leads a process group
-//! that is killed as a whole, and PEs die with the test process. Their output is shown with `[pe 2]` before
-//! each line, through the test's own captured output.
+//! Nobody outlives the test: there is a time limit (60 s unless said otherwise), each PE leads a process
+//! group that is killed as a whole, and PEs die with the test process. Their output is shown with `[pe 2]`
+//! before each line, through the test's own captured output.
 //!
 //! [`threads`] runs the PEs as threads of one process. [`pes`] is the long form: settings, and
 //! [`Pes::supervise`] for tests in which PEs are meant to fail.
@@ -118,8 +118,8 @@ impl Pes {
             Role::Pe(_) => child::exit_with(|| child::all_threads(self.n, &f), "the process of all PEs"),
             Role::Bystander => {}
             Role::Parent(test) => {
-                // The streams of a process share eight hardware queues, and one that waits holds its own: too few for so many PEs.
-                // More of them cost every start 0.6 s (docs/gpu-findings.md).
+                // The streams of a process share eight hardware queues, and one that waits holds its own: too
+                // few for so many PEs. More of them cost every start 0.6 s (docs/gpu-findings.md).
                 const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
                 let many = self.n > 4 && std::env::var_os(QUEUES).is_none();
                 let pes = if many { self.env(QUEUES, "32") } else { self };

@@ -134,8 +134,8 @@ impl Process {
         self.show();
     }
 
-    /// Prints new whole lines with the PE before them (and, once the process is over, the last piece), leaving
-    /// out what the test harness of the child says of itself.
+    /// Prints new whole lines with the PE before them (and, once the process is over, the last piece),
+    /// leaving out what the test harness of the child says of itself.
     fn show(&mut self) {
         let over = self.ended.is_some();
         for stream in &mut self.streams {

@@ -1,5 +1,5 @@
-//! `rushmem-perf device` as a user sees it, on the CPU device: the same kernels and the same way from them to figures as on
-//! GPUs. Whether the figures are good, a busy CI machine cannot say.
+//! `rushmem-perf device` as a user sees it, on the CPU device: the same kernels and the same way from them to
+//! figures as on GPUs. Whether the figures are good, a busy CI machine cannot say.
 
 mod perf_common;
 
@@ -235,8 +235,8 @@ fn arguments_that_make_no_sense_are_refused() {
     }
 }
 
-/// One byte is made wrong after the timed batches of the figure before the last: the one before stays, the one that is wrong and
-/// those after it have no figure, and the run is an error.
+/// One byte is made wrong after the timed batches of the figure before the last: the one before stays, the
+/// one that is wrong and those after it have no figure, and the run is an error.
 #[test]
 fn a_wrong_byte_is_an_error_and_no_figure() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,4 +1,5 @@
-//! `rushmem-perf far` as a user sees it: figures beside those of `ucx_perftest`, or a word on what is missing.
+//! `rushmem-perf far` as a user sees it: figures beside those of `ucx_perftest`, or a word on what is
+//! missing.
 
 mod perf_common;
 
@@ -21,7 +22,8 @@ fn far_pes_are_measured_beside_ucx() {
     assert!(!report.contains("\"/"), "a path of this machine is in the report: {report}");
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let rows = report["rows"].as_array().expect("rows");
-    // The rates beside the reference with 1, 8 and 32 operations on their way, of which its best sets the limit.
+    // The rates beside the reference with 1, 8 and 32 operations on their way, of which its best sets the
+    // limit.
     for (measure, references) in
         [("put bandwidth", 3), ("put latency", 1), ("fetch_add latency", 1), ("put rate, kernel on CPU", 3)]
     {

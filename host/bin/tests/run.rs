@@ -1,5 +1,5 @@
-//! `rushmem-run` as a user sees it: exit codes, output, signals, and that nothing is left behind. The programs are
-//! shell scripts.
+//! `rushmem-run` as a user sees it: exit codes, output, signals, and that nothing is left behind. The
+//! programs are shell scripts.
 
 mod run_common;
 
@@ -37,8 +37,8 @@ fn the_code_is_that_of_the_first_that_failed() {
 
 #[test]
 fn the_first_death_counts_and_not_the_first_child() {
-    // All have ended before the launcher looks. PE 2 was killed, and PE 0, which came into the world first, exits
-    // because of that.
+    // All have ended before the launcher looks. PE 2 was killed, and PE 0, which came into the world first,
+    // exits because of that.
     let dir = tempfile::tempdir().expect("a directory");
     let there = dir.path().display();
     let script = format!(

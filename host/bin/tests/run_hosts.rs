@@ -1,5 +1,6 @@
-//! `rushmem-run --hosts`: placement, environment, output, input, signals and ends, over commands that stand for ssh. The hosts
-//! are this one under several names; tests/hosts has real ones, which are network namespaces.
+//! `rushmem-run --hosts`: placement, environment, output, input, signals and ends, over commands that stand
+//! for ssh. The hosts are this one under several names; tests/hosts has real ones, which are network
+//! namespaces.
 
 mod run_common;
 

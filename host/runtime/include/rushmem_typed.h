@@ -1,15 +1,18 @@
 /* rushmem's typed forms for C and C++: inline functions over the untyped C ABI of rushmem.h, one set for each
- * standard type, named as OpenSHMEM names them (1.5, sections 9.5 to 9.10): rushmem_double_put, rushmem_int_p,
- * rushmem_uint64_atomic_fetch_add, rushmem_long_wait_until, and so on. rushmem.h includes this file.
+ * standard type, named as OpenSHMEM names them (1.5, sections 9.5 to 9.10): rushmem_double_put,
+ * rushmem_int_p, rushmem_uint64_atomic_fetch_add, rushmem_long_wait_until, and so on. rushmem.h includes this
+ * file.
  *
- * Two things differ from OpenSHMEM, on purpose: the world comes first, and every function returns RUSHMEM_OK or a
- * negative code, so that no error can hide in a value. What a function fetches comes through its last argument:
+ * Two things differ from OpenSHMEM, on purpose: the world comes first, and every function returns RUSHMEM_OK
+ * or a negative code, so that no error can hide in a value. What a function fetches comes through its last
+ * argument:
  *
  *     int64_t old;
  *     if (rushmem_int64_atomic_fetch_add(w, &counter[0], 1, pe, &old) != RUSHMEM_OK)
  *       die(rushmem_last_error());
  *
- * Counts and strides are in elements. Errors, ordering and everything else: the untyped function, in rushmem.h. */
+ * Counts and strides are in elements. Errors, ordering and everything else: the untyped function, in
+ * rushmem.h. */
 #ifndef RUSHMEM_TYPED_H
 #define RUSHMEM_TYPED_H
 
@@ -74,11 +77,11 @@ static inline void rushmem_typed_from_bits(void *value, size_t bytes, uint64_t b
   }
 }
 
-/* rushmem_T_put(w, dst, src, n, pe), _put_nbi, _get, _get_nbi: `n` elements.
- * rushmem_T_iput(w, dst, src, dst_stride, src_stride, n, pe), _iget: `n` elements, some apart.
- * rushmem_T_iput_signal(w, dst, src, dst_stride, src_stride, n, sig, value, sig_op, pe): the same, then the signal.
- * rushmem_T_put_signal(w, dst, src, n, sig, value, sig_op, pe), _put_signal_nbi: `n` elements, then the signal.
- * rushmem_T_p(w, dst, value, pe), rushmem_T_g(w, src, pe, out): one element. */
+/* rushmem_T_put(w, dst, src, n, pe), _put_nbi, _get, _get_nbi: `n` elements. rushmem_T_iput(w, dst, src,
+ * dst_stride, src_stride, n, pe), _iget: `n` elements, some apart. rushmem_T_iput_signal(w, dst, src,
+ * dst_stride, src_stride, n, sig, value, sig_op, pe): the same, then the signal. rushmem_T_put_signal(w, dst,
+ * src, n, sig, value, sig_op, pe), _put_signal_nbi: `n` elements, then the signal. rushmem_T_p(w, dst, value,
+ * pe), rushmem_T_g(w, src, pe, out): one element. */
 #define RUSHMEM_TYPED_BLOCK(NAME, T, CALL, DST, SRC)                                                          \
   static inline int32_t rushmem_##NAME##_##CALL(rushmem_world_t *w, DST *dst, SRC *src, size_t n, int32_t pe) \
   {                                                                                                           \
@@ -179,9 +182,9 @@ static inline void rushmem_typed_from_bits(void *value, size_t bytes, uint64_t b
   RUSHMEM_TYPED_FETCH(NAME, T, KIND, fetch_xor, RUSHMEM_ATOMIC_FETCH_XOR)
 
 /* rushmem_T_wait_until(w, ivar, cmp, value), _wait_until_all(w, ivars, n, status, cmp, value),
- * _wait_until_any(..., index), _wait_until_some(..., indices, count), and the _vector forms with `values` in place
- * of `value`; the world's default time limit holds. rushmem_T_test(w, ivar, cmp, value, result) and its forms
- * likewise; _test_all has a `result`, too. */
+ * _wait_until_any(..., index), _wait_until_some(..., indices, count), and the _vector forms with `values` in
+ * place of `value`; the world's default time limit holds. rushmem_T_test(w, ivar, cmp, value, result) and its
+ * forms likewise; _test_all has a `result`, too. */
 #define RUSHMEM_TYPED_SETS(NAME, T, KIND, SUFFIX, EXPECT, GIVEN)                                              \
   static inline int32_t rushmem_##NAME##_wait_until_all##SUFFIX(                                              \
       rushmem_world_t *w, const T *ivars, size_t n, const int32_t *status, int32_t cmp, EXPECT)               \

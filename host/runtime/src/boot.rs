@@ -1,5 +1,5 @@
-//! Which bootstrap serves this PE, chosen once at start: what the caller gave, else what the environment says. The
-//! choice and its reason are one line of the log.
+//! Which bootstrap serves this PE, chosen once at start: what the caller gave, else what the environment
+//! says. The choice and its reason are one line of the log.
 
 pub(crate) mod between;
 mod hosts;

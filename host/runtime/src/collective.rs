@@ -1,8 +1,8 @@
-//! Collective host calls: rounds through the node's control segment, with the checks that turn a mistake into an
-//! error on every PE instead of a hang.
+//! Collective host calls: rounds through the node's control segment, with the checks that turn a mistake into
+//! an error on every PE instead of a hang.
 //!
-//! A call enters once (a second thread of the same PE is refused, not mixed up), then makes one or more rounds. All
-//! PEs see the same arrivals and so reach the same verdict; a refused call leaves the job usable.
+//! A call enters once (a second thread of the same PE is refused, not mixed up), then makes one or more
+//! rounds. All PEs see the same arrivals and so reach the same verdict; a refused call leaves the job usable.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -70,7 +70,8 @@ impl Collective {
 }
 
 impl Entered<'_> {
-    /// One round: returns once every PE has entered the same one; an error on every PE where their calls differ.
+    /// One round: returns once every PE has entered the same one; an error on every PE where their calls
+    /// differ.
     #[inline]
     pub(crate) fn round(&mut self, kind: Call, words: Words) -> Result<()> {
         let c = self.of;

@@ -23,21 +23,26 @@ pub(crate) struct Config {
     pub(crate) device: DeviceWish,
     /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct`, `ucx` or `fake`).
     pub(crate) transport: TransportWish,
-    /// How bulk gets into and out of the GPU memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`: `auto`, `bounce` or `ucx`).
+    /// How bulk gets into and out of the GPU memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`: `auto`,
+    /// `bounce` or `ucx`).
     pub(crate) far_gpu: Way,
-    /// Who carries copies to and from PEs that are not mapped (`RUSHMEM_FAR_COPIES`: `auto`, `ucx` or `messages`).
+    /// Who carries copies to and from PEs that are not mapped (`RUSHMEM_FAR_COPIES`: `auto`, `ucx` or
+    /// `messages`).
     pub(crate) far_copies: Carrier,
-    /// Slots of the device ring (`RUSHMEM_RING_SLOTS`, 1024): few of them for tests of a ring that is full and wraps.
+    /// Slots of the device ring (`RUSHMEM_RING_SLOTS`, 1024): few of them for tests of a ring that is full
+    /// and wraps.
     pub(crate) ring_slots: usize,
     /// The fake network's seed (`RUSHMEM_FAKE_SEED`), if it is to be a certain one.
     pub(crate) fake_seed: Option<u64>,
     /// Its usual longest delay in microseconds (`RUSHMEM_FAKE_DELAY`, 100).
     pub(crate) fake_delay: u64,
-    /// Which PEs of one host are treated as a node (`RUSHMEM_PES_PER_NODE`, `RUSHMEM_NODES`): hosts for tests.
+    /// Which PEs of one host are treated as a node (`RUSHMEM_PES_PER_NODE`, `RUSHMEM_NODES`): hosts for
+    /// tests.
     pub(crate) placement: Placement,
     /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
     pub(crate) heap_max: u64,
-    /// Memory that the symmetric heap has from the start, in one piece (`RUSHMEM_HEAP_MIN`, 0: as it is needed).
+    /// Memory that the symmetric heap has from the start, in one piece (`RUSHMEM_HEAP_MIN`, 0: as it is
+    /// needed).
     pub(crate) heap_min: u64,
     /// True where `heap_max` was asked for, so that it may not be lowered quietly.
     pub(crate) heap_max_given: bool,
@@ -75,8 +80,9 @@ impl Config {
         Config::from_lookup(&|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
     }
 
-    /// Whether the PEs of a node are to map each other's memory. The fake network leads to other hosts where the settings make some,
-    /// so that a job can have near PEs and far ones; and to everybody where they do not.
+    /// Whether the PEs of a node are to map each other's memory. The fake network leads to other hosts where
+    /// the settings make some, so that a job can have near PEs and far ones; and to everybody where they do
+    /// not.
     pub(crate) fn mapping(&self) -> Mapping {
         match self.transport {
             TransportWish::Auto => Mapping::Wanted,

@@ -1,9 +1,9 @@
 //! The device of a PE: the CPU, or a GPU that this module chooses.
 //!
-//! All PEs of a job have the same kind, so that one heap layout and one kind of kernel serve it. Which GPU: the one that was
-//! asked for; else that of the thread's current CUDA context, as a program that called `cudaSetDevice` expects; else
-//! the PE's number among those of its host, modulo the GPUs that its process sees. That is right both where a
-//! launcher shows each process its own GPU and where all see all.
+//! All PEs of a job have the same kind, so that one heap layout and one kind of kernel serve it. Which GPU:
+//! the one that was asked for; else that of the thread's current CUDA context, as a program that called
+//! `cudaSetDevice` expects; else the PE's number among those of its host, modulo the GPUs that its process
+//! sees. That is right both where a launcher shows each process its own GPU and where all see all.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The host's half of `rushmem/abi.h`: the one struct that a kernel reads to know who and where it is, and the
-//! records in which its waits tell that they are stalled. `rushmem-abi` has the layout.
+//! The host's half of `rushmem/abi.h`: the one struct that a kernel reads to know who and where it is, and
+//! the records in which its waits tell that they are stalled. `rushmem-abi` has the layout.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -111,7 +111,8 @@ impl DeviceState {
         let stalls = Shared::new(UnsafeCell::new([StallRecord::default(); RUSHMEM_STALL_RECORDS]), gpu)?;
         let failure = Shared::new(Failure::default(), gpu)?;
         let (page, bytes) = health.broken_page();
-        // SAFETY: the page is the word's alone and lives as long as `health`, which is kept beside the registration.
+        // SAFETY: the page is the word's alone and lives as long as `health`, which is kept beside the
+        // registration.
         let registered = gpu.map(|cuda| unsafe { Registered::new(cuda, page, bytes) }).transpose()?;
         let broken = registered.as_ref().map_or(page, Registered::device_address);
         let (steps, table) = match facts.near.shape() {

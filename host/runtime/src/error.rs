@@ -28,8 +28,8 @@ impl Error {
         Error { code, message: message.into() }
     }
 
-    /// The system call `what` failed with the current `errno`. Where a process or the system has too many files open, the text
-    /// says what to do.
+    /// The system call `what` failed with the current `errno`. Where a process or the system has too many
+    /// files open, the text says what to do.
     pub(crate) fn os(what: impl fmt::Display) -> Self {
         Error::io(what, &std::io::Error::last_os_error())
     }

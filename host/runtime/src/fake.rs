@@ -86,8 +86,8 @@ impl Bootstrap for Fake {
     }
 }
 
-/// Rounds of a test that repeats something until luck would have shown a fault: fewer over a network, where each takes some
-/// thousand times as long.
+/// Rounds of a test that repeats something until luck would have shown a fault: fewer over a network, where
+/// each takes some thousand times as long.
 pub(crate) fn rounds(n: usize) -> usize {
     match std::env::var("RUSHMEM_TEST_WAY").unwrap_or_default().as_str() {
         "" | "direct" => n,

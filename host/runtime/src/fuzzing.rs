@@ -1,6 +1,6 @@
-//! What parses bytes of others, for the fuzz targets (`fuzz/`) and for the test that replays their seeds. Only in builds for
-//! those: `cfg(test)`, or the feature `fuzzing`. A parser may refuse whatever it is given; it must not panic, run for ever,
-//! or touch memory that is not the peer's to name.
+//! What parses bytes of others, for the fuzz targets (`fuzz/`) and for the test that replays their seeds.
+//! Only in builds for those: `cfg(test)`, or the feature `fuzzing`. A parser may refuse whatever it is given;
+//! it must not panic, run for ever, or touch memory that is not the peer's to name.
 
 /// Messages to a far engine, one after the other.
 pub fn far_messages(bytes: &[u8]) {

@@ -1,12 +1,13 @@
-//! The operating system's memory, owned: a sealed `memfd`, and an address-space reservation into which memfds are
-//! mapped. Everything unmaps and closes on drop, so nothing is left behind.
+//! The operating system's memory, owned: a sealed `memfd`, and an address-space reservation into which memfds
+//! are mapped. Everything unmaps and closes on drop, so nothing is left behind.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::error::{err, Error, Result};
 
-/// Anonymous shared memory behind a descriptor, sealed at its size so that no holder can shrink it under another.
+/// Anonymous shared memory behind a descriptor, sealed at its size so that no holder can shrink it under
+/// another.
 #[derive(Debug)]
 pub(crate) struct Memfd(OwnedFd);
 

@@ -1,7 +1,7 @@
 //! Machine words in shared memory: the one place where a raw address becomes an atomic access.
 //!
-//! An operation cares about the width of its word, hardly ever about its sign, so four unsigned types carry all
-//! element types; signed and floating-point values travel as bit patterns.
+//! An operation cares about the width of its word, hardly ever about its sign, so four unsigned types carry
+//! all element types; signed and floating-point values travel as bit patterns.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
@@ -9,8 +9,8 @@ pub(crate) use rushmem_abi::table::Update;
 
 /// An unsigned word that hardware reads, writes and updates in one piece.
 ///
-/// The unsafe methods want `p` aligned to the word, valid for reads and writes of it, and shared with nobody who
-/// holds a reference to it.
+/// The unsafe methods want `p` aligned to the word, valid for reads and writes of it, and shared with nobody
+/// who holds a reference to it.
 pub(crate) trait Word: Copy {
     /// Truncates a bit pattern to this width.
     fn from_bits(bits: u64) -> Self;

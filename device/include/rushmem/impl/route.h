@@ -1,12 +1,14 @@
-/* Where a PE's copy of a symmetric object is. A PE is near where its heap is mapped here. The near PEs are any
- * set of numbers, this PE's own among them, and an operation asks once for its route_to one of them:
+/* Where a PE's copy of a symmetric object is. A PE is near where its heap is mapped here. The near PEs are
+ * any set of numbers, this PE's own among them, and an operation asks once for its route_to one of them:
  *
- *   - The run of consecutive near PEs around this one takes one comparison and one multiply-add, with no load.
- *   - Every k-th PE (hosts dealt out in turn) takes one multiplication more. `step_inverse` is the inverse of k's odd
- *     part modulo 2^32, and `step_shift` the power of 2 in k: (pe - first) * inverse, rotated right by shift, is the index
- *     among the near PEs where k divides pe - first, and otherwise a number larger than any index (Granlund and
- *     Montgomery, "Division by invariant integers", 9). `near_apart` is the distance of two windows divided by k in the
- *     same arithmetic, modulo 2^64, so that the address has the same form as in a run.
+ *   - The run of consecutive near PEs around this one takes one comparison and one multiply-add, with no
+ *     load.
+ *   - Every k-th PE (hosts dealt out in turn) takes one multiplication more. `step_inverse` is the inverse of
+ *     k's odd part modulo 2^32, and `step_shift` the power of 2 in k: (pe - first) * inverse, rotated right
+ *     by shift, is the index among the near PEs where k divides pe - first, and otherwise a number larger
+ *     than any index (Granlund and Montgomery, "Division by invariant integers", 9). `near_apart` is the
+ *     distance of two windows divided by k in the same arithmetic, modulo 2^64, so that the address has the
+ *     same form as in a run.
  *   - Any other set takes one load from a table of distances.
  *
  * Only the run is in the path that the compiler lays straight. Where a PE is far, impl/net/net.h is the way.
@@ -33,7 +35,8 @@ struct route {
   }
 };
 
-/* Whether `pe` is in the run around this PE. A negative `pe` wraps round to a large number and fails the one comparison. */
+/* Whether `pe` is in the run around this PE. A negative `pe` wraps round to a large number and fails the one
+ * comparison. */
 RUSHMEM_DEVICE bool is_in_run(int pe) {
   const rushmem_device_state &s = state();
   return static_cast<uint32_t>(pe) - static_cast<uint32_t>(s.near_first) <

@@ -1,5 +1,5 @@
-//! What can be known by looking, without joining a job: the runtime, the machine, CUDA, the launcher. Each fact that could
-//! not be had holds the text of why, and of what to do.
+//! What can be known by looking, without joining a job: the runtime, the machine, CUDA, the launcher. Each
+//! fact that could not be had holds the text of why, and of what to do.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,8 @@ pub(crate) struct Facts {
     pub(crate) settings: BTreeMap<String, String>,
     pub(crate) cuda: Cuda,
     pub(crate) gpus: Vec<GpuFacts>,
-    /// Row `i`, column `j`: whether GPU `i` reaches the memory of GPU `j`; null where the driver would not say.
+    /// Row `i`, column `j`: whether GPU `i` reaches the memory of GPU `j`; null where the driver would not
+    /// say.
     pub(crate) peer_access: Vec<Vec<Option<bool>>>,
     pub(crate) launch: Option<Launch>,
     /// Why the environment makes no sense.

@@ -1,7 +1,8 @@
 //! What only joining tells: how each PE reaches each other, and why so.
 //!
-//! Every PE writes its row as JSON into symmetric memory and PE 0 fetches them all: the report travels over what it reports. A
-//! row that cannot be fetched its own PE shows by itself, so that nothing is lost where a way between two PEs is missing.
+//! Every PE writes its row as JSON into symmetric memory and PE 0 fetches them all: the report travels over
+//! what it reports. A row that cannot be fetched its own PE shows by itself, so that nothing is lost where a
+//! way between two PEs is missing.
 
 use rushmem::{Pe, World};
 use serde::{Deserialize, Serialize};

@@ -22,11 +22,12 @@ use serde::Serialize;
 use crate::facts::Facts;
 use crate::job::Job;
 
-/// Shows what rushmem finds here: versions, GPUs and which of them reach each other, the launcher, how PEs meet, and how each
-/// PE is reached, with the reasons.
+/// Shows what rushmem finds here: versions, GPUs and which of them reach each other, the launcher, how PEs
+/// meet, and how each PE is reached, with the reasons.
 ///
-/// It joins the job that it is started in, as any program would, so that `rushmem-run -n 4 rushmem-info` shows the ways
-/// between 4 PEs; by itself it is a job of one PE. The exit code is 1 where something needed is missing.
+/// It joins the job that it is started in, as any program would, so that `rushmem-run -n 4 rushmem-info`
+/// shows the ways between 4 PEs; by itself it is a job of one PE. The exit code is 1 where something needed
+/// is missing.
 #[derive(Parser, Debug)]
 #[command(name = "rushmem-info", version, max_term_width = 110)]
 struct Args {

@@ -1,5 +1,5 @@
-//! What a program would miss here. What is not there but not needed (a GPU where the CPU is asked for, MPI under another
-//! launcher) is no fault of the machine.
+//! What a program would miss here. What is not there but not needed (a GPU where the CPU is asked for, MPI
+//! under another launcher) is no fault of the machine.
 
 use crate::facts::{Facts, GpuFacts};
 

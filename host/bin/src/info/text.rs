@@ -1,4 +1,5 @@
-//! The report for a person: one section after the other, each a name and what is known, nothing wider than it must be.
+//! The report for a person: one section after the other, each a name and what is known, nothing wider than it
+//! must be.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! The options of `rushmem-perf`'s commands, and what they choose from. `device` has its own, which come of its table of
-//! measures.
+//! The options of `rushmem-perf`'s commands, and what they choose from. `device` has its own, which come of
+//! its table of measures.
 
 use std::path::PathBuf;
 
@@ -48,9 +48,9 @@ impl Measure {
 /// Where figures go, and what they are set beside.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Output {
-    /// Sets the figures of a file beside ours: NVSHMEM's, NCCL's, OpenSHMEM's or the machine's limits as in the project's
-    /// baseline files (CSV), or an earlier record of this tool (JSON) or its summary (CSV); or of all such CSV files of a folder. May be given
-    /// several times.
+    /// Sets the figures of a file beside ours: NVSHMEM's, NCCL's, OpenSHMEM's or the machine's limits as in
+    /// the project's baseline files (CSV), or an earlier record of this tool (JSON) or its summary (CSV); or
+    /// of all such CSV files of a folder. May be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Vec<PathBuf>,
 
@@ -140,8 +140,8 @@ pub(crate) struct FarArgs {
     #[arg(long, default_value = "lo")]
     pub(crate) interface: String,
 
-    /// Measures between the memories of two devices that are not mapped, and nothing else unless it is named. Without
-    /// this it is measured where nothing is named and there are GPUs.
+    /// Measures between the memories of two devices that are not mapped, and nothing else unless it is named.
+    /// Without this it is measured where nothing is named and there are GPUs.
     #[arg(long)]
     pub(crate) device: bool,
 
@@ -209,8 +209,8 @@ pub(crate) struct FarPeArgs {
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct StartupArgs {
-    /// PEs of a job, all on this machine; several numbers are measured one after the other. Those that promises are
-    /// about when none is given: 8 on GPUs, 4 on the CPU device.
+    /// PEs of a job, all on this machine; several numbers are measured one after the other. Those that
+    /// promises are about when none is given: 8 on GPUs, 4 on the CPU device.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) pes: Vec<u32>,
 

@@ -7,8 +7,8 @@ use crate::device::args::{DeviceArgs, PlanArgs, StreamArgs};
 
 /// Measures rushmem beside what the machine itself can do, and shows both.
 ///
-/// Run alone it starts the PEs that it needs with the rushmem-run beside it; under a launcher it measures with the
-/// PEs of that job.
+/// Run alone it starts the PEs that it needs with the rushmem-run beside it; under a launcher it measures
+/// with the PEs of that job.
 #[derive(Parser, Debug)]
 #[command(name = "rushmem-perf", version)]
 pub(crate) struct Cli {
@@ -21,9 +21,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Operations called from the host, on heaps in host memory.
     Host(HostArgs),
-    /// Operations started by kernels, on GPUs or on the CPU device: latency, bandwidth, rates, synchronisation.
+    /// Operations started by kernels, on GPUs or on the CPU device: latency, bandwidth, rates,
+    /// synchronisation.
     Device(DeviceArgs),
-    /// Operations that the host calls for: on streams, in CUDA graphs, and by itself, on GPUs or on the CPU device.
+    /// Operations that the host calls for: on streams, in CUDA graphs, and by itself, on GPUs or on the CPU
+    /// device.
     Stream(StreamArgs),
     /// One PE of a job of `device` or `stream`.
     #[command(hide = true)]
@@ -36,7 +38,8 @@ pub(crate) enum Command {
     /// One PE of a job of `far --device`.
     #[command(hide = true)]
     FarDevicePe(FarDevicePeArgs),
-    /// Operations between near PEs, on the CPU device, in a job by themselves and in one that has far PEs too.
+    /// Operations between near PEs, on the CPU device, in a job by themselves and in one that has far PEs
+    /// too.
     Mixed(MixedArgs),
     /// One PE of a job of `mixed`.
     #[command(hide = true)]
@@ -46,7 +49,8 @@ pub(crate) enum Command {
     /// One PE of a job of `startup`.
     #[command(hide = true)]
     StartupPe(StartupPeArgs),
-    /// Prints records (JSON) in short, as CSV: a line for each figure, of a curve its ends and its middle. What git keeps.
+    /// Prints records (JSON) in short, as CSV: a line for each figure, of a curve its ends and its middle.
+    /// What git keeps.
     Summary(SummaryArgs),
     /// One PE of the start-up measure of `host`: starts, says when it was ready, ends.
     #[command(hide = true)]

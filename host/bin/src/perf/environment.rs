@@ -1,5 +1,5 @@
-//! Where and when a figure was made: without that it means nothing. No host name and no path, so that the record can
-//! be published as it is.
+//! Where and when a figure was made: without that it means nothing. No host name and no path, so that the
+//! record can be published as it is.
 
 use std::fmt;
 use std::path::Path;
@@ -12,8 +12,8 @@ use serde::Serialize;
 pub(crate) struct Environment {
     /// UTC, to the second.
     pub(crate) date: String,
-    /// Of the bundle that this program lies in; else of the source tree that it was started in, `-dirty` when that had
-    /// changes; none elsewhere.
+    /// Of the bundle that this program lies in; else of the source tree that it was started in, `-dirty` when
+    /// that had changes; none elsewhere.
     pub(crate) commit: Option<String>,
     /// As the kernel names it.
     pub(crate) cpu: String,

@@ -1,6 +1,6 @@
-//! The CUDA context that a PE has before rushmem comes, so that what CUDA costs and what rushmem costs can be told apart. It is
-//! the primary context, made the thread's current one: the runtime then takes the same GPU and the same context, as it
-//! does in a program that has called `cudaSetDevice`.
+//! The CUDA context that a PE has before rushmem comes, so that what CUDA costs and what rushmem costs can be
+//! told apart. It is the primary context, made the thread's current one: the runtime then takes the same GPU
+//! and the same context, as it does in a program that has called `cudaSetDevice`.
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice, CUresult};
@@ -74,7 +74,8 @@ fn said(call: &str, e: DriverError) -> Failure {
     Failure::new(format!("{call}: {e} (RUSHMEM_DEVICE=cpu measures without a GPU)"))
 }
 
-/// What RUSHMEM_DEVICE asks for, as far as it matters before the runtime has read it; that refuses what makes no sense.
+/// What RUSHMEM_DEVICE asks for, as far as it matters before the runtime has read it; that refuses what makes
+/// no sense.
 #[derive(Debug, PartialEq)]
 enum Wish {
     Cpu,

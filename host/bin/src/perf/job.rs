@@ -24,7 +24,8 @@ impl fmt::Display for Failure {
     }
 }
 
-// Any error becomes its text, so that `?` works on all of them; `Failure` itself is no `Error` for that reason.
+// Any error becomes its text, so that `?` works on all of them; `Failure` itself is no `Error` for that
+// reason.
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Failure {
         Failure(error.to_string())

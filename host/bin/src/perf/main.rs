@@ -1,8 +1,8 @@
-//! `rushmem-perf`: what rushmem costs, measured beside what the machine itself can do, so that anyone can see how
-//! much of the machine is left to the program. One folder for each place that operations start from (`host/`), one
-//! file in it for each family of operations; `startup/` is about what comes before the first of them, `far/` about PEs
-//! that are reached over a network, `mixed/` about what those cost the others. Sampling, statistics
-//! and reports are shared.
+//! `rushmem-perf`: what rushmem costs, measured beside what the machine itself can do, so that anyone can see
+//! how much of the machine is left to the program. One folder for each place that operations start from
+//! (`host/`), one file in it for each family of operations; `startup/` is about what comes before the first
+//! of them, `far/` about PEs that are reached over a network, `mixed/` about what those cost the others.
+//! Sampling, statistics and reports are shared.
 
 mod args;
 mod cli;

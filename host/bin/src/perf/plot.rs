@@ -1,6 +1,6 @@
-//! Figures over size as an SVG: latencies above, bandwidths below, both axes by powers. Ours is a solid line with its measured
-//! points; of the same colour, paler, are the peer's with crosses and the bare instructions' triangles; grey is what the machine
-//! can do.
+//! Figures over size as an SVG: latencies above, bandwidths below, both axes by powers. Ours is a solid line
+//! with its measured points; of the same colour, paler, are the peer's with crosses and the bare
+//! instructions' triangles; grey is what the machine can do.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! What a run found and how it is shown: a table for people, CSV for a spreadsheet, JSON for the record in
-//! `docs/benchmarks`. A row sets our figure beside that of a reference measured in the same run on the same memory,
-//! because a bare figure says more of the machine than of rushmem.
+//! `docs/benchmarks`. A row sets our figure beside that of a reference measured in the same run on the same
+//! memory, because a bare figure says more of the machine than of rushmem.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -81,14 +81,15 @@ pub(crate) struct Beside {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Limit {
-    /// Of the ratio to the reference: the most, or the least where the unit is of a kind of which there cannot be too much.
+    /// Of the ratio to the reference: the most, or the least where the unit is of a kind of which there
+    /// cannot be too much.
     Ratio(f64),
     /// Of our median, in the unit of the row.
     Median(f64),
     /// Of our median, in the unit of the row, and the least that will do.
     AtLeast(f64),
-    /// As [`Limit::Median`] or [`Limit::AtLeast`], whichever the unit calls for, or `REACH` of what the bare instructions do
-    /// beside it: where the hardware forbids the figure.
+    /// As [`Limit::Median`] or [`Limit::AtLeast`], whichever the unit calls for, or `REACH` of what the bare
+    /// instructions do beside it: where the hardware forbids the figure.
     Reach(f64),
 }
 
@@ -240,7 +241,8 @@ impl Report {
         self.rows.iter().filter(|row| row.kept() == Some(false)).collect()
     }
 
-    /// Prints the table, writes the files that were asked for, and, to `check`, makes a broken limit an exit code of 1.
+    /// Prints the table, writes the files that were asked for, and, to `check`, makes a broken limit an exit
+    /// code of 1.
     pub(crate) fn show(&self, output: &Output) -> Result<ExitCode> {
         print!("{}", self.table());
         if let Some(file) = &output.json {

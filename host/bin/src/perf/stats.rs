@@ -1,6 +1,6 @@
-//! What is kept of many timed samples. A sample is the mean of one batch of operations, so `p99` says how bad the
-//! worst batches were (other programs, interrupts), not how bad single operations were; the median is the figure to
-//! compare, because a batch that was interrupted belongs to the machine and not to the operation.
+//! What is kept of many timed samples. A sample is the mean of one batch of operations, so `p99` says how bad
+//! the worst batches were (other programs, interrupts), not how bad single operations were; the median is the
+//! figure to compare, because a batch that was interrupted belongs to the machine and not to the operation.
 
 use std::time::Instant;
 
@@ -44,8 +44,8 @@ impl Summary {
     }
 }
 
-/// A batch: does its operation as often as it is told. It holds the loop itself, as a program would, so that what a
-/// compiler can do for a loop it does for both sides of a comparison.
+/// A batch: does its operation as often as it is told. It holds the loop itself, as a program would, so that
+/// what a compiler can do for a loop it does for both sides of a comparison.
 pub(crate) trait Batch: FnMut(u64) -> Result<()> {}
 impl<F: FnMut(u64) -> Result<()>> Batch for F {}
 
@@ -68,8 +68,8 @@ pub(crate) fn calibrate(batch_ns: f64, batch: &mut impl Batch) -> Result<u64> {
     }
 }
 
-/// Samples two operations turn by turn, so that what the machine does meanwhile (clock speed, neighbours) meets
-/// both alike. Gives nanoseconds for one repetition of each.
+/// Samples two operations turn by turn, so that what the machine does meanwhile (clock speed, neighbours)
+/// meets both alike. Gives nanoseconds for one repetition of each.
 pub(crate) fn interleave(
     samples: usize,
     repetitions: u64,

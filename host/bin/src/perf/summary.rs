@@ -1,5 +1,5 @@
-//! A record in short, for git: figures without their samples, of a curve its two ends and 64 KiB. `--compare` reads it as it
-//! reads the record. All that was measured stays in the JSON, which belongs elsewhere.
+//! A record in short, for git: figures without their samples, of a curve its two ends and 64 KiB. `--compare`
+//! reads it as it reads the record. All that was measured stays in the JSON, which belongs elsewhere.
 
 use std::process::ExitCode;
 

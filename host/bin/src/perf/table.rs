@@ -1,5 +1,5 @@
-//! A report as a table for people and as CSV for a spreadsheet. Columns that no row has anything for are left out of the
-//! table; CSV has all of them.
+//! A report as a table for people and as CSV for a spreadsheet. Columns that no row has anything for are left
+//! out of the table; CSV has all of them.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,6 @@
-//! The launcher's part on another host: starts that host's PEs, brings back what they write and how they end, and passes signals
-//! on. Its standard streams are the connection; when that is lost, in whichever way, everything here ends.
+//! The launcher's part on another host: starts that host's PEs, brings back what they write and how they end,
+//! and passes signals on. Its standard streams are the connection; when that is lost, in whichever way,
+//! everything here ends.
 
 use std::fs::File;
 use std::io::{self, Stdin, Stdout, Write};
@@ -153,14 +154,16 @@ fn watch(
         }
         let arrived =
             signals.wait(until).map_err(|e| Failure::own(format!("cannot wait for signals: {e}")))?;
-        // What is sent to this process itself comes from a connection that ends, or from whoever ends it by hand.
+        // What is sent to this process itself comes from a connection that ends, or from whoever ends it by
+        // hand.
         if arrived.iter().any(|arrived| !matches!(arrived.signal, Signal::SIGUSR1 | Signal::SIGUSR2)) {
             end(&mut until);
         }
     }
 }
 
-/// The thread that reads orders. It wakes the main thread, which waits for signals, by one that does nothing else.
+/// The thread that reads orders. It wakes the main thread, which waits for signals, by one that does nothing
+/// else.
 fn listen(mut from: Stdin, to_pe_0: Sender<Vec<u8>>, back: Back) -> io::Result<Orders> {
     let (orders, receiver) = channel();
     std::thread::Builder::new().name("orders".into()).spawn(move || {

@@ -11,12 +11,14 @@ const MOST_PES: i64 = 16384;
 
 /// Starts PEs of a rushmem program on this host, or on several.
 ///
-/// Each PE gets RUSHMEM_PE, RUSHMEM_NPES, RUSHMEM_LOCAL_PE, RUSHMEM_LOCAL_NPES and RUSHMEM_UID. PE 0 reads this
-/// program's standard input, the others read nothing. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are
-/// forwarded; a second SIGINT or SIGTERM ends the job. When one PE fails, the others are ended too.
+/// Each PE gets RUSHMEM_PE, RUSHMEM_NPES, RUSHMEM_LOCAL_PE, RUSHMEM_LOCAL_NPES and RUSHMEM_UID. PE 0 reads
+/// this program's standard input, the others read nothing. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and
+/// SIGUSR2 are forwarded; a second SIGINT or SIGTERM ends the job. When one PE fails, the others are ended
+/// too.
 ///
-/// The exit code is 0 when all PEs end well, else that of the PE that failed first (128 + its signal if one killed
-/// it); 124 when the time is up, 125 when the launcher fails, 126 when the program cannot be run, 127 when it is not found.
+/// The exit code is 0 when all PEs end well, else that of the PE that failed first (128 + its signal if one
+/// killed it); 124 when the time is up, 125 when the launcher fails, 126 when the program cannot be run, 127
+/// when it is not found.
 #[derive(Debug, Parser)]
 #[command(name = "rushmem-run", version, max_term_width = 110)]
 pub(crate) struct Args {
@@ -33,8 +35,9 @@ pub(crate) struct Args {
     /// How PEs are numbered over hosts: each host's in a row (slot), or one host after another in turn (node)
     #[arg(long, value_enum, default_value = "slot", value_name = "slot|node")]
     pub(crate) map_by: MapBy,
-    /// The command that starts a program on a host, instead of ssh: words for a shell, in which {host} stands for the host;
-    /// without it the host is its next word. The program's words follow; what it is to do arrives on its standard input
+    /// The command that starts a program on a host, instead of ssh: words for a shell, in which {host} stands
+    /// for the host; without it the host is its next word. The program's words follow; what it is to do
+    /// arrives on its standard input
     #[arg(long, value_name = "COMMAND")]
     pub(crate) launch: Option<String>,
     /// Where rushmem-run is on the other hosts [default: where it is here]

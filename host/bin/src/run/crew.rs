@@ -30,7 +30,8 @@ impl Crew {
         Crew { alive: vec![true; pids.len()], deaths: Deaths::watch(&pids), pids, failed: false }
     }
 
-    /// The PEs that have ended since the last call, causes first. Orphans that have become our children are reaped along.
+    /// The PEs that have ended since the last call, causes first. Orphans that have become our children are
+    /// reaped along.
     pub(crate) fn reap(&mut self) -> Vec<End> {
         let mut ended = self.deaths.reap();
         processes::reap(|pid, status| ended.push((pid, status)));

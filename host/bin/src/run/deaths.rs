@@ -1,9 +1,10 @@
-//! In which order processes end. The kernel hands ended children over in the order of their birth, so that a PE that
-//! was killed may come after those that ended because of it; but an `epoll` set of pidfds lists them in the order in which
-//! they became ready (ep_poll_callback appends to the ready list).
+//! In which order processes end. The kernel hands ended children over in the order of their birth, so that a
+//! PE that was killed may come after those that ended because of it; but an `epoll` set of pidfds lists them
+//! in the order in which they became ready (ep_poll_callback appends to the ready list).
 //!
-//! A dying process closes its sockets, by which the others notice, a moment before it has ended. So a PE that ends with an exit
-//! code is not taken for the cause while another one is on its way out: that one is waited for.
+//! A dying process closes its sockets, by which the others notice, a moment before it has ended. So a PE that
+//! ends with an exit code is not taken for the cause while another one is on its way out: that one is waited
+//! for.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -69,8 +70,8 @@ impl Deaths {
         }
     }
 
-    /// A child that was killed by a signal and was on its way out when another one had ended already, with an exit code. It is
-    /// reaped.
+    /// A child that was killed by a signal and was on its way out when another one had ended already, with an
+    /// exit code. It is reaped.
     pub(crate) fn killed_before(&mut self) -> Option<(Pid, WaitStatus)> {
         let dying: Vec<i32> = self.fds.keys().copied().filter(|pid| processes::is_dying(*pid)).collect();
         let begin = Instant::now();
@@ -94,7 +95,8 @@ fn reap_one(pid: Pid) -> Option<WaitStatus> {
     waitpid(pid, Some(WaitPidFlag::WNOHANG)).ok().filter(|status| status.pid().is_some())
 }
 
-/// Whether a child has been killed, by a signal that nobody sends to end a job; `None` while it has not ended. It is not reaped.
+/// Whether a child has been killed, by a signal that nobody sends to end a job; `None` while it has not
+/// ended. It is not reaped.
 fn look(pid: Pid) -> Option<bool> {
     // SAFETY: siginfo_t is plain data for which all zeroes is a value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };

@@ -48,8 +48,9 @@ impl Launcher {
         Ok(Launcher { script, host_is_a_word, program })
     }
 
-    /// Starts it; its standard streams but the last are pipes. It is in a process group of its own, so that what the terminal sends
-    /// to ours (Ctrl-C) does not cut the connection. Call it from the main thread only: it dies with the thread that started it.
+    /// Starts it; its standard streams but the last are pipes. It is in a process group of its own, so that
+    /// what the terminal sends to ours (Ctrl-C) does not cut the connection. Call it from the main thread
+    /// only: it dies with the thread that started it.
     pub(crate) fn start(&self, host: &str, mask: SigSet, files: (u64, u64)) -> Result<Child, Failure> {
         debug_assert!(!host.starts_with('-') || !self.host_is_a_word);
         let mut command = Command::new("sh");

@@ -1,5 +1,5 @@
-//! `rushmem-run`: starts N PEs of a program on this host or on several, and stays until the last of them, and everything that
-//! they started, is gone.
+//! `rushmem-run`: starts N PEs of a program on this host or on several, and stays until the last of them, and
+//! everything that they started, is gone.
 //!
 //! - [`args`], [`hosts`]: the command line; which host gets which PEs.
 //! - [`spawn`]: one PE: its environment, its standard streams, its end tied to ours.
@@ -9,12 +9,13 @@
 //! - [`deaths`], [`crew`]: which of the PEs here ended, the causes first.
 //! - [`verdict`]: what happens when PEs end, fail, or take too long.
 //! - [`supervise`]: a job on this host.
-//! - [`remote`], [`launch`], [`agent`], [`wire`]: a job on several hosts: this side, the way there, the other side, and
-//!   what they say to each other.
+//! - [`remote`], [`launch`], [`agent`], [`wire`]: a job on several hosts: this side, the way there, the other
+//!   side, and what they say to each other.
 //!
-//! The launcher and its PEs on this host are one process group, the one that the shell made. So the terminal's signals (Ctrl-C,
-//! Ctrl-Z) reach every PE as they would reach a plain program, PE 0 may read the terminal, and killing the group kills the
-//! job. Signals sent to the launcher alone are forwarded, and those of either kind to other hosts.
+//! The launcher and its PEs on this host are one process group, the one that the shell made. So the
+//! terminal's signals (Ctrl-C, Ctrl-Z) reach every PE as they would reach a plain program, PE 0 may read the
+//! terminal, and killing the group kills the job. Signals sent to the launcher alone are forwarded, and those
+//! of either kind to other hosts.
 
 mod agent;
 mod args;

@@ -1,8 +1,8 @@
-//! What PEs write to their pipes: taken from there by one thread, and written by a [`Writer`]. A reader that is slow slows
-//! the PEs; one that is gone (`| head`) ends their pipes, as it would without us.
+//! What PEs write to their pipes: taken from there by one thread, and written by a [`Writer`]. A reader that
+//! is slow slows the PEs; one that is gone (`| head`) ends their pipes, as it would without us.
 //!
-//! [`Tagged`] writes whole lines with `[pe] ` before each, stdout and stderr kept apart, so lines never mix. A line that its PE
-//! leaves unfinished is written, with a line feed, when the pipe ends.
+//! [`Tagged`] writes whole lines with `[pe] ` before each, stdout and stderr kept apart, so lines never mix.
+//! A line that its PE leaves unfinished is written, with a line feed, when the pipe ends.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,7 +23,8 @@ use crate::say;
 const LONGEST_LINE: usize = 1 << 20;
 /// How much is read at once.
 const READ_BYTES: usize = 64 << 10;
-/// How long, in milliseconds, nothing may come once every process is gone: then somebody foreign holds a pipe.
+/// How long, in milliseconds, nothing may come once every process is gone: then somebody foreign holds a
+/// pipe.
 const PATIENCE_MS: u16 = 100;
 
 /// One of a program's two streams.

@@ -1,7 +1,8 @@
 //! Who descends from this process, by `/proc`, and how to be rid of them.
 //!
-//! The launcher is a *subreaper*: a descendant whose parent dies becomes its child, even one that forked twice or began
-//! a session of its own. So killing and reaping children until there are none leaves nothing behind.
+//! The launcher is a *subreaper*: a descendant whose parent dies becomes its child, even one that forked
+//! twice or began a session of its own. So killing and reaping children until there are none leaves nothing
+//! behind.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -50,7 +51,8 @@ fn descendants() -> Vec<Process> {
     found
 }
 
-/// Whether a process has begun to exit: PF_EXITING (include/linux/sched.h) among its flags, the seventh word after its name.
+/// Whether a process has begun to exit: PF_EXITING (include/linux/sched.h) among its flags, the seventh word
+/// after its name.
 pub(crate) fn is_dying(pid: i32) -> bool {
     const PF_EXITING: u32 = 4;
     let Ok(stat) = std::fs::read(format!("/proc/{pid}/stat")) else { return false };
@@ -65,8 +67,9 @@ pub(crate) fn adopt_orphans() -> nix::Result<()> {
     nix::sys::prctl::set_child_subreaper(true)
 }
 
-/// Sends `signal` to the PEs and to what they started in our process group; whoever left the group is somebody
-/// else's business, but a PE is always ours. With `by_terminal`, the members of the group have it already.
+/// Sends `signal` to the PEs and to what they started in our process group; whoever left the group is
+/// somebody else's business, but a PE is always ours. With `by_terminal`, the members of the group have it
+/// already.
 pub(crate) fn forward(signal: Signal, pes: &[Pid], by_terminal: bool) {
     let group = getpgrp().as_raw();
     for process in descendants() {
@@ -104,9 +107,9 @@ pub(crate) fn reap(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     }
 }
 
-/// Kills and reaps children, and those that become children thereby, until there are none; false if some withstand
-/// for `limit` (a process stuck in the kernel, or one of another user). Only children are killed, because their pids
-/// cannot have passed on to somebody else.
+/// Kills and reaps children, and those that become children thereby, until there are none; false if some
+/// withstand for `limit` (a process stuck in the kernel, or one of another user). Only children are killed,
+/// because their pids cannot have passed on to somebody else.
 pub(crate) fn kill_all(limit: Duration, mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     let me = getpid().as_raw();
     let begin = Instant::now();

@@ -1,5 +1,5 @@
-//! A job on several hosts: our part is started on each ([`crate::launch`], [`crate::agent`]), their output is written here, and what
-//! becomes of one host's part decides about all.
+//! A job on several hosts: our part is started on each ([`crate::launch`], [`crate::agent`]), their output is
+//! written here, and what becomes of one host's part decides about all.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};

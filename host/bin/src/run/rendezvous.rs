@@ -1,7 +1,8 @@
-//! Where the PEs meet: the unique ID of the job, and the thread in this process that introduces them to each other.
+//! Where the PEs meet: the unique ID of the job, and the thread in this process that introduces them to each
+//! other.
 //!
-//! PEs that are all on this host meet over sockets that no other user can reach; those of several hosts on the first interface
-//! that leads to others. `RUSHMEM_UID_IFNAME` names an interface for either.
+//! PEs that are all on this host meet over sockets that no other user can reach; those of several hosts on
+//! the first interface that leads to others. `RUSHMEM_UID_IFNAME` names an interface for either.
 
 use rushmem_bootstrap_uid::{interface_from_env, RendezvousHandle, Uid};
 

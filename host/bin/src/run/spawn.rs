@@ -37,8 +37,8 @@ pub(crate) enum Input {
 }
 
 impl Recipe<'_> {
-    /// Starts PE `pe`, which is `local.0` of `local.1` here; its output goes to pipes where it is `piped`. Call it from the main thread
-    /// only: PEs die with the *thread* that started them.
+    /// Starts PE `pe`, which is `local.0` of `local.1` here; its output goes to pipes where it is `piped`.
+    /// Call it from the main thread only: PEs die with the *thread* that started them.
     pub(crate) fn spawn(
         &self,
         pe: u32,

@@ -1,5 +1,5 @@
-//! The life of a job on this host: starts the PEs, waits, and does what their ends mean ([`crate::verdict`]). Whichever way
-//! the job ends, nothing that it started is left.
+//! The life of a job on this host: starts the PEs, waits, and does what their ends mean ([`crate::verdict`]).
+//! Whichever way the job ends, nothing that it started is left.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! What a job's end means: which failure was the first, how far the ending has come, and the exit code.
 //!
-//! A PE that fails is not the end at once: the others get some seconds to notice by themselves, because what they say then
-//! (which PE died, and where they waited for it) is what the user needs. After that they are asked, then made to end.
+//! A PE that fails is not the end at once: the others get some seconds to notice by themselves, because what
+//! they say then (which PE died, and where they waited for it) is what the user needs. After that they are
+//! asked, then made to end.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use nix::sys::signal::Signal;
 use crate::say;
 use crate::signals::Arrived;
 
-/// A second SIGINT or SIGTERM counts as one only after this: some senders signal both the group and the launcher.
+/// A second SIGINT or SIGTERM counts as one only after this: some senders signal both the group and the
+/// launcher.
 const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(500);
 /// Exit code when the time is up, as `timeout` has it.
 const TIMED_OUT: u8 = 124;
@@ -51,8 +53,8 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// For `n` PEs that run from now on, for `limit` at most. After a failure the others have `grace` to end by themselves, and
-    /// when they have been asked `term_grace`.
+    /// For `n` PEs that run from now on, for `limit` at most. After a failure the others have `grace` to end
+    /// by themselves, and when they have been asked `term_grace`.
     pub(crate) fn new(n: usize, grace: Duration, term_grace: Duration, limit: Option<Duration>) -> Verdict {
         Verdict {
             grace,

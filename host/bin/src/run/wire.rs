@@ -1,8 +1,10 @@
-//! What the launcher and its part on another host say to each other, over the standard streams of the command that started it.
+//! What the launcher and its part on another host say to each other, over the standard streams of the command
+//! that started it.
 //!
-//! Frames: a length (4 bytes, little-endian), a kind, and that many bytes: an order or a report as JSON, or output or input as it
-//! is. The remote part begins with a [`greeting`], because a host's shell may print things before it.
-//! Nothing is on a command line: the job's unique ID, which holds its secret, and the environment are in the first order.
+//! Frames: a length (4 bytes, little-endian), a kind, and that many bytes: an order or a report as JSON, or
+//! output or input as it is. The remote part begins with a [`greeting`], because a host's shell may print
+//! things before it. Nothing is on a command line: the job's unique ID, which holds its secret, and the
+//! environment are in the first order.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};

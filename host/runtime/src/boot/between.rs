@@ -1,9 +1,10 @@
-//! Between two worlds of a job no PE is connected with another one, so a PE that dies there would be missed only at the limit of the
-//! next start. Therefore each PE remembers who its mates of the last world were, those at the other end of its node's
-//! sockets, by process and time of birth; while it waits for the next start, it looks whether they live.
+//! Between two worlds of a job no PE is connected with another one, so a PE that dies there would be missed
+//! only at the limit of the next start. Therefore each PE remembers who its mates of the last world were,
+//! those at the other end of its node's sockets, by process and time of birth; while it waits for the next
+//! start, it looks whether they live.
 //!
-//! Nothing is held open meanwhile. A PE of another host is watched by its own mates, whose start fails and is told to all; one
-//! that is alone on its host is missed at the limit, as before.
+//! Nothing is held open meanwhile. A PE of another host is watched by its own mates, whose start fails and is
+//! told to all; one that is alone on its host is missed at the limit, as before.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

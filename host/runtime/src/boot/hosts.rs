@@ -1,8 +1,9 @@
 //! A job that MPI has started on several hosts: MPI is how its PEs meet, sockets are how they stay in touch.
 //!
-//! MPI tells nobody of a death. Its launcher ends a job of which a process dies, but takes minutes to notice that a host no
-//! longer answers. So the ranks of such a job connect as those of a unique ID do, and make their collective calls over
-//! these connections, which end with an error once a rank is gone. On one host the node's own sockets tell as much.
+//! MPI tells nobody of a death. Its launcher ends a job of which a process dies, but takes minutes to notice
+//! that a host no longer answers. So the ranks of such a job connect as those of a unique ID do, and make
+//! their collective calls over these connections, which end with an error once a rank is gone. On one host
+//! the node's own sockets tell as much.
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Bootstrap, Death, Result};
 use rushmem_bootstrap_uid::{home, join_uid, Uid, UidBootstrap, IFNAME_VARIABLE};
@@ -18,8 +19,8 @@ struct InTouch {
     sockets: UidBootstrap,
 }
 
-/// Collective: `mpi` with sockets between the hosts, where there are several; where they cannot be connected, `mpi` as it
-/// is, and a warning.
+/// Collective: `mpi` with sockets between the hosts, where there are several; where they cannot be connected,
+/// `mpi` as it is, and a warning.
 pub(super) fn in_touch(mpi: Box<dyn Bootstrap>, config: &Config) -> crate::error::Result<Box<dyn Bootstrap>> {
     let n = mpi.n_ranks() as usize;
     let mut homes = vec![0; n * 8];

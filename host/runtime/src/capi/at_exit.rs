@@ -1,8 +1,9 @@
-//! Worlds that are alive when their process exits: a program that calls `exit()` or returns from `main` without finalising leaves
-//! its jobs here and says so, while the other PEs can still be told more than that it is gone.
+//! Worlds that are alive when their process exits: a program that calls `exit()` or returns from `main`
+//! without finalising leaves its jobs here and says so, while the other PEs can still be told more than that
+//! it is gone.
 //!
-//! Nothing is torn down: other threads may be inside calls, and the process ends anyway. A child of `fork` that exits says
-//! nothing, because its worlds are its parent's.
+//! Nothing is torn down: other threads may be inside calls, and the process ends anyway. A child of `fork`
+//! that exits says nothing, because its worlds are its parent's.
 
 use std::sync::{Mutex, Once, PoisonError};
 

@@ -1,5 +1,5 @@
-//! What `rushmem_init` would do in this process, and what it would need, told without joining anything: for `rushmem-info` and for
-//! programs that want to say early what is missing.
+//! What `rushmem_init` would do in this process, and what it would need, told without joining anything: for
+//! `rushmem-info` and for programs that want to say early what is missing.
 
 use std::os::raw::c_char;
 use std::path::PathBuf;
@@ -17,9 +17,10 @@ use crate::gpu::Cuda;
 use crate::plugin;
 use rushmem_abi::c::*;
 
-/// What `rushmem_init` without an attribute would do here: which launcher it sees, how the PEs would meet, which kind of device
-/// this PE would have. Succeeds also where a `RUSHMEM_*` setting makes no sense or the device cannot be had: the struct says
-/// why. `RUSHMEM_ERR_ENVIRONMENT` where the launcher's variables make no sense; the text names them. Local; joins nothing.
+/// What `rushmem_init` without an attribute would do here: which launcher it sees, how the PEs would meet,
+/// which kind of device this PE would have. Succeeds also where a `RUSHMEM_*` setting makes no sense or the
+/// device cannot be had: the struct says why. `RUSHMEM_ERR_ENVIRONMENT` where the launcher's variables make
+/// no sense; the text names them. Local; joins nothing.
 ///
 /// # Safety
 /// `out` is null or points at a `rushmem_job_t` of `out->size` bytes.
@@ -56,8 +57,8 @@ pub unsafe extern "C" fn rushmem_job_describe(out: *mut rushmem_job_t) -> i32 {
     })
 }
 
-/// The C++ compiler that would compile kernels for the CPU device (`RUSHMEM_CXX` names it). Succeeds also where there is
-/// none: the struct says why. Runs it for its version. Local.
+/// The C++ compiler that would compile kernels for the CPU device (`RUSHMEM_CXX` names it). Succeeds also
+/// where there is none: the struct says why. Runs it for its version. Local.
 ///
 /// # Safety
 /// `out` is null or valid.
@@ -71,8 +72,9 @@ pub unsafe extern "C" fn rushmem_cpu_compiler(out: *mut rushmem_tool_t) -> i32 {
     })
 }
 
-/// The UCX that would reach PEs whose memory is not mapped, those on other hosts among them: its file and version. Succeeds also
-/// where there is none, or too old a one: the struct says what was tried and how to get it. Loads it. Local.
+/// The UCX that would reach PEs whose memory is not mapped, those on other hosts among them: its file and
+/// version. Succeeds also where there is none, or too old a one: the struct says what was tried and how to
+/// get it. Loads it. Local.
 ///
 /// # Safety
 /// `out` is null or valid.
@@ -85,9 +87,9 @@ pub unsafe extern "C" fn rushmem_network(out: *mut rushmem_tool_t) -> i32 {
     })
 }
 
-/// The file of MPI plug-in number `index`, counted from 0, of those that lie around this library (or that `RUSHMEM_MPI_PLUGIN`
-/// names): one for each MPI that it was built for. Lives for ever. `RUSHMEM_ERR_INVALID_ARGUMENT` past the last one. Local; loads
-/// none.
+/// The file of MPI plug-in number `index`, counted from 0, of those that lie around this library (or that
+/// `RUSHMEM_MPI_PLUGIN` names): one for each MPI that it was built for. Lives for ever.
+/// `RUSHMEM_ERR_INVALID_ARGUMENT` past the last one. Local; loads none.
 ///
 /// # Safety
 /// `path` is null or valid.

@@ -1,5 +1,5 @@
-//! GPUs and the parts of CUDA, as far as they can be known without a world: nothing here starts a context on a GPU, so that
-//! looking costs no GPU memory and disturbs nobody.
+//! GPUs and the parts of CUDA, as far as they can be known without a world: nothing here starts a context on
+//! a GPU, so that looking costs no GPU memory and disturbs nobody.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -17,8 +17,8 @@ use crate::gpu::nvrtc::Nvrtc;
 use crate::gpu::Cuda;
 use rushmem_abi::c::*;
 
-/// The number of GPUs that this process sees; 0 on a machine without NVIDIA's driver. `RUSHMEM_ERR_VERSION` where the
-/// driver is too old. Local; starts no CUDA context.
+/// The number of GPUs that this process sees; 0 on a machine without NVIDIA's driver. `RUSHMEM_ERR_VERSION`
+/// where the driver is too old. Local; starts no CUDA context.
 ///
 /// # Safety
 /// `out` is null or valid.
@@ -43,7 +43,8 @@ pub unsafe extern "C" fn rushmem_gpu_info(index: i32, out: *mut rushmem_gpu_t) -
     })
 }
 
-/// Whether GPU `from` can reach the memory of GPU `to` by loads, stores and copies (over NVLink or PCIe): `*out` is 1 or
+/// Whether GPU `from` can reach the memory of GPU `to` by loads, stores and copies (over NVLink or PCIe):
+/// `*out` is 1 or
 /// 0. Local; starts no CUDA context.
 ///
 /// # Safety
@@ -57,8 +58,9 @@ pub unsafe extern "C" fn rushmem_gpu_can_access(from: i32, to: i32, out: *mut i3
     })
 }
 
-/// The CUDA driver and the libraries that kernels for GPUs are compiled with (`RUSHMEM_NVRTC` and `RUSHMEM_NVJITLINK` name
-/// them). Succeeds also where they are missing: the struct says why. Loads them, but starts no CUDA context. Local.
+/// The CUDA driver and the libraries that kernels for GPUs are compiled with (`RUSHMEM_NVRTC` and
+/// `RUSHMEM_NVJITLINK` name them). Succeeds also where they are missing: the struct says why. Loads them, but
+/// starts no CUDA context. Local.
 ///
 /// # Safety
 /// `out` is null or points at a `rushmem_cuda_t` of `out->size` bytes.
@@ -146,7 +148,8 @@ pub(super) fn tool(found: Found) -> rushmem_tool_t {
     }
 }
 
-/// Refuses a struct of another size than ours: the caller was built against another header, or did not set it.
+/// Refuses a struct of another size than ours: the caller was built against another header, or did not set
+/// it.
 ///
 /// # Safety
 /// `out` is null or points at a struct that begins with its size.
@@ -161,7 +164,8 @@ pub(super) unsafe fn check_size(out: *const u32, expected: usize, name: &str) ->
     }
 }
 
-/// The text as a C string that is never freed. What is asked for again is the same string, so that asking costs memory once.
+/// The text as a C string that is never freed. What is asked for again is the same string, so that asking
+/// costs memory once.
 pub(super) fn forever(text: &str) -> *const c_char {
     keep(text.as_bytes())
 }

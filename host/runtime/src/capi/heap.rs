@@ -22,9 +22,10 @@ fn not_null<T>(p: *mut T, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Allocates `bytes` of zeroed symmetric memory at a multiple of `align` (a power of two; 0 means 64), at the same
-/// offset on every PE (OpenSHMEM 1.5, section 9.3). Collective, with a barrier at its end; all PEs pass the same
-/// values (`RUSHMEM_ERR_MISMATCH` on all of them otherwise, and nothing is allocated). Zero bytes give a null pointer.
+/// Allocates `bytes` of zeroed symmetric memory at a multiple of `align` (a power of two; 0 means 64), at the
+/// same offset on every PE (OpenSHMEM 1.5, section 9.3). Collective, with a barrier at its end; all PEs pass
+/// the same values (`RUSHMEM_ERR_MISMATCH` on all of them otherwise, and nothing is allocated). Zero bytes
+/// give a null pointer.
 ///
 /// # Safety
 /// `w` is a world's handle; `out` is null or valid.
@@ -42,7 +43,8 @@ pub unsafe extern "C" fn rushmem_alloc(
     })
 }
 
-/// Gives an allocation back. Collective, with a barrier at its start; null is fine where it is null on every PE.
+/// Gives an allocation back. Collective, with a barrier at its start; null is fine where it is null on every
+/// PE.
 ///
 /// # Safety
 /// `w` is a world's handle. Nobody uses the memory any more.
@@ -52,28 +54,30 @@ pub unsafe extern "C" fn rushmem_free(w: *mut rushmem_world_t, ptr: *mut c_void)
     guard(|| unsafe { world(w)? }.free(from_ptr(ptr)))
 }
 
-/// Makes private user memory symmetric: `[addr, addr + bytes)`. It keeps its address and contents; `*alias` is the symmetric
-/// address of the same bytes, at the same offset on every PE. Operations of the host and on streams take both addresses.
-/// Collective; `bytes` and the kind of memory are the same on all PEs, `addr` need not be. What can be registered:
+/// Makes private user memory symmetric: `[addr, addr + bytes)`. It keeps its address and contents; `*alias`
+/// is the symmetric address of the same bytes, at the same offset on every PE. Operations of the host and on
+/// streams take both addresses. Collective; `bytes` and the kind of memory are the same on all PEs, `addr`
+/// need not be. What can be registered:
 ///
-/// - *where the heap is in host memory*: ordinary anonymous memory (mmap, aligned_alloc), in whole pages. Kernels use the
-///   alias.
-/// - *where it is in GPU memory, memory of the same GPU made by cuMemCreate* with `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`:
-///   one or more whole allocations that are mapped one after the other (they may be cut differently on each PE). Kernels use
-///   the alias.
-/// - *memory of the same GPU made by cuMemAlloc or cudaMalloc*: any part of one allocation, at a multiple of 16. The PEs'
-///   copies lie at arbitrary addresses (CUDA's IPC), which kernels cannot compute: in kernels the alias must not be used, and
-///   a kernel that does use it faults. A kernel uses `addr` for its own copy (loads, stores, waits), and for a peer's the
-///   address that `rushmem_ptr` gives, passed as an argument: for loads and stores, and for the device library's operations
-///   with this PE itself as the target, such as `rushmem::put(p, src, n, rushmem::my_pe())`.
+/// - *where the heap is in host memory*: ordinary anonymous memory (mmap, aligned_alloc), in whole pages.
+///   Kernels use the alias.
+/// - *where it is in GPU memory, memory of the same GPU made by cuMemCreate* with
+///   `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`: one or more whole allocations that are mapped one after the
+///   other (they may be cut differently on each PE). Kernels use the alias.
+/// - *memory of the same GPU made by cuMemAlloc or cudaMalloc*: any part of one allocation, at a multiple of
+///   16. The PEs' copies lie at arbitrary addresses (CUDA's IPC), which kernels cannot compute: in kernels
+///   the alias must not be used, and a kernel that does use it faults. A kernel uses `addr` for its own copy
+///   (loads, stores, waits), and for a peer's the address that `rushmem_ptr` gives, passed as an argument:
+///   for loads and stores, and for the device library's operations with this PE itself as the target, such as
+///   `rushmem::put(p, src, n, rushmem::my_pe())`.
 ///
-/// Not: managed or pinned memory, memory of pools (cudaMallocAsync), memory of other GPUs, memory that another process
-/// made. `RUSHMEM_ERR_INVALID_ARGUMENT` and `RUSHMEM_ERR_UNSUPPORTED` say what is wrong with it, `RUSHMEM_ERR_MISMATCH` where
-/// PEs differ; nothing is registered then, on any PE.
+/// Not: managed or pinned memory, memory of pools (cudaMallocAsync), memory of other GPUs, memory that
+/// another process made. `RUSHMEM_ERR_INVALID_ARGUMENT` and `RUSHMEM_ERR_UNSUPPORTED` say what is wrong with
+/// it, `RUSHMEM_ERR_MISMATCH` where PEs differ; nothing is registered then, on any PE.
 ///
 /// # Safety
-/// `w` is a world's handle; `alias` is null or valid; nobody else touches the memory during the call, and it is not
-/// unmapped or freed before `rushmem_unregister` or `rushmem_finalize` has returned.
+/// `w` is a world's handle; `alias` is null or valid; nobody else touches the memory during the call, and it
+/// is not unmapped or freed before `rushmem_unregister` or `rushmem_finalize` has returned.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_register(
     w: *mut rushmem_world_t,
@@ -91,9 +95,10 @@ pub unsafe extern "C" fn rushmem_register(
     })
 }
 
-/// Makes registered memory (by its address or its alias) private again; it keeps its contents. Collective: when it returns,
-/// no PE has the memory mapped any more. This PE's operations of the host are waited for; the caller has waited for kernels and
-/// streams. `RUSHMEM_ERR_BAD_ADDRESS` also where GPU memory was freed while it was registered; it is unregistered then.
+/// Makes registered memory (by its address or its alias) private again; it keeps its contents. Collective:
+/// when it returns, no PE has the memory mapped any more. This PE's operations of the host are waited for;
+/// the caller has waited for kernels and streams. `RUSHMEM_ERR_BAD_ADDRESS` also where GPU memory was freed
+/// while it was registered; it is unregistered then.
 ///
 /// # Safety
 /// `w` is a world's handle; nobody else touches the memory during the call.
@@ -103,9 +108,9 @@ pub unsafe extern "C" fn rushmem_unregister(w: *mut rushmem_world_t, addr: *mut 
     guard(|| unsafe { world(w)? }.unregister(addr as usize))
 }
 
-/// The address at which PE `pe`'s copy of `sym` can be loaded and stored directly, by the host where the heap is in host
-/// memory, by this PE's GPU where it is in GPU memory; null where it is not mapped
-/// (OpenSHMEM 1.5, `shmem_ptr`). Of registered memory, with `pe` this PE itself, it tells whether kernels may use the alias:
+/// The address at which PE `pe`'s copy of `sym` can be loaded and stored directly, by the host where the heap
+/// is in host memory, by this PE's GPU where it is in GPU memory; null where it is not mapped (OpenSHMEM 1.5,
+/// `shmem_ptr`). Of registered memory, with `pe` this PE itself, it tells whether kernels may use the alias:
 /// they may where the answer is the alias. Local.
 ///
 /// # Safety

@@ -19,8 +19,8 @@ pub extern "C" fn rushmem_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// The path of the file that this library was loaded from, so that two parts of a process can see whether they
-/// use the same one. Never null, empty where unknown; lives for ever.
+/// The path of the file that this library was loaded from, so that two parts of a process can see whether
+/// they use the same one. Never null, empty where unknown; lives for ever.
 #[no_mangle]
 pub extern "C" fn rushmem_library_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
@@ -46,8 +46,8 @@ fn find_library() -> Option<CString> {
     }
 }
 
-/// The text of this thread's last error: who, where, what to do next. Never null, empty before the first error;
-/// holds until this thread's next failing call.
+/// The text of this thread's last error: who, where, what to do next. Never null, empty before the first
+/// error; holds until this thread's next failing call.
 #[no_mangle]
 pub extern "C" fn rushmem_last_error() -> *const c_char {
     if crate::fork::is_child() {
@@ -56,8 +56,8 @@ pub extern "C" fn rushmem_last_error() -> *const c_char {
     crate::error::last()
 }
 
-/// The name of a return code, for example `RUSHMEM_ERR_BAD_PE`. Never null; `RUSHMEM_ERR_?` for an unknown code;
-/// lives for ever.
+/// The name of a return code, for example `RUSHMEM_ERR_BAD_PE`. Never null; `RUSHMEM_ERR_?` for an unknown
+/// code; lives for ever.
 #[no_mangle]
 pub extern "C" fn rushmem_error_name(code: i32) -> *const c_char {
     let name = match code {

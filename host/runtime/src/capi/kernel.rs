@@ -41,16 +41,16 @@ unsafe fn list<'a, T>(first: *const T, n: usize, name: &str) -> Result<&'a [T]> 
     }
 }
 
-/// Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those of a host
-/// that load the same source at once compile it once, and compiled sources are kept in a cache
-/// (`RUSHMEM_CACHE_DIR`). `name` stands for the source in messages, such as `ring.cu`. `options` are further compiler
-/// arguments (`-D…`, `-I…`), and `--kernel=scale<float>` asks for an instance of a kernel template.
+/// Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those
+/// of a host that load the same source at once compile it once, and compiled sources are kept in a cache
+/// (`RUSHMEM_CACHE_DIR`). `name` stands for the source in messages, such as `ring.cu`. `options` are further
+/// compiler arguments (`-D…`, `-I…`), and `--kernel=scale<float>` asks for an instance of a kernel template.
 ///
 /// `RUSHMEM_ERR_COMPILE`: the text holds the compiler's messages, with the source's own lines.
 ///
 /// # Safety
-/// `w` is a world's handle; `source` is null or holds `source_bytes` bytes; `name` is null or a C string; `options` is
-/// null or holds `n_options` C strings; `out` is null or valid.
+/// `w` is a world's handle; `source` is null or holds `source_bytes` bytes; `name` is null or a C string;
+/// `options` is null or holds `n_options` C strings; `out` is null or valid.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_module_load(
     w: *mut rushmem_world_t,
@@ -81,13 +81,15 @@ pub unsafe extern "C" fn rushmem_module_load(
 }
 
 /// Loads machine code that nvcc or nvJitLink made (a cubin, a fatbin, or PTX), whose kernels were linked with
-/// `librushmem_device.a` or compiled from the headers alone. Only where the PE's device is a GPU. `name` is for messages.
+/// `librushmem_device.a` or compiled from the headers alone. Only where the PE's device is a GPU. `name` is
+/// for messages.
 ///
-/// `RUSHMEM_ERR_VERSION`: built with device headers of another rushmem. `RUSHMEM_ERR_UNSUPPORTED`: no code for this GPU, or
-/// the device is the CPU. `RUSHMEM_ERR_COMPILE`: not machine code, or cut off.
+/// `RUSHMEM_ERR_VERSION`: built with device headers of another rushmem. `RUSHMEM_ERR_UNSUPPORTED`: no code
+/// for this GPU, or the device is the CPU. `RUSHMEM_ERR_COMPILE`: not machine code, or cut off.
 ///
 /// # Safety
-/// `w` is a world's handle; `code` is null or holds `bytes` bytes; `name` is null or a C string; `out` is null or valid.
+/// `w` is a world's handle; `code` is null or holds `bytes` bytes; `name` is null or a C string; `out` is
+/// null or valid.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_module_load_binary(
     w: *mut rushmem_world_t,
@@ -110,8 +112,8 @@ pub unsafe extern "C" fn rushmem_module_load_binary(
     })
 }
 
-/// Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its kernels is in
-/// flight. A world that ends unloads its modules.
+/// Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its
+/// kernels is in flight. A world that ends unloads its modules.
 ///
 /// # Safety
 /// `m` is null or a module's handle.
@@ -140,7 +142,8 @@ pub unsafe extern "C" fn rushmem_module_kernel(
     })
 }
 
-/// The name of kernel number `index`, which lives as long as the module; `RUSHMEM_ERR_INVALID_ARGUMENT` past the last.
+/// The name of kernel number `index`, which lives as long as the module; `RUSHMEM_ERR_INVALID_ARGUMENT` past
+/// the last.
 ///
 /// # Safety
 /// `m` is null or a module's handle; `name` is null or valid.
@@ -162,7 +165,8 @@ pub unsafe extern "C" fn rushmem_module_kernel_names(
     })
 }
 
-/// The number of a kernel's parameters in `*n`, and as many of their types as `capacity` allows in `types` (may be null).
+/// The number of a kernel's parameters in `*n`, and as many of their types as `capacity` allows in `types`
+/// (may be null).
 ///
 /// # Safety
 /// `k` is null or a kernel's handle; `types` is null or has room for `capacity`; `n` is null or valid.
@@ -187,8 +191,8 @@ pub unsafe extern "C" fn rushmem_kernel_params(
     })
 }
 
-/// The largest number of blocks of this shape that can all be resident, which is the largest grid that a launch takes; 0
-/// where not even one block can.
+/// The largest number of blocks of this shape that can all be resident, which is the largest grid that a
+/// launch takes; 0 where not even one block can.
 ///
 /// # Safety
 /// `k` is null or a kernel's handle; `block` is null or holds three numbers; `out` is null or valid.
@@ -209,18 +213,18 @@ pub unsafe extern "C" fn rushmem_kernel_max_blocks(
     })
 }
 
-/// Launches a kernel: asynchronous, in order with what else is on its stream. Collective in the sense that kernels which
-/// wait for each other must be launched by all PEs concerned; nothing is exchanged between PEs here. The argument values
-/// are copied before it returns. `types` (may be null) says what the caller means to pass, and is compared with
-/// the kernel's parameters.
+/// Launches a kernel: asynchronous, in order with what else is on its stream. Collective in the sense that
+/// kernels which wait for each other must be launched by all PEs concerned; nothing is exchanged between PEs
+/// here. The argument values are copied before it returns. `types` (may be null) says what the caller means
+/// to pass, and is compared with the kernel's parameters.
 ///
-/// `RUSHMEM_ERR_LAUNCH`: arguments that do not fit, or a grid whose blocks cannot all be resident (the text names
-/// the largest that can). What goes wrong later is told by `rushmem_synchronize`.
+/// `RUSHMEM_ERR_LAUNCH`: arguments that do not fit, or a grid whose blocks cannot all be resident (the text
+/// names the largest that can). What goes wrong later is told by `rushmem_synchronize`.
 ///
 /// # Safety
-/// `k` is null or a kernel's handle; `cfg` is null or points at a `rushmem_launch_t`; `args` holds `n_args` pointers to
-/// values of the parameters' types; `types` is null or holds `n_args` types. The kernel is foreign code: it is sound
-/// with these arguments.
+/// `k` is null or a kernel's handle; `cfg` is null or points at a `rushmem_launch_t`; `args` holds `n_args`
+/// pointers to values of the parameters' types; `types` is null or holds `n_args` types. The kernel is
+/// foreign code: it is sound with these arguments.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_launch(
     k: *mut rushmem_kernel_t,
@@ -250,11 +254,12 @@ pub unsafe extern "C" fn rushmem_launch(
     })
 }
 
-/// Waits for all work on the world's streams: the default one, those of the pool and those of `rushmem_stream_create`. A
-/// caller's own streams are waited for by `rushmem_stream_synchronize`. The first failure since the last call: a PE died
-/// (`RUSHMEM_ERR_PEER_DEAD`), a wait passed its limit (`RUSHMEM_ERR_TIMEOUT`), a PE that does not exist was addressed
-/// (`RUSHMEM_ERR_BAD_PE`), or a kernel trapped, threw or can never end (`RUSHMEM_ERR_LAUNCH`). What is behind a
-/// failure on its stream does not run.
+/// Waits for all work on the world's streams: the default one, those of the pool and those of
+/// `rushmem_stream_create`. A caller's own streams are waited for by `rushmem_stream_synchronize`. The first
+/// failure since the last call: a PE died (`RUSHMEM_ERR_PEER_DEAD`), a wait passed its limit
+/// (`RUSHMEM_ERR_TIMEOUT`), a PE that does not exist was addressed (`RUSHMEM_ERR_BAD_PE`), or a kernel
+/// trapped, threw or can never end (`RUSHMEM_ERR_LAUNCH`). What is behind a failure on its stream does not
+/// run.
 ///
 /// # Safety
 /// `w` is a world's handle.

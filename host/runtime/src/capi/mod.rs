@@ -1,7 +1,7 @@
 //! The C ABI: thin functions that check their arguments, call the runtime, and turn errors into codes.
 //!
-//! No panic crosses: `guard` catches it and reports a defect. A handle is never freed, only emptied, so a stale one
-//! is an error and not a crash, as is a pointer that never was one ([`handles`](crate::handles)).
+//! No panic crosses: `guard` catches it and reports a defect. A handle is never freed, only emptied, so a
+//! stale one is an error and not a crash, as is a pointer that never was one ([`handles`](crate::handles)).
 
 mod at_exit;
 pub mod atomic;
@@ -44,11 +44,12 @@ macro_rules! check_types {
 rushmem_abi::functions!(check_types);
 rushmem_abi::functions_for_c!(check_types);
 
-/// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`. In a child of fork
-/// it runs nothing.
+/// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`. In a
+/// child of fork it runs nothing.
 pub(crate) fn guard(f: impl FnOnce() -> Result<()>) -> i32 {
     if fork::is_child() {
-        // No log line and no text of its own: both take locks, which threads that the child does not have may hold.
+        // No log line and no text of its own: both take locks, which threads that the child does not have may
+        // hold.
         return RUSHMEM_ERR_FORKED;
     }
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -69,8 +70,9 @@ fn fail(e: &Error) -> i32 {
     e.code
 }
 
-/// The world behind a handle, like [`world`], for a function whose first call in the process is told at debug level. What the Rust
-/// API and kernels do with mapped memory by themselves makes no call, and so is not told.
+/// The world behind a handle, like [`world`], for a function whose first call in the process is told at debug
+/// level. What the Rust API and kernels do with mapped memory by themselves makes no call, and so is not
+/// told.
 macro_rules! called {
     ($w:expr, $what:literal) => {
         called!($w, $what, -1)

@@ -12,8 +12,8 @@ use crate::fork::Member;
 use crate::world::World;
 use rushmem_abi::c::*;
 
-/// Makes a unique ID and starts its rendezvous in this process: `*out` is to be carried to every PE (a file, an MPI
-/// broadcast, a key-value store), each of which passes it to `rushmem_init` with its rank. Local.
+/// Makes a unique ID and starts its rendezvous in this process: `*out` is to be carried to every PE (a file,
+/// an MPI broadcast, a key-value store), each of which passes it to `rushmem_init` with its rank. Local.
 ///
 /// The rendezvous ends by itself once every PE has come, and refuses connections that do not know the ID.
 ///
@@ -32,13 +32,13 @@ pub unsafe extern "C" fn rushmem_uid_create(out: *mut rushmem_uid_t) -> i32 {
     })
 }
 
-/// Joins a job as one of its PEs. Collective over all of them; ends within the start-up limit with an error that names
-/// the PEs that never came. With a null or zeroed `attr` the environment says how (rushmem-run, torchrun, Open MPI,
-/// MPICH, Slurm; none of them: a job of one PE).
+/// Joins a job as one of its PEs. Collective over all of them; ends within the start-up limit with an error
+/// that names the PEs that never came. With a null or zeroed `attr` the environment says how (rushmem-run,
+/// torchrun, Open MPI, MPICH, Slurm; none of them: a job of one PE).
 ///
 /// # Safety
-/// `attr` is null or points at a `rushmem_init_attr_t` of `attr->size` bytes whose pointers are null or valid; `out`
-/// is null or valid.
+/// `attr` is null or points at a `rushmem_init_attr_t` of `attr->size` bytes whose pointers are null or
+/// valid; `out` is null or valid.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_init(
     attr: *const rushmem_init_attr_t,
@@ -141,9 +141,9 @@ unsafe fn read_attr(attr: &rushmem_init_attr_t, config: &mut Config) -> Result<H
     Ok(How::Environment)
 }
 
-/// Leaves the job in good order; collective. The handle is stale afterwards and all symmetric memory is gone. On an
-/// error (`RUSHMEM_ERR_BUSY` while launched kernels run, `RUSHMEM_ERR_MISMATCH` where other PEs are in another call)
-/// the world is as before.
+/// Leaves the job in good order; collective. The handle is stale afterwards and all symmetric memory is gone.
+/// On an error (`RUSHMEM_ERR_BUSY` while launched kernels run, `RUSHMEM_ERR_MISMATCH` where other PEs are in
+/// another call) the world is as before.
 ///
 /// # Safety
 /// `w` is a world's handle that no other thread uses now.
@@ -159,8 +159,8 @@ pub unsafe extern "C" fn rushmem_finalize(w: *mut rushmem_world_t) -> i32 {
     })
 }
 
-/// Leaves the job at once because of `why` (may be null): the other PEs' waits end with an error that names this PE
-/// and the reason. Local; the handle is stale afterwards.
+/// Leaves the job at once because of `why` (may be null): the other PEs' waits end with an error that names
+/// this PE and the reason. Local; the handle is stale afterwards.
 ///
 /// # Safety
 /// `w` is a world's handle that no other thread uses now; `why` is null or a C string.
@@ -175,10 +175,10 @@ pub unsafe extern "C" fn rushmem_abort(w: *mut rushmem_world_t, why: *const c_ch
     })
 }
 
-/// Leaves the job without the others: for the end of a program that does not finalise. What still runs here is ended. PEs that
-/// leave likewise within a moment are not disturbed; the waits, kernels and calls of those that stay end with an error that
-/// names this PE and `why` (may be null). Local; the handle is stale afterwards. A process that exits with a live world does
-/// this by itself.
+/// Leaves the job without the others: for the end of a program that does not finalise. What still runs here
+/// is ended. PEs that leave likewise within a moment are not disturbed; the waits, kernels and calls of those
+/// that stay end with an error that names this PE and `why` (may be null). Local; the handle is stale
+/// afterwards. A process that exits with a live world does this by itself.
 ///
 /// # Safety
 /// `w` is a world's handle that no other thread uses now; `why` is null or a C string.
@@ -193,8 +193,8 @@ pub unsafe extern "C" fn rushmem_leave(w: *mut rushmem_world_t, why: *const c_ch
     })
 }
 
-/// `RUSHMEM_OK` as long as all PEs of the job are there; else `RUSHMEM_ERR_PEER_DEAD`, and `rushmem_last_error` names the PE that
-/// died or left first, and its reason. Local.
+/// `RUSHMEM_OK` as long as all PEs of the job are there; else `RUSHMEM_ERR_PEER_DEAD`, and
+/// `rushmem_last_error` names the PE that died or left first, and its reason. Local.
 ///
 /// # Safety
 /// `w` is a world's handle.
@@ -264,8 +264,8 @@ pub unsafe extern "C" fn rushmem_n_pes(w: *mut rushmem_world_t) -> i32 {
     }
 }
 
-/// This PE's device for people, such as `the CPU` or `GPU 0 (NVIDIA H200, 0000:1b:00.0)`, in `*out`; it lives as long as the
-/// world.
+/// This PE's device for people, such as `the CPU` or `GPU 0 (NVIDIA H200, 0000:1b:00.0)`, in `*out`; it lives
+/// as long as the world.
 ///
 /// # Safety
 /// `w` is a world's handle; `out` is null or valid.

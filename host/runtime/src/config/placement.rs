@@ -1,4 +1,5 @@
-//! Hosts for tests: how the settings divide the PEs of one host into nodes, which cannot map each other's memory.
+//! Hosts for tests: how the settings divide the PEs of one host into nodes, which cannot map each other's
+//! memory.
 
 use crate::error::{err, Result};
 

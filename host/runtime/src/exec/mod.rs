@@ -89,8 +89,8 @@ pub(crate) unsafe fn run(home: &impl Home, op: Op, pe: i32, form: Form) -> Resul
     }
 }
 
-/// An operation on other memory than the host's. A struct of its own, made where it is needed: the way to host
-/// memory then has its operation in registers alone.
+/// An operation on other memory than the host's. A struct of its own, made where it is needed: the way to
+/// host memory then has its operation in registers alone.
 struct Elsewhere<'a, H> {
     home: &'a H,
     op: Op,

@@ -1,14 +1,16 @@
-//! From CUDA C++ to machine code for one kind of GPU, through the on-disk cache that the CPU device's kernels use too.
+//! From CUDA C++ to machine code for one kind of GPU, through the on-disk cache that the CPU device's kernels
+//! use too.
 //!
-//! There are two ways. *Linked*: NVRTC makes LTO-IR, and nvJitLink makes machine code of that and the device library which the
-//! runtime carries. *Whole*: NVRTC makes machine code by itself, from headers that then define everything. Kernels do the
-//! same either way; the first keeps the library's cold code out of what NVRTC compiles each time, and is the
-//! only one for what will be in the library alone. The second needs neither nvJitLink nor a runtime that was built with
-//! nvcc, so it is what remains where the first cannot be gone, for whatever reason.
+//! There are two ways. *Linked*: NVRTC makes LTO-IR, and nvJitLink makes machine code of that and the device
+//! library which the runtime carries. *Whole*: NVRTC makes machine code by itself, from headers that then
+//! define everything. Kernels do the same either way; the first keeps the library's cold code out of what
+//! NVRTC compiles each time, and is the only one for what will be in the library alone. The second needs
+//! neither nvJitLink nor a runtime that was built with nvcc, so it is what remains where the first cannot be
+//! gone, for whatever reason.
 //!
-//! The headers are handed to NVRTC from memory, so nothing needs to be installed beside it. The code is made for the GPU's
-//! own architecture, not as PTX, so it does not matter whether the driver is older than NVRTC, and loading takes no
-//! second compiler.
+//! The headers are handed to NVRTC from memory, so nothing needs to be installed beside it. The code is made
+//! for the GPU's own architecture, not as PTX, so it does not matter whether the driver is older than NVRTC,
+//! and loading takes no second compiler.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,8 +28,9 @@ use crate::error::{code, err, Error, Result};
 
 static FORM: Form = Form { heading: "rushmem cuda kernel 3", files: &["kernel.cubin", "kernel.names"] };
 
-/// Headers that C++ and nvcc have and NVRTC does not, as it knows by itself what kernels want of them. They stand in so that
-/// one source serves all compilers. A folder given with `-I` that has the real one goes first.
+/// Headers that C++ and nvcc have and NVRTC does not, as it knows by itself what kernels want of them. They
+/// stand in so that one source serves all compilers. A folder given with `-I` that has the real one goes
+/// first.
 static STAND_INS: &[Header] = &[
     ("cuda_runtime.h", "#pragma once\n"),
     ("device_launch_parameters.h", "#pragma once\n"),
@@ -41,7 +44,8 @@ static STAND_INS: &[Header] = &[
     ("stdint.h", STDINT),
 ];
 
-/// The types are those of the device library and of CCCL's `<cuda/std/cstdint>`, as all may be included together.
+/// The types are those of the device library and of CCCL's `<cuda/std/cstdint>`, as all may be included
+/// together.
 const STDINT: &str = "#pragma once
 using int8_t = signed char;
 using int16_t = signed short;
@@ -86,8 +90,8 @@ pub(crate) struct Compiler {
 pub(crate) struct Cubin {
     /// The code, to load.
     pub(crate) code: Vec<u8>,
-    /// Instances of templates that were asked for, as they were asked for, and their names in the code; also what tells the
-    /// kernels' types ([`signatures`]).
+    /// Instances of templates that were asked for, as they were asked for, and their names in the code; also
+    /// what tells the kernels' types ([`signatures`]).
     pub(crate) instances: Vec<(String, String)>,
 }
 
@@ -100,8 +104,8 @@ enum Way {
 }
 
 impl Compiler {
-    /// Compiles `source` unless the cache has it. `name` stands for it in messages; where it has a directory, headers are
-    /// looked for there too.
+    /// Compiles `source` unless the cache has it. `name` stands for it in messages; where it has a directory,
+    /// headers are looked for there too.
     pub(crate) fn compile(&self, name: &str, source: &str) -> Result<Cubin> {
         self.compile_with(name, source, embedded::LIBRARY)
     }
@@ -207,7 +211,8 @@ impl Compiler {
             }
             e.message
         })?;
-        // A linker takes LTO-IR of its own major version, of its own minor version at most (nvJitLink's manual).
+        // A linker takes LTO-IR of its own major version, of its own minor version at most (nvJitLink's
+        // manual).
         for (what, version) in [("NVRTC", nvrtc.version), ("the runtime's device library", made_by)] {
             if version.0 != linker.version.0 || version > linker.version {
                 return Err(format!(
@@ -277,8 +282,8 @@ impl Compiler {
 }
 
 impl Way {
-    /// Tells one way from another. What comes of it is cached under this, also where a link fails and the way turns out
-    /// to be the other one: it would again.
+    /// Tells one way from another. What comes of it is cached under this, also where a link fails and the way
+    /// turns out to be the other one: it would again.
     fn stamp(&self) -> String {
         match self {
             Way::Linked { linker, library, options } => {
@@ -289,8 +294,8 @@ impl Way {
     }
 }
 
-/// Compiles with what tells the kernels' types; without, where that cannot be, or the source is wrong itself. Also what was
-/// asked for in the end.
+/// Compiles with what tells the kernels' types; without, where that cannot be, or the source is wrong itself.
+/// Also what was asked for in the end.
 fn described(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<(Output, Vec<String>)> {
     let asked: Vec<String> = job.instances.iter().map(|instance| (*instance).to_owned()).collect();
     let expressions = signatures::expressions(job.source);
@@ -305,7 +310,8 @@ fn described(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<(Output, Vec<Str
     Ok((make(nvrtc, job, way)?, asked))
 }
 
-/// Goes the way, or the other one where it does not lead there. What is wrong with the source the latter tells, too.
+/// Goes the way, or the other one where it does not lead there. What is wrong with the source the latter
+/// tells, too.
 fn make(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<Output> {
     if let Way::Linked { linker, library, options } = way {
         match linked(nvrtc, job, linker, library, options) {

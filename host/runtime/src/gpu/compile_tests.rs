@@ -7,8 +7,8 @@ use super::*;
 use crate::error::code;
 use crate::kernel::headers::DEVICE_HEADERS;
 
-/// A compiler with an empty cache, if there is an NVRTC: RUSHMEM_NVRTC's, the one that scripts/cuda-toolchain fetched, or
-/// the machine's.
+/// A compiler with an empty cache, if there is an NVRTC: RUSHMEM_NVRTC's, the one that scripts/cuda-toolchain
+/// fetched, or the machine's.
 pub(super) fn compiler(test: &str, cache: &Path) -> Option<Compiler> {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.build/cuda/nvidia/cu13/lib");
     let asked = std::env::var_os("RUSHMEM_NVRTC").map(PathBuf::from).or(fetched.is_dir().then_some(fetched));

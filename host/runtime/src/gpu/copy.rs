@@ -1,5 +1,5 @@
-//! Copies and fills on a stream, done by the copy engines. Addresses are unified ones: of this GPU's memory, of a peer's that
-//! is mapped here, or of host memory; CUDA finds out the direction by itself.
+//! Copies and fills on a stream, done by the copy engines. Addresses are unified ones: of this GPU's memory,
+//! of a peer's that is mapped here, or of host memory; CUDA finds out the direction by itself.
 
 use cudarc::driver::sys::{self, CUmemorytype};
 
@@ -17,7 +17,8 @@ pub(crate) struct Strided {
 }
 
 impl Stream {
-    /// Puts a copy of `bytes` on the stream. With pageable host memory on a side CUDA may do it, or wait for it, at once.
+    /// Puts a copy of `bytes` on the stream. With pageable host memory on a side CUDA may do it, or wait for
+    /// it, at once.
     ///
     /// # Safety
     /// Both ranges are memory that the GPU may access, valid until the copy is done, and they do not overlap.
@@ -103,7 +104,8 @@ impl Stream {
             .map_err(|e| e.context(format_args!("copying {count} elements of {size} bytes")))
     }
 
-    /// Puts the store of the low `bytes` (1 to 8) of `bits` on the stream: in one piece where that is 1, 2 or 4 aligned bytes.
+    /// Puts the store of the low `bytes` (1 to 8) of `bits` on the stream: in one piece where that is 1, 2 or
+    /// 4 aligned bytes.
     ///
     /// # Safety
     /// The range is memory that the GPU may access, valid until the store is done.

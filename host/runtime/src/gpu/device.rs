@@ -1,5 +1,5 @@
-//! A GPU with its primary context, which it shares with everything else in the process that uses CUDA (cudarc, PyTorch), so
-//! that their pointers and streams work with ours.
+//! A GPU with its primary context, which it shares with everything else in the process that uses CUDA
+//! (cudarc, PyTorch), so that their pointers and streams work with ours.
 
 use std::ffi::{c_char, CStr};
 use std::fmt;
@@ -30,7 +30,8 @@ pub(crate) struct Facts {
     pub(crate) sms: u32,
     /// Bytes of memory.
     pub(crate) memory: usize,
-    /// Virtual memory management, and its allocations exported as file descriptors: what a symmetric heap needs.
+    /// Virtual memory management, and its allocations exported as file descriptors: what a symmetric heap
+    /// needs.
     pub(crate) vmm: bool,
     /// Descriptors of its allocations can be sent to other processes.
     pub(crate) posix_fd: bool,
@@ -78,7 +79,8 @@ impl fmt::Display for Cuda {
 }
 
 impl Cuda {
-    /// The GPUs that this process sees: none without a driver. An error where there is a driver that does not work.
+    /// The GPUs that this process sees: none without a driver. An error where there is a driver that does not
+    /// work.
     pub(crate) fn count() -> Result<usize> {
         Ok(driver()?.map_or(0, |d| d.devices))
     }
@@ -116,7 +118,8 @@ impl Cuda {
         facts(ordinal, find_device(ordinal)?.1)
     }
 
-    /// Whether kernels and copies of GPU `from` can reach memory of GPU `to` once it is mapped for them; without contexts.
+    /// Whether kernels and copies of GPU `from` can reach memory of GPU `to` once it is mapped for them;
+    /// without contexts.
     pub(crate) fn reaches(from: usize, to: usize) -> Result<bool> {
         reaches(find_device(from)?.1, find_device(to)?.1)
     }
@@ -138,8 +141,8 @@ impl Cuda {
 
     /// Makes this GPU's context the thread's current one until the guard goes. Cheap where it already is.
     ///
-    /// Meanwhile the thread's calls are none that could spoil a graph which somebody records, in this thread or, in CUDA's
-    /// global mode, in any: what we do off the recorded stream has nothing to do with it.
+    /// Meanwhile the thread's calls are none that could spoil a graph which somebody records, in this thread
+    /// or, in CUDA's global mode, in any: what we do off the recorded stream has nothing to do with it.
     pub(crate) fn current(&self) -> Result<Current<'_>> {
         if let Some(why) = self.condemned.get() {
             return Err(why.clone());
@@ -201,8 +204,8 @@ impl Cuda {
         is_fatal(unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })
     }
 
-    /// Takes the context for lost: from here on every call on it is that error, and nobody waits for the driver. What was made
-    /// with it is left to the end of the process.
+    /// Takes the context for lost: from here on every call on it is that error, and nobody waits for the
+    /// driver. What was made with it is left to the end of the process.
     pub(crate) fn condemn(&self, why: Error) {
         let _ = self.condemned.set(why);
     }
@@ -231,8 +234,8 @@ impl Drop for Cuda {
     }
 }
 
-/// While it lives, a GPU's context is the thread's current one. Guards go in the opposite order of their making, as
-/// scopes do.
+/// While it lives, a GPU's context is the thread's current one. Guards go in the opposite order of their
+/// making, as scopes do.
 #[must_use]
 pub(crate) struct Current<'a> {
     pushed: bool,

@@ -1,8 +1,8 @@
-//! The driver library: found at run time, initialised once, its answers turned into errors that name the call and carry
-//! CUDA's own text.
+//! The driver library: found at run time, initialised once, its answers turned into errors that name the call
+//! and carry CUDA's own text.
 //!
-//! `cudarc` panics where libcuda or one of its functions is missing. So everything goes through [`driver`], which looks
-//! first and refuses drivers older than every function that this crate calls.
+//! `cudarc` panics where libcuda or one of its functions is missing. So everything goes through [`driver`],
+//! which looks first and refuses drivers older than every function that this crate calls.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -11,7 +11,8 @@ use cudarc::driver::sys::{self, CUresult};
 
 use crate::error::{code, err, Error, Result};
 
-/// `cu!(cuMemCreate(…))`: calls the driver; anything but success is an error that names the call. Unsafe as the call is.
+/// `cu!(cuMemCreate(…))`: calls the driver; anything but success is an error that names the call. Unsafe as
+/// the call is.
 macro_rules! cu {
     ($call:ident ( $($arg:expr),* $(,)? )) => {
         $crate::gpu::driver::check(stringify!($call), cudarc::driver::sys::$call($($arg),*))
@@ -19,7 +20,8 @@ macro_rules! cu {
 }
 pub(crate) use cu;
 
-/// The oldest driver that has every function we call (CUDA 12.4: enumeration of a module's kernels, their parameters).
+/// The oldest driver that has every function we call (CUDA 12.4: enumeration of a module's kernels, their
+/// parameters).
 const OLDEST: i32 = 12040;
 
 /// A driver that answers.
@@ -48,7 +50,8 @@ fn find() -> Result<Option<Driver>> {
         return Ok(None);
     }
     let mut version = 0;
-    // SAFETY: may be called before anything else; writes one int. A library of that name has had the function since CUDA 2.
+    // SAFETY: may be called before anything else; writes one int. A library of that name has had the function
+    // since CUDA 2.
     unsafe { cu!(cuDriverGetVersion(&mut version)) }?;
     if version < OLDEST {
         return Err(err!(
@@ -79,8 +82,8 @@ pub(crate) fn check(what: &str, result: CUresult) -> Result<()> {
     }
 }
 
-/// For drops and the like, where nobody can be told: a failure is logged, unless the driver is going away with the process or
-/// the failure is an old one of the device's, which whoever caused it has been told.
+/// For drops and the like, where nobody can be told: a failure is logged, unless the driver is going away
+/// with the process or the failure is an old one of the device's, which whoever caused it has been told.
 pub(crate) fn ignore(what: &str, result: CUresult) {
     let quiet = matches!(
         result,
@@ -140,9 +143,9 @@ fn code_of(result: CUresult) -> i32 {
     }
 }
 
-/// A failure after which nothing works in the device's context any more: a kernel trapped, or touched what it must not,
-/// or the hardware failed. CUDA has no way back from it but ending the process (or resetting the primary context, which
-/// takes everybody's memory with it).
+/// A failure after which nothing works in the device's context any more: a kernel trapped, or touched what it
+/// must not, or the hardware failed. CUDA has no way back from it but ending the process (or resetting the
+/// primary context, which takes everybody's memory with it).
 pub(crate) fn is_fatal(result: CUresult) -> bool {
     use CUresult as R;
     matches!(

@@ -1,5 +1,5 @@
-//! What the runtime carries for GPUs since it was built (`build.rs`, `device/library`): the device library as LTO-IR, to
-//! link kernels with, and the runtime's own kernels. Empty where it was built without nvcc.
+//! What the runtime carries for GPUs since it was built (`build.rs`, `device/library`): the device library as
+//! LTO-IR, to link kernels with, and the runtime's own kernels. Empty where it was built without nvcc.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

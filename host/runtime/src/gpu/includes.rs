@@ -1,11 +1,11 @@
-//! Which files a source includes. NVRTC does not tell, and a cache must know: a changed header means another kernel. So this
-//! looks for `#include` lines itself, with no regard to `#if`, which finds too many rather than too few; only
-//! an include by macro escapes it.
+//! Which files a source includes. NVRTC does not tell, and a cache must know: a changed header means another
+//! kernel. So this looks for `#include` lines itself, with no regard to `#if`, which finds too many rather
+//! than too few; only an include by macro escapes it.
 
 use std::path::{Path, PathBuf};
 
-/// The files outside the runtime that `source` includes, and those that they include. `dir` is the source's own directory,
-/// `provided` tells what is included from memory.
+/// The files outside the runtime that `source` includes, and those that they include. `dir` is the source's
+/// own directory, `provided` tells what is included from memory.
 pub(super) fn files(
     source: &str,
     dir: Option<&Path>,

@@ -1,6 +1,7 @@
-//! CUDA's older way to share memory between processes, for what has no descriptor: `cuMemAlloc`, `cudaMalloc`. The owner's
-//! process makes a handle of 64 bytes; another process opens it, and finds the memory at an address of the driver's choosing.
-//! Threads of one process use the owner's address, for which their GPUs need peer access.
+//! CUDA's older way to share memory between processes, for what has no descriptor: `cuMemAlloc`,
+//! `cudaMalloc`. The owner's process makes a handle of 64 bytes; another process opens it, and finds the
+//! memory at an address of the driver's choosing. Threads of one process use the owner's address, for which
+//! their GPUs need peer access.
 
 use std::sync::Arc;
 
@@ -31,8 +32,8 @@ impl IpcHandle {
     }
 }
 
-/// Another process' allocation, open here. Closed on drop, for which nothing may be using it any more; its owner must not free
-/// it before.
+/// Another process' allocation, open here. Closed on drop, for which nothing may be using it any more; its
+/// owner must not free it before.
 #[derive(Debug)]
 pub(crate) struct IpcMapping {
     cuda: Arc<Cuda>,
@@ -40,14 +41,16 @@ pub(crate) struct IpcMapping {
 }
 
 impl IpcMapping {
-    /// Opens a handle of another process for this GPU. The driver counts how often one process opens the same.
+    /// Opens a handle of another process for this GPU. The driver counts how often one process opens the
+    /// same.
     pub(crate) fn open(cuda: &Arc<Cuda>, handle: &IpcHandle) -> Result<IpcMapping> {
         let _current = cuda.current()?;
         // SAFETY: as in `IpcHandle::of`.
         let reserved = unsafe { std::mem::transmute::<[u64; 8], [std::ffi::c_char; 64]>(handle.0) };
         let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         let mut start = 0;
-        // SAFETY: writes the address of the mapping, which is owned here at once; a handle that is none is refused.
+        // SAFETY: writes the address of the mapping, which is owned here at once; a handle that is none is
+        // refused.
         unsafe { cu!(cuIpcOpenMemHandle_v2(&mut start, sys::CUipcMemHandle { reserved }, flags)) }?;
         Ok(IpcMapping { cuda: Arc::clone(cuda), start: start as usize })
     }
@@ -67,8 +70,8 @@ impl Drop for IpcMapping {
 }
 
 impl Cuda {
-    /// Lets this GPU reach whatever `cuMemAlloc` gives on `other`, a GPU of this process, now and later. It stays so: somebody
-    /// else may have come to rely on it by the time that we no longer do.
+    /// Lets this GPU reach whatever `cuMemAlloc` gives on `other`, a GPU of this process, now and later. It
+    /// stays so: somebody else may have come to rely on it by the time that we no longer do.
     pub(crate) fn enable_peer_access(&self, other: &Cuda) -> Result<()> {
         if self.device() == other.device() {
             return Ok(());

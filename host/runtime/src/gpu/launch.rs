@@ -1,5 +1,5 @@
-//! Launches: shapes checked, dynamic shared memory raised beyond CUDA's default, collective launches that either have all
-//! their blocks resident or are refused.
+//! Launches: shapes checked, dynamic shared memory raised beyond CUDA's default, collective launches that
+//! either have all their blocks resident or are refused.
 
 use std::ffi::c_void;
 
@@ -102,8 +102,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// The largest number of blocks of this shape that the GPU, with nothing else on it, can have resident at once; 0 where
-    /// none can run.
+    /// The largest number of blocks of this shape that the GPU, with nothing else on it, can have resident at
+    /// once; 0 where none can run.
     pub(crate) fn max_blocks(
         &self,
         block: [u32; 3],
@@ -121,7 +121,8 @@ impl Kernel {
             let shape = Shape { grid: cluster, block, shared, cooperative: false, cluster: Some(cluster) };
             let mut attributes = shape.attributes();
             let config = shape.config(std::ptr::null_mut(), &mut attributes);
-            // SAFETY: a function of a loaded module, a description that lives through the call; writes one int.
+            // SAFETY: a function of a loaded module, a description that lives through the call; writes one
+            // int.
             unsafe { cu!(cuOccupancyMaxActiveClusters(&mut count, self.raw(), &config)) }?;
             return Ok(u64::try_from(count).unwrap_or(0) * volume(cluster));
         }

@@ -1,7 +1,8 @@
-//! NVRTC's options as nvJitLink wants them. In LTO-IR most of the work is left to the linker, so whatever says how code is to
-//! be made must be said again; what only concerns the language is done with.
+//! NVRTC's options as nvJitLink wants them. In LTO-IR most of the work is left to the linker, so whatever
+//! says how code is to be made must be said again; what only concerns the language is done with.
 
-/// nvJitLink's options for a kernel that NVRTC compiles under `options`, or why such a kernel is not to be linked.
+/// nvJitLink's options for a kernel that NVRTC compiles under `options`, or why such a kernel is not to be
+/// linked.
 pub(super) fn translate(options: &[String]) -> Result<Vec<String>, String> {
     let mut all = vec!["-lto".to_owned()];
     let mut options = options.iter().map(String::as_str);

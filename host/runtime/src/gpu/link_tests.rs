@@ -1,12 +1,13 @@
-//! Tests of the two ways to machine code, for which NVRTC, nvJitLink and a runtime built with nvcc are enough; whether
-//! kernels then do the same, the tests on GPUs show.
+//! Tests of the two ways to machine code, for which NVRTC, nvJitLink and a runtime built with nvcc are
+//! enough; whether kernels then do the same, the tests on GPUs show.
 
 use super::tests::{compiler, contains, walk, RING};
 use super::*;
 use rushmem_abi::device::{RawState, RUSHMEM_DEVICE_ABI_VERSION};
 use std::fs;
 
-/// A compiler as in the other tests, if the runtime carries a library, and there is an nvJitLink that takes it.
+/// A compiler as in the other tests, if the runtime carries a library, and there is an nvJitLink that takes
+/// it.
 fn linking(test: &str, cache: &Path) -> Option<Compiler> {
     let compiler = compiler(test, cache)?;
     let nvrtc = Nvrtc::load(compiler.nvrtc.as_deref()).unwrap();

@@ -1,8 +1,10 @@
-//! Single words on a stream: writes and waits that the GPU's front end carries out, without a kernel and so without an SM.
+//! Single words on a stream: writes and waits that the GPU's front end carries out, without a kernel and so
+//! without an SM.
 //!
-//! A write comes after all earlier work of the stream, and what that work wrote is visible, to the whole system, before the
-//! word is (CUDA driver API, stream memory operations: a write without `NO_MEMORY_BARRIER` is a system-wide fence first).
-//! A wait holds the stream back until the word is large enough, which is cyclic: `(word - at_least) >= 0` as a signed number.
+//! A write comes after all earlier work of the stream, and what that work wrote is visible, to the whole
+//! system, before the word is (CUDA driver API, stream memory operations: a write without `NO_MEMORY_BARRIER`
+//! is a system-wide fence first). A wait holds the stream back until the word is large enough, which is
+//! cyclic: `(word - at_least) >= 0` as a signed number.
 
 use cudarc::driver::sys::{self, CUstreamBatchMemOpType as Type, CUstreamWaitValue_flags as Flags};
 
@@ -64,7 +66,8 @@ impl MemOp {
     }
 }
 
-// The 32-bit value is the first half of the 64-bit one's place on every machine that CUDA runs on (little-endian).
+// The 32-bit value is the first half of the 64-bit one's place on every machine that CUDA runs on
+// (little-endian).
 const _: () = assert!(cfg!(target_endian = "little"));
 
 fn write(operation: Type, at: usize, value64: u64) -> sys::CUstreamBatchMemOpParams {

@@ -1,8 +1,9 @@
 //! Loaded machine code: its kernels with their parameters, and the device state that it carries.
 //!
-//! A module is loaded into one context by itself, so that each load has its own `rushmem_state`: two PEs on one GPU, or two
-//! worlds of one process, load the same code twice. All kernels are loaded at once, whatever CUDA_MODULE_LOADING
-//! says: a first launch that loads may wait for the kernels that run, and these may be waiting for that launch.
+//! A module is loaded into one context by itself, so that each load has its own `rushmem_state`: two PEs on
+//! one GPU, or two worlds of one process, load the same code twice. All kernels are loaded at once, whatever
+//! CUDA_MODULE_LOADING says: a first launch that loads may wait for the kernels that run, and these may be
+//! waiting for that launch.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -53,8 +54,8 @@ pub(crate) struct Kernel {
 }
 
 impl Module {
-    /// Loads a cubin, a fatbin or PTX; `name` is for texts, `instances` are names (of template instances, say) that mean a
-    /// symbol of the code.
+    /// Loads a cubin, a fatbin or PTX; `name` is for texts, `instances` are names (of template instances,
+    /// say) that mean a symbol of the code.
     pub(crate) fn load(
         cuda: &Arc<Cuda>,
         name: &str,
@@ -64,7 +65,8 @@ impl Module {
         let code = whole(code).map_err(|e| e.context(name))?;
         let _current = cuda.current()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: an image that is as long as it says, and ends with zeros; writes the module, owned here at once.
+        // SAFETY: an image that is as long as it says, and ends with zeros; writes the module, owned here at
+        // once.
         match unsafe { sys::cuModuleLoadData(&mut raw, code.as_ptr().cast()) } {
             CUresult::CUDA_SUCCESS => {}
             CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU => {
@@ -145,7 +147,8 @@ fn squeezed(name: &str) -> String {
     name.chars().filter(|c| *c != ' ').collect()
 }
 
-/// The driver is told no length, so the image's own must be right. With zeros behind it, as PTX is a C string.
+/// The driver is told no length, so the image's own must be right. With zeros behind it, as PTX is a C
+/// string.
 fn whole(code: &[u8]) -> Result<Vec<u8>> {
     let u16_at = |at: usize| code.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]) as u64);
     let u64_at = |at: usize| {
@@ -239,7 +242,8 @@ fn state(cuda: &Arc<Cuda>, module: CUmodule) -> Result<Option<usize>> {
     Ok(Some(at as usize))
 }
 
-/// The struct's size, and the version and size that the code's headers wrote into it, 0 where they wrote none.
+/// The struct's size, and the version and size that the code's headers wrote into it, 0 where they wrote
+/// none.
 fn check_state(bytes: usize, [version, said]: [u32; 2]) -> Result<()> {
     let ours = size_of::<RawState>();
     if bytes == ours && [0, RUSHMEM_DEVICE_ABI_VERSION].contains(&version) && [0, ours as u32].contains(&said)

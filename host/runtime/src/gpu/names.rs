@@ -1,5 +1,5 @@
-//! What C++ calls a kernel. A GPU's binary knows mangled names and the sizes of parameters; demangled, the name says what
-//! people write, and for C++ functions also the parameters' types.
+//! What C++ calls a kernel. A GPU's binary knows mangled names and the sizes of parameters; demangled, the
+//! name says what people write, and for C++ functions also the parameters' types.
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
@@ -11,8 +11,8 @@ pub(crate) fn readable(symbol: &str) -> String {
     demangle(symbol, &options).unwrap_or_else(|| symbol.to_owned())
 }
 
-/// The parameters, of which the binary told the sizes. Kinds are unknown where the name says nothing (`extern "C"`), or only
-/// the name of a type.
+/// The parameters, of which the binary told the sizes. Kinds are unknown where the name says nothing
+/// (`extern "C"`), or only the name of a type.
 pub(crate) fn params(symbol: &str, sizes: &[usize]) -> Vec<rushmem_arg_type_t> {
     let full = demangle(symbol, &DemangleOptions::new());
     described(full.as_deref().and_then(parameter_list), sizes)

@@ -1,5 +1,6 @@
-//! nvJitLink, NVIDIA's linker as a library: makes machine code of what NVRTC compiled to LTO-IR and the device library's
-//! LTO-IR, optimising over both. Found at run time and bound by hand, as NVRTC is (`nvrtc.rs`).
+//! nvJitLink, NVIDIA's linker as a library: makes machine code of what NVRTC compiled to LTO-IR and the
+//! device library's LTO-IR, optimising over both. Found at run time and bound by hand, as NVRTC is
+//! (`nvrtc.rs`).
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CString};
 use std::path::{Path, PathBuf};
@@ -56,8 +57,8 @@ pub(crate) struct Input<'a> {
 }
 
 impl NvJitLink {
-    /// The nvJitLink at `asked` (RUSHMEM_NVJITLINK: the library, or a folder that holds it), or else one beside the NVRTC whose
-    /// code it is to link, or wherever there is one.
+    /// The nvJitLink at `asked` (RUSHMEM_NVJITLINK: the library, or a folder that holds it), or else one
+    /// beside the NVRTC whose code it is to link, or wherever there is one.
     pub(crate) fn load(asked: Option<&Path>, nvrtc: &Path) -> Result<Arc<NvJitLink>> {
         type Asked = (Option<PathBuf>, PathBuf);
         static LOADED: Mutex<Vec<(Asked, Arc<NvJitLink>)>> = Mutex::new(Vec::new());

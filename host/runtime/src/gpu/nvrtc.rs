@@ -1,7 +1,7 @@
 //! NVRTC, NVIDIA's compiler as a library: found at run time, its few functions bound by hand.
 //!
-//! By hand, because cudarc knows the file names of its own CUDA version only, gives no say in where to look, and its
-//! result type is an enum, for which an unknown value is undefined behaviour.
+//! By hand, because cudarc knows the file names of its own CUDA version only, gives no say in where to look,
+//! and its result type is an enum, for which an unknown value is undefined behaviour.
 
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::path::{Path, PathBuf};
@@ -87,7 +87,8 @@ pub(crate) struct Output {
 }
 
 impl Nvrtc {
-    /// The NVRTC at `asked` (RUSHMEM_NVRTC: the library, or a folder that holds it), or else wherever there is one.
+    /// The NVRTC at `asked` (RUSHMEM_NVRTC: the library, or a folder that holds it), or else wherever there
+    /// is one.
     pub(crate) fn load(asked: Option<&Path>) -> Result<Arc<Nvrtc>> {
         static LOADED: Mutex<Vec<(Option<PathBuf>, Arc<Nvrtc>)>> = Mutex::new(Vec::new());
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,8 +127,8 @@ impl Nvrtc {
         };
         let path = search::path_of(functions.nvrtcVersion as *const std::ffi::c_void)
             .unwrap_or_else(|| place.to_owned());
-        // NVRTC opens this one by its bare name when it compiles, which finds it only if it is loaded already or on the
-        // loader's path. Where it is missing NVRTC says so itself.
+        // NVRTC opens this one by its bare name when it compiles, which finds it only if it is loaded already
+        // or on the loader's path. Where it is missing NVRTC says so itself.
         let builtins = path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
         // SAFETY: as above.
         if let Ok(builtins) = unsafe { Library::open(Some(&builtins), RTLD_NOW | RTLD_LOCAL) } {
@@ -142,7 +143,8 @@ impl Nvrtc {
         format!("nvrtc {}.{} {}", self.version.0, self.version.1, search::stamp(&self.path))
     }
 
-    /// The target whose code runs on a GPU of that capability: its own, or the next lower of the same generation.
+    /// The target whose code runs on a GPU of that capability: its own, or the next lower of the same
+    /// generation.
     pub(crate) fn target(&self, capability: (u32, u32)) -> Result<String> {
         let (major, minor) = capability;
         let fits = |arch: &&u32| **arch / 10 == major && **arch % 10 <= minor;

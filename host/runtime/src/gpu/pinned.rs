@@ -1,4 +1,5 @@
-//! Host memory that GPUs can reach: a pinned box of our own, and memory of somebody else's made reachable in place.
+//! Host memory that GPUs can reach: a pinned box of our own, and memory of somebody else's made reachable in
+//! place.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -10,8 +11,8 @@ use super::driver::{cu, ignore};
 use super::Cuda;
 use crate::error::{err, Result};
 
-/// A value in pinned host memory, mapped for all GPUs. To a kernel it is at [`PinnedBox::device_address`]; what a kernel may
-/// change while the host looks must be atomics or cells.
+/// A value in pinned host memory, mapped for all GPUs. To a kernel it is at [`PinnedBox::device_address`];
+/// what a kernel may change while the host looks must be atomics or cells.
 #[derive(Debug)]
 pub(crate) struct PinnedBox<T: ?Sized> {
     cuda: Arc<Cuda>,
@@ -110,7 +111,8 @@ fn device_address(at: *mut std::ffi::c_void) -> Result<usize> {
     Ok(device as usize)
 }
 
-/// Host memory of somebody else's (a shared memory segment, the user's pages), reachable by GPUs as long as this lives.
+/// Host memory of somebody else's (a shared memory segment, the user's pages), reachable by GPUs as long as
+/// this lives.
 #[derive(Debug)]
 pub(crate) struct Registered {
     cuda: Arc<Cuda>,

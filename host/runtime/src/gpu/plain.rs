@@ -9,7 +9,8 @@ use super::stream::{Priority, Stream};
 use super::Cuda;
 use crate::error::Result;
 
-/// A range of a GPU's memory. Given back on drop, for which the GPU must be done with it: `cuMemFree` waits for all its work.
+/// A range of a GPU's memory. Given back on drop, for which the GPU must be done with it: `cuMemFree` waits
+/// for all its work.
 #[derive(Debug)]
 pub(crate) struct Plain {
     cuda: Arc<Cuda>,

@@ -1,5 +1,5 @@
-//! What an address is: whether CUDA knows it, whose memory it is, and of which allocation. Asked before user memory becomes
-//! symmetric, because the calls that would share it say little about why they cannot.
+//! What an address is: whether CUDA knows it, whose memory it is, and of which allocation. Asked before user
+//! memory becomes symmetric, because the calls that would share it say little about why they cannot.
 
 use cudarc::driver::sys::{self, CUpointer_attribute as Attribute};
 
@@ -42,8 +42,8 @@ impl Cuda {
         Ok((start as usize, bytes))
     }
 
-    /// A number that only this allocation ever has in this process: an address that was freed and handed out again has
-    /// another. `None` where there is none.
+    /// A number that only this allocation ever has in this process: an address that was freed and handed out
+    /// again has another. `None` where there is none.
     pub(crate) fn allocation_id(&self, at: usize) -> Result<Option<u64>> {
         let _current = self.current()?;
         Ok(attribute(at, Attribute::CU_POINTER_ATTRIBUTE_BUFFER_ID))

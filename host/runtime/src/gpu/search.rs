@@ -1,5 +1,5 @@
-//! Where NVIDIA's libraries are that are found at run time. They come as pip packages, with the toolkit, or from the
-//! system, and those of one place fit each other, so a second one is looked for beside the first.
+//! Where NVIDIA's libraries are that are found at run time. They come as pip packages, with the toolkit, or
+//! from the system, and those of one place fit each other, so a second one is looked for beside the first.
 
 use std::ffi::{c_void, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -26,8 +26,9 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
-/// The paths to try, the best first. `names` are file names, the best first; `asked` is what a setting says: the library, or a
-/// folder that holds it, and nothing else is tried then; `beside` is a library that this one should fit.
+/// The paths to try, the best first. `names` are file names, the best first; `asked` is what a setting says:
+/// the library, or a folder that holds it, and nothing else is tried then; `beside` is a library that this
+/// one should fit.
 pub(super) fn places(names: &[&str], asked: Option<&Path>, beside: Option<&Path>) -> Vec<PathBuf> {
     let within = |dir: PathBuf| names.iter().map(move |name| dir.join(name));
     match asked {
@@ -67,8 +68,8 @@ fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// The first of `places` that `open` takes, or what to tell where none is: why those that are there do not work, and the
-/// names of the folders.
+/// The first of `places` that `open` takes, or what to tell where none is: why those that are there do not
+/// work, and the names of the folders.
 pub(super) fn first<T>(
     places: &[PathBuf],
     open: impl Fn(&Path) -> Result<T, libloading::Error>,

@@ -1,4 +1,5 @@
-//! Streams: queues of work for a GPU. Our own never wait for the legacy default stream; the caller's are borrowed.
+//! Streams: queues of work for a GPU. Our own never wait for the legacy default stream; the caller's are
+//! borrowed.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -72,8 +73,8 @@ impl Stream {
         self.raw.cast()
     }
 
-    /// Where a kernel on this stream's GPU reaches the memory at `at`; `None` where it does not: ordinary host memory, a GPU
-    /// that is not a peer.
+    /// Where a kernel on this stream's GPU reaches the memory at `at`; `None` where it does not: ordinary
+    /// host memory, a GPU that is not a peer.
     pub(crate) fn reaches(&self, at: usize) -> Option<usize> {
         let _current = self.cuda.current().ok()?;
         let mut there: sys::CUdeviceptr = 0;
@@ -102,8 +103,9 @@ impl Stream {
         }
     }
 
-    /// Calls `what` on a thread of the driver when the stream comes to it; what is behind waits for its end. It must not call
-    /// CUDA, but may wait for threads that do. A recorded call is made at each launch of the graph, and kept for good.
+    /// Calls `what` on a thread of the driver when the stream comes to it; what is behind waits for its end.
+    /// It must not call CUDA, but may wait for threads that do. A recorded call is made at each launch of the
+    /// graph, and kept for good.
     pub(crate) fn call(&self, what: impl Fn() + Send + Sync + 'static) -> Result<()> {
         struct Call {
             what: Box<dyn Fn() + Send + Sync>,
@@ -141,16 +143,16 @@ impl Stream {
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
-    /// Waits in the driver until all its work is done. Nothing ends this wait but the work: for short work that waits for
-    /// nobody.
+    /// Waits in the driver until all its work is done. Nothing ends this wait but the work: for short work
+    /// that waits for nobody.
     pub(crate) fn finish(&self) -> Result<()> {
         let _current = self.cuda.current()?;
         // SAFETY: the stream is alive.
         unsafe { cu!(cuStreamSynchronize(self.raw)) }
     }
 
-    /// Waits until all its work is done, polling, so that a broken job or `limit` ends the wait. Then the work may
-    /// still be running: memory that it uses must stay.
+    /// Waits until all its work is done, polling, so that a broken job or `limit` ends the wait. Then the
+    /// work may still be running: memory that it uses must stay.
     pub(crate) fn synchronize(
         &self,
         health: &Health,
@@ -168,8 +170,8 @@ impl Stream {
         outcome
     }
 
-    /// Runs `call` on a thread of the driver's once the work so far is done. It must not call CUDA, and should be short:
-    /// other streams' callbacks wait for it. Where earlier work fails it never runs.
+    /// Runs `call` on a thread of the driver's once the work so far is done. It must not call CUDA, and
+    /// should be short: other streams' callbacks wait for it. Where earlier work fails it never runs.
     pub(crate) fn callback(&self, call: impl FnOnce() + Send + 'static) -> Result<()> {
         let boxed: Box<Box<dyn FnOnce() + Send>> = Box::new(Box::new(call));
         let data = Box::into_raw(boxed);

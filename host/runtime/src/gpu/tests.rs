@@ -1,5 +1,5 @@
-//! Tests on a GPU; each skips aloud where there is none. Within a process they take turns, as they share its context: what
-//! one of them waits for another would wait for too.
+//! Tests on a GPU; each skips aloud where there is none. Within a process they take turns, as they share its
+//! context: what one of them waits for another would wait for too.
 
 mod children;
 mod far_direct;

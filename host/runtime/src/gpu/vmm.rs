@@ -1,9 +1,11 @@
-//! GPU memory that other PEs can map, and the addresses to map it at: CUDA's virtual memory management, owned.
+//! GPU memory that other PEs can map, and the addresses to map it at: CUDA's virtual memory management,
+//! owned.
 //!
-//! An [`Allocation`] is memory without an address, an [`AddressRange`] addresses without memory, and a [`Mapping`] is the
-//! one at the other. A mapping holds what it joins, so the order of drops takes care of itself: unmapped first, then the
-//! range given back, and the memory once its last mapping, here and in every process that imported it, is gone.
-//! What nobody here can know is whether work in flight still uses a mapping; whoever drops one has waited for that work.
+//! An [`Allocation`] is memory without an address, an [`AddressRange`] addresses without memory, and a
+//! [`Mapping`] is the one at the other. A mapping holds what it joins, so the order of drops takes care of
+//! itself: unmapped first, then the range given back, and the memory once its last mapping, here and in every
+//! process that imported it, is gone. What nobody here can know is whether work in flight still uses a
+//! mapping; whoever drops one has waited for that work.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -53,12 +55,13 @@ impl Allocation {
         Ok(Allocation { cuda: Arc::clone(cuda), handle, bytes })
     }
 
-    /// The memory that somebody else in this process has mapped at `at`, of which `bytes` from its start on are used; `None`
-    /// where what lies there is not VMM memory.
+    /// The memory that somebody else in this process has mapped at `at`, of which `bytes` from its start on
+    /// are used; `None` where what lies there is not VMM memory.
     pub(crate) fn at_address(cuda: &Arc<Cuda>, at: usize, bytes: usize) -> Result<Option<Allocation>> {
         let _current = cuda.current()?;
         let mut handle = 0;
-        // SAFETY: writes a handle that counts as one more, which is owned here at once; other addresses are refused.
+        // SAFETY: writes a handle that counts as one more, which is owned here at once; other addresses are
+        // refused.
         let found = unsafe { sys::cuMemRetainAllocationHandle(&mut handle, at as *mut std::ffi::c_void) };
         match found {
             CUresult::CUDA_SUCCESS => Ok(Some(Allocation { cuda: Arc::clone(cuda), handle, bytes })),
@@ -74,7 +77,8 @@ impl Allocation {
         let at = properties.as_mut_ptr();
         // SAFETY: writes the description of an allocation that we hold.
         unsafe { cu!(cuMemGetAllocationPropertiesFromHandle(at, self.handle)) }?;
-        // SAFETY: written above, and zeroed before. Only this field is read: others are enumerations that may have grown.
+        // SAFETY: written above, and zeroed before. Only this field is read: others are enumerations that may
+        // have grown.
         let kinds = unsafe { (*at).requestedHandleTypes };
         Ok(kinds.0 & HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0 != 0)
     }
@@ -85,8 +89,8 @@ impl Allocation {
         self.bytes
     }
 
-    /// A descriptor by which another process, or this one, imports the same memory. The memory lives as long as any.
-    /// Only of memory that this process made: the driver refuses to export what was imported.
+    /// A descriptor by which another process, or this one, imports the same memory. The memory lives as long
+    /// as any. Only of memory that this process made: the driver refuses to export what was imported.
     pub(crate) fn export(&self) -> Result<OwnedFd> {
         let _current = self.cuda.current()?;
         let mut fd: i32 = -1;
@@ -109,13 +113,14 @@ impl Allocation {
         Ok(fd)
     }
 
-    /// The memory behind a descriptor that `export` made, in any process of this host. `bytes` is the size that its owner
-    /// tells: nothing here can ask, but mapping more than there is fails.
+    /// The memory behind a descriptor that `export` made, in any process of this host. `bytes` is the size
+    /// that its owner tells: nothing here can ask, but mapping more than there is fails.
     pub(crate) fn import(cuda: &Arc<Cuda>, fd: OwnedFd, bytes: usize) -> Result<Allocation> {
         let _current = cuda.current()?;
         let mut handle = 0;
         let at = fd.as_raw_fd() as usize as *mut std::ffi::c_void;
-        // SAFETY: for this type of handle the descriptor travels in the pointer; the driver keeps its own reference.
+        // SAFETY: for this type of handle the descriptor travels in the pointer; the driver keeps its own
+        // reference.
         unsafe {
             cu!(cuMemImportFromShareableHandle(
                 &mut handle,
@@ -154,7 +159,8 @@ fn location(cuda: &Cuda) -> sys::CUmemLocation {
     sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: cuda.device() }
 }
 
-/// A range of addresses, without memory except where something is mapped. The same in all contexts of the process.
+/// A range of addresses, without memory except where something is mapped. The same in all contexts of the
+/// process.
 #[derive(Debug)]
 pub(crate) struct AddressRange {
     cuda: Arc<Cuda>,
@@ -163,7 +169,8 @@ pub(crate) struct AddressRange {
 }
 
 impl AddressRange {
-    /// Reserves `bytes` (a multiple of the granularity) of address space that starts at a multiple of `align`.
+    /// Reserves `bytes` (a multiple of the granularity) of address space that starts at a multiple of
+    /// `align`.
     pub(crate) fn reserve(cuda: &Arc<Cuda>, bytes: usize, align: usize) -> Result<Arc<AddressRange>> {
         let _current = cuda.current()?;
         let mut base = 0;
@@ -191,7 +198,8 @@ impl AddressRange {
         self.bytes
     }
 
-    /// Maps the whole of `allocation` at `offset`, readable and writable by the GPUs of `access`. The place must be free.
+    /// Maps the whole of `allocation` at `offset`, readable and writable by the GPUs of `access`. The place
+    /// must be free.
     pub(crate) fn map(
         self: &Arc<Self>,
         offset: usize,
@@ -208,7 +216,8 @@ impl AddressRange {
         }
         let _current = self.cuda.current()?;
         let at = self.base + offset;
-        // SAFETY: the place lies in our reservation; the driver refuses one that is taken, or more than the allocation has.
+        // SAFETY: the place lies in our reservation; the driver refuses one that is taken, or more than the
+        // allocation has.
         unsafe { cu!(cuMemMap(at as u64, bytes, 0, allocation.handle, 0)) }
             .map_err(|e| e.context(format_args!("mapping {bytes} bytes of GPU memory at {at:#x}")))?;
         let mapping = Mapping { range: Arc::clone(self), allocation: Arc::clone(allocation), at };

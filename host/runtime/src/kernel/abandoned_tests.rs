@@ -1,5 +1,6 @@
-//! Threads that a launch which failed has abandoned while they waited for answers of far PEs: what they had claimed comes back,
-//! and never while a kernel of another stream has claims of its own. The network is the fake one, so that answers are late.
+//! Threads that a launch which failed has abandoned while they waited for answers of far PEs: what they had
+//! claimed comes back, and never while a kernel of another stream has claims of its own. The network is the
+//! fake one, so that answers are late.
 
 use std::ffi::c_void;
 

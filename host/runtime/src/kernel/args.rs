@@ -1,6 +1,6 @@
-//! Arguments against parameters. What is checked is what would corrupt: number, size, and the kinds whose bits mean
-//! different things (integers, floating point, pointers). Signed for unsigned passes, as it would in a C++ call, and so
-//! does a struct for anything of its size; what is unknown on either side passes.
+//! Arguments against parameters. What is checked is what would corrupt: number, size, and the kinds whose
+//! bits mean different things (integers, floating point, pointers). Signed for unsigned passes, as it would
+//! in a C++ call, and so does a struct for anything of its size; what is unknown on either side passes.
 
 use crate::error::{err, Result};
 use rushmem_abi::c::*;

@@ -1,5 +1,6 @@
-//! Kernels on the CPU device: compiled by the system's C++ compiler, run by their stream's worker thread one after the
-//! other. Launches on different streams run at the same time, each within the CPU device's limits for one launch.
+//! Kernels on the CPU device: compiled by the system's C++ compiler, run by their stream's worker thread one
+//! after the other. Launches on different streams run at the same time, each within the CPU device's limits
+//! for one launch.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,8 +22,8 @@ pub(super) struct Runner {
     streams: Streams<CpuStream>,
 }
 
-/// What the next stream of the process is called, by C too. No address: there is nothing behind it to look at.
-/// No number that a program comes by otherwise: such addresses do not exist.
+/// What the next stream of the process is called, by C too. No address: there is nothing behind it to look
+/// at. No number that a program comes by otherwise: such addresses do not exist.
 static NEXT_NAME: AtomicUsize = AtomicUsize::new(0x7275_7368_0000_1000);
 
 /// A loaded source.
@@ -93,7 +94,8 @@ impl Runner {
         let run = move || {
             let _in_flight = in_flight;
             let stop = common.health.broken_word();
-            // SAFETY: copies of values of the parameters' types; what the kernel does with them is the caller's word.
+            // SAFETY: copies of values of the parameters' types; what the kernel does with them is the
+            // caller's word.
             let result = unsafe { kernel.run(&shape, &copied.pointers(), common.state.as_ptr(), stop) };
             result.map_err(|e| explain(&common, kernel.name(), &source, e))
         };

@@ -1,5 +1,5 @@
-//! Completion handles: points in a stream's work that a thread may ask about or wait for. What C holds is a cell that is
-//! never given back to the system, but used again: a program makes one for each transfer.
+//! Completion handles: points in a stream's work that a thread may ask about or wait for. What C holds is a
+//! cell that is never given back to the system, but used again: a program makes one for each transfer.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! What is said of a kernel that gave up, and of those that may have: who, where in the launch, and what was waited or asked for.
+//! What is said of a kernel that gave up, and of those that may have: who, where in the launch, and what was
+//! waited or asked for.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -11,8 +12,9 @@ use rushmem_abi::device::{
     RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS,
 };
 
-/// The latest records that kernels have made, oldest first. Printing a record takes it from the device; a kernel that gives up
-/// later still needs it for its error: the monitor often prints the record before the driver reports the kernel's end.
+/// The latest records that kernels have made, oldest first. Printing a record takes it from the device; a
+/// kernel that gives up later still needs it for its error: the monitor often prints the record before the
+/// driver reports the kernel's end.
 #[derive(Default)]
 pub(super) struct Printed(Mutex<VecDeque<StallRecord>>);
 
@@ -63,7 +65,8 @@ impl Common {
         format!("{}: kernel `{kernel}` ({source})", self.health.who())
     }
 
-    /// The error that a kernel's code of `RUSHMEM_DEVICE_FAIL_*` means; `place` is empty or says where in the launch.
+    /// The error that a kernel's code of `RUSHMEM_DEVICE_FAIL_*` means; `place` is empty or says where in the
+    /// launch.
     pub(super) fn gave_up(&self, head: &str, code: u32, place: &str) -> Error {
         match code {
             RUSHMEM_DEVICE_FAIL_BROKEN => self.broken(head),
@@ -95,7 +98,8 @@ impl Common {
         }
     }
 
-    /// What the thread that gave up at `place` waited for; where it found no free record, what another one waits for.
+    /// What the thread that gave up at `place` waited for; where it found no free record, what another one
+    /// waits for.
     fn record(&self, place: &str, fits: impl Fn(&StallRecord) -> bool) -> Option<String> {
         let fresh = self.state.take_stalls();
         self.printed.keep(fresh.iter().copied());

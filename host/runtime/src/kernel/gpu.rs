@@ -1,9 +1,9 @@
-//! Kernels on a GPU: compiled by NVRTC or brought as machine code, launched cooperatively so that blocks may wait for one
-//! another and for other PEs.
+//! Kernels on a GPU: compiled by NVRTC or brought as machine code, launched cooperatively so that blocks may
+//! wait for one another and for other PEs.
 //!
-//! A kernel that gives up (a PE died, a wait passed its limit) traps, because nothing milder is sure to end the threads
-//! that count on it. A trap takes the process' whole context on that GPU with it; so the first failure is kept, and every
-//! later call on this device says why it cannot be done.
+//! A kernel that gives up (a PE died, a wait passed its limit) traps, because nothing milder is sure to end
+//! the threads that count on it. A trap takes the process' whole context on that GPU with it; so the first
+//! failure is kept, and every later call on this device says why it cannot be done.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -24,8 +24,8 @@ use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
 /// Kernels that are named when a launch fails and it is not known which it was.
 const NAMED: usize = 3;
-/// A kernel that still runs so long after the job has broken and after its time to trap, or after it has said itself that it
-/// gives up, never ends.
+/// A kernel that still runs so long after the job has broken and after its time to trap, or after it has said
+/// itself that it gives up, never ends.
 const GRACE: Duration = Duration::from_secs(1);
 /// Entries of work on streams that nobody ever synchronises here, kept for the same end.
 const NOTED: usize = 64;
@@ -184,8 +184,8 @@ impl Runner {
     }
 
     /// # Safety
-    /// Each of `values` points at a value of its parameter's type, and the kernel is sound with them; the stream is null or
-    /// one of the GPU's primary context.
+    /// Each of `values` points at a value of its parameter's type, and the kernel is sound with them; the
+    /// stream is null or one of the GPU's primary context.
     pub(super) unsafe fn launch(
         &self,
         function: &Function,
@@ -313,7 +313,8 @@ impl Runner {
         self.heard.is_overdue(&self.common.state)
     }
 
-    /// The error of a kernel that has given up, of which the driver does not tell those who ask for that stream.
+    /// The error of a kernel that has given up, of which the driver does not tell those who ask for that
+    /// stream.
     fn unheard(&self, stream: usize) -> Error {
         let head = self.head(Some(stream));
         self.explain(err!(LAUNCH, "{head}: has given up, and the driver does not tell"), &head)
@@ -380,7 +381,8 @@ impl Runner {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        // Where a kernel was not heard of, the driver takes it for running, and would wait for it to give anything back.
+        // Where a kernel was not heard of, the driver takes it for running, and would wait for it to give
+        // anything back.
         !self.cuda.is_condemned()
     }
 }

@@ -1,5 +1,5 @@
-//! What `rushmem_module_t *` and `rushmem_kernel_t *` point at: a small cell that is never freed, only emptied, so that
-//! a handle that outlived its module or world is an error and not a crash.
+//! What `rushmem_module_t *` and `rushmem_kernel_t *` point at: a small cell that is never freed, only
+//! emptied, so that a handle that outlived its module or world is an error and not a crash.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

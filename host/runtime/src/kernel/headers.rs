@@ -1,5 +1,5 @@
-//! The device library's headers, carried inside the runtime, so that `#include <rushmem/rushmem.cuh>` works with
-//! nothing installed.
+//! The device library's headers, carried inside the runtime, so that `#include <rushmem/rushmem.cuh>` works
+//! with nothing installed.
 
 use rushmem_device_cpu::Header;
 

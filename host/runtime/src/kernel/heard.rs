@@ -1,7 +1,7 @@
-//! Kernels that have given up and were never heard of. A kernel writes its reason to pinned memory, then traps, and the driver
-//! tells of the trap. Where processes share a GPU and several kernels trap at one moment it may tell only some of them
-//! (docs/gpu-findings.md): the stream stays busy for ever. So the host takes the kernel's own word for it, once the driver
-//! has had time to say the same.
+//! Kernels that have given up and were never heard of. A kernel writes its reason to pinned memory, then
+//! traps, and the driver tells of the trap. Where processes share a GPU and several kernels trap at one
+//! moment it may tell only some of them (docs/gpu-findings.md): the stream stays busy for ever. So the host
+//! takes the kernel's own word for it, once the driver has had time to say the same.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -29,8 +29,8 @@ impl Heard {
         state.has_failed() && self.since.get_or_init(Instant::now).elapsed() > self.grace
     }
 
-    /// Returns when `query` says that the work has ended, or has failed, when the job breaks, or when news of a kernel that has
-    /// given up are overdue. `report` as for [`Health::wait`].
+    /// Returns when `query` says that the work has ended, or has failed, when the job breaks, or when news of
+    /// a kernel that has given up are overdue. `report` as for [`Health::wait`].
     pub(super) fn wait(
         &self,
         health: &Health,

@@ -1,6 +1,6 @@
-//! Kernels of a world: sources compiled and loaded for the PE's device, launches checked and put on a stream, failures
-//! told with the kernel's and the PE's name. What is the same on both kinds of device is here; [`cpu`] and [`gpu`] are the
-//! rest.
+//! Kernels of a world: sources compiled and loaded for the PE's device, launches checked and put on a stream,
+//! failures told with the kernel's and the PE's name. What is the same on both kinds of device is here;
+//! [`cpu`] and [`gpu`] are the rest.
 
 pub(crate) mod args;
 mod cpu;
@@ -45,7 +45,8 @@ struct Common {
     state: DeviceState,
     health: Arc<Health>,
     config: Config,
-    /// Kernels launched since all work was last waited for, for texts about what one of them has done: the first few.
+    /// Kernels launched since all work was last waited for, for texts about what one of them has done: the
+    /// first few.
     launched: Mutex<Vec<String>>,
     /// What kernels have reported of their waits.
     printed: failure::Printed,
@@ -102,8 +103,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Kernels {
-    /// For a world whose `state` stays true as long as this lives; `sharing` PEs run kernels on its GPU at the same time. Code that
-    /// is loaded is `announce`d before any of it runs.
+    /// For a world whose `state` stays true as long as this lives; `sharing` PEs run kernels on its GPU at
+    /// the same time. Code that is loaded is `announce`d before any of it runs.
     pub(crate) fn new(
         state: DeviceState,
         health: Arc<Health>,
@@ -231,8 +232,9 @@ impl Kernels {
 }
 
 impl Kernels {
-    /// Returns when no kernel of the world runs any more: each polls the world's broken word, which whoever ends a world
-    /// with kernels in flight has set. False where one on a GPU does not end: what it may touch must stay.
+    /// Returns when no kernel of the world runs any more: each polls the world's broken word, which whoever
+    /// ends a world with kernels in flight has set. False where one on a GPU does not end: what it may touch
+    /// must stay.
     pub(crate) fn close(&self) -> bool {
         match &self.core.runner {
             Runner::Cpu(runner) => {
@@ -407,8 +409,8 @@ impl LoadedKernel {
     /// Checks a launch and puts it on the stream; the argument values are copied.
     ///
     /// # Safety
-    /// Each of `values` points at a value of its parameter's type, and the kernel is sound with them. The stream is null, or
-    /// one that the device knows.
+    /// Each of `values` points at a value of its parameter's type, and the kernel is sound with them. The
+    /// stream is null, or one that the device knows.
     pub(crate) unsafe fn launch(
         &self,
         config: &rushmem_launch_t,

@@ -1,7 +1,7 @@
-//! Streams of the CPU device: launches and operations run one after the other on a worker thread that the first of them
-//! starts; streams run beside one another. The first failure is kept until somebody synchronises; what is behind it is
-//! dropped, as on a GPU, because what it would work on was never made. A [`Mark`] is a point in the work that can be waited
-//! for.
+//! Streams of the CPU device: launches and operations run one after the other on a worker thread that the
+//! first of them starts; streams run beside one another. The first failure is kept until somebody
+//! synchronises; what is behind it is dropped, as on a GPU, because what it would work on was never made. A
+//! [`Mark`] is a point in the work that can be waited for.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -57,8 +57,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the queue once `done`. A wait longer than `report` is logged, by what `who` waits for, again at each
-    /// doubling. What runs on a stream polls the job's health; so this ends with it.
+    /// Returns the queue once `done`. A wait longer than `report` is logged, by what `who` waits for, again
+    /// at each doubling. What runs on a stream polls the job's health; so this ends with it.
     fn wait(
         &self,
         who: &str,
@@ -179,7 +179,8 @@ impl CpuStream {
         }
     }
 
-    /// Keeps the stream from beginning anything as long as what is returned lives; `None` where something runs or waits to.
+    /// Keeps the stream from beginning anything as long as what is returned lives; `None` where something
+    /// runs or waits to.
     pub(super) fn hold(&self) -> Option<Held<'_>> {
         let queue = self.shared.lock();
         queue.is_empty().then(|| Held { _queue: queue })

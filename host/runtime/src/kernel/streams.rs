@@ -1,6 +1,7 @@
-//! The streams of a world, whatever its device: the default one, a pool that transfers take turns in, and those that the
-//! program made for itself. A stream that is destroyed with work on it is kept until that has ended, so that the world
-//! knows of everything that still uses its memory; only streams of the caller's own are the caller's to look after.
+//! The streams of a world, whatever its device: the default one, a pool that transfers take turns in, and
+//! those that the program made for itself. A stream that is destroyed with work on it is kept until that has
+//! ended, so that the world knows of everything that still uses its memory; only streams of the caller's own
+//! are the caller's to look after.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -115,7 +116,8 @@ impl<S: Made> Streams<S> {
 }
 
 impl Streams<super::stream::CpuStream> {
-    /// Does something while no work runs on any stream and none begins, where that can be; false where it cannot.
+    /// Does something while no work runs on any stream and none begins, where that can be; false where it
+    /// cannot.
     pub(super) fn while_idle(&self, then: impl FnOnce()) -> bool {
         let lists = lock(&self.lists);
         let made = lists.pool.iter().chain(&lists.own).chain(&lists.retired);

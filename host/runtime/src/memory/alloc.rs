@@ -59,8 +59,8 @@ impl Allocator {
         }
     }
 
-    /// The size to which [`Allocator::grow`] must go for this request to fit; the current one where it fits already;
-    /// `None` where the sum overflows.
+    /// The size to which [`Allocator::grow`] must go for this request to fit; the current one where it fits
+    /// already; `None` where the sum overflows.
     pub(crate) fn size_for(&self, bytes: usize, align: usize) -> Option<usize> {
         let len = rounded(bytes)?;
         if self.find(len, align).is_some() {

@@ -1,7 +1,8 @@
-//! What a window is made of: memfds mapped into reserved address space, or a GPU's memory at addresses of CUDA's.
+//! What a window is made of: memfds mapped into reserved address space, or a GPU's memory at addresses of
+//! CUDA's.
 //!
-//! Both give the same: pieces of zeroed memory that this PE owns, a descriptor for each by which its peers map it, and
-//! mappings at places that the window chooses.
+//! Both give the same: pieces of zeroed memory that this PE owns, a descriptor for each by which its peers
+//! map it, and mappings at places that the window chooses.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};

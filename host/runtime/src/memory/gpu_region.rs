@@ -1,10 +1,11 @@
 //! User memory of a GPU that is to become symmetric: what it is, and how others can get at it.
 //!
-//! There are two kinds. *VMM memory* (`cuMemCreate`) is shared by descriptor and mapped a second time in the PEs' parts of
-//! the window, as registered host memory is: its alias is an ordinary symmetric address, for kernels too. It goes by whole
-//! allocations, because that is how CUDA maps it. *Plain memory* (`cuMemAlloc`, `cudaMalloc`) has no descriptor and cannot be
-//! mapped where we want it: others open CUDA's IPC handle and find it somewhere. Its alias is an address where nothing is
-//! mapped, so that a kernel that uses it faults, instead of touching what happens to lie there.
+//! There are two kinds. *VMM memory* (`cuMemCreate`) is shared by descriptor and mapped a second time in the
+//! PEs' parts of the window, as registered host memory is: its alias is an ordinary symmetric address, for
+//! kernels too. It goes by whole allocations, because that is how CUDA maps it. *Plain memory* (`cuMemAlloc`,
+//! `cudaMalloc`) has no descriptor and cannot be mapped where we want it: others open CUDA's IPC handle and
+//! find it somewhere. Its alias is an address where nothing is mapped, so that a kernel that uses it faults,
+//! instead of touching what happens to lie there.
 
 use std::sync::Arc;
 
@@ -49,8 +50,8 @@ pub(crate) struct Plain {
     pub(crate) id: Option<u64>,
 }
 
-/// Whether `[addr, addr + bytes)` can be registered with a heap in memory of `cuda`, and as what. Nothing is changed.
-/// Pieces are multiples of `granularity`; `alone`: no PE is in another process.
+/// Whether `[addr, addr + bytes)` can be registered with a heap in memory of `cuda`, and as what. Nothing is
+/// changed. Pieces are multiples of `granularity`; `alone`: no PE is in another process.
 pub(crate) fn inspect(
     cuda: &Arc<Cuda>,
     addr: usize,

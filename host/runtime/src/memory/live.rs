@@ -1,7 +1,8 @@
 //! Which addresses are symmetric and alive: looked up by every host operation before it touches anything.
 //!
-//! The table changes only in collective calls; a look-up goes through a one-entry cache of the thread, keyed by a
-//! number that changes with the table and is never used twice in a process, so that the usual case costs a compare.
+//! The table changes only in collective calls; a look-up goes through a one-entry cache of the thread, keyed
+//! by a number that changes with the table and is never used twice in a process, so that the usual case costs
+//! a compare.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,7 +11,8 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::error::{err, Result};
 
-/// Ranges of addresses `[start, start + bytes)`, disjoint, each with what to add to get the symmetric address.
+/// Ranges of addresses `[start, start + bytes)`, disjoint, each with what to add to get the symmetric
+/// address.
 #[derive(Debug)]
 pub(crate) struct Live {
     ranges: RwLock<BTreeMap<usize, Range>>,

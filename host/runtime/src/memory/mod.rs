@@ -1,8 +1,8 @@
-//! Symmetric memory: one heap with one layout on every PE, backed by memory that grows on demand, and what the user has
-//! registered.
+//! Symmetric memory: one heap with one layout on every PE, backed by memory that grows on demand, and what
+//! the user has registered.
 //!
-//! * [`alloc`]: which bytes are handed out. Deterministic and out of band, so the same calls give the same offsets
-//!   on every PE and no header in shared memory can be overwritten.
+//! * [`alloc`]: which bytes are handed out. Deterministic and out of band, so the same calls give the same
+//!   offsets on every PE and no header in shared memory can be overwritten.
 //! * [`window`]: where they are. One reservation holds every near PE's heap, `stride` apart.
 //! * [`backing`]: what they are made of: host memory, or a GPU's.
 //! * [`live`]: which address belongs to which live allocation, for the checks of every operation.

@@ -1,8 +1,9 @@
 //! User memory that becomes symmetric.
 //!
-//! Page-aligned private memory of the user is moved into a memfd that is mapped in its place: same address, same
-//! contents, but shareable. The same pages appear a second time in the PE's part of the window, at an offset that all
-//! PEs share: that *alias* is the symmetric address, so translation costs kernels and the fast path nothing.
+//! Page-aligned private memory of the user is moved into a memfd that is mapped in its place: same address,
+//! same contents, but shareable. The same pages appear a second time in the PE's part of the window, at an
+//! offset that all PEs share: that *alias* is the symmetric address, so translation costs kernels and the
+//! fast path nothing.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -18,7 +19,8 @@ pub(crate) struct Region {
     chunk: Chunk,
 }
 
-/// The part of `/proc/self/maps` that overlaps a range must be ordinary private memory, readable and writable.
+/// The part of `/proc/self/maps` that overlaps a range must be ordinary private memory, readable and
+/// writable.
 fn check_ordinary(addr: usize, bytes: usize) -> Result<()> {
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|e| err!(IO, "/proc/self/maps: {e}"))?;
     let mut at = addr;
@@ -76,8 +78,8 @@ impl Region {
         let fd: OwnedFd = Memfd::create("rushmem-region", bytes)?.into();
         let staging = Reservation::new(bytes)?;
         staging.map(0, bytes, fd.as_fd())?;
-        // SAFETY: both ranges are mapped, `bytes` long and disjoint (the staging mapping is new); the replacement swaps the
-        // user's pages for a shared mapping of the copy, in one step.
+        // SAFETY: both ranges are mapped, `bytes` long and disjoint (the staging mapping is new); the
+        // replacement swaps the user's pages for a shared mapping of the copy, in one step.
         unsafe {
             std::ptr::copy_nonoverlapping(addr as *const u8, staging.base() as *mut u8, bytes);
             let flags = libc::MAP_SHARED | libc::MAP_FIXED;
@@ -99,8 +101,9 @@ impl Drop for Region {
     fn drop(&mut self) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the new mapping is as long as the region; moving it over the region replaces the shared pages by the copy
-        // in one step. Where memory is short the region stays shared, which its owner cannot tell apart.
+        // SAFETY: the new mapping is as long as the region; moving it over the region replaces the shared
+        // pages by the copy in one step. Where memory is short the region stays shared, which its owner
+        // cannot tell apart.
         unsafe {
             let copy = libc::mmap(std::ptr::null_mut(), self.bytes, prot, flags, -1, 0);
             if copy == libc::MAP_FAILED {
@@ -109,9 +112,9 @@ impl Drop for Region {
             }
             std::ptr::copy_nonoverlapping(self.addr as *const u8, copy.cast::<u8>(), self.bytes);
             let user = self.addr as *mut libc::c_void;
-            // UCX (1.13, say) replaces `mremap` in this process by a function that drops its fifth argument, where to
-            // (openucx/ucx issue 8820): so the system call itself. What it has cached of these pages it must forget, and this call,
-            // which shared pages do not mind, it looks at.
+            // UCX (1.13, say) replaces `mremap` in this process by a function that drops its fifth argument,
+            // where to (openucx/ucx issue 8820): so the system call itself. What it has cached of these pages
+            // it must forget, and this call, which shared pages do not mind, it looks at.
             libc::madvise(user, self.bytes, libc::MADV_DONTNEED);
             let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             if libc::syscall(libc::SYS_mremap, copy, self.bytes, self.bytes, how, user) == -1 {

@@ -1,8 +1,8 @@
 //! Registered memory whose copies do not lie `stride` apart: where each PE's is.
 //!
-//! The heap and every alias in the window need none of this. What is in the table are plain allocations of GPUs
-//! (`cuMemAlloc`), which only operations of the host and on streams reach, and those ask here only for addresses that lie
-//! outside the window: so neither the heap nor a kernel pays for it.
+//! The heap and every alias in the window need none of this. What is in the table are plain allocations of
+//! GPUs (`cuMemAlloc`), which only operations of the host and on streams reach, and those ask here only for
+//! addresses that lie outside the window: so neither the heap nor a kernel pays for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

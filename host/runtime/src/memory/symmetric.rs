@@ -1,4 +1,5 @@
-//! The symmetric memory of a world: collective allocation here, registration in [`registration`], on top of [`crate::memory`].
+//! The symmetric memory of a world: collective allocation here, registration in [`registration`], on top of
+//! [`crate::memory`].
 
 mod registration;
 
@@ -56,8 +57,8 @@ struct Books {
 }
 
 impl Symmetric {
-    /// Symmetric memory in `window`, whose slots are those of PEs `members`, and whose first `reserved` bytes are rushmem's own
-    /// (zeroed), with `least` bytes from the start. Collective.
+    /// Symmetric memory in `window`, whose slots are those of PEs `members`, and whose first `reserved` bytes
+    /// are rushmem's own (zeroed), with `least` bytes from the start. Collective.
     pub(crate) fn new(
         window: Window,
         members: &[usize],
@@ -94,7 +95,8 @@ impl Symmetric {
         Ok(s)
     }
 
-    /// Collective over the job: PEs whose memory is not mapped reach this PE's by `far`, and it theirs, from now on.
+    /// Collective over the job: PEs whose memory is not mapped reach this PE's by `far`, and it theirs, from
+    /// now on.
     pub(crate) fn let_reach(&self, far: Arc<dyn Remote>) -> Result<()> {
         let committed = self.books().committed;
         // SAFETY: the heap's memory stays until the window goes, and that goes after `far`.
@@ -142,14 +144,15 @@ impl Symmetric {
         self.window.stride()
     }
 
-    /// Where `[at, at + bytes)` is for this PE itself: the symmetric address, or that of a registered region's memory where
-    /// nothing is mapped at its alias.
+    /// Where `[at, at + bytes)` is for this PE itself: the symmetric address, or that of a registered
+    /// region's memory where nothing is mapped at its alias.
     #[inline]
     pub(crate) fn find(&self, at: usize, bytes: usize) -> Result<usize> {
         self.live.find(at, bytes)
     }
 
-    /// Where slot `slot`'s copy of `at`, an address that [`Symmetric::find`] gave, is mapped, if that is not `stride` apart.
+    /// Where slot `slot`'s copy of `at`, an address that [`Symmetric::find`] gave, is mapped, if that is not
+    /// `stride` apart.
     pub(crate) fn elsewhere(&self, at: usize, slot: usize) -> Option<usize> {
         if self.window.covers(at, 1) {
             return None;
@@ -196,7 +199,8 @@ impl Symmetric {
             return Ok(None);
         }
         let mut books = self.books();
-        // Alignment is of addresses, and the window's parts start at huge pages: larger ones cannot be promised.
+        // Alignment is of addresses, and the window's parts start at huge pages: larger ones cannot be
+        // promised.
         if align > crate::os::RESERVE_ALIGN {
             return Err(err!(
                 UNSUPPORTED,

@@ -1,7 +1,9 @@
-//! Where the heaps are: one reservation for all near PEs, `stride` apart, so that a peer's address is the local one
-//! plus a difference. Each stride holds a PE's heap in its lower half and its registered regions in the upper.
+//! Where the heaps are: one reservation for all near PEs, `stride` apart, so that a peer's address is the
+//! local one plus a difference. Each stride holds a PE's heap in its lower half and its registered regions in
+//! the upper.
 //!
-//! The layout is the same for every device; what it is made of, host memory or a GPU's, is the [`Backing`]'s matter.
+//! The layout is the same for every device; what it is made of, host memory or a GPU's, is the [`Backing`]'s
+//! matter.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,7 +16,8 @@ use crate::os::RESERVE_ALIGN;
 use crate::topology::card::Card;
 use crate::topology::nodes::Nodes;
 
-/// Address space that all worlds' windows of one process may take together: half of what x86-64 gives a process.
+/// Address space that all worlds' windows of one process may take together: half of what x86-64 gives a
+/// process.
 const ADDRESS_BUDGET: u64 = 64 << 40;
 /// A heap smaller than this serves nobody; the address space must hold at least that much for each PE.
 const LEAST_HEAP: u64 = 16 << 20;
@@ -56,8 +59,8 @@ pub(crate) fn heap_limit(cards: &[Card], nodes: &Nodes, asked: u64, given: bool)
 }
 
 impl Window {
-    /// The window of `slots` PEs of which this is number `me`, each with at most `heap_max` bytes; `reserve` makes the
-    /// backing for that many bytes of addresses.
+    /// The window of `slots` PEs of which this is number `me`, each with at most `heap_max` bytes; `reserve`
+    /// makes the backing for that many bytes of addresses.
     pub(crate) fn reserve(
         slots: usize,
         me: usize,
@@ -123,8 +126,9 @@ impl Window {
         (0..self.slots).filter(|slot| self.why_unmapped(*slot).is_none())
     }
 
-    /// Maps every PE's memory, by slot, at `offset` of its heap: this PE's `own`, the others' by their descriptors. The
-    /// first call finds out whose memory can be mapped at all; of those it is all or nothing from then on.
+    /// Maps every PE's memory, by slot, at `offset` of its heap: this PE's `own`, the others' by their
+    /// descriptors. The first call finds out whose memory can be mapped at all; of those it is all or nothing
+    /// from then on.
     pub(crate) fn map(&self, offset: usize, bytes: usize, own: &Chunk, fds: &[OwnedFd]) -> Result<()> {
         assert_eq!(fds.len(), self.slots);
         let first = self.unmapped.get().is_none();
@@ -158,8 +162,8 @@ impl Window {
         Ok(())
     }
 
-    /// Maps a piece of registered memory of slot `slot`, unless that one's memory is not mapped here at all: this PE's own
-    /// from `own`, another's by its descriptor. Pieces may be different ones on each PE.
+    /// Maps a piece of registered memory of slot `slot`, unless that one's memory is not mapped here at all:
+    /// this PE's own from `own`, another's by its descriptor. Pieces may be different ones on each PE.
     pub(crate) fn map_piece(
         &self,
         slot: usize,

@@ -2,8 +2,8 @@
 //!
 //! [`Far`] is this PE's way to all of them: one [`Engine`] on one transport, behind one lock. A thread that
 //! waits for something turns it ([`Far::wait`], and every wait of the host through
-//! [`crate::health::Health`]); when none does, the [`proxy`] thread. So a host call costs no change of thread,
-//! and a PE that never calls rushmem still answers.
+//! [`crate::health::Health`]); when none does, the [`proxy`] thread. So a host call costs no change of
+//! thread, and a PE that never calls rushmem still answers.
 //!
 //! The rooms, from the bottom up:
 //!
@@ -15,7 +15,8 @@
 //! - [`memory`] and [`gpu`]: this PE's own memory, as other PEs read and write it.
 //! - [`engine`]: joins these, starts operations and serves those of other PEs.
 //! - [`proxy`]: kernels' posts, the thread that turns the engine, and submissions to it.
-//! - [`start`], [`meeting`], [`remote`], [`ops`]: how it starts, how memory becomes known, what the host calls.
+//! - [`start`], [`meeting`], [`remote`], [`ops`]: how it starts, how memory becomes known, what the host
+//!   calls.
 
 mod completion;
 pub(crate) mod engine;

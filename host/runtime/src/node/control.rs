@@ -1,11 +1,12 @@
 //! The control segment: one `memfd` that all PEs of a node map, through which their host calls meet.
 //!
-//! Each PE owns one slot that only it writes. A collective call is one round: the PE stores its arrival word (call
-//! number and kind) in its own slot, then reads everybody's. One store and `n` loads, no central counter; kinds that
-//! differ are an error on every PE, so a mismatched call is reported rather than a hang. A call may carry four words
-//! of arguments, which the others read after the round.
+//! Each PE owns one slot that only it writes. A collective call is one round: the PE stores its arrival word
+//! (call number and kind) in its own slot, then reads everybody's. One store and `n` loads, no central
+//! counter; kinds that differ are an error on every PE, so a mismatched call is reported rather than a hang.
+//! A call may carry four words of arguments, which the others read after the round.
 //!
-//! There is a slot for every PE of the job: those of other nodes are written by this node's leader, as it hears of their arrivals.
+//! There is a slot for every PE of the job: those of other nodes are written by this node's leader, as it
+//! hears of their arrivals.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,7 +65,8 @@ pub(crate) struct Arrival {
 /// One PE's slot. The arrival word has its line to itself: everybody polls it.
 #[repr(C, align(128))]
 struct Slot {
-    /// `number << 16 | previous kind << 8 | kind`. Two kinds, because a PE may be one call ahead of a slow reader.
+    /// `number << 16 | previous kind << 8 | kind`. Two kinds, because a PE may be one call ahead of a slow
+    /// reader.
     arrival: AtomicU64,
     _line: [u64; 15],
     /// Arguments of the even and of the odd calls: a PE gets at most one call ahead.
@@ -137,7 +139,8 @@ impl Control {
         self.arrive_for(self.me, arrival);
     }
 
-    /// The same of PE `pe` of another node. Only the leader of this node's PEs calls it, in the order of the calls.
+    /// The same of PE `pe` of another node. Only the leader of this node's PEs calls it, in the order of the
+    /// calls.
     #[inline]
     pub(crate) fn arrive_for(&self, pe: usize, arrival: &Arrival) {
         let Arrival { number, kind, previous, words } = arrival;

@@ -1,5 +1,6 @@
-//! Descriptors that have arrived at this PE and that nobody took yet, by exchange and slot; and those that could not arrive,
-//! because this process may have no more: the kernel drops them and says no more than that (`MSG_CTRUNC`).
+//! Descriptors that have arrived at this PE and that nobody took yet, by exchange and slot; and those that
+//! could not arrive, because this process may have no more: the kernel drops them and says no more than that
+//! (`MSG_CTRUNC`).
 
 use std::collections::HashMap;
 use std::ops::Range;

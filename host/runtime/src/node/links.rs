@@ -1,10 +1,10 @@
 //! The sockets between the PEs of a node, as a star around the node's leader (its lowest PE, slot 0).
 //!
-//! They carry two things: descriptors of memory to map, and bad news. An end of file without a goodbye is a death,
-//! seen within milliseconds, as is the end of a process whose child keeps its socket ([`mate`](super::mate)); the leader tells
-//! the others, and everybody sees the leader's own. A star costs `n - 1`
-//! sockets for a node of `n` PEs where a mesh costs `n * (n - 1) / 2`, and one message moves up to 253 descriptors.
-//! A monitor thread of each PE reads the sockets, and does the periodic duties of the world.
+//! They carry two things: descriptors of memory to map, and bad news. An end of file without a goodbye is a
+//! death, seen within milliseconds, as is the end of a process whose child keeps its socket
+//! ([`mate`](super::mate)); the leader tells the others, and everybody sees the leader's own. A star costs
+//! `n - 1` sockets for a node of `n` PEs where a mesh costs `n * (n - 1) / 2`, and one message moves up to
+//! 253 descriptors. A monitor thread of each PE reads the sockets, and does the periodic duties of the world.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,8 @@ const FAILED: u8 = 5;
 /// A PE has left without finalising.
 const LEFT: u8 = 6;
 
-/// Between the PE and the reason, in the text by which the bootstrap tells of a PE that left without finalising.
+/// Between the PE and the reason, in the text by which the bootstrap tells of a PE that left without
+/// finalising.
 const LEFT_TEXT: &str = " left the job without finalize: ";
 
 /// The text that tells other PEs that `who` left without finalising.
@@ -73,8 +74,8 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Links {
-    /// Connects slot `me` of a node whose PEs have `cards`; `listener` was made under this PE's own card before the
-    /// cards were exchanged, so nobody dials too early.
+    /// Connects slot `me` of a node whose PEs have `cards`; `listener` was made under this PE's own card
+    /// before the cards were exchanged, so nobody dials too early.
     pub(crate) fn connect(
         me: usize,
         cards: Arc<Vec<Card>>,
@@ -133,8 +134,8 @@ impl Links {
         lock(&self.shared.duties).push(duty);
     }
 
-    /// Collective on the node: everybody gets everybody's descriptor, by slot. `id` tells exchanges apart, and grows. An error on
-    /// some PEs leaves the others theirs, so callers agree on how it went.
+    /// Collective on the node: everybody gets everybody's descriptor, by slot. `id` tells exchanges apart,
+    /// and grows. An error on some PEs leaves the others theirs, so callers agree on how it went.
     pub(crate) fn exchange(&self, id: u64, mine: BorrowedFd<'_>, limit: Duration) -> Result<Vec<OwnedFd>> {
         let s = &*self.shared;
         s.inbox.forget_before(id);
@@ -172,7 +173,8 @@ impl Links {
         mine.try_clone_to_owned().map_err(|e| Error::io("duplicating a descriptor", &e))
     }
 
-    /// The processes at the other ends of the sockets, as far as they can be told apart from those that come after them.
+    /// The processes at the other ends of the sockets, as far as they can be told apart from those that come
+    /// after them.
     pub(crate) fn mates(&self) -> Vec<Mate> {
         self.shared.mates.clone()
     }
@@ -351,8 +353,8 @@ impl Shared {
         }
     }
 
-    /// The process at the other end of socket `i` has ended, though somebody may have the socket open: what it said before
-    /// counts. Always true: nothing more comes from there.
+    /// The process at the other end of socket `i` has ended, though somebody may have the socket open: what
+    /// it said before counts. Always true: nothing more comes from there.
     fn is_over(&self, i: usize) -> bool {
         let socket = self.sockets[i].as_ref().expect("only open ones");
         while matches!(socket.readable(Duration::ZERO), Ok(true)) {
@@ -390,8 +392,8 @@ impl Shared {
         }
     }
 
-    /// Passes the first news of a death on before this PE itself acts on it: it may exit because of it at once, and
-    /// whoever sees *that* must have been told the cause before.
+    /// Passes the first news of a death on before this PE itself acts on it: it may exit because of it at
+    /// once, and whoever sees *that* must have been told the cause before.
     fn bad_news(&self, what: String, from: Option<usize>) {
         if !self.health.is_leaving() && self.health.check().is_ok() {
             self.pass_on(&death_message(self.me, &what), from);
@@ -401,7 +403,8 @@ impl Shared {
     }
 }
 
-/// The messages of a leader, as a follower reads them: the first byte of each says how many descriptors go with it.
+/// The messages of a leader, as a follower reads them: the first byte of each says how many descriptors go
+/// with it.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn fuzz(bytes: &[u8]) {
     let name = crate::topology::card::random().expect("random bytes");

@@ -1,8 +1,8 @@
 //! Whether the process at the other end of a node's socket lives, by its pidfd.
 //!
-//! A socket ends when the last process that has it closes it. A child of a PE has its sockets unless it came by `fork`
-//! (which closes them: `rushmem_bootstrap_abi::fork`) or has called exec; what came by plain `clone` keeps them, and with
-//! them the appearance of life. A pidfd tells of the process itself.
+//! A socket ends when the last process that has it closes it. A child of a PE has its sockets unless it came
+//! by `fork` (which closes them: `rushmem_bootstrap_abi::fork`) or has called exec; what came by plain
+//! `clone` keeps them, and with them the appearance of life. A pidfd tells of the process itself.
 
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -25,7 +25,8 @@ pub(crate) struct Mate {
 }
 
 impl Mate {
-    /// The process of `card` at `socket`'s other end, if it is another one than this and can be seen from here.
+    /// The process of `card` at `socket`'s other end, if it is another one than this and can be seen from
+    /// here.
     pub(super) fn of(socket: &Socket, card: &Card) -> Option<Mate> {
         let pid = pid_of(socket)?;
         let (_, born) = state_and_birth(pid)?;
@@ -48,7 +49,8 @@ fn state_and_birth(pid: libc::pid_t) -> Option<(String, String)> {
     Some((state, fields.nth(18)?.to_owned()))
 }
 
-/// The process at the other end, as this pid namespace calls it; none where it does not see it, or it is this one.
+/// The process at the other end, as this pid namespace calls it; none where it does not see it, or it is this
+/// one.
 fn pid_of(socket: &Socket) -> Option<libc::pid_t> {
     // SAFETY: a plain old struct.
     let mut peer: libc::ucred = unsafe { zeroed() };
@@ -58,16 +60,18 @@ fn pid_of(socket: &Socket) -> Option<libc::pid_t> {
     (peer.pid > 0 && peer.pid as u32 != std::process::id()).then_some(peer.pid)
 }
 
-/// A descriptor that becomes readable when the process that made or listened for `socket`'s other end has ended. None where
-/// that is this process, or cannot be known: a kernel before 5.3, a process of a pid namespace that this one does not see, or no
-/// descriptor left. The end of the socket is all there is then.
+/// A descriptor that becomes readable when the process that made or listened for `socket`'s other end has
+/// ended. None where that is this process, or cannot be known: a kernel before 5.3, a process of a pid
+/// namespace that this one does not see, or no descriptor left. The end of the socket is all there is then.
 pub(crate) fn pidfd_of(socket: &Socket) -> Option<OwnedFd> {
     let pid = pid_of(socket)?;
     let mut fd: RawFd = -1;
-    // SAFETY: as the question wants; a process that has ended meanwhile is an error or a descriptor that says so.
+    // SAFETY: as the question wants; a process that has ended meanwhile is an error or a descriptor that says
+    // so.
     let asked = unsafe { option(socket, PEER_PIDFD, &mut fd) };
     if asked.is_none() {
-        // Older kernels: by its number, which cannot be another process' as long as this one's socket is open at both ends.
+        // Older kernels: by its number, which cannot be another process' as long as this one's socket is open
+        // at both ends.
         // SAFETY: plain values; the answer is a new descriptor or an error.
         fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as RawFd;
     }
@@ -95,8 +99,8 @@ mod tests {
     fn the_end_of_a_process_is_seen_though_a_child_of_it_has_its_socket() {
         let name = crate::topology::card::random().expect("random bytes");
         let listener = Socket::listen(&name).expect("a listener");
-        // SAFETY: the child and its child make system calls on plain values only, and leave by one. Plain system calls
-        // instead of fork: no handler closes the sockets.
+        // SAFETY: the child and its child make system calls on plain values only, and leave by one. Plain
+        // system calls instead of fork: no handler closes the sockets.
         let child = unsafe {
             let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t;
             if child == 0 {

@@ -224,8 +224,8 @@ mod tests {
         });
     }
 
-    /// Once a leader has died, another user may listen under its name and would be handed the secret. The kernel notes the user who
-    /// calls `listen`; a thread of root's may be another one for that call.
+    /// Once a leader has died, another user may listen under its name and would be handed the secret. The
+    /// kernel notes the user who calls `listen`; a thread of root's may be another one for that call.
     #[test]
     fn a_leader_of_another_user_is_refused() {
         const NOBODY: libc::c_long = 65534;
@@ -237,7 +237,8 @@ mod tests {
         let stranger = std::thread::spawn({
             let name = cards[0].link;
             move || {
-                // SAFETY: the system call itself, unlike libc's function, concerns this thread alone, which ends with the closure.
+                // SAFETY: the system call itself, unlike libc's function, concerns this thread alone, which
+                // ends with the closure.
                 let rc = unsafe {
                     libc::syscall(libc::SYS_setresuid, -1 as libc::c_long, NOBODY, -1 as libc::c_long)
                 };

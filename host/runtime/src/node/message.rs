@@ -1,5 +1,6 @@
-//! Messages between the PEs of a node: `SOCK_SEQPACKET` on abstract Unix sockets, so that each message arrives
-//! whole, descriptors travel along (`SCM_RIGHTS`), a dead process is an end of file, and no name is left behind.
+//! Messages between the PEs of a node: `SOCK_SEQPACKET` on abstract Unix sockets, so that each message
+//! arrives whole, descriptors travel along (`SCM_RIGHTS`), a dead process is an end of file, and no name is
+//! left behind.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -149,8 +150,8 @@ impl Socket {
         assert!(bytes.len() <= MAX_BYTES && fds.len() <= MAX_FDS && !bytes.is_empty());
         let mut control = [0u64; 8 + MAX_FDS / 2];
         let mut iov = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
-        // SAFETY: msghdr is plain data; every pointer in it outlives the call; `control` is aligned for cmsghdr and
-        // holds CMSG_SPACE(4 * MAX_FDS) bytes.
+        // SAFETY: msghdr is plain data; every pointer in it outlives the call; `control` is aligned for
+        // cmsghdr and holds CMSG_SPACE(4 * MAX_FDS) bytes.
         unsafe {
             let mut m: libc::msghdr = zeroed();
             m.msg_iov = &mut iov;
@@ -209,7 +210,8 @@ impl Socket {
                 c = libc::CMSG_NXTHDR(&m, c);
             }
             bytes.truncate(n as usize);
-            // There is room for as many as a message can have: what was cut found no free number in this process.
+            // There is room for as many as a message can have: what was cut found no free number in this
+            // process.
             is_cut = m.msg_flags & libc::MSG_CTRUNC != 0;
         }
         #[cfg(any(test, feature = "fuzzing"))]

@@ -1,4 +1,5 @@
-//! The PEs that share this host: the sockets between them, and their shared control segment. (Who they are: [`crate::topology`].)
+//! The PEs that share this host: the sockets between them, and their shared control segment. (Who they are:
+//! [`crate::topology`].)
 
 pub(crate) mod control;
 mod inbox;

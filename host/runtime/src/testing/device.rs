@@ -1,4 +1,5 @@
-//! Kernels without a world: compiled for the CPU device, and the state that tells them of a job that a test has made up.
+//! Kernels without a world: compiled for the CPU device, and the state that tells them of a job that a test
+//! has made up.
 
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -24,8 +25,8 @@ pub(crate) fn compile(name: &str, source: &str) -> Module {
     compiler.compile(name, source).unwrap()
 }
 
-/// What kernels of PE `me` of `n` read: heaps `stride` apart, all mapped, its own at `base`, where the lines and counts of syncs are
-/// first. Waits are bounded, and reported to nobody.
+/// What kernels of PE `me` of `n` read: heaps `stride` apart, all mapped, its own at `base`, where the lines
+/// and counts of syncs are first. Waits are bounded, and reported to nobody.
 pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState {
     RawState {
         version: RUSHMEM_DEVICE_ABI_VERSION,

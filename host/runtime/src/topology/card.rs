@@ -1,7 +1,8 @@
 //! A PE's card: what every PE tells every other at start, as one fixed-size blob through the bootstrap.
 //!
-//! PEs with the same boot ID and network namespace are on one *node*: they can reach each other's abstract Unix
-//! sockets and so map each other's memory. A network namespace of its own therefore counts as another host.
+//! PEs with the same boot ID and network namespace are on one *node*: they can reach each other's abstract
+//! Unix sockets and so map each other's memory. A network namespace of its own therefore counts as another
+//! host.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -12,8 +13,9 @@ use rushmem_abi::c::RUSHMEM_ABI_VERSION;
 
 const HOST_BYTES: usize = 64;
 const NODE_BYTES: usize = 48;
-/// Bytes of a card on the wire: in every version the same, with `abi`, `pe` and `pid` at its start and the host's name at its
-/// end, so that PEs of different versions can tell each other apart. What has no room here takes a round of its own.
+/// Bytes of a card on the wire: in every version the same, with `abi`, `pe` and `pid` at its start and the
+/// host's name at its end, so that PEs of different versions can tell each other apart. What has no room here
+/// takes a round of its own.
 pub(crate) const CARD_BYTES: usize = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 8 + 16 + 16 + NODE_BYTES + HOST_BYTES;
 const _: () = assert!(CARD_BYTES == 188);
 
@@ -185,7 +187,8 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(out)
 }
 
-/// Equal for all processes that can reach each other's abstract sockets, and belong to the same `part` of the host.
+/// Equal for all processes that can reach each other's abstract sockets, and belong to the same `part` of the
+/// host.
 fn node_id(part: Option<u32>) -> Result<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let net = std::fs::metadata("/proc/self/ns/net").map(|m| m.ino()).unwrap_or(0);
@@ -303,8 +306,8 @@ mod tests {
         }
     }
 
-    /// PE 2 is of the version before this one, whose cards begin with `abi`, `pe` and `pid` and end with the host's name; what
-    /// lies between may be anything.
+    /// PE 2 is of the version before this one, whose cards begin with `abi`, `pe` and `pid` and end with the
+    /// host's name; what lies between may be anything.
     #[test]
     fn a_pe_of_another_version_is_named_with_both_versions() {
         let config = Config::from_lookup(&|_| None).unwrap();

@@ -1,15 +1,18 @@
-//! The near PEs: those whose memory is mapped here. A set of numbers, and where each one's copy of an address lies.
+//! The near PEs: those whose memory is mapped here. A set of numbers, and where each one's copy of an address
+//! lies.
 //!
-//! A near PE's memory lies in the window of addresses by its slot, so its copy is `(slot - own slot) * stride` away. Kernels and the
-//! host's inline path have PE numbers, not slots. There are three [`Shape`]s, from the cheapest:
+//! A near PE's memory lies in the window of addresses by its slot, so its copy is
+//! `(slot - own slot) * stride` away. Kernels and the host's inline path have PE numbers, not slots. There
+//! are three [`Shape`]s, from the cheapest:
 //!
 //! * A **run** of consecutive PEs: slots differ as numbers do. One comparison and one multiply-add.
-//! * **Steps**: every k-th PE, as where hosts are dealt out in turn. Slots differ as numbers divided by k, and a division by a
-//!   constant of what it divides is a multiplication modulo a power of two: with `k = 2^shift * odd`, `inverse` the inverse of
-//!   `odd` modulo 2^32, and `d = pe - first`, `(d * inverse)` rotated right by `shift` is `d / k` where k divides d, and more than any
-//!   index where it does not (Granlund and Montgomery, "Division by invariant integers using multiplication", section 9). The
-//!   distance has the run's form, `(pe - me) * apart` modulo 2^64, with `apart = (stride >> shift) * inverse of odd`. One
-//!   multiplication more than a run.
+//! * **Steps**: every k-th PE, as where hosts are dealt out in turn. Slots differ as numbers divided by k,
+//!   and a division by a constant of what it divides is a multiplication modulo a power of two: with
+//!   `k = 2^shift * odd`, `inverse` the inverse of `odd` modulo 2^32, and `d = pe - first`, `(d * inverse)`
+//!   rotated right by `shift` is `d / k` where k divides d, and more than any index where it does not
+//!   (Granlund and Montgomery, "Division by invariant integers using multiplication", section 9). The
+//!   distance has the run's form, `(pe - me) * apart` modulo 2^64, with
+//!   `apart = (stride >> shift) * inverse of odd`. One multiplication more than a run.
 //! * A **table** of distances for everything else. One load.
 //!
 //! Whatever the shape, the run of near PEs around this one is asked first: it is all that most jobs have.
@@ -64,7 +67,8 @@ pub(crate) struct Near {
 }
 
 impl Near {
-    /// PE `me` of `n` maps `pes`, in order, each with its slot in a window of parts `stride` bytes long; `me` is one of them.
+    /// PE `me` of `n` maps `pes`, in order, each with its slot in a window of parts `stride` bytes long; `me`
+    /// is one of them.
     pub(crate) fn new(me: usize, n: usize, pes: &[(usize, usize)], stride: u64) -> Near {
         let own = pes.iter().position(|(pe, _)| *pe == me).expect("a PE maps its own memory");
         let follows = |i: &usize| pes[*i].0 == pes[i - 1].0 + 1;
@@ -110,7 +114,8 @@ impl Near {
         self.pes.len()
     }
 
-    /// What is added to this PE's address for `pe`'s copy, modulo 2^64; `None` where `pe` is not near, or no PE.
+    /// What is added to this PE's address for `pe`'s copy, modulo 2^64; `None` where `pe` is not near, or no
+    /// PE.
     #[inline]
     pub(crate) fn distance(&self, pe: i32) -> Option<u64> {
         if (pe.wrapping_sub(self.run.0) as u32) < self.run.1 as u32 {

@@ -52,7 +52,8 @@ fn as_kernels_do(near: &Near, me: i32, pe: i32, n: i32) -> Option<u64> {
     }
 }
 
-/// Everything that is promised of one placement, for each of its PEs. `mapped`: whether `me` can map `pe`'s memory.
+/// Everything that is promised of one placement, for each of its PEs. `mapped`: whether `me` can map `pe`'s
+/// memory.
 fn check(placement: &[u32], mapped: impl Fn(usize, usize) -> bool) -> Vec<&'static str> {
     let (nodes, n) = (Nodes::new(&cards(placement)), placement.len());
     let mut shapes = Vec::new();

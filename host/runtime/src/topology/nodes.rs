@@ -1,7 +1,7 @@
 //! The nodes of a job: which PEs are on each, however they are numbered.
 //!
-//! A node's PEs in the order of their numbers are its *slots*: the sockets between them, their part of the window of addresses
-//! and their descriptors all go by slot. Its lowest PE, in slot 0, leads it.
+//! A node's PEs in the order of their numbers are its *slots*: the sockets between them, their part of the
+//! window of addresses and their descriptors all go by slot. Its lowest PE, in slot 0, leads it.
 
 use std::collections::HashMap;
 

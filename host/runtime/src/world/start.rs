@@ -1,4 +1,5 @@
-//! The steps by which a world comes to be: what its node shares, how everybody else is reached, and what is told of it.
+//! The steps by which a world comes to be: what its node shares, how everybody else is reached, and what is
+//! told of it.
 
 use std::ffi::CString;
 use std::sync::atomic::AtomicBool;
@@ -33,8 +34,8 @@ use crate::topology::nodes::Nodes;
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
 const SYNC_LINE: usize = 128;
-/// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each PE. Behind them lie the
-/// table of near PEs, where kernels need one, and the device ring's counters.
+/// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each
+/// PE. Behind them lie the table of near PEs, where kernels need one, and the device ring's counters.
 const fn sync_bytes(n: usize) -> usize {
     (n + (n * size_of::<u64>()).div_ceil(SYNC_LINE)) * SYNC_LINE
 }
@@ -160,8 +161,8 @@ fn check_mapping(config: &Config, mine: &Card, cards: &[Card]) -> Result<()> {
     ))
 }
 
-/// During start-up a PE may see that another one ended before it hears why that one did: the bootstrap's first death is
-/// the cause, and comes soon.
+/// During start-up a PE may see that another one ended before it hears why that one did: the bootstrap's
+/// first death is the cause, and comes soon.
 pub(super) fn first_cause(e: Error, boot: &dyn Bootstrap) -> Error {
     if e.code != code::PEER_DEAD {
         return e;
@@ -190,8 +191,8 @@ struct Parts {
     trap_delay: Duration,
 }
 
-/// Collective: the control segment and the symmetric memory of PE `me`'s node, whose PEs are `members` and are connected, on
-/// `device`.
+/// Collective: the control segment and the symmetric memory of PE `me`'s node, whose PEs are `members` and
+/// are connected, on `device`.
 fn share_memory(
     links: &Links,
     health: &Arc<Health>,
@@ -240,8 +241,9 @@ fn share_memory(
     Ok(Parts { control, joined, collective, symmetric, device, sharing, trap_delay })
 }
 
-/// Processes that take turns on one GPU trap one after another, and not while the driver still clears up after the one that
-/// died: of traps at one moment it tells only some (driver 580), and a kernel that has trapped unheard never ends.
+/// Processes that take turns on one GPU trap one after another, and not while the driver still clears up
+/// after the one that died: of traps at one moment it tells only some (driver 580), and a kernel that has
+/// trapped unheard never ends.
 fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duration {
     const APART: Duration = Duration::from_millis(200);
     const MOST: Duration = Duration::from_secs(3);
@@ -251,7 +253,8 @@ fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duratio
     (APART * (mine.unwrap_or(0) as u32 + 1)).min(MOST)
 }
 
-/// Collective: where any PE has one that it cannot map, everybody joins the network, and all memory is made known to it.
+/// Collective: where any PE has one that it cannot map, everybody joins the network, and all memory is made
+/// known to it.
 fn reach_all(
     joined: Option<Joined>,
     meet: impl FnOnce() -> Result<Joined>,

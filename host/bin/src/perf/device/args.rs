@@ -61,8 +61,8 @@ pub(crate) struct Common {
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub(crate) sizes: Vec<u64>,
 
-    /// Operations in a batch, at most: a batch that would take long has fewer (see --budget). A sample is the mean of one
-    /// batch. 200 on GPUs, as NVSHMEM's tests, 50 on the CPU device.
+    /// Operations in a batch, at most: a batch that would take long has fewer (see --budget). A sample is the
+    /// mean of one batch. 200 on GPUs, as NVSHMEM's tests, 50 on the CPU device.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) iterations: Option<u32>,
 
@@ -74,12 +74,13 @@ pub(crate) struct Common {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) samples: Option<u32>,
 
-    /// Milliseconds that the timed batches of a figure may take together; batches get fewer operations for it, down to
-    /// one. 400 on GPUs, 60 on the CPU device.
+    /// Milliseconds that the timed batches of a figure may take together; batches get fewer operations for
+    /// it, down to one. 400 on GPUs, 60 on the CPU device.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) budget: Option<u32>,
 
-    /// Makes what arrived for this figure of each job (from 0) wrong before it is looked at: for the test that this is an error.
+    /// Makes what arrived for this figure of each job (from 0) wrong before it is looked at: for the test
+    /// that this is an error.
     #[arg(long, hide = true)]
     pub(crate) corrupt: Option<usize>,
 
@@ -105,7 +106,8 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub(crate) blocks: Vec<u32>,
 
-    /// Threads of a block: in bandwidths, and in whatever a block does together. 1024 on GPUs, 64 on the CPU device.
+    /// Threads of a block: in bandwidths, and in whatever a block does together. 1024 on GPUs, 64 on the CPU
+    /// device.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
 
@@ -117,8 +119,8 @@ pub(crate) struct DeviceArgs {
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..16))]
     pub(crate) shift: u32,
 
-    /// Bytes of each block's shared memory through which put and get go, shared out among those that call them; 0: none.
-    /// Whole words only: other sizes go without.
+    /// Bytes of each block's shared memory through which put and get go, shared out among those that call
+    /// them; 0: none. Whole words only: other sizes go without.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=227 * 1024))]
     pub(crate) stage: u32,
 

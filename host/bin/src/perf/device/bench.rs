@@ -1,5 +1,5 @@
-//! What one PE needs to make figures: the kernels, memory for them, and the way from a launch to times. All PEs of a job
-//! call everything here together; those that have no part in a measure wait for the others.
+//! What one PE needs to make figures: the kernels, memory for them, and the way from a launch to times. All
+//! PEs of a job call everything here together; those that have no part in a measure wait for the others.
 
 use std::collections::BTreeMap;
 
@@ -156,8 +156,8 @@ impl<'w> Bench<'w> {
         Ok(module.kernel(name)?)
     }
 
-    /// As many blocks and threads as were asked for, or as many as fit: all blocks must be resident, and PEs that share a
-    /// GPU share it out.
+    /// As many blocks and threads as were asked for, or as many as fit: all blocks must be resident, and PEs
+    /// that share a GPU share it out.
     pub(super) fn shape(&self, kernel: &Kernel<'_>, spec: &Spec) -> Result<Shape> {
         let mut threads = spec.threads;
         let mut most = kernel.max_blocks(threads, spec.stage as usize)?;
@@ -180,8 +180,8 @@ impl<'w> Bench<'w> {
         Ok(Rounds { iterations, batches: plan.samples, warm_up: plan.warm_up.min(iterations) })
     }
 
-    /// Runs a kernel on the PEs that have a part. Nanoseconds of one operation, for each batch; none on PEs without a part.
-    /// A batch begins with its first block and ends with its last.
+    /// Runs a kernel on the PEs that have a part. Nanoseconds of one operation, for each batch; none on PEs
+    /// without a part. A batch begins with its first block and ends with its last.
     pub(super) fn launch(&self, spec: &Spec, name: &str, shape: Shape, rounds: Rounds) -> Result<Vec<f64>> {
         let part = spec.what.part(spec.both);
         self.words.fill(0)?;
@@ -199,8 +199,8 @@ impl<'w> Bench<'w> {
             let kernel = self.kernel(spec.what.row().family, name)?;
             let job = self.job(spec, rounds, part);
             let launch = Launch::new(shape.blocks, shape.threads).shared_bytes(spec.stage as usize);
-            // SAFETY: the kernel stays within these allocations, which live as long as the bench; its PEs touch the same
-            // words by atomics and signals only, and what they move is read when all are done.
+            // SAFETY: the kernel stays within these allocations, which live as long as the bench; its PEs
+            // touch the same words by atomics and signals only, and what they move is read when all are done.
             unsafe { kernel.launch(launch, (ByValue(job),)) }?;
             self.world.synchronize()?;
             times = self.times(shape, rounds)?;

@@ -1,4 +1,5 @@
-//! CUDA itself: graphs of what is put on a stream, and, as a probe, the driver's own call for a copy on one, without rushmem.
+//! CUDA itself: graphs of what is put on a stream, and, as a probe, the driver's own call for a copy on one,
+//! without rushmem.
 
 use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUresult, CUstream};
 use rushmem::Stream;
@@ -64,7 +65,8 @@ impl Drop for Graph {
     }
 }
 
-/// A copy between GPUs' memories as a program without rushmem would put it on a stream: the call that a put or get comes down to.
+/// A copy between GPUs' memories as a program without rushmem would put it on a stream: the call that a put
+/// or get comes down to.
 pub(super) struct BareCopy {
     to: u64,
     from: u64,
@@ -80,8 +82,8 @@ impl BareCopy {
     /// Puts it on a stream of the current context.
     pub(super) fn queue(&self, stream: &Stream<'_>) -> Result<()> {
         let (to, from, raw) = (self.to, self.from, stream.as_raw().cast());
-        // SAFETY: two parts of live allocations, one of them a peer's, that are mapped on this GPU and stay until the
-        // stream has been waited for.
+        // SAFETY: two parts of live allocations, one of them a peer's, that are mapped on this GPU and stay
+        // until the stream has been waited for.
         said("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, self.bytes, raw) })
     }
 }

@@ -1,5 +1,5 @@
-//! Options that do nothing for what is measured: an error where that is so of every measure, else said aloud. A figure that
-//! was made otherwise than was asked for must not look as if it were what was asked for.
+//! Options that do nothing for what is measured: an error where that is so of every measure, else said aloud.
+//! A figure that was made otherwise than was asked for must not look as if it were what was asked for.
 
 use clap::ValueEnum;
 

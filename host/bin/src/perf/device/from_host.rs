@@ -1,7 +1,8 @@
-//! Operations that the host calls for: itself, on a stream, or as a CUDA graph that is launched. What is on a stream is timed by
-//! the device: a kernel stamps its clock before a batch and after, in the stream's turn; the host queues as fast as it can, and
-//! where that is slower than the device, it is what is measured, as it is what a program gets. A graph holds a whole
-//! batch. What the host does itself is timed by the host's clock.
+//! Operations that the host calls for: itself, on a stream, or as a CUDA graph that is launched. What is on a
+//! stream is timed by the device: a kernel stamps its clock before a batch and after, in the stream's turn;
+//! the host queues as fast as it can, and where that is slower than the device, it is what is measured, as it
+//! is what a program gets. A graph holds a whole batch. What the host does itself is timed by the host's
+//! clock.
 
 use std::time::{Duration, Instant};
 
@@ -15,14 +16,15 @@ use super::scope::Scope;
 use super::spec::Spec;
 use crate::job::{Failure, Result};
 
-/// For so long at least, small operations that one PE queues alone are queued before they are timed. The host is what limits
-/// them, and a core that comes out of idleness takes some milliseconds to its full clock: a batch's worth.
+/// For so long at least, small operations that one PE queues alone are queued before they are timed. The host
+/// is what limits them, and a core that comes out of idleness takes some milliseconds to its full clock: a
+/// batch's worth.
 const HOST_WARM_UP: Duration = Duration::from_millis(30);
 /// What the host limits, in bytes: at most.
 const HOST_LIMITED: u64 = 64 << 10;
 
-/// Nanoseconds of one operation, for each batch; none on PEs without a part. `bare`: of the driver's own call in its place.
-/// Collective.
+/// Nanoseconds of one operation, for each batch; none on PEs without a part. `bare`: of the driver's own call
+/// in its place. Collective.
 pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, bare: bool) -> Result<Vec<f64>> {
     bench.words.fill(0)?;
     bench.stamps.slice(..HEAD)?.fill(0)?;
@@ -43,8 +45,8 @@ pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, bare: bool) 
     Ok(times)
 }
 
-/// Has what is no data arrived, and do barriers hold back? That of transfers is looked at where all are (`verify`).
-/// Collective.
+/// Has what is no data arrived, and do barriers hold back? That of transfers is looked at where all are
+/// (`verify`). Collective.
 pub(super) fn told(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()> {
     let (seen, right) = match spec.what {
         What::HostBarrier => return holds_back(bench, spec),
@@ -169,7 +171,8 @@ fn on_a_stream(
     })
 }
 
-/// A graph of a batch: what is captured is what would have been queued. Signals carry the round, so they are none of it.
+/// A graph of a batch: what is captured is what would have been queued. Signals carry the round, so they are
+/// none of it.
 fn in_graphs(
     bench: &Bench<'_>,
     spec: &Spec,

@@ -1,5 +1,5 @@
-//! The kernels: text that the tool carries, one source for each family of measures, put together with what all share. The
-//! runtime compiles it for whatever device the PEs have.
+//! The kernels: text that the tool carries, one source for each family of measures, put together with what
+//! all share. The runtime compiles it for whatever device the PEs have.
 
 use rushmem::Source;
 

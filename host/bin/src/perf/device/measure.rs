@@ -1,6 +1,6 @@
-//! What can be measured: one table, a row for each measure. The command line, the plan, the kernels' names, the probes, the
-//! check of what arrived and the figure that is shown all come out of it; a new measure is a new row, and code only where
-//! the host itself does the work (`from_host.rs`).
+//! What can be measured: one table, a row for each measure. The command line, the plan, the kernels' names,
+//! the probes, the check of what arrived and the figure that is shown all come out of it; a new measure is a
+//! new row, and code only where the host itself does the work (`from_host.rs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +76,8 @@ pub(super) enum Probe {
     Kernel,
     /// The same for 8 bytes by one thread.
     OneWord,
-    /// The same for blocks, whose threads share the words out; in narrower scopes that is another access altogether.
+    /// The same for blocks, whose threads share the words out; in narrower scopes that is another access
+    /// altogether.
     OfBlocks,
     /// The driver's own copy, on a stream and in a graph.
     Copy,
@@ -98,8 +99,8 @@ pub(super) enum Arrives {
 /// Sizes as powers of two: first, last, step.
 pub(super) type Powers = (u32, u32, usize);
 
-/// Sizes that are measured where none is chosen: those of the peer's test of the same, narrower only where one operation
-/// would take milliseconds, as a thread's alone.
+/// Sizes that are measured where none is chosen: those of the peer's test of the same, narrower only where
+/// one operation would take milliseconds, as a thread's alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) gpu: Powers,

@@ -1,5 +1,6 @@
-//! Operations started by kernels, and those put on streams: a job of PEs makes the figures of a plan, one after the other, on
-//! whatever device the PEs have. The kernels are text in this program, so that the same ones run on a GPU and on the CPU.
+//! Operations started by kernels, and those put on streams: a job of PEs makes the figures of a plan, one
+//! after the other, on whatever device the PEs have. The kernels are text in this program, so that the same
+//! ones run on a GPU and on the CPU.
 
 pub(crate) mod args;
 mod bench;
@@ -77,7 +78,8 @@ fn machine() -> Result<Machine> {
     Ok(Machine { gpus })
 }
 
-/// Runs the plans, each in a job of so many PEs; under a launcher in the one that there is, and then only PE 0 has an outcome.
+/// Runs the plans, each in a job of so many PEs; under a launcher in the one that there is, and then only PE
+/// 0 has an outcome.
 fn measure(common: &Common, machine: Machine, plans: Vec<(u32, Vec<Spec>)>) -> Result<Option<Outcome>> {
     if inside() {
         return in_this_job(common, machine, plans);

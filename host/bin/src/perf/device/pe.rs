@@ -1,5 +1,6 @@
-//! One PE of a job: makes the figures of a plan, one after the other. PE 0 adds a line to a file as soon as it has one, so
-//! that whoever started the job sees how far it is, and keeps what was found before something went wrong.
+//! One PE of a job: makes the figures of a plan, one after the other. PE 0 adds a line to a file as soon as
+//! it has one, so that whoever started the job sees how far it is, and keeps what was found before something
+//! went wrong.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -119,7 +120,8 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
     }
 }
 
-/// Times of a kernel, or of what the host does, as the row shows them. What PEs other than 0 get is of no use.
+/// Times of a kernel, or of what the host does, as the row shows them. What PEs other than 0 get is of no
+/// use.
 fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Option<Shape>, u32)> {
     let shape = match spec.what.is_from_host() {
         true => None,

@@ -169,7 +169,8 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
     specs
 }
 
-/// Without a choice: all scopes of latencies, but bandwidth and words as blocks move them, as the peer's tests do.
+/// Without a choice: all scopes of latencies, but bandwidth and words as blocks move them, as the peer's
+/// tests do.
 fn wanted(args: &DeviceArgs, what: What, scope: Scope) -> bool {
     if !args.scope.is_empty() {
         return args.scope.contains(&scope) || what.row().scopes.len() == 1;
@@ -177,8 +178,8 @@ fn wanted(args: &DeviceArgs, what: What, scope: Scope) -> bool {
     what.row().family != Family::Bandwidth || scope == what.row().scopes[0]
 }
 
-/// Without a choice of sizes: of atomic operations the peer's test has one at all of them, and so have we; the others at the
-/// last.
+/// Without a choice of sizes: of atomic operations the peer's test has one at all of them, and so have we;
+/// the others at the last.
 fn usual(machine: Machine, spec: &Spec, operation: &str) -> bool {
     let last = if machine.is_gpu() { MOST_ATOMIC } else { MOST_ATOMIC_ON_CPU };
     spec.what != What::AtomicBw || ["add", "fetch_add"].contains(&operation) || spec.bytes == last

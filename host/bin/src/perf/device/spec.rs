@@ -1,5 +1,5 @@
-//! One figure to be made: which operation, by whom, of what size, in what shape of launch. A plan is a list of these; it
-//! travels to the PEs as JSON.
+//! One figure to be made: which operation, by whom, of what size, in what shape of launch. A plan is a list
+//! of these; it travels to the PEs as JSON.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,9 @@
-//! What the project promises, row by row: the operation, the launch, what the peer needs for it (NVSHMEM 3.8.0 on the same two
-//! and eight H200s) and what must be reached. Where the bare instructions do no better, 95% of what they do will do.
+//! What the project promises, row by row: the operation, the launch, what the peer needs for it (NVSHMEM
+//! 3.8.0 on the same two and eight H200s) and what must be reached. Where the bare instructions do no better,
+//! 95% of what they do will do.
 //!
-//! The figures are those of H200s with a GPU for each PE. Elsewhere the same rows are measured, smaller on the CPU device,
-//! and nothing is promised.
+//! The figures are those of H200s with a GPU for each PE. Elsewhere the same rows are measured, smaller on
+//! the CPU device, and nothing is promised.
 
 use super::job::Outcome;
 use super::measure::What;
@@ -95,7 +96,8 @@ fn bandwidth(
     Spec { scope, blocks, threads, bytes, ..target(what, peer, wanted) }
 }
 
-/// sync_all and barrier_all at each scope: what the peer needs for each, and what both must reach at every scope.
+/// sync_all and barrier_all at each scope: what the peer needs for each, and what both must reach at every
+/// scope.
 fn synchronisation(peer: [(f64, f64); 3], (sync, barrier): (f64, f64)) -> Vec<Spec> {
     let shapes = [(Scope::Thread, 1), (Scope::Warp, 32), (Scope::Block, 1024)].into_iter().zip(peer);
     let of =

@@ -1,5 +1,5 @@
-//! Is what a kernel moved what it should have moved? Looked at once for each figure, after the timed batches: wrong data is an
-//! error and no figure.
+//! Is what a kernel moved what it should have moved? Looked at once for each figure, after the timed batches:
+//! wrong data is an error and no figure.
 
 use rushmem::{Pe, SymRef};
 
@@ -82,7 +82,8 @@ pub(super) fn prepare(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     Ok(())
 }
 
-/// For the test that wrong data is an error: makes wrong what `verify` is about to look at, on the PE that does. Local.
+/// For the test that wrong data is an error: makes wrong what `verify` is about to look at, on the PE that
+/// does. Local.
 pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     let flip = |words: SymRef<'_, u64>| -> Result<()> {
         let word = words.to_vec()?[0];

@@ -1,4 +1,5 @@
-//! One of the two PEs of a measure of `far --device`: their heaps are in the memory of their devices, and neither maps the other's.
+//! One of the two PEs of a measure of `far --device`: their heaps are in the memory of their devices, and
+//! neither maps the other's.
 
 use std::time::Instant;
 
@@ -108,7 +109,8 @@ impl Bench<'_> {
         let wrong = self.pair.world.alloc::<u64>(1)?;
         let (to, step) = (self.pair.other.number() as i32, self.step());
         let found = self.adds(|word, done, rounds| {
-            // SAFETY: the kernel adds to a word that outlives it, as does the one in which it counts wrong values.
+            // SAFETY: the kernel adds to a word that outlives it, as does the one in which it counts wrong
+            // values.
             unsafe {
                 kernel.launch(Launch::new(1, 1), (word, step, step.wrapping_mul(done), to, rounds, &wrong))
             }?;

@@ -1,9 +1,10 @@
-//! `rushmem-perf far`: operations on PEs that are reached over a network, each beside what `ucx_perftest` of the same UCX
-//! shows over the same transport on the same machine, turn by turn in the same run.
+//! `rushmem-perf far`: operations on PEs that are reached over a network, each beside what `ucx_perftest` of
+//! the same UCX shows over the same transport on the same machine, turn by turn in the same run.
 //!
-//! Two PEs of this machine count as two hosts (`RUSHMEM_PES_PER_NODE=1`), and UCX is told which transport and which
-//! interface to use, on both sides alike. Of puts that need not wait for each other, the reference may have so many on their
-//! way at once ([`WINDOWS`]): it is measured with each number, and what is promised is compared with its best. Between GPUs there is nothing to compare with: those figures stand alone
+//! Two PEs of this machine count as two hosts (`RUSHMEM_PES_PER_NODE=1`), and UCX is told which transport and
+//! which interface to use, on both sides alike. Of puts that need not wait for each other, the reference may
+//! have so many on their way at once ([`WINDOWS`]): it is measured with each number, and what is promised is
+//! compared with its best. Between GPUs there is nothing to compare with: those figures stand alone
 //! ([`device`]).
 
 mod device;
@@ -31,8 +32,8 @@ use perftest::{Final, Perftest};
 /// Seconds that a job may take.
 const JOB_LIMIT_S: u32 = 120;
 
-/// Puts that `ucx_perftest` has on their way at once (`-O`), where it may have several. The last is its default (UCX 1.13 to 1.22);
-/// over tcp fewer can be faster.
+/// Puts that `ucx_perftest` has on their way at once (`-O`), where it may have several. The last is its
+/// default (UCX 1.13 to 1.22); over tcp fewer can be faster.
 const WINDOWS: [u32; 3] = [1, 8, 32];
 
 impl Figure {
@@ -80,7 +81,8 @@ impl Figure {
         }
     }
 
-    /// Its rows, one for each of the reference's windows. What the project promises is said of the one in which that did best.
+    /// Its rows, one for each of the reference's windows. What the project promises is said of the one in
+    /// which that did best.
     fn rows(self, ours: &Summary, theirs: Vec<(Option<u32>, Summary)>) -> Vec<Row> {
         let (name, bytes, unit, limit) = match self {
             Figure::Bandwidth => ("put bandwidth", 1 << 20, "GB/s", 0.9),

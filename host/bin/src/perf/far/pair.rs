@@ -1,5 +1,5 @@
-//! The two PEs of a measure of `far`, on either side of a network: who the other one is, data that both know, and where PE 0 leaves
-//! what it found.
+//! The two PEs of a measure of `far`, on either side of a network: who the other one is, data that both know,
+//! and where PE 0 leaves what it found.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,9 @@
-//! One of the two PEs of a measure of `far`: each operation as a program would call it, on a PE whose memory is not mapped.
+//! One of the two PEs of a measure of `far`: each operation as a program would call it, on a PE whose memory
+//! is not mapped.
 //!
-//! What is moved is new in each run and in each phase, and differs from place to place; it is compared with what should be there
-//! after the timed loop, at the end that can see it. Wrong data ends the job without figures.
+//! What is moved is new in each run and in each phase, and differs from place to place; it is compared with
+//! what should be there after the timed loop, at the end that can see it. Wrong data ends the job without
+//! figures.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -141,7 +143,8 @@ impl Pair<'_> {
             let begin = Instant::now();
             if self.first {
                 let (to, count) = (self.other.number() as i32, count as i32);
-                // SAFETY: the kernel writes words of `words`, which outlives it, on a PE that reads them later.
+                // SAFETY: the kernel writes words of `words`, which outlives it, on a PE that reads them
+                // later.
                 unsafe { rate.launch(Launch::new(1, 1), (&words, salt, to, count)) }?;
                 self.world.synchronize()?;
             }

@@ -1,8 +1,8 @@
 //! The reference: `ucx_perftest`, UCX's own benchmark, as a server and a client on this machine.
 //!
-//! Its last line is `Final:` and eight numbers: iterations; the 50th percentile, the mean since the report before and the
-//! mean over all of the microseconds that an operation took; the same two means of MB (2^20 bytes) in a second; and of
-//! messages in a second. UCX 1.13 and 1.16 write it alike.
+//! Its last line is `Final:` and eight numbers: iterations; the 50th percentile, the mean since the report
+//! before and the mean over all of the microseconds that an operation took; the same two means of MB (2^20
+//! bytes) in a second; and of messages in a second. UCX 1.13 and 1.16 write it alike.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -90,7 +90,8 @@ impl Drop for Ending {
     }
 }
 
-/// Waits for the end of `child`, which writes less than a pipe holds; whether it ended well, and what it wrote.
+/// Waits for the end of `child`, which writes less than a pipe holds; whether it ended well, and what it
+/// wrote.
 fn finish(child: Child, begin: Instant) -> Result<(bool, String)> {
     let mut child = Ending(child);
     let ok = loop {

@@ -1,5 +1,5 @@
-//! Atomic operations on the other PE's memory, beside the processor's own on the same word: on x86-64 `fetch_add`
-//! against a plain `lock xadd`.
+//! Atomic operations on the other PE's memory, beside the processor's own on the same word: on x86-64
+//! `fetch_add` against a plain `lock xadd`.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,8 +50,8 @@ fn sample(
     ours: impl Fn() -> rushmem::Result<u64>,
     plain: impl Fn() -> u64,
 ) -> Result<Samples> {
-    // What comes back is summed up: handing each value to `black_box` would put a store before the next locked
-    // instruction, which then waits for it.
+    // What comes back is summed up: handing each value to `black_box` would put a store before the next
+    // locked instruction, which then waits for it.
     let mut plain = |n| {
         black_box((0..n).fold(0, |sum: u64, _| sum.wrapping_add(plain())));
         Ok(())

@@ -1,6 +1,6 @@
-//! barrier_all and sync_all of two PEs, beside the least that two processes can do to meet: each stores a number into
-//! the other's memory and spins until its own arrives. The bare exchange checks nothing (no dead peer, no time limit,
-//! no stall report), which is what the factor allowed between the two pays for.
+//! barrier_all and sync_all of two PEs, beside the least that two processes can do to meet: each stores a
+//! number into the other's memory and spins until its own arrives. The bare exchange checks nothing (no dead
+//! peer, no time limit, no stall report), which is what the factor allowed between the two pays for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use crate::job::Result;
 use crate::report::{Limit, Row};
 use crate::stats::interleave;
 
-/// Polls before a spinner lets others run; a barrier that never yields would stall a machine with fewer cores.
+/// Polls before a spinner lets others run; a barrier that never yields would stall a machine with fewer
+/// cores.
 const SPINS: u32 = 20_000;
 
 /// Two processes meet, by two words in memory that both have mapped.
@@ -23,8 +24,8 @@ pub(super) struct Flags<'a> {
 
 impl<'a> Flags<'a> {
     /// # Safety
-    /// Both point at words in shared memory that live for `'a` and are only used as atomics. `mine` here is `theirs`
-    /// in the other process.
+    /// Both point at words in shared memory that live for `'a` and are only used as atomics. `mine` here is
+    /// `theirs` in the other process.
     pub(super) unsafe fn new(mine: *mut u64, theirs: *mut u64) -> Flags<'a> {
         // SAFETY: by the caller's word.
         unsafe { Flags { mine: AtomicU64::from_ptr(mine), theirs: AtomicU64::from_ptr(theirs), round: 0 } }

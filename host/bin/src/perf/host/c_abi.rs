@@ -1,5 +1,6 @@
-//! The same operations as a C program calls them: through the functions of `rushmem.h`, which look the address up among
-//! the live allocations before they touch anything. Beside the Rust API's inline path, on the same memory.
+//! The same operations as a C program calls them: through the functions of `rushmem.h`, which look the
+//! address up among the live allocations before they touch anything. Beside the Rust API's inline path, on
+//! the same memory.
 
 use std::ffi::c_void;
 
@@ -31,8 +32,8 @@ impl Functions {
     /// Of the library that the Rust API has loaded.
     fn load() -> Result<Functions> {
         let (_, path) = rushmem::runtime()?;
-        // SAFETY: already loaded and initialised; the types are those of `rushmem.h`. Symbols keep no library open,
-        // but the Rust API does, for ever.
+        // SAFETY: already loaded and initialised; the types are those of `rushmem.h`. Symbols keep no library
+        // open, but the Rust API does, for ever.
         unsafe {
             let library = Library::new(path)?;
             Ok(Functions {

@@ -1,5 +1,5 @@
-//! Operations called from the host. A job of two PEs measures the operations, each against a reference that works on
-//! the same memory in the same batch; the start-up measure starts jobs of its own.
+//! Operations called from the host. A job of two PEs measures the operations, each against a reference that
+//! works on the same memory in the same batch; the start-up measure starts jobs of its own.
 
 mod atomic;
 mod barrier;

@@ -50,7 +50,8 @@ impl Pair {
     pub(super) fn spoil<T: Symmetric>(&self, memory: &SymRef<'_, T>, pe: Pe) -> Result<()> {
         if self.corrupt {
             let byte = self.mapped(memory, pe)?.cast::<u8>();
-            // SAFETY: the first byte of a live allocation, which nobody else touches between the timed loop and the look at it.
+            // SAFETY: the first byte of a live allocation, which nobody else touches between the timed loop
+            // and the look at it.
             unsafe { byte.write_volatile(byte.read_volatile() ^ 0x10) };
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! Round trips: PE 0 puts a word and waits for PE 1's answer, which PE 1 puts once it has seen the word. Unlike the
-//! back-to-back figures this is the time until the other PE has *seen* a put. `p` with wait_until, and put_signal
-//! with a wait on the signal, each beside bare flags through the same mapping.
+//! Round trips: PE 0 puts a word and waits for PE 1's answer, which PE 1 puts once it has seen the word.
+//! Unlike the back-to-back figures this is the time until the other PE has *seen* a put. `p` with wait_until,
+//! and put_signal with a wait on the signal, each beside bare flags through the same mapping.
 
 use rushmem::{Cmp, SignalOp};
 

@@ -1,5 +1,5 @@
-//! put and get, beside what does the same without rushmem: a plain store or load through the mapping for a word,
-//! `memcpy` between the same two buffers for more.
+//! put and get, beside what does the same without rushmem: a plain store or load through the mapping for a
+//! word, `memcpy` between the same two buffers for more.
 
 use std::hint::black_box;
 use std::sync::atomic::{fence, Ordering};
@@ -41,9 +41,9 @@ pub(super) fn get(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<(
     Ok(())
 }
 
-/// Where words go: an element and a PE, in no order. A program knows them at run time only, and so do both sides of
-/// a comparison here: the reference looks the mapping up by PE, ours computes it. (Told both beforehand, a compiler
-/// makes the reference two stores a clock cycle; `always one word` shows that case.)
+/// Where words go: an element and a PE, in no order. A program knows them at run time only, and so do both
+/// sides of a comparison here: the reference looks the mapping up by PE, ours computes it. (Told both
+/// beforehand, a compiler makes the reference two stores a clock cycle; `always one word` shows that case.)
 struct Targets {
     list: Vec<(usize, Pe)>,
     /// What a program without rushmem would keep: where each PE's memory is mapped.
@@ -68,14 +68,15 @@ impl Targets {
     }
 }
 
-/// Words by `p`, by `put` of a slice of one, and by `put` completed by quiet. Without quiet they follow back to back,
-/// so the figure is the cost of issuing.
+/// Words by `p`, by `put` of a slice of one, and by `put` completed by quiet. Without quiet they follow back
+/// to back, so the figure is the cost of issuing.
 fn put_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
     let memory = pair.world.alloc::<u64>(WALK)?;
     if pair.measures() {
         let targets = Targets::new(pair, &memory)?;
         let word = memory.slice(1..2)?;
-        // SAFETY (of all stores here): inside the mapped allocation, which nobody else touches until it is freed.
+        // SAFETY (of all stores here): inside the mapped allocation, which nobody else touches until it is
+        // freed.
         let mut store = |n| {
             for i in 0..n {
                 let (at, pe) = targets.get(i);
@@ -108,7 +109,8 @@ fn put_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
             }
             Ok(())
         };
-        // Both told everything beforehand: what is left of the checks when the compiler can take them out of the loop.
+        // Both told everything beforehand: what is left of the checks when the compiler can take them out of
+        // the loop.
         let (fixed, other) = (targets.mapped(1, pair.other()), pair.other());
         let store_fixed = |n| {
             for i in 0..n {
@@ -245,8 +247,8 @@ fn bulk(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>, direction: Direction,
         };
         let mut memcpy = |n| {
             for _ in 0..n {
-                // SAFETY: both are `bytes` long, and apart: one is this process's vector, the other the other PE's
-                // heap. Whatever else uses them here ends before this begins.
+                // SAFETY: both are `bytes` long, and apart: one is this process's vector, the other the other
+                // PE's heap. Whatever else uses them here ends before this begins.
                 unsafe { libc::memcpy(black_box(to).cast(), black_box(from).cast(), black_box(bytes)) };
             }
             Ok(())

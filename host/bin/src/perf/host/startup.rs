@@ -1,5 +1,6 @@
-//! Start-up: from the exec of rushmem-run until the last PE has a world and has passed its first barrier. That is
-//! what a person waits for, so the launcher's time and the loading of the runtime are in it; finalising is not.
+//! Start-up: from the exec of rushmem-run until the last PE has a world and has passed its first barrier.
+//! That is what a person waits for, so the launcher's time and the loading of the runtime are in it;
+//! finalising is not.
 
 use std::process::Stdio;
 
@@ -13,7 +14,8 @@ use crate::stats::Summary;
 /// PEs, and the most milliseconds that the median may take where the project promises one.
 const JOBS: [(u32, Option<f64>); 2] = [(4, Some(150.0)), (64, None)];
 
-/// One PE of such a job: prints when it was ready, in nanoseconds of the monotonic clock, which all processes share.
+/// One PE of such a job: prints when it was ready, in nanoseconds of the monotonic clock, which all processes
+/// share.
 pub(crate) fn ready() -> Result<()> {
     let world = World::init()?;
     world.barrier_all()?;

@@ -1,6 +1,7 @@
-//! `rushmem-perf mixed`: do PEs that are far slow those that are near? The same operations between two PEs of a host, on the CPU
-//! device, in a job of these two alone, and in one that has two more on another host, which are idle
-//! (`RUSHMEM_PES_PER_NODE=2`). A sample is the median of one job; jobs of the two kinds take turns.
+//! `rushmem-perf mixed`: do PEs that are far slow those that are near? The same operations between two PEs of
+//! a host, on the CPU device, in a job of these two alone, and in one that has two more on another host,
+//! which are idle (`RUSHMEM_PES_PER_NODE=2`). A sample is the median of one job; jobs of the two kinds take
+//! turns.
 
 pub(crate) mod pe;
 
@@ -17,7 +18,8 @@ use pe::Found;
 
 /// Seconds that a job may take; the first compiles its kernels.
 const JOB_LIMIT_S: u32 = 120;
-/// The most that far PEs may cost: more would be work done for them, less is what two runs of one job differ by.
+/// The most that far PEs may cost: more would be work done for them, less is what two runs of one job differ
+/// by.
 const MOST: f64 = 1.1;
 
 /// PEs of a host, and of both jobs.

@@ -1,5 +1,5 @@
-//! One PE of a job of `mixed`. PE 0 measures, PE 1 answers, and those that are far sleep until PE 0 has done: nothing between the
-//! first two waits for them, as a barrier of all would.
+//! One PE of a job of `mixed`. PE 0 measures, PE 1 answers, and those that are far sleep until PE 0 has done:
+//! nothing between the first two waits for them, as a barrier of all would.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use crate::stats::Summary;
 /// Timed batches of each figure, and operations of one.
 pub(super) const BATCHES: u32 = 40;
 pub(super) const ITERATIONS: u32 = 2000;
-/// What ends in it has no limit: quiet is about far PEs too, and has to look whether anything is under way to them.
+/// What ends in it has no limit: quiet is about far PEs too, and has to look whether anything is under way to
+/// them.
 pub(super) const QUIET: &str = "put + quiet";
 /// Between two looks of an idle PE at whether all is done.
 const IDLE: Duration = Duration::from_millis(5);
@@ -115,7 +116,8 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Nanoseconds of one operation in each batch. `batch` is told how many operations were before it and gives its nanoseconds.
+    /// Nanoseconds of one operation in each batch. `batch` is told how many operations were before it and
+    /// gives its nanoseconds.
     fn batches(&self, mut batch: impl FnMut(u64) -> Result<f64>) -> Result<Vec<f64>> {
         let mut samples = Vec::new();
         for at in 0..=BATCHES {
@@ -190,7 +192,8 @@ impl Pair<'_> {
         let (to, first) = (self.other.number() as i32, i32::from(self.first));
         self.batches(|done| {
             let told_at = self.words.as_ptr().wrapping_add(told);
-            // SAFETY: the kernel touches its own line and the one it tells in, which outlive it and are nobody else's now.
+            // SAFETY: the kernel touches its own line and the one it tells in, which outlive it and are
+            // nobody else's now.
             unsafe {
                 let arguments = (at, self.salt, done, ITERATIONS as i32, to, first, told_at);
                 kernel.launch(Launch::new(1, 1), arguments)

@@ -1,5 +1,5 @@
-//! What a row of ours is compared with, line by line. Where the two are not the same measure, or not begun by the same kind of
-//! caller, there is no line: docs/performance.md says which, and why.
+//! What a row of ours is compared with, line by line. Where the two are not the same measure, or not begun by
+//! the same kind of caller, there is no line: docs/performance.md says which, and why.
 
 use super::files::{Nccl, Nvshmem, OpenShmem};
 use super::Peers;

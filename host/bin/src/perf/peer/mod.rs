@@ -1,5 +1,6 @@
-//! Figures that were measured elsewhere, set beside ours: the project's baseline files, as they are, and earlier records and
-//! summaries of this tool. `files.rs` reads them, `matching.rs` says which line is the same measure as a row of ours.
+//! Figures that were measured elsewhere, set beside ours: the project's baseline files, as they are, and
+//! earlier records and summaries of this tool. `files.rs` reads them, `matching.rs` says which line is the
+//! same measure as a row of ours.
 
 mod files;
 mod matching;

@@ -10,8 +10,8 @@ use crate::job::Result;
 pub(super) struct Reading {
     /// Free bytes of this PE's GPU, whoever took the others; none on the CPU device.
     pub(super) gpu_free: Option<u64>,
-    /// Resident bytes of this process, a page that several processes have shared out among them; none where the kernel
-    /// does not tell.
+    /// Resident bytes of this process, a page that several processes have shared out among them; none where
+    /// the kernel does not tell.
     pub(super) host: Option<u64>,
 }
 

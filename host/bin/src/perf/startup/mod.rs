@@ -1,5 +1,5 @@
-//! `rushmem-perf startup`: what it takes, in time and in memory, until a program can use rushmem, step by step, and how much
-//! of that is CUDA's. Each sample is a fresh job of fresh processes (`pe`).
+//! `rushmem-perf startup`: what it takes, in time and in memory, until a program can use rushmem, step by
+//! step, and how much of that is CUDA's. Each sample is a fresh job of fresh processes (`pe`).
 
 mod meeting;
 mod memory;
@@ -80,7 +80,8 @@ pub(crate) fn measured(pes: u32, samples: u32) -> Result<Vec<Row>> {
 }
 
 fn measure(pes: u32, samples: u32) -> Result<Vec<Job>> {
-    // The first start pays for reading programs and libraries from the disk and for compiling the kernel; it is not counted.
+    // The first start pays for reading programs and libraries from the disk and for compiling the kernel; it
+    // is not counted.
     let progress = Progress::new(samples as usize + 1);
     let step = || {
         let found = start(pes)?;

@@ -1,6 +1,6 @@
-//! One PE of a start-up measure: everything that a program does from its first line to a kernel that has run, each step
-//! timed, the memory read in between. The PEs meet before each step whose time or memory is that of all of them, by
-//! means of their own; the pauses that this makes are in no figure.
+//! One PE of a start-up measure: everything that a program does from its first line to a kernel that has run,
+//! each step timed, the memory read in between. The PEs meet before each step whose time or memory is that of
+//! all of them, by means of their own; the pauses that this makes are in no figure.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! From the figures of all PEs of all jobs to rows: a job is as slow as its slowest PE, and takes as much memory of a GPU
-//! as the PEs on it together.
+//! From the figures of all PEs of all jobs to rows: a job is as slow as its slowest PE, and takes as much
+//! memory of a GPU as the PEs on it together.
 
 use super::memory::Reading;
 use super::pe::Figures;
@@ -112,7 +112,8 @@ fn slowest(job: &Job, of: impl Fn(&Figures) -> Option<f64>) -> Option<f64> {
     })?
 }
 
-/// Bytes of a GPU that have gone since `before`, shared out among its PEs: of the GPU where a PE has taken most.
+/// Bytes of a GPU that have gone since `before`, shared out among its PEs: of the GPU where a PE has taken
+/// most.
 fn taken_of_gpu(job: &Job, then: impl Fn(&Figures) -> Reading) -> Option<f64> {
     slowest(job, |pe| {
         let pes = job.iter().filter(|other| other.device == pe.device).count();

@@ -1,5 +1,5 @@
-//! What needs a process of its own: memory that crosses processes, and failures that take the context with them. The test
-//! runs its own binary again, with a variable that tells the child what to be.
+//! What needs a process of its own: memory that crosses processes, and failures that take the context with
+//! them. The test runs its own binary again, with a variable that tells the child what to be.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};

@@ -11,7 +11,8 @@ use crate::net::gpu::direct::can_register;
 /// A context, and what it says about memory at that place.
 fn ask(ucp: &Ucp, at: usize, bytes: usize) -> std::result::Result<(), String> {
     let (mut config, mut context) = (null_mut(), null_mut());
-    // SAFETY: made in this order, used by this thread alone, and given back; zeroes are valid, and masks name what is set.
+    // SAFETY: made in this order, used by this thread alone, and given back; zeroes are valid, and masks name
+    // what is set.
     unsafe {
         assert_eq!(ucp.ucp_config_read(null(), null(), &mut config), UCS_OK);
         let mut params: ucp_params_t = zeroed();

@@ -9,8 +9,8 @@ use crate::gpu::memop::MemOp;
 use crate::gpu::pinned::PinnedBox;
 use crate::net::gpu::gate::Gates;
 
-/// Each of several streams has a call made, whose gate another thread opens later, the last one first. A driver that made one call at a
-/// time for as long as its stream has to wait would never come to the second.
+/// Each of several streams has a call made, whose gate another thread opens later, the last one first. A
+/// driver that made one call at a time for as long as its stream has to wait would never come to the second.
 #[test]
 fn streams_wait_at_gates_side_by_side_and_in_any_order() {
     let Some(mut t) = turn("streams_wait_at_gates_side_by_side_and_in_any_order") else { return };

@@ -1,5 +1,5 @@
-//! The mailbox on a GPU: atomics that far PEs ask for, while the GPU is full of waiting threads, busy with atomics of its own, or
-//! idle. The host does here what a world's engine does.
+//! The mailbox on a GPU: atomics that far PEs ask for, while the GPU is full of waiting threads, busy with
+//! atomics of its own, or idle. The host does here what a world's engine does.
 
 use std::time::Instant;
 
@@ -260,8 +260,8 @@ fn requests_race_with_the_gpus_own_atomics() {
     assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "what the requests saw grows");
 }
 
-/// Every operation on words of both widths, beside neighbours that must stay; served by a waiting thread, or by the service
-/// kernel alone.
+/// Every operation on words of both widths, beside neighbours that must stay; served by a waiting thread, or
+/// by the service kernel alone.
 #[test]
 fn every_operation_of_the_mailbox() {
     let name = "every_operation_of_the_mailbox";

@@ -220,7 +220,8 @@ fn chunks_run_out_and_come_back() {
     }
 }
 
-/// The first use of all, with its pinning, while every thread that the GPU can hold waits for what comes last.
+/// The first use of all, with its pinning, while every thread that the GPU can hold waits for what comes
+/// last.
 #[test]
 fn a_full_gpu_is_no_hindrance() {
     let name = "a_full_gpu_is_no_hindrance";
@@ -288,8 +289,8 @@ fn bulk_is_pipelined() {
     }
 }
 
-/// A copy between a stream and pageable memory waits in the driver, with a lock of the context, until the stream comes to it. What moves
-/// data for other PEs must go on meanwhile: the stream may wait for just that.
+/// A copy between a stream and pageable memory waits in the driver, with a lock of the context, until the
+/// stream comes to it. What moves data for other PEs must go on meanwhile: the stream may wait for just that.
 #[test]
 fn goes_on_while_a_copy_of_pageable_memory_waits_in_the_driver() {
     let Some(mut t) = turn("goes_on_while_a_copy_of_pageable_memory_waits_in_the_driver") else { return };

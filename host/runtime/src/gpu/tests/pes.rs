@@ -1,5 +1,5 @@
-//! The device library on a GPU, with the state that a world would give it: one PE, and two whose heaps are two ranges of
-//! one GPU's memory, `stride` apart as in a world.
+//! The device library on a GPU, with the state that a world would give it: one PE, and two whose heaps are
+//! two ranges of one GPU's memory, `stride` apart as in a world.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

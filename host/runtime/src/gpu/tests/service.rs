@@ -1,5 +1,5 @@
-//! The runtime's own kernels (`device/src/service.cu`) against what the host computes, built by nvcc and by NVRTC; and the
-//! atomic additions that the CPU device has no types for.
+//! The runtime's own kernels (`device/src/service.cu`) against what the host computes, built by nvcc and by
+//! NVRTC; and the atomic additions that the CPU device has no types for.
 
 use std::path::PathBuf;
 
@@ -116,7 +116,8 @@ fn service_copies() {
         for round in 0..40 {
             let elem = [1usize, 2, 4, 8, 16, 3, 12, 24, 40, 64][round % 10];
             let (n, steps) = (t.random.below(300), [1 + t.random.below(4), 1 + t.random.below(4)]);
-            // Aligned for the elements, and not more than some: 16 bytes are loaded at once where everything allows it.
+            // Aligned for the elements, and not more than some: 16 bytes are loaded at once where everything
+            // allows it.
             let unit = 1 << elem.trailing_zeros().min(4);
             let offset = unit * t.random.below(4);
             let source = t.random.bytes(room);
@@ -193,7 +194,8 @@ fn additions_of_16_bits() {
     let pes = Pes::new(&t, 1);
     module.upload(&pes.state(0), &t.stream).unwrap();
     let at = pes.free(0);
-    // Both words have neighbours on either side in their 4 bytes, which no addition may touch, whatever they look like.
+    // Both words have neighbours on either side in their 4 bytes, which no addition may touch, whatever they
+    // look like.
     for odd in [0usize, 2] {
         t.write(at, &[0xff; 16]);
         t.write(at + odd, &[0, 0]);

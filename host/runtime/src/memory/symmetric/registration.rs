@@ -1,8 +1,8 @@
 //! User memory becomes symmetric, and private again: collective, all PEs or none.
 //!
-//! Each PE looks at what it was given before anything is said; then sizes and kinds are compared, the memory is shared and
-//! mapped, and everybody hears whether that went well everywhere. On the way back nobody returns before every PE has let go
-//! of everybody's memory, so that it may be freed at once.
+//! Each PE looks at what it was given before anything is said; then sizes and kinds are compared, the memory
+//! is shared and mapped, and everybody hears whether that went well everywhere. On the way back nobody
+//! returns before every PE has let go of everybody's memory, so that it may be freed at once.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -122,7 +122,8 @@ impl Symmetric {
             let kind = if self.window.backing().is_host() { Backed::Host } else { Backed::GpuPieces };
             // SAFETY: as said.
             let added = unsafe { far.add(at, bytes, own, kind) };
-            // A PE that is told of the region last may be put into by then: nobody returns before all know it.
+            // A PE that is told of the region last may be put into by then: nobody returns before all know
+            // it.
             if let Err(e) = call.all_well(added, "register") {
                 self.segments.remove(addr);
                 self.window.unmap(at, bytes.next_multiple_of(align));
@@ -176,8 +177,8 @@ impl Symmetric {
         Ok(Memory::Host { _shared: region })
     }
 
-    /// Maps every PE's VMM allocations at `at` of its part of the window. They may be cut differently on each PE, so each
-    /// of the `rounds` tells and maps one piece of everybody who has so many.
+    /// Maps every PE's VMM allocations at `at` of its part of the window. They may be cut differently on each
+    /// PE, so each of the `rounds` tells and maps one piece of everybody who has so many.
     fn share_vmm(
         &self,
         books: &mut Books,
@@ -254,8 +255,8 @@ impl Symmetric {
         Ok(())
     }
 
-    /// Collective: the user's memory at `addr` (or its alias) is private again, with its last contents. `done`: how this
-    /// PE's own operations ended.
+    /// Collective: the user's memory at `addr` (or its alias) is private again, with its last contents.
+    /// `done`: how this PE's own operations ended.
     pub(crate) fn unregister(&self, addr: usize, done: Result<()>, call: &mut Entered<'_>) -> Result<()> {
         let mut books = self.books();
         let alias_of = |offset: usize| self.base() + self.window.half() + offset;
@@ -284,7 +285,8 @@ impl Symmetric {
         done.and(still_there)
     }
 
-    /// Collective, at the end of a world: lets go of the other PEs' plain memory, before anybody may free its own.
+    /// Collective, at the end of a world: lets go of the other PEs' plain memory, before anybody may free its
+    /// own.
     pub(crate) fn let_go(&self, call: &mut Entered<'_>) -> Result<()> {
         // All PEs have registered the same.
         if self.segments.clear() {
@@ -317,7 +319,8 @@ struct Told {
     ordinal: usize,
 }
 
-/// Collective: the plain memory of the PEs `members` of this node, by slot. A handle is more than the words of one round.
+/// Collective: the plain memory of the PEs `members` of this node, by slot. A handle is more than the words
+/// of one round.
 fn everyones(
     addr: usize,
     cuda: &Cuda,

@@ -161,8 +161,8 @@ impl Operations {
         }
     }
 
-    /// What is asked of `pe` from here on happens after a strided put just asked for. From host memory rows are
-    /// records, which keep their order; from GPU memory they are sent later, so that it takes a fence.
+    /// What is asked of `pe` from here on happens after a strided put just asked for. From host memory rows
+    /// are records, which keep their order; from GPU memory they are sent later, so that it takes a fence.
     pub(crate) fn fence_rows(&mut self, pe: usize) {
         if self.gpu.is_some() && self.core.ordering.fence(pe) {
             self.core.wire.activate(pe);

@@ -1,6 +1,6 @@
 //! What other PEs ask for: their messages, carried out in their order. Requests for host memory are carried
-//! out at once; those for GPU memory wait in a queue of their PE ([`crate::net::gpu::peer_queues`]). An answer ends
-//! what this PE has asked for.
+//! out at once; those for GPU memory wait in a queue of their PE ([`crate::net::gpu::peer_queues`]). An
+//! answer ends what this PE has asked for.
 
 use super::operations::Operations;
 use crate::error::{err, Result};

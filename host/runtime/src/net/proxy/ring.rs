@@ -129,7 +129,8 @@ impl DeviceRing {
                     (raw.busy, busy.as_ptr().cast::<std::ffi::c_void>(), 8 * replies),
                 ];
                 for (to, from, bytes) in pieces {
-                    // SAFETY: the caller gives the memory; pageable memory has been read when the call returns.
+                    // SAFETY: the caller gives the memory; pageable memory has been read when the call
+                    // returns.
                     unsafe { cu!(cuMemcpyHtoD_v2(to, from, bytes)) }
                         .map_err(|e| e.context(format_args!("writing the device ring at {counters:#x}")))?;
                 }

@@ -1,6 +1,7 @@
-/* Atomic operations: each thread of a block has words of its own, one operation on each in a round; nobody else is at them. So what
- * a word holds before each round is known, and what is fetched is compared with it: a comparison of two registers, and a fetched
- * value must be used anyway or there would be no need to fetch it. */
+/* Atomic operations: each thread of a block has words of its own, one operation on each in a round; nobody
+ * else is at them. So what a word holds before each round is known, and what is fetched is compared with it:
+ * a comparison of two registers, and a fetched value must be used anyway or there would be no need to fetch
+ * it. */
 
 DEV uint64_t bit(uint64_t round) { return uint64_t(1) << (round & 63); }
 DEV uint64_t low_bits(uint64_t n) { return n < 64 ? (uint64_t(1) << n) - 1 : ~uint64_t(0); }

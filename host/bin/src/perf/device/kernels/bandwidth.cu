@@ -1,5 +1,5 @@
-/* Bandwidth and message rate: every thread, warp or block of the grid moves its own part of the bytes, again and again, with no
- * meeting in between and one completion at the end of the batch. */
+/* Bandwidth and message rate: every thread, warp or block of the grid moves its own part of the bytes, again
+ * and again, with no meeting in between and one completion at the end of the batch. */
 
 template <typename Scope, typename T> DEV void put_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
@@ -34,8 +34,8 @@ template <typename Scope> DEV void get_bw_staged(const job &j) {
   timed<true>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(my.size / 8), j.peer, stage); });
 }
 
-/* A block, warp or thread has a part, its threads take word after word of it. The value comes out of a register: what is measured
- * is p. */
+/* A block, warp or thread has a part, its threads take word after word of it. The value comes out of a
+ * register: what is measured is p. */
 template <typename Scope> DEV void p_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);

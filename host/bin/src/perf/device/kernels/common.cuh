@@ -1,10 +1,11 @@
-/* What all kernels of `rushmem-perf device` share: the job that the host describes, the timed loop, and the meeting of
- * blocks and PEs before it. The host puts this text before each of the others, so that a measure is one source
- * that runs on a GPU and on the CPU device alike.
+/* What all kernels of `rushmem-perf device` share: the job that the host describes, the timed loop, and the
+ * meeting of blocks and PEs before it. The host puts this text before each of the others, so that a measure
+ * is one source that runs on a GPU and on the CPU device alike.
  *
- * A kernel runs one batch that is not counted (batch 0, of `warmup` rounds) and then `batches` of `iterations`
- * rounds each, and stamps the device's clock before and after each. Nothing but the operation is between the two
- * stamps: blocks meet before a batch, never within one, and the end of a batch is the end of its slowest block. */
+ * A kernel runs one batch that is not counted (batch 0, of `warmup` rounds) and then `batches` of
+ * `iterations` rounds each, and stamps the device's clock before and after each. Nothing but the operation is
+ * between the two stamps: blocks meet before a batch, never within one, and the end of a batch is the end of
+ * its slowest block. */
 #include <rushmem/rushmem.cuh>
 
 struct job {
@@ -28,13 +29,15 @@ struct job {
 #define PING (1 * LINE)
 #define PONG (2 * LINE)
 #define CHECK (3 * LINE) /* a word for each PE */
-/* Words of `stamps` before the first: 0: what the kernel itself found wrong; 1: something that the host compares. */
+/* Words of `stamps` before the first: 0: what the kernel itself found wrong; 1: something that the host
+ * compares. */
 #define HEAD 2
 
 #define DEV static __device__ __forceinline__
 
-/* The same value, of which the compiler knows nothing: an operation whose arguments are fresh in each round is compiled as a
- * program's own would be, not with half of its work moved out of the loop and into registers that it has to do without. */
+/* The same value, of which the compiler knows nothing: an operation whose arguments are fresh in each round
+ * is compiled as a program's own would be, not with half of its work moved out of the loop and into registers
+ * that it has to do without. */
 template <typename T> DEV T fresh(T value) {
 #if defined(RUSHMEM_CPU)
   asm volatile("" : "+r"(value));
@@ -55,8 +58,9 @@ template <typename Done> DEV void spin_until(Done done) {
   }
 }
 
-/* All blocks of this PE, and of the peer where both take part, are here for the `round`-th time. Gives thread 0 the time at which
- * its block may go on: read before the others are let go, so that none of them can be ahead of it. */
+/* All blocks of this PE, and of the peer where both take part, are here for the `round`-th time. Gives thread
+ * 0 the time at which its block may go on: read before the others are let go, so that none of them can be
+ * ahead of it. */
 static __device__ __noinline__ uint64_t meet(const job &j, uint64_t round) {
   uint64_t begin = 0;
   __syncthreads();
@@ -77,8 +81,8 @@ static __device__ __noinline__ void stamp(const job &j, uint32_t batch, uint64_t
   at[1] = end;
 }
 
-/* The timed loop. `op(round)` is one operation, rounds count from 0 through all batches. With `completed` a batch
- * ends when its last operation is complete at the target, with one quiet for all. */
+/* The timed loop. `op(round)` is one operation, rounds count from 0 through all batches. With `completed` a
+ * batch ends when its last operation is complete at the target, with one quiet for all. */
 template <bool completed, typename Op> DEV void timed(const job &j, Op op) {
   uint64_t round = 0;
   for (uint32_t batch = 0; batch <= j.batches; ++batch) {
@@ -93,8 +97,8 @@ template <bool completed, typename Op> DEV void timed(const job &j, Op op) {
   }
 }
 
-/* The part of `bytes` that is this thread's, warp's or block's, of all that there are in the grid: whole 16-byte units, the
- * rest is the last one's. */
+/* The part of `bytes` that is this thread's, warp's or block's, of all that there are in the grid: whole
+ * 16-byte units, the rest is the last one's. */
 struct part {
   uint64_t begin, size;
 };

@@ -1,5 +1,6 @@
-/* A bare copy, for probes: 16-byte loads and stores, 8 in flight for each thread of the scope, 4 where it is a whole block. What the machine does without
- * any library; both sides and the size are multiples of 16, else the rest goes byte by byte. */
+/* A bare copy, for probes: 16-byte loads and stores, 8 in flight for each thread of the scope, 4 where it is
+ * a whole block. What the machine does without any library; both sides and the size are multiples of 16, else
+ * the rest goes byte by byte. */
 struct alignas(16) sixteen {
   uint64_t a, b;
 };

@@ -1,5 +1,5 @@
-/* One-sided latency: the operation and its completion, one after another, by one thread, warp or block. A put is complete
- * when quiet() has returned, a get when its data is there. */
+/* One-sided latency: the operation and its completion, one after another, by one thread, warp or block. A put
+ * is complete when quiet() has returned, a get when its data is there. */
 
 template <typename Scope, typename T> DEV void put_latency(const job &j) {
   T *to = reinterpret_cast<T *>(j.to);
@@ -60,7 +60,8 @@ template <typename Scope> DEV void g_latency(const job &j) {
   });
 }
 
-/* What the instructions themselves take: 16-byte loads and stores, 8 in flight, and the fence that completes. */
+/* What the instructions themselves take: 16-byte loads and stores, 8 in flight, and the fence that
+ * completes. */
 template <typename Scope> DEV void probe_put_latency(const job &j) {
   char *to = rushmem::ptr(j.to, j.peer);
   timed<false>(j, [&](uint64_t) {

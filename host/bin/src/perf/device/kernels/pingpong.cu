@@ -1,5 +1,6 @@
-/* Ping-pongs: the PE with the lower number sends, the other answers once it has seen what was sent. A round is there and back; a
- * latency in one direction is half of it. Words count rounds and never go back, so nothing is reset. */
+/* Ping-pongs: the PE with the lower number sends, the other answers once it has seen what was sent. A round
+ * is there and back; a latency in one direction is half of it. Words count rounds and never go back, so
+ * nothing is reset. */
 
 template <typename Scope, typename Send> DEV void pingpong(const job &j, Send send) {
   const bool serves = rushmem::my_pe() < j.peer;
@@ -70,7 +71,8 @@ SMALL_KERNEL(p_pingpong_thread) { p_pingpong<rushmem::thread>(j); }
 SMALL_KERNEL(p_pingpong_warp) { p_pingpong<rushmem::warp>(j); }
 KERNEL(p_pingpong_block) { p_pingpong<rushmem::block>(j); }
 
-/* Data and its flag in one store. What arrives is left where a put would leave it; packets lie behind that. */
+/* Data and its flag in one store. What arrives is left where a put would leave it; packets lie behind
+ * that. */
 DEV rushmem::packet *packets_of(const job &j) {
   return reinterpret_cast<rushmem::packet *>(j.to + (j.bytes + 64 + 15) / 16 * 16);
 }

@@ -1,5 +1,5 @@
-/* Collective synchronisation by one thread, warp or block of each PE. What a round costs is what all PEs take for it, as none can
- * be more than one ahead. After the timed batches: does it synchronise? */
+/* Collective synchronisation by one thread, warp or block of each PE. What a round costs is what all PEs take
+ * for it, as none can be more than one ahead. After the timed batches: does it synchronise? */
 
 #define CHECKED 8
 
@@ -34,14 +34,15 @@ template <typename Scope, typename Sync> DEV void collective(const job &j, Sync 
   check<Scope>(j, syncs(j) - 2 * CHECKED, sync);
 }
 
-/* What the instructions themselves take: a barrier of the scope, a release fence, a count to each other PE's line here, relaxed
- * polls of one's own lines, an acquire fence, a barrier. Counts are kept in registers and addresses made beforehand; no checks,
- * no watch over the wait. A thread alone polls up to seven lines at once, the threads of a wider scope one each. sync_all and
- * barrier_all are the same to mapped PEs.
+/* What the instructions themselves take: a barrier of the scope, a release fence, a count to each other PE's
+ * line here, relaxed polls of one's own lines, an acquire fence, a barrier. Counts are kept in registers and
+ * addresses made beforehand; no checks, no watch over the wait. A thread alone polls up to seven lines at
+ * once, the threads of a wider scope one each. sync_all and barrier_all are the same to mapped PEs.
  *
- * The words lie in the library's own lines, behind its counts: how far a line is from the SM that polls it, in the one half of the L2
- * cache or the other, is a tenth of a microsecond in each round, and is decided by its address (performance-log.md, 2). Counts
- * go on from one kernel to the next, in the line of this PE's own, which no PE writes to. */
+ * The words lie in the library's own lines, behind its counts: how far a line is from the SM that polls it,
+ * in the one half of the L2 cache or the other, is a tenth of a microsecond in each round, and is decided by
+ * its address (performance-log.md, 2). Counts go on from one kernel to the next, in the line of this PE's
+ * own, which no PE writes to. */
 template <typename Scope> DEV void bare(const job &j) {
   const int me = rushmem::my_pe(), n = rushmem::n_pes();
   const int rank = int(Scope::rank()), size = int(Scope::size());
