@@ -1,10 +1,9 @@
 //! Symmetric memory for programs that use [`cudarc`] (cargo feature `cudarc`): a view that its functions take
 //! where they take a `CudaSlice`: copies, launches, cuBLAS.
 //!
-//! The heap lives in the GPU's primary context, which is that of `cudarc::driver::CudaContext::new`. What is
-//! not here is cudarc's bookkeeping of who reads and writes a slice: it records an event for each access and
-//! lets other streams wait for it, which would say nothing about the writes of peers. Streams are ordered by
-//! whoever uses them.
+//! The heap lives in the GPU's primary context, which is that of `cudarc::driver::CudaContext::new`. A view
+//! does no bookkeeping of reads and writes: cudarc records an event for each access to a slice and lets other
+//! streams wait for it, but such events know nothing of peers' writes. The program orders its streams itself.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -58,8 +57,8 @@ impl<T: Symmetric> SymRef<'_, T> {
     /// # Safety
     /// - Work that is put on streams with the view has ended before the memory is freed or unregistered, and
     ///   before the world ends: the view keeps neither alive, and its drop waits for nothing.
-    /// - That work does not race with other accesses, a peer's included: data that it reads has arrived (a
-    ///   signal, a barrier), and nobody uses what it writes before it is told.
+    /// - That work does not race with other accesses, a peer's included: it reads data after a signal or a
+    ///   barrier says that they arrived, and others use what it writes after one that follows the work.
     pub unsafe fn on_stream(&self, stream: &Arc<CudaStream>) -> Result<DeviceView<'_, T>> {
         // SAFETY: passed on to our caller.
         unsafe { self.on_stream_at(self.world().my_pe(), stream) }

@@ -44,9 +44,9 @@ pub struct Cuda {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobPlan {
-    /// This PE, where somebody says.
+    /// This PE, where the environment says.
     pub rank: Option<u32>,
-    /// Number of PEs, where somebody says.
+    /// Number of PEs, where the environment says.
     pub n_pes: Option<u32>,
     /// This PE among those of its host, where the launcher says.
     pub local_rank: Option<u32>,

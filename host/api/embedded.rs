@@ -19,7 +19,7 @@ static RUNTIME: &[u8] = rushmem_embed::runtime!();
 #[cfg(not(feature = "embed"))]
 static RUNTIME: &[u8] = &[];
 
-/// Linux 6.3 wants to be told that a memfd is for code, where the administrator has made data the default.
+/// Since Linux 6.3 a memfd for code needs this flag where the administrator has made data the default.
 const MFD_EXEC: libc::c_uint = 0x10;
 
 pub(crate) fn is_there() -> bool {

@@ -1,5 +1,5 @@
 //! The number of a processing element, as a type of its own: a PE is not an index, a length or a rank of
-//! somebody else's communicator.
+//! another library's communicator.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A kernel source: its text, the name that messages use, and what the compiler is told besides.
+//! A kernel source: its text, the name that messages use, and options of the compiler.
 
 use std::path::Path;
 

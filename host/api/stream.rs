@@ -5,10 +5,10 @@
 //!
 //! Operations in a stream's turn are methods of [`Stream`], and of symmetric memory, where they end in `_on`;
 //! they stand beside their namesakes. They return at once; arguments are checked when the call is made, and
-//! an error means that nothing was put on the stream. What goes wrong later is told by
-//! [`Stream::synchronize`] or an [`Event`]. A transfer between symmetric memory on both sides is safe: that
-//! memory lives as long as the world, which waits for its streams. Private memory must outlive the transfer,
-//! which the borrow checker cannot see: those forms are `unsafe`.
+//! an error means that nothing was put on the stream. [`Stream::synchronize`] or an [`Event`] reports what
+//! goes wrong later. A transfer between symmetric memory on both sides is safe: that memory lives as long as
+//! the world, which waits for its streams. Private memory must outlive the transfer, which the borrow checker
+//! cannot see: those forms are `unsafe`.
 //!
 //! On a GPU all of them can be captured into a CUDA graph. Addresses are recorded then, and what is at them
 //! is read each time the graph is launched; there CUDA's own rules for copies of pageable host memory (an
@@ -100,7 +100,7 @@ impl<'w> Stream<'w> {
     /// does not run.
     pub fn synchronize(&self) -> Result<()> {
         let world = self.world;
-        // SAFETY: a live handle and a stream that lives, as whoever made the value says.
+        // SAFETY: a live handle, and a stream that lives: the value's maker promised that.
         world.check(unsafe { (world.runtime().stream_synchronize)(world.as_raw(), self.raw) })
     }
 

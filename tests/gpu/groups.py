@@ -163,7 +163,7 @@ class Bundle:
         }  # fmt: skip
 
     def read_junit(self, path):
-        """What nextest's report says: verdicts, output of failures, what tests skipped, what a sanitizer counted."""
+        """What nextest's report says: verdicts, output of failures, skips, a sanitizer's error count."""
         results, failures, skips, complaints = {}, {}, [], 0
         try:
             cases = list(xml.etree.ElementTree.parse(path).iter("testcase"))
@@ -198,7 +198,7 @@ def nothing(why):
 
 
 def digest(text):
-    """A failure's output without what every PE says; a sanitizer's complaints and panics come last, to be kept."""
+    """A failure's output without what every PE says; a sanitizer's complaints come last, to be kept."""
     seed = re.compile(r"\[pes?( \d+)?\] RUSHMEM_TEST_SEED")
     lines = [line for line in text.splitlines() if line.strip() and not seed.match(line)]
     complaints = [line for line in lines if "=========" in line]

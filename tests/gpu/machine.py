@@ -81,7 +81,7 @@ def lacking(needs, env):
 
 
 def adopt_orphans():
-    """Makes orphans of our processes our children (PR_SET_CHILD_SUBREAPER): a session of its own lets none escape."""
+    """Adopts orphans of our processes (PR_SET_CHILD_SUBREAPER): none escapes by a session of its own."""
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 
 
@@ -127,7 +127,7 @@ def end_everything():
 
 
 def run_limited(command, env, cwd, log, limit):
-    """Runs it with its output in `log`: exit code (124: it was over its limit), seconds, processes it left behind."""
+    """Runs `command`, output to `log`. Returns exit code (124: over its limit), seconds, processes left."""
     started = time.monotonic()
     log.write(f"\n$ {command if isinstance(command, str) else ' '.join(map(str, command))}\n".encode())
     log.flush()

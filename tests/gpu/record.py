@@ -58,7 +58,7 @@ def portable(line):
 
 
 def merge(paths, into):
-    """One record of several runs of the same build on the same machines; where two ran a group, the later counts."""
+    """One record of several runs of one build on the same machines; a group's later run counts."""
     records = [json.loads(pathlib.Path(path).read_text()) for path in paths]
     same = {json.dumps([r["commit"], r["tree"], r["host"]["gpus"]]) for r in records}
     if len(same) > 1:
@@ -76,7 +76,7 @@ def merge(paths, into):
 
 
 def summarise(paths, into):
-    """Sets what these records say into a summary, group by group; groups that they did not run stay as they are."""
+    """Puts these records into a summary, group by group; groups that they did not run stay as they are."""
     records = sorted((json.loads(pathlib.Path(path).read_text()) for path in paths), key=lambda r: r["date"])
     into = pathlib.Path(into)
     known = json.loads(into.read_text()) if into.exists() else {"groups": {}}

@@ -37,7 +37,7 @@ fn on(b: &UidBootstrap, part: &str) -> Result<(), BootError> {
             run_all(b, &limits).unwrap_or_else(|e| panic!("{e}"));
             b.finalize()
         }
-        // Somebody comes late, however late.
+        // Rank 0 stays away until a death is known.
         "barrier" if b.rank() == 0 => loop {
             std::thread::sleep(Duration::from_millis(10));
             if b.death().is_some() {
@@ -57,7 +57,7 @@ fn on(b: &UidBootstrap, part: &str) -> Result<(), BootError> {
             }
         },
         "patient" => {
-            // More than windows and buffers hold, so that whoever stands still stops all.
+            // More than windows and buffers hold, so that a rank that stands still stops all.
             (0..4).try_for_each(|_| gather(b, 4 << 20))?;
             b.finalize()
         }

@@ -134,7 +134,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Cuts host `i` off from all others: nothing that it or they send arrives, and nobody is told.
+    /// Cuts host `i` off from all others: nothing that it or they send arrives, and no host gets an error.
     pub(crate) fn cut(&self, i: usize) {
         for j in (0..self.hosts.len()).filter(|j| *j != i) {
             self.hosts[i].interfaces.set_up(port(i, j).index, false).expect("the interface is there");

@@ -187,7 +187,7 @@ impl<'a> Job<'a> {
         let hosts = 1 + placement.iter().max().expect("a rank");
         for (rank, running) in self.ranks.into_iter().enumerate() {
             let side = placement[rank];
-            // Whoever is cut off hears none of the others, and names the one that is noticed first.
+            // A host that is cut off hears none of the others, and names the one that it misses first.
             let gone: Vec<usize> =
                 if side == cut { (0..hosts).filter(|h| *h != cut).collect() } else { vec![cut] };
             let names: Vec<String> = gone

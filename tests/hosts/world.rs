@@ -63,7 +63,7 @@ fn on(world: World, part: &str) -> Result<()> {
                 world.quiet()?;
             }
         }
-        // More than sockets hold, and answers besides: whoever stands still stops the others.
+        // More than sockets hold, and answers besides: a PE that stands still stops the others.
         "patient" => {
             let inbox = world.alloc::<u8>(1 << 20)?;
             let counter = world.alloc::<u64>(1)?;

@@ -53,7 +53,7 @@ pub fn threads<R: PeResult>(n: u32, f: impl Fn(&World) -> R + Sync) {
     pes(n).threads(f)
 }
 
-/// `n` PEs, to be told more: see the methods of [`Pes`].
+/// `n` PEs; the methods of [`Pes`] set the rest.
 pub fn pes(n: u32) -> Pes {
     Pes { n, limit: Duration::from_secs(60), env: Vec::new(), without: Vec::new(), test: None }
 }
@@ -88,7 +88,7 @@ impl Pes {
         self
     }
 
-    /// Never starts this PE, although the others are told that it belongs to the job.
+    /// Never starts this PE, although the others count it as one of the job.
     pub fn without(mut self, pe: Pe) -> Self {
         self.without.push(pe);
         self

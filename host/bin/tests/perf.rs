@@ -14,8 +14,7 @@ fn every_measure_runs_and_is_reported() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (json, csv) = (folder.path().join("new/host.json"), folder.path().join("host.csv"));
     let peer = folder.path().join("openshmem.csv");
-    let line =
-        "peer,operation,bytes,us_median_of_runs,us_min,us_max,runs\nSomebody,put,1048576,42.5,40,46,12\n";
+    let line = "peer,operation,bytes,us_median_of_runs,us_min,us_max,runs\nOther,put,1048576,42.5,40,46,12\n";
     std::fs::write(&peer, line).expect("a file of ours");
     let mut command = perf("host all --samples 15 --batch 30 --starts 2 --sizes 1,8,4097,1048576");
     command.arg("--compare").arg(&peer);

@@ -159,7 +159,7 @@ fn input_goes_to_pe_0_as_it_reads() {
     let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
     for (script, want) in [
         ("cksum", true),
-        // Whoever reads a little, or nothing, stops nobody.
+        // A PE that reads little, or nothing, stops no other.
         ("head -c 10 >/dev/null; echo done", false),
         ("echo done", false),
     ] {
@@ -223,7 +223,7 @@ fn those_that_will_not_end_are_killed_and_the_time_is_kept() {
 fn a_lost_connection_ends_all_hosts() {
     let mark = unique();
     let mut command = hosts("a:2,b:2", &["--grace", "0.3"], &format!("exec sleep {mark}"));
-    // The parts of this job are told from others' by it.
+    // The mark distinguishes this job's parts from those of other jobs.
     command.args([&mark]);
     let running = start(command);
     wait_until("all sleep", || marked(&mark).len() > 4);

@@ -600,7 +600,7 @@ int32_t rushmem_put_nbi(rushmem_world_t *w, void *dst, const void *src, size_t b
  *
  * Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked
  * now, and an error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was
- * put on the stream; what goes wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU
+ * put on the stream; `rushmem_stream_synchronize` or an event reports what goes wrong later. On a GPU
  * this and the other operations on streams may be captured into a CUDA graph: addresses are recorded, and
  * what is at them is read at each launch of the graph. Ordinary (pageable) host memory goes through pinned
  * buffers, 32 MiB at most for all streams; no call waits for its stream.
@@ -785,8 +785,8 @@ int32_t rushmem_atomic(rushmem_world_t *w,
                        int32_t pe,
                        uint64_t *fetched);
 
-/* Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: whoever sees the update sees
- * the data.
+/* Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: a PE that sees the update
+ * sees the data.
  *
  * `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `bytes` may
  * be 0. Data and word must not overlap. Errors as `rushmem_put`, for both addresses, with nothing written;
@@ -1217,7 +1217,7 @@ int32_t rushmem_kernel_max_blocks(rushmem_kernel_t *k,
  * to pass, and is compared with the kernel's parameters.
  *
  * `RUSHMEM_ERR_LAUNCH`: arguments that do not fit, or a grid whose blocks cannot all be resident (the text
- * names the largest that can). What goes wrong later is told by `rushmem_synchronize`.
+ * names the largest that can). `rushmem_synchronize` reports what goes wrong later.
  *
  * Requires: `k` is null or a kernel's handle; `cfg` is null or points at a `rushmem_launch_t`; `args` holds
  * `n_args` pointers to values of the parameters' types; `types` is null or holds `n_args` types. The kernel

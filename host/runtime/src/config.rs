@@ -39,7 +39,7 @@ pub(crate) struct Config {
     /// Which PEs of one host are treated as a node (`RUSHMEM_PES_PER_NODE`, `RUSHMEM_NODES`): hosts for
     /// tests.
     pub(crate) placement: Placement,
-    /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`), and whether somebody asked for it.
+    /// Limit of the symmetric heap in bytes (`RUSHMEM_HEAP_MAX`).
     pub(crate) heap_max: u64,
     /// Memory that the symmetric heap has from the start, in one piece (`RUSHMEM_HEAP_MIN`, 0: as it is
     /// needed).

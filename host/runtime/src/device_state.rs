@@ -154,7 +154,7 @@ impl DeviceState {
         std::ptr::from_ref(&*self.raw).cast()
     }
 
-    /// What a GPU's code is told.
+    /// The struct that a GPU's code reads.
     pub(crate) fn raw(&self) -> &RawState {
         &self.raw
     }

@@ -130,14 +130,13 @@ impl World {
         // SAFETY: passed on.
         let told = unsafe { self.kernels.synchronize_stream(stream) };
         self.settle(&told);
-        // Kernels of other streams may go on: what these have posted is told by whoever waits for the last of
-        // them, too.
+        // Kernels of other streams may go on: the call that waits for the last of them reports their posts.
         told.and(self.check_posts())
     }
 
-    /// Threads of a launch that failed on the CPU device were abandoned wherever they were: what they had of
-    /// the way to far PEs is free again once no kernel runs on any stream, now or when it is told again how
-    /// launches went. On a GPU a kernel that gives up takes the context with it, and no other will follow.
+    /// A launch that fails on the CPU device abandons its threads wherever they are. Their slots of the
+    /// device ring are free again once no kernel runs on any stream: now, or in a later call that
+    /// synchronises. On a GPU a kernel that gives up takes the context with it, and no other follows.
     fn settle(&self, told: &Result<()>) {
         let Some(far) = &self.far else { return };
         if told.is_err() {
@@ -156,7 +155,7 @@ impl World {
             });
             free || !idle
         });
-        // A broken job is told by whatever the caller does next.
+        // What the caller does next reports a broken job.
         drop(settled);
     }
 
@@ -340,9 +339,9 @@ impl World {
         call.round(Call::Finalize, [0; 4])?;
         self.symmetric.let_go(&mut call)?;
         drop(call);
-        // From here on everybody leaves; whoever is faster than we are is not dead.
+        // From here on every PE leaves; one that is faster than this PE is not dead.
         self.health.leave();
-        // Nobody goes before everybody has heard that everybody came; the network's threads go on meanwhile.
+        // No PE goes before each knows that all came; the network's threads go on meanwhile.
         let heard = self.far.as_ref().map_or(Ok(()), |_| self.boot.barrier());
         let left = heard.and(self.boot.finalize());
         self.links.goodbye();
@@ -368,12 +367,11 @@ impl World {
         self.links.abort(why);
     }
 
-    /// Local: this PE leaves because of `why`, as the others may be about to do, too: what has been handed to
-    /// the network gets away first, and the others are told. Whoever still needs the job a moment later gets
-    /// an error that says so.
+    /// Local: this PE leaves because of `why`, and the others may be about to leave, too. The network first
+    /// sends what it holds; then the others learn that this PE leaves. A PE that still needs the job gets an
+    /// error that says so.
     pub(crate) fn leave(&self, why: &str) {
-        /// Nobody answers for what is still to be sent once this PE is gone; and nobody is to wait long for
-        /// it.
+        /// What is not sent when this PE is gone is lost; but its exit must not take long.
         const LEAST: Duration = Duration::from_millis(100);
         const MOST: Duration = Duration::from_secs(1);
         if let (Some(far), true) = (&self.far, self.health.check_all_here().is_ok()) {

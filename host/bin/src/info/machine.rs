@@ -18,7 +18,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This one. What cannot be told is said to be unknown.
+    /// This one. What cannot be read is `unknown`.
     pub(crate) fn here() -> Machine {
         let cpu = field("/proc/cpuinfo", "model name");
         let memory = field("/proc/meminfo", "MemTotal");

@@ -92,7 +92,7 @@ fn main() -> ExitCode {
         }
         false => text::render(&report),
     };
-    // Nobody is left to be told that the output is closed.
+    // Where stdout is closed, nobody reads the report.
     let _ = std::io::stdout().write_all(shown.as_bytes());
     code
 }

@@ -157,7 +157,7 @@ pub(crate) struct FarArgs {
     pub(crate) corrupt: bool,
 }
 
-/// What a PE of a job that this tool starts is told.
+/// Arguments of a PE of a job that this tool starts.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct PeArgs {
     /// The job's own folder, where PE 0 leaves what it found.

@@ -36,7 +36,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Of this process, now. What cannot be told is said to be unknown.
+    /// Of this process, now. What cannot be read is `unknown`.
     pub(crate) fn here() -> Environment {
         let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpu = file("/proc/cpuinfo").lines().find_map(|line| {

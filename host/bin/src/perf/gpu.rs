@@ -55,7 +55,7 @@ impl Gpu {
         self.ordinal
     }
 
-    /// Free bytes now, whoever took the others.
+    /// Bytes that are free now; other processes use memory, too.
     pub(crate) fn free(&self) -> Result<u64> {
         let (free, _) = result::mem_get_info().map_err(|e| said("cuMemGetInfo", e))?;
         Ok(free as u64)
@@ -64,7 +64,7 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // Nobody is left to be told of a failure: the process ends next, and the context with it.
+        // A drop cannot return a failure; the process ends next, and the context with it.
         // SAFETY: retained in `open`; the world that used it is gone.
         let _ = unsafe { result::primary_ctx::release(self.device) };
     }

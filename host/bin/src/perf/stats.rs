@@ -44,8 +44,8 @@ impl Summary {
     }
 }
 
-/// A batch: does its operation as often as it is told. It holds the loop itself, as a program would, so that
-/// what a compiler can do for a loop it does for both sides of a comparison.
+/// A batch: does its operation as often as its argument says. It holds the loop itself, as a program would:
+/// the compiler then does the same for the loops of both sides of a comparison.
 pub(crate) trait Batch: FnMut(u64) -> Result<()> {}
 impl<F: FnMut(u64) -> Result<()>> Batch for F {}
 

@@ -37,7 +37,7 @@ impl Back {
     }
 
     fn report(&self, report: &Report) {
-        // Whoever reads the orders sees that the connection is lost.
+        // The thread that reads the orders sees that the connection is lost.
         let _ = self.send(&wire::said(report));
     }
 }
@@ -154,8 +154,7 @@ fn watch(
         }
         let arrived =
             signals.wait(until).map_err(|e| Failure::own(format!("cannot wait for signals: {e}")))?;
-        // What is sent to this process itself comes from a connection that ends, or from whoever ends it by
-        // hand.
+        // Other signals reach this process itself: from a connection that ends, or from a user who ends it.
         if arrived.iter().any(|arrived| !matches!(arrived.signal, Signal::SIGUSR1 | Signal::SIGUSR2)) {
             end(&mut until);
         }
@@ -198,13 +197,13 @@ fn listen(mut from: Stdin, to_pe_0: Sender<Vec<u8>>, back: Back) -> io::Result<O
     Ok(receiver)
 }
 
-/// The thread that writes PE 0's input, if that is here: it may read slowly, or never.
+/// The thread that writes PE 0's input, where PE 0 runs here: it may read slowly, or never.
 fn feed(input: Option<OwnedFd>, back: Back) -> io::Result<Sender<Vec<u8>>> {
     let (sender, receiver) = channel::<Vec<u8>>();
     std::thread::Builder::new().name("input".into()).spawn(move || {
         let mut pipe = input.map(File::from);
         for bytes in receiver {
-            // Whoever does not read to the end has had enough.
+            // A PE that closes its input has read enough.
             if pipe.as_mut().is_some_and(|pipe| pipe.write_all(&bytes).is_err()) {
                 pipe = None;
             }

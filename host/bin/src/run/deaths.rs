@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_killed_is_told_from_who_exits() {
+    fn a_kill_differs_from_an_exit() {
         for (script, killed) in [("kill -KILL $$", true), ("kill -TERM $$", false), ("exit 7", false)] {
             let (mut child, pid) = child(script);
             let begin = Instant::now();

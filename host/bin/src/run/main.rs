@@ -4,7 +4,7 @@
 //! - [`args`], [`hosts`]: the command line; which host gets which PEs.
 //! - [`spawn`]: one PE: its environment, its standard streams, its end tied to ours.
 //! - [`output`]: what PEs write; whole lines with the PE's number before them.
-//! - [`signals`], [`processes`]: what arrives here, and who is there to be told.
+//! - [`signals`], [`processes`]: signals that arrive here, and the processes that they are passed on to.
 //! - [`rendezvous`]: where the PEs meet.
 //! - [`deaths`], [`crew`]: which of the PEs here ended, the causes first.
 //! - [`verdict`]: what happens when PEs end, fail, or take too long.
@@ -55,7 +55,7 @@ impl Failure {
 /// One line on stderr in one piece, so that it does not mix with what PEs write.
 pub(crate) fn say(text: &str) {
     let line = format!("rushmem-run: {text}\n");
-    // Nobody is left to be told that stderr is closed.
+    // Where stderr is closed, nothing is left to report that on.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

@@ -23,8 +23,8 @@ use crate::say;
 const LONGEST_LINE: usize = 1 << 20;
 /// How much is read at once.
 const READ_BYTES: usize = 64 << 10;
-/// How long, in milliseconds, nothing may come once every process is gone: then somebody foreign holds a
-/// pipe.
+/// Once every process is gone, reading ends after so many milliseconds without output: a foreign process
+/// holds a pipe open.
 const PATIENCE_MS: u16 = 100;
 
 /// One of a program's two streams.

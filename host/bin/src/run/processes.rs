@@ -67,9 +67,8 @@ pub(crate) fn adopt_orphans() -> nix::Result<()> {
     nix::sys::prctl::set_child_subreaper(true)
 }
 
-/// Sends `signal` to the PEs and to what they started in our process group; whoever left the group is
-/// somebody else's business, but a PE is always ours. With `by_terminal`, the members of the group have it
-/// already.
+/// Sends `signal` to the PEs, and to their descendants in our process group. A descendant that left the group
+/// does not get it, a PE that left does. With `by_terminal`, the terminal has signalled the group already.
 pub(crate) fn forward(signal: Signal, pes: &[Pid], by_terminal: bool) {
     let group = getpgrp().as_raw();
     for process in descendants() {
@@ -109,7 +108,7 @@ pub(crate) fn reap(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
 
 /// Kills and reaps children, and those that become children thereby, until there are none; false if some
 /// withstand for `limit` (a process stuck in the kernel, or one of another user). Only children are killed,
-/// because their pids cannot have passed on to somebody else.
+/// because a child keeps its pid until we reap it.
 pub(crate) fn kill_all(limit: Duration, mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     let me = getpid().as_raw();
     let begin = Instant::now();

@@ -202,7 +202,7 @@ impl Job {
 
     fn order_all(&self, order: &Order) {
         for host in self.hosts.iter().filter(|host| !host.over) {
-            // A lost connection is told by whoever reads from it.
+            // The thread that reads from a lost connection reports it.
             let _ = host.orders.send(wire::said(order));
         }
     }

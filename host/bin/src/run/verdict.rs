@@ -151,7 +151,7 @@ impl Verdict {
         false
     }
 
-    /// The ending begins; whoever calls this asks the PEs.
+    /// Begins the ending; the caller asks the PEs to end.
     pub(crate) fn terminate(&mut self) -> Step {
         self.stage = Stage::Terminating(Instant::now() + self.term_grace);
         Step::Terminate

@@ -34,7 +34,7 @@ pub(super) fn in_touch(mpi: Box<dyn Bootstrap>, config: &Config) -> crate::error
     mpi.allgather(&[u8::from(connected.is_ok())], &mut all)?;
     match connected {
         Ok(sockets) if all.iter().all(|ok| *ok == 1) => Ok(Box::new(InTouch { mpi, sockets })),
-        Ok(_) => Ok(mpi), // somebody else warns
+        Ok(_) => Ok(mpi), // a rank that failed warns
         Err(e) => {
             log::warn!(
                 "rank {}: no sockets between the hosts of this job, so nobody will notice when one of them is cut off ({e}); \

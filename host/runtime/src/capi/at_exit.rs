@@ -1,6 +1,5 @@
-//! Worlds that are alive when their process exits: a program that calls `exit()` or returns from `main`
-//! without finalising leaves its jobs here and says so, while the other PEs can still be told more than that
-//! it is gone.
+//! Worlds that are alive when their process exits. A program that calls `exit()` or returns from `main`
+//! without finalising leaves its jobs here, while it can still send the other PEs the reason.
 //!
 //! Nothing is torn down: other threads may be inside calls, and the process ends anyway. A child of `fork`
 //! that exits says nothing, because its worlds are its parent's.
@@ -46,7 +45,7 @@ extern "C" fn leave_all() {
 }
 
 fn leave(world: &World) {
-    // Whoever has heard of a death leaves because of that.
+    // A PE that knows of a death leaves because of that death.
     if world.n_pes() > 1 && world.health().check_all_here().is_ok() {
         log::warn!("{}: {WHY}: it leaves the job", world.health().who());
         world.leave(WHY);

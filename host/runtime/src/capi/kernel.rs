@@ -219,7 +219,7 @@ pub unsafe extern "C" fn rushmem_kernel_max_blocks(
 /// to pass, and is compared with the kernel's parameters.
 ///
 /// `RUSHMEM_ERR_LAUNCH`: arguments that do not fit, or a grid whose blocks cannot all be resident (the text
-/// names the largest that can). What goes wrong later is told by `rushmem_synchronize`.
+/// names the largest that can). `rushmem_synchronize` reports what goes wrong later.
 ///
 /// # Safety
 /// `k` is null or a kernel's handle; `cfg` is null or points at a `rushmem_launch_t`; `args` holds `n_args`

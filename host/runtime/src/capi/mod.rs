@@ -70,9 +70,8 @@ fn fail(e: &Error) -> i32 {
     e.code
 }
 
-/// The world behind a handle, like [`world`], for a function whose first call in the process is told at debug
-/// level. What the Rust API and kernels do with mapped memory by themselves makes no call, and so is not
-/// told.
+/// The world behind a handle, like [`world`], for a function whose first call in the process is logged at
+/// debug level. The Rust API and kernels use mapped memory without such a call, so the log does not show it.
 macro_rules! called {
     ($w:expr, $what:literal) => {
         called!($w, $what, -1)

@@ -56,7 +56,7 @@ pub unsafe extern "C" fn rushmem_put_nbi(
 ///
 /// Returns at once. `src` is read, and both sides must live, until the work is done. Arguments are checked
 /// now, and an error (as `rushmem_put`; also `RUSHMEM_ERR_BAD_HANDLE` for the stream) means that nothing was
-/// put on the stream; what goes wrong later is told by `rushmem_stream_synchronize` or an event. On a GPU
+/// put on the stream; `rushmem_stream_synchronize` or an event reports what goes wrong later. On a GPU
 /// this and the other operations on streams may be captured into a CUDA graph: addresses are recorded, and
 /// what is at them is read at each launch of the graph. Ordinary (pageable) host memory goes through pinned
 /// buffers, 32 MiB at most for all streams; no call waits for its stream.

@@ -9,8 +9,8 @@ use crate::op::wait::Wait;
 use crate::op::Op;
 use rushmem_abi::c::*;
 
-/// Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: whoever sees the update sees
-/// the data.
+/// Copies like `rushmem_put`, then updates the signal word `sig` on the same PE: a PE that sees the update
+/// sees the data.
 ///
 /// `sig` is an aligned symmetric word; `sig_op` is `RUSHMEM_SIGNAL_SET` or `RUSHMEM_SIGNAL_ADD`. `bytes` may
 /// be 0. Data and word must not overlap. Errors as `rushmem_put`, for both addresses, with nothing written;

@@ -302,7 +302,7 @@ impl Snapshot<'_> {
 
     /// Looks again.
     pub(crate) fn refresh(&self) -> Result<()> {
-        // SAFETY: live symmetric memory, as whoever made the snapshot has checked; the buffer is as long.
+        // SAFETY: live symmetric memory, as the snapshot's maker has checked; the buffer is as long.
         unsafe { self.words.engine.copy(self.words.address(), self.from, self.bytes) }
     }
 }

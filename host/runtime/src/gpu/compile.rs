@@ -205,7 +205,7 @@ impl Compiler {
         let made_by = library.version().ok_or("the runtime was built without nvcc")?;
         let options = link_options::translate(options)?;
         let linker = NvJitLink::load(self.nvjitlink.as_deref(), &nvrtc.path).map_err(|e| {
-            // Somebody wanted that one.
+            // The user asked for this one.
             if self.nvjitlink.is_some() {
                 log::warn!("RUSHMEM_NVJITLINK: {e}");
             }
@@ -294,8 +294,8 @@ impl Way {
     }
 }
 
-/// Compiles with what tells the kernels' types; without, where that cannot be, or the source is wrong itself.
-/// Also what was asked for in the end.
+/// Compiles with the expressions that yield the kernels' types; where that fails, without them. Also returns
+/// the expressions that were used in the end.
 fn described(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<(Output, Vec<String>)> {
     let asked: Vec<String> = job.instances.iter().map(|instance| (*instance).to_owned()).collect();
     let expressions = signatures::expressions(job.source);
@@ -310,8 +310,8 @@ fn described(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<(Output, Vec<Str
     Ok((make(nvrtc, job, way)?, asked))
 }
 
-/// Goes the way, or the other one where it does not lead there. What is wrong with the source the latter
-/// tells, too.
+/// Compiles and links with the device library, where that is the way; compiles alone where it is not, or
+/// fails: errors in the source show there, too.
 fn make(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<Output> {
     if let Way::Linked { linker, library, options } = way {
         match linked(nvrtc, job, linker, library, options) {

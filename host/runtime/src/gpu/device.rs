@@ -141,8 +141,8 @@ impl Cuda {
 
     /// Makes this GPU's context the thread's current one until the guard goes. Cheap where it already is.
     ///
-    /// Meanwhile the thread's calls are none that could spoil a graph which somebody records, in this thread
-    /// or, in CUDA's global mode, in any: what we do off the recorded stream has nothing to do with it.
+    /// Until then the thread's calls cannot spoil a graph capture, in this thread or (in CUDA's global mode)
+    /// in any other: what we do off the captured stream has nothing to do with it.
     pub(crate) fn current(&self) -> Result<Current<'_>> {
         if let Some(why) = self.condemned.get() {
             return Err(why.clone());
@@ -191,7 +191,7 @@ impl Cuda {
         Ok((free, total))
     }
 
-    /// An error once the context is lost (a kernel trapped, say), whoever's work it was. Waits for nothing.
+    /// An error once the context is lost (a kernel trapped, say), no matter by whose work. Waits for nothing.
     pub(crate) fn check(&self) -> Result<()> {
         self.memory().map(drop).map_err(|e| e.context(self))
     }

@@ -82,8 +82,8 @@ pub(crate) fn check(what: &str, result: CUresult) -> Result<()> {
     }
 }
 
-/// For drops and the like, where nobody can be told: a failure is logged, unless the driver is going away
-/// with the process or the failure is an old one of the device's, which whoever caused it has been told.
+/// For drops and the like, which cannot return an error. Logs a failure, unless the driver is going away with
+/// the process, or the device failed earlier, which another call has reported.
 pub(crate) fn ignore(what: &str, result: CUresult) {
     let quiet = matches!(
         result,

@@ -64,14 +64,14 @@ impl IpcMapping {
 impl Drop for IpcMapping {
     fn drop(&mut self) {
         let Ok(_current) = self.cuda.current() else { return };
-        // SAFETY: opened in `open`; whoever drops this has waited for the work that uses it.
+        // SAFETY: opened in `open`; the owner has waited for the work that uses it.
         ignore("cuIpcCloseMemHandle", unsafe { sys::cuIpcCloseMemHandle(self.start as u64) });
     }
 }
 
 impl Cuda {
-    /// Lets this GPU reach whatever `cuMemAlloc` gives on `other`, a GPU of this process, now and later. It
-    /// stays so: somebody else may have come to rely on it by the time that we no longer do.
+    /// Lets this GPU reach whatever `cuMemAlloc` gives on `other`, a GPU of this process, now and later.
+    /// Never undone: other code of the process may rely on it by the time that we no longer do.
     pub(crate) fn enable_peer_access(&self, other: &Cuda) -> Result<()> {
         if self.device() == other.device() {
             return Ok(());

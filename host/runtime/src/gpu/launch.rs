@@ -78,7 +78,7 @@ impl Kernel {
         if shared + fixed > facts.shared_default
             && self.attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)? < shared
         {
-            // The limit is no more than that, and always raised to the same, whoever else may be raising it.
+            // A limit reserves nothing, and every thread raises it to the same value: they need no lock.
             let limit = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: a function of a loaded module.
             unsafe { cu!(cuFuncSetAttribute(self.raw(), limit, room as i32)) }?;

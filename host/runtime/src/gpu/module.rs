@@ -138,7 +138,7 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let Ok(_current) = self.cuda.current() else { return };
-        // SAFETY: loaded in `load`; kernels hold an `Arc` of this, and whoever launched has waited.
+        // SAFETY: loaded in `load`; kernels hold an `Arc` of this, and their launches have been waited for.
         ignore("cuModuleUnload", unsafe { sys::cuModuleUnload(self.raw) });
     }
 }
@@ -147,8 +147,8 @@ fn squeezed(name: &str) -> String {
     name.chars().filter(|c| *c != ' ').collect()
 }
 
-/// The driver is told no length, so the image's own must be right. With zeros behind it, as PTX is a C
-/// string.
+/// A copy of an image, with zeros behind it because PTX is a C string. The driver takes no length, so the
+/// image's own must be right.
 fn whole(code: &[u8]) -> Result<Vec<u8>> {
     let u16_at = |at: usize| code.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]) as u64);
     let u64_at = |at: usize| {

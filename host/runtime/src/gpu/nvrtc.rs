@@ -117,7 +117,7 @@ impl Nvrtc {
         // SAFETY: as above.
         let error_string = unsafe { *library.get(b"nvrtcGetErrorString\0")? };
         let (mut major, mut minor, mut count) = (0, 0, 0);
-        // SAFETY: each writes ints, of which the last call is told by the one before how many.
+        // SAFETY: each writes ints; the last one writes as many as the call before it has counted.
         let archs = unsafe {
             (functions.nvrtcVersion)(&mut major, &mut minor);
             (functions.nvrtcGetNumSupportedArchs)(&mut count);

@@ -1,5 +1,4 @@
-//! Host memory that GPUs can reach: a pinned box of our own, and memory of somebody else's made reachable in
-//! place.
+//! Host memory that GPUs can reach: a pinned box of our own, and memory of other owners, registered in place.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -111,7 +110,7 @@ fn device_address(at: *mut std::ffi::c_void) -> Result<usize> {
     Ok(device as usize)
 }
 
-/// Host memory of somebody else's (a shared memory segment, the user's pages), reachable by GPUs as long as
+/// Host memory of another owner (a shared memory segment, the user's pages), which GPUs can reach as long as
 /// this lives.
 #[derive(Debug)]
 pub(crate) struct Registered {

@@ -1,6 +1,6 @@
-//! The parameter types of `extern "C"` kernels. Their names in machine code say nothing of their types, so
-//! the compiler is asked for the name of something else that does: an instance, for each kernel's type, of a
-//! template put behind the source.
+//! The parameter types of `extern "C"` kernels. Their names in machine code say nothing of their types. So we
+//! put a template behind the source, and ask the compiler for the name of its instance for each kernel's
+//! type: that name holds the types.
 
 use rushmem_device_cpu::function_kernels;
 
@@ -10,8 +10,8 @@ pub(super) const TEMPLATE: &str = "\ntemplate <class> __device__ int rushmem_sig
 const BEFORE: &str = "&rushmem_signature_of<decltype(&";
 const AFTER: &str = ")>";
 
-/// The name expressions to ask for, one for each kernel of `source` that may be `extern "C"`. A guess from
-/// the text as it is written: whoever compiles with them does so without, where that fails.
+/// The name expressions to ask for, one for each kernel of `source` that may be `extern "C"`. They are a
+/// guess from the text as it is written: where compiling with them fails, the caller compiles without.
 pub(super) fn expressions(source: &str) -> Vec<String> {
     if !source.contains("extern") {
         return Vec::new();

@@ -4,8 +4,8 @@
 //! An [`Allocation`] is memory without an address, an [`AddressRange`] addresses without memory, and a
 //! [`Mapping`] is the one at the other. A mapping holds what it joins, so the order of drops takes care of
 //! itself: unmapped first, then the range given back, and the memory once its last mapping, here and in every
-//! process that imported it, is gone. What nobody here can know is whether work in flight still uses a
-//! mapping; whoever drops one has waited for that work.
+//! process that imported it, is gone. This module cannot know whether work in flight still uses a
+//! mapping: its owner waits for that work before dropping it.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -55,8 +55,8 @@ impl Allocation {
         Ok(Allocation { cuda: Arc::clone(cuda), handle, bytes })
     }
 
-    /// The memory that somebody else in this process has mapped at `at`, of which `bytes` from its start on
-    /// are used; `None` where what lies there is not VMM memory.
+    /// The memory that other code of this process has mapped at `at`, of which `bytes` from its start on are
+    /// used; `None` where what lies there is not VMM memory.
     pub(crate) fn at_address(cuda: &Arc<Cuda>, at: usize, bytes: usize) -> Result<Option<Allocation>> {
         let _current = cuda.current()?;
         let mut handle = 0;
@@ -278,7 +278,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map`; whoever drops this has waited for the work that uses it.
+        // SAFETY: mapped in `map`; the owner has waited for the work that uses it.
         ignore("cuMemUnmap", unsafe { sys::cuMemUnmap(self.at as u64, self.bytes()) });
     }
 }

@@ -96,7 +96,7 @@ impl Handle<Event> {
     pub(crate) fn free(&'static self) -> Result<()> {
         let event = self.get()?;
         let mut events = lock(&event.core.events);
-        // Whoever takes it out of the list gives it back, once.
+        // The caller that takes it out of the list gives it back; no other finds it there.
         let Some(at) = events.iter().position(|known| std::ptr::eq(*known, self)) else {
             return Err(err!(BAD_HANDLE, "not an event: it was freed"));
         };

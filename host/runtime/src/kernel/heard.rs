@@ -1,7 +1,7 @@
-//! Kernels that have given up and were never heard of. A kernel writes its reason to pinned memory, then
-//! traps, and the driver tells of the trap. Where processes share a GPU and several kernels trap at one
-//! moment it may tell only some of them (docs/gpu-findings.md): the stream stays busy for ever. So the host
-//! takes the kernel's own word for it, once the driver has had time to say the same.
+//! Kernels that give up although the driver never says so. A kernel writes its reason to pinned memory, then
+//! traps, and the driver reports the trap. Where processes share a GPU and several kernels trap at one
+//! moment, the driver may tell only some of the processes (docs/gpu-findings.md): the stream stays busy for
+//! ever. So the host believes the kernel, once the driver has had time to say the same.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(e.code, code::LAUNCH, "{e}");
         let took = start.elapsed();
         assert!(took >= 2 * GRACE && took < Duration::from_secs(10), "{took:?} {} polls", polls.get());
-        // The reason is still there for whoever tells it.
+        // The reason is still there, to be reported.
         assert_eq!(state.take_failure().0, RUSHMEM_DEVICE_FAIL_TIMEOUT);
     }
 

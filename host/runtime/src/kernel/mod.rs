@@ -153,7 +153,7 @@ impl Kernels {
         })
     }
 
-    /// Loads a cubin, a fatbin or PTX that somebody else compiled.
+    /// Loads a cubin, a fatbin or PTX: what another compiler made.
     pub(crate) fn load_binary(&self, name: &str, code: &[u8]) -> Result<&'static Handle<LoadedModule>> {
         let core = &self.core;
         core.common.health.check()?;
@@ -177,7 +177,7 @@ impl Kernels {
         Ok(handle)
     }
 
-    /// What the world's code is told.
+    /// The device state that the world's kernels read.
     pub(crate) fn state(&self) -> &DeviceState {
         &self.core.common.state
     }
@@ -232,8 +232,8 @@ impl Kernels {
 }
 
 impl Kernels {
-    /// Returns when no kernel of the world runs any more: each polls the world's broken word, which whoever
-    /// ends a world with kernels in flight has set. False where one on a GPU does not end: what it may touch
+    /// Returns when no kernel of the world runs any more: each polls the world's broken word, which the end
+    /// of a world with kernels in flight has set. False where one on a GPU does not end: what it may touch
     /// must stay.
     pub(crate) fn close(&self) -> bool {
         match &self.core.runner {

@@ -1,6 +1,6 @@
 //! Streams of the CPU device: launches and operations run one after the other on a worker thread that the
-//! first of them starts; streams run beside one another. The first failure is kept until somebody
-//! synchronises; what is behind it is dropped, as on a GPU, because what it would work on was never made. A
+//! first of them starts; streams run beside one another. A stream keeps its first failure until a call
+//! synchronises, and drops the work behind it, as on a GPU, because what that would work on was never made. A
 //! [`Mark`] is a point in the work that can be waited for.
 
 use std::collections::VecDeque;
@@ -376,7 +376,7 @@ mod tests {
         go.send(()).unwrap();
         first.wait("PE 0", Some(Duration::from_millis(1))).unwrap();
         assert_eq!(second.wait("PE 0", None).unwrap_err().code, code::TIMEOUT);
-        // A failure stays until somebody synchronises, whatever marks have told of it.
+        // A failure stays until a call synchronises, although marks have reported it.
         assert_eq!(stream.mark().wait("PE 0", None).unwrap_err().code, code::TIMEOUT);
         assert!(!stream.is_spent());
         assert_eq!(stream.synchronize("PE 0", None).unwrap_err().code, code::TIMEOUT);

@@ -15,7 +15,7 @@ use crate::gpu;
 pub(super) trait Made {
     /// What C calls it.
     fn raw(&self) -> usize;
-    /// Whether its work is done, and nobody has to be told about it.
+    /// Whether its work is done, and no failure is left to report.
     fn is_spent(&self) -> bool;
 }
 

@@ -92,7 +92,7 @@ fn a_ring_of_kernels() {
             let (token, arrived, laps) = (word(w), word(w), 20u64);
             launch(w, "ring", 33, &[arg(&token), arg(&arrived), arg(&laps)]).unwrap();
             w.kernels().synchronize().unwrap();
-            // SAFETY: this PE's word; whoever writes it last has been waited for.
+            // SAFETY: this PE's word; the last write to it has been waited for.
             let hops = unsafe { token.read_volatile() };
             let last =
                 u64::from(n) * laps - if w.my_pe() == 0 { 0 } else { (n as i32 - w.my_pe() - 1) as u64 };

@@ -135,8 +135,8 @@ impl Far {
         self.shared.gates.get()?.take()
     }
 
-    /// A launch on the CPU device has failed, and no kernel runs or begins meanwhile: what its threads had of
-    /// the device ring is free again, but for what is still to be answered. True where that is nothing.
+    /// A launch on the CPU device has failed, and no kernel runs or begins meanwhile: frees the slots of the
+    /// device ring that its threads held, but for those with an answer still to come. True where none has.
     pub(crate) fn reclaim(&self) -> bool {
         self.shared.lock().reclaim()
     }

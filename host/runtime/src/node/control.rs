@@ -148,7 +148,7 @@ impl Control {
         for (to, from) in slot.words[(number & 1) as usize].iter().zip(words) {
             to.store(*from, Ordering::Relaxed);
         }
-        // Release: the arguments above and all earlier puts are seen by whoever sees the arrival.
+        // Release: a PE that sees the arrival sees the arguments above and all earlier puts.
         slot.arrival.store(number << 16 | u64::from(*previous) << 8 | u64::from(*kind), Ordering::Release);
     }
 

@@ -68,7 +68,7 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// Whoever comes after reads no stale descriptors.
+    /// Drops all descriptors, so that no later reader gets a stale one.
     pub(super) fn clear(&self) {
         *self.lock() = State::default();
     }

@@ -173,8 +173,8 @@ impl Links {
         mine.try_clone_to_owned().map_err(|e| Error::io("duplicating a descriptor", &e))
     }
 
-    /// The processes at the other ends of the sockets, as far as they can be told apart from those that come
-    /// after them.
+    /// The processes at the other ends of the sockets, where a later process with the same pid can be
+    /// recognised as another.
     pub(crate) fn mates(&self) -> Vec<Mate> {
         self.shared.mates.clone()
     }
@@ -353,8 +353,8 @@ impl Shared {
         }
     }
 
-    /// The process at the other end of socket `i` has ended, though somebody may have the socket open: what
-    /// it said before counts. Always true: nothing more comes from there.
+    /// The process at the other end of socket `i` has ended, though another process may hold the socket open:
+    /// what it said before counts. Always true: nothing more comes from there.
     fn is_over(&self, i: usize) -> bool {
         let socket = self.sockets[i].as_ref().expect("only open ones");
         while matches!(socket.readable(Duration::ZERO), Ok(true)) {
@@ -392,8 +392,8 @@ impl Shared {
         }
     }
 
-    /// Passes the first news of a death on before this PE itself acts on it: it may exit because of it at
-    /// once, and whoever sees *that* must have been told the cause before.
+    /// Passes the first news of a death on before this PE acts on it: it may exit at once because of it, and
+    /// a PE that sees *that* exit must know the cause before.
     fn bad_news(&self, what: String, from: Option<usize>) {
         if !self.health.is_leaving() && self.health.check().is_ok() {
             self.pass_on(&death_message(self.me, &what), from);

@@ -19,7 +19,7 @@ pub(crate) struct Mate {
     pub(crate) pe: u32,
     /// `PE 2 (host gpu01, pid 4711)`.
     pub(crate) who: String,
-    /// Its number here, and when it was born: numbers are given again.
+    /// Its pid here, and when it began: the kernel uses pids again.
     pid: libc::pid_t,
     born: String,
 }

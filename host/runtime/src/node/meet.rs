@@ -97,7 +97,8 @@ fn accept_all(
     Ok(())
 }
 
-/// Waits for a while; whether somebody knocks, and which of the silent have spoken.
+/// Waits for a tick at most. Returns whether a connection is to be accepted, and which of the silent have
+/// spoken.
 fn wait(listener: &Socket, silent: &VecDeque<(Instant, Socket)>) -> Result<(bool, Vec<usize>)> {
     let fds = [listener].into_iter().chain(silent.iter().map(|(_, s)| s)).map(AsRawFd::as_raw_fd);
     let mut polls: Vec<libc::pollfd> =

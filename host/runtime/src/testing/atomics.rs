@@ -1,4 +1,4 @@
-//! What an atomic operation makes of a word: the model that whoever carries them out is compared with.
+//! What an atomic operation makes of a word: the model that tests compare every implementation with.
 
 use rushmem_abi::c::*;
 

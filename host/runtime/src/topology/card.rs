@@ -317,7 +317,7 @@ mod tests {
         theirs[..head.len()].copy_from_slice(&head);
         theirs[CARD_BYTES - HOST_BYTES..].fill(0);
         theirs[CARD_BYTES - HOST_BYTES..][..5].copy_from_slice(b"gpu07");
-        // Something else differs on a PE before it, and is not what is told.
+        // PE 1 differs in another setting, which the error does not name: the version comes first.
         let other = Card { heap_max: 1 << 20, ..ours[1].clone() };
         let boot = Told(ours[0].encode().into_iter().chain(other.encode()).chain(theirs).collect());
         let e = exchange(&boot, &ours[0]).unwrap_err();

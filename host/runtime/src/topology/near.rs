@@ -44,7 +44,7 @@ impl Steps {
     }
 }
 
-/// How the near PEs are told from others.
+/// The form of the set of near PEs: how a PE is tested for membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
     Run,
@@ -99,7 +99,7 @@ impl Near {
         self.apart
     }
 
-    /// How they are told from others.
+    /// The form of the set.
     pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }

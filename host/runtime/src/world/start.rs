@@ -53,7 +53,7 @@ impl World {
         let mine = Card::mine(&config, boot.rank(), kind)?;
         let member = Member::new()?;
         fork::prepare_text(&mine.who());
-        // Listening before the cards travel: whoever reads this card can connect at once.
+        // Listens before the cards travel: a PE that reads this card can connect at once.
         let listener =
             Socket::listen(&mine.link).map_err(|e| Error::io("listening for this host's PEs", &e))?;
         let cards = Arc::new(card::exchange(&**boot, &mine)?);
@@ -68,7 +68,7 @@ impl World {
         let mates = Arc::new(members.iter().map(|pe| cards[*pe].clone()).collect());
         let (slot, limit) = (nodes.slot(me), config.init_timeout);
         let links = Links::connect(slot, mates, listener, Arc::clone(&health), Arc::clone(boot), limit)?;
-        // Whoever sees this PE end must have been told why before.
+        // A PE that sees this one end must know the reason before.
         let tell = |e: &Error| links.abort(&e.message);
         let device = Device::open(kind, config.device, card::host_index(&cards, me));
         let cuda = device.as_ref().ok().and_then(Device::gpu).cloned();

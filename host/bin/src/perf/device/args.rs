@@ -54,7 +54,7 @@ const TARGETS: &str =
     "What the project promises, row by row, each with its own parameters; starts jobs of 2 PEs and, \
     where there are as many GPUs, of 8";
 
-/// How measures are made and shown, whoever initiates them.
+/// How measures are made and shown, no matter whether the host or a kernel initiates them.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Common {
     /// Sizes in bytes, multiples of 4; each measure has its own where none is given.

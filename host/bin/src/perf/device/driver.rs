@@ -54,7 +54,7 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // Nobody is left to be told of a failure.
+        // A drop cannot return a failure.
         // SAFETY: made in `capture`, and destroyed once; a graph may go while it runs.
         unsafe {
             if !self.exec.is_null() {

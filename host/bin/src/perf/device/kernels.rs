@@ -43,7 +43,7 @@ pub(super) const CHECK: usize = 3 * LINE;
 /// Words of the stamps before the first.
 pub(super) const HEAD: usize = 2;
 
-/// What a kernel is told: `job` in `common.cuh`.
+/// A kernel's arguments: `job` in `common.cuh`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Job {

@@ -1,6 +1,5 @@
-//! One PE of a job: makes the figures of a plan, one after the other. PE 0 adds a line to a file as soon as
-//! it has one, so that whoever started the job sees how far it is, and keeps what was found before something
-//! went wrong.
+//! One PE of a job: measures the figures of a plan, one after the other. PE 0 adds each figure to a file at
+//! once: the process that started the job shows progress from it, and keeps those figures if the job fails.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

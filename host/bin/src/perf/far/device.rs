@@ -2,8 +2,7 @@
 //! bounce buffers, over whatever UCX finds and over tcp, and by a UCX that was built with CUDA. The same
 //! operations by the host and by kernels; nothing else measures the same, so the figures stand alone.
 //!
-//! A way that is missing is told and left out; one that fails takes nothing but its own later figures with
-//! it.
+//! A way that is missing is reported and left out; one that fails loses only its own later figures.
 
 use std::fs::File;
 use std::path::Path;

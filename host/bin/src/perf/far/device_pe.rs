@@ -144,7 +144,7 @@ impl Bench<'_> {
         self.pair.salt | 1
     }
 
-    /// `batch` is told how many were added before, and how many it is to add.
+    /// `batch` gets the number of adds before it, and the number that it makes.
     fn adds(&self, mut batch: impl FnMut(&SymSlice<'_, u64>, u64, i32) -> Result<()>) -> Result<Vec<f64>> {
         let word = self.pair.world.alloc::<u64>(1)?;
         let mut done = 0;

@@ -1,11 +1,10 @@
 //! `rushmem-perf far`: operations on PEs that are reached over a network, each beside what `ucx_perftest` of
 //! the same UCX shows over the same transport on the same machine, turn by turn in the same run.
 //!
-//! Two PEs of this machine count as two hosts (`RUSHMEM_PES_PER_NODE=1`), and UCX is told which transport and
-//! which interface to use, on both sides alike. Of puts that need not wait for each other, the reference may
-//! have so many on their way at once ([`WINDOWS`]): it is measured with each number, and what is promised is
-//! compared with its best. Between GPUs there is nothing to compare with: those figures stand alone
-//! ([`device`]).
+//! Two PEs of this machine count as two hosts (`RUSHMEM_PES_PER_NODE=1`). UCX's settings fix transport and
+//! interface, on both sides alike. The reference keeps a number of independent puts in flight ([`WINDOWS`]):
+//! it is measured with each number, and what is promised is compared with its best. Between GPUs there is
+//! nothing to compare with: those figures stand alone ([`device`]).
 
 mod device;
 pub(crate) mod device_pe;

@@ -116,8 +116,8 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Nanoseconds of one operation in each batch. `batch` is told how many operations were before it and
-    /// gives its nanoseconds.
+    /// Nanoseconds of one operation in each batch. `batch` gets the number of operations before it, and
+    /// returns its nanoseconds.
     fn batches(&self, mut batch: impl FnMut(u64) -> Result<f64>) -> Result<Vec<f64>> {
         let mut samples = Vec::new();
         for at in 0..=BATCHES {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_one_that_has_ended_is_told() {
+    fn a_wait_for_a_process_that_has_ended_fails() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let at = &folder.path().join("meet");
         std::thread::scope(|scope| {

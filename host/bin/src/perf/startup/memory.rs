@@ -8,7 +8,7 @@ use crate::job::Result;
 /// One reading.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Reading {
-    /// Free bytes of this PE's GPU, whoever took the others; none on the CPU device.
+    /// Free bytes of this PE's GPU, which other processes use, too; none on the CPU device.
     pub(super) gpu_free: Option<u64>,
     /// Resident bytes of this process, a page that several processes have shared out among them; none where
     /// the kernel does not tell.
@@ -57,7 +57,7 @@ mod tests {
         };
         const BYTES: usize = 32 << 20;
         let memory = std::hint::black_box(vec![1_u8; BYTES]);
-        let after = Reading::take(None).expect("no GPU is asked").host.expect("it has been told before");
+        let after = Reading::take(None).expect("no GPU is asked").host.expect("it was known before");
         let grown = after.saturating_sub(before) as usize;
         assert!((BYTES / 2..BYTES * 2).contains(&grown), "{grown} bytes for {BYTES}");
         drop(memory);

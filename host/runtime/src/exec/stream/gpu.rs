@@ -137,7 +137,7 @@ impl GpuStream<'_> {
         self.reach(local)
     }
 
-    /// A strided put, by whoever does it best.
+    /// A strided put: by a kernel where `reach_elements` says so, else by a copy engine.
     ///
     /// # Safety
     /// Every element of both sides is valid until it is done.

@@ -197,7 +197,7 @@ fn everything_is_captured_and_replayed() {
             };
             // SAFETY: as above.
             let graph = unsafe { capture(raw, mode, record) }.unwrap();
-            // While somebody captures in the global mode, programs must not do what may interfere.
+            // While a PE captures in the global mode, the program must not make calls that may interfere.
             barrier(w);
             let exec = instantiate(graph);
             // The first launch would do it, and may wait for what runs in the context: the other PE's graph.

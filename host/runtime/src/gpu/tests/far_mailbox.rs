@@ -351,7 +351,7 @@ fn an_idle_gpu_serves() {
     println!("FAR_GPU idle: a request is done after {:?} (median of {rounds})", times[times.len() / 2]);
 }
 
-/// Copies that were done before a request was posted are seen by whoever sees the request's effect.
+/// A reader that sees a request's effect sees the copies that were done before the request was posted.
 #[test]
 fn a_signal_announces_what_was_copied_before() {
     let name = "a_signal_announces_what_was_copied_before";

@@ -1,4 +1,4 @@
-//! Memory that somebody else in the process made: what it is found to be, and how others get at it.
+//! Memory that other code of the process made: how it is recognised, and how other processes reach it.
 
 use std::sync::Arc;
 

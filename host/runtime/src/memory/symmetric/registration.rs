@@ -122,8 +122,7 @@ impl Symmetric {
             let kind = if self.window.backing().is_host() { Backed::Host } else { Backed::GpuPieces };
             // SAFETY: as said.
             let added = unsafe { far.add(at, bytes, own, kind) };
-            // A PE that is told of the region last may be put into by then: nobody returns before all know
-            // it.
+            // No PE returns before all know the region: otherwise it could put into a PE that does not yet.
             if let Err(e) = call.all_well(added, "register") {
                 self.segments.remove(addr);
                 self.window.unmap(at, bytes.next_multiple_of(align));
@@ -178,7 +177,7 @@ impl Symmetric {
     }
 
     /// Maps every PE's VMM allocations at `at` of its part of the window. They may be cut differently on each
-    /// PE, so each of the `rounds` tells and maps one piece of everybody who has so many.
+    /// PE, so each of the `rounds` announces and maps one piece of every PE that has one left.
     fn share_vmm(
         &self,
         books: &mut Books,
@@ -190,7 +189,7 @@ impl Symmetric {
     ) -> Result<()> {
         let mut mapped = Ok(());
         for round in 0..rounds as usize {
-            // Whoever has no piece left shows its last one, which nobody looks at.
+            // A PE with no piece left shows its last one, of which the others map 0 bytes.
             let piece = own.get(round).or(own.last()).expect("a region is one piece at least");
             let told = if round < own.len() { [piece.offset as u64, piece.bytes as u64] } else { [0, 0] };
             call.round(Call::Step, [told[0], told[1], 0, 0])?;

@@ -245,8 +245,7 @@ impl Engine {
         self.posts.as_ref().is_some_and(|posts| posts.expected)
     }
 
-    /// No kernel runs: what threads had of the ring is free again, once all that they posted is answered.
-    /// True then.
+    /// No kernel runs: frees the slots of the ring that threads held. True once all their posts are answered.
     pub(in crate::net) fn reclaim(&mut self) -> bool {
         let Some(posts) = &mut self.posts else { return true };
         posts.answer(&mut self.operations.core.completions.replies);
