@@ -7,7 +7,10 @@
 /* As in tests/soak/program.rs and kernel.rs. */
 enum { SOAK_WORDS = 9000, SOAK_SIGNALS = 4, SOAK_COUNTERS = 4, SOAK_ARENA = 1 << 17, SOAK_OPERATIONS = 384, SOAK_FIELDS = 10 };
 
-/* `enum soak_kind` is made from the table of kinds in tests/soak/program.rs, and stands before this text. */
+/* Before this text where the test compiles it. */
+#if !defined(SOAK_KINDS)
+#include "soak_kinds.h"
+#endif
 
 /* Which actor each block is: its number among all, and on its PE. */
 struct soak_who { uint64_t numbers[8]; };

@@ -6,7 +6,7 @@ use rushmem::{Module, Signals, Source, SymSlice, World};
 
 use crate::api_common::bench::kernels;
 use crate::kernel::FIELDS;
-use crate::program::{Kind, ACTORS, ARENA, COUNTERS, OPERATIONS, SIGNALS, WORDS};
+use crate::program::{ACTORS, ARENA, COUNTERS, OPERATIONS, SIGNALS, WORDS};
 
 /// All memory of a world's soak.
 pub(crate) struct Field<'w> {
@@ -30,7 +30,7 @@ pub(crate) struct Field<'w> {
 impl<'w> Field<'w> {
     pub(crate) fn new(world: &'w World) -> Field<'w> {
         let actors = world.n_pes() as usize * ACTORS;
-        let source = Kind::for_kernels() + kernels!("soak.cu");
+        let source = concat!(include_str!("../kernels/soak_kinds.h"), kernels!("soak.cu"));
         let memory = |words: usize| world.alloc::<u64>(words).unwrap();
         Field {
             world,

@@ -60,7 +60,7 @@ struct Row {
 
 macro_rules! kinds {
     ($($kind:ident $name:ident $weight:literal $on_stream:literal $($effect:ident)*;)*) => {
-        /// An operation. The numbers are the kernel's, too: [`Kind::for_kernels`].
+        /// An operation. The numbers are the kernel's, too: tests/kernels/soak_kinds.h.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u64)]
         pub(crate) enum Kind {
@@ -102,12 +102,6 @@ kinds! {
 use Kind::*;
 
 impl Kind {
-    /// The kinds as the kernel's `enum soak_kind`.
-    pub(crate) fn for_kernels() -> String {
-        let names: Vec<&str> = KINDS.iter().map(|row| row.name).collect();
-        format!("enum soak_kind {{ {} }};\n", names.join(", "))
-    }
-
     fn has(self, effect: Effect) -> bool {
         KINDS[self as usize].effects.contains(&effect)
     }
@@ -329,4 +323,13 @@ fn random_op(random: &mut Rng, kind: Kind, lengths: &[usize]) -> Op {
         (op.value, op.compare) = (random.next() >> 32, random.next() >> 32);
     }
     op
+}
+
+#[test]
+fn the_kernels_kinds_are_those_of_the_table() {
+    let text = include_str!("../kernels/soak_kinds.h");
+    let list = text.split_once('{').and_then(|(_, rest)| rest.split_once('}')).expect("an enum").0;
+    let theirs: Vec<&str> = list.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let ours: Vec<&str> = KINDS.iter().map(|row| row.name).collect();
+    assert_eq!(theirs, ours);
 }
