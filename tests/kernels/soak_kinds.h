@@ -1,4 +1,5 @@
-/* The kinds of operations of soak.cu, in the order of the table in tests/soak/program.rs, which a test compares. */
+/* The kinds of operations of soak.cu, in the order of the table in tests/soak/program.rs. A test compares
+ * them. */
 #define SOAK_KINDS
 enum soak_kind {
   P,

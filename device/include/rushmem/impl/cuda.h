@@ -60,8 +60,8 @@ namespace impl {
 RUSHMEM_DEVICE const rushmem_device_state &device_state() { return rushmem_state; }
 
 /* A word of this GPU's memory that nobody writes as long as kernels run. Volatile: the compiler takes other
- * assembly for arithmetic, and moves it out of a loop in front of the branch that asks whether there is such a
- * word at all. */
+ * assembly for arithmetic, and moves it out of a loop, in front of the branch that asks whether there is such
+ * a word at all. */
 RUSHMEM_DEVICE uint64_t load_constant(const uint64_t *from) {
   uint64_t value;
   asm volatile("ld.global.nc.u64 %0, [%1];" : "=l"(value) : "l"(from));
