@@ -2,8 +2,9 @@
 //!
 //! A near PE's copy of an address is a fixed distance away. The near PEs around this one that are numbered
 //! one after the other (`rushmem_view_t`), which are all in most jobs, take one comparison and one
-//! multiplication ([`Near`]); those of a host whose numbers go otherwise are looked for out of line
-//! ([`Apart`]). Everything that is not near goes to the runtime, which also words the errors.
+//! multiplication ([`Near`]). Everything else goes to the runtime, which knows the other near PEs of a host whose
+//! numbers go otherwise, and words the errors: a call that came back here for an address would cost every loop
+//! its registers.
 //!
 //! **Races.** A peer may write the same bytes at the same time; that peer is usually another process, but may
 //! be another thread of this one. Single words (1, 2, 4 or 8 aligned bytes) are therefore relaxed atomics,
@@ -15,7 +16,7 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
-use rushmem_abi::c::{rushmem_near_t, rushmem_view_t, RUSHMEM_NEAR_NOT, RUSHMEM_NEAR_STEPS};
+use rushmem_abi::c::rushmem_view_t;
 
 use crate::{forked, Pe};
 
@@ -56,61 +57,6 @@ impl Near {
         } else {
             None
         }
-    }
-}
-
-/// The near PEs outside the run around this one: `rushmem_near_t`, of which a world has one copy.
-#[derive(Debug)]
-pub(crate) struct Apart {
-    me: u32,
-    /// Every k-th PE, in steps; 0 of them where they are not numbered so.
-    first: u32,
-    count: u32,
-    inverse: u32,
-    shift: u32,
-    apart: u64,
-    /// By PE, where there is a table.
-    distances: Option<&'static [u64]>,
-}
-
-impl Apart {
-    /// # Safety
-    /// The table of `near` outlives the answer.
-    pub(crate) unsafe fn new(view: &rushmem_view_t, near: &rushmem_near_t) -> Apart {
-        let on_host = view.near_count > 0;
-        let has_table = on_host && !near.distances.is_null();
-        Apart {
-            me: view.my_pe as u32,
-            first: near.first as u32,
-            count: if on_host && near.shape == RUSHMEM_NEAR_STEPS { near.count as u32 } else { 0 },
-            inverse: near.inverse,
-            shift: near.shift,
-            apart: near.apart,
-            // SAFETY: the table has a distance for each PE of the job, is constant, and outlives the answer
-            // by the caller's word.
-            distances: has_table
-                .then(|| unsafe { std::slice::from_raw_parts(near.distances, view.n_pes as usize) }),
-        }
-    }
-
-    /// What is added to this PE's address for the copy of `pe`, which is not in the run.
-    #[inline]
-    fn distance(&self, pe: Pe) -> Option<u64> {
-        let pe = pe.number();
-        let index = pe.wrapping_sub(self.first).wrapping_mul(self.inverse).rotate_right(self.shift);
-        if index < self.count {
-            let slots = i64::from(pe) - i64::from(self.me);
-            return Some((slots as u64).wrapping_mul(self.apart));
-        }
-        self.distances?.get(pe as usize).copied().filter(|distance| *distance != RUSHMEM_NEAR_NOT)
-    }
-
-    /// Where the copy of `pe`, which is not in the run, is, when it is mapped here; `None` in a child of
-    /// fork.
-    #[inline]
-    pub(crate) fn at<T>(&self, address: *mut T, pe: Pe) -> Option<*mut T> {
-        let distance = self.distance(pe)?;
-        (!forked::is_child()).then(|| address.wrapping_byte_add(distance as usize))
     }
 }
 
@@ -240,57 +186,6 @@ mod tests {
         assert_eq!(at(8), None);
         assert_eq!(at(u32::MAX), None);
         assert_eq!(at(1 << 31), None);
-    }
-
-    fn apart(near: rushmem_near_t) -> Apart {
-        // SAFETY: the tests' tables are static.
-        unsafe { Apart::new(&view(), &near) }
-    }
-
-    #[test]
-    fn every_third_pe_and_no_other() {
-        let near = rushmem_near_t {
-            shape: RUSHMEM_NEAR_STEPS,
-            count: 3,
-            first: 2,
-            step: 3,
-            inverse: 0xaaaa_aaab,
-            shift: 0,
-            // A third of 0x3000.
-            apart: 0x1000,
-            distances: std::ptr::null(),
-        };
-        let at = |pe| apart(near).at(0x10_0010 as *mut u8, Pe::new(pe)).map(|p| p as usize);
-        assert_eq!([2, 5, 8].map(at), [0x0f_d010, 0x10_0010, 0x10_3010].map(Some));
-        for other in (0..20).filter(|pe| ![2, 5, 8].contains(pe)).chain([u32::MAX, u32::MAX - 1, 1 << 31]) {
-            assert_eq!(at(other), None, "PE {other}");
-        }
-    }
-
-    #[test]
-    fn a_table_says_who_is_near() {
-        const NOT: u64 = RUSHMEM_NEAR_NOT;
-        static TABLE: [u64; 12] =
-            [0x4000, NOT, NOT, NOT, 0u64.wrapping_sub(0x1000), 0, NOT, NOT, NOT, 0x2000, NOT, NOT];
-        let near = rushmem_near_t {
-            shape: rushmem_abi::c::RUSHMEM_NEAR_TABLE,
-            count: 4,
-            first: 0,
-            step: 0,
-            inverse: 1,
-            shift: 0,
-            apart: 0x1000,
-            distances: TABLE.as_ptr(),
-        };
-        let at = |pe| apart(near).at(0x10_0010 as *mut u8, Pe::new(pe)).map(|p| p as usize);
-        assert_eq!([0, 4, 9].map(at), [0x10_4010, 0x0f_f010, 0x10_2010].map(Some));
-        for other in [1, 2, 3, 6, 7, 8, 10, 11, 12, 13, u32::MAX, 1 << 31] {
-            assert_eq!(at(other), None, "PE {other}");
-        }
-        // Where heaps are in GPU memory the host reaches nobody.
-        // SAFETY: the table is static.
-        let none = unsafe { Apart::new(&rushmem_view_t { near_count: 0, ..view() }, &near) };
-        assert!((0..12).all(|pe| none.distance(Pe::new(pe)).is_none()));
     }
 
     #[test]

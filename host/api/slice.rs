@@ -78,14 +78,11 @@ impl<'a, T: Symmetric> SymRef<'a, T> {
         SymRef { world, ptr, len, near: world.near(), elements: PhantomData }
     }
 
-    /// Where `pe`'s copy of element `index`, which is in bounds, is mapped here.
+    /// Where `pe`'s copy of element `index`, which is in bounds, is mapped here, for a PE of the run around
+    /// this one; the runtime knows the other near PEs.
     #[inline(always)]
     pub(crate) fn near(&self, index: usize, pe: Pe) -> Option<*mut T> {
-        let own = self.ptr.wrapping_add(index);
-        match self.near.at(own, pe) {
-            None => self.world.near_apart(own, pe),
-            near => near,
-        }
+        self.near.at(self.ptr.wrapping_add(index), pe)
     }
 
     /// [`SymRef::near`] for what may be called in a loop until something changes: `None` in a broken job.

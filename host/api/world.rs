@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rushmem_abi::c::*;
 
 use crate::forked::{self, Member};
-use crate::near::{Apart, Near};
+use crate::near::Near;
 use crate::runtime::{copy_text, Runtime};
 use crate::{Device, Error, ErrorCode, NearPes, NearShape, Pe, Result};
 
@@ -36,7 +36,6 @@ pub struct World {
     raw: *mut rushmem_world_t,
     view: rushmem_view_t,
     near: Near,
-    apart: Apart,
     runtime: &'static Runtime,
     member: ManuallyDrop<Member>,
 }
@@ -58,10 +57,7 @@ impl World {
         runtime.check(unsafe { (runtime.view)(raw, view.as_mut_ptr()) })?;
         // SAFETY: filled by the successful call.
         let view = unsafe { view.assume_init() };
-        let near = near_pes(runtime, raw)?;
-        // SAFETY: the table lives as long as the world, of which the answer is a part.
-        let apart = unsafe { Apart::new(&view, &near) };
-        Ok(World { raw, view, near: Near::new(&view), apart, runtime, member })
+        Ok(World { raw, view, near: Near::new(&view), runtime, member })
     }
 
     /// Leaves the job in good order. Collective: returns once every PE has called it. Launched kernels are
@@ -254,13 +250,6 @@ impl World {
     #[inline(always)]
     pub(crate) fn near(&self) -> Near {
         self.near
-    }
-
-    /// Where the copy of `pe`, which is not in the run around this one, is mapped here.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn near_apart<T>(&self, address: *mut T, pe: Pe) -> Option<*mut T> {
-        self.apart.at(address, pe)
     }
 
     /// Whether a PE has died, or this is a child of fork. For whatever may be called in a loop until
