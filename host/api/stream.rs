@@ -13,7 +13,8 @@
 //! On a GPU all of them can be captured into a CUDA graph. Addresses are recorded then, and what is at them
 //! is read each time the graph is launched; there CUDA's own rules for copies of pageable host memory (an
 //! ordinary slice) hold. Outside of graphs such copies go through pinned buffers of ours, and no call waits
-//! for its stream.
+//! for its stream. A copy that a program then makes by CUDA itself, from pageable memory that a get on the
+//! stream fills, may read that memory at once: synchronise the stream first.
 
 use std::ffi::c_void;
 use std::fmt;
