@@ -2,9 +2,9 @@
 //!
 //! A near PE's copy of an address is a fixed distance away. The near PEs around this one that are numbered
 //! one after the other (`rushmem_view_t`), which are all in most jobs, take one comparison and one
-//! multiplication ([`Near`]). Everything else goes to the runtime, which knows the other near PEs of a host whose
-//! numbers go otherwise, and words the errors: a call that came back here for an address would cost every loop
-//! its registers.
+//! multiplication ([`Near`]). Everything else goes to the runtime, which knows the other near PEs of a host
+//! whose numbers go otherwise, and words the errors: a call that came back here for an address would cost
+//! every loop its registers.
 //!
 //! **Races.** A peer may write the same bytes at the same time; that peer is usually another process, but may
 //! be another thread of this one. Single words (1, 2, 4 or 8 aligned bytes) are therefore relaxed atomics,
