@@ -11,13 +11,15 @@
 //!
 //! Under `cargo check`, clippy, rustdoc and an editor nothing is linked: the constant is empty there.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use proc_macro::TokenStream;
 
 const LIBRARY: &str = "librushmem_host.so";
 
-/// A `&'static [u8]`: `librushmem_host.so` without what only debuggers read; empty where there is none.
+/// A `&'static [u8]`: `librushmem_host.so` without what only debuggers read; empty where nothing is linked.
 #[proc_macro]
 pub fn runtime(_: TokenStream) -> TokenStream {
     let text = match embed() {
@@ -31,13 +33,30 @@ pub fn runtime(_: TokenStream) -> TokenStream {
 fn embed() -> Result<Option<PathBuf>, String> {
     // What rustc itself was started with; an editor's server for macros was not.
     let Some(library) = beside_the_crate(std::env::args()) else { return Ok(None) };
-    let Ok(bytes) = std::fs::read(&library) else { return Ok(None) };
+    let failed = |e: std::io::Error| format!("{}: {e}", library.display());
+    let bytes = std::fs::read(&library).map_err(failed)?;
+    let changed = std::fs::metadata(&library).and_then(|about| about.modified()).map_err(failed)?;
     let loadable = loadable(&bytes).ok_or_else(|| format!("{} is no ELF library", library.display()))?;
     // Cargo's own folder for this crate: it has a build script for no other reason.
     let folder = std::env::var_os("OUT_DIR").ok_or("cargo has set no OUT_DIR for this crate")?;
     let file = Path::new(&folder).join(LIBRARY);
-    std::fs::write(&file, loadable).map_err(|e| format!("{}: {e}", file.display()))?;
+    leave(&file, &loadable, changed).map_err(|e| format!("{}: {e}", file.display()))?;
     Ok(Some(file))
+}
+
+/// Leaves a file with these bytes and this time of change. The crate, its unit tests and rustdoc expand the
+/// macro in one folder, at one time: each finds a whole file, and one that is right already stays. The time
+/// is the library's own: cargo compiles a crate anew when a file that it includes is younger than its build.
+fn leave(file: &Path, bytes: &[u8], changed: SystemTime) -> std::io::Result<()> {
+    let of = |at: &Path| std::fs::metadata(at).and_then(|about| about.modified()).ok();
+    if of(file) == Some(changed) && std::fs::read(file).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    let own = file.with_extension(format!("so.{}", std::process::id()));
+    let mut written = std::fs::File::create(&own)?;
+    written.write_all(bytes)?;
+    written.set_modified(changed)?;
+    std::fs::rename(&own, file)
 }
 
 /// The runtime's shared library, beside its Rust library, if the compiler was given that one whole.
@@ -101,5 +120,34 @@ mod tests {
         // Cut again, nothing more goes.
         assert_eq!(loadable(&cut).unwrap(), cut);
         assert!(loadable(&own[..200]).is_none() && loadable(b"#!/bin/sh").is_none());
+    }
+    #[test]
+    fn a_file_is_left_whole_with_the_librarys_time_and_one_that_is_right_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(LIBRARY);
+        let changed = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        let (first, second) = (vec![1_u8; 3 << 20], vec![2_u8; 5 << 20]);
+        leave(&file, &first, changed).unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().modified().unwrap(), changed);
+        let inode = |file: &Path| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(file).unwrap());
+        let before = inode(&file);
+        leave(&file, &first, changed).unwrap();
+        assert_eq!(inode(&file), before, "a file that was right was written again");
+
+        // Others write while one reads.
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..20 {
+                    leave(&file, if round % 2 == 0 { &second } else { &first }, changed).unwrap();
+                }
+                done.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let read = std::fs::read(&file).unwrap();
+                assert!(read == first || read == second, "{} bytes", read.len());
+            }
+        });
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "something was left beside it");
     }
 }
