@@ -121,7 +121,6 @@ BYTES(uint64_t)
 BYTES(mixed)
 INTEGERS(unsigned, unsigned)
 INTEGERS(long long, long_long)
-#if !defined(BRIEF) /* code for the other architectures comes from the same templates */
 BYTES(short)
 BYTES(int)
 BYTES(float)
@@ -133,7 +132,6 @@ INTEGERS(long, long)
 INTEGERS(unsigned long, unsigned_long)
 INTEGERS(unsigned long long, unsigned_long_long)
 INTEGERS(size_t, size)
-#endif
 
 extern "C" __global__ void floats(float *x, double *y, int pe) {
   numbers(x, pe);
@@ -177,11 +175,4 @@ extern "C" __global__ void shared_sides(float *x, size_t n, int pe) {
   RUSHMEM_DYNAMIC_SHARED(float, tile);
   rushmem::get<rushmem::block>(tile, x, n, pe);
   rushmem::put<rushmem::block>(x, tile, n, pe);
-}
-
-/* What scripts/check-device counts the instructions of. */
-extern "C" __global__ void direct_p(uint64_t *x, uint64_t value, int pe) { rushmem::p(x, value, pe); }
-extern "C" __global__ void direct_g(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::g(x, pe); }
-extern "C" __global__ void direct_signal(uint64_t *x, int pe) {
-  rushmem::signal_op(x, 1, rushmem::signal::set, pe);
 }

@@ -1,6 +1,7 @@
 /* Kernels that do one operation and nothing else, at each scope. Nobody runs these: scripts/check-device
  * looks how many registers they take. With more than 64 a launch of blocks of 1024 threads fails, and a
- * program should come that far without knowing of __launch_bounds__. */
+ * program should come that far without knowing of __launch_bounds__. Of `one_p`, `one_g` and `one_signal` it
+ * counts the instructions. */
 #include <rushmem/rushmem.cuh>
 
 #define KERNEL extern "C" __global__ void
@@ -27,6 +28,7 @@ AT(block)
 
 KERNEL one_p(uint64_t *x, uint64_t value, int pe) { rushmem::p(x, value, pe); }
 KERNEL one_g(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::g(x, pe); }
+KERNEL one_signal(uint64_t *x, int pe) { rushmem::signal_op(x, 1, rushmem::signal::set, pe); }
 KERNEL one_atomic(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::atomic_fetch_add(x, *y, pe); }
 KERNEL one_wait(uint64_t *x) { rushmem::wait_until(x, rushmem::cmp::ge, 1); }
 KERNEL one_signal_wait(uint64_t *x, uint64_t *y) { *y = rushmem::signal_wait_until(x, rushmem::cmp::ge, 1); }
