@@ -9,6 +9,7 @@ mod api_common;
 mod arguments;
 
 mod atomics;
+mod collectives;
 mod faults;
 mod order;
 mod packed;

@@ -1,0 +1,60 @@
+//! Collectives inside kernels against their definition: random calls, sizes, types, scopes and teams, several
+//! blocks at once (tests/kernels/collectives.cu).
+
+use crate::api_common::at_all_counts;
+use crate::*;
+
+const COLLECTIVES: &str = kernels!("collectives.cu");
+/// Bytes that a block has for each array, on a team of any size.
+const ROOM: usize = 80 << 10;
+
+/// `collectives_args` of collectives.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Collectives {
+    dst: *mut u64,
+    src: *mut u64,
+    room: u64,
+    seed: u64,
+    steps: i32,
+    scope: i32,
+    parts: i32,
+}
+
+fn random(world: &World, rng: &mut Rng, blocks: u32, threads: u32, scope: i32, parts: i32, steps: usize) {
+    let bench = Bench::new(world, COLLECTIVES);
+    let words = ROOM / 8 * blocks as usize;
+    let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
+    let args = Collectives {
+        dst: dst.as_ptr(),
+        src: src.as_ptr(),
+        room: ROOM as u64,
+        seed: rng.next(),
+        steps: rounds(steps) as i32,
+        scope,
+        parts,
+    };
+    bench.run("collectives_random", Launch::new(blocks, threads), (&bench.report, ByValue(args)));
+}
+
+#[test]
+fn random_collectives_agree_with_their_definition_at_every_scope() {
+    at_all_counts(|world, rng| {
+        for (i, scope) in [THREAD, WARP, BLOCK, 3].into_iter().enumerate() {
+            random(world, rng, 1, BLOCK_SIZES[i % 3], scope, 0, 60);
+        }
+    });
+}
+
+#[test]
+fn blocks_use_slot_sets_of_their_own_at_once() {
+    at_few_counts(|world, rng| random(world, rng, 4, 33, 3, 0, 40));
+}
+
+#[test]
+fn teams_that_are_disjoint_run_at_once() {
+    at_counts(&[4, 5], |world, rng| {
+        random(world, rng, 2, 64, 3, 2, 40);
+        random(world, rng, 1, 1, 3, 3, 40);
+    });
+}
