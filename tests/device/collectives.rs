@@ -18,12 +18,21 @@ struct Collectives {
     seed: u64,
     steps: i32,
     scope: i32,
+    first_set: u32,
     parts: i32,
 }
 
-fn random(world: &World, rng: &mut Rng, blocks: u32, threads: u32, scope: i32, parts: i32, steps: usize) {
+/// Each of at most four blocks in a slot set, from `first_set` on, of the world or of teams of every `parts`-th PE.
+fn random(
+    world: &World,
+    rng: &mut Rng,
+    shape: Launch,
+    scope: i32,
+    (first_set, parts): (u32, i32),
+    steps: usize,
+) {
     let bench = Bench::new(world, COLLECTIVES);
-    let words = ROOM / 8 * blocks as usize;
+    let words = ROOM / 8 * 4;
     let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
     let args = Collectives {
         dst: dst.as_ptr(),
@@ -32,29 +41,30 @@ fn random(world: &World, rng: &mut Rng, blocks: u32, threads: u32, scope: i32, p
         seed: rng.next(),
         steps: rounds(steps) as i32,
         scope,
+        first_set,
         parts,
     };
-    bench.run("collectives_random", Launch::new(blocks, threads), (&bench.report, ByValue(args)));
+    bench.run("collectives_random", shape, (&bench.report, ByValue(args)));
 }
 
 #[test]
 fn random_collectives_agree_with_their_definition_at_every_scope() {
     at_all_counts(|world, rng| {
         for (i, scope) in [THREAD, WARP, BLOCK, 3].into_iter().enumerate() {
-            random(world, rng, 1, BLOCK_SIZES[i % 3], scope, 0, 60);
+            random(world, rng, Launch::new(1, BLOCK_SIZES[i % 3]), scope, (0, 0), 60);
         }
     });
 }
 
 #[test]
 fn blocks_use_slot_sets_of_their_own_at_once() {
-    at_few_counts(|world, rng| random(world, rng, 4, 33, 3, 0, 40));
+    at_few_counts(|world, rng| random(world, rng, Launch::new(4, 33), 3, (0, 0), 40));
 }
 
 #[test]
 fn teams_that_are_disjoint_run_at_once() {
     at_counts(&[4, 5], |world, rng| {
-        random(world, rng, 2, 64, 3, 2, 40);
-        random(world, rng, 1, 1, 3, 3, 40);
+        random(world, rng, Launch::new(2, 64), 3, (0, 2), 40);
+        random(world, rng, Launch::new(1, 1), 3, (2, 3), 40);
     });
 }

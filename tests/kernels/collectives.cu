@@ -12,6 +12,7 @@ struct collectives_args {
   uint64_t seed;
   int steps;
   int scope; /* 3: each PE its own, a new one each step */
+  unsigned first_set;
   int parts; /* 0: the world; else PEs number p, p + parts, p + 2 * parts ... are team p */
 };
 
@@ -182,7 +183,8 @@ __device__ void any(const step &s, int what, uint64_t kind, uint64_t bytes) {
 
 }  // namespace
 
-/* Every PE in a team of `parts`, made by hand of the world's slot sets, which are large enough. */
+/* Every PE in one of `parts` teams, made by hand of a slot set of the world, which is large enough. A slot set is one
+ * team's for ever. */
 __device__ rushmem::team part_of(int parts, unsigned set) {
   rushmem::team t = rushmem::world().on(set);
   if (parts == 0) return t;
@@ -197,7 +199,7 @@ __device__ rushmem::team part_of(int parts, unsigned set) {
 extern "C" __global__ void collectives_random(uint64_t *report, collectives_args a) {
   step s;
   s.report = report;
-  s.team = part_of(a.parts, blockIdx.x);
+  s.team = part_of(a.parts, a.first_set + blockIdx.x);
   s.dst = reinterpret_cast<char *>(a.dst) + blockIdx.x * a.room;
   s.src = reinterpret_cast<char *>(a.src) + blockIdx.x * a.room;
   const uint64_t members = static_cast<uint64_t>(s.team.n_pes());
