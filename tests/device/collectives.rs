@@ -22,13 +22,15 @@ struct Collectives {
     parts: i32,
 }
 
-/// Each of at most four blocks in a slot set, from `first_set` on, of the world or of teams of every `parts`-th PE.
-fn random(
+/// Each of at most four blocks in a slot set, from the first of `team` on, of the world (0) or of teams of every
+/// so many-th PE.
+fn run(
     world: &World,
     rng: &mut Rng,
+    kernel: &str,
     shape: Launch,
     scope: i32,
-    (first_set, parts): (u32, i32),
+    team: (u32, i32),
     steps: usize,
 ) {
     let bench = Bench::new(world, COLLECTIVES);
@@ -41,10 +43,14 @@ fn random(
         seed: rng.next(),
         steps: rounds(steps) as i32,
         scope,
-        first_set,
-        parts,
+        first_set: team.0,
+        parts: team.1,
     };
-    bench.run("collectives_random", shape, (&bench.report, ByValue(args)));
+    bench.run(kernel, shape, (&bench.report, ByValue(args)));
+}
+
+fn random(world: &World, rng: &mut Rng, shape: Launch, scope: i32, team: (u32, i32), steps: usize) {
+    run(world, rng, "collectives_random", shape, scope, team, steps);
 }
 
 #[test]
@@ -66,5 +72,14 @@ fn teams_that_are_disjoint_run_at_once() {
     at_counts(&[4, 5], |world, rng| {
         random(world, rng, Launch::new(2, 64), 3, (0, 2), 40);
         random(world, rng, Launch::new(1, 1), 3, (2, 3), 40);
+    });
+}
+
+#[test]
+fn a_root_that_runs_ahead_overwrites_nothing() {
+    at_all_counts(|world, rng| {
+        for threads in [1, 33] {
+            run(world, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), 1000);
+        }
     });
 }

@@ -226,3 +226,25 @@ extern "C" __global__ void collectives_random(uint64_t *report, collectives_args
     if (report[0] != 0) return;
   }
 }
+
+/* Broadcasts in a row, whose roots may run ahead: others are late at random, and the root never is. Roots change
+ * now and then. */
+extern "C" __global__ void collectives_broadcasts(uint64_t *report, collectives_args a) {
+  const rushmem::team t = rushmem::world().on(a.first_set);
+  const int n = t.n_pes(), me = t.my_pe();
+  for (int i = 0; i < a.steps; ++i) {
+    const uint64_t seed = mix(a.seed, static_cast<uint64_t>(i));
+    const int root = static_cast<int>(mix(a.seed, static_cast<uint64_t>(i / 16)) % static_cast<uint64_t>(n));
+    const size_t words = 1 + seed % 9;
+    if (me == root) {
+      for (size_t w = threadIdx.x; w < words; w += blockDim.x) a.src[w] = mix(seed, w);
+    } else if (seed % 4 == 0) {
+      for (uint64_t k = mix(seed, static_cast<uint64_t>(me)) % 256; k != 0; --k) {
+        if (rushmem::signal_fetch(a.dst) == ~0ull) return;
+      }
+    }
+    rushmem::broadcast<rushmem::block>(t, a.dst, a.src, words, root);
+    for (size_t w = threadIdx.x; w < words; w += blockDim.x) CHECK_EQ(report, a.dst[w], mix(seed, w), static_cast<uint64_t>(i));
+    __syncthreads();
+  }
+}
