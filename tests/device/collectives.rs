@@ -64,7 +64,7 @@ fn random_collectives_agree_with_their_definition_at_every_scope() {
 
 #[test]
 fn blocks_use_slot_sets_of_their_own_at_once() {
-    at_few_counts(|world, rng| random(world, rng, Launch::new(4, 33), 3, (0, 0), 40));
+    at_few_counts(|world, rng| random(world, rng, Launch::new(4, 33), 3, (0, 0), 24));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn teams_that_are_disjoint_run_at_once() {
 fn a_root_that_runs_ahead_overwrites_nothing() {
     at_all_counts(|world, rng| {
         for threads in [1, 33] {
-            run(world, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), 1000);
+            run(world, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), 300);
         }
     });
 }

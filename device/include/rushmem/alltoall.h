@@ -22,11 +22,10 @@ RUSHMEM_DEVICE void alltoall(const team &t, T *dst, const T *src, size_t n) {
   impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_ALLTOALL, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
   if (direct) {
     c.meet();
+    RUSHMEM_ROLLED
     for (int s = 1; s < t.raw.n_pes; ++s) {
       const int to = c.right(s);
-      impl::copy<Scope, impl::unit_of<T>::value, false>(
-          reinterpret_cast<char *>(impl::of_member(c, dst + me * n, to)),
-          reinterpret_cast<const char *>(src + static_cast<size_t>(to) * n), n * sizeof(T));
+      impl::copy_to_member(c, dst + me * n, src + static_cast<size_t>(to) * n, n, to);
     }
     impl::copy_own<Scope>(dst + me * n, src + me * n, n);
     c.meet();

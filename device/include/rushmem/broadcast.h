@@ -39,10 +39,8 @@ template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
   c.meet();
   if (c.t.raw.my_pe == root) {
-    for (int s = 1; s < c.t.raw.n_pes; ++s) {
-      copy<Scope, unit_of<T>::value, false>(reinterpret_cast<char *>(of_member(c, dst, c.right(s))),
-                                            reinterpret_cast<const char *>(src), n * sizeof(T));
-    }
+    RUSHMEM_ROLLED
+    for (int s = 1; s < c.t.raw.n_pes; ++s) copy_to_member(c, dst, src, n, c.right(s));
     copy_own<Scope>(dst, src, n);
   }
   c.meet();

@@ -34,10 +34,8 @@ RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
   if (direct) {
     T *block_ = dst + static_cast<size_t>(t.raw.my_pe) * n;
     c.meet();
-    for (int s = 1; s < t.raw.n_pes; ++s) {
-      impl::copy<Scope, impl::unit_of<T>::value, false>(reinterpret_cast<char *>(impl::of_member(c, block_, c.right(s))),
-                                                        reinterpret_cast<const char *>(src), n * sizeof(T));
-    }
+    RUSHMEM_ROLLED
+    for (int s = 1; s < t.raw.n_pes; ++s) impl::copy_to_member(c, block_, src, n, c.right(s));
     impl::copy_own<Scope>(block_, src, n);
     c.meet();
   } else {

@@ -30,10 +30,22 @@ RUSHMEM_DEVICE uint64_t tag_of(uint32_t collective, uint64_t size, uint64_t more
   return static_cast<uint64_t>(collective) << 12 | (mixed >> 52);
 }
 
+/* Stores to a member that may not be in the run around this PE, or not mapped. Out of line, as nearly all teams
+ * are near: their registers are not there for it. */
+template <typename W> RUSHMEM_OUTLINED void store_line_any(W *line, uint64_t value, int pe) {
+  const route to = route_to(pe);
+  if (to.is_far()) far_p(line, value, pe);
+  else store_relaxed_word(to.at(line), value);
+}
+template <typename P> RUSHMEM_OUTLINED void store_packet_any(P *slot, uint64_t value, uint64_t number, int pe) {
+  const route to = route_to(pe);
+  if (to.is_far()) far_packet(slot, value, number, pe);
+  else store_packet(to.at(slot), value, number);
+}
+
 template <typename Scope> struct call {
   const team &t;
   rushmem_team_slots *slots;
-  uint64_t first; /* phase of this call */
   uint64_t next;  /* the phase to come */
   uint64_t known; /* a phase that all members have ended */
   uint64_t tag;
@@ -46,9 +58,8 @@ template <typename Scope> struct call {
     slots = reinterpret_cast<rushmem_team_slots *>(t.raw.slots);
     if (RUSHMEM_UNLIKELY(!slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
     Scope::sync();
-    first = load_relaxed_word(&slots->phase) + 1;
     known = load_relaxed_word(&slots->known);
-    next = first;
+    next = load_relaxed_word(&slots->phase) + 1;
     if (Scope::rank() == 0) busy = swap_word(&slots->busy, uint64_t(1));
   }
 
@@ -74,9 +85,9 @@ template <typename Scope> struct call {
     return at < t.raw.n_pes ? at : at - t.raw.n_pes;
   }
 
-  RUSHMEM_DEVICE route way(int member) const {
-    const int pe = t.world_pe(member);
-    return RUSHMEM_LIKELY(t.raw.all_near) ? route{affine_distance(pe), true} : route_to(pe);
+  /* This PE's memory as `member` has it, where all members are near. */
+  template <typename T> RUSHMEM_DEVICE T *near_at(T *local, int member) const {
+    return run_address(local, t.world_pe(member));
   }
 
   /* Ends the launch, with a report that says why. */
@@ -111,10 +122,9 @@ template <typename Scope> struct call {
     const int n = t.raw.n_pes;
     for (int s = static_cast<int>(Scope::rank()) + 1; s < n; s += static_cast<int>(Scope::size())) {
       const int member = right(s);
-      const route to = way(member);
       uint64_t *line = &lines()[t.raw.my_pe].epoch;
-      if (to.is_far()) far_p(line, number(phase), t.world_pe(member));
-      else store_relaxed_word(to.at(line), number(phase));
+      if (RUSHMEM_LIKELY(t.raw.all_near)) store_relaxed_word(near_at(line, member), number(phase));
+      else store_line_any(line, number(phase), t.world_pe(member));
     }
   }
 
@@ -167,9 +177,8 @@ template <typename Scope> struct call {
   /* ---- packets ---- */
 
   RUSHMEM_DEVICE void send(packet *own, uint64_t value, uint64_t phase, int member) const {
-    const route to = way(member);
-    if (to.is_far()) far_packet(own, value, number(phase), t.world_pe(member));
-    else store_packet(to.at(own), value, number(phase));
+    if (RUSHMEM_LIKELY(t.raw.all_near)) store_packet(near_at(own, member), value, number(phase));
+    else store_packet_any(own, value, number(phase), t.world_pe(member));
   }
 
   RUSHMEM_DEVICE uint64_t receive(const packet *own, uint64_t phase, int member) const {

@@ -24,14 +24,25 @@ RUSHMEM_DEVICE bool is_large(const team &t, size_t bytes) { return bytes > size_
 
 /* This PE's array as `member` has it. */
 template <typename Scope, typename T> RUSHMEM_DEVICE T *of_member(const call<Scope> &c, T *local, int member) {
-  return c.way(member).at(local);
+  return c.near_at(local, member);
+}
+
+/* A copy to a member, or within this PE. Out of line: what it keeps in flight would be added to what the
+ * collective around it keeps. */
+template <typename Scope, size_t unit> RUSHMEM_OUTLINED void copy_apart(char *to, const char *from, size_t bytes) {
+  copy<Scope, unit, false>(to, from, bytes);
+}
+
+template <typename Scope, typename T> RUSHMEM_DEVICE void copy_to_member(const call<Scope> &c, T *dst, const T *src, size_t n, int member) {
+  copy_apart<Scope, unit_of<T>::value>(reinterpret_cast<char *>(of_member(c, dst, member)),
+                                       reinterpret_cast<const char *>(src), n * sizeof(T));
 }
 
 /* This scope's own arrays. */
 template <typename Scope, typename T> RUSHMEM_DEVICE void copy_own(T *dst, const T *src, size_t n) {
   if (dst == src) return;
-  copy<Scope, unit_of<T>::value, false>(reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src),
-                                        n * sizeof(T));
+  copy_apart<Scope, unit_of<T>::value>(reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src),
+                                       n * sizeof(T));
 }
 
 }  // namespace impl

@@ -18,40 +18,46 @@ namespace impl {
 template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink sink) {
   const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
-  const size_t room = c.t.raw.packets, rank = Scope::rank(), size = Scope::size();
+  const size_t room = c.t.raw.packets;
   const uint64_t begin = c.next;
-
-  auto send = [&](size_t chunk) {
-    const size_t from = chunk * room, count = words - from < room ? words - from : room;
-    packet *slot = c.packets(begin + chunk, me);
-    for (size_t i = rank; i < count; i += size) {
-      for (int s = 1; s < n; ++s) {
-        const int member = c.right(s);
-        c.send(slot + i, source(member, from + i), begin + chunk, member);
+  const bool several = words > room;
+  /* Where the chunks to send and to receive begin: the same for the first, then that one and the one before. */
+  size_t sent = 0;
+  RUSHMEM_ROLLED
+  for (;;) {
+    if (sent < words) {
+      packet *slot = c.packets(c.next, me);
+      const size_t end = words - sent < room ? words : sent + room;
+      RUSHMEM_ROLLED
+      for (size_t w = sent + Scope::rank(); w < end; w += Scope::size()) {
+        RUSHMEM_ROLLED
+        for (int s = 1; s < n; ++s) {
+          const int member = c.right(s);
+          c.send(slot + (w - sent), source(member, w), c.next, member);
+        }
       }
+      c.check_busy();
     }
-  };
-  auto receive = [&](size_t chunk) {
-    const size_t from = chunk * room, count = words - from < room ? words - from : room;
-    for (size_t i = rank; i < count; i += size) {
-      for (int member = 0; member < n; ++member) {
-        const uint64_t word_ = member == me ? source(me, from + i)
-                                            : c.receive(c.packets(begin + chunk, member) + i, begin + chunk, member);
-        sink.take(member, from + i, word_);
+    const bool first = sent == 0;
+    if (first || sent != room) {
+      const size_t from = first ? 0 : sent - room, end = words - from < room ? words : from + room;
+      const uint64_t phase = first ? begin : c.next - 1;
+      const packet *slot = c.packets(phase, 0);
+      RUSHMEM_ROLLED
+      for (size_t w = from + Scope::rank(); w < end; w += Scope::size()) {
+        RUSHMEM_ROLLED
+        for (int member = 0; member < n; ++member) {
+          const packet *at = slot + static_cast<size_t>(member) * room + (w - from);
+          sink.take(member, w, member == me ? source(me, w) : c.receive(at, phase, member));
+        }
+        sink.done(w);
       }
-      sink.done(from + i);
+      if (!several || (!first && end == words)) break;
     }
-  };
-
-  const size_t chunks = (words + room - 1) / room;
-  for (size_t k = 0; k < chunks; ++k) {
-    send(k);
-    c.check_busy();
-    if (k != 1) receive(k == 0 ? 0 : k - 1);
+    sent += room;
+    ++c.next;
   }
-  if (chunks > 1) receive(chunks - 1);
-  if (chunks == 0) return;
-  const uint64_t last = begin + chunks - 1;
+  const uint64_t last = several ? begin + (words - 1) / room : begin;
   c.known = last > begin + 1 ? last - 3 : begin - 1;
   c.next = last + 1;
 }
@@ -59,12 +65,26 @@ RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink s
 /* Words of n elements at `from`, of which the last may be part of one. */
 template <typename T> RUSHMEM_DEVICE size_t words_of(size_t n) { return packets<T>(n); }
 
+/* Words of bytes and of 2-byte elements are taken apart out of line: eight loads of one word are many registers. */
+template <size_t unit> RUSHMEM_OUTLINED uint64_t gather_small(const char *from, size_t bytes) {
+  return gather_word<unit>(from, bytes);
+}
+template <size_t unit> RUSHMEM_OUTLINED void scatter_small(char *to, uint64_t value, size_t bytes) {
+  scatter_word<unit>(to, value, bytes);
+}
+
 template <typename T> RUSHMEM_DEVICE uint64_t word_at(const T *from, size_t n, size_t w) {
-  return gather_word<part_of<T>::value>(reinterpret_cast<const char *>(from) + w * 8, n * sizeof(T) - w * 8);
+  constexpr size_t unit = part_of<T>::value;
+  const char *at = reinterpret_cast<const char *>(from) + w * 8;
+  if constexpr (unit < 4) return gather_small<unit>(at, n * sizeof(T) - w * 8);
+  else return gather_word<unit>(at, n * sizeof(T) - w * 8);
 }
 
 template <typename T> RUSHMEM_DEVICE void set_word(T *to, size_t n, size_t w, uint64_t value) {
-  scatter_word<part_of<T>::value>(reinterpret_cast<char *>(to) + w * 8, value, n * sizeof(T) - w * 8);
+  constexpr size_t unit = part_of<T>::value;
+  char *at = reinterpret_cast<char *>(to) + w * 8;
+  if constexpr (unit < 4) scatter_small<unit>(at, value, n * sizeof(T) - w * 8);
+  else scatter_word<unit>(at, value, n * sizeof(T) - w * 8);
 }
 
 }  // namespace impl
