@@ -89,13 +89,14 @@ typedef struct rushmem_team {
   uint64_t heap_base;    /* of its world */
 } rushmem_team;          /* 64 bytes */
 
-/* A slot set begins with this: words that this PE alone reads and writes. Behind it lie a rushmem_sync_line
+/* A slot set begins with this: words that this PE alone writes. Behind it lie a rushmem_sync_line
  * for each member, and then packets: RUSHMEM_TEAM_PHASES times n_pes times `packets` of 16 bytes. */
 typedef struct rushmem_team_slots {
   uint64_t phase;        /* phases that have ended */
   uint64_t known;        /* the last phase of which this PE knows that all members have ended it */
   uint64_t busy;         /* not 0: a collective uses this slot set */
-  uint64_t pad[13];
+  uint64_t current;      /* the first phase of the last call, and its tag: members whose wait lasts look at it */
+  uint64_t pad[12];
 } rushmem_team_slots;    /* 128 bytes */
 
 /* Phases whose packets have places of their own: what phase p writes has been read in phase p + 4. */

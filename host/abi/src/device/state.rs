@@ -131,7 +131,8 @@ pub struct TeamSlots {
     pub phase: u64,
     pub known: u64,
     pub busy: u64,
-    pub pad: [u64; 13],
+    pub current: u64,
+    pub pad: [u64; 12],
 }
 
 /// `rushmem_device_state`.

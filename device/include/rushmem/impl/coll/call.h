@@ -60,7 +60,10 @@ template <typename Scope> struct call {
     Scope::sync();
     known = load_relaxed_word(&slots->known);
     next = load_relaxed_word(&slots->phase) + 1;
-    if (Scope::rank() == 0) busy = swap_word(&slots->busy, uint64_t(1));
+    if (Scope::rank() == 0) {
+      busy = swap_word(&slots->busy, uint64_t(1));
+      store_relaxed_word(&slots->current, number(next));
+    }
   }
 
   RUSHMEM_DEVICE uint64_t number(uint64_t phase) const { return phase << 16 | tag; }
@@ -102,6 +105,13 @@ template <typename Scope> struct call {
     }
   }
 
+  /* A member that is in the same phase, and in another call, may wait for this one. */
+  RUSHMEM_DEVICE void check_call(int member) const {
+    if (!t.raw.all_near) return;
+    const uint64_t ours = load_relaxed_word(&slots->current), theirs = load_relaxed_word(near_at(&slots->current, member));
+    if (ours >> 16 == theirs >> 16) check_tag(&slots->current, ours, theirs, member);
+  }
+
   /* Counts a poll of a word by which member `member` shows itself, and makes the stops. */
   struct patience {
     uint32_t polls = 0;
@@ -109,6 +119,7 @@ template <typename Scope> struct call {
     RUSHMEM_DEVICE void unsatisfied(const call &c, const uint64_t *word_, uint64_t expected, uint64_t seen, int member) {
       pause(polls == 0);
       if (RUSHMEM_UNLIKELY(++polls == mark.next)) {
+        c.check_call(member);
         mark = rushmem_stall_stop(polls, mark.since, reinterpret_cast<uint64_t>(word_), c.about,
                                   RUSHMEM_STALL_COLLECTIVE, c.t.world_pe(member), expected, seen);
       }
