@@ -22,8 +22,8 @@ struct Collectives {
     parts: i32,
 }
 
-/// Each of at most four blocks in a slot set, from the first of `team` on, of the world (0) or of teams of every
-/// so many-th PE.
+/// Each of at most four blocks in a slot set, from the first of `team` on, of the world (0) or of teams of
+/// every so many-th PE.
 fn run(
     world: &World,
     rng: &mut Rng,

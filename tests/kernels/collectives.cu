@@ -1,6 +1,6 @@
-/* Random collectives of a team against their definition: every PE derives the same calls from a seed, fills its
- * arrays with what the step's data is, makes the call at a scope of its own, and compares. Several blocks do so
- * at once, each in a slot set and in memory of its own. */
+/* Random collectives of a team against their definition: every PE derives the same calls from a seed, fills
+ * its arrays with what the step's data is, makes the call at a scope of its own, and compares. Several blocks
+ * do so at once, each in a slot set and in memory of its own. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -183,8 +183,8 @@ __device__ void any(const step &s, int what, uint64_t kind, uint64_t bytes) {
 
 }  // namespace
 
-/* Every PE in one of `parts` teams, made by hand of a slot set of the world, which is large enough. A slot set is one
- * team's for ever. */
+/* Every PE in one of `parts` teams, made by hand of a slot set of the world, which is large enough. A slot
+ * set is one team's for ever. */
 __device__ rushmem::team part_of(int parts, unsigned set) {
   rushmem::team t = rushmem::world().on(set);
   if (parts == 0) return t;
@@ -227,8 +227,8 @@ extern "C" __global__ void collectives_random(uint64_t *report, collectives_args
   }
 }
 
-/* Broadcasts in a row, whose roots may run ahead: others are late at random, and the root never is. Roots change
- * now and then. */
+/* Broadcasts in a row, whose roots may run ahead: others are late at random, and the root never is. Roots
+ * change now and then. */
 extern "C" __global__ void collectives_broadcasts(uint64_t *report, collectives_args a) {
   const rushmem::team t = rushmem::world().on(a.first_set);
   const int n = t.n_pes(), me = t.my_pe();

@@ -52,8 +52,8 @@ extern "C" __global__ void faults_collective_for_ever(uint64_t *dst, uint64_t *s
   }
 }
 
-/* PE 0 makes another call than the rest: 0, of another size; 1, another operator; 2, another collective; 3, another
- * root. */
+/* PE 0 makes another call than the rest: 0, of another size; 1, another operator; 2, another collective; 3,
+ * another root. */
 extern "C" __global__ void faults_different_collectives(uint64_t *dst, uint64_t *src, int how) {
   const rushmem::team t = rushmem::world();
   const bool odd = t.my_pe() == 0;

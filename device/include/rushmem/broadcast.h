@@ -49,9 +49,9 @@ RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_
 }  // namespace impl
 
 /* n elements from `src` of member `root` to `dst` of all members, the root's own too. `dst` is symmetric, or
- * not for any member; they may be the same array. On return `dst` may be read by every thread of the scope, and
- * `src` changed. (OpenSHMEM 1.5, 9.9 shmem_broadcast)
- * Order: the data is here on return. Cost: collective. */
+ * not for any member; they may be the same array. On return `dst` may be read by every thread of the scope,
+ * and `src` changed. (OpenSHMEM 1.5, 9.9 shmem_broadcast) Order: the data is here on return. Cost:
+ * collective. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void broadcast(const team &t, T *dst, const T *src, size_t n, int root) {
   RUSHMEM_ASSERT_ELEMENT(T);

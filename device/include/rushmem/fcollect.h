@@ -20,10 +20,10 @@ template <typename T> struct block_each {
 
 }  // namespace impl
 
-/* n elements from `src` of each member to `dst` of all, n_pes() * n elements: block i is member i's. `src` may
- * be this member's block of `dst`. `dst` is symmetric, or not for any member. On return `dst` may be read by
- * every thread of the scope, and `src` changed. (OpenSHMEM 1.5, 9.9 shmem_fcollect)
- * Order: the data is here on return. Cost: collective. */
+/* n elements from `src` of each member to `dst` of all, n_pes() * n elements: block i is member i's. `src`
+ * may be this member's block of `dst`. `dst` is symmetric, or not for any member. On return `dst` may be read
+ * by every thread of the scope, and `src` changed. (OpenSHMEM 1.5, 9.9 shmem_fcollect) Order: the data is
+ * here on return. Cost: collective. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_ASSERT_ELEMENT(T);

@@ -1,10 +1,11 @@
-/* Reductions over a team: reduce (every member gets the result), reducescatter (each its block of it) and scan.
- * (OpenSHMEM 1.5, 9.9 shmem_sum_reduce and its family; 1.6 shmem_sum_inscan, shmem_sum_exscan)
+/* Reductions over a team: reduce (every member gets the result), reducescatter (each its block of it) and
+ * scan. (OpenSHMEM 1.5, 9.9 shmem_sum_reduce and its family; 1.6 shmem_sum_inscan, shmem_sum_exscan)
  *
  *     rushmem::reduce<rushmem::block>(team, dst, src, n, rushmem::sum{});
  *
- * T is an integer or float of 1 to 8 bytes; on GPUs __half and __nv_bfloat16, too. Results are the same bits on
- * every member and in every run: members are combined in the order of their numbers (impl/coll/operators.h). */
+ * T is an integer or float of 1 to 8 bytes; on GPUs __half and __nv_bfloat16, too. Results are the same bits
+ * on every member and in every run: members are combined in the order of their numbers
+ * (impl/coll/operators.h). */
 #ifndef RUSHMEM_REDUCE_H
 #define RUSHMEM_REDUCE_H
 
@@ -100,10 +101,10 @@ RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
   c.end();
 }
 
-/* Member j gets block j, of n elements, of the reduction of all members' `src`, which are n_pes() blocks. `dst`
- * may be the first block of `src`. `src` is symmetric, or not for any member. On return `dst` may be read by
- * every thread of the scope, and `src` changed. (NVSHMEM 3, nvshmem_sum_reducescatter)
- * Order: the data is here on return. Cost: collective. */
+/* Member j gets block j, of n elements, of the reduction of all members' `src`, which are n_pes() blocks.
+ * `dst` may be the first block of `src`. `src` is symmetric, or not for any member. On return `dst` may be
+ * read by every thread of the scope, and `src` changed. (NVSHMEM 3, nvshmem_sum_reducescatter) Order: the
+ * data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void reducescatter(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_ASSERT_REDUCIBLE(T);

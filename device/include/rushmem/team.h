@@ -4,13 +4,13 @@
  *       rushmem::reduce<rushmem::block>(row, x, x, n, rushmem::sum{});
  *     }
  *
- * The host makes teams; a kernel takes one by value, and `rushmem::world()` is the team of all PEs. Members are
- * numbered 0 .. n_pes() - 1 in the team. Operations on one PE (put, p, atomics) take its number in the world:
- * `world_pe(i)` translates.
+ * The host makes teams; a kernel takes one by value, and `rushmem::world()` is the team of all PEs. Members
+ * are numbered 0 .. n_pes() - 1 in the team. Operations on one PE (put, p, atomics) take its number in the
+ * world: `world_pe(i)` translates.
  *
- * Collectives of a team meet in one of its slot sets, 0 unless the program says `team.on(set)`. On one slot set
- * a PE makes one call at a time, whichever threads or blocks make it, and all members make the same calls in
- * the same order. Calls on different slot sets, or of different teams, run at once. */
+ * Collectives of a team meet in one of its slot sets, 0 unless the program says `team.on(set)`. On one slot
+ * set a PE makes one call at a time, whichever threads or blocks make it, and all members make the same calls
+ * in the same order. Calls on different slot sets, or of different teams, run at once. */
 #ifndef RUSHMEM_TEAM_H
 #define RUSHMEM_TEAM_H
 
@@ -18,6 +18,7 @@
 
 namespace rushmem {
 
+/* What this PE knows of a team: a kernel's argument, the host's struct bit for bit. */
 struct team {
   rushmem_team raw;
 
@@ -51,7 +52,6 @@ struct team {
   }
 };
 
-/* A kernel's argument is the host's struct, bit for bit. */
 static_assert(sizeof(team) == sizeof(rushmem_team), "rushmem/abi.h");
 
 /* All PEs. (OpenSHMEM 1.5, 9.4 SHMEM_TEAM_WORLD)

@@ -7,13 +7,13 @@
  *
  *     Who has ended phase p knows that all members have ended phase p - 3.
  *
- * A member that has entered a call has ended all calls before it, and an exchange has heard from every member:
- * of calls whose data goes both ways the rule is true by itself. Where data goes one way (broadcast) members
- * store the phase that they have ended into their line at every other member, and the sender looks at the lines
- * first, which nearly always say so already.
+ * A member that has entered a call has ended all calls before it, and an exchange has heard from every
+ * member: of calls whose data goes both ways the rule is true by itself. Where data goes one way (broadcast)
+ * members store the phase that they have ended into their line at every other member, and the sender looks at
+ * the lines first, which nearly always say so already.
  *
- * A number that travels is `phase << 16 | tag`. The tag says which collective it is, of how much: members whose
- * calls differ end with an error instead of mixing them up. */
+ * A number that travels is `phase << 16 | tag`. The tag says which collective it is, of how much: members
+ * whose calls differ end with an error instead of mixing them up. */
 #ifndef RUSHMEM_IMPL_COLL_CALL_H
 #define RUSHMEM_IMPL_COLL_CALL_H
 
@@ -30,8 +30,8 @@ RUSHMEM_DEVICE uint64_t tag_of(uint32_t collective, uint64_t size, uint64_t more
   return static_cast<uint64_t>(collective) << 12 | (mixed >> 52);
 }
 
-/* Stores to a member that may not be in the run around this PE, or not mapped. Out of line, as nearly all teams
- * are near: their registers are not there for it. */
+/* Stores to a member that may not be in the run around this PE, or not mapped. Out of line, as nearly all
+ * teams are near: their registers are not there for it. */
 template <typename W> RUSHMEM_OUTLINED void store_line_any(W *line, uint64_t value, int pe) {
   const route to = route_to(pe);
   if (to.is_far()) far_p(line, value, pe);

@@ -1,8 +1,8 @@
-/* Large collectives between members that map each other: no staging, each byte travels once. Members meet, read
- * or write one another's arrays, and meet again.
+/* Large collectives between members that map each other: no staging, each byte travels once. Members meet,
+ * read or write one another's arrays, and meet again.
  *
- * Every member must choose alike, so the choice rests on what all have in common: the team, the size, and that
- * an array is symmetric for all or for none (a call in which that differs ends with a mismatch). */
+ * Every member must choose alike, so the choice rests on what all have in common: the team, the size, and
+ * that an array is symmetric for all or for none (a call in which that differs ends with a mismatch). */
 #ifndef RUSHMEM_IMPL_COLL_DIRECT_H
 #define RUSHMEM_IMPL_COLL_DIRECT_H
 
@@ -18,8 +18,8 @@ RUSHMEM_DEVICE bool is_symmetric(const void *at, size_t bytes) {
   return offset < state().stride && bytes <= state().stride - offset;
 }
 
-/* Above this many bytes to or from one member, a call is direct where it can be: as many as go in one phase of
- * packets. */
+/* Above this many bytes to or from one member, a call is direct where it can be: as many as go in one phase
+ * of packets. */
 RUSHMEM_DEVICE bool is_large(const team &t, size_t bytes) { return bytes > size_t(8) * t.raw.packets; }
 
 /* This PE's array as `member` has it. */

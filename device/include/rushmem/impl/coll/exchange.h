@@ -21,7 +21,8 @@ RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink s
   const size_t room = c.t.raw.packets;
   const uint64_t begin = c.next;
   const bool several = words > room;
-  /* Where the chunks to send and to receive begin: the same for the first, then that one and the one before. */
+  /* Where the chunks to send and to receive begin: the same for the first, then that one and the one
+   * before. */
   size_t sent = 0;
   RUSHMEM_ROLLED
   for (;;) {
@@ -65,7 +66,8 @@ RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink s
 /* Words of n elements at `from`, of which the last may be part of one. */
 template <typename T> RUSHMEM_DEVICE size_t words_of(size_t n) { return packets<T>(n); }
 
-/* Words of bytes and of 2-byte elements are taken apart out of line: eight loads of one word are many registers. */
+/* Words of bytes and of 2-byte elements are taken apart out of line: eight loads of one word are many
+ * registers. */
 template <size_t unit> RUSHMEM_OUTLINED uint64_t gather_small(const char *from, size_t bytes) {
   return gather_word<unit>(from, bytes);
 }

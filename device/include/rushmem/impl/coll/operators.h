@@ -1,7 +1,7 @@
 /* What a reduction does with two elements, and in which type.
  *
- * Members are taken in the order of their numbers, element by element, at every scope and by every protocol: a
- * result is ((x0 + x1) + x2) + ... of these very operands, so it is the same bits on every member, in every
+ * Members are taken in the order of their numbers, element by element, at every scope and by every protocol:
+ * a result is ((x0 + x1) + x2) + ... of these very operands, so it is the same bits on every member, in every
  * run. 16-bit floats are summed in f32 and rounded once. */
 #ifndef RUSHMEM_IMPL_COLL_OPERATORS_H
 #define RUSHMEM_IMPL_COLL_OPERATORS_H
