@@ -95,7 +95,7 @@ typedef struct rushmem_team_slots {
   uint64_t phase;        /* phases that have ended */
   uint64_t known;        /* the last phase of which this PE knows that all members have ended it */
   uint64_t busy;         /* not 0: a collective uses this slot set */
-  uint64_t current;      /* the first phase of the last call, and its tag: members whose wait lasts look at it */
+  uint64_t current;      /* the first phase of the last call, and its tag: for members whose wait lasts */
   uint64_t pad[12];
 } rushmem_team_slots;    /* 128 bytes */
 
