@@ -30,6 +30,8 @@ pub const HEADERS: &[(&str, &str)] = headers! {
     "abi.h" "abi_mailbox.h" "abi_ring.h" "atomic.h" "order.h" "rma.h" "rushmem.cuh" "scope.h" "shared.h" "signal.h" "state.h"
     "strided.h" "sync.h" "test.h" "types.h" "wait.h"
     "packed.h" "stage.h" "impl/bulk.h"
+    "alltoall.h" "barrier.h" "broadcast.h" "fcollect.h" "reduce.h" "team.h"
+    "impl/coll/call.h" "impl/coll/direct.h" "impl/coll/exchange.h" "impl/coll/operators.h"
     "impl/copy.h" "impl/cpu.h" "impl/cuda.h" "impl/help.h" "impl/net/net.h" "impl/net/proxy.h" "impl/net/ring.h" "impl/platform.h" "impl/route.h" "impl/stall.h" "impl/traits.h"
 };
 
@@ -41,7 +43,7 @@ mod tests {
     fn all_headers_are_carried() {
         let root = Path::new(super::INCLUDE);
         let mut there = Vec::new();
-        for dir in ["rushmem", "rushmem/impl", "rushmem/impl/net"] {
+        for dir in ["rushmem", "rushmem/impl", "rushmem/impl/coll", "rushmem/impl/net"] {
             for file in std::fs::read_dir(root.join(dir)).unwrap().map(Result::unwrap) {
                 if file.file_type().unwrap().is_file() {
                     there.push(format!("{dir}/{}", file.file_name().to_str().unwrap()));

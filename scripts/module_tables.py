@@ -35,11 +35,13 @@ RUNTIME = {
     # Symmetric memory, and the way to PEs that do not map it.
     "memory": {"collective", "config", "error", "gpu", "node", "os", "topology"},
     "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "word"},
+    # Teams: members and their slot sets.
+    "team": set(),
     # Who carries operations out, and what holds it all.
     "exec": {"error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
     "world": {
         "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel",
-        "memory", "net", "node", "op", "os", "topology",
+        "memory", "net", "node", "op", "os", "team", "topology",
     },
     "capi": {
         "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op",

@@ -9,6 +9,8 @@ mod api_common;
 mod arguments;
 
 mod atomics;
+mod collective_faults;
+mod collectives;
 mod faults;
 mod order;
 mod packed;

@@ -17,3 +17,65 @@ extern "C" __global__ void faults_missing_in_sync(int missing) {
 extern "C" __global__ void faults_wait_for_ever(uint64_t *word) {
   if (threadIdx.x == 0) rushmem::signal_wait_until(word, rushmem::cmp::eq, 42);
 }
+
+/* All PEs but `missing` make the collective of that code (RUSHMEM_COLLECTIVE_*). */
+extern "C" __global__ void faults_missing_in_collective(uint64_t *dst, uint64_t *src, int collective, int missing) {
+  const rushmem::team t = rushmem::world();
+  if (t.my_pe() == missing) return;
+  switch (collective) {
+    case RUSHMEM_COLLECTIVE_SYNC: return rushmem::sync<rushmem::block>(t);
+    case RUSHMEM_COLLECTIVE_BROADCAST: return rushmem::broadcast<rushmem::block>(t, dst, src, 1, missing);
+    case RUSHMEM_COLLECTIVE_FCOLLECT: return rushmem::fcollect<rushmem::block>(t, dst, src, 1);
+    case RUSHMEM_COLLECTIVE_ALLTOALL: return rushmem::alltoall<rushmem::block>(t, dst, src, 1);
+    case RUSHMEM_COLLECTIVE_REDUCE: return rushmem::reduce<rushmem::block>(t, dst, src, 1, rushmem::sum{});
+    case RUSHMEM_COLLECTIVE_REDUCESCATTER: return rushmem::reducescatter<rushmem::block>(t, dst, src, 1, rushmem::sum{});
+    default: rushmem::inscan<rushmem::block>(t, dst, src, 1, rushmem::sum{});
+  }
+}
+
+/* The same collective over and over, until the launch is ended. */
+extern "C" __global__ void faults_collective_for_ever(uint64_t *dst, uint64_t *src, int collective) {
+  for (;;) {
+    __syncthreads();
+    const rushmem::team t = rushmem::world();
+    switch (collective) {
+      case RUSHMEM_COLLECTIVE_SYNC: rushmem::barrier<rushmem::block>(t); break;
+      case RUSHMEM_COLLECTIVE_BROADCAST: rushmem::broadcast<rushmem::block>(t, dst, src, 4, 0); break;
+      case RUSHMEM_COLLECTIVE_FCOLLECT: rushmem::fcollect<rushmem::block>(t, dst, src, 4); break;
+      case RUSHMEM_COLLECTIVE_ALLTOALL: rushmem::alltoall<rushmem::block>(t, dst, src, 4); break;
+      case RUSHMEM_COLLECTIVE_REDUCE: rushmem::reduce<rushmem::block>(t, dst, src, 4, rushmem::sum{}); break;
+      case RUSHMEM_COLLECTIVE_REDUCESCATTER:
+        rushmem::reducescatter<rushmem::block>(t, dst, src, 4, rushmem::sum{});
+        break;
+      default: rushmem::exscan<rushmem::block>(t, dst, src, 4, rushmem::sum{});
+    }
+  }
+}
+
+/* PE 0 makes another call than the rest: 0, of another size; 1, another operator; 2, another collective; 3,
+ * another root. */
+extern "C" __global__ void faults_different_collectives(uint64_t *dst, uint64_t *src, int how) {
+  const rushmem::team t = rushmem::world();
+  const bool odd = t.my_pe() == 0;
+  if (how == 0) rushmem::reduce<rushmem::block>(t, dst, src, odd ? 2 : 3, rushmem::sum{});
+  else if (how == 1 && odd) rushmem::reduce<rushmem::block>(t, dst, src, 2, rushmem::max{});
+  else if (how == 1) rushmem::reduce<rushmem::block>(t, dst, src, 2, rushmem::sum{});
+  else if (how == 2 && odd) rushmem::fcollect<rushmem::block>(t, dst, src, 2);
+  else if (how == 2) rushmem::alltoall<rushmem::block>(t, dst, src, 2);
+  else rushmem::barrier<rushmem::block>(t), rushmem::broadcast<rushmem::block>(t, dst, src, 2, odd ? 1 : 0);
+}
+
+/* Two blocks in one slot set. */
+extern "C" __global__ void faults_slot_set_in_use(uint64_t *dst, uint64_t *src) {
+  const rushmem::team t = rushmem::world();
+  for (int i = 0; i < 100000; ++i) rushmem::reduce<rushmem::block>(t, dst + blockIdx.x, src, 1, rushmem::sum{});
+}
+
+/* A slot set that is none, and a team that is none. */
+extern "C" __global__ void faults_no_team(uint64_t *dst, uint64_t *src, int how) {
+  rushmem::team t = rushmem::world();
+  if (how == 0) t = t.on(t.slot_sets());
+  else if (how == 1) t.raw.heap_base += 4096;
+  else t = rushmem::team{};
+  rushmem::fcollect<rushmem::block>(t, dst, src, 1);
+}

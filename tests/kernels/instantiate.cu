@@ -170,6 +170,58 @@ extern "C" __global__ void collectives(uint64_t *sig) {
   }
 }
 
+template <typename Scope, typename T> __device__ void team_moves(const rushmem::team &t, T *x, T *y, size_t n, int root) {
+  rushmem::broadcast<Scope>(t, x, y, n, root);
+  rushmem::fcollect<Scope>(t, x, y, n);
+  rushmem::alltoall<Scope>(t, x, y, n);
+}
+template <typename Scope, typename T, typename Op> __device__ void team_reduces(const rushmem::team &t, T *x, T *y, size_t n, Op op) {
+  rushmem::reduce<Scope>(t, x, y, n, op);
+  rushmem::reducescatter<Scope>(t, x, y, n, op);
+  rushmem::inscan<Scope>(t, x, y, n, op);
+  rushmem::exscan<Scope>(t, x, y, n, op);
+}
+template <typename T> __device__ void team_numbers(const rushmem::team &t, T *x, T *y, size_t n) {
+  team_reduces<rushmem::thread>(t, x, y, n, rushmem::sum{});
+  team_reduces<rushmem::warp>(t, x, y, n, rushmem::prod{});
+  team_reduces<rushmem::block>(t, x, y, n, rushmem::min{});
+  team_reduces<rushmem::block>(t, x, y, n, rushmem::max{});
+}
+template <typename T> __device__ void team_bits(const rushmem::team &t, T *x, T *y, size_t n) {
+  team_reduces<rushmem::thread>(t, x, y, n, rushmem::and_{});
+  team_reduces<rushmem::warp>(t, x, y, n, rushmem::or_{});
+  team_reduces<rushmem::block>(t, x, y, n, rushmem::xor_{});
+}
+
+extern "C" __global__ void teams(rushmem::team t, mixed *x, wide *y, size_t n) {
+  team_moves<rushmem::thread>(t, x, x + n, n, 0);
+  team_moves<rushmem::warp>(t, y, y + n, n, 1);
+  team_moves<rushmem::block>(t.on(1), x, x + n, n, t.world_pe(t.my_pe()));
+  rushmem::sync(t);
+  rushmem::sync<rushmem::warp>(t);
+  rushmem::sync<rushmem::block>(rushmem::world());
+  rushmem::barrier(t);
+  rushmem::barrier<rushmem::warp>(t);
+  rushmem::barrier<rushmem::block>(t.on(t.slot_sets() - 1));
+}
+#define TEAM_NUMBERS(type) \
+  extern "C" __global__ void team_##type(rushmem::team t, type *x, type *y, size_t n) { team_numbers(t, x, y, n); }
+#define TEAM_BITS(type) \
+  extern "C" __global__ void team_bits_##type(rushmem::team t, type *x, type *y, size_t n) { team_bits(t, x, y, n); }
+TEAM_NUMBERS(short)
+TEAM_NUMBERS(uint64_t)
+TEAM_NUMBERS(float)
+TEAM_NUMBERS(double)
+TEAM_BITS(char)
+TEAM_BITS(int)
+TEAM_BITS(size_t)
+#if defined(WITH_HALVES)
+extern "C" __global__ void team_halves(rushmem::team t, __half *x, __nv_bfloat16 *y, size_t n) {
+  team_numbers(t, x, x + n, n);
+  team_numbers(t, y, y + n, n);
+}
+#endif
+
 /* A put's source and a get's destination may be shared memory. */
 extern "C" __global__ void shared_sides(float *x, size_t n, int pe) {
   RUSHMEM_DYNAMIC_SHARED(float, tile);

@@ -11,7 +11,7 @@
 
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 4u
+#define RUSHMEM_DEVICE_ABI_VERSION 5u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -29,7 +29,11 @@ typedef struct rushmem_stall_record {
   int32_t  cmp;          /* RUSHMEM_CMP_*; RUSHMEM_STALL_SYNC: a sync, then `expected` is the epoch and `from_pe` the late PE;
                           * RUSHMEM_STALL_ANSWER: an operation on from_pe, which is not mapped, is not answered;
                           * RUSHMEM_STALL_ROOM: the ring to the PEs that are not mapped is full;
-                          * RUSHMEM_STALL_ADDRESS: no stall: `address` is none of symmetric memory, and the launch ends */
+                          * RUSHMEM_STALL_ADDRESS: no stall: `address` is none of symmetric memory, and the launch ends;
+                          * RUSHMEM_STALL_COLLECTIVE: for member from_pe of a team to come to a phase of a collective;
+                          * RUSHMEM_STALL_MISMATCH: no stall: that member makes another call, and the launch ends;
+                          * RUSHMEM_STALL_BUSY: no stall: the slot set is in use, and the launch ends. Of these three `width` is
+                          * team << 8 | RUSHMEM_COLLECTIVE_*, and `expected` and `seen` are phase << 16 | tag */
   int32_t  from_pe;      /* the PE waited for where that is known, else -1 */
   uint32_t width;        /* bytes of the word: 4 or 8 */
   uint64_t address;      /* of the word, in the waiting PE's address space */
@@ -46,6 +50,14 @@ typedef struct rushmem_stall_record {
 #define RUSHMEM_STALL_ANSWER (-2)
 #define RUSHMEM_STALL_ROOM (-3)
 #define RUSHMEM_STALL_ADDRESS (-4)
+#define RUSHMEM_STALL_COLLECTIVE (-5)
+#define RUSHMEM_STALL_MISMATCH (-6)
+#define RUSHMEM_STALL_BUSY (-7)
+
+/* Collectives, in tags and reports. */
+enum { RUSHMEM_COLLECTIVE_SYNC = 1, RUSHMEM_COLLECTIVE_BROADCAST = 2, RUSHMEM_COLLECTIVE_FCOLLECT = 3,
+       RUSHMEM_COLLECTIVE_ALLTOALL = 4, RUSHMEM_COLLECTIVE_REDUCE = 5, RUSHMEM_COLLECTIVE_REDUCESCATTER = 6,
+       RUSHMEM_COLLECTIVE_SCAN = 7 };
 
 /* One cache line (two sectors of a GPU's) for each PE, so that no two writers share one. */
 typedef struct rushmem_sync_line {
@@ -59,6 +71,36 @@ typedef struct rushmem_sync_line {
 
 /* What others ask this PE's threads to do (abi_mailbox.h). */
 typedef struct rushmem_mailbox rushmem_mailbox;
+
+/* What a PE knows of a team that it is a member of. The host makes it, and a kernel takes it by value. Slot
+ * sets lie in symmetric memory, at one heap offset on every member (rushmem_team_slots). */
+typedef struct rushmem_team {
+  int32_t  my_pe;        /* this PE's number in the team */
+  int32_t  n_pes;
+  int32_t  start;        /* member i is PE start + i * stride of the world, where there is no table */
+  int32_t  stride;
+  const int32_t *table;  /* the members' numbers in the world, in the memory of this PE's device; or null */
+  uint64_t slots;        /* address in this PE's heap of slot set 0; 0: no team */
+  uint64_t slot_bytes;   /* from one slot set to the next */
+  uint32_t slot_sets;
+  uint32_t packets;      /* a slot set's packets from one member in one phase: a power of 2 */
+  uint32_t id;           /* the team's number, for texts; 0: the world */
+  uint32_t all_near;     /* not 0: every member is near, and addressed as in a run */
+  uint64_t heap_base;    /* of its world */
+} rushmem_team;          /* 64 bytes */
+
+/* A slot set begins with this: words that this PE alone writes. Behind it lie a rushmem_sync_line
+ * for each member, and then packets: RUSHMEM_TEAM_PHASES times n_pes times `packets` of 16 bytes. */
+typedef struct rushmem_team_slots {
+  uint64_t phase;        /* phases that have ended */
+  uint64_t known;        /* the last phase of which this PE knows that all members have ended it */
+  uint64_t busy;         /* not 0: a collective uses this slot set */
+  uint64_t current;      /* the first phase of the last call, and its tag: for members whose wait lasts */
+  uint64_t pad[12];
+} rushmem_team_slots;    /* 128 bytes */
+
+/* Phases whose packets have places of their own: what phase p writes has been read in phase p + 4. */
+#define RUSHMEM_TEAM_PHASES 4
 
 typedef struct rushmem_device_state {
   uint32_t version;      /* RUSHMEM_DEVICE_ABI_VERSION */
@@ -94,12 +136,14 @@ typedef struct rushmem_device_state {
   /* Near PEs that are neither: for each PE the distance of its copy from this PE's, or RUSHMEM_NOT_NEAR. In
    * the memory of this PE's device; null: there are none. */
   const uint64_t *near_table;
-} rushmem_device_state;  /* 152 bytes */
+  rushmem_team world;    /* all PEs, as a team */
+} rushmem_device_state;  /* 216 bytes */
 
 /* A distance that no two windows have: they lie pages apart. */
 #define RUSHMEM_NOT_NEAR 1u
 
 enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3,
-       RUSHMEM_DEVICE_FAIL_UNMAPPED = 4, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS = 5 };
+       RUSHMEM_DEVICE_FAIL_UNMAPPED = 4, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS = 5, RUSHMEM_DEVICE_FAIL_TEAM = 6,
+       RUSHMEM_DEVICE_FAIL_MISMATCH = 7, RUSHMEM_DEVICE_FAIL_BUSY = 8 };
 
 #endif

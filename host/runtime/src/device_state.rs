@@ -40,6 +40,8 @@ pub(crate) struct DeviceFacts<'a> {
     pub(crate) ring: usize,
     /// Where it finds what others ask its threads to do; 0: nothing.
     pub(crate) mailbox: usize,
+    /// All PEs, as a team.
+    pub(crate) world: RawTeam,
 }
 
 /// `RUSHMEM_FAILURE_WORDS` words, written by one 16-byte store.
@@ -145,6 +147,7 @@ impl DeviceState {
             step_inverse: steps.map_or(0, |s| s.inverse),
             step_shift: steps.map_or(0, |s| s.shift),
             near_table: table as *const u64,
+            world: facts.world,
         });
         Ok(DeviceState { raw, stalls, failure, _broken: registered, _health: Arc::clone(health) })
     }
@@ -178,6 +181,7 @@ impl DeviceState {
         let (place, what) = (place_of(record), self.waits_for(record));
         match record.cmp {
             RUSHMEM_STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
+            RUSHMEM_STALL_MISMATCH | RUSHMEM_STALL_BUSY => format!("{who}: a kernel{place}: {what}"),
             _ => format!("{who}: a kernel{place} has waited {:.1} s {what}", record.waited_ns as f64 / 1e9),
         }
     }
@@ -202,6 +206,12 @@ impl DeviceState {
 
     /// What the thread of a record waits for, or asks for.
     pub(crate) fn waits_for(&self, record: &StallRecord) -> String {
+        let team = match record.width >> 8 {
+            0 => "the world".to_owned(),
+            id => format!("team {id}"),
+        };
+        let collective = collective_name(record.width & 0xff);
+        let phases = |word: u64| word >> 16;
         let mask = if record.width == 4 { u64::from(u32::MAX) } else { u64::MAX };
         let (expected, seen, pe) = (record.expected & mask, record.seen & mask, record.from_pe);
         match record.cmp {
@@ -214,6 +224,23 @@ impl DeviceState {
             RUSHMEM_STALL_ANSWER => return format!("for the answer to its operation on PE {pe}, which is not mapped"),
             RUSHMEM_STALL_ROOM => {
                 return "for room in the ring to PEs that are not mapped: what was posted is not taken, or not answered".into()
+            }
+            RUSHMEM_STALL_COLLECTIVE => {
+                let (wanted, came) = (phases(record.expected), phases(record.seen));
+                return format!("for PE {pe} to come to a {collective} of {team}, phase {wanted}; it has come to {came}")
+            }
+            RUSHMEM_STALL_MISMATCH => {
+                return format!(
+                    "the members of {team} make different calls: PE {} a {collective}, PE {pe} another collective, or \
+                     the same of another size, type, operator or root",
+                    self.raw.my_pe
+                )
+            }
+            RUSHMEM_STALL_BUSY => {
+                return format!(
+                    "a {collective} of {team} was begun in a slot set that another collective of this PE is using; \
+                     blocks that make collectives at once take a slot set each (team.on)"
+                )
             }
             RUSHMEM_STALL_ADDRESS => {
                 return format!("PE {pe}'s copy of address {:#x}, which is none of symmetric memory", record.address)

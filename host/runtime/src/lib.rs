@@ -32,6 +32,7 @@ mod plugin;
 #[cfg(any(test, feature = "fuzzing"))]
 mod seeds;
 mod settings;
+mod team;
 mod topology;
 mod word;
 mod world;

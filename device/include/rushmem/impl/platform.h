@@ -25,8 +25,8 @@
 #define RUSHMEM_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 /* The layout that the host mirrors. */
-static_assert(sizeof(rushmem_device_state) == 152 && sizeof(rushmem_stall_record) == 80 &&
-                  sizeof(rushmem_sync_line) == 128,
+static_assert(sizeof(rushmem_device_state) == 216 && sizeof(rushmem_team) == 64 && sizeof(rushmem_stall_record) == 80 &&
+                  sizeof(rushmem_sync_line) == 128 && sizeof(rushmem_team_slots) == 128,
               "rushmem/abi.h");
 
 namespace rushmem {

@@ -86,6 +86,10 @@ RUSHMEM_DEVICE uint64_t stall_tick(uint64_t since, uint64_t address, uint32_t wi
 extern "C" RUSHMEM_COLD stall_mark rushmem_stall_stop(uint32_t polls, uint64_t since, uint64_t address,
                                                       uint32_t width, int how, int from_pe, uint64_t expected,
                                                       uint64_t seen) {
+  if (RUSHMEM_UNLIKELY(how == RUSHMEM_STALL_MISMATCH || how == RUSHMEM_STALL_BUSY)) {
+    report_stall(address, width, how, from_pe, expected, seen, 0);
+    give_up(how == RUSHMEM_STALL_BUSY ? RUSHMEM_DEVICE_FAIL_BUSY : RUSHMEM_DEVICE_FAIL_MISMATCH, now_ns());
+  }
   if (polls % polls_per_tick == 0) since = stall_tick(since, address, width, how, from_pe, expected, seen);
   rushmem_mailbox *box = state().mailbox;
   if (!box) return stall_mark{since, (polls | (polls_per_tick - 1)) + 1};

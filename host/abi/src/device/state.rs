@@ -4,7 +4,7 @@
 use std::os::raw::c_void;
 
 /// Version of the device state. A module that was compiled for another one is refused.
-pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 4;
+pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 5;
 
 /// In the table of near PEs' distances: of a PE that is not near.
 pub const RUSHMEM_NOT_NEAR: u64 = 1;
@@ -19,6 +19,41 @@ pub const RUSHMEM_STALL_ANSWER: i32 = -2;
 pub const RUSHMEM_STALL_ROOM: i32 = -3;
 /// A record of an address that is none, rather than of a stall.
 pub const RUSHMEM_STALL_ADDRESS: i32 = -4;
+/// A wait for a member of a team to come to a collective.
+pub const RUSHMEM_STALL_COLLECTIVE: i32 = -5;
+/// A record of a member that makes another collective.
+pub const RUSHMEM_STALL_MISMATCH: i32 = -6;
+/// A record of a slot set that is in use.
+pub const RUSHMEM_STALL_BUSY: i32 = -7;
+
+/// Collectives, in tags and reports: sync and barrier.
+pub const RUSHMEM_COLLECTIVE_SYNC: u32 = 1;
+/// `broadcast`.
+pub const RUSHMEM_COLLECTIVE_BROADCAST: u32 = 2;
+/// `fcollect`.
+pub const RUSHMEM_COLLECTIVE_FCOLLECT: u32 = 3;
+/// `alltoall`.
+pub const RUSHMEM_COLLECTIVE_ALLTOALL: u32 = 4;
+/// `reduce`.
+pub const RUSHMEM_COLLECTIVE_REDUCE: u32 = 5;
+/// `reducescatter`.
+pub const RUSHMEM_COLLECTIVE_REDUCESCATTER: u32 = 6;
+/// `inscan` and `exscan`.
+pub const RUSHMEM_COLLECTIVE_SCAN: u32 = 7;
+
+/// The name of a collective in a record's `width`.
+pub fn collective_name(code: u32) -> &'static str {
+    match code {
+        RUSHMEM_COLLECTIVE_SYNC => "sync",
+        RUSHMEM_COLLECTIVE_BROADCAST => "broadcast",
+        RUSHMEM_COLLECTIVE_FCOLLECT => "fcollect",
+        RUSHMEM_COLLECTIVE_ALLTOALL => "alltoall",
+        RUSHMEM_COLLECTIVE_REDUCE => "reduce",
+        RUSHMEM_COLLECTIVE_REDUCESCATTER => "reducescatter",
+        RUSHMEM_COLLECTIVE_SCAN => "scan",
+        _ => "collective",
+    }
+}
 
 /// Why a kernel gave up: the job is broken.
 pub const RUSHMEM_DEVICE_FAIL_BROKEN: u32 = 1;
@@ -30,6 +65,12 @@ pub const RUSHMEM_DEVICE_FAIL_BAD_PE: u32 = 3;
 pub const RUSHMEM_DEVICE_FAIL_UNMAPPED: u32 = 4;
 /// An address was not symmetric.
 pub const RUSHMEM_DEVICE_FAIL_BAD_ADDRESS: u32 = 5;
+/// A collective was given no team of its world, or a slot set that the team lacks.
+pub const RUSHMEM_DEVICE_FAIL_TEAM: u32 = 6;
+/// The members of a team made different collectives.
+pub const RUSHMEM_DEVICE_FAIL_MISMATCH: u32 = 7;
+/// A collective was begun in a slot set that another one was using.
+pub const RUSHMEM_DEVICE_FAIL_BUSY: u32 = 8;
 /// Words of what a kernel that gives up writes, in one store.
 pub const RUSHMEM_FAILURE_WORDS: usize = 4;
 
@@ -58,6 +99,40 @@ pub struct StallRecord {
 pub struct SyncLine {
     pub epoch: u64,
     pub pad: [u64; 15],
+}
+
+/// Phases of a slot set whose packets have places of their own.
+pub const RUSHMEM_TEAM_PHASES: usize = 4;
+
+/// `rushmem_team`: what a PE knows of a team that it is a member of.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the header says what each is")]
+pub struct RawTeam {
+    pub my_pe: i32,
+    pub n_pes: i32,
+    pub start: i32,
+    pub stride: i32,
+    pub table: *const i32,
+    pub slots: u64,
+    pub slot_bytes: u64,
+    pub slot_sets: u32,
+    pub packets: u32,
+    pub id: u32,
+    pub all_near: u32,
+    pub heap_base: u64,
+}
+
+/// `rushmem_team_slots`: how a slot set begins.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "the header says what each is")]
+pub struct TeamSlots {
+    pub phase: u64,
+    pub known: u64,
+    pub busy: u64,
+    pub current: u64,
+    pub pad: [u64; 12],
 }
 
 /// `rushmem_device_state`.
@@ -89,4 +164,5 @@ pub struct RawState {
     pub step_inverse: u32,
     pub step_shift: u32,
     pub near_table: *const u64,
+    pub world: RawTeam,
 }

@@ -9,7 +9,9 @@ use crate::device_state::place_of;
 use crate::error::{err, Error};
 use rushmem_abi::device::{
     StallRecord, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS, RUSHMEM_DEVICE_FAIL_BAD_PE, RUSHMEM_DEVICE_FAIL_BROKEN,
-    RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS,
+    RUSHMEM_DEVICE_FAIL_BUSY, RUSHMEM_DEVICE_FAIL_MISMATCH, RUSHMEM_DEVICE_FAIL_TEAM,
+    RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS, RUSHMEM_STALL_BUSY,
+    RUSHMEM_STALL_MISMATCH,
 };
 
 /// The latest records that kernels have made, oldest first. Printing a record takes it from the device; a
@@ -93,6 +95,21 @@ impl Common {
                 UNSUPPORTED,
                 "{head}: a PE was addressed{place} whose memory is not mapped here and to which no network leads; \
                  rushmem-info says how each PE is reached"
+            ),
+            RUSHMEM_DEVICE_FAIL_MISMATCH => {
+                let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_MISMATCH);
+                let what = what.unwrap_or_else(|| "the members of a team make different collectives".into());
+                err!(MISMATCH, "{head}{place}: {what}")
+            }
+            RUSHMEM_DEVICE_FAIL_BUSY => {
+                let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_BUSY);
+                let what = what.unwrap_or_else(|| "a collective was begun in a slot set that is in use".into());
+                err!(BUSY, "{head}{place}: {what}")
+            }
+            RUSHMEM_DEVICE_FAIL_TEAM => err!(
+                INVALID_ARGUMENT,
+                "{head}: a collective was given{place} a team of another world, one that was freed, or a slot set that \
+                 the team does not have (slot_sets())"
             ),
             code => err!(LAUNCH, "{head}: gave up{place} with code {code}"),
         }

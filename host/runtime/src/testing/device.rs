@@ -7,6 +7,7 @@ use std::time::Duration;
 use rushmem_device_cpu::{Compiler, Limits, Module};
 
 use crate::kernel::headers::DEVICE_HEADERS;
+use crate::team::slots::Slots;
 use rushmem_abi::device::{RawState, RUSHMEM_DEVICE_ABI_VERSION};
 
 /// The longest that one launch may take on a loaded machine.
@@ -53,5 +54,6 @@ pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState
         step_inverse: 0,
         step_shift: 0,
         near_table: null(),
+        world: Slots { n, sets: 0, packets: 4 }.world_team(me as i32, 0, base, true),
     }
 }

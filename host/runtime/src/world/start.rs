@@ -28,6 +28,7 @@ use crate::node::control::{Call, Control};
 use crate::node::links::Links;
 use crate::node::message::Socket;
 use crate::os::Reservation;
+use crate::team::slots::Slots;
 use crate::topology::card::{self, Card};
 use crate::topology::near::{Near, Shape};
 use crate::topology::nodes::Nodes;
@@ -43,6 +44,11 @@ const fn sync_bytes(n: usize) -> usize {
 /// Bytes of the table that tells kernels where near PEs are, where their numbers do not.
 const fn table_bytes(n: usize) -> usize {
     (n * size_of::<u64>()).next_multiple_of(SYNC_LINE)
+}
+
+/// Where the slot sets of the world lie in the heap, and where they end.
+const fn slots_offset(n: usize) -> usize {
+    (sync_bytes(n) + table_bytes(n) + DeviceRing::MOST_DEVICE_BYTES).next_multiple_of(SYNC_LINE)
 }
 
 impl World {
@@ -103,6 +109,7 @@ impl World {
             ring: 0,
             mailbox: 0,
             trap_delay,
+            world: Slots::of_world(n).world_team(me as i32, base + slots_offset(n), base, near.count() == n),
         };
         let started = start_device(facts, detached, &device, &symmetric, &health, &config, sharing)
             .map_err(|e| e.context(&device));
@@ -225,7 +232,7 @@ fn share_memory(
     };
     let window = Window::reserve(members.len(), slot, config.heap_max, config.mapping(), reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
-    let reserved = sync_bytes(n) + table_bytes(n) + DeviceRing::MOST_DEVICE_BYTES;
+    let reserved = slots_offset(n) + Slots::of_world(n).bytes();
     let symmetric = Symmetric::new(window, members, reserved, config.heap_min, limit, &mut call, links)?;
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
     let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));

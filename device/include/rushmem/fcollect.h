@@ -1,0 +1,50 @@
+/* Every member's array to all, one after the other. (OpenSHMEM 1.5, 9.9 shmem_fcollect) */
+#ifndef RUSHMEM_FCOLLECT_H
+#define RUSHMEM_FCOLLECT_H
+
+#include <rushmem/impl/coll/direct.h>
+#include <rushmem/impl/coll/exchange.h>
+
+namespace rushmem {
+namespace impl {
+
+/* Word w of member m goes to block m. */
+template <typename T> struct block_each {
+  T *dst;
+  size_t n;
+  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
+    set_word(dst + static_cast<size_t>(member) * n, n, w, word_);
+  }
+  RUSHMEM_DEVICE void done(size_t) {}
+};
+
+}  // namespace impl
+
+/* n elements from `src` of each member to `dst` of all, n_pes() * n elements: block i is member i's. `src`
+ * may be this member's block of `dst`. `dst` is symmetric, or not for any member. On return `dst` may be read
+ * by every thread of the scope, and `src` changed. (OpenSHMEM 1.5, 9.9 shmem_fcollect) Order: the data is
+ * here on return. Cost: collective. */
+template <typename Scope = thread, typename T>
+RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
+  RUSHMEM_ASSERT_ELEMENT(T);
+  if (n == 0) return;
+  const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
+  const bool direct = impl::is_large(t, n * sizeof(T)) && t.raw.all_near && impl::is_symmetric(dst, count * sizeof(T));
+  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_FCOLLECT, impl::tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
+  if (direct) {
+    T *block_ = dst + static_cast<size_t>(t.raw.my_pe) * n;
+    c.meet();
+    RUSHMEM_ROLLED
+    for (int s = 1; s < t.raw.n_pes; ++s) impl::copy_to_member(c, block_, src, n, c.right(s));
+    impl::copy_own<Scope>(block_, src, n);
+    c.meet();
+  } else {
+    impl::exchange<Scope>(
+        c, impl::words_of<T>(n), [=](int, size_t w) { return impl::word_at(src, n, w); }, impl::block_each<T>{dst, n});
+  }
+  c.end();
+}
+
+}  // namespace rushmem
+
+#endif

@@ -1,0 +1,109 @@
+/* What a reduction does with two elements, and in which type.
+ *
+ * Members are taken in the order of their numbers, element by element, at every scope and by every protocol:
+ * a result is ((x0 + x1) + x2) + ... of these very operands, so it is the same bits on every member, in every
+ * run. 16-bit floats are summed in f32 and rounded once. */
+#ifndef RUSHMEM_IMPL_COLL_OPERATORS_H
+#define RUSHMEM_IMPL_COLL_OPERATORS_H
+
+#include <rushmem/impl/platform.h>
+
+namespace rushmem {
+
+/* The operators of reduce, reducescatter and scan. and_, or_ and xor_ are of integers. */
+struct sum {
+  static constexpr uint32_t code = 0;
+  template <typename A> RUSHMEM_DEVICE static A of(A a, A b) { return static_cast<A>(a + b); }
+};
+struct prod {
+  static constexpr uint32_t code = 1;
+  template <typename A> RUSHMEM_DEVICE static A of(A a, A b) { return static_cast<A>(a * b); }
+};
+struct min {
+  static constexpr uint32_t code = 2;
+  template <typename A> RUSHMEM_DEVICE static A of(A a, A b) { return b < a ? b : a; }
+};
+struct max {
+  static constexpr uint32_t code = 3;
+  template <typename A> RUSHMEM_DEVICE static A of(A a, A b) { return a < b ? b : a; }
+};
+struct and_ {
+  static constexpr uint32_t code = 4;
+  template <typename A> RUSHMEM_DEVICE static A of(A a, A b) { return static_cast<A>(a & b); }
+};
+struct or_ {
+  static constexpr uint32_t code = 5;
+  template <typename A> RUSHMEM_DEVICE static A of(A a, A b) { return static_cast<A>(a | b); }
+};
+struct xor_ {
+  static constexpr uint32_t code = 6;
+  template <typename A> RUSHMEM_DEVICE static A of(A a, A b) { return static_cast<A>(a ^ b); }
+};
+
+namespace impl {
+
+/* The type in which elements are combined, and the way there and back, by bits. */
+template <typename T> struct combined {
+  using type = T;
+  RUSHMEM_DEVICE static T from(word<T> bits) { return from_bits<T>(bits); }
+  RUSHMEM_DEVICE static word<T> to(T value) { return to_bits(value); }
+};
+
+#if !defined(RUSHMEM_CPU)
+template <> struct combined<__half> {
+  using type = float;
+  RUSHMEM_DEVICE static float from(unsigned short bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+  RUSHMEM_DEVICE static unsigned short to(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+  }
+};
+template <> struct combined<__nv_bfloat16> {
+  using type = float;
+  RUSHMEM_DEVICE static float from(unsigned short bits) {
+    return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
+  }
+  RUSHMEM_DEVICE static unsigned short to(float value) {
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+  }
+};
+#endif
+
+/* A word's elements, combined one member after the other. */
+template <typename T, typename Op> struct accumulator {
+  static constexpr int each = 8 / sizeof(T);
+  typename combined<T>::type value[each];
+
+  RUSHMEM_DEVICE static typename combined<T>::type element(uint64_t word_, int i) {
+    return combined<T>::from(static_cast<word<T>>(word_ >> (8 * sizeof(T) * static_cast<unsigned>(i)) ));
+  }
+
+  RUSHMEM_DEVICE void begin(uint64_t word_) {
+    RUSHMEM_UNROLL
+    for (int i = 0; i < each; ++i) value[i] = element(word_, i);
+  }
+  RUSHMEM_DEVICE void add(uint64_t word_) {
+    RUSHMEM_UNROLL
+    for (int i = 0; i < each; ++i) value[i] = Op::of(value[i], element(word_, i));
+  }
+  RUSHMEM_DEVICE uint64_t result() const {
+    uint64_t word_ = 0;
+    RUSHMEM_UNROLL
+    for (int i = 0; i < each; ++i) {
+      word_ |= static_cast<uint64_t>(combined<T>::to(value[i])) << (8 * sizeof(T) * static_cast<unsigned>(i));
+    }
+    return word_;
+  }
+};
+
+}  // namespace impl
+}  // namespace rushmem
+
+#endif

@@ -1,0 +1,180 @@
+//! Collectives that must not end well: a PE that never comes, one that makes another call or is killed, a
+//! slot set that is in use, a team that is none. Each ends with an error that names what went wrong, on every
+//! PE.
+
+use std::time::{Duration, Instant};
+
+use rushmem::testing::{self, Exit, Job};
+use rushmem::{ErrorCode, Pe};
+
+use crate::*;
+
+const FAULTS: &str = kernels!("faults.cu");
+const LIMIT: Duration = Duration::from_secs(20);
+/// Codes and names of `RUSHMEM_COLLECTIVE_*`.
+const NAMES: [(i32, &str); 7] = [
+    (1, "sync"),
+    (2, "broadcast"),
+    (3, "fcollect"),
+    (4, "alltoall"),
+    (5, "reduce"),
+    (6, "reducescatter"),
+    (7, "scan"),
+];
+
+fn launch(world: &World, name: &str, shape: Launch, args: impl KernelArgs) -> rushmem::Result<()> {
+    let module = world.load(Source::text(FAULTS)).unwrap();
+    // SAFETY: the kernels of faults.cu write to no memory but what they are given.
+    unsafe { module.kernel(name).unwrap().launch(shape, args) }?;
+    world.synchronize()
+}
+
+/// The name of the collective in the environment: each job tests one.
+fn collective() -> i32 {
+    std::env::var("COLLECTIVE").unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_pe_that_never_comes_is_named_with_the_collective_and_the_team() {
+    if !processes("a_pe_that_never_comes_is_named_with_the_collective_and_the_team") {
+        return;
+    }
+    for (code, name) in NAMES {
+        testing::pes(3)
+            .env("COLLECTIVE", code.to_string())
+            .env("RUSHMEM_STALL_REPORT", "0.2")
+            .env("RUSHMEM_WAIT_TIMEOUT", "1")
+            .supervise(
+                |_| -> rushmem::Result<()> {
+                    let world = World::init()?;
+                    let (dst, src) = (world.alloc::<u64>(4)?, world.alloc::<u64>(4)?);
+                    let args = (&dst, &src, collective(), 1);
+                    let result = launch(&world, "faults_missing_in_collective", Launch::new(1, 2), args);
+                    println!("ENDED {:?}", result.map_err(|e| e.to_string()));
+                    // The end of this one would end the others' wait, too.
+                    std::thread::sleep(Duration::from_secs(60));
+                    Ok(())
+                },
+                |job| {
+                    for pe in [0, 2] {
+                        let wanted = format!("for PE 1 to come to a {name} of the world");
+                        let said = job.wait_for_line(Pe::new(pe), "for PE 1 to come", LIMIT);
+                        assert!(said.contains(&wanted), "{wanted:?} is not in: {said}");
+                        let end = job.wait_for_line(Pe::new(pe), "ENDED", LIMIT);
+                        assert!(end.contains("RUSHMEM_WAIT_TIMEOUT") && end.contains(&wanted), "{end}");
+                    }
+                },
+            );
+    }
+}
+
+#[test]
+fn a_pe_that_is_killed_in_a_collective_ends_the_others_by_name() {
+    if !processes("a_pe_that_is_killed_in_a_collective_ends_the_others_by_name") {
+        return;
+    }
+    for (code, name) in NAMES {
+        testing::pes(3).env("COLLECTIVE", code.to_string()).supervise(
+            |_| -> rushmem::Result<()> {
+                let world = World::init()?;
+                let (dst, src) = (world.alloc::<u64>(16)?, world.alloc::<u64>(16)?);
+                // Compiled before any of them dies.
+                world.load(Source::text(FAULTS))?;
+                world.barrier_all()?;
+                println!("READY");
+                let args = (&dst, &src, collective());
+                let error =
+                    launch(&world, "faults_collective_for_ever", Launch::new(1, 2), args).unwrap_err();
+                println!("ENDED {:?} {error}", error.code());
+                Ok(())
+            },
+            |job| {
+                for pe in 0..3 {
+                    job.wait_for_line(Pe::new(pe), "READY", LIMIT);
+                }
+                std::thread::sleep(Duration::from_millis(150));
+                let since = Instant::now();
+                job.kill(Pe::new(1));
+                for pe in [0, 2] {
+                    let end = job.wait_for_line(Pe::new(pe), "ENDED", LIMIT);
+                    assert!(end.contains("PeerDead") && end.contains("PE 1"), "{name}: {end}");
+                }
+                assert!(since.elapsed() < Duration::from_secs(10), "{name}: {:?}", since.elapsed());
+            },
+        );
+    }
+}
+
+/// What every PE of a job of two says of its launch.
+fn each(job: &mut Job, wanted: &[&str]) {
+    for outcome in job.outcomes() {
+        let said = format!("{}\n{}", outcome.stdout, outcome.stderr);
+        assert_eq!(outcome.exit, Exit::Done, "{}:\n{said}", outcome.pe);
+        assert!(wanted.iter().all(|part| said.contains(part)), "{wanted:?} is not in:\n{said}");
+    }
+}
+
+#[test]
+fn members_that_make_different_calls_get_an_error_each() {
+    if !processes("members_that_make_different_calls_get_an_error_each") {
+        return;
+    }
+    // Of a member that is not mapped, and waits too, nothing is known: that is a stall, which is reported.
+    for how in 0..if all_mapped(2) { 4 } else { 3 } {
+        testing::pes(2).env("HOW", how.to_string()).supervise(
+            |_| {
+                let world = World::init().unwrap();
+                let (dst, src) = (world.alloc::<u64>(8).unwrap(), world.alloc::<u64>(8).unwrap());
+                let how: i32 = std::env::var("HOW").unwrap().parse().unwrap();
+                let args = (&dst, &src, how);
+                let error =
+                    launch(&world, "faults_different_collectives", Launch::new(1, 2), args).unwrap_err();
+                assert_eq!(error.code(), ErrorCode::Mismatch, "{error}");
+                println!("{error}");
+            },
+            |job| each(job, &["the members of the world make different calls", "PE 0 a", "another"]),
+        );
+    }
+}
+
+#[test]
+fn two_blocks_in_one_slot_set_are_an_error() {
+    if !processes("two_blocks_in_one_slot_set_are_an_error") {
+        return;
+    }
+    testing::pes(2).supervise(
+        |_| {
+            let world = World::init().unwrap();
+            let (dst, src) = (world.alloc::<u64>(8).unwrap(), world.alloc::<u64>(8).unwrap());
+            let error =
+                launch(&world, "faults_slot_set_in_use", Launch::new(2, 2), (&dst, &src)).unwrap_err();
+            // The other PE may hear of the first one's end instead.
+            println!("{:?} {error}", error.code());
+        },
+        |job| {
+            let said: Vec<String> = job.outcomes().iter().map(|outcome| outcome.stdout.clone()).collect();
+            assert!(said.iter().any(|text| text.contains("Busy") && text.contains("slot set")), "{said:?}");
+        },
+    );
+}
+
+#[test]
+fn a_team_that_is_none_is_an_error() {
+    if !processes("a_team_that_is_none_is_an_error") {
+        return;
+    }
+    for how in 0..3 {
+        testing::pes(1).env("HOW", how.to_string()).supervise(
+            |_| {
+                let world = World::init().unwrap();
+                let (dst, src) = (world.alloc::<u64>(8).unwrap(), world.alloc::<u64>(8).unwrap());
+                let how: i32 = std::env::var("HOW").unwrap().parse().unwrap();
+                let error =
+                    launch(&world, "faults_no_team", Launch::new(1, 2), (&dst, &src, how)).unwrap_err();
+                assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
+                println!("{error}");
+            },
+            |job| each(job, &["team of another world", "slot_sets()"]),
+        );
+    }
+}

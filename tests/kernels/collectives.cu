@@ -1,0 +1,250 @@
+/* Random collectives of a team against their definition: every PE derives the same calls from a seed, fills
+ * its arrays with what the step's data is, makes the call at a scope of its own, and compares. Several blocks
+ * do so at once, each in a slot set and in memory of its own. */
+#if !defined(RUSHMEM_TEST_CHECK_H)
+#include "check.h"
+#endif
+
+struct collectives_args {
+  uint64_t *dst; /* of each block `room` bytes */
+  uint64_t *src;
+  uint64_t room;
+  uint64_t seed;
+  int steps;
+  int scope; /* 3: each PE its own, a new one each step */
+  unsigned first_set;
+  int parts; /* 0: the world; else PEs number p, p + parts, p + 2 * parts ... are team p */
+};
+
+namespace {
+
+struct three_bytes {
+  unsigned char at[3];
+};
+struct alignas(16) wide {
+  uint64_t at[2];
+};
+
+/* Element i of member m in step `seed`. */
+template <typename T> struct data {
+  __device__ static T of(uint64_t seed, int member, size_t i) {
+    const uint64_t bits = mix(mix(seed, static_cast<uint64_t>(member)), i);
+    T value;
+    unsigned char *to = reinterpret_cast<unsigned char *>(&value);
+    for (size_t k = 0; k < sizeof(T); ++k) to[k] = static_cast<unsigned char>(mix(bits, k / 8) >> (k % 8 * 8));
+    return value;
+  }
+};
+/* Floats of many magnitudes: another order of additions gives other bits. */
+template <typename F> struct floats {
+  __device__ static F of(uint64_t seed, int member, size_t i) {
+    const uint64_t bits = mix(mix(seed, static_cast<uint64_t>(member)), i);
+    F value = static_cast<F>(static_cast<int64_t>(bits % 2000001) - 1000000) / static_cast<F>(977);
+    for (uint64_t k = bits >> 40 & 15; k != 0; --k) value = value * static_cast<F>(0.25);
+    return value;
+  }
+};
+template <> struct data<float> : floats<float> {};
+template <> struct data<double> : floats<double> {};
+
+template <typename T> __device__ bool same_bits(const T &a, const T &b) {
+  const unsigned char *x = reinterpret_cast<const unsigned char *>(&a), *y = reinterpret_cast<const unsigned char *>(&b);
+  for (size_t k = 0; k < sizeof(T); ++k) {
+    if (x[k] != y[k]) return false;
+  }
+  return true;
+}
+
+/* What one step is: the same on all members. */
+struct step {
+  uint64_t *report;
+  rushmem::team team;
+  char *dst, *src;
+  uint64_t seed;
+  size_t n; /* elements */
+  int scope, root;
+  bool in_place;
+
+  template <typename T> __device__ T *to() const { return reinterpret_cast<T *>(dst); }
+  template <typename T> __device__ T *from() const { return reinterpret_cast<T *>(in_place ? dst : src); }
+
+  template <typename T> __device__ void fill(T *at, size_t count, size_t first = 0) const {
+    for (size_t i = threadIdx.x; i < count; i += blockDim.x) at[i] = data<T>::of(seed, team.my_pe(), first + i);
+    __syncthreads();
+  }
+  /* Bytes behind the result, which nobody may touch. */
+  template <typename T> __device__ void guard(size_t count) const {
+    if (threadIdx.x < 16) dst[count * sizeof(T) + threadIdx.x] = static_cast<char>(0x5a);
+    __syncthreads();
+  }
+  template <typename T, typename Expected> __device__ void compare(size_t count, int what, Expected expected) const {
+    __syncthreads();
+    for (size_t i = threadIdx.x; i < count; i += blockDim.x) {
+      CHECK(report, same_bits(to<T>()[i], expected(i)), static_cast<uint64_t>(what) << 48 | i << 20 | n);
+    }
+    if (threadIdx.x < 16) CHECK_EQ(report, dst[count * sizeof(T) + threadIdx.x], 0x5a, static_cast<uint64_t>(what) << 48 | n);
+    __syncthreads();
+  }
+  template <typename Call> __device__ void at_scope(Call call) const {
+    if (scope == SCOPE_BLOCK) call(rushmem::block{});
+    else if (scope == SCOPE_WARP && threadIdx.x < 32) call(rushmem::warp{});
+    else if (scope == SCOPE_THREAD && threadIdx.x == 0) call(rushmem::thread{});
+    __syncthreads();
+  }
+};
+
+#define AT_SCOPE(s, call) (s).at_scope([&](auto scope_) { using S = decltype(scope_); call; })
+
+template <typename T> __device__ void moves(const step &s, int what) {
+  const size_t n = s.n, members = static_cast<size_t>(s.team.n_pes()), me = static_cast<size_t>(s.team.my_pe());
+  if (what == 0) {
+    s.fill(s.from<T>(), n);
+    s.guard<T>(n);
+    AT_SCOPE(s, (rushmem::broadcast<S>(s.team, s.to<T>(), s.from<T>(), n, s.root)));
+    s.compare<T>(n, what, [&](size_t i) { return data<T>::of(s.seed, s.root, i); });
+  } else if (what == 1) {
+    T *from = s.in_place ? s.to<T>() + me * n : s.from<T>();
+    s.fill(from, n);
+    s.guard<T>(n * members);
+    AT_SCOPE(s, (rushmem::fcollect<S>(s.team, s.to<T>(), from, n)));
+    s.compare<T>(n * members, what, [&](size_t i) { return data<T>::of(s.seed, static_cast<int>(i / n), i % n); });
+  } else {
+    s.fill(s.from<T>(), n * members);
+    s.guard<T>(n * members);
+    AT_SCOPE(s, (rushmem::alltoall<S>(s.team, s.to<T>(), s.from<T>(), n)));
+    s.compare<T>(n * members, what, [&](size_t i) { return data<T>::of(s.seed, static_cast<int>(i / n), me * n + i % n); });
+  }
+}
+
+template <typename T, typename Op> __device__ T combined(const step &s, int members, size_t i) {
+  T value = data<T>::of(s.seed, 0, i);
+  for (int member = 1; member < members; ++member) value = Op::of(value, data<T>::of(s.seed, member, i));
+  return value;
+}
+
+template <typename T, typename Op> __device__ void reduces(const step &s, int what) {
+  const size_t n = s.n, me = static_cast<size_t>(s.team.my_pe());
+  const int members = s.team.n_pes();
+  if (what == 3) {
+    s.fill(s.from<T>(), n);
+    s.guard<T>(n);
+    AT_SCOPE(s, (rushmem::reduce<S>(s.team, s.to<T>(), s.from<T>(), n, Op{})));
+    s.compare<T>(n, what, [&](size_t i) { return combined<T, Op>(s, members, i); });
+  } else if (what == 4) {
+    /* In place the blocks of the others stay behind the result. */
+    s.fill(s.from<T>(), n * static_cast<size_t>(members));
+    if (!s.in_place) s.guard<T>(n);
+    AT_SCOPE(s, (rushmem::reducescatter<S>(s.team, s.to<T>(), s.from<T>(), n, Op{})));
+    if (s.in_place) s.guard<T>(n);
+    s.compare<T>(n, what, [&](size_t i) { return combined<T, Op>(s, members, me * n + i); });
+  } else {
+    s.fill(s.from<T>(), n);
+    s.guard<T>(n);
+    if (what == 5) AT_SCOPE(s, (rushmem::inscan<S>(s.team, s.to<T>(), s.from<T>(), n, Op{})));
+    else AT_SCOPE(s, (rushmem::exscan<S>(s.team, s.to<T>(), s.from<T>(), n, Op{})));
+    s.compare<T>(n, what, [&](size_t i) {
+      const int up_to = static_cast<int>(me) + (what == 5 ? 1 : 0);
+      return up_to == 0 ? T{} : combined<T, Op>(s, up_to, i);
+    });
+  }
+}
+
+template <typename T> __device__ void typed(step s, int what, uint64_t bytes) {
+  s.n = bytes / sizeof(T);
+  moves<T>(s, what);
+}
+template <typename T, typename Op> __device__ void typed_reduce(step s, int what, uint64_t bytes) {
+  s.n = bytes / sizeof(T);
+  reduces<T, Op>(s, what);
+}
+
+__device__ void any(const step &s, int what, uint64_t kind, uint64_t bytes) {
+  if (what < 3) {
+    switch (kind % 4) {
+      case 0: return typed<three_bytes>(s, what, bytes);
+      case 1: return typed<unsigned short>(s, what, bytes);
+      case 2: return typed<uint64_t>(s, what, bytes);
+      default: return typed<wide>(s, what, bytes);
+    }
+  }
+  if (what < 7) {
+    switch (kind % 6) {
+      case 0: return typed_reduce<unsigned char, rushmem::max>(s, what, bytes);
+      case 1: return typed_reduce<int, rushmem::min>(s, what, bytes);
+      case 2: return typed_reduce<uint64_t, rushmem::prod>(s, what, bytes);
+      case 3: return typed_reduce<uint32_t, rushmem::xor_>(s, what, bytes);
+      case 4: return typed_reduce<double, rushmem::sum>(s, what, bytes);
+      default: return typed_reduce<float, rushmem::sum>(s, what, bytes);
+    }
+  }
+  if (what == 7) s.at_scope([&](auto scope) { rushmem::sync<decltype(scope)>(s.team); });
+  else s.at_scope([&](auto scope) { rushmem::barrier<decltype(scope)>(s.team); });
+}
+
+}  // namespace
+
+/* Every PE in one of `parts` teams, made by hand of a slot set of the world, which is large enough. A slot
+ * set is one team's for ever. */
+__device__ rushmem::team part_of(int parts, unsigned set) {
+  rushmem::team t = rushmem::world().on(set);
+  if (parts == 0) return t;
+  const int me = rushmem::my_pe(), n = rushmem::n_pes();
+  t.raw.my_pe = me / parts;
+  t.raw.start = me % parts;
+  t.raw.stride = parts;
+  t.raw.n_pes = (n - me % parts + parts - 1) / parts;
+  return t;
+}
+
+extern "C" __global__ void collectives_random(uint64_t *report, collectives_args a) {
+  step s;
+  s.report = report;
+  s.team = part_of(a.parts, a.first_set + blockIdx.x);
+  s.dst = reinterpret_cast<char *>(a.dst) + blockIdx.x * a.room;
+  s.src = reinterpret_cast<char *>(a.src) + blockIdx.x * a.room;
+  const uint64_t members = static_cast<uint64_t>(s.team.n_pes());
+  /* What goes in one phase of packets; beyond it calls take several, or are direct. */
+  const uint64_t phase = 8 * s.team.raw.packets, most = (a.room - 64) / members / 16 * 16;
+  const uint64_t seed = mix(a.seed, a.parts == 0 ? blockIdx.x : static_cast<uint64_t>(s.team.raw.start) * 64 + blockIdx.x);
+  for (int i = 0; i < a.steps; ++i) {
+    s.seed = mix(seed, static_cast<uint64_t>(i));
+    const uint64_t random = mix(s.seed, 1), size = mix(s.seed, 2);
+    uint64_t bytes = 0;
+    switch (random % 8) {
+      case 0: bytes = size % 4; break;
+      case 1: bytes = phase - 8 + size % 24; break;
+      case 2: bytes = 2 * phase + size % 64; break;
+      case 3: bytes = size % most; break;
+      default: bytes = size % 200;
+    }
+    if (bytes > most) bytes = size % most;
+    const int what = static_cast<int>((random >> 8) % 9);
+    s.root = static_cast<int>((random >> 16) % members);
+    s.in_place = (random >> 24) % 3 == 0;
+    s.scope = a.scope == 3 ? static_cast<int>(mix(s.seed, static_cast<uint64_t>(s.team.my_pe()) + 99) % 3) : a.scope;
+    any(s, what, random >> 32, bytes);
+    if (report[0] != 0) return;
+  }
+}
+
+/* Broadcasts in a row, whose roots may run ahead: others are late at random, and the root never is. Roots
+ * change now and then. */
+extern "C" __global__ void collectives_broadcasts(uint64_t *report, collectives_args a) {
+  const rushmem::team t = rushmem::world().on(a.first_set);
+  const int n = t.n_pes(), me = t.my_pe();
+  for (int i = 0; i < a.steps; ++i) {
+    const uint64_t seed = mix(a.seed, static_cast<uint64_t>(i));
+    const int root = static_cast<int>(mix(a.seed, static_cast<uint64_t>(i / 16)) % static_cast<uint64_t>(n));
+    const size_t words = 1 + seed % 9;
+    if (me == root) {
+      for (size_t w = threadIdx.x; w < words; w += blockDim.x) a.src[w] = mix(seed, w);
+    } else if (seed % 4 == 0) {
+      for (uint64_t k = mix(seed, static_cast<uint64_t>(me)) % 256; k != 0; --k) {
+        if (rushmem::signal_fetch(a.dst) == ~0ull) return;
+      }
+    }
+    rushmem::broadcast<rushmem::block>(t, a.dst, a.src, words, root);
+    for (size_t w = threadIdx.x; w < words; w += blockDim.x) CHECK_EQ(report, a.dst[w], mix(seed, w), static_cast<uint64_t>(i));
+    __syncthreads();
+  }
+}
