@@ -266,7 +266,7 @@ fn a_kernels_failure_is_told_by_synchronize() {
                 return;
             }
             // The process has lost the GPU, and every call that needs it says so.
-            // SAFETY: as above.
+            // SAFETY: the kernel is refused, as the GPU is lost.
             let launched = unsafe { stray.launch(Launch::new(1, 1), (&x,)) };
             for (what, later) in [
                 ("launch", launched),

@@ -34,7 +34,7 @@ fn child(raw: bool, child: impl FnOnce() -> i32) -> libc::pid_t {
         // SAFETY: plain system calls.
         unsafe { libc::alarm(60) };
         let code = child();
-        // SAFETY: as above.
+        // SAFETY: a plain system call.
         unsafe { libc::_exit(code) };
     }
     pid
@@ -214,7 +214,7 @@ fn refused(pes: Pes) {
             world.barrier_all().unwrap();
         }
         let dropped = child(false, || {
-            // SAFETY: as in `calls`.
+            // SAFETY: a world is bytes in a child, and this one is not used again by its other name.
             drop(unsafe { std::ptr::read(world) });
             0
         });

@@ -51,8 +51,8 @@ impl<'w> Bench<'w> {
         self.report.fill(0).unwrap();
         // Nobody's kernel starts while another PE still prepares or inspects its memory.
         self.world.barrier_all().unwrap();
-        // SAFETY: the callers' promise above; kernels of several PEs meet only through the library's
-        // operations.
+        // SAFETY: callers pass memory of the sizes that the kernel's comment asks for, which only it touches
+        // meanwhile; kernels of several PEs meet only through the library's operations.
         unsafe { self.kernel(name).launch(launch, args) }.unwrap();
         self.world.synchronize().unwrap();
         self.world.barrier_all().unwrap();

@@ -49,7 +49,7 @@ impl Gpu {
     pub(crate) fn read<T: Copy + Default>(&self, at: usize, n: usize) -> Vec<T> {
         self.context.bind_to_thread().unwrap();
         let mut data = vec![T::default(); n];
-        // SAFETY: as above.
+        // SAFETY: the tests' own memory, of at least that length.
         unsafe { result::memcpy_dtoh_sync(&mut data, at as u64) }.unwrap();
         data
     }
@@ -69,7 +69,8 @@ impl Gpu {
         // SAFETY: plain data for which zeroes are values, but for the enumerations, which are set.
         let mut wanted: std::mem::MaybeUninit<sys::CUmemAllocationProp> = std::mem::MaybeUninit::zeroed();
         let at = wanted.as_mut_ptr();
-        // SAFETY: as above.
+        // SAFETY: the pointer is that of a zeroed value; zeroes are values of all fields but the
+        // enumerations, which are set.
         unsafe {
             (*at).type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
             (*at).requestedHandleTypes = kinds;

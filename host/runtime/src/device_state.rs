@@ -95,7 +95,7 @@ pub(crate) struct DeviceState {
 
 // SAFETY: `raw` is constant, `failure` atomic, and the records change hands by their atomic `state` words.
 unsafe impl Send for DeviceState {}
-// SAFETY: as above.
+// SAFETY: `raw` is constant, `failure` atomic, and the records change hands by their atomic `state` words.
 unsafe impl Sync for DeviceState {}
 
 impl DeviceState {

@@ -127,7 +127,7 @@ impl World {
     /// # Safety
     /// As for [`Kernels::synchronize_stream`].
     pub(crate) unsafe fn synchronize_stream(&self, stream: *mut c_void) -> Result<()> {
-        // SAFETY: passed on.
+        // SAFETY: the caller gives null or a stream that lives.
         let told = unsafe { self.kernels.synchronize_stream(stream) };
         self.settle(&told);
         // Kernels of other streams may go on: the call that waits for the last of them reports their posts.
@@ -312,7 +312,7 @@ impl World {
     /// # Safety
     /// Nobody else touches the range during the call.
     pub(crate) unsafe fn register(&self, addr: usize, bytes: usize) -> Result<usize> {
-        // SAFETY: passed on to our caller.
+        // SAFETY: the caller lets nobody touch the range during the call.
         unsafe { self.symmetric.register(addr, bytes, &mut self.enter()?, &self.links, &self.cards) }
     }
 

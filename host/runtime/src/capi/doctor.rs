@@ -52,7 +52,7 @@ pub unsafe extern "C" fn rushmem_job_describe(out: *mut rushmem_job_t) -> i32 {
             device: forever(device),
             device_why: forever(&device_why),
         };
-        // SAFETY: as above.
+        // SAFETY: `out` is null or points at a struct of the size that was checked.
         unsafe { write_out(out, job, "out") }
     })
 }

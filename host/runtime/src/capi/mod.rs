@@ -139,9 +139,9 @@ pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
 /// Takes the world out of its handle, which is stale from then on.
 ///
 /// # Safety
-/// As for [`world`].
+/// Nobody finalises the world during the call.
 pub(crate) unsafe fn take(w: *mut rushmem_world_t) -> Result<Box<World>> {
-    // SAFETY: passed on.
+    // SAFETY: the caller lets nobody finalise the world during the call.
     unsafe { world(w)? };
     at_exit::forget(w);
     empty(w).ok_or_else(|| err!(BAD_HANDLE, "the world was finalised by another thread"))

@@ -201,14 +201,14 @@ fn entry(raw: CUfunction) -> Result<Entry> {
     let mut name = std::ptr::null();
     // SAFETY: a function of a loaded module; writes a pointer to a string that lives as long as the module.
     unsafe { cu!(cuFuncGetName(&mut name, raw)) }?;
-    // SAFETY: as above.
+    // SAFETY: a terminated string that lives as long as the module.
     let symbol = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     // SAFETY: a function of a loaded module.
     unsafe { cu!(cuFuncLoad(raw)) }?;
     let mut layout = Vec::new();
     loop {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: as above; writes two numbers.
+        // SAFETY: a function of a loaded module; writes two numbers.
         match unsafe { sys::cuFuncGetParamInfo(raw, layout.len(), &mut offset, &mut size) } {
             CUresult::CUDA_SUCCESS => layout.push((offset, size)),
             // Past the last one.

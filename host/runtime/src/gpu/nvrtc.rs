@@ -114,7 +114,8 @@ impl Nvrtc {
         let library = unsafe { Library::open(Some(place), RTLD_NOW | RTLD_LOCAL) }?;
         // SAFETY: the library stays loaded (it is forgotten below).
         let functions = unsafe { Functions::of(&library) }?;
-        // SAFETY: as above.
+        // SAFETY: a function of this signature in NVIDIA's library, which stays loaded (it is forgotten
+        // below).
         let error_string = unsafe { *library.get(b"nvrtcGetErrorString\0")? };
         let (mut major, mut minor, mut count) = (0, 0, 0);
         // SAFETY: each writes ints; the last one writes as many as the call before it has counted.
@@ -130,7 +131,7 @@ impl Nvrtc {
         // NVRTC opens this one by its bare name when it compiles, which finds it only if it is loaded already
         // or on the loader's path. Where it is missing NVRTC says so itself.
         let builtins = path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
-        // SAFETY: as above.
+        // SAFETY: NVIDIA's library, whose initialisers ask nothing of us.
         if let Ok(builtins) = unsafe { Library::open(Some(&builtins), RTLD_NOW | RTLD_LOCAL) } {
             std::mem::forget(builtins);
         }
@@ -168,7 +169,7 @@ impl Nvrtc {
         }
         // SAFETY: gives a constant string, also for codes that it does not know.
         let text = unsafe { (self.error_string)(code) };
-        // SAFETY: as above.
+        // SAFETY: a constant, terminated string.
         let text = if text.is_null() { c"" } else { unsafe { CStr::from_ptr(text) } };
         Err(err!(COMPILE, "{what}: {} ({code})", text.to_string_lossy()))
     }
@@ -234,7 +235,7 @@ impl Nvrtc {
             // SAFETY: the string that was added above; writes a pointer that holds as long as the program.
             let named = unsafe { (f.nvrtcGetLoweredName)(program.raw, instance.as_ptr(), &mut at) };
             self.check("nvrtcGetLoweredName", named)?;
-            // SAFETY: as above.
+            // SAFETY: a terminated string that lives as long as the program.
             symbols.push(unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned());
         }
         Ok(Output { code, symbols, log })

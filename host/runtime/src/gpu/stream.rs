@@ -120,7 +120,7 @@ impl Stream {
                 log::error!("a call made by a stream panicked");
             }
             if *once {
-                // SAFETY: as above.
+                // SAFETY: a box that runs once: this call is its only one, and `what` is used no more.
                 drop(unsafe { Box::from_raw(call) });
             }
         }

@@ -38,7 +38,7 @@ impl Kernels {
     /// As for [`Kernels::on`].
     pub(crate) unsafe fn record(&self, raw: *mut c_void) -> Result<&'static Handle<Event>> {
         let core = &self.core;
-        // SAFETY: passed on.
+        // SAFETY: the caller gives a stream that `on` may take: null, or one that lives.
         let point = match unsafe { core.on(raw) }? {
             On::Cpu(stream) => Point::Cpu(stream.mark()),
             On::Gpu(stream) => {

@@ -217,10 +217,10 @@ impl Runner {
                 ));
             }
         }
-        // SAFETY: passed on; the caller keeps the stream alive during the call.
+        // SAFETY: the caller keeps the stream alive during the call.
         let stream = &unsafe { self.on(config.stream) }?;
         let head = || self.common.head(function.name(), source);
-        // SAFETY: passed on.
+        // SAFETY: the caller vouches for the kernel, and for arguments of its parameters' types.
         unsafe { function.kernel.launch(&shape, values, stream) }.map_err(|e| self.explain(e, &head()))?;
         function.flights.record(stream)?;
         self.note(stream, format!("kernel `{}` ({source})", function.name()));

@@ -420,7 +420,7 @@ impl LoadedKernel {
         self.core.common.health.check()?;
         args::check(self.function.name(), &self.params, values.len(), types)?;
         self.core.common.note_launch(self.function.name(), &self.source);
-        // SAFETY: passed on.
+        // SAFETY: the caller vouches for the kernel, the arguments and the stream.
         unsafe {
             match (&self.function, &self.core.runner) {
                 (Function::Cpu(function), Runner::Cpu(runner)) => {

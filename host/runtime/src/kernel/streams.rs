@@ -157,7 +157,7 @@ impl Core {
     pub(super) unsafe fn on(&self, raw: *mut c_void) -> Result<On> {
         Ok(match &self.runner {
             Runner::Cpu(runner) => On::Cpu(runner.streams().find(raw as usize)?),
-            // SAFETY: passed on.
+            // SAFETY: the caller gives null or a stream of the GPU's primary context that outlives the value.
             Runner::Gpu(runner) => On::Gpu(unsafe { runner.on(raw) }?),
         })
     }
@@ -169,7 +169,8 @@ impl Kernels {
     /// # Safety
     /// On a GPU: null, or a stream of the GPU's primary context that outlives the value.
     pub(crate) unsafe fn on(&self, raw: *mut c_void) -> Result<On> {
-        // SAFETY: passed on.
+        // SAFETY: the caller gives null or, on a GPU, a stream of its primary context that outlives the
+        // value.
         unsafe { self.core.on(raw) }
     }
 
@@ -217,7 +218,7 @@ impl Kernels {
             Runner::Cpu(runner) => {
                 runner.streams().find(raw as usize).and_then(|stream| runner.synchronize(&stream))
             }
-            // SAFETY: passed on.
+            // SAFETY: the caller gives null or a stream of the GPU's primary context that lives.
             Runner::Gpu(runner) => unsafe { runner.on(raw) }.and_then(|stream| runner.synchronize(&stream)),
         };
         self.core.common.print_stalls();

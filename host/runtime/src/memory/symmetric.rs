@@ -274,7 +274,7 @@ impl Symmetric {
             call.all_well(zeroed, "zeroing new memory").inspect_err(|_| self.window.unmap(from, bytes))?;
         }
         if let Some(far) = self.far.get() {
-            // SAFETY: as in `let_reach`.
+            // SAFETY: mapped above; the heap never shrinks, so the memory stays until the world ends.
             unsafe { far.add(from, bytes, self.base() + from, self.backed()) }
                 .inspect_err(|_| self.window.unmap(from, bytes))?;
         }

@@ -85,7 +85,7 @@ pub(crate) struct Control {
 
 // SAFETY: the mapping is only reached through atomics, and lives until drop.
 unsafe impl Send for Control {}
-// SAFETY: as above.
+// SAFETY: the mapping is only reached through atomics.
 unsafe impl Sync for Control {}
 
 impl Control {

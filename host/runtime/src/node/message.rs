@@ -68,7 +68,7 @@ impl Socket {
     /// # Safety
     /// `fd` is a socket that nobody else owns.
     unsafe fn own(fd: RawFd) -> Socket {
-        // SAFETY: passed on.
+        // SAFETY: the caller gives a socket that nobody else owns.
         let s = Socket(unsafe { OwnedFd::from_raw_fd(fd) });
         close_in_children(&s);
         s
@@ -187,7 +187,8 @@ impl Socket {
         let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let mut fds = Vec::new();
         let is_cut;
-        // SAFETY: as in `send`; descriptors that arrive belong to nobody else yet.
+        // SAFETY: the buffers outlive the call and are as long as the header says; descriptors that arrive
+        // belong to nobody else yet.
         unsafe {
             let mut m: libc::msghdr = zeroed();
             m.msg_iov = &mut iov;

@@ -131,7 +131,8 @@ impl Pageable {
             return Ok(());
         }
         let loan = Arc::new(self.borrow(stream, size.saturating_mul(count))?);
-        // SAFETY: passed on.
+        // SAFETY: the caller vouches for the elements of both sides until the stream has run; the loan holds
+        // them all.
         let put = unsafe { self.start(stream, direction, &loan, parts(gpu, host, size, count, MOST)) };
         if put.is_err() {
             // What has been put on the stream may still use it.
@@ -167,7 +168,7 @@ impl Pageable {
                     unsafe { stream.copy_strided(gpu, packed, size, count) }?;
                 }
                 Direction::OutOfGpu => {
-                    // SAFETY: as above.
+                    // SAFETY: the caller vouches for the GPU's elements; the buffer holds the part.
                     unsafe { stream.copy_strided(packed, gpu, size, count) }?;
                     stream.callback(by_host)?;
                 }

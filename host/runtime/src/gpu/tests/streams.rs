@@ -223,7 +223,7 @@ fn events_order_and_measure() {
     copied.record(&t.stream).unwrap();
     other.wait_for(&copied).unwrap();
     let mut last = vec![0; 64];
-    // SAFETY: as above.
+    // SAFETY: mapped, and a buffer as long; waited for.
     unsafe { other.copy(last.as_mut_ptr() as usize, b.base() + b.bytes() - 64, 64) }.unwrap();
     finish(&other);
     assert_eq!(last, data[data.len() - 64..]);

@@ -120,7 +120,8 @@ impl Symmetric {
             let own = if matches!(memory, Memory::Plain(_)) { addr } else { alias };
             // Registered until `unregister`, which takes it away from `far` first; or until the world ends.
             let kind = if self.window.backing().is_host() { Backed::Host } else { Backed::GpuPieces };
-            // SAFETY: as said.
+            // SAFETY: the region stays mapped until `unregister`, which takes it away from `far` first, or
+            // until the world ends.
             let added = unsafe { far.add(at, bytes, own, kind) };
             // No PE returns before all know the region: otherwise it could put into a PE that does not yet.
             if let Err(e) = call.all_well(added, "register") {

@@ -65,7 +65,7 @@ impl Transport for Ucx {
     }
 
     unsafe fn register(&mut self, id: u32, memory: Memory) -> Result<Vec<u8>> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller keeps the memory until the segment is forgotten.
         unsafe { self.register_memory(id, memory) }
     }
 

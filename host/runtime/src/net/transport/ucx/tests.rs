@@ -137,7 +137,7 @@ fn copies_arrive_by_either_carrier() {
             }
             both(&mut pes, "put", |pes| [token, token + 1].iter().all(|t| pes[0].done.contains(t)));
             assert!(pes[1].memory[7..7 + bytes] == source, "a put of {bytes} bytes by {carrier:?}");
-            // SAFETY: as above.
+            // SAFETY: source and destination live until the tokens are done.
             if unsafe { pes[0].ucx.get(there, got.as_mut_ptr(), bytes, token + 2) }.unwrap() {
                 pes[0].done.push(token + 2);
             }
