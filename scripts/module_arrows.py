@@ -292,7 +292,7 @@ SAMPLE = {
         #[cfg(test)] use crate::d::{one, two};
         #[cfg(test)] const N: [u8; 2] = { crate::d::M };
         #[cfg(test)] impl<A, B> crate::d::T<A, B> for S { fn f() {} }
-        #[cfg(test)] #[allow(dead_code)] mod tests { use crate::d::*; use super::super::d; }
+        #[cfg(test)] #[rustfmt::skip] mod tests { use crate::d::*; use super::super::d; }
         fn h() { match 1 { #[cfg(test)] 2 => crate::d::m(), _ => {} } #[cfg(test)] crate::d::s(1, 2); }
     """,
     "b/mod.rs": """

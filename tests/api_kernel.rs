@@ -1,12 +1,10 @@
 //! Kernels from Rust: loading, arguments of every kind, launches in order, refusals, failures. What the
 //! device library does inside a kernel is tested elsewhere.
 
-mod api_common;
-
-use api_common::{at_all_counts, both};
 use rushmem::testing::{self, Exit};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 use rushmem::{ByValue, Cmp, Device, Dim3, ErrorCode, Launch, Pe, Source, World};
+use rushmem_test_support::api_common::{at_all_counts, both};
 
 const ARGUMENTS: &str = r#"
 #include <rushmem/rushmem.cuh>

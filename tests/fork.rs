@@ -4,15 +4,13 @@
 // PEs and their children end themselves here, at once.
 #![allow(clippy::disallowed_methods)]
 
-mod api_common;
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use api_common::place::{hosts, on_gpus, pes, processes};
-use api_common::Rng;
 use rushmem::testing::{Exit, Job, Pes};
 use rushmem::{Cmp, ErrorCode, Pe, World};
+use rushmem_test_support::api_common::place::{hosts, on_gpus, pes, processes};
+use rushmem_test_support::api_common::Rng;
 
 /// Room for a loaded machine; on an idle one the first is milliseconds.
 const NAMED: Duration = Duration::from_secs(2);

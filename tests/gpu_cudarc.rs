@@ -1,19 +1,16 @@
 //! Slices of a GPU's heap as arguments of cudarc's functions, which take a `CudaSlice` by its traits.
 #![cfg(feature = "cudarc")]
 
-mod api_common;
-mod gpu_memory;
-
 use std::sync::Arc;
 
-use api_common::both;
 use cudarc::driver::{
     CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, LaunchConfig, PushKernelArg,
 };
 use cudarc::nvrtc::Ptx;
-use gpu_memory::{skip, Gpu, Maker, Memory, Vmm};
 use rushmem::testing;
 use rushmem::{DeviceView, ErrorCode, SymRef};
+use rushmem_test_support::api_common::both;
+use rushmem_test_support::gpu_memory::{skip, Gpu, Maker, Memory, Vmm};
 
 /// `x[i] = 2 * x[i] + y[i]`, for the first `n`.
 const DOUBLE: &str = r#"

@@ -1,15 +1,12 @@
 //! Memory of a GPU that the program made itself becomes symmetric: VMM memory, for kernels too, and that of
 //! `cuMemAlloc`, for operations of the host. PEs are processes and threads, on as many GPUs as there are.
 
-mod api_common;
-mod gpu_memory;
-
 use std::time::Duration;
 
-use api_common::{at_counts, both, Rng};
-use gpu_memory::{skip, Gpu, Maker, Memory, Vmm};
 use rushmem::testing::{self, Exit};
 use rushmem::{Cmp, ErrorCode, Launch, Pe, Registered, SignalOp, Source, SymSlice, Uid, World};
+use rushmem_test_support::api_common::{at_counts, both, Rng};
+use rushmem_test_support::gpu_memory::{skip, Gpu, Maker, Memory, Vmm};
 
 const KERNELS: &str = r#"
 #include <rushmem/rushmem.cuh>

@@ -1,19 +1,16 @@
 //! Streams: operations in order with kernels, between PEs, in a pool with completion handles, side by side;
 //! what is refused at the call, and how failures are announced.
 
-#[path = "../api_common/mod.rs"]
-mod api_common;
-
 mod failures;
 mod litmus;
 mod queues;
 
 use std::time::{Duration, Instant};
 
-use api_common::{at_all_counts, at_counts, both, place, Rng};
 use rushmem::testing::{self, Exit};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 use rushmem::{Cmp, ErrorCode, Event, Launch, Pe, SignalOp, Stream, Symmetric, World};
+use rushmem_test_support::api_common::{at_all_counts, at_counts, both, place, Rng};
 
 const KERNELS: &str = r#"
 #include <rushmem/rushmem.cuh>
