@@ -71,8 +71,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         let (world, bytes) = (self.world(), self.checked_bytes(n)?);
         let (runtime, w, to, src) = (world.runtime(), world.as_raw(), self.as_ptr().cast(), src.cast());
         let (word, op, pe) = (signal.as_ptr(), op.raw(), pe.raw());
-        // SAFETY: a live handle and signal; both sides hold `n` elements, and the source lives long enough, as
-        // the callers say.
+        // SAFETY: a live handle and signal; both sides hold `n` elements, and the source lives long enough,
+        // as the callers say.
         world.check(unsafe {
             match when {
                 When::Now => (runtime.put_signal)(w, to, src, bytes, word, value, op, pe),

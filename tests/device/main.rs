@@ -4,8 +4,6 @@
 //! as threads of one. Under a sanitizer they run in brief (api_common/place.rs).
 
 use rushmem_test_support::api_common;
-#[path = "../kernels/arguments.rs"]
-mod arguments;
 
 mod atomics;
 mod faults;

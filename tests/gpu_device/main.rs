@@ -5,9 +5,6 @@
 //! What makes sense on the CPU device runs there too, in small; what needs GPUs, or more of them or of their
 //! memory than there is, says SKIP and why. Run them one at a time: they look at how much of a GPU is in use.
 
-#[path = "../kernels/arguments.rs"]
-mod arguments;
-
 mod big;
 mod binary;
 mod clusters;

@@ -3,6 +3,8 @@
 
 #[path = "../api_common/mod.rs"]
 pub mod api_common;
+#[path = "../kernels/arguments.rs"]
+pub mod arguments;
 #[path = "../gpu_memory/mod.rs"]
 pub mod gpu_memory;
 #[path = "../programs/mod.rs"]
