@@ -25,7 +25,7 @@ use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
 use crate::op::Reached;
 use crate::topology::card::Card;
-use crate::topology::near::{Near, Shape};
+use crate::topology::near::{Near, NearForm};
 use rushmem_abi::c::{
     rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA,
     RUSHMEM_NEAR_RUN, RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
@@ -195,8 +195,8 @@ impl World {
         };
         let (count, first) = (self.near.count() as i32, self.near.first());
         match self.near.shape() {
-            Shape::Run => run,
-            Shape::Steps(s) => rushmem_near_t {
+            NearForm::Run => run,
+            NearForm::Steps(s) => rushmem_near_t {
                 shape: RUSHMEM_NEAR_STEPS,
                 count,
                 first,
@@ -205,7 +205,7 @@ impl World {
                 shift: s.shift,
                 ..run
             },
-            Shape::Table(table) => rushmem_near_t {
+            NearForm::Table(table) => rushmem_near_t {
                 shape: RUSHMEM_NEAR_TABLE,
                 count,
                 first,

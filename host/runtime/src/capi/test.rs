@@ -74,7 +74,7 @@ pub unsafe extern "C" fn rushmem_test_any(
 ) -> i32 {
     let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::One(value) };
     // SAFETY: the caller vouches for the world, the arrays and `index`.
-    unsafe { args.run_any(index, |w, set| wait::test_any(w, set)) }
+    unsafe { args.run_any(index, wait::test_any) }
 }
 
 /// Finds all words among the `n` at `ivars` that compare with `value` as `cmp` says now: their indices,
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn rushmem_test_any_vector(
 ) -> i32 {
     let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::Each(values.cast()) };
     // SAFETY: the caller vouches for the world, the arrays and `index`.
-    unsafe { args.run_any(index, |w, set| wait::test_any(w, set)) }
+    unsafe { args.run_any(index, wait::test_any) }
 }
 
 /// `rushmem_test_some` with a value for each word: `values` is an array of `n` elements of `type` in local

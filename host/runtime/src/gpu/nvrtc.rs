@@ -51,7 +51,7 @@ pub(crate) struct Nvrtc {
 
 /// What to compile.
 #[derive(Clone, Copy)]
-pub(crate) struct Job<'a> {
+pub(crate) struct Compilation<'a> {
     /// Stands for the source in messages.
     pub(crate) name: &'a str,
     /// The text.
@@ -63,12 +63,12 @@ pub(crate) struct Job<'a> {
     /// Kernels to make that the source does not instantiate itself, such as `scale<float>`.
     pub(crate) instances: &'a [&'a str],
     /// What to make of it.
-    pub(crate) made: Made,
+    pub(crate) made: Product,
 }
 
 /// What NVRTC makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum Product {
     /// Machine code, ready to load.
     Cubin,
     /// Relocatable LTO-IR, to be linked by nvJitLink.
@@ -175,7 +175,7 @@ impl Nvrtc {
     }
 
     /// Compiles a source. A `COMPILE` error has the compiler's messages.
-    pub(crate) fn compile(&self, job: &Job<'_>) -> Result<Output> {
+    pub(crate) fn compile(&self, job: &Compilation<'_>) -> Result<Output> {
         let f = &self.functions;
         let (source, name) = (c_string(job.source, job.name)?, c_string(job.name, "the source's name")?);
         let list = |texts: &mut dyn Iterator<Item = &str>, what: &str| {
@@ -183,13 +183,13 @@ impl Nvrtc {
         };
         let names = list(&mut job.headers.iter().map(|h| h.0), "a header's name")?;
         let texts = list(&mut job.headers.iter().map(|h| h.1), "a header")?;
-        let form = (job.made == Made::LtoIr).then_some("-dlto");
+        let form = (job.made == Product::LtoIr).then_some("-dlto");
         let options = form.into_iter().chain(job.options.iter().map(String::as_str));
         let options = list(&mut { options }, "a compiler option")?;
         let instances = list(&mut job.instances.iter().copied(), "a kernel's name")?;
         let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
 
-        let mut program = Owned { nvrtc: self, raw: null_mut() };
+        let mut program = OwnedProgram { nvrtc: self, raw: null_mut() };
         let (headers, count) = (pointers(&texts), names.len() as c_int);
         let (to, source, called) = (&mut program.raw, source.as_ptr(), name.as_ptr());
         // SAFETY: strings and lists of them that live through the call, which copies them.
@@ -219,8 +219,8 @@ impl Nvrtc {
             }
         })?;
         let code = match job.made {
-            Made::Cubin => program.bytes(f.nvrtcGetCUBINSize, f.nvrtcGetCUBIN, "nvrtcGetCUBIN"),
-            Made::LtoIr => program.bytes(f.nvrtcGetLTOIRSize, f.nvrtcGetLTOIR, "nvrtcGetLTOIR"),
+            Product::Cubin => program.bytes(f.nvrtcGetCUBINSize, f.nvrtcGetCUBIN, "nvrtcGetCUBIN"),
+            Product::LtoIr => program.bytes(f.nvrtcGetLTOIRSize, f.nvrtcGetLTOIR, "nvrtcGetLTOIR"),
         }?;
         if code.is_empty() {
             return Err(err!(
@@ -242,12 +242,12 @@ impl Nvrtc {
     }
 }
 
-struct Owned<'a> {
+struct OwnedProgram<'a> {
     nvrtc: &'a Nvrtc,
     raw: Program,
 }
 
-impl Owned<'_> {
+impl OwnedProgram<'_> {
     fn bytes(
         &self,
         size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
@@ -264,7 +264,7 @@ impl Owned<'_> {
     }
 }
 
-impl Drop for Owned<'_> {
+impl Drop for OwnedProgram<'_> {
     fn drop(&mut self) {
         if !self.raw.is_null() {
             // SAFETY: made by nvrtcCreateProgram, and used no more.

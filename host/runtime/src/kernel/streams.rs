@@ -7,12 +7,12 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{lock, Core, Kernels, Runner};
+use super::{lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Error, Result};
 use crate::gpu;
 
 /// A stream of a device.
-pub(super) trait Made {
+pub(super) trait DeviceStream {
     /// What C calls it.
     fn raw(&self) -> usize;
     /// Whether its work is done, and no failure is left to report.
@@ -36,7 +36,7 @@ struct Lists<S> {
     retired: Vec<Arc<S>>,
 }
 
-impl<S: Made> Streams<S> {
+impl<S: DeviceStream> Streams<S> {
     /// With a default stream; the pool is filled when it is used.
     pub(super) fn new(default: S, pool_size: usize) -> Self {
         let lists = Lists { pool: Vec::new(), own: Vec::new(), retired: Vec::new() };
@@ -129,7 +129,7 @@ impl Streams<super::stream::CpuStream> {
     }
 }
 
-impl<S: Made> Lists<S> {
+impl<S: DeviceStream> Lists<S> {
     /// Takes out what has ended.
     fn sweep(&mut self) -> Vec<Arc<S>> {
         let (spent, busy) =
@@ -149,7 +149,7 @@ pub(crate) enum On {
     Gpu(gpu::stream::Stream),
 }
 
-impl Core {
+impl KernelCore {
     /// The stream that C calls `raw`.
     ///
     /// # Safety
@@ -249,7 +249,7 @@ mod tests {
 
     struct Fake(usize, Arc<AtomicBool>);
 
-    impl Made for Fake {
+    impl DeviceStream for Fake {
         fn raw(&self) -> usize {
             self.0
         }

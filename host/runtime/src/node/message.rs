@@ -16,7 +16,7 @@ pub(crate) const MAX_BYTES: usize = 1024;
 
 /// What arrived.
 #[derive(Debug, Default)]
-pub(crate) struct Message {
+pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
     /// Descriptors are lost: this process has no room for more of them.
@@ -181,7 +181,7 @@ impl Socket {
     }
 
     /// The same, which also says whether all of its descriptors arrived.
-    pub(crate) fn receive_message(&self) -> io::Result<Message> {
+    pub(crate) fn receive_message(&self) -> io::Result<Received> {
         let mut bytes = vec![0u8; MAX_BYTES];
         let mut control = [0u64; 8 + MAX_FDS / 2];
         let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -221,7 +221,7 @@ impl Socket {
             bytes.first().copied().unwrap_or(0).into(),
             &[&[fds.len() as u8], &bytes[..]].concat(),
         );
-        Ok(Message { bytes, fds, is_cut })
+        Ok(Received { bytes, fds, is_cut })
     }
 }
 
