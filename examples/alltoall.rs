@@ -4,6 +4,12 @@
 //! `rushmem-run -n 4 -- alltoall --tokens 64 --width 256`
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
+#[path = "common/units.rs"]
+mod units;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -84,18 +90,14 @@ fn run(args: &Args) -> Outcome {
         (*seen != expected)
             .then(|| format!("number {} of token {} is {seen}, not {expected}", i % width, i / width))
     });
-    common::all_agree(&world, wrong)?;
+    verdict::all_agree(&world, wrong)?;
     if world.my_pe().number() == 0 {
         println!(
             "alltoall: {n} PEs x {n_tokens} tokens of {width} numbers to their experts and back in {}, as one thread \
              computes it",
-            common::time(elapsed.as_nanos() as f64)
+            units::time(elapsed.as_nanos() as f64)
         );
-        println!(
-            "alltoall: device: {} ({n} blocks of {} threads a PE)",
-            common::device(&world),
-            args.threads
-        );
+        println!("alltoall: device: {} ({n} blocks of {} threads a PE)", device::name(&world), args.threads);
     }
     world.finalize()?;
     Ok(())

@@ -6,6 +6,14 @@
 //! `rushmem-run -n 4 -- bfs --vertices 10000 --degree 4`
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
+#[path = "common/random.rs"]
+mod random;
+#[path = "common/units.rs"]
+mod units;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -114,15 +122,15 @@ fn run(args: &Args) -> Outcome {
     let reached = level.iter().flatten().count();
     let once = (claimed != reached as u64)
         .then(|| format!("{claimed} vertices were claimed, and {reached} can be: some of them twice"));
-    common::all_agree(&world, wrong.or(once))?;
+    verdict::all_agree(&world, wrong.or(once))?;
     if me == 0 {
         println!(
             "bfs: {reached} of {} vertices reached in {levels} levels by {n} PEs in {}, as in a serial \
              search",
             args.vertices,
-            common::time(elapsed.as_nanos() as f64)
+            units::time(elapsed.as_nanos() as f64)
         );
-        println!("bfs: device: {} ({} threads a block)", common::device(&world), args.threads);
+        println!("bfs: device: {} ({} threads a block)", device::name(&world), args.threads);
     }
     world.finalize()?;
     Ok(())
@@ -142,8 +150,8 @@ fn everywhere(world: &World, sizes: &SymSlice<'_, u32>, mine: u32) -> rushmem::R
 /// The vertices to which edges lead from this one: the same on every PE that asks.
 fn edges(args: &Args, vertex: u32) -> Vec<u32> {
     let mut random = args.seed ^ (u64::from(vertex) << 20);
-    let count = common::random(&mut random) % u64::from(2 * args.degree + 1);
-    (0..count).map(|_| (common::random(&mut random) % u64::from(args.vertices)) as u32).collect()
+    let count = random::next(&mut random) % u64::from(2 * args.degree + 1);
+    (0..count).map(|_| (random::next(&mut random) % u64::from(args.vertices)) as u32).collect()
 }
 
 /// The level of each vertex by one thread; none where there is no way from vertex 0.

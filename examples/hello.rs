@@ -4,6 +4,8 @@
 //! `rushmem-run -n 4 -- hello`; with `RUSHMEM_LOG=info` the runtime says how it found the others.
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
 
 use std::process::ExitCode;
 
@@ -25,7 +27,7 @@ fn run() -> Outcome {
         world.n_pes(),
         me.host,
         me.pid,
-        common::device(&world),
+        device::name(&world),
         left.pe,
         left.transport,
         left.reason,

@@ -5,6 +5,12 @@
 //! `rushmem-run -n 4 -- jacobi --rows 300 --cols 200 --steps 100 --blocks 3`
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
+#[path = "common/units.rs"]
+mod units;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -96,7 +102,7 @@ fn run(args: &Args) -> Outcome {
     let wrong = wrong.map(|(i, (seen, right))| {
         format!("row {}, column {} is {seen}, not {right}", begin + i / cols, i % cols)
     });
-    common::all_agree(&world, wrong)?;
+    verdict::all_agree(&world, wrong)?;
     if me == 0 {
         println!(
             "jacobi: {} rows x {cols} columns, {} steps on {n} PEs x {} blocks in {}, \
@@ -104,9 +110,9 @@ fn run(args: &Args) -> Outcome {
             args.rows,
             args.steps,
             args.blocks,
-            common::time(elapsed.as_nanos() as f64)
+            units::time(elapsed.as_nanos() as f64)
         );
-        println!("jacobi: device: {} ({} threads a block)", common::device(&world), args.threads);
+        println!("jacobi: device: {} ({} threads a block)", device::name(&world), args.threads);
     }
     world.finalize()?;
     Ok(())

@@ -6,6 +6,12 @@
 //! `rushmem-run -n 4 -- pipeline --len 1000000 --piece 65536`
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
+#[path = "common/units.rs"]
+mod units;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -104,16 +110,16 @@ fn run(args: &Args) -> Outcome {
         let expected = number * number + mark;
         (*seen != expected).then(|| format!("number {i} is {seen}, not {expected}"))
     });
-    common::all_agree(&world, wrong)?;
+    verdict::all_agree(&world, wrong)?;
     if me.number() == 0 {
         println!(
             "pipeline: {len} numbers in pieces of {piece} to the right and back on {} PEs in {} (queued in \
              {}), as a serial run computes them",
             world.n_pes(),
-            common::time(elapsed.as_nanos() as f64),
-            common::time(queued.as_nanos() as f64)
+            units::time(elapsed.as_nanos() as f64),
+            units::time(queued.as_nanos() as f64)
         );
-        println!("pipeline: device: {} ({} threads a block)", common::device(&world), args.threads);
+        println!("pipeline: device: {} ({} threads a block)", device::name(&world), args.threads);
     }
     world.finalize()?;
     Ok(())

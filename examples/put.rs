@@ -4,6 +4,10 @@
 //! `rushmem-run -n 4 -- put`
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::process::ExitCode;
 
@@ -38,13 +42,13 @@ fn run() -> Outcome {
     } else {
         None
     };
-    common::all_agree(&world, wrong)?;
+    verdict::all_agree(&world, wrong)?;
     if world.my_pe().number() == 0 {
         println!(
             "put: {} PEs put {N} words to the right and got them back, all as they should be",
             world.n_pes()
         );
-        println!("put: device: {}", common::device(&world));
+        println!("put: device: {}", device::name(&world));
     }
     world.finalize()?;
     Ok(())

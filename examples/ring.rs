@@ -4,6 +4,12 @@
 //! `rushmem-run -n 4 -- ring --laps 1000`
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
+#[path = "common/units.rs"]
+mod units;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -60,16 +66,16 @@ fn run(args: &Args) -> Outcome {
         .enumerate()
         .find(|(_, seen)| **seen != expected)
         .map(|(word, seen)| format!("word {word} of the token has made {seen} hops, not {expected}"));
-    common::all_agree(&world, wrong)?;
+    verdict::all_agree(&world, wrong)?;
     if me == 0 {
         println!(
             "ring: {n} PEs x {} laps = {hops} hops of {} bytes in {}: {} a hop, every word counted on every PE",
             args.laps,
             token.bytes(),
-            common::time(elapsed.as_nanos() as f64),
-            common::time(elapsed.as_nanos() as f64 / hops as f64),
+            units::time(elapsed.as_nanos() as f64),
+            units::time(elapsed.as_nanos() as f64 / hops as f64),
         );
-        println!("ring: device: {} ({} threads a PE)", common::device(&world), args.threads);
+        println!("ring: device: {} ({} threads a PE)", device::name(&world), args.threads);
     }
     world.finalize()?;
     Ok(())

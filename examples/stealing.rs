@@ -6,6 +6,14 @@
 //! `rushmem-run -n 4 -- stealing --tasks 1000`
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
+#[path = "common/random.rs"]
+mod random;
+#[path = "common/units.rs"]
+mod units;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -86,15 +94,15 @@ fn run(args: &Args) -> Outcome {
             format!("task {i} gave {} instead of {right}, and was done {} times", results[i], done[i])
         })
     });
-    common::all_agree(&world, wrong)?;
+    verdict::all_agree(&world, wrong)?;
     if me.number() == 0 {
         println!(
             "stealing: {} tasks on {n} PEs in {}, {} of them stolen, each done once, as in a serial run",
             args.tasks,
-            common::time(elapsed.as_nanos() as f64),
+            units::time(elapsed.as_nanos() as f64),
             stolen.g(0, me)?,
         );
-        println!("stealing: device: {}; idle, as this is work of the hosts", common::device(&world));
+        println!("stealing: device: {}; idle, as this is work of the hosts", device::name(&world));
     }
     world.finalize()?;
     Ok(())
@@ -103,6 +111,6 @@ fn run(args: &Args) -> Outcome {
 /// A task: some take long, and none says so beforehand.
 fn work(task: u64, longest: u64) -> u64 {
     let mut random = task;
-    let rounds = common::random(&mut random) % longest;
-    (0..rounds).fold(task, |sum, _| sum.rotate_left(7) ^ common::random(&mut random))
+    let rounds = random::next(&mut random) % longest;
+    (0..rounds).fold(task, |sum, _| sum.rotate_left(7) ^ random::next(&mut random))
 }

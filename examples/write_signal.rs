@@ -6,6 +6,12 @@
 //! Or both PEs in one process, each on a thread: `write_signal --mode both`.
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
+#[path = "common/units.rs"]
+mod units;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
@@ -24,7 +30,7 @@ struct Args {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:18515", value_parser = parse_address)]
     address: String,
     /// Bytes of one write; K, M and G are powers of 1024.
-    #[arg(long, default_value = "1M", value_parser = common::parse_size)]
+    #[arg(long, default_value = "1M", value_parser = parse_size)]
     size: usize,
     /// Measured iterations.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -148,7 +154,7 @@ fn run(args: &Args, builder: WorldBuilder) -> Outcome {
             counted[2]
         );
     }
-    common::all_agree(&world, wrong)?;
+    verdict::all_agree(&world, wrong)?;
     world.finalize()?;
     Ok(())
 }
@@ -195,7 +201,7 @@ fn print(world: &World, args: &Args, seed: u64, times: &[u64]) -> Outcome {
     println!(
         "{role}: {} on device: {}; {} on {} (pid {}) by {} ({})",
         world.my_pe(),
-        common::device(world),
+        device::name(world),
         other.pe,
         other.host,
         other.pid,
@@ -205,7 +211,7 @@ fn print(world: &World, args: &Args, seed: u64, times: &[u64]) -> Outcome {
     println!(
         "{role}: {} x {} written and signalled by a {} (blocks of {}), {} before to warm up, seed {seed}",
         args.iters,
-        common::size(args.size),
+        size(args.size),
         args.scope.name(),
         args.threads,
         args.warmup,
@@ -215,8 +221,8 @@ fn print(world: &World, args: &Args, seed: u64, times: &[u64]) -> Outcome {
     } else {
         "signal, and the initiator's write and signal back"
     };
-    println!("{role}: latency, as a round trip ({way}): {}", common::distribution(times.to_vec()));
-    let median = common::median(times);
+    println!("{role}: latency, as a round trip ({way}): {}", distribution(times.to_vec()));
+    let median = median(times);
     if args.size > 0 && median > 0.0 {
         println!("{role}: bandwidth (size by median round trip): {:.3} GB/s", args.size as f64 / median);
     }
@@ -257,4 +263,51 @@ fn byte(seed: u64, iteration: u64, offset: u64) -> u8 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d049bb133111eb);
     (word ^ (word >> 31)).to_le_bytes()[(offset % 8) as usize]
+}
+
+/// Bytes from `4096`, `13`, `64K`, `1M`, `2G`: a whole number, with K, M and G for powers of 1024.
+fn parse_size(text: &str) -> Result<usize, String> {
+    let number = text.trim_end_matches(['K', 'k', 'M', 'm', 'G', 'g']);
+    let unit = match &text[number.len()..] {
+        "" => 1,
+        "K" | "k" => 1 << 10,
+        "M" | "m" => 1 << 20,
+        "G" | "g" => 1 << 30,
+        _ => return Err("a size has one suffix at most: K, M or G".into()),
+    };
+    let number: usize =
+        number.parse().map_err(|_| "a size is a whole number, such as 4096, 64K or 1M".to_owned())?;
+    number.checked_mul(unit).ok_or_else(|| "this size does not fit an address".to_owned())
+}
+
+/// Bytes for people: `1 MiB`, `13 B`; exact, so an odd number stays in bytes.
+fn size(bytes: usize) -> String {
+    for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+        if bytes >= unit && bytes % unit == 0 {
+            return format!("{} {name}", bytes / unit);
+        }
+    }
+    format!("{bytes} B")
+}
+
+/// The distribution of times in nanoseconds, for people.
+fn distribution(mut ns: Vec<u64>) -> String {
+    ns.sort_unstable();
+    let at = |quantile: f64| {
+        ns.get(((ns.len() as f64 - 1.0) * quantile).round() as usize).map_or(0.0, |v| *v as f64)
+    };
+    format!(
+        "min {}, median {}, 99% {}, max {}",
+        units::time(at(0.0)),
+        units::time(at(0.5)),
+        units::time(at(0.99)),
+        units::time(at(1.0))
+    )
+}
+
+/// The median of times in nanoseconds.
+fn median(ns: &[u64]) -> f64 {
+    let mut ns = ns.to_vec();
+    ns.sort_unstable();
+    ns.get(ns.len() / 2).map_or(0.0, |v| *v as f64)
 }

@@ -1,4 +1,5 @@
-"""Which module of a crate uses which: reads Rust as far as that takes, for scripts/check-tree.
+"""Which module of a crate uses which, and whether two types have one name: reads Rust as far as that takes, for
+scripts/check-tree.
 
 A path counts wherever it stands, in a `use` or in code: `crate::a::b`, `super::super::a`, `self::a`,
 `$crate::a`, and names that the crate's root re-exports (`crate::Error`). What is compiled for tests only does
@@ -141,6 +142,7 @@ class Crate:
         self.exports = {}  # a name in the root -> the module that it is from
         self.modules, self.unknown = set(), []
         self.found = []  # (file, module path, path)
+        self.types = {}  # a type's or trait's name -> the files that define one
         self.file(Path(root), [], is_root=True)
         for file, module, path in self.found:
             self.resolve(file, module, path)
@@ -180,6 +182,9 @@ class Crate:
                 for place in there:
                     self.file(place, module + [name])
                 at += 3
+            elif word in ("struct", "enum", "union", "trait") and re.match(r"[A-Z]", (code[at + 1 : at + 2] or [""])[0]):
+                self.types.setdefault(code[at + 1], []).append(str(file))
+                at += 2
             elif word == "pub" and code[at + 1 : at + 2] == ["("]:
                 at = closing(code, at + 1) + 1
             elif word == "use":
@@ -241,6 +246,19 @@ class Crate:
             self.unknown.append(f"{file}: {'::'.join(path)} {UNKNOWN}")
 
 
+def namesakes(name, crate):
+    """Types with one name: one word, one meaning. What tests and fuzzing stand in with is left out, and the
+    measures of a tool, which are programs side by side."""
+    wrong = []
+    if name.endswith("/perf"):
+        return wrong
+    for type_, files in sorted(crate.types.items()):
+        files = [file for file in files if not file.endswith("stand_in.rs")]
+        if len(files) > 1 and type_ != "Sealed":
+            wrong.append(f"{name}: {len(files)} types are called {type_}: {', '.join(files)}")
+    return wrong
+
+
 def breaches(name, root, table, known, base):
     """What is wrong, and notes: arrows of the crate at `root` against the table, in which each module comes
     after those that it may use. `known`: arrows that are wrong and known, each with its reason."""
@@ -256,6 +274,7 @@ def breaches(name, root, table, known, base):
         wrong.append(f"{name}: module {module} has no place in the table of arrows")
     for module in sorted(below - crate.modules):
         wrong.append(f"{name}: the table of arrows has module {module}, which is not there")
+    wrong += [shown(text) for text in namesakes(name, crate)]
     for (module, other), where in sorted(crate.uses.items()):
         if other in table.get(module, set()):
             continue
@@ -292,7 +311,7 @@ SAMPLE = {
         #[cfg(test)] use crate::d::{one, two};
         #[cfg(test)] const N: [u8; 2] = { crate::d::M };
         #[cfg(test)] impl<A, B> crate::d::T<A, B> for S { fn f() {} }
-        #[cfg(test)] #[allow(dead_code)] mod tests { use crate::d::*; use super::super::d; }
+        #[cfg(test)] #[rustfmt::skip] mod tests { use crate::d::*; use super::super::d; }
         fn h() { match 1 { #[cfg(test)] 2 => crate::d::m(), _ => {} } #[cfg(test)] crate::d::s(1, 2); }
     """,
     "b/mod.rs": """
@@ -309,8 +328,8 @@ SAMPLE = {
         #[cfg(not(test))] use crate::d::real;
         use crate::Renamed;
     """,
-    "d.rs": "fn f() -> super::a::S { crate::nowhere::f() }",
-    "elsewhere.rs": "use crate::fake::x;",
+    "d.rs": "enum S {} #[cfg(test)] trait T {} fn f() -> super::a::S { crate::nowhere::f() }",
+    "elsewhere.rs": "use crate::fake::x; struct T;",
     "fake.rs": "use crate::a::x;",
 }
 FOUND = {
@@ -341,4 +360,6 @@ def self_test():
         wrong.append("the reader of modules lets a circle pass")
     if any("c must not use d" in text for text in circle):
         wrong.append("a known breach is wrong")
+    if not any("2 types are called S:" in text for text in circle):
+        wrong.append("the reader of modules lets two types of one name pass")
     return wrong

@@ -80,7 +80,7 @@ API = {
     "signal": {"element", "error", "pe", "slice", "stream", "wait", "world"},
     "strided": {"element", "error", "pe", "signal", "slice", "stream"},
     "put_signal": {"element", "error", "near", "pe", "signal", "slice", "stream"},
-    "nbi": {"element", "error", "pe", "signal", "slice", "world"},
+    "nbi": {"element", "error", "pe", "put_signal", "signal", "slice", "world"},
     "args": {"element", "heap", "signal", "slice"},
     "kernel": {"args", "error", "runtime", "source", "stream", "world"},
     "cudarc": {"device", "element", "error", "pe", "slice", "world"},

@@ -1,6 +1,6 @@
 //! Atomics: each operation against its arithmetic, at full width, and all of them under contention.
 
-mod api_common;
+use rushmem_test_support::api_common;
 
 use api_common::at_all_counts;
 use api_common::place::host_rounds;

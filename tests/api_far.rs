@@ -4,14 +4,12 @@
 //!
 //! `RUSHMEM_PES_PER_NODE` makes a host of every few PEs, so that all of it runs on one machine.
 
-mod api_common;
-
 use std::time::{Duration, Instant};
 
-use api_common::place::{hosts, on_gpus, pes, skip};
-use api_common::{seed, seeded, Rng};
 use rushmem::testing::{Exit, Job};
 use rushmem::{Cmp, ErrorCode, Pe, SignalOp, SymSlice, World};
+use rushmem_test_support::api_common::place::{hosts, on_gpus, pes, skip};
+use rushmem_test_support::api_common::{seed, seeded, Rng};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

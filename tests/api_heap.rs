@@ -1,11 +1,9 @@
 //! The symmetric heap: zeroed, aligned, reused, growing, exhausted, and refused where PEs disagree; and user
 //! memory that becomes symmetric.
 
-mod api_common;
-
-use api_common::place::{on_gpus, pes};
-use api_common::{apart_as, at_all_counts, both};
 use rushmem::{ErrorCode, World};
+use rushmem_test_support::api_common::place::{on_gpus, pes};
+use rushmem_test_support::api_common::{apart_as, at_all_counts, both};
 
 #[test]
 fn allocations_are_zeroed_aligned_apart_and_at_one_offset_everywhere() {

@@ -1,12 +1,10 @@
 //! Kernels from Rust: loading, arguments of every kind, launches in order, refusals, failures. What the
 //! device library does inside a kernel is tested elsewhere.
 
-mod api_common;
-
-use api_common::{at_all_counts, both};
 use rushmem::testing::{self, Exit};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 use rushmem::{ByValue, Cmp, Device, Dim3, ErrorCode, Launch, Pe, Source, World};
+use rushmem_test_support::api_common::{at_all_counts, both};
 
 const ARGUMENTS: &str = r#"
 #include <rushmem/rushmem.cuh>
@@ -266,7 +264,7 @@ fn a_kernels_failure_is_told_by_synchronize() {
                 return;
             }
             // The process has lost the GPU, and every call that needs it says so.
-            // SAFETY: as above.
+            // SAFETY: the kernel is refused, as the GPU is lost.
             let launched = unsafe { stray.launch(Launch::new(1, 1), (&x,)) };
             for (what, later) in [
                 ("launch", launched),

@@ -1,12 +1,10 @@
 //! put, get, p, g, iput, iget and the non-blocking forms, between every pair of neighbours, at the sizes
 //! where the library changes its way: against data that the receiver makes again by itself.
 
-mod api_common;
-
-use api_common::place::{all_mapped, skip};
-use api_common::{at_all_counts, both, Rng};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 use rushmem::{Device, ErrorCode, Pe, Symmetric, World};
+use rushmem_test_support::api_common::place::{all_mapped, skip};
+use rushmem_test_support::api_common::{at_all_counts, both, Rng};
 
 /// Around every power of two where a copy may change its way, and everything small.
 fn sizes() -> impl Iterator<Item = usize> {

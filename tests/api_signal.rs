@@ -1,12 +1,10 @@
 //! Signals and ordering: what a signal announces is there, for every sender and every form of waiting.
 
-mod api_common;
-
 use std::time::Duration;
 
-use api_common::place::host_rounds;
-use api_common::{at_all_counts, both};
 use rushmem::{Cmp, ErrorCode, Pe, SignalOp};
+use rushmem_test_support::api_common::place::host_rounds;
+use rushmem_test_support::api_common::{at_all_counts, both};
 
 #[test]
 fn a_signal_is_never_seen_before_its_data() {

@@ -2,13 +2,11 @@
 //! nothing to say or that it is stopped. What UCX, TCP and the bootstrap do to watch connections, each some
 //! 10 or 20 s by default, they do much more often here, so that as many looks as in an hour pass in seconds.
 
-mod api_common;
-
 use std::time::Duration;
 
-use api_common::place::{hosts, on_gpus, skip};
 use rushmem::testing::{Exit, Pes};
 use rushmem::{Cmp, Pe, World};
+use rushmem_test_support::api_common::place::{hosts, on_gpus, skip};
 
 const LIMIT: Duration = Duration::from_secs(30);
 /// Two hundred and fifty looks of UCX, which are those of 80 minutes, and more than twice what the bootstrap

@@ -1,13 +1,11 @@
 //! Ways to other PEs: who is reached how, and what is said where a way is missing or PEs do not agree. (What
 //! is done over them: api_far.rs, and every other test of the API, over each in its turn: `scripts/test`.)
 
-mod api_common;
-
 use std::time::Duration;
 
-use api_common::place::{hosts, on_gpus, pes};
 use rushmem::testing::{self, Exit, Pes};
 use rushmem::{Pe, World};
+use rushmem_test_support::api_common::place::{hosts, on_gpus, pes};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

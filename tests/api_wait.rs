@@ -1,13 +1,11 @@
 //! wait_until and test: all six comparisons, one word and several, with exclusions and vectors. Tests are
 //! compared with a plain model on random words; waits with words that another PE sets one after the other.
 
-mod api_common;
-
 use std::time::{Duration, Instant};
 
-use api_common::{at_all_counts, both};
 use proptest::prelude::*;
 use rushmem::{AtomicInt, Cmp, ErrorCode, World};
+use rushmem_test_support::api_common::{at_all_counts, both};
 
 const CMPS: [Cmp; 6] = [Cmp::Eq, Cmp::Ne, Cmp::Gt, Cmp::Ge, Cmp::Lt, Cmp::Le];
 

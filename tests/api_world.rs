@@ -1,13 +1,11 @@
 //! Worlds are values: several PEs in a process, two worlds at once, one after another, dropped, abandoned.
 
-mod api_common;
-
 use std::time::Duration;
 
-use api_common::at_all_counts;
-use api_common::way::way_to;
 use rushmem::testing::{self, Exit};
 use rushmem::{Cmp, ErrorCode, Pe, Uid, World};
+use rushmem_test_support::api_common::at_all_counts;
+use rushmem_test_support::api_common::way::way_to;
 
 /// Sends a number round the ring and checks it: the world works.
 fn ring(world: &World) {

@@ -4,14 +4,12 @@
 // PEs end themselves here, at once.
 #![allow(clippy::disallowed_methods)]
 
-mod api_common;
-
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use api_common::place::{on_gpus, pes, processes};
 use rushmem::testing::Exit;
 use rushmem::{Pe, World};
+use rushmem_test_support::api_common::place::{on_gpus, pes, processes};
 
 const N: u32 = 3;
 const LIMIT: Duration = Duration::from_secs(40);

@@ -2,13 +2,11 @@
 //! runtime, find it whatever lies around them, and a C library in them shares it (that one is in
 //! `c_abi/one_runtime.rs`).
 
-mod programs;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use programs::{command, example, run, rushmem_run, Ended};
+use rushmem_test_support::programs::{command, example, run, rushmem_run, Ended};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

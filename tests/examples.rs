@@ -3,16 +3,12 @@
 //! with what they must do, and they must fail where that is right: when a byte is wrong, when their arguments
 //! are, when the other one never comes.
 
-mod programs;
-#[path = "api_common/way.rs"]
-mod way;
-
 use std::hash::{BuildHasher, RandomState};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use programs::{command, device, example, free_port, run, rushmem_run, start, Ended};
-use way::way_to;
+use rushmem_test_support::api_common::way::way_to;
+use rushmem_test_support::programs::{command, device, example, free_port, run, rushmem_run, start, Ended};
 
 /// Enough for any of them on a loaded machine; those that take longer are stuck.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -2,15 +2,15 @@
 //! rushmem, with warnings as errors, and run under its `rushmem-run` on 1 to 5 PEs with sizes that do not
 //! divide.
 
-mod programs;
 #[path = "c_abi/stage.rs"]
-#[allow(dead_code, reason = "a part of it is for the tests of the C ABI")]
 mod stage;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use programs::{built, command, device, example, run, rushmem_info, rushmem_run, Ended};
+use rushmem_test_support::programs::{
+    built, command, device, example, run, rushmem_info, rushmem_run, Ended,
+};
 use stage::{sources, Stage};
 
 /// Enough for any of them on a loaded machine.

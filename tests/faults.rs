@@ -8,15 +8,13 @@
 // PEs end themselves here, at once and whatever is on their stack.
 #![allow(clippy::disallowed_methods)]
 
-mod api_common;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use api_common::place::on_gpus;
-use api_common::Rng;
 use rushmem::testing::{self, Exit, Job, Outcome};
 use rushmem::{Cmp, ErrorCode, Launch, Pe, World};
+use rushmem_test_support::api_common::place::on_gpus;
+use rushmem_test_support::api_common::Rng;
 
 /// What the issue promises.
 const LIMIT: Duration = Duration::from_secs(5);

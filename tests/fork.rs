@@ -4,15 +4,13 @@
 // PEs and their children end themselves here, at once.
 #![allow(clippy::disallowed_methods)]
 
-mod api_common;
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use api_common::place::{hosts, on_gpus, pes, processes};
-use api_common::Rng;
 use rushmem::testing::{Exit, Job, Pes};
 use rushmem::{Cmp, ErrorCode, Pe, World};
+use rushmem_test_support::api_common::place::{hosts, on_gpus, pes, processes};
+use rushmem_test_support::api_common::Rng;
 
 /// Room for a loaded machine; on an idle one the first is milliseconds.
 const NAMED: Duration = Duration::from_secs(2);
@@ -34,7 +32,7 @@ fn child(raw: bool, child: impl FnOnce() -> i32) -> libc::pid_t {
         // SAFETY: plain system calls.
         unsafe { libc::alarm(60) };
         let code = child();
-        // SAFETY: as above.
+        // SAFETY: a plain system call.
         unsafe { libc::_exit(code) };
     }
     pid
@@ -214,7 +212,7 @@ fn refused(pes: Pes) {
             world.barrier_all().unwrap();
         }
         let dropped = child(false, || {
-            // SAFETY: as in `calls`.
+            // SAFETY: a world is bytes in a child, and this one is not used again by its other name.
             drop(unsafe { std::ptr::read(world) });
             0
         });

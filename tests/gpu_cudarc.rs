@@ -1,19 +1,16 @@
 //! Slices of a GPU's heap as arguments of cudarc's functions, which take a `CudaSlice` by its traits.
 #![cfg(feature = "cudarc")]
 
-mod api_common;
-mod gpu_memory;
-
 use std::sync::Arc;
 
-use api_common::both;
 use cudarc::driver::{
     CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, LaunchConfig, PushKernelArg,
 };
 use cudarc::nvrtc::Ptx;
-use gpu_memory::{skip, Gpu, Maker, Memory, Vmm};
 use rushmem::testing;
 use rushmem::{DeviceView, ErrorCode, SymRef};
+use rushmem_test_support::api_common::both;
+use rushmem_test_support::gpu_memory::{skip, Gpu, Maker, Memory, Vmm};
 
 /// `x[i] = 2 * x[i] + y[i]`, for the first `n`.
 const DOUBLE: &str = r#"
@@ -91,7 +88,8 @@ fn views_are_taken_where_slices_are() {
         stream.memcpy_dtod(&mine, &mut theirs).unwrap();
         assert!(all(&stream, &theirs) == data);
         let part = other.slice(3..13).unwrap();
-        // SAFETY: as above.
+        // SAFETY: all work on the view ends before the barrier, and nobody else touches the memory until
+        // then.
         let mut part = unsafe { part.on_stream(&stream) }.unwrap();
         assert_eq!(fill(&stream, &mut part, 4.5).len(), 10);
         assert!(all(&stream, &part) == [4.5; 10]);
@@ -116,11 +114,13 @@ fn views_are_taken_where_slices_are() {
         world.barrier_all().unwrap();
 
         // A peer's memory, read and written over the link.
-        // SAFETY: as above.
+        // SAFETY: all work on the view ends before the barrier, and nobody else touches the memory until
+        // then.
         let from = unsafe { slice.on_stream_at(right, &stream) }.unwrap();
         let right_has: Vec<f32> = (0..n).map(|i| 3.0 * (i as f32 + right.number() as f32)).collect();
         assert!(all(&stream, &from) == right_has);
-        // SAFETY: as above.
+        // SAFETY: all work on the view ends before the barrier, and nobody else touches the memory until
+        // then.
         let mut to = unsafe { other.on_stream_at(right, &stream) }.unwrap();
         stream.memcpy_dtod(&mine, &mut to).unwrap();
         stream.synchronize().unwrap();
@@ -151,7 +151,7 @@ fn views_of_registered_memory_are_its_own() {
             stream.synchronize().unwrap();
             assert!(gpu.read::<f32>(at, n) == data);
             world.barrier_all().unwrap();
-            // SAFETY: as above.
+            // SAFETY: its work ends before the barrier, and nobody writes until then.
             let theirs = unsafe { region.on_stream_at(world.right(), &stream) }.unwrap();
             assert!(all(&stream, &theirs).iter().all(|x| *x == 1.5 + world.right().number() as f32));
             stream.synchronize().unwrap();

@@ -1,15 +1,12 @@
 //! Memory of a GPU that the program made itself becomes symmetric: VMM memory, for kernels too, and that of
 //! `cuMemAlloc`, for operations of the host. PEs are processes and threads, on as many GPUs as there are.
 
-mod api_common;
-mod gpu_memory;
-
 use std::time::Duration;
 
-use api_common::{at_counts, both, Rng};
-use gpu_memory::{skip, Gpu, Maker, Memory, Vmm};
 use rushmem::testing::{self, Exit};
 use rushmem::{Cmp, ErrorCode, Launch, Pe, Registered, SignalOp, Source, SymSlice, Uid, World};
+use rushmem_test_support::api_common::{at_counts, both, Rng};
+use rushmem_test_support::gpu_memory::{skip, Gpu, Maker, Memory, Vmm};
 
 const KERNELS: &str = r#"
 #include <rushmem/rushmem.cuh>
@@ -105,7 +102,8 @@ fn use_from_kernels(world: &World, gpu: &Gpu, region: &Registered<'_, u64>) {
     } else {
         let kernel = module.kernel("through_pointers").unwrap();
         let theirs = region.ptr_at(right).expect("every PE's memory is mapped here");
-        // SAFETY: as above.
+        // SAFETY: each PE writes the first quarter of its neighbour's region, and two words that nobody else
+        // does.
         unsafe { kernel.launch(launch, (theirs, region.region(), n)) }.unwrap();
     }
     world.synchronize().unwrap();
@@ -276,7 +274,7 @@ fn what_cannot_be_registered_is_refused_with_the_reason() {
             let region = unsafe { world.register(at as *mut u8, bytes) }.unwrap();
             refuse(at, bytes, ErrorCode::InvalidArgument, "symmetric already");
             region.unregister().unwrap();
-            // SAFETY: as above.
+            // SAFETY: only used through the region.
             let again = unsafe { world.register(at as *mut u8, bytes) }.unwrap();
             again.unregister().unwrap();
         }
@@ -315,7 +313,7 @@ fn memory_freed_while_it_is_registered_is_an_error_of_unregister() {
         assert!(error.message().contains("freed"), "{error}");
         // It is unregistered all the same.
         let memory = Memory::new(&gpu, Maker::Plain, 8 << 20);
-        // SAFETY: as above.
+        // SAFETY: unregistered before the memory is gone.
         let region = unsafe { world.register(memory.at as *mut u64, 1 << 20) }.unwrap();
         region.unregister().unwrap();
     });

@@ -7,7 +7,7 @@
 //! that listens there and never answers a stranger, as its store does; a real one is used where there is one.
 //! Slurm is played likewise.
 
-mod programs;
+use rushmem_test_support::programs;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! process: nobody hangs, and every other PE names it first, whatever it waits in and whichever launcher
 //! started it.
 
-mod programs;
+use rushmem_test_support::programs;
 
 use std::time::{Duration, Instant};
 

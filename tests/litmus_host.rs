@@ -3,11 +3,9 @@
 //! turns on a GPU); each round has new values, so that a stale one is recognised. (The same of the C ABI:
 //! host/runtime/src/exec/tests/litmus.rs.)
 
-mod api_common;
-
-use api_common::apart;
-use api_common::place::{host_rounds, pes};
 use rushmem::{Cmp, SignalOp, World};
+use rushmem_test_support::api_common::apart;
+use rushmem_test_support::api_common::place::{host_rounds, pes};
 
 /// Ways to announce a message, after its data.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //! `RUSHMEM_LOG=debug` says what was chosen, how far things have grown, who is connected, and what is used
 //! for the first time.
 
-mod programs;
+use rushmem_test_support::programs;
 
 use std::time::Duration;
 

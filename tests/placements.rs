@@ -9,14 +9,12 @@
 // PEs end themselves here, at once and whatever is on their stack.
 #![allow(clippy::disallowed_methods)]
 
-mod api_common;
-
 use std::time::{Duration, Instant};
 
-use api_common::place::{in_turns, nodes, on_gpus, pes, skip};
-use api_common::{seed, seeded, Rng};
 use rushmem::testing::Exit;
 use rushmem::{Cmp, Launch, NearShape, Pe, SignalOp, Source, World};
+use rushmem_test_support::api_common::place::{in_turns, nodes, on_gpus, pes, skip};
+use rushmem_test_support::api_common::{seed, seeded, Rng};
 
 /// Where PEs are, and the shape of the near set on PE 0's host.
 const PLACEMENTS: [(&[u32], NearShape); 6] = [

@@ -4,15 +4,14 @@
 // PEs end themselves here, at once and whatever is on their stack.
 #![allow(clippy::disallowed_methods)]
 
-mod api_common;
-mod programs;
+use rushmem_test_support::programs;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use api_common::place::{on_gpus, processes, skip};
 use rushmem::testing::{self, Exit, Outcome};
 use rushmem::{Pe, World};
+use rushmem_test_support::api_common::place::{on_gpus, processes, skip};
 
 /// Far below the limit of a start; with room for a loaded machine.
 const SOON: Duration = Duration::from_secs(12);

@@ -5,7 +5,6 @@
 //! What they may do to one transport, and the tests of numbers and tags, are in
 //! `host/runtime/src/net/transport/ucx/strangers_tests.rs`.
 
-mod api_common;
 #[path = "../host/runtime/src/net/transport/ucx/listening.rs"]
 mod listening;
 #[path = "../host/runtime/src/net/transport/ucx/stranger.rs"]
@@ -15,11 +14,11 @@ use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use api_common::place::on_gpus;
-use api_common::{seed, Rng};
 use listening::listening;
 use rushmem::testing::{self, Exit, Job};
 use rushmem::{Pe, World};
+use rushmem_test_support::api_common::place::on_gpus;
+use rushmem_test_support::api_common::{seed, Rng};
 use stranger::Stranger;
 
 const LIMIT: Duration = Duration::from_secs(40);

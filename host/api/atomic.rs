@@ -98,7 +98,7 @@ impl<T: AtomicType> Remote<'_, T> {
     pub fn set(self, value: T) -> Result<()> {
         match self.near() {
             Some(word) => {
-                // SAFETY: as in `fetch`.
+                // SAFETY: `near` gives an element of a live mapping, aligned as `T` is.
                 unsafe { T::Word::store(word, value.to_word()) };
                 Ok(())
             }
@@ -110,7 +110,7 @@ impl<T: AtomicType> Remote<'_, T> {
     #[inline(always)]
     pub fn swap(self, value: T) -> Result<T> {
         match self.near() {
-            // SAFETY: as in `fetch`.
+            // SAFETY: `near` gives an element of a live mapping, aligned as `T` is.
             Some(word) => Ok(T::from_word(unsafe { T::Word::swap(word, value.to_word()) })),
             None => self.call(RUSHMEM_ATOMIC_SWAP, value, T::new_zeroed()),
         }
@@ -138,7 +138,7 @@ macro_rules! combine {
             #[inline(always)]
             pub fn $fetch(self, value: T) -> Result<T> {
                 match self.near() {
-                    // SAFETY: as above.
+                    // SAFETY: `near` gives an element of a live mapping, aligned as `T` is.
                     Some(word) => Ok(T::from_word(unsafe { T::Word::$fetch(word, value.to_word()) })),
                     None => self.call($fetch_op, value, T::new_zeroed()),
                 }

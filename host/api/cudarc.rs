@@ -44,7 +44,7 @@ pub struct DeviceView<'a, T> {
 
 // SAFETY: an address for the GPU, of which no reference is ever made; a stream may be used from any thread.
 unsafe impl<T: Send> Send for DeviceView<'_, T> {}
-// SAFETY: as above.
+// SAFETY: an address for the GPU, of which no reference is ever made; a stream may be used from any thread.
 unsafe impl<T: Sync> Sync for DeviceView<'_, T> {}
 
 impl<T: Symmetric> SymRef<'_, T> {
@@ -60,7 +60,7 @@ impl<T: Symmetric> SymRef<'_, T> {
     /// - That work does not race with other accesses, a peer's included: it reads data after a signal or a
     ///   barrier says that they arrived, and others use what it writes after one that follows the work.
     pub unsafe fn on_stream(&self, stream: &Arc<CudaStream>) -> Result<DeviceView<'_, T>> {
-        // SAFETY: passed on to our caller.
+        // SAFETY: the caller keeps the memory until the stream's work has ended, and that work free of races.
         unsafe { self.on_stream_at(self.world().my_pe(), stream) }
     }
 
@@ -154,7 +154,7 @@ unsafe impl<'a, 'b: 'a, 'c: 'b, T> PushKernelArg<&'b DeviceView<'c, T>> for Laun
     }
 }
 
-// SAFETY: as above.
+// SAFETY: a kernel's parameter is the address, as for cudarc's own slices.
 unsafe impl<'a, 'b: 'a, 'c: 'b, T> PushKernelArg<&'b mut DeviceView<'c, T>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, arg: &'b mut DeviceView<'c, T>) -> &mut Self {

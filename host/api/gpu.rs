@@ -75,7 +75,7 @@ impl Gpu {
             // SAFETY: the runtime's strings live for ever.
             name: unsafe { copy_text(raw.name) },
             uuid: raw.uuid,
-            // SAFETY: as above.
+            // SAFETY: the runtime's strings live for ever.
             pci_bus_id: unsafe { copy_text(raw.pci_bus_id) },
             capability: (raw.capability_major as u32, raw.capability_minor as u32),
             sms: raw.sms as u32,

@@ -105,7 +105,7 @@ pub struct Registered<'w, T: Symmetric> {
 
 // SAFETY: the region's address is only handed to the runtime, which takes it from any thread.
 unsafe impl<T: Symmetric> Send for Registered<'_, T> {}
-// SAFETY: as above.
+// SAFETY: the region's address is only handed to the runtime, which takes it from several threads at once.
 unsafe impl<T: Symmetric> Sync for Registered<'_, T> {}
 
 impl<'w, T: Symmetric> Deref for Registered<'w, T> {

@@ -90,7 +90,7 @@ pub struct Module<'w> {
 
 // SAFETY: the C ABI takes a module from any thread.
 unsafe impl Send for Module<'_> {}
-// SAFETY: as above.
+// SAFETY: the C ABI takes a module from several threads at once.
 unsafe impl Sync for Module<'_> {}
 
 impl Module<'_> {
@@ -143,7 +143,7 @@ pub struct Kernel<'m> {
 
 // SAFETY: the C ABI takes a kernel from any thread.
 unsafe impl Send for Kernel<'_> {}
-// SAFETY: as above.
+// SAFETY: the C ABI takes a kernel from several threads at once.
 unsafe impl Sync for Kernel<'_> {}
 
 impl Kernel<'_> {
@@ -175,7 +175,7 @@ impl Kernel<'_> {
     /// until it has ended ([`World::synchronize`]), and its accesses must not race with others except
     /// through atomics, signals and the library's own operations.
     pub unsafe fn launch(&self, launch: Launch, args: impl KernelArgs) -> Result<()> {
-        // SAFETY: passed on; null is the default stream.
+        // SAFETY: the caller vouches for the kernel and its arguments; null is the default stream.
         unsafe { self.launch_raw(launch, args, std::ptr::null_mut()) }
     }
 
@@ -187,7 +187,8 @@ impl Kernel<'_> {
     /// kernel has ended.
     pub unsafe fn launch_on(&self, launch: Launch, args: impl KernelArgs, stream: &Stream<'_>) -> Result<()> {
         let stream = stream.of(self.world)?;
-        // SAFETY: passed on.
+        // SAFETY: the caller vouches for the kernel and its arguments; the stream was found to be this
+        // world's.
         unsafe { self.launch_raw(launch, args, stream) }
     }
 

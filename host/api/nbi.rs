@@ -8,6 +8,7 @@
 
 use std::marker::PhantomData;
 
+use crate::put_signal::When;
 use crate::signal::{SignalOp, SignalRef};
 use crate::slice::SymRef;
 use crate::{Error, ErrorCode, Pe, Result, Symmetric, World};
@@ -78,7 +79,8 @@ impl<'env> NbiScope<'env> {
         value: u64,
         pe: Pe,
     ) -> Result<()> {
-        self.own(dst)?.put_signal_nbi_raw(src.as_ptr(), src.len(), signal, op, value, pe)
+        let src = (src.as_ptr(), src.len());
+        self.own(dst)?.put_signal_raw(src, (signal, op, value), pe, When::Nbi)
     }
 
     /// The quiet at the end is this world's, so only its transfers may borrow.

@@ -1,12 +1,22 @@
 //! Data and the signal that announces it, in one operation (OpenSHMEM 1.5, section 9.8.3): who sees the
 //! signal sees the data. At once, non-blocking, and in a stream's turn.
 
-use crate::error::out_of_bounds;
 use crate::near;
-use crate::signal::{SignalOp, SignalRef};
+use crate::signal::{SignalOp, SignalRef, Signalled};
 use crate::slice::SymRef;
 use crate::stream::Stream;
 use crate::{Pe, Result, Symmetric};
+
+/// In which form a transfer is asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum When<'a> {
+    /// At once, returning when the source may be used again.
+    Now,
+    /// At once; the next quiet completes it.
+    Nbi,
+    /// In the stream's turn.
+    On(&'a Stream<'a>),
+}
 
 impl<T: Symmetric> SymRef<'_, T> {
     /// Copies `src` to `pe`'s elements `0..src.len()`, then updates `pe`'s `signal`: who sees the signal sees
@@ -19,7 +29,7 @@ impl<T: Symmetric> SymRef<'_, T> {
         value: u64,
         pe: Pe,
     ) -> Result<()> {
-        self.put_signal_raw(src.as_ptr(), src.len(), signal, op, value, pe)
+        self.put_signal_now((src.as_ptr(), src.len()), (signal, op, value), pe)
     }
 
     /// [`put_signal`](SymRef::put_signal) of all of `src`, symmetric memory of this PE.
@@ -31,45 +41,47 @@ impl<T: Symmetric> SymRef<'_, T> {
         value: u64,
         pe: Pe,
     ) -> Result<()> {
-        self.put_signal_raw(src.as_ptr(), src.len(), signal, op, value, pe)
+        self.put_signal_now((src.as_ptr(), src.len()), (signal, op, value), pe)
     }
 
-    /// `src` points at `n` elements that live through the call.
     #[inline]
-    fn put_signal_raw(
-        &self,
-        src: *const T,
-        n: usize,
-        signal: &SignalRef<'_>,
-        op: SignalOp,
-        value: u64,
-        pe: Pe,
-    ) -> Result<()> {
-        let (world, bytes) = (self.world(), n.saturating_mul(size_of::<T>()));
-        if n > self.len() {
-            return Err(out_of_bounds(format_args!("a put of {n} elements at the start"), self.len()));
-        }
-        if let Some((to, word)) = self.near(0, pe).zip(signal.word().near(0, pe)) {
-            // SAFETY: `pe`'s copies of live allocations, with the length just checked.
-            unsafe {
-                near::copy_in(to.cast(), src.cast(), bytes);
-                op.apply(word, value);
+    fn put_signal_now(&self, src: (*const T, usize), signal: Signalled<'_>, pe: Pe) -> Result<()> {
+        let ((data, n), (word, op, value)) = (src, signal);
+        if n <= self.len() {
+            if let Some((to, word)) = self.near(0, pe).zip(word.word().near(0, pe)) {
+                // SAFETY: `pe`'s copies of live allocations, with the length just checked.
+                unsafe {
+                    near::copy_in(to.cast(), data.cast(), n * size_of::<T>());
+                    op.apply(word, value);
+                }
+                return Ok(());
             }
-            return Ok(());
         }
-        let (to, word) = (self.as_ptr().cast(), signal.as_ptr());
-        // SAFETY: a live handle and live allocations, with the length just checked.
+        self.put_signal_raw(src, signal, pe, When::Now)
+    }
+
+    /// `src` points at so many elements, which live as long as the call's form asks.
+    pub(crate) fn put_signal_raw(
+        &self,
+        (src, n): (*const T, usize),
+        (signal, op, value): Signalled<'_>,
+        pe: Pe,
+        when: When<'_>,
+    ) -> Result<()> {
+        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
+        let (runtime, w, to, src) = (world.runtime(), world.as_raw(), self.as_ptr().cast(), src.cast());
+        let (word, op, pe) = (signal.as_ptr(), op.raw(), pe.raw());
+        // SAFETY: a live handle and signal; both sides hold `n` elements, and the source lives long enough,
+        // as the callers say.
         world.check(unsafe {
-            (world.runtime().put_signal)(
-                world.as_raw(),
-                to,
-                src.cast(),
-                bytes,
-                word,
-                value,
-                op.raw(),
-                pe.raw(),
-            )
+            match when {
+                When::Now => (runtime.put_signal)(w, to, src, bytes, word, value, op, pe),
+                When::Nbi => (runtime.put_signal_nbi)(w, to, src, bytes, word, value, op, pe),
+                When::On(stream) => {
+                    let stream = stream.of(world)?;
+                    (runtime.put_signal_on_stream)(w, to, src, bytes, word, value, op, pe, stream)
+                }
+            }
         })
     }
 }
@@ -85,34 +97,7 @@ impl<T: Symmetric> SymRef<'_, T> {
         value: u64,
         pe: Pe,
     ) -> Result<()> {
-        self.put_signal_nbi_raw(src.as_ptr(), src.len(), signal, op, value, pe)
-    }
-
-    /// `src` points at `n` elements that live until the next quiet.
-    pub(crate) fn put_signal_nbi_raw(
-        &self,
-        src: *const T,
-        n: usize,
-        signal: &SignalRef<'_>,
-        op: SignalOp,
-        value: u64,
-        pe: Pe,
-    ) -> Result<()> {
-        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
-        let (to, word) = (self.as_ptr().cast(), signal.as_ptr());
-        // SAFETY: both sides hold `n` elements; the source lives until the quiet, as the callers say.
-        world.check(unsafe {
-            (world.runtime().put_signal_nbi)(
-                world.as_raw(),
-                to,
-                src.cast(),
-                bytes,
-                word,
-                value,
-                op.raw(),
-                pe.raw(),
-            )
-        })
+        self.put_signal_raw((src.as_ptr(), src.len()), (signal, op, value), pe, When::Nbi)
     }
 }
 
@@ -132,7 +117,7 @@ impl<T: Symmetric> SymRef<'_, T> {
         pe: Pe,
         stream: &Stream<'_>,
     ) -> Result<()> {
-        self.put_signal_on_raw((src.as_ptr(), src.len()), signal, (op, value), pe, stream)
+        self.put_signal_raw((src.as_ptr(), src.len()), (signal, op, value), pe, When::On(stream))
     }
 
     /// [`put_signal_from`](SymRef::put_signal_from) in the stream's turn.
@@ -146,34 +131,7 @@ impl<T: Symmetric> SymRef<'_, T> {
         stream: &Stream<'_>,
     ) -> Result<()> {
         self.same_world(src)?;
-        self.put_signal_on_raw((src.as_ptr(), src.len()), signal, (op, value), pe, stream)
-    }
-
-    /// `src` points at `n` elements that live until the work is done.
-    fn put_signal_on_raw(
-        &self,
-        (src, n): (*const T, usize),
-        signal: &SignalRef<'_>,
-        (op, value): (SignalOp, u64),
-        pe: Pe,
-        stream: &Stream<'_>,
-    ) -> Result<()> {
-        let (world, bytes) = (self.world(), self.checked_bytes(n)?);
-        let (to, word, raw) = (self.as_ptr().cast(), signal.as_ptr(), stream.of(world)?);
-        // SAFETY: both sides hold `n` elements; the source lives long enough, as the callers say.
-        world.check(unsafe {
-            (world.runtime().put_signal_on_stream)(
-                world.as_raw(),
-                to,
-                src.cast(),
-                bytes,
-                word,
-                value,
-                op.raw(),
-                pe.raw(),
-                raw,
-            )
-        })
+        self.put_signal_raw((src.as_ptr(), src.len()), (signal, op, value), pe, When::On(stream))
     }
 }
 

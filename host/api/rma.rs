@@ -35,7 +35,8 @@ impl<T: Symmetric> SymRef<'_, T> {
     pub fn put_from(&self, src: &SymRef<'_, T>, pe: Pe) -> Result<()> {
         if src.len() <= self.len() {
             if let Some(to) = self.near(0, pe) {
-                // SAFETY: as in `put`; the source is this PE's copy of a live allocation.
+                // SAFETY: `pe`'s copy of a live allocation, of which `src.len()` elements were just checked;
+                // the source is this PE's copy of one.
                 unsafe { near::copy(to.cast(), src.as_ptr().cast(), src.bytes()) };
                 return Ok(());
             }

@@ -73,7 +73,7 @@ impl Runtime {
 
     /// Version of the loaded library, such as `0.1.0`.
     pub(crate) fn version(&self) -> String {
-        // SAFETY: as in `path`.
+        // SAFETY: takes nothing, returns a string that lives as long as the library: for ever.
         unsafe { copy_text((self.library_version)()) }
     }
 }

@@ -128,6 +128,9 @@ pub struct SignalRef<'a> {
     word: SymRef<'a, u64>,
 }
 
+/// A signal word, and what is done to it behind an operation's data.
+pub(crate) type Signalled<'a> = (&'a SignalRef<'a>, SignalOp, u64);
+
 impl fmt::Debug for SignalRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "signal at {:p} of {}", self.as_ptr(), self.word.world().my_pe())

@@ -70,7 +70,8 @@ pub struct SymRef<'a, T: Symmetric> {
 // SAFETY: the pointer is an address for copies and atomics, valid from any thread while the world lives; no
 // reference is ever made from it, and a `Symmetric` type is `Send`.
 unsafe impl<T: Symmetric> Send for SymRef<'_, T> {}
-// SAFETY: as above; racing accesses are dealt with in `near.rs`.
+// SAFETY: an address for copies and atomics, of which no reference is made; `near.rs` deals with accesses
+// that race.
 unsafe impl<T: Symmetric> Sync for SymRef<'_, T> {}
 
 impl<'a, T: Symmetric> SymRef<'a, T> {

@@ -89,7 +89,7 @@ pub struct Stream<'w> {
 
 // SAFETY: the C ABI takes a stream from any thread, and so does CUDA.
 unsafe impl Send for Stream<'_> {}
-// SAFETY: as above.
+// SAFETY: the C ABI takes a stream from several threads at once, and so does CUDA.
 unsafe impl Sync for Stream<'_> {}
 
 impl<'w> Stream<'w> {
@@ -163,7 +163,7 @@ pub struct Event<'w> {
 
 // SAFETY: the C ABI takes an event from any thread.
 unsafe impl Send for Event<'_> {}
-// SAFETY: as above.
+// SAFETY: the C ABI takes an event from several threads at once.
 unsafe impl Sync for Event<'_> {}
 
 impl Event<'_> {

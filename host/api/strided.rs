@@ -1,7 +1,9 @@
 //! Strided puts and gets: elements at regular distances on either side (OpenSHMEM 1.5, section 9.6), at once
 //! and in a stream's turn. Strides are in elements and at least 1.
 
-use crate::signal::{SignalOp, SignalRef};
+use std::fmt;
+
+use crate::signal::{SignalOp, SignalRef, Signalled};
 use crate::slice::SymRef;
 use crate::stream::Stream;
 use crate::{Error, ErrorCode, Pe, Result, Symmetric};
@@ -15,23 +17,8 @@ impl<T: Symmetric> SymRef<'_, T> {
     /// [`InvalidArgument`](ErrorCode::InvalidArgument) for a stride of 0, [`BadPe`](ErrorCode::BadPe).
     /// Nothing is written then.
     pub fn iput(&self, src: &[T], dst_stride: usize, src_stride: usize, n: usize, pe: Pe) -> Result<()> {
-        strided("iput's destination", self.len(), dst_stride, n)?;
-        strided("iput's source", src.len(), src_stride, n)?;
-        let (world, size) = (self.world(), size_of::<T>());
-        let (to, from) = (self.as_ptr().cast(), src.as_ptr().cast());
-        // SAFETY: both sides hold `n` elements at their strides, as just checked.
-        world.check(unsafe {
-            (world.runtime().iput)(
-                world.as_raw(),
-                to,
-                from,
-                dst_stride as isize,
-                src_stride as isize,
-                size,
-                n,
-                pe.raw(),
-            )
-        })
+        let strides = Strides { dst: dst_stride, src: src_stride, n };
+        self.iput_raw((src.as_ptr(), src.len()), strides, None, pe, None)
     }
 
     /// [`iput`](SymRef::iput), then an update of `pe`'s `signal`: a PE that sees the signal sees all
@@ -49,48 +36,15 @@ impl<T: Symmetric> SymRef<'_, T> {
         value: u64,
         pe: Pe,
     ) -> Result<()> {
-        strided("iput_signal's destination", self.len(), dst_stride, n)?;
-        strided("iput_signal's source", src.len(), src_stride, n)?;
-        let (world, size) = (self.world(), size_of::<T>());
-        let (to, from) = (self.as_ptr().cast(), src.as_ptr().cast());
-        // SAFETY: both sides hold `n` elements at their strides, as just checked; the signal is a live word.
-        world.check(unsafe {
-            (world.runtime().iput_signal)(
-                world.as_raw(),
-                to,
-                from,
-                dst_stride as isize,
-                src_stride as isize,
-                size,
-                n,
-                signal.as_ptr(),
-                value,
-                op.raw(),
-                pe.raw(),
-            )
-        })
+        let strides = Strides { dst: dst_stride, src: src_stride, n };
+        self.iput_raw((src.as_ptr(), src.len()), strides, Some((signal, op, value)), pe, None)
     }
 
     /// Copies `n` of `pe`'s elements, `src_stride` apart, to elements of `dst`, `dst_stride` apart. As
     /// [`iput`](SymRef::iput), the other way.
     pub fn iget(&self, dst: &mut [T], dst_stride: usize, src_stride: usize, n: usize, pe: Pe) -> Result<()> {
-        strided("iget's destination", dst.len(), dst_stride, n)?;
-        strided("iget's source", self.len(), src_stride, n)?;
-        let (world, size) = (self.world(), size_of::<T>());
-        let (to, from) = (dst.as_mut_ptr().cast(), self.as_ptr().cast());
-        // SAFETY: both sides hold `n` elements at their strides, as just checked.
-        world.check(unsafe {
-            (world.runtime().iget)(
-                world.as_raw(),
-                to,
-                from,
-                dst_stride as isize,
-                src_stride as isize,
-                size,
-                n,
-                pe.raw(),
-            )
-        })
+        let strides = Strides { dst: dst_stride, src: src_stride, n };
+        self.iget_raw((dst.as_mut_ptr(), dst.len()), strides, pe, None)
     }
 }
 
@@ -109,7 +63,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         pe: Pe,
         stream: &Stream<'_>,
     ) -> Result<()> {
-        self.iput_on_raw((src.as_ptr(), src.len()), (dst_stride, src_stride), n, pe, stream)
+        let strides = Strides { dst: dst_stride, src: src_stride, n };
+        self.iput_raw((src.as_ptr(), src.len()), strides, None, pe, Some(stream))
     }
 
     /// [`iput_on`](SymRef::iput_on) of this PE's `src`, which is symmetric too.
@@ -123,7 +78,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         stream: &Stream<'_>,
     ) -> Result<()> {
         self.same_world(src)?;
-        self.iput_on_raw((src.as_ptr(), src.len()), (dst_stride, src_stride), n, pe, stream)
+        let strides = Strides { dst: dst_stride, src: src_stride, n };
+        self.iput_raw((src.as_ptr(), src.len()), strides, None, pe, Some(stream))
     }
 
     /// [`iput_signal`](SymRef::iput_signal) in the stream's turn: a PE that sees the signal sees the
@@ -144,8 +100,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         pe: Pe,
         stream: &Stream<'_>,
     ) -> Result<()> {
-        let (src, signal) = ((src.as_ptr(), src.len()), (signal, op, value));
-        self.iput_signal_on_raw(src, (dst_stride, src_stride), n, signal, pe, stream)
+        let strides = Strides { dst: dst_stride, src: src_stride, n };
+        self.iput_raw((src.as_ptr(), src.len()), strides, Some((signal, op, value)), pe, Some(stream))
     }
 
     /// [`iget`](SymRef::iget) in the stream's turn.
@@ -161,7 +117,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         pe: Pe,
         stream: &Stream<'_>,
     ) -> Result<()> {
-        self.iget_on_raw((dst.as_mut_ptr(), dst.len()), (dst_stride, src_stride), n, pe, stream)
+        let strides = Strides { dst: dst_stride, src: src_stride, n };
+        self.iget_raw((dst.as_mut_ptr(), dst.len()), strides, pe, Some(stream))
     }
 
     /// [`iget_on`](SymRef::iget_on) into this PE's `dst`, which is symmetric too.
@@ -175,104 +132,8 @@ impl<T: Symmetric> SymRef<'_, T> {
         stream: &Stream<'_>,
     ) -> Result<()> {
         self.same_world(dst)?;
-        self.iget_on_raw((dst.as_ptr(), dst.len()), (dst_stride, src_stride), n, pe, stream)
-    }
-
-    /// `src` points at as many elements as said, which live until the work is done.
-    fn iput_on_raw(
-        &self,
-        (src, len): (*const T, usize),
-        (dst_stride, src_stride): (usize, usize),
-        n: usize,
-        pe: Pe,
-        stream: &Stream<'_>,
-    ) -> Result<()> {
-        strided("iput's destination", self.len(), dst_stride, n)?;
-        strided("iput's source", len, src_stride, n)?;
-        let (world, size) = (self.world(), size_of::<T>());
-        let (to, raw) = (self.as_ptr().cast(), stream.of(world)?);
-        let (dst_stride, src_stride) = (dst_stride as isize, src_stride as isize);
-        // SAFETY: both sides hold `n` elements at their strides; the source lives long enough, as the callers
-        // say.
-        world.check(unsafe {
-            (world.runtime().iput_on_stream)(
-                world.as_raw(),
-                to,
-                src.cast(),
-                dst_stride,
-                src_stride,
-                size,
-                n,
-                pe.raw(),
-                raw,
-            )
-        })
-    }
-
-    /// `src` points at as many elements as said, which live until the work is done.
-    fn iput_signal_on_raw(
-        &self,
-        (src, len): (*const T, usize),
-        (dst_stride, src_stride): (usize, usize),
-        n: usize,
-        (signal, op, value): (&SignalRef<'_>, SignalOp, u64),
-        pe: Pe,
-        stream: &Stream<'_>,
-    ) -> Result<()> {
-        strided("iput_signal's destination", self.len(), dst_stride, n)?;
-        strided("iput_signal's source", len, src_stride, n)?;
-        let (world, size) = (self.world(), size_of::<T>());
-        let (to, raw) = (self.as_ptr().cast(), stream.of(world)?);
-        let (dst_stride, src_stride) = (dst_stride as isize, src_stride as isize);
-        // SAFETY: both sides hold `n` elements at their strides; the source lives long enough, as the callers
-        // say.
-        world.check(unsafe {
-            (world.runtime().iput_signal_on_stream)(
-                world.as_raw(),
-                to,
-                src.cast(),
-                dst_stride,
-                src_stride,
-                size,
-                n,
-                signal.as_ptr(),
-                value,
-                op.raw(),
-                pe.raw(),
-                raw,
-            )
-        })
-    }
-
-    /// `dst` points at as many elements as said, which live until the work is done.
-    fn iget_on_raw(
-        &self,
-        (dst, len): (*mut T, usize),
-        (dst_stride, src_stride): (usize, usize),
-        n: usize,
-        pe: Pe,
-        stream: &Stream<'_>,
-    ) -> Result<()> {
-        strided("iget's destination", len, dst_stride, n)?;
-        strided("iget's source", self.len(), src_stride, n)?;
-        let (world, size) = (self.world(), size_of::<T>());
-        let (from, raw) = (self.as_ptr().cast_const().cast(), stream.of(world)?);
-        let (dst_stride, src_stride) = (dst_stride as isize, src_stride as isize);
-        // SAFETY: both sides hold `n` elements at their strides; the destination lives long enough, as the
-        // callers say.
-        world.check(unsafe {
-            (world.runtime().iget_on_stream)(
-                world.as_raw(),
-                dst.cast(),
-                from,
-                dst_stride,
-                src_stride,
-                size,
-                n,
-                pe.raw(),
-                raw,
-            )
-        })
+        let strides = Strides { dst: dst_stride, src: src_stride, n };
+        self.iget_raw((dst.as_ptr(), dst.len()), strides, pe, Some(stream))
     }
 }
 
@@ -307,8 +168,9 @@ impl Stream<'_> {
         pe: Pe,
     ) -> Result<()> {
         dst.same_world(src)?;
-        let (src, signal) = ((src.as_ptr().cast_const(), src.len()), (signal, op, value));
-        dst.iput_signal_on_raw(src, (dst_stride, src_stride), n, signal, pe, self)
+        let strides = Strides { dst: dst_stride, src: src_stride, n };
+        let src = (src.as_ptr().cast_const(), src.len());
+        dst.iput_raw(src, strides, Some((signal, op, value)), pe, Some(self))
     }
 
     /// [`SymRef::iget`] into this PE's `dst`, which is symmetric too, in the stream's turn.
@@ -325,17 +187,91 @@ impl Stream<'_> {
     }
 }
 
-/// Whether `n` elements, `stride` apart, fit into `len`.
-fn strided(what: &str, len: usize, stride: usize, n: usize) -> Result<()> {
-    if stride == 0 || isize::try_from(stride).is_err() {
-        return Err(Error::new(ErrorCode::InvalidArgument, format!("{what}: a stride of {stride} elements")));
+/// What all forms come to: the check of both sides, and the call.
+impl<T: Symmetric> SymRef<'_, T> {
+    /// `src` points at so many elements, which live until the call returns or the stream's work is done.
+    fn iput_raw(
+        &self,
+        (src, len): (*const T, usize),
+        strides: Strides,
+        signal: Option<Signalled<'_>>,
+        pe: Pe,
+        stream: Option<&Stream<'_>>,
+    ) -> Result<()> {
+        let name = if signal.is_some() { "iput_signal" } else { "iput" };
+        let (dst_stride, src_stride) = strides.within(name, self.len(), len)?;
+        let (world, size, n, pe) = (self.world(), size_of::<T>(), strides.n, pe.raw());
+        let (runtime, w, to, src) = (world.runtime(), world.as_raw(), self.as_ptr().cast(), src.cast());
+        let stream = stream.map(|stream| stream.of(world)).transpose()?;
+        let signal = signal.map(|(signal, op, value)| (signal.as_ptr(), value, op.raw()));
+        // SAFETY: a live handle and signal; both sides hold `n` elements at their strides, as just checked,
+        // and the source lives long enough, as the callers say.
+        world.check(unsafe {
+            match (signal, stream) {
+                (None, None) => (runtime.iput)(w, to, src, dst_stride, src_stride, size, n, pe),
+                (None, Some(on)) => {
+                    (runtime.iput_on_stream)(w, to, src, dst_stride, src_stride, size, n, pe, on)
+                }
+                (Some((sig, value, op)), None) => {
+                    (runtime.iput_signal)(w, to, src, dst_stride, src_stride, size, n, sig, value, op, pe)
+                }
+                (Some((sig, value, op)), Some(on)) => (runtime.iput_signal_on_stream)(
+                    w, to, src, dst_stride, src_stride, size, n, sig, value, op, pe, on,
+                ),
+            }
+        })
     }
-    let needed = n.checked_sub(1).map_or(Some(0), |gaps| gaps.checked_mul(stride)?.checked_add(1));
-    match needed {
-        Some(needed) if needed <= len => Ok(()),
-        _ => Err(Error::new(
-            ErrorCode::OutOfBounds,
-            format!("{what} has {len} elements, too few for {n} elements {stride} apart"),
-        )),
+
+    /// `dst` points at so many elements, which live until the call returns or the stream's work is done.
+    fn iget_raw(
+        &self,
+        (dst, len): (*mut T, usize),
+        strides: Strides,
+        pe: Pe,
+        stream: Option<&Stream<'_>>,
+    ) -> Result<()> {
+        let (dst_stride, src_stride) = strides.within("iget", len, self.len())?;
+        let (world, size, n, pe) = (self.world(), size_of::<T>(), strides.n, pe.raw());
+        let (runtime, w, to, src) = (world.runtime(), world.as_raw(), dst.cast(), self.as_ptr().cast());
+        // SAFETY: a live handle; both sides hold `n` elements at their strides, as just checked, and the
+        // destination lives long enough, as the callers say.
+        world.check(unsafe {
+            match stream.map(|stream| stream.of(world)).transpose()? {
+                None => (runtime.iget)(w, to, src, dst_stride, src_stride, size, n, pe),
+                Some(on) => (runtime.iget_on_stream)(w, to, src, dst_stride, src_stride, size, n, pe, on),
+            }
+        })
+    }
+}
+
+/// The elements of a strided transfer: their distances on both sides, and how many they are.
+#[derive(Clone, Copy)]
+struct Strides {
+    dst: usize,
+    src: usize,
+    n: usize,
+}
+
+impl Strides {
+    /// The distances, where both sides have all elements of the operation `name`.
+    fn within(self, name: &str, dst_len: usize, src_len: usize) -> Result<(isize, isize)> {
+        let dst = self.side(format_args!("{name}'s destination"), dst_len, self.dst)?;
+        Ok((dst, self.side(format_args!("{name}'s source"), src_len, self.src)?))
+    }
+
+    fn side(self, what: fmt::Arguments<'_>, len: usize, stride: usize) -> Result<isize> {
+        let n = self.n;
+        let Some(distance) = isize::try_from(stride).ok().filter(|distance| *distance > 0) else {
+            let text = format!("{what}: a stride of {stride} elements");
+            return Err(Error::new(ErrorCode::InvalidArgument, text));
+        };
+        let needed = n.checked_sub(1).map_or(Some(0), |gaps| gaps.checked_mul(stride)?.checked_add(1));
+        match needed {
+            Some(needed) if needed <= len => Ok(distance),
+            _ => Err(Error::new(
+                ErrorCode::OutOfBounds,
+                format!("{what} has {len} elements, too few for {n} elements {stride} apart"),
+            )),
+        }
     }
 }

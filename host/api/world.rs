@@ -42,7 +42,7 @@ pub struct World {
 
 // SAFETY: the C ABI takes a world from any thread and guards its own state.
 unsafe impl Send for World {}
-// SAFETY: as above; `view` is constant for the world's life.
+// SAFETY: the C ABI takes a world from several threads at once; `view` is constant for the world's life.
 unsafe impl Sync for World {}
 
 impl World {

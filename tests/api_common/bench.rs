@@ -4,14 +4,17 @@
 use rushmem::{Kernel, KernelArgs, Launch, Module, Source, SymSlice, World};
 
 /// `SCOPE_*` of check.h.
-pub(crate) const THREAD: i32 = 0;
-pub(crate) const WARP: i32 = 1;
-pub(crate) const BLOCK: i32 = 2;
-pub(crate) const SCOPES: [i32; 3] = [THREAD, WARP, BLOCK];
+pub const THREAD: i32 = 0;
+/// The threads of a warp act together.
+pub const WARP: i32 = 1;
+/// The threads of a block do.
+pub const BLOCK: i32 = 2;
+/// All of them.
+pub const SCOPES: [i32; 3] = [THREAD, WARP, BLOCK];
 
 /// A file of kernels, with what it includes from beside it put before it: the source stands alone, wherever
 /// the tests run.
-#[allow(unused_macros)]
+#[macro_export]
 macro_rules! kernels {
     ($name:literal) => {
         concat!(
@@ -23,23 +26,27 @@ macro_rules! kernels {
         )
     };
 }
-#[allow(unused_imports)]
-pub(crate) use kernels;
+pub use crate::kernels;
 
 /// A loaded file of kernels and the report that they write.
-pub(crate) struct Bench<'w> {
-    pub(crate) world: &'w World,
-    pub(crate) module: Module<'w>,
-    pub(crate) report: SymSlice<'w, u64>,
+pub struct Bench<'w> {
+    /// Whose PE runs the kernels.
+    pub world: &'w World,
+    /// What was loaded.
+    pub module: Module<'w>,
+    /// What a kernel found wrong: check.h says which word is what.
+    pub report: SymSlice<'w, u64>,
 }
 
 impl<'w> Bench<'w> {
-    pub(crate) fn new(world: &'w World, source: &str) -> Self {
+    /// Loads the source.
+    pub fn new(world: &'w World, source: &str) -> Self {
         let module = world.load(Source::text(source)).unwrap();
         Bench { world, module, report: world.alloc(8).unwrap() }
     }
 
-    pub(crate) fn kernel(&self, name: &str) -> Kernel<'_> {
+    /// The file's kernel of this name.
+    pub fn kernel(&self, name: &str) -> Kernel<'_> {
         self.module.kernel(name).unwrap()
     }
 
@@ -47,12 +54,12 @@ impl<'w> Bench<'w> {
     ///
     /// Callers pass memory of the sizes that the kernel's comment asks for, which only it touches meanwhile.
     #[track_caller]
-    pub(crate) fn run(&self, name: &str, launch: Launch, args: impl KernelArgs) {
+    pub fn run(&self, name: &str, launch: Launch, args: impl KernelArgs) {
         self.report.fill(0).unwrap();
         // Nobody's kernel starts while another PE still prepares or inspects its memory.
         self.world.barrier_all().unwrap();
-        // SAFETY: the callers' promise above; kernels of several PEs meet only through the library's
-        // operations.
+        // SAFETY: callers pass memory of the sizes that the kernel's comment asks for, which only it touches
+        // meanwhile; kernels of several PEs meet only through the library's operations.
         unsafe { self.kernel(name).launch(launch, args) }.unwrap();
         self.world.synchronize().unwrap();
         self.world.barrier_all().unwrap();
@@ -61,7 +68,7 @@ impl<'w> Bench<'w> {
 
     /// Panics if a kernel of this PE has found something wrong since the report was empty.
     #[track_caller]
-    pub(crate) fn check(&self, what: &str) {
+    pub fn check(&self, what: &str) {
         let [errors, line, got, wanted, info, thread, block, _] = self.report.to_vec().unwrap()[..] else {
             unreachable!()
         };

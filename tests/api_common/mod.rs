@@ -1,9 +1,8 @@
 //! What the API's tests share: random data that every PE can make again, and both ways to run PEs.
-#![allow(dead_code, reason = "each test program uses a part")]
 
-pub(crate) mod bench;
-pub(crate) mod place;
-pub(crate) mod way;
+pub mod bench;
+pub mod place;
+pub mod way;
 
 use rushmem::testing::Pes;
 use rushmem::World;
@@ -11,7 +10,7 @@ use rushmem::World;
 const SEED: &str = "RUSHMEM_TEST_SEED";
 
 /// The seed of this run: the environment's, so that PEs agree and a failure can be repeated, or a fresh one.
-pub(crate) fn seed() -> u64 {
+pub fn seed() -> u64 {
     if let Some(seed) = std::env::var(SEED).ok().and_then(|text| text.parse().ok()) {
         return seed;
     }
@@ -20,7 +19,7 @@ pub(crate) fn seed() -> u64 {
 }
 
 /// These PEs with one [`seed`], which is printed.
-pub(crate) fn seeded(pes: Pes) -> Pes {
+pub fn seeded(pes: Pes) -> Pes {
     let seed = seed();
     println!("{SEED}={seed}");
     pes.env(SEED, seed.to_string())
@@ -29,7 +28,7 @@ pub(crate) fn seeded(pes: Pes) -> Pes {
 /// Runs `f` on so many PEs, for each of the counts: once as processes (where they may be processes, and need
 /// not take turns on a GPU) and once as threads, with generators seeded alike.
 #[track_caller]
-pub(crate) fn at_counts(counts: &[u32], f: impl Fn(&World, &mut Rng) + Sync) {
+pub fn at_counts(counts: &[u32], f: impl Fn(&World, &mut Rng) + Sync) {
     let here: Vec<u32> = counts.iter().copied().filter(|n| !place::too_many(*n)).collect();
     if here.is_empty() {
         let test = std::thread::current().name().unwrap_or_default().rsplit("::").next().unwrap().to_owned();
@@ -48,26 +47,26 @@ pub(crate) fn at_counts(counts: &[u32], f: impl Fn(&World, &mut Rng) + Sync) {
 
 /// [`at_counts`] for one of them.
 #[track_caller]
-pub(crate) fn both(n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
+pub fn both(n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
     at_counts(&[n], f);
 }
 
 /// [`at_counts`] for the usual ones.
 #[track_caller]
-pub(crate) fn at_all_counts(f: impl Fn(&World, &mut Rng) + Sync) {
+pub fn at_all_counts(f: impl Fn(&World, &mut Rng) + Sync) {
     at_counts(&[1, 2, 3, 4, 8], f);
 }
 
 /// Runs `f` on `n` PEs, as processes unless they would take turns on a GPU, or may not be processes: then as
 /// threads.
 #[track_caller]
-pub(crate) fn apart(n: u32, f: impl Fn(&World) + Sync) {
+pub fn apart(n: u32, f: impl Fn(&World) + Sync) {
     apart_as(n, place::pes(n), f);
 }
 
 /// [`apart`] for PEs with settings.
 #[track_caller]
-pub(crate) fn apart_as(n: u32, pes: Pes, f: impl Fn(&World) + Sync) {
+pub fn apart_as(n: u32, pes: Pes, f: impl Fn(&World) + Sync) {
     if place::in_turns(n) || place::threads_only() {
         pes.threads(f);
     } else {
@@ -76,32 +75,34 @@ pub(crate) fn apart_as(n: u32, pes: Pes, f: impl Fn(&World) + Sync) {
 }
 
 /// SplitMix64: small, and good enough for test data.
-pub(crate) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// From this seed.
+    pub fn new(seed: u64) -> Self {
         Rng(seed)
     }
 
     /// With the [`seed`], which is printed, for what a test does outside of its PEs.
-    pub(crate) fn printed() -> Self {
+    pub fn printed() -> Self {
         let seed = seed();
         println!("{SEED}={seed}");
         Rng(seed)
     }
 
     /// A generator of its own for some part of the test, the same on every PE that asks alike.
-    pub(crate) fn fork(&self, part: impl Into<u64>) -> Rng {
+    pub fn fork(&self, part: impl Into<u64>) -> Rng {
         let mut rng = Rng(self.0 ^ part.into().wrapping_mul(0xd6e8_feb8_6659_fd93));
         rng.next();
         rng
     }
 
+    /// A number of 64 bits.
     #[allow(
         clippy::should_implement_trait,
         reason = "it never ends, so that an iterator would only add unwrapping"
     )]
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -110,15 +111,17 @@ impl Rng {
     }
 
     /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    pub(crate) fn bytes(&mut self, n: usize) -> Vec<u8> {
+    /// So many bytes.
+    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.next() as u8).collect()
     }
 
-    pub(crate) fn words(&mut self, n: usize) -> Vec<u64> {
+    /// So many words.
+    pub fn words(&mut self, n: usize) -> Vec<u64> {
         (0..n).map(|_| self.next()).collect()
     }
 }

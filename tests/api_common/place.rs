@@ -18,7 +18,7 @@ use rushmem::testing::{self, Pes};
 const BRIEF: &str = "RUSHMEM_TEST_BRIEF";
 
 /// The GPUs over which the PEs of these tests are spread; 0 where their device is the CPU.
-pub(crate) fn gpus() -> usize {
+pub fn gpus() -> usize {
     static GPUS: LazyLock<usize> = LazyLock::new(|| {
         let wish = std::env::var("RUSHMEM_DEVICE").unwrap_or_default().trim().to_ascii_lowercase();
         if wish == "cpu" {
@@ -35,12 +35,12 @@ pub(crate) fn gpus() -> usize {
 }
 
 /// Whether these tests' device is a GPU.
-pub(crate) fn on_gpus() -> bool {
+pub fn on_gpus() -> bool {
     gpus() > 0
 }
 
 /// Whether `n` PEs as processes would have to take turns on a GPU.
-pub(crate) fn in_turns(n: u32) -> bool {
+pub fn in_turns(n: u32) -> bool {
     on_gpus() && n as usize > gpus()
 }
 
@@ -51,22 +51,22 @@ fn brief() -> Option<u32> {
 }
 
 /// Whether tests are to be brief.
-pub(crate) fn is_brief() -> bool {
+pub fn is_brief() -> bool {
     brief().is_some()
 }
 
 /// Whether tests of `n` PEs are left out.
-pub(crate) fn too_many(n: u32) -> bool {
+pub fn too_many(n: u32) -> bool {
     brief().is_some_and(|most| n > most)
 }
 
 /// Whether PEs have to be threads of one process here: where the fake network is what leads from PE to PE.
-pub(crate) fn threads_only() -> bool {
+pub fn threads_only() -> bool {
     std::env::var("RUSHMEM_TRANSPORT").is_ok_and(|way| way.trim().eq_ignore_ascii_case("fake"))
 }
 
 /// Whether the PEs of a test may be processes, which is its point; if not, it says that it does nothing here.
-pub(crate) fn processes(test: &str) -> bool {
+pub fn processes(test: &str) -> bool {
     if threads_only() {
         skip(test, "its PEs are processes, and the fake network is within one");
     }
@@ -74,7 +74,7 @@ pub(crate) fn processes(test: &str) -> bool {
 }
 
 /// Rounds of something that goes on inside a kernel.
-pub(crate) fn rounds(n: usize) -> usize {
+pub fn rounds(n: usize) -> usize {
     if is_brief() {
         n.div_ceil(20)
     } else {
@@ -84,7 +84,7 @@ pub(crate) fn rounds(n: usize) -> usize {
 
 /// Rounds of a litmus test in a kernel or on a stream: what is rare shows in many only, so that tests in
 /// brief have fewer just where a sanitizer makes them so, not over a network.
-pub(crate) fn litmus_rounds(n: usize) -> usize {
+pub fn litmus_rounds(n: usize) -> usize {
     if all_mapped(8) {
         rounds(n)
     } else {
@@ -93,7 +93,7 @@ pub(crate) fn litmus_rounds(n: usize) -> usize {
 }
 
 /// Rounds of host operations: one on a GPU's memory takes some 10 us, one on the host's a few ns.
-pub(crate) fn host_rounds(n: usize) -> usize {
+pub fn host_rounds(n: usize) -> usize {
     match (is_brief(), on_gpus()) {
         (true, _) => n.div_ceil(50),
         (_, true) => n.div_ceil(5),
@@ -102,27 +102,27 @@ pub(crate) fn host_rounds(n: usize) -> usize {
 }
 
 /// Whether every PE of `n` maps the memory of every other one: not where the tests are run over a network.
-pub(crate) fn all_mapped(n: u32) -> bool {
+pub fn all_mapped(n: u32) -> bool {
     (0..n).all(|pe| way_to(0, pe) == "direct")
 }
 
 /// `n` PEs with the time that they may need here.
-pub(crate) fn pes(n: u32) -> Pes {
+pub fn pes(n: u32) -> Pes {
     testing::pes(n).timeout(Duration::from_secs(if is_brief() { 230 } else { 60 }))
 }
 
 /// Says that a test, or a part of it, does nothing here.
-pub(crate) fn skip(test: &str, why: impl std::fmt::Display) {
+pub fn skip(test: &str, why: impl std::fmt::Display) {
     eprintln!("SKIP {test}: {why}");
 }
 
 /// `n` PEs on hosts of `each`, reached by UCX; `None`, aloud, where there is no UCX.
-pub(crate) fn hosts(test: &str, n: u32, each: u32) -> Option<Pes> {
+pub fn hosts(test: &str, n: u32, each: u32) -> Option<Pes> {
     over_ucx(test, n).map(|pes| pes.env("RUSHMEM_PES_PER_NODE", each.to_string()).env("RUSHMEM_NODES", ""))
 }
 
 /// `n` PEs on the hosts that `list` says (`RUSHMEM_NODES`); likewise.
-pub(crate) fn nodes(test: &str, n: u32, list: &str) -> Option<Pes> {
+pub fn nodes(test: &str, n: u32, list: &str) -> Option<Pes> {
     over_ucx(test, n).map(|pes| pes.env("RUSHMEM_PES_PER_NODE", "").env("RUSHMEM_NODES", list))
 }
 

@@ -2,7 +2,7 @@
 //! its settings, so that what rushmem says can be compared with it.
 
 /// The way by which PE `me` is to reach `pe`, if both are of this host and memory of its PEs can be mapped.
-pub(crate) fn way_to(me: u32, pe: u32) -> &'static str {
+pub fn way_to(me: u32, pe: u32) -> &'static str {
     let setting = |name: &str| std::env::var(name).unwrap_or_default().trim().to_ascii_lowercase();
     let each = setting("RUSHMEM_PES_PER_NODE").parse::<u32>().ok();
     let listed: Vec<u32> =

@@ -1,19 +1,16 @@
 //! Streams: operations in order with kernels, between PEs, in a pool with completion handles, side by side;
 //! what is refused at the call, and how failures are announced.
 
-#[path = "../api_common/mod.rs"]
-mod api_common;
-
 mod failures;
 mod litmus;
 mod queues;
 
 use std::time::{Duration, Instant};
 
-use api_common::{at_all_counts, at_counts, both, place, Rng};
 use rushmem::testing::{self, Exit};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 use rushmem::{Cmp, ErrorCode, Event, Launch, Pe, SignalOp, Stream, Symmetric, World};
+use rushmem_test_support::api_common::{at_all_counts, at_counts, both, place, Rng};
 
 const KERNELS: &str = r#"
 #include <rushmem/rushmem.cuh>
@@ -51,11 +48,12 @@ fn in_order(world: &World, rng: &Rng, stream: &Stream<'_>) {
         world.fence_on(stream).unwrap();
         arrived.signal_op_on(SignalOp::Add, 1, right, stream).unwrap();
         arrived.wait_until_on(Cmp::Ge, round, stream).unwrap();
-        // SAFETY: as above; the left-hand PE writes again after its word has arrived.
+        // SAFETY: the stream runs the kernel behind the wait; the left-hand PE writes again after its word
+        // has arrived.
         unsafe { check.launch_on(launch, (&inbox, n, theirs, &wrong), stream) }.unwrap();
         world.quiet_on(stream).unwrap();
         inbox.get_into_on(&back, right, stream).unwrap();
-        // SAFETY: as above; what came back is what this PE put.
+        // SAFETY: the stream runs the kernel behind the get; what came back is what this PE put.
         unsafe { check.launch_on(launch, (&back, n, mine, &wrong), stream) }.unwrap();
         taken.signal_op_on(SignalOp::Set, round, left, stream).unwrap();
         taken.wait_until_on(Cmp::Ge, round, stream).unwrap();
@@ -144,7 +142,7 @@ fn puts_and_gets_of_every_size_from_every_kind_of_memory() {
             expect(1, announced);
             let private = data(me, 2);
             announced += 1;
-            // SAFETY: as above.
+            // SAFETY: `private` lives, unchanged, until `expect` has synchronised.
             unsafe { to.put_signal_on(&private, &arrived, SignalOp::Add, 1, right, &stream) }.unwrap();
             expect(2, announced);
             from.write(&data(me, 3)).unwrap();

@@ -6,6 +6,7 @@ mod one_runtime;
 mod stage;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,13 +15,20 @@ use stage::Stage;
 const PES: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// A program of tests/c, compiled beside what is installed.
+fn program(stage: &Stage, source: &str) -> PathBuf {
+    let program = stage.dir().with_file_name(source).with_extension("");
+    stage.compile(&stage::sources().join("tests/c").join(source), &[], &program);
+    program
+}
+
 fn runs_on_4_pes(source: &str) {
     runs_on_4_pes_with(source, &[]);
 }
 
 fn runs_on_4_pes_with(source: &str, settings: &[(&str, &str)]) {
     let Some(stage) = Stage::new(source) else { return };
-    let program = stage.program(source);
+    let program = program(&stage, source);
     let job = job::run(&stage, &program, PES, LIMIT, settings);
     for pe in 0..PES {
         let line = format!("PE {pe} of {PES}: all well");
@@ -84,7 +92,7 @@ fn cxx() {
 #[test]
 fn one_pe_without_a_launcher() {
     let Some(stage) = Stage::new("one_pe_without_a_launcher") else { return };
-    let program = stage.program("rma.c");
+    let program = program(&stage, "rma.c");
     let out = job::alone(Command::new(program), LIMIT);
     assert!(out.contains("PE 0 of 1: all well"), "{out}");
 }

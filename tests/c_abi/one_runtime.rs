@@ -73,7 +73,7 @@ fn use_both(world: &World, client: &Client) {
     let code = unsafe { (client.pass_right)(world.as_raw(), word.as_ptr(), 42) };
     assert_eq!(code, 0);
     assert_eq!(word.to_vec().unwrap(), [42]);
-    // SAFETY: as above; the text is copied at once.
+    // SAFETY: a live world; the text is terminated, and copied at once.
     let text = unsafe { CStr::from_ptr((client.error)(world.as_raw())) }.to_string_lossy().into_owned();
     assert!(text.contains("0x8"), "{text}");
     word.free().expect("it was allocated");

@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// The installed tree; goes away with it.
 pub(crate) struct Stage {
-    root: tempfile::TempDir,
+    _root: tempfile::TempDir,
     prefix: PathBuf,
 }
 
@@ -30,10 +30,10 @@ impl Stage {
             .output()
             .expect("bash runs");
         assert!(out.status.success(), "scripts/install: {}", String::from_utf8_lossy(&out.stderr));
-        Some(Stage { root, prefix })
+        Some(Stage { _root: root, prefix })
     }
 
-    /// Where it is installed.
+    /// Where it is installed, in a folder of its own.
     pub(crate) fn dir(&self) -> &Path {
         &self.prefix
     }
@@ -41,13 +41,6 @@ impl Stage {
     /// The launcher, where cargo has built one.
     pub(crate) fn launcher(&self) -> Option<PathBuf> {
         Some(self.prefix.join("bin/rushmem-run")).filter(|path| path.exists())
-    }
-
-    /// Compiles and links a program of tests/c.
-    pub(crate) fn program(&self, source: &str) -> PathBuf {
-        let program = self.root.path().join(source).with_extension("");
-        self.compile(&sources().join("tests/c").join(source), &[], &program);
-        program
     }
 
     /// Runs the compiler that fits the file's ending, with warnings as errors and pkg-config's flags.

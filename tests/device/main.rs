@@ -3,10 +3,7 @@
 //! leaves behind in symmetric memory is checked here. Each test runs at several PE counts, as processes and
 //! as threads of one. Under a sanitizer they run in brief (api_common/place.rs).
 
-#[path = "../api_common/mod.rs"]
-mod api_common;
-#[path = "../kernels/arguments.rs"]
-mod arguments;
+use rushmem_test_support::api_common;
 
 mod atomics;
 mod collective_faults;

@@ -1,8 +1,8 @@
 //! Signals, syncs and barriers inside kernels, and litmus tests of the orderings they promise.
 
 use crate::api_common::at_all_counts;
-use crate::arguments::Exchange;
 use crate::*;
+use rushmem_test_support::arguments::{Columns, Exchange, Litmus, Syncs};
 
 const SIGNALS: &str = kernels!("signals.cu");
 const SYNC: &str = kernels!("sync.cu");
@@ -37,16 +37,9 @@ fn one_signal_announces_the_columns_of_all_pes() {
         for scope in SCOPES {
             for (i, rows) in [0, 1, 33, MOST as i32].into_iter().enumerate() {
                 signal.set(0, world.my_pe()).unwrap();
-                let args = (
-                    &bench.report,
-                    &table,
-                    &src,
-                    &signal,
-                    rows,
-                    scope,
-                    rounds(16) as i32,
-                    rng.fork(i as u64).next(),
-                );
+                let seed = rng.fork(i as u64).next();
+                let columns = Columns { rows, scope, rounds: rounds(16) as i32, seed };
+                let args = (&bench.report, &table, &src, &signal, ByValue(columns));
                 bench.run("signals_columns", Launch::new(1, BLOCK_SIZES[i % 3]), args);
             }
         }
@@ -90,7 +83,8 @@ fn meet(barrier: i32) {
             let threads = BLOCK_SIZES[rng.below(3)];
             let entered = world.alloc::<u64>(n).unwrap();
             let data = world.alloc::<u64>(n * threads as usize).unwrap();
-            let args = (&bench.report, &entered, &data, scope, barrier, rounds(100) as i32, rng.next());
+            let syncs = Syncs { scope, barrier, rounds: rounds(100) as i32, seed: rng.next() };
+            let args = (&bench.report, &entered, &data, ByValue(syncs));
             bench.run("sync_rounds", Launch::new(1, threads), args);
         }
     });
@@ -127,7 +121,8 @@ fn more_pes_than_threads_meet_in_a_sync() {
         let bench = Bench::new(world, SYNC);
         for scope in SCOPES {
             let (entered, data) = (world.alloc::<u64>(11).unwrap(), world.alloc::<u64>(33).unwrap());
-            let args = (&bench.report, &entered, &data, scope, 1, rounds(30) as i32, rng.next());
+            let syncs = Syncs { scope, barrier: 1, rounds: rounds(30) as i32, seed: rng.next() };
+            let args = (&bench.report, &entered, &data, ByValue(syncs));
             bench.run("sync_rounds", Launch::new(1, 3), args);
         }
     });
@@ -144,7 +139,8 @@ fn syncs_go_on_from_launch_to_launch_and_source_to_source() {
             entered.fill(0).unwrap();
             data.fill(0).unwrap();
             signal.set(0, world.my_pe()).unwrap();
-            let args = (&first.report, &entered, &data, 3, 1, 3, rng.next());
+            let syncs = Syncs { scope: 3, barrier: 1, rounds: 3, seed: rng.next() };
+            let args = (&first.report, &entered, &data, ByValue(syncs));
             first.run("sync_rounds", Launch::new(1, 5), args);
             second.run("signals_gather", Launch::new(1, 3), (&second.report, &signal, 2));
         }
@@ -165,7 +161,8 @@ fn a_flag_is_never_seen_before_its_data() {
                 for memory in [&data, &flag, &ack] {
                     memory.fill(0).unwrap();
                 }
-                let args = (&bench.report, &data, &flag, &ack, form, words, litmus_rounds(150) as i32);
+                let litmus = Litmus { words, form, rounds: litmus_rounds(150) as i32 };
+                let args = (&bench.report, &data, &flag, &ack, ByValue(litmus));
                 bench.run("litmus_message_passing", Launch::new(1, threads), args);
             }
         }
@@ -185,8 +182,8 @@ fn a_flag_is_never_seen_before_a_large_copy() {
                 for memory in [&data, &flag, &ack] {
                     memory.fill(0).unwrap();
                 }
-                let args =
-                    (&bench.report, &data, &source, &flag, &ack, form, words, litmus_rounds(many) as i32);
+                let litmus = Litmus { words, form, rounds: litmus_rounds(many) as i32 };
+                let args = (&bench.report, &data, &source, &flag, &ack, ByValue(litmus));
                 bench.run("litmus_bulk", Launch::new(1, threads), args);
             }
         }
@@ -197,12 +194,13 @@ fn a_flag_is_never_seen_before_a_large_copy() {
 fn two_pes_cannot_both_miss_a_completed_put() {
     at_counts(&[2, 3, 4], |world, _| {
         let bench = Bench::new(world, LITMUS);
-        for (words, via, many) in [(1usize, 0, 2000), (1, 1, 2000), (65, 0, 400), (7681, 0, 40)] {
+        for (words, form, many) in [(1usize, 0, 2000), (1, 1, 2000), (65, 0, 400), (7681, 0, 40)] {
             let rounds = litmus_rounds(many);
             let x = world.alloc::<u64>(rounds * words).unwrap();
             let (ones, seen) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(rounds).unwrap());
             ones.fill(1).unwrap();
-            let args = (&bench.report, &x, &ones, &seen, words, via, rounds as i32);
+            let litmus = Litmus { words, form, rounds: rounds as i32 };
+            let args = (&bench.report, &x, &ones, &seen, ByValue(litmus));
             bench.run("litmus_store_buffering", Launch::new(1, 1), args);
             for memory in [x, ones, seen] {
                 memory.free().unwrap();

@@ -1,8 +1,8 @@
 //! put, get, their nbi and strided forms, p, g and ptr inside kernels.
 
 use crate::api_common::at_all_counts;
-use crate::arguments::Large;
 use crate::*;
+use rushmem_test_support::arguments::Large;
 
 const RMA: &str = kernels!("rma.cu");
 const ELEMENTS: &str = kernels!("elements.cu");

@@ -6,6 +6,7 @@ use rushmem::testing::Pes;
 use crate::api_common::place::{hosts, in_turns, on_gpus, pes, rounds};
 use crate::api_common::{seed, seeded};
 use crate::*;
+use rushmem_test_support::arguments::Warps;
 
 const STORM: &str = kernels!("storm.cu");
 /// As in storm.cu.
@@ -83,7 +84,8 @@ fn storm(world: &World, seed: u64) {
         let rows = world.alloc::<u64>(n as usize * warps * words).unwrap();
         let source = world.alloc::<u64>(warps * words).unwrap();
         let signals = world.alloc::<u64>(n as usize).unwrap();
-        let args = (&bench.report, &rows, &source, &signals, words as i32, rounds as i32, seed);
+        let of_warps = Warps { words: words as u64, rounds: rounds as i32, seed };
+        let args = (&bench.report, &rows, &source, &signals, ByValue(of_warps));
         bench.run("storm_of_warps", launch, args);
         let last = seed.wrapping_add(rounds as u64 - 1);
         let wrong =

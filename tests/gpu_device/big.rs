@@ -1,6 +1,8 @@
 //! Offsets past 4 GiB and counts past 2^31, in kernels at each scope and by the host. On the CPU device,
 //! whose memory is everybody's, the same in small.
 
+use rushmem_test_support::arguments::{BigCheck, BigTransfer, BigWords};
+
 use crate::*;
 
 const BIG: &str = kernels!("big.cu");
@@ -70,8 +72,9 @@ impl<'w> Scene<'w> {
     /// zeroed.
     #[track_caller]
     fn check(&self, to: usize, from: usize, n: usize, seed: u64, pe: Pe) {
-        let args = (&self.bench.report, &self.dst, to, n, self.sizes.room, seed, pe.number() as i32, from);
-        self.bench.run("big_check", wide(), args);
+        let (room, pe) = (self.sizes.room, pe.number() as i32);
+        let check = BigCheck { before: to, n, room, from, seed, pe };
+        self.bench.run("big_check", wide(), (&self.bench.report, &self.dst, ByValue(check)));
         self.bench.run("big_zero", wide(), (&self.dst, self.sizes.room));
     }
 }
@@ -99,9 +102,8 @@ fn by_kernels(scene: &Scene<'_>, rng: &mut Rng) {
         let (seed, at) = (rng.next(), many - n);
         scene.fill(seed);
         let (dst, src) = (scene.dst.slice(at + misaligned..).unwrap(), scene.src.slice(at..).unwrap());
-        let peer = right.number() as i32;
-        let args = (op, scope, &dst, &src, n, &signal, peer);
-        scene.bench.run("big_transfer", Launch::new(1, 512), args);
+        let transfer = BigTransfer { n, op, scope, pe: right.number() as i32 };
+        scene.bench.run("big_transfer", Launch::new(1, 512), (&dst, &src, &signal, ByValue(transfer)));
         let from = if op == GET || op == IGET { right } else { left };
         if op == PUT_SIGNAL {
             signals += 1;
@@ -113,7 +115,8 @@ fn by_kernels(scene: &Scene<'_>, rng: &mut Rng) {
     let mine = world.alloc::<u64>(8).unwrap();
     for (at, far) in [(0, words - 3), (words / 2, words / 2 - 8), (words - 9, 5)] {
         scene.last.slice(at..at + 3).unwrap().fill(0).unwrap();
-        let args = (&scene.bench.report, &scene.last, &mine, at, far, rng.next(), right.number() as i32);
+        let words = BigWords { at, far, seed: rng.next(), pe: right.number() as i32 };
+        let args = (&scene.bench.report, &scene.last, &mine, ByValue(words));
         scene.bench.run("big_words", Launch::new(1, 1), args);
     }
 }

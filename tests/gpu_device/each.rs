@@ -3,8 +3,8 @@
 
 use rushmem::Device;
 
-use crate::arguments::{Exchange, Large};
 use crate::*;
+use rushmem_test_support::arguments::{Exchange, Large, Syncs};
 
 const RMA: &str = kernels!("rma.cu");
 const ELEMENTS: &str = kernels!("elements.cu");
@@ -53,7 +53,8 @@ fn everything(world: &World, rng: &mut Rng) {
     let sync = Bench::new(world, SYNC);
     for scope in SCOPES {
         let (entered, data) = (world.alloc::<u64>(n).unwrap(), world.alloc::<u64>(n * 64).unwrap());
-        let args = (&sync.report, &entered, &data, scope, 1, 1000, rng.next());
+        let syncs = Syncs { scope, barrier: 1, rounds: 1000, seed: rng.next() };
+        let args = (&sync.report, &entered, &data, ByValue(syncs));
         sync.run("sync_rounds", Launch::new(1, 64), args);
     }
     let atomics = Bench::new(world, ATOMICS);

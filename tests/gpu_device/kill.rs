@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::time::Instant;
 
+use rushmem_test_support::arguments::Syncs;
+
 use crate::*;
 
 const FAULTS: &str = kernels!("faults.cu");
@@ -45,7 +47,8 @@ fn kill(test: &str, n: u32, device: Option<String>, victim: Pe, kernel: Kernel) 
                     }
                     Kernel::Syncs => {
                         let syncs = module.kernel("sync_rounds").unwrap();
-                        let args = (&report, &entered, &data, BLOCK, 1, i32::MAX - 1, 1u64);
+                        let meeting = Syncs { scope: BLOCK, barrier: 1, rounds: i32::MAX - 1, seed: 1 };
+                        let args = (&report, &entered, &data, ByValue(meeting));
                         syncs.launch(Launch::new(1, 64), args).unwrap();
                     }
                 }

@@ -5,11 +5,6 @@
 //! What makes sense on the CPU device runs there too, in small; what needs GPUs, or more of them or of their
 //! memory than there is, says SKIP and why. Run them one at a time: they look at how much of a GPU is in use.
 
-#[path = "../api_common/mod.rs"]
-mod api_common;
-#[path = "../kernels/arguments.rs"]
-mod arguments;
-
 mod big;
 mod binary;
 mod clusters;
@@ -23,11 +18,11 @@ mod twice;
 
 use std::time::Duration;
 
-use api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
-use api_common::place::{all_mapped, gpus, on_gpus, rounds, skip};
-use api_common::{at_counts, both, seed, seeded, Rng};
 use rushmem::testing::{self, Exit};
 use rushmem::{ByValue, ErrorCode, Launch, Pe, Source, SymSlice, World};
+use rushmem_test_support::api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
+use rushmem_test_support::api_common::place::{all_mapped, gpus, on_gpus, rounds, skip};
+use rushmem_test_support::api_common::{at_counts, both, seed, seeded, Rng};
 
 /// Patience with whatever a PE has to say.
 const LIMIT: Duration = Duration::from_secs(30);

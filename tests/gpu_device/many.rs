@@ -1,6 +1,8 @@
 //! Eight PEs on one device: as threads of a process, whose kernels run side by side, and as processes, which
 //! take turns.
 
+use rushmem_test_support::arguments::{Alltoall, Syncs};
+
 use crate::*;
 
 const SIGNALS: &str = kernels!("signals.cu");
@@ -21,7 +23,8 @@ fn meet(world: &World, laps: i32, meetings: i32, exchanges: i32, rng: &mut Rng) 
     for scope in [THREAD, WARP, BLOCK] {
         let entered = world.alloc::<u64>(n).unwrap();
         let data = world.alloc::<u64>(n * threads as usize).unwrap();
-        let args = (&sync.report, &entered, &data, scope, 1, meetings, rng.next());
+        let syncs = Syncs { scope, barrier: 1, rounds: meetings, seed: rng.next() };
+        let args = (&sync.report, &entered, &data, ByValue(syncs));
         sync.run("sync_rounds", Launch::new(1, threads), args);
     }
 
@@ -31,7 +34,8 @@ fn meet(world: &World, laps: i32, meetings: i32, exchanges: i32, rng: &mut Rng) 
     let outbox = world.alloc::<u64>(n * words).unwrap();
     for blocks in [1, 3] {
         let (arrived, taken) = (world.alloc::<u64>(n).unwrap(), world.alloc::<u64>(n).unwrap());
-        let args = (&all.report, &inbox, &outbox, &arrived, &taken, words, exchanges, rng.next());
+        let alltoall = Alltoall { words, rounds: exchanges, seed: rng.next() };
+        let args = (&all.report, &inbox, &outbox, &arrived, &taken, ByValue(alltoall));
         all.run("many_alltoall", Launch::new(blocks, 96), args);
     }
 }

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use rushmem::{Signal, SignalOp};
 
+use rushmem_test_support::arguments::Occupied;
+
 use crate::*;
 
 const OCCUPIED: &str = kernels!("occupied.cu");
@@ -75,7 +77,8 @@ impl<'w> Scene<'w> {
         };
         self.counts.fill(0).unwrap();
         let (arrived, left) = (self.counts.slice(..1).unwrap(), self.counts.slice(1..).unwrap());
-        let args = (&self.bench.report, &arrived, &left, &self.data, words, &self.signal, value, seed);
+        let expected = ByValue(Occupied { words, value, seed });
+        let args = (&self.bench.report, &arrived, &left, &self.data, &self.signal, expected);
         // SAFETY: the kernel reads the data when it has come, and writes its own counts and report.
         unsafe { kernel.launch(Launch::new(most as u32, threads), args) }.unwrap();
         let (all, start) = (most * u64::from(threads), Instant::now());
@@ -107,7 +110,8 @@ impl<'w> Scene<'w> {
             }
             Way::Kernel => {
                 let target = TARGET.number() as i32;
-                let args = (&self.data, &self.outbox, WORDS, &self.signal, value, seed, target);
+                let sent = ByValue(Occupied { words: WORDS, value, seed });
+                let args = (&self.data, &self.outbox, &self.signal, target, sent);
                 // SAFETY: the outbox is this PE's own, and the data is read after its signal.
                 unsafe { self.bench.kernel("occupied_send").launch(Launch::new(1, 256), args) }.unwrap();
                 self.world.synchronize().unwrap();

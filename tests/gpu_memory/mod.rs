@@ -1,6 +1,5 @@
 //! Memory that a program makes by itself, by CUDA's driver calls, as PyTorch and others do: what the tests of
 //! registration and of cudarc's views work on. It is given back on drop.
-#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use cudarc::driver::{result, CudaContext};
 use rushmem::{Device, World};
 
 /// Whether there is no GPU for the test of that name; says so.
-pub(crate) fn skip(test: &str) -> bool {
+pub fn skip(test: &str) -> bool {
     let why = if std::env::var("RUSHMEM_DEVICE").is_ok_and(|device| device == "cpu") {
         "RUSHMEM_DEVICE=cpu"
     } else if rushmem::gpus().unwrap().is_empty() {
@@ -27,35 +26,40 @@ fn ok(what: &str, result: CUresult) {
 }
 
 /// The GPU of a PE, with its primary context, which is the thread's current one from then on.
-pub(crate) struct Gpu {
-    pub(crate) context: Arc<CudaContext>,
-    pub(crate) index: usize,
+pub struct Gpu {
+    /// Retained as long as this lives.
+    pub context: Arc<CudaContext>,
+    /// As rushmem counts GPUs.
+    pub index: usize,
 }
 
 impl Gpu {
-    pub(crate) fn of(world: &World) -> Gpu {
+    /// The GPU of this PE.
+    pub fn of(world: &World) -> Gpu {
         let Device::Cuda(Some(index)) = world.device() else { panic!("{} has no GPU", world.my_pe()) };
         let index = index as usize;
         Gpu { context: CudaContext::new(index).unwrap(), index }
     }
 
-    pub(crate) fn write<T>(&self, at: usize, data: &[T]) {
+    /// Copies to it, and waits.
+    pub fn write<T>(&self, at: usize, data: &[T]) {
         self.context.bind_to_thread().unwrap();
         // SAFETY: the tests' own memory, of at least that length.
         unsafe { result::memcpy_htod_sync(at as u64, data) }.unwrap();
         self.finish();
     }
 
-    pub(crate) fn read<T: Copy + Default>(&self, at: usize, n: usize) -> Vec<T> {
+    /// So many elements of it.
+    pub fn read<T: Copy + Default>(&self, at: usize, n: usize) -> Vec<T> {
         self.context.bind_to_thread().unwrap();
         let mut data = vec![T::default(); n];
-        // SAFETY: as above.
+        // SAFETY: the tests' own memory, of at least that length.
         unsafe { result::memcpy_dtoh_sync(&mut data, at as u64) }.unwrap();
         data
     }
 
     /// Bytes of its free memory.
-    pub(crate) fn free(&self) -> usize {
+    pub fn free(&self) -> usize {
         self.context.bind_to_thread().unwrap();
         result::mem_get_info().unwrap().0
     }
@@ -69,7 +73,8 @@ impl Gpu {
         // SAFETY: plain data for which zeroes are values, but for the enumerations, which are set.
         let mut wanted: std::mem::MaybeUninit<sys::CUmemAllocationProp> = std::mem::MaybeUninit::zeroed();
         let at = wanted.as_mut_ptr();
-        // SAFETY: as above.
+        // SAFETY: the pointer is that of a zeroed value; zeroes are values of all fields but the
+        // enumerations, which are set.
         unsafe {
             (*at).type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
             (*at).requestedHandleTypes = kinds;
@@ -84,7 +89,7 @@ impl Gpu {
     }
 
     /// In what VMM memory comes.
-    pub(crate) fn granularity(&self) -> usize {
+    pub fn granularity(&self) -> usize {
         self.context.bind_to_thread().unwrap();
         let properties = self.properties(HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
         let least = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
@@ -96,16 +101,18 @@ impl Gpu {
 }
 
 /// VMM memory: allocations mapped one after the other.
-pub(crate) struct Vmm {
+pub struct Vmm {
     context: Arc<CudaContext>,
-    pub(crate) at: usize,
-    pub(crate) bytes: usize,
+    /// Its address.
+    pub at: usize,
+    /// Its size.
+    pub bytes: usize,
     sizes: Vec<usize>,
 }
 
 impl Vmm {
     /// Of these sizes, multiples of the granularity; to be shared by descriptor, or not at all.
-    pub(crate) fn new(gpu: &Gpu, sizes: &[usize], shared: bool) -> Vmm {
+    pub fn new(gpu: &Gpu, sizes: &[usize], shared: bool) -> Vmm {
         gpu.context.bind_to_thread().unwrap();
         let kinds = if shared {
             HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
@@ -150,7 +157,7 @@ impl Drop for Vmm {
 
 /// Which call makes plain memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Maker {
+pub enum Maker {
     /// `cuMemAlloc`.
     Plain,
     /// `cuMemAllocManaged`.
@@ -162,14 +169,16 @@ pub(crate) enum Maker {
 }
 
 /// Memory of one of those calls.
-pub(crate) struct Memory {
+pub struct Memory {
     context: Arc<CudaContext>,
     maker: Maker,
-    pub(crate) at: usize,
+    /// Its address.
+    pub at: usize,
 }
 
 impl Memory {
-    pub(crate) fn new(gpu: &Gpu, maker: Maker, bytes: usize) -> Memory {
+    /// Of this size, at least.
+    pub fn new(gpu: &Gpu, maker: Maker, bytes: usize) -> Memory {
         gpu.context.bind_to_thread().unwrap();
         let null = std::ptr::null_mut();
         // SAFETY: new memory, given back in `drop`.

@@ -14,8 +14,7 @@ mod listening;
 mod mpirun;
 mod namespaces;
 mod netlink;
-#[path = "../programs/mod.rs"]
-mod programs;
+use rushmem_test_support::programs;
 mod ranks;
 mod world;
 

@@ -80,7 +80,7 @@ fn again_as_root(name: &str) {
     // Trying it out first tells a system that has no user namespaces for us from a test that fails.
     let mut probe = Command::new("true");
     let may = move || check_unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET);
-    // SAFETY: as above.
+    // SAFETY: `may` makes a system call only.
     unsafe { probe.pre_exec(may) };
     match probe.stdin(Stdio::null()).status() {
         Ok(status) if status.success() => eprint!("{}", programs::run(&mut test, LONGEST).ok()),

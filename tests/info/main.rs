@@ -5,8 +5,7 @@
 //! they are compared with what nvidia-smi says.
 
 mod fakes;
-#[path = "../programs/mod.rs"]
-mod programs;
+use rushmem_test_support::programs;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -52,30 +52,46 @@ extern "C" __global__ void big_zero(unsigned char *bytes, size_t n) {
     words[i] = 0;
 }
 
+/* `BigCheck`, `BigTransfer` and `BigWords` of arguments.rs. */
+struct big_check_args {
+  size_t before, n, room, from;
+  uint64_t seed;
+  int pe;
+};
+struct big_transfer_args {
+  size_t n;
+  int op, scope, pe;
+};
+struct big_words_args {
+  size_t at, far;
+  uint64_t seed;
+  int pe;
+};
+
 /* `dst` has `before` bytes of zero, then n bytes of PE `pe`'s pattern from `from` on, then zeros up to
  * `room`. */
-extern "C" __global__ void big_check(uint64_t *report, const unsigned char *dst, size_t before, size_t n,
-                                     size_t room, uint64_t seed, int pe, size_t from) {
+extern "C" __global__ void big_check(uint64_t *report, const unsigned char *dst, big_check_args a) {
   const size_t threads = static_cast<size_t>(gridDim.x) * blockDim.x;
-  for (size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < room; i += threads) {
-    const bool inside = i >= before && i - before < n;
-    CHECK_EQ(report, dst[i], inside ? big_byte(seed, pe, from + (i - before)) : 0, i);
+  for (size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.room; i += threads) {
+    const bool inside = i >= a.before && i - a.before < a.n;
+    CHECK_EQ(report, dst[i], inside ? big_byte(a.seed, a.pe, a.from + (i - a.before)) : 0, i);
   }
 }
 
 /* One transfer of n single bytes between this PE and `pe`. One block. */
-extern "C" __global__ void big_transfer(int op, int scope, unsigned char *dst, const unsigned char *src,
-                                        size_t n, uint64_t *sig, int pe) {
-  if (scope == SCOPE_THREAD) big_move<rushmem::thread>(op, dst, src, n, sig, pe);
-  else if (scope == SCOPE_WARP) big_move<rushmem::warp>(op, dst, src, n, sig, pe);
-  else big_move<rushmem::block>(op, dst, src, n, sig, pe);
+extern "C" __global__ void big_transfer(unsigned char *dst, const unsigned char *src, uint64_t *sig,
+                                        big_transfer_args a) {
+  if (a.scope == SCOPE_THREAD) big_move<rushmem::thread>(a.op, dst, src, a.n, sig, a.pe);
+  else if (a.scope == SCOPE_WARP) big_move<rushmem::warp>(a.op, dst, src, a.n, sig, a.pe);
+  else big_move<rushmem::block>(a.op, dst, src, a.n, sig, a.pe);
 }
 
 /* Single elements, atomics and far strides around element `at` of `words`, at `pe` and back. One thread. What
  * lies there is zero at first, and `far` elements further on, too. `mine` has 8 words. */
-extern "C" __global__ void big_words(uint64_t *report, uint64_t *words, uint64_t *mine, size_t at, size_t far,
-                                     uint64_t seed, int pe) {
-  const uint64_t value = mix(seed, static_cast<uint64_t>(rushmem::my_pe()));
+extern "C" __global__ void big_words(uint64_t *report, uint64_t *words, uint64_t *mine, big_words_args a) {
+  const size_t at = a.at, far = a.far;
+  const int pe = a.pe;
+  const uint64_t value = mix(a.seed, static_cast<uint64_t>(rushmem::my_pe()));
   rushmem::p(words + at, value, pe);
   rushmem::quiet();
   CHECK_EQ(report, rushmem::g(words + at, pe), value, 1);

@@ -34,26 +34,38 @@ template <typename T> __device__ void there_and_back(uint64_t *report, T *row, u
   for (size_t i = 0; i < sizeof(T); ++i) CHECK_EQ(report, seen[i], bytes[i], sizeof(T) << 32 | i);
 }
 
+/* `WordsMemory` of ring_kernel_tests.rs. `rows` is an array for each size: n_pes * threads elements.
+ * `tickets` has n_pes * threads entries: what this PE's threads got of PE pe's counter. */
+struct far_words_memory {
+  unsigned char *rows1;
+  uint16_t *rows2;
+  uint32_t *rows4;
+  uint64_t *rows8;
+  three *rows3;
+  forty *rows40;
+  uint64_t *counter;
+  float *sum;
+  double *sum8;
+  uint64_t *tickets;
+};
+
 }  // namespace
 
-/* All threads of many blocks post at once. `rows` is an array for each size: n_pes * threads elements.
- * `tickets` has n_pes * threads entries: what this PE's threads got of PE pe's counter. */
-extern "C" __global__ void far_words(uint64_t *report, unsigned char *rows1, uint16_t *rows2, uint32_t *rows4,
-                                     uint64_t *rows8, three *rows3, forty *rows40, uint64_t *counter,
-                                     float *sum, double *sum8, uint64_t *tickets, uint64_t seed) {
+/* All threads of many blocks post at once. */
+extern "C" __global__ void far_words(uint64_t *report, far_words_memory m, uint64_t seed) {
   const int n = rushmem::n_pes();
   for (int i = 0; i < n; ++i) {
     const int pe = static_cast<int>((thread_of_grid() + static_cast<uint64_t>(i)) % static_cast<uint64_t>(n));
-    there_and_back(report, rows1, seed + 1, pe);
-    there_and_back(report, rows2, seed + 2, pe);
-    there_and_back(report, rows4, seed + 3, pe);
-    there_and_back(report, rows8, seed + 4, pe);
-    there_and_back(report, rows3, seed + 5, pe);
-    there_and_back(report, rows40, seed + 6, pe);
-    tickets[static_cast<uint64_t>(pe) * threads_of_grid() + thread_of_grid()] =
-        rushmem::atomic_fetch_add(counter, 1, pe);
-    rushmem::atomic_add(sum, 1.0f, pe);
-    rushmem::atomic_add(sum8, 0.5, pe);
+    there_and_back(report, m.rows1, seed + 1, pe);
+    there_and_back(report, m.rows2, seed + 2, pe);
+    there_and_back(report, m.rows4, seed + 3, pe);
+    there_and_back(report, m.rows8, seed + 4, pe);
+    there_and_back(report, m.rows3, seed + 5, pe);
+    there_and_back(report, m.rows40, seed + 6, pe);
+    m.tickets[static_cast<uint64_t>(pe) * threads_of_grid() + thread_of_grid()] =
+        rushmem::atomic_fetch_add(m.counter, 1, pe);
+    rushmem::atomic_add(m.sum, 1.0f, pe);
+    rushmem::atomic_add(m.sum8, 0.5, pe);
   }
   rushmem::quiet();
 }
@@ -133,31 +145,36 @@ __device__ void bytes_at(uint64_t *report, unsigned char *area, unsigned char *l
   wait();
 }
 
-template <typename Scope>
-__device__ void all_bytes(uint64_t *report, unsigned char *areas, unsigned char *local, uint64_t *sigs,
-                          const uint64_t *sizes, int count, size_t most, uint64_t seed) {
+}  // namespace
+
+/* `Bytes` of ring_kernel_tests.rs. Each block has an area of `most` + 64 bytes at each PE for each PE, zero
+ * at first, 2 * (most + 128) bytes of `local`, and a signal at each PE for each PE. */
+struct far_bytes_args {
+  unsigned char *areas, *local;
+  uint64_t *signals;
+  const uint64_t *sizes;
+  uint64_t count, most, scope, seed;
+};
+
+namespace {
+
+template <typename Scope> __device__ void all_bytes(uint64_t *report, const far_bytes_args &a) {
   const uint64_t mine = static_cast<uint64_t>(rushmem::my_pe()) * gridDim.x + blockIdx.x;
-  const size_t each = most + 64;
+  unsigned char *area = a.areas + mine * (a.most + 64), *local = a.local + blockIdx.x * 2 * (a.most + 128);
   for (int pe = 0; pe < rushmem::n_pes(); ++pe) {
-    for (int i = 0; i < count; ++i) {
-      bytes_at<Scope>(report, areas + mine * each, local + blockIdx.x * 2 * (most + 128), sigs + mine,
-                      sizes[i], mix(seed, static_cast<uint64_t>(i)) % 9, seed + static_cast<uint64_t>(i), pe,
-                      1000 + static_cast<uint64_t>(i));
+    for (uint64_t i = 0; i < a.count; ++i) {
+      bytes_at<Scope>(report, area, local, a.signals + mine, a.sizes[i], mix(a.seed, i) % 9, a.seed + i, pe, 1000 + i);
     }
   }
 }
 
 }  // namespace
 
-/* Each block has an area of `most` + 64 bytes at each PE for each PE, zero at first, and 2 * (most + 128)
- * bytes of its own. Blocks of one warp where the scope is one, of one thread where it is that. */
-extern "C" __global__ void far_bytes(uint64_t *report, unsigned char *areas, unsigned char *local,
-                                     uint64_t *sigs, const uint64_t *sizes, int count, uint64_t most,
-                                     int scope, uint64_t seed) {
-  if (scope == SCOPE_THREAD) all_bytes<rushmem::thread>(report, areas, local, sigs, sizes, count, most, seed);
-  else if (scope == SCOPE_WARP)
-    all_bytes<rushmem::warp>(report, areas, local, sigs, sizes, count, most, seed);
-  else all_bytes<rushmem::block>(report, areas, local, sigs, sizes, count, most, seed);
+/* Blocks of one warp where the scope is one, of one thread where it is that. */
+extern "C" __global__ void far_bytes(uint64_t *report, far_bytes_args a) {
+  if (a.scope == SCOPE_THREAD) all_bytes<rushmem::thread>(report, a);
+  else if (a.scope == SCOPE_WARP) all_bytes<rushmem::warp>(report, a);
+  else all_bytes<rushmem::block>(report, a);
 }
 
 /* Sources and destinations in the thread's own and in shared memory. `area` has 256 words for each PE and
@@ -326,10 +343,17 @@ extern "C" __global__ void far_atomics(uint64_t *report, uint64_t *words, uint64
   }
 }
 
-/* Message passing: block 0 of each PE writes to the PE after next, block 1 reads what comes. `way` says what
- * lies between data and flag. `data` has 4 * rounds words, `source` as many, `flag` one. */
-extern "C" __global__ void far_order(uint64_t *report, uint64_t *data, uint64_t *source, uint64_t *flag,
-                                     int way, uint64_t rounds) {
+/* `Order` of ring_kernel_tests.rs. `way` says what lies between data and flag. `data` has 4 * rounds words,
+ * `source` as many, `flag` one. */
+struct far_order_args {
+  uint64_t *data, *source, *flag;
+  uint64_t way, rounds;
+};
+
+/* Message passing: block 0 of each PE writes to the PE after next, block 1 reads what comes. */
+extern "C" __global__ void far_order(uint64_t *report, far_order_args a) {
+  uint64_t *const data = a.data, *const source = a.source, *const flag = a.flag;
+  const uint64_t way = a.way, rounds = a.rounds;
   const int n = rushmem::n_pes(), me = rushmem::my_pe(), to = (me + 2) % n;
   if (threadIdx.x != 0) return;
   if (blockIdx.x == 0) {

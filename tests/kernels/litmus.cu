@@ -58,10 +58,18 @@ __device__ void send(int form, uint64_t *data, uint64_t *flag, uint64_t number, 
 
 }  // namespace
 
+/* `Litmus` of arguments.rs. */
+struct litmus_args {
+  size_t words;
+  int form, rounds;
+};
+
 /* `data` has `words` words, `flag` `words` and `ack` one: all zero. Flags may lead by no more than a round.
  */
 extern "C" __global__ void litmus_message_passing(uint64_t *report, uint64_t *data, uint64_t *flag,
-                                                  uint64_t *ack, int form, size_t words, int rounds) {
+                                                  uint64_t *ack, litmus_args a) {
+  const int form = a.form, rounds = a.rounds;
+  const size_t words = a.words;
   const int me = rushmem::my_pe(), right = right_of(me), left = left_of(me);
   for (int round = 1; round <= rounds; ++round) {
     const uint64_t number = static_cast<uint64_t>(round);
@@ -87,7 +95,9 @@ enum { BULK_PUT_SIGNAL = 0, BULK_FENCE_P = 1, BULK_FENCE_ATOMIC = 2, BULK_FENCE_
 /* Message passing with `words` words that the block puts as one. `data` and `source` have that many, `flag`
  * and `ack` one: all zero. */
 extern "C" __global__ void litmus_bulk(uint64_t *report, uint64_t *data, uint64_t *source, uint64_t *flag,
-                                       uint64_t *ack, int form, size_t words, int rounds) {
+                                       uint64_t *ack, litmus_args a) {
+  const int form = a.form, rounds = a.rounds;
+  const size_t words = a.words;
   const int me = rushmem::my_pe(), right = right_of(me), left = left_of(me);
   for (int round = 1; round <= rounds; ++round) {
     const uint64_t number = static_cast<uint64_t>(round);
@@ -124,10 +134,12 @@ extern "C" __global__ void litmus_bulk(uint64_t *report, uint64_t *data, uint64_
 
 /* PEs 2k and 2k + 1 pair up (an odd one out rests). Each puts to the other in its own `words` words for the
  * round and completes it, then reads what it was sent: not both may still see nothing. `x` has `words` words
- * for each round and `seen` one, of zero, `ones` has `words` ones. By puts to the other's memory (`via` 0),
- * or through p and gets of the other's words (`via` 1). */
+ * for each round and `seen` one, of zero, `ones` has `words` ones. By puts to the other's memory (form 0), or
+ * through p and gets of the other's words (form 1). */
 extern "C" __global__ void litmus_store_buffering(uint64_t *report, uint64_t *x, uint64_t *ones,
-                                                  uint64_t *seen, size_t words, int via, int rounds) {
+                                                  uint64_t *seen, litmus_args a) {
+  const int via = a.form, rounds = a.rounds;
+  const size_t words = a.words;
   const int me = rushmem::my_pe(), other = me ^ 1;
   if (other >= rushmem::n_pes()) return;
   for (int round = 0; round < rounds; ++round) {

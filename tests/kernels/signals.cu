@@ -51,9 +51,20 @@ __device__ uint32_t cell(uint64_t seed, int round, int from, int row) {
   return static_cast<uint32_t>(mix(mix(seed, static_cast<uint64_t>(round)), where));
 }
 
+}  // namespace
+
+/* `Columns` of arguments.rs. */
+struct columns_args {
+  int rows, scope, rounds;
+  uint64_t seed;
+};
+
+namespace {
+
 template <typename Scope>
-__device__ void columns(uint64_t *report, uint32_t *table, uint32_t *src, uint64_t *sig, int rows, int rounds,
-                        uint64_t seed) {
+__device__ void columns(uint64_t *report, uint32_t *table, uint32_t *src, uint64_t *sig, columns_args a) {
+  const int rows = a.rows, rounds = a.rounds;
+  const uint64_t seed = a.seed;
   const int me = rushmem::my_pe(), n = rushmem::n_pes();
   const bool takes_part = share<Scope>::mine() == 0;
   const uint64_t each = static_cast<uint64_t>(rows) + 1;
@@ -84,10 +95,10 @@ __device__ void columns(uint64_t *report, uint32_t *table, uint32_t *src, uint64
 /* Every PE puts its column into every PE's table and adds to its signal; a PE reads the table when the sum of
  * all is there. `table` has `rows` rows of n_pes(), `src` room for 2 * rows; `sig` is zero. */
 extern "C" __global__ void signals_columns(uint64_t *report, uint32_t *table, uint32_t *src, uint64_t *sig,
-                                           int rows, int scope, int rounds, uint64_t seed) {
-  if (scope == SCOPE_THREAD) columns<rushmem::thread>(report, table, src, sig, rows, rounds, seed);
-  else if (scope == SCOPE_WARP) columns<rushmem::warp>(report, table, src, sig, rows, rounds, seed);
-  else columns<rushmem::block>(report, table, src, sig, rows, rounds, seed);
+                                           columns_args a) {
+  if (a.scope == SCOPE_THREAD) columns<rushmem::thread>(report, table, src, sig, a);
+  else if (a.scope == SCOPE_WARP) columns<rushmem::warp>(report, table, src, sig, a);
+  else columns<rushmem::block>(report, table, src, sig, a);
 }
 
 /* `Exchange` of arguments.rs. */

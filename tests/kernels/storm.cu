@@ -56,17 +56,24 @@ extern "C" __global__ void storm(uint64_t *report, uint64_t *rows, uint64_t *sou
   rushmem::quiet();
 }
 
-/* Whole warps and blocks put `n` words each, round after round, with a signal behind the last: `rows` has n
- * words for each PE and warp, `source` as many for each warp. */
+/* `Warps` of arguments.rs. */
+struct warps_args {
+  uint64_t words;
+  int rounds;
+  uint64_t seed;
+};
+
+/* Whole warps and blocks put `words` words each, round after round, with a signal behind the last: `rows` has
+ * that many for each PE and warp, `source` for each warp. */
 extern "C" __global__ void storm_of_warps(uint64_t *report, uint64_t *rows, uint64_t *source, uint64_t *signals,
-                                          int n, int rounds, uint64_t seed) {
+                                          warps_args a) {
   const int me = rushmem::my_pe(), pes = rushmem::n_pes();
   const uint64_t warps = static_cast<uint64_t>(gridDim.x) * (blockDim.x / 32);
   const uint64_t mine = static_cast<uint64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  const uint64_t words = static_cast<uint64_t>(n);
+  const uint64_t words = a.words, seed = a.seed;
   uint64_t *const there = rows + (static_cast<uint64_t>(me) * warps + mine) * words;
   uint64_t *const from = source + mine * words;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < a.rounds; ++round) {
     for (uint64_t i = rushmem::warp::rank(); i < words; i += rushmem::warp::size()) {
       from[i] = mix(seed + static_cast<uint64_t>(round), (static_cast<uint64_t>(me) * warps + mine) * words + i);
     }

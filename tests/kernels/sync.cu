@@ -31,10 +31,16 @@ __device__ void dawdle(uint64_t polls, const uint64_t *word) {
 
 }  // namespace
 
-/* `scope` 3: each PE its own, a new one each round. `entered` has n_pes entries, and `data` blockDim times
- * n_pes. */
-extern "C" __global__ void sync_rounds(uint64_t *report, uint64_t *entered, uint64_t *data, int scope,
-                                       int barrier, int rounds, uint64_t seed) {
+/* `Syncs` of arguments.rs. `scope` 3: each PE its own, a new one each round. */
+struct sync_args {
+  int scope, barrier, rounds;
+  uint64_t seed;
+};
+
+/* `entered` has n_pes entries, and `data` blockDim times n_pes. */
+extern "C" __global__ void sync_rounds(uint64_t *report, uint64_t *entered, uint64_t *data, sync_args a) {
+  const int scope = a.scope, barrier = a.barrier, rounds = a.rounds;
+  const uint64_t seed = a.seed;
   const int me = rushmem::my_pe(), n = rushmem::n_pes();
   for (int round = 1; round <= rounds; ++round) {
     const uint64_t number = static_cast<uint64_t>(round);

@@ -3,7 +3,6 @@
 //!
 //! Their output goes to files: a pipe that nobody reads would stop a program, and one that a left-over
 //! process holds would stop the test.
-#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -45,7 +44,7 @@ const WHERE: [&str; 6] = [
 
 /// What Open MPI's mpirun needs for PEs of this host alone: without `plm_rsh_agent` it refuses to start where
 /// no ssh is installed.
-pub(crate) const OPEN_MPI_ON_ONE_HOST: [&str; 11] = [
+pub const OPEN_MPI_ON_ONE_HOST: [&str; 11] = [
     "--allow-run-as-root",
     "--oversubscribe",
     "--mca",
@@ -61,7 +60,7 @@ pub(crate) const OPEN_MPI_ON_ONE_HOST: [&str; 11] = [
 ];
 
 /// A command without any launcher's variables.
-pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -74,7 +73,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// What programs say of their device: that it is the one that `RUSHMEM_DEVICE` asks for, or what the machine
 /// has.
-pub(crate) fn device() -> &'static str {
+pub fn device() -> &'static str {
     let asked = std::env::var("RUSHMEM_DEVICE").unwrap_or_default();
     match asked.split(':').next() {
         Some("cuda") => "device: GPU",
@@ -85,7 +84,7 @@ pub(crate) fn device() -> &'static str {
 }
 
 /// A program that runs.
-pub(crate) struct Running {
+pub struct Running {
     what: String,
     child: Child,
     stdout: File,
@@ -95,7 +94,7 @@ pub(crate) struct Running {
 
 /// Starts it.
 #[track_caller]
-pub(crate) fn start(command: &mut Command) -> Running {
+pub fn start(command: &mut Command) -> Running {
     let what = format!("{command:?}");
     let file = || tempfile::tempfile().expect("the temporary folder takes files");
     let (stdout, stderr) = (file(), file());
@@ -107,13 +106,13 @@ pub(crate) fn start(command: &mut Command) -> Running {
 
 impl Running {
     /// Its process.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Waits for its end; panics with what it wrote if that takes longer than `limit` from its start.
     #[track_caller]
-    pub(crate) fn wait(mut self, limit: Duration) -> Ended {
+    pub fn wait(mut self, limit: Duration) -> Ended {
         loop {
             if let Some(status) = self.child.try_wait().expect("the child is ours") {
                 let (stdout, stderr) = self.output();
@@ -131,13 +130,13 @@ impl Running {
     /// Waits until it has written `word` to its standard output; panics with what it wrote instead if it ends
     /// before that, or if that takes longer than `limit` from its start.
     #[track_caller]
-    pub(crate) fn wait_for(&mut self, word: &str, limit: Duration) {
+    pub fn wait_for(&mut self, word: &str, limit: Duration) {
         self.wait_for_all(word, 1, limit);
     }
 
     /// [`wait_for`](Running::wait_for) `n` times.
     #[track_caller]
-    pub(crate) fn wait_for_all(&mut self, word: &str, n: usize, limit: Duration) {
+    pub fn wait_for_all(&mut self, word: &str, n: usize, limit: Duration) {
         loop {
             let over = !matches!(self.child.try_wait(), Ok(None)) || self.started.elapsed() > limit;
             let stdout = so_far(&self.stdout);
@@ -153,12 +152,12 @@ impl Running {
     }
 
     /// What it has written to its standard output by now.
-    pub(crate) fn stdout(&self) -> String {
+    pub fn stdout(&self) -> String {
         so_far(&self.stdout)
     }
 
     /// Sends a signal to the program alone.
-    pub(crate) fn signal(&self, signal: i32) {
+    pub fn signal(&self, signal: i32) {
         send(self.child.id() as i32, signal);
     }
 
@@ -210,31 +209,34 @@ fn text(file: &mut File) -> String {
 }
 
 /// A program that has ended.
-pub(crate) struct Ended {
+pub struct Ended {
     what: String,
-    pub(crate) status: ExitStatus,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+    /// How.
+    pub status: ExitStatus,
+    /// What it wrote.
+    pub stdout: String,
+    /// What it wrote of mistakes.
+    pub stderr: String,
 }
 
 impl Ended {
     /// It must have ended well.
     #[track_caller]
-    pub(crate) fn ok(self) -> Ended {
+    pub fn ok(self) -> Ended {
         assert!(self.status.success(), "{self}");
         self
     }
 
     /// It must have ended by itself and not well.
     #[track_caller]
-    pub(crate) fn failed(self) -> Ended {
+    pub fn failed(self) -> Ended {
         assert!(!self.status.success() && self.status.signal().is_none(), "{self}");
         self
     }
 
     /// It must have said each of these.
     #[track_caller]
-    pub(crate) fn says<T: AsRef<str>>(self, words: &[T]) -> Ended {
+    pub fn says<T: AsRef<str>>(self, words: &[T]) -> Ended {
         for word in words.iter().map(AsRef::as_ref) {
             assert!(self.stdout.contains(word) || self.stderr.contains(word), "{word:?} is missing: {self}");
         }
@@ -242,7 +244,7 @@ impl Ended {
     }
 
     /// The lines of its output that contain `word`.
-    pub(crate) fn lines_with(&self, word: &str) -> Vec<&str> {
+    pub fn lines_with(&self, word: &str) -> Vec<&str> {
         self.stdout.lines().chain(self.stderr.lines()).filter(|line| line.contains(word)).collect()
     }
 }
@@ -256,21 +258,26 @@ impl std::fmt::Display for Ended {
 
 /// Runs it to its end.
 #[track_caller]
-pub(crate) fn run(command: &mut Command, limit: Duration) -> Ended {
+pub fn run(command: &mut Command, limit: Duration) -> Ended {
     start(command).wait(limit)
 }
 
 /// The folder that cargo built this test into, such as `target/debug`.
-pub(crate) fn built() -> PathBuf {
+pub fn built() -> PathBuf {
     let exe = std::env::current_exe().expect("a test knows where it is");
     exe.parent().and_then(Path::parent).expect("it lies in target/<profile>/deps").to_owned()
+}
+
+/// The root of the tree.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 /// The root crate's example of this name. `cargo test` builds examples, but not for `--test examples` alone:
 /// then this does.
 #[track_caller]
-pub(crate) fn example(name: &str) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+pub fn example(name: &str) -> PathBuf {
+    let sources = root().join("examples");
     let newest = newest(&sources);
     ensure(built().join("examples").join(name), newest, &["-p", "rushmem", "--example", name])
 }
@@ -278,7 +285,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
 /// `rushmem-run`, to start `n` PEs of a program. The workspace's build makes it; `cargo test` of the root
 /// crate alone does not.
 #[track_caller]
-pub(crate) fn rushmem_run(n: u32, program: impl AsRef<OsStr>) -> Command {
+pub fn rushmem_run(n: u32, program: impl AsRef<OsStr>) -> Command {
     let mut command = launcher();
     command.args(["-n", &n.to_string(), "--"]).arg(program);
     command
@@ -286,15 +293,15 @@ pub(crate) fn rushmem_run(n: u32, program: impl AsRef<OsStr>) -> Command {
 
 /// `rushmem-run` without arguments.
 #[track_caller]
-pub(crate) fn launcher() -> Command {
-    let newest = newest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("host/bin/src/run"));
+pub fn launcher() -> Command {
+    let newest = newest(&root().join("host/bin/src/run"));
     command(ensure(built().join("rushmem-run"), newest, &["-p", "rushmem-tools", "--bin", "rushmem-run"]))
 }
 
 /// `rushmem-info`, built as `rushmem-run` is.
 #[track_caller]
-pub(crate) fn rushmem_info() -> Command {
-    let newest = newest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("host/bin/src/info"));
+pub fn rushmem_info() -> Command {
+    let newest = newest(&root().join("host/bin/src/info"));
     command(ensure(built().join("rushmem-info"), newest, &["-p", "rushmem-tools", "--bin", "rushmem-info"]))
 }
 
@@ -318,7 +325,7 @@ fn ensure(path: PathBuf, newest: Option<SystemTime>, what: &[&str]) -> PathBuf {
         .args(what)
         .arg("--target-dir")
         .arg(built.parent().unwrap_or(&built));
-    run(build.current_dir(env!("CARGO_MANIFEST_DIR")), Duration::from_secs(600)).ok();
+    run(build.current_dir(root()), Duration::from_secs(600)).ok();
     assert!(path.exists(), "cargo build {what:?} did not make {}", path.display());
     path
 }
@@ -339,14 +346,14 @@ fn newest(folder: &Path) -> Option<SystemTime> {
 }
 
 /// A program on the search path.
-pub(crate) fn installed(name: &str) -> Option<PathBuf> {
+pub fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// A TCP port that nothing uses and that the system does not hand out by itself, so that no other test gets
 /// it.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     use std::hash::{BuildHasher, RandomState};
     let mut random = RandomState::new().hash_one(std::process::id());
     loop {

@@ -84,7 +84,7 @@ impl Place<'_> {
             (Kind::P, _) => rows.p(0, data[0], pe),
             (Kind::Put, false) => rows.put(data, pe),
             (Kind::Put, true) => rows.put_from(&source, pe),
-            // SAFETY: as above.
+            // SAFETY: the source lives to the quiet at the end.
             (Kind::PutNbi, false) => unsafe { rows.put_nbi(data, pe) },
             (Kind::PutNbi, true) => rows.put_from_nbi(&source, pe),
             (Kind::PutSignal, false) => rows.put_signal(data, &signal, set, value, pe),
@@ -93,7 +93,7 @@ impl Place<'_> {
             (Kind::Iput, _) => rows.iput(data, op.stride, 1, op.n, pe),
             (Kind::Get, false) => rows.get(room, pe),
             (Kind::Get, true) => rows.get_into(&target, pe),
-            // SAFETY: as above.
+            // SAFETY: the destination lives to the quiet at the end.
             (Kind::GetNbi, false) => unsafe { rows.get_nbi(room, pe) },
             (Kind::GetNbi, true) => rows.get_into_nbi(&target, pe),
             (Kind::Iget, _) => rows.iget(room, 1, op.stride, op.n, pe),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rushmem::{Module, Signals, Source, SymSlice, World};
 
 use crate::api_common::bench::kernels;
-use crate::kernel::FIELDS;
+use crate::kernel::Operation;
 use crate::program::{ACTORS, ARENA, COUNTERS, OPERATIONS, SIGNALS, WORDS};
 
 /// All memory of a world's soak.
@@ -20,7 +20,7 @@ pub(crate) struct Field<'w> {
     pub(crate) sources: SymSlice<'w, u64>,
     pub(crate) landing: SymSlice<'w, u64>,
     /// Of this PE's kernel: its programs, and what its atomics fetched.
-    pub(crate) code: SymSlice<'w, u64>,
+    pub(crate) code: SymSlice<'w, Operation>,
     pub(crate) fetched: SymSlice<'w, u64>,
     pub(crate) module: Module<'w>,
     votes: SymSlice<'w, u64>,
@@ -40,7 +40,7 @@ impl<'w> Field<'w> {
             shared: memory(1),
             sources: memory(ACTORS * ARENA),
             landing: memory(ACTORS * ARENA),
-            code: memory(ACTORS * OPERATIONS * FIELDS),
+            code: world.alloc(ACTORS * OPERATIONS).unwrap(),
             fetched: memory(ACTORS * OPERATIONS),
             module: world.load(Source::text(source)).unwrap(),
             votes: memory(world.n_pes() as usize),

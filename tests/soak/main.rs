@@ -11,8 +11,7 @@
 //!
 //! Each way takes `RUSHMEM_SOAK_SECONDS` (5 unless set). `RUSHMEM_TEST_SEED` repeats a run.
 
-#[path = "../api_common/mod.rs"]
-mod api_common;
+use rushmem_test_support::api_common;
 
 mod actor;
 mod field;

@@ -42,7 +42,7 @@ pub fn close_in_children(socket: &impl AsRawFd) {
 unsafe extern "C" fn close_all() {
     // SAFETY: the calling thread's own errno, which the program may look at behind fork.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: the calling thread's own errno lives as long as the thread.
     let before = unsafe { *errno };
     for (fd, note) in INODES[..END.load(Ordering::Relaxed).min(NOTED)].iter().enumerate() {
         let inode = note.swap(0, Ordering::Relaxed);
@@ -52,7 +52,7 @@ unsafe extern "C" fn close_all() {
             unsafe { libc::close(fd as RawFd) };
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the calling thread's own errno lives as long as the thread.
     unsafe { *errno = before };
 }
 

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rushmem_bootstrap_abi::plugin::Limits;
 use rushmem_bootstrap_abi::{BootErrorKind, Bootstrap};
 
-#[allow(dead_code, reason = "the runtime needs more of it than a test of loading")]
 #[path = "../../../host/runtime/src/plugin.rs"]
 mod plugin;
 
@@ -63,9 +62,8 @@ fn launcher(flavour: &str) -> Option<Command> {
 }
 
 fn plugin_path(flavour: &str) -> Option<PathBuf> {
-    let exe = std::env::current_exe().ok()?;
     let name = format!("librushmem_bootstrap_{flavour}.so");
-    exe.ancestors().skip(1).take(2).map(|dir| dir.join(&name)).find(|path| path.exists())
+    plugin::present().into_iter().find(|path| path.ends_with(&name))
 }
 
 fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {

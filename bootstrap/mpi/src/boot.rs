@@ -95,7 +95,7 @@ impl MpiBootstrap {
     /// `comm` is null or points to a communicator of this MPI.
     pub(crate) unsafe fn start(comm: *const c_void, limits: Limits) -> Result<MpiBootstrap> {
         let session = Session::start(!comm.is_null(), limits.init)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller gives null or a communicator of this MPI.
         let comm = unsafe { Comm::duplicate(session, comm, limits.init)? };
         let (rank, n_ranks) = (comm.rank, comm.n_ranks);
         log_debug(&comm);

@@ -48,7 +48,7 @@ impl Comm {
             // SAFETY: a constant of the C shim.
             unsafe { ffi::RSMPI_COMM_WORLD }
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: not null, so the caller gives a communicator of this MPI.
             unsafe { comm.cast::<MPI_Comm>().read() }
         };
         // SAFETY: a constant of the C shim.

@@ -50,9 +50,9 @@ pub(crate) struct Session {
 /// are restricted to threads, which [`Session::call`] sees to.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle<T>(T);
-// SAFETY: see above.
+// SAFETY: a handle is a name; only `Session::call` makes calls with it, on a thread that MPI allows.
 unsafe impl<T> Send for Handle<T> {}
-// SAFETY: see above.
+// SAFETY: a handle is a name; only `Session::call` makes calls with it, on a thread that MPI allows.
 unsafe impl<T> Sync for Handle<T> {}
 
 impl<T: Copy> Handle<T> {

@@ -161,7 +161,7 @@ impl Block<'_> {
             // SAFETY: `contexts` is the block's thread table, which nobody resizes before the block's end;
             // the scheduler and the one running coroutine take turns at it, both through this pointer.
             let context = unsafe { contexts.add(thread as usize) };
-            // SAFETY: as above; `current` is this OS thread's.
+            // SAFETY: `current` is this OS thread's slot, and `context` one of the block's thread table.
             unsafe { *current = context };
             match self.resume(thread, contexts)? {
                 CoroutineResult::Return(()) => {
@@ -186,7 +186,7 @@ impl Block<'_> {
                 Err(error) => return self.fail(no_stack(&error)),
             };
             let (code, args) = (self.launch.code.run, self.launch.args);
-            // SAFETY: as in `turn`.
+            // SAFETY: the table's entry of one of the block's threads, which does not run.
             let fiber = unsafe { (*contexts.add(thread as usize)).scheduler };
             let index = slot.index();
             let coroutine = Coroutine::with_stack(slot, move |yielder: &hooks::Yielder, ()| {
@@ -211,7 +211,7 @@ impl Block<'_> {
 
     /// Acts on what a suspended thread asked for.
     fn serve(&mut self, thread: u32, contexts: *mut ThreadContext, idle: &mut Idle) -> Option<()> {
-        // SAFETY: as in `turn`; the thread is suspended.
+        // SAFETY: the table's entry of one of the block's threads, which is suspended.
         let context = unsafe { &mut *contexts.add(thread as usize) };
         let woke = std::mem::take(&mut context.woke) != 0;
         match context.request {
@@ -278,7 +278,7 @@ impl Block<'_> {
         let voted = std::mem::take(&mut self.voted);
         let Workspace { waiting, queue, .. } = &mut *self.space;
         for thread in waiting.drain(..) {
-            // SAFETY: as in `turn`; the thread is suspended.
+            // SAFETY: the table's entry of one of the block's threads, which is suspended.
             let context = unsafe { &mut *contexts.add(thread as usize) };
             context.result = match context.vote {
                 0 => voted,
@@ -293,7 +293,7 @@ impl Block<'_> {
         let space = &*self.space;
         let waiting: Vec<ThreadContext> = (0..self.launch.threads)
             .filter(|&thread| space.running[thread].is_some())
-            // SAFETY: as in `turn`; all threads are suspended.
+            // SAFETY: entries of the block's thread table, whose threads are all suspended.
             .map(|thread| unsafe { *contexts.add(thread) })
             .collect();
         report::deadlock(&waiting, &space.warps, self.launch.threads)
@@ -325,7 +325,7 @@ fn release(
     values: *const u64,
 ) {
     for lane in (0..32).filter(|lane| lanes >> lane & 1 == 1) {
-        // SAFETY: as in `Block::turn`; the lane is one of the block's threads and suspended.
+        // SAFETY: the table's entry of one of the block's threads, which is suspended.
         let context = unsafe { &mut *contexts.add((first + lane) as usize) };
         context.result = lanes;
         context.values = values;

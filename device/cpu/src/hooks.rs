@@ -82,21 +82,21 @@ unsafe extern "C" fn suspend(thread: *mut ThreadContext) {
 }
 
 unsafe extern "C" fn exit(thread: *mut ThreadContext, failure: u32) {
-    // SAFETY: as for `suspend`.
+    // SAFETY: the kernel passes the context of the CUDA thread that calls: the one that runs.
     unsafe { abandon(thread, Cause::Code(failure)) }
 }
 
 unsafe extern "C" fn die(thread: *mut ThreadContext, text: *const c_char) {
     // SAFETY: the kernel passes a terminated string.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-    // SAFETY: as for `suspend`.
+    // SAFETY: the kernel passes the context of the CUDA thread that calls: the one that runs.
     unsafe { abandon(thread, Cause::Text(text)) }
 }
 
 /// # Safety
 /// `thread` must be the running CUDA thread.
 unsafe fn abandon(thread: *mut ThreadContext, cause: Cause) {
-    // SAFETY: see above; the launch outlives its blocks.
+    // SAFETY: the caller gives the thread that runs; its fiber, its block and the launch outlive it.
     unsafe {
         let launch = &*(*(*thread).scheduler).launch;
         launch.fail(cause, Some(((*(*thread).block).block_idx, (*thread).thread_idx)));

@@ -106,7 +106,7 @@ pub(crate) struct Launch {
 // returns, which is after the last block; what the kernel does with arguments and state is vouched for by
 // `run`'s caller.
 unsafe impl Send for Launch {}
-// SAFETY: as for Send.
+// SAFETY: blocks read the pointers, and share atomics and a lock.
 unsafe impl Sync for Launch {}
 
 impl Launch {

@@ -283,7 +283,7 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
             raw = raw.add(1);
         }
     }
-    // SAFETY: as above.
+    // SAFETY: a static, terminated string of the kernel's library, which stays loaded.
     let templates = unsafe { CStr::from_ptr(templates()) }.to_string_lossy();
     let templates = templates.split_whitespace().map(str::to_owned).collect();
     let name = name.to_owned();

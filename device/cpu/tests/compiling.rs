@@ -1,14 +1,12 @@
 //! From source to module: names, parameters, messages with the source's own lines, the cache.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use common::{arg, best_of, compiler, run, shape, Bench};
 use rushmem_device_cpu::{Error, Param};
+use rushmem_device_cpu_test_support::{arg, best_of, compiler, run, shape, Bench};
 
 #[test]
 fn kernels_are_found_with_their_parameters() {

@@ -1,13 +1,11 @@
 //! Kernels that give up, hang, throw, or ask for too much: the launch fails with a text, the process goes on.
 
-mod common;
-
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{arg, failure, run, shape, Bench};
 use rushmem_device_cpu::{Cause, Failure, LaunchConfig, Limits, RunError};
+use rushmem_device_cpu_test_support::{arg, failure, run, shape, Bench};
 
 const SOURCE: &str = r#"
 #include <cassert>

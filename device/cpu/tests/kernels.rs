@@ -1,10 +1,8 @@
 //! What kernels compute: indices, shared memory, barriers, atomics, grids that wait for themselves, early
 //! returns.
 
-mod common;
-
-use common::{arg, failure, run, shape, Bench, Random};
 use rushmem_device_cpu::LaunchConfig;
+use rushmem_device_cpu_test_support::{arg, failure, run, shape, Bench, Random};
 
 #[test]
 fn indices_in_three_dimensions() {

@@ -1,15 +1,13 @@
 //! No room, no right to write, and compilers that are killed: the kernel runs all the same, or the message
 //! says what is wrong with the machine, never that the source does not compile.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::parts::{answer, chmod, finished, is_part, root, PART, SOURCE};
-use common::{compiler, Bench};
 use rushmem_device_cpu::Error;
+use rushmem_device_cpu_test_support::parts::{answer, chmod, finished, is_part, root, PART, SOURCE};
+use rushmem_device_cpu_test_support::{compiler, Bench};
 
 /// A compiler that does this first.
 fn wrapped(bench: &Bench, first: &str) -> PathBuf {

@@ -1,10 +1,8 @@
 //! What a launch costs, printed, with bounds that only a defect would break.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{arg, best_of, run, shape, Bench};
+use rushmem_device_cpu_test_support::{arg, best_of, run, shape, Bench};
 
 #[test]
 fn launches_are_cheap() {

@@ -2,8 +2,6 @@
 //! the same. What changes the process (its user, its limits, its environment, its namespaces) is done in a
 //! child, this program with the name of a part in the environment.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -12,8 +10,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use common::parts::{answer, chmod, finished, is_part, part, root, tries, NOBODY, PART, SOURCE};
-use common::{cache, compiler};
+use rushmem_device_cpu_test_support::parts::{
+    answer, chmod, finished, is_part, part, root, tries, NOBODY, PART, SOURCE,
+};
+use rushmem_device_cpu_test_support::{cache, compiler};
 
 /// A copy of a cache in which the kernel's object is another that is sound in itself.
 fn poisoned(good: &Path, evil: &Path) {

@@ -1,8 +1,6 @@
 //! Warp operations against a scalar model, over random masks, widths and lanes that have left.
 
-mod common;
-
-use common::{arg, run, shape, Bench, Random};
+use rushmem_device_cpu_test_support::{arg, run, shape, Bench, Random};
 
 const SOURCE: &str = r#"
 template <class T> __device__ void shuffles(unsigned mask, int width, const T *in, const int *by, T *out) {

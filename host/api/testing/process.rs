@@ -15,14 +15,14 @@ pub(super) struct Process {
     pub(super) pe: Pe,
     label: String,
     child: Child,
-    streams: [Stream; 2],
+    streams: [Captured; 2],
     pub(super) started: Instant,
     /// How and when it ended, once it has been reaped.
     pub(super) ended: Option<(Exit, Instant)>,
 }
 
 /// One output stream.
-struct Stream {
+struct Captured {
     pipe: Option<Box<dyn Pipe>>,
     text: Vec<u8>,
     /// Bytes of `text` that have been shown: whole lines.
@@ -51,7 +51,7 @@ impl Process {
         let mut child = command.spawn()?;
         let stdout = child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Pipe>);
         let stderr = child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Pipe>);
-        let streams = [stdout, stderr].map(|pipe| Stream { pipe, text: Vec::new(), shown: 0 });
+        let streams = [stdout, stderr].map(|pipe| Captured { pipe, text: Vec::new(), shown: 0 });
         for pipe in streams.iter().filter_map(|stream| stream.pipe.as_ref()) {
             // SAFETY: a descriptor that we own.
             unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };

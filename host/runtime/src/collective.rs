@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::error::{err, Result};
 use crate::health::Health;
-use crate::node::control::{Arrival, Call, Control, Words};
+use crate::node::control::{Arrival, Call, Control, RoundWords};
 use crate::topology::card::Card;
 
 /// Tells the other nodes of this PE's arrival.
@@ -73,7 +73,7 @@ impl Entered<'_> {
     /// One round: returns once every PE has entered the same one; an error on every PE where their calls
     /// differ.
     #[inline]
-    pub(crate) fn round(&mut self, kind: Call, words: Words) -> Result<()> {
+    pub(crate) fn round(&mut self, kind: Call, words: RoundWords) -> Result<()> {
         let c = self.of;
         self.count.number += 1;
         let number = self.count.number;
@@ -120,7 +120,7 @@ impl Entered<'_> {
     }
 
     /// What PE `i` gave to the last round.
-    pub(crate) fn words(&self, i: usize) -> Words {
+    pub(crate) fn words(&self, i: usize) -> RoundWords {
         self.of.control.words(i, self.count.number)
     }
 

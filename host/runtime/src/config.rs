@@ -11,7 +11,7 @@ use crate::error::{err, Result};
 
 use placement::Placement;
 
-pub(crate) use wishes::{Carrier, DeviceWish, Mapping, TransportWish, Way};
+pub(crate) use wishes::{Carrier, DeviceWish, FarGpu, MappingWish, TransportWish};
 
 /// Default limit of the symmetric heap. Address space only: memory is committed on demand.
 const DEFAULT_HEAP_MAX: u64 = 64 << 30;
@@ -25,7 +25,7 @@ pub(crate) struct Config {
     pub(crate) transport: TransportWish,
     /// How bulk gets into and out of the GPU memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`: `auto`,
     /// `bounce` or `ucx`).
-    pub(crate) far_gpu: Way,
+    pub(crate) far_gpu: FarGpu,
     /// Who carries copies to and from PEs that are not mapped (`RUSHMEM_FAR_COPIES`: `auto`, `ucx` or
     /// `messages`).
     pub(crate) far_copies: Carrier,
@@ -83,13 +83,13 @@ impl Config {
     /// Whether the PEs of a node are to map each other's memory. The fake network leads to other hosts where
     /// the settings make some, so that a job can have near PEs and far ones; and to everybody where they do
     /// not.
-    pub(crate) fn mapping(&self) -> Mapping {
+    pub(crate) fn mapping(&self) -> MappingWish {
         match self.transport {
-            TransportWish::Auto => Mapping::Wanted,
-            TransportWish::Direct => Mapping::Needed,
-            TransportWish::Ucx => Mapping::Refused("RUSHMEM_TRANSPORT=ucx"),
-            TransportWish::Fake if self.placement.divides() => Mapping::Wanted,
-            TransportWish::Fake => Mapping::Refused("RUSHMEM_TRANSPORT=fake"),
+            TransportWish::Auto => MappingWish::Wanted,
+            TransportWish::Direct => MappingWish::Needed,
+            TransportWish::Ucx => MappingWish::Refused("RUSHMEM_TRANSPORT=ucx"),
+            TransportWish::Fake if self.placement.divides() => MappingWish::Wanted,
+            TransportWish::Fake => MappingWish::Refused("RUSHMEM_TRANSPORT=fake"),
         }
     }
 
@@ -137,7 +137,7 @@ impl Config {
             device: get("RUSHMEM_DEVICE").map_or(Ok(DeviceWish::Auto), |v| device(&v))?,
             transport: get("RUSHMEM_TRANSPORT")
                 .map_or(Ok(TransportWish::Auto), |v| TransportWish::parse(&v))?,
-            far_gpu: get("RUSHMEM_FAR_GPU").map_or(Ok(Way::Auto), |v| Way::parse(&v))?,
+            far_gpu: get("RUSHMEM_FAR_GPU").map_or(Ok(FarGpu::Auto), |v| FarGpu::parse(&v))?,
             far_copies: get("RUSHMEM_FAR_COPIES").map_or(Ok(Carrier::Auto), |v| Carrier::parse(&v))?,
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
             fake_seed: get("RUSHMEM_FAKE_SEED").map(|v| number("RUSHMEM_FAKE_SEED", &v)).transpose()?,

@@ -15,28 +15,28 @@ use crate::gpu::Cuda;
 /// The kind of a PE's device. The numbers travel on cards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Kind {
+pub(crate) enum DeviceKind {
     Cpu = 1,
     Cuda = 2,
 }
 
-impl Kind {
+impl DeviceKind {
     /// The kind that a wish means on this machine.
-    pub(crate) fn choose(wish: DeviceWish) -> Result<Kind> {
+    pub(crate) fn choose(wish: DeviceWish) -> Result<DeviceKind> {
         match wish {
-            DeviceWish::Cpu => Ok(Kind::Cpu),
+            DeviceWish::Cpu => Ok(DeviceKind::Cpu),
             DeviceWish::Cuda(_) => match Cuda::count() {
                 Ok(0) => Err(err!(
                     UNSUPPORTED,
                     "RUSHMEM_DEVICE asks for a GPU, but NVIDIA's driver (libcuda.so.1) is not installed here or finds none; \
                      RUSHMEM_DEVICE=cpu runs the same programs on the CPU"
                 )),
-                Ok(_) => Ok(Kind::Cuda),
+                Ok(_) => Ok(DeviceKind::Cuda),
                 Err(e) => Err(e.context("RUSHMEM_DEVICE asks for a GPU")),
             },
             DeviceWish::Auto => match Cuda::count() {
-                Ok(0) => Ok(Kind::Cpu),
-                Ok(_) => Ok(Kind::Cuda),
+                Ok(0) => Ok(DeviceKind::Cpu),
+                Ok(_) => Ok(DeviceKind::Cuda),
                 // Falling to the CPU quietly would be the slowest surprise there is.
                 Err(e) => Err(e.context("a GPU is here but cannot be used (RUSHMEM_DEVICE=cpu does without)")),
             },
@@ -62,8 +62,8 @@ pub(crate) enum Device {
 
 impl Device {
     /// Opens the device of the PE that is number `local` of its host.
-    pub(crate) fn open(kind: Kind, wish: DeviceWish, local: usize) -> Result<Device> {
-        if kind == Kind::Cpu {
+    pub(crate) fn open(kind: DeviceKind, wish: DeviceWish, local: usize) -> Result<Device> {
+        if kind == DeviceKind::Cpu {
             return Ok(Device::Cpu);
         }
         let seen = Cuda::count()?;
@@ -108,15 +108,15 @@ mod tests {
 
     #[test]
     fn without_a_gpu_auto_is_the_cpu_and_a_wish_for_one_is_an_error() {
-        assert_eq!(Kind::choose(DeviceWish::Cpu).unwrap(), Kind::Cpu);
+        assert_eq!(DeviceKind::choose(DeviceWish::Cpu).unwrap(), DeviceKind::Cpu);
         if Cuda::count().unwrap_or(1) > 0 {
             eprintln!("SKIP the rest: there is a GPU");
             return;
         }
-        assert_eq!(Kind::choose(DeviceWish::Auto).unwrap(), Kind::Cpu);
-        let e = Kind::choose(DeviceWish::Cuda(None)).unwrap_err();
+        assert_eq!(DeviceKind::choose(DeviceWish::Auto).unwrap(), DeviceKind::Cpu);
+        let e = DeviceKind::choose(DeviceWish::Cuda(None)).unwrap_err();
         assert_eq!(e.code, code::UNSUPPORTED);
         assert!(e.message.contains("RUSHMEM_DEVICE=cpu"), "{e}");
-        assert!(matches!(Device::open(Kind::Cpu, DeviceWish::Auto, 3).unwrap(), Device::Cpu));
+        assert!(matches!(Device::open(DeviceKind::Cpu, DeviceWish::Auto, 3).unwrap(), Device::Cpu));
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::gpu::pinned::{PinnedBox, Registered};
 use crate::gpu::Cuda;
 use crate::health::Health;
-use crate::topology::near::{Near, Shape};
+use crate::topology::near::{Near, NearForm};
 use rushmem_abi::device::*;
 use rushmem_abi::table::Comparison;
 
@@ -50,35 +50,35 @@ pub(crate) struct DeviceFacts<'a> {
 struct Failure([AtomicU32; RUSHMEM_FAILURE_WORDS]);
 
 /// Host memory that the PE's device can reach.
-enum Shared<T> {
+enum DeviceShared<T> {
     Plain(Box<T>),
     Pinned(PinnedBox<T>),
 }
 
-impl<T> Shared<T> {
+impl<T> DeviceShared<T> {
     fn new(value: T, gpu: Option<&Arc<Cuda>>) -> Result<Self> {
         Ok(match gpu {
-            None => Shared::Plain(Box::new(value)),
-            Some(cuda) => Shared::Pinned(PinnedBox::new(cuda, value)?),
+            None => DeviceShared::Plain(Box::new(value)),
+            Some(cuda) => DeviceShared::Pinned(PinnedBox::new(cuda, value)?),
         })
     }
 
     /// Where the device finds it.
     fn device_address(&self) -> usize {
         match self {
-            Shared::Plain(at) => std::ptr::from_ref(&**at) as usize,
-            Shared::Pinned(at) => at.device_address(),
+            DeviceShared::Plain(at) => std::ptr::from_ref(&**at) as usize,
+            DeviceShared::Pinned(at) => at.device_address(),
         }
     }
 }
 
-impl<T> Deref for Shared<T> {
+impl<T> Deref for DeviceShared<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
         match self {
-            Shared::Plain(at) => at,
-            Shared::Pinned(at) => at,
+            DeviceShared::Plain(at) => at,
+            DeviceShared::Pinned(at) => at,
         }
     }
 }
@@ -86,9 +86,9 @@ impl<T> Deref for Shared<T> {
 /// A world's device state: the struct that kernels see, with the host memory that it points at.
 pub(crate) struct DeviceState {
     raw: Box<RawState>,
-    stalls: Shared<UnsafeCell<[StallRecord; RUSHMEM_STALL_RECORDS]>>,
+    stalls: DeviceShared<UnsafeCell<[StallRecord; RUSHMEM_STALL_RECORDS]>>,
     /// Written by devices that cannot end a launch by themselves.
-    failure: Shared<Failure>,
+    failure: DeviceShared<Failure>,
     /// Keeps the broken word reachable for a GPU.
     _broken: Option<Registered>,
     /// Keeps the broken word.
@@ -97,7 +97,7 @@ pub(crate) struct DeviceState {
 
 // SAFETY: `raw` is constant, `failure` atomic, and the records change hands by their atomic `state` words.
 unsafe impl Send for DeviceState {}
-// SAFETY: as above.
+// SAFETY: `raw` is constant, `failure` atomic, and the records change hands by their atomic `state` words.
 unsafe impl Sync for DeviceState {}
 
 impl DeviceState {
@@ -110,17 +110,18 @@ impl DeviceState {
         let nanos = |limit: Option<Duration>| {
             limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1))
         };
-        let stalls = Shared::new(UnsafeCell::new([StallRecord::default(); RUSHMEM_STALL_RECORDS]), gpu)?;
-        let failure = Shared::new(Failure::default(), gpu)?;
+        let stalls =
+            DeviceShared::new(UnsafeCell::new([StallRecord::default(); RUSHMEM_STALL_RECORDS]), gpu)?;
+        let failure = DeviceShared::new(Failure::default(), gpu)?;
         let (page, bytes) = health.broken_page();
         // SAFETY: the page is the word's alone and lives as long as `health`, which is kept beside the
         // registration.
         let registered = gpu.map(|cuda| unsafe { Registered::new(cuda, page, bytes) }).transpose()?;
         let broken = registered.as_ref().map_or(page, Registered::device_address);
         let (steps, table) = match facts.near.shape() {
-            Shape::Run => (None, 0),
-            Shape::Steps(steps) => (Some(steps), 0),
-            Shape::Table(_) => (None, facts.near_table),
+            NearForm::Run => (None, 0),
+            NearForm::Steps(steps) => (Some(steps), 0),
+            NearForm::Table(_) => (None, facts.near_table),
         };
         let raw = Box::new(RawState {
             version: RUSHMEM_DEVICE_ABI_VERSION,

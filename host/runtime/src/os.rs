@@ -124,7 +124,8 @@ impl Reservation {
     pub(crate) fn unmap(&self, offset: usize, bytes: usize) {
         self.check(offset, bytes);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: as in `map`; the caller has no references into the range.
+        // SAFETY: the range was checked to be this reservation's, which nothing else maps; the caller has no
+        // references into it.
         unsafe { libc::mmap((self.base + offset) as *mut _, bytes, libc::PROT_NONE, flags, -1, 0) };
     }
 }

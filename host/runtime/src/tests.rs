@@ -56,7 +56,7 @@ fn the_heap_grows_and_what_is_reused_is_zero() {
         }
         assert!(w.heap_info().committed as usize >= 4 * first);
         let p = w.alloc(first / 2, 0).unwrap().unwrap();
-        // SAFETY: as above.
+        // SAFETY: this PE's own fresh allocation.
         assert!(unsafe { std::slice::from_raw_parts(p as *const u8, first / 2) }.iter().all(|b| *b == 0));
         offsets
     });

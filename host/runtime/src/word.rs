@@ -49,13 +49,13 @@ macro_rules! word {
 
             #[inline]
             unsafe fn store(p: *mut u8, value: Self, order: Ordering) {
-                // SAFETY: as in `load`.
+                // SAFETY: the caller vouches for alignment, validity and that all access is raw or atomic.
                 unsafe { <$atomic>::from_ptr(p.cast()) }.store(value, order)
             }
 
             #[inline]
             unsafe fn update(p: *mut u8, update: Update, value: Self, compare: Self) -> Self {
-                // SAFETY: as in `load`.
+                // SAFETY: the caller vouches for alignment, validity and that all access is raw or atomic.
                 let word = unsafe { <$atomic>::from_ptr(p.cast()) };
                 match update {
                     Update::Fetch => word.load(Ordering::Acquire),

@@ -25,7 +25,7 @@ use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
 use crate::op::Reached;
 use crate::topology::card::Card;
-use crate::topology::near::{Near, Shape};
+use crate::topology::near::{Near, NearForm};
 use rushmem_abi::c::{
     rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA,
     RUSHMEM_NEAR_RUN, RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
@@ -127,7 +127,7 @@ impl World {
     /// # Safety
     /// As for [`Kernels::synchronize_stream`].
     pub(crate) unsafe fn synchronize_stream(&self, stream: *mut c_void) -> Result<()> {
-        // SAFETY: passed on.
+        // SAFETY: the caller gives null or a stream that lives.
         let told = unsafe { self.kernels.synchronize_stream(stream) };
         self.settle(&told);
         // Kernels of other streams may go on: the call that waits for the last of them reports their posts.
@@ -195,8 +195,8 @@ impl World {
         };
         let (count, first) = (self.near.count() as i32, self.near.first());
         match self.near.shape() {
-            Shape::Run => run,
-            Shape::Steps(s) => rushmem_near_t {
+            NearForm::Run => run,
+            NearForm::Steps(s) => rushmem_near_t {
                 shape: RUSHMEM_NEAR_STEPS,
                 count,
                 first,
@@ -205,7 +205,7 @@ impl World {
                 shift: s.shift,
                 ..run
             },
-            Shape::Table(table) => rushmem_near_t {
+            NearForm::Table(table) => rushmem_near_t {
                 shape: RUSHMEM_NEAR_TABLE,
                 count,
                 first,
@@ -312,7 +312,7 @@ impl World {
     /// # Safety
     /// Nobody else touches the range during the call.
     pub(crate) unsafe fn register(&self, addr: usize, bytes: usize) -> Result<usize> {
-        // SAFETY: passed on to our caller.
+        // SAFETY: the caller lets nobody touch the range during the call.
         unsafe { self.symmetric.register(addr, bytes, &mut self.enter()?, &self.links, &self.cards) }
     }
 

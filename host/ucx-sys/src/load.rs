@@ -186,7 +186,7 @@ fn open(path: &Path) -> Result<Ucp, String> {
             siblings.push(unsafe { Library::open(Some(&file), RTLD_LAZY | RTLD_LOCAL) }.map_err(text)?);
         }
     }
-    // SAFETY: as above.
+    // SAFETY: UCX's libraries initialise themselves on loading; that is what their user asked for.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(text)?;
 
     type GetVersion = unsafe extern "C" fn(*mut c_uint, *mut c_uint, *mut c_uint);

@@ -102,7 +102,7 @@ impl Ucp {
         config: *const ucp_config_t,
         context: *mut ucp_context_h,
     ) -> ucs_status_t {
-        // SAFETY: the caller's promise is ucp_init_version's.
+        // SAFETY: the caller gives parameters, configuration and context as ucp_init_version asks for them.
         unsafe { self.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, params, config, context) }
     }
 

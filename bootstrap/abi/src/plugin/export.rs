@@ -104,7 +104,8 @@ fn panic_text(panic: Box<dyn Any + Send>) -> String {
 /// # Safety
 /// `ctx` came from [`export`] and was not destroyed; `error` is valid for writing.
 unsafe fn with(ctx: *mut c_void, error: *mut RawError, f: impl FnOnce(&dyn Bootstrap) -> Result<()>) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller gives the pointer that `export` made, not destroyed yet, and an error that can be
+    // written.
     let (exported, error) = unsafe { (&*ctx.cast::<Exported>(), &mut *error) };
     guarded(error, || f(exported.inner.as_ref()))
 }
@@ -120,6 +121,8 @@ fn total(bytes: usize, b: &dyn Bootstrap) -> Result<usize> {
     })
 }
 
+/// # Safety
+/// `len` bytes at `data` can be read as long as the result lives.
 unsafe fn bytes_in<'a>(data: *const u8, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
@@ -128,6 +131,8 @@ unsafe fn bytes_in<'a>(data: *const u8, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(data, len) }
 }
 
+/// # Safety
+/// `len` bytes at `data` can be written as long as the result lives, and nobody else uses them.
 unsafe fn bytes_out<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
     if len == 0 {
         return &mut [];

@@ -26,7 +26,7 @@ pub struct ForeignBootstrap {
 
 // SAFETY: the vtable's contract (ffi.rs) is that its functions may be called from any thread.
 unsafe impl Send for ForeignBootstrap {}
-// SAFETY: as above.
+// SAFETY: the vtable's functions may be called from several threads at once (ffi.rs).
 unsafe impl Sync for ForeignBootstrap {}
 
 impl ForeignBootstrap {

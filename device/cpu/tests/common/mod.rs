@@ -1,9 +1,7 @@
 //! What the tests share: a compiler with a cache of its own, launches under a time limit, and random data
 //! whose seed is printed.
 
-#![allow(dead_code, reason = "each test program uses a part")]
-
-pub(crate) mod parts;
+pub mod parts;
 
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
@@ -14,31 +12,41 @@ use std::time::{Duration, Instant};
 use rushmem_device_cpu::{Cause, Compiler, Failure, Kernel, LaunchConfig, Limits, Module, Place, RunError};
 
 /// The longest that one launch of these tests may take, on a loaded machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// A cache that goes with the value, and a compiler that uses it.
-pub(crate) struct Bench {
-    pub(crate) dir: tempfile::TempDir,
-    pub(crate) compiler: Compiler,
+pub struct Bench {
+    /// The cache's folder.
+    pub dir: tempfile::TempDir,
+    /// The compiler.
+    pub compiler: Compiler,
 }
 
-impl Bench {
-    pub(crate) fn new() -> Self {
+impl Default for Bench {
+    fn default() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         Bench { compiler: compiler(dir.path()), dir }
     }
+}
+
+impl Bench {
+    /// With an empty cache.
+    pub fn new() -> Self {
+        Self::default()
+    }
 
     /// The entries.
-    pub(crate) fn cache(&self) -> PathBuf {
+    pub fn cache(&self) -> PathBuf {
         cache(self.dir.path())
     }
 
-    pub(crate) fn module(&self, source: &str) -> Module {
+    /// The source, compiled; panics with the compiler's messages.
+    pub fn module(&self, source: &str) -> Module {
         self.compiler.compile("test.cu", source).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The messages about a source that must not compile.
-    pub(crate) fn complaint(&self, source: &str) -> String {
+    pub fn complaint(&self, source: &str) -> String {
         match self.compiler.compile("test.cu", source) {
             Err(rushmem_device_cpu::Error::Compile { text }) => text,
             other => panic!("expected a complaint of the compiler, got {other:?}"),
@@ -47,12 +55,13 @@ impl Bench {
 }
 
 /// Where this user's entries are in a cache.
-pub(crate) fn cache(dir: &Path) -> PathBuf {
+pub fn cache(dir: &Path) -> PathBuf {
     // SAFETY: no preconditions.
     dir.join(format!("uid-{}/cpu", unsafe { libc::geteuid() }))
 }
 
-pub(crate) fn compiler(cache: &Path) -> Compiler {
+/// A compiler with its cache there.
+pub fn compiler(cache: &Path) -> Compiler {
     Compiler {
         // As the runtime does, so that the tests can be run with each compiler.
         cxx: std::env::var_os("RUSHMEM_CXX").filter(|cxx| !cxx.is_empty()).map(Into::into),
@@ -63,21 +72,23 @@ pub(crate) fn compiler(cache: &Path) -> Compiler {
     }
 }
 
-pub(crate) fn shape(grid: u32, block: u32) -> LaunchConfig {
+/// So many blocks of so many threads.
+pub fn shape(grid: u32, block: u32) -> LaunchConfig {
     LaunchConfig { grid: [grid, 1, 1], block: [block, 1, 1], shared: 0 }
 }
 
 /// A pointer to an argument.
-pub(crate) fn arg<T>(value: &T) -> *const c_void {
+pub fn arg<T>(value: &T) -> *const c_void {
     std::ptr::from_ref(value).cast()
 }
 
 /// Runs a kernel; one that takes longer than the limit is stopped, and fails as such.
-pub(crate) fn run(kernel: &Kernel, config: &LaunchConfig, args: &[*const c_void]) -> Result<(), RunError> {
+pub fn run(kernel: &Kernel, config: &LaunchConfig, args: &[*const c_void]) -> Result<(), RunError> {
     run_within(LIMIT, kernel, config, args)
 }
 
-pub(crate) fn run_within(
+/// [`run`] with a limit of its own.
+pub fn run_within(
     limit: Duration,
     kernel: &Kernel,
     config: &LaunchConfig,
@@ -99,7 +110,7 @@ pub(crate) fn run_within(
 }
 
 /// The text of a launch that must fail, and where.
-pub(crate) fn failure(result: Result<(), RunError>) -> (String, Option<Place>) {
+pub fn failure(result: Result<(), RunError>) -> (String, Option<Place>) {
     match result {
         Err(RunError::Failed(Failure { cause: Cause::Text(text), place })) => (text, place),
         other => panic!("expected a failure with a text, got {other:?}"),
@@ -107,11 +118,10 @@ pub(crate) fn failure(result: Result<(), RunError>) -> (String, Option<Place>) {
 }
 
 /// xorshift64*.
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
-impl Random {
-    /// A fresh one; `SEED` in the environment repeats a run.
-    pub(crate) fn new() -> Self {
+impl Default for Random {
+    fn default() -> Self {
         let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
             now.as_nanos() as u64 ^ u64::from(std::process::id()) << 40
@@ -119,25 +129,36 @@ impl Random {
         println!("SEED={seed}");
         Random(seed | 1)
     }
+}
 
-    pub(crate) fn next(&mut self) -> u64 {
+impl Random {
+    /// A fresh one; `SEED` in the environment repeats a run.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A number of 64 bits.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
         (self.next() >> 11) % end
     }
 
-    pub(crate) fn list<T>(&mut self, count: usize, mut make: impl FnMut(u64) -> T) -> Vec<T> {
+    /// So many of what `make` makes of a number.
+    pub fn list<T>(&mut self, count: usize, mut make: impl FnMut(u64) -> T) -> Vec<T> {
         (0..count).map(|_| make(self.next())).collect()
     }
 }
 
 /// The shortest of some runs.
-pub(crate) fn best_of(runs: u32, mut run: impl FnMut()) -> Duration {
+pub fn best_of(runs: u32, mut run: impl FnMut()) -> Duration {
     (0..runs)
         .map(|_| {
             let start = Instant::now();

@@ -12,21 +12,26 @@ use rushmem_device_cpu::{Compiler, Error};
 
 use super::{arg, run, shape};
 
-pub(crate) const PART: &str = "RUSHMEM_TRUST_TEST_PART";
-pub(crate) const NOBODY: u32 = 65534;
-pub(crate) const SOURCE: &str = "__global__ void k(int *p) { *p = 123; }";
+/// Names the part that a child plays.
+pub const PART: &str = "RUSHMEM_TRUST_TEST_PART";
+/// A user who may do nothing.
+pub const NOBODY: u32 = 65534;
+/// A kernel with one effect.
+pub const SOURCE: &str = "__global__ void k(int *p) { *p = 123; }";
 
-pub(crate) fn root() -> bool {
+/// Whether this process is root's.
+pub fn root() -> bool {
     // SAFETY: no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
-pub(crate) fn chmod(path: &Path, mode: u32) {
+/// Changes the permissions of a file or a folder.
+pub fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
 }
 
 /// What the kernel writes.
-pub(crate) fn answer(compiler: &Compiler, source: &str) -> Result<i32, Error> {
+pub fn answer(compiler: &Compiler, source: &str) -> Result<i32, Error> {
     let module = compiler.compile("test.cu", source)?;
     let mut out = 0;
     let pointer = &raw mut out;
@@ -35,18 +40,19 @@ pub(crate) fn answer(compiler: &Compiler, source: &str) -> Result<i32, Error> {
 }
 
 /// A part of this program as a process of its own: one test, PART says that it is the child.
-pub(crate) fn part(test: &str, part: &str) -> Command {
+pub fn part(test: &str, part: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(PART, part);
     command
 }
 
-pub(crate) fn is_part(name: &str) -> bool {
+/// Whether this process is to play that part.
+pub fn is_part(name: &str) -> bool {
     std::env::var(PART).is_ok_and(|part| part == name)
 }
 
 /// What it printed; it takes two minutes at most, and succeeds.
-pub(crate) fn finished(command: &mut Command) -> String {
+pub fn finished(command: &mut Command) -> String {
     let child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawned");
     let (done, watch) = channel::<()>();
@@ -67,7 +73,7 @@ pub(crate) fn finished(command: &mut Command) -> String {
 }
 
 /// Tries of an attack; `make attack` makes it many more.
-pub(crate) fn tries(few: u32) -> u32 {
+pub fn tries(few: u32) -> u32 {
     let rounds = std::env::var("RUSHMEM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     few * rounds
 }

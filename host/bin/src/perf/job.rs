@@ -97,7 +97,7 @@ pub(crate) fn pin(place: usize) {
         .filter(|&core| unsafe { libc::CPU_ISSET(core, &allowed) })
         .collect();
     let Some(&core) = cores.get(place % cores.len().max(1)) else { return };
-    // SAFETY: as above; CPU_SET's index came out of the set itself.
+    // SAFETY: an all-zero CPU set is an empty one; CPU_SET's index came out of such a set.
     unsafe {
         let mut only: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut only);

@@ -1,6 +1,5 @@
 //! What the tests of `rushmem-run` share: it started with a shell script as its program, ended within a
 //! limit, and what it left running, told from everything else on the machine by a unique argument.
-#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};

@@ -11,7 +11,7 @@ use super::gpu::{check_size, forever, forever_path, tool};
 use super::{guard, write_out};
 use crate::boot::{self, Choice, Plan};
 use crate::config::{Config, DeviceWish};
-use crate::device::Kind;
+use crate::device::DeviceKind;
 use crate::error::{err, Result};
 use crate::gpu::Cuda;
 use crate::plugin;
@@ -30,10 +30,12 @@ pub unsafe extern "C" fn rushmem_job_describe(out: *mut rushmem_job_t) -> i32 {
         // SAFETY: per contract.
         unsafe { check_size(out.cast(), size_of::<rushmem_job_t>(), "rushmem_job_t")? };
         let (meeting, (device, device_why)) = match Config::from_env() {
-            Ok(config) => (Meeting::plan(config.bootstrap.as_deref(), detect_here())?, device(config.device)),
+            Ok(config) => {
+                (MeetingPlan::plan(config.bootstrap.as_deref(), detect_here())?, device(config.device))
+            }
             Err(e) => {
-                let launcher = Meeting::plan(None, detect_here())?;
-                (Meeting { bootstrap: "", why: e.message.clone(), ..launcher }, ("", e.message))
+                let launcher = MeetingPlan::plan(None, detect_here())?;
+                (MeetingPlan { bootstrap: "", why: e.message.clone(), ..launcher }, ("", e.message))
             }
         };
         let number = |number: Option<u32>| number.and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
@@ -52,7 +54,7 @@ pub unsafe extern "C" fn rushmem_job_describe(out: *mut rushmem_job_t) -> i32 {
             device: forever(device),
             device_why: forever(&device_why),
         };
-        // SAFETY: as above.
+        // SAFETY: `out` is null or points at a struct of the size that was checked.
         unsafe { write_out(out, job, "out") }
     })
 }
@@ -107,7 +109,7 @@ pub unsafe extern "C" fn rushmem_mpi_plugin(index: usize, path: *mut *const c_ch
 
 /// How the PEs would meet, in words.
 #[derive(Debug)]
-struct Meeting {
+struct MeetingPlan {
     launcher: &'static str,
     launcher_why: String,
     bootstrap: &'static str,
@@ -116,8 +118,8 @@ struct Meeting {
     ranks: Option<Ranks>,
 }
 
-impl Meeting {
-    fn plan(asked: Option<&str>, launch: std::result::Result<Launch, BootError>) -> Result<Meeting> {
+impl MeetingPlan {
+    fn plan(asked: Option<&str>, launch: std::result::Result<Launch, BootError>) -> Result<MeetingPlan> {
         const ALONE: Ranks = Ranks { rank: 0, n_ranks: 1, local_rank: Some(0), local_ranks: Some(1) };
         let Plan { launch, choice, why } = boot::plan(asked, launch)?;
         let launcher = match &launch.launcher {
@@ -135,13 +137,13 @@ impl Meeting {
             Choice::Mpi(_) => ("mpi", launch.ranks().filter(|_| is_mpi)),
             Choice::Uid => ("uid", launch.ranks()),
         };
-        Ok(Meeting { launcher, launcher_why: launch.why, bootstrap, why, ranks })
+        Ok(MeetingPlan { launcher, launcher_why: launch.why, bootstrap, why, ranks })
     }
 }
 
 /// The kind of device, and why; no kind where the one that is wanted cannot be had.
 fn device(wish: DeviceWish) -> (&'static str, String) {
-    let kind = match Kind::choose(wish) {
+    let kind = match DeviceKind::choose(wish) {
         Ok(kind) => kind,
         Err(e) => return ("", e.message),
     };
@@ -158,8 +160,8 @@ fn device(wish: DeviceWish) -> (&'static str, String) {
         }
     };
     match kind {
-        Kind::Cpu => ("cpu", asked.unwrap_or_else(|| "no GPU here".to_owned())),
-        Kind::Cuda => ("cuda", asked.unwrap_or_else(|| "there is a GPU".to_owned())),
+        DeviceKind::Cpu => ("cpu", asked.unwrap_or_else(|| "no GPU here".to_owned())),
+        DeviceKind::Cuda => ("cuda", asked.unwrap_or_else(|| "there is a GPU".to_owned())),
     }
 }
 
@@ -168,9 +170,9 @@ mod tests {
     use super::*;
     use rushmem_bootstrap_uid::environment::detect;
 
-    fn plan(asked: Option<&str>, set: &[(&str, &str)]) -> Result<Meeting> {
+    fn plan(asked: Option<&str>, set: &[(&str, &str)]) -> Result<MeetingPlan> {
         let lookup = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.to_string());
-        Meeting::plan(asked, detect(&lookup))
+        MeetingPlan::plan(asked, detect(&lookup))
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub unsafe extern "C" fn rushmem_gpu_info(index: i32, out: *mut rushmem_gpu_t) -
         // SAFETY: per contract.
         unsafe { check_size(out.cast(), size_of::<rushmem_gpu_t>(), "rushmem_gpu_t")? };
         let gpu = describe(&Cuda::look(ordinal(index)?)?);
-        // SAFETY: as above.
+        // SAFETY: `out` points at a struct of the size that was checked.
         unsafe { write_out(out, gpu, "out") }
     })
 }
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn rushmem_cuda_versions(out: *mut rushmem_cuda_t) -> i32 
             nvjitlink: tool(nvjitlink()),
             device_library: forever(&LIBRARY.version().map(version_text).unwrap_or_default()),
         };
-        // SAFETY: as above.
+        // SAFETY: `out` points at a struct of the size that was checked.
         unsafe { write_out(out, found, "out") }
     })
 }
@@ -222,19 +222,19 @@ mod tests {
         let (mut gpu, mut can) = (zeroed::<rushmem_gpu_t>(), -1);
         gpu.size = size_of::<rushmem_gpu_t>() as u32;
         for index in [-1, count, i32::MAX] {
-            // SAFETY: as above.
+            // SAFETY: a struct that says its size.
             assert_ne!(unsafe { rushmem_gpu_info(index, &mut *gpu) }, RUSHMEM_OK, "GPU {index} of {count}");
             assert_ne!(
-                // SAFETY: as above.
+                // SAFETY: a place for the answer.
                 unsafe { rushmem_gpu_can_access(0, index, &mut can) },
                 RUSHMEM_OK,
                 "GPU {index} of {count}"
             );
         }
         for index in 0..count {
-            // SAFETY: as above.
+            // SAFETY: a struct that says its size.
             assert_eq!(unsafe { rushmem_gpu_info(index, &mut *gpu) }, RUSHMEM_OK);
-            // SAFETY: as above.
+            // SAFETY: a place for the answer.
             assert_eq!(unsafe { rushmem_gpu_can_access(index, index, &mut can) }, RUSHMEM_OK);
             assert!(gpu.index == index && gpu.memory > 1 << 30 && gpu.sms > 0 && can == 1);
         }

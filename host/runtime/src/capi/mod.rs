@@ -99,14 +99,14 @@ fn first_use(w: &World, what: &str, pe: i32) {
 }
 
 /// What a `rushmem_world_t *` points at; empty once the world is finalised.
-type Handle = Cell<AtomicPtr<World>>;
+type WorldHandle = Cell<AtomicPtr<World>>;
 
 const MARK: u64 = u64::from_le_bytes(*b"rushmemW");
 
 /// Takes the world out of its handle, once.
 pub(crate) fn empty(w: *mut rushmem_world_t) -> Option<Box<World>> {
     // SAFETY: only `handle` makes cells of this mark.
-    let cell = unsafe { Handle::find(w.cast(), MARK) }?;
+    let cell = unsafe { WorldHandle::find(w.cast(), MARK) }?;
     let world = cell.content.swap(null_mut(), Ordering::AcqRel);
     // SAFETY: the box made in `handle`, taken once.
     (!world.is_null()).then(|| unsafe { Box::from_raw(world) })
@@ -128,7 +128,7 @@ pub(crate) fn handle(world: World) -> Result<*mut rushmem_world_t> {
 #[inline(always)]
 pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
     // SAFETY: only `handle` makes cells of this mark.
-    let found = unsafe { Handle::find(w.cast(), MARK) }
+    let found = unsafe { WorldHandle::find(w.cast(), MARK) }
         // SAFETY: the pointer is a live box's until `take` empties the handle.
         .and_then(|h| unsafe { h.content.load(Ordering::Acquire).as_ref() });
     found.ok_or_else(|| {
@@ -139,9 +139,9 @@ pub(crate) unsafe fn world<'a>(w: *mut rushmem_world_t) -> Result<&'a World> {
 /// Takes the world out of its handle, which is stale from then on.
 ///
 /// # Safety
-/// As for [`world`].
+/// Nobody finalises the world during the call.
 pub(crate) unsafe fn take(w: *mut rushmem_world_t) -> Result<Box<World>> {
-    // SAFETY: passed on.
+    // SAFETY: the caller lets nobody finalise the world during the call.
     unsafe { world(w)? };
     at_exit::forget(w);
     empty(w).ok_or_else(|| err!(BAD_HANDLE, "the world was finalised by another thread"))

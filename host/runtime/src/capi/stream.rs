@@ -7,7 +7,7 @@
 use std::os::raw::c_void;
 
 use super::{check_out, guard, world, write_out};
-use crate::kernel::event::Event;
+use crate::kernel::event::StreamEvent;
 use crate::kernel::handle::Handle;
 use rushmem_abi::c::*;
 
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn rushmem_event_test(event: *mut rushmem_event_t, done: *
         // SAFETY: the caller vouches for the arguments, as the contract says.
         unsafe {
             let out = check_out(done, "done")?;
-            write_out(out, i32::from(Handle::<Event>::from_raw(event.cast())?.get()?.test()?), "done")
+            write_out(out, i32::from(Handle::<StreamEvent>::from_raw(event.cast())?.get()?.test()?), "done")
         }
     })
 }
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn rushmem_event_test(event: *mut rushmem_event_t, done: *
 /// `event` is null or an event that was not freed.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_event_wait(event: *mut rushmem_event_t) -> i32 {
-    guard(|| Handle::<Event>::from_raw(event.cast())?.get()?.wait())
+    guard(|| Handle::<StreamEvent>::from_raw(event.cast())?.get()?.wait())
 }
 
 /// Gives an event back; the work goes on. The same handle may be given out again for another event.
@@ -138,5 +138,5 @@ pub unsafe extern "C" fn rushmem_event_wait(event: *mut rushmem_event_t) -> i32 
 /// `event` is null or an event that was not freed.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_event_free(event: *mut rushmem_event_t) -> i32 {
-    guard(|| Handle::<Event>::from_raw(event.cast())?.free())
+    guard(|| Handle::<StreamEvent>::from_raw(event.cast())?.free())
 }

@@ -2,8 +2,7 @@
 
 use std::os::raw::c_void;
 
-use super::check_out;
-use super::wait::{index_or_max, Args};
+use super::wait::Args;
 use crate::exec::wait;
 use crate::op::waitset::Expected;
 use rushmem_abi::c::*;
@@ -27,13 +26,7 @@ pub unsafe extern "C" fn rushmem_test(
     let expected = Expected::One(value);
     let args = Args { w, kind: r#type, ivars: ivar, n: 1, status: std::ptr::null(), cmp, expected };
     // SAFETY: the caller vouches for the world and `result`.
-    unsafe {
-        args.run(|w, set| {
-            let result = check_out(result, "result")?;
-            result.write(wait::test_all(w, set)?.into());
-            Ok(())
-        })
-    }
+    unsafe { args.answer(result, "result", |w, set| Ok(wait::test_all(w, set)?.into())) }
 }
 
 /// Whether every one of the `n` words at `ivars` compares with `value` as `cmp` says now: `*result` becomes 1
@@ -57,13 +50,7 @@ pub unsafe extern "C" fn rushmem_test_all(
 ) -> i32 {
     let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::One(value) };
     // SAFETY: the caller vouches for the world, the arrays and `result`.
-    unsafe {
-        args.run(|w, set| {
-            let result = check_out(result, "result")?;
-            result.write(wait::test_all(w, set)?.into());
-            Ok(())
-        })
-    }
+    unsafe { args.answer(result, "result", |w, set| Ok(wait::test_all(w, set)?.into())) }
 }
 
 /// Finds a word among the `n` at `ivars` that compares with `value` as `cmp` says now: `*index` becomes its
@@ -87,13 +74,7 @@ pub unsafe extern "C" fn rushmem_test_any(
 ) -> i32 {
     let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::One(value) };
     // SAFETY: the caller vouches for the world, the arrays and `index`.
-    unsafe {
-        args.run(|w, set| {
-            let index = check_out(index, "index")?;
-            index.write(index_or_max(wait::test_any(w, set)?));
-            Ok(())
-        })
-    }
+    unsafe { args.run_any(index, wait::test_any) }
 }
 
 /// Finds all words among the `n` at `ivars` that compare with `value` as `cmp` says now: their indices,
@@ -139,13 +120,7 @@ pub unsafe extern "C" fn rushmem_test_all_vector(
 ) -> i32 {
     let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::Each(values.cast()) };
     // SAFETY: the caller vouches for the world, the arrays and `result`.
-    unsafe {
-        args.run(|w, set| {
-            let result = check_out(result, "result")?;
-            result.write(wait::test_all(w, set)?.into());
-            Ok(())
-        })
-    }
+    unsafe { args.answer(result, "result", |w, set| Ok(wait::test_all(w, set)?.into())) }
 }
 
 /// `rushmem_test_any` with a value for each word: `values` is an array of `n` elements of `type` in local
@@ -166,13 +141,7 @@ pub unsafe extern "C" fn rushmem_test_any_vector(
 ) -> i32 {
     let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::Each(values.cast()) };
     // SAFETY: the caller vouches for the world, the arrays and `index`.
-    unsafe {
-        args.run(|w, set| {
-            let index = check_out(index, "index")?;
-            index.write(index_or_max(wait::test_any(w, set)?));
-            Ok(())
-        })
-    }
+    unsafe { args.run_any(index, wait::test_any) }
 }
 
 /// `rushmem_test_some` with a value for each word: `values` is an array of `n` elements of `type` in local

@@ -40,6 +40,39 @@ impl Args {
         })
     }
 
+    /// The same for forms with one answer, which goes to `out`, the argument of that name.
+    ///
+    /// # Safety
+    /// As `run`; `out` is null or valid for writes.
+    pub(super) unsafe fn answer<T>(
+        self,
+        out: *mut T,
+        name: &str,
+        body: impl FnOnce(&World, &Watched<'_>) -> Result<T>,
+    ) -> i32 {
+        // SAFETY: the caller vouches for the arguments and `out`.
+        unsafe {
+            self.run(|w, set| {
+                let out = check_out(out, name)?;
+                out.write(body(w, set)?);
+                Ok(())
+            })
+        }
+    }
+
+    /// The same for the "any" forms: the index found, or `SIZE_MAX`.
+    ///
+    /// # Safety
+    /// As `run`; `index` is null or valid for writes.
+    pub(super) unsafe fn run_any(
+        self,
+        index: *mut usize,
+        body: impl FnOnce(&World, &Watched<'_>) -> Result<Option<usize>>,
+    ) -> i32 {
+        // SAFETY: the caller vouches for the arguments and `index`.
+        unsafe { self.answer(index, "index", |w, set| Ok(body(w, set)?.unwrap_or(usize::MAX))) }
+    }
+
     /// The same for the "some" forms: `body` gets a function that appends an index.
     ///
     /// # Safety
@@ -66,11 +99,6 @@ impl Args {
             })
         }
     }
-}
-
-/// Index for "none".
-pub(super) fn index_or_max(found: Option<usize>) -> usize {
-    found.unwrap_or(usize::MAX)
 }
 
 /// Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`) at `ivar`, in this PE's own symmetric
@@ -175,13 +203,7 @@ pub unsafe extern "C" fn rushmem_wait_until_any(
 ) -> i32 {
     let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::One(value) };
     // SAFETY: the caller vouches for the world, the arrays and `index`.
-    unsafe {
-        args.run(|w, set| {
-            let index = check_out(index, "index")?;
-            index.write(index_or_max(wait::until_any(w, set, timeout_ns)?));
-            Ok(())
-        })
-    }
+    unsafe { args.run_any(index, |w, set| wait::until_any(w, set, timeout_ns)) }
 }
 
 /// Waits until at least one of the `n` words at `ivars` compares with `value` as `cmp` says, and writes the
@@ -251,13 +273,7 @@ pub unsafe extern "C" fn rushmem_wait_until_any_vector(
 ) -> i32 {
     let args = Args { w, kind: r#type, ivars, n, status, cmp, expected: Expected::Each(values.cast()) };
     // SAFETY: the caller vouches for the world, the arrays and `index`.
-    unsafe {
-        args.run(|w, set| {
-            let index = check_out(index, "index")?;
-            index.write(index_or_max(wait::until_any(w, set, timeout_ns)?));
-            Ok(())
-        })
-    }
+    unsafe { args.run_any(index, |w, set| wait::until_any(w, set, timeout_ns)) }
 }
 
 /// `rushmem_wait_until_some` with a value for each word: `values` is an array of `n` elements of `type` in

@@ -55,7 +55,8 @@ pub unsafe extern "C" fn rushmem_init(
         // SAFETY: per contract.
         let how = match unsafe { attr.as_ref() } {
             None => How::Environment,
-            // SAFETY: as above.
+            // SAFETY: `attr` points at a struct of the size that it says, with the pointers that its fields
+            // promise.
             Some(attr) => unsafe { read_attr(attr, &mut config)? },
         };
         config.meeting = how.meeting();

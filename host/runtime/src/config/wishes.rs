@@ -50,7 +50,7 @@ impl TransportWish {
 
 /// Whether the PEs of a node map each other's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mapping {
+pub(crate) enum MappingWish {
     /// Where it is possible; else the network.
     Wanted,
     /// All of it, or an error.
@@ -61,7 +61,7 @@ pub(crate) enum Mapping {
 
 /// How bulk gets into and out of the GPU's memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Way {
+pub(crate) enum FarGpu {
     /// Through bounce buffers: between two H200s, over tcp, they move two to three times what UCX 1.22 does
     /// (docs/far.md). Over an RDMA network neither has been measured.
     #[default]
@@ -72,13 +72,13 @@ pub(crate) enum Way {
     Ucx,
 }
 
-impl Way {
+impl FarGpu {
     /// What `RUSHMEM_FAR_GPU` says.
-    pub(crate) fn parse(text: &str) -> Result<Way> {
+    pub(crate) fn parse(text: &str) -> Result<FarGpu> {
         match text.trim().to_ascii_lowercase().as_str() {
-            "auto" => Ok(Way::Auto),
-            "bounce" => Ok(Way::Bounce),
-            "ucx" => Ok(Way::Ucx),
+            "auto" => Ok(FarGpu::Auto),
+            "bounce" => Ok(FarGpu::Bounce),
+            "ucx" => Ok(FarGpu::Ucx),
             _ => Err(err!(ENVIRONMENT, "RUSHMEM_FAR_GPU={text}: expected auto, bounce or ucx")),
         }
     }

@@ -31,7 +31,7 @@ use crate::op::{Op, Reach, Reached};
 use crate::topology::near::Near;
 use gpu::GpuEngine;
 use host::MappedHost;
-use net::Network;
+use net::FarPe;
 
 pub(crate) use stream::{on_stream, order_on_stream, wait_on_stream};
 
@@ -113,7 +113,7 @@ impl<H: Home> Elsewhere<'_, H> {
         unsafe {
             match (way, home.engine(), home.far()) {
                 (Reached::Gpu, Some(engine), _) => engine.run(op, form),
-                (Reached::Net, _, Some(far)) => Network { far, pe: pe as usize }.run(op, form),
+                (Reached::Net, _, Some(far)) => FarPe { far, pe: pe as usize }.run(op, form),
                 _ => Err(err!(INTERNAL, "PE {pe} is reached by what this world does not have: {way:?}")),
             }
         }

@@ -15,14 +15,14 @@ use crate::word::Update;
 use super::{Executor, Form};
 
 /// The executor: the way to one PE.
-pub(crate) struct Network<'a> {
+pub(crate) struct FarPe<'a> {
     pub(crate) far: &'a Far,
     pub(crate) pe: usize,
 }
 
-impl Executor for Network<'_> {
+impl Executor for FarPe<'_> {
     unsafe fn run(&self, op: Op, form: Form) -> Result<u64> {
-        let &Network { far, pe } = self;
+        let &FarPe { far, pe } = self;
         // A put of little is copied before it returns, so it need not be waited for.
         let copied = |bytes: usize| bytes <= INLINE && !far.on_gpu();
         let waits = match op {

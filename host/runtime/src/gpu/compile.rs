@@ -20,8 +20,8 @@ use rushmem_device_cpu::cache::{in_cache, storage, Entry, Folder, Form, Key};
 use rushmem_device_cpu::Header;
 
 use super::embedded::{self, Library};
-use super::nvjitlink::{Input, Kind, NvJitLink};
-use super::nvrtc::{Job, Made, Nvrtc, Output};
+use super::nvjitlink::{Input, LinkInput, NvJitLink};
+use super::nvrtc::{Compilation, Nvrtc, Output, Product};
 use super::signatures;
 use super::{includes, link_options};
 use crate::error::{code, err, Error, Result};
@@ -96,7 +96,7 @@ pub(crate) struct Cubin {
 }
 
 /// How machine code comes about.
-enum Way {
+enum CodeFrom {
     /// LTO-IR, linked with this library by this linker under these options.
     Linked { linker: Arc<NvJitLink>, library: Library, options: Vec<String> },
     /// By NVRTC alone.
@@ -117,7 +117,7 @@ impl Compiler {
         let headers = self.all_headers();
         let way = self.way(&nvrtc, &options, library).unwrap_or_else(|why| {
             log::debug!("{name} is compiled without the device library: {why}");
-            Way::Whole
+            CodeFrom::Whole
         });
         let mut key = Key::default();
         key.add(env!("CARGO_PKG_VERSION"))
@@ -190,9 +190,16 @@ impl Compiler {
         source: &str,
         headers: &[Header],
         options: &[String],
-        way: &Way,
+        way: &CodeFrom,
     ) -> Result<Cubin> {
-        let job = Job { name, source, headers, options, instances: &self.instances(), made: Made::Cubin };
+        let job = Compilation {
+            name,
+            source,
+            headers,
+            options,
+            instances: &self.instances(),
+            made: Product::Cubin,
+        };
         let (output, instances) = described(nvrtc, &job, way)?;
         if !output.log.is_empty() {
             log::warn!("{}", output.log);
@@ -201,7 +208,12 @@ impl Compiler {
     }
 
     /// The way to link, or why there is none.
-    fn way(&self, nvrtc: &Nvrtc, options: &[String], library: Library) -> std::result::Result<Way, String> {
+    fn way(
+        &self,
+        nvrtc: &Nvrtc,
+        options: &[String],
+        library: Library,
+    ) -> std::result::Result<CodeFrom, String> {
         let made_by = library.version().ok_or("the runtime was built without nvcc")?;
         let options = link_options::translate(options)?;
         let linker = NvJitLink::load(self.nvjitlink.as_deref(), &nvrtc.path).map_err(|e| {
@@ -225,7 +237,7 @@ impl Compiler {
                 ));
             }
         }
-        Ok(Way::Linked { linker, library, options })
+        Ok(CodeFrom::Linked { linker, library, options })
     }
 
     fn instances(&self) -> Vec<&str> {
@@ -281,29 +293,30 @@ impl Compiler {
     }
 }
 
-impl Way {
+impl CodeFrom {
     /// Tells one way from another. What comes of it is cached under this, also where a link fails and the way
     /// turns out to be the other one: it would again.
     fn stamp(&self) -> String {
         match self {
-            Way::Linked { linker, library, options } => {
+            CodeFrom::Linked { linker, library, options } => {
                 format!("{} {} {}", linker.stamp(), library.stamp(), options.join(" "))
             }
-            Way::Whole => "whole".into(),
+            CodeFrom::Whole => "whole".into(),
         }
     }
 }
 
 /// Compiles with the expressions that yield the kernels' types; where that fails, without them. Also returns
 /// the expressions that were used in the end.
-fn described(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<(Output, Vec<String>)> {
+fn described(nvrtc: &Nvrtc, job: &Compilation<'_>, way: &CodeFrom) -> Result<(Output, Vec<String>)> {
     let asked: Vec<String> = job.instances.iter().map(|instance| (*instance).to_owned()).collect();
     let expressions = signatures::expressions(job.source);
     if !expressions.is_empty() {
         let all = [asked.clone(), expressions].concat();
         let instances: Vec<&str> = all.iter().map(String::as_str).collect();
         let source = [job.source, signatures::TEMPLATE].concat();
-        if let Ok(output) = make(nvrtc, &Job { source: &source, instances: &instances, ..*job }, way) {
+        if let Ok(output) = make(nvrtc, &Compilation { source: &source, instances: &instances, ..*job }, way)
+        {
             return Ok((output, all));
         }
     }
@@ -312,8 +325,8 @@ fn described(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<(Output, Vec<Str
 
 /// Compiles and links with the device library, where that is the way; compiles alone where it is not, or
 /// fails: errors in the source show there, too.
-fn make(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<Output> {
-    if let Way::Linked { linker, library, options } = way {
+fn make(nvrtc: &Nvrtc, job: &Compilation<'_>, way: &CodeFrom) -> Result<Output> {
+    if let CodeFrom::Linked { linker, library, options } = way {
         match linked(nvrtc, job, linker, library, options) {
             Ok(output) => return Ok(output),
             Err(e) => log::debug!("{} is compiled without the device library: {e}", job.name),
@@ -324,14 +337,14 @@ fn make(nvrtc: &Nvrtc, job: &Job<'_>, way: &Way) -> Result<Output> {
 
 fn linked(
     nvrtc: &Nvrtc,
-    job: &Job<'_>,
+    job: &Compilation<'_>,
     linker: &NvJitLink,
     library: &Library,
     options: &[String],
 ) -> Result<Output> {
-    let output = nvrtc.compile(&Job { made: Made::LtoIr, ..*job })?;
-    let kernels = Input { kind: Kind::LtoIr, name: job.name, code: &output.code };
-    let library = Input { kind: Kind::Fatbin, name: "rushmem's device library", code: library.code };
+    let output = nvrtc.compile(&Compilation { made: Product::LtoIr, ..*job })?;
+    let kernels = Input { kind: LinkInput::LtoIr, name: job.name, code: &output.code };
+    let library = Input { kind: LinkInput::Fatbin, name: "rushmem's device library", code: library.code };
     let code = linker.link(options, &[kernels, library])?;
     Ok(Output { code, ..output })
 }

@@ -62,7 +62,7 @@ pub(crate) struct Cuda {
 
 // SAFETY: contexts may be used by any thread; a thread makes it current for itself (`current`).
 unsafe impl Send for Cuda {}
-// SAFETY: as above, and nothing in here changes but once, by a lock.
+// SAFETY: any thread may use a context; `condemned` changes once, by a lock, and nothing else does.
 unsafe impl Sync for Cuda {}
 
 impl fmt::Debug for Cuda {
@@ -302,14 +302,14 @@ fn facts(ordinal: usize, device: CUdevice) -> Result<Facts> {
     // An attribute that the driver is too old to know is one that the device does not have.
     let new_flag = |attribute| flag(attribute).unwrap_or(false);
     let mut memory = 0;
-    // SAFETY: as above; writes one number.
+    // SAFETY: a device of the driver's; writes one number.
     unsafe { cu!(cuDeviceTotalMem_v2(&mut memory, device)) }?;
     Ok(Facts {
         ordinal,
         // SAFETY: the buffers are as long as said, and both calls end their text with a zero.
         name: text(|at, len| unsafe { cu!(cuDeviceGetName(at, len, device)) })?,
         uuid: uuid_of(device)?,
-        // SAFETY: as above.
+        // SAFETY: the buffer is as long as said, and the call ends its text with a zero.
         pci_bus_id: text(|at, len| unsafe { cu!(cuDeviceGetPCIBusId(at, len, device)) })?,
         capability: (
             number(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? as u32,

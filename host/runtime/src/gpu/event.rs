@@ -11,25 +11,25 @@ use crate::error::Result;
 
 /// A point in a stream's work.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct CudaEvent {
     cuda: Arc<Cuda>,
     raw: CUevent,
 }
 
 // SAFETY: events may be used by any thread.
-unsafe impl Send for Event {}
+unsafe impl Send for CudaEvent {}
 // SAFETY: the driver locks.
-unsafe impl Sync for Event {}
+unsafe impl Sync for CudaEvent {}
 
-impl Event {
+impl CudaEvent {
     /// An event that orders; with `timing` it measures too, and costs more.
-    pub(crate) fn new(cuda: &Arc<Cuda>, timing: bool) -> Result<Event> {
+    pub(crate) fn new(cuda: &Arc<Cuda>, timing: bool) -> Result<CudaEvent> {
         let _current = cuda.current()?;
         let flags = if timing { Flags::CU_EVENT_DEFAULT } else { Flags::CU_EVENT_DISABLE_TIMING };
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes the event, which is owned here at once.
         unsafe { cu!(cuEventCreate(&mut raw, flags as u32)) }?;
-        Ok(Event { cuda: Arc::clone(cuda), raw })
+        Ok(CudaEvent { cuda: Arc::clone(cuda), raw })
     }
 
     /// From now on means all that the stream has been given so far.
@@ -52,7 +52,7 @@ impl Event {
 
     /// Milliseconds from `start` to this; both with timing, recorded and come about.
     #[cfg(test)]
-    pub(crate) fn since(&self, start: &Event) -> Result<f32> {
+    pub(crate) fn since(&self, start: &CudaEvent) -> Result<f32> {
         let _current = self.cuda.current()?;
         let mut ms = 0.0;
         // SAFETY: both are alive; writes a float.
@@ -66,7 +66,7 @@ impl Event {
     }
 }
 
-impl Drop for Event {
+impl Drop for CudaEvent {
     fn drop(&mut self) {
         let Ok(_current) = self.cuda.current() else { return };
         // SAFETY: made in `new`; work that waits for it keeps what it needs.

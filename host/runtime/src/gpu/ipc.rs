@@ -45,7 +45,7 @@ impl IpcMapping {
     /// same.
     pub(crate) fn open(cuda: &Arc<Cuda>, handle: &IpcHandle) -> Result<IpcMapping> {
         let _current = cuda.current()?;
-        // SAFETY: as in `IpcHandle::of`.
+        // SAFETY: 64 bytes that the driver gave, as bytes of either sign; any value is one.
         let reserved = unsafe { std::mem::transmute::<[u64; 8], [std::ffi::c_char; 64]>(handle.0) };
         let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         let mut start = 0;

@@ -94,7 +94,7 @@ impl Kernel {
             // Eight are what every GPU with clusters has; more must be asked for.
             Some(9..) => {
                 let beyond = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-                // SAFETY: as above.
+                // SAFETY: a function of a loaded module.
                 unsafe { cu!(cuFuncSetAttribute(self.raw(), beyond, 1)) }?;
             }
             Some(_) => {}
@@ -127,7 +127,7 @@ impl Kernel {
             return Ok(u64::try_from(count).unwrap_or(0) * volume(cluster));
         }
         let threads = volume(block) as i32;
-        // SAFETY: as above.
+        // SAFETY: a function of a loaded module; writes one int.
         unsafe { cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut count, self.raw(), threads, shared)) }?;
         Ok(u64::try_from(count).unwrap_or(0) * u64::from(cuda.facts().sms))
     }

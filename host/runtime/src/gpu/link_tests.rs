@@ -25,18 +25,19 @@ fn linking(test: &str, cache: &Path) -> Option<Compiler> {
 fn link(compiler: &Compiler, source: &str, library: Library) -> Result<Vec<u8>> {
     let nvrtc = Nvrtc::load(compiler.nvrtc.as_deref()).unwrap();
     let options = compiler.arguments(&nvrtc, "k.cu").unwrap();
-    let Way::Linked { linker, library, options: told } = compiler.way(&nvrtc, &options, library).unwrap()
+    let CodeFrom::Linked { linker, library, options: told } =
+        compiler.way(&nvrtc, &options, library).unwrap()
     else {
         panic!("another way");
     };
     let (headers, instances) = (compiler.all_headers(), compiler.instances());
-    let job = Job {
+    let job = Compilation {
         name: "k.cu",
         source,
         headers: &headers,
         options: &options,
         instances: &instances,
-        made: Made::Cubin,
+        made: Product::Cubin,
     };
     linked(&nvrtc, &job, &linker, &library, &told).map(|output| output.code)
 }

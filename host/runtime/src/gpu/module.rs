@@ -23,7 +23,7 @@ pub(crate) struct Module {
     cuda: Arc<Cuda>,
     raw: CUmodule,
     name: String,
-    kernels: Vec<Entry>,
+    kernels: Vec<KernelEntry>,
     /// Where `rushmem_state` is, if the code has one.
     state: Option<usize>,
 }
@@ -35,7 +35,7 @@ unsafe impl Sync for Module {}
 
 /// A kernel of a module.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct KernelEntry {
     pub(super) raw: CUfunction,
     /// What people call it.
     pub(super) name: String,
@@ -104,7 +104,7 @@ impl Module {
     pub(crate) fn kernel(self: &Arc<Self>, name: &str) -> Option<Kernel> {
         let wanted = squeezed(name.trim_start_matches("::"));
         let inner = format!("::{wanted}");
-        let position = |fits: &dyn Fn(&Entry) -> bool| {
+        let position = |fits: &dyn Fn(&KernelEntry) -> bool| {
             let mut fitting = self.kernels.iter().enumerate().filter(|(_, kernel)| fits(kernel));
             fitting.next().filter(|_| fitting.next().is_none()).map(|(index, _)| index)
         };
@@ -130,7 +130,7 @@ impl Module {
             .map_err(|e| e.context(format_args!("telling {} its PE", self.name)))
     }
 
-    pub(super) fn entry(&self, index: usize) -> &Entry {
+    pub(super) fn entry(&self, index: usize) -> &KernelEntry {
         &self.kernels[index]
     }
 }
@@ -174,7 +174,7 @@ fn whole(code: &[u8]) -> Result<Vec<u8>> {
     Ok(image)
 }
 
-fn kernels(module: CUmodule, instances: &[(String, String)]) -> Result<Vec<Entry>> {
+fn kernels(module: CUmodule, instances: &[(String, String)]) -> Result<Vec<KernelEntry>> {
     let mut count = 0;
     // SAFETY: a loaded module; writes a number.
     unsafe { cu!(cuModuleGetFunctionCount(&mut count, module)) }?;
@@ -197,18 +197,18 @@ fn kernels(module: CUmodule, instances: &[(String, String)]) -> Result<Vec<Entry
     Ok(entries)
 }
 
-fn entry(raw: CUfunction) -> Result<Entry> {
+fn entry(raw: CUfunction) -> Result<KernelEntry> {
     let mut name = std::ptr::null();
     // SAFETY: a function of a loaded module; writes a pointer to a string that lives as long as the module.
     unsafe { cu!(cuFuncGetName(&mut name, raw)) }?;
-    // SAFETY: as above.
+    // SAFETY: a terminated string that lives as long as the module.
     let symbol = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     // SAFETY: a function of a loaded module.
     unsafe { cu!(cuFuncLoad(raw)) }?;
     let mut layout = Vec::new();
     loop {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: as above; writes two numbers.
+        // SAFETY: a function of a loaded module; writes two numbers.
         match unsafe { sys::cuFuncGetParamInfo(raw, layout.len(), &mut offset, &mut size) } {
             CUresult::CUDA_SUCCESS => layout.push((offset, size)),
             // Past the last one.
@@ -218,7 +218,7 @@ fn entry(raw: CUfunction) -> Result<Entry> {
     }
     let sizes: Vec<usize> = layout.iter().map(|(_, size)| *size).collect();
     let params = names::params(&symbol, &sizes);
-    Ok(Entry { raw, name: names::readable(&symbol), symbol, layout, params })
+    Ok(KernelEntry { raw, name: names::readable(&symbol), symbol, layout, params })
 }
 
 /// The address of the code's `rushmem_state`, whose layout must be ours.

@@ -15,18 +15,18 @@ use crate::error::{err, Result};
 /// File names, the newest first.
 const NAMES: [&str; 3] = ["libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"];
 
-type Handle = *mut c_void;
+type LinkHandle = *mut c_void;
 
 search::functions! {
     nvJitLinkVersion: fn(*mut c_uint, *mut c_uint);
-    nvJitLinkCreate: fn(*mut Handle, u32, *const *const c_char);
-    nvJitLinkDestroy: fn(*mut Handle);
-    nvJitLinkAddData: fn(Handle, c_int, *const c_void, usize, *const c_char);
-    nvJitLinkComplete: fn(Handle);
-    nvJitLinkGetLinkedCubinSize: fn(Handle, *mut usize);
-    nvJitLinkGetLinkedCubin: fn(Handle, *mut c_void);
-    nvJitLinkGetErrorLogSize: fn(Handle, *mut usize);
-    nvJitLinkGetErrorLog: fn(Handle, *mut c_char);
+    nvJitLinkCreate: fn(*mut LinkHandle, u32, *const *const c_char);
+    nvJitLinkDestroy: fn(*mut LinkHandle);
+    nvJitLinkAddData: fn(LinkHandle, c_int, *const c_void, usize, *const c_char);
+    nvJitLinkComplete: fn(LinkHandle);
+    nvJitLinkGetLinkedCubinSize: fn(LinkHandle, *mut usize);
+    nvJitLinkGetLinkedCubin: fn(LinkHandle, *mut c_void);
+    nvJitLinkGetErrorLogSize: fn(LinkHandle, *mut usize);
+    nvJitLinkGetErrorLog: fn(LinkHandle, *mut c_char);
 }
 
 /// A loaded nvJitLink. Never unloaded: it keeps threads and state of its own.
@@ -40,7 +40,7 @@ pub(crate) struct NvJitLink {
 
 /// What an input to a link is, by nvJitLink's numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum LinkInput {
     /// LTO-IR for one architecture.
     LtoIr = 3,
     /// A fatbin.
@@ -50,7 +50,7 @@ pub(crate) enum Kind {
 /// One input to a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: LinkInput,
     /// Stands for it in messages.
     pub(crate) name: &'a str,
     pub(crate) code: &'a [u8],
@@ -105,7 +105,7 @@ impl NvJitLink {
             |text: &str| CString::new(text).map_err(|_| err!(INVALID_ARGUMENT, "`{text}` holds a zero byte"));
         let options = options.iter().map(|option| c_string(option)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
-        let mut link = Owned { of: self, raw: null_mut() };
+        let mut link = OwnedLink { of: self, raw: null_mut() };
         // SAFETY: options that live through the call; writes a handle.
         let made = unsafe { (f.nvJitLinkCreate)(&mut link.raw, pointers.len() as u32, pointers.as_ptr()) };
         link.check("nvJitLinkCreate", made)?;
@@ -138,12 +138,12 @@ impl NvJitLink {
     }
 }
 
-struct Owned<'a> {
+struct OwnedLink<'a> {
     of: &'a NvJitLink,
-    raw: Handle,
+    raw: LinkHandle,
 }
 
-impl Owned<'_> {
+impl OwnedLink<'_> {
     fn check(&self, what: &str, code: c_int) -> Result<()> {
         if code == 0 {
             return Ok(());
@@ -171,7 +171,7 @@ impl Owned<'_> {
     }
 }
 
-impl Drop for Owned<'_> {
+impl Drop for OwnedLink<'_> {
     fn drop(&mut self) {
         if !self.raw.is_null() {
             // SAFETY: made by nvJitLinkCreate, and used no more.

@@ -51,7 +51,7 @@ pub(crate) struct Nvrtc {
 
 /// What to compile.
 #[derive(Clone, Copy)]
-pub(crate) struct Job<'a> {
+pub(crate) struct Compilation<'a> {
     /// Stands for the source in messages.
     pub(crate) name: &'a str,
     /// The text.
@@ -63,12 +63,12 @@ pub(crate) struct Job<'a> {
     /// Kernels to make that the source does not instantiate itself, such as `scale<float>`.
     pub(crate) instances: &'a [&'a str],
     /// What to make of it.
-    pub(crate) made: Made,
+    pub(crate) made: Product,
 }
 
 /// What NVRTC makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum Product {
     /// Machine code, ready to load.
     Cubin,
     /// Relocatable LTO-IR, to be linked by nvJitLink.
@@ -114,7 +114,8 @@ impl Nvrtc {
         let library = unsafe { Library::open(Some(place), RTLD_NOW | RTLD_LOCAL) }?;
         // SAFETY: the library stays loaded (it is forgotten below).
         let functions = unsafe { Functions::of(&library) }?;
-        // SAFETY: as above.
+        // SAFETY: a function of this signature in NVIDIA's library, which stays loaded (it is forgotten
+        // below).
         let error_string = unsafe { *library.get(b"nvrtcGetErrorString\0")? };
         let (mut major, mut minor, mut count) = (0, 0, 0);
         // SAFETY: each writes ints; the last one writes as many as the call before it has counted.
@@ -130,7 +131,7 @@ impl Nvrtc {
         // NVRTC opens this one by its bare name when it compiles, which finds it only if it is loaded already
         // or on the loader's path. Where it is missing NVRTC says so itself.
         let builtins = path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
-        // SAFETY: as above.
+        // SAFETY: NVIDIA's library, whose initialisers ask nothing of us.
         if let Ok(builtins) = unsafe { Library::open(Some(&builtins), RTLD_NOW | RTLD_LOCAL) } {
             std::mem::forget(builtins);
         }
@@ -168,13 +169,13 @@ impl Nvrtc {
         }
         // SAFETY: gives a constant string, also for codes that it does not know.
         let text = unsafe { (self.error_string)(code) };
-        // SAFETY: as above.
+        // SAFETY: a constant, terminated string.
         let text = if text.is_null() { c"" } else { unsafe { CStr::from_ptr(text) } };
         Err(err!(COMPILE, "{what}: {} ({code})", text.to_string_lossy()))
     }
 
     /// Compiles a source. A `COMPILE` error has the compiler's messages.
-    pub(crate) fn compile(&self, job: &Job<'_>) -> Result<Output> {
+    pub(crate) fn compile(&self, job: &Compilation<'_>) -> Result<Output> {
         let f = &self.functions;
         let (source, name) = (c_string(job.source, job.name)?, c_string(job.name, "the source's name")?);
         let list = |texts: &mut dyn Iterator<Item = &str>, what: &str| {
@@ -182,13 +183,13 @@ impl Nvrtc {
         };
         let names = list(&mut job.headers.iter().map(|h| h.0), "a header's name")?;
         let texts = list(&mut job.headers.iter().map(|h| h.1), "a header")?;
-        let form = (job.made == Made::LtoIr).then_some("-dlto");
+        let form = (job.made == Product::LtoIr).then_some("-dlto");
         let options = form.into_iter().chain(job.options.iter().map(String::as_str));
         let options = list(&mut { options }, "a compiler option")?;
         let instances = list(&mut job.instances.iter().copied(), "a kernel's name")?;
         let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
 
-        let mut program = Owned { nvrtc: self, raw: null_mut() };
+        let mut program = OwnedProgram { nvrtc: self, raw: null_mut() };
         let (headers, count) = (pointers(&texts), names.len() as c_int);
         let (to, source, called) = (&mut program.raw, source.as_ptr(), name.as_ptr());
         // SAFETY: strings and lists of them that live through the call, which copies them.
@@ -218,8 +219,8 @@ impl Nvrtc {
             }
         })?;
         let code = match job.made {
-            Made::Cubin => program.bytes(f.nvrtcGetCUBINSize, f.nvrtcGetCUBIN, "nvrtcGetCUBIN"),
-            Made::LtoIr => program.bytes(f.nvrtcGetLTOIRSize, f.nvrtcGetLTOIR, "nvrtcGetLTOIR"),
+            Product::Cubin => program.bytes(f.nvrtcGetCUBINSize, f.nvrtcGetCUBIN, "nvrtcGetCUBIN"),
+            Product::LtoIr => program.bytes(f.nvrtcGetLTOIRSize, f.nvrtcGetLTOIR, "nvrtcGetLTOIR"),
         }?;
         if code.is_empty() {
             return Err(err!(
@@ -234,19 +235,19 @@ impl Nvrtc {
             // SAFETY: the string that was added above; writes a pointer that holds as long as the program.
             let named = unsafe { (f.nvrtcGetLoweredName)(program.raw, instance.as_ptr(), &mut at) };
             self.check("nvrtcGetLoweredName", named)?;
-            // SAFETY: as above.
+            // SAFETY: a terminated string that lives as long as the program.
             symbols.push(unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned());
         }
         Ok(Output { code, symbols, log })
     }
 }
 
-struct Owned<'a> {
+struct OwnedProgram<'a> {
     nvrtc: &'a Nvrtc,
     raw: Program,
 }
 
-impl Owned<'_> {
+impl OwnedProgram<'_> {
     fn bytes(
         &self,
         size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
@@ -263,7 +264,7 @@ impl Owned<'_> {
     }
 }
 
-impl Drop for Owned<'_> {
+impl Drop for OwnedProgram<'_> {
     fn drop(&mut self) {
         if !self.raw.is_null() {
             // SAFETY: made by nvrtcCreateProgram, and used no more.

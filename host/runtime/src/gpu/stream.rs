@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self, CUresult, CUstream, CUstream_flags};
 
 use super::driver::{cu, failure, ignore};
 #[cfg(test)]
-use super::event::Event;
+use super::event::CudaEvent;
 use super::Cuda;
 use crate::error::Result;
 use crate::health::Health;
@@ -86,7 +86,7 @@ impl Stream {
 
     /// What is put on the stream from now on runs after `event`.
     #[cfg(test)]
-    pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
+    pub(crate) fn wait_for(&self, event: &CudaEvent) -> Result<()> {
         let _current = self.cuda.current()?;
         // SAFETY: both are alive.
         unsafe { cu!(cuStreamWaitEvent(self.raw, event.raw(), 0)) }
@@ -107,24 +107,24 @@ impl Stream {
     /// It must not call CUDA, but may wait for threads that do. A recorded call is made at each launch of the
     /// graph, and kept for good.
     pub(crate) fn call(&self, what: impl Fn() + Send + Sync + 'static) -> Result<()> {
-        struct Call {
+        struct StreamCall {
             what: Box<dyn Fn() + Send + Sync>,
             once: bool,
         }
         unsafe extern "C" fn run(call: *mut c_void) {
-            let call = call.cast::<Call>();
+            let call = call.cast::<StreamCall>();
             // SAFETY: the box made below; alive, as only this function takes it, after its only call.
-            let Call { what, once } = unsafe { &*call };
+            let StreamCall { what, once } = unsafe { &*call };
             let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));
             if ended.is_err() {
                 log::error!("a call made by a stream panicked");
             }
             if *once {
-                // SAFETY: as above.
+                // SAFETY: a box that runs once: this call is its only one, and `what` is used no more.
                 drop(unsafe { Box::from_raw(call) });
             }
         }
-        let call = Box::into_raw(Box::new(Call { what: Box::new(what), once: !self.is_capturing()? }));
+        let call = Box::into_raw(Box::new(StreamCall { what: Box::new(what), once: !self.is_capturing()? }));
         let _current = self.cuda.current()?;
         // SAFETY: the stream is alive; the call's box is the function's.
         let put = unsafe { cu!(cuLaunchHostFunc(self.raw, Some(run), call.cast())) };

@@ -73,7 +73,7 @@ impl Turn {
     /// Waits for the stream, then reads from the GPU.
     fn read(&self, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0xa5; len];
-        // SAFETY: as above.
+        // SAFETY: the tests' addresses are mapped, and the buffer is as long; waited for below.
         unsafe { self.stream.copy(bytes.as_mut_ptr() as usize, at, len) }.unwrap();
         self.finish();
         bytes

@@ -69,13 +69,13 @@ fn scalar(kind: i32, size: u32) -> String {
 
 /// Copies of argument values, each aligned for any type that a kernel may take.
 pub(crate) struct Copied {
-    lines: Vec<Line>,
+    lines: Vec<ArgLine>,
     at: Vec<usize>,
 }
 
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
-struct Line([u8; 64]);
+struct ArgLine([u8; 64]);
 
 impl Copied {
     /// # Safety
@@ -94,7 +94,7 @@ impl Copied {
                 ));
             }
             let (size, first) = (param.size as usize, copied.lines.len());
-            copied.lines.resize(first + size.div_ceil(size_of::<Line>()), Line([0; 64]));
+            copied.lines.resize(first + size.div_ceil(size_of::<ArgLine>()), ArgLine([0; 64]));
             // SAFETY: per contract, and the lines just added hold `size` bytes.
             unsafe {
                 let to = copied.lines.as_mut_ptr().add(first);

@@ -10,14 +10,14 @@ use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, RunErro
 
 use super::args;
 use super::headers;
-use super::stream::{CpuStream, Job};
+use super::stream::{CpuStream, StreamJob};
 use super::streams::Streams;
 use super::Common;
 use crate::error::{err, Error, Result};
 use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
 /// Runs a world's kernels.
-pub(super) struct Runner {
+pub(super) struct CpuRunner {
     common: Arc<Common>,
     streams: Streams<CpuStream>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Runner {
 static NEXT_NAME: AtomicUsize = AtomicUsize::new(0x7275_7368_0000_1000);
 
 /// A loaded source.
-pub(super) struct Code {
+pub(super) struct CpuCode {
     module: rushmem_device_cpu::Module,
     /// Launches that have not ended.
     in_flight: Arc<AtomicUsize>,
@@ -35,15 +35,15 @@ pub(super) struct Code {
 
 /// A kernel of one.
 #[derive(Clone)]
-pub(super) struct Function {
+pub(super) struct CpuFunction {
     kernel: rushmem_device_cpu::Kernel,
     in_flight: Arc<AtomicUsize>,
 }
 
-impl Runner {
-    pub(super) fn new(common: &Arc<Common>) -> Runner {
+impl CpuRunner {
+    pub(super) fn new(common: &Arc<Common>) -> CpuRunner {
         let streams = Streams::new(new_stream(), common.config.streams);
-        Runner { common: Arc::clone(common), streams }
+        CpuRunner { common: Arc::clone(common), streams }
     }
 
     pub(super) fn streams(&self) -> &Streams<CpuStream> {
@@ -54,7 +54,7 @@ impl Runner {
         new_stream()
     }
 
-    pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<Code> {
+    pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<CpuCode> {
         let config = &self.common.config;
         let limits = Limits::from_env().map_err(|text| err!(ENVIRONMENT, "{text}"))?;
         let compiler = Compiler {
@@ -65,14 +65,14 @@ impl Runner {
             limits,
         };
         let module = compiler.compile(name, source).map_err(|e| compile_error(name, e))?;
-        Ok(Code { module, in_flight: Arc::default() })
+        Ok(CpuCode { module, in_flight: Arc::default() })
     }
 
     /// # Safety
     /// Each of `values` points at a value of its parameter's type, and the kernel is sound with them.
     pub(super) unsafe fn launch(
         &self,
-        function: &Function,
+        function: &CpuFunction,
         source: &str,
         config: &rushmem_launch_t,
         params: &[rushmem_arg_type_t],
@@ -89,7 +89,7 @@ impl Runner {
         // SAFETY: as many values as parameters, and per contract.
         let copied = unsafe { args::Copied::of(&name, params, values) }?;
         function.in_flight.fetch_add(1, Ordering::AcqRel);
-        let in_flight = InFlight(Arc::clone(&function.in_flight));
+        let in_flight = LaunchInFlight(Arc::clone(&function.in_flight));
         let (common, kernel, source) = (Arc::clone(&self.common), function.kernel.clone(), source.to_owned());
         let run = move || {
             let _in_flight = in_flight;
@@ -99,7 +99,7 @@ impl Runner {
             let result = unsafe { kernel.run(&shape, &copied.pointers(), common.state.as_ptr(), stop) };
             result.map_err(|e| explain(&common, kernel.name(), &source, e))
         };
-        stream.push(Job { what: format!("kernel `{name}`"), run: Box::new(run) })
+        stream.push(StreamJob { what: format!("kernel `{name}`"), run: Box::new(run) })
     }
 
     pub(super) fn synchronize(&self, stream: &CpuStream) -> Result<()> {
@@ -111,7 +111,7 @@ fn new_stream() -> CpuStream {
     CpuStream::new(NEXT_NAME.fetch_add(16, Ordering::Relaxed))
 }
 
-impl Code {
+impl CpuCode {
     pub(super) fn name(&self) -> &str {
         self.module.name()
     }
@@ -124,9 +124,9 @@ impl Code {
         self.module.template_names()
     }
 
-    pub(super) fn function(&self, name: &str) -> Option<Function> {
+    pub(super) fn function(&self, name: &str) -> Option<CpuFunction> {
         let kernel = self.module.kernel(name)?;
-        Some(Function { kernel, in_flight: Arc::clone(&self.in_flight) })
+        Some(CpuFunction { kernel, in_flight: Arc::clone(&self.in_flight) })
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -134,7 +134,7 @@ impl Code {
     }
 }
 
-impl Function {
+impl CpuFunction {
     pub(super) fn name(&self) -> &str {
         self.kernel.name()
     }
@@ -155,9 +155,9 @@ impl Function {
 }
 
 /// Counts a launch as in flight as long as it lives.
-struct InFlight(Arc<AtomicUsize>);
+struct LaunchInFlight(Arc<AtomicUsize>);
 
-impl Drop for InFlight {
+impl Drop for LaunchInFlight {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -7,40 +7,40 @@ use std::sync::{Arc, Mutex};
 use super::handle::{Handle, Handled};
 use super::stream::Mark;
 use super::streams::On;
-use super::{lock, Core, Kernels, Runner};
+use super::{lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Result};
 use crate::gpu;
 
 /// A point in a stream's work.
-pub(crate) struct Event {
-    core: Arc<Core>,
-    point: Point,
+pub(crate) struct StreamEvent {
+    core: Arc<KernelCore>,
+    point: EventMark,
 }
 
-enum Point {
+enum EventMark {
     Cpu(Arc<Mark>),
-    Gpu { event: gpu::event::Event, stream: usize },
+    Gpu { event: gpu::event::CudaEvent, stream: usize },
 }
 
-impl Handled for Event {
+impl Handled for StreamEvent {
     const MAGIC: u64 = u64::from_le_bytes(*b"rushmemE");
     const WHAT: &'static str = "event";
     const GONE: &'static str = "it was freed";
 }
 
 /// Cells whose event was freed.
-static SPARE: Mutex<Vec<&'static Handle<Event>>> = Mutex::new(Vec::new());
+static SPARE: Mutex<Vec<&'static Handle<StreamEvent>>> = Mutex::new(Vec::new());
 
 impl Kernels {
     /// A handle for all that the stream has been given so far.
     ///
     /// # Safety
     /// As for [`Kernels::on`].
-    pub(crate) unsafe fn record(&self, raw: *mut c_void) -> Result<&'static Handle<Event>> {
+    pub(crate) unsafe fn record(&self, raw: *mut c_void) -> Result<&'static Handle<StreamEvent>> {
         let core = &self.core;
-        // SAFETY: passed on.
+        // SAFETY: the caller gives a stream that `on` may take: null, or one that lives.
         let point = match unsafe { core.on(raw) }? {
-            On::Cpu(stream) => Point::Cpu(stream.mark()),
+            On::Cpu(stream) => EventMark::Cpu(stream.mark()),
             On::Gpu(stream) => {
                 if stream.is_capturing()? {
                     return Err(err!(
@@ -49,12 +49,12 @@ impl Kernels {
                          graph is launched"
                     ));
                 }
-                let event = gpu::event::Event::new(stream.cuda(), false)?;
+                let event = gpu::event::CudaEvent::new(stream.cuda(), false)?;
                 event.record(&stream).map_err(|e| self.explain(e, "recording an event"))?;
-                Point::Gpu { event, stream: stream.as_raw() as usize }
+                EventMark::Gpu { event, stream: stream.as_raw() as usize }
             }
         };
-        let event = Arc::new(Event { core: Arc::clone(core), point });
+        let event = Arc::new(StreamEvent { core: Arc::clone(core), point });
         let spare = lock(&SPARE).pop();
         let handle = match spare {
             Some(cell) => {
@@ -68,13 +68,15 @@ impl Kernels {
     }
 }
 
-impl Event {
+impl StreamEvent {
     /// Whether the work has ended; an error where some of it failed.
     pub(crate) fn test(&self) -> Result<bool> {
         match (&self.point, &self.core.runner) {
-            (Point::Cpu(mark), _) => mark.outcome().map_or(Ok(false), |outcome| outcome.map(|()| true)),
-            (Point::Gpu { event, stream }, Runner::Gpu(runner)) => runner.test(event, *stream),
-            (Point::Gpu { .. }, Runner::Cpu(_)) => Err(err!(INTERNAL, "an event of another kind of device")),
+            (EventMark::Cpu(mark), _) => mark.outcome().map_or(Ok(false), |outcome| outcome.map(|()| true)),
+            (EventMark::Gpu { event, stream }, Runner::Gpu(runner)) => runner.test(event, *stream),
+            (EventMark::Gpu { .. }, Runner::Cpu(_)) => {
+                Err(err!(INTERNAL, "an event of another kind of device"))
+            }
         }
     }
 
@@ -82,16 +84,18 @@ impl Event {
     pub(crate) fn wait(&self) -> Result<()> {
         let common = &self.core.common;
         let result = match (&self.point, &self.core.runner) {
-            (Point::Cpu(mark), _) => mark.wait(common.health.who(), common.config.stall_report),
-            (Point::Gpu { event, stream }, Runner::Gpu(runner)) => runner.wait(event, *stream),
-            (Point::Gpu { .. }, Runner::Cpu(_)) => Err(err!(INTERNAL, "an event of another kind of device")),
+            (EventMark::Cpu(mark), _) => mark.wait(common.health.who(), common.config.stall_report),
+            (EventMark::Gpu { event, stream }, Runner::Gpu(runner)) => runner.wait(event, *stream),
+            (EventMark::Gpu { .. }, Runner::Cpu(_)) => {
+                Err(err!(INTERNAL, "an event of another kind of device"))
+            }
         };
         common.print_stalls();
         result
     }
 }
 
-impl Handle<Event> {
+impl Handle<StreamEvent> {
     /// Gives the event back; the work that it told of goes on.
     pub(crate) fn free(&'static self) -> Result<()> {
         let event = self.get()?;

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::heard::Heard;
-use super::streams::{Made, Streams};
+use super::streams::{DeviceStream, Streams};
 use super::{headers, lock, Common};
 use crate::error::{code, err, Error, Result};
 use crate::gpu::compile::Compiler;
-use crate::gpu::event::Event;
+use crate::gpu::event::CudaEvent;
 use crate::gpu::launch::Shape;
 use crate::gpu::module::{Kernel, Module};
 use crate::gpu::stream::{Priority, Stream};
@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const NOTED: usize = 64;
 
 /// Runs a world's kernels.
-pub(super) struct Runner {
+pub(super) struct GpuRunner {
     cuda: Arc<Cuda>,
     common: Arc<Common>,
     streams: Streams<Stream>,
@@ -48,21 +48,21 @@ pub(super) struct Runner {
 }
 
 /// Loaded code.
-pub(super) struct Code {
+pub(super) struct GpuCode {
     module: Arc<Module>,
     flights: Arc<Flights>,
 }
 
 /// A kernel of it.
 #[derive(Clone)]
-pub(super) struct Function {
+pub(super) struct GpuFunction {
     kernel: Kernel,
     flights: Arc<Flights>,
 }
 
 /// The end of the last launch on each stream, so that code in use is not unloaded.
 #[derive(Default)]
-struct Flights(Mutex<Vec<(usize, Event)>>);
+struct Flights(Mutex<Vec<(usize, CudaEvent)>>);
 
 impl Flights {
     fn record(&self, stream: &Stream) -> Result<()> {
@@ -75,7 +75,7 @@ impl Flights {
         if let Some((_, event)) = list.iter().find(|(known, _)| *known == raw) {
             return event.record(stream);
         }
-        let event = Event::new(stream.cuda(), false)?;
+        let event = CudaEvent::new(stream.cuda(), false)?;
         event.record(stream)?;
         list.push((raw, event));
         Ok(())
@@ -88,7 +88,7 @@ impl Flights {
     }
 }
 
-impl Made for Stream {
+impl DeviceStream for Stream {
     fn raw(&self) -> usize {
         self.as_raw() as usize
     }
@@ -103,9 +103,9 @@ fn is_idle(stream: &Stream) -> Result<bool> {
     Ok(!stream.is_capturing()? && stream.query()?)
 }
 
-impl Runner {
-    pub(super) fn new(cuda: &Arc<Cuda>, common: &Arc<Common>, sharing: usize) -> Result<Runner> {
-        Ok(Runner {
+impl GpuRunner {
+    pub(super) fn new(cuda: &Arc<Cuda>, common: &Arc<Common>, sharing: usize) -> Result<GpuRunner> {
+        Ok(GpuRunner {
             cuda: Arc::clone(cuda),
             common: Arc::clone(common),
             streams: Streams::new(Stream::new(cuda, Priority::Normal)?, common.config.streams),
@@ -137,7 +137,7 @@ impl Runner {
         Ok(unsafe { Stream::foreign(&self.cuda, raw) })
     }
 
-    pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<Code> {
+    pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<GpuCode> {
         let config = &self.common.config;
         let compiler = Compiler {
             nvrtc: config.nvrtc.clone(),
@@ -156,11 +156,11 @@ impl Runner {
         name: &str,
         code: &[u8],
         instances: &[(String, String)],
-    ) -> Result<Code> {
+    ) -> Result<GpuCode> {
         self.check_alive()?;
         let module = Module::load(&self.cuda, name, code, instances)?;
         module.upload(self.common.state.raw(), &self.side)?;
-        Ok(Code { module, flights: Arc::default() })
+        Ok(GpuCode { module, flights: Arc::default() })
     }
 
     fn check_alive(&self) -> Result<()> {
@@ -172,7 +172,7 @@ impl Runner {
 
     pub(super) fn max_blocks(
         &self,
-        function: &Function,
+        function: &GpuFunction,
         block: [u32; 3],
         shared: usize,
         cluster: Option<[u32; 3]>,
@@ -188,7 +188,7 @@ impl Runner {
     /// stream is null or one of the GPU's primary context.
     pub(super) unsafe fn launch(
         &self,
-        function: &Function,
+        function: &GpuFunction,
         source: &str,
         config: &rushmem_launch_t,
         values: &[*const c_void],
@@ -217,10 +217,10 @@ impl Runner {
                 ));
             }
         }
-        // SAFETY: passed on; the caller keeps the stream alive during the call.
+        // SAFETY: the caller keeps the stream alive during the call.
         let stream = &unsafe { self.on(config.stream) }?;
         let head = || self.common.head(function.name(), source);
-        // SAFETY: passed on.
+        // SAFETY: the caller vouches for the kernel, and for arguments of its parameters' types.
         unsafe { function.kernel.launch(&shape, values, stream) }.map_err(|e| self.explain(e, &head()))?;
         function.flights.record(stream)?;
         self.note(stream, format!("kernel `{}` ({source})", function.name()));
@@ -256,12 +256,12 @@ impl Runner {
     }
 
     /// Waits for the work before `event`, which was recorded on that stream.
-    pub(super) fn wait(&self, event: &Event, stream: usize) -> Result<()> {
+    pub(super) fn wait(&self, event: &CudaEvent, stream: usize) -> Result<()> {
         self.finish(stream, &|| event.query())
     }
 
     /// Whether the work before `event`, which was recorded on that stream, is done.
-    pub(super) fn test(&self, event: &Event, stream: usize) -> Result<bool> {
+    pub(super) fn test(&self, event: &CudaEvent, stream: usize) -> Result<bool> {
         self.check_alive()?;
         match event.query() {
             Ok(false) if self.is_overdue() => Err(self.unheard(stream)),
@@ -387,7 +387,7 @@ impl Runner {
     }
 }
 
-impl Code {
+impl GpuCode {
     pub(super) fn name(&self) -> &str {
         self.module.name()
     }
@@ -396,8 +396,8 @@ impl Code {
         self.module.kernel_names()
     }
 
-    pub(super) fn function(&self, name: &str) -> Option<Function> {
-        Some(Function { kernel: self.module.kernel(name)?, flights: Arc::clone(&self.flights) })
+    pub(super) fn function(&self, name: &str) -> Option<GpuFunction> {
+        Some(GpuFunction { kernel: self.module.kernel(name)?, flights: Arc::clone(&self.flights) })
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -405,7 +405,7 @@ impl Code {
     }
 }
 
-impl Function {
+impl GpuFunction {
     pub(super) fn name(&self) -> &str {
         self.kernel.name()
     }

@@ -8,10 +8,10 @@ use crate::error::{err, Result};
 use crate::handles::Cell;
 
 /// What a handle of a `T` that C holds points at.
-pub(crate) type Handle<T> = Cell<Slot<T>>;
+pub(crate) type Handle<T> = Cell<HandleContent<T>>;
 
 /// What is in the cell, if anything.
-pub(crate) struct Slot<T>(Mutex<Option<Arc<T>>>);
+pub(crate) struct HandleContent<T>(Mutex<Option<Arc<T>>>);
 
 /// What can be held by a handle.
 pub(crate) trait Handled: Sized {
@@ -26,7 +26,7 @@ pub(crate) trait Handled: Sized {
 impl<T: Handled + Send + Sync> Handle<T> {
     /// A full cell. Its few bytes are never freed.
     pub(crate) fn hold(content: Arc<T>) -> Result<&'static Self> {
-        Cell::make(T::MAGIC, Slot(Mutex::new(Some(content))))
+        Cell::make(T::MAGIC, HandleContent(Mutex::new(Some(content))))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<T>>> {

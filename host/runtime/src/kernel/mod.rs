@@ -22,22 +22,22 @@ use crate::device::Device;
 use crate::device_state::DeviceState;
 use crate::error::{err, Error, Result};
 use crate::health::Health;
-use event::Event;
+use event::StreamEvent;
 use handle::{Handle, Handled};
 use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
 /// The kernels of one world.
 pub(crate) struct Kernels {
-    core: Arc<Core>,
+    core: Arc<KernelCore>,
 }
 
 /// What the world, its modules and its running kernels share.
-struct Core {
+struct KernelCore {
     runner: Runner,
     common: Arc<Common>,
     announce: Box<dyn Fn() + Send + Sync>,
     modules: Mutex<Vec<&'static Handle<LoadedModule>>>,
-    events: Mutex<Vec<&'static Handle<Event>>>,
+    events: Mutex<Vec<&'static Handle<StreamEvent>>>,
 }
 
 /// What both kinds of device need.
@@ -54,26 +54,26 @@ struct Common {
 
 /// Who runs kernels.
 enum Runner {
-    Cpu(cpu::Runner),
-    Gpu(gpu::Runner),
+    Cpu(cpu::CpuRunner),
+    Gpu(gpu::GpuRunner),
 }
 
 /// A module's code.
 enum Code {
-    Cpu(cpu::Code),
-    Gpu(gpu::Code),
+    Cpu(cpu::CpuCode),
+    Gpu(gpu::GpuCode),
 }
 
 /// A kernel's code.
 #[derive(Clone)]
 enum Function {
-    Cpu(cpu::Function),
-    Gpu(gpu::Function),
+    Cpu(cpu::CpuFunction),
+    Gpu(gpu::GpuFunction),
 }
 
 /// A loaded source or binary.
 pub(crate) struct LoadedModule {
-    core: Arc<Core>,
+    core: Arc<KernelCore>,
     code: Code,
     names: Vec<CString>,
     kernels: Mutex<Vec<&'static Handle<LoadedKernel>>>,
@@ -81,7 +81,7 @@ pub(crate) struct LoadedModule {
 
 /// A kernel of a module.
 pub(crate) struct LoadedKernel {
-    core: Arc<Core>,
+    core: Arc<KernelCore>,
     function: Function,
     source: String,
     params: Vec<rushmem_arg_type_t>,
@@ -121,10 +121,11 @@ impl Kernels {
             printed: failure::Printed::default(),
         });
         let runner = match device {
-            Device::Cpu => Runner::Cpu(cpu::Runner::new(&common)),
-            Device::Gpu(cuda) => Runner::Gpu(gpu::Runner::new(cuda, &common, sharing)?),
+            Device::Cpu => Runner::Cpu(cpu::CpuRunner::new(&common)),
+            Device::Gpu(cuda) => Runner::Gpu(gpu::GpuRunner::new(cuda, &common, sharing)?),
         };
-        let core = Core { runner, common, announce, modules: Mutex::default(), events: Mutex::default() };
+        let core =
+            KernelCore { runner, common, announce, modules: Mutex::default(), events: Mutex::default() };
         Ok(Kernels { core: Arc::new(core) })
     }
 
@@ -420,7 +421,7 @@ impl LoadedKernel {
         self.core.common.health.check()?;
         args::check(self.function.name(), &self.params, values.len(), types)?;
         self.core.common.note_launch(self.function.name(), &self.source);
-        // SAFETY: passed on.
+        // SAFETY: the caller vouches for the kernel, the arguments and the stream.
         unsafe {
             match (&self.function, &self.core.runner) {
                 (Function::Cpu(function), Runner::Cpu(runner)) => {

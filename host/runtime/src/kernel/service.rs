@@ -24,10 +24,10 @@ use rushmem_abi::device::RawState;
 
 /// The kernels of one PE, or why there are none.
 pub(crate) struct Service {
-    kernels: std::result::Result<Kernels, Error>,
+    kernels: std::result::Result<ServiceKernels, Error>,
 }
 
-struct Kernels {
+struct ServiceKernels {
     atomic: Kernel,
     signal: Kernel,
     put_signal: Kernel,
@@ -55,7 +55,7 @@ impl Service {
             module.kernel(name).ok_or_else(|| err!(INTERNAL, "rushmem's service kernels lack {name}"))
         };
         Ok(Service {
-            kernels: Ok(Kernels {
+            kernels: Ok(ServiceKernels {
                 atomic: kernel("rushmem_service_atomic")?,
                 signal: kernel("rushmem_service_signal")?,
                 put_signal: kernel("rushmem_service_put_signal")?,
@@ -158,7 +158,7 @@ impl Service {
         unsafe { launch(&self.kernels()?.mailbox, 1, 1, &[at as u64, upto], stream) }
     }
 
-    fn kernels(&self) -> Result<&Kernels> {
+    fn kernels(&self) -> Result<&ServiceKernels> {
         self.kernels.as_ref().map_err(|e| {
             e.clone().context(
                 "this operation on GPU memory needs a kernel of rushmem's own, which this runtime was built without (no nvcc) \

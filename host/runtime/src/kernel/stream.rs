@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::streams::Made;
+use super::streams::DeviceStream;
 use crate::error::{err, Error, Result};
 
 /// One launch or operation.
-pub(crate) struct Job {
+pub(crate) struct StreamJob {
     /// What it is, for texts: ``kernel `ring` ``.
     pub(crate) what: String,
     /// Runs it to its end.
@@ -20,7 +20,7 @@ pub(crate) struct Job {
 }
 
 enum Entry {
-    Job(Job),
+    Job(StreamJob),
     Mark(Arc<Mark>),
 }
 
@@ -46,12 +46,12 @@ impl Queue {
 }
 
 #[derive(Default)]
-struct Shared {
+struct QueueState {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
-impl Shared {
+impl QueueState {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // The queue is whole between any two statements.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -85,7 +85,7 @@ impl Shared {
 
 /// A point in a stream's work.
 pub(crate) struct Mark {
-    shared: Arc<Shared>,
+    shared: Arc<QueueState>,
     outcome: OnceLock<Result<()>>,
 }
 
@@ -113,11 +113,11 @@ impl Mark {
 pub(crate) struct CpuStream {
     /// What C calls it.
     name: usize,
-    shared: Arc<Shared>,
+    shared: Arc<QueueState>,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Made for CpuStream {
+impl DeviceStream for CpuStream {
     fn raw(&self) -> usize {
         self.name
     }
@@ -135,7 +135,7 @@ impl CpuStream {
     }
 
     /// Puts a job at the end.
-    pub(crate) fn push(&self, job: Job) -> Result<()> {
+    pub(crate) fn push(&self, job: StreamJob) -> Result<()> {
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queue = self.shared.lock();
         if queue.closing {
@@ -181,9 +181,9 @@ impl CpuStream {
 
     /// Keeps the stream from beginning anything as long as what is returned lives; `None` where something
     /// runs or waits to.
-    pub(super) fn hold(&self) -> Option<Held<'_>> {
+    pub(super) fn hold(&self) -> Option<HeldStream<'_>> {
         let queue = self.shared.lock();
-        queue.is_empty().then(|| Held { _queue: queue })
+        queue.is_empty().then(|| HeldStream { _queue: queue })
     }
 
     /// `BUSY` while something runs or waits to.
@@ -236,7 +236,7 @@ impl CpuStream {
 }
 
 /// A stream that begins nothing.
-pub(super) struct Held<'a> {
+pub(super) struct HeldStream<'a> {
     _queue: MutexGuard<'a, Queue>,
 }
 
@@ -250,7 +250,7 @@ fn closed() -> Error {
     err!(BAD_HANDLE, "the stream was destroyed, or its world has ended")
 }
 
-fn work(shared: &Shared) {
+fn work(shared: &QueueState) {
     let mut queue = shared.lock();
     loop {
         let job = match queue.waiting.pop_front() {
@@ -290,8 +290,8 @@ mod tests {
     use crate::error::code;
     use std::sync::mpsc;
 
-    fn job(what: &str, run: impl FnOnce() -> Result<()> + Send + 'static) -> Job {
-        Job { what: what.into(), run: Box::new(run) }
+    fn job(what: &str, run: impl FnOnce() -> Result<()> + Send + 'static) -> StreamJob {
+        StreamJob { what: what.into(), run: Box::new(run) }
     }
 
     #[test]

@@ -7,12 +7,12 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{lock, Core, Kernels, Runner};
+use super::{lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Error, Result};
 use crate::gpu;
 
 /// A stream of a device.
-pub(super) trait Made {
+pub(super) trait DeviceStream {
     /// What C calls it.
     fn raw(&self) -> usize;
     /// Whether its work is done, and no failure is left to report.
@@ -36,7 +36,7 @@ struct Lists<S> {
     retired: Vec<Arc<S>>,
 }
 
-impl<S: Made> Streams<S> {
+impl<S: DeviceStream> Streams<S> {
     /// With a default stream; the pool is filled when it is used.
     pub(super) fn new(default: S, pool_size: usize) -> Self {
         let lists = Lists { pool: Vec::new(), own: Vec::new(), retired: Vec::new() };
@@ -129,7 +129,7 @@ impl Streams<super::stream::CpuStream> {
     }
 }
 
-impl<S: Made> Lists<S> {
+impl<S: DeviceStream> Lists<S> {
     /// Takes out what has ended.
     fn sweep(&mut self) -> Vec<Arc<S>> {
         let (spent, busy) =
@@ -149,7 +149,7 @@ pub(crate) enum On {
     Gpu(gpu::stream::Stream),
 }
 
-impl Core {
+impl KernelCore {
     /// The stream that C calls `raw`.
     ///
     /// # Safety
@@ -157,7 +157,7 @@ impl Core {
     pub(super) unsafe fn on(&self, raw: *mut c_void) -> Result<On> {
         Ok(match &self.runner {
             Runner::Cpu(runner) => On::Cpu(runner.streams().find(raw as usize)?),
-            // SAFETY: passed on.
+            // SAFETY: the caller gives null or a stream of the GPU's primary context that outlives the value.
             Runner::Gpu(runner) => On::Gpu(unsafe { runner.on(raw) }?),
         })
     }
@@ -169,7 +169,8 @@ impl Kernels {
     /// # Safety
     /// On a GPU: null, or a stream of the GPU's primary context that outlives the value.
     pub(crate) unsafe fn on(&self, raw: *mut c_void) -> Result<On> {
-        // SAFETY: passed on.
+        // SAFETY: the caller gives null or, on a GPU, a stream of its primary context that outlives the
+        // value.
         unsafe { self.core.on(raw) }
     }
 
@@ -217,7 +218,7 @@ impl Kernels {
             Runner::Cpu(runner) => {
                 runner.streams().find(raw as usize).and_then(|stream| runner.synchronize(&stream))
             }
-            // SAFETY: passed on.
+            // SAFETY: the caller gives null or a stream of the GPU's primary context that lives.
             Runner::Gpu(runner) => unsafe { runner.on(raw) }.and_then(|stream| runner.synchronize(&stream)),
         };
         self.core.common.print_stalls();
@@ -248,7 +249,7 @@ mod tests {
 
     struct Fake(usize, Arc<AtomicBool>);
 
-    impl Made for Fake {
+    impl DeviceStream for Fake {
         fn raw(&self) -> usize {
             self.0
         }

@@ -233,7 +233,7 @@ fn failures_are_told_at_the_next_synchronize() {
         fails(code::TIMEOUT, &["`wait_for`", "thread (1,0,0)", "RUSHMEM_WAIT_TIMEOUT"]);
         launch(w, "set", 1, &[arg(&target), arg(&9u32)]).unwrap();
         w.kernels().synchronize().unwrap();
-        // SAFETY: as above.
+        // SAFETY: a word of this PE's heap.
         assert_eq!(unsafe { target.read_volatile() }, 9);
         w.finalize().unwrap();
     });

@@ -25,26 +25,26 @@ pub(crate) enum Backing {
 
 /// A piece of memory that this PE owns.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct BackingChunk {
     fd: OwnedFd,
     /// The driver maps an owner's memory by its handle, not by its descriptor.
     gpu: Option<Arc<Allocation>>,
 }
 
-impl Chunk {
+impl BackingChunk {
     /// The descriptor by which others map it.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
     /// Host memory behind a descriptor.
-    pub(crate) fn host(fd: OwnedFd) -> Chunk {
-        Chunk { fd, gpu: None }
+    pub(crate) fn host(fd: OwnedFd) -> BackingChunk {
+        BackingChunk { fd, gpu: None }
     }
 
     /// A GPU's memory, which this process must have made.
-    pub(crate) fn gpu(allocation: Arc<Allocation>) -> Result<Chunk> {
-        Ok(Chunk { fd: allocation.export()?, gpu: Some(allocation) })
+    pub(crate) fn gpu(allocation: Arc<Allocation>) -> Result<BackingChunk> {
+        Ok(BackingChunk { fd: allocation.export()?, gpu: Some(allocation) })
     }
 }
 
@@ -119,15 +119,15 @@ impl Backing {
     }
 
     /// `bytes` of memory that is not yet mapped. A GPU's is zeroed only by [`Backing::zero`].
-    pub(crate) fn create(&self, bytes: usize) -> Result<Chunk> {
+    pub(crate) fn create(&self, bytes: usize) -> Result<BackingChunk> {
         match self {
-            Backing::Host(_) => Ok(Chunk::host(Memfd::create("rushmem-heap", bytes)?.into())),
-            Backing::Gpu(gpu) => Chunk::gpu(Arc::new(Allocation::create(&gpu.cuda, bytes)?)),
+            Backing::Host(_) => Ok(BackingChunk::host(Memfd::create("rushmem-heap", bytes)?.into())),
+            Backing::Gpu(gpu) => BackingChunk::gpu(Arc::new(Allocation::create(&gpu.cuda, bytes)?)),
         }
     }
 
     /// Maps this PE's own chunk.
-    pub(crate) fn map_own(&self, at: usize, bytes: usize, chunk: &Chunk) -> Result<()> {
+    pub(crate) fn map_own(&self, at: usize, bytes: usize, chunk: &BackingChunk) -> Result<()> {
         match (self, &chunk.gpu) {
             (Backing::Gpu(gpu), Some(allocation)) => gpu.map(at, allocation),
             _ => self.map_peer(at, bytes, &chunk.fd),

@@ -14,7 +14,7 @@ use crate::gpu::ipc::{IpcHandle, HANDLE_WORDS};
 use crate::gpu::pointer::Place;
 use crate::gpu::vmm::Allocation;
 use crate::gpu::Cuda;
-use crate::memory::backing::Chunk;
+use crate::memory::backing::BackingChunk;
 
 /// Addresses and sizes of plain memory: as the widest access of a kernel's.
 const PLAIN_ALIGN: usize = 16;
@@ -25,23 +25,23 @@ const HOW: &str = "register memory of cuMemAlloc or cudaMalloc, or of cuMemCreat
 #[derive(Debug)]
 pub(crate) enum GpuMemory {
     /// Whole VMM allocations, one after the other.
-    Vmm(Vec<Piece>),
+    Vmm(Vec<VmmPiece>),
     /// A part of a plain allocation.
-    Plain(Plain),
+    Plain(PlainRegion),
 }
 
 /// One VMM allocation of a region.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct VmmPiece {
     /// Bytes from the region's start.
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
-    pub(crate) chunk: Chunk,
+    pub(crate) chunk: BackingChunk,
 }
 
 /// What others need to reach plain memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plain {
+pub(crate) struct PlainRegion {
     /// For other processes; zeroes where all PEs are threads of this one.
     pub(crate) handle: IpcHandle,
     /// From the start of the allocation, of which the handle is, to the region.
@@ -103,7 +103,7 @@ fn check_place(cuda: &Cuda, addr: usize, bytes: usize) -> Result<()> {
 }
 
 /// The VMM allocations that make up exactly this range.
-fn pieces(cuda: &Arc<Cuda>, addr: usize, bytes: usize, granularity: usize) -> Result<Vec<Piece>> {
+fn pieces(cuda: &Arc<Cuda>, addr: usize, bytes: usize, granularity: usize) -> Result<Vec<VmmPiece>> {
     let end = addr + bytes;
     let mut pieces = Vec::new();
     let mut at = addr;
@@ -137,19 +137,19 @@ fn pieces(cuda: &Arc<Cuda>, addr: usize, bytes: usize, granularity: usize) -> Re
                 "the allocation at {at:#x} has {length} bytes, no multiple of the {granularity} in which memory comes here"
             ));
         }
-        let chunk = Chunk::gpu(Arc::new(allocation)).map_err(|e| {
+        let chunk = BackingChunk::gpu(Arc::new(allocation)).map_err(|e| {
             e.context(format_args!(
                 "the allocation at {at:#x} (memory that was imported from elsewhere is its owner's to register)"
             ))
         })?;
-        pieces.push(Piece { offset: at - addr, bytes: length, chunk });
+        pieces.push(VmmPiece { offset: at - addr, bytes: length, chunk });
         at = stop;
     }
     Ok(pieces)
 }
 
 /// The part of a `cuMemAlloc` allocation that is this range.
-fn plain(cuda: &Arc<Cuda>, addr: usize, bytes: usize, alone: bool) -> Result<Plain> {
+fn plain(cuda: &Arc<Cuda>, addr: usize, bytes: usize, alone: bool) -> Result<PlainRegion> {
     if addr % PLAIN_ALIGN != 0 {
         return Err(err!(INVALID_ARGUMENT, "the address must be a multiple of {PLAIN_ALIGN}"));
     }
@@ -163,5 +163,5 @@ fn plain(cuda: &Arc<Cuda>, addr: usize, bytes: usize, alone: bool) -> Result<Pla
     }
     let handle = if alone { Ok(IpcHandle([0; HANDLE_WORDS])) } else { IpcHandle::of(cuda, start) };
     let handle = handle.map_err(|e| e.context(format_args!("no other process can open it ({HOW})")))?;
-    Ok(Plain { handle, offset: addr - start, id: cuda.allocation_id(addr)? })
+    Ok(PlainRegion { handle, offset: addr - start, id: cuda.allocation_id(addr)? })
 }

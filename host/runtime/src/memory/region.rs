@@ -8,7 +8,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::error::{err, Error, Result};
-use crate::memory::backing::Chunk;
+use crate::memory::backing::BackingChunk;
 use crate::os::{page_size, Memfd, Reservation};
 
 /// Registered user memory; moved back into private memory on drop.
@@ -16,7 +16,7 @@ use crate::os::{page_size, Memfd, Reservation};
 pub(crate) struct Region {
     addr: usize,
     bytes: usize,
-    chunk: Chunk,
+    chunk: BackingChunk,
 }
 
 /// The part of `/proc/self/maps` that overlaps a range must be ordinary private memory, readable and
@@ -88,11 +88,11 @@ impl Region {
                 return Err(Error::os(format_args!("sharing {bytes} bytes at {addr:#x}")));
             }
         }
-        Ok(Region { addr, bytes, chunk: Chunk::host(fd) })
+        Ok(Region { addr, bytes, chunk: BackingChunk::host(fd) })
     }
 
     /// The memory behind it.
-    pub(crate) fn chunk(&self) -> &Chunk {
+    pub(crate) fn chunk(&self) -> &BackingChunk {
         &self.chunk
     }
 }

@@ -14,12 +14,12 @@ pub(crate) enum Backed {
 }
 
 /// The way to PEs that do not map each other's memory.
-pub(crate) trait Remote: Send + Sync {
+pub(crate) trait RemoteMemory: Send + Sync {
     /// Collective over the job: `bytes` at `offset` of everybody's stride, this PE's own at `own`, can be
     /// reached from now on.
     ///
     /// # Safety
-    /// The memory stays until [`Remote::remove`], or until the last reference to `self` is dropped.
+    /// The memory stays until [`RemoteMemory::remove`], or until the last reference to `self` is dropped.
     unsafe fn add(&self, offset: usize, bytes: usize, own: usize, kind: Backed) -> Result<()>;
 
     /// The opposite, once no PE uses it any more.

@@ -12,7 +12,7 @@ use crate::gpu::Cuda;
 
 /// One region.
 #[derive(Debug)]
-pub(crate) struct Segment {
+pub(crate) struct UnmappedRegion {
     pub(crate) bytes: usize,
     /// Offset of its alias in a PE's part of the window.
     pub(crate) alias: usize,
@@ -26,19 +26,19 @@ pub(crate) struct Segment {
 
 /// The table, by this PE's own addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Segments(RwLock<BTreeMap<usize, Segment>>);
+pub(crate) struct UnmappedRegions(RwLock<BTreeMap<usize, UnmappedRegion>>);
 
-impl Segments {
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<usize, Segment>> {
+impl UnmappedRegions {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<usize, UnmappedRegion>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<usize, Segment>> {
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<usize, UnmappedRegion>> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This PE's own copy starts at `own`.
-    pub(crate) fn insert(&self, own: usize, segment: Segment) {
+    pub(crate) fn insert(&self, own: usize, segment: UnmappedRegion) {
         self.write().insert(own, segment);
     }
 
@@ -76,13 +76,14 @@ mod tests {
 
     #[test]
     fn copies_are_where_they_are() {
-        let segments = Segments::default();
+        let segments = UnmappedRegions::default();
         let copies = vec![Some(0x9000), Some(0x1000), None];
         let none = || (Vec::new(), Vec::new());
         let (open, peers) = none();
-        segments.insert(0x1000, Segment { bytes: 0x100, alias: 0x40, copies, open, peers });
+        segments.insert(0x1000, UnmappedRegion { bytes: 0x100, alias: 0x40, copies, open, peers });
         let (open, peers) = none();
-        segments.insert(0x4000, Segment { bytes: 0x10, alias: 0x400, copies: vec![Some(1)], open, peers });
+        segments
+            .insert(0x4000, UnmappedRegion { bytes: 0x10, alias: 0x400, copies: vec![Some(1)], open, peers });
         assert_eq!(segments.copy_of(0x1000, 0), Some(0x9000));
         assert_eq!(segments.copy_of(0x10ff, 0), Some(0x90ff));
         assert_eq!(segments.copy_of(0x1100, 1), Some(0x1100), "one past the end, for no bytes");

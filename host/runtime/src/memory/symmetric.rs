@@ -11,14 +11,14 @@ use std::time::Duration;
 use crate::collective::Entered;
 use crate::error::{err, Result};
 use crate::memory::alloc::{Allocator, GRANULE};
-use crate::memory::backing::Chunk;
+use crate::memory::backing::BackingChunk;
 use crate::memory::live::Live;
-use crate::memory::remote::{Backed, Remote};
-use crate::memory::segments::Segments;
+use crate::memory::remote::{Backed, RemoteMemory};
+use crate::memory::segments::UnmappedRegions;
 use crate::memory::window::Window;
 use crate::node::control::Call;
 use crate::node::links::Links;
-use registration::Registered;
+use registration::Registration;
 use rushmem_abi::c::rushmem_heap_info_t;
 
 /// The heap starts with this much memory, and grows by doubling.
@@ -31,13 +31,13 @@ const NOWHERE: u64 = u64::MAX;
 /// Symmetric memory as one PE sees it.
 pub(crate) struct Symmetric {
     // Before the memory that it has registered goes.
-    far: OnceLock<Arc<dyn Remote>>,
+    far: OnceLock<Arc<dyn RemoteMemory>>,
     window: Window,
     /// The PEs of this node, by the window's slots.
     members: Vec<usize>,
     live: Live,
     /// Registered memory that is not in the window.
-    segments: Segments,
+    segments: UnmappedRegions,
     books: Mutex<Books>,
     limit: Duration,
 }
@@ -51,7 +51,7 @@ struct Books {
     /// Offsets of registered regions, from the window's upper half on.
     region_space: Allocator,
     /// Registered memory, by the user's address.
-    regions: BTreeMap<usize, Registered>,
+    regions: BTreeMap<usize, Registration>,
     /// Descriptor exchanges so far, their number.
     exchanges: u64,
 }
@@ -83,7 +83,7 @@ impl Symmetric {
             window,
             members: members.to_vec(),
             live: Live::new(),
-            segments: Segments::default(),
+            segments: UnmappedRegions::default(),
             books: Mutex::new(books),
             limit,
         };
@@ -97,7 +97,7 @@ impl Symmetric {
 
     /// Collective over the job: PEs whose memory is not mapped reach this PE's by `far`, and it theirs, from
     /// now on.
-    pub(crate) fn let_reach(&self, far: Arc<dyn Remote>) -> Result<()> {
+    pub(crate) fn let_reach(&self, far: Arc<dyn RemoteMemory>) -> Result<()> {
         let committed = self.books().committed;
         // SAFETY: the heap's memory stays until the window goes, and that goes after `far`.
         unsafe { far.add(0, committed, self.base(), self.backed()) }?;
@@ -274,7 +274,7 @@ impl Symmetric {
             call.all_well(zeroed, "zeroing new memory").inspect_err(|_| self.window.unmap(from, bytes))?;
         }
         if let Some(far) = self.far.get() {
-            // SAFETY: as in `let_reach`.
+            // SAFETY: mapped above; the heap never shrinks, so the memory stays until the world ends.
             unsafe { far.add(from, bytes, self.base() + from, self.backed()) }
                 .inspect_err(|_| self.window.unmap(from, bytes))?;
         }
@@ -293,7 +293,7 @@ impl Symmetric {
         books: &mut Books,
         offset: usize,
         bytes: usize,
-        mine: &Chunk,
+        mine: &BackingChunk,
         call: &mut Entered<'_>,
         links: &Links,
     ) -> Result<()> {

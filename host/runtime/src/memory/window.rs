@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
-use crate::config::Mapping;
+use crate::config::MappingWish;
 use crate::error::{err, Result};
-use crate::memory::backing::{Backing, Chunk};
+use crate::memory::backing::{Backing, BackingChunk};
 use crate::os::RESERVE_ALIGN;
 use crate::topology::card::Card;
 use crate::topology::nodes::Nodes;
@@ -29,7 +29,7 @@ pub(crate) struct Window {
     slots: usize,
     me: usize,
     half: usize,
-    mapping: Mapping,
+    mapping: MappingWish,
     /// Why a slot's memory is not mapped here, for those that are not; found out by the first mapping.
     unmapped: OnceLock<Vec<Option<String>>>,
 }
@@ -65,7 +65,7 @@ impl Window {
         slots: usize,
         me: usize,
         heap_max: u64,
-        mapping: Mapping,
+        mapping: MappingWish,
         reserve: impl FnOnce(usize) -> Result<Backing>,
     ) -> Result<Window> {
         let half = (heap_max as usize).next_multiple_of(RESERVE_ALIGN);
@@ -129,7 +129,7 @@ impl Window {
     /// Maps every PE's memory, by slot, at `offset` of its heap: this PE's `own`, the others' by their
     /// descriptors. The first call finds out whose memory can be mapped at all; of those it is all or nothing
     /// from then on.
-    pub(crate) fn map(&self, offset: usize, bytes: usize, own: &Chunk, fds: &[OwnedFd]) -> Result<()> {
+    pub(crate) fn map(&self, offset: usize, bytes: usize, own: &BackingChunk, fds: &[OwnedFd]) -> Result<()> {
         assert_eq!(fds.len(), self.slots);
         let first = self.unmapped.get().is_none();
         let mut found: Vec<Option<String>> = vec![None; self.slots];
@@ -142,14 +142,14 @@ impl Window {
             if !first && self.why_unmapped(slot).is_some() {
                 continue;
             }
-            if let Mapping::Refused(setting) = self.mapping {
+            if let MappingWish::Refused(setting) = self.mapping {
                 found[slot] = Some(format!("{setting} asks for the network"));
                 continue;
             }
             match self.backing.map_peer(place(slot), bytes, fd) {
                 Ok(()) => {}
                 // Two GPUs that are no peers: a fact about the machine, not a failure.
-                Err(e) if first && self.mapping == Mapping::Wanted && self.backing.may_refuse_peers() => {
+                Err(e) if first && self.mapping == MappingWish::Wanted && self.backing.may_refuse_peers() => {
                     found[slot] = Some(e.message);
                 }
                 Err(e) => {
@@ -169,7 +169,7 @@ impl Window {
         slot: usize,
         offset: usize,
         bytes: usize,
-        own: &Chunk,
+        own: &BackingChunk,
         fd: &OwnedFd,
     ) -> Result<()> {
         let place = slot * self.stride() + offset;
@@ -194,11 +194,11 @@ impl Window {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::device::Kind;
+    use crate::device::DeviceKind;
     use crate::os::Reservation;
 
     fn cards(n: usize, processes: u64) -> Vec<Card> {
-        let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, Kind::Cpu).unwrap();
+        let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, DeviceKind::Cpu).unwrap();
         (0..n).map(|i| Card { process: i as u64 % processes, ..card.clone() }).collect()
     }
 
@@ -219,7 +219,7 @@ mod tests {
     fn what_could_not_be_mapped_is_left_out() {
         let mapped = |me: usize, far: &[usize]| {
             let reserve = |bytes| Ok(Backing::Host(Reservation::new(bytes)?));
-            let w = Window::reserve(6, me, 1 << 21, Mapping::Wanted, reserve).unwrap();
+            let w = Window::reserve(6, me, 1 << 21, MappingWish::Wanted, reserve).unwrap();
             let why = (0..6).map(|slot| far.contains(&slot).then(|| "no cable".to_owned()));
             w.unmapped.set(why.collect()).unwrap();
             w.mapped().collect::<Vec<_>>()

@@ -93,7 +93,7 @@ pub(super) fn introduce(
     Ok(transport)
 }
 
-/// See [`Remote::add`](crate::memory::remote::Remote::add).
+/// See [`RemoteMemory::add`](crate::memory::remote::RemoteMemory::add).
 ///
 /// # Safety
 /// As there.

@@ -1,10 +1,10 @@
-//! Memory becomes reachable from PEs that do not map it: [`Remote`] by the network.
+//! Memory becomes reachable from PEs that do not map it: [`RemoteMemory`] by the network.
 
 use super::{meeting, Far};
 use crate::error::Result;
-use crate::memory::remote::{Backed, Remote};
+use crate::memory::remote::{Backed, RemoteMemory};
 
-impl Remote for Far {
+impl RemoteMemory for Far {
     unsafe fn add(&self, offset: usize, bytes: usize, own: usize, kind: Backed) -> Result<()> {
         // SAFETY: the memory stays until `remove`, as this function's contract says.
         unsafe { meeting::add(&self.shared, &*self.boot, offset, bytes, own, kind) }

@@ -149,7 +149,8 @@ impl Detached {
         counters: usize,
         slots: usize,
     ) -> Result<Prepared> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller's counters are device memory that is nobody else's; all kernels end before the
+        // ring.
         let ring = unsafe { DeviceRing::new(gpu, counters, slots) }?;
         Ok(Prepared { net: self.net, ring, mailbox: gpu.map(Mailbox::new).transpose()? })
     }

@@ -49,7 +49,7 @@ impl Call {
 }
 
 /// What a call carries for the others to compare.
-pub(crate) type Words = [u64; 4];
+pub(crate) type RoundWords = [u64; 4];
 
 /// A PE has entered a collective call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(crate) struct Arrival {
     /// A [`Call`], and that of the call before it.
     pub(crate) kind: u8,
     pub(crate) previous: u8,
-    pub(crate) words: Words,
+    pub(crate) words: RoundWords,
 }
 
 /// One PE's slot. The arrival word has its line to itself: everybody polls it.
@@ -85,7 +85,7 @@ pub(crate) struct Control {
 
 // SAFETY: the mapping is only reached through atomics, and lives until drop.
 unsafe impl Send for Control {}
-// SAFETY: as above.
+// SAFETY: the mapping is only reached through atomics.
 unsafe impl Sync for Control {}
 
 impl Control {
@@ -164,7 +164,7 @@ impl Control {
     }
 
     /// The arguments that slot `i` gave to call `number`; only after [`Control::arrived`] said that it came.
-    pub(crate) fn words(&self, i: usize, number: u64) -> Words {
+    pub(crate) fn words(&self, i: usize, number: u64) -> RoundWords {
         let w = &self.slot(i).words[(number & 1) as usize];
         std::array::from_fn(|k| w[k].load(Ordering::Relaxed))
     }

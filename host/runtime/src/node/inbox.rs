@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::message::{Message, MAX_FDS};
+use super::message::{Received, MAX_FDS};
 use crate::error::{err, raise_the_limit, Error, Result};
 use crate::health::Health;
 use crate::topology::card::Card;
@@ -27,19 +27,19 @@ struct State {
 
 /// See the top of the file.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(super) struct NodeInbox {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Inbox {
+impl NodeInbox {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The maps are whole between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `message` holds descriptors of exchange `id`, those of slot `first` and of the slots behind it.
-    pub(super) fn put(&self, id: u64, first: usize, message: Message) {
+    pub(super) fn put(&self, id: u64, first: usize, message: Received) {
         let mut state = self.lock();
         if message.is_cut {
             state.lost.push((id, first + message.fds.len()..first + MAX_FDS));

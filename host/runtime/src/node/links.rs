@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::{Bootstrap, Death};
 
-use super::inbox::Inbox;
+use super::inbox::NodeInbox;
 use super::mate::{pidfd_of, Mate};
 #[cfg(any(test, feature = "fuzzing"))]
 use super::meet::parse_hello;
@@ -48,7 +48,7 @@ pub(crate) fn left_text(who: &str, why: &str) -> String {
 /// A periodic duty of the monitor thread.
 pub(crate) type Duty = Box<dyn FnMut() + Send>;
 
-struct Shared {
+struct LinksState {
     me: usize,
     cards: Arc<Vec<Card>>,
     /// The leader's: one for each other slot. A follower's: the leader's at 0.
@@ -57,7 +57,7 @@ struct Shared {
     pidfds: Vec<Option<OwnedFd>>,
     mates: Vec<Mate>,
     health: Arc<Health>,
-    inbox: Inbox,
+    inbox: NodeInbox,
     stop: AtomicBool,
     wake: OwnedFd,
     duties: Mutex<Vec<Duty>>,
@@ -65,7 +65,7 @@ struct Shared {
 
 /// The star as one PE sees it.
 pub(crate) struct Links {
-    shared: Arc<Shared>,
+    shared: Arc<LinksState>,
     monitor: Option<JoinHandle<()>>,
 }
 
@@ -109,14 +109,14 @@ impl Links {
             sockets.iter().flatten().count(),
             n - 1
         );
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LinksState {
             me,
             cards,
             sockets,
             pidfds,
             mates,
             health,
-            inbox: Inbox::default(),
+            inbox: NodeInbox::default(),
             stop: AtomicBool::new(false),
             wake,
             duties: Mutex::default(),
@@ -252,7 +252,7 @@ fn text_message(kind: u8, number: u64, text: &str) -> Vec<u8> {
     m
 }
 
-impl Shared {
+impl LinksState {
     fn leader(&self) -> &Socket {
         self.sockets[0].as_ref().expect("a follower has the leader's socket at 0")
     }
@@ -412,14 +412,14 @@ pub(super) fn fuzz(bytes: &[u8]) {
     let leader = Socket::connect(&name).expect("it listens");
     let follower = listener.accept().expect("it has connected").expect("this user's own");
     let card = |pe: u32| Card { pe, ..Card::decode(&[0; crate::topology::card::CARD_BYTES]) };
-    let shared = Shared {
+    let shared = LinksState {
         me: 1,
         cards: Arc::new((0..3).map(card).collect()),
         sockets: vec![Some(follower)],
         health: Arc::new(Health::new("PE 1".into(), false, None)),
         pidfds: vec![None],
         mates: Vec::new(),
-        inbox: Inbox::default(),
+        inbox: NodeInbox::default(),
         stop: AtomicBool::new(false),
         // Any descriptor: nobody waits.
         wake: listener.as_fd().try_clone_to_owned().expect("a descriptor"),

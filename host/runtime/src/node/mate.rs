@@ -54,7 +54,7 @@ fn state_and_birth(pid: libc::pid_t) -> Option<(String, String)> {
 fn pid_of(socket: &Socket) -> Option<libc::pid_t> {
     // SAFETY: a plain old struct.
     let mut peer: libc::ucred = unsafe { zeroed() };
-    // SAFETY: as the question wants.
+    // SAFETY: SO_PEERCRED answers with this struct.
     unsafe { option(socket, libc::SO_PEERCRED, &mut peer) }?;
     // A pid that this namespace does not know shows as 0.
     (peer.pid > 0 && peer.pid as u32 != std::process::id()).then_some(peer.pid)
@@ -66,8 +66,8 @@ fn pid_of(socket: &Socket) -> Option<libc::pid_t> {
 pub(crate) fn pidfd_of(socket: &Socket) -> Option<OwnedFd> {
     let pid = pid_of(socket)?;
     let mut fd: RawFd = -1;
-    // SAFETY: as the question wants; a process that has ended meanwhile is an error or a descriptor that says
-    // so.
+    // SAFETY: the answer is a descriptor; a process that has ended meanwhile is an error or a descriptor that
+    // says so.
     let asked = unsafe { option(socket, PEER_PIDFD, &mut fd) };
     if asked.is_none() {
         // Older kernels: by its number, which cannot be another process' as long as this one's socket is open

@@ -161,13 +161,13 @@ pub(super) fn parse_hello(m: &[u8], secret: &[u8; 16]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::device::Kind;
+    use crate::device::DeviceKind;
     use rushmem_bootstrap_uid::Single;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn cards(n: u32) -> Vec<Card> {
         let config = Config::from_lookup(&|_| None).expect("the defaults");
-        (0..n).map(|pe| Card::mine(&config, pe, Kind::Cpu).expect("a card")).collect()
+        (0..n).map(|pe| Card::mine(&config, pe, DeviceKind::Cpu).expect("a card")).collect()
     }
 
     /// Each took two seconds once, one after the other: ten of them were more than a start may take.

@@ -16,7 +16,7 @@ pub(crate) const MAX_BYTES: usize = 1024;
 
 /// What arrived.
 #[derive(Debug, Default)]
-pub(crate) struct Message {
+pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
     /// Descriptors are lost: this process has no room for more of them.
@@ -68,7 +68,7 @@ impl Socket {
     /// # Safety
     /// `fd` is a socket that nobody else owns.
     unsafe fn own(fd: RawFd) -> Socket {
-        // SAFETY: passed on.
+        // SAFETY: the caller gives a socket that nobody else owns.
         let s = Socket(unsafe { OwnedFd::from_raw_fd(fd) });
         close_in_children(&s);
         s
@@ -181,13 +181,14 @@ impl Socket {
     }
 
     /// The same, which also says whether all of its descriptors arrived.
-    pub(crate) fn receive_message(&self) -> io::Result<Message> {
+    pub(crate) fn receive_message(&self) -> io::Result<Received> {
         let mut bytes = vec![0u8; MAX_BYTES];
         let mut control = [0u64; 8 + MAX_FDS / 2];
         let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let mut fds = Vec::new();
         let is_cut;
-        // SAFETY: as in `send`; descriptors that arrive belong to nobody else yet.
+        // SAFETY: the buffers outlive the call and are as long as the header says; descriptors that arrive
+        // belong to nobody else yet.
         unsafe {
             let mut m: libc::msghdr = zeroed();
             m.msg_iov = &mut iov;
@@ -220,7 +221,7 @@ impl Socket {
             bytes.first().copied().unwrap_or(0).into(),
             &[&[fds.len() as u8], &bytes[..]].concat(),
         );
-        Ok(Message { bytes, fds, is_cut })
+        Ok(Received { bytes, fds, is_cut })
     }
 }
 

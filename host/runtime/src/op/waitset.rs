@@ -10,29 +10,25 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 pub(crate) use rushmem_abi::table::Comparison as Cmp;
+use rushmem_abi::table::{Element, Kind, ELEMENTS};
 
-/// The element types of wait and test.
+/// An element type of wait and test: a row of the table that is an integer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Integer {
-    I32,
-    U32,
-    I64,
-    U64,
-}
+pub(crate) struct Integer(&'static Element);
 
 impl Integer {
+    /// The type of signals.
+    pub(crate) const U64: Integer = Integer(&ELEMENTS[RUSHMEM_UINT64 as usize]);
+
     /// The type behind a constant of the C ABI.
     pub(crate) fn from_code(code: i32) -> Result<Integer> {
-        match code {
-            RUSHMEM_INT32 => Ok(Integer::I32),
-            RUSHMEM_UINT32 => Ok(Integer::U32),
-            RUSHMEM_INT64 => Ok(Integer::I64),
-            RUSHMEM_UINT64 => Ok(Integer::U64),
-            RUSHMEM_FLOAT | RUSHMEM_DOUBLE => Err(err!(
+        match Element::of(code) {
+            Some(element) if element.is_integer() => Ok(Integer(element)),
+            Some(_) => Err(err!(
                 INVALID_ARGUMENT,
                 "wait and test compare integers; floating-point words have no order to wait on"
             )),
-            _ => Err(err!(
+            None => Err(err!(
                 INVALID_ARGUMENT,
                 "{code} is none of the element types RUSHMEM_INT32 … RUSHMEM_UINT64"
             )),
@@ -41,24 +37,21 @@ impl Integer {
 
     /// Size of an element.
     pub(crate) fn bytes(self) -> usize {
-        match self {
-            Integer::I32 | Integer::U32 => 4,
-            Integer::I64 | Integer::U64 => 8,
-        }
+        self.0.bytes
     }
 
     /// Whether its values have a sign.
     pub(crate) fn is_signed(self) -> bool {
-        matches!(self, Integer::I32 | Integer::I64)
+        self.0.kind == Kind::Signed
     }
 
     /// The value of a bit pattern, of which only the low bytes count.
     pub(crate) fn decode(self, bits: u64) -> i128 {
-        match self {
-            Integer::I32 => (bits as i32).into(),
-            Integer::U32 => (bits as u32).into(),
-            Integer::I64 => (bits as i64).into(),
-            Integer::U64 => bits.into(),
+        match (self.bytes(), self.is_signed()) {
+            (4, true) => (bits as i32).into(),
+            (4, false) => (bits as u32).into(),
+            (_, true) => (bits as i64).into(),
+            (_, false) => bits.into(),
         }
     }
 
@@ -93,12 +86,7 @@ impl Integer {
 
 impl fmt::Display for Integer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Integer::I32 => "int32",
-            Integer::U32 => "uint32",
-            Integer::I64 => "int64",
-            Integer::U64 => "uint64",
-        })
+        f.write_str(self.0.name)
     }
 }
 

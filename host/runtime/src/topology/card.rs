@@ -7,7 +7,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use crate::config::{Config, TransportWish};
-use crate::device::Kind;
+use crate::device::DeviceKind;
 use crate::error::{err, Error, Result};
 use rushmem_abi::c::RUSHMEM_ABI_VERSION;
 
@@ -44,7 +44,7 @@ pub(crate) struct Card {
 
 impl Card {
     /// This PE's card.
-    pub(crate) fn mine(config: &Config, pe: u32, device: Kind) -> Result<Card> {
+    pub(crate) fn mine(config: &Config, pe: u32, device: DeviceKind) -> Result<Card> {
         Ok(Card {
             abi: RUSHMEM_ABI_VERSION,
             pe,
@@ -141,9 +141,9 @@ pub(crate) fn check_agreement(cards: &[Card]) -> Result<()> {
                 "PE 0 on {} has {} as its device, PE {pe} on {} has {}: set RUSHMEM_DEVICE alike (cpu, or cuda where every \
                  PE sees a GPU)",
                 first.host,
-                Kind::name(first.device),
+                DeviceKind::name(first.device),
                 card.host,
-                Kind::name(card.device)
+                DeviceKind::name(card.device)
             ));
         }
         if card.transport != first.transport {
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_card_survives_the_wire() {
-        let mut card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7, Kind::Cpu).unwrap();
+        let mut card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7, DeviceKind::Cpu).unwrap();
         assert_eq!(Card::decode(&card.encode()), card);
         card.host = "h".repeat(200);
         assert_eq!(Card::decode(&card.encode()).host, "h".repeat(HOST_BYTES), "a long name is cut, not lost");
@@ -267,13 +267,14 @@ mod tests {
             [("RUSHMEM_PES_PER_NODE", "2", [0, 2, 4]), ("RUSHMEM_NODES", "0,1,1,0,2", [0, 1, 4])]
         {
             let config = Config::from_lookup(&|n| (n == name).then(|| value.into())).unwrap();
-            let cards: Vec<Card> = (0..5).map(|pe| Card::mine(&config, pe, Kind::Cpu).unwrap()).collect();
+            let cards: Vec<Card> =
+                (0..5).map(|pe| Card::mine(&config, pe, DeviceKind::Cpu).unwrap()).collect();
             assert_eq!(Nodes::new(&cards).leaders().collect::<Vec<_>>(), leaders);
             assert_eq!([0, 1, 2, 3, 4].map(|me| host_index(&cards, me)), [0, 1, 2, 3, 4]);
             assert_eq!(Card::decode(&cards[4].encode()), cards[4]);
             assert!(why_apart(&cards[0], &cards[4]).contains(name));
         }
-        let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, Kind::Cpu).unwrap();
+        let card = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 0, DeviceKind::Cpu).unwrap();
         let other = Card { node: "elsewhere".into(), ..card.clone() };
         assert!(why_apart(&card, &other).contains("another host"));
     }
@@ -311,7 +312,7 @@ mod tests {
     #[test]
     fn a_pe_of_another_version_is_named_with_both_versions() {
         let config = Config::from_lookup(&|_| None).unwrap();
-        let ours: Vec<Card> = (0..2).map(|pe| Card::mine(&config, pe, Kind::Cpu).unwrap()).collect();
+        let ours: Vec<Card> = (0..2).map(|pe| Card::mine(&config, pe, DeviceKind::Cpu).unwrap()).collect();
         let mut theirs = [0xff; CARD_BYTES];
         let head = [RUSHMEM_ABI_VERSION - 1, 2, 4711].map(u32::to_le_bytes).concat();
         theirs[..head.len()].copy_from_slice(&head);
@@ -335,13 +336,13 @@ mod tests {
 
     #[test]
     fn disagreement_names_the_pe() {
-        let a = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7, Kind::Cpu).unwrap();
+        let a = Card::mine(&Config::from_lookup(&|_| None).unwrap(), 7, DeviceKind::Cpu).unwrap();
         let mut b = a.clone();
         b.pe = 2;
         b.heap_max /= 2;
         let e = check_agreement(&[a.clone(), a.clone(), b.clone()]).unwrap_err();
         assert!(e.message.contains("PE 2"), "{e}");
-        (b.heap_max, b.device) = (a.heap_max, Kind::Cuda as u32);
+        (b.heap_max, b.device) = (a.heap_max, DeviceKind::Cuda as u32);
         let e = check_agreement(&[a.clone(), b.clone()]).unwrap_err();
         assert!(e.message.contains("PE 2") && e.message.contains("a GPU"), "{e}");
         (b.device, b.transport) = (a.device, TransportWish::Ucx as u32);

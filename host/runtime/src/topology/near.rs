@@ -3,7 +3,7 @@
 //!
 //! A near PE's memory lies in the window of addresses by its slot, so its copy is
 //! `(slot - own slot) * stride` away. Kernels and the host's inline path have PE numbers, not slots. There
-//! are three [`Shape`]s, from the cheapest:
+//! are three [`NearForm`]s, from the cheapest:
 //!
 //! * A **run** of consecutive PEs: slots differ as numbers do. One comparison and one multiply-add.
 //! * **Steps**: every k-th PE, as where hosts are dealt out in turn. Slots differ as numbers divided by k,
@@ -46,7 +46,7 @@ impl Steps {
 
 /// The form of the set of near PEs: how a PE is tested for membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum NearForm {
     Run,
     Steps(Steps),
     /// By PE of the job: the distance of its copy, or [`NOT_NEAR`].
@@ -61,7 +61,7 @@ pub(crate) struct Near {
     run: (i32, i32),
     /// What a difference of PE numbers is multiplied by, in the run and in steps.
     apart: u64,
-    shape: Shape,
+    shape: NearForm,
     /// In order, with their slots.
     pes: Vec<(i32, usize)>,
 }
@@ -77,13 +77,13 @@ impl Near {
         let run = (pes[first].0 as i32, (last - first + 1) as i32);
         let away = |slot: usize| (slot as u64).wrapping_sub(pes[own].1 as u64).wrapping_mul(stride);
         let (shape, apart) = if run.1 as usize == pes.len() {
-            (Shape::Run, stride)
+            (NearForm::Run, stride)
         } else if let Some((steps, apart)) = steps(pes, stride) {
-            (Shape::Steps(steps), apart)
+            (NearForm::Steps(steps), apart)
         } else {
             let mut table = vec![NOT_NEAR; n];
             pes.iter().for_each(|(pe, slot)| table[*pe] = away(*slot));
-            (Shape::Table(table.into()), stride)
+            (NearForm::Table(table.into()), stride)
         };
         let pes = pes.iter().map(|(pe, slot)| (*pe as i32, *slot)).collect();
         Near { me: me as i32, run, apart, shape, pes }
@@ -100,7 +100,7 @@ impl Near {
     }
 
     /// The form of the set.
-    pub(crate) fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &NearForm {
         &self.shape
     }
 
@@ -133,9 +133,9 @@ impl Near {
     /// The same for a PE outside the run.
     fn distance_apart(&self, pe: i32) -> Option<u64> {
         match &self.shape {
-            Shape::Run => None,
-            Shape::Steps(steps) => steps.index(pe).map(|_| self.affine(pe)),
-            Shape::Table(table) => {
+            NearForm::Run => None,
+            NearForm::Steps(steps) => steps.index(pe).map(|_| self.affine(pe)),
+            NearForm::Table(table) => {
                 table.get(usize::try_from(pe).ok()?).copied().filter(|distance| *distance != NOT_NEAR)
             }
         }
@@ -158,9 +158,9 @@ impl fmt::Display for Near {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pes = ranges(&self.pes);
         match self.shape {
-            Shape::Run => write!(f, "{pes}, a run"),
-            Shape::Steps(Steps { step, .. }) => write!(f, "{pes}, {step} apart"),
-            Shape::Table(_) => write!(f, "{pes}, by a table"),
+            NearForm::Run => write!(f, "{pes}, a run"),
+            NearForm::Steps(Steps { step, .. }) => write!(f, "{pes}, {step} apart"),
+            NearForm::Table(_) => write!(f, "{pes}, by a table"),
         }
     }
 }

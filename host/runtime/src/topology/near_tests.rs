@@ -26,9 +26,9 @@ fn expected(pes: &[usize]) -> &'static str {
 
 fn name(near: &Near) -> &'static str {
     match near.shape() {
-        Shape::Run => "run",
-        Shape::Steps(_) => "steps",
-        Shape::Table(_) => "table",
+        NearForm::Run => "run",
+        NearForm::Steps(_) => "steps",
+        NearForm::Table(_) => "table",
     }
 }
 
@@ -40,13 +40,13 @@ fn as_kernels_do(near: &Near, me: i32, pe: i32, n: i32) -> Option<u64> {
         return Some(affine);
     }
     match near.shape() {
-        Shape::Run => None,
-        Shape::Steps(Steps { first, count, inverse, shift, .. }) => {
+        NearForm::Run => None,
+        NearForm::Steps(Steps { first, count, inverse, shift, .. }) => {
             let times = (pe as u32).wrapping_sub(*first as u32).wrapping_mul(*inverse);
             let index = times >> shift | times << (shift.wrapping_neg() & 31);
             (index < *count).then_some(affine)
         }
-        Shape::Table(table) => {
+        NearForm::Table(table) => {
             ((pe as u32) < n as u32).then(|| table[pe as usize]).filter(|distance| *distance != NOT_NEAR)
         }
     }
@@ -139,7 +139,7 @@ fn steps_of_any_size_are_exact() {
     for step in [2usize, 3, 4, 5, 6, 7, 12, 48, 96, 1000, 1 << 20, (1 << 20) + 1, 3 << 19] {
         let pes: Vec<(usize, usize)> = (0..20).map(|i| (7 + i * step, i)).collect();
         let near = Near::new(7 + 9 * step, usize::MAX, &pes, STRIDE);
-        assert!(matches!(near.shape(), Shape::Steps(s) if s.step as usize == step), "{near}");
+        assert!(matches!(near.shape(), NearForm::Steps(s) if s.step as usize == step), "{near}");
         for (pe, slot) in &pes {
             let distance = (*slot as u64).wrapping_sub(9).wrapping_mul(STRIDE);
             assert_eq!(near.distance(*pe as i32), Some(distance), "step {step}, slot {slot}");
@@ -155,7 +155,7 @@ fn steps_of_any_size_are_exact() {
     }
     // More powers of two than windows are apart: by a table.
     let near = Near::new(0, (1 << 23) + 1, &[(0, 0), (1 << 23, 1)], STRIDE);
-    assert!(matches!(near.shape(), Shape::Table(_)) && near.distance(1 << 23) == Some(STRIDE));
+    assert!(matches!(near.shape(), NearForm::Table(_)) && near.distance(1 << 23) == Some(STRIDE));
 }
 
 #[test]

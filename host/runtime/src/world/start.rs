@@ -11,7 +11,7 @@ use rushmem_bootstrap_abi::Bootstrap;
 use super::{Peer, World};
 use crate::collective::{Announce, Collective};
 use crate::config::{Config, TransportWish};
-use crate::device::{Device, Kind};
+use crate::device::{Device, DeviceKind};
 use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
 use crate::exec::gpu::GpuEngine;
@@ -30,7 +30,7 @@ use crate::node::message::Socket;
 use crate::os::Reservation;
 use crate::team::slots::Slots;
 use crate::topology::card::{self, Card};
-use crate::topology::near::{Near, Shape};
+use crate::topology::near::{Near, NearForm};
 use crate::topology::nodes::Nodes;
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
@@ -55,7 +55,7 @@ impl World {
     /// Joins the job, step by step, each of them collective over its PEs or their node's.
     pub(super) fn try_start(boot: &Arc<dyn Bootstrap>, mut config: Config) -> Result<World> {
         let (me, n) = (boot.rank() as usize, boot.n_ranks() as usize);
-        let kind = Kind::choose(config.device)?;
+        let kind = DeviceKind::choose(config.device)?;
         let mine = Card::mine(&config, boot.rank(), kind)?;
         let member = Member::new()?;
         fork::prepare_text(&mine.who());
@@ -295,7 +295,7 @@ fn start_device(
     sharing: usize,
 ) -> Result<(Option<GpuEngine>, Kernels)> {
     let mut facts = facts;
-    if let Shape::Table(table) = facts.near.shape() {
+    if let NearForm::Table(table) = facts.near.shape() {
         let words: Vec<u8> = table.iter().flat_map(|distance| distance.to_ne_bytes()).collect();
         // SAFETY: memory of the heap that is reserved for it, and nobody's else.
         unsafe { symmetric.window().backing().write(facts.near_table, &words) }?;

@@ -33,7 +33,7 @@ impl Graph {
         said("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(raw, mode) })?;
         let queued = queue();
         let mut graph = std::ptr::null_mut();
-        // SAFETY: as above, in capture; a place for the answer.
+        // SAFETY: a live stream of the current context, in capture; a place for the answer.
         let ended = unsafe { sys::cuStreamEndCapture(raw, &mut graph) };
         queued?;
         said("cuStreamEndCapture", ended)?;

@@ -76,7 +76,7 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
         let mut old = 0;
         let mut fetch_add = |n| {
             for _ in 0..n {
-                // SAFETY: as above, and a place for the answer.
+                // SAFETY: a live world, a word of its heap, and a place for the answer.
                 ok(unsafe {
                     (functions.atomic)(world, FETCH_ADD, UINT64, add_to.cast(), 1, 0, there, &mut old)
                 })?;
@@ -106,7 +106,7 @@ pub(super) fn measure(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Resu
         Ok(())
     };
     let barriers = interleave(samples, u64::from(args.batch), barrier, api_barrier)?;
-    // SAFETY: as above.
+    // SAFETY: a live world; both PEs are here.
     check(pair, "rushmem_barrier_all", &|| ok(unsafe { (functions.barrier_all)(world) }))?;
     if pair.measures() {
         rows.push(compared("rushmem_barrier_all", None, Unit::Ns, barriers, "the Rust API")?);

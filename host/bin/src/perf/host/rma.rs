@@ -80,7 +80,7 @@ fn put_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
         let mut store = |n| {
             for i in 0..n {
                 let (at, pe) = targets.get(i);
-                // SAFETY: see above.
+                // SAFETY: inside the mapped allocation, which nobody else touches until it is freed.
                 unsafe { targets.mapped(at, pe).write_volatile(i) };
             }
             Ok(())
@@ -88,7 +88,7 @@ fn put_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
         let store_one = |n| {
             for i in 0..n {
                 let (_, pe) = targets.get(i);
-                // SAFETY: see above.
+                // SAFETY: inside the mapped allocation, which nobody else touches until it is freed.
                 unsafe { targets.mapped(1, pe).write_volatile(i) };
             }
             Ok(())
@@ -96,7 +96,7 @@ fn put_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
         let store_completed = |n| {
             for i in 0..n {
                 let (_, pe) = targets.get(i);
-                // SAFETY: see above.
+                // SAFETY: inside the mapped allocation, which nobody else touches until it is freed.
                 unsafe { targets.mapped(1, pe).write_volatile(i) };
                 fence(Ordering::SeqCst);
             }
@@ -114,7 +114,7 @@ fn put_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
         let (fixed, other) = (targets.mapped(1, pair.other()), pair.other());
         let store_fixed = |n| {
             for i in 0..n {
-                // SAFETY: see above.
+                // SAFETY: inside the mapped allocation, which nobody else touches until it is freed.
                 unsafe { fixed.write_volatile(i) };
             }
             Ok(())
@@ -176,7 +176,7 @@ fn get_word(pair: &Pair, args: &HostArgs, rows: &mut Vec<Row>) -> Result<()> {
         let load_one = |n| {
             for i in 0..n {
                 let (_, pe) = targets.get(i);
-                // SAFETY: as above.
+                // SAFETY: inside the mapped allocation, which nobody else touches until it is freed.
                 black_box(unsafe { targets.mapped(1, pe).read_volatile() });
             }
             Ok(())

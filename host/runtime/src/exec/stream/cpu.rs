@@ -9,11 +9,11 @@ use super::sync::Sync;
 use super::Work;
 use crate::error::Result;
 use crate::exec::host::MappedHost;
-use crate::exec::net::{self, Network};
+use crate::exec::net::{self, FarPe};
 use crate::exec::wait::place;
 use crate::exec::{Executor, Form, Home};
 use crate::health::Health;
-use crate::kernel::stream::Job;
+use crate::kernel::stream::StreamJob;
 use crate::net::Far;
 use crate::op::waitset::{Expected, WaitSet};
 
@@ -21,7 +21,7 @@ use crate::op::waitset::{Expected, WaitSet};
 ///
 /// # Safety
 /// The work's addresses are valid until it is done.
-pub(super) unsafe fn job(w: &impl Home, what: &str, work: Work) -> Job {
+pub(super) unsafe fn job(w: &impl Home, what: &str, work: Work) -> StreamJob {
     let worker = Worker {
         health: Arc::clone(w.health()),
         limit: w.wait_limit(),
@@ -31,7 +31,7 @@ pub(super) unsafe fn job(w: &impl Home, what: &str, work: Work) -> Job {
     let what = format!("{what} on a stream");
     let name = what.clone();
     // SAFETY: the caller vouches for the addresses.
-    Job { what, run: Box::new(move || unsafe { worker.run(work) }.map_err(|e| e.context(name))) }
+    StreamJob { what, run: Box::new(move || unsafe { worker.run(work) }.map_err(|e| e.context(name))) }
 }
 
 /// What the work needs of its world.
@@ -52,7 +52,7 @@ impl Worker {
             Work::Net { pe, op } => {
                 let far = net::of(self.far.as_deref())?;
                 // SAFETY: checked, and the caller vouches for local memory.
-                unsafe { Network { far, pe }.run(op, Form::Blocking) }.map(drop)?;
+                unsafe { FarPe { far, pe }.run(op, Form::Blocking) }.map(drop)?;
             }
             Work::Wait { wait, offset } => {
                 let (word, expected) = (wait.at as *const u8, Expected::One(wait.value));

@@ -71,7 +71,7 @@ impl Drop for Loan {
 
 /// A part of a copy: `count` elements of `size` bytes on both sides, packed in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct CopyPart {
     gpu: Strided,
     host: Strided,
     size: usize,
@@ -79,7 +79,13 @@ struct Part {
 }
 
 /// The parts of a copy of `count` elements of `size` bytes, each of at most `most` bytes.
-fn parts(gpu: Strided, host: Strided, size: usize, count: usize, most: usize) -> impl Iterator<Item = Part> {
+fn parts(
+    gpu: Strided,
+    host: Strided,
+    size: usize,
+    count: usize,
+    most: usize,
+) -> impl Iterator<Item = CopyPart> {
     let touching = count == 1 || (gpu.stride == size && host.stride == size);
     // Elements that touch are one; whole elements go together, and one that is longer than a part goes in
     // several.
@@ -92,7 +98,7 @@ fn parts(gpu: Strided, host: Strided, size: usize, count: usize, most: usize) ->
     (0..count).step_by(rows).flat_map(move |row| {
         (0..pieces).map(move |piece| {
             let byte = piece * most;
-            Part {
+            CopyPart {
                 gpu: place(gpu, row, byte),
                 host: place(host, row, byte),
                 size: (size - byte).min(most),
@@ -131,7 +137,8 @@ impl Pageable {
             return Ok(());
         }
         let loan = Arc::new(self.borrow(stream, size.saturating_mul(count))?);
-        // SAFETY: passed on.
+        // SAFETY: the caller vouches for the elements of both sides until the stream has run; the loan holds
+        // them all.
         let put = unsafe { self.start(stream, direction, &loan, parts(gpu, host, size, count, MOST)) };
         if put.is_err() {
             // What has been put on the stream may still use it.
@@ -147,11 +154,11 @@ impl Pageable {
         stream: &Stream,
         direction: Direction,
         loan: &Arc<Loan>,
-        parts: impl Iterator<Item = Part>,
+        parts: impl Iterator<Item = CopyPart>,
     ) -> Result<()> {
         let (buffer, device) = loan.at();
         for part in parts {
-            let Part { gpu, size, count, .. } = part;
+            let CopyPart { gpu, size, count, .. } = part;
             let packed = Strided { at: device, stride: size };
             let held = Arc::clone(loan);
             let by_host = move || {
@@ -167,7 +174,7 @@ impl Pageable {
                     unsafe { stream.copy_strided(gpu, packed, size, count) }?;
                 }
                 Direction::OutOfGpu => {
-                    // SAFETY: as above.
+                    // SAFETY: the caller vouches for the GPU's elements; the buffer holds the part.
                     unsafe { stream.copy_strided(packed, gpu, size, count) }?;
                     stream.callback(by_host)?;
                 }
@@ -216,7 +223,7 @@ impl Pageable {
     }
 }
 
-impl Part {
+impl CopyPart {
     /// The host's share: its elements into the buffer, or out of it.
     ///
     /// # Safety

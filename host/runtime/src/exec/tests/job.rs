@@ -72,7 +72,7 @@ fn puts_and_gets_move_every_size_and_touch_nothing_beside() {
                 unsafe { calls::get(w, back.as_mut_ptr().add(1), p + front, bytes, next) }.unwrap();
                 assert!(back[1..1 + bytes] == data[1..], "{bytes} bytes at {skew}");
                 assert_eq!((back[0], back[1 + bytes]), (0xee, 0xee));
-                // SAFETY: as above, from ourselves.
+                // SAFETY: the destination holds `bytes` bytes behind the first.
                 unsafe { calls::get(w, back.as_mut_ptr().add(1), p + front, bytes, me) }.unwrap();
                 assert!(back[1..1 + bytes] == here[front..front + bytes], "{bytes} bytes at {skew}");
                 barrier(w);
@@ -255,7 +255,7 @@ fn the_source_of_a_put_is_free_when_it_returns_behind_a_fence_too() {
                 std::hint::black_box(&mut source).fill(u64::MAX);
                 order::fence(w).unwrap();
                 let mut source = [round; 64];
-                // SAFETY: as above.
+                // SAFETY: no more than the array holds.
                 unsafe {
                     calls::put_signal(w, word, source.as_ptr().cast(), bytes, signal, SignalOp::Add(1), other)
                 }

@@ -86,7 +86,7 @@ fn more_copies_than_buffers_come_in_their_turn() {
         let sent: Vec<_> = (0..200).map(|round| data(seed, me, round, LEN)).collect();
         let mut back = vec![vec![0u8; LEN]; sent.len()];
         for (mine, back) in sent.iter().zip(&mut back) {
-            // SAFETY: as above.
+            // SAFETY: sources and destinations of LEN bytes, which live until the stream is synchronised.
             unsafe {
                 put(w, inbox, mine.as_ptr() as usize, LEN, other, on).unwrap();
                 get(w, back.as_mut_ptr() as usize, inbox, LEN, other, on).unwrap();

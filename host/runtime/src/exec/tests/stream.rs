@@ -8,7 +8,7 @@ use super::calls::on_stream::*;
 use crate::capi::stream::*;
 use crate::error::code;
 use crate::fake::{worlds, worlds_with};
-use crate::kernel::event::Event;
+use crate::kernel::event::StreamEvent;
 use crate::kernel::handle::Handle;
 use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
@@ -130,7 +130,7 @@ fn events_are_handles_that_go_stale() {
             assert_eq!(rushmem_event_free(event), RUSHMEM_ERR_BAD_HANDLE);
             assert_eq!(rushmem_event_wait(event), RUSHMEM_ERR_BAD_HANDLE);
             // A world takes its events with it.
-            let left: &'static Handle<Event> = w.kernels().record(NULL).unwrap();
+            let left: &'static Handle<StreamEvent> = w.kernels().record(NULL).unwrap();
             w.finalize().unwrap();
             left.get().unwrap().wait().unwrap();
         }

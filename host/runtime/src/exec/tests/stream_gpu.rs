@@ -195,7 +195,7 @@ fn everything_is_captured_and_replayed() {
                 }
                 Ok(())
             };
-            // SAFETY: as above.
+            // SAFETY: a stream that lives; what is recorded uses memory that outlives the graph's launches.
             let graph = unsafe { capture(raw, mode, record) }.unwrap();
             // While a PE captures in the global mode, the program must not make calls that may interfere.
             barrier(w);
@@ -273,7 +273,7 @@ fn pageable_memory_is_read_when_the_graph_is_launched() {
             let exec = instantiate(graph.unwrap());
             for replay in 1..=3 {
                 let mine = data(seed, me, replay, len);
-                // SAFETY: as above; no copy is in flight.
+                // SAFETY: `private` is used by this pointer alone, and no copy is in flight.
                 unsafe { src.copy_from_nonoverlapping(mine.as_ptr(), len) };
                 // SAFETY: instantiated above; a stream that lives.
                 unsafe {

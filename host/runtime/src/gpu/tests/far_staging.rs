@@ -180,7 +180,7 @@ fn words_are_stored_after_what_came_before() {
         let span = Span::contiguous(mapping.base(), LARGE);
         // SAFETY: mapped; waited for below.
         let copied = unsafe { staging.copy_in(&span, 0, &chunk, LARGE) }.unwrap();
-        // SAFETY: as above.
+        // SAFETY: mapped; waited for below.
         let stored = unsafe { staging.store(flag, round, 8) }.unwrap().unwrap();
         while get(&mut staging, &Span::contiguous(flag, 8)) != round.to_le_bytes() {
             until.check();
@@ -259,7 +259,7 @@ fn a_full_gpu_is_no_hindrance() {
     let small = unsafe { staging.store(memory.base(), u64::from(first[0]) | 0xff00, 1) }.unwrap().unwrap();
     wait(&mut staging, small);
     assert!(!stream.query().unwrap(), "the kernel waits yet");
-    // SAFETY: as above.
+    // SAFETY: mapped; waited for below.
     let signal = unsafe { staging.store(sig, 1, 8) }.unwrap().unwrap();
     wait(&mut staging, signal);
     finish(&stream);

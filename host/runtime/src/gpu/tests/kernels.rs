@@ -151,7 +151,7 @@ fn launches_compute() {
     t.write(memory.base() + 64, &7f32.to_le_bytes());
     let (a, b, c, d) = (200u8, Pair(3, 4.0), memory.base() as u64 + 64, true);
     let mix = kernel(&module, "mix");
-    // SAFETY: as above.
+    // SAFETY: arguments of the parameters' types; waited for by `read`.
     unsafe { mix.launch(&shape(1, 1), &[arg(&at), arg(&a), arg(&b), arg(&c), arg(&d)], &t.stream) }.unwrap();
     assert_eq!(t.read(memory.base(), 8), (200 + 3000 + 4_000_000 + 7_000_000_000u64 + 5).to_le_bytes());
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::gpu::copy::Strided;
-use crate::gpu::event::Event;
+use crate::gpu::event::CudaEvent;
 use crate::gpu::memop::MemOp;
 use crate::gpu::pinned::PinnedBox;
 
@@ -211,8 +211,8 @@ fn events_order_and_measure() {
     let Some(mut t) = turn("events_order_and_measure") else { return };
     let other = Stream::new(&t.cuda, Priority::High).unwrap();
     let (a, b) = (t.memory(64 << 20), t.memory(64 << 20));
-    let (start, end) = (Event::new(&t.cuda, true).unwrap(), Event::new(&t.cuda, true).unwrap());
-    let copied = Event::new(&t.cuda, false).unwrap();
+    let (start, end) = (CudaEvent::new(&t.cuda, true).unwrap(), CudaEvent::new(&t.cuda, true).unwrap());
+    let copied = CudaEvent::new(&t.cuda, false).unwrap();
     assert!(copied.query().unwrap());
     let data = t.random.bytes(a.bytes());
     t.write(a.base(), &data);
@@ -223,7 +223,7 @@ fn events_order_and_measure() {
     copied.record(&t.stream).unwrap();
     other.wait_for(&copied).unwrap();
     let mut last = vec![0; 64];
-    // SAFETY: as above.
+    // SAFETY: mapped, and a buffer as long; waited for.
     unsafe { other.copy(last.as_mut_ptr() as usize, b.base() + b.bytes() - 64, 64) }.unwrap();
     finish(&other);
     assert_eq!(last, data[data.len() - 64..]);

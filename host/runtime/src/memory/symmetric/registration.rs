@@ -12,26 +12,26 @@ use crate::collective::Entered;
 use crate::error::{err, Result};
 use crate::gpu::ipc::{IpcHandle, IpcMapping};
 use crate::gpu::Cuda;
-use crate::memory::gpu_region::{inspect, GpuMemory, Piece, Plain};
+use crate::memory::gpu_region::{inspect, GpuMemory, PlainRegion, VmmPiece};
 use crate::memory::region::Region;
 use crate::memory::remote::Backed;
-use crate::memory::segments::Segment;
-use crate::node::control::{Call, Words};
+use crate::memory::segments::UnmappedRegion;
+use crate::node::control::{Call, RoundWords};
 use crate::node::links::Links;
 use crate::os::page_size;
 use crate::topology::card::Card;
 
 /// A registered region.
 #[derive(Debug)]
-pub(super) struct Registered {
-    memory: Memory,
+pub(super) struct Registration {
+    memory: RegionMemory,
     bytes: usize,
     /// Of its alias, from the window's upper half on.
     offset: usize,
 }
 
 #[derive(Debug)]
-enum Memory {
+enum RegionMemory {
     /// The host's; private again when the region goes.
     Host { _shared: Region },
     /// VMM memory: its mappings in the window hold it.
@@ -83,7 +83,7 @@ impl Symmetric {
         let [kind, pieces] = given.as_ref().map_or([0, 0], Given::words);
         call.round(Call::Register, [bytes as u64, kind, pieces, 0])?;
         call.agree(0, "the size of a registered region")?;
-        let told: Vec<Words> = (0..cards.len()).map(|pe| call.words(pe)).collect();
+        let told: Vec<RoundWords> = (0..cards.len()).map(|pe| call.words(pe)).collect();
         let given = call.all_well(given, "register")?;
         same_kind(&told, cards)?;
         let mut books = self.books();
@@ -101,10 +101,10 @@ impl Symmetric {
             Given::Host => unsafe { self.share_host(&mut books, at, addr, bytes, call, links) },
             Given::Gpu(GpuMemory::Vmm(own)) => {
                 let rounds = told.iter().map(|words| words[2]).max().unwrap_or(0);
-                self.share_vmm(&mut books, at, &own, rounds, call, links).map(|()| Memory::Vmm)
+                self.share_vmm(&mut books, at, &own, rounds, call, links).map(|()| RegionMemory::Vmm)
             }
             Given::Gpu(GpuMemory::Plain(own)) => {
-                self.share_plain((addr, bytes), at, &own, call, cards).map(|()| Memory::Plain(own.id))
+                self.share_plain((addr, bytes), at, &own, call, cards).map(|()| RegionMemory::Plain(own.id))
             }
         };
         let memory = match shared {
@@ -117,10 +117,11 @@ impl Symmetric {
         };
         let alias = self.base() + at;
         if let Some(far) = self.far.get() {
-            let own = if matches!(memory, Memory::Plain(_)) { addr } else { alias };
+            let own = if matches!(memory, RegionMemory::Plain(_)) { addr } else { alias };
             // Registered until `unregister`, which takes it away from `far` first; or until the world ends.
             let kind = if self.window.backing().is_host() { Backed::Host } else { Backed::GpuPieces };
-            // SAFETY: as said.
+            // SAFETY: the region stays mapped until `unregister`, which takes it away from `far` first, or
+            // until the world ends.
             let added = unsafe { far.add(at, bytes, own, kind) };
             // No PE returns before all know the region: otherwise it could put into a PE that does not yet.
             if let Err(e) = call.all_well(added, "register") {
@@ -133,8 +134,8 @@ impl Symmetric {
         let shift = alias.wrapping_sub(addr) as isize;
         // What is not at its alias is reached by this PE itself at its own address.
         let (own, by_alias) =
-            if matches!(memory, Memory::Plain(_)) { (0, shift.wrapping_neg()) } else { (shift, 0) };
-        books.regions.insert(addr, Registered { memory, bytes, offset });
+            if matches!(memory, RegionMemory::Plain(_)) { (0, shift.wrapping_neg()) } else { (shift, 0) };
+        books.regions.insert(addr, Registration { memory, bytes, offset });
         self.live.insert(addr, bytes, own);
         self.live.insert(alias, bytes, by_alias);
         Ok(alias)
@@ -169,11 +170,11 @@ impl Symmetric {
         bytes: usize,
         call: &mut Entered<'_>,
         links: &Links,
-    ) -> Result<Memory> {
+    ) -> Result<RegionMemory> {
         // SAFETY: per contract.
         let region = call.all_well(unsafe { Region::share(addr, bytes) }, "register")?;
         self.map_everyones(books, at, bytes, region.chunk(), call, links)?;
-        Ok(Memory::Host { _shared: region })
+        Ok(RegionMemory::Host { _shared: region })
     }
 
     /// Maps every PE's VMM allocations at `at` of its part of the window. They may be cut differently on each
@@ -182,7 +183,7 @@ impl Symmetric {
         &self,
         books: &mut Books,
         at: usize,
-        own: &[Piece],
+        own: &[VmmPiece],
         rounds: u64,
         call: &mut Entered<'_>,
         links: &Links,
@@ -193,7 +194,7 @@ impl Symmetric {
             let piece = own.get(round).or(own.last()).expect("a region is one piece at least");
             let told = if round < own.len() { [piece.offset as u64, piece.bytes as u64] } else { [0, 0] };
             call.round(Call::Step, [told[0], told[1], 0, 0])?;
-            let places: Vec<Words> = self.members.iter().map(|pe| call.words(*pe)).collect();
+            let places: Vec<RoundWords> = self.members.iter().map(|pe| call.words(*pe)).collect();
             books.exchanges += 1;
             let fds = links.exchange(books.exchanges, piece.chunk.fd().as_fd(), self.limit);
             let fds = fds.unwrap_or_else(|e| {
@@ -215,7 +216,7 @@ impl Symmetric {
         &self,
         (addr, bytes): (usize, usize),
         alias: usize,
-        own: &Plain,
+        own: &PlainRegion,
         call: &mut Entered<'_>,
         cards: &[Card],
     ) -> Result<()> {
@@ -224,7 +225,8 @@ impl Symmetric {
         };
         let everyones = everyones(addr, cuda, own, call, &self.members)?;
         let me = self.window.me();
-        let mut segment = Segment { bytes, alias, copies: Vec::new(), open: Vec::new(), peers: Vec::new() };
+        let mut segment =
+            UnmappedRegion { bytes, alias, copies: Vec::new(), open: Vec::new(), peers: Vec::new() };
         let mut opened = Ok(());
         for (slot, theirs) in everyones.iter().enumerate() {
             let copy = if slot == me {
@@ -266,7 +268,7 @@ impl Symmetric {
             return Err(err!(BAD_ADDRESS, "cannot unregister {addr:#x}: no registered region starts there"));
         };
         call.agree(0, "the region of a collective unregister")?;
-        let Registered { memory, bytes, .. } =
+        let Registration { memory, bytes, .. } =
             books.regions.remove(&user).expect("it was found above, under the same lock");
         self.live.remove(user);
         self.live.remove(alias_of(offset));
@@ -295,8 +297,8 @@ impl Symmetric {
     }
 
     /// An error where plain memory was freed while it was registered.
-    fn still_there(&self, addr: usize, memory: &Memory) -> Result<()> {
-        let (Memory::Plain(Some(id)), Some(cuda)) = (memory, self.window.backing().gpu()) else {
+    fn still_there(&self, addr: usize, memory: &RegionMemory) -> Result<()> {
+        let (RegionMemory::Plain(Some(id)), Some(cuda)) = (memory, self.window.backing().gpu()) else {
             return Ok(());
         };
         if cuda.allocation_id(addr)? == Some(*id) {
@@ -311,7 +313,7 @@ impl Symmetric {
 }
 
 /// What a PE tells of its plain memory.
-struct Told {
+struct PlainOffer {
     handle: IpcHandle,
     offset: usize,
     address: usize,
@@ -323,10 +325,10 @@ struct Told {
 fn everyones(
     addr: usize,
     cuda: &Cuda,
-    own: &Plain,
+    own: &PlainRegion,
     call: &mut Entered<'_>,
     members: &[usize],
-) -> Result<Vec<Told>> {
+) -> Result<Vec<PlainOffer>> {
     let handle = own.handle.0;
     let place = [own.offset as u64, addr as u64, cuda.facts().ordinal as u64, 0];
     let mut words: Vec<Vec<u64>> = vec![Vec::new(); members.len()];
@@ -336,7 +338,7 @@ fn everyones(
         call.round(Call::Step, mine)?;
         words.iter_mut().zip(members).for_each(|(words, pe)| words.extend(call.words(*pe)));
     }
-    let told = |words: &Vec<u64>| Told {
+    let told = |words: &Vec<u64>| PlainOffer {
         handle: IpcHandle(std::array::from_fn(|i| words[i])),
         offset: words[8] as usize,
         address: words[9] as usize,
@@ -345,9 +347,9 @@ fn everyones(
     Ok(words.iter().map(told).collect())
 }
 
-impl Segment {
+impl UnmappedRegion {
     /// The address at which this PE's GPU reaches another PE's memory.
-    fn reach(&mut self, cuda: &Arc<Cuda>, theirs: &Told, same_process: bool) -> Result<usize> {
+    fn reach(&mut self, cuda: &Arc<Cuda>, theirs: &PlainOffer, same_process: bool) -> Result<usize> {
         if same_process {
             let peer = Cuda::open(theirs.ordinal)?;
             cuda.enable_peer_access(&peer)?;
@@ -362,7 +364,7 @@ impl Segment {
 }
 
 /// An error on every PE where PEs gave memory of different kinds.
-fn same_kind(told: &[Words], cards: &[Card]) -> Result<()> {
+fn same_kind(told: &[RoundWords], cards: &[Card]) -> Result<()> {
     if told.iter().all(|words| words[1] == told[0][1]) {
         return Ok(());
     }

@@ -15,15 +15,15 @@ use ucx_sys::{
     UCS_MEMORY_TYPE_CUDA, UCS_OK,
 };
 
-use crate::config::Way;
+use crate::config::FarGpu;
 use crate::error::{err, Result};
 
-impl Way {
+impl FarGpu {
     /// Whether UCX is to do it. `able` tries, and says why it cannot.
     pub(crate) fn by_ucx(self, able: impl FnOnce() -> std::result::Result<(), String>) -> Result<bool> {
         match self {
-            Way::Bounce | Way::Auto => Ok(false),
-            Way::Ucx => able().map(|()| true).map_err(|why| {
+            FarGpu::Bounce | FarGpu::Auto => Ok(false),
+            FarGpu::Ucx => able().map(|()| true).map_err(|why| {
                 err!(
                     UNSUPPORTED,
                     "RUSHMEM_FAR_GPU=ucx: {why}; install a UCX with CUDA (`pip install libucx-cu13`, or \
@@ -90,17 +90,17 @@ mod tests {
 
     #[test]
     fn ways() {
-        for (text, way) in [("auto", Way::Auto), (" Bounce", Way::Bounce), ("UCX", Way::Ucx)] {
-            assert_eq!(Way::parse(text).unwrap(), way);
+        for (text, way) in [("auto", FarGpu::Auto), (" Bounce", FarGpu::Bounce), ("UCX", FarGpu::Ucx)] {
+            assert_eq!(FarGpu::parse(text).unwrap(), way);
         }
-        let e = Way::parse("rdma").unwrap_err();
+        let e = FarGpu::parse("rdma").unwrap_err();
         assert!(e.code == code::ENVIRONMENT && e.message.contains("RUSHMEM_FAR_GPU=rdma"), "{e}");
         let (can, cannot) = (|| Ok(()), || Err("no CUDA in it".to_owned()));
-        for bounces in [Way::Auto, Way::Bounce] {
+        for bounces in [FarGpu::Auto, FarGpu::Bounce] {
             assert!(!bounces.by_ucx(|| panic!("not asked")).unwrap());
         }
-        assert!(Way::Ucx.by_ucx(can).unwrap());
-        let e = Way::Ucx.by_ucx(cannot).unwrap_err();
+        assert!(FarGpu::Ucx.by_ucx(can).unwrap());
+        let e = FarGpu::Ucx.by_ucx(cannot).unwrap_err();
         assert!(e.message.contains("no CUDA in it") && e.message.contains("libucx-cu13"), "{e}");
     }
 }

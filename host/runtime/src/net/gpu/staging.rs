@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::error::{err, Error, Result};
 use crate::gpu::copy::Strided;
-use crate::gpu::event::Event;
+use crate::gpu::event::CudaEvent;
 use crate::gpu::memop::MemOp;
 use crate::gpu::pinned::PinnedBox;
 use crate::gpu::stream::{Priority, Stream};
@@ -45,14 +45,14 @@ struct Track {
     stream: Stream,
     started: u64,
     ended: u64,
-    marks: VecDeque<Event>,
-    spare: Vec<Event>,
+    marks: VecDeque<CudaEvent>,
+    spare: Vec<CudaEvent>,
 }
 
 impl Track {
     fn new(cuda: &Arc<Cuda>) -> Result<Track> {
         let stream = Stream::new(cuda, Priority::High)?;
-        let spare = (0..EVENTS).map(|_| Event::new(cuda, false)).collect::<Result<_>>()?;
+        let spare = (0..EVENTS).map(|_| CudaEvent::new(cuda, false)).collect::<Result<_>>()?;
         Ok(Track { stream, started: 0, ended: 0, marks: VecDeque::with_capacity(EVENTS), spare })
     }
 

@@ -14,11 +14,62 @@ use rushmem_abi::device::{
     RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_UNMAPPED,
 };
 
-use Arg::{Offset, Value};
+use Arg::{Fields, Offset, Value};
 
 const THREAD: u64 = 0;
 const WARP: u64 = 1;
 const BLOCK: u64 = 2;
+
+/// `far_words_memory` of far.cu.
+struct WordsMemory {
+    rows: [Arg<'static>; 6],
+    counter: Arg<'static>,
+    sum: Arg<'static>,
+    sum8: Arg<'static>,
+    tickets: Arg<'static>,
+}
+
+impl WordsMemory {
+    fn fields(self) -> [Arg<'static>; 10] {
+        let [of1, of2, of4, of8, of3, of40] = self.rows;
+        [of1, of2, of4, of8, of3, of40, self.counter, self.sum, self.sum8, self.tickets]
+    }
+}
+
+/// `far_bytes_args` of far.cu.
+struct Bytes {
+    areas: Arg<'static>,
+    local: Arg<'static>,
+    signals: Arg<'static>,
+    sizes: Arg<'static>,
+    count: usize,
+    most: usize,
+    scope: u64,
+    seed: u64,
+}
+
+impl Bytes {
+    fn fields(self) -> [Arg<'static>; 8] {
+        let (count, most) = (Value(self.count as u64), Value(self.most as u64));
+        let (scope, seed) = (Value(self.scope), Value(self.seed));
+        [self.areas, self.local, self.signals, self.sizes, count, most, scope, seed]
+    }
+}
+
+/// `far_order_args` of far.cu.
+struct Order {
+    data: Arg<'static>,
+    source: Arg<'static>,
+    flag: Arg<'static>,
+    way: u64,
+    rounds: usize,
+}
+
+impl Order {
+    fn fields(self) -> [Arg<'static>; 5] {
+        [self.data, self.source, self.flag, Value(self.way), Value(self.rounds as u64)]
+    }
+}
 
 #[test]
 fn many_blocks_post_words_at_once() {
@@ -26,13 +77,17 @@ fn many_blocks_post_words_at_once() {
     for (slots, grid, block) in [(1, 2, 3), (4, 6, 40), (8, 3, 33), (256, 4, 16)] {
         let mut job = Job::new(4, 2, slots);
         let threads = 4 * (grid * block) as usize;
-        let sizes = [1, 2, 4, 8, 3, 40];
         let report = job.alloc(64);
-        let rows: Vec<_> = sizes.map(|size| Offset(job.alloc(size * threads))).into();
+        let rows = [1, 2, 4, 8, 3, 40].map(|size| Offset(job.alloc(size * threads)));
         let [counter, sum, sum8, tickets] = [8, 4, 8, 8 * threads].map(|bytes| job.alloc(bytes));
-        let mut args = vec![Offset(report)];
-        args.extend(rows);
-        args.extend([Offset(counter), Offset(sum), Offset(sum8), Offset(tickets), Value(random.next())]);
+        let memory = WordsMemory {
+            rows,
+            counter: Offset(counter),
+            sum: Offset(sum),
+            sum8: Offset(sum8),
+            tickets: Offset(tickets),
+        };
+        let args = [Offset(report), Fields(&memory.fields()), Value(random.next())];
         job.run(&mut random, "far_words", (grid, block), &args);
         for pe in 0..4 {
             assert_eq!(job.words(pe, counter, 1), [threads as u64]);
@@ -56,21 +111,19 @@ fn bytes_of_all_sizes_at_all_scopes() {
     for (scope, grid, block) in [(THREAD, 3, 1), (WARP, 2, 32), (WARP, 1, 23), (BLOCK, 2, 70)] {
         let mut job = Job::new(3, 1, 4);
         let report = job.alloc(64);
-        let areas = job.alloc(3 * grid * (most + 64));
-        let local = job.alloc(grid * 2 * (most + 128));
-        let (signals, list) = (job.alloc(3 * grid * 8), job.alloc(8 * sizes.len()));
+        let list = job.alloc(8 * sizes.len());
         job.set_words(list, &sizes);
-        let args = [
-            Offset(report),
-            Offset(areas),
-            Offset(local),
-            Offset(signals),
-            Offset(list),
-            Value(sizes.len() as u64),
-            Value(most as u64),
-            Value(scope),
-            Value(random.next()),
-        ];
+        let bytes = Bytes {
+            areas: Offset(job.alloc(3 * grid * (most + 64))),
+            local: Offset(job.alloc(grid * 2 * (most + 128))),
+            signals: Offset(job.alloc(3 * grid * 8)),
+            sizes: Offset(list),
+            count: sizes.len(),
+            most,
+            scope,
+            seed: random.next(),
+        };
+        let args = [Offset(report), Fields(&bytes.fields())];
         job.run(&mut random, "far_bytes", (grid as u32, block), &args);
     }
 }
@@ -109,16 +162,10 @@ fn data_is_there_before_what_announces_it() {
     for way in 0..6 {
         for slots in [2, 16] {
             let mut job = Job::new(4, 1, slots);
-            let [report, flag] = [64, 8].map(|bytes| job.alloc(bytes));
-            let [data, source] = [32 * rounds, 32 * rounds].map(|bytes| job.alloc(bytes));
-            let args = [
-                Offset(report),
-                Offset(data),
-                Offset(source),
-                Offset(flag),
-                Value(way),
-                Value(rounds as u64),
-            ];
+            let report = job.alloc(64);
+            let [data, source, flag] = [32 * rounds, 32 * rounds, 8].map(|bytes| Offset(job.alloc(bytes)));
+            let order = Order { data, source, flag, way, rounds };
+            let args = [Offset(report), Fields(&order.fields())];
             job.run(&mut random, "far_order", (2, 1), &args);
         }
     }

@@ -98,13 +98,13 @@ impl Job {
         pe: usize,
         kernel: &str,
         shape: (u32, u32),
-        args: &[Arg],
+        args: &[Arg<'_>],
     ) -> Result<(), RunError> {
         launch(&self.module, &self.pes[pe], kernel, shape, args)
     }
 
     /// Runs the kernel on all PEs with their stand-ins, and looks at the report at the start of `args`.
-    pub(super) fn run(&mut self, random: &mut Random, kernel: &str, shape: (u32, u32), args: &[Arg]) {
+    pub(super) fn run(&mut self, random: &mut Random, kernel: &str, shape: (u32, u32), args: &[Arg<'_>]) {
         let heaps: Vec<usize> = self.pes.iter().map(|pe| pe.heap).collect();
         let done = AtomicBool::new(false);
         let Job { pes, rings, module, broken, .. } = self;
@@ -175,26 +175,38 @@ fn module() -> Module {
 }
 
 /// A launch on one PE, to its end.
-fn launch(module: &Module, pe: &Pe, kernel: &str, shape: (u32, u32), args: &[Arg]) -> Result<(), RunError> {
-    let words: Vec<u64> = args
-        .iter()
-        .map(|arg| match *arg {
-            Arg::Offset(offset) => (pe.heap + offset) as u64,
-            Arg::Value(value) => value,
-        })
-        .collect();
-    let args: Vec<_> = words.iter().map(|word| std::ptr::from_ref(word).cast::<c_void>()).collect();
+fn launch(
+    module: &Module,
+    pe: &Pe,
+    kernel: &str,
+    shape: (u32, u32),
+    args: &[Arg<'_>],
+) -> Result<(), RunError> {
+    let words: Vec<Vec<u64>> = args.iter().map(|arg| arg.words(pe.heap)).collect();
+    let args: Vec<_> = words.iter().map(|words| words.as_ptr().cast::<c_void>()).collect();
     let config = LaunchConfig { grid: [shape.0, 1, 1], block: [shape.1, 1, 1], shared: 0 };
     let kernel = module.kernel(kernel).unwrap();
     let state = std::ptr::from_ref(&*pe.state).cast();
-    // SAFETY: pointers and numbers of at most 8 bytes, as the parameters are; the wait limit ends what hangs.
+    // SAFETY: words, and structs of words, as the parameters are; the wait limit ends what hangs.
     unsafe { kernel.run(&config, &args, state, &AtomicU32::new(0)) }
 }
 
 /// An argument of a kernel.
 #[derive(Clone, Copy)]
-pub(super) enum Arg {
+pub(super) enum Arg<'a> {
     /// The address of something in the PE's own heap.
     Offset(usize),
     Value(u64),
+    /// A struct of words.
+    Fields(&'a [Arg<'a>]),
+}
+
+impl Arg<'_> {
+    fn words(&self, heap: usize) -> Vec<u64> {
+        match self {
+            Arg::Offset(offset) => vec![(heap + offset) as u64],
+            Arg::Value(value) => vec![*value],
+            Arg::Fields(fields) => fields.iter().flat_map(|field| field.words(heap)).collect(),
+        }
+    }
 }

@@ -15,7 +15,7 @@ use super::stand_in::{Network, StandIn};
 use super::ucx::listen::Listen;
 use super::ucx::Ucx;
 use super::{fake, BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD, MESSAGE};
-use crate::config::{Carrier, Way};
+use crate::config::{Carrier, FarGpu};
 use crate::net::wire::message::{begin, PRELUDE};
 use crate::testing::random::Random;
 
@@ -333,7 +333,7 @@ fn conforms(test: &str, job: impl Fn(Random) -> Result<Job, String>) {
 
 fn ucx(carrier: Carrier, random: Random) -> Result<Job, String> {
     ucx_sys::Ucp::load().map_err(|e| e.to_string())?;
-    let open = |me| Ucx::new(me, PES, carrier, Way::Bounce, &Listen::Loopback).unwrap();
+    let open = |me| Ucx::new(me, PES, carrier, FarGpu::Bounce, &Listen::Loopback).unwrap();
     let transports = (0..PES).map(|me| Box::new(open(me)) as Box<dyn Transport>).collect();
     Ok(Job::new(transports, Box::new(|_| ()), random))
 }

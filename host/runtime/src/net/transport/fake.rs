@@ -19,7 +19,7 @@ const PIECE: usize = 1000;
 
 /// What is on its way to a PE.
 #[derive(Debug, Default)]
-struct Arrivals {
+struct Arriving {
     messages: Vec<(Instant, Message)>,
 }
 
@@ -29,9 +29,9 @@ enum Message {
     Large { head: Vec<u8>, data: Vec<u8> },
 }
 
-type Shared = Mutex<Arrivals>;
+type SharedArriving = Mutex<Arriving>;
 
-type Registry = HashMap<[u8; 16], Weak<Shared>>;
+type Registry = HashMap<[u8; 16], Weak<SharedArriving>>;
 
 /// The arrivals of all PEs of this process.
 fn registry() -> MutexGuard<'static, Registry> {
@@ -55,9 +55,9 @@ struct Moving {
 /// The transport.
 pub(crate) struct Fake {
     id: [u8; 16],
-    mine: Arc<Shared>,
+    mine: Arc<SharedArriving>,
     addresses: Vec<Vec<u8>>,
-    peers: Vec<Option<Arc<Shared>>>,
+    peers: Vec<Option<Arc<SharedArriving>>>,
     moving: Vec<Moving>,
     next_moving: u64,
     /// Flushes: the copies that each waits for, and what it completes.
@@ -76,7 +76,7 @@ impl Fake {
         let id: [u8; 16] = random()?;
         let seed = seed.map_or_else(|| random().map(u64::from_le_bytes), Ok)?;
         log::info!("the fake network's seed is {seed} (RUSHMEM_FAKE_SEED)");
-        let mine = Arc::new(Shared::default());
+        let mine = Arc::new(SharedArriving::default());
         registry().insert(id, Arc::downgrade(&mine));
         Ok(Fake {
             id,

@@ -128,7 +128,8 @@ pub(super) unsafe extern "C" fn on_copy(
     length: usize,
     param: *const ucp_am_recv_param_t,
 ) -> ucs_status_t {
-    // SAFETY: as for `on_message`; segments stay until they are forgotten, landings until they are abandoned.
+    // SAFETY: UCX passes the inbox that the handler was set with, and a header and data of the lengths given.
+    // Segments stay until they are forgotten, landings until they are abandoned.
     unsafe {
         let inbox = &mut *arg.cast::<Inbox>();
         if is_fetched(param) {

@@ -14,7 +14,7 @@ use ucx_sys::*;
 
 /// `ucp_transport_entry_t`, since UCX 1.14.
 #[repr(C)]
-struct Entry {
+struct TransportEntry {
     transport: *const c_char,
     device: *const c_char,
 }
@@ -23,7 +23,7 @@ struct Entry {
 #[repr(C)]
 struct Attributes {
     known: ucp_ep_attr_t,
-    entries: *mut Entry,
+    entries: *mut TransportEntry,
     count: u32,
     entry_size: usize,
 }
@@ -43,8 +43,8 @@ pub(super) unsafe fn transports(ucp: &Ucp, ep: ucp_ep_h) -> Vec<String> {
         // SAFETY: the caller's endpoint is alive.
         return printed_transports(&unsafe { printed(ucp, ep) });
     }
-    let mut entries: Vec<Entry> =
-        (0..MOST).map(|_| Entry { transport: std::ptr::null(), device: std::ptr::null() }).collect();
+    let mut entries: Vec<TransportEntry> =
+        (0..MOST).map(|_| TransportEntry { transport: std::ptr::null(), device: std::ptr::null() }).collect();
     // SAFETY: zeroes are valid for it, and the mask names the field that 1.14 added; names are UCX's own, and
     // live as it does.
     unsafe {
@@ -52,7 +52,7 @@ pub(super) unsafe fn transports(ucp: &Ucp, ep: ucp_ep_h) -> Vec<String> {
         attributes.known.field_mask = TRANSPORTS;
         attributes.entries = entries.as_mut_ptr();
         attributes.count = MOST as u32;
-        attributes.entry_size = size_of::<Entry>();
+        attributes.entry_size = size_of::<TransportEntry>();
         if ucp.ucp_ep_query(ep, (&raw mut attributes).cast()) != UCS_OK {
             return Vec::new();
         }

@@ -10,7 +10,7 @@ use super::callbacks::{on_lost, sent};
 use super::carrier::{one_sided, transports};
 use super::credit::Queued;
 use super::inbox::{Lost, Payload, UserData};
-use super::meeting::Meeting;
+use super::meeting::Handshake;
 use super::status::check;
 use super::wire::{Head, SEALED};
 use super::{Ucx, AM_ID, COPY_ID};
@@ -30,7 +30,7 @@ pub(super) struct Endpoint {
     /// It has put something since the connection was made.
     pub(super) has_put: bool,
     /// Until it has been met.
-    pub(super) meeting: Option<Meeting>,
+    pub(super) meeting: Option<Handshake>,
     /// What waits for a number ([`credit`](super::credit)).
     pub(super) held: VecDeque<Queued>,
     /// For the error handler.

@@ -6,9 +6,9 @@
 
 use std::fmt;
 
-use super::keys::{Keys, Shared, PUBLIC};
-use super::seal::{Kind, Tag, TAG};
-use super::window::{Seen, Window, AHEAD};
+use super::keys::{Keys, PairKeys, PUBLIC};
+use super::seal::{SealKind, Tag, TAG};
+use super::window::{ReplayWindow, Seen, AHEAD};
 use super::wire::{HEAD, SEALED};
 use crate::error::Result;
 use crate::net::transport::BULK_HEAD;
@@ -65,11 +65,11 @@ impl fmt::Display for Dropped {
 #[derive(Default)]
 struct Guard {
     /// Made when something goes there, or is said to come from there.
-    shared: Option<Box<Shared>>,
+    shared: Option<Box<PairKeys>>,
     /// Messages sent, and so many of them that are known to have come in.
     sent: u64,
     arrived: u64,
-    window: Window,
+    window: ReplayWindow,
     /// It has been sent word that so many of its own have come in.
     acknowledged: u64,
 }
@@ -98,7 +98,7 @@ impl Guards {
         self.keys.learn(public);
     }
 
-    fn shared(&mut self, pe: usize) -> Result<&Shared> {
+    fn shared(&mut self, pe: usize) -> Result<&PairKeys> {
         let shared = &mut self.peers[pe].shared;
         if shared.is_none() {
             *shared = Some(Box::new(self.keys.share(pe)?));
@@ -125,7 +125,7 @@ impl Guards {
     pub(super) fn seal_message(&mut self, pe: usize, message: &mut Vec<u8>) -> Result<()> {
         let number = self.number(pe);
         message.extend_from_slice(&number.to_le_bytes());
-        let tag = self.shared(pe)?.out.tag(Kind::Message, &[message]);
+        let tag = self.shared(pe)?.out.tag(SealKind::Message, &[message]);
         message.extend_from_slice(&tag);
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Guards {
         sealed[BULK_HEAD..HEAD].copy_from_slice(&(me as u64).to_le_bytes());
         sealed[HEAD..SEALED - TAG].copy_from_slice(&number.to_le_bytes());
         let parts: [&[u8]; 2] = [&sealed[..SEALED - TAG], &(bytes as u64).to_le_bytes()];
-        let tag = self.shared(pe)?.out.tag(Kind::Bulk, &parts);
+        let tag = self.shared(pe)?.out.tag(SealKind::Bulk, &parts);
         sealed[SEALED - TAG..].copy_from_slice(&tag);
         Ok(sealed)
     }
@@ -161,7 +161,7 @@ impl Guards {
         let mut sealed = [0; SEALED];
         sealed[..HEAD].copy_from_slice(head);
         sealed[HEAD..SEALED - TAG].copy_from_slice(&number.to_le_bytes());
-        let tag = self.shared(pe)?.out.tag(Kind::Copy, &[&sealed[..SEALED - TAG], data]);
+        let tag = self.shared(pe)?.out.tag(SealKind::Copy, &[&sealed[..SEALED - TAG], data]);
         sealed[SEALED - TAG..].copy_from_slice(&tag);
         Ok(sealed)
     }
@@ -195,7 +195,7 @@ impl Guards {
         let (sealed, tag) = message.split_at(message.len() - TAG);
         let (text, number) = sealed.split_at(sealed.len() - 8);
         let from = message::sender(text);
-        self.verify(from, Kind::Message, &[sealed], tag)?;
+        self.verify(from, SealKind::Message, &[sealed], tag)?;
         self.count(from, number)?;
         Ok((from, text.len()))
     }
@@ -204,7 +204,7 @@ impl Guards {
     pub(super) fn open_bulk(&mut self, sealed: &[u8], bytes: usize) -> std::result::Result<usize, Refusal> {
         let (head, tag) = self.split(sealed)?;
         let from = word(&head[BULK_HEAD..]);
-        self.verify(from, Kind::Bulk, &[head, &(bytes as u64).to_le_bytes()], tag)?;
+        self.verify(from, SealKind::Bulk, &[head, &(bytes as u64).to_le_bytes()], tag)?;
         self.count(from, &head[HEAD..])?;
         Ok(from)
     }
@@ -218,7 +218,7 @@ impl Guards {
     ) -> std::result::Result<usize, Refusal> {
         let (head, tag) = self.split(sealed)?;
         let (from, counts) = sender(head[..HEAD].try_into().expect("a head's length"));
-        self.verify(from, Kind::Copy, &[head, data], tag)?;
+        self.verify(from, SealKind::Copy, &[head, data], tag)?;
         if counts {
             self.count(from, &head[HEAD..])?;
         }
@@ -235,7 +235,7 @@ impl Guards {
     fn verify(
         &mut self,
         from: usize,
-        kind: Kind,
+        kind: SealKind,
         parts: &[&[u8]],
         tag: &[u8],
     ) -> std::result::Result<(), Refusal> {

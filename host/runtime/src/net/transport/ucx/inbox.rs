@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use ucx_sys::*;
 
 use super::guard::{Guards, Refusal, TRAILER};
-use super::window::{Seen, Window};
+use super::window::{ReplayWindow, Seen};
 use super::wire::{Head, HEAD, SEALED};
 use super::{status, SPARE};
 use crate::error::{err, Error, Result};
@@ -32,7 +32,7 @@ pub(super) struct Inbox {
     /// This PE's memory that others may name, by segment: address and bytes; none where it is a GPU's.
     pub(super) memory: HashMap<u32, (usize, usize)>,
     /// The pieces of each PE's puts that are in their place.
-    pub(super) arrivals: Vec<Window>,
+    pub(super) arrivals: Vec<ReplayWindow>,
     /// Where what this PE has asked for goes.
     pub(super) landings: HashMap<u64, Landing>,
     pub(super) next_landing: u64,
@@ -319,7 +319,7 @@ mod tests {
         let mut memory = vec![0u8; 100];
         let at = memory.as_mut_ptr() as usize;
         let mut inbox = Inbox::new(None, Guards::new(Keys::new(0).unwrap()));
-        inbox.arrivals = vec![Window::default(), Window::default()];
+        inbox.arrivals = vec![ReplayWindow::default(), ReplayWindow::default()];
         inbox.memory.insert(3, (at, 100));
         let put = |segment, address: usize| Head::Put { number: 0, segment, address: address as u64 };
         // SAFETY: the memory is there.

@@ -29,7 +29,7 @@ pub(super) struct Keys {
 }
 
 /// What this PE shares with another one.
-pub(super) struct Shared {
+pub(super) struct PairKeys {
     /// For what it sends there.
     pub(super) out: Seal,
     /// For what comes from there.
@@ -59,7 +59,7 @@ impl Keys {
     }
 
     /// What this PE and `pe` share. It takes tens of microseconds: once for each PE.
-    pub(super) fn share(&self, pe: usize) -> Result<Shared> {
+    pub(super) fn share(&self, pe: usize) -> Result<PairKeys> {
         let public = PublicKey::from(self.theirs[pe]);
         let secret = self.secret.diffie_hellman(&public);
         if !secret.was_contributory() {
@@ -80,7 +80,7 @@ impl Keys {
             }
             Seal::new(&key)
         };
-        Ok(Shared { out: key(self.me, pe), back: key(pe, self.me) })
+        Ok(PairKeys { out: key(self.me, pe), back: key(pe, self.me) })
     }
 
     fn public_of(&self, pe: usize) -> [u8; PUBLIC] {
@@ -95,7 +95,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::transport::ucx::seal::Kind;
+    use crate::net::transport::ucx::seal::SealKind;
 
     fn job(n: usize) -> Vec<Keys> {
         let mut all: Vec<Keys> = (0..n).map(|me| Keys::new(me).unwrap()).collect();
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn two_pes_share_what_nobody_else_has() {
         let all = job(3);
-        let tag = |seal: &Seal| seal.tag(Kind::Message, &[b"data"]);
+        let tag = |seal: &Seal| seal.tag(SealKind::Message, &[b"data"]);
         let [ab, ba, ac, ca] = [(0, 1), (1, 0), (0, 2), (2, 0)].map(|(me, pe)| all[me].share(pe).unwrap());
         assert_eq!(tag(&ab.out), tag(&ba.back));
         assert_eq!(tag(&ab.back), tag(&ba.out));

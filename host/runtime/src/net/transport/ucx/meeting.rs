@@ -26,7 +26,7 @@ use crate::net::transport::{Event, Remote, Token, Transport, BULK_HEAD};
 
 /// How far two PEs have come.
 #[derive(Default)]
-pub(super) struct Meeting {
+pub(super) struct Handshake {
     /// This PE has greeted, and was greeted.
     greeted: bool,
     was_greeted: bool,
@@ -101,7 +101,9 @@ impl Ucx {
     }
 
     fn step(&mut self, pe: usize) -> Result<()> {
-        let Some(Meeting { greeted, was_greeted, asked, .. }) = self.peers[pe].meeting else { return Ok(()) };
+        let Some(Handshake { greeted, was_greeted, asked, .. }) = self.peers[pe].meeting else {
+            return Ok(());
+        };
         let greeted = greeted || self.greet(pe)?;
         let asks = greeted && was_greeted && !asked && self.me < pe;
         if asks {

@@ -48,7 +48,7 @@ use std::os::fd::RawFd;
 
 use ucx_sys::*;
 
-use crate::config::{Carrier, Way};
+use crate::config::{Carrier, FarGpu};
 use crate::net::transport::Transport;
 use connect::Endpoint;
 use inbox::Inbox;
@@ -76,7 +76,7 @@ pub(crate) struct Ucx {
     /// UCX may have to copy one-sided. Where not, it is not asked for that, and does nothing of the kind for
     /// others either.
     rma: bool,
-    way: Way,
+    way: FarGpu,
     /// Whether it reaches GPU memory, once that has been tried.
     gpus: Option<bool>,
     /// Whether PEs meet first, and those that are being met.

@@ -16,18 +16,18 @@ use super::pieces::Pieces;
 use super::status::check;
 use super::{meeting, piece, Ucx, AM_ID, COPY_ID};
 use crate::config::Carrier;
-use crate::config::Way;
+use crate::config::FarGpu;
 use crate::error::{err, Result};
 
 impl Ucx {
     /// For PE `me` of a job of `n`; `carrier`: who copies; `way`: how GPU memory is to be reached; `listen`:
     /// where the others are.
-    pub(crate) fn new(me: usize, n: usize, carrier: Carrier, way: Way, listen: &Listen) -> Result<Ucx> {
+    pub(crate) fn new(me: usize, n: usize, carrier: Carrier, way: FarGpu, listen: &Listen) -> Result<Ucx> {
         let ucp = Ucp::load().map_err(|e| err!(ENVIRONMENT, "{e}"))?;
         let rma = match carrier {
             Carrier::Ucx => true,
-            Carrier::Auto => way == Way::Ucx || has_rdma(),
-            Carrier::Messages => way == Way::Ucx,
+            Carrier::Auto => way == FarGpu::Ucx || has_rdma(),
+            Carrier::Messages => way == FarGpu::Ucx,
         };
         let inbox = Inbox::new(Some(ucp), Guards::new(Keys::new(me)?));
         let inbox = Box::into_raw(Box::new(inbox));

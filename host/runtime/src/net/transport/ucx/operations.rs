@@ -14,7 +14,7 @@ use super::keys::PUBLIC;
 use super::meeting::Deferred;
 use super::pieces::Destination;
 use super::status::check;
-use super::window::Window;
+use super::window::ReplayWindow;
 use super::Ucx;
 use crate::error::{err, Result};
 use crate::net::transport::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD};
@@ -57,7 +57,7 @@ impl Transport for Ucx {
             .map(|own| own.split_first_chunk().map_or_else(Default::default, |(key, at)| (*key, at.to_vec())))
             .unzip();
         let inbox = self.inbox();
-        inbox.arrivals = addresses.iter().map(|_| Window::default()).collect();
+        inbox.arrivals = addresses.iter().map(|_| ReplayWindow::default()).collect();
         inbox.guards.learn(public);
         let inbox = self.inbox;
         let addresses = addresses.into_iter().enumerate();
@@ -65,7 +65,7 @@ impl Transport for Ucx {
     }
 
     unsafe fn register(&mut self, id: u32, memory: Memory) -> Result<Vec<u8>> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller keeps the memory until the segment is forgotten.
         unsafe { self.register_memory(id, memory) }
     }
 

@@ -19,7 +19,7 @@ pub(super) type Tag = [u8; TAG];
 /// What is sealed: a tag of one kind is none of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-pub(super) enum Kind {
+pub(super) enum SealKind {
     /// A message of the engine's.
     Message = 1,
     /// The head of a large message, which UCX carries.
@@ -44,9 +44,9 @@ impl Seal {
     }
 
     /// The tag of `parts`, one after the other. The lengths of all but one are fixed for each kind.
-    pub(super) fn tag(&self, kind: Kind, parts: &[&[u8]]) -> Tag {
+    pub(super) fn tag(&self, kind: SealKind, parts: &[&[u8]]) -> Tag {
         let kind_word = (kind as u64).to_le_bytes();
-        if kind == Kind::Copy {
+        if kind == SealKind::Copy {
             let mut mac = self.large.clone();
             parts.iter().for_each(|part| mac.update(part));
             mac.update(&kind_word);
@@ -59,7 +59,7 @@ impl Seal {
     }
 
     /// Whether `tag` is theirs, in constant time.
-    pub(super) fn holds(&self, kind: Kind, parts: &[&[u8]], tag: &Tag) -> bool {
+    pub(super) fn holds(&self, kind: SealKind, parts: &[&[u8]], tag: &Tag) -> bool {
         let right = self.tag(kind, parts);
         right.iter().zip(tag).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
     }
@@ -75,7 +75,7 @@ mod tests {
         let key: [u8; KEY] = random().unwrap();
         println!("key {key:x?}");
         let seal = Seal::new(&key);
-        for kind in [Kind::Message, Kind::Bulk, Kind::Copy] {
+        for kind in [SealKind::Message, SealKind::Bulk, SealKind::Copy] {
             for bytes in [0usize, 1, 15, 16, 48, 63, 64, 65, 127, 4096] {
                 let data: Vec<u8> = (0..bytes).map(|i| (i * 7) as u8).collect();
                 let tag = seal.tag(kind, &[&data]);
@@ -95,14 +95,14 @@ mod tests {
                 assert!(!seal.holds(kind, &[&more], &tag));
             }
         }
-        let tags = [Kind::Message, Kind::Bulk, Kind::Copy].map(|kind| seal.tag(kind, &[b"one"]));
+        let tags = [SealKind::Message, SealKind::Bulk, SealKind::Copy].map(|kind| seal.tag(kind, &[b"one"]));
         assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2]);
         // Half of the key is each algorithm's.
         for at in 0..KEY {
             let mut other = key;
             other[at] ^= 1;
             let other = Seal::new(&other);
-            let kind = if at < KEY / 2 { Kind::Message } else { Kind::Copy };
+            let kind = if at < KEY / 2 { SealKind::Message } else { SealKind::Copy };
             assert_ne!(other.tag(kind, &[b"one"]), seal.tag(kind, &[b"one"]), "byte {at} of the key");
         }
     }

@@ -132,7 +132,10 @@ impl Stranger {
         self.progress();
     }
 
-    /// A key that UCX takes, for which he needs no other PE.
+    /// A key that UCX takes, for which no other PE is needed.
+    ///
+    /// # Safety
+    /// The worker is alive.
     unsafe fn key(&mut self) -> ucp_rkey_h {
         if let Some((_, _, key)) = &self.own {
             return *key;

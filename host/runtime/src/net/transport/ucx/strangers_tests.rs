@@ -14,7 +14,7 @@ use super::tests::{at, both, data, pair, Pe, LIMIT, SEGMENT};
 use super::window::AHEAD;
 use super::wire::{Head, HEAD, SEALED};
 use super::{Carrier, Ucx, AM_ID, COPY_ID};
-use crate::config::Way;
+use crate::config::FarGpu;
 use crate::net::transport::{Event, Memory, Transport, MESSAGE};
 use crate::net::wire::message::{self, Record, PRELUDE};
 use crate::topology::card::random;
@@ -290,7 +290,7 @@ fn pes_of_one_host_listen_on_loopback_alone() {
     }
     let ports = |listen: &Listen| {
         let before = listening(std::process::id());
-        let _ucx = Ucx::new(0, 2, Carrier::Auto, Way::Bounce, listen).unwrap();
+        let _ucx = Ucx::new(0, 2, Carrier::Auto, FarGpu::Bounce, listen).unwrap();
         let after = listening(std::process::id());
         after.difference(&before).map(|(address, _)| *address).collect::<Vec<_>>()
     };
@@ -307,10 +307,10 @@ fn ucx_copies_only_where_it_has_to() {
         return eprintln!("SKIP ucx_copies_only_where_it_has_to: no UCX");
     }
     for (carrier, way, copies) in [
-        (Carrier::Messages, Way::Bounce, false),
-        (Carrier::Messages, Way::Ucx, true),
-        (Carrier::Auto, Way::Auto, super::listen::has_rdma()),
-        (Carrier::Ucx, Way::Auto, true),
+        (Carrier::Messages, FarGpu::Bounce, false),
+        (Carrier::Messages, FarGpu::Ucx, true),
+        (Carrier::Auto, FarGpu::Auto, super::listen::has_rdma()),
+        (Carrier::Ucx, FarGpu::Auto, true),
     ] {
         let mut bytes = vec![0u8; 4096];
         let memory =

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::listen::Listen;
 use super::pieces::WINDOW;
 use super::{Carrier, Ucx};
-use crate::config::Way;
+use crate::config::FarGpu;
 use crate::memory::region::Region;
 use crate::net::transport::{Event, Memory, Remote, Transport, BULK_HEAD};
 use crate::os::Reservation;
@@ -54,7 +54,7 @@ pub(super) fn pair(test: &str, carrier: Carrier) -> Option<[Pe; 2]> {
     }
     let pe = |me| {
         let memory = data(BYTES);
-        let ucx = Ucx::new(me, 2, carrier, Way::Bounce, &Listen::Loopback).unwrap();
+        let ucx = Ucx::new(me, 2, carrier, FarGpu::Bounce, &Listen::Loopback).unwrap();
         let (done, failed, bulk, messages) = (Vec::new(), Vec::new(), HashMap::new(), Vec::new());
         Pe { ucx, memory, done, failed, bulk, messages, lost: false }
     };
@@ -137,7 +137,7 @@ fn copies_arrive_by_either_carrier() {
             }
             both(&mut pes, "put", |pes| [token, token + 1].iter().all(|t| pes[0].done.contains(t)));
             assert!(pes[1].memory[7..7 + bytes] == source, "a put of {bytes} bytes by {carrier:?}");
-            // SAFETY: as above.
+            // SAFETY: source and destination live until the tokens are done.
             if unsafe { pes[0].ucx.get(there, got.as_mut_ptr(), bytes, token + 2) }.unwrap() {
                 pes[0].done.push(token + 2);
             }

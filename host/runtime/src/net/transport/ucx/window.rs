@@ -20,14 +20,14 @@ pub(super) enum Seen {
 
 /// All numbers below `next` have come, and some of the [`AHEAD`] from there on.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct ReplayWindow {
     pub(super) next: u64,
     /// A bit for each number that came ahead of its turn, by its remainder; made when one does.
     ahead: Vec<u64>,
     early: u32,
 }
 
-impl Window {
+impl ReplayWindow {
     /// Notes a number.
     pub(super) fn take(&mut self, number: u64) -> Seen {
         if number < self.next {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn numbers_count_once_in_any_order() {
-        let mut window = Window::default();
+        let mut window = ReplayWindow::default();
         for (number, next) in [(0, 1), (3, 1), (2, 1), (1, 4), (4, 5), (6, 5), (5, 7)] {
             assert_eq!(window.take(number), Seen::First);
             assert_eq!(window.next, next, "after {number}");
@@ -98,7 +98,7 @@ mod tests {
             state ^= state << 17;
             state % n
         };
-        let (mut window, mut seen, mut next) = (Window::default(), BTreeSet::new(), 0);
+        let (mut window, mut seen, mut next) = (ReplayWindow::default(), BTreeSet::new(), 0);
         for _ in 0..100_000 {
             let reach = [4, 70, AHEAD + 9][below(3) as usize];
             let number = (next + below(reach)).saturating_sub(below(3));

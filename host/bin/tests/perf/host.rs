@@ -1,12 +1,8 @@
-//! `rushmem-perf` as a user sees it: every measure runs, its reports hold what they should, and its figures
-//! are not absurd. How fast rushmem is, a busy CI machine and a debug build cannot say: the record is in
-//! `docs/benchmarks`.
-
-mod perf_common;
+//! `rushmem-perf host`, `startup` and what all measures share, as a user sees it.
 
 use std::process::Command;
 
-use perf_common::{perf, run, text};
+use crate::common::{self, perf, run, text};
 use serde_json::Value;
 
 #[test]
@@ -70,7 +66,7 @@ fn every_measure_runs_and_is_reported() {
     assert!(row("start-up", None, 4)["ours"]["min"].as_f64().expect("checked") < 5000.0, "{report}");
 
     let csv = std::fs::read_to_string(&csv).expect("the file that was asked for");
-    assert_eq!(perf_common::csv_lines(&csv), rows.len() + 1, "{csv}");
+    assert_eq!(common::csv_lines(&csv), rows.len() + 1, "{csv}");
 }
 
 /// A byte is made wrong where it has arrived, before it is looked at: there is no figure.
@@ -129,7 +125,7 @@ fn starting_is_measured_step_by_step() {
     let numbers = |line: &&str| line.contains("the CPU");
     assert_eq!(table.lines().filter(numbers).count(), 1 + 3, "{table}");
     let csv = std::fs::read_to_string(&csv).expect("the file that was asked for");
-    assert_eq!(perf_common::csv_lines(&csv), rows.len() + 1, "{csv}");
+    assert_eq!(common::csv_lines(&csv), rows.len() + 1, "{csv}");
 }
 
 #[test]

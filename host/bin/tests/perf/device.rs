@@ -1,9 +1,7 @@
 //! `rushmem-perf device` as a user sees it, on the CPU device: the same kernels and the same way from them to
 //! figures as on GPUs. Whether the figures are good, a busy CI machine cannot say.
 
-mod perf_common;
-
-use perf_common::{perf, run, text, Row};
+use crate::common::{self, perf, run, text, Row};
 
 #[test]
 fn every_measure_makes_figures_that_were_verified() {
@@ -16,7 +14,7 @@ fn every_measure_makes_figures_that_were_verified() {
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}\n{table}", text(&output.stderr));
 
-    let report = perf_common::report(&json);
+    let report = common::report(&json);
     assert_eq!(report.value["parameters"]["jobs"][1]["pes"], 3, "{table}");
     let find = |measure: &str, bytes: Option<u64>, scope: &str, pes: u64| -> &Row {
         let row = report.rows.iter().find(|row| {
@@ -58,7 +56,7 @@ fn every_measure_makes_figures_that_were_verified() {
         assert_eq!(row.samples, 3, "{row:?}");
     }
     let csv = std::fs::read_to_string(&csv).expect("the file that was asked for");
-    assert_eq!(perf_common::csv_lines(&csv), report.rows.len() + 1, "{csv}");
+    assert_eq!(common::csv_lines(&csv), report.rows.len() + 1, "{csv}");
 }
 
 #[test]
@@ -74,7 +72,7 @@ fn launches_are_as_the_options_say() {
         .arg(&json);
     let output = run(&mut command, folder.path());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let rows = perf_common::report(&json).rows;
+    let rows = common::report(&json).rows;
     assert_eq!(rows.len(), 8);
     for row in rows {
         assert!(row.measure.ends_with("bandwidth, both ways, 1 B off"), "{row:?}");
@@ -90,7 +88,7 @@ fn the_host_initiates_on_streams_and_by_itself() {
     let output = run(command.env("RUSHMEM_DEVICE", "cpu").arg("--json").arg(&json), folder.path());
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}\n{table}", text(&output.stderr));
-    let rows = perf_common::report(&json).rows;
+    let rows = common::report(&json).rows;
     for scope in ["stream", "host"] {
         let count =
             |measure: &str| rows.iter().filter(|row| row.measure == measure && row.scope == scope).count();
@@ -124,7 +122,7 @@ fn every_promise_has_its_row_beside_peers_and_limits() {
     let output = run(command.arg(place("limits.csv")).arg("--json").arg(place("t.json")), folder.path());
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}\n{table}", text(&output.stderr));
-    let rows = perf_common::report(&place("t.json")).rows;
+    let rows = common::report(&place("t.json")).rows;
     let find = |measure: &str, scope: &str| {
         let row = rows.iter().find(|row| row.measure == measure && row.scope == scope);
         &row.unwrap_or_else(|| panic!("no row {measure} {scope}:\n{table}")).value
@@ -192,7 +190,7 @@ fn shared_memory_is_a_stage_where_words_are_whole() {
     command.args(["--scope", "thread,warp,block", "--budget", "5"]).env("RUSHMEM_DEVICE", "cpu");
     let output = run(command.arg("--json").arg(&json), folder.path());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let rows = perf_common::report(&json).rows;
+    let rows = common::report(&json).rows;
     assert_eq!(rows.len(), 4 * 3 * 2);
     for row in rows {
         assert_eq!(row.measure.ends_with(", staged"), row.bytes == Some(8192), "{row:?}");
@@ -264,7 +262,7 @@ fn a_wrong_byte_is_an_error_and_no_figure() {
         let (table, errors) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{line}: {errors}\n{table}");
         assert!(errors.contains(said) && errors.contains("mean nothing"), "{line}: {errors}");
-        let report = perf_common::report(&json);
+        let report = common::report(&json);
         assert_eq!(report.rows.len(), 1, "{line}: {table}");
         let failures = report.value["parameters"]["failures"].as_array().expect("a list");
         assert_eq!(failures.len(), 1, "{line}: {report}", report = report.value);
@@ -281,7 +279,7 @@ fn atomics_that_fetch_are_checked_and_so_is_what_they_leave() {
     let (table, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{errors}\n{table}");
     assert!(errors.contains("--both as given does nothing for atomic-latency"), "{errors}");
-    let rows = perf_common::report(&json).rows;
+    let rows = common::report(&json).rows;
     for measure in ["fetch_xor bandwidth, both ways", "compare_swap", "add + quiet", "fetch", "set + quiet"] {
         assert!(rows.iter().any(|row| row.measure == measure), "{measure}: {table}");
     }
@@ -304,7 +302,7 @@ fn options_that_do_nothing_are_refused_or_said() {
         perf("device p-bw g-bw p-latency --scope warp,thread --both --sizes 4096 --samples 2 --budget 5");
     let output = run(command.env("RUSHMEM_DEVICE", "cpu").arg("--json").arg(&json), folder.path());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let rows = perf_common::report(&json).rows;
+    let rows = common::report(&json).rows;
     let has =
         |measure: &str, scope: &str| rows.iter().any(|row| row.measure == measure && row.scope == scope);
     for scope in ["warp", "thread"] {

@@ -1,5 +1,4 @@
 //! What the tests of `rushmem-perf` share: a run of it within a time limit, and its report read back.
-#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,9 +1,7 @@
 //! `rushmem-perf far` as a user sees it: figures beside those of `ucx_perftest`, or a word on what is
 //! missing.
 
-mod perf_common;
-
-use perf_common::{perf, run, text};
+use crate::common::{self, perf, run, text};
 use serde_json::Value;
 
 #[test]
@@ -54,7 +52,7 @@ fn near_pes_are_measured_with_far_ones_in_the_job_and_without() {
         return;
     }
     assert!(output.status.success(), "{errors}\n{table}");
-    let report = perf_common::report(&json);
+    let report = common::report(&json);
     assert!(report.value["parameters"]["far"].as_str().is_some_and(|far| far.starts_with("ucx")), "{table}");
     assert_eq!(report.rows.len(), 7, "{table}");
     for row in &report.rows {
