@@ -1,6 +1,7 @@
 //! The texts about stalls and failures.
 
 use super::*;
+use crate::team::slots::Slots;
 
 impl DeviceState {
     /// What a kernel does before it traps.
