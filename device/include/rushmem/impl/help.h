@@ -15,8 +15,10 @@
 #ifndef RUSHMEM_IMPL_HELP_H
 #define RUSHMEM_IMPL_HELP_H
 
-#include <rushmem/abi_mailbox.h>
 #include <rushmem/state.h>
+
+/* Behind what gives NVRTC the names of integers. */
+#include <rushmem/abi_mailbox.h>
 
 static_assert(sizeof(rushmem_mailbox) == 128 && sizeof(rushmem_mailbox_request) == 32 &&
                   (RUSHMEM_MAILBOX_SLOTS & (RUSHMEM_MAILBOX_SLOTS - 1)) == 0,
