@@ -1,4 +1,4 @@
-//! What joining a job would do and need here, told without joining: what `rushmem-info` shows, for programs
+//! What joining a job would do and need here, without joining: what `rushmem-info` shows, for programs
 //! that want to say early what is missing.
 
 use std::ffi::OsStr;

@@ -8,7 +8,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use run_common::{collect, marked, run, shell, sorted, start, unique, wait_until, Running, LIMIT};
+use run_common::{collect, marked, shell, sorted, start, unique, wait_until, Ended, Running, LIMIT};
+
+fn run(options: &[&str], script: &str) -> Ended {
+    let mut command = shell(options, script);
+    command.stdin(Stdio::null());
+    start(command).end()
+}
 
 #[test]
 fn each_pe_knows_its_place_and_gets_the_variables() {

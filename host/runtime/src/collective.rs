@@ -110,13 +110,13 @@ impl Entered<'_> {
     #[cold]
     fn different_calls(&self) -> crate::error::Error {
         let number = self.count.number;
-        let told: Vec<String> = (0..self.of.n)
+        let listed: Vec<String> = (0..self.of.n)
             .map(|i| {
                 let kind = self.of.control.arrived(i, number).unwrap_or(0);
                 format!("PE {} called {}", self.cards[i].pe, Call::name(kind))
             })
             .collect();
-        err!(MISMATCH, "the PEs made different collective calls: {}", told.join(", "))
+        err!(MISMATCH, "the PEs made different collective calls: {}", listed.join(", "))
     }
 
     /// What PE `i` gave to the last round.
@@ -130,9 +130,9 @@ impl Entered<'_> {
         if values.iter().all(|v| *v == values[0]) {
             return Ok(());
         }
-        let told: Vec<String> =
+        let listed: Vec<String> =
             values.iter().zip(self.cards).map(|(v, card)| format!("{v} on PE {}", card.pe)).collect();
-        Err(err!(MISMATCH, "{what} differs between the PEs: {}", told.join(", ")))
+        Err(err!(MISMATCH, "{what} differs between the PEs: {}", listed.join(", ")))
     }
 
     /// One more round in which every PE says whether its part went well; all fail where one did.

@@ -99,7 +99,7 @@ fn a_gpus_failure_is_unpacked() {
     for (to, from) in state.failure.0.iter().zip(words) {
         to.store(from, Ordering::Relaxed);
     }
-    let told = (RUSHMEM_DEVICE_FAIL_TIMEOUT, " in block (70000,3,65535), thread (17,1023,63)".to_owned());
-    assert_eq!(state.take_failure(), told);
+    let expected = (RUSHMEM_DEVICE_FAIL_TIMEOUT, " in block (70000,3,65535), thread (17,1023,63)".to_owned());
+    assert_eq!(state.take_failure(), expected);
     assert_eq!(state.take_failure().0, 0);
 }

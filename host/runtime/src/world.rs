@@ -109,11 +109,11 @@ impl World {
 
     /// Waits for all work on this world's streams; the first failure since the last call.
     pub(crate) fn synchronize(&self) -> Result<()> {
-        let told = self.kernels.synchronize();
-        self.settle(&told);
+        let outcome = self.kernels.synchronize();
+        self.settle(&outcome);
         let posted = self.check_posts();
         self.kernels.forget_launched();
-        told.and(posted)
+        outcome.and(posted)
     }
 
     /// What kernels asked of far PEs and could not be done.
@@ -128,18 +128,18 @@ impl World {
     /// As for [`Kernels::synchronize_stream`].
     pub(crate) unsafe fn synchronize_stream(&self, stream: *mut c_void) -> Result<()> {
         // SAFETY: the caller gives null or a stream that lives.
-        let told = unsafe { self.kernels.synchronize_stream(stream) };
-        self.settle(&told);
+        let outcome = unsafe { self.kernels.synchronize_stream(stream) };
+        self.settle(&outcome);
         // Kernels of other streams may go on: the call that waits for the last of them reports their posts.
-        told.and(self.check_posts())
+        outcome.and(self.check_posts())
     }
 
     /// A launch that fails on the CPU device abandons its threads wherever they are. Their slots of the
     /// device ring are free again once no kernel runs on any stream: now, or in a later call that
     /// synchronises. On a GPU a kernel that gives up takes the context with it, and no other follows.
-    fn settle(&self, told: &Result<()>) {
+    fn settle(&self, outcome: &Result<()>) {
         let Some(far) = &self.far else { return };
-        if told.is_err() {
+        if outcome.is_err() {
             self.abandoned.store(true, Ordering::Relaxed);
         }
         if !self.abandoned.load(Ordering::Relaxed) {

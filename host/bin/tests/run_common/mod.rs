@@ -73,12 +73,6 @@ impl Running {
     }
 }
 
-pub(crate) fn run(options: &[&str], script: &str) -> Ended {
-    let mut command = shell(options, script);
-    command.stdin(Stdio::null());
-    start(command).end()
-}
-
 /// A `sleep` argument that no other process on the machine has.
 pub(crate) fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -3,8 +3,8 @@
 //! those at the other end of its node's sockets, by process and time of birth; while it waits for the next
 //! start, it looks whether they live.
 //!
-//! Nothing is held open meanwhile. A PE of another host is watched by its own mates, whose start fails and is
-//! told to all; one that is alone on its host is missed at the limit, as before.
+//! Nothing is held open meanwhile. A PE of another host is watched by the PEs of its node; their start fails,
+//! and the bootstrap passes that on to all. A PE that is alone on its host is missed at the limit.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What `rushmem_init` would do in this process, and what it would need, told without joining anything: for
+//! What `rushmem_init` would do in this process, and what it would need, without joining anything: for
 //! `rushmem-info` and for programs that want to say early what is missing.
 
 use std::os::raw::c_char;

@@ -203,18 +203,21 @@ fn the_types_of_extern_c_kernels_are_told() {
     let source = "extern \"C\" __global__ void ring(float *x, const int n, double d) {}\n\
                   namespace a { extern \"C\" __global__ void deep(unsigned char *) {} }\n";
     let cubin = compiler.compile("k.cu", source).unwrap();
-    let mut told: Vec<_> =
+    let mut signatures: Vec<_> =
         cubin.instances.iter().map(|(asked, symbol)| (signatures::kernel_of(asked), symbol)).collect();
-    told.sort();
-    assert_eq!(told.iter().map(|(kernel, _)| *kernel).collect::<Vec<_>>(), [Some("deep"), Some("ring")]);
-    let kinds: Vec<_> = crate::gpu::names::params_of_type(told[1].1, &[8, 4, 8])
+    signatures.sort();
+    assert_eq!(
+        signatures.iter().map(|(kernel, _)| *kernel).collect::<Vec<_>>(),
+        [Some("deep"), Some("ring")]
+    );
+    let kinds: Vec<_> = crate::gpu::names::params_of_type(signatures[1].1, &[8, 4, 8])
         .iter()
         .map(|p| (p.kind, p.size, p.pointee_kind, p.pointee_size))
         .collect();
     use rushmem_abi::c::*;
     let (none, float) = (RUSHMEM_ARG_UNKNOWN, RUSHMEM_ARG_FLOAT);
     let expected = [(RUSHMEM_ARG_POINTER, 8, float, 4), (RUSHMEM_ARG_INT, 4, none, 0), (float, 8, none, 0)];
-    assert_eq!(kinds, expected, "{told:?}");
+    assert_eq!(kinds, expected, "{signatures:?}");
     // What looks like a kernel and is none does no harm.
     let odd = "#if 0\n__global__ void gone() {}\n#endif\nextern \"C\" __global__ void k(int) {}\n";
     assert!(compiler.compile("odd.cu", odd).unwrap().instances.is_empty());

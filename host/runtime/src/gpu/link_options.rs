@@ -53,21 +53,27 @@ pub(super) fn translate(options: &[String]) -> Result<Vec<String>, String> {
 mod tests {
     use super::translate;
 
-    fn told(options: &[&str]) -> Result<String, String> {
+    fn options_for(options: &[&str]) -> Result<String, String> {
         let options: Vec<String> = options.iter().map(|option| option.to_string()).collect();
         translate(&options).map(|all| all.join(" "))
     }
 
     #[test]
     fn what_makes_code_is_said_again() {
-        assert_eq!(told(&["--gpu-architecture=sm_90", "-DX=1", "-I", "dir"]).unwrap(), "-lto -arch=sm_90");
-        assert_eq!(told(&["-arch=sm_90a", "--generate-line-info"]).unwrap(), "-lto -arch=sm_90a -lineinfo");
         assert_eq!(
-            told(&["--maxrregcount=32", "-use_fast_math", "--fmad=false", "--Xptxas", "-v"]).unwrap(),
+            options_for(&["--gpu-architecture=sm_90", "-DX=1", "-I", "dir"]).unwrap(),
+            "-lto -arch=sm_90"
+        );
+        assert_eq!(
+            options_for(&["-arch=sm_90a", "--generate-line-info"]).unwrap(),
+            "-lto -arch=sm_90a -lineinfo"
+        );
+        assert_eq!(
+            options_for(&["--maxrregcount=32", "-use_fast_math", "--fmad=false", "--Xptxas", "-v"]).unwrap(),
             "-lto -maxrregcount=32 -ftz=1 -prec-div=0 -prec-sqrt=0 -fma=1 -fma=0 -Xptxas=-v"
         );
         for refused in ["-G", "--device-debug", "-rdc=true", "-arch=compute_90", "--ftz=maybe"] {
-            assert!(told(&[refused]).unwrap_err().contains(refused));
+            assert!(options_for(&[refused]).unwrap_err().contains(refused));
         }
     }
 }

@@ -25,7 +25,7 @@ fn linking(test: &str, cache: &Path) -> Option<Compiler> {
 fn link(compiler: &Compiler, source: &str, library: Library) -> Result<Vec<u8>> {
     let nvrtc = Nvrtc::load(compiler.nvrtc.as_deref()).unwrap();
     let options = compiler.arguments(&nvrtc, "k.cu").unwrap();
-    let CodeFrom::Linked { linker, library, options: told } =
+    let CodeFrom::Linked { linker, library, options: linking } =
         compiler.way(&nvrtc, &options, library).unwrap()
     else {
         panic!("another way");
@@ -39,7 +39,7 @@ fn link(compiler: &Compiler, source: &str, library: Library) -> Result<Vec<u8>> 
         instances: &instances,
         made: Product::Cubin,
     };
-    linked(&nvrtc, &job, &linker, &library, &told).map(|output| output.code)
+    linked(&nvrtc, &job, &linker, &library, &linking).map(|output| output.code)
 }
 
 /// A symbol of a cubin: its name, and its bytes where it is an object that the file has bytes of.

@@ -188,9 +188,9 @@ fn kernels(module: CUmodule, instances: &[(String, String)]) -> Result<Vec<Kerne
         }
         let signature =
             instances.iter().find(|(asked, _)| signatures::kernel_of(asked) == Some(&kernel.symbol));
-        if let Some((_, told)) = signature {
+        if let Some((_, types)) = signature {
             let sizes: Vec<usize> = kernel.layout.iter().map(|(_, size)| *size).collect();
-            kernel.params = names::params_of_type(told, &sizes);
+            kernel.params = names::params_of_type(types, &sizes);
         }
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));

@@ -11,7 +11,7 @@ pub(crate) fn readable(symbol: &str) -> String {
     demangle(symbol, &options).unwrap_or_else(|| symbol.to_owned())
 }
 
-/// The parameters, of which the binary told the sizes. Kinds are unknown where the name says nothing
+/// The parameters, whose sizes the binary says. Kinds are unknown where the name says nothing
 /// (`extern "C"`), or only the name of a type.
 pub(crate) fn params(symbol: &str, sizes: &[usize]) -> Vec<rushmem_arg_type_t> {
     let full = demangle(symbol, &DemangleOptions::new());
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     /// Kind, size, pointee's kind and size of each.
-    fn told(symbol: &str, sizes: &[usize]) -> Vec<(i32, u32, i32, u32)> {
+    fn parsed(symbol: &str, sizes: &[usize]) -> Vec<(i32, u32, i32, u32)> {
         params(symbol, sizes).iter().map(|p| (p.kind, p.size, p.pointee_kind, p.pointee_size)).collect()
     }
 
@@ -151,19 +151,19 @@ mod tests {
         use RUSHMEM_ARG_POINTER as P;
         use RUSHMEM_ARG_UINT as U;
         use RUSHMEM_ARG_UNKNOWN as X;
-        assert_eq!(told("_Z4ringPmPfm", &[8, 8, 8]), [(P, 8, U, 8), (P, 8, F, 4), (U, 8, X, 0)]);
-        assert_eq!(told("_ZN1a1b1kEi", &[4]), [(I, 4, X, 0)]);
-        assert_eq!(told("_Z5scaleIfEvPT_S0_", &[8, 4]), [(P, 8, F, 4), (F, 4, X, 0)]);
+        assert_eq!(parsed("_Z4ringPmPfm", &[8, 8, 8]), [(P, 8, U, 8), (P, 8, F, 4), (U, 8, X, 0)]);
+        assert_eq!(parsed("_ZN1a1b1kEi", &[4]), [(I, 4, X, 0)]);
+        assert_eq!(parsed("_Z5scaleIfEvPT_S0_", &[8, 4]), [(P, 8, F, 4), (F, 4, X, 0)]);
         // void q(const float *, const volatile void *, double **, bool, char, Pair)
         let symbol = "_Z1qPKfPVKvPPdbc4Pair";
         let expected = [(P, 8, F, 4), (P, 8, X, 0), (P, 8, P, 8), (U, 1, X, 0), (I, 1, X, 0), (X, 12, X, 0)];
-        assert_eq!(told(symbol, &[8, 8, 8, 1, 1, 12]), expected);
+        assert_eq!(parsed(symbol, &[8, 8, 8, 1, 1, 12]), expected);
         // void f(void (*)(int, float), std::pair<int, long>)
-        assert_eq!(told("_Z1fPFvifESt4pairIilE", &[8, 16]), [(X, 8, X, 0), (X, 16, X, 0)]);
+        assert_eq!(parsed("_Z1fPFvifESt4pairIilE", &[8, 16]), [(X, 8, X, 0), (X, 16, X, 0)]);
         // No parameters; unknown ones; a list that is not what the binary has.
-        assert_eq!(told("_Z4nonev", &[]), []);
-        assert_eq!(told("plain", &[4, 8]), [(X, 4, X, 0), (X, 8, X, 0)]);
-        assert_eq!(told("_Z4ringPmPfm", &[8, 8]), [(X, 8, X, 0); 2]);
-        assert_eq!(told("_ZN1a1b1kEi", &[8]), [(X, 8, X, 0)]);
+        assert_eq!(parsed("_Z4nonev", &[]), []);
+        assert_eq!(parsed("plain", &[4, 8]), [(X, 4, X, 0), (X, 8, X, 0)]);
+        assert_eq!(parsed("_Z4ringPmPfm", &[8, 8]), [(X, 8, X, 0); 2]);
+        assert_eq!(parsed("_ZN1a1b1kEi", &[8]), [(X, 8, X, 0)]);
     }
 }

@@ -68,8 +68,9 @@ impl NvJitLink {
             return Ok(Arc::clone(known));
         }
         let found = search::first(&search::places(&NAMES, asked, Some(nvrtc)), NvJitLink::open);
-        let found = found
-            .map_err(|told| err!(UNSUPPORTED, "nvJitLink was not found: no {}{told}", NAMES.join(", ")))?;
+        let found = found.map_err(|looked| {
+            err!(UNSUPPORTED, "nvJitLink was not found: no {}{looked}", NAMES.join(", "))
+        })?;
         let found = Arc::new(found);
         loaded.push((key, Arc::clone(&found)));
         Ok(found)

@@ -95,10 +95,10 @@ impl Nvrtc {
         if let Some((_, known)) = loaded.iter().find(|(from, _)| from.as_deref() == asked) {
             return Ok(Arc::clone(known));
         }
-        let nvrtc = search::first(&search::places(&NAMES, asked, None), Nvrtc::open).map_err(|told| {
+        let nvrtc = search::first(&search::places(&NAMES, asked, None), Nvrtc::open).map_err(|looked| {
             err!(
                 UNSUPPORTED,
-                "NVRTC, which compiles kernels for GPUs, was not found: no {}{told}. Install it (it is part of the CUDA \
+                "NVRTC, which compiles kernels for GPUs, was not found: no {}{looked}. Install it (it is part of the CUDA \
                  toolkit, or `pip install nvidia-cuda-nvrtc`, 12.4 or newer) and set RUSHMEM_NVRTC to the path of \
                  libnvrtc.so",
                 NAMES.join(", ")

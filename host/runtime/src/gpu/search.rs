@@ -146,10 +146,10 @@ mod tests {
             // SAFETY: no such library.
             unsafe { libloading::os::unix::Library::open(Some(path), libloading::os::unix::RTLD_NOW) }
         };
-        let told = first(&places, open).unwrap_err();
-        assert_eq!(told, format!(", looked in {}, the loader's path", temp.path().display()));
+        let text = first(&places, open).unwrap_err();
+        assert_eq!(text, format!(", looked in {}, the loader's path", temp.path().display()));
         std::fs::write(temp.path().join("libx.so"), "rubbish").unwrap();
-        let told = first(&places, open).unwrap_err();
-        assert!(told.contains("too short"), "{told}");
+        let text = first(&places, open).unwrap_err();
+        assert!(text.contains("too short"), "{text}");
     }
 }

@@ -62,8 +62,8 @@ fn what_a_failed_launch_claimed_comes_back_and_no_other_streams_claims_do() {
             ask(w, other, 2, 400, 40, false, [words, wrong]);
             ask(w, one, 2, 100, 1000, true, [words, wrong]);
             // SAFETY: a stream of this world.
-            let told = unsafe { w.synchronize_stream(one) };
-            assert_eq!(told.unwrap_err().code, code::BAD_PE, "round {round}");
+            let outcome = unsafe { w.synchronize_stream(one) };
+            assert_eq!(outcome.unwrap_err().code, code::BAD_PE, "round {round}");
             beside += usize::from(w.kernels().check_idle().is_err());
             w.synchronize().unwrap_or_else(|e| panic!("round {round}, the other stream: {e}"));
             ask(w, one, 2, 300, 2, false, [words, wrong]);

@@ -96,7 +96,7 @@ impl StreamEvent {
 }
 
 impl Handle<StreamEvent> {
-    /// Gives the event back; the work that it told of goes on.
+    /// Gives the event back; the work that it stands for goes on.
     pub(crate) fn free(&'static self) -> Result<()> {
         let event = self.get()?;
         let mut events = lock(&event.core.events);

@@ -10,8 +10,8 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::heard::Heard;
 use super::streams::{DeviceStream, Streams};
+use super::unreported::Unreported;
 use super::{headers, lock, Common};
 use crate::error::{code, err, Error, Result};
 use crate::gpu::compile::Compiler;
@@ -43,8 +43,8 @@ pub(super) struct GpuRunner {
     noted: Mutex<VecDeque<(usize, String)>>,
     /// Why the context is lost.
     lost: OnceLock<Error>,
-    /// Kernels that have given up, and whether the driver has told.
-    heard: Heard,
+    /// Kernels that have given up, and whether the driver has reported them.
+    unreported: Unreported,
 }
 
 /// Loaded code.
@@ -113,7 +113,7 @@ impl GpuRunner {
             sharing: sharing.max(1) as u64,
             noted: Mutex::default(),
             lost: OnceLock::new(),
-            heard: Heard::new(GRACE),
+            unreported: Unreported::new(GRACE),
         })
     }
 
@@ -272,7 +272,7 @@ impl GpuRunner {
     fn finish(&self, stream: usize, query: &dyn Fn() -> Result<bool>) -> Result<()> {
         self.check_alive()?;
         let report = || format!("for {} to end", self.suspects(Some(stream)));
-        let waited = self.heard.wait(&self.common.health, &self.common.state, &report, query);
+        let waited = self.unreported.wait(&self.common.health, &self.common.state, &report, query);
         waited.map_err(|e| {
             if e.code == code::PEER_DEAD {
                 // Its kernels notice too, and say more; but not for ever.
@@ -308,9 +308,9 @@ impl GpuRunner {
         }
     }
 
-    /// Whether a kernel has given up and the driver should have told by now.
+    /// Whether a kernel has given up and the driver should have reported it by now.
     fn is_overdue(&self) -> bool {
-        self.heard.is_overdue(&self.common.state)
+        self.unreported.is_overdue(&self.common.state)
     }
 
     /// The error of a kernel that has given up, of which the driver does not tell those who ask for that
@@ -325,20 +325,20 @@ impl GpuRunner {
         if let Some(first) = self.lost.get() {
             return first.clone();
         }
-        let unheard = self.is_overdue();
-        if !unheard && !self.cuda.is_lost() {
+        let unreported = self.is_overdue();
+        if !unreported && !self.cuda.is_lost() {
             return e;
         }
-        let told = match self.common.state.take_failure() {
+        let error = match self.common.state.take_failure() {
             (0, _) => e.context(head),
             (code, place) => self.common.gave_up(head, code, &place),
         };
-        let told =
-            Error::new(told.code, format!("{}; this process can use {} no more", told.message, self.cuda));
-        let first = self.lost.get_or_init(|| told).clone();
-        if unheard {
+        let error =
+            Error::new(error.code, format!("{}; this process can use {} no more", error.message, self.cuda));
+        let first = self.lost.get_or_init(|| error).clone();
+        if unreported {
             log::warn!(
-                "{head}: has given up, of which the driver has not told; what is on {} is left there",
+                "{head}: has given up, which the driver did not report; what is on {} stays there",
                 self.cuda
             );
             // Nobody else is to wait for what the driver still takes for running.
@@ -381,7 +381,7 @@ impl GpuRunner {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        // Where a kernel was not heard of, the driver takes it for running, and would wait for it to give
+        // The driver takes a kernel that it did not report for one that runs, and would wait for it to give
         // anything back.
         !self.cuda.is_condemned()
     }

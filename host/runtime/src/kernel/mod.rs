@@ -1,6 +1,6 @@
-//! Kernels of a world: sources compiled and loaded for the PE's device, launches checked and put on a stream,
-//! failures told with the kernel's and the PE's name. What is the same on both kinds of device is here;
-//! [`cpu`] and [`gpu`] are the rest.
+//! Kernels of a world: sources are compiled and loaded for the PE's device, launches are checked and put on a
+//! stream, failures name the kernel and the PE. What is the same on both kinds of device is here; [`cpu`] and
+//! [`gpu`] are the rest.
 
 pub(crate) mod args;
 mod cpu;
@@ -9,10 +9,10 @@ mod failure;
 mod gpu;
 pub(crate) mod handle;
 pub(crate) mod headers;
-mod heard;
 pub(crate) mod service;
 pub(crate) mod stream;
 pub(crate) mod streams;
+mod unreported;
 
 use std::ffi::{c_void, CString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

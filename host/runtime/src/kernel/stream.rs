@@ -329,7 +329,7 @@ mod tests {
         assert_eq!((e.code, e.message.as_str()), (code::TIMEOUT, "first (3 launches behind it did not run)"));
         assert!(rx.try_recv().is_err());
         stream.check_idle().unwrap();
-        // Asked and told, the stream works again.
+        // The failure is reported once; then the stream works again.
         stream.push(job("good", move || tx.send(()).map_err(|_| err!(INTERNAL, "nobody listens")))).unwrap();
         stream.synchronize("PE 0", None).unwrap();
         rx.try_recv().unwrap();
@@ -341,7 +341,7 @@ mod tests {
         stream.push(job("boom", || panic!("on purpose"))).unwrap();
         assert_eq!(stream.synchronize("PE 0", None).unwrap_err().code, code::INTERNAL);
         let (tx, rx) = mpsc::channel::<()>();
-        let (say, told) = mpsc::channel();
+        let (say, said) = mpsc::channel();
         let long = move || {
             say.send("begun").unwrap();
             let _ = rx.recv();
@@ -350,15 +350,15 @@ mod tests {
         };
         stream.push(job("long", long)).unwrap();
         stream.push(job("never", || panic!("dropped"))).unwrap();
-        assert_eq!(told.recv().unwrap(), "begun");
+        assert_eq!(said.recv().unwrap(), "begun");
         std::thread::scope(|s| {
             let closing = s.spawn(|| stream.close());
             std::thread::sleep(Duration::from_millis(20));
             drop(tx);
             closing.join().unwrap();
         });
-        assert_eq!(told.recv().unwrap(), "ended");
-        assert!(told.recv().is_err());
+        assert_eq!(said.recv().unwrap(), "ended");
+        assert!(said.recv().is_err());
         assert_eq!(stream.push(job("late", || Ok(()))).unwrap_err().code, code::BAD_HANDLE);
     }
 
@@ -388,13 +388,13 @@ mod tests {
     fn closing_tells_those_who_wait_for_a_mark() {
         let stream = CpuStream::default();
         let (go, wait) = mpsc::channel::<()>();
-        let (say, told) = mpsc::channel();
+        let (say, said) = mpsc::channel();
         let long = move || {
             say.send("begun").unwrap();
             wait.recv().map_err(|_| err!(IO, "?"))
         };
         stream.push(job("long", long)).unwrap();
-        assert_eq!(told.recv().unwrap(), "begun");
+        assert_eq!(said.recv().unwrap(), "begun");
         let mark = stream.mark();
         std::thread::scope(|s| {
             let waiting = s.spawn(|| mark.wait("PE 0", None));

@@ -279,12 +279,12 @@ mod tests {
         assert!(why_apart(&card, &other).contains("another host"));
     }
 
-    /// A bootstrap of three PEs, of which each tells its part of these bytes.
-    struct Told(Vec<u8>);
+    /// A bootstrap of three PEs, of which each gives its part of these bytes.
+    struct Scripted(Vec<u8>);
 
-    impl Bootstrap for Told {
+    impl Bootstrap for Scripted {
         fn name(&self) -> &str {
-            "told"
+            "scripted"
         }
         fn rank(&self) -> u32 {
             0
@@ -320,7 +320,7 @@ mod tests {
         theirs[CARD_BYTES - HOST_BYTES..][..5].copy_from_slice(b"gpu07");
         // PE 1 differs in another setting, which the error does not name: the version comes first.
         let other = Card { heap_max: 1 << 20, ..ours[1].clone() };
-        let boot = Told(ours[0].encode().into_iter().chain(other.encode()).chain(theirs).collect());
+        let boot = Scripted(ours[0].encode().into_iter().chain(other.encode()).chain(theirs).collect());
         let e = exchange(&boot, &ours[0]).unwrap_err();
         assert_eq!(e.code, crate::error::code::VERSION);
         let (mine, old) = (RUSHMEM_ABI_VERSION, RUSHMEM_ABI_VERSION - 1);

@@ -1,5 +1,5 @@
-//! The steps by which a world comes to be: what its node shares, how everybody else is reached, and what is
-//! told of it.
+//! The steps by which a world starts: what its node shares, how the other PEs are reached, and what the log
+//! says of it.
 
 use std::ffi::CString;
 use std::sync::atomic::AtomicBool;

@@ -208,20 +208,20 @@ fn more_requests_than_slots() {
             scene.wait_for(arrived, most);
         }
         let start = Instant::now();
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         for _ in 0..count {
             scene.post(fetch_add(sig, 1));
         }
         scene.mailbox.ring(&scene.service).unwrap();
         while scene.mailbox.in_flight() > 0 {
-            let tell = &mut |_, result| told.push(result);
+            let tell = &mut |_, result| answers.push(result);
             scene.mailbox.completed(&scene.service, tell).unwrap();
-            assert!(start.elapsed() < LIMIT, "{} of {count} done", told.len());
+            assert!(start.elapsed() < LIMIT, "{} of {count} done", answers.len());
         }
         let took = start.elapsed();
         scene.end();
         let first = if full { 0 } else { count };
-        assert_eq!(told, (first..first + count).collect::<Vec<_>>());
+        assert_eq!(answers, (first..first + count).collect::<Vec<_>>());
         println!("FAR_GPU {count} requests, GPU full: {full}: {:?} each", took / count as u32);
     }
 }
@@ -309,14 +309,14 @@ fn every_operation_of_the_mailbox() {
             scene.results.clear();
             // SAFETY: a word of the heap.
             unsafe { scene.mailbox.post(&add) };
-            let mut told = Vec::new();
+            let mut answers = Vec::new();
             scene.mailbox.ring(&scene.service).unwrap();
             let start = Instant::now();
             while scene.mailbox.in_flight() > 0 {
-                scene.mailbox.completed(&scene.service, &mut |_, result| told.push(result)).unwrap();
+                scene.mailbox.completed(&scene.service, &mut |_, result| answers.push(result)).unwrap();
                 assert!(start.elapsed() < LIMIT);
             }
-            assert_eq!(told, [bits], "{kind:?} of {bytes} bytes");
+            assert_eq!(answers, [bits], "{kind:?} of {bytes} bytes");
             let seen = t.read(words, 2 * bytes);
             assert_eq!(seen[..bytes], neighbours[..bytes]);
             assert_eq!(seen[bytes..], twice.to_le_bytes()[..bytes], "{kind:?} of {bytes} bytes");

@@ -121,7 +121,7 @@ fn kernels_are_found_and_described() {
     assert_eq!(kinds("mix"), [(p, 8, u, 8), (u, 1, x, 0), (x, 16, x, 0), (p, 8, f, 4), (u, 1, x, 0)]);
     assert_eq!(kinds("scale<float>"), [(p, 8, f, 4), (f, 4, x, 0), (RUSHMEM_ARG_INT, 4, x, 0)]);
     let int = RUSHMEM_ARG_INT;
-    assert_eq!(kinds("plain"), [(p, 8, int, 4), (int, 4, x, 0)], "extern \"C\", told by its signature");
+    assert_eq!(kinds("plain"), [(p, 8, int, 4), (int, 4, x, 0)], "extern \"C\", known by its signature");
     assert_eq!(kinds("bounded"), []);
     assert_eq!(kernel(&module, "mix").layout(), [(0, 8), (8, 1), (16, 16), (32, 8), (40, 1)]);
 }

@@ -83,9 +83,9 @@ impl Symmetric {
         let [kind, pieces] = given.as_ref().map_or([0, 0], Given::words);
         call.round(Call::Register, [bytes as u64, kind, pieces, 0])?;
         call.agree(0, "the size of a registered region")?;
-        let told: Vec<RoundWords> = (0..cards.len()).map(|pe| call.words(pe)).collect();
+        let answers: Vec<RoundWords> = (0..cards.len()).map(|pe| call.words(pe)).collect();
         let given = call.all_well(given, "register")?;
-        same_kind(&told, cards)?;
+        same_kind(&answers, cards)?;
         let mut books = self.books();
         // Whole pieces of the window, whatever it is made of: what is mapped starts and ends at one.
         let align = self.piece().max(page_size());
@@ -100,7 +100,7 @@ impl Symmetric {
             // SAFETY: checked by `look_at`; the caller keeps others away.
             Given::Host => unsafe { self.share_host(&mut books, at, addr, bytes, call, links) },
             Given::Gpu(GpuMemory::Vmm(own)) => {
-                let rounds = told.iter().map(|words| words[2]).max().unwrap_or(0);
+                let rounds = answers.iter().map(|words| words[2]).max().unwrap_or(0);
                 self.share_vmm(&mut books, at, &own, rounds, call, links).map(|()| RegionMemory::Vmm)
             }
             Given::Gpu(GpuMemory::Plain(own)) => {
@@ -192,8 +192,8 @@ impl Symmetric {
         for round in 0..rounds as usize {
             // A PE with no piece left shows its last one, of which the others map 0 bytes.
             let piece = own.get(round).or(own.last()).expect("a region is one piece at least");
-            let told = if round < own.len() { [piece.offset as u64, piece.bytes as u64] } else { [0, 0] };
-            call.round(Call::Step, [told[0], told[1], 0, 0])?;
+            let mine = if round < own.len() { [piece.offset as u64, piece.bytes as u64] } else { [0, 0] };
+            call.round(Call::Step, [mine[0], mine[1], 0, 0])?;
             let places: Vec<RoundWords> = self.members.iter().map(|pe| call.words(*pe)).collect();
             books.exchanges += 1;
             let fds = links.exchange(books.exchanges, piece.chunk.fd().as_fd(), self.limit);
@@ -338,13 +338,13 @@ fn everyones(
         call.round(Call::Step, mine)?;
         words.iter_mut().zip(members).for_each(|(words, pe)| words.extend(call.words(*pe)));
     }
-    let told = |words: &Vec<u64>| PlainOffer {
+    let offer = |words: &Vec<u64>| PlainOffer {
         handle: IpcHandle(std::array::from_fn(|i| words[i])),
         offset: words[8] as usize,
         address: words[9] as usize,
         ordinal: words[10] as usize,
     };
-    Ok(words.iter().map(told).collect())
+    Ok(words.iter().map(offer).collect())
 }
 
 impl UnmappedRegion {
@@ -364,12 +364,12 @@ impl UnmappedRegion {
 }
 
 /// An error on every PE where PEs gave memory of different kinds.
-fn same_kind(told: &[RoundWords], cards: &[Card]) -> Result<()> {
-    if told.iter().all(|words| words[1] == told[0][1]) {
+fn same_kind(answers: &[RoundWords], cards: &[Card]) -> Result<()> {
+    if answers.iter().all(|words| words[1] == answers[0][1]) {
         return Ok(());
     }
     let each =
-        told.iter().zip(cards).map(|(words, card)| format!("{} on PE {}", kind_name(words[1]), card.pe));
+        answers.iter().zip(cards).map(|(words, card)| format!("{} on PE {}", kind_name(words[1]), card.pe));
     let each: Vec<String> = each.collect();
     Err(err!(
         MISMATCH,

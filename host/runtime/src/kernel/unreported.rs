@@ -11,20 +11,21 @@ use crate::error::{err, Result};
 use crate::health::Health;
 
 /// What the host knows about the end of a world's kernels.
-pub(super) struct Heard {
+pub(super) struct Unreported {
     /// How long the driver has.
     grace: Duration,
     /// When the reason was first seen.
     since: OnceLock<Instant>,
 }
 
-impl Heard {
-    /// For a driver that has `grace` to tell of a kernel that has given up.
-    pub(super) fn new(grace: Duration) -> Heard {
-        Heard { grace, since: OnceLock::new() }
+impl Unreported {
+    /// For a driver that has `grace` to report a kernel that has given up.
+    pub(super) fn new(grace: Duration) -> Unreported {
+        Unreported { grace, since: OnceLock::new() }
     }
 
-    /// Whether a kernel has given up and the driver, which knows nothing of it, should have told by now.
+    /// Whether a kernel has given up and the driver, which knows nothing of it, should have reported it by
+    /// now.
     pub(super) fn is_overdue(&self, state: &DeviceState) -> bool {
         state.has_failed() && self.since.get_or_init(Instant::now).elapsed() > self.grace
     }
@@ -42,7 +43,7 @@ impl Heard {
         let waited = health.wait(None, report, &mut || match query() {
             Ok(true) => true,
             Ok(false) if self.is_overdue(state) => {
-                outcome = Err(err!(LAUNCH, "a kernel has given up, and the driver does not tell"));
+                outcome = Err(err!(LAUNCH, "a kernel has given up, and the driver does not report it"));
                 true
             }
             Ok(false) => false,
@@ -73,11 +74,11 @@ mod tests {
 
     #[test]
     fn a_silent_driver_is_not_waited_for() {
-        let (health, heard) = (health(), Heard::new(GRACE));
+        let (health, unreported) = (health(), Unreported::new(GRACE));
         let state = state_of(&health);
         // The kernel gives up after a while.
         let (start, polls) = (Instant::now(), Cell::new(0_u32));
-        let e = heard
+        let e = unreported
             .wait(&health, &state, &|| "for it to end".into(), &|| {
                 polls.set(polls.get() + 1);
                 if start.elapsed() > GRACE {
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_driver_that_tells_in_time_is_believed() {
-        let (health, heard) = (health(), Heard::new(Duration::from_secs(600)));
+        let (health, unreported) = (health(), Unreported::new(Duration::from_secs(600)));
         let state = state_of(&health);
         state.fail_as_a_kernel_does(RUSHMEM_DEVICE_FAIL_TIMEOUT);
         let start = Instant::now();
@@ -103,20 +104,22 @@ mod tests {
             true => Err(err!(IO, "the context is lost")),
             false => Ok(false),
         };
-        let e = heard.wait(&health, &state, &|| "for it to end".into(), &query).unwrap_err();
+        let e = unreported.wait(&health, &state, &|| "for it to end".into(), &query).unwrap_err();
         assert_eq!(e.code, code::IO, "{e}");
-        assert!(!heard.is_overdue(&state));
+        assert!(!unreported.is_overdue(&state));
     }
 
     #[test]
     fn without_a_reason_nothing_is_overdue() {
-        let (health, heard) = (health(), Heard::new(Duration::ZERO));
+        let (health, unreported) = (health(), Unreported::new(Duration::ZERO));
         let state = state_of(&health);
         let start = Instant::now();
-        heard.wait(&health, &state, &|| "for it to end".into(), &|| Ok(start.elapsed() > GRACE)).unwrap();
-        assert!(!heard.is_overdue(&state));
+        unreported
+            .wait(&health, &state, &|| "for it to end".into(), &|| Ok(start.elapsed() > GRACE))
+            .unwrap();
+        assert!(!unreported.is_overdue(&state));
         // What has ended well is no failure, whatever another kernel has left meanwhile.
         state.fail_as_a_kernel_does(RUSHMEM_DEVICE_FAIL_TIMEOUT);
-        heard.wait(&health, &state, &|| "for it to end".into(), &|| Ok(true)).unwrap();
+        unreported.wait(&health, &state, &|| "for it to end".into(), &|| Ok(true)).unwrap();
     }
 }
