@@ -30,7 +30,7 @@ test: ## set up, then every test that can run without a GPU; says at the end how
 	@scripts/test
 
 .PHONY: attack
-attack: ## what strangers, other users, kills and random calls do, at length (half an hour)
+attack: ## what strangers, other users, kills and random calls do, at length (40 minutes)
 	@scripts/setup test
 	@scripts/attack
 

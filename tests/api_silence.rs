@@ -10,13 +10,17 @@ use rushmem_test_support::api_common::place::{hosts, on_gpus, skip};
 
 const LIMIT: Duration = Duration::from_secs(30);
 /// Two hundred and fifty looks of UCX, which are those of 80 minutes, and more than twice what the bootstrap
-/// allows a host.
-const SILENCE: Duration = Duration::from_secs(5);
+/// allows a host. `make attack` takes half a minute.
+fn silence() -> Duration {
+    Duration::from_secs(if std::env::var_os("RUSHMEM_TEST_ATTACK").is_some() { 30 } else { 5 })
+}
+
 const MOST: usize = 300_000;
 
 /// Three PEs on a host each, on either network of one machine.
 fn watched(test: &str) -> Vec<Pes> {
     let Some(pes) = hosts(test, 3, 1) else { return Vec::new() };
+    let pes = pes.timeout(2 * silence() + Duration::from_secs(60));
     let pes = pes.env("UCX_KEEPALIVE_INTERVAL", "20ms").env("RUSHMEM_PEER_TIMEOUT", "2");
     let pes = pes.env("UCX_TCP_KEEPIDLE", "1s").env("UCX_TCP_KEEPINTVL", "1s");
     vec![pes.clone().env("UCX_TLS", "tcp"), pes]
@@ -60,11 +64,11 @@ fn pes_that_say_nothing_for_long_are_alive() {
             // One says nothing at all, one waits in rushmem, one without.
             match world.my_pe().number() {
                 0 => {
-                    std::thread::sleep(SILENCE);
+                    std::thread::sleep(silence());
                     signal.set(1, Pe::new(1)).unwrap();
                 }
                 1 => assert_eq!(signal.wait_until(Cmp::Ne, 0).unwrap(), 1),
-                _ => std::thread::sleep(SILENCE),
+                _ => std::thread::sleep(silence()),
             }
             talk(world, 2);
         });
@@ -100,7 +104,7 @@ fn a_pe_that_is_stopped_for_long_is_alive() {
                 let victim = Pe::new(1);
                 (0..3).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", LIMIT)));
                 job.signal(victim, libc::SIGSTOP);
-                std::thread::sleep(SILENCE);
+                std::thread::sleep(silence());
                 assert!((0..3).all(|pe| job.is_running(Pe::new(pe))), "nobody has ended");
                 job.signal(victim, libc::SIGCONT);
                 for outcome in job.outcomes() {

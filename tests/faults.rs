@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rushmem::testing::{self, Exit, Job, Outcome};
 use rushmem::{Cmp, ErrorCode, Launch, Pe, World};
 use rushmem_test_support::api_common::place::on_gpus;
-use rushmem_test_support::api_common::Rng;
+use rushmem_test_support::api_common::{longer, Rng};
 
 /// What the issue promises.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ fn check_survivors(job: &mut Job, victim: Pe, killed: Instant) {
 
 /// Kills a random PE of `n` a random moment after all are in the stage that `pe_side` loops in.
 fn kill_in_stage(n: u32, rounds: u32, within: Duration, pe_side: impl Fn(&World)) {
-    for _ in 0..rounds {
+    for _ in 0..longer(rounds) {
         let before = dev_shm();
         testing::pes(n).supervise(
             |_| {
@@ -93,7 +93,7 @@ fn killed_during_start_up() {
     let before = dev_shm();
     // Most of it is opening the device.
     let lasts = if on_gpus() { 800_000 } else { 25_000 };
-    for _ in 0..8 {
+    for _ in 0..longer(8) {
         // A PE that dies before it has introduced itself is only missing: the start-up limit names it.
         testing::pes(4).env("RUSHMEM_INIT_TIMEOUT", "3").supervise(
             |_| {

@@ -2,9 +2,17 @@
 //! process: nobody hangs, and every other PE names it first, whatever it waits in and whichever launcher
 //! started it.
 
+// PEs end themselves here, at once.
+#![allow(clippy::disallowed_methods)]
+
 use rushmem_test_support::programs;
 
 use std::time::{Duration, Instant};
+
+use rushmem_test_support::api_common::place::hosts;
+use rushmem_test_support::api_common::{longer, Rng};
+use rushmem::testing::Exit;
+use rushmem::World;
 
 use programs::{command, example, installed, run, rushmem_run, Ended};
 
@@ -107,5 +115,37 @@ fn under_mpirun() {
         let ended = run(job.args(["--how", how, "--pe", "1"]), LIMIT).failed();
         assert!(start.elapsed() < SOON, "{how}: {ended}");
         assert!(ended.stderr.contains(word), "{how}: {ended}");
+    }
+}
+
+/// The exit handlers of the network's library must find no thread of rushmem's inside: a process that exits
+/// ends with its code, not by a signal.
+#[test]
+fn a_process_exits_with_its_code_in_the_middle_of_far_traffic() {
+    let name = "a_process_exits_with_its_code_in_the_middle_of_far_traffic";
+    for _ in 0..longer(4) {
+        let Some(pes) = hosts(name, 3, 1) else { return };
+        pes.env("RUSHMEM_TRANSPORT", "ucx").supervise(
+            |_| -> () {
+                let world = World::init().unwrap();
+                let memory = world.alloc::<u8>(1 << 20).unwrap();
+                let late = Duration::from_micros(Rng::printed().below(30_000) as u64);
+                world.barrier_all().unwrap();
+                std::thread::scope(|scope| {
+                    for (bytes, pe) in [(300_000, world.right()), (300, world.left())] {
+                        let (data, memory) = (vec![1; bytes], &memory);
+                        scope.spawn(move || while memory.slice(..bytes).unwrap().put(&data, pe).is_ok() {});
+                    }
+                    std::thread::sleep(late);
+                    std::process::exit(3)
+                })
+            },
+            |job| {
+                for outcome in job.outcomes() {
+                    let said = format!("{} {}: {}", outcome.pe, outcome.exit, outcome.stderr);
+                    assert_eq!(outcome.exit, Exit::Code(3), "{said}");
+                }
+            },
+        );
     }
 }

@@ -25,6 +25,13 @@ pub fn seeded(pes: Pes) -> Pes {
     pes.env(SEED, seed.to_string())
 }
 
+/// Rounds of what takes part of a second each, and of which CI has few: `make attack` has eight times as many
+/// (a third of `RUSHMEM_TEST_ROUNDS`).
+pub fn longer(few: u32) -> u32 {
+    let factor = std::env::var("RUSHMEM_TEST_ROUNDS").ok().and_then(|text| text.trim().parse::<u32>().ok());
+    few * (factor.unwrap_or(1) / 3).max(1)
+}
+
 /// Runs `f` on so many PEs, for each of the counts: once as processes (where they may be processes, and need
 /// not take turns on a GPU) and once as threads, with generators seeded alike.
 #[track_caller]

@@ -38,13 +38,18 @@ fn seconds() -> u64 {
     std::env::var("RUSHMEM_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
 }
 
+/// How long a way may take, with the time to make a failing program smaller.
+fn limit() -> Duration {
+    Duration::from_secs(seconds() + 110) + shrink::limit()
+}
+
 /// Rounds until the time is up.
 fn soak(world: &World) {
     let mut random = Rng::new(seed());
     let field = Field::new(world);
     let (start, limit, mut rounds, mut operations) = (Instant::now(), Duration::from_secs(seconds()), 0, 0);
     loop {
-        let program = Program::random(&mut random, world.n_pes(), &field);
+        let program = Program::random(&mut random, world.n_pes(), field.next_round());
         operations += program.operations();
         if let Err(failure) = run_round(&field, &program) {
             shrink::report(&field, program, &failure);
@@ -62,7 +67,7 @@ fn soak(world: &World) {
 
 /// As processes; as threads where the way or a shared GPU wants that.
 fn run(pes: Pes, n: u32) {
-    let pes = seeded(pes).timeout(Duration::from_secs(seconds() + 170));
+    let pes = seeded(pes).timeout(limit());
     if place::threads_only() || in_turns(n) {
         pes.threads(soak);
     } else {
@@ -82,7 +87,7 @@ fn over_fake(n: u32, each: &str, delay: &str) {
         return place::skip("soak over the fake network", "it carries no GPU's memory");
     }
     let pes = place::pes(n).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", each);
-    seeded(pes.env("RUSHMEM_FAKE_DELAY", delay)).timeout(Duration::from_secs(seconds() + 170)).threads(soak);
+    seeded(pes.env("RUSHMEM_FAKE_DELAY", delay)).timeout(limit()).threads(soak);
 }
 
 #[test]

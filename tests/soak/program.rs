@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::api_common::Rng;
-use crate::field::Field;
 use crate::model::Model;
 
 /// Words of an actor's region on each PE: more than the longest piece of 60 KiB.
@@ -203,9 +202,9 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// A random one for `n` PEs, the same on every PE whose generator is the same.
-    pub(crate) fn random(random: &mut Rng, n: u32, field: &Field<'_>) -> Program {
-        let round = field.next_round();
+    /// A random one for `n` PEs, as the round of that number, the same on every PE whose generator is the
+    /// same.
+    pub(crate) fn random(random: &mut Rng, n: u32, round: u64) -> Program {
         let actors = (0..n)
             .map(|_| {
                 let actors = 1 + random.below(ACTORS);

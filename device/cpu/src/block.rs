@@ -56,8 +56,10 @@ pub(crate) fn run(launch: &Launch, index: u64) -> bool {
         if !finished {
             block.abandon();
         }
-        if let Some(stacks) = workspace.stacks.take() {
-            stacks.give_back();
+        match workspace.stacks.take() {
+            Some(stacks) if finished => stacks.give_back(),
+            Some(stacks) => stacks.keep_away(),
+            None => {}
         }
         // SAFETY: the slot is this OS thread's own variable in the loaded module.
         unsafe { *(launch.code.slot)() = ptr::null_mut() };

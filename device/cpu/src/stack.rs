@@ -97,6 +97,20 @@ impl Slab {
         }
     }
 
+    /// Keeps the stacks' addresses from everybody, for ever: their threads were abandoned where they stood,
+    /// and may have told others where their variables are. An answer to a get of theirs may come late, and
+    /// must not be written into another thread's stack, nor to where nothing is. It costs addresses, and
+    /// memory for what is written.
+    pub(crate) fn keep_away(self) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let bytes = self.slots * (self.page + self.stack);
+        // SAFETY: replaces the slab's own mapping, on which no thread runs any more, by one of the same
+        // range. Where that fails the old one stays.
+        unsafe { libc::mmap(self.base.cast(), bytes, access, flags, -1, 0) };
+        std::mem::forget(self);
+    }
+
     /// A stack that is free. Fails where the system gives no more memory or mappings.
     pub(crate) fn take(&mut self) -> io::Result<Slot> {
         let index = match self.free.pop() {

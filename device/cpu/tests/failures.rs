@@ -226,3 +226,39 @@ fn many_threads_and_many_blocks() {
         assert_eq!(out, grid * block, "{grid} x {block}");
     }
 }
+
+/// A get of an abandoned thread may be answered late, into a variable on its stack: that stack is there as
+/// long as the process, and no other thread's.
+#[test]
+fn stacks_of_abandoned_threads_are_nobody_elses() {
+    const THREADS: usize = 40;
+    let bench = Bench::new();
+    let module = bench.module(
+        r#"
+#include <cstdint>
+__global__ void tells(uint64_t *where, int fails) {
+  volatile uint64_t variable = threadIdx.x;
+  where[threadIdx.x] = reinterpret_cast<uint64_t>(&variable);
+  if (fails && threadIdx.x == 39) __trap();
+  __syncthreads();
+  where[threadIdx.x] += variable - threadIdx.x;
+}
+"#,
+    );
+    let kernel = module.kernel("tells").expect("defined");
+    let mut abandoned = Vec::new();
+    for round in 0..6 {
+        let mut places = vec![0u64; THREADS];
+        let fails = round % 2;
+        let ended = run(&kernel, &shape(1, THREADS as u32), &[arg(&places.as_mut_ptr()), arg(&fails)]);
+        assert_eq!(ended.is_err(), fails == 1);
+        assert!(!places.iter().any(|at| abandoned.contains(at)), "round {round}: a stack is used again");
+        if fails == 1 {
+            abandoned.extend(places);
+        }
+        for at in &abandoned {
+            // SAFETY: a variable of a thread that was abandoned; that it is there still is what is tested.
+            unsafe { (*at as *mut u64).write_volatile(u64::MAX) };
+        }
+    }
+}

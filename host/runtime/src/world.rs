@@ -360,6 +360,15 @@ impl World {
         }
     }
 
+    /// Local, for the end of the process: no thread of the world's calls the network's library or the GPU's
+    /// driver any more, whose exit handlers may be next. Nothing is given back.
+    pub(crate) fn halt(&self) {
+        self.links.halt();
+        if let Some(far) = &self.far {
+            far.halt();
+        }
+    }
+
     /// Local: tells the others that this PE leaves because of `why`; its own waits and kernels end.
     pub(crate) fn abort(&self, why: &str) {
         self.health.abandon(why);

@@ -1,8 +1,9 @@
 //! Worlds that are alive when their process exits. A program that calls `exit()` or returns from `main`
 //! without finalising leaves its jobs here, while it can still send the other PEs the reason.
 //!
-//! Nothing is torn down: other threads may be inside calls, and the process ends anyway. A child of `fork`
-//! that exits says nothing, because its worlds are its parent's.
+//! Nothing is torn down: other threads may be inside calls, and the process ends anyway. But the worlds'
+//! threads stop: the exit handlers of libraries that they call come next. A child of `fork` that exits says
+//! nothing, because its worlds are its parent's.
 
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -38,7 +39,9 @@ extern "C" fn leave_all() {
         let live = LIVE.try_lock().map(|mut live| std::mem::take(&mut *live)).unwrap_or_default();
         for (handle, _) in live.into_iter().filter(|(_, process)| *process == std::process::id()) {
             if let Some(world) = super::empty(handle as *mut rushmem_world_t) {
-                leave(Box::leak(world));
+                let world = Box::leak(world);
+                leave(world);
+                world.halt();
             }
         }
     });

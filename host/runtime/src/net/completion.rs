@@ -59,6 +59,11 @@ impl Completions {
         Done::Callback(self.callbacks.insert(callback))
     }
 
+    /// Whether some callback has not run.
+    pub(in crate::net) fn has_callbacks(&self) -> bool {
+        !self.callbacks.is_empty()
+    }
+
     /// All callbacks run, with that error.
     pub(in crate::net) fn fail_callbacks(&mut self, e: &Error) {
         for callback in self.callbacks.drain() {

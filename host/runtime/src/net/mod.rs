@@ -23,6 +23,8 @@ pub(crate) mod engine;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 pub(crate) mod gpu;
+#[cfg(test)]
+mod let_go_tests;
 mod meeting;
 pub(crate) mod memory;
 mod ops;
@@ -37,7 +39,7 @@ pub(crate) mod wire;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::Bootstrap;
 
@@ -46,7 +48,7 @@ use crate::gpu::device::Current;
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::node::control::Arrival;
-use engine::Engine;
+use engine::{Engine, PATIENCE};
 use gpu::gate::{Gate, Gates};
 use proxy::doorbell::Doorbell;
 use proxy::submissions::Submissions;
@@ -54,8 +56,8 @@ use proxy::submissions::Submissions;
 pub(crate) use start::{Detached, Joined, Meeting};
 pub(crate) use wire::message;
 
-/// Operations with memory of a caller in flight end within this, when the job is broken.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the end of the process waits for a thread that turns the engine.
+const HALT: Duration = Duration::from_millis(200);
 
 /// What threads share.
 struct Shared {
@@ -148,6 +150,22 @@ impl Far {
         engine.take_refused().map_or(Ok(()), Err)
     }
 
+    /// The process ends: from here on no thread of it calls the network's library or the driver for far PEs,
+    /// so that their exit handlers find nobody inside. A thread that is at it for long is not waited for.
+    pub(crate) fn halt(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.doorbell.ring();
+        let until = Instant::now() + HALT;
+        loop {
+            match self.shared.engine.try_lock() {
+                Ok(mut engine) => return engine.halt(),
+                Err(TryLockError::Poisoned(engine)) => return engine.into_inner().halt(),
+                Err(TryLockError::WouldBlock) if Instant::now() > until => return,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
+
     /// Whether heaps are in GPU memory.
     pub(crate) fn on_gpu(&self) -> bool {
         self.gpu
@@ -181,16 +199,16 @@ impl Far {
         }
     }
 
-    /// A caller that gave up may free the memory that it gave: the network must not write there later.
+    /// A caller that gave up may free the memory that it gave: the network must not touch it later.
     fn let_go_of_callers_memory(&self) {
-        let start = std::time::Instant::now();
-        self.shared.lock().transport().cut();
+        let start = Instant::now();
+        self.shared.lock().let_go();
         while start.elapsed() < PATIENCE {
             let mut engine = self.shared.lock();
-            self.shared.turn(&mut engine);
             if !engine.uses_memory_of_callers() {
                 return;
             }
+            self.shared.turn(&mut engine);
         }
         log::warn!("{}: the network still holds memory of operations that failed", self.shared.health.who());
     }

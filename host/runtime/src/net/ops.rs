@@ -76,7 +76,9 @@ impl Far {
             return self.shared.health.check();
         }
         let report = || "for its operations on PEs of other hosts to complete".to_owned();
-        self.ask(&report, |engine, done| engine.quiet(done)).map(drop)
+        let quiet = self.ask(&report, |engine, done| engine.quiet(done)).map(drop);
+        // In a job that was broken before the call nothing has been waited for.
+        quiet.inspect_err(|_| self.let_go_of_callers_memory())
     }
 
     /// Lets what was asked so far get away: for `least`, and until all of it has been carried out, but no

@@ -17,6 +17,7 @@ use rushmem_bootstrap_abi::Bootstrap;
 use super::engine::{self, Engine};
 use super::gpu::gate::Gates;
 use super::gpu::mailbox::Mailbox;
+use super::gpu::mover::CudaMover;
 use super::gpu::traffic::Traffic;
 use super::proxy::doorbell::Doorbell;
 use super::proxy::posts::Posts;
@@ -182,7 +183,8 @@ impl Prepared {
         let mut engine = shared.lock();
         engine.attach_posts(Posts::new(self.ring, base, stride));
         if let (Some((cuda, service)), Some(mailbox)) = (gpu, self.mailbox) {
-            let traffic = Traffic::new(cuda, engine.n_pes(), mailbox, service)?;
+            let mover = CudaMover::new(cuda, mailbox, service)?;
+            let traffic = Traffic::new(engine.n_pes(), Box::new(mover));
             engine.attach_gpu(traffic);
             if cuda.facts().stream_words {
                 let gates = Arc::new(Gates::new(cuda)?);

@@ -201,12 +201,28 @@ impl Links {
     }
 }
 
-impl Drop for Links {
-    fn drop(&mut self) {
+impl Links {
+    /// The process ends: the monitor and its duties, too, which look at memory of the GPU driver's. A duty
+    /// that takes long is not waited for.
+    pub(crate) fn halt(&self) {
+        self.stop();
+        let until = Instant::now() + TICK;
+        while self.monitor.as_ref().is_some_and(|monitor| !monitor.is_finished()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight bytes to an open eventfd.
         unsafe { libc::write(self.shared.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.stop();
         if let Some(monitor) = self.monitor.take() {
             let _ = monitor.join();
         }

@@ -60,6 +60,11 @@ impl Failures {
         self.health.break_job(format!("the network of {} failed: {}", self.names[self.me], e.message));
     }
 
+    /// How long the job has been broken.
+    pub(in crate::net) fn broken_for(&self) -> Option<Duration> {
+        self.health.broken_for()
+    }
+
     /// An error where the job is broken.
     pub(in crate::net) fn check(&self) -> Result<()> {
         self.health.check()

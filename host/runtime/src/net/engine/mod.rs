@@ -22,6 +22,7 @@ mod transfers;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::core::Core;
 use crate::error::{Error, Result};
@@ -42,6 +43,9 @@ pub(crate) use crate::net::request::Rows;
 pub(in crate::net) use arrivals::Note;
 pub(crate) use operations::Operations;
 
+/// Operations with memory of a caller in flight end within this, when the job is broken.
+pub(in crate::net) const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Up to so many bytes travel in a message rather than by a one-sided copy.
 pub(crate) const INLINE: usize = 512;
 
@@ -52,6 +56,8 @@ pub(crate) struct Engine {
     posts: Option<Box<Posts>>,
     /// For `turn`.
     events: Vec<Event>,
+    /// The process ends: nothing goes on.
+    halted: bool,
 }
 
 impl Engine {
@@ -67,8 +73,9 @@ impl Engine {
     ) -> Engine {
         let n = names.len();
         let core = Core::new(me, n, transport, Failures::new(me, names, health));
-        let operations = Operations { core, gpu: None, arrivals: Arrivals { leaders, note } };
-        Engine { operations, posts: None, events: Vec::new() }
+        let arrivals = Arrivals { leaders, note };
+        let operations = Operations { core, gpu: None, arrivals, let_go: false };
+        Engine { operations, posts: None, events: Vec::new(), halted: false }
     }
 
     /// Kernels may post from now on.
@@ -85,6 +92,9 @@ impl Engine {
 
     /// Lets everything go on. True where something happened.
     pub(crate) fn turn(&mut self) -> bool {
+        if self.halted {
+            return false;
+        }
         self.try_turn().unwrap_or_else(|e| {
             self.fail(e);
             true
@@ -110,6 +120,12 @@ impl Engine {
         worked |= self.operations.push_out()?;
         self.answer_kernels();
         Ok(worked)
+    }
+
+    /// The process ends, and the exit handlers of the network's library and of the driver are about to run:
+    /// neither is called from here on.
+    pub(in crate::net) fn halt(&mut self) {
+        self.halted = true;
     }
 
     /// The engine itself cannot go on: everything that waits ends.
@@ -171,11 +187,29 @@ impl Engine {
         self.operations.core.completions.fail_callbacks(e);
     }
 
-    /// In a broken job nothing is certain to end: callbacks run with its error.
+    /// In a broken job nothing is certain to end: callbacks run with its error. The caller may free
+    /// its memory then, so the transport gives that back first, or has had the time for it.
     pub(in crate::net) fn fail_callbacks_if_broken(&mut self) {
-        if let Err(e) = self.operations.core.failures.check() {
+        let core = &self.operations.core;
+        let Err(e) = core.failures.check() else { return };
+        if !core.completions.has_callbacks() {
+            return;
+        }
+        let late = core.failures.broken_for().is_some_and(|time| time > PATIENCE);
+        if !self.operations.let_go {
+            self.let_go();
+        }
+        if late || !self.uses_memory_of_callers() {
             self.fail_callbacks(&e);
         }
+    }
+
+    /// The job is broken, and callers get its error: all connections are cut, so that what is in flight fails
+    /// instead of lasting. What is held back does not start any more, and nothing that comes in is laid down:
+    /// callers may free their memory as soon as [`Engine::uses_memory_of_callers`] says so.
+    pub(in crate::net) fn let_go(&mut self) {
+        self.operations.let_go = true;
+        self.operations.core.transport.cut();
     }
 
     /// True while the transport may still touch memory of callers.
@@ -227,6 +261,9 @@ impl Engine {
     /// Starts what kernels have posted by now. A fence or quiet of the host covers kernels that have ended,
     /// as it does where PEs are mapped.
     pub(in crate::net) fn start_posts(&mut self) {
+        if self.halted {
+            return;
+        }
         let Some(posts) = &mut self.posts else { return };
         if let Err(e) = posts.take_present(&mut self.operations) {
             self.fail(e);
@@ -281,6 +318,7 @@ impl Operations {
     /// Acts on an event of the transport.
     fn event(&mut self, event: Event) -> Result<()> {
         match event {
+            Event::Message(_) | Event::Bulk { .. } if self.let_go => Ok(()),
             Event::Message(message) => self.receive(message),
             Event::Done(token) => self.landed(token, Ok(())),
             Event::Failed(token, e) => self.landed(token, Err(e)),
@@ -303,6 +341,7 @@ impl Operations {
             self.core.failures.suspect(pe, e);
         }
         match (&mut self.gpu, flight) {
+            (_, Flight::Straight { .. } | Flight::Answer { .. }) if self.let_go => Ok(()),
             (Some(gpu), flight @ (Flight::Chunk { .. } | Flight::Receive { .. } | Flight::Answer { .. })) => {
                 // What was on its way is lost with its PE.
                 result.map_or(Ok(()), |()| gpu.chunk_landed(&mut self.core, flight))
@@ -313,7 +352,7 @@ impl Operations {
 
     /// Lets everything about GPU memory go on. True where only looking again brings it forward.
     fn run_gpu(&mut self) -> Result<bool> {
-        let Some(gpu) = &mut self.gpu else { return Ok(false) };
+        let Some(gpu) = self.gpu.as_mut().filter(|_| !self.let_go) else { return Ok(false) };
         if gpu.is_busy() {
             gpu.run(&mut self.core)?;
         }

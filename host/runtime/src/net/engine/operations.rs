@@ -20,6 +20,9 @@ pub(crate) struct Operations {
     pub(in crate::net) core: Core,
     pub(in crate::net) gpu: Option<Box<Traffic>>,
     pub(super) arrivals: Arrivals,
+    /// Callers have the error of a broken job, and may have freed what they gave: what is held back does not
+    /// start any more, and what comes in is dropped.
+    pub(super) let_go: bool,
 }
 
 impl Operations {
@@ -279,11 +282,11 @@ impl Operations {
         }
         let mut sent = false;
         for pe in self.core.wire.take_active() {
-            if self.core.ordering.holds(pe) {
+            if self.core.ordering.holds(pe) && !self.let_go {
                 self.release(pe)?;
             }
             sent |= self.core.send(pe)?;
-            if self.core.ordering.holds(pe) {
+            if self.core.ordering.holds(pe) && !self.let_go {
                 self.core.wire.activate(pe);
             }
         }

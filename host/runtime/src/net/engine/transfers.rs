@@ -43,6 +43,8 @@ impl Core {
         err!(INTERNAL, "{bytes} bytes at offset {offset:#x} of {who} belong to no memory that was registered")
     }
 
+    /// What is longer than a message takes goes to the transport wherever that reaches, however little of it
+    /// lies in one segment: its source may be GPU memory, which the host cannot read into a message.
     pub(super) fn put(&mut self, pe: usize, copy: Transfer) -> Result<()> {
         let Transfer { near: src, offset, bytes, done } = copy;
         let parts = self.parts(pe, offset, bytes)?;
@@ -51,7 +53,7 @@ impl Core {
             self.complete(done);
         }
         for (at, part) in parts {
-            if !part.reachable || part.bytes <= INLINE {
+            if !part.reachable || bytes <= INLINE {
                 self.put_records(pe, offset + at as u64, src + at, part.bytes)?;
                 self.complete(done);
                 continue;

@@ -3,16 +3,14 @@
 //! GPU carries out, starts when what its PE asked before has arrived, and what that PE asks next waits for
 //! it.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::chunks::{Chunk, Course};
-use super::mailbox::{AtomicRequest, Mailbox};
-use super::staging::{Staging, Ticket};
+use super::mailbox::AtomicRequest;
+use super::mover::Mover;
+use super::staging::Ticket;
 use crate::error::Result;
-use crate::gpu::Cuda;
-use crate::kernel::service::Service;
 use crate::net::memory::span::Span;
 
 /// Where an answer goes.
@@ -60,7 +58,7 @@ struct PeerQueue {
     /// Atomics that are not carried out yet.
     updates: usize,
     /// Large messages whose data is here, or on its way into a chunk.
-    arrived: HashMap<u64, Option<Chunk>>,
+    arrived: BTreeMap<u64, Option<Chunk>>,
 }
 
 /// A copy out of the GPU, and what it is for.
@@ -73,11 +71,9 @@ enum Out {
 /// The queues, with what they use.
 pub(crate) struct PeerQueues {
     queues: Vec<PeerQueue>,
-    pub(crate) staging: Staging,
-    mailbox: Mailbox,
-    service: Arc<Service>,
-    /// The PE and the answer of each request in the mailbox.
-    updates: HashMap<u64, (usize, Option<Answer>)>,
+    pub(crate) mover: Box<dyn Mover>,
+    /// The PE and the answer of each update that is posted.
+    updates: BTreeMap<u64, (usize, Option<Answer>)>,
     /// Copies into the GPU whose chunks are in use.
     ins: VecDeque<(Ticket, Chunk)>,
     outs: VecDeque<(Ticket, Chunk, usize, Out)>,
@@ -87,29 +83,32 @@ pub(crate) struct PeerQueues {
     oldest: Option<(Ticket, Instant)>,
 }
 
+/// For tests: all that decides what may still happen.
+#[cfg(test)]
+impl std::fmt::Debug for PeerQueues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let PeerQueues { queues, updates, ins, outs, busy, .. } = self;
+        write!(f, "{queues:?}{updates:?}{ins:?}{outs:?}{busy:?}")
+    }
+}
+
 /// Bulk of one PE that may be under way at a time.
 const BULK_AHEAD: usize = 4;
 /// A copy takes microseconds once it runs. One that has not for so long is held up by streams that wait.
 const HELD_UP: Duration = Duration::from_secs(2);
 
 impl PeerQueues {
-    pub(crate) fn new(
-        cuda: &Arc<Cuda>,
-        n: usize,
-        mailbox: Mailbox,
-        service: Arc<Service>,
-    ) -> Result<PeerQueues> {
-        Ok(PeerQueues {
+    /// For `n` PEs that ask for this PE's memory.
+    pub(crate) fn new(n: usize, mover: Box<dyn Mover>) -> PeerQueues {
+        PeerQueues {
             queues: (0..n).map(|_| PeerQueue::default()).collect(),
-            staging: Staging::new(cuda)?,
-            mailbox,
-            service,
-            updates: HashMap::new(),
+            mover,
+            updates: BTreeMap::new(),
             ins: VecDeque::new(),
             outs: VecDeque::new(),
             busy: Vec::new(),
             oldest: None,
-        })
+        }
     }
 
     /// Adds what `from` asks for. Its addresses are this PE's GPU memory, checked.
@@ -149,7 +148,7 @@ impl PeerQueues {
         self.busy = busy;
         failed?;
         if posted {
-            self.mailbox.ring(&self.service)?;
+            self.mover.ring()?;
         }
         Ok(())
     }
@@ -157,15 +156,15 @@ impl PeerQueues {
     /// What has ended since the last look.
     fn collect(&mut self, outcomes: &mut Vec<Outcome>) -> Result<()> {
         while let Some((ticket, _)) = self.ins.front() {
-            if !self.staging.done(*ticket)? {
+            if !self.mover.done(*ticket)? {
                 break;
             }
             if let Some((_, chunk)) = self.ins.pop_front() {
-                self.staging.give_back(chunk);
+                self.mover.give_back(chunk);
             }
         }
         while let Some((ticket, ..)) = self.outs.front() {
-            if !self.staging.done(*ticket)? {
+            if !self.mover.done(*ticket)? {
                 break;
             }
             let Some((_, chunk, bytes, out)) = self.outs.pop_front() else { break };
@@ -174,7 +173,7 @@ impl PeerQueues {
                     let mut word = [0u8; 8];
                     // SAFETY: the chunk holds the word, and nobody else uses it.
                     unsafe { std::ptr::copy_nonoverlapping(chunk.as_ptr(), word.as_mut_ptr(), width) };
-                    self.staging.give_back(chunk);
+                    self.mover.give_back(chunk);
                     outcomes.push(Outcome::Word(answer, u64::from_le_bytes(word)));
                 }
                 Out::Data(answer, at) => outcomes.push(Outcome::Data { answer, at, chunk, bytes }),
@@ -185,7 +184,7 @@ impl PeerQueues {
             return Ok(());
         }
         let (queues, updates) = (&mut self.queues, &mut self.updates);
-        self.mailbox.completed(&self.service, &mut |id, old| {
+        self.mover.completed(&mut |id, old| {
             let Some((from, answer)) = updates.remove(&id) else { return };
             queues[from].updates -= 1;
             if let Some(answer) = answer {
@@ -204,7 +203,7 @@ impl PeerQueues {
                         "a copy of {} has not run for {HELD_UP:?}: streams that wait seem to hold all of this \
                          process' queues to the GPU ({}); let it have 32, the most (export \
                          CUDA_DEVICE_MAX_CONNECTIONS=32), or let fewer streams wait at a time",
-                        self.staging.subject(),
+                        self.mover.subject(),
                         cuda_queues()
                     );
                     // Again for another copy only.
@@ -222,7 +221,7 @@ impl PeerQueues {
             return Ok(false);
         }
         if let Some(ticket) = queue.written {
-            if !self.staging.done(ticket)? {
+            if !self.mover.done(ticket)? {
                 return Ok(false);
             }
             queue.written = None;
@@ -245,14 +244,14 @@ impl PeerQueues {
                     if !in_order {
                         return Ok(());
                     }
-                    let Some(chunk) = self.staging.try_chunk(data.len(), Course::Arriving) else {
+                    let Some(chunk) = self.mover.try_chunk(data.len(), Course::Arriving) else {
                         return Ok(());
                     };
                     // SAFETY: a message is shorter than any chunk, which nobody else uses; the engine has
                     // checked the span.
                     let ticket = unsafe {
                         std::ptr::copy_nonoverlapping(data.as_ptr(), chunk.as_ptr(), data.len());
-                        self.staging.copy_in(span, 0, &chunk, data.len())?
+                        self.mover.copy_in(span, 0, &chunk, data.len())?
                     };
                     self.ins.push_back((ticket, chunk));
                     self.queues[from].written = Some(ticket);
@@ -262,20 +261,20 @@ impl PeerQueues {
                         return Ok(());
                     }
                     // SAFETY: the engine has checked the address.
-                    let stored = unsafe { self.staging.store(*at, *bits, *bytes) }?;
+                    let stored = unsafe { self.mover.store(*at, *bits, *bytes) }?;
                     let Some(ticket) = stored else { return Ok(()) };
                     self.queues[from].written = Some(ticket);
                 }
                 PeerRequest::Update { request, answer } => {
                     let (request, answer) = (*request, *answer);
                     if let Some(ticket) = self.queues[from].written {
-                        if !self.staging.done(ticket)? {
+                        if !self.mover.done(ticket)? {
                             return Ok(());
                         }
                         self.queues[from].written = None;
                     }
                     // SAFETY: the engine has checked the address.
-                    let id = unsafe { self.mailbox.post(&request) };
+                    let id = unsafe { self.mover.post(&request) };
                     *posted = true;
                     self.updates.insert(id, (from, answer));
                     self.queues[from].updates += 1;
@@ -285,9 +284,9 @@ impl PeerQueues {
                     if !self.settled(from)? {
                         return Ok(());
                     }
-                    let Some(chunk) = self.staging.try_chunk(width, Course::Answering) else { return Ok(()) };
+                    let Some(chunk) = self.mover.try_chunk(width, Course::Answering) else { return Ok(()) };
                     // SAFETY: the engine has checked the span, and nobody else uses the chunk.
-                    let ticket = unsafe { self.staging.copy_out(&chunk, &span, 0, width)? };
+                    let ticket = unsafe { self.mover.copy_out(&chunk, &span, 0, width)? };
                     self.outs.push_back((ticket, chunk, width, Out::Word(answer, width)));
                 }
                 PeerRequest::Fetch { span, sent, answer } => {
@@ -296,10 +295,10 @@ impl PeerQueues {
                         return Ok(());
                     }
                     let left = span.bytes() - sent;
-                    let Some(chunk) = self.staging.try_chunk(left, Course::Answering) else { return Ok(()) };
+                    let Some(chunk) = self.mover.try_chunk(left, Course::Answering) else { return Ok(()) };
                     let bytes = left.min(chunk.bytes());
                     // SAFETY: the engine has checked the span, and nobody else uses the chunk.
-                    let ticket = unsafe { self.staging.copy_out(&chunk, &span, sent, bytes)? };
+                    let ticket = unsafe { self.mover.copy_out(&chunk, &span, sent, bytes)? };
                     self.outs.push_back((ticket, chunk, bytes, Out::Data(answer, sent)));
                     if bytes < left {
                         self.queues[from].todo[0] = PeerRequest::Fetch { span, sent: sent + bytes, answer };
@@ -313,7 +312,7 @@ impl PeerQueues {
                     }
                     let Some(Some(chunk)) = self.queues[from].arrived.remove(&number) else { return Ok(()) };
                     // SAFETY: the engine has checked the span; the chunk holds the message's data.
-                    let ticket = unsafe { self.staging.copy_in(&span, 0, &chunk, span.bytes())? };
+                    let ticket = unsafe { self.mover.copy_in(&span, 0, &chunk, span.bytes())? };
                     self.ins.push_back((ticket, chunk));
                     self.queues[from].written = Some(ticket);
                 }
@@ -354,7 +353,7 @@ impl PeerQueues {
             // Those that come later hold their chunks until what is before them is done, which may take
             // another PE.
             let course = if place == 0 { Course::Arriving } else { Course::Leaving };
-            let Some(chunk) = self.staging.try_chunk(bytes, course) else { return Ok(()) };
+            let Some(chunk) = self.mover.try_chunk(bytes, course) else { return Ok(()) };
             self.queues[from].arrived.insert(number, None);
             outcomes.push(Outcome::Receive { from, number, chunk });
         }

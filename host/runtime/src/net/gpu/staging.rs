@@ -36,8 +36,8 @@ const LOOK_FROM: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Ticket {
-    into: bool,
-    number: u64,
+    pub(in crate::net) into: bool,
+    pub(in crate::net) number: u64,
 }
 
 /// A stream, and how far it has come. Its work is numbered from 1.

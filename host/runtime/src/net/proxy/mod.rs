@@ -48,6 +48,10 @@ pub(in crate::net) fn run(shared: &Shared) {
         }
         let (worked, posts) = {
             let mut engine = shared.lock();
+            // The thread that sets this may have had the lock until now.
+            if shared.stop.load(Ordering::Acquire) {
+                return;
+            }
             (shared.turn(&mut engine), engine.expects_posts())
         };
         if worked {
@@ -62,7 +66,10 @@ pub(in crate::net) fn run(shared: &Shared) {
         // Kernels post without a bell; and a network without a descriptor rings none.
         let most =
             if posts || !shared.doorbell.hears_network() { NAP.max(idle / 64).min(NAP * 5) } else { SLEEP };
-        if shared.lock().transport().arm() {
+        let mut engine = shared.lock();
+        let sleeps = !shared.stop.load(Ordering::Acquire) && engine.transport().arm();
+        drop(engine);
+        if sleeps {
             shared.doorbell.sleep(most);
             window = (Instant::now(), turns());
         }

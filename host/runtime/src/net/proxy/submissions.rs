@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::error::{err, Result};
 use crate::net::completion::{Callback, Done};
-use crate::net::engine::Engine;
+use crate::net::engine::{Engine, PATIENCE};
 use crate::net::Far;
 
 /// What is to begin.
@@ -59,7 +59,13 @@ impl Far {
         loop {
             match receive.recv_timeout(Duration::from_millis(20)) {
                 Ok(result) => return result,
-                Err(RecvTimeoutError::Timeout) => self.shared.health.check()?,
+                // In a broken job the callback runs once the operation's memory is free.
+                Err(RecvTimeoutError::Timeout)
+                    if self.shared.health.broken_for().is_some_and(|time| time > 2 * PATIENCE) =>
+                {
+                    self.shared.health.check()?
+                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(err!(INTERNAL, "the network was closed before the operation began"))
                 }

@@ -21,6 +21,8 @@ const PIECE: usize = 1000;
 #[derive(Debug, Default)]
 struct Arriving {
     messages: Vec<(Instant, Message)>,
+    /// The PE has ended: its memory is about to go.
+    over: bool,
 }
 
 #[derive(Debug)]
@@ -112,12 +114,17 @@ impl Fake {
         Instant::now() + Duration::from_micros(micros)
     }
 
-    fn post(&mut self, pe: usize, message: Message) -> Result<()> {
-        let due = self.due();
+    /// Finds the PE, if it is of this process and was not found before.
+    fn meet(&mut self, pe: usize) {
         if self.peers[pe].is_none() {
             let id: Option<[u8; 16]> = self.addresses[pe].as_slice().try_into().ok();
             self.peers[pe] = id.and_then(|id| registry().get(&id).and_then(Weak::upgrade));
         }
+    }
+
+    fn post(&mut self, pe: usize, message: Message) -> Result<()> {
+        let due = self.due();
+        self.meet(pe);
         let Some(peer) = &self.peers[pe] else {
             return Err(err!(
                 UNSUPPORTED,
@@ -180,6 +187,7 @@ impl Transport for Fake {
         // SAFETY: the caller vouches for the source.
         let kept = free.then(|| unsafe { std::slice::from_raw_parts(src, bytes) }.to_vec());
         let src = kept.as_ref().map_or(src, |kept| kept.as_ptr());
+        self.meet(to.pe);
         let pieces = self.pieces(to.address as usize, src as usize, bytes);
         let (id, token) = (self.number(), (!free).then_some(token));
         self.moving.push(Moving { id, pe: to.pe, pieces, token, put: true, _kept: kept });
@@ -187,6 +195,7 @@ impl Transport for Fake {
     }
 
     unsafe fn get(&mut self, from: Remote, dst: *mut u8, bytes: usize, token: Token) -> Result<bool> {
+        self.meet(from.pe);
         let pieces = self.pieces(dst as usize, from.address as usize, bytes);
         let (id, token) = (self.number(), Some(token));
         self.moving.push(Moving { id, pe: from.pe, pieces, token, put: false, _kept: None });
@@ -232,6 +241,14 @@ impl Transport for Fake {
         events.extend(self.cut_off.drain(..).map(|token| Event::Failed(token, why())));
         let now = Instant::now();
         for moving in &mut self.moving {
+            // Held meanwhile, so that the PE does not end.
+            let peer = self.peers[moving.pe].as_ref();
+            let peer = peer.map(|peer| peer.lock().unwrap_or_else(PoisonError::into_inner));
+            if peer.as_ref().is_none_or(|peer| peer.over) {
+                moving.pieces.clear();
+                self.cut_off.extend(moving.token.take());
+                continue;
+            }
             moving.pieces.retain(|&(due, dst, src, bytes)| {
                 if due > now {
                     return true;
@@ -303,6 +320,7 @@ impl Transport for Fake {
 
 impl Drop for Fake {
     fn drop(&mut self) {
+        self.mine.lock().unwrap_or_else(PoisonError::into_inner).over = true;
         registry().remove(&self.id);
     }
 }

@@ -7,14 +7,20 @@
 //! `cargo test` explores all pairs of the ten kinds of operations, all triples of the five ways through the
 //! engine, and some programs of four operations of four ways. `RUSHMEM_TEST_ROUNDS=all` explores all of
 //! these. Messages to one PE come in their order here; the fake network reorders them.
+//!
+//! The PEs' memory is the host's, or a [GPU's](gpu), where each copy into and out of it and each update is an
+//! event, too. There `cargo test` explores some of all pairs and triples.
 
+mod gpu;
 mod run;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use crate::net::gpu::chunks::LARGE;
 use crate::testing::random::Random;
-use run::Run;
+use gpu::Arena;
+use run::{Heap, Run, Setting};
 
 /// One operation of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,11 +64,11 @@ const ALL: [Kind; 10] = [
 const WAYS: [Kind; 5] = [Kind::Put, Kind::Copy, Kind::CopySignal, Kind::FetchAdd, Kind::Get];
 
 /// Explores all that can happen; the number of states.
-fn explore(program: &Program, eager: bool) -> usize {
+fn explore(program: &Program, setting: Setting, arena: &Arena) -> usize {
     let mut seen = HashSet::new();
     let mut todo: Vec<Vec<usize>> = vec![Vec::new()];
     while let Some(path) = todo.pop() {
-        let mut run = Run::new(program, eager);
+        let mut run = Run::new(program, setting, arena);
         for choice in &path {
             let steps = run.steps();
             run.step(steps[*choice]);
@@ -78,6 +84,28 @@ fn explore(program: &Program, eager: bool) -> usize {
         todo.extend((0..steps).map(|choice| [&path[..], &[choice]].concat()));
     }
     seen.len()
+}
+
+/// Explores programs on the host's memory.
+fn explore_all<'p>(programs: impl IntoIterator<Item = (&'p Program, bool)>) -> usize {
+    let setting = |eager| Setting::new(Heap::Host, eager);
+    let arena = setting(true).arena(4);
+    programs.into_iter().map(|(program, eager)| explore(program, setting(eager), &arena)).sum()
+}
+
+/// Explores one after the other, drawn at random, until all are done or the time is up, of which there is
+/// much where all are asked for.
+fn explore_some(name: &str, mut all: Vec<(Program, Setting)>, seconds: u64) {
+    let everything = std::env::var("RUSHMEM_TEST_ROUNDS").is_ok_and(|rounds| rounds == "all");
+    let limit = Duration::from_secs(if everything { 7200 } else { seconds });
+    let mut random = Random::new(name);
+    let (start, mut states, total) = (Instant::now(), 0, all.len());
+    while !all.is_empty() && start.elapsed() < limit {
+        let (program, setting) = all.swap_remove(random.below(all.len()));
+        states += explore(&program, setting, &setting.arena(program.len()));
+    }
+    println!("{} of {total} programs, {states} states", total - all.len());
+    assert!(states > 0 && (!everything || all.is_empty()));
 }
 
 /// All programs of so many operations.
@@ -97,38 +125,75 @@ fn programs(n: u32, kinds: &[Kind], between: &[Between]) -> Vec<Program> {
 }
 
 const BOTH: [Between; 2] = [Between::Nothing, Between::Fence];
+const ALL_BETWEEN: [Between; 3] = [Between::Nothing, Between::Fence, Between::Quiet];
 
 #[test]
 fn every_pair_of_operations_keeps_its_order() {
-    for program in programs(2, &ALL, &[Between::Nothing, Between::Fence, Between::Quiet]) {
-        explore(&program, true);
-        explore(&program, false);
-    }
+    let all = programs(2, &ALL, &ALL_BETWEEN);
+    explore_all(all.iter().flat_map(|program| [(program, true), (program, false)]));
 }
 
 #[test]
 fn every_three_operations_keep_their_order() {
-    let mut states = 0;
-    for (i, program) in programs(3, &WAYS, &BOTH).iter().enumerate() {
-        states += explore(program, i % 2 == 0);
-    }
-    println!("{states} states");
+    let all = programs(3, &WAYS, &BOTH);
+    println!("{} states", explore_all(all.iter().enumerate().map(|(i, program)| (program, i % 2 == 0))));
 }
 
 /// Programs of four operations, of which as many are explored as there is time for, unless all are asked for.
 #[test]
 fn four_operations_keep_their_order() {
     let kinds = [Kind::Put, Kind::Copy, Kind::CopySignal, Kind::FetchAdd];
-    let mut all = programs(4, &kinds, &[Between::Nothing, Between::Fence, Between::Quiet]);
-    let everything = std::env::var("RUSHMEM_TEST_ROUNDS").is_ok_and(|rounds| rounds == "all");
-    let limit = Duration::from_secs(if everything { 7200 } else { 8 });
-    let mut random = Random::new("four operations");
-    let (start, mut explored, total) = (Instant::now(), 0, all.len());
-    while !all.is_empty() && start.elapsed() < limit {
-        let program = all.swap_remove(random.below(all.len()));
-        explore(&program, random.below(2) == 0);
-        explored += 1;
+    let all = programs(4, &kinds, &ALL_BETWEEN);
+    let with = |(i, program)| (program, Setting::new(Heap::Host, i % 2 == 0));
+    explore_some("four operations", all.into_iter().enumerate().map(with).collect(), 8);
+}
+
+/// All ways in which a GPU's memory is reached.
+fn gpu_heaps() -> [Heap; 5] {
+    let staged = |source, scarce| Heap::Staged { source, scarce };
+    [staged(true, false), staged(false, false), staged(true, true), staged(false, true), Heap::Direct]
+}
+
+/// Each of the programs on each way to a GPU's memory.
+fn on_gpus(programs: &[Program]) -> Vec<(Program, Setting)> {
+    let settings = gpu_heaps().into_iter().flat_map(|heap| [true, false].map(|e| Setting::new(heap, e)));
+    settings.flat_map(|setting| programs.iter().map(move |program| (program.clone(), setting))).collect()
+}
+
+#[test]
+fn pairs_of_operations_on_gpu_memory_keep_their_order() {
+    explore_some("pairs on GPUs", on_gpus(&programs(2, &ALL, &ALL_BETWEEN)), 6);
+}
+
+#[test]
+fn three_operations_on_gpu_memory_keep_their_order() {
+    explore_some("three on GPUs", on_gpus(&programs(3, &WAYS, &BOTH)), 6);
+}
+
+/// Copies of more than a chunk, in random orders of events: there are too many states for all of them.
+#[test]
+fn copies_of_several_chunks_keep_their_order() {
+    let kinds = [Kind::Copy, Kind::CopySignal, Kind::Get, Kind::FetchAdd];
+    let (programs, mut random) = (programs(3, &kinds, &BOTH), Random::new("several chunks"));
+    let start = Instant::now();
+    let mut runs = 0;
+    while start.elapsed() < Duration::from_secs(3) {
+        let heap = gpu_heaps()[random.below(5)];
+        let setting = Setting { copy: LARGE + 8, ..Setting::new(heap, random.below(2) == 0) };
+        let program = &programs[random.below(programs.len())];
+        let arena = setting.arena(program.len());
+        let mut run = Run::new(program, setting, &arena);
+        loop {
+            let steps = run.steps();
+            if steps.is_empty() {
+                break;
+            }
+            run.step(steps[random.below(steps.len())]);
+            run.check();
+        }
+        run.check_end();
+        runs += 1;
     }
-    println!("{explored} of {total} programs");
-    assert!(explored > 0 && (!everything || all.is_empty()));
+    println!("{runs} runs");
+    assert!(runs > 0);
 }

@@ -5,75 +5,172 @@ use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
+use super::gpu::{Arena, Gpu, GpuMover, Track};
 use super::{Between, Kind, Program};
 use crate::error::Result;
 use crate::health::Health;
 use crate::net::completion::Done;
 use crate::net::engine::core::Core;
 use crate::net::engine::{Engine, INLINE};
+use crate::net::gpu::chunks::SMALL;
+use crate::net::gpu::traffic::Traffic;
 use crate::net::request::Rows;
 use crate::net::transport::stand_in::{Network, StandIn, Step as Event};
 use crate::net::wire::message::Record;
 use crate::word::Update;
 
-/// Bytes of a region, and of a copy: more than goes by messages.
-const REGION: usize = 1024;
-const COPY: usize = INLINE + 8;
-/// Where a region's signal is.
-const SIGNAL: usize = REGION - 8;
+/// The PEs' memory, and how the network reaches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heap {
+    /// The host's: one-sided copies.
+    Host,
+    /// A GPU's, in chunks. `source`: what PE 0 puts is in a GPU's memory, too. `scarce`: chunks are.
+    Staged { source: bool, scarce: bool },
+    /// A GPU's that one-sided copies reach.
+    Direct,
+}
 
-/// What may happen next: the program's next operation, or something on the network.
+impl Heap {
+    fn on_gpu(self) -> bool {
+        self != Heap::Host
+    }
+}
+
+/// What programs run on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) heap: Heap,
+    /// Sources are free at once.
+    pub(super) eager: bool,
+    /// Bytes of a copy: more than goes by messages.
+    pub(super) copy: usize,
+}
+
+impl Setting {
+    pub(super) fn new(heap: Heap, eager: bool) -> Setting {
+        Setting { heap, eager, copy: 8 + if heap.on_gpu() { SMALL } else { INLINE } }
+    }
+
+    /// Bytes of a region, and where in it its signal is.
+    fn region(&self) -> usize {
+        (self.copy + 16).next_power_of_two()
+    }
+
+    fn signal(&self) -> usize {
+        self.region() - 8
+    }
+
+    /// Memory for programs of so many operations.
+    pub(super) fn arena(&self, operations: usize) -> Arena {
+        let chunks = if self.heap.on_gpu() { 2 * GpuMover::CHUNKS } else { 0 };
+        Arena::new(4 * operations * self.region() + chunks)
+    }
+}
+
+/// What may happen next: the program's next operation, or something on the network or on a PE's GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Issue,
     Network(Event),
+    Gpu(usize, Track),
 }
 
 /// A run of one program.
-pub(super) struct Run {
+pub(super) struct Run<'a> {
     engines: [Engine; 2],
     net: Arc<Mutex<Network>>,
-    program: Program,
+    gpus: Vec<Arc<Mutex<Gpu>>>,
+    setting: Setting,
+    program: &'a Program,
     issued: usize,
-    target: Vec<u8>,
-    sources: Vec<u8>,
-    landing: Vec<u8>,
+    /// Where the host finds the target's memory, and where PE 0 puts from and gets to; and how far from there
+    /// the last two are for the engine.
+    target: usize,
+    sources: usize,
+    landing: usize,
+    near: usize,
     /// What waits for each operation, and for each quiet with the operations before it; `None`: it is over.
     waiters: Vec<Option<usize>>,
     quiets: Vec<(usize, Option<usize>)>,
+    _arena: &'a Arena,
 }
 
-impl Run {
-    pub(super) fn new(program: &Program, eager: bool) -> Run {
-        let net = Network::shared(2, eager);
-        let n = program.len() + 1;
-        let mut own = vec![0u8; n * REGION];
-        let mut target = vec![0u8; n * REGION];
-        let sources = (0..n * REGION).map(|at| (at / REGION) as u8 + 1).collect();
-        let remote = vec![own.as_mut_ptr() as u64, target.as_mut_ptr() as u64];
+/// Turns in which engines do all that they can do for now, and at the end.
+const TURNS: usize = 4;
+const MANY_TURNS: usize = 40;
+
+impl<'a> Run<'a> {
+    pub(super) fn new(program: &'a Program, setting: Setting, arena: &'a Arena) -> Run<'a> {
+        arena.clear();
+        let net = Network::shared(2, setting.eager);
+        let (bytes, device) = (program.len() * setting.region(), arena.device());
+        let own = arena.base();
+        let (target, sources, landing) = (own + bytes, own + 2 * bytes, own + 3 * bytes);
+        // How far from its contents memory is for the engines.
+        let apart = |on_gpu: bool| if on_gpu { device.at - device.contents } else { 0 };
+        let far = apart(setting.heap.on_gpu());
+        let near = apart(matches!(setting.heap, Heap::Staged { source: true, .. } | Heap::Direct));
+        if setting.heap == Heap::Direct {
+            net.lock().unwrap().reach(device);
+        }
+        let remote = vec![(own + far) as u64, (target + far) as u64];
+        let mut gpus = Vec::new();
         let engines = [0, 1].map(|me| {
             let health = Arc::new(Health::new(format!("PE {me}"), false, None));
             let transport = Box::new(StandIn::new(me, &net));
             let names = vec!["PE 0".to_owned(), "PE 1".to_owned()];
             let mut engine = Engine::new(me, transport, names, Vec::new(), Box::new(|_, _| ()), health);
-            let here = remote[me] as usize;
-            engine.segments().insert(1, 0, n * REGION, here, remote.clone(), vec![true; 2]);
+            for (offset, bytes) in pieces(setting, program.len()) {
+                let id = engine.segments().new_id();
+                let there = remote.iter().map(|base| base + offset as u64).collect();
+                let reachable = vec![!matches!(setting.heap, Heap::Staged { .. }); 2];
+                engine.segments().insert(id, offset, bytes, remote[me] as usize + offset, there, reachable);
+            }
+            if setting.heap.on_gpu() {
+                let gpu = Gpu::new(device);
+                let chunks = landing + bytes + me * GpuMover::CHUNKS;
+                let scarce = matches!(setting.heap, Heap::Staged { scarce: true, .. });
+                let mover = Box::new(GpuMover::new(&gpu, chunks, scarce));
+                engine.attach_gpu(Traffic::new(2, mover));
+                gpus.push(gpu);
+            }
             engine
         });
-        // PE 0's own memory is never touched: nothing is asked of it.
-        drop(own);
-        let landing = vec![0; n * REGION];
-        Run {
+        let mut run = Run {
             engines,
             net,
-            program: program.clone(),
+            gpus,
+            setting,
+            program,
             issued: 0,
             target,
             sources,
             landing,
+            near,
             waiters: Vec::new(),
             quiets: Vec::new(),
+            _arena: arena,
+        };
+        for (i, (_, kind)) in program.iter().enumerate() {
+            run.bytes_mut(run.sources, i).fill(mark(i));
+            if matches!(kind, Kind::Get | Kind::Load) {
+                run.bytes_mut(run.target, i).fill(mark(i));
+            }
         }
+        run
+    }
+
+    /// The region of operation `i` in memory that begins at `base`.
+    fn bytes(&self, base: usize, i: usize) -> &[u8] {
+        let region = self.setting.region();
+        // SAFETY: the arena's, which only the run uses, and no engine while this is borrowed.
+        unsafe { std::slice::from_raw_parts((base + i * region) as *const u8, region) }
+    }
+
+    fn bytes_mut(&mut self, base: usize, i: usize) -> &mut [u8] {
+        let region = self.setting.region();
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut((base + i * region) as *mut u8, region) }
     }
 
     /// The program's next operation, with what stands before it.
@@ -87,26 +184,27 @@ impl Run {
             Between::Quiet => self.quiet(),
         }
         let waiter = self.engines[0].waiter();
+        let Setting { copy, .. } = self.setting;
+        let (region, value) = (self.setting.region(), u64::from(mark(i)));
+        let offset = (i * region) as u64;
+        let src = self.sources + i * region + self.near;
+        let landing = self.landing + i * region + self.near;
         let engine = &mut self.engines[0].operations;
         let done = Done::Waiter(waiter);
-        let offset = (i * REGION) as u64;
-        let src = self.sources[i * REGION..].as_ptr() as usize;
-        let landing = self.landing[i * REGION..].as_mut_ptr() as usize;
-        let value = i as u64 + 1;
-        let signal = Record::Signal { add: false, offset: offset + SIGNAL as u64, value };
+        let signal = Record::Signal { add: false, offset: offset + self.setting.signal() as u64, value };
         let rows = Rows { elem: 8, near_stride: 8, far_stride: 16, n: 4 };
         // SAFETY: sources and destinations live as long as the run.
         let (answers, asked) = unsafe {
             match kind {
                 Kind::Word => (false, engine.record(1, &Record::Word { width: 8, offset, value })),
                 Kind::Put => (true, engine.put(1, offset, src, 8, done)),
-                Kind::Copy => (true, engine.put(1, offset, src, COPY, done)),
-                Kind::CopySignal => (true, engine.put_signal(1, offset, src, COPY, &signal, done)),
+                Kind::Copy => (true, engine.put(1, offset, src, copy, done)),
+                Kind::CopySignal => (true, engine.put_signal(1, offset, src, copy, &signal, done)),
                 Kind::PutSignal => (true, engine.put_signal(1, offset, src, 8, &signal, done)),
                 Kind::Add => (false, engine.atomic(1, Update::Add as u8, 8, offset, value, 0, Done::Nothing)),
                 Kind::FetchAdd => (true, engine.atomic(1, Update::Add as u8, 8, offset, value, 0, done)),
                 Kind::Rows => (true, engine.put_rows(1, offset, src, rows, done)),
-                Kind::Get => (true, engine.get(1, offset, landing, COPY, done)),
+                Kind::Get => (true, engine.get(1, offset, landing, copy, done)),
                 Kind::Load => (true, engine.load(1, 8, offset, done)),
             }
         };
@@ -120,11 +218,17 @@ impl Run {
         self.quiets.push((self.waiters.len(), Some(waiter)));
     }
 
-    /// Lets both engines do what they can.
-    fn settle(&mut self) {
-        for engine in &mut self.engines {
-            while engine.turn() {}
-            engine.operations.core.failures.check().unwrap();
+    /// Lets both engines do what they can. With a GPU they cannot tell when that is all.
+    fn settle(&mut self, turns: usize) {
+        for _ in 0..turns {
+            let mut worked = false;
+            for engine in &mut self.engines {
+                worked |= engine.turn();
+                engine.operations.core.failures.check().unwrap();
+            }
+            if !worked {
+                break;
+            }
         }
     }
 
@@ -132,40 +236,40 @@ impl Run {
         match step {
             Step::Issue => self.issue(),
             Step::Network(event) => self.net.lock().unwrap().take(event),
+            Step::Gpu(pe, track) => self.gpus[pe].lock().unwrap().take(track),
         }
-        self.settle();
+        self.settle(TURNS);
     }
 
     pub(super) fn steps(&self) -> Vec<Step> {
         let issue = (self.issued < self.program.len()).then_some(Step::Issue);
         let events = self.net.lock().unwrap().steps();
-        issue.into_iter().chain(events.into_iter().map(Step::Network)).collect()
+        let mut steps: Vec<Step> = issue.into_iter().chain(events.into_iter().map(Step::Network)).collect();
+        for (pe, gpu) in self.gpus.iter().enumerate() {
+            steps.extend(gpu.lock().unwrap().steps().map(|track| Step::Gpu(pe, track)));
+        }
+        steps
     }
 
     /// Whether something of an operation is in the target's memory, and whether all of it is.
     fn effect(&self, i: usize) -> (bool, bool) {
-        let region = &self.target[i * REGION..][..REGION];
-        let mark = i as u8 + 1;
-        let set = |at: usize| region[at] == mark;
-        let (all, some): (Vec<usize>, Vec<usize>) = match self.program[i].1 {
-            Kind::Word | Kind::Add | Kind::FetchAdd => (vec![0], vec![0]),
-            Kind::Put => ((0..8).collect(), (0..8).collect()),
-            Kind::Copy => ((0..COPY).collect(), (0..COPY).collect()),
-            Kind::CopySignal => {
-                let data = (0..COPY).chain([SIGNAL]);
-                (data.clone().collect(), data.collect())
-            }
-            Kind::PutSignal => {
-                let data = (0..8).chain([SIGNAL]);
-                (data.clone().collect(), data.collect())
-            }
-            Kind::Rows => {
-                let data = (0..4).map(|row| row * 16);
-                (data.clone().collect(), data.collect())
-            }
+        let region = self.bytes(self.target, i);
+        // Every so many bytes up to there.
+        let (end, step) = match self.program[i].1 {
+            Kind::Word | Kind::Add | Kind::FetchAdd => (1, 1),
+            Kind::Put | Kind::PutSignal => (8, 1),
+            Kind::Copy | Kind::CopySignal => (self.setting.copy, 1),
+            Kind::Rows => (64, 16),
             Kind::Get | Kind::Load => return (false, true),
         };
-        (some.into_iter().any(set), all.into_iter().all(set))
+        let signals = matches!(self.program[i].1, Kind::CopySignal | Kind::PutSignal);
+        let signal = signals.then(|| &region[self.setting.signal()]);
+        let (mut some, mut all) = (false, true);
+        for byte in region[..end].iter().step_by(step).chain(signal) {
+            some |= *byte == mark(i);
+            all &= *byte == mark(i);
+        }
+        (some, all)
     }
 
     /// What must hold after every event.
@@ -182,24 +286,25 @@ impl Run {
                     );
                 }
             }
-            let region = &self.target[later * REGION..][..REGION];
-            if region[SIGNAL] != 0 {
-                let bytes = if self.program[later].1 == Kind::CopySignal { COPY } else { 8 };
-                let whole = region[..bytes].iter().all(|byte| *byte == later as u8 + 1);
+            let region = self.bytes(self.target, later);
+            let kind = self.program[later].1;
+            if matches!(kind, Kind::CopySignal | Kind::PutSignal) && region[self.setting.signal()] != 0 {
+                let bytes = if kind == Kind::CopySignal { self.setting.copy } else { 8 };
+                let whole = region[..bytes].iter().all(|byte| *byte == mark(later));
                 assert!(whole, "signal {later} is seen before its data: {:?}", self.program);
             }
         }
         for (i, effect) in effects.iter().enumerate() {
             let Some(waiter) = self.waiters[i] else { continue };
-            if self.engines[0].take(waiter).map(Result::unwrap).is_some() {
-                self.waiters[i] = None;
-                let fetched = self.program[i].1 == Kind::FetchAdd;
-                assert!(
-                    !fetched || effect.1,
-                    "{i} has its answer and is not carried out: {:?}",
-                    self.program
-                );
-            }
+            let Some(result) = self.engines[0].take(waiter).map(Result::unwrap) else { continue };
+            self.waiters[i] = None;
+            let right = match self.program[i].1 {
+                Kind::FetchAdd => effect.1 && result == 0,
+                Kind::Load => result == u64::from_ne_bytes([mark(i); 8]),
+                Kind::Get => self.bytes(self.landing, i)[..self.setting.copy].iter().all(|b| *b == mark(i)),
+                _ => true,
+            };
+            assert!(right, "{i} has its answer, which is wrong or came too early: {:?}", self.program);
         }
         for (before, waiter) in &mut self.quiets {
             let Some(key) = *waiter else { continue };
@@ -214,9 +319,10 @@ impl Run {
     /// What must hold when nothing can happen any more.
     pub(super) fn check_end(&mut self) {
         self.quiet();
-        self.settle();
+        self.settle(MANY_TURNS);
         while let Some(step) = self.steps().first().copied() {
             self.step(step);
+            self.settle(MANY_TURNS);
             self.check();
         }
         self.check();
@@ -236,32 +342,28 @@ impl Run {
         for engine in &self.engines {
             let Core { wire, ordering, in_flight, completions, .. } = &engine.operations.core;
             let (wire, waiters) = (wire.peers(), completions.waiters());
-            write!(text, "{wire:?}{ordering:?}{in_flight:?}{waiters:?}").unwrap();
+            write!(text, "{wire:?}{ordering:?}{in_flight:?}{waiters:?}{:?}", engine.operations.gpu).unwrap();
         }
-        write!(text, "{:?}{}{:?}", self.net.lock().unwrap(), self.issued, self.waiters).unwrap();
+        write!(text, "{:?}{:?}{}{:?}", self.net.lock().unwrap(), self.gpus, self.issued, self.waiters)
+            .unwrap();
         let mut hash = DefaultHasher::new();
-        // Addresses differ from run to run: only how far they are from the target's memory counts.
-        let buffers = [&self.target[..], &self.sources[..], &self.landing[..]];
-        with_distances(&text, &buffers).hash(&mut hash);
-        self.target.hash(&mut hash);
+        text.hash(&mut hash);
+        (0..self.program.len()).for_each(|i| self.bytes(self.target, i).hash(&mut hash));
         hash.finish()
     }
 }
 
-/// The text with each number that lies in one of the buffers replaced by its distance.
-fn with_distances(text: &str, buffers: &[&[u8]]) -> String {
-    let near =
-        |number: usize| buffers.iter().position(|b| number.wrapping_sub(b.as_ptr() as usize) < b.len());
-    let mut out = String::with_capacity(text.len());
-    for word in text.split_inclusive(|c: char| !c.is_ascii_digit()) {
-        let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit());
-        match digits.parse::<usize>().ok().and_then(|number| near(number).map(|i| (i, number))) {
-            Some((i, number)) => {
-                write!(out, "b{i}+{}{}", number - buffers[i].as_ptr() as usize, &word[digits.len()..])
-                    .unwrap();
-            }
-            None => out.push_str(word),
-        }
+/// What an operation writes, or finds.
+fn mark(i: usize) -> u8 {
+    i as u8 + 1
+}
+
+/// The segments of `n` regions. Where one-sided copies reach a GPU's memory, each copy lies in two, and what
+/// of it is in the second is no more than a message takes.
+fn pieces(setting: Setting, n: usize) -> Vec<(usize, usize)> {
+    let (region, cut) = (setting.region(), setting.copy - 8);
+    if setting.heap != Heap::Direct {
+        return vec![(0, n * region)];
     }
-    out
+    (0..n).flat_map(|i| [(i * region, cut), (i * region + cut, region - cut)]).collect()
 }

@@ -8,17 +8,14 @@
 
 mod outgoing;
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::error::{err, Result};
-use crate::gpu::pointer::Place;
-use crate::gpu::Cuda;
-use crate::kernel::service::Service;
 use crate::net::engine::core::Core;
 use crate::net::engine::in_flight::{not_awaited, too_much, Flight};
 use crate::net::gpu::chunks::{Chunk, Course, SMALL};
-use crate::net::gpu::mailbox::{AtomicRequest, Mailbox, WordKind};
+use crate::net::gpu::mailbox::{AtomicRequest, WordKind};
+use crate::net::gpu::mover::Mover;
 use crate::net::gpu::peer_queues::{Answer, Outcome, PeerQueues, PeerRequest};
 use crate::net::gpu::staging::Ticket;
 use crate::net::memory::span::Span;
@@ -39,17 +36,25 @@ enum AnswerPart {
 
 /// What the engine keeps for GPU memory.
 pub(crate) struct Traffic {
-    cuda: Arc<Cuda>,
     queues: PeerQueues,
     outcomes: Vec<Outcome>,
     /// Large messages that have been announced, by sender and number.
-    announced: HashMap<(usize, u64), (BulkId, usize)>,
+    announced: BTreeMap<(usize, u64), (BulkId, usize)>,
     outgoing: VecDeque<OutgoingPut>,
     /// Parts of answers: which answer, and its place there.
     parts: VecDeque<(usize, usize, AnswerPart)>,
     landings: VecDeque<(Ticket, Chunk, usize, usize)>,
     /// Number of the next large message to each PE.
     next: Vec<u64>,
+}
+
+/// For tests: all that decides what may still happen.
+#[cfg(test)]
+impl std::fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Traffic { queues, announced, outgoing, parts, landings, next, .. } = self;
+        write!(f, "{queues:?}{announced:?}{outgoing:?}{parts:?}{landings:?}{next:?}")
+    }
 }
 
 /// What a large message is.
@@ -67,27 +72,22 @@ fn head(kind: u64, sender: usize, number: u64, at: u64) -> [u8; BULK_HEAD] {
 }
 
 impl Traffic {
-    pub(crate) fn new(
-        cuda: &Arc<Cuda>,
-        n: usize,
-        mailbox: Mailbox,
-        service: Arc<Service>,
-    ) -> Result<Traffic> {
-        Ok(Traffic {
-            cuda: Arc::clone(cuda),
-            queues: PeerQueues::new(cuda, n, mailbox, service)?,
+    /// For a job of `n` PEs; `mover` is this PE's GPU.
+    pub(crate) fn new(n: usize, mover: Box<dyn Mover>) -> Traffic {
+        Traffic {
+            queues: PeerQueues::new(n, mover),
             outcomes: Vec::new(),
-            announced: HashMap::new(),
+            announced: BTreeMap::new(),
             outgoing: VecDeque::new(),
             parts: VecDeque::new(),
             landings: VecDeque::new(),
             next: vec![0; n],
-        })
+        }
     }
 
     /// Whether the host cannot touch `at`.
     pub(crate) fn on_gpu(&self, at: usize) -> Result<bool> {
-        Ok(matches!(self.cuda.place_of(at)?, Some(Place::Gpu(_) | Place::Managed)))
+        self.queues.mover.on_gpu(at)
     }
 
     /// Whether there is something that only looking again brings forward.
@@ -250,7 +250,7 @@ impl Traffic {
                         &Record::ReplyData { reply, at: (at + i * RECORD) as u64, data: piece },
                     )?;
                 }
-                self.queues.staging.give_back(chunk);
+                self.queues.mover.give_back(chunk);
                 Ok(())
             }
             Outcome::Receive { from, number, chunk } => {
@@ -296,7 +296,7 @@ impl Traffic {
     /// What follows when a chunk has been sent or filled.
     pub(in crate::net) fn chunk_landed(&mut self, core: &mut Core, flight: Flight) -> Result<()> {
         match flight {
-            Flight::Chunk { chunk, .. } => self.queues.staging.give_back(chunk),
+            Flight::Chunk { chunk, .. } => self.queues.mover.give_back(chunk),
             Flight::Receive { from, number, chunk } => self.queues.landed(from, number, chunk),
             Flight::Answer { reply, at, bytes, chunk } => {
                 let destination = core.in_flight.destination(reply);
@@ -304,12 +304,12 @@ impl Traffic {
                     // SAFETY: the chunk holds so many bytes, and nobody else uses it.
                     let data = unsafe { std::slice::from_raw_parts(chunk.as_ptr(), bytes) };
                     let laid = core.answered_data(reply as u64, at, data);
-                    self.queues.staging.give_back(chunk);
+                    self.queues.mover.give_back(chunk);
                     return laid;
                 }
                 let Some((span, _)) = destination else { return Ok(()) };
                 // SAFETY: the caller of `get` vouches for its destination; the chunk holds so many bytes.
-                let ticket = unsafe { self.queues.staging.copy_in(&span, at, &chunk, bytes)? };
+                let ticket = unsafe { self.queues.mover.copy_in(&span, at, &chunk, bytes)? };
                 self.landings.push_back((ticket, chunk, reply, bytes));
             }
             _ => return Err(err!(INTERNAL, "something without a chunk is said to have filled one")),
@@ -325,11 +325,11 @@ impl Traffic {
     /// Parts of answers go to their places, as there are chunks for them.
     fn lay_down(&mut self, core: &mut Core) -> Result<()> {
         while let Some((ticket, ..)) = self.landings.front() {
-            if !self.queues.staging.done(*ticket)? {
+            if !self.queues.mover.done(*ticket)? {
                 break;
             }
             let Some((_, chunk, reply, bytes)) = self.landings.pop_front() else { break };
-            self.queues.staging.give_back(chunk);
+            self.queues.mover.give_back(chunk);
             core.answered_bytes(reply, bytes)?;
         }
         while let Some((reply, at, part)) = self.parts.pop_front() {
@@ -353,7 +353,7 @@ impl Traffic {
                 }
                 continue;
             }
-            let Some(chunk) = self.queues.staging.try_chunk(bytes, Course::Arriving) else {
+            let Some(chunk) = self.queues.mover.try_chunk(bytes, Course::Arriving) else {
                 self.parts.push_front((reply, at, part));
                 return Ok(());
             };
@@ -362,7 +362,7 @@ impl Traffic {
                     // SAFETY: the chunk has room; the caller of `get` vouches for its destination.
                     let ticket = unsafe {
                         std::ptr::copy_nonoverlapping(data.as_ptr(), chunk.as_ptr(), bytes);
-                        self.queues.staging.copy_in(&span, at, &chunk, bytes)?
+                        self.queues.mover.copy_in(&span, at, &chunk, bytes)?
                     };
                     self.landings.push_back((ticket, chunk, reply, bytes));
                 }

@@ -140,21 +140,21 @@ impl Traffic {
         let total = put.source.bytes();
         while put.started < total {
             let left = total - put.started;
-            let Some(chunk) = self.queues.staging.try_chunk(left, Course::Leaving) else { break };
+            let Some(chunk) = self.queues.mover.try_chunk(left, Course::Leaving) else { break };
             let mut bytes = left.min(chunk.bytes());
             if matches!(put.target, Target::Rows { .. }) && bytes < left {
                 // Whole elements, unless one is longer than a chunk.
                 let elem = put.source.elem;
                 bytes = if bytes >= elem { bytes / elem * elem } else { bytes };
             }
-            let staging = &mut self.queues.staging;
+            let mover = &mut self.queues.mover;
             // SAFETY: the caller of the put vouches for its source until it is done.
-            let ticket = unsafe { staging.copy_out(&chunk, &put.source, put.started, bytes)? };
+            let ticket = unsafe { mover.copy_out(&chunk, &put.source, put.started, bytes)? };
             put.pieces.push_back((ticket, chunk, put.started, bytes));
             put.started += bytes;
         }
         while let Some((ticket, ..)) = put.pieces.front() {
-            if !self.queues.staging.done(*ticket)? {
+            if !self.queues.mover.done(*ticket)? {
                 return Ok(false);
             }
             let Some((_, chunk, at, bytes)) = put.pieces.pop_front() else { break };
@@ -218,7 +218,7 @@ impl Traffic {
                 }
             }
         }
-        self.queues.staging.give_back(chunk);
+        self.queues.mover.give_back(chunk);
         Ok(())
     }
 }

@@ -278,6 +278,14 @@ fn what_waits_for_a_number_ends_with_its_pe() {
     assert_eq!(pe.failed, [5, 6]);
 }
 
+/// Where UCX listens, told so.
+fn ports(listen: &Listen) -> Vec<Ipv4Addr> {
+    let before = listening(std::process::id());
+    let _ucx = Ucx::new(0, 2, Carrier::Auto, FarGpu::Bounce, listen).unwrap();
+    let after = listening(std::process::id());
+    after.difference(&before).map(|(address, _)| *address).collect()
+}
+
 /// PEs of one host are reached by nobody on the network.
 #[test]
 fn pes_of_one_host_listen_on_loopback_alone() {
@@ -288,16 +296,31 @@ fn pes_of_one_host_listen_on_loopback_alone() {
     if let Err(why) = ucx_sys::Ucp::load() {
         return eprintln!("SKIP {name}: {why}");
     }
-    let ports = |listen: &Listen| {
-        let before = listening(std::process::id());
-        let _ucx = Ucx::new(0, 2, Carrier::Auto, FarGpu::Bounce, listen).unwrap();
-        let after = listening(std::process::id());
-        after.difference(&before).map(|(address, _)| *address).collect::<Vec<_>>()
-    };
     assert_eq!(ports(&Listen::Loopback), [Ipv4Addr::LOCALHOST]);
     if ports(&Listen::Anywhere) == [Ipv4Addr::LOCALHOST] {
         eprintln!("SKIP {name}: this host has no other interface, so that half of it shows nothing");
     }
+}
+
+#[test]
+fn devices_that_the_user_names_are_used() {
+    let name = "devices_that_the_user_names_are_used";
+    if !apart("strangers_tests", name) {
+        return;
+    }
+    if let Err(why) = ucx_sys::Ucp::load() {
+        return eprintln!("SKIP {name}: {why}");
+    }
+    let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let others = Listen::Interfaces(names.filter(|name| name != "lo").collect());
+    let listens = ports(&others);
+    if listens.is_empty() || listens.contains(&Ipv4Addr::LOCALHOST) {
+        return eprintln!("SKIP {name}: this host has no interface but loopback");
+    }
+    // This process is the test's own, and UCX has no thread yet.
+    std::env::set_var("UCX_NET_DEVICES", "lo");
+    assert_eq!(ports(&others), [Ipv4Addr::LOCALHOST]);
 }
 
 /// UCX, which takes one-sided copies apart before rushmem sees them, is not asked to where messages do all.
