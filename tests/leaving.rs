@@ -9,10 +9,10 @@ use rushmem_test_support::programs;
 
 use std::time::{Duration, Instant};
 
-use rushmem_test_support::api_common::place::hosts;
-use rushmem_test_support::api_common::{longer, Rng};
 use rushmem::testing::Exit;
 use rushmem::World;
+use rushmem_test_support::api_common::place::hosts;
+use rushmem_test_support::api_common::{longer, Rng};
 
 use programs::{command, example, installed, run, rushmem_run, Ended};
 
