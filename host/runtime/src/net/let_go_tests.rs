@@ -116,7 +116,7 @@ fn what_is_held_back_does_not_start_any_more() {
             engine.atomic(1, Update::Add as u8, 8, 0, 0, 0, Done::Waiter(waiter)).unwrap();
         }
         engine.fence();
-        // SAFETY: as above.
+        // SAFETY: the source lives as long as the engines.
         unsafe { engine.put(1, 2048, src, COPY, Done::Nothing) }.unwrap();
         pair.turn(0);
         // The news is with PE 0, and it has not looked.

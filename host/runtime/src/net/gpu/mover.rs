@@ -95,17 +95,17 @@ impl Mover for CudaMover {
     }
 
     unsafe fn copy_in(&mut self, dst: &Span, offset: usize, chunk: &Chunk, len: usize) -> Result<Ticket> {
-        // SAFETY: passed on.
+        // SAFETY: the caller keeps `dst` alive until the ticket is done, as the trait asks.
         unsafe { self.staging.copy_in(dst, offset, chunk, len) }
     }
 
     unsafe fn copy_out(&mut self, chunk: &Chunk, src: &Span, offset: usize, len: usize) -> Result<Ticket> {
-        // SAFETY: passed on.
+        // SAFETY: the caller keeps `src` alive until the ticket is done, as the trait asks.
         unsafe { self.staging.copy_out(chunk, src, offset, len) }
     }
 
     unsafe fn store(&mut self, at: usize, bits: u64, bytes: usize) -> Result<Option<Ticket>> {
-        // SAFETY: passed on.
+        // SAFETY: the caller says that `at` is such a word, as the trait asks.
         unsafe { self.staging.store(at, bits, bytes) }
     }
 
@@ -114,7 +114,7 @@ impl Mover for CudaMover {
     }
 
     unsafe fn post(&mut self, request: &AtomicRequest) -> u64 {
-        // SAFETY: passed on.
+        // SAFETY: the caller says that the request's word is aligned memory of this GPU, as the trait asks.
         unsafe { self.mailbox.post(request) }
     }
 

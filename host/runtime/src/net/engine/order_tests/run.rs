@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
 
     fn bytes_mut(&mut self, base: usize, i: usize) -> &mut [u8] {
         let region = self.setting.region();
-        // SAFETY: as above.
+        // SAFETY: the arena's, borrowed mutably with the run, and no engine looks at it meanwhile.
         unsafe { std::slice::from_raw_parts_mut((base + i * region) as *mut u8, region) }
     }
 
