@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
         if setting.heap == Heap::Direct {
             net.lock().unwrap().reach(device);
         }
-        let remote = vec![(own + far) as u64, (target + far) as u64];
+        let remote = [(own + far) as u64, (target + far) as u64];
         let mut gpus = Vec::new();
         let engines = [0, 1].map(|me| {
             let health = Arc::new(Health::new(format!("PE {me}"), false, None));

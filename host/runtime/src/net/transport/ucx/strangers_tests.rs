@@ -318,7 +318,10 @@ fn devices_that_the_user_names_are_used() {
     if listens.is_empty() || listens.contains(&Ipv4Addr::LOCALHOST) {
         return eprintln!("SKIP {name}: this host has no interface but loopback");
     }
-    // This process is the test's own, and UCX has no thread yet.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this process is the test's own, and UCX has no thread yet"
+    )]
     std::env::set_var("UCX_NET_DEVICES", "lo");
     assert_eq!(ports(&others), [Ipv4Addr::LOCALHOST]);
 }
