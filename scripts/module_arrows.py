@@ -1,5 +1,5 @@
-"""Which module of a crate uses which, and whether two types have one name: reads Rust as far as that takes, for
-scripts/check-tree.
+"""Which module of a crate uses which, and whether two types have one name: reads Rust as far as that takes,
+for scripts/check-tree.
 
 A path counts wherever it stands, in a `use` or in code: `crate::a::b`, `super::super::a`, `self::a`,
 `$crate::a`, and names that the crate's root re-exports (`crate::Error`). What is compiled for tests only does
