@@ -23,7 +23,7 @@ struct Sweep {
 /// Every size up to `most` bytes, every alignment of either side, by `block` threads: those of a GPU are
 /// slower each.
 fn sweep(scope: i32, units: &'static [i32], block: u32, most: usize) {
-    let block = if on_gpus() { block + 192 } else { block };
+    let block = if on_gpus() { block + 224 } else { block };
     let most = if is_brief() { 40 } else { most };
     at_few_counts(|world, rng| {
         let bench = Bench::new(world, RMA);

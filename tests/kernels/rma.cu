@@ -103,8 +103,12 @@ struct large_args {
   uint64_t seed;
 };
 
-/* `dst` has room for 256 slots of max_bytes + 64, `src` for max_bytes + 512 + 16. */
-extern "C" __global__ void rma_sweep(uint64_t *report, unsigned char *dst, unsigned char *src, sweep_args a) {
+/* `dst` has room for 256 slots of max_bytes + 64, `src` for max_bytes + 512 + 16.
+ *
+ * Sixty transfers are inlined here. None needs more than 64 registers (registers.cu), but without a bound the
+ * compiler takes what a GPU has for all of them together, and large blocks no longer launch. */
+extern "C" __global__ void __launch_bounds__(288)
+rma_sweep(uint64_t *report, unsigned char *dst, unsigned char *src, sweep_args a) {
   const int op = a.op, scope = a.scope, unit = a.unit;
   const size_t max_bytes = a.max_bytes;
   const uint64_t seed = a.seed;
@@ -117,7 +121,8 @@ extern "C" __global__ void rma_sweep(uint64_t *report, unsigned char *dst, unsig
 
 /* One transfer of `bytes`, `from_align` and `to_align` past 16-byte boundaries. `dst` and `src` have room for
  * bytes + 64. At thread and warp scope the block's first one makes it. */
-extern "C" __global__ void rma_large(uint64_t *report, unsigned char *dst, unsigned char *src, large_args a) {
+extern "C" __global__ void __launch_bounds__(512)
+rma_large(uint64_t *report, unsigned char *dst, unsigned char *src, large_args a) {
   const int op = a.op, scope = a.scope;
   const size_t bytes = a.bytes, from_align = a.from_align, to_align = a.to_align;
   const uint64_t seed = a.seed;
