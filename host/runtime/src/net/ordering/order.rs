@@ -300,6 +300,24 @@ mod tests {
     }
 
     #[test]
+    fn a_quiet_takes_its_point_behind_what_is_held_back() {
+        let mut order = Order::<char>::default();
+        assert!(order.quiet(1).is_some(), "nothing is held back");
+        order.copying();
+        assert!(order.fence());
+        order.hold('b');
+        assert!(order.quiet(2).is_none());
+        assert!(matches!(order.next(), Next::Wait(_)));
+        order.flushed(1);
+        assert!(matches!(order.next(), Next::Start('b')));
+        order.copying();
+        let Next::Quiet(2, mut point) = order.next() else { panic!("the quiet is next") };
+        assert!(!order.settled(&mut point, &mut Wanted::default()), "the second copy is under way");
+        order.flushed(2);
+        assert!(order.settled(&mut point, &mut Wanted::default()));
+    }
+
+    #[test]
     fn a_second_fence_covers_what_the_first_one_held_back() {
         let mut order = Order::<char>::default();
         assert!(order.may_start(true));

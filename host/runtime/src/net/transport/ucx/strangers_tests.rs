@@ -265,17 +265,18 @@ fn what_waits_for_a_number_ends_with_its_pe() {
     unsafe {
         assert!(!pes[0].ucx.put(at(there), source.as_ptr(), source.len(), 5).unwrap());
         assert!(!pes[0].ucx.flush(1, 6).unwrap());
+        assert!(!pes[0].ucx.send_bulk(1, [0; 32], source.as_ptr(), source.len(), 7).unwrap());
     }
     let [mut pe, other] = pes;
     drop(other.ucx);
     pe.ucx.cut();
     let start = std::time::Instant::now();
-    while pe.failed.len() < 2 || pe.ucx.congested() {
+    while pe.failed.len() < 3 || pe.ucx.congested() {
         pe.progress();
         assert!(start.elapsed() < LIMIT, "{:?}", pe.failed);
     }
     pe.failed.sort_unstable();
-    assert_eq!(pe.failed, [5, 6]);
+    assert_eq!(pe.failed, [5, 6, 7]);
 }
 
 /// Where UCX listens, told so.
