@@ -25,6 +25,14 @@ fn a_variable_that_nobody_reads_is_warned_about_once() {
 }
 
 #[test]
+fn a_level_that_is_none_is_warned_about_once() {
+    let ended = run(rushmem_run(3, example("hello")).env("RUSHMEM_LOG", "verbose"), LIMIT).ok();
+    let warnings = ended.lines_with("[warn]");
+    assert!(warnings.len() == 1 && warnings[0].contains("RUSHMEM_LOG=verbose"), "{ended}");
+    assert!(warnings[0].contains("error, warn, info and debug"), "{ended}");
+}
+
+#[test]
 fn debug_says_what_a_person_who_debugs_needs() {
     let secret = "not-for-the-log";
     let mut job = rushmem_run(2, example("ring"));

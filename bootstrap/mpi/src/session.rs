@@ -223,7 +223,7 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
         trouble = slow::name_trouble(left.unwrap_or(LOOK).min(LOOK));
         if let Some(trouble) = &trouble {
             eprintln!(
-                "rushmem: warning: MPI is slow to start, and {trouble}, which MPI asks for at its start"
+                "rushmem [warn] MPI is slow to start, and {trouble}, which MPI asks for at its start"
             );
         }
         reply = match left {

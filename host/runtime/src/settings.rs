@@ -5,6 +5,8 @@ use std::sync::Once;
 
 use rushmem_bootstrap_uid::environment::detect_here;
 
+use crate::logging;
+
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
 const KNOWN: [&str; 38] = [
     "RUSHMEM_BOOTSTRAP",
@@ -68,7 +70,8 @@ pub(crate) fn look() {
         }
         let ranks = detect_here().ok().and_then(|launch| launch.ranks());
         if ranks.is_none_or(|ranks| ranks.local_rank.unwrap_or(ranks.rank) == 0) {
-            set.iter().filter_map(|(name, _)| unknown(name)).for_each(|text| log::warn!("{text}"));
+            let unknown = set.iter().filter_map(|(name, _)| unknown(name));
+            unknown.chain(logging::trouble()).for_each(|text| log::warn!("{text}"));
         }
     });
 }
