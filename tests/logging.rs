@@ -35,12 +35,15 @@ fn a_level_that_is_none_is_warned_about_once() {
 #[test]
 fn debug_says_what_a_person_who_debugs_needs() {
     let secret = "not-for-the-log";
+    let cache = tempfile::tempdir().expect("a temporary folder");
     let mut job = rushmem_run(2, example("ring"));
     job.args(["--laps", "3"]).env("RUSHMEM_LOG", "debug").env("RUSHMEM_JOB_SECRET", secret);
+    job.env("RUSHMEM_CACHE_DIR", cache.path());
     let ended = run(&mut job, LIMIT).ok();
     for words in [
         &["setting RUSHMEM_LOG=debug"][..],
         &["setting RUSHMEM_UID=(a secret)"],
+        &["librushmem_host.so ", "/librushmem_host.so"],
         &["bootstrap uid for rank 1 of 2", "rushmem-run"],
         &["its device is ", "2 of them mapped directly"],
         &["connected with 1 of the 1 PEs of this node"],
@@ -53,6 +56,13 @@ fn debug_says_what_a_person_who_debugs_needs() {
         assert!(found, "no line with {words:?}: {ended}");
     }
     assert!(!ended.stderr.contains(secret), "{ended}");
+    // One PE compiles for all.
+    if programs::device() == "device: CPU" {
+        for words in [["ring.cu was compiled in ", " by "], ["ring.cu is taken from", "kernel cache"]] {
+            let lines = ended.stderr.lines().filter(|line| words.iter().all(|word| line.contains(word)));
+            assert_eq!(lines.count(), 1, "{words:?}: {ended}");
+        }
+    }
 }
 
 #[test]

@@ -55,10 +55,11 @@ const OTHERS: [&str; 5] =
 const SECRET: [&str; 2] = ["RUSHMEM_JOB_SECRET", "RUSHMEM_UID"];
 
 /// Warns about variables that nobody reads, once in a process and on one PE of a host; and tells those in
-/// force at debug level.
-pub(crate) fn look() {
+/// force at debug level, with `library`, the file that this code is from.
+pub(crate) fn look(library: &dyn Fn() -> String) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        log::debug!("librushmem_host.so {}: {}", env!("CARGO_PKG_VERSION"), library());
         let mut set: Vec<(String, String)> = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .filter(|(name, _)| name.starts_with("RUSHMEM_"))
