@@ -82,11 +82,12 @@ fn the_histogram_in_cxx_counts_as_a_serial_run() {
 fn the_demo_of_an_image_runs_every_example_that_verifies_itself() {
     // All that it needs is built, also where this test is run alone.
     drop((rushmem_run(1, "true"), rushmem_info()));
-    let Some(stage) = Stage::new("the_demo_of_an_image_runs_every_example_that_verifies_itself") else { return };
+    let Some(stage) = Stage::new("the_demo_of_an_image_runs_every_example_that_verifies_itself") else {
+        return;
+    };
     let (programs, demo) = (stage.dir().join("examples"), stage.dir().join("demo"));
     std::fs::create_dir(&programs).expect("a folder");
-    let rust =
-        ["hello", "put", "ring", "write_signal", "alltoall", "jacobi", "bfs", "stealing", "pipeline"];
+    let rust = ["hello", "put", "ring", "write_signal", "alltoall", "jacobi", "bfs", "stealing", "pipeline"];
     for name in rust {
         std::fs::copy(example(name), programs.join(name)).expect("a program can be copied");
     }

@@ -39,7 +39,12 @@ impl Launcher {
                 Failure::own("the path of rushmem-run is no UTF-8: say another with --remote-path")
             })?;
             let script = format!("{SSH} \"$@\"");
-            return Ok(Launcher { own: Some(here), script, host_is_a_word: true, program: quoted(text).into() });
+            return Ok(Launcher {
+                own: Some(here),
+                script,
+                host_is_a_word: true,
+                program: quoted(text).into(),
+            });
         };
         // `{host}` becomes the shell's first word, so that no quoting of the user's is in the way.
         let host_is_a_word = !command.contains("{host}");
