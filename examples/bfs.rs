@@ -117,7 +117,10 @@ fn run(args: &Args) -> Outcome {
             (parent, Some(0)) => parent == *vertex,
             (parent, Some(depth)) => graph[parent as usize].contains(vertex) && of(parent) == Some(depth - 1),
         };
-        (!right).then(|| format!("vertex {vertex} has the parent {parent}, and the level {:?}", of(*vertex)))
+        (!right).then(|| match of(*vertex) {
+            Some(depth) => format!("vertex {vertex} of level {depth} has the parent {parent}"),
+            None => format!("vertex {vertex} has the parent {parent}, and cannot be reached"),
+        })
     });
     let reached = level.iter().flatten().count();
     let once = (claimed != reached as u64)

@@ -10,7 +10,7 @@ RUNTIME = {
     # What everything stands on: errors, settings, the operating system, words of memory.
     "error": set(),
     "logging": set(),
-    "settings": set(),
+    "settings": {"logging"},
     "seeds": set(),
     "word": set(),
     "os": {"error"},

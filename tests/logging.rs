@@ -12,6 +12,8 @@ use rushmem::testing::{self, Exit};
 use rushmem::{Cmp, World};
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// Where a kernel is compiled, which takes a second on an idle machine.
+const COMPILING: Duration = Duration::from_secs(240);
 
 #[test]
 fn a_variable_that_nobody_reads_is_warned_about_once() {
@@ -25,14 +27,25 @@ fn a_variable_that_nobody_reads_is_warned_about_once() {
 }
 
 #[test]
+fn a_level_that_is_none_is_warned_about_once() {
+    let ended = run(rushmem_run(3, example("hello")).env("RUSHMEM_LOG", "verbose"), LIMIT).ok();
+    let warnings = ended.lines_with("[warn]");
+    assert!(warnings.len() == 1 && warnings[0].contains("RUSHMEM_LOG=verbose"), "{ended}");
+    assert!(warnings[0].contains("error, warn, info and debug"), "{ended}");
+}
+
+#[test]
 fn debug_says_what_a_person_who_debugs_needs() {
     let secret = "not-for-the-log";
+    let cache = tempfile::tempdir().expect("a temporary folder");
     let mut job = rushmem_run(2, example("ring"));
     job.args(["--laps", "3"]).env("RUSHMEM_LOG", "debug").env("RUSHMEM_JOB_SECRET", secret);
-    let ended = run(&mut job, LIMIT).ok();
+    job.env("RUSHMEM_CACHE_DIR", cache.path());
+    let ended = run(&mut job, COMPILING).ok();
     for words in [
         &["setting RUSHMEM_LOG=debug"][..],
         &["setting RUSHMEM_UID=(a secret)"],
+        &["librushmem_host.so ", "/librushmem_host.so"],
         &["bootstrap uid for rank 1 of 2", "rushmem-run"],
         &["its device is ", "2 of them mapped directly"],
         &["connected with 1 of the 1 PEs of this node"],
@@ -45,6 +58,13 @@ fn debug_says_what_a_person_who_debugs_needs() {
         assert!(found, "no line with {words:?}: {ended}");
     }
     assert!(!ended.stderr.contains(secret), "{ended}");
+    // One PE compiles for all.
+    if programs::device() == "device: CPU" {
+        for words in [["ring.cu was compiled in ", " by "], ["ring.cu is taken from", "kernel cache"]] {
+            let lines = ended.stderr.lines().filter(|line| words.iter().all(|word| line.contains(word)));
+            assert_eq!(lines.count(), 1, "{words:?}: {ended}");
+        }
+    }
 }
 
 #[test]

@@ -42,10 +42,11 @@ impl fmt::Display for Error {
     }
 }
 
-/// What `unwrap` shows: unescaped, because a compiler's messages have many lines.
+/// What `unwrap`, and a `main` that returns an error, show a person: the same text, unescaped, because a
+/// compiler's messages have many lines.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.code, self.message)
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -139,5 +140,12 @@ mod tests {
             assert!(known.name().starts_with("RUSHMEM_ERR_"), "code {code}: {}", known.name());
         }
         assert_eq!(ErrorCode::from_raw(-20), ErrorCode::Unknown);
+    }
+
+    #[test]
+    fn main_and_unwrap_show_what_display_shows() {
+        let error = Error::new(ErrorCode::Compile, "f.cu:1: \"x\"\nf.cu:2: y");
+        let text = "f.cu:1: \"x\"\nf.cu:2: y (RUSHMEM_ERR_COMPILE)";
+        assert_eq!((format!("{error}"), format!("{error:?}")), (text.to_owned(), text.to_owned()));
     }
 }

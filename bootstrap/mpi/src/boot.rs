@@ -327,7 +327,7 @@ fn log_debug(comm: &Comm) {
     version.truncate(usize::try_from(len).unwrap_or(0));
     let version = String::from_utf8_lossy(&version);
     eprintln!(
-        "rushmem: debug: MPI bootstrap: rank {} of {}, {}, initialised by {}, {}",
+        "rushmem [debug] MPI bootstrap: rank {} of {}, {}, initialised by {}, {}",
         comm.rank,
         comm.n_ranks,
         comm.session.level_name(),

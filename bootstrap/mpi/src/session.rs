@@ -222,9 +222,7 @@ fn init(limit: Option<Duration>) -> Result<Ours> {
         let left = limit.map(|limit| limit.saturating_sub(usual));
         trouble = slow::name_trouble(left.unwrap_or(LOOK).min(LOOK));
         if let Some(trouble) = &trouble {
-            eprintln!(
-                "rushmem: warning: MPI is slow to start, and {trouble}, which MPI asks for at its start"
-            );
+            eprintln!("rushmem [warn] MPI is slow to start, and {trouble}, which MPI asks for at its start");
         }
         reply = match left {
             Some(left) => start.recv_timeout(left.saturating_sub(begin.elapsed())),

@@ -157,7 +157,7 @@ impl Names {
     fn unknown(&self, waited: Duration) -> BootError {
         let why = self.last.as_deref().unwrap_or("the resolver does not answer");
         let text = format!(
-            "the host name {:?}, from {}, does not resolve on host {} ({why}; tried for {:.0} s): correct it, \
+            "the host name \"{}\", from {}, does not resolve on host {} ({why}; tried for {:.0} s): correct it, \
              give an address instead, or add it to /etc/hosts",
             self.host,
             self.from,

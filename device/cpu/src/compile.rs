@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use crate::cache::{self, storage, Entry, Folder, Key, Scratch};
 use crate::dynamic_shared;
@@ -100,6 +101,7 @@ impl Compiler {
         let failed = |error| storage(format!("kernel cache {}", root.path().display()), error);
         let entry = Entry::open(root, &key.finish(), &CPU).map_err(failed)?;
         let mut contents = entry.contents();
+        let (began, mut taken) = (Instant::now(), true);
         if contents.is_none() {
             let lock = entry.lock().map_err(failed)?;
             contents = entry.contents();
@@ -132,8 +134,19 @@ impl Compiler {
                     other => other,
                 };
                 contents = Some(built?);
+                log::debug!(
+                    "{name} was compiled in {:.1} s by {} ({}), and is kept in {}",
+                    began.elapsed().as_secs_f64(),
+                    toolchain.program.display(),
+                    toolchain.version.lines().next().unwrap_or_default(),
+                    entry.folder.path().display()
+                );
+                taken = false;
             }
             drop(lock);
+        }
+        if taken {
+            log::debug!("{name} is taken from the kernel cache, {}", entry.folder.path().display());
         }
         let object = contents.and_then(|contents| contents.into_iter().next()).unwrap_or_default();
         Module::load(&object, &entry.folder, name, self.limits)

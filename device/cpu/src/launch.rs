@@ -64,7 +64,8 @@ impl fmt::Display for RunError {
             RunError::Stopped => write!(out, "stopped"),
             RunError::Failed(Failure { cause, place }) => {
                 if let Some((block, thread)) = place {
-                    write!(out, "block {block:?} thread {thread:?}: ")?;
+                    let triple = |[x, y, z]: &[u32; 3]| format!("({x},{y},{z})");
+                    write!(out, "block {}, thread {}: ", triple(block), triple(thread))?;
                 }
                 match cause {
                     Cause::Code(code) => write!(out, "the kernel gave up with code {code}"),

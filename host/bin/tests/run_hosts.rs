@@ -91,6 +91,27 @@ fn ssh_is_asked_for_one_word_of_shell() {
 }
 
 #[test]
+fn this_host_needs_no_ssh() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::os::unix::fs::symlink("/bin/sh", dir.path().join("sh")).expect("linked");
+    let own = nix::unistd::gethostname().expect("a name").into_string().expect("UTF-8");
+    for list in ["localhost:2".to_owned(), format!("{own}:1,localhost:1")] {
+        let mut command = shell(&["--hosts", &list], "echo $RUSHMEM_PE of $RUSHMEM_NPES");
+        command.env("PATH", dir.path()).stdin(Stdio::null());
+        let ended = start(command).end();
+        assert_eq!((ended.code, sorted(&ended.out)), (Some(0), vec!["0 of 2", "1 of 2"]), "{}", ended.err);
+    }
+    // Any other does, and it is said what is missing.
+    let mut command = shell(&["--hosts", "localhost:1,elsewhere:1"], "exec /bin/sleep 30");
+    command.env("PATH", dir.path()).stdin(Stdio::null());
+    let ended = start(command).end();
+    assert_eq!(ended.code, Some(125), "{}", ended.err);
+    for part in ["ssh", "not found", "host elsewhere (PE 1): rushmem-run did not start there"] {
+        assert!(ended.err.contains(part), "{part:?}: {}", ended.err);
+    }
+}
+
+#[test]
 fn pes_get_the_environment_and_the_folder_and_nobody_sees_the_secret() {
     let mark = unique();
     let dir = tempfile::tempdir().expect("a directory");
@@ -300,7 +321,7 @@ fn a_host_that_cannot_run_it_is_named() {
     command.stdin(Stdio::null());
     let ended = start(command).end();
     assert_eq!(ended.code, Some(125), "{}", ended.err);
-    for part in ["no route", "host b (PEs 1): rushmem-run did not start there", "255"] {
+    for part in ["no route", "host b (PE 1): rushmem-run did not start there", "255"] {
         assert!(ended.err.contains(part), "{part:?}: {}", ended.err);
     }
     assert_eq!(marked(&mark), []);

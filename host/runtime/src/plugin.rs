@@ -74,8 +74,9 @@ pub(crate) unsafe fn load_mpi(
     Err(BootError::new(
         BootErrorKind::Environment,
         format!(
-            "no MPI bootstrap plug-in for {} could be loaded; build it with `make mpi-plugins`, or name its file in \
-             {VARIABLE}. Tried:{tried}",
+            "no MPI bootstrap plug-in for {} could be loaded: in rushmem's sources, `make install PREFIX=...` \
+             installs one for the mpicc on PATH (with PREFIX/bin on PATH it is found) and `make mpi-plugins` \
+             builds it in place; or name its file in {VARIABLE}. Tried:{tried}",
             flavours.join(" or ")
         ),
     ))

@@ -5,6 +5,8 @@ use std::sync::Once;
 
 use rushmem_bootstrap_uid::environment::detect_here;
 
+use crate::logging;
+
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
 const KNOWN: [&str; 38] = [
     "RUSHMEM_BOOTSTRAP",
@@ -53,10 +55,11 @@ const OTHERS: [&str; 5] =
 const SECRET: [&str; 2] = ["RUSHMEM_JOB_SECRET", "RUSHMEM_UID"];
 
 /// Warns about variables that nobody reads, once in a process and on one PE of a host; and tells those in
-/// force at debug level.
-pub(crate) fn look() {
+/// force at debug level, with `library`, the file that this code is from.
+pub(crate) fn look(library: &dyn Fn() -> String) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        log::debug!("librushmem_host.so {}: {}", env!("CARGO_PKG_VERSION"), library());
         let mut set: Vec<(String, String)> = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .filter(|(name, _)| name.starts_with("RUSHMEM_"))
@@ -68,7 +71,8 @@ pub(crate) fn look() {
         }
         let ranks = detect_here().ok().and_then(|launch| launch.ranks());
         if ranks.is_none_or(|ranks| ranks.local_rank.unwrap_or(ranks.rank) == 0) {
-            set.iter().filter_map(|(name, _)| unknown(name)).for_each(|text| log::warn!("{text}"));
+            let unknown = set.iter().filter_map(|(name, _)| unknown(name));
+            unknown.chain(logging::trouble()).for_each(|text| log::warn!("{text}"));
         }
     });
 }

@@ -128,7 +128,11 @@ pub(crate) fn parse(bytes: &[u8; HEADER], n_ranks: u32) -> Parsed<(Kind, usize)>
         other => return Err(crate::wire::Malformed(format!("no frame has kind {other}"))),
     };
     if !allowed.contains(&len) {
-        return Err(crate::wire::Malformed(format!("{len} bytes where {allowed:?} are allowed")));
+        return Err(crate::wire::Malformed(format!(
+            "{len} bytes where {} to {} are allowed",
+            allowed.start(),
+            allowed.end()
+        )));
     }
     Ok((kind, len))
 }

@@ -38,8 +38,8 @@ pub(crate) fn to_join(facts: &Facts) -> Option<String> {
     let launch = facts.launch.as_ref()?;
     (launch.bootstrap.as_deref() == Some("mpi") && facts.mpi_plugins.is_empty()).then(|| {
         format!(
-            "the PEs are to meet over MPI ({}), but there is no MPI plug-in: build it with `make mpi-plugins`, or name its file in \
-             RUSHMEM_MPI_PLUGIN",
+            "the PEs are to meet over MPI ({}), but there is no MPI plug-in: `make install PREFIX=...` in rushmem's sources \
+             installs one for the mpicc on PATH, `make mpi-plugins` builds it in place, RUSHMEM_MPI_PLUGIN names one",
             launch.bootstrap_why
         )
     })

@@ -35,9 +35,9 @@ pub(crate) struct Args {
     /// How PEs are numbered over hosts: each host's in a row (slot), or one host after another in turn (node)
     #[arg(long, value_enum, default_value = "slot", value_name = "slot|node")]
     pub(crate) map_by: MapBy,
-    /// The command that starts a program on a host, instead of ssh: words for a shell, in which {host} stands
-    /// for the host; without it the host is its next word. The program's words follow; what it is to do
-    /// arrives on its standard input
+    /// The command that starts a program on a host, for all hosts; without it ssh does, but for this host.
+    /// Words for a shell, in which {host} stands for the host; without that the host is its next word. The
+    /// program's words follow; what it is to do arrives on its standard input
     #[arg(long, value_name = "COMMAND")]
     pub(crate) launch: Option<String>,
     /// Where rushmem-run is on the other hosts [default: where it is here]

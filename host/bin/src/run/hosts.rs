@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use nix::unistd::gethostname;
+
 use crate::args::{Args, MapBy};
 use crate::Failure;
 
@@ -20,9 +22,14 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Whether the name stands for this host without asking any resolver.
-    pub(crate) fn is_here(&self) -> bool {
+    /// Whether it is a name that every host has for itself.
+    pub(crate) fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.host == "::1" || self.host.starts_with("127.")
+    }
+
+    /// Whether it is this host's own name.
+    pub(crate) fn is_own(&self) -> bool {
+        gethostname().is_ok_and(|own| own.to_str() == Some(&self.host))
     }
 }
 

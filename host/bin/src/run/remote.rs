@@ -18,7 +18,7 @@ use crate::launch::Launcher;
 use crate::output::{Sink, Tagged, Writer};
 use crate::signals::Signals;
 use crate::supervise::TERM_GRACE;
-use crate::verdict::{Step, Verdict};
+use crate::verdict::{names, Step, Verdict};
 use crate::wire::{self, Frame, Order, Plan, Report};
 use crate::{rendezvous, say, spawn, Failure};
 
@@ -57,8 +57,8 @@ pub(crate) fn run(args: &Args, n: u32, shares: Vec<Share>) -> Result<u8, Failure
     // Before the first thread, so that no thread takes a signal from us.
     let signals = Signals::block().map_err(|e| Failure::own(format!("cannot wait for signals: {e}")))?;
     let mut verdict = Verdict::new(n as usize, args.grace, TERM_GRACE + TRAVEL, args.timeout);
-    let (uid, _rendezvous) = rendezvous::open(shares.iter().all(Share::is_here))?;
     let launcher = Launcher::new(args)?;
+    let (uid, _rendezvous) = rendezvous::open(shares.iter().all(|share| launcher.is_here(share)))?;
     let folder = std::env::current_dir()
         .map_err(|e| Failure::own(format!("cannot tell the hosts the folder to run in: {e}")))?;
 
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, n: u32, shares: Vec<Share>) -> Result<u8, Failure
     let output = Arc::new(Mutex::new(Tagged::new(args.tag_output)));
     let mut job = Job { hosts: Vec::new(), credit: credit.clone() };
     for share in shares {
-        let mut child = launcher.start(&share.host, signals.before(), files)?;
+        let mut child = launcher.start(&share, signals.before(), files)?;
         let plan = Plan {
             host: share.host.clone(),
             n,
@@ -186,7 +186,6 @@ impl Job {
             News::Lost(why) if !host.over => {
                 host.over = true;
                 verdict.lost(&host.share.pes);
-                let pes: Vec<String> = host.share.pes.iter().map(u32::to_string).collect();
                 let how = match (why, ending(&mut host.child)) {
                     (Some(why), _) => why,
                     (None, Some(status)) => format!("its command ended with {status}"),
@@ -194,7 +193,7 @@ impl Job {
                 };
                 let what =
                     if host.answered { "the connection is lost" } else { "rushmem-run did not start there" };
-                verdict.failed(125, &format!("host {name} (PEs {}): {what}: {how}", pes.join(", ")));
+                verdict.failed(125, &format!("host {name} ({}): {what}: {how}", names(&host.share.pes)));
             }
             News::Lost(_) => {}
         }

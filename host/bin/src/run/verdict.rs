@@ -159,11 +159,15 @@ impl Verdict {
 
     /// The PEs that still run, for a message.
     pub(crate) fn names(&self) -> String {
-        let alive: Vec<usize> = (0..self.alive.len()).filter(|&pe| self.alive[pe]).collect();
-        let mut names: Vec<String> = alive.iter().take(MOST_NAMES).map(usize::to_string).collect();
-        if alive.len() > MOST_NAMES {
-            names.push(format!("{} more", alive.len() - MOST_NAMES));
-        }
-        format!("PE{} {}", if alive.len() == 1 { "" } else { "s" }, names.join(", "))
+        names(&(0..self.alive.len() as u32).filter(|&pe| self.alive[pe as usize]).collect::<Vec<_>>())
     }
+}
+
+/// `PE 3`, `PEs 0, 1, 2`, for a message.
+pub(crate) fn names(pes: &[u32]) -> String {
+    let mut names: Vec<String> = pes.iter().take(MOST_NAMES).map(u32::to_string).collect();
+    if pes.len() > MOST_NAMES {
+        names.push(format!("{} more", pes.len() - MOST_NAMES));
+    }
+    format!("PE{} {}", if pes.len() == 1 { "" } else { "s" }, names.join(", "))
 }

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::os::raw::c_char;
 use std::time::Duration;
 
+use super::info::rushmem_library_path;
 use super::{guard, handle, take, world, write_out};
 use crate::boot::{self, How};
 use crate::config::{Config, DeviceWish};
@@ -50,7 +51,8 @@ pub unsafe extern "C" fn rushmem_init(
             return Err(err!(INVALID_ARGUMENT, "out is null"));
         }
         let _beginning = Member::new()?;
-        crate::settings::look();
+        // SAFETY: it takes nothing, and returns a C string that lives for ever.
+        crate::settings::look(&|| unsafe { CStr::from_ptr(rushmem_library_path()) }.to_string_lossy().into());
         let mut config = Config::from_env()?;
         // SAFETY: per contract.
         let how = match unsafe { attr.as_ref() } {

@@ -114,7 +114,10 @@ impl<H: Home> Elsewhere<'_, H> {
             match (way, home.engine(), home.far()) {
                 (Reached::Gpu, Some(engine), _) => engine.run(op, form),
                 (Reached::Net, _, Some(far)) => FarPe { far, pe: pe as usize }.run(op, form),
-                _ => Err(err!(INTERNAL, "PE {pe} is reached by what this world does not have: {way:?}")),
+                _ => {
+                    let by = if way == Reached::Gpu { "its GPU's copies" } else { "a network" };
+                    Err(err!(INTERNAL, "PE {pe} is to be reached by {by}, which this world does not have"))
+                }
             }
         }
     }

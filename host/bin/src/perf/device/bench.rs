@@ -152,7 +152,7 @@ impl<'w> Bench<'w> {
     /// A kernel by its name.
     pub(super) fn kernel(&self, family: Family, name: &str) -> Result<Kernel<'_>> {
         let module =
-            self.modules.get(&family).ok_or_else(|| Failure::new(format!("no kernels of {family:?}")))?;
+            self.modules.get(&family).ok_or_else(|| Failure::new(format!("no kernels for {name}")))?;
         Ok(module.kernel(name)?)
     }
 

@@ -36,6 +36,16 @@ const JOB_LIMIT_S: u32 = 120;
 const WINDOWS: [u32; 3] = [1, 8, 32];
 
 impl Figure {
+    /// What the command line calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Figure::Bandwidth => "bandwidth",
+            Figure::Latency => "latency",
+            Figure::FetchAdd => "fetch-add",
+            Figure::Rate => "rate",
+        }
+    }
+
     /// Operations in one run, on both sides.
     fn iterations(self) -> u32 {
         match self {
@@ -167,7 +177,7 @@ fn compare(
     let progress = Progress::new(args.samples as usize * runs);
     for _ in 0..args.samples {
         found = start(args, &figures, &ucx)?;
-        figures.iter().for_each(|figure| progress.step(format!("{figure:?}")));
+        figures.iter().for_each(|figure| progress.step(figure.name().to_owned()));
         if let Some(library) = &found.library {
             perftest.with_library(library);
         }
@@ -179,13 +189,14 @@ fn compare(
             }
             for (window, values) in figure.windows().iter().zip(&mut theirs[at]) {
                 values.push(perftest.run(*figure, *window, &ucx)?);
-                progress.step(format!("{figure:?}, ucx_perftest"));
+                progress.step(format!("{}, ucx_perftest", figure.name()));
             }
         }
     }
     for ((at, figure), theirs) in figures.iter().enumerate().zip(theirs) {
         let Some(ours) = Summary::of(std::mem::take(&mut ours[at])) else {
-            missing.push(format!("there is no {figure:?}: {}", why_none[at].take().unwrap_or_default()));
+            let why = why_none[at].take().unwrap_or_default();
+            missing.push(format!("there is no figure for {}: {why}", figure.name()));
             continue;
         };
         let each = figure.windows().iter().zip(theirs);
