@@ -75,7 +75,7 @@ def rust(codes):
         body = "".join(f"    let mut {name} = {value};\n" for name, value in lets.items())
         head = f"fn call{number}(world: World) -> Result<(), Box<dyn std::error::Error>> {{\n"
         functions.append(f"{head}{body}    {code};\n    Ok(())\n}}\n")
-    head = "#![allow(unused)]\nuse rushmem::{Cmp, Launch, SignalOp, Source, World};\ntype T = i32;\n"
+    head = "use rushmem::{Cmp, Launch, SignalOp, Source, World};\ntype T = i32;\n"
     return head + "".join(functions) + "fn main() {}\n"
 
 
