@@ -43,7 +43,8 @@ void sheet(rushmem_world_t *w, void *p, void *q, void *alias, void *dst, const v
 KERNEL = """#include <rushmem/rushmem.cuh>
 using namespace rushmem;
 using Scope = block;
-extern "C" __global__ void sheet(int *dst, const int *src, int *at, uint64_t *sig, size_t n, int pe, int v, int c) {
+extern "C" __global__ void sheet(rushmem::team team, int *dst, const int *src, int *at, uint64_t *sig, size_t n, int pe, int v,
+                                 int c, int root) {
 """
 
 
@@ -73,9 +74,9 @@ def rust(codes):
             if used and (not condition or re.search(condition, bare)):
                 lets.setdefault(name, value)
         body = "".join(f"    let mut {name} = {value};\n" for name, value in lets.items())
-        head = f"fn call{number}(world: World) -> Result<(), Box<dyn std::error::Error>> {{\n"
+        head = f"pub fn call{number}(world: World) -> Result<(), Box<dyn std::error::Error>> {{\n"
         functions.append(f"{head}{body}    {code};\n    Ok(())\n}}\n")
-    head = "use rushmem::{Cmp, Launch, SignalOp, Source, World};\ntype T = i32;\n"
+    head = "#![allow(unused_variables, unused_mut, unused_must_use)]\nuse rushmem::{Cmp, Launch, SignalOp, Source, World};\ntype T = i32;\n"
     return head + "".join(functions) + "fn main() {}\n"
 
 
