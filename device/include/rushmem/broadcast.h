@@ -29,7 +29,6 @@ RUSHMEM_DEVICE void broadcast_packets(call<Scope> &c, T *dst, const T *src, size
     }
     c.check_busy();
     loads_before_later();
-    Scope::sync();
     c.ended();
   }
 }

@@ -170,8 +170,11 @@ template <typename Scope> struct call {
     ++next;
   }
 
-  /* The end of a phase whose packets went one way. The scope has synchronised. */
+  /* The end of a phase whose packets went one way, once the whole scope is done with them. A member that is
+   * not mapped must not see this phase's line after the next one's, hence the fence, as in meet(). */
   RUSHMEM_DEVICE void ended() {
+    if (Scope::rank() == 0 && state().ring != nullptr) far_fence();
+    Scope::sync();
     show(next);
     ++next;
   }
