@@ -214,13 +214,15 @@ mod tests {
                     }
                 }
             });
-            let leader = s.spawn(|| gather(&listener, &cards, &Single, Duration::from_secs(60)));
+            // The listener ends with the leader's part: whoever still waits for room in its queue is refused.
+            let gathered = |listener: Socket| gather(&listener, &cards, &Single, Duration::from_secs(60));
+            let leader = s.spawn(move || gathered(listener));
             std::thread::sleep(Duration::from_millis(300));
             let start = Instant::now();
             let _socket = dial(1, &cards[0]);
-            let sockets = leader.join().expect("no panic");
+            let sockets = leader.join();
             done.store(true, Ordering::Relaxed);
-            assert!(sockets.is_ok_and(|s| s[1].is_some()));
+            assert!(sockets.expect("no panic").is_ok_and(|s| s[1].is_some()));
             assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
         });
     }
