@@ -55,7 +55,7 @@ impl Run {
             let health = Arc::new(Health::new(format!("PE {me}"), false, None));
             let transport = Box::new(StandIn::new(me, &net));
             let names = vec!["PE 0".to_owned(), "PE 1".to_owned()];
-            let mut engine = Engine::new(me, transport, names, Vec::new(), Box::new(|_, _| ()), health);
+            let mut engine = Engine::new(me, transport, names, Box::new(|_, _| ()), health);
             let here = remote[me] as usize;
             engine.segments().insert(1, 0, n * REGION, here, remote.clone(), vec![true; 2]);
             engine
