@@ -376,7 +376,8 @@ impl<'w> Split<'_, 'w> {
         let (config, mut x, mut y) = (self.config.raw(), std::ptr::null_mut(), std::ptr::null_mut());
         let x_range = i32::try_from(x_range).unwrap_or(i32::MAX);
         // SAFETY: a live handle, a configuration and places for the answers.
-        let code = unsafe { (self.team.runtime().team_split_2d)(self.team.raw, x_range, &config, &mut x, &mut y) };
+        let code =
+            unsafe { (self.team.runtime().team_split_2d)(self.team.raw, x_range, &config, &mut x, &mut y) };
         self.team.world.check(code)?;
         Ok((Team::new(self.team.world, x, true)?, Team::new(self.team.world, y, true)?))
     }

@@ -55,7 +55,8 @@ fn a_launch_checks_that_the_parameter_is_a_team() {
     both(1, |world, _| {
         let module = world.load(SOURCE).unwrap();
         // SAFETY: refused before anything runs.
-        let refused = |kernel: &str, team| unsafe { module.kernel(kernel).unwrap().launch(Launch::new(1, 1), (team,)) };
+        let refused =
+            |kernel: &str, team| unsafe { module.kernel(kernel).unwrap().launch(Launch::new(1, 1), (team,)) };
         assert_eq!(refused("number", &world.team()).unwrap_err().code(), ErrorCode::Launch);
         // SAFETY: as above.
         let wrong = unsafe { module.kernel("meet").unwrap().launch(Launch::new(1, 1), (7i32,)) };

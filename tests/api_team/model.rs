@@ -31,7 +31,9 @@ impl How {
             1 => How::Grid(1 + rng.below(n as usize + 1) as u32),
             2 => {
                 let colours = 1 + rng.below(3);
-                let colour = |rng: &mut Rng| Some(rng.below(colours + 1)).filter(|c| *c < colours).map(|c| c as u32 * 7);
+                let colour = |rng: &mut Rng| {
+                    Some(rng.below(colours + 1)).filter(|c| *c < colours).map(|c| c as u32 * 7)
+                };
                 How::Coloured((0..n).map(|_| (colour(rng), rng.below(3) as i32 - 1)).collect())
             }
             _ => {
@@ -121,8 +123,15 @@ impl<'w> Known<'w> {
     #[track_caller]
     pub(crate) fn check(&self, world: &World) {
         let me = self.pes.iter().position(|pe| *pe == world.my_pe().number());
-        let Some(team) = &self.team else { return assert_eq!(me, None, "a member of {:?} has no team", self.pes) };
-        assert_eq!((Some(team.my_pe() as usize), team.n_pes() as usize), (me, self.pes.len()), "{:?}", self.pes);
+        let Some(team) = &self.team else {
+            return assert_eq!(me, None, "a member of {:?} has no team", self.pes);
+        };
+        assert_eq!(
+            (Some(team.my_pe() as usize), team.n_pes() as usize),
+            (me, self.pes.len()),
+            "{:?}",
+            self.pes
+        );
         assert_eq!(team.members().map(Pe::number).collect::<Vec<_>>(), self.pes);
         for (member, pe) in (0u32..).zip(&self.pes) {
             assert_eq!(team.world_pe(member).unwrap().number(), *pe);

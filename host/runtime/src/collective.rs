@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::error::{err, Error, Result};
 use crate::health::Health;
-use crate::node::control::{Arrival, Call, Control, Words};
+use crate::node::control::{Arrival, Call, Control, Words, AHEAD};
 use crate::topology::card::Card;
 use crate::topology::members::Members;
 
@@ -134,7 +134,7 @@ impl Entered<'_> {
         rounds.health.wait(Some(rounds.limit), &report, &mut || {
             while next < n {
                 match rounds.control.arrived(board, members.pe(next), number) {
-                    Some(theirs) => same &= theirs == kind as u8,
+                    Some(theirs) => same &= theirs == kind as u8 || (theirs == AHEAD && kind == Call::TeamFree),
                     None => return false,
                 }
                 next += 1;
@@ -160,7 +160,11 @@ impl Entered<'_> {
                 format!("PE {pe} called {}", Call::name(kind))
             })
             .collect();
-        let who = if self.of.board == 0 { "the PEs".to_owned() } else { format!("the members of {}", self.of.name()) };
+        let who = if self.of.board == 0 {
+            "the PEs".to_owned()
+        } else {
+            format!("the members of {}", self.of.name())
+        };
         err!(MISMATCH, "{who} made different collective calls: {}", told.join(", "))
     }
 
@@ -200,8 +204,7 @@ impl Entered<'_> {
             return Ok(());
         }
         let told = self.of.members.pes().enumerate();
-        let told: Vec<String> =
-            told.map(|(i, pe)| format!("{} on PE {pe}", value(&self.words(i)))).collect();
+        let told: Vec<String> = told.map(|(i, pe)| format!("{} on PE {pe}", value(&self.words(i)))).collect();
         Err(err!(MISMATCH, "{what} differs between the PEs: {}", told.join(", ")))
     }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 const TYPES: [&str; 3] = ["status", "operation", "types"];
 /// The files of the C ABI's functions in the order of the header.
 const SOURCES: [&str; 15] = [
-    "info", "world", "heap", "rma", "strided", "atomic", "signal", "wait", "test", "order", "team",
-    "kernel", "stream", "gpu", "doctor",
+    "info", "world", "heap", "rma", "strided", "atomic", "signal", "wait", "test", "order", "team", "kernel",
+    "stream", "gpu", "doctor",
 ];
 
 /// What stands above everything.

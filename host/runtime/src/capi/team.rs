@@ -112,7 +112,8 @@ pub(super) fn forget(w: *mut rushmem_world_t) {
 #[inline]
 unsafe fn team<'a>(t: *mut rushmem_team_t) -> Result<(&'a World, &'a Team)> {
     // SAFETY: the pointer is a live box's until the handle is freed.
-    let held = cell(t as usize).and_then(|cell| unsafe { cell.content.team.load(Ordering::Acquire).as_ref() });
+    let held =
+        cell(t as usize).and_then(|cell| unsafe { cell.content.team.load(Ordering::Acquire).as_ref() });
     let held = held.ok_or_else(|| {
         let why = if t.is_null() {
             "the handle is null, as a PE gets it that is no member"
@@ -129,7 +130,8 @@ unsafe fn team<'a>(t: *mut rushmem_team_t) -> Result<(&'a World, &'a Team)> {
 /// The handle of a team's world.
 fn world_of(t: *mut rushmem_team_t) -> *mut rushmem_world_t {
     // SAFETY: as in `team`, which the caller has asked before.
-    let held = cell(t as usize).and_then(|cell| unsafe { cell.content.team.load(Ordering::Acquire).as_ref() });
+    let held =
+        cell(t as usize).and_then(|cell| unsafe { cell.content.team.load(Ordering::Acquire).as_ref() });
     held.map_or(null_mut(), |held| held.world)
 }
 
@@ -450,10 +452,7 @@ pub unsafe extern "C" fn rushmem_team_translate_pe(
 ///
 /// # Safety
 /// As for [`team`].
-unsafe fn of_one_world<'a>(
-    a: *mut rushmem_team_t,
-    b: *mut rushmem_team_t,
-) -> Result<(&'a Team, &'a Team)> {
+unsafe fn of_one_world<'a>(a: *mut rushmem_team_t, b: *mut rushmem_team_t) -> Result<(&'a Team, &'a Team)> {
     // SAFETY: passed on.
     let ((_, first), (_, second)) = unsafe { (team(a)?, team(b)?) };
     if world_of(a) != world_of(b) {

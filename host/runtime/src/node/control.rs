@@ -67,10 +67,14 @@ impl Call {
             15 => "team_split",
             16 => "team_split_list",
             17 => "team_node",
+            AHEAD => "others since (it gave this one up)",
             _ => "an unknown call",
         }
     }
 }
+
+/// The kind of a call of which nothing can be read any more, as its PE has made two others since.
+pub(crate) const AHEAD: u8 = u8::MAX;
 
 /// What a call carries for the others to compare.
 pub(crate) type Words = [u64; 4];
@@ -152,7 +156,8 @@ impl Control {
 
     /// The world's board has its memory from the start; the others' comes as they are used.
     fn populate_world(&self) -> Result<()> {
-        let bytes = (self.n * std::mem::size_of::<Slot>()).next_multiple_of(page_size()).min(Self::bytes(self.n));
+        let bytes =
+            (self.n * std::mem::size_of::<Slot>()).next_multiple_of(page_size()).min(Self::bytes(self.n));
         // SAFETY: replaces the first pages of this segment's own mapping by the same ones.
         let again = unsafe {
             libc::mmap(
@@ -203,15 +208,16 @@ impl Control {
 
     /// The kind under which PE `pe` entered call `number` on `board`, once it has.
     ///
-    /// A member is at most one call ahead of another, but for the last call of a team: it may have left that
-    /// and be in calls of the team that has the board next. Only a free in which all agreed lets it do so.
+    /// A member is at most one call ahead of another, but for [`AHEAD`]: where it has given up waiting, and
+    /// after the last call of a team, from which it may have gone on to calls of the team that has the board
+    /// next. Only a free in which all agreed lets it do that.
     #[inline]
     pub(crate) fn arrived(&self, board: usize, pe: usize, number: u64) -> Option<u8> {
         let word = self.slot(board, pe).arrival.load(Ordering::Acquire);
         match (word >> 16).wrapping_sub(number) as i64 {
             0 => Some(word as u8),
             1 => Some((word >> 8) as u8),
-            ahead if ahead > 1 => Some(Call::TeamFree as u8),
+            ahead if ahead > 1 => Some(AHEAD),
             _ => None,
         }
     }
@@ -242,17 +248,16 @@ mod tests {
     /// when PE 0 looks for it in the former.
     #[test]
     fn a_board_that_others_have_taken_over_still_tells_that_its_team_was_freed() {
-        let (free, sync) = (Call::TeamFree as u8, Call::TeamSync as u8);
+        let free = Call::TeamFree as u8;
         let control = Control::create(2, 1).unwrap();
         assert_eq!((control.arrived(7, 1, 5), control.arrived(7, 1, 1)), (None, None));
         control.arrive(&arrival(7, 5, Call::TeamFree));
         assert_eq!((control.arrived(7, 1, 5), control.arrived(7, 1, 6)), (Some(free), None));
         for (number, kind) in [(41, Call::TeamSync), (42, Call::TeamSync), (43, Call::TeamBarrier)] {
             control.arrive(&arrival(7, number, kind));
-            assert_eq!(control.arrived(7, 1, 5), Some(free));
+            assert_eq!(control.arrived(7, 1, 5), Some(AHEAD));
         }
         assert_eq!(control.arrived(7, 1, 43), Some(Call::TeamBarrier as u8));
-        assert_ne!(sync, free);
         assert_eq!(control.words(7, 1, 43), [43; 4]);
         assert_eq!((control.arrived(6, 1, 1), control.arrived(7, 0, 1)), (None, None));
     }

@@ -40,11 +40,15 @@ const NONE: u64 = u32::MAX as u64;
 impl Said {
     /// As words of a round.
     pub(crate) fn words(&self) -> Words {
-        let (number, bits) =
-            (|w: &Window| w.map_or(NONE, |(number, _)| number as u64), |w: &Window| w.map_or(0, |(_, bits)| bits));
+        let (number, bits) = (
+            |w: &Window| w.map_or(NONE, |(number, _)| number as u64),
+            |w: &Window| w.map_or(0, |(_, bits)| bits),
+        );
         match self {
             Said::Done => [0; 4],
-            Said::Free { board, memory } => [1, number(board) | number(memory) << 32, bits(board), bits(memory)],
+            Said::Free { board, memory } => {
+                [1, number(board) | number(memory) << 32, bits(board), bits(memory)]
+            }
             Said::Taken { last } => [2, *last, 0, 0],
             Said::Again => [3, 0, 0, 0],
             Said::Failed(code) => [4, *code as i64 as u64, 0, 0],
@@ -76,7 +80,10 @@ pub(crate) enum Next {
     /// The team has its place. Its rounds are counted from this number on.
     Made(u64),
     /// There is none: the member that has no place left, and what for.
-    Exhausted { member: usize, what: Lack },
+    Exhausted {
+        member: usize,
+        what: Lack,
+    },
     /// This code's reason.
     GiveUp(i32),
 }
@@ -187,7 +194,8 @@ impl Search {
 
 /// Different numbers for different teams and attempts.
 fn mix(parent: usize, attempt: usize) -> u64 {
-    let z = (parent as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (attempt as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (parent as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ (attempt as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (z ^ (z >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 33
 }
 

@@ -20,7 +20,9 @@ fn split(all: &mut [Books], members: &[usize], room: usize) -> (Result<Place, Ne
             .iter()
             .zip(&parts)
             .map(|(pe, part)| match next {
-                Next::Take(place) => Said::Taken { last: all[*pe].take(&place).expect("it is free everywhere") },
+                Next::Take(place) => {
+                    Said::Taken { last: all[*pe].take(&place).expect("it is free everywhere") }
+                }
                 _ => part.offer(&all[*pe]),
             })
             .map(|said| Said::of(said.words()))
@@ -79,7 +81,8 @@ fn any_history_of_teams_leaves_common_places_to_be_found() {
                 continue;
             }
             let room = 1 + random.below(if random.below(4) == 0 { 60 } else { 6 });
-            let others = |pe: &usize| alive.iter().filter(|(who, _)| who.contains(pe)).map(|(_, place)| *place);
+            let others =
+                |pe: &usize| alive.iter().filter(|(who, _)| who.contains(pe)).map(|(_, place)| *place);
             let taken: Vec<Place> = members.iter().flat_map(others).collect();
             let is_free = |at: usize| taken.iter().all(|p| at + room <= p.at || p.at + p.room <= at);
             let lowest = (2..=ROOM / 512 - room.min(ROOM / 512)).find(|at| is_free(*at));
@@ -136,7 +139,10 @@ fn two_splits_that_take_each_others_places_part() {
         }
     }
     let [Some(one), Some(other)] = made else { panic!("{next:?}") };
-    assert!(one.board != other.board && (one.at + 4 <= other.at || other.at + 4 <= one.at), "{one:?} {other:?}");
+    assert!(
+        one.board != other.board && (one.at + 4 <= other.at || other.at + 4 <= one.at),
+        "{one:?} {other:?}"
+    );
 }
 
 #[test]

@@ -96,7 +96,8 @@ mod tests {
             for i in 0..600 {
                 let slots = Slots::within(2 + i % 3, 1, books.budget());
                 let room = granules(slots.bytes());
-                let (window, bits) = books.memory.window(room, 0).unwrap_or_else(|| panic!("team {i} of {n} PEs"));
+                let (window, bits) =
+                    books.memory.window(room, 0).unwrap_or_else(|| panic!("team {i} of {n} PEs"));
                 let at = window * 64 + bits.trailing_zeros() as usize;
                 assert_eq!(books.take(&Place { board: i + 1, at, room }), Some(0));
                 packets.push(slots.packets);

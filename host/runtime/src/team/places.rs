@@ -95,7 +95,8 @@ mod tests {
     fn model(taken: &[bool], len: usize, from: usize) -> Option<(usize, u64)> {
         let fits = |at: usize| taken.get(at..at + len).is_some_and(|run| run.iter().all(|taken| !taken));
         (from..taken.len().div_ceil(WINDOW)).find_map(|number| {
-            let bits = (0..WINDOW).filter(|bit| fits(number * WINDOW + bit)).fold(0, |bits, bit| bits | 1 << bit);
+            let bits =
+                (0..WINDOW).filter(|bit| fits(number * WINDOW + bit)).fold(0, |bits, bit| bits | 1 << bit);
             (bits != 0).then_some((number, bits))
         })
     }
@@ -109,7 +110,11 @@ mod tests {
             for _ in 0..400 {
                 let len = 1 + random.below(if random.below(4) == 0 { 90 } else { 4 });
                 let from = random.below(all / WINDOW + 2);
-                assert_eq!(places.window(len, from), model(&taken, len, from), "{len} from {from}: {places:?}");
+                assert_eq!(
+                    places.window(len, from),
+                    model(&taken, len, from),
+                    "{len} from {from}: {places:?}"
+                );
                 let at = random.below(all);
                 let free = taken.get(at..at + len).is_some_and(|run| run.iter().all(|taken| !taken));
                 assert_eq!(places.take(at, len), free);

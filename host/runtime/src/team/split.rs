@@ -60,7 +60,11 @@ pub(crate) fn listed(n: usize, me: usize, list: &[i32]) -> Result<Option<Group>>
         let seen = usize::try_from(*member).ok().and_then(|member| seen.get_mut(member));
         match seen {
             None => {
-                return Err(err!(INVALID_ARGUMENT, "{member} in the list is no member: expected 0 to {}", n - 1))
+                return Err(err!(
+                    INVALID_ARGUMENT,
+                    "{member} in the list is no member: expected 0 to {}",
+                    n - 1
+                ))
             }
             Some(true) => return Err(err!(INVALID_ARGUMENT, "{member} is in the list twice")),
             Some(seen) => *seen = true,

@@ -72,8 +72,16 @@ mod tests {
 
     #[test]
     fn members_are_found_by_either_number() {
-        let lists: [&[i32]; 8] =
-            [&[0, 1, 2, 3], &[5], &[7, 4], &[1, 4, 7, 10], &[9, 6, 3, 0], &[0, 1, 3], &[2, 0, 1], &[3, 1, 3 + 8]];
+        let lists: [&[i32]; 8] = [
+            &[0, 1, 2, 3],
+            &[5],
+            &[7, 4],
+            &[1, 4, 7, 10],
+            &[9, 6, 3, 0],
+            &[0, 1, 3],
+            &[2, 0, 1],
+            &[3, 1, 3 + 8],
+        ];
         for (i, pes) in lists.into_iter().enumerate() {
             let members = Members::new(pes);
             assert_eq!(matches!(members, Members::Steps { .. }), i < 5, "{members:?}");

@@ -81,9 +81,7 @@ impl World {
         let tell = |e: &Error| links.abort(&e.message);
         let device = Device::open(kind, config.device, card::host_index(&cards, me));
         let cuda = device.as_ref().ok().and_then(Device::gpu).cloned();
-        let meet = || {
-            Meeting::hold(me, &cards, &config, cuda.as_ref(), &health, boot)
-        };
+        let meet = || Meeting::hold(me, &cards, &config, cuda.as_ref(), &health, boot);
         let meeting = if nodes.count() > 1 { Some(meet().inspect_err(tell)?) } else { None };
         let memory = share_memory(&links, &health, &cards, (me, &nodes), &config, device, meeting);
         let Parts { rounds, joined, collective, symmetric, books, device, sharing, trap_delay } =

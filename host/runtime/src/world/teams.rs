@@ -25,8 +25,15 @@ const MOST_SETS: u32 = 1024;
 /// How a team is split in one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Split<'a> {
-    Strided { start: i32, stride: i32, size: i32 },
-    Coloured { colour: Option<u64>, key: i64 },
+    Strided {
+        start: i32,
+        stride: i32,
+        size: i32,
+    },
+    Coloured {
+        colour: Option<u64>,
+        key: i64,
+    },
     Listed(&'a [i32]),
     /// Only the world: PEs of a node, where they all map each other.
     Node,
@@ -83,9 +90,7 @@ impl World {
                 let colour = colour.map_or(0, |colour| colour | 1 << 63);
                 (Call::Split, [colour, with_sets(0), key as u64, budget])
             }
-            Split::Listed(list) => {
-                (Call::SplitList, [digest(list), with_sets(list.len() as u32), 0, budget])
-            }
+            Split::Listed(list) => (Call::SplitList, [digest(list), with_sets(list.len() as u32), 0, budget]),
             Split::Node => {
                 let maps_all = self.near.count() == self.nodes.members(me).len();
                 (Call::TeamNode, [maps_all.into(), with_sets(0), 0, budget])
@@ -128,7 +133,8 @@ impl World {
     pub(crate) fn split_2d(&self, parent: &Team, x_range: i32, sets: u32) -> Result<(Team, Team)> {
         self.health.check()?;
         let mut call = parent.rounds().enter(&self.rounds)?;
-        let words = |w: &World| [u64::from(x_range as u32), u64::from(sets) << 32, 0, w.books().budget() as u64];
+        let words =
+            |w: &World| [u64::from(x_range as u32), u64::from(sets) << 32, 0, w.books().budget() as u64];
         call.round(Call::Split2d, words(self))?;
         let what = what(Call::Split2d, parent);
         check_sets(&call, &what)?;
@@ -188,7 +194,8 @@ impl World {
                     fail(&mut failure, self.exhausted(&who, *what, plan))
                 }
                 (Some(Next::GiveUp(code)), _) => {
-                    let text = "other teams of its members are made at the same time, and took each place before it";
+                    let text =
+                        "other teams of its members are made at the same time, and took each place before it";
                     fail(&mut failure, Error::new(*code, text.to_owned()))
                 }
                 _ => Said::Done,
@@ -197,7 +204,13 @@ impl World {
             // is given to another team any more.
             call.round(Call::Step, said.words())?;
             let heard: Vec<Said> = (0..call.n()).map(|i| Said::of(call.words(i))).collect();
-            let failed = |(i, said): (usize, &Said)| if let Said::Failed(code) = said { Some((i, *code)) } else { None };
+            let failed = |(i, said): (usize, &Said)| {
+                if let Said::Failed(code) = said {
+                    Some((i, *code))
+                } else {
+                    None
+                }
+            };
             if let Some((i, code)) = heard.iter().enumerate().find_map(failed) {
                 held.iter().for_each(|place| self.books().give(place, 0));
                 return Err(failure.map_or_else(|| call.failed_elsewhere(i, code, what), |e| e.context(what)));

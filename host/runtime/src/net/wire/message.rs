@@ -246,7 +246,8 @@ mod tests {
         message[PRELUDE] = 200;
         assert!(Record::decode(&message, &mut PRELUDE.clone()).is_err());
         begin(&mut message, 0);
-        Record::Arrive(Arrival { board: BOARDS, number: 1, kind: 2, previous: 3, words: [0; 4] }).encode(&mut message);
+        Record::Arrive(Arrival { board: BOARDS, number: 1, kind: 2, previous: 3, words: [0; 4] })
+            .encode(&mut message);
         assert!(Record::decode(&message, &mut PRELUDE.clone()).is_err(), "a board that does not exist");
         assert!(prelude(&message[..15]).is_err());
     }
