@@ -79,7 +79,8 @@ fn reductions_of_random_teams() {
         let value = |seed: u64, pe: u32, i: usize| Rng::new(seed ^ u64::from(pe) << 40 ^ i as u64).next();
         for _ in 0..place::rounds(8) {
             let how = How::random(rng, world.n_pes());
-            let (n, seed) = (1 + rng.below([8, 400, MOST][rng.below(3)]), rng.next());
+            let most = [8, 400, MOST][rng.below(3)];
+            let (n, seed) = (1 + rng.below(most), rng.next());
             for known in all.split(world, &how) {
                 let Some(team) = &known.team else { continue };
                 let me = world.my_pe().number();

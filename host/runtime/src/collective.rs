@@ -134,7 +134,9 @@ impl Entered<'_> {
         rounds.health.wait(Some(rounds.limit), &report, &mut || {
             while next < n {
                 match rounds.control.arrived(board, members.pe(next), number) {
-                    Some(theirs) => same &= theirs == kind as u8 || (theirs == AHEAD && kind == Call::TeamFree),
+                    Some(theirs) => {
+                        same &= theirs == kind as u8 || (theirs == AHEAD && kind == Call::TeamFree)
+                    }
                     None => return false,
                 }
                 next += 1;

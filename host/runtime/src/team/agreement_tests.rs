@@ -80,9 +80,12 @@ fn any_history_of_teams_leaves_common_places_to_be_found() {
             if members.is_empty() {
                 continue;
             }
-            let room = 1 + random.below(if random.below(4) == 0 { 60 } else { 6 });
-            let others =
-                |pe: &usize| alive.iter().filter(|(who, _)| who.contains(pe)).map(|(_, place)| *place);
+            let most = [6, 6, 6, 60][random.below(4)];
+            let room = 1 + random.below(most);
+            let others = |pe: &usize| {
+                let of = alive.iter().filter(|(who, _)| who.contains(pe));
+                of.map(|(_, place)| *place).collect::<Vec<_>>()
+            };
             let taken: Vec<Place> = members.iter().flat_map(others).collect();
             let is_free = |at: usize| taken.iter().all(|p| at + room <= p.at || p.at + p.room <= at);
             let lowest = (2..=ROOM / 512 - room.min(ROOM / 512)).find(|at| is_free(*at));

@@ -108,7 +108,8 @@ mod tests {
             let (mut places, mut taken) = (Places::new(all), vec![false; all]);
             let mut held: Vec<(usize, usize)> = Vec::new();
             for _ in 0..400 {
-                let len = 1 + random.below(if random.below(4) == 0 { 90 } else { 4 });
+                let most = [4, 4, 4, 90][random.below(4)];
+                let len = 1 + random.below(most);
                 let from = random.below(all / WINDOW + 2);
                 assert_eq!(
                     places.window(len, from),
