@@ -54,14 +54,17 @@ fn a_kernel_sees_of_a_team_what_the_host_sees() {
 fn a_launch_checks_that_the_parameter_is_a_team() {
     both(1, |world, _| {
         let module = world.load(SOURCE).unwrap();
-        // SAFETY: refused before anything runs.
-        let refused =
-            |kernel: &str, team| unsafe { module.kernel(kernel).unwrap().launch(Launch::new(1, 1), (team,)) };
-        assert_eq!(refused("number", &world.team()).unwrap_err().code(), ErrorCode::Launch);
+        let team = world.team();
+        let launch = |kernel: &str| {
+            let kernel = module.kernel(kernel).unwrap();
+            // SAFETY: refused before anything runs, or a sync of this one PE.
+            unsafe { kernel.launch(Launch::new(1, 1), (&team,)) }
+        };
+        assert_eq!(launch("number").unwrap_err().code(), ErrorCode::Launch);
         // SAFETY: as above.
         let wrong = unsafe { module.kernel("meet").unwrap().launch(Launch::new(1, 1), (7i32,)) };
         assert_eq!(wrong.unwrap_err().code(), ErrorCode::Launch);
-        refused("meet", &world.team()).unwrap();
+        launch("meet").unwrap();
         world.synchronize().unwrap();
     });
 }

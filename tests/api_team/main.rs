@@ -179,15 +179,16 @@ const ENDED: i32 = 7;
 /// names it.
 fn kill_in(step: impl Fn(&World) -> rushmem::Result<()>) {
     testing::pes(4).supervise(
-        |_| {
+        |_| -> () {
             let world = World::init().expect("nobody dies during start-up here");
             println!("READY");
-            loop {
+            let error = loop {
                 if let Err(error) = step(&world) {
-                    println!("ENDED with {:?}: {error}", error.code());
-                    std::process::exit(ENDED);
+                    break error;
                 }
-            }
+            };
+            println!("ENDED with {:?}: {error}", error.code());
+            std::process::exit(ENDED)
         },
         |job| {
             let mut rng = Rng::printed();
