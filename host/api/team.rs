@@ -41,9 +41,9 @@ use crate::{forked, Error, ErrorCode, Pe, Result, World};
 /// ```
 ///
 /// # Collective calls
-/// One thread of a PE at a time is in a collective call of one team; teams are independent of each other, also
-/// where they overlap, and other threads may make, use and free others. Members that make different calls, or
-/// the same with different arguments, get an error that names them.
+/// One thread of a PE at a time is in a collective call of one team; teams are independent of each other,
+/// also where they overlap, and other threads may make, use and free others. Members that make different
+/// calls, or the same with different arguments, get an error that names them.
 ///
 /// # The end of a team
 /// [`free`](Team::free) is collective over the members alone, and so is dropping a team, which waits for the
@@ -115,8 +115,8 @@ impl World {
         team.unwrap_or_else(|e| panic!("a live world has a team of all its PEs: {e}"))
     }
 
-    /// A new team of the PEs of this PE's node, where all of them map each other's memory, as on one host they
-    /// do as a rule; else of this PE alone. Collective over the world.
+    /// A new team of the PEs of this PE's node, where all of them map each other's memory, as on one host
+    /// they do as a rule; else of this PE alone. Collective over the world.
     ///
     /// # Errors
     /// As [`Team::split_strided`].
@@ -256,8 +256,8 @@ impl<'w> Team<'w> {
         self.configured(TeamConfig::default()).strided(start, stride, size)
     }
 
-    /// Lays the members out in rows of `x_range`, and makes a team of this PE's row and one of its column. The
-    /// last row may be shorter. Collective, and errors, as [`split_strided`](Team::split_strided).
+    /// Lays the members out in rows of `x_range`, and makes a team of this PE's row and one of its column.
+    /// The last row may be shorter. Collective, and errors, as [`split_strided`](Team::split_strided).
     pub fn split_2d(&self, x_range: u32) -> Result<(Team<'w>, Team<'w>)> {
         self.configured(TeamConfig::default()).grid(x_range)
     }
@@ -312,8 +312,8 @@ impl<'w> Team<'w> {
         self.world.check(unsafe { (self.runtime().team_free)(self.raw) })
     }
 
-    /// The C handle, to hand to a C library that takes a `rushmem_team_t *`. It is this team's: the library may
-    /// use it while the team lives, and must not free it.
+    /// The C handle, to hand to a C library that takes a `rushmem_team_t *`. It is this team's: the library
+    /// may use it while the team lives, and must not free it.
     pub fn as_raw(&self) -> *mut rushmem_team_t {
         self.raw
     }

@@ -50,8 +50,8 @@ fn arguments_that_differ_are_named_with_their_pes_and_the_team() {
             &["PE 1 called team_sync", "PE 0 called team_split", &name[3..]],
         );
         refused(&team, if odd { team.sync() } else { team.barrier() }, wrong, &["PE 2 called team_barrier"]);
-        // One PE frees: the others' call tells all of them, and the team stays. The Rust API gives a team up by
-        // free, so this is the C ABI's call.
+        // One PE frees: the others' call tells all of them, and the team stays. The Rust API gives a team up
+        // by free, so this is the C ABI's call.
         if odd {
             assert_eq!(crate::kernels::free(&team), -5);
             team.sync().unwrap();

@@ -1,109 +1,18 @@
 //! Teams (OpenSHMEM 1.5, section 9.4).
-//!
-//! A program may make and free millions of teams, so the cells of their handles are used again, the longest
-//! freed one first and only once many are. A handle is its cell's address and, in the bits that an address
-//! leaves, which use of the cell it is: a stale one is an error for the next hundred thousand teams.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::os::raw::c_void;
+mod handles;
+
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::{called, check_out, guard, world, write_out};
 use crate::error::{err, Result};
-use crate::handles::{Cell, CELL};
 use crate::node::control::Call;
 use crate::team::{self, Comparison, Team};
 use crate::topology::members::Members;
 use crate::world::{Split, World};
+pub(super) use handles::forget;
 use rushmem_abi::c::*;
 use rushmem_abi::device::RawTeam;
-
-const MARK: u64 = u64::from_le_bytes(*b"rushmemT");
-/// So many cells are free before one is used again.
-const RESTING: usize = 4096;
-
-/// What is in a cell: the team, or null, and how often the cell has been used.
-struct Content {
-    team: AtomicPtr<Held>,
-    uses: AtomicU64,
-}
-
-type Handle = Cell<Content>;
-
-/// A team and its world. The team is `None` for that of all PEs, which is the world's own.
-struct Held {
-    world: *mut rushmem_world_t,
-    team: Option<Team>,
-}
-
-/// All handles.
-#[derive(Default)]
-struct Handles {
-    /// Those of each world, by its handle.
-    live: HashMap<usize, OfWorld>,
-    /// Cells that were freed, the longest freed one first.
-    free: VecDeque<&'static Handle>,
-}
-
-#[derive(Default)]
-struct OfWorld {
-    /// That of all its PEs, once it was asked for.
-    all: Option<usize>,
-    handles: HashSet<usize>,
-}
-
-fn handles() -> MutexGuard<'static, Handles> {
-    static HANDLES: LazyLock<Mutex<Handles>> = LazyLock::new(Mutex::default);
-    // Whole between any two statements.
-    HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The bits that tell the uses of a cell apart.
-fn use_of(handle: &Handle) -> usize {
-    handle.content.uses.load(Ordering::Relaxed) as usize % CELL
-}
-
-impl Handles {
-    fn make(&mut self, world: *mut rushmem_world_t, team: Option<Team>) -> Result<*mut rushmem_team_t> {
-        let rested = self.free.len() > RESTING;
-        let cell = match rested.then(|| self.free.pop_front()).flatten() {
-            Some(cell) => cell,
-            None => Cell::make(MARK, Content { team: AtomicPtr::default(), uses: AtomicU64::new(0) })?,
-        };
-        let held = Box::into_raw(Box::new(Held { world, team }));
-        cell.content.team.store(held, Ordering::Release);
-        let handle = cell.as_raw::<c_void>() as usize | use_of(cell);
-        self.live.entry(world as usize).or_default().handles.insert(handle);
-        Ok(handle as *mut rushmem_team_t)
-    }
-
-    /// Empties a live handle's cell.
-    fn empty(&mut self, handle: usize) {
-        let Some(cell) = cell(handle) else { return };
-        let held = cell.content.team.swap(null_mut(), Ordering::AcqRel);
-        cell.content.uses.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the box made in `make`, taken once; by contract nobody uses the team any more.
-        drop((!held.is_null()).then(|| unsafe { Box::from_raw(held) }));
-        self.free.push_back(cell);
-    }
-}
-
-/// The cell of a handle, if it is one's.
-fn cell(handle: usize) -> Option<&'static Handle> {
-    // SAFETY: only `make` makes cells of this mark.
-    let cell = unsafe { Handle::find((handle / CELL * CELL) as *const c_void, MARK) };
-    cell.filter(|cell| use_of(cell) == handle % CELL)
-}
-
-/// The handles of a world's teams are stale from here on.
-pub(super) fn forget(w: *mut rushmem_world_t) {
-    let mut all = handles();
-    for handle in all.live.remove(&(w as usize)).map(|of| of.handles).into_iter().flatten() {
-        all.empty(handle);
-    }
-}
 
 /// The team behind a handle, and its world.
 ///
@@ -111,10 +20,8 @@ pub(super) fn forget(w: *mut rushmem_world_t) {
 /// Nobody frees the team or finalises its world during the call.
 #[inline]
 unsafe fn team<'a>(t: *mut rushmem_team_t) -> Result<(&'a World, &'a Team)> {
-    // SAFETY: the pointer is a live box's until the handle is freed.
-    let held =
-        cell(t as usize).and_then(|cell| unsafe { cell.content.team.load(Ordering::Acquire).as_ref() });
-    let held = held.ok_or_else(|| {
+    // SAFETY: passed on.
+    let held = unsafe { handles::find(t) }.ok_or_else(|| {
         let why = if t.is_null() {
             "the handle is null, as a PE gets it that is no member"
         } else {
@@ -128,11 +35,12 @@ unsafe fn team<'a>(t: *mut rushmem_team_t) -> Result<(&'a World, &'a Team)> {
 }
 
 /// The handle of a team's world.
-fn world_of(t: *mut rushmem_team_t) -> *mut rushmem_world_t {
-    // SAFETY: as in `team`, which the caller has asked before.
-    let held =
-        cell(t as usize).and_then(|cell| unsafe { cell.content.team.load(Ordering::Acquire).as_ref() });
-    held.map_or(null_mut(), |held| held.world)
+///
+/// # Safety
+/// As for [`team`].
+unsafe fn world_of(t: *mut rushmem_team_t) -> *mut rushmem_world_t {
+    // SAFETY: passed on.
+    unsafe { handles::find(t) }.map_or(null_mut(), |held| held.world)
 }
 
 /// What a new team is to have.
@@ -169,7 +77,7 @@ unsafe fn split(
         let (sets, out) = (slot_sets(config)?, check_out(out, "out")?);
         out.write(null_mut());
         if let Some(made) = world.split(parent, how, sets)? {
-            out.write(handles().make(world_of(t), Some(made))?);
+            out.write(handles::make(world_of(t), made)?);
         }
     }
     Ok(())
@@ -185,15 +93,7 @@ pub unsafe extern "C" fn rushmem_team_world(w: *mut rushmem_world_t, out: *mut *
         // SAFETY: per contract.
         unsafe { world(w)? };
         let out = check_out(out, "out")?;
-        let mut all = handles();
-        let handle = match all.live.get(&(w as usize)).and_then(|of| of.all) {
-            Some(handle) => handle as *mut rushmem_team_t,
-            None => {
-                let handle = all.make(w, None)?;
-                all.live.entry(w as usize).or_default().all = Some(handle as usize);
-                handle
-            }
-        };
+        let handle = handles::of_all(w)?;
         // SAFETY: checked and per contract.
         unsafe { out.write(handle) };
         Ok(())
@@ -218,7 +118,7 @@ pub unsafe extern "C" fn rushmem_team_node(
             let (sets, out) = (slot_sets(config)?, check_out(out, "out")?);
             out.write(null_mut());
             if let Some(made) = world.split(world.team(), Split::Node, sets)? {
-                out.write(handles().make(w, Some(made))?);
+                out.write(handles::make(w, made)?);
             }
         }
         Ok(())
@@ -252,8 +152,8 @@ pub unsafe extern "C" fn rushmem_team_split_strided(
 }
 
 /// Lays the parent's members out in rows of `x_range`, in the order of their numbers: `*x` is a team of this
-/// PE's row, `*y` of its column (OpenSHMEM 1.5, section 9.4.7). The last row may be shorter; an `x_range` past
-/// the parent's size counts as that. Collective, and errors, as `rushmem_team_split_strided`.
+/// PE's row, `*y` of its column (OpenSHMEM 1.5, section 9.4.7). The last row may be shorter; an `x_range`
+/// past the parent's size counts as that. Collective, and errors, as `rushmem_team_split_strided`.
 ///
 /// # Safety
 /// `parent` is a team that nobody frees meanwhile; `config`, `x` and `y` are null or valid.
@@ -274,9 +174,8 @@ pub unsafe extern "C" fn rushmem_team_split_2d(
             y.write(null_mut());
             let (row, column) = world.split_2d(of, x_range, sets)?;
             let w = world_of(parent);
-            let mut all = handles();
-            x.write(all.make(w, Some(row))?);
-            y.write(all.make(w, Some(column))?);
+            x.write(handles::make(w, row)?);
+            y.write(handles::make(w, column)?);
         }
         Ok(())
     })
@@ -455,7 +354,8 @@ pub unsafe extern "C" fn rushmem_team_translate_pe(
 unsafe fn of_one_world<'a>(a: *mut rushmem_team_t, b: *mut rushmem_team_t) -> Result<(&'a Team, &'a Team)> {
     // SAFETY: passed on.
     let ((_, first), (_, second)) = unsafe { (team(a)?, team(b)?) };
-    if world_of(a) != world_of(b) {
+    // SAFETY: passed on.
+    if unsafe { world_of(a) != world_of(b) } {
         return Err(err!(
             INVALID_ARGUMENT,
             "{} and {} are teams of two worlds, whose PEs have nothing to do with each other",
@@ -507,13 +407,12 @@ pub unsafe extern "C" fn rushmem_team_barrier(t: *mut rushmem_team_t) -> i32 {
 pub unsafe extern "C" fn rushmem_team_free(t: *mut rushmem_team_t) -> i32 {
     guard(|| {
         // SAFETY: per contract.
-        let (world, team) = unsafe { team(t)? };
-        world.free_team(team)?;
-        let (w, mut all) = (world_of(t), handles());
-        if let Some(of) = all.live.get_mut(&(w as usize)) {
-            of.handles.remove(&(t as usize));
-        }
-        all.empty(t as usize);
+        let w = unsafe {
+            let (world, team) = team(t)?;
+            world.free_team(team)?;
+            world_of(t)
+        };
+        handles::free(w, t);
         Ok(())
     })
 }

@@ -8,9 +8,9 @@
 //! There is a slot for every PE of the job: those of other nodes are written by this node's leader, as it
 //! hears of their arrivals. So each slot has one writer, and shows a PE's arrivals in their order.
 //!
-//! Such slots make a *board*. The calls of one team go over one board, the world's over board 0; teams without
-//! a common member may have the same one. The segment has room for all boards, and memory for those in use.
-//! Numbers of calls on a board only grow, also when another team takes it over ([`crate::team`]).
+//! Such slots make a *board*. The calls of one team go over one board, the world's over board 0; teams
+//! without a common member may have the same one. The segment has room for all boards, and memory for those
+//! in use. Numbers of calls on a board only grow, also when another team takes it over ([`crate::team`]).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

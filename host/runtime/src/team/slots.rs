@@ -1,5 +1,6 @@
-//! A team's slot sets: the symmetric memory in which its collectives meet, at one heap offset on every member.
-//! `abi.h` has the layout; a set begins with words of this PE, then comes a line for each member, then packets.
+//! A team's slot sets: the symmetric memory in which its collectives meet, at one heap offset on every
+//! member. `abi.h` has the layout; a set begins with words of this PE, then comes a line for each member,
+//! then packets.
 
 use crate::topology::members::Members;
 use rushmem_abi::device::{RawTeam, SyncLine, TeamSlots, RUSHMEM_TEAM_PHASES};

@@ -1,5 +1,5 @@
-//! Who is where: each PE's card, the nodes that the cards make, which of a node's PEs are near, that is, mapped
-//! here, and sets of PEs that make teams.
+//! Who is where: each PE's card, the nodes that the cards make, which of a node's PEs are near, that is,
+//! mapped here, and sets of PEs that make teams.
 //!
 //! All of these are sets of PE numbers. Launchers deal ranks out in blocks, in turn (`--map-by node`) or as a
 //! host file says, and nothing here or above may take the PEs of a node for neighbours by number.

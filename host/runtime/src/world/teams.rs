@@ -147,8 +147,8 @@ impl World {
         match y.and_then(|y| y.ok_or_else(nobody)) {
             Ok(y) => Ok((x, y)),
             Err(e) => {
-                // All members of the row have failed alike, and nobody has used it; but for an end of waiting,
-                // of which others may know nothing.
+                // All members of the row have failed alike, and nobody has used it; but for an end of
+                // waiting, of which others may know nothing.
                 if e.code != code::TIMEOUT && self.health.check().is_ok() {
                     self.books().give(x.place(), 0);
                 }
