@@ -32,11 +32,11 @@ RUNTIME = {
     "plugin": set(),
     "boot": {"config", "error", "node", "plugin"},
     "collective": {"error", "health", "node", "topology"},
+    # Teams: members, the rounds of their host calls, their places and slot sets.
+    "team": {"collective", "error", "node", "topology"},
     # Symmetric memory, and the way to PEs that do not map it.
     "memory": {"collective", "config", "error", "gpu", "node", "os", "topology"},
     "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "word"},
-    # Teams: members and their slot sets.
-    "team": set(),
     # Who carries operations out, and what holds it all.
     "exec": {"error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
     "world": {
@@ -45,7 +45,7 @@ RUNTIME = {
     },
     "capi": {
         "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op",
-        "plugin", "settings", "world",
+        "plugin", "settings", "team", "topology", "world",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"boot", "config", "net", "node", "topology"},
@@ -81,7 +81,8 @@ API = {
     "strided": {"element", "error", "pe", "signal", "slice", "stream"},
     "put_signal": {"element", "error", "near", "pe", "signal", "slice", "stream"},
     "nbi": {"element", "error", "pe", "put_signal", "signal", "slice", "world"},
-    "args": {"element", "heap", "signal", "slice"},
+    "team": {"error", "forked", "pe", "runtime", "world"},
+    "args": {"element", "heap", "signal", "slice", "team"},
     "kernel": {"args", "error", "runtime", "source", "stream", "world"},
     "cudarc": {"device", "element", "error", "pe", "slice", "world"},
 }

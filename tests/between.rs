@@ -24,7 +24,8 @@ fn a_pe_that_ends_between_two_worlds_is_named() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     // Rank 0 is where they meet; the others come to it.
     for victim in [0, 1, 2] {
-        let pes = pes(N).env("TEST_ADDRESS", free.to_string()).env("RUSHMEM_INIT_TIMEOUT", "200").timeout(LIMIT);
+        let pes =
+            pes(N).env("TEST_ADDRESS", free.to_string()).env("RUSHMEM_INIT_TIMEOUT", "200").timeout(LIMIT);
         pes.supervise(
             |me| -> () {
                 let address = std::env::var("TEST_ADDRESS").unwrap();

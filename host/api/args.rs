@@ -5,10 +5,12 @@ use std::any::TypeId;
 use std::ffi::c_void;
 
 use rushmem_abi::c::*;
+use rushmem_abi::device::RawTeam;
 
 use crate::heap::Registered;
 use crate::signal::{Signal, SignalRef};
 use crate::slice::{SymRef, SymSlice};
+use crate::team::Team;
 use crate::Symmetric;
 
 /// The type of a kernel's argument or parameter.
@@ -152,6 +154,17 @@ unsafe impl<T: Copy> KernelArg for ByValue<T> {
     }
     fn raw(&self) -> T {
         self.0
+    }
+}
+
+// SAFETY: `rushmem::team` of the device's headers holds a `rushmem_team` and nothing else.
+unsafe impl KernelArg for &Team<'_> {
+    type Raw = RawTeam;
+    fn ty(&self) -> ArgType {
+        ArgType::scalar(RUSHMEM_ARG_STRUCT, size_of::<RawTeam>())
+    }
+    fn raw(&self) -> RawTeam {
+        self.device()
     }
 }
 

@@ -33,6 +33,7 @@
 //! - [`SymSlice`] and its views, [`SymRef`]: symmetric memory and what can be done with it: `put`, `get`,
 //!   `p`, `g`; one word at a time through [`SymRef::at`]; waits through [`SymRef::ivars`].
 //! - [`Signal`], [`Signals`]: words that announce data.
+//! - [`Team`]: some PEs that synchronise and communicate together; kernels take one by value.
 //! - [`Stream`], [`Event`]: the same operations as methods (`stream.put`) in a stream's order, on the
 //!   device's own time.
 //! - [`Module`], [`Kernel`], [`Launch`]: CUDA C++ kernels that use the same operations on the device.
@@ -109,6 +110,7 @@ mod source;
 mod stream;
 mod strided;
 mod table;
+mod team;
 pub mod testing;
 mod wait;
 mod world;
@@ -132,6 +134,7 @@ pub use signal::{Signal, SignalOp, SignalRef, Signals};
 pub use slice::{SymRef, SymSlice};
 pub use source::Source;
 pub use stream::{Event, Stream};
+pub use team::{Split, Team, TeamComparison, TeamConfig};
 pub use wait::{Cmp, Ivars};
 pub use world::{Peer, World};
 

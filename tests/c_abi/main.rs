@@ -70,6 +70,11 @@ fn mistakes() {
 }
 
 #[test]
+fn teams() {
+    runs_on_4_pes("teams.c");
+}
+
+#[test]
 fn children_of_fork() {
     runs_on_4_pes("fork.c");
 }

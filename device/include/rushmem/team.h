@@ -4,9 +4,9 @@
  *       rushmem::reduce<rushmem::block>(row, x, x, n, rushmem::sum{});
  *     }
  *
- * A kernel takes a team by value. `rushmem::world()` is the team of all PEs, the only one that there is so
- * far. Members are numbered 0 .. n_pes() - 1 in the team. Operations on one PE (put, p, atomics) take its
- * number in the world: `world_pe(i)` translates.
+ * The host makes teams (`Team` in Rust, `rushmem_team_*` in C), and a kernel takes one by value.
+ * `rushmem::world()` is the team of all PEs. Members are numbered 0 .. n_pes() - 1 in the team. Operations on
+ * one PE (put, p, atomics) take its number in the world: `world_pe(i)` translates.
  *
  * Collectives of a team meet in one of its slot sets, 0 unless the program says `team.on(set)`. On one slot
  * set a PE makes one call at a time, whichever threads or blocks make it, and all members make the same calls

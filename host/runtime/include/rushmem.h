@@ -17,6 +17,11 @@
 
 /* One PE's membership of one job: made by rushmem_init, ended by rushmem_finalize or rushmem_abort. */
 typedef struct rushmem_world_t rushmem_world_t;
+/* Some PEs of a world that synchronise and communicate together: made by rushmem_team_split_* and others,
+ * ended by rushmem_team_free. */
+typedef struct rushmem_team_t rushmem_team_t;
+/* A team as kernels take it, by value: rushmem/abi.h of the device's headers has its fields. */
+typedef struct rushmem_team rushmem_team;
 /* A compiled and loaded kernel source. */
 typedef struct rushmem_module_t rushmem_module_t;
 /* A kernel of a module; lives as long as the module. */
@@ -27,7 +32,7 @@ typedef struct rushmem_event_t rushmem_event_t;
 
 /* Version of this ABI. A client refuses a library with another one, and a job whose PEs have different ones
  * does not start. */
-#define RUSHMEM_ABI_VERSION 2
+#define RUSHMEM_ABI_VERSION 3
 
 /* Success. */
 #define RUSHMEM_OK 0
@@ -179,6 +184,18 @@ typedef struct rushmem_event_t rushmem_event_t;
 
 /* Length of a unique ID. */
 #define RUSHMEM_UID_BYTES 128
+
+/* `rushmem_team_split`: a PE that gets no team. */
+#define RUSHMEM_TEAM_NO_COLOUR (-1)
+
+/* `rushmem_team_compare`: the same members in the same order. */
+#define RUSHMEM_TEAM_IDENTICAL 0
+
+/* The same members in another order. */
+#define RUSHMEM_TEAM_REORDERED 1
+
+/* Not the same members. */
+#define RUSHMEM_TEAM_DIFFERENT 2
 
 /* The near PEs are consecutive. */
 #define RUSHMEM_NEAR_RUN 0
@@ -337,6 +354,35 @@ typedef struct rushmem_heap_info_t {
   /* Live allocations. */
   uint64_t allocations;
 } rushmem_heap_info_t;
+
+/* What a new team is to have. Zero the struct, set `size`, then what you need; null stands for zeroes. */
+typedef struct rushmem_team_config_t {
+  /* `sizeof(rushmem_team_config_t)` of the caller. */
+  uint32_t size;
+  /* Slot sets, in each of which one collective of a PE's kernels and streams may be under way at a time;
+   * 0: one. */
+  uint32_t slot_sets;
+} rushmem_team_config_t;
+
+/* A team, as one of its members sees it. Constant for the team's life. */
+typedef struct rushmem_team_info_t {
+  /* This PE's number in the team. */
+  int32_t my_pe;
+  /* Number of members. */
+  int32_t n_pes;
+  /* The team's number, for texts: the same on all members; 0: the world. */
+  int32_t number;
+  /* Its slot sets. */
+  int32_t slot_sets;
+  /* Where `members` is null, member `i` is PE `start + i * stride` of the world. */
+  int32_t start;
+  /* See `start`. */
+  int32_t stride;
+  /* The members' numbers in the world, or null. Lives as long as the team. */
+  const int32_t *members;
+  /* Bytes of symmetric memory that the team takes on each member. */
+  uint64_t bytes;
+} rushmem_team_info_t;
 
 /* The type of one kernel argument or parameter. */
 typedef struct rushmem_arg_type_t {
@@ -1147,6 +1193,125 @@ int32_t rushmem_barrier_all(rushmem_world_t *w);
 /* Collective: `rushmem_quiet_on_stream`, then `rushmem_sync_all_on_stream`: what any PE had on its stream
  * before, every PE sees behind it. */
 int32_t rushmem_barrier_all_on_stream(rushmem_world_t *w, void *stream);
+
+/* The team of all PEs. Local: every call gives the same handle, which ends with the world. */
+int32_t rushmem_team_world(rushmem_world_t *w, rushmem_team_t **out);
+
+/* A team of the PEs of this PE's node, where all of them map each other's memory; else of this PE alone.
+ * Collective over the world. Errors as `rushmem_team_split_strided`. */
+int32_t rushmem_team_node(rushmem_world_t *w,
+                          const struct rushmem_team_config_t *config,
+                          rushmem_team_t **out);
+
+/* A new team of members `start`, `start + stride` ... of `parent`, `size` of them; `stride` may be negative
+ * (OpenSHMEM 1.5, section 9.4.6). Collective over the parent: all of its members call it with the same
+ * arguments. `*out` is the team, to be freed by `rushmem_team_free`, or null where this PE is no member of
+ * it. Other teams may be made, used and freed by other threads meanwhile.
+ *
+ * Errors, on all of the parent's members alike, with nothing made: `RUSHMEM_ERR_MISMATCH` for different
+ * arguments or calls, `RUSHMEM_ERR_INVALID_ARGUMENT` for members that the parent does not have,
+ * `RUSHMEM_ERR_HEAP_EXHAUSTED` where the memory of teams (`RUSHMEM_TEAM_MEMORY`) is used up,
+ * `RUSHMEM_ERR_TIMEOUT`, `RUSHMEM_ERR_PEER_DEAD`. On one PE: `RUSHMEM_ERR_BUSY` while another thread is in a
+ * collective call of the parent, `RUSHMEM_ERR_BAD_HANDLE` for what is no team.
+ *
+ * Requires: `parent` is a team that nobody frees meanwhile; `config` and `out` are null or valid. */
+int32_t rushmem_team_split_strided(rushmem_team_t *parent,
+                                   int32_t start,
+                                   int32_t stride,
+                                   int32_t size,
+                                   const struct rushmem_team_config_t *config,
+                                   rushmem_team_t **out);
+
+/* Lays the parent's members out in rows of `x_range`, in the order of their numbers: `*x` is a team of this
+ * PE's row, `*y` of its column (OpenSHMEM 1.5, section 9.4.7). The last row may be shorter; an `x_range`
+ * past the parent's size counts as that. Collective, and errors, as `rushmem_team_split_strided`.
+ *
+ * Requires: `parent` is a team that nobody frees meanwhile; `config`, `x` and `y` are null or valid. */
+int32_t rushmem_team_split_2d(rushmem_team_t *parent,
+                              int32_t x_range,
+                              const struct rushmem_team_config_t *config,
+                              rushmem_team_t **x,
+                              rushmem_team_t **y);
+
+/* A new team for each colour that members of `parent` give, 0 or more: its members by `key`, those of the
+ * same key by their numbers in the parent. `RUSHMEM_TEAM_NO_COLOUR` (any negative one) gets no team: `*out`
+ * is null. Collective, and errors, as `rushmem_team_split_strided`.
+ *
+ * Requires: `parent` is a team that nobody frees meanwhile; `config` and `out` are null or valid. */
+int32_t rushmem_team_split(rushmem_team_t *parent,
+                           int64_t colour,
+                           int32_t key,
+                           const struct rushmem_team_config_t *config,
+                           rushmem_team_t **out);
+
+/* A new team of the parent's members `pes`, `n` numbers in the parent, each once, in that order. Collective
+ * over the parent, every member of which gives the same list; `*out` is null where this PE is not in it.
+ * Errors as `rushmem_team_split_strided`.
+ *
+ * Requires: `parent` is a team that nobody frees meanwhile; `pes` is valid for `n` numbers, and may be null
+ * for none; `config` and `out` are null or valid. */
+int32_t rushmem_team_split_list(rushmem_team_t *parent,
+                                const int32_t *pes,
+                                size_t n,
+                                const struct rushmem_team_config_t *config,
+                                rushmem_team_t **out);
+
+/* The team in numbers.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `out` is null or valid. */
+int32_t rushmem_team_info(rushmem_team_t *t, struct rushmem_team_info_t *out);
+
+/* The team as kernels take it: a `rushmem_team` of `rushmem/abi.h`, which is `rushmem::team` in a kernel.
+ * Good for kernels of the team's world on this PE, as long as the team lives.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `out` is null or valid for a `rushmem_team`. */
+int32_t rushmem_team_device(rushmem_team_t *t, rushmem_team *out);
+
+/* This PE's number in the team, or a negative code.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile. */
+int32_t rushmem_team_my_pe(rushmem_team_t *t);
+
+/* The number of members, or a negative code.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile. */
+int32_t rushmem_team_n_pes(rushmem_team_t *t);
+
+/* Compares the members of two teams of one world: `*out` is one of `RUSHMEM_TEAM_*`. Local.
+ *
+ * Requires: `a` and `b` are teams that nobody frees meanwhile; `out` is null or valid. */
+int32_t rushmem_team_compare(rushmem_team_t *a, rushmem_team_t *b, int32_t *out);
+
+/* The number in `to` of member `pe` of `from`, a team of the same world: -1 where it is no member there
+ * (OpenSHMEM 1.5, section 9.4.5). Local.
+ *
+ * Errors: `RUSHMEM_ERR_BAD_PE` where `from` has no such member, `RUSHMEM_ERR_INVALID_ARGUMENT` for teams of
+ * two worlds.
+ *
+ * Requires: `from` and `to` are teams that nobody frees meanwhile; `out` is null or valid. */
+int32_t rushmem_team_translate_pe(rushmem_team_t *from, int32_t pe, rushmem_team_t *to, int32_t *out);
+
+/* Collective over the team: returns once every member has called it (OpenSHMEM 1.5, section 9.11.2). What is
+ * not complete without a quiet is not waited for. Of all PEs' team it is `rushmem_sync_all`.
+ *
+ * Errors as `rushmem_sync_all`; no PE outside of the team has a part in them.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile. */
+int32_t rushmem_team_sync(rushmem_team_t *t);
+
+/* Collective over the team: `rushmem_quiet`, then `rushmem_team_sync`. Errors as those.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile. */
+int32_t rushmem_team_barrier(rushmem_team_t *t);
+
+/* Collective over the team's members: it ends, and its handle is stale. Kernels and work on streams that use
+ * it have ended before. On an error it is as before.
+ *
+ * Errors as `rushmem_team_sync`; `RUSHMEM_ERR_INVALID_ARGUMENT` for the team of all PEs, which ends with its
+ * world.
+ *
+ * Requires: `t` is a team that no other thread uses now. */
+int32_t rushmem_team_free(rushmem_team_t *t);
 
 /* Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those
  * of a host that load the same source at once compile it once, and compiled sources are kept in a cache

@@ -1,99 +1,142 @@
-//! Collective host calls: rounds through the node's control segment, with the checks that turn a mistake into
-//! an error on every PE instead of a hang.
+//! Collective host calls: rounds of a team through the node's control segment, with the checks that turn a
+//! mistake into an error on every member instead of a hang.
 //!
 //! A call enters once (a second thread of the same PE is refused, not mixed up), then makes one or more
-//! rounds. All PEs see the same arrivals and so reach the same verdict; a refused call leaves the job usable.
+//! rounds. All members see the same arrivals and so reach the same verdict; a refused call leaves the team
+//! usable. The world is the team of all PEs.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use crate::error::{err, Result};
+use crate::error::{err, Error, Result};
 use crate::health::Health;
-use crate::node::control::{Arrival, Call, Control, RoundWords};
+use crate::node::control::{Arrival, Call, Control, RoundWords, AHEAD};
 use crate::topology::card::Card;
+use crate::topology::members::Members;
 
-/// Tells the other nodes of this PE's arrival.
-pub(crate) type Announce = Box<dyn Fn(Arrival) -> Result<()> + Send + Sync>;
+/// Tells these PEs, the leaders of other nodes, of this PE's arrival.
+pub(crate) type Announce = Box<dyn Fn(&[usize], Arrival) -> Result<()> + Send + Sync>;
 
-/// The rounds of one world.
-pub(crate) struct Collective {
-    control: Arc<Control>,
+/// What the rounds of all teams of a world go through.
+pub(crate) struct Rounds {
+    pub(crate) control: Arc<Control>,
     /// How other nodes hear of this PE's arrivals, where there are any.
-    announce: Option<Announce>,
-    n: usize,
-    limit: Duration,
+    pub(crate) announce: Option<Announce>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) cards: Arc<Vec<Card>>,
+    /// Each round ends within this.
+    pub(crate) limit: Duration,
+}
+
+/// The rounds of one team.
+#[derive(Debug)]
+pub(crate) struct Collective {
+    board: usize,
+    members: Members,
+    /// The leaders of the other nodes that have members.
+    leaders: Vec<usize>,
     count: Mutex<Count>,
 }
 
-/// Rounds so far, and the kind of the last one.
-#[derive(Debug, Default)]
+/// The number of the last round on the board, and its kind.
+#[derive(Debug)]
 struct Count {
     number: u64,
     previous: u8,
 }
 
+/// A team's name: its board is its number.
+pub(crate) struct Name(usize);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("the world"),
+            board => write!(f, "team {board}"),
+        }
+    }
+}
+
 /// A collective call in progress.
 pub(crate) struct Entered<'a> {
     of: &'a Collective,
-    health: &'a Health,
-    cards: &'a [Card],
+    rounds: &'a Rounds,
     count: MutexGuard<'a, Count>,
 }
 
 impl Collective {
-    /// Rounds among `n` PEs; each round ends within `limit`.
-    pub(crate) fn new(
-        control: Arc<Control>,
-        announce: Option<Announce>,
-        n: usize,
-        limit: Duration,
-    ) -> Collective {
-        Collective { control, announce, n, limit, count: Mutex::default() }
+    /// Rounds of `members` over `board`, on which nobody of them has made one with a number past `from`.
+    /// `leaders` lead the other nodes that have members.
+    pub(crate) fn new(board: usize, members: Members, leaders: Vec<usize>, from: u64) -> Collective {
+        let count = Mutex::new(Count { number: from, previous: Call::TeamFree as u8 });
+        Collective { board, members, leaders, count }
+    }
+
+    /// The board, which is the team's number.
+    pub(crate) fn board(&self) -> usize {
+        self.board
+    }
+
+    /// For texts.
+    pub(crate) fn name(&self) -> Name {
+        Name(self.board)
+    }
+
+    /// Who takes part.
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
     }
 
     /// Begins a collective call.
     #[inline]
-    pub(crate) fn enter<'a>(&'a self, health: &'a Health, cards: &'a [Card]) -> Result<Entered<'a>> {
+    pub(crate) fn enter<'a>(&'a self, rounds: &'a Rounds) -> Result<Entered<'a>> {
         let count = match self.count.try_lock() {
             Ok(count) => count,
             Err(TryLockError::Poisoned(p)) => PoisonError::into_inner(p),
             Err(TryLockError::WouldBlock) => {
                 return Err(err!(
                     BUSY,
-                    "another thread of {} is inside a collective call; collective calls of one world come one at a time",
-                    health.who()
+                    "another thread of {} is inside a collective call of {}; collective calls of one team come one at \
+                     a time",
+                    rounds.health.who(),
+                    self.name()
                 ))
             }
         };
-        Ok(Entered { of: self, health, cards, count })
+        Ok(Entered { of: self, rounds, count })
     }
 }
 
 impl Entered<'_> {
-    /// One round: returns once every PE has entered the same one; an error on every PE where their calls
-    /// differ.
+    /// One round: returns once every member has entered the same one; an error on every member where their
+    /// calls differ.
     #[inline]
     pub(crate) fn round(&mut self, kind: Call, words: RoundWords) -> Result<()> {
-        let c = self.of;
+        let Collective { board, members, leaders, .. } = self.of;
+        let (board, rounds) = (*board, self.rounds);
         self.count.number += 1;
         let number = self.count.number;
-        let arrival = Arrival { number, kind: kind as u8, previous: self.count.previous, words };
-        c.control.arrive(&arrival);
-        if let Some(announce) = &c.announce {
-            announce(arrival)?;
+        let arrival = Arrival { board, number, kind: kind as u8, previous: self.count.previous, words };
+        rounds.control.arrive(&arrival);
+        if let Some(announce) = &rounds.announce {
+            announce(leaders, arrival)?;
         }
         self.count.previous = kind as u8;
-        let mut next = 0;
+        let (n, mut next) = (members.n(), 0);
         let mut same = true;
         let report = || {
-            let late = (0..c.n).filter(|i| c.control.arrived(*i, number).is_none());
-            let late: Vec<String> = late.map(|i| self.cards[i].who()).collect();
-            format!("for {} to enter {}", late.join(", "), Call::name(kind as u8))
+            let late = members.pes().filter(|pe| rounds.control.arrived(board, *pe, number).is_none());
+            let late: Vec<String> = late.map(|pe| rounds.cards[pe].who()).collect();
+            let of = if board == 0 { String::new() } else { format!(" of {}", self.of.name()) };
+            format!("for {} to enter {}{of}", late.join(", "), Call::name(kind as u8))
         };
-        self.health.wait(Some(c.limit), &report, &mut || {
-            while next < c.n {
-                match c.control.arrived(next, number) {
-                    Some(theirs) => same &= theirs == kind as u8,
+        rounds.health.wait(Some(rounds.limit), &report, &mut || {
+            while next < n {
+                match rounds.control.arrived(board, members.pe(next), number) {
+                    Some(theirs) => {
+                        same &= theirs == kind as u8 || (theirs == AHEAD && kind == Call::TeamFree)
+                    }
                     None => return false,
                 }
                 next += 1;
@@ -108,47 +151,82 @@ impl Entered<'_> {
     }
 
     #[cold]
-    fn different_calls(&self) -> crate::error::Error {
+    fn different_calls(&self) -> Error {
         let number = self.count.number;
-        let listed: Vec<String> = (0..self.of.n)
-            .map(|i| {
-                let kind = self.of.control.arrived(i, number).unwrap_or(0);
-                format!("PE {} called {}", self.cards[i].pe, Call::name(kind))
+        let told: Vec<String> = self
+            .of
+            .members
+            .pes()
+            .map(|pe| {
+                let kind = self.rounds.control.arrived(self.of.board, pe, number).unwrap_or(0);
+                format!("PE {pe} called {}", Call::name(kind))
             })
             .collect();
-        err!(MISMATCH, "the PEs made different collective calls: {}", listed.join(", "))
+        let who = if self.of.board == 0 {
+            "the PEs".to_owned()
+        } else {
+            format!("the members of {}", self.of.name())
+        };
+        err!(MISMATCH, "{who} made different collective calls: {}", told.join(", "))
     }
 
-    /// What PE `i` gave to the last round.
+    /// The number of the last round.
+    pub(crate) fn number(&self) -> u64 {
+        self.count.number
+    }
+
+    /// How many members there are.
+    pub(crate) fn n(&self) -> usize {
+        self.of.members.n()
+    }
+
+    /// What member `i` gave to the last round.
     pub(crate) fn words(&self, i: usize) -> RoundWords {
-        self.of.control.words(i, self.count.number)
+        self.rounds.control.words(self.of.board, self.of.members.pe(i), self.count.number)
     }
 
-    /// Checks that all PEs gave the same value as word `k` of the last round; `what` names it.
+    /// Member `i`, for texts.
+    pub(crate) fn who(&self, i: usize) -> String {
+        self.rounds.cards[self.of.members.pe(i)].who()
+    }
+
+    /// Checks that all members gave the same value as word `k` of the last round; `what` names it.
     pub(crate) fn agree(&self, k: usize, what: &str) -> Result<()> {
-        let values: Vec<u64> = (0..self.of.n).map(|i| self.words(i)[k]).collect();
-        if values.iter().all(|v| *v == values[0]) {
+        self.agree_by(what, |words| words[k])
+    }
+
+    /// The same of what `value` reads from the words.
+    pub(crate) fn agree_by<T: PartialEq + fmt::Display>(
+        &self,
+        what: &str,
+        value: impl Fn(&RoundWords) -> T,
+    ) -> Result<()> {
+        let first = value(&self.words(0));
+        if (1..self.n()).all(|i| value(&self.words(i)) == first) {
             return Ok(());
         }
-        let listed: Vec<String> =
-            values.iter().zip(self.cards).map(|(v, card)| format!("{v} on PE {}", card.pe)).collect();
-        Err(err!(MISMATCH, "{what} differs between the PEs: {}", listed.join(", ")))
+        let told = self.of.members.pes().enumerate();
+        let told: Vec<String> = told.map(|(i, pe)| format!("{} on PE {pe}", value(&self.words(i)))).collect();
+        Err(err!(MISMATCH, "{what} differs between the PEs: {}", told.join(", ")))
     }
 
-    /// One more round in which every PE says whether its part went well; all fail where one did.
+    /// One more round in which every member says whether its part went well; all fail where one did.
     pub(crate) fn all_well<T>(&mut self, mine: Result<T>, what: &str) -> Result<T> {
         let code = mine.as_ref().err().map_or(0, |e| e.code);
         self.round(Call::Step, [code as i64 as u64, 0, 0, 0])?;
         let mine = mine.map_err(|e| e.context(what))?;
-        match (0..self.of.n).map(|i| (i, self.words(i)[0] as i64 as i32)).find(|(_, code)| *code != 0) {
+        match (0..self.n()).map(|i| (i, self.words(i)[0] as i64 as i32)).find(|(_, code)| *code != 0) {
             None => Ok(mine),
-            Some((i, code)) => Err(crate::error::Error::new(
-                code,
-                format!(
-                    "{what}: {} failed (its own error says why), so the call failed everywhere",
-                    self.cards[i].who()
-                ),
-            )),
+            Some((i, code)) => Err(self.failed_elsewhere(i, code, what)),
         }
+    }
+
+    /// The error where `what` failed on member `i`.
+    pub(crate) fn failed_elsewhere(&self, i: usize, code: i32, what: &str) -> Error {
+        let who = self.who(i);
+        Error::new(
+            code,
+            format!("{what}: {who} failed (its own error says why), so the call failed everywhere"),
+        )
     }
 }

@@ -13,6 +13,8 @@ use placement::Placement;
 
 pub(crate) use wishes::{Carrier, DeviceWish, FarGpu, MappingWish, TransportWish};
 
+/// Default of the memory of teams: 500 small ones.
+const DEFAULT_TEAM_MEMORY: u64 = 4 << 20;
 /// Default limit of the symmetric heap. Address space only: memory is committed on demand.
 const DEFAULT_HEAP_MAX: u64 = 64 << 30;
 
@@ -46,6 +48,10 @@ pub(crate) struct Config {
     pub(crate) heap_min: u64,
     /// True where `heap_max` was asked for, so that it may not be lowered quietly.
     pub(crate) heap_max_given: bool,
+    /// Bytes of each PE's heap that hold the slot sets of its teams (`RUSHMEM_TEAM_MEMORY`, 4 MiB).
+    pub(crate) team_memory: u64,
+    /// True where that was asked for.
+    pub(crate) team_memory_given: bool,
     /// Limit of start-up (`RUSHMEM_INIT_TIMEOUT`, 60 s).
     pub(crate) init_timeout: Duration,
     /// Limit of a collective host call (`RUSHMEM_TIMEOUT`, 600 s).
@@ -106,6 +112,7 @@ impl Config {
                 "RUSHMEM_HEAP_MIN: {heap_min} bytes are more than RUSHMEM_HEAP_MAX, {heap_max}"
             ));
         }
+        let team_memory = get("RUSHMEM_TEAM_MEMORY").map(|v| bytes("RUSHMEM_TEAM_MEMORY", &v)).transpose()?;
         let secs = |name: &str, default: f64| get(name).map_or(Ok(default), |v| seconds(name, &v));
         let limit = |name: &str, default: f64| {
             let s = secs(name, default)?;
@@ -146,6 +153,8 @@ impl Config {
             heap_max,
             heap_min,
             heap_max_given: heap.is_some(),
+            team_memory: team_memory.unwrap_or(DEFAULT_TEAM_MEMORY),
+            team_memory_given: team_memory.is_some(),
             init_timeout: limit("RUSHMEM_INIT_TIMEOUT", 60.0)?,
             timeout: limit("RUSHMEM_TIMEOUT", 600.0)?,
             peer_timeout,
@@ -280,6 +289,8 @@ mod tests {
             ("RUSHMEM_FAKE_SEED", "random"),
             ("RUSHMEM_FAKE_DELAY", "-1"),
             ("RUSHMEM_STREAMS", "0"),
+            ("RUSHMEM_TEAM_MEMORY", "plenty"),
+            ("RUSHMEM_TEAM_MEMORY", "1K"),
         ] {
             let e = with(name, value).expect_err(value);
             assert_eq!(e.code, crate::error::code::ENVIRONMENT);

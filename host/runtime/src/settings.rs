@@ -8,7 +8,7 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 38] = [
+const KNOWN: [&str; 39] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CPU_BLOCKS",
@@ -41,6 +41,7 @@ const KNOWN: [&str; 38] = [
     "RUSHMEM_RING_SLOTS",
     "RUSHMEM_STALL_REPORT",
     "RUSHMEM_STREAMS",
+    "RUSHMEM_TEAM_MEMORY",
     "RUSHMEM_TIMEOUT",
     "RUSHMEM_TRANSPORT",
     "RUSHMEM_UCX_LIB",

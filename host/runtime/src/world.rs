@@ -2,16 +2,17 @@
 
 mod home;
 mod start;
+mod teams;
 
 use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
 use crate::boot::between;
-use crate::collective::{Collective, Entered};
+use crate::collective::{Entered, Rounds};
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::{err, Result};
@@ -24,13 +25,17 @@ use crate::net::Far;
 use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
 use crate::op::Reached;
+use crate::team::books::TeamBooks;
+use crate::team::Team;
 use crate::topology::card::Card;
 use crate::topology::near::{Near, NearForm};
+use crate::topology::nodes::Nodes;
 use rushmem_abi::c::{
     rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA,
     RUSHMEM_NEAR_RUN, RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
 };
 use start::first_cause;
+pub(crate) use teams::TeamSplit;
 
 /// How a PE is reached, for people.
 #[derive(Debug)]
@@ -48,7 +53,13 @@ pub(crate) struct World {
     links: Links,
     engine: Option<GpuEngine>,
     far: Option<Arc<Far>>,
-    collective: Collective,
+    rounds: Rounds,
+    /// All PEs.
+    team: Team,
+    books: Mutex<TeamBooks>,
+    /// Where the memory of teams begins in the heap.
+    team_memory: usize,
+    nodes: Nodes,
     symmetric: Symmetric,
     health: Arc<Health>,
     boot: Arc<dyn Bootstrap>,
@@ -288,7 +299,7 @@ impl World {
 
     fn enter(&self) -> Result<Entered<'_>> {
         self.health.check()?;
-        self.collective.enter(&self.health, &self.cards)
+        self.team.rounds().enter(&self.rounds)
     }
 
     /// Collective: every PE has entered. `call` is `BarrierAll` or `SyncAll`, so that mixing them is seen.
@@ -319,9 +330,14 @@ impl World {
     /// Collective: the opposite of [`World::register`].
     pub(crate) fn unregister(&self, addr: usize) -> Result<()> {
         // What is in flight must not meet addresses where nothing is mapped any more.
-        let done = self.engine.as_ref().map_or(Ok(()), GpuEngine::quiet);
-        let done = done.and(self.far.as_ref().map_or(Ok(()), |far| far.quiet()));
+        let done = self.complete();
         self.symmetric.unregister(addr, done, &mut self.enter()?)
+    }
+
+    /// Nothing that this PE has asked for is under way any more.
+    fn complete(&self) -> Result<()> {
+        self.engine.as_ref().map_or(Ok(()), GpuEngine::quiet)?;
+        self.far.as_ref().map_or(Ok(()), |far| far.quiet())
     }
 
     /// The heap in numbers.
@@ -333,8 +349,8 @@ impl World {
     pub(crate) fn finalize(&self) -> Result<()> {
         self.kernels.check_idle()?;
         // What was not waited for ends well before the heap goes.
-        self.engine.as_ref().map_or(Ok(()), GpuEngine::quiet)?;
-        self.far.as_ref().map_or(Ok(()), |far| far.quiet())?;
+        self.complete()?;
+        self.tell_teams();
         let mut call = self.enter()?;
         call.round(Call::Finalize, [0; 4])?;
         self.symmetric.let_go(&mut call)?;

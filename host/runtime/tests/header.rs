@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// Files of `rushmem-abi`, of which the header's constants and types come.
 const TYPES: [&str; 3] = ["status", "operation", "types"];
 /// The files of the C ABI's functions in the order of the header.
-const SOURCES: [&str; 14] = [
-    "info", "world", "heap", "rma", "strided", "atomic", "signal", "wait", "test", "order", "kernel",
+const SOURCES: [&str; 15] = [
+    "info", "world", "heap", "rma", "strided", "atomic", "signal", "wait", "test", "order", "team", "kernel",
     "stream", "gpu", "doctor",
 ];
 
@@ -30,6 +30,11 @@ const PREAMBLE: &str = "\
 const OPAQUE: &str = "
 /* One PE's membership of one job: made by rushmem_init, ended by rushmem_finalize or rushmem_abort. */
 typedef struct rushmem_world_t rushmem_world_t;
+/* Some PEs of a world that synchronise and communicate together: made by rushmem_team_split_* and others,
+ * ended by rushmem_team_free. */
+typedef struct rushmem_team_t rushmem_team_t;
+/* A team as kernels take it, by value: rushmem/abi.h of the device's headers has its fields. */
+typedef struct rushmem_team rushmem_team;
 /* A compiled and loaded kernel source. */
 typedef struct rushmem_module_t rushmem_module_t;
 /* A kernel of a module; lives as long as the module. */
@@ -58,9 +63,16 @@ fn generate(capi: &Path) -> String {
         documentation_style: cbindgen::DocumentationStyle::C,
         style: cbindgen::Style::Both,
         export: cbindgen::ExportConfig {
-            exclude: ["rushmem_world_t", "rushmem_module_t", "rushmem_kernel_t", "rushmem_event_t"]
-                .map(String::from)
-                .to_vec(),
+            exclude: [
+                "rushmem_world_t",
+                "rushmem_team_t",
+                "rushmem_team",
+                "rushmem_module_t",
+                "rushmem_kernel_t",
+                "rushmem_event_t",
+            ]
+            .map(String::from)
+            .to_vec(),
             ..Default::default()
         },
         ..Default::default()

@@ -175,6 +175,37 @@ macro_rules! functions {
                     *mut rushmem_world_t, *mut c_void,
                 ) -> i32;
             }
+            team {
+                fn team_world = rushmem_team_world(*mut rushmem_world_t, *mut *mut rushmem_team_t) -> i32;
+                fn team_node = rushmem_team_node(
+                    *mut rushmem_world_t, *const rushmem_team_config_t, *mut *mut rushmem_team_t,
+                ) -> i32;
+                fn team_split_strided = rushmem_team_split_strided(
+                    *mut rushmem_team_t, i32, i32, i32, *const rushmem_team_config_t, *mut *mut rushmem_team_t,
+                ) -> i32;
+                fn team_split_2d = rushmem_team_split_2d(
+                    *mut rushmem_team_t, i32, *const rushmem_team_config_t, *mut *mut rushmem_team_t,
+                    *mut *mut rushmem_team_t,
+                ) -> i32;
+                fn team_split = rushmem_team_split(
+                    *mut rushmem_team_t, i64, i32, *const rushmem_team_config_t, *mut *mut rushmem_team_t,
+                ) -> i32;
+                fn team_split_list = rushmem_team_split_list(
+                    *mut rushmem_team_t, *const i32, usize, *const rushmem_team_config_t,
+                    *mut *mut rushmem_team_t,
+                ) -> i32;
+                fn team_info = rushmem_team_info(*mut rushmem_team_t, *mut rushmem_team_info_t) -> i32;
+                fn team_device = rushmem_team_device(*mut rushmem_team_t, *mut rushmem_team) -> i32;
+                fn team_compare = rushmem_team_compare(
+                    *mut rushmem_team_t, *mut rushmem_team_t, *mut i32,
+                ) -> i32;
+                fn team_translate_pe = rushmem_team_translate_pe(
+                    *mut rushmem_team_t, i32, *mut rushmem_team_t, *mut i32,
+                ) -> i32;
+                fn team_sync = rushmem_team_sync(*mut rushmem_team_t) -> i32;
+                fn team_barrier = rushmem_team_barrier(*mut rushmem_team_t) -> i32;
+                fn team_free = rushmem_team_free(*mut rushmem_team_t) -> i32;
+            }
             kernel {
                 fn module_load = rushmem_module_load(
                     *mut rushmem_world_t, *const c_char, usize, *const c_char, *const *const c_char, usize,
@@ -246,6 +277,10 @@ macro_rules! functions_for_c {
             world {
                 fn my_pe = rushmem_my_pe(*mut rushmem_world_t) -> i32;
                 fn n_pes = rushmem_n_pes(*mut rushmem_world_t) -> i32;
+            }
+            team {
+                fn team_my_pe = rushmem_team_my_pe(*mut rushmem_team_t) -> i32;
+                fn team_n_pes = rushmem_team_n_pes(*mut rushmem_team_t) -> i32;
             }
             rma {
                 fn p = rushmem_p(*mut rushmem_world_t, *mut c_void, u64, usize, i32) -> i32;

@@ -2,7 +2,7 @@
 
 /// Version of this ABI. A client refuses a library with another one, and a job whose PEs have different ones
 /// does not start.
-pub const RUSHMEM_ABI_VERSION: u32 = 2;
+pub const RUSHMEM_ABI_VERSION: u32 = 3;
 
 /// Success.
 pub const RUSHMEM_OK: i32 = 0;

@@ -44,6 +44,61 @@ pub struct rushmem_event_t {
     _private: [u8; 0],
 }
 
+/// Some PEs of a world that synchronise and communicate together. Opaque.
+#[repr(C)]
+pub struct rushmem_team_t {
+    _private: [u8; 0],
+}
+
+/// A team as kernels take it, by value: `rushmem/abi.h` of the device's headers has its fields.
+#[repr(C)]
+pub struct rushmem_team {
+    _private: [u8; 0],
+}
+
+/// What a new team is to have. Zero the struct, set `size`, then what you need; null stands for zeroes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_team_config_t {
+    /// `sizeof(rushmem_team_config_t)` of the caller.
+    pub size: u32,
+    /// Slot sets, in each of which one collective of a PE's kernels and streams may be under way at a time;
+    /// 0: one.
+    pub slot_sets: u32,
+}
+
+/// A team, as one of its members sees it. Constant for the team's life.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_team_info_t {
+    /// This PE's number in the team.
+    pub my_pe: i32,
+    /// Number of members.
+    pub n_pes: i32,
+    /// The team's number, for texts: the same on all members; 0: the world.
+    pub number: i32,
+    /// Its slot sets.
+    pub slot_sets: i32,
+    /// Where `members` is null, member `i` is PE `start + i * stride` of the world.
+    pub start: i32,
+    /// See `start`.
+    pub stride: i32,
+    /// The members' numbers in the world, or null. Lives as long as the team.
+    pub members: *const i32,
+    /// Bytes of symmetric memory that the team takes on each member.
+    pub bytes: u64,
+}
+
+/// `rushmem_team_split`: a PE that gets no team.
+pub const RUSHMEM_TEAM_NO_COLOUR: i64 = -1;
+
+/// `rushmem_team_compare`: the same members in the same order.
+pub const RUSHMEM_TEAM_IDENTICAL: i32 = 0;
+/// The same members in another order.
+pub const RUSHMEM_TEAM_REORDERED: i32 = 1;
+/// Not the same members.
+pub const RUSHMEM_TEAM_DIFFERENT: i32 = 2;
+
 /// How to start. Zero the struct, set `size`, then what you need; all zero means "look at the environment".
 #[repr(C)]
 #[derive(Clone, Copy)]

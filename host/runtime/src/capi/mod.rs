@@ -15,6 +15,7 @@ pub mod rma;
 pub mod signal;
 pub mod stream;
 pub mod strided;
+pub mod team;
 pub mod test;
 pub mod wait;
 pub mod world;
@@ -144,6 +145,7 @@ pub(crate) unsafe fn take(w: *mut rushmem_world_t) -> Result<Box<World>> {
     // SAFETY: the caller lets nobody finalise the world during the call.
     unsafe { world(w)? };
     at_exit::forget(w);
+    team::forget(w);
     empty(w).ok_or_else(|| err!(BAD_HANDLE, "the world was finalised by another thread"))
 }
 

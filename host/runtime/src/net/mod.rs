@@ -171,9 +171,12 @@ impl Far {
         self.gpu
     }
 
-    /// This PE has entered a collective call: the leaders of the other nodes are sent a record of it.
-    pub(crate) fn arrive(&self, arrival: Arrival) -> Result<()> {
-        self.shared.lock().arrive(arrival)
+    /// This PE has entered a collective call: the leaders of other nodes are sent a record of it.
+    pub(crate) fn arrive(&self, leaders: &[usize], arrival: Arrival) -> Result<()> {
+        if leaders.is_empty() {
+            return Ok(());
+        }
+        self.shared.lock().arrive(leaders, arrival)
     }
 
     /// Waits for what was started under `waiter`.

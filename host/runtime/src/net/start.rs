@@ -38,7 +38,6 @@ pub(crate) struct Meeting {
     me: usize,
     transport: Box<dyn Transport>,
     names: Vec<String>,
-    leaders: Vec<usize>,
     cuda: Option<Arc<Cuda>>,
     health: Arc<Health>,
     boot: Arc<dyn Bootstrap>,
@@ -63,12 +62,10 @@ pub(crate) struct Prepared {
 }
 
 impl Meeting {
-    /// Collective over the job: opens the transport and learns every PE's address. `leaders`: the first PEs
-    /// of the other nodes.
+    /// Collective over the job: opens the transport and learns every PE's address.
     pub(crate) fn hold(
         me: usize,
         cards: &[Card],
-        leaders: Vec<usize>,
         config: &Config,
         cuda: Option<&Arc<Cuda>>,
         health: &Arc<Health>,
@@ -97,7 +94,6 @@ impl Meeting {
             me,
             transport,
             names: cards.iter().map(Card::who).collect(),
-            leaders,
             cuda: cuda.cloned(),
             health: Arc::clone(health),
             boot: Arc::clone(boot),
@@ -107,14 +103,14 @@ impl Meeting {
     /// The engine turns from now on, with its proxy thread. `control` is where arrivals of other nodes' PEs
     /// are noted.
     pub(crate) fn join(self, control: &Arc<Control>) -> Result<Joined> {
-        let Meeting { me, mut transport, names, leaders, cuda, health, boot } = self;
+        let Meeting { me, mut transport, names, cuda, health, boot } = self;
         let (name, about, gpu) = (transport.name(), transport.about(), cuda.is_some());
         let doorbell = Doorbell::new(transport.fd())?;
         transport.arm();
         let control = Arc::clone(control);
         let note = Box::new(move |from, arrival: &_| control.arrive_for(from, arrival));
         let shared = Arc::new(Shared {
-            engine: Mutex::new(Engine::new(me, transport, names, leaders, note, Arc::clone(&health))),
+            engine: Mutex::new(Engine::new(me, transport, names, note, Arc::clone(&health))),
             health: Arc::clone(&health),
             driven: AtomicU64::new(0),
             doorbell,

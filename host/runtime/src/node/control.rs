@@ -6,13 +6,20 @@
 //! A call may carry four words of arguments, which the others read after the round.
 //!
 //! There is a slot for every PE of the job: those of other nodes are written by this node's leader, as it
-//! hears of their arrivals.
+//! hears of their arrivals. So each slot has one writer, and shows a PE's arrivals in their order.
+//!
+//! Such slots make a *board*. The calls of one team go over one board, the world's over board 0; teams
+//! without a common member may have the same one. The segment has room for all boards, and memory for those
+//! in use. Numbers of calls on a board only grow, also when another team takes it over ([`crate::team`]).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
-use crate::os::Memfd;
+use crate::os::{page_size, Memfd};
+
+/// How many teams of one PE may be alive at once, its world among them.
+pub(crate) const BOARDS: usize = 1024;
 
 /// Which collective call a PE is in. The numbers meet in the arrival word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +35,15 @@ pub(crate) enum Call {
     Finalize,
     /// A later round of a call that is already agreed on.
     Step,
+    TeamSync,
+    TeamBarrier,
+    /// The last round of a team's board before others take it over.
+    TeamFree,
+    SplitStrided,
+    Split2d,
+    Split,
+    SplitList,
+    TeamNode,
 }
 
 impl Call {
@@ -42,11 +58,23 @@ impl Call {
             6 => "register",
             7 => "unregister",
             8 => "finalize",
-            9 => "a later step of alloc, free or register",
+            9 => "a later step of alloc, free, register or split",
+            10 => "team_sync",
+            11 => "team_barrier",
+            12 => "team_free",
+            13 => "team_split_strided",
+            14 => "team_split_2d",
+            15 => "team_split",
+            16 => "team_split_list",
+            17 => "team_node",
+            AHEAD => "others since (it gave this one up)",
             _ => "an unknown call",
         }
     }
 }
+
+/// The kind of a call of which nothing can be read any more, as its PE has made two others since.
+pub(crate) const AHEAD: u8 = u8::MAX;
 
 /// What a call carries for the others to compare.
 pub(crate) type RoundWords = [u64; 4];
@@ -54,6 +82,8 @@ pub(crate) type RoundWords = [u64; 4];
 /// A PE has entered a collective call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
+    /// That of the team, below [`BOARDS`].
+    pub(crate) board: usize,
     /// Of the call.
     pub(crate) number: u64,
     /// A [`Call`], and that of the call before it.
@@ -91,7 +121,7 @@ unsafe impl Sync for Control {}
 impl Control {
     /// Bytes for the job's `n` PEs.
     fn bytes(n: usize) -> usize {
-        n * std::mem::size_of::<Slot>()
+        BOARDS * n * std::mem::size_of::<Slot>()
     }
 
     /// Made by the node's leader.
@@ -111,7 +141,7 @@ impl Control {
                 std::ptr::null_mut(),
                 Self::bytes(n),
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
+                libc::MAP_SHARED,
                 fd.as_raw_fd(),
                 0,
             )
@@ -119,7 +149,30 @@ impl Control {
         if base == libc::MAP_FAILED {
             return Err(Error::os("mapping the node's control segment"));
         }
-        Ok(Control { base: base.cast(), n, me, fd })
+        let control = Control { base: base.cast(), n, me, fd };
+        control.populate_world()?;
+        Ok(control)
+    }
+
+    /// The world's board has its memory from the start; the others' comes as they are used.
+    fn populate_world(&self) -> Result<()> {
+        let bytes =
+            (self.n * std::mem::size_of::<Slot>()).next_multiple_of(page_size()).min(Self::bytes(self.n));
+        // SAFETY: replaces the first pages of this segment's own mapping by the same ones.
+        let again = unsafe {
+            libc::mmap(
+                self.base.cast(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE,
+                self.fd.as_raw_fd(),
+                0,
+            )
+        };
+        if again == libc::MAP_FAILED {
+            return Err(Error::os("mapping the node's control segment"));
+        }
+        Ok(())
     }
 
     /// The descriptor that the leader hands to the others.
@@ -127,10 +180,11 @@ impl Control {
         self.fd.as_fd()
     }
 
-    fn slot(&self, i: usize) -> &Slot {
-        assert!(i < self.n);
-        // SAFETY: `i` is in the mapping; the slot is atomics only, for which zeroes are values.
-        unsafe { &*self.base.add(i) }
+    #[inline]
+    fn slot(&self, board: usize, pe: usize) -> &Slot {
+        assert!(pe < self.n && board < BOARDS);
+        // SAFETY: in the mapping; the slot is atomics only, for which zeroes are values.
+        unsafe { &*self.base.add(board * self.n + pe) }
     }
 
     /// Announces that this PE has entered a call.
@@ -143,8 +197,8 @@ impl Control {
     /// calls.
     #[inline]
     pub(crate) fn arrive_for(&self, pe: usize, arrival: &Arrival) {
-        let Arrival { number, kind, previous, words } = arrival;
-        let slot = self.slot(pe);
+        let Arrival { board, number, kind, previous, words } = arrival;
+        let slot = self.slot(*board, pe);
         for (to, from) in slot.words[(number & 1) as usize].iter().zip(words) {
             to.store(*from, Ordering::Relaxed);
         }
@@ -152,20 +206,25 @@ impl Control {
         slot.arrival.store(number << 16 | u64::from(*previous) << 8 | u64::from(*kind), Ordering::Release);
     }
 
-    /// The kind under which slot `i` entered call `number`, once it has.
+    /// The kind under which PE `pe` entered call `number` on `board`, once it has.
+    ///
+    /// A member is at most one call ahead of another, but for [`AHEAD`]: where it has given up waiting, and
+    /// after the last call of a team, from which it may have gone on to calls of the team that has the board
+    /// next. Only a free in which all agreed lets it do that.
     #[inline]
-    pub(crate) fn arrived(&self, i: usize, number: u64) -> Option<u8> {
-        let word = self.slot(i).arrival.load(Ordering::Acquire);
-        match (word >> 16).wrapping_sub(number) {
+    pub(crate) fn arrived(&self, board: usize, pe: usize, number: u64) -> Option<u8> {
+        let word = self.slot(board, pe).arrival.load(Ordering::Acquire);
+        match (word >> 16).wrapping_sub(number) as i64 {
             0 => Some(word as u8),
             1 => Some((word >> 8) as u8),
+            ahead if ahead > 1 => Some(AHEAD),
             _ => None,
         }
     }
 
-    /// The arguments that slot `i` gave to call `number`; only after [`Control::arrived`] said that it came.
-    pub(crate) fn words(&self, i: usize, number: u64) -> RoundWords {
-        let w = &self.slot(i).words[(number & 1) as usize];
+    /// The arguments that PE `pe` gave to call `number`; only after [`Control::arrived`] said that it came.
+    pub(crate) fn words(&self, board: usize, pe: usize, number: u64) -> RoundWords {
+        let w = &self.slot(board, pe).words[(number & 1) as usize];
         std::array::from_fn(|k| w[k].load(Ordering::Relaxed))
     }
 }
@@ -174,5 +233,44 @@ impl Drop for Control {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `map`, of that size; no reference outlives `self`.
         unsafe { libc::munmap(self.base.cast(), Self::bytes(self.n)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival(board: usize, number: u64, kind: Call) -> Arrival {
+        Arrival { board, number, kind: kind as u8, previous: Call::TeamFree as u8, words: [number; 4] }
+    }
+
+    /// PE 1 has left its old team's last call, and is in the third one of the team that has the board next,
+    /// when PE 0 looks for it in the former.
+    #[test]
+    fn a_board_that_others_have_taken_over_still_tells_that_its_team_was_freed() {
+        let free = Call::TeamFree as u8;
+        let control = Control::create(2, 1).unwrap();
+        assert_eq!((control.arrived(7, 1, 5), control.arrived(7, 1, 1)), (None, None));
+        control.arrive(&arrival(7, 5, Call::TeamFree));
+        assert_eq!((control.arrived(7, 1, 5), control.arrived(7, 1, 6)), (Some(free), None));
+        for (number, kind) in [(41, Call::TeamSync), (42, Call::TeamSync), (43, Call::TeamBarrier)] {
+            control.arrive(&arrival(7, number, kind));
+            assert_eq!(control.arrived(7, 1, 5), Some(AHEAD));
+        }
+        assert_eq!(control.arrived(7, 1, 43), Some(Call::TeamBarrier as u8));
+        assert_eq!(control.words(7, 1, 43), [43; 4]);
+        assert_eq!((control.arrived(6, 1, 1), control.arrived(7, 0, 1)), (None, None));
+    }
+
+    /// A segment has room for every board of a large world and takes memory for what is used.
+    #[test]
+    fn boards_that_nobody_uses_take_no_memory() {
+        use std::os::unix::fs::MetadataExt;
+        let control = Control::create(512, 3).unwrap();
+        let kept = std::fs::File::from(control.fd().try_clone_to_owned().unwrap());
+        let used = || kept.metadata().unwrap().blocks() * 512;
+        assert!(kept.metadata().unwrap().size() as usize == Control::bytes(512) && used() < 1 << 20);
+        (0..BOARDS).step_by(64).for_each(|board| control.arrive(&arrival(board, 1, Call::TeamSync)));
+        assert!(used() < 1 << 20, "{}", used());
     }
 }

@@ -214,7 +214,7 @@ mod tests {
                     }
                 }
             });
-            // The listener ends with the leader's part: whoever still waits for room in its queue is refused.
+            // The listener ends with the leader's part: who still waits for room in its queue is refused.
             let gathered = |listener: Socket| gather(&listener, &cards, &Single, Duration::from_secs(60));
             let leader = s.spawn(move || gathered(listener));
             std::thread::sleep(Duration::from_millis(300));

@@ -2,6 +2,7 @@
 //! member. `abi.h` has the layout; a set begins with words of this PE, then comes a line for each member,
 //! then packets.
 
+use crate::topology::members::Members;
 use rushmem_abi::device::{RawTeam, SyncLine, TeamSlots, RUSHMEM_TEAM_PHASES};
 
 /// Bytes of a packet: a word of data and its sequence number.
@@ -52,17 +53,41 @@ impl Slots {
 
     /// The world as a team of this PE's device: slot sets at `at` in the heap at `heap_base`.
     pub(crate) fn world_team(&self, my_pe: i32, at: usize, heap_base: usize, all_near: bool) -> RawTeam {
+        self.team(0, &Members::all(self.n), my_pe as usize, at, heap_base, all_near)
+    }
+
+    /// Bytes of a team of `members`: its slot sets, and behind them the table of who they are, where kernels
+    /// need one.
+    pub(crate) fn bytes_with_table(&self, members: &Members) -> usize {
+        let table = matches!(members, Members::List(_)).then_some(self.n * size_of::<i32>());
+        self.bytes() + table.unwrap_or(0)
+    }
+
+    /// Team `id` as kernels see it, of which this PE is member `me`: at address `at`.
+    pub(crate) fn team(
+        &self,
+        id: usize,
+        members: &Members,
+        me: usize,
+        at: usize,
+        heap_base: usize,
+        all_near: bool,
+    ) -> RawTeam {
+        let (start, stride, table) = match members {
+            Members::Steps { start, stride, .. } => (*start, *stride, 0),
+            Members::List(_) => (0, 0, at + self.bytes()),
+        };
         RawTeam {
-            my_pe,
+            my_pe: me as i32,
             n_pes: self.n as i32,
-            start: 0,
-            stride: 1,
-            table: std::ptr::null(),
+            start,
+            stride,
+            table: table as *const i32,
             slots: at as u64,
             slot_bytes: self.set_bytes() as u64,
             slot_sets: self.sets as u32,
             packets: self.packets as u32,
-            id: 0,
+            id: id as u32,
             all_near: all_near.into(),
             heap_base: heap_base as u64,
         }

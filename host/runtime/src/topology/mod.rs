@@ -1,10 +1,11 @@
-//! Who is where: each PE's card, the nodes that the cards make, and which of a node's PEs are near, that is,
-//! mapped here.
+//! Who is where: each PE's card, the nodes that the cards make, which of a node's PEs are near, that is,
+//! mapped here, and sets of PEs that make teams.
 //!
 //! All of these are sets of PE numbers. Launchers deal ranks out in blocks, in turn (`--map-by node`) or as a
 //! host file says, and nothing here or above may take the PEs of a node for neighbours by number.
 
 pub(crate) mod card;
+pub(crate) mod members;
 pub(crate) mod near;
 pub(crate) mod nodes;
 

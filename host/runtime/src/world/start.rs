@@ -3,13 +3,13 @@
 
 use std::ffi::CString;
 use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 
 use super::{Peer, World};
-use crate::collective::{Announce, Collective};
+use crate::collective::{Announce, Collective, Entered, Rounds};
 use crate::config::{Config, TransportWish};
 use crate::device::{Device, DeviceKind};
 use crate::device_state::{DeviceFacts, DeviceState};
@@ -28,8 +28,11 @@ use crate::node::control::{Call, Control};
 use crate::node::links::Links;
 use crate::node::message::Socket;
 use crate::os::Reservation;
+use crate::team::books::{TeamBooks, TeamPlace, GRANULE};
 use crate::team::slots::Slots;
+use crate::team::Team;
 use crate::topology::card::{self, Card};
+use crate::topology::members::Members;
 use crate::topology::near::{Near, NearForm};
 use crate::topology::nodes::Nodes;
 
@@ -78,16 +81,13 @@ impl World {
         let tell = |e: &Error| links.abort(&e.message);
         let device = Device::open(kind, config.device, card::host_index(&cards, me));
         let cuda = device.as_ref().ok().and_then(Device::gpu).cloned();
-        let meet = || {
-            let others = nodes.leaders().filter(|pe| *pe != nodes.leader(me)).collect();
-            Meeting::hold(me, &cards, others, &config, cuda.as_ref(), &health, boot)
-        };
+        let meet = || Meeting::hold(me, &cards, &config, cuda.as_ref(), &health, boot);
         let meeting = if nodes.count() > 1 { Some(meet().inspect_err(tell)?) } else { None };
-        let memory = share_memory(&links, &health, &cards, (me, members), &config, device, meeting);
-        let Parts { control, joined, collective, symmetric, device, sharing, trap_delay } =
+        let memory = share_memory(&links, &health, &cards, (me, &nodes), &config, device, meeting);
+        let Parts { rounds, joined, collective, symmetric, books, device, sharing, trap_delay } =
             memory.inspect_err(tell)?;
-        let meet = || meet().and_then(|meeting| meeting.join(&control));
-        let joined = reach_all(joined, meet, &collective, &symmetric, &health, &cards).inspect_err(tell)?;
+        let meet = || meet().and_then(|meeting| meeting.join(&rounds.control));
+        let joined = reach_all(joined, meet, collective.enter(&rounds)?, &symmetric).inspect_err(tell)?;
         let (far, detached) = joined.map(|joined| (joined.net, joined.kernels)).unzip();
 
         let mapped: Vec<(usize, usize)> =
@@ -111,10 +111,11 @@ impl World {
             trap_delay,
             world: Slots::of_world(n).world_team(me as i32, base + slots_offset(n), base, near.count() == n),
         };
+        let world = facts.world;
         let started = start_device(facts, detached, &device, &symmetric, &health, &config, sharing)
             .map_err(|e| e.context(&device));
         let (engine, kernels) = {
-            let mut call = collective.enter(&health, &cards)?;
+            let mut call = collective.enter(&rounds)?;
             call.all_well(started, "starting the device").inspect_err(tell)?
         };
         let describe = |card| describe(card, &mine, &nodes, &near, symmetric.window(), far.as_deref());
@@ -137,7 +138,11 @@ impl World {
             links,
             engine,
             far,
-            collective,
+            rounds,
+            team: Team::new(collective, world, TeamPlace::of_world(n)),
+            books: Mutex::new(books),
+            team_memory: slots_offset(n),
+            nodes,
             symmetric,
             health,
             boot: Arc::clone(boot),
@@ -186,11 +191,13 @@ pub(super) fn first_cause(e: Error, boot: &dyn Bootstrap) -> Error {
 
 /// What a world is built on.
 struct Parts {
-    control: Arc<Control>,
+    rounds: Rounds,
     /// Where there are other nodes.
     joined: Option<Joined>,
+    /// Of all PEs.
     collective: Collective,
     symmetric: Symmetric,
+    books: TeamBooks,
     device: Device,
     /// PEs that run their kernels on this PE's GPU at the same time, this one included.
     sharing: usize,
@@ -198,18 +205,18 @@ struct Parts {
     trap_delay: Duration,
 }
 
-/// Collective: the control segment and the symmetric memory of PE `me`'s node, whose PEs are `members` and
-/// are connected, on `device`.
+/// Collective: the control segment and the symmetric memory of PE `me`'s node, whose PEs are connected, on
+/// `device`.
 fn share_memory(
     links: &Links,
     health: &Arc<Health>,
-    cards: &[Card],
-    (me, members): (usize, &[usize]),
+    cards: &Arc<Vec<Card>>,
+    (me, nodes): (usize, &Nodes),
     config: &Config,
     device: Result<Device>,
     meeting: Option<Meeting>,
 ) -> Result<Parts> {
-    let (n, limit) = (cards.len(), config.init_timeout);
+    let (n, limit, members) = (cards.len(), config.init_timeout, nodes.members(me));
     let slot = members.iter().position(|pe| *pe == me).expect("a PE is of its own node");
     let control = if slot == 0 {
         let control = Control::create(n, me)?;
@@ -221,10 +228,16 @@ fn share_memory(
     let control = Arc::new(control);
     let joined = meeting.map(|meeting| meeting.join(&control)).transpose()?;
     let far = joined.as_ref().map(|joined| Arc::clone(&joined.net));
-    let announce = far.map(|far| Box::new(move |arrival| far.arrive(arrival)) as Announce);
-    let collective = Collective::new(Arc::clone(&control), announce, n, config.timeout);
-    let mut call = collective.enter(health, cards)?;
-    call.round(Call::Start, [0; 4])?;
+    let announce =
+        far.map(|far| Box::new(move |leaders: &[usize], arrival| far.arrive(leaders, arrival)) as Announce);
+    let (health, cards) = (Arc::clone(health), Arc::clone(cards));
+    let rounds = Rounds { control, announce, health, cards, limit: config.timeout };
+    let leaders = nodes.leaders().filter(|pe| *pe != nodes.leader(me)).collect();
+    let collective = Collective::new(0, Members::all(n), leaders, 0);
+    let mut call = collective.enter(&rounds)?;
+    call.round(Call::Start, [config.team_memory, config.team_memory_given.into(), 0, 0])?;
+    call.agree(0, "RUSHMEM_TEAM_MEMORY, in bytes,")?;
+    call.agree(1, "whether RUSHMEM_TEAM_MEMORY is set")?;
     let device = call.all_well(device, "opening the device")?;
     let reserve = |bytes| match device.gpu() {
         None => Reservation::new(bytes).map(Backing::Host),
@@ -232,11 +245,13 @@ fn share_memory(
     };
     let window = Window::reserve(members.len(), slot, config.heap_max, config.mapping(), reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
-    let reserved = slots_offset(n) + Slots::of_world(n).bytes();
+    let team_memory = team_memory(n, config, window.half())?;
+    let books = TeamBooks::new(team_memory, &TeamPlace::of_world(n));
+    let reserved = slots_offset(n) + team_memory;
     let symmetric = Symmetric::new(window, members, reserved, config.heap_min, limit, &mut call, links)?;
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
     let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));
-    let place = [uuid as u64, (uuid >> 64) as u64, cards[me].process, 0];
+    let place = [uuid as u64, (uuid >> 64) as u64, rounds.cards[me].process, 0];
     call.round(Call::Step, place)?;
     let sharing = (0..n).filter(|i| call.words(*i) == place).count();
     let mut processes: Vec<u64> =
@@ -245,7 +260,27 @@ fn share_memory(
     processes.dedup();
     let trap_delay = trap_delay(&device, processes.len(), processes.iter().position(|p| *p == place[2]));
     drop(call);
-    Ok(Parts { control, joined, collective, symmetric, device, sharing, trap_delay })
+    Ok(Parts { rounds, joined, collective, symmetric, books, device, sharing, trap_delay })
+}
+
+/// How much of the heap's front is the memory of teams: what the setting says; where it is the default, less
+/// in a small heap and more in a large world.
+fn team_memory(n: usize, config: &Config, heap: usize) -> Result<usize> {
+    let (world, front) = (Slots::of_world(n).bytes().next_multiple_of(GRANULE), slots_offset(n));
+    let asked = config.team_memory as usize / GRANULE * GRANULE;
+    if !config.team_memory_given {
+        return Ok(asked.max(2 * world).min(heap / 4 / GRANULE * GRANULE).max(world));
+    }
+    if asked < world || front + asked > heap {
+        return Err(err!(
+            ENVIRONMENT,
+            "RUSHMEM_TEAM_MEMORY={}: a world of {n} PEs takes {world} bytes of it, and the heap (RUSHMEM_HEAP_MAX) holds \
+             {}",
+            config.team_memory,
+            heap.saturating_sub(front)
+        ));
+    }
+    Ok(asked)
 }
 
 /// Processes that take turns on one GPU trap one after another, and not while the driver still clears up
@@ -265,16 +300,13 @@ fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duratio
 fn reach_all(
     joined: Option<Joined>,
     meet: impl FnOnce() -> Result<Joined>,
-    collective: &Collective,
+    mut call: Entered<'_>,
     symmetric: &Symmetric,
-    health: &Arc<Health>,
-    cards: &[Card],
 ) -> Result<Option<Joined>> {
     let window = symmetric.window();
-    let mut call = collective.enter(health, cards)?;
     let needed = joined.is_some() || window.mapped().count() < window.slots();
     call.round(Call::Step, [needed.into(), 0, 0, 0])?;
-    if (0..cards.len()).all(|pe| call.words(pe)[0] == 0) {
+    if (0..call.n()).all(|pe| call.words(pe)[0] == 0) {
         return Ok(None);
     }
     let joined = joined.map_or_else(meet, Ok)?;

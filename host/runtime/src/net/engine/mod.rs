@@ -34,7 +34,6 @@ use crate::net::proxy::posts::Posts;
 use crate::net::transport::{Event, Token, Transport};
 use crate::net::wire::message::Record;
 use crate::node::control::Arrival;
-use arrivals::Arrivals;
 use failures::Failures;
 use in_flight::Flight;
 
@@ -61,20 +60,17 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// For PE `me` of as many as have `names`. `leaders` are the first PEs of the other nodes; `note` notes
-    /// arrivals.
+    /// For PE `me` of as many as have `names`; `note` notes arrivals.
     pub(in crate::net) fn new(
         me: usize,
         transport: Box<dyn Transport>,
         names: Vec<String>,
-        leaders: Vec<usize>,
         note: Note,
         health: Arc<Health>,
     ) -> Engine {
         let n = names.len();
         let core = Core::new(me, n, transport, Failures::new(me, names, health));
-        let arrivals = Arrivals { leaders, note };
-        let operations = Operations { core, gpu: None, arrivals, let_go: false };
+        let operations = Operations { core, gpu: None, note, let_go: false };
         Engine { operations, posts: None, events: Vec::new(), halted: false }
     }
 
@@ -231,10 +227,10 @@ impl Engine {
         &mut *self.operations.core.transport
     }
 
-    /// This PE has entered a collective call: the leaders of the other nodes are sent a record of it.
-    pub(in crate::net) fn arrive(&mut self, arrival: Arrival) -> Result<()> {
-        let Operations { core, arrivals, .. } = &mut self.operations;
-        arrivals.leaders.iter().try_for_each(|pe| {
+    /// This PE has entered a collective call: the leaders of other nodes are sent a record of it.
+    pub(in crate::net) fn arrive(&mut self, leaders: &[usize], arrival: Arrival) -> Result<()> {
+        let core = &mut self.operations.core;
+        leaders.iter().try_for_each(|pe| {
             core.emit(*pe, &Record::Arrive(arrival))?;
             core.send(*pe).map(drop)
         })

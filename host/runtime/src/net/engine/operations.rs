@@ -2,7 +2,7 @@
 //! the host, streams and kernels may ask for; small things go in records, bulk by the transport or, where
 //! that does not reach GPU memory, in chunks.
 
-use super::arrivals::Arrivals;
+use super::arrivals::Note;
 use super::core::Core;
 use super::in_flight::Flight;
 use super::INLINE;
@@ -19,7 +19,8 @@ use crate::net::wire::message::{Record, NO_REPLY};
 pub(crate) struct Operations {
     pub(in crate::net) core: Core,
     pub(in crate::net) gpu: Option<Box<Traffic>>,
-    pub(super) arrivals: Arrivals,
+    /// Notes arrivals.
+    pub(super) note: Note,
     /// Callers have the error of a broken job, and may have freed what they gave: what is held back does not
     /// start any more, and what comes in is dropped.
     pub(super) let_go: bool,

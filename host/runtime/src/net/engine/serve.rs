@@ -38,7 +38,7 @@ impl Operations {
             Record::Reply { reply, value } => return self.core.answered(reply, value),
             Record::ReplyData { reply, at, data } => return self.take_data(reply, at as usize, data),
             Record::Arrive(arrival) => {
-                (self.arrivals.note)(from, &arrival);
+                (self.note)(from, &arrival);
                 return Ok(());
             }
             // Rows do not overlap, so an answer is no longer than this PE's memory; what is asked for without

@@ -5,7 +5,7 @@
 //! number of bytes behind that word; every record is padded to a multiple of eight.
 
 use crate::error::{err, Result};
-use crate::node::control::Arrival;
+use crate::node::control::{Arrival, BOARDS};
 
 /// Sender, spare, number.
 pub(crate) const PRELUDE: usize = 16;
@@ -97,7 +97,8 @@ impl Record<'_> {
             Record::Word { .. } | Record::Signal { .. } | Record::Load { .. } | Record::Reply { .. } => 16,
             Record::Fetch { .. } | Record::Bulk { .. } => 24,
             Record::Atomic { .. } => 32,
-            Record::FetchRows { .. } | Record::Arrive(_) => 40,
+            Record::FetchRows { .. } => 40,
+            Record::Arrive(_) => 48,
             Record::Data { data, .. } => 8 + data.len().next_multiple_of(8),
             Record::ReplyData { data, .. } => 16 + data.len().next_multiple_of(8),
             Record::Rows { data, .. } => 24 + data.len().next_multiple_of(8),
@@ -133,8 +134,8 @@ impl Record<'_> {
             Record::Reply { reply, value } => put(REPLY, 0, 0, &[reply, value], &[]),
             Record::ReplyData { reply, at, data } => put(REPLY_DATA, 0, 0, &[reply, at], data),
             Record::Flush { reply } => put(FLUSH, 0, 0, &[reply], &[]),
-            Record::Arrive(Arrival { number, kind, previous, words: [a, b, c, d] }) => {
-                put(ARRIVE, kind, previous, &[number, a, b, c, d], &[])
+            Record::Arrive(Arrival { board, number, kind, previous, words: [a, b, c, d] }) => {
+                put(ARRIVE, kind, previous, &[number, board as u64, a, b, c, d], &[])
             }
             Record::Bulk { number, offset, bytes } => put(BULK, 0, 0, &[number, offset, bytes], &[]),
         }
@@ -161,7 +162,8 @@ impl Record<'_> {
             WORD | SIGNAL | LOAD | REPLY | REPLY_DATA => 2,
             FETCH | ROWS | BULK => 3,
             ATOMIC => 4,
-            FETCH_ROWS | ARRIVE => 5,
+            FETCH_ROWS => 5,
+            ARRIVE => 6,
             _ => return Err(bad()),
         };
         if len < words * 8 {
@@ -185,8 +187,9 @@ impl Record<'_> {
             REPLY_DATA => Record::ReplyData { reply: w(0), at: w(1), data },
             FLUSH => Record::Flush { reply: w(0) },
             ARRIVE => {
-                let words = [w(1), w(2), w(3), w(4)];
-                Record::Arrive(Arrival { number: w(0), kind: sub, previous: width, words })
+                let board = usize::try_from(w(1)).ok().filter(|board| *board < BOARDS).ok_or_else(bad)?;
+                let words = [w(2), w(3), w(4), w(5)];
+                Record::Arrive(Arrival { board, number: w(0), kind: sub, previous: width, words })
             }
             _ => Record::Bulk { number: w(0), offset: w(1), bytes: w(2) },
         }))
@@ -213,7 +216,7 @@ mod tests {
             Record::Reply { reply: 1, value: 2 },
             Record::ReplyData { reply: 9, at: 4, data: &data[..1] },
             Record::Flush { reply: 77 },
-            Record::Arrive(Arrival { number: 1, kind: 2, previous: 3, words: [4, 5, 6, 7] }),
+            Record::Arrive(Arrival { board: 9, number: 1, kind: 2, previous: 3, words: [4, 5, 6, 7] }),
             Record::Bulk { number: 3, offset: 4, bytes: 5 },
         ];
         let mut message = Vec::new();
@@ -242,6 +245,10 @@ mod tests {
         }
         message[PRELUDE] = 200;
         assert!(Record::decode(&message, &mut PRELUDE.clone()).is_err());
+        begin(&mut message, 0);
+        Record::Arrive(Arrival { board: BOARDS, number: 1, kind: 2, previous: 3, words: [0; 4] })
+            .encode(&mut message);
+        assert!(Record::decode(&message, &mut PRELUDE.clone()).is_err(), "a board that does not exist");
         assert!(prelude(&message[..15]).is_err());
     }
 }
