@@ -12,7 +12,7 @@ use crate::*;
 const FAULTS: &str = kernels!("faults.cu");
 const LIMIT: Duration = Duration::from_secs(20);
 /// Codes and names of `RUSHMEM_COLLECTIVE_*`.
-const NAMES: [(i32, &str); 7] = [
+const NAMES: [(i32, &str); 10] = [
     (1, "sync"),
     (2, "broadcast"),
     (3, "fcollect"),
@@ -20,6 +20,9 @@ const NAMES: [(i32, &str); 7] = [
     (5, "reduce"),
     (6, "reducescatter"),
     (7, "scan"),
+    (8, "collect"),
+    (9, "alltoallv"),
+    (10, "alltoalls"),
 ];
 
 fn launch(world: &World, name: &str, shape: Launch, args: impl KernelArgs) -> rushmem::Result<()> {

@@ -72,6 +72,18 @@ struct step {
     for (size_t i = threadIdx.x; i < count; i += blockDim.x) at[i] = data<T>::of(seed, team.my_pe(), first + i);
     __syncthreads();
   }
+  /* What lies in `dst` before a call that leaves some of it as it is. */
+  template <typename T> __device__ T old(size_t i) const { return data<T>::of(~seed, 77, i); }
+  template <typename T> __device__ void untouched(size_t count) const {
+    for (size_t i = threadIdx.x; i < count; i += blockDim.x) to<T>()[i] = old<T>(i);
+    __syncthreads();
+  }
+  /* Of calls whose blocks differ in size: from member `from`, the `to`-th that it has. */
+  __device__ size_t count_of(int from, int to) const {
+    const uint64_t random = mix(mix(seed, static_cast<uint64_t>(from) + 1000), static_cast<uint64_t>(to));
+    if (random % 5 == 0) return 0;
+    return random % 5 == 1 ? n : random / 5 % (n + 1);
+  }
   /* Bytes behind the result, which nobody may touch. */
   template <typename T> __device__ void guard(size_t count) const {
     if (threadIdx.x < 16) dst[count * sizeof(T) + threadIdx.x] = static_cast<char>(0x5a);
@@ -108,6 +120,59 @@ template <typename T> __device__ void moves(const step &s, int what) {
     s.guard<T>(n * members);
     AT_SCOPE(s, (rushmem::fcollect<S>(s.team, s.to<T>(), from, n)));
     s.compare<T>(n * members, what, [&](size_t i) { return data<T>::of(s.seed, static_cast<int>(i / n), i % n); });
+  } else if (what == 9) {
+    /* Members have between nothing and n elements each. */
+    size_t before = 0, all = 0;
+    for (int m = 0; m < s.team.n_pes(); ++m) {
+      if (m == s.team.my_pe()) before = all;
+      all += s.count_of(m, 0);
+    }
+    const size_t mine = s.count_of(s.team.my_pe(), 0);
+    T *from = s.in_place ? s.to<T>() + before : s.from<T>();
+    s.fill(from, mine);
+    s.guard<T>(all);
+    AT_SCOPE(s, (rushmem::collect<S>(s.team, s.to<T>(), from, mine)));
+    s.compare<T>(all, what, [&](size_t i) {
+      int m = 0;
+      for (; i >= s.count_of(m, 0); ++m) i -= s.count_of(m, 0);
+      return data<T>::of(s.seed, m, i);
+    });
+  } else if (what == 10) {
+    /* Blocks of up to n elements; places are n apart, in the reverse order at the receiver. */
+    __shared__ size_t dst_at[64], src_at[64], count[64], received[64];
+    for (size_t m = threadIdx.x; m < members && m < 64; m += blockDim.x) {
+      dst_at[m] = (members - 1 - m) * n;
+      src_at[m] = m * n;
+      count[m] = s.count_of(static_cast<int>(me), static_cast<int>(m) + 1);
+      received[m] = ~size_t(0);
+    }
+    T *from = reinterpret_cast<T *>(s.src);
+    s.fill(from, n * members);
+    s.untouched<T>(n * members);
+    s.guard<T>(n * members);
+    size_t *told = s.in_place ? nullptr : received;
+    AT_SCOPE(s, (rushmem::alltoallv<S>(s.team, s.to<T>(), dst_at, told, from, src_at, count)));
+    s.compare<T>(n * members, what, [&](size_t i) {
+      const int m = static_cast<int>(members - 1 - i / n);
+      if (i % n >= s.count_of(m, static_cast<int>(me) + 1)) return s.old<T>(i);
+      return data<T>::of(s.seed, m, me * n + i % n);
+    });
+    for (size_t m = threadIdx.x; told != nullptr && m < members; m += blockDim.x) {
+      CHECK_EQ(s.report, received[m], s.count_of(static_cast<int>(m), static_cast<int>(me) + 1), m);
+    }
+    __syncthreads();
+  } else if (what == 11) {
+    /* A block of k elements, which lie `to` and `of` apart. */
+    const size_t to = 1 + s.seed % 3, of = 1 + s.seed / 3 % 3, k = n / 3, all = k * members;
+    T *from = reinterpret_cast<T *>(s.src);
+    s.fill(from, all * of);
+    s.untouched<T>(all * to);
+    s.guard<T>(all * to);
+    AT_SCOPE(s, (rushmem::alltoalls<S>(s.team, s.to<T>(), from, to, of, k)));
+    s.compare<T>(all * to, what, [&](size_t i) {
+      if (i % to != 0) return s.old<T>(i);
+      return data<T>::of(s.seed, static_cast<int>(i / to / k), (me * k + i / to % k) * of);
+    });
   } else {
     s.fill(s.from<T>(), n * members);
     s.guard<T>(n * members);
@@ -159,7 +224,7 @@ template <typename T, typename Op> __device__ void typed_reduce(step s, int what
 }
 
 __device__ void any(const step &s, int what, uint64_t kind, uint64_t bytes) {
-  if (what < 3) {
+  if (what < 3 || what > 8) {
     switch (kind % 4) {
       case 0: return typed<three_bytes>(s, what, bytes);
       case 1: return typed<unsigned short>(s, what, bytes);
@@ -218,7 +283,7 @@ extern "C" __global__ void collectives_random(uint64_t *report, collectives_args
       default: bytes = size % 200;
     }
     if (bytes > most) bytes = size % most;
-    const int what = static_cast<int>((random >> 8) % 9);
+    const int what = static_cast<int>((random >> 8) % 12);
     s.root = static_cast<int>((random >> 16) % members);
     s.in_place = (random >> 24) % 3 == 0;
     s.scope = a.scope == 3 ? static_cast<int>(mix(s.seed, static_cast<uint64_t>(s.team.my_pe()) + 99) % 3) : a.scope;

@@ -18,6 +18,18 @@ extern "C" __global__ void faults_wait_for_ever(uint64_t *word) {
   if (threadIdx.x == 0) rushmem::signal_wait_until(word, rushmem::cmp::eq, 42);
 }
 
+/* `alltoallv` of one word from each member to each, in order. */
+__device__ static void one_word_to_each(const rushmem::team &t, uint64_t *dst, const uint64_t *src) {
+  __shared__ size_t at[16], n[16];
+  for (int i = static_cast<int>(threadIdx.x); i < t.n_pes() && i < 16; i += static_cast<int>(blockDim.x)) {
+    at[i] = static_cast<size_t>(i);
+    n[i] = 1;
+  }
+  __syncthreads();
+  rushmem::alltoallv<rushmem::block>(t, dst, at, nullptr, src, at, n);
+  __syncthreads();
+}
+
 /* All PEs but `missing` make the collective of that code (RUSHMEM_COLLECTIVE_*). */
 extern "C" __global__ void faults_missing_in_collective(uint64_t *dst, uint64_t *src, int collective, int missing) {
   const rushmem::team t = rushmem::world();
@@ -29,6 +41,9 @@ extern "C" __global__ void faults_missing_in_collective(uint64_t *dst, uint64_t 
     case RUSHMEM_COLLECTIVE_ALLTOALL: return rushmem::alltoall<rushmem::block>(t, dst, src, 1);
     case RUSHMEM_COLLECTIVE_REDUCE: return rushmem::reduce<rushmem::block>(t, dst, src, 1, rushmem::sum{});
     case RUSHMEM_COLLECTIVE_REDUCESCATTER: return rushmem::reducescatter<rushmem::block>(t, dst, src, 1, rushmem::sum{});
+    case RUSHMEM_COLLECTIVE_COLLECT: return rushmem::collect<rushmem::block>(t, dst, src, 1);
+    case RUSHMEM_COLLECTIVE_ALLTOALLV: return one_word_to_each(t, dst, src);
+    case RUSHMEM_COLLECTIVE_ALLTOALLS: return rushmem::alltoalls<rushmem::block>(t, dst, src, 1, 1, 1);
     default: rushmem::inscan<rushmem::block>(t, dst, src, 1, rushmem::sum{});
   }
 }
@@ -47,6 +62,9 @@ extern "C" __global__ void faults_collective_for_ever(uint64_t *dst, uint64_t *s
       case RUSHMEM_COLLECTIVE_REDUCESCATTER:
         rushmem::reducescatter<rushmem::block>(t, dst, src, 4, rushmem::sum{});
         break;
+      case RUSHMEM_COLLECTIVE_COLLECT: rushmem::collect<rushmem::block>(t, dst, src, 4); break;
+      case RUSHMEM_COLLECTIVE_ALLTOALLV: one_word_to_each(t, dst, src); break;
+      case RUSHMEM_COLLECTIVE_ALLTOALLS: rushmem::alltoalls<rushmem::block>(t, dst, src, 2, 1, 2); break;
       default: rushmem::exscan<rushmem::block>(t, dst, src, 4, rushmem::sum{});
     }
   }

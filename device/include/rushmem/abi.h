@@ -57,12 +57,14 @@ typedef struct rushmem_stall_record {
 /* Collectives, in tags and reports. */
 enum { RUSHMEM_COLLECTIVE_SYNC = 1, RUSHMEM_COLLECTIVE_BROADCAST = 2, RUSHMEM_COLLECTIVE_FCOLLECT = 3,
        RUSHMEM_COLLECTIVE_ALLTOALL = 4, RUSHMEM_COLLECTIVE_REDUCE = 5, RUSHMEM_COLLECTIVE_REDUCESCATTER = 6,
-       RUSHMEM_COLLECTIVE_SCAN = 7 };
+       RUSHMEM_COLLECTIVE_SCAN = 7, RUSHMEM_COLLECTIVE_COLLECT = 8, RUSHMEM_COLLECTIVE_ALLTOALLV = 9,
+       RUSHMEM_COLLECTIVE_ALLTOALLS = 10 };
 
 /* One cache line (two sectors of a GPU's) for each PE, so that no two writers share one. */
 typedef struct rushmem_sync_line {
   uint64_t epoch;
-  uint64_t pad[15];
+  uint64_t said[3]; /* of a slot set: what that PE says of a call, written by this PE */
+  uint64_t pad[12];
 } rushmem_sync_line;     /* 128 bytes */
 
 /* Why and where a kernel gave up, in one 16-byte store: a RUSHMEM_DEVICE_FAIL_*; blockIdx.x; blockIdx.y << 16

@@ -1,4 +1,4 @@
-/* A block from every member to every member. (OpenSHMEM 1.5, 9.9 shmem_alltoall) */
+/* A block from every member to every member. (OpenSHMEM 1.5, 9.9 shmem_alltoall, shmem_alltoalls) */
 #ifndef RUSHMEM_ALLTOALL_H
 #define RUSHMEM_ALLTOALL_H
 
@@ -34,6 +34,85 @@ RUSHMEM_DEVICE void alltoall(const team &t, T *dst, const T *src, size_t n) {
         c, impl::words_of<T>(n),
         [=](int member, size_t w) { return impl::word_at(src + static_cast<size_t>(member) * n, n, w); },
         impl::block_each<T>{dst, n});
+  }
+  c.end();
+}
+
+namespace impl {
+
+/* Elements apart from one another, as words: as many as fit, or each in several. */
+template <typename T> struct apart {
+  static constexpr size_t in_word = sizeof(T) <= 8 ? 8 / sizeof(T) : 1;
+  static constexpr size_t words_each = (sizeof(T) + 7) / 8;
+
+  RUSHMEM_DEVICE static size_t words(size_t n) { return (n + in_word - 1) / in_word * words_each; }
+
+  RUSHMEM_DEVICE static uint64_t gather(const T *from, size_t stride, size_t n, size_t w) {
+    if constexpr (sizeof(T) > 8) return word_at(from + w / words_each * stride, 1, w % words_each);
+    uint64_t value = 0;
+    RUSHMEM_ROLLED
+    for (size_t k = 0; k < in_word && w * in_word + k < n; ++k) {
+      value |= word_at(from + (w * in_word + k) * stride, 1, 0) << (8 * sizeof(T) * k);
+    }
+    return value;
+  }
+
+  RUSHMEM_DEVICE static void scatter(T *to, size_t stride, size_t n, size_t w, uint64_t value) {
+    if constexpr (sizeof(T) > 8) {
+      set_word(to + w / words_each * stride, 1, w % words_each, value);
+    } else {
+      RUSHMEM_ROLLED
+      for (size_t k = 0; k < in_word && w * in_word + k < n; ++k) {
+        set_word(to + (w * in_word + k) * stride, 1, 0, value >> (8 * sizeof(T) * k));
+      }
+    }
+  }
+};
+
+/* Word w of member m goes to block m, whose elements are apart. */
+template <typename T> struct block_apart {
+  T *dst;
+  size_t stride, n;
+  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
+    apart<T>::scatter(dst + static_cast<size_t>(member) * n * stride, stride, n, w, word_);
+  }
+  RUSHMEM_DEVICE void done(size_t) {}
+};
+
+}  // namespace impl
+
+/* `alltoall` of elements that are `dst_stride` and `src_stride` elements apart, at least 1: element k of
+ * block j of `src` is `src[(j * n + k) * src_stride]`, and so in `dst`. What lies between is not touched.
+ * Sizes and strides are the same on all members. `dst` and `src` do not overlap. `dst` is symmetric, or not
+ * for any member. On return `dst` may be read by every thread of the scope, and `src` changed. (OpenSHMEM
+ * 1.5, 9.9 shmem_alltoalls)
+ * Order: the data is here on return. Cost: collective. */
+template <typename Scope = thread, typename T>
+RUSHMEM_DEVICE void alltoalls(const team &t, T *dst, const T *src, size_t dst_stride, size_t src_stride, size_t n) {
+  RUSHMEM_ASSERT_ELEMENT(T);
+  if (n == 0) return;
+  const size_t me = static_cast<size_t>(t.raw.my_pe), count = static_cast<size_t>(t.raw.n_pes) * n;
+  const bool direct = impl::is_large(t, n * sizeof(T)) && t.raw.all_near &&
+                      impl::is_symmetric(dst, ((count - 1) * dst_stride + 1) * sizeof(T));
+  const uint64_t shape = (dst_stride * 0x9e3779b97f4a7c15u ^ src_stride) << 1 | static_cast<uint64_t>(direct);
+  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_ALLTOALLS, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALLS, n * sizeof(T), shape));
+  if (direct) {
+    c.meet();
+    RUSHMEM_ROLLED
+    for (int s = 0; s < t.raw.n_pes; ++s) {
+      const int to = s == 0 ? t.raw.my_pe : c.right(s);
+      T *there = (s == 0 ? dst : impl::of_member(c, dst, to)) + me * n * dst_stride;
+      const T *from = src + static_cast<size_t>(to) * n * src_stride;
+      for (size_t k = Scope::rank(); k < n; k += Scope::size()) there[k * dst_stride] = from[k * src_stride];
+    }
+    c.meet();
+  } else {
+    impl::exchange<Scope>(
+        c, impl::apart<T>::words(n),
+        [=](int member, size_t w) {
+          return impl::apart<T>::gather(src + static_cast<size_t>(member) * n * src_stride, src_stride, n, w);
+        },
+        impl::block_apart<T>{dst, dst_stride, n});
   }
   c.end();
 }

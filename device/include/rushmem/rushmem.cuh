@@ -16,9 +16,11 @@
 #endif
 
 #include <rushmem/alltoall.h> // a block from every member of a team to every member
+#include <rushmem/alltoallv.h> // the same of blocks of different sizes
 #include <rushmem/atomic.h> // one word, updated atomically
 #include <rushmem/barrier.h> // sync and barrier of a team
 #include <rushmem/broadcast.h> // one member's array to all
+#include <rushmem/collect.h> // every member's array to all, of different sizes
 #include <rushmem/fcollect.h> // every member's array to all
 #include <rushmem/order.h> // fence, quiet
 #include <rushmem/packed.h> // put_packed, wait_packed: data and flag in one

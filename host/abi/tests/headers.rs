@@ -179,7 +179,7 @@ fn layouts_are_those_of_the_headers() {
     let mut layout = Layout::default();
     fields!(layout, "rushmem_stall_record", StallRecord: state cmp from_pe width address expected seen
         waited_ns block thread reserved);
-    fields!(layout, "rushmem_sync_line", SyncLine: epoch pad);
+    fields!(layout, "rushmem_sync_line", SyncLine: epoch said pad);
     fields!(layout, "rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base
         stride broken sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox
         near_apart step_first step_count step_inverse step_shift near_table world);

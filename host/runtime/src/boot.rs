@@ -119,10 +119,30 @@ fn from_environment(config: &Config) -> Result<(Box<dyn Bootstrap>, String)> {
     let Plan { launch, choice, why } = plan(config.bootstrap.as_deref(), detect_here())?;
     let boot: Box<dyn Bootstrap> = match choice {
         Choice::Single => Box::new(Single),
-        Choice::Mpi(flavour) => mpi(flavour, std::ptr::null(), config)?,
+        Choice::Mpi(flavour) => {
+            let boot = mpi(flavour, std::ptr::null(), config)?;
+            check_together(boot.n_ranks(), &launch)?;
+            boot
+        }
         Choice::Uid => Box::new(launch.join(sockets(config, 0, 1))?),
     };
     Ok((boot, why))
+}
+
+/// An error where MPI makes a job of its own of each process that the launcher has started.
+fn check_together(n: u32, launch: &Launch) -> Result<()> {
+    let (Launcher::OpenMpi { ranks } | Launcher::Mpich { ranks }) = &launch.launcher else { return Ok(()) };
+    if n != 1 || ranks.n_ranks == 1 {
+        return Ok(());
+    }
+    Err(err!(
+        ENVIRONMENT,
+        "{} ranks were started ({}), but MPI says that rank {} is alone: the MPI library was built for another kind of \
+         launcher, as Ubuntu 24.04's MPICH was; start the job with another MPI's mpirun, rushmem-run or srun",
+        ranks.n_ranks,
+        launch.why,
+        ranks.rank
+    ))
 }
 
 fn sockets(config: &Config, rank: u32, n: u32) -> UidConfig {

@@ -908,8 +908,6 @@ pub struct Ucp {
     >,
     pub ucp_request_free:
         Result<unsafe extern "C" fn(request: *mut ::std::os::raw::c_void), ::libloading::Error>,
-    pub ucp_worker_fence:
-        Result<unsafe extern "C" fn(worker: ucp_worker_h) -> ucs_status_t, ::libloading::Error>,
     pub ucp_worker_flush_nbx: Result<
         unsafe extern "C" fn(worker: ucp_worker_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t,
         ::libloading::Error,
@@ -974,7 +972,6 @@ impl Ucp {
         let ucp_request_check_status = __library.get(b"ucp_request_check_status\0").map(|sym| *sym);
         let ucp_request_cancel = __library.get(b"ucp_request_cancel\0").map(|sym| *sym);
         let ucp_request_free = __library.get(b"ucp_request_free\0").map(|sym| *sym);
-        let ucp_worker_fence = __library.get(b"ucp_worker_fence\0").map(|sym| *sym);
         let ucp_worker_flush_nbx = __library.get(b"ucp_worker_flush_nbx\0").map(|sym| *sym);
         let ucp_ep_query = __library.get(b"ucp_ep_query\0").map(|sym| *sym);
         Ok(Ucp {
@@ -1020,7 +1017,6 @@ impl Ucp {
             ucp_request_check_status,
             ucp_request_cancel,
             ucp_request_free,
-            ucp_worker_fence,
             ucp_worker_flush_nbx,
             ucp_ep_query,
         })
@@ -1323,9 +1319,6 @@ impl Ucp {
     }
     pub unsafe fn ucp_request_free(&self, request: *mut ::std::os::raw::c_void) {
         (self.ucp_request_free.as_ref().expect("Expected function, got error."))(request)
-    }
-    pub unsafe fn ucp_worker_fence(&self, worker: ucp_worker_h) -> ucs_status_t {
-        (self.ucp_worker_fence.as_ref().expect("Expected function, got error."))(worker)
     }
     pub unsafe fn ucp_worker_flush_nbx(
         &self,

@@ -31,7 +31,6 @@ pub const FUNCTIONS: &[&str] = &[
     "ucp_worker_arm",
     "ucp_worker_wait",
     "ucp_worker_signal",
-    "ucp_worker_fence",
     "ucp_worker_flush_nbx",
     "ucp_worker_set_am_recv_handler",
     // Endpoints: one for each peer.

@@ -40,6 +40,12 @@ pub const RUSHMEM_COLLECTIVE_REDUCE: u32 = 5;
 pub const RUSHMEM_COLLECTIVE_REDUCESCATTER: u32 = 6;
 /// `inscan` and `exscan`.
 pub const RUSHMEM_COLLECTIVE_SCAN: u32 = 7;
+/// `collect`.
+pub const RUSHMEM_COLLECTIVE_COLLECT: u32 = 8;
+/// `alltoallv`.
+pub const RUSHMEM_COLLECTIVE_ALLTOALLV: u32 = 9;
+/// `alltoalls`.
+pub const RUSHMEM_COLLECTIVE_ALLTOALLS: u32 = 10;
 
 /// The name of a collective in a record's `width`.
 pub fn collective_name(code: u32) -> &'static str {
@@ -51,6 +57,9 @@ pub fn collective_name(code: u32) -> &'static str {
         RUSHMEM_COLLECTIVE_REDUCE => "reduce",
         RUSHMEM_COLLECTIVE_REDUCESCATTER => "reducescatter",
         RUSHMEM_COLLECTIVE_SCAN => "scan",
+        RUSHMEM_COLLECTIVE_COLLECT => "collect",
+        RUSHMEM_COLLECTIVE_ALLTOALLV => "alltoallv",
+        RUSHMEM_COLLECTIVE_ALLTOALLS => "alltoalls",
         _ => "collective",
     }
 }
@@ -98,7 +107,8 @@ pub struct StallRecord {
 #[allow(missing_docs, reason = "the header says what each is")]
 pub struct SyncLine {
     pub epoch: u64,
-    pub pad: [u64; 15],
+    pub said: [u64; 3],
+    pub pad: [u64; 12],
 }
 
 /// Phases of a slot set whose packets have places of their own.

@@ -172,7 +172,6 @@ pub(crate) fn exercise(ucp: &'static Ucp, tls: &'static str) {
         // Put, flush, and the bytes are there; what lies behind them is not touched.
         let sent = random(BYTES);
         pair.finish("ucp_put_nbx", ucp.ucp_put_nbx(ep, sent.as_ptr().cast(), BYTES, remote, rkey, &none));
-        pair.must("ucp_worker_fence", ucp.ucp_worker_fence(near));
         pair.finish("ucp_ep_flush_nbx", ucp.ucp_ep_flush_nbx(ep, &none));
         assert!(std::slice::from_raw_parts(base.cast::<u8>(), BYTES) == sent, "{tls}: the put's bytes");
         assert!(std::slice::from_raw_parts(base.cast::<u8>(), heap_bytes)[BYTES..]
