@@ -67,6 +67,7 @@ fn parameter(text: &str) -> Parameter {
 /// What calls are made with.
 struct Stock {
     world: usize,
+    team: usize,
     module: usize,
     kernel: usize,
     event: usize,
@@ -91,6 +92,7 @@ impl Stock {
         };
         match p.kind.as_str() {
             "rushmem_world_t *" => handle(self.world, ends_world),
+            "rushmem_team_t *" => handle(self.team, ends_it),
             "rushmem_module_t *" => handle(self.module, ends_it),
             "rushmem_kernel_t *" => handle(self.kernel, ends_it),
             "rushmem_event_t *" => handle(self.event, ends_it),
@@ -142,6 +144,7 @@ impl Stock {
             "int32_t" => {
                 random.one_of(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 99, -1, i32::MAX, i32::MIN]) as u64
             }
+            "int64_t" => random.one_of(&[0, 1, -1, 5, i64::MAX, i64::MIN]) as u64,
             "uint32_t" | "uint64_t" => random.one_of(&[0, 1, 2, 8, 255, 1 << 31, u64::MAX, 1 << 63]),
             other => panic!("{function}: a parameter of type {other}, which this test does not know"),
         }
@@ -251,7 +254,8 @@ fn storm(calls: u32) {
     let kernel = made("rushmem_module_kernel", &[module as u64, c"k".as_ptr() as u64, slot]);
     let stream = made("rushmem_stream_create", &[w64, slot]);
     let event = made("rushmem_event_record", &[w64, stream as u64, slot]);
-    let stock = Stock { world: w, module, kernel, event, stream, block, freed, own: own_memory() };
+    let team = made("rushmem_team_world", &[w64, slot]);
+    let stock = Stock { world: w, team, module, kernel, event, stream, block, freed, own: own_memory() };
 
     let functions = functions();
     assert!(functions.len() > 80, "{} functions in the header", functions.len());

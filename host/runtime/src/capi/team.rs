@@ -219,7 +219,11 @@ pub unsafe extern "C" fn rushmem_team_split_list(
         if pes.is_null() && n > 0 {
             return Err(err!(INVALID_ARGUMENT, "pes, a list of {n} numbers, is null"));
         }
-        // SAFETY: checked and per contract.
+        // SAFETY: a team that nobody frees meanwhile.
+        let (_, members) = unsafe { team(parent)? };
+        // Of more numbers than there are members, one is there twice or is none: the first of them show it.
+        let n = n.min(members.members().n() + 1);
+        // SAFETY: checked, and valid for `n` numbers per contract.
         unsafe {
             let list = if n == 0 { &[][..] } else { std::slice::from_raw_parts(pes, n) };
             split(parent, TeamSplit::Listed(list), config, out)
