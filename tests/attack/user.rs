@@ -3,6 +3,7 @@
 
 use std::io::{IoSliceMut, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,18 +24,19 @@ fn another_user_gets_no_descriptor() {
         eprintln!("SKIP another_user_gets_no_descriptor: only root can be two users");
         return;
     }
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let exe = dir.path().join("stranger");
-    std::fs::copy(std::env::current_exe().expect("this program"), &exe).expect("copying");
-    Command::new("chmod").arg("-R").arg("go+rx").arg(dir.path()).status().expect("chmod runs");
+    // A PE ends within the loop below, and would leave its folder behind.
     let in_job = std::env::var_os("RUSHMEM_TEST_CALL").is_some();
-    let attack = || {
+    let attack = |dir: &Path| {
+        let exe = dir.join("stranger");
+        std::fs::copy(std::env::current_exe().expect("this program"), &exe).expect("copying");
+        Command::new("chmod").arg("-R").arg("go+rx").arg(dir).status().expect("chmod runs");
         let mut command = Command::new(&exe);
         command.args(["--exact", "user::another_user_gets_no_descriptor", "--nocapture"]);
         command.env(STRANGER, "1").uid(NOBODY).gid(NOBODY).current_dir("/").stdin(Stdio::null());
         command.stdout(Stdio::piped()).spawn().expect("spawned")
     };
-    let mut stranger = (!in_job).then(attack);
+    let dir = (!in_job).then(|| tempfile::tempdir().expect("a temporary directory"));
+    let mut stranger = dir.as_ref().map(|dir| attack(dir.path()));
     for _ in 0..rounds(6) {
         testing::pes(3).env("RUSHMEM_DEVICE", "cpu").supervise(
             |_| {

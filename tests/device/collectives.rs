@@ -1,6 +1,8 @@
 //! Collectives inside kernels against their definition: random calls, sizes, types, scopes and teams, several
 //! blocks at once (tests/kernels/collectives.cu).
 
+use rushmem::TeamConfig;
+
 use crate::api_common::at_all_counts;
 use crate::*;
 
@@ -41,7 +43,7 @@ fn run(
         src: src.as_ptr(),
         room: ROOM as u64,
         seed: rng.next(),
-        steps: rounds(steps) as i32,
+        steps: litmus_rounds(steps) as i32,
         scope,
         first_set: team.0,
         parts: team.1,
@@ -81,5 +83,57 @@ fn a_root_that_runs_ahead_overwrites_nothing() {
         for threads in [1, 33] {
             run(world, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), 300);
         }
+    });
+}
+
+/// Random teams of the host that overlap: a PE is in a kernel for each of its teams at once, and starts them
+/// in an order of its own.
+#[test]
+fn teams_that_overlap_run_at_once() {
+    // A GPU's hardware queues are few, and a kernel that waits behind another one's wait never starts.
+    let teams = if on_gpus() { 3 } else { 10 };
+    const BLOCKS: usize = 2;
+    at_counts(&[2, 3, 5], |world, rng| {
+        let bench = Bench::new(world, COLLECTIVES);
+        let words = teams * BLOCKS * ROOM / 8;
+        let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
+        let config = TeamConfig::default().slot_sets(BLOCKS as u32);
+        let mut mine = Vec::new();
+        for i in 0..teams {
+            let mut left: Vec<u32> = (0..world.n_pes()).collect();
+            let count = 1 + rng.below(left.len());
+            let list: Vec<u32> = (0..count).map(|_| left.swap_remove(rng.below(left.len()))).collect();
+            let seed = rng.next();
+            if let Some(team) = world.team().configured(config).listed(&list).unwrap() {
+                mine.push((i, seed, team, world.stream().unwrap()));
+            }
+        }
+        bench.report.fill(0).unwrap();
+        world.barrier_all().unwrap();
+        let first = world.my_pe().number() as usize % mine.len().max(1);
+        for k in 0..mine.len() {
+            let (i, seed, team, stream) = &mine[(first + k) % mine.len()];
+            let at = i * BLOCKS * ROOM / 8;
+            let args = Collectives {
+                dst: dst.as_ptr().wrapping_add(at),
+                src: src.as_ptr().wrapping_add(at),
+                room: ROOM as u64,
+                seed: *seed,
+                steps: litmus_rounds(8) as i32,
+                scope: 3,
+                first_set: 0,
+                parts: 0,
+            };
+            let shape = Launch::new(BLOCKS as u32, 33);
+            let kernel = bench.kernel("collectives_of_team");
+            // SAFETY: each block has room of its own in memory that lives until the streams are synchronized.
+            unsafe { kernel.launch_on(shape, (&bench.report, team, ByValue(args)), stream) }.unwrap();
+        }
+        for (_, _, _, stream) in &mine {
+            stream.synchronize().unwrap();
+        }
+        bench.check("collectives of teams that overlap");
+        mine.into_iter().for_each(|(_, _, team, _)| team.free().unwrap());
+        world.barrier_all().unwrap();
     });
 }

@@ -261,16 +261,16 @@ __device__ rushmem::team part_of(int parts, unsigned set) {
   return t;
 }
 
-extern "C" __global__ void collectives_random(uint64_t *report, collectives_args a) {
+/* This block's steps, in the slot set that `team` has been given. Members have the same seed. */
+__device__ void random_steps(uint64_t *report, const rushmem::team &team, const collectives_args &a, uint64_t seed) {
   step s;
   s.report = report;
-  s.team = part_of(a.parts, a.first_set + blockIdx.x);
+  s.team = team;
   s.dst = reinterpret_cast<char *>(a.dst) + blockIdx.x * a.room;
   s.src = reinterpret_cast<char *>(a.src) + blockIdx.x * a.room;
   const uint64_t members = static_cast<uint64_t>(s.team.n_pes());
   /* What goes in one phase of packets; beyond it calls take several, or are direct. */
   const uint64_t phase = 8 * s.team.raw.packets, most = (a.room - 64) / members / 16 * 16;
-  const uint64_t seed = mix(a.seed, a.parts == 0 ? blockIdx.x : static_cast<uint64_t>(s.team.raw.start) * 64 + blockIdx.x);
   for (int i = 0; i < a.steps; ++i) {
     s.seed = mix(seed, static_cast<uint64_t>(i));
     const uint64_t random = mix(s.seed, 1), size = mix(s.seed, 2);
@@ -290,6 +290,17 @@ extern "C" __global__ void collectives_random(uint64_t *report, collectives_args
     any(s, what, random >> 32, bytes);
     if (report[0] != 0) return;
   }
+}
+
+extern "C" __global__ void collectives_random(uint64_t *report, collectives_args a) {
+  const rushmem::team team = part_of(a.parts, a.first_set + blockIdx.x);
+  const uint64_t part = a.parts == 0 ? 0 : static_cast<uint64_t>(team.raw.start) + 1;
+  random_steps(report, team, a, mix(a.seed, part * 64 + blockIdx.x));
+}
+
+/* The same of a team that the host has made. */
+extern "C" __global__ void collectives_of_team(uint64_t *report, rushmem::team team, collectives_args a) {
+  random_steps(report, team.on(blockIdx.x), a, mix(a.seed, blockIdx.x));
 }
 
 /* Broadcasts in a row, whose roots may run ahead: others are late at random, and the root never is. Roots

@@ -5,12 +5,14 @@
  * reset. Packets have places for four phases in turn: what phase p writes may replace what phase p - 4 wrote
  * once its reader is done with that. So the rule is:
  *
- *     Who has ended phase p knows that all members have ended phase p - 3.
+ *     Who sends packets of phase p knows that all members have ended phase p - 4.
  *
  * A member that has entered a call has ended all calls before it, and an exchange has heard from every
- * member: of calls whose data goes both ways the rule is true by itself. Where data goes one way (broadcast)
- * members store the phase that they have ended into their line at every other member, and the sender looks at
- * the lines first, which nearly always say so already.
+ * member: after calls whose data goes both ways `known` is at most three phases behind. Where data goes one
+ * way (broadcast) its readers hear from the root alone, which may have heard from some of them long ago. So
+ * members store the phase that they have ended into their line at every other member, and whichever member
+ * sends packets next, the root or another, looks at the lines first where `known` is too old. They nearly
+ * always say so already.
  *
  * A number that travels is `phase << 16 | tag`. The tag says which collective it is, of how much: members
  * whose calls differ end with an error instead of mixing them up. */
@@ -179,7 +181,8 @@ template <typename Scope> struct call {
     ++next;
   }
 
-  /* Before this PE sends packets that not all members answer by packets. */
+  /* Before this PE sends packets. Where `known` is too old, the phase before this one was a broadcast's,
+   * whose end all members show. */
   RUSHMEM_DEVICE void make_room() {
     if (RUSHMEM_LIKELY(known + RUSHMEM_TEAM_PHASES >= next)) return;
     /* A line says that its member has entered that phase, or ended it. */

@@ -19,6 +19,7 @@ template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink sink) {
   const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
   const size_t room = c.t.raw.packets;
+  c.make_room();
   const uint64_t begin = c.next;
   const bool several = words > room;
   /* Where the chunks to send and to receive begin: the same for the first, then that one and the one
