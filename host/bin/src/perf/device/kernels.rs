@@ -11,6 +11,7 @@ pub(super) enum Family {
     Bandwidth,
     Atomic,
     Sync,
+    Collective,
     Local,
 }
 
@@ -26,6 +27,7 @@ impl Family {
             Family::Bandwidth => ("perf-bandwidth.cu", COPY, include_str!("kernels/bandwidth.cu")),
             Family::Atomic => ("perf-atomic.cu", "", include_str!("kernels/atomic.cu")),
             Family::Sync => ("perf-sync.cu", "", include_str!("kernels/sync.cu")),
+            Family::Collective => ("perf-collective.cu", "", include_str!("kernels/collective.cu")),
             Family::Local => ("perf-local.cu", "", include_str!("kernels/local.cu")),
         };
         Source::text([COMMON, needs, text].concat()).name(name)

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::kernels::Family::{self, Atomic, Bandwidth, Latency, Local, Pingpong, Sync};
+use super::kernels::Family::{self, Atomic, Bandwidth, Collective, Latency, Local, Pingpong, Sync};
 use super::scope::Scope::{self, Block, Graph, Host, Stream, Thread, Warp};
 
 /// A row of the table.
@@ -31,6 +31,13 @@ pub(crate) enum What {
     AtomicBw,
     Sync,
     Barrier,
+    TeamSync,
+    TeamBarrier,
+    Reduce,
+    Reducescatter,
+    Broadcast,
+    Fcollect,
+    Alltoall,
     Wait,
     // Initiated by the host.
     HostPut,
@@ -213,6 +220,13 @@ const BANDWIDTHS: Measure = Measure {
     ..LATENCIES
 };
 const SYNCS: Measure = Measure { family: Sync, part: Part::All, probe: Probe::Kernel, ..LATENCIES };
+const COLLECTIVES: Measure = Measure {
+    family: Collective,
+    part: Part::All,
+    sizes: sizes_but((3, 20, 1), Thread, (3, 11, 1), FEW),
+    words: true,
+    ..LATENCIES
+};
 const CALLS: Measure = Measure {
     family: Local,
     sizes: sizes((3, 20, 1), FEW),
@@ -229,7 +243,7 @@ const CALLS_BW: Measure = Measure {
 
 /// The table, in the order of [`What`], in which measures are made, too.
 #[rustfmt::skip] // a row is a paragraph
-static TABLE: [Measure; 29] = [
+static TABLE: [Measure; 36] = [
     Measure { what: What::PutLatency, name: "put-latency", help: "put and quiet, one after another",
         kernel: "put_latency", label: "put + quiet", sizes: sizes((3, 20, 1), FEW), shift: true, stage: true,
         probe: Probe::Kernel, arrives: Arrives::Pattern, ..LATENCIES },
@@ -286,6 +300,20 @@ static TABLE: [Measure; 29] = [
     Measure { what: What::Sync, name: "sync", help: "sync_all of all PEs", kernel: "sync", label: "sync_all", ..SYNCS },
     Measure { what: What::Barrier, name: "barrier", help: "barrier_all of all PEs", kernel: "barrier",
         label: "barrier_all", ..SYNCS },
+    Measure { what: What::TeamSync, name: "team-sync", help: "sync of the team of all PEs", kernel: "team_sync",
+        label: "team sync", ..SYNCS },
+    Measure { what: What::TeamBarrier, name: "team-barrier", help: "barrier of the team of all PEs",
+        kernel: "team_barrier", label: "team barrier", ..SYNCS },
+    Measure { what: What::Reduce, name: "reduce", help: "Sum of f32 of all PEs, on all", kernel: "reduce",
+        label: "reduce", ..COLLECTIVES },
+    Measure { what: What::Reducescatter, name: "reducescatter", help: "Sum of f32 of all PEs, a block each",
+        kernel: "reducescatter", label: "reducescatter", ..COLLECTIVES },
+    Measure { what: What::Broadcast, name: "broadcast", help: "A PE's array to all, each PE's in turn",
+        kernel: "broadcast", label: "broadcast", ..COLLECTIVES },
+    Measure { what: What::Fcollect, name: "fcollect", help: "Every PE's array to all; sizes are what one receives",
+        kernel: "fcollect", label: "fcollect", ..COLLECTIVES },
+    Measure { what: What::Alltoall, name: "alltoall", help: "A block from each PE to each; sizes are a PE's blocks together",
+        kernel: "alltoall", label: "alltoall", ..COLLECTIVES },
     Measure { what: What::Wait, name: "wait", help: "Waits and tests that have nothing to wait for", kernel: "local",
         family: Local, figure: Figure::Ns, scopes: &[Thread], operations: WAITS, ..LATENCIES },
 

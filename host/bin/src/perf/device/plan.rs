@@ -233,7 +233,7 @@ mod tests {
     fn collectives_run_with_every_number_of_pes_and_the_rest_with_two() {
         let plans = plans("all", 8);
         assert_eq!(plans.iter().map(|(pes, _)| *pes).collect::<Vec<_>>(), [2, 8]);
-        assert!(plans[1].1.iter().all(|spec| matches!(spec.what, What::Sync | What::Barrier)));
+        assert!(plans[1].1.iter().all(|spec| spec.what.is_collective()));
         assert!(plans[0].1.iter().any(|spec| spec.what == What::Sync));
         let of = |operation: &str| {
             let same =

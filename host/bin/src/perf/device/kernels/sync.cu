@@ -90,6 +90,18 @@ KERNEL(sync_block) { collective<rushmem::block>(j, [](uint64_t) { rushmem::sync_
 SMALL_KERNEL(barrier_thread) { collective<rushmem::thread>(j, [](uint64_t) { rushmem::barrier_all<rushmem::thread>(); }); }
 SMALL_KERNEL(barrier_warp) { collective<rushmem::warp>(j, [](uint64_t) { rushmem::barrier_all<rushmem::warp>(); }); }
 KERNEL(barrier_block) { collective<rushmem::block>(j, [](uint64_t) { rushmem::barrier_all<rushmem::block>(); }); }
+SMALL_KERNEL(team_sync_thread) { collective<rushmem::thread>(j, [](uint64_t) { rushmem::sync<rushmem::thread>(rushmem::world()); }); }
+SMALL_KERNEL(team_sync_warp) { collective<rushmem::warp>(j, [](uint64_t) { rushmem::sync<rushmem::warp>(rushmem::world()); }); }
+KERNEL(team_sync_block) { collective<rushmem::block>(j, [](uint64_t) { rushmem::sync<rushmem::block>(rushmem::world()); }); }
+SMALL_KERNEL(team_barrier_thread) { collective<rushmem::thread>(j, [](uint64_t) { rushmem::barrier<rushmem::thread>(rushmem::world()); }); }
+SMALL_KERNEL(team_barrier_warp) { collective<rushmem::warp>(j, [](uint64_t) { rushmem::barrier<rushmem::warp>(rushmem::world()); }); }
+KERNEL(team_barrier_block) { collective<rushmem::block>(j, [](uint64_t) { rushmem::barrier<rushmem::block>(rushmem::world()); }); }
+SMALL_KERNEL(probe_team_sync_thread) { bare<rushmem::thread>(j); }
+SMALL_KERNEL(probe_team_sync_warp) { bare<rushmem::warp>(j); }
+KERNEL(probe_team_sync_block) { bare<rushmem::block>(j); }
+SMALL_KERNEL(probe_team_barrier_thread) { bare<rushmem::thread>(j); }
+SMALL_KERNEL(probe_team_barrier_warp) { bare<rushmem::warp>(j); }
+KERNEL(probe_team_barrier_block) { bare<rushmem::block>(j); }
 SMALL_KERNEL(probe_sync_thread) { bare<rushmem::thread>(j); }
 SMALL_KERNEL(probe_sync_warp) { bare<rushmem::warp>(j); }
 KERNEL(probe_sync_block) { bare<rushmem::block>(j); }

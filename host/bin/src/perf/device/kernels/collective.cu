@@ -1,0 +1,108 @@
+/* Collectives of the world's team by one thread, warp or block of each PE, on f32. `bytes` are those of a
+ * PE's larger array: what a PE contributes to a reduction, a broadcast or an all-to-all in all, what it
+ * receives from a collect in all. The root of a broadcast is another one in each round, so that none can run
+ * ahead. After the timed batches: what is there when a call returns? */
+
+#define CHECKED 2
+/* Elements that are looked at, about. */
+#define LOOKED_AT 1024
+
+/* Elements of each member. */
+DEV size_t share_of(const job &j) {
+  const size_t n = j.bytes / sizeof(float) / size_t(rushmem::n_pes());
+  return n == 0 ? 1 : n;
+}
+
+/* Data is any bits, so that some of it is no number. */
+DEV bool same(float a, float b) { return a == b || (a != a && b != b); }
+
+/* A function of its own: its registers are not the timed loop's. */
+template <typename Scope, typename Call, typename Expected>
+static __device__ __noinline__ void check(const job &j, size_t count, Call call, Expected expected) {
+  const rushmem::team t = rushmem::world();
+  float *const to = reinterpret_cast<float *>(j.to);
+  for (uint64_t round = 0; round < CHECKED; ++round) {
+    for (size_t i = Scope::rank(); i < count; i += Scope::size()) to[i] = -1.0f;
+    rushmem::sync<Scope>(t);
+    call(round);
+    const size_t step = count < LOOKED_AT ? 1 : count / LOOKED_AT;
+    for (size_t i = Scope::rank() * step; i < count; i += Scope::size() * step) {
+      if (!same(to[i], expected(round, i))) atomicAdd(reinterpret_cast<unsigned long long *>(j.stamps), 1ull);
+    }
+    rushmem::sync<Scope>(t);
+  }
+}
+
+/* `call(round)`, which leaves `expected(round, i)` as element i < count of `to`. */
+template <typename Scope, typename Call, typename Expected>
+DEV void collective(const job &j, size_t count, Call call, Expected expected) {
+  timed<false>(j, call);
+  check<Scope>(j, count, call, expected);
+}
+
+/* Element i of all members' `from`, added in their order. */
+DEV float total(const float *from, size_t i) {
+  float sum = rushmem::g(from + i, 0);
+  for (int pe = 1; pe < rushmem::n_pes(); ++pe) sum += rushmem::g(from + i, pe);
+  return sum;
+}
+
+template <typename Scope> DEV void reduce(const job &j) {
+  const rushmem::team t = rushmem::world();
+  float *const to = reinterpret_cast<float *>(j.to), *const from = reinterpret_cast<float *>(j.from);
+  const size_t n = j.bytes / sizeof(float);
+  collective<Scope>(
+      j, n, [=](uint64_t) { rushmem::reduce<Scope>(t, fresh(to), fresh(from), n, rushmem::sum{}); },
+      [=](uint64_t, size_t i) { return total(from, i); });
+}
+
+template <typename Scope> DEV void reducescatter(const job &j) {
+  const rushmem::team t = rushmem::world();
+  float *const to = reinterpret_cast<float *>(j.to), *const from = reinterpret_cast<float *>(j.from);
+  const size_t n = share_of(j), first = size_t(rushmem::my_pe()) * n;
+  collective<Scope>(
+      j, n, [=](uint64_t) { rushmem::reducescatter<Scope>(t, fresh(to), fresh(from), n, rushmem::sum{}); },
+      [=](uint64_t, size_t i) { return total(from, first + i); });
+}
+
+template <typename Scope> DEV void broadcast(const job &j) {
+  const rushmem::team t = rushmem::world();
+  float *const to = reinterpret_cast<float *>(j.to), *const from = reinterpret_cast<float *>(j.from);
+  const size_t n = j.bytes / sizeof(float);
+  const uint64_t members = uint64_t(rushmem::n_pes());
+  collective<Scope>(
+      j, n, [=](uint64_t round) { rushmem::broadcast<Scope>(t, fresh(to), fresh(from), n, int(round % members)); },
+      [=](uint64_t round, size_t i) { return rushmem::g(from + i, int(round % members)); });
+}
+
+template <typename Scope> DEV void fcollect(const job &j) {
+  const rushmem::team t = rushmem::world();
+  float *const to = reinterpret_cast<float *>(j.to), *const from = reinterpret_cast<float *>(j.from);
+  const size_t n = share_of(j);
+  collective<Scope>(
+      j, n * size_t(rushmem::n_pes()), [=](uint64_t) { rushmem::fcollect<Scope>(t, fresh(to), fresh(from), n); },
+      [=](uint64_t, size_t i) { return rushmem::g(from + i % n, int(i / n)); });
+}
+
+template <typename Scope> DEV void alltoall(const job &j) {
+  const rushmem::team t = rushmem::world();
+  float *const to = reinterpret_cast<float *>(j.to), *const from = reinterpret_cast<float *>(j.from);
+  const size_t n = share_of(j), first = size_t(rushmem::my_pe()) * n;
+  collective<Scope>(
+      j, n * size_t(rushmem::n_pes()), [=](uint64_t) { rushmem::alltoall<Scope>(t, fresh(to), fresh(from), n); },
+      [=](uint64_t, size_t i) { return rushmem::g(from + first + i % n, int(i / n)); });
+}
+
+/* A block of more threads has too few registers for each. */
+#define OF_SCOPES(name)                                                                        \
+  SMALL_KERNEL(name##_thread) { name<rushmem::thread>(j); }                                    \
+  SMALL_KERNEL(name##_warp) { name<rushmem::warp>(j); }                                        \
+  extern "C" __global__ void __launch_bounds__(512) name##_block(const __grid_constant__ job j) { \
+    name<rushmem::block>(j);                                                                   \
+  }
+
+OF_SCOPES(reduce)
+OF_SCOPES(reducescatter)
+OF_SCOPES(broadcast)
+OF_SCOPES(fcollect)
+OF_SCOPES(alltoall)
