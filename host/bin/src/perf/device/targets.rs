@@ -77,6 +77,35 @@ fn pair() -> Vec<Spec> {
         Spec { bytes: 256 * MIB, ..target(What::HostPutBw, Some(394.8), 390.0) },
     ];
     specs.extend(synchronisation([(1.66, 2.82), (1.99, 3.21), (2.11, 3.37)], (1.5, 2.4)));
+    specs.extend(collectives());
+    specs
+}
+
+/// Collectives of two PEs by a block, and the smallest sum in narrower scopes: at 8 bytes, 1 KiB, 64 KiB and
+/// 1 MiB what the peer needs and what is wanted.
+fn collectives() -> Vec<Spec> {
+    const SIZES: [u64; 4] = [8, 1 << 10, 64 << 10, MIB];
+    let table: [(What, [f64; 4], [f64; 4]); 5] = [
+        (What::Reduce, [4.95, 6.9, 22.0, 198.0], [1.0, 1.1, 4.0, 30.0]),
+        (What::Reducescatter, [6.1, 6.2, 14.7, 142.0], [1.0, 1.1, 3.2, 17.0]),
+        (What::Broadcast, [3.6, 3.7, 10.7, 54.0], [1.0, 1.1, 3.2, 25.0]),
+        (What::Fcollect, [3.2, 3.5, 8.2, 31.0], [1.0, 1.1, 2.8, 15.0]),
+        (What::Alltoall, [5.2, 5.3, 7.9, 29.8], [1.0, 1.1, 2.8, 15.0]),
+    ];
+    let row = |scope, threads, bytes, (what, peer, wanted): (What, f64, f64)| Spec {
+        scope,
+        threads,
+        bytes,
+        ..target(what, Some(peer), wanted)
+    };
+    let mut specs = vec![
+        row(Scope::Thread, 1, 8, (What::Reduce, 5.3, 1.0)),
+        row(Scope::Warp, 32, 8, (What::Reduce, 5.5, 1.0)),
+    ];
+    for (what, peer, wanted) in table {
+        let sizes = SIZES.into_iter().zip(peer.into_iter().zip(wanted));
+        specs.extend(sizes.map(|(bytes, (peer, wanted))| row(Scope::Block, 512, bytes, (what, peer, wanted))));
+    }
     specs
 }
 
