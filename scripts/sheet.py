@@ -44,7 +44,8 @@ KERNEL = """#include <rushmem/rushmem.cuh>
 using namespace rushmem;
 using Scope = block;
 extern "C" __global__ void sheet(rushmem::team team, int *dst, const int *src, int *at, uint64_t *sig, size_t n, int pe, int v,
-                                 int c, int root) {
+                                 int c, int root, size_t dst_stride, size_t src_stride, const size_t *dst_at, const size_t *src_at,
+                                 const size_t *counts, size_t *received) {
 """
 
 
