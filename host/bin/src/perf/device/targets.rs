@@ -104,7 +104,8 @@ fn collectives() -> Vec<Spec> {
     ];
     for (what, peer, wanted) in table {
         let sizes = SIZES.into_iter().zip(peer.into_iter().zip(wanted));
-        specs.extend(sizes.map(|(bytes, (peer, wanted))| row(Scope::Block, 512, bytes, (what, peer, wanted))));
+        specs
+            .extend(sizes.map(|(bytes, (peer, wanted))| row(Scope::Block, 512, bytes, (what, peer, wanted))));
     }
     specs
 }
