@@ -176,8 +176,8 @@ template <typename Scope, typename T> __device__ void team_moves(const rushmem::
   rushmem::alltoall<Scope>(t, x, y, n);
   rushmem::collect<Scope>(t, x, y, n);
   rushmem::alltoalls<Scope>(t, x, y, 2, 3, n);
-  size_t at[2] = {0, n};
-  rushmem::alltoallv<Scope>(t, x, at, at, y, at, at);
+  size_t at[2] = {0, n}, received[2];
+  rushmem::alltoallv<Scope>(t, x, at, received, y, at, at);
 }
 template <typename Scope, typename T, typename Op> __device__ void team_reduces(const rushmem::team &t, T *x, T *y, size_t n, Op op) {
   rushmem::reduce<Scope>(t, x, y, n, op);

@@ -24,8 +24,10 @@ template <typename T> struct block_where_wanted {
 /* n[j] elements at `src + src_at[j]` go to member j, and what comes from member i lies at `dst + dst_at[i]`:
  * `received[i]` elements, where `received` is not null. Only senders need to know sizes. `dst_at`,
  * `received`, `src_at` and `n` have an entry for each member, in any memory of this PE that the scope's
- * threads can reach. Parts of `dst` do not overlap one another or `src`. `dst` is symmetric, or not for any
- * member. On return `dst` and `received` may be read by every thread of the scope, and the rest changed.
+ * threads can reach; `received` is none of the others. Parts of `dst` do not overlap one another or `src`.
+ * `dst` is symmetric, or not for any member. On return `dst` and `received` may be read by every thread of
+ * the scope, and the rest changed. All blocks travel as if each was as large as the largest, unless that is
+ * more than a phase of packets and all members map each other.
  * (MPI 4.1, 6.8 MPI_Alltoallv)
  * Order: the data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T>
