@@ -113,6 +113,51 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* `double`: fetch, set and swap only. */
 #define RUSHMEM_DOUBLE 5
 
+/* `int8_t`. This and the following are types of reductions alone. */
+#define RUSHMEM_INT8 6
+
+/* `uint8_t`. */
+#define RUSHMEM_UINT8 7
+
+/* `int16_t`. */
+#define RUSHMEM_INT16 8
+
+/* `uint16_t`. */
+#define RUSHMEM_UINT16 9
+
+/* 16-bit float of IEEE 754 (`__half`): combined in 32 bits, and rounded once. */
+#define RUSHMEM_HALF 10
+
+/* The upper half of a float (`__nv_bfloat16`): combined in 32 bits, and rounded once. */
+#define RUSHMEM_BFLOAT16 11
+
+/* `float _Complex`: sums and products. */
+#define RUSHMEM_COMPLEX_FLOAT 12
+
+/* `double _Complex`: sums and products. */
+#define RUSHMEM_COMPLEX_DOUBLE 13
+
+/* Operators of reductions and scans (OpenSHMEM 1.5, section 9.11.9). Integers wrap. */
+#define RUSHMEM_SUM 0
+
+/* Product. */
+#define RUSHMEM_PROD 1
+
+/* The smaller one; no complex numbers. */
+#define RUSHMEM_MIN 2
+
+/* The larger one; no complex numbers. */
+#define RUSHMEM_MAX 3
+
+/* Bitwise and; integers alone. */
+#define RUSHMEM_AND 4
+
+/* Bitwise or; integers alone. */
+#define RUSHMEM_OR 5
+
+/* Bitwise exclusive or; integers alone. */
+#define RUSHMEM_XOR 6
+
 /* Atomic operations (OpenSHMEM 1.5, section 9.8). The non-fetching ones leave `*fetched` alone. */
 #define RUSHMEM_ATOMIC_FETCH 0
 
