@@ -19,6 +19,9 @@ pub const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
 /// The runtime's own kernels, over the headers.
 pub const SERVICE: &str = include_str!("src/service.cu");
 
+/// The runtime's collectives in a stream's turn: templates over the headers.
+pub const COLLECTIVES: &str = include_str!("src/collectives.cu");
+
 macro_rules! headers {
     ($($name:literal)*) => {
         &[$((concat!("rushmem/", $name), include_str!(concat!("include/rushmem/", $name)))),*]

@@ -38,7 +38,7 @@ RUNTIME = {
     "memory": {"collective", "config", "error", "gpu", "node", "os", "topology"},
     "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "word"},
     # Who carries operations out, and what holds it all.
-    "exec": {"error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
+    "exec": {"config", "error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
     "world": {
         "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel",
         "memory", "net", "node", "op", "os", "team", "topology",
@@ -82,6 +82,8 @@ API = {
     "put_signal": {"element", "error", "near", "pe", "signal", "slice", "stream"},
     "nbi": {"element", "error", "pe", "put_signal", "signal", "slice", "world"},
     "team": {"error", "forked", "pe", "runtime", "world"},
+    "reduction": {"element"},
+    "team_stream": {"element", "error", "reduction", "runtime", "slice", "stream", "team", "world"},
     "args": {"element", "heap", "signal", "slice", "team"},
     "kernel": {"args", "error", "runtime", "source", "stream", "world"},
     "cudarc": {"device", "element", "error", "pe", "slice", "world"},
