@@ -34,6 +34,33 @@ pub(crate) enum LaunchOrigin {
     Given,
 }
 
+impl LaunchOrigin {
+    /// For people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            LaunchOrigin::Estimated => "estimated",
+            LaunchOrigin::Given => "RUSHMEM_COLLECTIVES",
+        }
+    }
+}
+
+impl LaunchStep {
+    /// No launch.
+    pub(crate) const NONE: LaunchStep = step(0, 0, 0);
+}
+
+/// Which way the data of a collective takes, for people. The choice is made in the device's headers.
+pub(crate) fn algorithm(collective: &str) -> &'static str {
+    match collective {
+        "" => "",
+        "sync" | "barrier" => "each member tells all",
+        "inscan" | "exscan" => "packets",
+        "reduce" => "packets to all; past 8 KiB each member combines its share and writes it to all",
+        "reducescatter" => "packets; past 8 KiB a block each member combines its own",
+        _ => "packets; past 8 KiB for a member stores into its array",
+    }
+}
+
 /// The collectives, by the names of their functions.
 pub(crate) const COLLECTIVES: [&str; 12] = [
     "sync",
