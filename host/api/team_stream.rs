@@ -9,7 +9,7 @@ use std::ffi::{c_void, CString};
 use rushmem_abi::c::rushmem_team_t;
 
 use crate::error::out_of_bounds;
-use crate::reduction::{Operator, Reducible};
+use crate::number::{Number, Operator};
 use crate::slice::SymRef;
 use crate::stream::Stream;
 use crate::team::Team;
@@ -43,9 +43,9 @@ macro_rules! prepared {
         impl Prepared {
             $(
                 #[doc = concat!("Of [`Stream::", stringify!($reduction), "`] of such elements with that operator.")]
-                pub fn $reduction<T: Reducible, Op: Operator<T>>(_: Op) -> Prepared {
-                    let what = T::REDUCED as usize;
-                    Prepared { collective: stringify!($reduction), op: Op::OPERATOR, what }
+                pub fn $reduction<T: Number, Op: Operator<T>>(_: Op) -> Prepared {
+                    let what = T::TYPE as usize;
+                    Prepared { collective: stringify!($reduction), op: Op::CODE, what }
                 }
             )*
             $(
@@ -103,7 +103,7 @@ impl<'w> Team<'w> {
             // SAFETY: a live handle and a C string.
             let code = unsafe {
                 let prepare = world.runtime().team_prepare;
-                prepare(self.as_raw(), name.as_ptr(), prepared.op, prepared.what)
+                prepare(self.as_raw(), name.as_ptr(), prepared.what, prepared.op)
             };
             world.check(code)
         })
@@ -265,6 +265,8 @@ impl Stream<'_> {
             }
         }
         let (to, from) = (t.memory(dst)?, t.memory(src)?);
+        let [dst_stride, src_stride] =
+            [dst_stride, src_stride].map(|n| isize::try_from(n).unwrap_or(isize::MAX));
         // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the world.
         t.world.check(unsafe {
             let alltoalls = t.world.runtime().team_alltoalls_on_stream;
@@ -317,7 +319,7 @@ impl Stream<'_> {
     /// assert_eq!(x.to_vec()?, vec![world.n_pes() as f32; 1000]);
     /// # Ok(()) }
     /// ```
-    pub fn reduce<'t, T: Reducible, Op: Operator<T>>(
+    pub fn reduce<'t, T: Number, Op: Operator<T>>(
         &self,
         team: impl Into<SlotSet<'t>>,
         dst: &SymRef<'_, T>,
@@ -329,13 +331,13 @@ impl Stream<'_> {
         // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the world.
         t.world.check(unsafe {
             let reduce = t.world.runtime().team_reduce_on_stream;
-            reduce(t.team, Op::OPERATOR, T::REDUCED, to.cast(), from.cast(), n, t.set, t.on(self)?)
+            reduce(t.team, to.cast(), from.cast(), n, T::TYPE, Op::CODE, t.set, t.on(self)?)
         })
     }
 
     /// `src` is a block for each member: member j gets block j of their combination at the start of `dst`, which
     /// may be the first block of `src`.
-    pub fn reducescatter<'t, T: Reducible, Op: Operator<T>>(
+    pub fn reducescatter<'t, T: Number, Op: Operator<T>>(
         &self,
         team: impl Into<SlotSet<'t>>,
         dst: &SymRef<'_, T>,
@@ -348,12 +350,12 @@ impl Stream<'_> {
         // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the world.
         t.world.check(unsafe {
             let reducescatter = t.world.runtime().team_reducescatter_on_stream;
-            reducescatter(t.team, Op::OPERATOR, T::REDUCED, to.cast(), from.cast(), n, t.set, t.on(self)?)
+            reducescatter(t.team, to.cast(), from.cast(), n, T::TYPE, Op::CODE, t.set, t.on(self)?)
         })
     }
 
     /// Element i of `dst` becomes that of the members' `src` up to this one, combined by `op`.
-    pub fn inscan<'t, T: Reducible, Op: Operator<T>>(
+    pub fn inscan<'t, T: Number, Op: Operator<T>>(
         &self,
         team: impl Into<SlotSet<'t>>,
         dst: &SymRef<'_, T>,
@@ -365,12 +367,12 @@ impl Stream<'_> {
         // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the world.
         t.world.check(unsafe {
             let inscan = t.world.runtime().team_inscan_on_stream;
-            inscan(t.team, Op::OPERATOR, T::REDUCED, to.cast(), from.cast(), n, t.set, t.on(self)?)
+            inscan(t.team, to.cast(), from.cast(), n, T::TYPE, Op::CODE, t.set, t.on(self)?)
         })
     }
 
     /// [`inscan`](Stream::inscan) of the members before this one; zero on the first.
-    pub fn exscan<'t, T: Reducible, Op: Operator<T>>(
+    pub fn exscan<'t, T: Number, Op: Operator<T>>(
         &self,
         team: impl Into<SlotSet<'t>>,
         dst: &SymRef<'_, T>,
@@ -382,7 +384,7 @@ impl Stream<'_> {
         // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the world.
         t.world.check(unsafe {
             let exscan = t.world.runtime().team_exscan_on_stream;
-            exscan(t.team, Op::OPERATOR, T::REDUCED, to.cast(), from.cast(), n, t.set, t.on(self)?)
+            exscan(t.team, to.cast(), from.cast(), n, T::TYPE, Op::CODE, t.set, t.on(self)?)
         })
     }
 }

@@ -1,13 +1,14 @@
 //! Collectives on streams against their definition: random calls, sizes and teams, beside one another in slot
 //! sets of their own, and together with kernels.
 
+use rushmem::half::{bf16, f16};
 use rushmem::zerocopy::IntoBytes;
-use rushmem::{And, Bf16, Complex, Max, Min, Operator, Or, Prod, SlotSet, Sum, Xor, F16};
+use rushmem::{And, Complex, Max, Min, Operator, Or, Prod, SlotSet, Sum, Xor};
 use rushmem::{SymRef, Team, TeamConfig};
 use rushmem_test_support::api_common::place::on_gpus;
 use rushmem_test_support::api_common::{apart_as, longer, seed, seeded};
 
-use super::numbers::{reduced, Number};
+use super::numbers::{reduced, Element};
 use crate::*;
 
 const KERNELS: &str = r#"
@@ -109,7 +110,7 @@ impl<'w> Lane<'w> {
     }
 
     /// reduce, reducescatter, inscan or exscan, by number.
-    fn reduction<T: Number + PartialEq, Op: Operator<T> + std::fmt::Debug>(
+    fn reduction<T: Element + PartialEq, Op: Operator<T> + std::fmt::Debug>(
         &self,
         step: u64,
         family: usize,
@@ -400,7 +401,7 @@ fn every_type_and_operator() {
             Complex<f64>: Sum plus;
         }
         if on_gpus() {
-            floats!(F16 Bf16);
+            floats!(f16 bf16);
         }
     });
 }

@@ -543,6 +543,22 @@ typedef struct rushmem_job_t {
   const char *device_why;
 } rushmem_job_t;
 
+/* How a collective on a stream is launched, from one size on. */
+typedef struct rushmem_collective_launch_t {
+  /* As in the functions' names: `reduce`. Lives for ever. */
+  const char *collective;
+  /* From so many bytes on: those of a PE's larger array. */
+  uint64_t from_bytes;
+  /* Blocks. */
+  uint32_t blocks;
+  /* Threads of a block. */
+  uint32_t threads;
+  /* Where the numbers come from: `measured`, `estimated`, or `RUSHMEM_COLLECTIVES`. Lives for ever. */
+  const char *origin;
+  /* Which way the data takes. Lives for ever. */
+  const char *algorithm;
+} rushmem_collective_launch_t;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1358,6 +1374,139 @@ int32_t rushmem_team_barrier(rushmem_team_t *t);
  * Requires: `t` is a team that no other thread uses now. */
 int32_t rushmem_team_free(rushmem_team_t *t);
 
+/* `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the root (OpenSHMEM
+ * 1.5, section 9.11.5). Collective over the team, whose members give the same size and root.
+ *
+ * This and the other collectives: `dst` and `src` are any memory of the PE's; large arrays go faster where
+ * they are symmetric. They are the same array or do not overlap. On return the destination is complete and
+ * the source may be changed. Heaps are in host memory.
+ *
+ * Errors, on all members alike, with nothing written: `RUSHMEM_ERR_MISMATCH` for different arguments or
+ * calls; the error of a member whose arguments are wrong (`RUSHMEM_ERR_BAD_PE` for the root,
+ * `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS` and `RUSHMEM_ERR_INVALID_ARGUMENT` for arrays);
+ * `RUSHMEM_ERR_UNSUPPORTED` where heaps are in GPU memory. `RUSHMEM_ERR_TIMEOUT` and `RUSHMEM_ERR_PEER_DEAD`
+ * leave the destination in any state. On one PE: `RUSHMEM_ERR_BUSY` while another thread is in a collective
+ * call of the team, `RUSHMEM_ERR_BAD_HANDLE` for what is no team.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` is valid for `bytes` bytes, and on the root
+ * `src`. */
+int32_t rushmem_team_broadcast(rushmem_team_t *t, void *dst, const void *src, size_t bytes, int32_t root);
+
+/* `bytes` bytes at `src` of each member are at `dst` of every member, one behind the other in the order of
+ * the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of `dst`. Collective, and errors,
+ * as `rushmem_team_broadcast`.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
+ * all members. */
+int32_t rushmem_team_fcollect(rushmem_team_t *t,
+                              void *dst,
+                              const void *src,
+                              size_t bytes);
+
+/* `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has, `SIZE_MAX` where
+ * the caller knows that it is enough; `*received`, unless `received` is null, is how many have come. `src` may
+ * be this member's part of `dst`. Collective, and errors, as `rushmem_team_broadcast`;
+ * `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
+ * all members or for `room`; `received` is null or valid. */
+int32_t rushmem_team_collect(rushmem_team_t *t,
+                             void *dst,
+                             size_t room,
+                             const void *src,
+                             size_t bytes,
+                             size_t *received);
+
+/* Block `j`, of `bytes` bytes, of each member's `src` is block `my_pe` of member `j`'s `dst` (OpenSHMEM 1.5,
+ * section 9.11.7). Collective, and errors, as `rushmem_team_broadcast`.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for a block for each member. */
+int32_t rushmem_team_alltoall(rushmem_team_t *t, void *dst, const void *src, size_t bytes);
+
+/* `rushmem_team_alltoall` of blocks of `n` elements of `elem_bytes` bytes: element `k` of block `j` is at
+ * `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5, section 9.11.8). Strides are
+ * at least 1, and like sizes the same on all members. What lies between is not touched, and the arrays do not
+ * overlap. Collective, and errors, as `rushmem_team_broadcast`.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for the elements of all
+ * blocks. */
+int32_t rushmem_team_alltoalls(rushmem_team_t *t,
+                               void *dst,
+                               const void *src,
+                               ptrdiff_t dst_stride,
+                               ptrdiff_t src_stride,
+                               size_t elem_bytes,
+                               size_t n);
+
+/* `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at `dst_at[i]`
+ * of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to know sizes. All places are in
+ * bytes, in lists with an entry for each member. `room` is how many bytes `dst` has, `SIZE_MAX` where the caller
+ * knows that it is enough. Parts of `dst` do not overlap one another or `src`. Collective, and errors, as
+ * `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; the lists are valid for an entry for each member;
+ * `src` is valid for what is sent, `dst` for what comes or for `room`; `received` is null or valid for an
+ * entry for each member. */
+int32_t rushmem_team_alltoallv(rushmem_team_t *t,
+                               void *dst,
+                               const size_t *dst_at,
+                               size_t room,
+                               size_t *received,
+                               const void *src,
+                               const size_t *src_at,
+                               const size_t *bytes);
+
+/* Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of `RUSHMEM_SUM` and
+ * its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like (OpenSHMEM 1.5, section 9.11.9).
+ *
+ * Members are combined in the order of their numbers, one after the other, so that the result is the same
+ * bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded once.
+ * Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or an operator
+ * that does not exist or that do not go together.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
+int32_t rushmem_team_reduce(rushmem_team_t *t,
+                            void *dst,
+                            const void *src,
+                            size_t n,
+                            int32_t type,
+                            int32_t op);
+
+/* Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all members' `src`,
+ * which have such a block for each member. `dst` may be the first block of `src`, or this member's. Collective,
+ * and errors, as `rushmem_team_reduce`.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` is valid for `n` elements, `src` for as many for
+ * each member. */
+int32_t rushmem_team_reducescatter(rushmem_team_t *t,
+                                   void *dst,
+                                   const void *src,
+                                   size_t n,
+                                   int32_t type,
+                                   int32_t op);
+
+/* `rushmem_team_reduce` of the members up to each one, itself included (OpenSHMEM 1.6, inscan). Collective, and
+ * errors, as that.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
+int32_t rushmem_team_inscan(rushmem_team_t *t,
+                            void *dst,
+                            const void *src,
+                            size_t n,
+                            int32_t type,
+                            int32_t op);
+
+/* `rushmem_team_reduce` of the members before each one; the first one gets zeroes (OpenSHMEM 1.6, exscan).
+ * Collective, and errors, as that.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
+int32_t rushmem_team_exscan(rushmem_team_t *t,
+                            void *dst,
+                            const void *src,
+                            size_t n,
+                            int32_t type,
+                            int32_t op);
+
 /* Nothing behind it on the stream begins before every member has come to it, on a stream or in a kernel
  * (`rushmem::sync`), in the same slot set. What a member's stream did before is seen after it on all.
  *
@@ -1446,8 +1595,8 @@ int32_t rushmem_team_alltoall_on_stream(rushmem_team_t *t,
 int32_t rushmem_team_alltoalls_on_stream(rushmem_team_t *t,
                                          void *dst,
                                          const void *src,
-                                         size_t dst_stride,
-                                         size_t src_stride,
+                                         ptrdiff_t dst_stride,
+                                         ptrdiff_t src_stride,
                                          size_t elem_bytes,
                                          size_t n,
                                          uint32_t set,
@@ -1483,11 +1632,11 @@ int32_t rushmem_team_alltoallv_on_stream(rushmem_team_t *t,
  * Requires: `dst` and `src` are valid for `n` elements until the work is done; the rest as for
  * `rushmem_team_sync_on_stream`. */
 int32_t rushmem_team_reduce_on_stream(rushmem_team_t *t,
-                                      int32_t op,
-                                      int32_t type,
                                       void *dst,
                                       const void *src,
                                       size_t n,
+                                      int32_t type,
+                                      int32_t op,
                                       uint32_t set,
                                       void *stream);
 
@@ -1497,11 +1646,11 @@ int32_t rushmem_team_reduce_on_stream(rushmem_team_t *t,
  * Requires: `dst` is valid for `n` elements and `src` for as many for each member until the work is done; the
  * rest as for `rushmem_team_sync_on_stream`. */
 int32_t rushmem_team_reducescatter_on_stream(rushmem_team_t *t,
-                                             int32_t op,
-                                             int32_t type,
                                              void *dst,
                                              const void *src,
                                              size_t n,
+                                             int32_t type,
+                                             int32_t op,
                                              uint32_t set,
                                              void *stream);
 
@@ -1510,11 +1659,11 @@ int32_t rushmem_team_reducescatter_on_stream(rushmem_team_t *t,
  *
  * Requires: As for `rushmem_team_reduce_on_stream`. */
 int32_t rushmem_team_inscan_on_stream(rushmem_team_t *t,
-                                      int32_t op,
-                                      int32_t type,
                                       void *dst,
                                       const void *src,
                                       size_t n,
+                                      int32_t type,
+                                      int32_t op,
                                       uint32_t set,
                                       void *stream);
 
@@ -1522,11 +1671,11 @@ int32_t rushmem_team_inscan_on_stream(rushmem_team_t *t,
  *
  * Requires: As for `rushmem_team_reduce_on_stream`. */
 int32_t rushmem_team_exscan_on_stream(rushmem_team_t *t,
-                                      int32_t op,
-                                      int32_t type,
                                       void *dst,
                                       const void *src,
                                       size_t n,
+                                      int32_t type,
+                                      int32_t op,
                                       uint32_t set,
                                       void *stream);
 
@@ -1540,7 +1689,7 @@ int32_t rushmem_team_exscan_on_stream(rushmem_team_t *t,
  * calls that are prepared, or have been made before. Kernels stay loaded until the world ends.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `collective` is null or a C string. */
-int32_t rushmem_team_prepare(rushmem_team_t *t, const char *collective, int32_t op, size_t what);
+int32_t rushmem_team_prepare(rushmem_team_t *t, const char *collective, size_t what, int32_t op);
 
 /* Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those
  * of a host that load the same source at once compile it once, and compiled sources are kept in a cache
@@ -1708,6 +1857,15 @@ int32_t rushmem_cuda_versions(struct rushmem_cuda_t *out);
  *
  * Requires: `out` is null or points at a `rushmem_job_t` of `out->size` bytes. */
 int32_t rushmem_job_describe(struct rushmem_job_t *out);
+
+/* Row `index` of the table by which collectives on streams are launched, with what `RUSHMEM_COLLECTIVES` says
+ * in place of its own: on GPUs, or on the CPU device. Rows are in the order of collectives and sizes; behind the
+ * last one `collective` is empty. `RUSHMEM_ERR_ENVIRONMENT` where the setting makes no sense. Local.
+ *
+ * Requires: `out` is null or valid. */
+int32_t rushmem_collective_launch(size_t index,
+                                  int32_t gpu,
+                                  struct rushmem_collective_launch_t *out);
 
 /* The C++ compiler that would compile kernels for the CPU device (`RUSHMEM_CXX` names it). Succeeds also
  * where there is none: the struct says why. Runs it for its version. Local.

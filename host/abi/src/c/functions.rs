@@ -208,7 +208,7 @@ macro_rules! functions {
             }
             team_stream {
                 fn team_prepare = rushmem_team_prepare(
-                    *mut rushmem_team_t, *const c_char, i32, usize,
+                    *mut rushmem_team_t, *const c_char, usize, i32,
                 ) -> i32;
                 fn team_sync_on_stream = rushmem_team_sync_on_stream(
                     *mut rushmem_team_t, u32, *mut c_void,
@@ -229,7 +229,7 @@ macro_rules! functions {
                     *mut rushmem_team_t, *mut c_void, *const c_void, usize, u32, *mut c_void,
                 ) -> i32;
                 fn team_alltoalls_on_stream = rushmem_team_alltoalls_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, usize, usize, usize, u32,
+                    *mut rushmem_team_t, *mut c_void, *const c_void, isize, isize, usize, usize, u32,
                     *mut c_void,
                 ) -> i32;
                 fn team_alltoallv_on_stream = rushmem_team_alltoallv_on_stream(
@@ -237,16 +237,49 @@ macro_rules! functions {
                     *const usize, usize, u32, *mut c_void,
                 ) -> i32;
                 fn team_reduce_on_stream = rushmem_team_reduce_on_stream(
-                    *mut rushmem_team_t, i32, i32, *mut c_void, *const c_void, usize, u32, *mut c_void,
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
                 ) -> i32;
                 fn team_reducescatter_on_stream = rushmem_team_reducescatter_on_stream(
-                    *mut rushmem_team_t, i32, i32, *mut c_void, *const c_void, usize, u32, *mut c_void,
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
                 ) -> i32;
                 fn team_inscan_on_stream = rushmem_team_inscan_on_stream(
-                    *mut rushmem_team_t, i32, i32, *mut c_void, *const c_void, usize, u32, *mut c_void,
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
                 ) -> i32;
                 fn team_exscan_on_stream = rushmem_team_exscan_on_stream(
-                    *mut rushmem_team_t, i32, i32, *mut c_void, *const c_void, usize, u32, *mut c_void,
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
+                ) -> i32;
+            }
+            collective {
+                fn team_broadcast = rushmem_team_broadcast(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32,
+                ) -> i32;
+                fn team_fcollect = rushmem_team_fcollect(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize,
+                ) -> i32;
+                fn team_collect = rushmem_team_collect(
+                    *mut rushmem_team_t, *mut c_void, usize, *const c_void, usize, *mut usize,
+                ) -> i32;
+                fn team_alltoall = rushmem_team_alltoall(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize,
+                ) -> i32;
+                fn team_alltoalls = rushmem_team_alltoalls(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, isize, isize, usize, usize,
+                ) -> i32;
+                fn team_alltoallv = rushmem_team_alltoallv(
+                    *mut rushmem_team_t, *mut c_void, *const usize, usize, *mut usize, *const c_void,
+                    *const usize, *const usize,
+                ) -> i32;
+                fn team_reduce = rushmem_team_reduce(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
+                ) -> i32;
+                fn team_reducescatter = rushmem_team_reducescatter(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
+                ) -> i32;
+                fn team_inscan = rushmem_team_inscan(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
+                ) -> i32;
+                fn team_exscan = rushmem_team_exscan(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
                 ) -> i32;
             }
             kernel {

@@ -164,14 +164,17 @@ pub unsafe extern "C" fn rushmem_team_alltoalls_on_stream(
     t: *mut rushmem_team_t,
     dst: *mut c_void,
     src: *const c_void,
-    dst_stride: usize,
-    src_stride: usize,
+    dst_stride: isize,
+    src_stride: isize,
     elem_bytes: usize,
     n: usize,
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
     let (dst, src) = (dst as usize, src as usize);
+    // A negative one is refused as none is.
+    let [dst_stride, src_stride] =
+        [dst_stride, src_stride].map(|stride| usize::try_from(stride).unwrap_or(0));
     let alltoalls = TeamCall::Alltoalls { dst, src, dst_stride, src_stride, elem: elem_bytes, n };
     // SAFETY: the caller vouches for memory, team and stream.
     unsafe { call(t, alltoalls, set, stream) }
@@ -226,11 +229,11 @@ pub unsafe extern "C" fn rushmem_team_alltoallv_on_stream(
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_team_reduce_on_stream(
     t: *mut rushmem_team_t,
-    op: i32,
-    r#type: i32,
     dst: *mut c_void,
     src: *const c_void,
     n: usize,
+    r#type: i32,
+    op: i32,
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
@@ -248,11 +251,11 @@ pub unsafe extern "C" fn rushmem_team_reduce_on_stream(
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_team_reducescatter_on_stream(
     t: *mut rushmem_team_t,
-    op: i32,
-    r#type: i32,
     dst: *mut c_void,
     src: *const c_void,
     n: usize,
+    r#type: i32,
+    op: i32,
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
@@ -269,11 +272,11 @@ pub unsafe extern "C" fn rushmem_team_reducescatter_on_stream(
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_team_inscan_on_stream(
     t: *mut rushmem_team_t,
-    op: i32,
-    r#type: i32,
     dst: *mut c_void,
     src: *const c_void,
     n: usize,
+    r#type: i32,
+    op: i32,
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
@@ -289,11 +292,11 @@ pub unsafe extern "C" fn rushmem_team_inscan_on_stream(
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_team_exscan_on_stream(
     t: *mut rushmem_team_t,
-    op: i32,
-    r#type: i32,
     dst: *mut c_void,
     src: *const c_void,
     n: usize,
+    r#type: i32,
+    op: i32,
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
@@ -317,8 +320,8 @@ pub unsafe extern "C" fn rushmem_team_exscan_on_stream(
 pub unsafe extern "C" fn rushmem_team_prepare(
     t: *mut rushmem_team_t,
     collective: *const c_char,
-    op: i32,
     what: usize,
+    op: i32,
 ) -> i32 {
     guard(|| {
         // SAFETY: the caller keeps the team alive.
