@@ -278,6 +278,17 @@ fn random_collectives_on_a_stream_agree_with_their_definition() {
     at_all_counts(|world, rng| random(world, rng, place::litmus_rounds(24) as u64));
 }
 
+/// Launches of several blocks, and of more threads, which all members' are.
+#[test]
+fn random_collectives_by_several_blocks() {
+    let wide = "reduce=3x33;reducescatter=2x8;inscan=3x4;exscan=2x3;broadcast=3x33;fcollect=4x5;collect=2x2;\
+        alltoall=1x7,64:3x7;alltoalls=2x9;alltoallv=3x3;sync=2x2;barrier=3x1";
+    for n in [2, 3] {
+        let pes = seeded(place::pes(n)).env("RUSHMEM_COLLECTIVES", wide);
+        pes.threads(|world| random(world, &mut Rng::new(seed()), place::litmus_rounds(24) as u64));
+    }
+}
+
 /// Near and far PEs in one team, and none that are near.
 #[test]
 fn random_collectives_over_a_network() {

@@ -1,6 +1,7 @@
 //! Streams: operations in order with kernels, between PEs, in a pool with completion handles, side by side;
 //! what is refused at the call, and how failures are announced.
 
+mod collective_faults;
 mod collectives;
 mod failures;
 mod litmus;
