@@ -35,7 +35,7 @@ fn run(
     team: (u32, i32),
     steps: usize,
 ) {
-    let bench = Bench::new(world, COLLECTIVES);
+    let bench = Bench::made_quickly(world, COLLECTIVES);
     let words = ROOM / 8 * 4;
     let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
     let args = Collectives {
@@ -94,7 +94,7 @@ fn teams_that_overlap_run_at_once() {
     let teams = if on_gpus() { 3 } else { 10 };
     const BLOCKS: usize = 2;
     at_counts(&[2, 3, 5], |world, rng| {
-        let bench = Bench::new(world, COLLECTIVES);
+        let bench = Bench::made_quickly(world, COLLECTIVES);
         let words = teams * BLOCKS * ROOM / 8;
         let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
         let config = TeamConfig::default().slot_sets(BLOCKS as u32);
