@@ -243,6 +243,10 @@ fn typed_functions_are_for_the_types_of_the_table() {
         }]
     };
     assert_eq!(rows_of(&header, "RUSHMEM_RMA_TYPES"), rows(|_| true, |_| vec![]));
+    assert_eq!(
+        rows_of(&header, "RUSHMEM_SMALL_INTEGER_TYPES"),
+        rows(|t| t.families == Families::Rma && t.kind != Kind::Float, |_| vec![])
+    );
     assert_eq!(rows_of(&header, "RUSHMEM_INTEGER_TYPES"), rows(|t| t.families == Families::Integer, element));
     assert_eq!(rows_of(&header, "RUSHMEM_FLOAT_TYPES"), rows(|t| t.families == Families::Extended, element));
 }
