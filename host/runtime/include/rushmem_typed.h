@@ -242,8 +242,8 @@ static inline void rushmem_typed_from_bits(void *value, size_t bytes, uint64_t b
 /* Collectives of a team: rushmem_T_broadcast(team, dst, src, n, root), rushmem_T_fcollect(team, dst, src, n),
  * rushmem_T_collect(team, dst, room, src, n, received), rushmem_T_alltoall(team, dst, src, n),
  * rushmem_T_alltoalls(team, dst, src, dst_stride, src_stride, n); rushmem_T_sum_reduce(team, dst, src, n),
- * _sum_reducescatter, _sum_inscan, _sum_exscan, the same of prod, min and max and, for integers, of and, or and
- * xor. */
+ * _sum_reducescatter, _sum_inscan, _sum_exscan, the same of prod, min and max and, for integers, of and, or
+ * and xor. */
 #define RUSHMEM_TYPED_BYTES(T, n) ((n) > SIZE_MAX / sizeof(T) ? SIZE_MAX : (n) * sizeof(T))
 #define RUSHMEM_TYPED_MOVES(NAME, T)                                                                          \
   static inline int32_t rushmem_##NAME##_broadcast(rushmem_team_t *team, T *dst, const T *src, size_t n,      \

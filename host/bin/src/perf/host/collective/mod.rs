@@ -1,6 +1,6 @@
-//! Collectives that the host calls, of 2 and 4 PEs, beside those of the MPIs that are here, Open MPI and MPICH:
-//! all on this machine, in turns. `mpi.c` is built by an MPI's own compiler and started by its launcher, so that
-//! this program needs none.
+//! Collectives that the host calls, of 2 and 4 PEs, beside those of the MPIs that are here, Open MPI and
+//! MPICH: all on this machine, in turns. `mpi.c` is built by an MPI's own compiler and started by its
+//! launcher, so that this program needs none.
 
 pub(crate) mod pe;
 

@@ -1,6 +1,6 @@
-/* The collectives of an MPI, as pe.rs beside this file measures ours: the same sizes, the same batches, the
- * same sums at the end. Arguments: the number of ranks that there are to be, samples, then sizes. Rank 0 prints
- * a line for each: its name, bytes, and the nanoseconds of one call in each batch. */
+/* The collectives of an MPI, as pe.rs beside this file measures ours: the same sizes, the same batches.
+ * Arguments: the number of ranks that are to be there, samples, then sizes. Rank 0 prints a line for each:
+ * its name, bytes, and the nanoseconds of one call in each batch. */
 #include <mpi.h>
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-//! One PE of a job that measures our collectives, as `mpi.c` beside this file measures an MPI's: it prints the
-//! nanoseconds of one call in each batch. Arrays are symmetric memory.
+//! One PE of a job that measures our collectives, as `mpi.c` beside this file measures an MPI's: it prints
+//! the nanoseconds of one call in each batch. Arrays are symmetric memory.
 
 use std::time::Instant;
 
