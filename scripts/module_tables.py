@@ -13,6 +13,8 @@ RUNTIME = {
     "settings": {"logging"},
     "seeds": set(),
     "word": set(),
+    # Arithmetic of reductions on arrays in memory.
+    "reduction": {"error"},
     "os": {"error"},
     "fork": {"error"},
     "handles": {"error"},
@@ -41,7 +43,7 @@ RUNTIME = {
     "exec": {"error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
     "world": {
         "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel",
-        "memory", "net", "node", "op", "os", "team", "topology",
+        "memory", "net", "node", "op", "os", "reduction", "team", "topology", "word",
     },
     "capi": {
         "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op",
@@ -82,6 +84,8 @@ API = {
     "put_signal": {"element", "error", "near", "pe", "signal", "slice", "stream"},
     "nbi": {"element", "error", "pe", "put_signal", "signal", "slice", "world"},
     "team": {"error", "forked", "pe", "runtime", "world"},
+    "number": {"element"},
+    "collective": {"element", "error", "number", "slice", "team", "world"},
     "args": {"element", "heap", "signal", "slice", "team"},
     "kernel": {"args", "error", "runtime", "source", "stream", "world"},
     "cudarc": {"device", "element", "error", "pe", "slice", "world"},

@@ -33,7 +33,8 @@
 //! - [`SymSlice`] and its views, [`SymRef`]: symmetric memory and what can be done with it: `put`, `get`,
 //!   `p`, `g`; one word at a time through [`SymRef::at`]; waits through [`SymRef::ivars`].
 //! - [`Signal`], [`Signals`]: words that announce data.
-//! - [`Team`]: some PEs that synchronise and communicate together; kernels take one by value.
+//! - [`Team`]: some PEs that synchronise and communicate together; kernels take one by value. Its collectives
+//!   take symmetric memory or slices ([`FromMemory`], [`ToMemory`]); what is reduced are [`Number`]s.
 //! - [`Stream`], [`Event`]: the same operations as methods (`stream.put`) in a stream's order, on the
 //!   device's own time.
 //! - [`Module`], [`Kernel`], [`Launch`]: CUDA C++ kernels that use the same operations on the device.
@@ -84,6 +85,7 @@
 mod args;
 mod atomic;
 mod builder;
+mod collective;
 #[cfg(feature = "cudarc")]
 mod cudarc;
 mod device;
@@ -98,6 +100,7 @@ mod kernel;
 mod nbi;
 mod near;
 mod near_pes;
+mod number;
 mod order;
 mod pe;
 mod put_signal;
@@ -120,6 +123,7 @@ pub use self::cudarc::DeviceView;
 pub use args::{ArgType, ByValue, KernelArg, KernelArgs};
 pub use atomic::Remote;
 pub use builder::{Uid, WorldBuilder};
+pub use collective::{FromMemory, ToMemory};
 pub use device::Device;
 pub use element::{AtomicInt, AtomicType, Symmetric};
 pub use error::{Error, ErrorCode, Result};
@@ -128,6 +132,7 @@ pub use heap::{HeapInfo, Registered};
 pub use kernel::{Dim3, Kernel, Launch, Module};
 pub use nbi::NbiScope;
 pub use near_pes::{NearPes, NearShape};
+pub use number::{And, Complex, Integer, Max, Min, Number, Operator, Or, Ordered, Prod, Sum, Xor};
 pub use pe::Pe;
 pub use run::{run, run_with};
 pub use signal::{Signal, SignalOp, SignalRef, Signals};
@@ -138,6 +143,8 @@ pub use team::{Split, Team, TeamComparison, TeamConfig};
 pub use wait::{Cmp, Ivars};
 pub use world::{Peer, World};
 
+#[doc(no_inline)]
+pub use half;
 #[doc(no_inline)]
 pub use zerocopy;
 

@@ -140,7 +140,7 @@ impl<'w> Team<'w> {
         }
     }
 
-    fn runtime(&self) -> &'static Runtime {
+    pub(crate) fn runtime(&self) -> &'static Runtime {
         self.world.runtime()
     }
 

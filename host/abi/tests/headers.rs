@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rushmem_abi::device::*;
+use rushmem_abi::reduction::Operator;
 use rushmem_abi::table::{CType, Families, Kind, C_TYPES};
 
 /// The device headers that repeat numbers; rushmem.h is generated (`host/runtime/tests/header.rs`).
@@ -108,6 +109,21 @@ fn families_of_numbers_are_whole() {
             assert_eq!(times, 1, "{name} stands {times} times in the device's headers");
         }
     }
+}
+
+/// Kernels name an operator by a type, `struct sum`, which has its number; `and`, `or` and `xor` are words of
+/// C++, so theirs end in `_`.
+#[test]
+fn operators_are_those_of_kernels() {
+    let header = read("device/include/rushmem/impl/coll/operators.h");
+    let row = |text: &str| {
+        let (name, rest) = text.split_once(" {")?;
+        let code = rest.trim_start().strip_prefix("static constexpr uint32_t code = ")?;
+        Some((name.trim_end_matches('_').to_owned(), code.split_once(';')?.0.parse::<i32>().ok()?))
+    };
+    let theirs: Vec<_> = header.split("struct ").skip(1).filter_map(row).collect();
+    let ours: Vec<_> = Operator::ALL.iter().map(|op| (op.name().to_owned(), op.code())).collect();
+    assert_eq!(theirs, ours);
 }
 
 #[test]
@@ -227,6 +243,10 @@ fn typed_functions_are_for_the_types_of_the_table() {
         }]
     };
     assert_eq!(rows_of(&header, "RUSHMEM_RMA_TYPES"), rows(|_| true, |_| vec![]));
+    assert_eq!(
+        rows_of(&header, "RUSHMEM_SMALL_INTEGER_TYPES"),
+        rows(|t| t.families == Families::Rma && t.kind != Kind::Float, |_| vec![])
+    );
     assert_eq!(rows_of(&header, "RUSHMEM_INTEGER_TYPES"), rows(|t| t.families == Families::Integer, element));
     assert_eq!(rows_of(&header, "RUSHMEM_FLOAT_TYPES"), rows(|t| t.families == Families::Extended, element));
 }

@@ -113,6 +113,51 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* `double`: fetch, set and swap only. */
 #define RUSHMEM_DOUBLE 5
 
+/* `int8_t`. This and the following are types of reductions alone. */
+#define RUSHMEM_INT8 6
+
+/* `uint8_t`. */
+#define RUSHMEM_UINT8 7
+
+/* `int16_t`. */
+#define RUSHMEM_INT16 8
+
+/* `uint16_t`. */
+#define RUSHMEM_UINT16 9
+
+/* 16-bit float of IEEE 754 (`__half`): combined in 32 bits, and rounded once. */
+#define RUSHMEM_HALF 10
+
+/* The upper half of a float (`__nv_bfloat16`): combined in 32 bits, and rounded once. */
+#define RUSHMEM_BFLOAT16 11
+
+/* `float _Complex`: sums and products. */
+#define RUSHMEM_COMPLEX_FLOAT 12
+
+/* `double _Complex`: sums and products. */
+#define RUSHMEM_COMPLEX_DOUBLE 13
+
+/* Operators of reductions and scans (OpenSHMEM 1.5, section 9.11.9). Integers wrap. */
+#define RUSHMEM_SUM 0
+
+/* Product. */
+#define RUSHMEM_PROD 1
+
+/* The smaller one; no complex numbers. */
+#define RUSHMEM_MIN 2
+
+/* The larger one; no complex numbers. */
+#define RUSHMEM_MAX 3
+
+/* Bitwise and; integers alone. */
+#define RUSHMEM_AND 4
+
+/* Bitwise or; integers alone. */
+#define RUSHMEM_OR 5
+
+/* Bitwise exclusive or; integers alone. */
+#define RUSHMEM_XOR 6
+
 /* Atomic operations (OpenSHMEM 1.5, section 9.8). The non-fetching ones leave `*fetched` alone. */
 #define RUSHMEM_ATOMIC_FETCH 0
 
@@ -1312,6 +1357,139 @@ int32_t rushmem_team_barrier(rushmem_team_t *t);
  *
  * Requires: `t` is a team that no other thread uses now. */
 int32_t rushmem_team_free(rushmem_team_t *t);
+
+/* `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the root (OpenSHMEM
+ * 1.5, section 9.11.5). Collective over the team, whose members give the same size and root.
+ *
+ * This and the other collectives: `dst` and `src` are any memory of the PE's; large arrays go faster where
+ * they are symmetric. They are the same array or do not overlap. On return the destination is complete and
+ * the source may be changed. Heaps are in host memory.
+ *
+ * Errors, on all members alike, with nothing written: `RUSHMEM_ERR_MISMATCH` for different arguments or
+ * calls; the error of a member whose arguments are wrong (`RUSHMEM_ERR_BAD_PE` for the root,
+ * `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS` and `RUSHMEM_ERR_INVALID_ARGUMENT` for arrays);
+ * `RUSHMEM_ERR_UNSUPPORTED` where heaps are in GPU memory. `RUSHMEM_ERR_TIMEOUT` and `RUSHMEM_ERR_PEER_DEAD`
+ * leave the destination in any state. On one PE: `RUSHMEM_ERR_BUSY` while another thread is in a collective
+ * call of the team, `RUSHMEM_ERR_BAD_HANDLE` for what is no team.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` is valid for `bytes` bytes, and on the root
+ * `src`. */
+int32_t rushmem_team_broadcast(rushmem_team_t *t, void *dst, const void *src, size_t bytes, int32_t root);
+
+/* `bytes` bytes at `src` of each member are at `dst` of every member, one behind the other in the order of
+ * the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of `dst`. Collective, and errors,
+ * as `rushmem_team_broadcast`.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
+ * all members. */
+int32_t rushmem_team_fcollect(rushmem_team_t *t,
+                              void *dst,
+                              const void *src,
+                              size_t bytes);
+
+/* `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has, `SIZE_MAX` where
+ * the caller knows that it is enough; `*received`, unless `received` is null, is how many have come. `src` may
+ * be this member's part of `dst`. Collective, and errors, as `rushmem_team_broadcast`;
+ * `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
+ * all members or for `room`; `received` is null or valid. */
+int32_t rushmem_team_collect(rushmem_team_t *t,
+                             void *dst,
+                             size_t room,
+                             const void *src,
+                             size_t bytes,
+                             size_t *received);
+
+/* Block `j`, of `bytes` bytes, of each member's `src` is block `my_pe` of member `j`'s `dst` (OpenSHMEM 1.5,
+ * section 9.11.7). Collective, and errors, as `rushmem_team_broadcast`.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for a block for each member. */
+int32_t rushmem_team_alltoall(rushmem_team_t *t, void *dst, const void *src, size_t bytes);
+
+/* `rushmem_team_alltoall` of blocks of `n` elements of `elem_bytes` bytes: element `k` of block `j` is at
+ * `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5, section 9.11.8). Strides are
+ * at least 1, and like sizes the same on all members. What lies between is not touched, and the arrays do not
+ * overlap. Collective, and errors, as `rushmem_team_broadcast`.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for the elements of all
+ * blocks. */
+int32_t rushmem_team_alltoalls(rushmem_team_t *t,
+                               void *dst,
+                               const void *src,
+                               ptrdiff_t dst_stride,
+                               ptrdiff_t src_stride,
+                               size_t elem_bytes,
+                               size_t n);
+
+/* `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at `dst_at[i]`
+ * of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to know sizes. All places are in
+ * bytes, in lists with an entry for each member. `room` is how many bytes `dst` has, `SIZE_MAX` where the caller
+ * knows that it is enough. Parts of `dst` do not overlap one another or `src`. Collective, and errors, as
+ * `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; the lists are valid for an entry for each member;
+ * `src` is valid for what is sent, `dst` for what comes or for `room`; `received` is null or valid for an
+ * entry for each member. */
+int32_t rushmem_team_alltoallv(rushmem_team_t *t,
+                               void *dst,
+                               const size_t *dst_at,
+                               size_t room,
+                               size_t *received,
+                               const void *src,
+                               const size_t *src_at,
+                               const size_t *bytes);
+
+/* Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of `RUSHMEM_SUM` and
+ * its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like (OpenSHMEM 1.5, section 9.11.9).
+ *
+ * Members are combined in the order of their numbers, one after the other, so that the result is the same
+ * bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded once.
+ * Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or an operator
+ * that does not exist or that do not go together.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
+int32_t rushmem_team_reduce(rushmem_team_t *t,
+                            void *dst,
+                            const void *src,
+                            size_t n,
+                            int32_t type,
+                            int32_t op);
+
+/* Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all members' `src`,
+ * which have such a block for each member. `dst` may be the first block of `src`, or this member's. Collective,
+ * and errors, as `rushmem_team_reduce`.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` is valid for `n` elements, `src` for as many for
+ * each member. */
+int32_t rushmem_team_reducescatter(rushmem_team_t *t,
+                                   void *dst,
+                                   const void *src,
+                                   size_t n,
+                                   int32_t type,
+                                   int32_t op);
+
+/* `rushmem_team_reduce` of the members up to each one, itself included (OpenSHMEM 1.6, inscan). Collective, and
+ * errors, as that.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
+int32_t rushmem_team_inscan(rushmem_team_t *t,
+                            void *dst,
+                            const void *src,
+                            size_t n,
+                            int32_t type,
+                            int32_t op);
+
+/* `rushmem_team_reduce` of the members before each one; the first one gets zeroes (OpenSHMEM 1.6, exscan).
+ * Collective, and errors, as that.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
+int32_t rushmem_team_exscan(rushmem_team_t *t,
+                            void *dst,
+                            const void *src,
+                            size_t n,
+                            int32_t type,
+                            int32_t op);
 
 /* Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those
  * of a host that load the same source at once compile it once, and compiled sources are kept in a cache

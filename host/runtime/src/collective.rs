@@ -15,8 +15,8 @@ use crate::node::control::{Arrival, Call, Control, RoundWords, AHEAD};
 use crate::topology::card::Card;
 use crate::topology::members::Members;
 
-/// Tells these PEs, the leaders of other nodes, of this PE's arrival.
-pub(crate) type Announce = Box<dyn Fn(&[usize], Arrival) -> Result<()> + Send + Sync>;
+/// Tells these PEs, the leaders of other nodes, of this PE's arrival, and what the call carries of it.
+pub(crate) type Announce = Box<dyn Fn(&[usize], Arrival, &[u8]) -> Result<()> + Send + Sync>;
 
 /// What the rounds of all teams of a world go through.
 pub(crate) struct Rounds {
@@ -113,6 +113,43 @@ impl Entered<'_> {
     /// calls differ.
     #[inline]
     pub(crate) fn round(&mut self, kind: Call, words: RoundWords) -> Result<()> {
+        self.round_with(kind, words, 0)
+    }
+
+    /// Bytes that a round may carry of each member.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.rounds.control.room()
+    }
+
+    /// Where this member puts what the next round is to carry of it.
+    #[inline]
+    pub(crate) fn desk(&mut self) -> *mut u8 {
+        let me = self.rounds.control.my_pe();
+        self.rounds.control.carried(self.of.board, me, self.count.number + 1)
+    }
+
+    /// What the last round has carried of member `i`: good until the next round but one begins.
+    #[inline]
+    pub(crate) fn carried(&self, i: usize) -> *const u8 {
+        self.rounds.control.carried(self.of.board, self.of.members.pe(i), self.count.number)
+    }
+
+    /// An error where a member has given the last round up and made others since: what it has carried may be
+    /// something else by now.
+    #[inline]
+    pub(crate) fn check_kept(&self) -> Result<()> {
+        let (board, number) = (self.of.board, self.count.number);
+        let gone = |pe: &usize| self.rounds.control.arrived(board, *pe, number) == Some(AHEAD);
+        match self.of.members.pes().find(gone) {
+            None => Ok(()),
+            Some(pe) => Err(err!(TIMEOUT, "{} has given up this call", self.rounds.cards[pe].who())),
+        }
+    }
+
+    /// [`Entered::round`] that carries the first `bytes` bytes at [`Entered::desk`].
+    #[inline]
+    pub(crate) fn round_with(&mut self, kind: Call, words: RoundWords, bytes: usize) -> Result<()> {
         let Collective { board, members, leaders, .. } = self.of;
         let (board, rounds) = (*board, self.rounds);
         self.count.number += 1;
@@ -120,7 +157,9 @@ impl Entered<'_> {
         let arrival = Arrival { board, number, kind: kind as u8, previous: self.count.previous, words };
         rounds.control.arrive(&arrival);
         if let Some(announce) = &rounds.announce {
-            announce(leaders, arrival)?;
+            let data = rounds.control.carried(board, rounds.control.my_pe(), number);
+            // SAFETY: this PE's own room, which nobody writes to before its next round but one.
+            announce(leaders, arrival, unsafe { std::slice::from_raw_parts(data, bytes) })?;
         }
         self.count.previous = kind as u8;
         let (n, mut next) = (members.n(), 0);

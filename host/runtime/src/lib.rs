@@ -29,6 +29,7 @@ mod node;
 mod op;
 mod os;
 mod plugin;
+mod reduction;
 #[cfg(any(test, feature = "fuzzing"))]
 mod seeds;
 mod settings;

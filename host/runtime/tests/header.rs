@@ -8,9 +8,23 @@ use std::path::{Path, PathBuf};
 /// Files of `rushmem-abi`, of which the header's constants and types come.
 const TYPES: [&str; 3] = ["status", "operation", "types"];
 /// The files of the C ABI's functions in the order of the header.
-const SOURCES: [&str; 15] = [
-    "info", "world", "heap", "rma", "strided", "atomic", "signal", "wait", "test", "order", "team", "kernel",
-    "stream", "gpu", "doctor",
+const SOURCES: [&str; 16] = [
+    "info",
+    "world",
+    "heap",
+    "rma",
+    "strided",
+    "atomic",
+    "signal",
+    "wait",
+    "test",
+    "order",
+    "team",
+    "collective",
+    "kernel",
+    "stream",
+    "gpu",
+    "doctor",
 ];
 
 /// What stands above everything.

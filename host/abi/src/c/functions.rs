@@ -206,6 +206,39 @@ macro_rules! functions {
                 fn team_barrier = rushmem_team_barrier(*mut rushmem_team_t) -> i32;
                 fn team_free = rushmem_team_free(*mut rushmem_team_t) -> i32;
             }
+            collective {
+                fn team_broadcast = rushmem_team_broadcast(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32,
+                ) -> i32;
+                fn team_fcollect = rushmem_team_fcollect(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize,
+                ) -> i32;
+                fn team_collect = rushmem_team_collect(
+                    *mut rushmem_team_t, *mut c_void, usize, *const c_void, usize, *mut usize,
+                ) -> i32;
+                fn team_alltoall = rushmem_team_alltoall(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize,
+                ) -> i32;
+                fn team_alltoalls = rushmem_team_alltoalls(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, isize, isize, usize, usize,
+                ) -> i32;
+                fn team_alltoallv = rushmem_team_alltoallv(
+                    *mut rushmem_team_t, *mut c_void, *const usize, usize, *mut usize, *const c_void,
+                    *const usize, *const usize,
+                ) -> i32;
+                fn team_reduce = rushmem_team_reduce(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
+                ) -> i32;
+                fn team_reducescatter = rushmem_team_reducescatter(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
+                ) -> i32;
+                fn team_inscan = rushmem_team_inscan(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
+                ) -> i32;
+                fn team_exscan = rushmem_team_exscan(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
+                ) -> i32;
+            }
             kernel {
                 fn module_load = rushmem_module_load(
                     *mut rushmem_world_t, *const c_char, usize, *const c_char, *const *const c_char, usize,

@@ -1,4 +1,4 @@
-//! The numbers of what operations take: element types, atomics, comparisons and signal updates.
+//! The numbers of what operations take: element types, atomics, reductions, comparisons and signal updates.
 //! [`crate::table`] says what each means; kernels use the same numbers (`device/include/rushmem/abi.h`).
 
 /// Element type of an atomic, signal or wait.
@@ -13,6 +13,37 @@ pub const RUSHMEM_UINT64: i32 = 3;
 pub const RUSHMEM_FLOAT: i32 = 4;
 /// `double`: fetch, set and swap only.
 pub const RUSHMEM_DOUBLE: i32 = 5;
+/// `int8_t`. This and the following are types of reductions alone.
+pub const RUSHMEM_INT8: i32 = 6;
+/// `uint8_t`.
+pub const RUSHMEM_UINT8: i32 = 7;
+/// `int16_t`.
+pub const RUSHMEM_INT16: i32 = 8;
+/// `uint16_t`.
+pub const RUSHMEM_UINT16: i32 = 9;
+/// 16-bit float of IEEE 754 (`__half`): combined in 32 bits, and rounded once.
+pub const RUSHMEM_HALF: i32 = 10;
+/// The upper half of a float (`__nv_bfloat16`): combined in 32 bits, and rounded once.
+pub const RUSHMEM_BFLOAT16: i32 = 11;
+/// `float _Complex`: sums and products.
+pub const RUSHMEM_COMPLEX_FLOAT: i32 = 12;
+/// `double _Complex`: sums and products.
+pub const RUSHMEM_COMPLEX_DOUBLE: i32 = 13;
+
+/// Operators of reductions and scans (OpenSHMEM 1.5, section 9.11.9). Integers wrap.
+pub const RUSHMEM_SUM: i32 = 0;
+/// Product.
+pub const RUSHMEM_PROD: i32 = 1;
+/// The smaller one; no complex numbers.
+pub const RUSHMEM_MIN: i32 = 2;
+/// The larger one; no complex numbers.
+pub const RUSHMEM_MAX: i32 = 3;
+/// Bitwise and; integers alone.
+pub const RUSHMEM_AND: i32 = 4;
+/// Bitwise or; integers alone.
+pub const RUSHMEM_OR: i32 = 5;
+/// Bitwise exclusive or; integers alone.
+pub const RUSHMEM_XOR: i32 = 6;
 
 /// Atomic operations (OpenSHMEM 1.5, section 9.8). The non-fetching ones leave `*fetched` alone.
 pub const RUSHMEM_ATOMIC_FETCH: i32 = 0;

@@ -5,6 +5,7 @@
 
 mod at_exit;
 pub mod atomic;
+pub mod collective;
 pub mod doctor;
 pub mod gpu;
 pub mod heap;

@@ -19,7 +19,7 @@ use rushmem_abi::device::RawTeam;
 /// # Safety
 /// Nobody frees the team or finalises its world during the call.
 #[inline]
-unsafe fn team<'a>(t: *mut rushmem_team_t) -> Result<(&'a World, &'a Team)> {
+pub(super) unsafe fn team<'a>(t: *mut rushmem_team_t) -> Result<(&'a World, &'a Team)> {
     // SAFETY: nobody frees it during the call (this function's contract).
     let held = unsafe { handles::find(t) }.ok_or_else(|| {
         let why = if t.is_null() {

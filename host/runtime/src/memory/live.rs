@@ -68,6 +68,13 @@ impl Live {
         ranges.range(..start.saturating_add(bytes)).next_back().is_some_and(|(s, r)| s + r.bytes > start)
     }
 
+    /// Bytes from `at` to the end of the live range that it lies in.
+    pub(crate) fn rest(&self, at: usize) -> Option<usize> {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let (start, range) = ranges.range(..=at).next_back()?;
+        (start + range.bytes).checked_sub(at).filter(|rest| *rest > 0)
+    }
+
     /// The symmetric address of `[at, at + bytes)`, which must lie in one live range.
     #[inline]
     pub(crate) fn find(&self, at: usize, bytes: usize) -> Result<usize> {
@@ -132,6 +139,7 @@ mod tests {
             assert_eq!(live.find(0, 1).unwrap_err().code, code::BAD_ADDRESS);
             assert_eq!(live.find(usize::MAX, 1).unwrap_err().code, code::BAD_ADDRESS);
         }
+        assert_eq!([0x1000, 0x1063, 0x1064, 0xfff].map(|at| live.rest(at)), [Some(100), Some(1), None, None]);
         assert!(live.overlaps(0xff0, 0x11) && !live.overlaps(0xff0, 0x10) && !live.overlaps(0x1064, 5));
         live.remove(0x1000);
         assert_eq!(

@@ -151,6 +151,11 @@ impl Symmetric {
         self.live.find(at, bytes)
     }
 
+    /// Bytes from `at`, a symmetric address, to the end of its allocation.
+    pub(crate) fn rest(&self, at: usize) -> Option<usize> {
+        self.live.rest(at)
+    }
+
     /// Where slot `slot`'s copy of `at`, an address that [`Symmetric::find`] gave, is mapped, if that is not
     /// `stride` apart.
     pub(crate) fn elsewhere(&self, at: usize, slot: usize) -> Option<usize> {

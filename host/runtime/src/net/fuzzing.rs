@@ -22,7 +22,7 @@ pub(crate) fn messages(bytes: &[u8]) {
     let names = (0..3).map(|pe| format!("PE {pe}")).collect();
     let network = Network::shared(3, true);
     let transport = Box::new(StandIn::new(0, &network));
-    let mut engine = Engine::new(0, transport, names, Box::new(|_, _| ()), health);
+    let mut engine = Engine::new(0, transport, names, Box::new(|_, _| Ok(())), health);
     // Words, so that a misaligned atomic is the message's doing.
     let mut memory = vec![u64::from_ne_bytes([UNTOUCHED; 8]); (SEGMENT + 2 * EDGE) / 8];
     let own = memory.as_mut_ptr() as usize + EDGE;

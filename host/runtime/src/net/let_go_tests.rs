@@ -73,7 +73,7 @@ impl Pair {
 /// The engine of PE `me` of two; PE 1's memory is at `there`.
 fn engine(me: usize, net: &Arc<Mutex<Network>>, health: Arc<Health>, there: usize) -> Engine {
     let names = vec!["PE 0".to_owned(), "PE 1".to_owned()];
-    let mut engine = Engine::new(me, Box::new(StandIn::new(me, net)), names, Box::new(|_, _| ()), health);
+    let mut engine = Engine::new(me, Box::new(StandIn::new(me, net)), names, Box::new(|_, _| Ok(())), health);
     let id = engine.segments().new_id();
     engine.segments().insert(id, 0, 4096, there, vec![there as u64; 2], vec![true; 2]);
     engine

@@ -171,12 +171,13 @@ impl Far {
         self.gpu
     }
 
-    /// This PE has entered a collective call: the leaders of other nodes are sent a record of it.
-    pub(crate) fn arrive(&self, leaders: &[usize], arrival: Arrival) -> Result<()> {
+    /// This PE has entered a collective call, which carries `data`: the leaders of other nodes are sent
+    /// records of both.
+    pub(crate) fn arrive(&self, leaders: &[usize], arrival: Arrival, data: &[u8]) -> Result<()> {
         if leaders.is_empty() {
             return Ok(());
         }
-        self.shared.lock().arrive(leaders, arrival)
+        self.shared.lock().arrive(leaders, arrival, data)
     }
 
     /// Waits for what was started under `waiter`.

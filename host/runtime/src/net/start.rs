@@ -30,7 +30,7 @@ use crate::error::{err, Result};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
-use crate::node::control::Control;
+use crate::node::control::{Control, FromAfar};
 use crate::topology::card::Card;
 
 /// The first phase: PEs know how to reach each other.
@@ -108,7 +108,7 @@ impl Meeting {
         let doorbell = Doorbell::new(transport.fd())?;
         transport.arm();
         let control = Arc::clone(control);
-        let note = Box::new(move |from, arrival: &_| control.arrive_for(from, arrival));
+        let note = Box::new(move |from, what: &FromAfar<'_>| control.note(from, what));
         let shared = Arc::new(Shared {
             engine: Mutex::new(Engine::new(me, transport, names, note, Arc::clone(&health))),
             health: Arc::clone(&health),

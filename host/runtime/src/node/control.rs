@@ -5,6 +5,10 @@
 //! counter; kinds that differ are an error on every PE, so a mismatched call is reported rather than a hang.
 //! A call may carry four words of arguments, which the others read after the round.
 //!
+//! Behind the slots there is room for what a call carries beyond that, [`room`] bytes of each PE for the even
+//! calls of a board and as many for the odd ones: written before the arrival that announces it. As with the
+//! words, a PE has read them when it enters the next call, and they are written again in the one after that.
+//!
 //! There is a slot for every PE of the job: those of other nodes are written by this node's leader, as it
 //! hears of their arrivals. So each slot has one writer, and shows a PE's arrivals in their order.
 //!
@@ -15,7 +19,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, Result};
+use crate::error::{err, Error, Result};
 use crate::os::{page_size, Memfd};
 
 /// How many teams of one PE may be alive at once, its world among them.
@@ -44,6 +48,16 @@ pub(crate) enum Call {
     Split,
     SplitList,
     TeamNode,
+    Broadcast,
+    Fcollect,
+    Collect,
+    Alltoall,
+    Alltoalls,
+    Alltoallv,
+    Reduce,
+    Reducescatter,
+    Inscan,
+    Exscan,
 }
 
 impl Call {
@@ -67,6 +81,16 @@ impl Call {
             15 => "team_split",
             16 => "team_split_list",
             17 => "team_node",
+            18 => "team_broadcast",
+            19 => "team_fcollect",
+            20 => "team_collect",
+            21 => "team_alltoall",
+            22 => "team_alltoalls",
+            23 => "team_alltoallv",
+            24 => "team_reduce",
+            25 => "team_reducescatter",
+            26 => "team_inscan",
+            27 => "team_exscan",
             AHEAD => "others since (it gave this one up)",
             _ => "an unknown call",
         }
@@ -78,6 +102,33 @@ pub(crate) const AHEAD: u8 = u8::MAX;
 
 /// What a call carries for the others to compare.
 pub(crate) type RoundWords = [u64; 4];
+
+/// Bytes that a call of a board may carry of each PE beyond its words, in a world of `n`: two words for each
+/// PE at least.
+pub(crate) fn room(n: usize) -> usize {
+    const ALL: usize = 4 << 20;
+    let fair = (ALL / n).clamp(4 << 10, 64 << 10);
+    fair.max(16 * n).next_power_of_two()
+}
+
+/// What another node's PE has sent: parts of what a call carries, then that it has entered the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FromAfar<'a> {
+    Carried(Carried<'a>),
+    Arrival(Arrival),
+}
+
+/// A part of what a call carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Carried<'a> {
+    /// That of the team, below [`BOARDS`].
+    pub(crate) board: usize,
+    /// Of the call.
+    pub(crate) number: u64,
+    /// Where it is in the whole.
+    pub(crate) at: u64,
+    pub(crate) data: &'a [u8],
+}
 
 /// A PE has entered a collective call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +172,12 @@ unsafe impl Sync for Control {}
 impl Control {
     /// Bytes for the job's `n` PEs.
     fn bytes(n: usize) -> usize {
-        BOARDS * n * std::mem::size_of::<Slot>()
+        Self::slot_bytes(n) + BOARDS * n * 2 * room(n)
+    }
+
+    /// Bytes of the slots, which come first.
+    fn slot_bytes(n: usize) -> usize {
+        (BOARDS * n * std::mem::size_of::<Slot>()).next_multiple_of(page_size())
     }
 
     /// Made by the node's leader.
@@ -175,6 +231,12 @@ impl Control {
         Ok(())
     }
 
+    /// This PE.
+    #[inline]
+    pub(crate) fn my_pe(&self) -> usize {
+        self.me
+    }
+
     /// The descriptor that the leader hands to the others.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -185,6 +247,42 @@ impl Control {
         assert!(pe < self.n && board < BOARDS);
         // SAFETY: in the mapping; the slot is atomics only, for which zeroes are values.
         unsafe { &*self.base.add(board * self.n + pe) }
+    }
+
+    /// Bytes that a call may carry of each PE.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        room(self.n)
+    }
+
+    /// Where what call `number` carries of PE `pe` is: [`Control::room`] bytes.
+    #[inline]
+    pub(crate) fn carried(&self, board: usize, pe: usize, number: u64) -> *mut u8 {
+        assert!(pe < self.n && board < BOARDS);
+        let place = (board * self.n + pe) * 2 + (number & 1) as usize;
+        // SAFETY: in the mapping, behind the slots.
+        unsafe { self.base.cast::<u8>().add(Self::slot_bytes(self.n) + place * room(self.n)) }
+    }
+
+    /// Notes what PE `pe` of another node has sent. Only the leader of this node's PEs calls it, in the order
+    /// in which it was sent.
+    pub(crate) fn note(&self, pe: usize, what: &FromAfar<'_>) -> Result<()> {
+        match what {
+            FromAfar::Arrival(arrival) => self.arrive_for(pe, arrival),
+            FromAfar::Carried(Carried { board, number, at, data }) => {
+                let room = self.room();
+                let at = usize::try_from(*at).ok().filter(|at| *at <= room && data.len() <= room - at);
+                let Some(at) = at else {
+                    return Err(err!(INTERNAL, "{} bytes past the {room} that a call carries", data.len()));
+                };
+                // SAFETY: in the room of a PE that only this one writes to; others read after the arrival.
+                unsafe {
+                    let to = self.carried(*board, pe, *number).add(at);
+                    std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Announces that this PE has entered a call.
@@ -260,6 +358,24 @@ mod tests {
         assert_eq!(control.arrived(7, 1, 43), Some(Call::TeamBarrier as u8));
         assert_eq!(control.words(7, 1, 43), [43; 4]);
         assert_eq!((control.arrived(6, 1, 1), control.arrived(7, 0, 1)), (None, None));
+    }
+
+    /// What other nodes send lands in its PE's room, and nothing of it elsewhere.
+    #[test]
+    fn what_a_call_carries_stays_in_its_room() {
+        let control = Control::create(3, 0).unwrap();
+        let (room, data) = (control.room(), [7u8; 100]);
+        let carried = |at: u64, data| FromAfar::Carried(Carried { board: 5, number: 9, at, data });
+        assert!(control.note(1, &carried(room as u64 - 100, &data)).is_ok());
+        for at in [room as u64 - 99, room as u64 + 1, u64::MAX] {
+            assert!(control.note(1, &carried(at, &data)).is_err(), "{at}");
+        }
+        // SAFETY: the room of a PE, of one call and the other.
+        let bytes = |pe, number| unsafe { std::slice::from_raw_parts(control.carried(5, pe, number), room) };
+        assert_eq!(bytes(1, 9).iter().filter(|byte| **byte == 7).count(), 100);
+        assert!([(1, 8), (0, 9), (2, 9), (2, 8)]
+            .iter()
+            .all(|(pe, i)| bytes(*pe, *i).iter().all(|b| *b == 0)));
     }
 
     /// A segment has room for every board of a large world and takes memory for what is used.

@@ -207,7 +207,7 @@ impl Op {
 /// Checks a private (not necessarily symmetric) buffer as far as that can be known: not null, no wrap-around.
 /// A buffer of no bytes may be anything.
 #[inline(always)]
-fn check_private(what: &'static str, address: usize, bytes: usize) -> Result<()> {
+pub(crate) fn check_private(what: &'static str, address: usize, bytes: usize) -> Result<()> {
     let fits = bytes <= isize::MAX as usize && address.checked_add(bytes).is_some();
     if bytes == 0 || (address != 0 && fits) {
         return Ok(());

@@ -228,8 +228,10 @@ fn share_memory(
     let control = Arc::new(control);
     let joined = meeting.map(|meeting| meeting.join(&control)).transpose()?;
     let far = joined.as_ref().map(|joined| Arc::clone(&joined.net));
-    let announce =
-        far.map(|far| Box::new(move |leaders: &[usize], arrival| far.arrive(leaders, arrival)) as Announce);
+    let announce = far.map(|far| {
+        Box::new(move |leaders: &[usize], arrival, data: &[u8]| far.arrive(leaders, arrival, data))
+            as Announce
+    });
     let (health, cards) = (Arc::clone(health), Arc::clone(cards));
     let rounds = Rounds { control, announce, health, cards, limit: config.timeout };
     let leaders = nodes.leaders().filter(|pe| *pe != nodes.leader(me)).collect();

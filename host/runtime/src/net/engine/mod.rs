@@ -33,7 +33,8 @@ use crate::net::memory::segments::Segments;
 use crate::net::proxy::posts::Posts;
 use crate::net::transport::{Event, Token, Transport};
 use crate::net::wire::message::Record;
-use crate::node::control::Arrival;
+use crate::net::wire::RECORD;
+use crate::node::control::{Arrival, Carried};
 use failures::Failures;
 use in_flight::Flight;
 
@@ -227,10 +228,16 @@ impl Engine {
         &mut *self.operations.core.transport
     }
 
-    /// This PE has entered a collective call: the leaders of other nodes are sent a record of it.
-    pub(in crate::net) fn arrive(&mut self, leaders: &[usize], arrival: Arrival) -> Result<()> {
+    /// This PE has entered a collective call, which carries `data`: the leaders of other nodes are sent
+    /// records of both.
+    pub(in crate::net) fn arrive(&mut self, leaders: &[usize], arrival: Arrival, data: &[u8]) -> Result<()> {
         let core = &mut self.operations.core;
         leaders.iter().try_for_each(|pe| {
+            for (i, part) in data.chunks(RECORD).enumerate() {
+                let Arrival { board, number, .. } = arrival;
+                let carried = Carried { board, number, at: (i * RECORD) as u64, data: part };
+                core.emit(*pe, &Record::Carried(carried))?;
+            }
             core.emit(*pe, &Record::Arrive(arrival))?;
             core.send(*pe).map(drop)
         })

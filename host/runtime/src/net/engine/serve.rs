@@ -9,6 +9,7 @@ use crate::net::engine::in_flight::{not_awaited, too_much};
 use crate::net::memory::host;
 use crate::net::wire::message::{Record, NO_REPLY, PRELUDE};
 use crate::net::wire::RECORD;
+use crate::node::control::FromAfar;
 
 impl Operations {
     /// A message has come in: it is carried out when its turn has come.
@@ -38,9 +39,9 @@ impl Operations {
             Record::Reply { reply, value } => return self.core.answered(reply, value),
             Record::ReplyData { reply, at, data } => return self.take_data(reply, at as usize, data),
             Record::Arrive(arrival) => {
-                (self.note)(from, &arrival);
-                return Ok(());
+                return (self.note)(from, &FromAfar::Arrival(arrival));
             }
+            Record::Carried(carried) => return (self.note)(from, &FromAfar::Carried(carried)),
             // Rows do not overlap, so an answer is no longer than this PE's memory; what is asked for without
             // end is not begun.
             Record::FetchRows { stride, elem, n, .. }
@@ -132,7 +133,7 @@ impl Core {
             Record::Bulk { .. } => {
                 return Err(err!(INTERNAL, "a large message, of which host memory needs none"))
             }
-            Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_) => {
+            Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_) | Record::Carried(_) => {
                 return Err(err!(INTERNAL, "a record that asks for nothing"))
             }
         }

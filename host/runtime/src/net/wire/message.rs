@@ -5,7 +5,7 @@
 //! number of bytes behind that word; every record is padded to a multiple of eight.
 
 use crate::error::{err, Result};
-use crate::node::control::{Arrival, BOARDS};
+use crate::node::control::{Arrival, Carried, BOARDS};
 
 /// Sender, spare, number.
 pub(crate) const PRELUDE: usize = 16;
@@ -35,6 +35,8 @@ pub(crate) enum Record<'a> {
     ReplyData { reply: u64, at: u64, data: &'a [u8] },
     /// Asks for an answer once all before it has been carried out.
     Flush { reply: u64 },
+    /// A part of what the sender's next arrival at a collective call carries.
+    Carried(Carried<'a>),
     /// The sender has entered a collective call.
     Arrive(Arrival),
     /// The data of a large message, which travels apart, belongs here in the order.
@@ -59,6 +61,7 @@ const REPLY_DATA: u8 = 10;
 const FLUSH: u8 = 11;
 const ARRIVE: u8 = 12;
 const BULK: u8 = 13;
+const CARRIED: u8 = 14;
 
 /// Begins a message; its number is written when it is sent.
 pub(crate) fn begin(message: &mut Vec<u8>, sender: u32) {
@@ -99,6 +102,7 @@ impl Record<'_> {
             Record::Atomic { .. } => 32,
             Record::FetchRows { .. } => 40,
             Record::Arrive(_) => 48,
+            Record::Carried(Carried { data, .. }) => 24 + data.len().next_multiple_of(8),
             Record::Data { data, .. } => 8 + data.len().next_multiple_of(8),
             Record::ReplyData { data, .. } => 16 + data.len().next_multiple_of(8),
             Record::Rows { data, .. } => 24 + data.len().next_multiple_of(8),
@@ -137,6 +141,9 @@ impl Record<'_> {
             Record::Arrive(Arrival { board, number, kind, previous, words: [a, b, c, d] }) => {
                 put(ARRIVE, kind, previous, &[number, board as u64, a, b, c, d], &[])
             }
+            Record::Carried(Carried { board, number, at, data }) => {
+                put(CARRIED, 0, 0, &[number, board as u64, at], data)
+            }
             Record::Bulk { number, offset, bytes } => put(BULK, 0, 0, &[number, offset, bytes], &[]),
         }
     }
@@ -160,7 +167,7 @@ impl Record<'_> {
         let words = match kind {
             FLUSH | DATA => 1,
             WORD | SIGNAL | LOAD | REPLY | REPLY_DATA => 2,
-            FETCH | ROWS | BULK => 3,
+            FETCH | ROWS | BULK | CARRIED => 3,
             ATOMIC => 4,
             FETCH_ROWS => 5,
             ARRIVE => 6,
@@ -171,6 +178,7 @@ impl Record<'_> {
         }
         let w = |i: usize| read(body, i * 8);
         let data = &body[words * 8..];
+        let board = |i: usize| usize::try_from(w(i)).ok().filter(|board| *board < BOARDS).ok_or_else(bad);
         *at += 8 + len.next_multiple_of(8);
         Ok(Some(match kind {
             WORD => Record::Word { width, offset: w(0), value: w(1) },
@@ -187,10 +195,10 @@ impl Record<'_> {
             REPLY_DATA => Record::ReplyData { reply: w(0), at: w(1), data },
             FLUSH => Record::Flush { reply: w(0) },
             ARRIVE => {
-                let board = usize::try_from(w(1)).ok().filter(|board| *board < BOARDS).ok_or_else(bad)?;
                 let words = [w(2), w(3), w(4), w(5)];
-                Record::Arrive(Arrival { board, number: w(0), kind: sub, previous: width, words })
+                Record::Arrive(Arrival { board: board(1)?, number: w(0), kind: sub, previous: width, words })
             }
+            CARRIED => Record::Carried(Carried { board: board(1)?, number: w(0), at: w(2), data }),
             _ => Record::Bulk { number: w(0), offset: w(1), bytes: w(2) },
         }))
     }
@@ -217,6 +225,7 @@ mod tests {
             Record::ReplyData { reply: 9, at: 4, data: &data[..1] },
             Record::Flush { reply: 77 },
             Record::Arrive(Arrival { board: 9, number: 1, kind: 2, previous: 3, words: [4, 5, 6, 7] }),
+            Record::Carried(Carried { board: BOARDS - 1, number: 6, at: 7, data: &data }),
             Record::Bulk { number: 3, offset: 4, bytes: 5 },
         ];
         let mut message = Vec::new();
@@ -248,6 +257,9 @@ mod tests {
         begin(&mut message, 0);
         Record::Arrive(Arrival { board: BOARDS, number: 1, kind: 2, previous: 3, words: [0; 4] })
             .encode(&mut message);
+        assert!(Record::decode(&message, &mut PRELUDE.clone()).is_err(), "a board that does not exist");
+        begin(&mut message, 0);
+        Record::Carried(Carried { board: BOARDS, number: 1, at: 0, data: &[1] }).encode(&mut message);
         assert!(Record::decode(&message, &mut PRELUDE.clone()).is_err(), "a board that does not exist");
         assert!(prelude(&message[..15]).is_err());
     }

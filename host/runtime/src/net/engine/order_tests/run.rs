@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
             let health = Arc::new(Health::new(format!("PE {me}"), false, None));
             let transport = Box::new(StandIn::new(me, &net));
             let names = vec!["PE 0".to_owned(), "PE 1".to_owned()];
-            let mut engine = Engine::new(me, transport, names, Box::new(|_, _| ()), health);
+            let mut engine = Engine::new(me, transport, names, Box::new(|_, _| Ok(())), health);
             for (offset, bytes) in pieces(setting, program.len()) {
                 let id = engine.segments().new_id();
                 let there = remote.iter().map(|base| base + offset as u64).collect();

@@ -180,7 +180,7 @@ impl Traffic {
                 let span = Span::contiguous(own(offset, bytes as usize)?, bytes as usize);
                 PeerRequest::Bulk { number, span }
             }
-            Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_) => {
+            Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_) | Record::Carried(_) => {
                 return Err(err!(INTERNAL, "a record that asks for nothing"))
             }
         };

@@ -1,0 +1,377 @@
+//! A block of each member's to every member: blocks of one size (alltoall), of elements apart from one
+//! another (alltoalls), of any sizes (alltoallv).
+
+use super::direct::{DST, SRC};
+use super::{check_overlap, whole, Area, Arguments, Session, PRIVATE, SHARED};
+use crate::error::{err, Result};
+use crate::exec::{run, Form};
+use crate::node::control::Call;
+use crate::op::strided::Strides;
+use crate::op::Op;
+use crate::team::Team;
+use crate::word::copy;
+use crate::world::World;
+
+/// The elements of alltoalls: element `k` of block `j` is at `(j * n + k) * stride`, in elements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StridedBlocks {
+    pub(crate) dst_stride: isize,
+    pub(crate) src_stride: isize,
+    /// Bytes of an element.
+    pub(crate) elem: usize,
+    /// Elements of a block.
+    pub(crate) n: usize,
+}
+
+/// The blocks of alltoallv, in bytes, by member.
+#[derive(Debug)]
+pub(crate) struct Blocks<'a> {
+    /// Where what comes from each goes.
+    pub(crate) dst_at: &'a [usize],
+    /// Where what goes to each lies, and how much it is.
+    pub(crate) src_at: &'a [usize],
+    pub(crate) bytes: &'a [usize],
+    /// How much there is room for in the destination.
+    pub(crate) room: usize,
+}
+
+impl World {
+    /// Collective over the team: block `j`, of `bytes` bytes, of each member's `src` is block `my_pe` of
+    /// member `j`'s `dst`.
+    ///
+    /// # Safety
+    /// Both are valid for a block for each member.
+    pub(crate) unsafe fn team_alltoall(
+        &self,
+        team: &Team,
+        dst: usize,
+        src: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let mut s = self.session(team, Call::Alltoall)?;
+        let (n, me) = (s.n, s.me);
+        let arguments = whole(bytes, n).and_then(|all| {
+            let (to, from) = (self.area("the destination", dst, all)?, self.area("the source", src, all)?);
+            let shared = check_overlap((dst, all), (src, all), || dst == src)?;
+            Ok((Arguments { size: bytes as u64, what: 0, dst: to, src: from, shared }, all))
+        });
+        let areas = arguments.as_ref().map(|(a, all)| (a.dst, a.src, *all)).ok();
+        let small = areas.is_some_and(|(_, _, all)| all <= s.small());
+        s.enter(arguments.map(|(arguments, _)| arguments), |to| match areas {
+            // SAFETY: the source is valid for as many bytes, and there is room for them.
+            Some((_, src, all)) if small => unsafe {
+                copy(to, src.ptr(), all);
+                all
+            },
+            _ => 0,
+        })?;
+        let Some((dst, src, _)) = areas else { return Ok(()) };
+        if small {
+            for i in 0..n {
+                // SAFETY: each member has carried a block for each; the destination has a place for each.
+                unsafe { copy(dst.ptr_mut().add(i * bytes), s.carried(i).add(me * bytes), bytes) };
+            }
+            return s.done();
+        }
+        // In place, a block could come before the one that it replaces has left.
+        let (into, from) = if s.any(SHARED) { (None, None) } else { (s.offsets(DST), s.offsets(SRC)) };
+        if into.is_some() || from.is_some() {
+            let moved = s.others().try_for_each(|i| {
+                // SAFETY: the caller vouches for both arrays, and each member for its own.
+                unsafe {
+                    match (&into, &from) {
+                        (Some(into), _) => {
+                            s.push(i, into[i] + (me * bytes) as u64, src.ptr().add(i * bytes), bytes)
+                        }
+                        (_, Some(from)) => {
+                            s.pull(i, from[i] + (me * bytes) as u64, dst.ptr_mut().add(i * bytes), bytes)
+                        }
+                        _ => Ok(()),
+                    }
+                }
+            });
+            // SAFETY: the caller vouches for both arrays, which are apart.
+            unsafe { copy(dst.ptr_mut().add(me * bytes), src.ptr().add(me * bytes), bytes) };
+            return s.finish(moved);
+        }
+        let fill = |j: usize, at: usize, to: *mut u8, piece: usize| {
+            // SAFETY: a part of block j, for which there is room.
+            unsafe { copy(to, src.ptr().add(j * bytes + at), piece) }
+        };
+        s.transpose(bytes, fill, |i, at, from, piece| {
+            // SAFETY: as many bytes were carried; a part of block i.
+            unsafe { copy(dst.ptr_mut().add(i * bytes + at), from, piece) }
+        })
+    }
+
+    /// [`World::team_alltoall`] of elements that are apart.
+    ///
+    /// # Safety
+    /// Both are valid for the elements of all blocks.
+    pub(crate) unsafe fn team_alltoalls(
+        &self,
+        team: &Team,
+        dst: usize,
+        src: usize,
+        elements: StridedBlocks,
+    ) -> Result<()> {
+        /// Bytes in front of the data of the first round: both strides.
+        const HEAD: usize = 16;
+        let mut s = self.session(team, Call::Alltoalls)?;
+        let (n, me) = (s.n, s.me);
+        let StridedBlocks { dst_stride, src_stride, elem, n: count } = elements;
+        let arguments = || {
+            let all = Strides { dst_stride, src_stride, elem, n: whole(count, n)? };
+            let (there, here) = (all.extent("destination", dst_stride)?, all.extent("source", src_stride)?);
+            let (to, from) = (self.area("the destination", dst, there)?, self.area("the source", src, here)?);
+            check_overlap((dst, there), (src, here), || false)?;
+            let size = count as u64 * elem as u64;
+            if elem as u64 > super::COMPARED {
+                return Err(err!(INVALID_ARGUMENT, "an element of {elem} bytes is too large"));
+            }
+            Ok(Arguments { size, what: elem as u64, dst: to, src: from, shared: false })
+        };
+        let arguments = arguments();
+        let areas = arguments.as_ref().map(|a| (a.dst, a.src)).ok();
+        let block = count.saturating_mul(elem);
+        let small = block.saturating_mul(n).saturating_add(HEAD) <= s.small();
+        // From block to block, and within one, packed.
+        let packed = |stride: isize, out: bool| Strides {
+            dst_stride: if out { 1 } else { stride },
+            src_stride: if out { stride } else { 1 },
+            elem,
+            n: count,
+        };
+        let apart = |stride: isize| (count as isize * stride * elem as isize) as usize;
+        s.enter(arguments, |to| {
+            // SAFETY: there is room for the strides and, where it is little, for all blocks; the source is
+            // valid for all of its elements.
+            unsafe {
+                to.cast::<[isize; 2]>().write([dst_stride, src_stride]);
+                match areas {
+                    Some((_, src)) if small => {
+                        for j in 0..n {
+                            let from = src.ptr().wrapping_add(j.wrapping_mul(apart(src_stride)));
+                            packed(src_stride, true).copy(to.add(HEAD + j * block), from);
+                        }
+                        HEAD + n * block
+                    }
+                    _ => HEAD,
+                }
+            }
+        })?;
+        // SAFETY: every member has carried both.
+        let strides = |i: usize| unsafe { s.carried(i).cast::<[isize; 2]>().read() };
+        if let Some(i) = (0..n).find(|i| strides(*i) != strides(0)) {
+            let ([d, c], [dd, cc]) = (strides(0), strides(i));
+            return Err(err!(
+                MISMATCH,
+                "the strides of {} differ between the PEs: {d} and {c} on PE {}, {dd} and {cc} on PE {}",
+                s.what(),
+                s.pe(0),
+                s.pe(i)
+            ));
+        }
+        let (Some((dst, src)), true) = (areas, block > 0) else { return s.done() };
+        let place = |i: usize| dst.ptr_mut().wrapping_add(i.wrapping_mul(apart(dst_stride)));
+        let source = |j: usize| src.ptr().wrapping_add(j.wrapping_mul(apart(src_stride)));
+        if small {
+            for i in 0..n {
+                // SAFETY: each member has carried a block for each; the destination is valid for all
+                // elements.
+                unsafe { packed(dst_stride, false).copy(place(i), s.carried(i).add(HEAD + me * block)) };
+            }
+            return s.done();
+        }
+        if let Some(into) = s.offsets(DST) {
+            let strides = Strides { dst_stride, src_stride, elem, n: count };
+            let moved = s.others().try_for_each(|j| {
+                let to = s.place(into[j]).wrapping_add(me.wrapping_mul(apart(dst_stride)));
+                // SAFETY: the caller vouches for the source until the quiet.
+                let put = unsafe { run(self, Op::iput(to, source(j) as usize, strides), s.pe(j), Form::Nbi) };
+                put.map(drop)
+            });
+            // SAFETY: both are valid for all elements, and apart.
+            unsafe { strides.copy(place(me), source(me)) };
+            return s.finish(moved);
+        }
+        let bytes = |at: usize, piece: usize, mut each: Box<dyn FnMut(usize, usize, usize, usize) + '_>| {
+            // The parts of elements that bytes [at, at + piece) of a packed block are.
+            let mut done = 0;
+            while done < piece {
+                let (k, within) = ((at + done) / elem, (at + done) % elem);
+                let part = (elem - within).min(piece - done);
+                each(k, within, done, part);
+                done += part;
+            }
+        };
+        let fill = |j: usize, at: usize, to: *mut u8, piece: usize| {
+            bytes(
+                at,
+                piece,
+                Box::new(|k, within, done, part| {
+                    let from = source(j).wrapping_add(k * src_stride as usize * elem + within);
+                    // SAFETY: a part of an element, for which there is room.
+                    unsafe { copy(to.add(done), from, part) }
+                }),
+            )
+        };
+        s.transpose(block, fill, |i, at, from, piece| {
+            bytes(
+                at,
+                piece,
+                Box::new(|k, within, done, part| {
+                    let to = place(i).wrapping_add(k * dst_stride as usize * elem + within);
+                    // SAFETY: a part of an element, of which as many bytes were carried.
+                    unsafe { copy(to, from.add(done), part) }
+                }),
+            )
+        })
+    }
+
+    /// Collective over the team: `bytes[j]` bytes at `src_at[j]` of each member's `src` go to member `j`,
+    /// which has them at `dst_at[my_pe]` of its `dst`. How many have come from each.
+    ///
+    /// # Safety
+    /// `src` is valid for all blocks, `dst` for all that come, or for the room that is said to be there.
+    pub(crate) unsafe fn team_alltoallv(
+        &self,
+        team: &Team,
+        dst: usize,
+        src: usize,
+        blocks: Result<Blocks<'_>>,
+    ) -> Result<Vec<usize>> {
+        /// The words with a member's largest block, and with all that it sends.
+        const MOST: usize = 0;
+        const ALL: usize = 2;
+        let mut s = self.session(team, Call::Alltoallv)?;
+        let (n, me) = (s.n, s.me);
+        let source = blocks.and_then(|blocks| {
+            let (end, all) = (end_of(blocks.src_at, blocks.bytes), blocks.bytes.iter().try_fold(0, add));
+            let (Some(end), Some(all)) = (end, all) else {
+                return Err(err!(
+                    INVALID_ARGUMENT,
+                    "the blocks of the source are more than an address space"
+                ));
+            };
+            Ok((blocks, self.area("the source", src, end)?, all))
+        });
+        let words = source.as_ref().map_err(Clone::clone).map(|(blocks, _, all)| {
+            [blocks.bytes.iter().copied().max().unwrap_or(0) as u64, 0, *all as u64, 0]
+        });
+        let given = source.ok();
+        // Every member's row: how much goes to each, and where it wants what comes from each.
+        s.enter_with(words, false, |to| {
+            let row = to.cast::<[usize; 2]>();
+            let lists = given.iter().flat_map(|(blocks, ..)| blocks.bytes.iter().zip(blocks.dst_at));
+            for (j, (bytes, at)) in lists.enumerate() {
+                // SAFETY: there is room for two words for each member, aligned as the rounds' room is.
+                unsafe { row.add(j).write([*bytes, *at]) };
+            }
+            n * size_of::<[usize; 2]>()
+        })?;
+        let Some((blocks, from, _)) = given else { return Ok(Vec::new()) };
+        // SAFETY: each member has carried a row for all.
+        let said = |i: usize, j: usize| unsafe { s.carried(i).cast::<[usize; 2]>().add(j).read() };
+        let received: Vec<usize> = (0..n).map(|i| said(i, me)[0]).collect();
+        let wanted: Vec<usize> = (0..n).map(|j| said(j, me)[1]).collect();
+        let before: Vec<usize> = (0..n).map(|i| (0..me).map(|j| said(i, j)[0]).sum()).collect();
+        let most = (0..n).map(|i| s.call.words(i)[MOST] as usize).max().unwrap_or(0);
+        let small = (0..n).all(|i| s.call.words(i)[ALL] <= s.small() as u64);
+        s.done()?;
+        let to = self.check_places(dst, &blocks, &received);
+        let mut area = to.as_ref().map_or(Area { at: dst, offset: PRIVATE }, |area| *area);
+        if received.iter().all(|bytes| *bytes == 0) {
+            // Nobody writes there, wherever it is.
+            area.offset = 0;
+        }
+        let mut carried = 0;
+        if small {
+            for (at, bytes) in blocks.src_at.iter().zip(blocks.bytes) {
+                // SAFETY: a block of the source, and room for all of them.
+                unsafe { copy(s.call.desk().add(carried), from.ptr().wrapping_add(*at), *bytes) };
+                carried += bytes;
+            }
+        }
+        s.settle(to.map(drop), [0, 0, area.offset, 0], carried)?;
+        let place = |i: usize| area.ptr_mut().wrapping_add(blocks.dst_at[i]);
+        if small {
+            for i in 0..n {
+                // SAFETY: the member has carried its blocks; this one's place was checked.
+                unsafe { copy(place(i), s.carried(i).add(before[i]), received[i]) };
+            }
+            s.done()?;
+            return Ok(received);
+        }
+        let into: Vec<u64> = (0..n).map(|j| s.offset(j, DST)).collect();
+        if (0..n).all(|j| into[j] != PRIVATE) {
+            let moved = s.others().filter(|j| blocks.bytes[*j] > 0).try_for_each(|j| {
+                let (at, bytes) = (from.ptr().wrapping_add(blocks.src_at[j]), blocks.bytes[j]);
+                // SAFETY: the caller vouches for the source until the quiet.
+                unsafe { s.push(j, into[j] + wanted[j] as u64, at, bytes) }
+            });
+            // SAFETY: both are valid for the block.
+            unsafe { copy(place(me), from.ptr().wrapping_add(blocks.src_at[me]), received[me]) };
+            s.finish(moved)?;
+            return Ok(received);
+        }
+        let fill = |j: usize, at: usize, to: *mut u8, piece: usize| {
+            let bytes = blocks.bytes[j].saturating_sub(at).min(piece);
+            // SAFETY: a part of block j, for which there is room.
+            unsafe { copy(to, from.ptr().wrapping_add(blocks.src_at[j].wrapping_add(at)), bytes) }
+        };
+        s.transpose(most, fill, |i, at, from, piece| {
+            let bytes = received[i].saturating_sub(at).min(piece);
+            // SAFETY: the member has carried as many; this one's place was checked.
+            unsafe { copy(place(i).wrapping_add(at), from, bytes) }
+        })?;
+        Ok(received)
+    }
+
+    /// Where what comes goes, if there is room for all of it.
+    fn check_places(&self, dst: usize, blocks: &Blocks<'_>, received: &[usize]) -> Result<Area> {
+        let end = end_of(blocks.dst_at, received);
+        match end {
+            Some(end) if end <= blocks.room => self.area("the destination", dst, end),
+            _ => Err(err!(
+                OUT_OF_BOUNDS,
+                "what comes ends {} bytes behind the start of the destination, which has {}",
+                end.map_or("more than all".to_owned(), |end| end.to_string()),
+                blocks.room
+            )),
+        }
+    }
+}
+
+/// Where the last of the blocks ends that are not empty.
+fn end_of(at: &[usize], bytes: &[usize]) -> Option<usize> {
+    let blocks = at.iter().zip(bytes).filter(|(_, bytes)| **bytes > 0);
+    blocks.map(|(at, bytes)| at.checked_add(*bytes)).try_fold(0, |most, end| Some(most.max(end?)))
+}
+
+fn add(all: usize, bytes: &usize) -> Option<usize> {
+    all.checked_add(*bytes)
+}
+
+impl Session<'_> {
+    /// Moves blocks of `bytes` through the rounds: each carries a piece of every block. `fill(j, at, to,
+    /// piece)` puts the piece at `at` of the block for member `j` at `to`, `take(i, at, from, piece)` takes
+    /// that of member `i`.
+    pub(super) fn transpose(
+        &mut self,
+        bytes: usize,
+        fill: impl Fn(usize, usize, *mut u8, usize),
+        mut take: impl FnMut(usize, usize, *const u8, usize),
+    ) -> Result<()> {
+        let (n, me, each) = (self.n, self.me, self.piece_of_each());
+        let fill = |at: usize, to: *mut u8, piece: usize| {
+            // SAFETY: there is room for a piece for each member.
+            (0..n).for_each(|j| fill(j, at, unsafe { to.add(j * each) }, piece));
+            n * each
+        };
+        self.staged(bytes, each, fill, |s, at, piece| {
+            // SAFETY: every member has carried a piece for each.
+            (0..n).for_each(|i| take(i, at, unsafe { s.carried(i).add(me * each) }, piece));
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! Collectives that the host calls: random ones against a serial model, of every type and operator, on arrays
+//! of any memory; several teams at once; mistakes; PEs that die. (Over each way to other PEs in its turn:
+//! `scripts/test`.)
+
+// PEs end themselves here, at once and whatever is on their stack.
+#![allow(clippy::disallowed_methods)]
+
+use std::alloc::Layout;
+
+use rushmem_test_support::api_common;
+
+mod deaths;
+mod mistakes;
+mod model;
+mod steps;
+
+use api_common::{at_counts, both, place, Rng};
+use model::{Inputs, Sample, WithOperator};
+use rushmem::half::{bf16, f16};
+use rushmem::{Complex, ErrorCode, Sum, Team, World};
+use steps::{Arena, Reduce, Step};
+
+/// Bytes of the largest arrays: past what any round carries; less where each takes messages of a network.
+fn most() -> usize {
+    if place::all_mapped(4) {
+        700 << 10
+    } else {
+        200 << 10
+    }
+}
+
+/// Whether this is for heaps in host memory, which these calls take.
+fn on_hosts(test: &str) -> bool {
+    if place::on_gpus() {
+        place::skip(test, "collectives from the host take host memory");
+    }
+    !place::on_gpus()
+}
+
+/// Something that is done with every element type.
+trait WithType {
+    fn with<T: Sample>(&mut self);
+}
+
+fn every_type(with: &mut impl WithType) {
+    with.with::<i8>();
+    with.with::<u8>();
+    with.with::<i16>();
+    with.with::<u16>();
+    with.with::<i32>();
+    with.with::<u32>();
+    with.with::<i64>();
+    with.with::<u64>();
+    with.with::<f32>();
+    with.with::<f64>();
+    with.with::<f16>();
+    with.with::<bf16>();
+    with.with::<Complex<f32>>();
+    with.with::<Complex<f64>>();
+}
+
+impl<'w, T: Sample> Arena<'w, T> {
+    fn new(world: &'w World, bytes: usize) -> Arena<'w, T> {
+        let n = bytes / size_of::<T>() + 64;
+        Arena { one: world.alloc(n).unwrap(), other: world.alloc(n).unwrap() }
+    }
+}
+
+/// How many operators a type has.
+struct Count(usize);
+
+impl<T: Sample> WithOperator<T> for Count {
+    fn with(&mut self, _: impl rushmem::Operator<T>, _: &'static str) {
+        self.0 += 1;
+    }
+}
+
+/// Calls of one team with elements of any type, of which one is chosen for each step.
+struct AnyType<'a, 'w> {
+    world: &'w World,
+    team: Option<&'a Team<'w>>,
+    /// The same on all PEs of the world.
+    rng: Rng,
+    /// How many types come before the one that is chosen.
+    left: usize,
+    moves: bool,
+}
+
+impl WithType for AnyType<'_, '_> {
+    fn with<T: Sample>(&mut self) {
+        let mine = self.left == 0;
+        self.left = self.left.wrapping_sub(1);
+        if !mine {
+            return;
+        }
+        let arena = Arena::<T>::new(self.world, most());
+        let mut count = Count(0);
+        T::operators::<Count>(&mut count);
+        let left = self.rng.below(count.0);
+        if let Some(team) = self.team {
+            let most = most() / size_of::<T>();
+            let step = &mut Step { team, arena: &arena, rng: &mut self.rng, most };
+            if self.moves {
+                step.moves();
+            } else {
+                T::operators(&mut Reduce { step, left });
+            }
+        }
+        arena.one.free().unwrap();
+        arena.other.free().unwrap();
+    }
+}
+
+/// Steps on parts of the world, in another order, and on the world.
+fn random_steps(world: &World, rng: &mut Rng, steps: usize, moves: bool) {
+    let n = world.n_pes();
+    let reversed = world.team().split_strided(n - 1, -1, n).unwrap();
+    let odd = rng.below(2) as u32;
+    let part = world.team().split((world.my_pe().number() % 2 == odd).then_some(1), 0).unwrap();
+    let all = world.team();
+    for i in 0..steps {
+        let team = match rng.below(4) {
+            0 => Some(&all),
+            1 => part.as_ref(),
+            _ => reversed.as_ref(),
+        };
+        // What one team draws must not leave the others' generators behind.
+        let left = rng.below(14);
+        every_type(&mut AnyType { world, team, rng: rng.fork(i as u64), left, moves });
+    }
+    world.barrier_all().unwrap();
+}
+
+fn steps() -> usize {
+    match (place::is_brief(), place::all_mapped(4)) {
+        (false, true) => 40,
+        (true, true) => 4,
+        _ => 12,
+    }
+}
+
+#[test]
+fn random_moves_are_as_a_serial_model_has_them() {
+    if on_hosts("random_moves_are_as_a_serial_model_has_them") {
+        at_counts(&[1, 2, 3, 5], |world, rng| random_steps(world, rng, steps(), true));
+    }
+}
+
+#[test]
+fn random_reductions_are_as_a_serial_model_has_them() {
+    if on_hosts("random_reductions_are_as_a_serial_model_has_them") {
+        at_counts(&[1, 2, 3, 5], |world, rng| random_steps(world, rng, steps(), false));
+    }
+}
+
+/// Every type with every operator, once.
+struct EveryOperator<'w> {
+    world: &'w World,
+    rng: Rng,
+}
+
+impl WithType for EveryOperator<'_> {
+    fn with<T: Sample>(&mut self) {
+        let mut count = Count(0);
+        T::operators::<Count>(&mut count);
+        let arena = Arena::<T>::new(self.world, 40 << 10);
+        for left in 0..count.0 {
+            let team = &self.world.team();
+            let step =
+                &mut Step { team, arena: &arena, rng: &mut self.rng, most: (40 << 10) / size_of::<T>() };
+            T::operators(&mut Reduce { step, left });
+        }
+        arena.one.free().unwrap();
+        arena.other.free().unwrap();
+    }
+}
+
+#[test]
+fn every_type_has_its_operators() {
+    if on_hosts("every_type_has_its_operators") {
+        at_counts(&[3], |world, rng| every_type(&mut EveryOperator { world, rng: rng.fork(9u64) }));
+    }
+}
+
+/// Threads, each with a team of its own; the teams overlap.
+#[test]
+fn threads_call_collectives_of_teams_that_overlap_at_once() {
+    if !on_hosts("threads_call_collectives_of_teams_that_overlap_at_once") {
+        return;
+    }
+    at_counts(&[2, 4], |world, rng| {
+        let n = world.n_pes();
+        let teams = [
+            world.team().split_strided(0, 1, n).unwrap(),
+            world.team().split_strided(n - 1, -1, n).unwrap(),
+            world.team().split(Some(world.my_pe().number() / 2), 0).unwrap(),
+        ];
+        let arenas = [0, 1, 2].map(|_| Arena::<f32>::new(world, 80 << 10));
+        std::thread::scope(|scope| {
+            for (i, (team, arena)) in teams.iter().zip(&arenas).enumerate() {
+                let mut rng = rng.fork(i as u64);
+                scope.spawn(move || {
+                    let Some(team) = team else { return };
+                    for left in 0..place::host_rounds(12) {
+                        let step = &mut Step { team, arena, rng: &mut rng, most: (80 << 10) / 4 };
+                        step.moves();
+                        f32::operators(&mut Reduce { step, left: left % 4 });
+                    }
+                });
+            }
+        });
+        // Teams that are dropped wait for each other.
+        world.barrier_all().unwrap();
+    });
+}
+
+/// User memory that was registered is symmetric, too; a source may lie behind it, at any address.
+#[test]
+fn registered_memory_and_odd_addresses() {
+    if !on_hosts("registered_memory_and_odd_addresses") {
+        return;
+    }
+    both(3, |world, rng| {
+        const N: usize = 100_000;
+        const PAGE: usize = 4096;
+        let inputs = Inputs::new(rng);
+        let me = world.my_pe().index();
+        let pages = Layout::from_size_align((N + 1).next_multiple_of(PAGE), PAGE).unwrap();
+        // SAFETY: a layout that is not empty; whole pages, which nobody else has until they are given back.
+        let (own, registered) = unsafe {
+            let own = std::alloc::alloc_zeroed(pages);
+            (own, world.register(own, pages.size()).unwrap())
+        };
+        let heap = world.alloc::<u8>(N + 1).unwrap();
+        let (to, from) = (registered.slice(1..).unwrap(), heap.slice(1..).unwrap());
+        for n in [N, N - 1, 17, 1] {
+            let (to, from) = (to.slice(..n).unwrap(), from.slice(..n).unwrap());
+            let expected = inputs.folded::<u8>("sum", 0..3, n);
+            from.write(&inputs.of(me, n)).unwrap();
+            world.barrier_all().unwrap();
+            world.team().reduce(&to, &from, Sum).unwrap();
+            assert_eq!(to.to_vec().unwrap(), expected);
+            world.team().reduce(&from, &to, Sum).unwrap();
+            assert_eq!(
+                from.to_vec().unwrap(),
+                expected.iter().map(|x| x.wrapping_mul(3)).collect::<Vec<_>>()
+            );
+        }
+        world.barrier_all().unwrap();
+        registered.unregister().unwrap();
+        // SAFETY: as it was made, and used no more.
+        unsafe { std::alloc::dealloc(own, pages) };
+    });
+}
+
+/// On a GPU's heap the calls say what to use instead.
+#[test]
+fn heaps_in_gpu_memory_are_refused_with_a_reason() {
+    if !place::on_gpus() {
+        return place::skip("heaps_in_gpu_memory_are_refused_with_a_reason", "no GPU");
+    }
+    both(1, |world, _| {
+        let error = world.team().reduce(&mut [0.0f32], &[1.0], Sum).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unsupported);
+        assert!(error.to_string().contains("use the collectives of kernels"), "{error}");
+    });
+}
