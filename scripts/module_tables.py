@@ -40,7 +40,7 @@ RUNTIME = {
     "memory": {"collective", "config", "error", "gpu", "node", "os", "topology"},
     "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "word"},
     # Who carries operations out, and what holds it all.
-    "exec": {"error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
+    "exec": {"config", "error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
     "world": {
         "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel",
         "memory", "net", "node", "op", "os", "reduction", "team", "topology", "word",
@@ -85,6 +85,7 @@ API = {
     "nbi": {"element", "error", "pe", "put_signal", "signal", "slice", "world"},
     "team": {"error", "forked", "pe", "runtime", "world"},
     "number": {"element"},
+    "team_stream": {"element", "error", "number", "runtime", "slice", "stream", "team", "world"},
     "collective": {"element", "error", "number", "slice", "team", "world"},
     "args": {"element", "heap", "signal", "slice", "team"},
     "kernel": {"args", "error", "runtime", "source", "stream", "world"},

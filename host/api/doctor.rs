@@ -40,6 +40,50 @@ pub struct Cuda {
     pub device_library: Option<String>,
 }
 
+/// How a collective on a stream is launched, from one size on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CollectiveLaunch {
+    /// As in the functions' names: `reduce`.
+    pub collective: String,
+    /// From so many bytes on: those of a PE's larger array.
+    pub from_bytes: u64,
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Where the numbers come from: `measured`, `estimated`, or `RUSHMEM_COLLECTIVES`.
+    pub origin: String,
+    /// Which way the data takes.
+    pub algorithm: String,
+}
+
+/// The table by which collectives on streams are launched, on GPUs or on the CPU device, with what
+/// `RUSHMEM_COLLECTIVES` says in place of its own.
+///
+/// # Errors
+/// [`Environment`](ErrorCode::Environment) where that makes no sense.
+pub fn collective_launches(gpu: bool) -> Result<Vec<CollectiveLaunch>> {
+    let runtime = Runtime::get()?;
+    let mut rows = Vec::new();
+    loop {
+        let mut row = MaybeUninit::<rushmem_collective_launch_t>::uninit();
+        // SAFETY: a place for the answer, filled by the successful call; its strings live for ever.
+        let (row, collective) = unsafe {
+            runtime.check((runtime.collective_launch)(rows.len(), i32::from(gpu), row.as_mut_ptr()))?;
+            let row = row.assume_init();
+            (row, copy_text(row.collective))
+        };
+        if collective.is_empty() {
+            return Ok(rows);
+        }
+        // SAFETY: strings that live for ever.
+        let (origin, algorithm) = unsafe { (copy_text(row.origin), copy_text(row.algorithm)) };
+        let rushmem_collective_launch_t { from_bytes, blocks, threads, .. } = row;
+        rows.push(CollectiveLaunch { collective, from_bytes, blocks, threads, origin, algorithm });
+    }
+}
+
 /// What [`World::init`](crate::World::init) would do here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -114,6 +114,7 @@ mod stream;
 mod strided;
 mod table;
 mod team;
+mod team_stream;
 pub mod testing;
 mod wait;
 mod world;
@@ -140,6 +141,7 @@ pub use slice::{SymRef, SymSlice};
 pub use source::Source;
 pub use stream::{Event, Stream};
 pub use team::{Split, Team, TeamComparison, TeamConfig};
+pub use team_stream::{Prepared, SlotSet};
 pub use wait::{Cmp, Ivars};
 pub use world::{Peer, World};
 

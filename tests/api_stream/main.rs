@@ -1,8 +1,10 @@
 //! Streams: operations in order with kernels, between PEs, in a pool with completion handles, side by side;
 //! what is refused at the call, and how failures are announced.
 
+mod collectives;
 mod failures;
 mod litmus;
+mod numbers;
 mod queues;
 
 use std::time::{Duration, Instant};

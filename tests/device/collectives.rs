@@ -86,6 +86,62 @@ fn a_root_that_runs_ahead_overwrites_nothing() {
     });
 }
 
+/// Calls of all blocks together; then other numbers of blocks in the same slot set.
+fn grids(world: &World, rng: &mut Rng, room: usize, launches: &[(u32, u32)], steps: usize) {
+    let bench = Bench::new(world, COLLECTIVES);
+    let (dst, src) = (world.alloc::<u64>(room / 8).unwrap(), world.alloc::<u64>(room / 8).unwrap());
+    for &(blocks, threads) in launches {
+        let args = Collectives {
+            dst: dst.as_ptr(),
+            src: src.as_ptr(),
+            room: room as u64,
+            seed: rng.next(),
+            steps: litmus_rounds(steps) as i32,
+            scope: 3,
+            first_set: (rng.below(4) == 0).into(),
+            parts: 0,
+        };
+        bench.run(
+            "collectives_grid",
+            Launch::new(blocks, threads),
+            (&bench.report, &world.team(), ByValue(args)),
+        );
+    }
+}
+
+#[test]
+fn all_blocks_of_a_launch_make_one_call() {
+    at_all_counts(|world, rng| grids(world, rng, ROOM, &[(3, 33), (1, 64), (5, 1), (3, 70), (2, 128)], 16));
+}
+
+/// Sizes at which blocks and grids go over from packets to direct access.
+#[test]
+fn large_calls_of_a_grid() {
+    at_counts(&[2, 3], |world, rng| grids(world, rng, 2 << 20, &[(4, 64), (2, 128)], 8));
+}
+
+#[test]
+fn blocks_need_not_wait_for_one_another() {
+    at_few_counts(|world, rng| {
+        let bench = Bench::new(world, COLLECTIVES);
+        for words in [1, 100, 3000, 9000, 70_000] {
+            let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
+            let args = Collectives {
+                dst: dst.as_ptr(),
+                src: src.as_ptr(),
+                room: words as u64 * 8,
+                seed: rng.next(),
+                steps: litmus_rounds(20) as i32,
+                scope: 3,
+                first_set: 0,
+                parts: 0,
+            };
+            let args = (&bench.report, &world.team(), ByValue(args));
+            bench.run("collectives_parts", Launch::new(4, 33), args);
+        }
+    });
+}
+
 /// Random teams of the host that overlap: a PE is in a kernel for each of its teams at once, and starts them
 /// in an order of its own.
 #[test]

@@ -6,7 +6,7 @@
 
 #include <rushmem/rushmem.cuh>
 
-enum { SCOPE_THREAD = 0, SCOPE_WARP = 1, SCOPE_BLOCK = 2 };
+enum { SCOPE_THREAD = 0, SCOPE_WARP = 1, SCOPE_BLOCK = 2, SCOPE_GRID = 4, SCOPE_GRID_PARTS = 5 };
 
 __device__ inline void check_failed(uint64_t *report, int line, uint64_t got, uint64_t wanted,
                                     uint64_t info) {

@@ -64,19 +64,21 @@ struct step {
   size_t n; /* elements */
   int scope, root;
   bool in_place;
+  uint64_t *blocks; /* where all blocks of the launch meet, if they make calls together */
+  size_t *received; /* of all-to-alls whose blocks differ in size */
 
   template <typename T> __device__ T *to() const { return reinterpret_cast<T *>(dst); }
   template <typename T> __device__ T *from() const { return reinterpret_cast<T *>(in_place ? dst : src); }
 
   template <typename T> __device__ void fill(T *at, size_t count, size_t first = 0) const {
-    for (size_t i = threadIdx.x; i < count; i += blockDim.x) at[i] = data<T>::of(seed, team.my_pe(), first + i);
-    __syncthreads();
+    for (size_t i = rank(); i < count; i += size()) at[i] = data<T>::of(seed, team.my_pe(), first + i);
+    meet();
   }
   /* What lies in `dst` before a call that leaves some of it as it is. */
   template <typename T> __device__ T old(size_t i) const { return data<T>::of(~seed, 77, i); }
   template <typename T> __device__ void untouched(size_t count) const {
-    for (size_t i = threadIdx.x; i < count; i += blockDim.x) to<T>()[i] = old<T>(i);
-    __syncthreads();
+    for (size_t i = rank(); i < count; i += size()) to<T>()[i] = old<T>(i);
+    meet();
   }
   /* Of calls whose blocks differ in size: from member `from`, the `to`-th that it has. */
   __device__ size_t count_of(int from, int to) const {
@@ -86,23 +88,39 @@ struct step {
   }
   /* Bytes behind the result, which nobody may touch. */
   template <typename T> __device__ void guard(size_t count) const {
-    if (threadIdx.x < 16) dst[count * sizeof(T) + threadIdx.x] = static_cast<char>(0x5a);
-    __syncthreads();
+    for (size_t i = rank(); i < 16; i += size()) dst[count * sizeof(T) + i] = static_cast<char>(0x5a);
+    meet();
   }
   template <typename T, typename Expected> __device__ void compare(size_t count, int what, Expected expected) const {
     __syncthreads();
+    /* At grid scope every block looks at all of it. */
     for (size_t i = threadIdx.x; i < count; i += blockDim.x) {
       CHECK(report, same_bits(to<T>()[i], expected(i)), static_cast<uint64_t>(what) << 48 | i << 20 | n);
     }
-    if (threadIdx.x < 16) CHECK_EQ(report, dst[count * sizeof(T) + threadIdx.x], 0x5a, static_cast<uint64_t>(what) << 48 | n);
-    __syncthreads();
+    for (size_t i = threadIdx.x; i < 16; i += blockDim.x) {
+      CHECK_EQ(report, dst[count * sizeof(T) + i], 0x5a, static_cast<uint64_t>(what) << 48 | n);
+    }
+    meet();
   }
   template <typename Call> __device__ void at_scope(Call call) const {
+    if (scope == SCOPE_GRID) return call(rushmem::grid{});
+    if (scope == SCOPE_GRID_PARTS) {
+      call(rushmem::grid_parts{});
+      return meet();
+    }
+    if (blocks != nullptr && blockIdx.x != 0) return meet();
     if (scope == SCOPE_BLOCK) call(rushmem::block{});
     else if (scope == SCOPE_WARP && threadIdx.x < 32) call(rushmem::warp{});
     else if (scope == SCOPE_THREAD && threadIdx.x == 0) call(rushmem::thread{});
-    __syncthreads();
+    meet();
   }
+  /* Whose step it is: a block's, or all blocks'. */
+  __device__ void meet() const {
+    if (blocks != nullptr) rushmem::impl::meet_blocks(blocks, 0);
+    else __syncthreads();
+  }
+  __device__ size_t rank() const { return blocks != nullptr ? rushmem::grid::rank() : threadIdx.x; }
+  __device__ size_t size() const { return blocks != nullptr ? rushmem::grid::size() : blockDim.x; }
 };
 
 #define AT_SCOPE(s, call) (s).at_scope([&](auto scope_) { using S = decltype(scope_); call; })
@@ -139,18 +157,18 @@ template <typename T> __device__ void moves(const step &s, int what) {
     });
   } else if (what == 10) {
     /* Blocks of up to n elements; places are n apart, in the reverse order at the receiver. */
-    __shared__ size_t dst_at[64], src_at[64], count[64], received[64];
+    __shared__ size_t dst_at[64], src_at[64], count[64];
     for (size_t m = threadIdx.x; m < members && m < 64; m += blockDim.x) {
       dst_at[m] = (members - 1 - m) * n;
       src_at[m] = m * n;
       count[m] = s.count_of(static_cast<int>(me), static_cast<int>(m) + 1);
-      received[m] = ~size_t(0);
+      s.received[m] = ~size_t(0);
     }
     T *from = reinterpret_cast<T *>(s.src);
     s.fill(from, n * members);
     s.untouched<T>(n * members);
     s.guard<T>(n * members);
-    size_t *told = s.in_place ? nullptr : received;
+    size_t *told = s.in_place ? nullptr : s.received;
     AT_SCOPE(s, (rushmem::alltoallv<S>(s.team, s.to<T>(), dst_at, told, from, src_at, count)));
     s.compare<T>(n * members, what, [&](size_t i) {
       const int m = static_cast<int>(members - 1 - i / n);
@@ -158,7 +176,7 @@ template <typename T> __device__ void moves(const step &s, int what) {
       return data<T>::of(s.seed, m, me * n + i % n);
     });
     for (size_t m = threadIdx.x; told != nullptr && m < members; m += blockDim.x) {
-      CHECK_EQ(s.report, received[m], s.count_of(static_cast<int>(m), static_cast<int>(me) + 1), m);
+      CHECK_EQ(s.report, s.received[m], s.count_of(static_cast<int>(m), static_cast<int>(me) + 1), m);
     }
     __syncthreads();
   } else if (what == 11) {
@@ -261,6 +279,23 @@ __device__ rushmem::team part_of(int parts, unsigned set) {
   return t;
 }
 
+/* How many bytes a step takes: little and much, and what is near a limit: a phase of packets, or where calls
+ * become direct. */
+__device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team &team, uint64_t most) {
+  const uint64_t phase = 8 * team.raw.packets, others = team.n_pes() > 1 ? static_cast<uint64_t>(team.n_pes()) - 1 : 1;
+  uint64_t bytes = size % 200;
+  switch (random % 12) {
+    case 0: bytes = size % 4; break;
+    case 1: bytes = phase - 8 + size % 24; break;
+    case 2: bytes = 2 * phase + size % 64; break;
+    case 3: bytes = size % most; break;
+    case 4: bytes = rushmem::impl::most_by_packets / others - 8 + size % 24; break;
+    case 5: bytes = rushmem::impl::most_by_packets_of_grid / others - 8 + size % 24; break;
+    case 6: bytes = size % 8192; break;
+  }
+  return bytes > most ? size % most : bytes;
+}
+
 /* This block's steps, in the slot set that `team` has been given. Members have the same seed. */
 __device__ void random_steps(uint64_t *report, const rushmem::team &team, const collectives_args &a, uint64_t seed) {
   step s;
@@ -269,20 +304,12 @@ __device__ void random_steps(uint64_t *report, const rushmem::team &team, const 
   s.dst = reinterpret_cast<char *>(a.dst) + blockIdx.x * a.room;
   s.src = reinterpret_cast<char *>(a.src) + blockIdx.x * a.room;
   const uint64_t members = static_cast<uint64_t>(s.team.n_pes());
-  /* What goes in one phase of packets; beyond it calls take several, or are direct. */
-  const uint64_t phase = 8 * s.team.raw.packets, most = (a.room - 64) / members / 16 * 16;
+  s.blocks = nullptr;
+  s.received = reinterpret_cast<size_t *>(s.src + a.room - 512);
+  const uint64_t most = (a.room - 576) / members / 16 * 16;
   for (int i = 0; i < a.steps; ++i) {
     s.seed = mix(seed, static_cast<uint64_t>(i));
-    const uint64_t random = mix(s.seed, 1), size = mix(s.seed, 2);
-    uint64_t bytes = 0;
-    switch (random % 8) {
-      case 0: bytes = size % 4; break;
-      case 1: bytes = phase - 8 + size % 24; break;
-      case 2: bytes = 2 * phase + size % 64; break;
-      case 3: bytes = size % most; break;
-      default: bytes = size % 200;
-    }
-    if (bytes > most) bytes = size % most;
+    const uint64_t random = mix(s.seed, 1), bytes = bytes_of(random, mix(s.seed, 2), team, most);
     const int what = static_cast<int>((random >> 8) % 12);
     s.root = static_cast<int>((random >> 16) % members);
     s.in_place = (random >> 24) % 3 == 0;
@@ -296,6 +323,49 @@ extern "C" __global__ void collectives_random(uint64_t *report, collectives_args
   const rushmem::team team = part_of(a.parts, a.first_set + blockIdx.x);
   const uint64_t part = a.parts == 0 ? 0 : static_cast<uint64_t>(team.raw.start) + 1;
   random_steps(report, team, a, mix(a.seed, part * 64 + blockIdx.x));
+}
+
+/* Steps of all blocks together, at grid scope, at grid scope by parts, and by the first block alone. Launches
+ * with other numbers of blocks follow, in the same slot set. */
+extern "C" __global__ void collectives_grid(uint64_t *report, rushmem::team team, collectives_args a) {
+  step s;
+  s.report = report;
+  s.team = team.on(a.first_set);
+  s.dst = reinterpret_cast<char *>(a.dst);
+  s.src = reinterpret_cast<char *>(a.src);
+  s.blocks = reinterpret_cast<uint64_t *>(s.src + a.room - 1024);
+  s.received = reinterpret_cast<size_t *>(s.src + a.room - 512);
+  const uint64_t members = static_cast<uint64_t>(s.team.n_pes()), most = (a.room - 1088) / members / 16 * 16;
+  for (int i = 0; i < a.steps; ++i) {
+    s.seed = mix(a.seed, static_cast<uint64_t>(i));
+    const uint64_t random = mix(s.seed, 1), kind = mix(s.seed, 3) % 8;
+    s.root = static_cast<int>((random >> 16) % members);
+    s.in_place = (random >> 24) % 3 == 0;
+    s.scope = kind < 4 ? SCOPE_GRID : SCOPE_GRID_PARTS;
+    if (kind > 5) s.scope = static_cast<int>(mix(s.seed, static_cast<uint64_t>(s.team.my_pe()) + 99) % 3);
+    any(s, static_cast<int>((random >> 8) % 12), random >> 32, bytes_of(random, mix(s.seed, 2), s.team, most));
+    s.meet();
+    if (report[0] != 0) return;
+    s.meet();
+  }
+}
+
+/* Sums of one shape by parts, one after the other, without a meeting of this PE's blocks: each looks at what
+ * it has from its own. Blocks are late at random. */
+extern "C" __global__ void collectives_parts(uint64_t *report, rushmem::team team, collectives_args a) {
+  const size_t n = a.room / 8, members = static_cast<size_t>(team.n_pes());
+  for (size_t i = rushmem::grid::rank(); i < n; i += rushmem::grid::size()) a.src[i] = mix(a.seed, i);
+  rushmem::sync<rushmem::grid>(team);
+  for (int i = 0; i < a.steps; ++i) {
+    if (mix(a.seed, static_cast<uint64_t>(i) * 64 + blockIdx.x) % 4 == 0) {
+      for (int k = 0; k < 64; ++k) {
+        if (rushmem::signal_fetch(a.src) == ~0ull) return;
+      }
+    }
+    rushmem::reduce<rushmem::grid_parts>(team, a.dst, a.src, n, rushmem::sum{});
+  }
+  rushmem::sync<rushmem::grid>(team);
+  for (size_t i = threadIdx.x; i < n; i += blockDim.x) CHECK_EQ(report, a.dst[i], mix(a.seed, i) * members, i);
 }
 
 /* The same of a team that the host has made. */

@@ -11,7 +11,7 @@
 
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 5u
+#define RUSHMEM_DEVICE_ABI_VERSION 6u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -33,7 +33,9 @@ typedef struct rushmem_stall_record {
                           * RUSHMEM_STALL_COLLECTIVE: for member from_pe of a team to come to a phase of a collective;
                           * RUSHMEM_STALL_MISMATCH: no stall: that member makes another call, and the launch ends;
                           * RUSHMEM_STALL_BUSY: no stall: the slot set is in use, and the launch ends. Of these three `width` is
-                          * team << 8 | RUSHMEM_COLLECTIVE_*, and `expected` and `seen` are phase << 16 | tag */
+                          * team << 8 | RUSHMEM_COLLECTIVE_*, and `expected` and `seen` are phase << 16 | tag;
+                          * RUSHMEM_STALL_GRID: for the blocks of the launch to come to a collective at grid scope: `width`
+                          * is the same, `expected` the number of blocks and `seen` how many have come */
   int32_t  from_pe;      /* the PE waited for where that is known, else -1 */
   uint32_t width;        /* bytes of the word: 4 or 8 */
   uint64_t address;      /* of the word, in the waiting PE's address space */
@@ -53,6 +55,7 @@ typedef struct rushmem_stall_record {
 #define RUSHMEM_STALL_COLLECTIVE (-5)
 #define RUSHMEM_STALL_MISMATCH (-6)
 #define RUSHMEM_STALL_BUSY (-7)
+#define RUSHMEM_STALL_GRID (-8)
 
 /* Collectives, in tags and reports. */
 enum { RUSHMEM_COLLECTIVE_SYNC = 1, RUSHMEM_COLLECTIVE_BROADCAST = 2, RUSHMEM_COLLECTIVE_FCOLLECT = 3,
@@ -83,22 +86,28 @@ typedef struct rushmem_team {
   int32_t  stride;
   const int32_t *table;  /* the members' numbers in the world, in the memory of this PE's device; or null */
   uint64_t slots;        /* address in this PE's heap of slot set 0; 0: no team */
-  uint64_t slot_bytes;   /* from one slot set to the next */
+  uint64_t slot_bytes;   /* from one slot set to the next, but for the first */
   uint32_t slot_sets;
-  uint32_t packets;      /* a slot set's packets from one member in one phase: a power of 2 */
+  uint32_t packets;      /* this slot set's packets from one member in one phase: a power of 2 */
   uint32_t id;           /* the team's number, for texts; 0: the world */
   uint32_t all_near;     /* not 0: every member is near, and addressed as in a run */
   uint64_t heap_base;    /* of its world */
-} rushmem_team;          /* 64 bytes */
+  uint64_t first_bytes;  /* from this slot set to the next */
+  uint32_t next_packets; /* packets of the slot sets behind this one */
+  uint32_t pad;
+} rushmem_team;          /* 80 bytes */
 
 /* A slot set begins with this: words that this PE alone writes. Behind it lie a rushmem_sync_line
- * for each member, and then packets: RUSHMEM_TEAM_PHASES times n_pes times `packets` of 16 bytes. */
+ * for each member; then packets: RUSHMEM_TEAM_PHASES times n_pes times `packets` of 16 bytes; then
+ * `packets` words, for each block of a grid the last phase that it has ended (impl/coll/call.h). */
 typedef struct rushmem_team_slots {
-  uint64_t phase;        /* phases that have ended */
+  uint64_t phase;        /* phases that have ended, of calls by one block at most */
   uint64_t known;        /* the last phase of which this PE knows that all members have ended it */
   uint64_t busy;         /* not 0: a collective uses this slot set */
   uint64_t current;      /* the first phase of the last call, and its tag: for members whose wait lasts */
-  uint64_t pad[12];
+  uint64_t grid[2];      /* of calls by a grid: since which phase it has so many blocks; phases that have ended */
+  uint64_t arrived;      /* blocks of a grid that have come to a barrier (impl/coll/grid.h) */
+  uint64_t pad[9];
 } rushmem_team_slots;    /* 128 bytes */
 
 /* Phases whose packets have places of their own: what phase p writes has been read in phase p + 4. */
@@ -139,7 +148,7 @@ typedef struct rushmem_device_state {
    * the memory of this PE's device; null: there are none. */
   const uint64_t *near_table;
   rushmem_team world;    /* all PEs, as a team */
-} rushmem_device_state;  /* 216 bytes */
+} rushmem_device_state;  /* 232 bytes */
 
 /* A distance that no two windows have: they lie pages apart. */
 #define RUSHMEM_NOT_NEAR 1u

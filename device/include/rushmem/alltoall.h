@@ -17,22 +17,19 @@ RUSHMEM_DEVICE void alltoall(const team &t, T *dst, const T *src, size_t n) {
   if (n == 0) return;
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
   /* In place, a block could arrive before the one that it replaces has left. */
-  const bool direct = impl::is_large(t, n * sizeof(T)) && t.raw.all_near && dst != src &&
+  const bool direct = impl::is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && dst != src &&
                       impl::is_symmetric(dst, count * sizeof(T));
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_ALLTOALL, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
   if (direct) {
     c.meet();
-    RUSHMEM_ROLLED
-    for (int s = 1; s < t.raw.n_pes; ++s) {
-      const int to = c.right(s);
-      impl::copy_to_member(c, dst + me * n, src + static_cast<size_t>(to) * n, n, to);
-    }
-    impl::copy_own<Scope>(dst + me * n, src + me * n, n);
+    impl::write_to_all<impl::unit_of<T>::value>(
+        c, reinterpret_cast<char *>(dst + me * n), 0, n * sizeof(T),
+        [=](int to) { return reinterpret_cast<const char *>(src + static_cast<size_t>(to) * n); });
     c.meet();
   } else {
     impl::exchange<Scope>(
         c, impl::words_of<T>(n),
-        [=](int member, size_t w) { return impl::word_at(src + static_cast<size_t>(member) * n, n, w); },
+        impl::words_from<T>{src, n, n},
         impl::block_each<T>{dst, n});
   }
   c.end();
@@ -73,10 +70,10 @@ template <typename T> struct apart {
 template <typename T> struct block_apart {
   T *dst;
   size_t stride, n;
-  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
+  template <bool> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
     apart<T>::scatter(dst + static_cast<size_t>(member) * n * stride, stride, n, w, word_);
   }
-  RUSHMEM_DEVICE void done(size_t) {}
+  template <bool> RUSHMEM_DEVICE void done(size_t) {}
 };
 
 }  // namespace impl
@@ -92,10 +89,10 @@ RUSHMEM_DEVICE void alltoalls(const team &t, T *dst, const T *src, size_t dst_st
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
   const size_t me = static_cast<size_t>(t.raw.my_pe), count = static_cast<size_t>(t.raw.n_pes) * n;
-  const bool direct = impl::is_large(t, n * sizeof(T)) && t.raw.all_near &&
+  const bool direct = impl::is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near &&
                       impl::is_symmetric(dst, ((count - 1) * dst_stride + 1) * sizeof(T));
   const uint64_t shape = (dst_stride * 0x9e3779b97f4a7c15u ^ src_stride) << 1 | static_cast<uint64_t>(direct);
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_ALLTOALLS, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALLS, n * sizeof(T), shape));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALLS, n * sizeof(T), shape));
   if (direct) {
     c.meet();
     RUSHMEM_ROLLED
@@ -103,15 +100,17 @@ RUSHMEM_DEVICE void alltoalls(const team &t, T *dst, const T *src, size_t dst_st
       const int to = s == 0 ? t.raw.my_pe : c.right(s);
       T *there = (s == 0 ? dst : impl::of_member(c, dst, to)) + me * n * dst_stride;
       const T *from = src + static_cast<size_t>(to) * n * src_stride;
-      for (size_t k = Scope::rank(); k < n; k += Scope::size()) there[k * dst_stride] = from[k * src_stride];
+      for (size_t k = Scope::rank(); k < n && !c.is_idle(); k += Scope::size()) {
+        there[k * dst_stride] = from[k * src_stride];
+      }
     }
     c.meet();
   } else {
     impl::exchange<Scope>(
         c, impl::apart<T>::words(n),
-        [=](int member, size_t w) {
+        impl::words_of_each([=](int member, size_t w) {
           return impl::apart<T>::gather(src + static_cast<size_t>(member) * n * src_stride, src_stride, n, w);
-        },
+        }),
         impl::block_apart<T>{dst, dst_stride, n});
   }
   c.end();

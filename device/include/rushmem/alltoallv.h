@@ -12,11 +12,11 @@ template <typename T> struct block_where_wanted {
   T *dst;
   const size_t *dst_at;
   const rushmem_sync_line *lines;
-  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
+  template <bool> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
     const size_t n = lines[member].said[0];
     if (w < words_of<T>(n)) set_word(dst + dst_at[member], n, w, word_);
   }
-  RUSHMEM_DEVICE void done(size_t) {}
+  template <bool> RUSHMEM_DEVICE void done(size_t) {}
 };
 
 }  // namespace impl
@@ -36,8 +36,7 @@ RUSHMEM_DEVICE void alltoallv(const team &t, T *dst, const size_t *dst_at, size_
   RUSHMEM_ASSERT_ELEMENT(T);
   const int members = t.raw.n_pes, me = t.raw.my_pe;
   const bool symmetric = impl::is_symmetric(dst, sizeof(T));
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_ALLTOALLV,
-                      impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALLV, sizeof(T), symmetric));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALLV, sizeof(T), symmetric));
   size_t most = 0;
   RUSHMEM_ROLLED
   for (int member = 0; member < members; ++member) most = n[member] > most ? n[member] : most;
@@ -50,19 +49,19 @@ RUSHMEM_DEVICE void alltoallv(const team &t, T *dst, const size_t *dst_at, size_
     const size_t theirs = c.lines()[member].said[2];
     most = theirs > most ? theirs : most;
   }
-  if (symmetric && t.raw.all_near && impl::is_large(t, most * sizeof(T))) {
+  if (symmetric && t.raw.all_near && impl::is_large<Scope>(t, most * sizeof(T))) {
     c.meet();
     RUSHMEM_ROLLED
     for (int s = 1; s < members; ++s) {
       const int to = c.right(s);
       impl::copy_to_member(c, dst + c.lines()[to].said[1], src + src_at[to], n[to], to);
     }
-    impl::copy_own<Scope>(dst + dst_at[me], src + src_at[me], n[me]);
+    impl::copy_own(c, dst + dst_at[me], src + src_at[me], n[me]);
     c.meet();
   } else if (most != 0) {
     impl::exchange<Scope>(
         c, impl::words_of<T>(most),
-        [=](int member, size_t w) { return impl::word_or_zero(src + src_at[member], n[member], w); },
+        impl::words_of_each([=](int member, size_t w) { return impl::word_or_zero(src + src_at[member], n[member], w); }),
         impl::block_where_wanted<T>{dst, dst_at, c.lines()});
   }
   if (received != nullptr) {
@@ -70,6 +69,7 @@ RUSHMEM_DEVICE void alltoallv(const team &t, T *dst, const size_t *dst_at, size_
       received[i] = c.lines()[i].said[0];
     }
   }
+  impl::forget_said(c);
   c.end();
 }
 

@@ -12,7 +12,7 @@ namespace rushmem {
  * waited for. (OpenSHMEM 1.5, 9.9 shmem_team_sync) Order: the scope's memory accesses before it, before those
  * of all members after it. Cost: collective. */
 template <typename Scope = thread> RUSHMEM_DEVICE void sync(const team &t) {
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_SYNC, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 0));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 0));
   c.meet();
   c.end();
 }
@@ -21,11 +21,9 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync(const team &t) {
  * operations before it are complete everywhere. (NVSHMEM 3, nvshmem_barrier) Order: the scope's operations
  * before it are complete everywhere. Cost: collective and completion. */
 template <typename Scope = thread> RUSHMEM_DEVICE void barrier(const team &t) {
-  if (RUSHMEM_UNLIKELY(state().ring != nullptr)) {
-    Scope::sync();
-    if (Scope::rank() == 0) quiet();
-  }
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_SYNC, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 1));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 1));
+  /* One thread's serves for all that have met by now (order.h), and meet() begins with the block's barrier. */
+  if (RUSHMEM_UNLIKELY(state().ring != nullptr) && impl::call<Scope>::group::rank() == 0) quiet();
   c.meet();
   c.end();
 }

@@ -8,24 +8,33 @@
 namespace rushmem {
 namespace impl {
 
-/* The root sends packets; everybody shows when it is done with them. */
+/* The root sends packets; all members show when they are done with them. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_packets(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
+  constexpr uint32_t U = words_together;
   const int me = c.t.raw.my_pe;
-  const size_t words = words_of<T>(n), room = c.t.raw.packets;
-  for (size_t from = 0; from < words; from += room) {
-    const size_t count = words - from < room ? words - from : room;
+  const size_t words = words_of<T>(n), chunk = c.room, size = Scope::size();
+  for (size_t from = 0; from < words; from += chunk) {
+    const size_t count = words - from < chunk ? words - from : chunk;
     if (me == root) {
       c.make_room();
-      for (size_t i = Scope::rank(); i < count; i += Scope::size()) {
+      packet *slot = c.packets(c.next, root);
+      for (size_t i = Scope::rank(); i < count; i += size) {
         const uint64_t value = word_at(src, n, from + i);
-        for (int s = 1; s < c.t.raw.n_pes; ++s) c.send(c.packets(c.next, root) + i, value, c.next, c.right(s));
+        for (int s = 1; s < c.t.raw.n_pes; ++s) c.send(slot + i, value, c.next, c.right(s));
         if (dst != src) set_word(dst, n, from + i, value);
       }
     } else {
-      for (size_t i = Scope::rank(); i < count; i += Scope::size()) {
-        set_word(dst, n, from + i, c.receive(c.packets(c.next, root) + i, c.next, root));
+      const packet *slot = c.packets(c.next, root);
+      size_t i = Scope::rank();
+      RUSHMEM_ROLLED
+      for (; i + (U - 1) * size < count; i += U * size) {
+        const auto got = c.template receive_some<U>(slot + i, size, c.next, root);
+        RUSHMEM_UNROLL
+        for (uint32_t u = 0; u < U; ++u) set_word(dst, n, from + i + u * size, got.at[u]);
       }
+      RUSHMEM_ROLLED
+      for (; i < count; i += size) set_word(dst, n, from + i, c.receive(slot + i, c.next, root));
     }
     c.check_busy();
     loads_before_later();
@@ -33,14 +42,52 @@ RUSHMEM_DEVICE void broadcast_packets(call<Scope> &c, T *dst, const T *src, size
   }
 }
 
-/* The root writes to all, each thread a share for every member. */
+/* The same by blocks, each in its channel, where every member says in each phase that it is there: the root
+ * by its words, the others by one packet. A chunk is sent once all members have shown themselves in the one
+ * before, so nothing is overwritten that is not read (call.h). */
+template <typename Scope, typename T>
+RUSHMEM_DEVICE void broadcast_by_blocks(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
+  if (c.is_idle()) return;
+  using group = typename call<Scope>::group;
+  const int me = c.t.raw.my_pe, members = c.t.raw.n_pes;
+  const chunks shares = chunks_of(c, words_of<T>(n));
+  c.make_room();
+  for (size_t sent = 0; sent < shares.words; sent += shares.step) {
+    const size_t first = sent + shares.offset, count = shares.count(sent);
+    if (me == root) {
+      packet *slot = c.packets(c.next, me);
+      for (size_t i = group::rank(); i < count; i += group::size()) {
+        const uint64_t value = word_at(src, n, first + i);
+        for (int s = 1; s < members; ++s) c.send(slot + i, value, c.next, c.right(s));
+        if (dst != src) set_word(dst, n, first + i, value);
+      }
+    } else {
+      const packet *slot = c.packets(c.next, root);
+      for (size_t i = group::rank(); i < count; i += group::size()) {
+        /* This PE's own sign of life goes first. */
+        if (i == 0) say_here(c);
+        set_word(dst, n, first + i, c.receive(slot + i, c.next, root));
+      }
+    }
+    if (group::rank() == 0) {
+      if (count == 0) say_here(c);
+      c.check_busy();
+      hear_all(c, c.next, count == 0 ? me : root);
+    }
+    loads_before_later();
+    group::sync();
+    ++c.next;
+    c.behind = 2;
+  }
+}
+
+/* The root writes to all. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
   c.meet();
   if (c.t.raw.my_pe == root) {
-    RUSHMEM_ROLLED
-    for (int s = 1; s < c.t.raw.n_pes; ++s) copy_to_member(c, dst, src, n, c.right(s));
-    copy_own<Scope>(dst, src, n);
+    write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), 0, n * sizeof(T),
+                                    [=](int) { return reinterpret_cast<const char *>(src); });
   }
   c.meet();
 }
@@ -58,10 +105,11 @@ RUSHMEM_DEVICE void broadcast(const team &t, T *dst, const T *src, size_t n, int
     impl::fail(RUSHMEM_DEVICE_FAIL_BAD_PE);
   }
   if (n == 0) return;
-  const bool direct = impl::is_large(t, n * sizeof(T)) && t.raw.all_near && impl::is_symmetric(dst, n * sizeof(T));
+  const bool direct = impl::is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && impl::is_symmetric(dst, n * sizeof(T));
   const uint64_t tag = impl::tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct);
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_BROADCAST, tag);
+  impl::call<Scope> c(t, tag);
   if (direct) impl::broadcast_direct(c, dst, src, n, root);
+  else if constexpr (impl::call<Scope>::blocks) impl::broadcast_by_blocks(c, dst, src, n, root);
   else impl::broadcast_packets(c, dst, src, n, root);
   c.end();
 }

@@ -12,12 +12,12 @@ template <typename T> struct one_after_another {
   T *dst;
   const rushmem_sync_line *lines;
   size_t at;
-  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
+  template <bool> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
     const size_t n = lines[member].said[0];
     if (w < words_of<T>(n)) set_word(dst + at, n, w, word_);
     at += n;
   }
-  RUSHMEM_DEVICE void done(size_t) { at = 0; }
+  template <bool> RUSHMEM_DEVICE void done(size_t) { at = 0; }
 };
 
 }  // namespace impl
@@ -31,26 +31,26 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void collect(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_ASSERT_ELEMENT(T);
   const bool symmetric = impl::is_symmetric(dst, sizeof(T));
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_COLLECT, impl::tag_of(RUSHMEM_COLLECTIVE_COLLECT, sizeof(T), symmetric));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_COLLECT, sizeof(T), symmetric));
   impl::tell(c, 1, [=](int, size_t) { return static_cast<uint64_t>(n); });
-  size_t most = 0, before = 0;
+  size_t most = 0, before = 0; /* elements of the largest, and of those in front of this PE's */
   RUSHMEM_ROLLED
   for (int member = 0; member < t.raw.n_pes; ++member) {
     const size_t theirs = c.lines()[member].said[0];
     if (theirs > most) most = theirs;
     if (member < t.raw.my_pe) before += theirs;
   }
-  if (symmetric && t.raw.all_near && impl::is_large(t, most * sizeof(T))) {
+  if (symmetric && t.raw.all_near && impl::is_large<Scope>(t, most * sizeof(T))) {
     c.meet();
-    RUSHMEM_ROLLED
-    for (int s = 1; s < t.raw.n_pes; ++s) impl::copy_to_member(c, dst + before, src, n, c.right(s));
-    impl::copy_own<Scope>(dst + before, src, n);
+    impl::write_to_all<impl::unit_of<T>::value>(c, reinterpret_cast<char *>(dst + before), 0, n * sizeof(T),
+                                                [=](int) { return reinterpret_cast<const char *>(src); });
     c.meet();
   } else if (most != 0) {
     impl::exchange<Scope>(
-        c, impl::words_of<T>(most), [=](int, size_t w) { return impl::word_or_zero(src, n, w); },
+        c, impl::words_of<T>(most), impl::words_of_each([=](int, size_t w) { return impl::word_or_zero(src, n, w); }),
         impl::one_after_another<T>{dst, c.lines(), 0});
   }
+  impl::forget_said(c);
   c.end();
 }
 

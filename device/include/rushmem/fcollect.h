@@ -12,10 +12,10 @@ namespace impl {
 template <typename T> struct block_each {
   T *dst;
   size_t n;
-  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
-    set_word(dst + static_cast<size_t>(member) * n, n, w, word_);
+  template <bool whole> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
+    leave_word<whole>(dst + static_cast<size_t>(member) * n, n, w, word_);
   }
-  RUSHMEM_DEVICE void done(size_t) {}
+  template <bool> RUSHMEM_DEVICE void done(size_t) {}
 };
 
 }  // namespace impl
@@ -29,18 +29,17 @@ RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
-  const bool direct = impl::is_large(t, n * sizeof(T)) && t.raw.all_near && impl::is_symmetric(dst, count * sizeof(T));
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_FCOLLECT, impl::tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
+  const bool direct = impl::is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && impl::is_symmetric(dst, count * sizeof(T));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
   if (direct) {
-    T *block_ = dst + static_cast<size_t>(t.raw.my_pe) * n;
+    char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
     c.meet();
-    RUSHMEM_ROLLED
-    for (int s = 1; s < t.raw.n_pes; ++s) impl::copy_to_member(c, block_, src, n, c.right(s));
-    impl::copy_own<Scope>(block_, src, n);
+    impl::write_to_all<impl::unit_of<T>::value>(c, block_, 0, n * sizeof(T),
+                                                [=](int) { return reinterpret_cast<const char *>(src); });
     c.meet();
   } else {
     impl::exchange<Scope>(
-        c, impl::words_of<T>(n), [=](int, size_t w) { return impl::word_at(src, n, w); }, impl::block_each<T>{dst, n});
+        c, impl::words_of<T>(n), impl::words_from<T>{src, n, 0}, impl::block_each<T>{dst, n});
   }
   c.end();
 }

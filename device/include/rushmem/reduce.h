@@ -9,9 +9,7 @@
 #ifndef RUSHMEM_REDUCE_H
 #define RUSHMEM_REDUCE_H
 
-#include <rushmem/impl/coll/direct.h>
-#include <rushmem/impl/coll/exchange.h>
-#include <rushmem/impl/coll/operators.h>
+#include <rushmem/impl/coll/combine.h>
 
 #define RUSHMEM_ASSERT_REDUCIBLE(T) \
   static_assert(rushmem::impl::is_word<T>::value, "rushmem reduces numbers of 1, 2, 4 and 8 bytes")
@@ -24,11 +22,11 @@ template <typename T, typename Op> struct reducing {
   T *dst;
   size_t n;
   accumulator<T, Op> so_far;
-  RUSHMEM_DEVICE void take(int member, size_t, uint64_t word_) {
+  template <bool> RUSHMEM_DEVICE void take(int member, size_t, uint64_t word_) {
     if (member == 0) so_far.begin(word_);
     else so_far.add(word_);
   }
-  RUSHMEM_DEVICE void done(size_t w) { set_word(dst, n, w, so_far.result()); }
+  template <bool whole> RUSHMEM_DEVICE void done(size_t w) { leave_word<whole>(dst, n, w, so_far.result()); }
 };
 
 /* The same of the members up to this one, or before it. */
@@ -37,43 +35,15 @@ template <typename T, typename Op, bool inclusive> struct scanning {
   size_t n;
   int me;
   accumulator<T, Op> so_far;
-  RUSHMEM_DEVICE void take(int member, size_t, uint64_t word_) {
+  template <bool> RUSHMEM_DEVICE void take(int member, size_t, uint64_t word_) {
     if (inclusive ? member > me : member >= me) return;
     if (member == 0) so_far.begin(word_);
     else so_far.add(word_);
   }
-  RUSHMEM_DEVICE void done(size_t w) {
-    if (inclusive || me > 0) set_word(dst, n, w, so_far.result());
-    else set_word(dst, n, w, 0);
+  template <bool whole> RUSHMEM_DEVICE void done(size_t w) {
+    leave_word<whole>(dst, n, w, inclusive || me > 0 ? so_far.result() : 0);
   }
 };
-
-/* Words [begin, end) of all members' `src`, combined, to `put(w, word)`. The members have met. */
-template <typename Op, typename Scope, typename T, typename Put>
-RUSHMEM_DEVICE void combine_words(const call<Scope> &c, const T *src, size_t n, size_t begin, size_t end, Put put) {
-  for (size_t w = begin + Scope::rank(); w < end; w += Scope::size()) {
-    accumulator<T, Op> so_far;
-    so_far.begin(word_at(of_member(c, src, 0), n, w));
-    for (int member = 1; member < c.t.raw.n_pes; ++member) so_far.add(word_at(of_member(c, src, member), n, w));
-    put(w, so_far.result());
-  }
-}
-
-/* Each member combines its share of the words, and writes the result to all. In place, a share is read by its
- * member alone, before it is written. */
-template <typename Op, typename Scope, typename T>
-RUSHMEM_DEVICE void reduce_direct(call<Scope> &c, T *dst, const T *src, size_t n) {
-  const size_t words = words_of<T>(n), members = static_cast<size_t>(c.t.raw.n_pes);
-  /* Shares begin at whole lines. */
-  const size_t share = ((words + members - 1) / members + 15) / 16 * 16, begin = share * static_cast<size_t>(c.t.raw.my_pe);
-  c.meet();
-  combine_words<Op>(c, src, n, begin < words ? begin : words, begin + share < words ? begin + share : words,
-                    [&](size_t w, uint64_t value) {
-                      for (int s = 1; s < c.t.raw.n_pes; ++s) set_word(of_member(c, dst, c.right(s)), n, w, value);
-                      set_word(dst, n, w, value);
-                    });
-  c.meet();
-}
 
 }  // namespace impl
 
@@ -87,15 +57,15 @@ RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
   const size_t bytes = n * sizeof(T);
-  const bool direct = impl::is_large(t, bytes) && t.raw.all_near && impl::is_symmetric(dst, bytes) &&
+  const bool direct = impl::is_large<Scope>(t, bytes) && t.raw.all_near && impl::is_symmetric(dst, bytes) &&
                       impl::is_symmetric(src, bytes);
   const uint64_t tag = impl::tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_REDUCE, tag);
+  impl::call<Scope> c(t, tag);
   if (direct) {
     impl::reduce_direct<Op>(c, dst, src, n);
   } else {
     impl::exchange<Scope>(
-        c, impl::words_of<T>(n), [=](int, size_t w) { return impl::word_at(src, n, w); },
+        c, impl::words_of<T>(n), impl::words_from<T>{src, n, 0},
         impl::reducing<T, Op>{dst, n, {}});
   }
   c.end();
@@ -113,18 +83,17 @@ RUSHMEM_DEVICE void reducescatter(const team &t, T *dst, const T *src, size_t n,
   const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
   /* In place, a member's first block would change while others read it. */
   const bool direct =
-      impl::is_large(t, bytes) && t.raw.all_near && dst != src && impl::is_symmetric(src, count * sizeof(T));
+      impl::is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && impl::is_symmetric(src, count * sizeof(T));
   const uint64_t tag = impl::tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, tag);
+  impl::call<Scope> c(t, tag);
   if (direct) {
     c.meet();
-    impl::combine_words<Op>(c, block_, n, 0, impl::words_of<T>(n),
-                            [=](size_t w, uint64_t value) { impl::set_word(dst, n, w, value); });
+    impl::combine<Op, false>(c, dst, block_, n, 0, bytes);
     c.meet();
   } else {
     impl::exchange<Scope>(
         c, impl::words_of<T>(n),
-        [=](int member, size_t w) { return impl::word_at(src + static_cast<size_t>(member) * n, n, w); },
+        impl::words_from<T>{src, n, n},
         impl::reducing<T, Op>{dst, n, {}});
   }
   c.end();
@@ -137,10 +106,9 @@ template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void inscan(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_SCAN,
-                      impl::tag_of(RUSHMEM_COLLECTIVE_SCAN, n * sizeof(T), Op::code * 16 + sizeof(T)));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SCAN, n * sizeof(T), Op::code * 16 + sizeof(T)));
   impl::exchange<Scope>(
-      c, impl::words_of<T>(n), [=](int, size_t w) { return impl::word_at(src, n, w); },
+      c, impl::words_of<T>(n), impl::words_from<T>{src, n, 0},
       impl::scanning<T, Op, true>{dst, n, t.raw.my_pe, {}});
   c.end();
 }
@@ -151,10 +119,9 @@ template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void exscan(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
-  impl::call<Scope> c(t, RUSHMEM_COLLECTIVE_SCAN,
-                      impl::tag_of(RUSHMEM_COLLECTIVE_SCAN, n * sizeof(T), Op::code * 16 + sizeof(T) + 8192));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SCAN, n * sizeof(T), Op::code * 16 + sizeof(T) + 8192));
   impl::exchange<Scope>(
-      c, impl::words_of<T>(n), [=](int, size_t w) { return impl::word_at(src, n, w); },
+      c, impl::words_of<T>(n), impl::words_from<T>{src, n, 0},
       impl::scanning<T, Op, false>{dst, n, t.raw.my_pe, {}});
   c.end();
 }

@@ -41,13 +41,17 @@ struct team {
   RUSHMEM_DEVICE unsigned slot_sets() const { return raw.slot_sets; }
 
   /* The same team, whose collectives meet in slot set `set`, 0 <= set < slot_sets(). Blocks that make
-   * collectives of one team at once take a set each.
+   * collectives of one team at once take a set each. Slot set 0 of the world has more room than the others,
+   * for calls by a whole grid.
    * Order: none. Cost: local. */
   RUSHMEM_DEVICE team on(unsigned set) const {
     if (RUSHMEM_UNLIKELY(set >= raw.slot_sets)) impl::fail(RUSHMEM_DEVICE_FAIL_TEAM);
     team other = *this;
-    other.raw.slots += set * raw.slot_bytes;
+    if (set == 0) return other;
+    other.raw.slots += raw.first_bytes + (set - 1) * raw.slot_bytes;
     other.raw.slot_sets -= set;
+    other.raw.first_bytes = raw.slot_bytes;
+    other.raw.packets = raw.next_packets;
     return other;
   }
 };

@@ -543,6 +543,22 @@ typedef struct rushmem_job_t {
   const char *device_why;
 } rushmem_job_t;
 
+/* How a collective on a stream is launched, from one size on. */
+typedef struct rushmem_collective_launch_t {
+  /* As in the functions' names: `reduce`. Lives for ever. */
+  const char *collective;
+  /* From so many bytes on: those of a PE's larger array. */
+  uint64_t from_bytes;
+  /* Blocks. */
+  uint32_t blocks;
+  /* Threads of a block. */
+  uint32_t threads;
+  /* Where the numbers come from: `measured`, `estimated`, or `RUSHMEM_COLLECTIVES`. Lives for ever. */
+  const char *origin;
+  /* Which way the data takes. Lives for ever. */
+  const char *algorithm;
+} rushmem_collective_launch_t;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1491,6 +1507,190 @@ int32_t rushmem_team_exscan(rushmem_team_t *t,
                             int32_t type,
                             int32_t op);
 
+/* Nothing behind it on the stream begins before every member has come to it, on a stream or in a kernel
+ * (`rushmem::sync`), in the same slot set. What a member's stream did before is seen after it on all.
+ *
+ * This and the other collectives on streams: the call is made in slot set `set` of the team, 0 where it has
+ * but one. All members make the same calls in one slot set in the same order, on streams or in kernels; on
+ * different sets, calls of one team run at once. A call returns at once. Arguments are checked now, and an
+ * error means that nothing was put on the stream: `RUSHMEM_ERR_BAD_HANDLE` for what is no team or stream,
+ * `RUSHMEM_ERR_INVALID_ARGUMENT` for a slot set that the team does not have, arrays that overlap or are not
+ * aligned, `RUSHMEM_ERR_BAD_ADDRESS` for memory that the PE's device does not reach, `RUSHMEM_ERR_BAD_PE` for
+ * a root that is no member. What goes wrong later `rushmem_stream_synchronize` reports: members whose calls
+ * differ (`RUSHMEM_ERR_MISMATCH`), a slot set in use by another call of this PE (`RUSHMEM_ERR_BUSY`), a death.
+ *
+ * On a GPU each call is one launch, which may be captured into a CUDA graph and replayed. The first call of a
+ * kind has its kernel compiled, or taken from the cache, and loaded; while a stream is being captured that is
+ * refused (`RUSHMEM_ERR_UNSUPPORTED`): see `rushmem_team_prepare`.
+ *
+ * Requires: `t` is a team that lives until the work is done; the stream lives through the call. */
+int32_t rushmem_team_sync_on_stream(rushmem_team_t *t, uint32_t set, void *stream);
+
+/* `rushmem_team_sync_on_stream` behind a quiet: all that the stream put before is complete on every member.
+ *
+ * Requires: As for `rushmem_team_sync_on_stream`. */
+int32_t rushmem_team_barrier_on_stream(rushmem_team_t *t, uint32_t set, void *stream);
+
+/* `bytes` bytes from `src` of member `root` to `dst` of all members, the root's own too, in the stream's turn.
+ * `dst` and `src` may be one array. Symmetric memory, or any other that the PE's device reaches; `dst` is
+ * symmetric for all members or for none. Errors as `rushmem_team_sync_on_stream`.
+ *
+ * Requires: `dst` and `src` are valid for `bytes` bytes until the work is done; the rest as for
+ * `rushmem_team_sync_on_stream`. */
+int32_t rushmem_team_broadcast_on_stream(rushmem_team_t *t,
+                                         void *dst,
+                                         const void *src,
+                                         size_t bytes,
+                                         int32_t root,
+                                         uint32_t set,
+                                         void *stream);
+
+/* `bytes` bytes from `src` of each member to `dst` of all, in the stream's turn: those of member i at
+ * `dst + i * bytes`. `src` may be this member's part of `dst`. Memory and errors as
+ * `rushmem_team_broadcast_on_stream`.
+ *
+ * Requires: `src` is valid for `bytes` bytes and `dst` for as many of each member until the work is done; the
+ * rest as for `rushmem_team_sync_on_stream`. */
+int32_t rushmem_team_fcollect_on_stream(rushmem_team_t *t,
+                                        void *dst,
+                                        const void *src,
+                                        size_t bytes,
+                                        uint32_t set,
+                                        void *stream);
+
+/* `n` elements of `elem_bytes` bytes from `src` of each member to `dst` of all, in the stream's turn, one
+ * after the other in the order of the members. `n` may differ from member to member, and be zero; element
+ * sizes are equal. `src` may be this member's part of `dst`. Memory and errors as
+ * `rushmem_team_broadcast_on_stream`.
+ *
+ * Requires: `src` is valid for its elements and `dst` for those of all members until the work is done; the
+ * rest as for `rushmem_team_sync_on_stream`. */
+int32_t rushmem_team_collect_on_stream(rushmem_team_t *t,
+                                       void *dst,
+                                       const void *src,
+                                       size_t elem_bytes,
+                                       size_t n,
+                                       uint32_t set,
+                                       void *stream);
+
+/* The `bytes` bytes at `src + j * bytes` go to member j, in the stream's turn, where they lie at
+ * `dst + my_pe * bytes`. `dst` and `src` may be one array. Memory and errors as
+ * `rushmem_team_broadcast_on_stream`.
+ *
+ * Requires: `dst` and `src` are valid for `bytes` bytes for each member until the work is done; the rest as
+ * for `rushmem_team_sync_on_stream`. */
+int32_t rushmem_team_alltoall_on_stream(rushmem_team_t *t,
+                                        void *dst,
+                                        const void *src,
+                                        size_t bytes,
+                                        uint32_t set,
+                                        void *stream);
+
+/* `rushmem_team_alltoall_on_stream` of `n` elements of `elem_bytes` bytes that are apart: element k for member
+ * j is element `(j * n + k) * src_stride` of `src`, and so in `dst`. Strides are 1 or more, and the same on
+ * all members. What lies between is not touched.
+ *
+ * Requires: `dst` and `src` are valid for their elements until the work is done; the rest as for
+ * `rushmem_team_sync_on_stream`. */
+int32_t rushmem_team_alltoalls_on_stream(rushmem_team_t *t,
+                                         void *dst,
+                                         const void *src,
+                                         ptrdiff_t dst_stride,
+                                         ptrdiff_t src_stride,
+                                         size_t elem_bytes,
+                                         size_t n,
+                                         uint32_t set,
+                                         void *stream);
+
+/* Blocks of different sizes from every member to every member, in the stream's turn: `n[j]` elements of
+ * `elem_bytes` bytes at element `src_at[j]` of `src` go to member j, and what comes from member i lies at
+ * element `dst_at[i]` of `dst`: `received[i]` elements, where `received` is not null. The four lists have an
+ * entry for each member. They are read and written in the stream's turn, too, so they lie in memory that the
+ * PE's device reaches; a kernel before it on the stream may fill them. Memory and errors as
+ * `rushmem_team_broadcast_on_stream`.
+ *
+ * Requires: All arrays are valid for what the lists then say, until the work is done; the rest as for
+ * `rushmem_team_sync_on_stream`. */
+int32_t rushmem_team_alltoallv_on_stream(rushmem_team_t *t,
+                                         void *dst,
+                                         const size_t *dst_at,
+                                         size_t *received,
+                                         const void *src,
+                                         const size_t *src_at,
+                                         const size_t *n,
+                                         size_t elem_bytes,
+                                         uint32_t set,
+                                         void *stream);
+
+/* Element i of `dst`, on every member, is that of all members' `src` combined by `op` (`RUSHMEM_SUM` and its
+ * like), in the stream's turn: `n` elements of type `type` (`RUSHMEM_FLOAT` and its like). The same bits on
+ * every member, and in every run: members are combined in the order of their numbers. `dst` and `src` may be
+ * one array; each is symmetric for all members or for none. Errors as `rushmem_team_broadcast_on_stream`;
+ * `RUSHMEM_ERR_INVALID_ARGUMENT` where the operator makes no sense for the type, `RUSHMEM_ERR_UNSUPPORTED` for
+ * 16-bit floats on the CPU, which are for GPUs, and for products of `RUSHMEM_COMPLEX_DOUBLE`.
+ *
+ * Requires: `dst` and `src` are valid for `n` elements until the work is done; the rest as for
+ * `rushmem_team_sync_on_stream`. */
+int32_t rushmem_team_reduce_on_stream(rushmem_team_t *t,
+                                      void *dst,
+                                      const void *src,
+                                      size_t n,
+                                      int32_t type,
+                                      int32_t op,
+                                      uint32_t set,
+                                      void *stream);
+
+/* Member j gets block j, of `n` elements, of the reduction of all members' `src`, which has a block for each
+ * member. `dst` may be the first block of `src`. The rest as `rushmem_team_reduce_on_stream`.
+ *
+ * Requires: `dst` is valid for `n` elements and `src` for as many for each member until the work is done; the
+ * rest as for `rushmem_team_sync_on_stream`. */
+int32_t rushmem_team_reducescatter_on_stream(rushmem_team_t *t,
+                                             void *dst,
+                                             const void *src,
+                                             size_t n,
+                                             int32_t type,
+                                             int32_t op,
+                                             uint32_t set,
+                                             void *stream);
+
+/* Element i of `dst` is that of the members' `src` up to this one, combined by `op`. The rest as
+ * `rushmem_team_reduce_on_stream`.
+ *
+ * Requires: As for `rushmem_team_reduce_on_stream`. */
+int32_t rushmem_team_inscan_on_stream(rushmem_team_t *t,
+                                      void *dst,
+                                      const void *src,
+                                      size_t n,
+                                      int32_t type,
+                                      int32_t op,
+                                      uint32_t set,
+                                      void *stream);
+
+/* `rushmem_team_inscan_on_stream` of the members before this one; zero on the first.
+ *
+ * Requires: As for `rushmem_team_reduce_on_stream`. */
+int32_t rushmem_team_exscan_on_stream(rushmem_team_t *t,
+                                      void *dst,
+                                      const void *src,
+                                      size_t n,
+                                      int32_t type,
+                                      int32_t op,
+                                      uint32_t set,
+                                      void *stream);
+
+/* Loads the kernels that calls of `collective` on streams need: `"reduce"`, `"fcollect"`, as in the functions'
+ * names. Local. For reductions and scans `what` is the element type and `op` the operator; for collect,
+ * alltoalls and alltoallv `what` is the size of an element in bytes; else both are 0.
+ *
+ * On a GPU a call that loads its kernel may have to wait until the kernels that run on that GPU have ended,
+ * because that is when the driver loads code. If one of them waits for that very call, or for another PE whose
+ * call waits so, nobody goes on: prepare before such kernels start. A stream that is being captured takes only
+ * calls that are prepared, or have been made before. Kernels stay loaded until the world ends.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `collective` is null or a C string. */
+int32_t rushmem_team_prepare(rushmem_team_t *t, const char *collective, size_t what, int32_t op);
+
 /* Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those
  * of a host that load the same source at once compile it once, and compiled sources are kept in a cache
  * (`RUSHMEM_CACHE_DIR`). `name` stands for the source in messages, such as `ring.cu`. `options` are further
@@ -1657,6 +1857,15 @@ int32_t rushmem_cuda_versions(struct rushmem_cuda_t *out);
  *
  * Requires: `out` is null or points at a `rushmem_job_t` of `out->size` bytes. */
 int32_t rushmem_job_describe(struct rushmem_job_t *out);
+
+/* Row `index` of the table by which collectives on streams are launched, with what `RUSHMEM_COLLECTIVES` says
+ * in place of its own: on GPUs, or on the CPU device. Rows are in the order of collectives and sizes; behind the
+ * last one `collective` is empty. `RUSHMEM_ERR_ENVIRONMENT` where the setting makes no sense. Local.
+ *
+ * Requires: `out` is null or valid. */
+int32_t rushmem_collective_launch(size_t index,
+                                  int32_t gpu,
+                                  struct rushmem_collective_launch_t *out);
 
 /* The C++ compiler that would compile kernels for the CPU device (`RUSHMEM_CXX` names it). Succeeds also
  * where there is none: the struct says why. Runs it for its version. Local.

@@ -1,6 +1,7 @@
 //! The settings of a world, read from `RUSHMEM_*` once at start. A value that makes no sense is an error that
 //! names the variable, never a silent default.
 
+pub(crate) mod launches;
 pub(crate) mod placement;
 mod wishes;
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use crate::error::{err, Result};
 
+use launches::Launches;
 use placement::Placement;
 
 pub(crate) use wishes::{Carrier, DeviceWish, FarGpu, MappingWish, TransportWish};
@@ -72,6 +74,8 @@ pub(crate) struct Config {
     pub(crate) nvjitlink: Option<PathBuf>,
     /// Streams in the world's pool (`RUSHMEM_STREAMS`, 4).
     pub(crate) streams: usize,
+    /// How collectives on streams are launched (`RUSHMEM_COLLECTIVES`).
+    pub(crate) launches: Launches,
     /// A bootstrap asked for by name (`RUSHMEM_BOOTSTRAP`: `uid`, `mpi` or `single`).
     pub(crate) bootstrap: Option<String>,
     /// The interface for unique-ID sockets (`RUSHMEM_UID_IFNAME`).
@@ -164,6 +168,8 @@ impl Config {
             cxx: get("RUSHMEM_CXX").map(PathBuf::from),
             nvrtc: get("RUSHMEM_NVRTC").map(PathBuf::from),
             nvjitlink: get("RUSHMEM_NVJITLINK").map(PathBuf::from),
+            launches: get("RUSHMEM_COLLECTIVES")
+                .map_or_else(|| Ok(Launches::default()), |v| Launches::parse(&v))?,
             streams: get("RUSHMEM_STREAMS").map_or(Ok(4), |v| streams(&v))?,
             bootstrap,
             uid_ifname: get("RUSHMEM_UID_IFNAME"),
@@ -289,6 +295,7 @@ mod tests {
             ("RUSHMEM_FAKE_SEED", "random"),
             ("RUSHMEM_FAKE_DELAY", "-1"),
             ("RUSHMEM_STREAMS", "0"),
+            ("RUSHMEM_COLLECTIVES", "reduce=wide"),
             ("RUSHMEM_TEAM_MEMORY", "plenty"),
             ("RUSHMEM_TEAM_MEMORY", "1K"),
         ] {

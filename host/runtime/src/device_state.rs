@@ -213,7 +213,7 @@ impl DeviceState {
         };
         let collective = collective_name(record.width & 0xff);
         let phases = |word: u64| word >> 16;
-        let mask = if record.width == 4 { u64::from(u32::MAX) } else { u64::MAX };
+        let mask = if record.width == 4 && record.cmp >= 0 { u64::from(u32::MAX) } else { u64::MAX };
         let (expected, seen, pe) = (record.expected & mask, record.seen & mask, record.from_pe);
         match record.cmp {
             RUSHMEM_STALL_SYNC => {
@@ -229,6 +229,12 @@ impl DeviceState {
             RUSHMEM_STALL_COLLECTIVE => {
                 let (wanted, came) = (phases(record.expected), phases(record.seen));
                 return format!("for PE {pe} to come to a {collective} of {team}, phase {wanted}; it has come to {came}")
+            }
+            RUSHMEM_STALL_GRID => {
+                return format!(
+                    "for all {expected} blocks of its launch to come to a {collective} of {team} at grid scope; {seen} have: \
+                     the others do not run, as only max_blocks do at once, or do not make this call"
+                )
             }
             RUSHMEM_STALL_MISMATCH => {
                 return format!(

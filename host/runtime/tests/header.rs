@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Files of `rushmem-abi`, of which the header's constants and types come.
 const TYPES: [&str; 3] = ["status", "operation", "types"];
 /// The files of the C ABI's functions in the order of the header.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "info",
     "world",
     "heap",
@@ -21,6 +21,7 @@ const SOURCES: [&str; 16] = [
     "order",
     "team",
     "collective",
+    "team_stream",
     "kernel",
     "stream",
     "gpu",

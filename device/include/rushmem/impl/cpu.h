@@ -61,6 +61,24 @@ template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
   return seen;
 }
 
+/* Adds to a word that blocks of one launch share, after what this thread has done or seen. */
+RUSHMEM_DEVICE uint64_t arrive_word(uint64_t *at, uint64_t value) {
+  return __atomic_fetch_add(reinterpret_cast<alias<uint64_t> *>(at), value, __ATOMIC_RELEASE);
+}
+RUSHMEM_DEVICE void fence_acquire_gpu() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+
+/* 16 bytes of a peer's array, or of this PE's, as two words. */
+struct pair {
+  uint64_t a, b;
+};
+RUSHMEM_DEVICE pair load_pair(const void *from) {
+  pair v;
+  __builtin_memcpy(&v, from, sizeof(v));
+  return v;
+}
+RUSHMEM_DEVICE pair load_own_pair(const void *from) { return load_pair(from); }
+RUSHMEM_DEVICE void store_pair(void *to, pair v) { __builtin_memcpy(to, &v, sizeof(v)); }
+
 RUSHMEM_DEVICE void fence_acq_rel() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 RUSHMEM_DEVICE void fence_sc() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 RUSHMEM_DEVICE void fence_acquire() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }

@@ -51,7 +51,7 @@ __constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION,
                                                    nullptr,
                                                    0, nullptr, nullptr,
                                                    0, 0, 0, 0, 0, nullptr,
-                                                   {0, 0, 0, 0, nullptr, 0, 0, 0, 0, 0, 0, 0}};
+                                                   {0, 0, 0, 0, nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
 #endif
 }
 
@@ -122,6 +122,37 @@ RUSHMEM_DEVICE void store_release_word(uint64_t *to, uint64_t value) {
 }
 RUSHMEM_DEVICE void add_release_word(uint64_t *to, uint64_t value) {
   asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+/* ---- blocks of one launch ---- */
+
+/* Adds to a word of this GPU's memory, after what this thread has done or seen; gives what was there. */
+RUSHMEM_DEVICE uint64_t arrive_word(uint64_t *at, uint64_t value) {
+  uint64_t before;
+  asm volatile("atom.release.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(value) : "memory");
+  return before;
+}
+RUSHMEM_DEVICE void fence_acquire_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
+/* ---- 16 bytes of a peer's array, or of this PE's, as two words. Loads see memory as it is, never the L1
+ * cache. ---- */
+
+struct pair {
+  uint64_t a, b;
+};
+RUSHMEM_DEVICE pair load_pair(const void *from) {
+  pair v;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.a), "=l"(v.b) : "l"(from) : "memory");
+  return v;
+}
+/* Of any memory of this PE's, shared memory too. */
+RUSHMEM_DEVICE pair load_own_pair(const void *from) {
+  pair v;
+  asm volatile("ld.v2.u64 {%0, %1}, [%2];" : "=l"(v.a), "=l"(v.b) : "l"(from) : "memory");
+  return v;
+}
+RUSHMEM_DEVICE void store_pair(void *to, pair v) {
+  asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(v.a), "l"(v.b) : "memory");
 }
 
 /* ---- packets (packed.h): 16 bytes by one access. ---- */

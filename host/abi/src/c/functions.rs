@@ -206,6 +206,49 @@ macro_rules! functions {
                 fn team_barrier = rushmem_team_barrier(*mut rushmem_team_t) -> i32;
                 fn team_free = rushmem_team_free(*mut rushmem_team_t) -> i32;
             }
+            team_stream {
+                fn team_prepare = rushmem_team_prepare(
+                    *mut rushmem_team_t, *const c_char, usize, i32,
+                ) -> i32;
+                fn team_sync_on_stream = rushmem_team_sync_on_stream(
+                    *mut rushmem_team_t, u32, *mut c_void,
+                ) -> i32;
+                fn team_barrier_on_stream = rushmem_team_barrier_on_stream(
+                    *mut rushmem_team_t, u32, *mut c_void,
+                ) -> i32;
+                fn team_broadcast_on_stream = rushmem_team_broadcast_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, u32, *mut c_void,
+                ) -> i32;
+                fn team_fcollect_on_stream = rushmem_team_fcollect_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, u32, *mut c_void,
+                ) -> i32;
+                fn team_collect_on_stream = rushmem_team_collect_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, usize, u32, *mut c_void,
+                ) -> i32;
+                fn team_alltoall_on_stream = rushmem_team_alltoall_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, u32, *mut c_void,
+                ) -> i32;
+                fn team_alltoalls_on_stream = rushmem_team_alltoalls_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, isize, isize, usize, usize, u32,
+                    *mut c_void,
+                ) -> i32;
+                fn team_alltoallv_on_stream = rushmem_team_alltoallv_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const usize, *mut usize, *const c_void, *const usize,
+                    *const usize, usize, u32, *mut c_void,
+                ) -> i32;
+                fn team_reduce_on_stream = rushmem_team_reduce_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
+                ) -> i32;
+                fn team_reducescatter_on_stream = rushmem_team_reducescatter_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
+                ) -> i32;
+                fn team_inscan_on_stream = rushmem_team_inscan_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
+                ) -> i32;
+                fn team_exscan_on_stream = rushmem_team_exscan_on_stream(
+                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
+                ) -> i32;
+            }
             collective {
                 fn team_broadcast = rushmem_team_broadcast(
                     *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32,
@@ -292,6 +335,9 @@ macro_rules! functions {
                 fn cpu_compiler = rushmem_cpu_compiler(*mut rushmem_tool_t) -> i32;
                 fn network = rushmem_network(*mut rushmem_tool_t) -> i32;
                 fn mpi_plugin = rushmem_mpi_plugin(usize, *mut *const c_char) -> i32;
+                fn collective_launch = rushmem_collective_launch(
+                    usize, i32, *mut rushmem_collective_launch_t,
+                ) -> i32;
             }
         }
     };

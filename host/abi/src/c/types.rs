@@ -343,6 +343,24 @@ pub struct rushmem_cuda_t {
     pub device_library: *const c_char,
 }
 
+/// How a collective on a stream is launched, from one size on.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rushmem_collective_launch_t {
+    /// As in the functions' names: `reduce`. Lives for ever.
+    pub collective: *const c_char,
+    /// From so many bytes on: those of a PE's larger array.
+    pub from_bytes: u64,
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Where the numbers come from: `measured`, `estimated`, or `RUSHMEM_COLLECTIVES`. Lives for ever.
+    pub origin: *const c_char,
+    /// Which way the data takes. Lives for ever.
+    pub algorithm: *const c_char,
+}
+
 /// What `rushmem_init` without an attribute would do here. Set `size`; strings live for ever and are never
 /// null.
 #[repr(C)]

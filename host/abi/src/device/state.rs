@@ -4,7 +4,7 @@
 use std::os::raw::c_void;
 
 /// Version of the device state. A module that was compiled for another one is refused.
-pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 5;
+pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 6;
 
 /// In the table of near PEs' distances: of a PE that is not near.
 pub const RUSHMEM_NOT_NEAR: u64 = 1;
@@ -25,6 +25,8 @@ pub const RUSHMEM_STALL_COLLECTIVE: i32 = -5;
 pub const RUSHMEM_STALL_MISMATCH: i32 = -6;
 /// A record of a slot set that is in use.
 pub const RUSHMEM_STALL_BUSY: i32 = -7;
+/// A wait for the blocks of a launch to come to a collective of all of them.
+pub const RUSHMEM_STALL_GRID: i32 = -8;
 
 /// Collectives, in tags and reports: sync and barrier.
 pub const RUSHMEM_COLLECTIVE_SYNC: u32 = 1;
@@ -131,6 +133,9 @@ pub struct RawTeam {
     pub id: u32,
     pub all_near: u32,
     pub heap_base: u64,
+    pub first_bytes: u64,
+    pub next_packets: u32,
+    pub pad: u32,
 }
 
 /// `rushmem_team_slots`: how a slot set begins.
@@ -142,7 +147,9 @@ pub struct TeamSlots {
     pub known: u64,
     pub busy: u64,
     pub current: u64,
-    pub pad: [u64; 12],
+    pub grid: [u64; 2],
+    pub arrived: u64,
+    pub pad: [u64; 9],
 }
 
 /// `rushmem_device_state`.

@@ -10,6 +10,7 @@ use rushmem_bootstrap_uid::environment::{detect_here, Launch, Launcher, Ranks};
 use super::gpu::{check_size, forever, forever_path, tool};
 use super::{guard, write_out};
 use crate::boot::{self, Choice, Plan};
+use crate::config::launches::{algorithm, LaunchStep, COLLECTIVES};
 use crate::config::{Config, DeviceWish};
 use crate::device::DeviceKind;
 use crate::error::{err, Result};
@@ -56,6 +57,37 @@ pub unsafe extern "C" fn rushmem_job_describe(out: *mut rushmem_job_t) -> i32 {
         };
         // SAFETY: `out` is null or points at a struct of the size that was checked.
         unsafe { write_out(out, job, "out") }
+    })
+}
+
+/// Row `index` of the table by which collectives on streams are launched, with what `RUSHMEM_COLLECTIVES` says
+/// in place of its own: on GPUs, or on the CPU device. Rows are in the order of collectives and sizes; behind the
+/// last one `collective` is empty. `RUSHMEM_ERR_ENVIRONMENT` where the setting makes no sense. Local.
+///
+/// # Safety
+/// `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_collective_launch(
+    index: usize,
+    gpu: i32,
+    out: *mut rushmem_collective_launch_t,
+) -> i32 {
+    guard(|| {
+        let launches = Config::from_env()?.launches;
+        let rows =
+            COLLECTIVES.iter().flat_map(|name| launches.steps(name, gpu != 0).iter().map(move |s| (name, s)));
+        let row = rows.into_iter().nth(index);
+        let (step, name) = row.map_or((LaunchStep::NONE, ""), |(name, step)| (*step, *name));
+        let launch = rushmem_collective_launch_t {
+            collective: forever(name),
+            from_bytes: step.from,
+            blocks: step.blocks,
+            threads: step.threads,
+            origin: forever(step.origin.text()),
+            algorithm: forever(algorithm(name)),
+        };
+        // SAFETY: per contract.
+        unsafe { write_out(out, launch, "out") }
     })
 }
 

@@ -17,6 +17,7 @@ pub mod signal;
 pub mod stream;
 pub mod strided;
 pub mod team;
+pub mod team_stream;
 pub mod test;
 pub mod wait;
 pub mod world;

@@ -23,6 +23,7 @@ pub(crate) mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::launches::Launches;
 use crate::error::{err, Result};
 use crate::health::Health;
 use crate::kernel::Kernels;
@@ -33,12 +34,15 @@ use gpu::GpuEngine;
 use host::MappedHost;
 use net::FarPe;
 
+pub(crate) use stream::collective::{collective_on_stream, prepare_collective, SlotSet};
 pub(crate) use stream::{on_stream, order_on_stream, wait_on_stream};
 
 /// What executors need of the world that they work for.
 pub(crate) trait Home: Reach {
     /// Whether the job is whole.
     fn health(&self) -> &Arc<Health>;
+    /// How collectives on streams are launched.
+    fn launches(&self) -> &Launches;
     /// The limit of waits that name none.
     fn wait_limit(&self) -> Option<Duration>;
     /// What carries out operations on GPU memory, where the heap is some.

@@ -12,7 +12,7 @@ use super::args;
 use super::headers;
 use super::stream::{CpuStream, StreamJob};
 use super::streams::Streams;
-use super::Common;
+use super::{Common, LaunchName};
 use crate::error::{err, Error, Result};
 use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
@@ -73,33 +73,32 @@ impl CpuRunner {
     pub(super) unsafe fn launch(
         &self,
         function: &CpuFunction,
-        source: &str,
+        LaunchName { what, head }: LaunchName,
         config: &rushmem_launch_t,
         params: &[rushmem_arg_type_t],
         values: &[*const c_void],
     ) -> Result<()> {
-        let name = function.kernel.name().to_owned();
         let stream = self.streams.find(config.stream as usize)?;
         if config.cluster.iter().any(|blocks| *blocks > 1) {
-            return Err(err!(UNSUPPORTED, "kernel `{name}`: the CPU device has no thread block clusters"));
+            return Err(err!(UNSUPPORTED, "{what}: the CPU device has no thread block clusters"));
         }
         let shared = usize::try_from(config.shared_bytes).unwrap_or(usize::MAX);
         let shape = LaunchConfig { grid: config.grid, block: config.block, shared };
-        function.kernel.check(&shape).map_err(|e| explain(&self.common, &name, source, e))?;
+        function.kernel.check(&shape).map_err(|e| explain(&self.common, &head, e))?;
         // SAFETY: as many values as parameters, and per contract.
-        let copied = unsafe { args::Copied::of(&name, params, values) }?;
+        let copied = unsafe { args::Copied::of(function.kernel.name(), params, values) }?;
         function.in_flight.fetch_add(1, Ordering::AcqRel);
         let in_flight = LaunchInFlight(Arc::clone(&function.in_flight));
-        let (common, kernel, source) = (Arc::clone(&self.common), function.kernel.clone(), source.to_owned());
+        let (common, kernel) = (Arc::clone(&self.common), function.kernel.clone());
         let run = move || {
             let _in_flight = in_flight;
             let stop = common.health.broken_word();
             // SAFETY: copies of values of the parameters' types; what the kernel does with them is the
             // caller's word.
             let result = unsafe { kernel.run(&shape, &copied.pointers(), common.state.as_ptr(), stop) };
-            result.map_err(|e| explain(&common, kernel.name(), &source, e))
+            result.map_err(|e| explain(&common, &head, e))
         };
-        stream.push(StreamJob { what: format!("kernel `{name}`"), run: Box::new(run) })
+        stream.push(StreamJob { what, run: Box::new(run) })
     }
 
     pub(super) fn synchronize(&self, stream: &CpuStream) -> Result<()> {
@@ -163,18 +162,17 @@ impl Drop for LaunchInFlight {
     }
 }
 
-/// Why `kernel` did not run to its end.
-fn explain(common: &Common, kernel: &str, source: &str, error: RunError) -> Error {
-    let head = common.head(kernel, source);
+/// Why what `head` names did not run to its end.
+fn explain(common: &Common, head: &str, error: RunError) -> Error {
     match error {
         RunError::Refused(text) => err!(LAUNCH, "{head}: {text}"),
-        RunError::Stopped => common.broken(&head),
+        RunError::Stopped => common.broken(head),
         RunError::Failed(Failure { cause, place }) => {
             let place = place.map_or(String::new(), |([bx, by, bz], [tx, ty, tz])| {
                 format!(" in block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
             });
             match cause {
-                Cause::Code(code) => common.gave_up(&head, code, &place),
+                Cause::Code(code) => common.gave_up(head, code, &place),
                 Cause::Text(text) => err!(LAUNCH, "{head}: failed{place}: {text}"),
             }
         }

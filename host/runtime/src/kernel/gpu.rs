@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::streams::{DeviceStream, Streams};
 use super::unreported::Unreported;
-use super::{headers, lock, Common};
+use super::{headers, lock, Common, LaunchName};
 use crate::error::{code, err, Error, Result};
 use crate::gpu::compile::Compiler;
 use crate::gpu::event::CudaEvent;
@@ -224,6 +224,26 @@ impl GpuRunner {
         unsafe { function.kernel.launch(&shape, values, stream) }.map_err(|e| self.explain(e, &head()))?;
         function.flights.record(stream)?;
         self.note(stream, format!("kernel `{}` ({source})", function.name()));
+        Ok(())
+    }
+
+    /// Launches a kernel of the runtime's own, whose code stays loaded as long as the world lives.
+    ///
+    /// # Safety
+    /// As for [`GpuRunner::launch`].
+    pub(super) unsafe fn launch_own(
+        &self,
+        function: &GpuFunction,
+        LaunchName { what, head }: LaunchName,
+        shape: &Shape,
+        values: &[*const c_void],
+        raw: *mut c_void,
+    ) -> Result<()> {
+        // SAFETY: the caller keeps the stream alive during the call.
+        let stream = unsafe { self.on(raw) }?;
+        // SAFETY: the caller vouches for the kernel, and for arguments of its parameters' types.
+        unsafe { function.kernel.launch(shape, values, &stream) }.map_err(|e| self.explain(e, &head))?;
+        self.note(&stream, what);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! [`gpu`] are the rest.
 
 pub(crate) mod args;
+pub(crate) mod collectives;
 mod cpu;
 pub(crate) mod event;
 mod failure;
@@ -22,6 +23,7 @@ use crate::device::Device;
 use crate::device_state::DeviceState;
 use crate::error::{err, Error, Result};
 use crate::health::Health;
+use collectives::CollectiveKernels;
 use event::StreamEvent;
 use handle::{Handle, Handled};
 use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
@@ -37,6 +39,7 @@ struct KernelCore {
     common: Arc<Common>,
     announce: Box<dyn Fn() + Send + Sync>,
     modules: Mutex<Vec<&'static Handle<LoadedModule>>>,
+    collectives: CollectiveKernels,
     events: Mutex<Vec<&'static Handle<StreamEvent>>>,
 }
 
@@ -69,6 +72,14 @@ enum Code {
 enum Function {
     Cpu(cpu::CpuFunction),
     Gpu(gpu::GpuFunction),
+}
+
+/// What a launch is called.
+struct LaunchName {
+    /// In the middle of a text: ``kernel `ring` ``.
+    what: String,
+    /// Where a text begins: the PE, and what it is of.
+    head: String,
 }
 
 /// A loaded source or binary.
@@ -124,8 +135,14 @@ impl Kernels {
             Device::Cpu => Runner::Cpu(cpu::CpuRunner::new(&common)),
             Device::Gpu(cuda) => Runner::Gpu(gpu::GpuRunner::new(cuda, &common, sharing)?),
         };
-        let core =
-            KernelCore { runner, common, announce, modules: Mutex::default(), events: Mutex::default() };
+        let core = KernelCore {
+            runner,
+            common,
+            announce,
+            modules: Mutex::default(),
+            collectives: CollectiveKernels::default(),
+            events: Mutex::default(),
+        };
         Ok(Kernels { core: Arc::new(core) })
     }
 
@@ -420,12 +437,17 @@ impl LoadedKernel {
     ) -> Result<()> {
         self.core.common.health.check()?;
         args::check(self.function.name(), &self.params, values.len(), types)?;
-        self.core.common.note_launch(self.function.name(), &self.source);
+        let common = &self.core.common;
+        common.note_launch(self.function.name(), &self.source);
+        let name = LaunchName {
+            what: format!("kernel `{}`", self.function.name()),
+            head: common.head(self.function.name(), &self.source),
+        };
         // SAFETY: the caller vouches for the kernel, the arguments and the stream.
         unsafe {
             match (&self.function, &self.core.runner) {
                 (Function::Cpu(function), Runner::Cpu(runner)) => {
-                    runner.launch(function, &self.source, config, &self.params, values)
+                    runner.launch(function, name, config, &self.params, values)
                 }
                 (Function::Gpu(function), Runner::Gpu(runner)) => {
                     runner.launch(function, &self.source, config, values)

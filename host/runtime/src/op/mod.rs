@@ -11,6 +11,7 @@ pub(crate) mod atomic;
 pub(crate) mod rma;
 pub(crate) mod signal;
 pub(crate) mod strided;
+pub(crate) mod team_call;
 #[cfg(test)]
 mod tests;
 pub(crate) mod wait;

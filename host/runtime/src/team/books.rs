@@ -18,9 +18,9 @@ pub(crate) struct TeamPlace {
 }
 
 impl TeamPlace {
-    /// Where the world of `n` PEs is.
-    pub(crate) fn of_world(n: usize) -> TeamPlace {
-        TeamPlace { board: 0, at: 0, room: granules(Slots::of_world(n).bytes()) }
+    /// Where the world is.
+    pub(crate) fn of_world(slots: &Slots) -> TeamPlace {
+        TeamPlace { board: 0, at: 0, room: granules(slots.bytes()) }
     }
 }
 
@@ -29,15 +29,17 @@ impl TeamPlace {
 pub(crate) struct TeamBooks {
     pub(super) boards: Places,
     pub(super) memory: Places,
+    /// Granules that the world's first slot set has beyond the others.
+    wide: usize,
     /// No round on a board of a team that was freed had a larger number.
     last: u64,
 }
 
 impl TeamBooks {
-    /// `bytes` of memory, of which the world has its place.
-    pub(crate) fn new(bytes: usize, world: &TeamPlace) -> TeamBooks {
-        let mut books =
-            TeamBooks { boards: Places::new(BOARDS), memory: Places::new(bytes / GRANULE), last: 0 };
+    /// `bytes` of memory, of which the world has its place, and therein so many `wide` ones.
+    pub(crate) fn new(bytes: usize, world: &TeamPlace, wide: usize) -> TeamBooks {
+        let (boards, memory) = (Places::new(BOARDS), Places::new(bytes / GRANULE));
+        let mut books = TeamBooks { boards, memory, wide: granules(wide), last: 0 };
         assert!(books.take(world).is_some(), "{bytes} bytes for teams hold the world: {world:?}");
         books
     }
@@ -65,7 +67,8 @@ impl TeamBooks {
     /// once that is full, so that the second half holds hundreds of small teams with as few packets as can
     /// be.
     pub(crate) fn budget(&self) -> usize {
-        (self.memory.all() / 2).saturating_sub(self.memory.taken()) / 4 * GRANULE
+        let (all, taken) = (self.memory.all() - self.wide, self.memory.taken() - self.wide);
+        (all / 2).saturating_sub(taken) / 4 * GRANULE
     }
 
     /// How many teams there are beside the world.
@@ -92,7 +95,9 @@ mod tests {
     #[test]
     fn the_default_holds_500_teams_of_four() {
         for n in [2, 4, 8, 64] {
-            let mut books = TeamBooks::new(4 << 20, &TeamPlace::of_world(n));
+            let world = Slots::of_world(n).widened();
+            let mut books =
+                TeamBooks::new((4 << 20) + world.extra(), &TeamPlace::of_world(&world), world.extra());
             let mut packets = Vec::new();
             for i in 0..600 {
                 let slots = Slots::within(2 + i % 3, 1, books.budget());
@@ -110,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_place_is_taken_whole_or_not_at_all() {
-        let mut books = TeamBooks::new(64 << 10, &TeamPlace { board: 0, at: 0, room: 2 });
+        let mut books = TeamBooks::new(64 << 10, &TeamPlace { board: 0, at: 0, room: 2 }, 0);
         let place = TeamPlace { board: 3, at: 2, room: 5 };
         assert_eq!(books.take(&place), Some(0));
         assert_eq!(books.take(&TeamPlace { board: 4, ..place }), None);

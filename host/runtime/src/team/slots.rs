@@ -1,18 +1,22 @@
 //! A team's slot sets: the symmetric memory in which its collectives meet, at one heap offset on every
 //! member. `abi.h` has the layout; a set begins with words of this PE, then comes a line for each member,
-//! then packets.
+//! then packets, then a word for each block of a grid. The world's first set may have more packets than the
+//! others: for calls by a whole grid, and for larger ones by a block.
 
 use crate::topology::members::Members;
 use rushmem_abi::device::{RawTeam, SyncLine, TeamSlots, RUSHMEM_TEAM_PHASES};
 
 /// Bytes of a packet: a word of data and its sequence number.
 const PACKET: usize = 16;
-/// What the slot sets of the world take at most, but for the lines of its PEs and the fewest packets.
+/// What the slot sets of the world take at most, but for the lines of its PEs and the fewest packets; where
+/// its first set is wide, that one takes so much more.
 const WORLD: usize = 1 << 20;
+const WIDE: usize = 9 << 18;
 /// Slot sets of the world.
 const WORLD_SETS: usize = 4;
-/// Packets from one member in one phase: 8 KiB of data at most, 32 bytes at least.
+/// Packets from one member in one phase: 8 KiB of data at most, in a wide set 128 KiB, 32 bytes at least.
 const MOST_PACKETS: usize = 1024;
+const WIDE_PACKETS: usize = 16384;
 const FEWEST_PACKETS: usize = 4;
 
 /// How large a team's slot sets are.
@@ -22,14 +26,17 @@ pub(crate) struct Slots {
     pub(crate) sets: usize,
     /// A power of two.
     pub(crate) packets: usize,
+    /// Those of the first set: as many, or more.
+    pub(crate) first: usize,
 }
 
 impl Slots {
     /// `sets` of them for `n` members with as many packets as `bytes` allow.
     pub(crate) fn within(n: usize, sets: usize, bytes: usize) -> Slots {
-        let mut slots = Slots { n, sets, packets: MOST_PACKETS };
+        let of = |packets| Slots { n, sets, packets, first: packets };
+        let mut slots = of(MOST_PACKETS);
         while slots.packets > FEWEST_PACKETS && slots.bytes() > bytes {
-            slots.packets /= 2;
+            slots = of(slots.packets / 2);
         }
         slots
     }
@@ -39,16 +46,28 @@ impl Slots {
         Slots::within(n, WORLD_SETS, WORLD)
     }
 
-    /// From one set to the next.
+    /// The same with a wide first set.
+    pub(crate) fn widened(self) -> Slots {
+        let mut wide = self;
+        while wide.first < WIDE_PACKETS && bytes_of_set(self.n, 2 * wide.first) <= WIDE {
+            wide.first *= 2;
+        }
+        wide
+    }
+
+    /// Bytes by which the first set is larger than the others.
+    pub(crate) fn extra(&self) -> usize {
+        bytes_of_set(self.n, self.first) - self.set_bytes()
+    }
+
+    /// From one set to the next, but for the first.
     pub(crate) fn set_bytes(&self) -> usize {
-        size_of::<TeamSlots>()
-            + self.n * size_of::<SyncLine>()
-            + RUSHMEM_TEAM_PHASES * self.n * self.packets * PACKET
+        bytes_of_set(self.n, self.packets)
     }
 
     /// Of all sets.
     pub(crate) fn bytes(&self) -> usize {
-        self.sets * self.set_bytes()
+        self.sets * self.set_bytes() + self.extra()
     }
 
     /// The world as a team of this PE's device: slot sets at `at` in the heap at `heap_base`.
@@ -86,12 +105,21 @@ impl Slots {
             slots: at as u64,
             slot_bytes: self.set_bytes() as u64,
             slot_sets: self.sets as u32,
-            packets: self.packets as u32,
+            packets: self.first as u32,
             id: id as u32,
             all_near: all_near.into(),
             heap_base: heap_base as u64,
+            first_bytes: bytes_of_set(self.n, self.first) as u64,
+            next_packets: self.packets as u32,
+            pad: 0,
         }
     }
+}
+
+/// A slot set of so many packets, in whole cache lines.
+fn bytes_of_set(n: usize, packets: usize) -> usize {
+    let lines = size_of::<TeamSlots>() + n * size_of::<SyncLine>();
+    lines + RUSHMEM_TEAM_PHASES * n * packets * PACKET + (packets * size_of::<u64>()).next_multiple_of(128)
 }
 
 #[cfg(test)]
@@ -105,8 +133,16 @@ mod tests {
             assert!(slots.packets.is_power_of_two() && slots.set_bytes() % 128 == 0, "{slots:?}");
             assert!((FEWEST_PACKETS..=MOST_PACKETS).contains(&slots.packets), "{slots:?}");
             assert!(slots.bytes() <= WORLD || slots.packets == FEWEST_PACKETS, "{slots:?}");
-            let twice = Slots { packets: 2 * slots.packets, ..slots };
+            let twice = Slots { packets: 2 * slots.packets, first: 2 * slots.packets, ..slots };
             assert!(slots.packets == MOST_PACKETS || twice.bytes() > WORLD, "{slots:?}");
+            let wide = slots.widened();
+            assert!(
+                wide.first.is_power_of_two()
+                    && wide.first >= wide.packets
+                    && wide.set_bytes() == slots.set_bytes()
+            );
+            assert_eq!(wide.bytes() - wide.extra(), slots.bytes());
+            assert!(wide.extra() <= WIDE && (n > 4 || wide.first >= 8192), "{wide:?}");
         }
     }
 }

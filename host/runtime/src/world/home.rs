@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::World;
+use crate::config::launches::Launches;
 use crate::error::Result;
 use crate::exec::gpu::GpuEngine;
 use crate::exec::Home;
@@ -29,6 +30,10 @@ impl Reach for World {
 impl Home for World {
     fn health(&self) -> &Arc<Health> {
         self.health()
+    }
+
+    fn launches(&self) -> &Launches {
+        &self.config().launches
     }
 
     fn wait_limit(&self) -> Option<Duration> {

@@ -84,7 +84,7 @@ impl World {
         let meet = || Meeting::hold(me, &cards, &config, cuda.as_ref(), &health, boot);
         let meeting = if nodes.count() > 1 { Some(meet().inspect_err(tell)?) } else { None };
         let memory = share_memory(&links, &health, &cards, (me, &nodes), &config, device, meeting);
-        let Parts { rounds, joined, collective, symmetric, books, device, sharing, trap_delay } =
+        let Parts { rounds, joined, collective, symmetric, slots, books, device, sharing, trap_delay } =
             memory.inspect_err(tell)?;
         let meet = || meet().and_then(|meeting| meeting.join(&rounds.control));
         let joined = reach_all(joined, meet, collective.enter(&rounds)?, &symmetric).inspect_err(tell)?;
@@ -109,7 +109,7 @@ impl World {
             ring: 0,
             mailbox: 0,
             trap_delay,
-            world: Slots::of_world(n).world_team(me as i32, base + slots_offset(n), base, near.count() == n),
+            world: slots.world_team(me as i32, base + slots_offset(n), base, near.count() == n),
         };
         let world = facts.world;
         let started = start_device(facts, detached, &device, &symmetric, &health, &config, sharing)
@@ -139,7 +139,7 @@ impl World {
             engine,
             far,
             rounds,
-            team: Team::new(collective, world, TeamPlace::of_world(n)),
+            team: Team::new(collective, world, TeamPlace::of_world(&slots)),
             books: Mutex::new(books),
             team_memory: slots_offset(n),
             nodes,
@@ -197,6 +197,7 @@ struct Parts {
     /// Of all PEs.
     collective: Collective,
     symmetric: Symmetric,
+    slots: Slots,
     books: TeamBooks,
     device: Device,
     /// PEs that run their kernels on this PE's GPU at the same time, this one included.
@@ -247,8 +248,8 @@ fn share_memory(
     };
     let window = Window::reserve(members.len(), slot, config.heap_max, config.mapping(), reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
-    let team_memory = team_memory(n, config, window.half())?;
-    let books = TeamBooks::new(team_memory, &TeamPlace::of_world(n));
+    let (team_memory, slots) = team_memory(n, config, window.half())?;
+    let books = TeamBooks::new(team_memory, &TeamPlace::of_world(&slots), slots.extra());
     let reserved = slots_offset(n) + team_memory;
     let symmetric = Symmetric::new(window, members, reserved, config.heap_min, limit, &mut call, links)?;
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
@@ -262,16 +263,23 @@ fn share_memory(
     processes.dedup();
     let trap_delay = trap_delay(&device, processes.len(), processes.iter().position(|p| *p == place[2]));
     drop(call);
-    Ok(Parts { rounds, joined, collective, symmetric, books, device, sharing, trap_delay })
+    Ok(Parts { rounds, joined, collective, symmetric, slots, books, device, sharing, trap_delay })
 }
 
 /// How much of the heap's front is the memory of teams: what the setting says; where it is the default, less
-/// in a small heap and more in a large world.
-fn team_memory(n: usize, config: &Config, heap: usize) -> Result<usize> {
-    let (world, front) = (Slots::of_world(n).bytes().next_multiple_of(GRANULE), slots_offset(n));
+/// in a small heap and more in a large world. And what the world has of it: a wide first slot set where half
+/// of what was asked for, or a quarter of the heap, is room enough.
+fn team_memory(n: usize, config: &Config, heap: usize) -> Result<(usize, Slots)> {
+    let (slots, front) = (Slots::of_world(n), slots_offset(n));
+    let (wide, world) = (slots.widened(), slots.bytes().next_multiple_of(GRANULE));
     let asked = config.team_memory as usize / GRANULE * GRANULE;
     if !config.team_memory_given {
-        return Ok(asked.max(2 * world).min(heap / 4 / GRANULE * GRANULE).max(world));
+        let usual = asked.max(2 * world);
+        let both = usual + wide.extra().next_multiple_of(GRANULE);
+        if both <= heap / 4 {
+            return Ok((both, wide));
+        }
+        return Ok((usual.min(heap / 4 / GRANULE * GRANULE).max(world), slots));
     }
     if asked < world || front + asked > heap {
         return Err(err!(
@@ -282,7 +290,7 @@ fn team_memory(n: usize, config: &Config, heap: usize) -> Result<usize> {
             heap.saturating_sub(front)
         ));
     }
-    Ok(asked)
+    Ok((asked, if 2 * wide.bytes() <= asked { wide } else { slots }))
 }
 
 /// Processes that take turns on one GPU trap one after another, and not while the driver still clears up

@@ -8,17 +8,33 @@
  *     Who sends packets of phase p knows that all members have ended phase p - 4.
  *
  * A member that has entered a call has ended all calls before it, and an exchange has heard from every
- * member: after calls whose data goes both ways `known` is at most three phases behind. Where data goes one
+ * member: after calls whose data goes both ways this PE is at most four phases `behind`. Where data goes one
  * way (broadcast) its readers hear from the root alone, which may have heard from some of them long ago. So
  * members store the phase that they have ended into their line at every other member, and whichever member
- * sends packets next, the root or another, looks at the lines first where `known` is too old. They nearly
+ * sends packets next, the root or another, looks at the lines first where it is farther `behind`. They nearly
  * always say so already.
  *
  * A number that travels is `phase << 16 | tag`. The tag says which collective it is, of how much: members
- * whose calls differ end with an error instead of mixing them up. */
+ * whose calls differ end with an error instead of mixing them up.
+ *
+ * A grid. Each of its blocks is a *channel*: it has a part of every place's packets, the same at every
+ * member, and block b of a member exchanges packets with block b of the others alone. Blocks need not wait
+ * for one another, and each channel goes through all phases of all calls, with one packet at least in each
+ * (in broadcasts, too), so that a block hears from all members in each phase and the rule holds for the
+ * packets of its channel as it does for a call by one block. A PE makes one call at a time: when blocks of
+ * another number begin, or one block alone, the last call has ended in all blocks of this PE, and whichever
+ * block hears from a member in a new call knows that this one has ended the old call in all of its blocks. So
+ * parts may be other ones then. All members have the same number of blocks, which the tag has in it.
+ *
+ * Which phase is next, a block keeps in a word of its own: with one word for all of them, a block could not
+ * say whether the call that it is about to make is counted in it already. A block whose word is old, because
+ * fewer blocks or one alone made the last calls, takes the largest of three: its own word, the phases by
+ * calls of one block, and the phase at which calls by that many blocks began, which block 0 stores with the
+ * phase that it has ended in 16 bytes that are seen whole. */
 #ifndef RUSHMEM_IMPL_COLL_CALL_H
 #define RUSHMEM_IMPL_COLL_CALL_H
 
+#include <rushmem/impl/coll/grid.h>
 #include <rushmem/impl/stall.h>
 #include <rushmem/packed.h>
 #include <rushmem/team.h>
@@ -45,43 +61,115 @@ template <typename P> RUSHMEM_OUTLINED void store_packet_any(P *slot, uint64_t v
   else store_packet(to.at(slot), value, number);
 }
 
+/* A stop in the wait for PE `pe` to show itself in a word. A member that is in the same phase, and in another
+ * call, may wait for this one: `current` is that word of a slot set where all members are near, else null. */
+template <typename W>
+RUSHMEM_OUTLINED stall_mark stop_in_call(uint32_t polls, uint64_t since, const W *word_, uint32_t about, int pe,
+                                         uint64_t expected, uint64_t seen, const W *current) {
+  if (current != nullptr) {
+    const uint64_t ours = load_relaxed_word(current), theirs = load_relaxed_word(run_address(current, pe));
+    if (ours >> 16 == theirs >> 16 && ours != theirs) {
+      rushmem_stall_stop(0, 0, reinterpret_cast<uint64_t>(current), about, RUSHMEM_STALL_MISMATCH, pe, ours, theirs);
+    }
+  }
+  return rushmem_stall_stop(polls, since, reinterpret_cast<uint64_t>(word_), about, RUSHMEM_STALL_COLLECTIVE, pe,
+                            expected, seen);
+}
+
 template <typename Scope> struct call {
+  /* Who shares the work of a channel, and whether there are several. */
+  using group = typename group_of<Scope>::type;
+  static constexpr bool blocks = has_blocks<Scope>::value;
+  static constexpr uint32_t far_behind = 1 << 16;
+
   const team &t;
-  rushmem_team_slots *slots;
-  uint64_t next;  /* the phase to come */
-  uint64_t known; /* a phase that all members have ended */
-  uint64_t tag;
-  uint64_t busy;  /* in the scope's first thread: whether the slot set was in use */
-  uint32_t about; /* for reports: collective and team */
+  uint64_t next;   /* the phase to come */
+  uint32_t behind; /* all members have ended the phase that is so many before it; far_behind: or an earlier one */
+  uint32_t tag;
+  uint32_t busy;   /* in the call's first thread: whether the slot set was in use */
+  uint32_t room;   /* packets of this channel from one member in one phase */
 
   /* All threads of the scope enter, which synchronises them. */
-  RUSHMEM_DEVICE call(const team &team_, uint32_t collective, uint64_t tag_) : t(team_), tag(tag_), busy(0) {
-    about = t.raw.id << 8 | collective;
-    slots = reinterpret_cast<rushmem_team_slots *>(t.raw.slots);
-    if (RUSHMEM_UNLIKELY(!slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
-    Scope::sync();
-    known = load_relaxed_word(&slots->known);
-    next = load_relaxed_word(&slots->phase) + 1;
-    if (Scope::rank() == 0) {
-      busy = swap_word(&slots->busy, uint64_t(1));
-      store_relaxed_word(&slots->current, number(next));
+  RUSHMEM_DEVICE call(const team &team_, uint64_t tag_) : t(team_), tag(static_cast<uint32_t>(tag_)), busy(0) {
+    if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
+    room = t.raw.packets;
+    if constexpr (blocks) {
+      room /= channels();
+      tag ^= static_cast<uint32_t>(blocks_in_grid() * 0x9e3779b97f4a7c15u >> 52) | 1;
+    }
+    sync();
+    const uint64_t alone = load_relaxed_word(&slots()->phase), known = load_relaxed_word(&slots()->known);
+    const packet grid_ = load_packet(grid_words());
+    uint64_t last = grid_.sequence;
+    if constexpr (blocks) {
+      const uint64_t own = is_idle() ? 0 : load_relaxed_word(ended_by_blocks() + block_in_grid());
+      if ((grid_.value & 0xffff) == channels()) last = grid_.value >> 16;
+      if (own > last) last = own;
+    }
+    behind = RUSHMEM_TEAM_PHASES;
+    if (alone >= last) {
+      last = alone;
+      behind = alone - known < far_behind ? static_cast<uint32_t>(alone - known) + 1 : far_behind;
+    }
+    next = last + 1;
+    if (is_first()) {
+      busy = swap_word(reinterpret_cast<uint32_t *>(&slots()->busy), uint32_t(1));
+      store_relaxed_word(&slots()->current, number(next));
     }
   }
 
   RUSHMEM_DEVICE uint64_t number(uint64_t phase) const { return phase << 16 | tag; }
+  RUSHMEM_DEVICE rushmem_team_slots *slots() const { return reinterpret_cast<rushmem_team_slots *>(t.raw.slots); }
+  /* For reports: team and collective. */
+  RUSHMEM_DEVICE uint32_t about() const { return t.raw.id << 8 | tag >> 12; }
+
+  /* ---- channels ---- */
+
+  RUSHMEM_DEVICE uint32_t channels() const {
+    const uint32_t all = blocks_in_grid();
+    return all < t.raw.packets ? all : t.raw.packets;
+  }
+  /* Blocks for which there are no packets have nothing to do but to come to barriers. */
+  RUSHMEM_DEVICE bool is_idle() const {
+    if constexpr (blocks) return block_in_grid() >= t.raw.packets;
+    return false;
+  }
+  /* The one thread that writes what the whole call has. */
+  RUSHMEM_DEVICE static bool is_first() {
+    if constexpr (blocks) return block_in_grid() == 0 && group::rank() == 0;
+    return group::rank() == 0;
+  }
+
+  /* The threads of the scope meet; of blocks that do not wait for one another, those of each. */
+  RUSHMEM_DEVICE void sync() const {
+    if constexpr (has_blocks<Scope>::meet) meet_blocks(&slots()->arrived, about());
+    else group::sync();
+  }
+  /* All of them. */
+  RUSHMEM_DEVICE void sync_all_threads() const {
+    if constexpr (blocks) meet_blocks(&slots()->arrived, about());
+    else group::sync();
+  }
 
   /* Once something is on its way to others: the answer has come meanwhile. */
   RUSHMEM_DEVICE void check_busy() {
-    if (RUSHMEM_UNLIKELY(busy != 0)) stop_for_good(RUSHMEM_STALL_BUSY, &slots->busy, 0, 1, -1);
+    if (RUSHMEM_UNLIKELY(busy != 0)) stop_for_good(RUSHMEM_STALL_BUSY, &slots()->busy, 0, 1, -1);
     busy = 0;
   }
 
   /* What this PE alone has of the slot set, and what its members write. */
-  RUSHMEM_DEVICE rushmem_sync_line *lines() const { return reinterpret_cast<rushmem_sync_line *>(slots + 1); }
+  RUSHMEM_DEVICE rushmem_sync_line *lines() const { return reinterpret_cast<rushmem_sync_line *>(slots() + 1); }
+  RUSHMEM_DEVICE packet *all_packets() const { return reinterpret_cast<packet *>(lines() + t.raw.n_pes); }
   RUSHMEM_DEVICE packet *packets(uint64_t phase, int from) const {
-    packet *all = reinterpret_cast<packet *>(lines() + t.raw.n_pes);
     const uint32_t place = static_cast<uint32_t>(phase % RUSHMEM_TEAM_PHASES) * static_cast<uint32_t>(t.raw.n_pes);
-    return all + static_cast<size_t>(place + static_cast<uint32_t>(from)) * t.raw.packets;
+    packet *at = all_packets() + static_cast<size_t>(place + static_cast<uint32_t>(from)) * t.raw.packets;
+    if constexpr (blocks) at += block_in_grid() * room;
+    return at;
+  }
+  RUSHMEM_DEVICE packet *grid_words() const { return reinterpret_cast<packet *>(slots()->grid); }
+  RUSHMEM_DEVICE uint64_t *ended_by_blocks() const {
+    const size_t places = static_cast<size_t>(RUSHMEM_TEAM_PHASES) * static_cast<uint32_t>(t.raw.n_pes);
+    return reinterpret_cast<uint64_t *>(all_packets() + places * t.raw.packets);
   }
 
   /* The member `steps` to the right of this one, 0 < steps < n. */
@@ -97,21 +185,7 @@ template <typename Scope> struct call {
 
   /* Ends the launch, with a report that says why. */
   RUSHMEM_DEVICE void stop_for_good(int why, const uint64_t *word_, uint64_t expected, uint64_t seen, int pe) const {
-    rushmem_stall_stop(0, 0, reinterpret_cast<uint64_t>(word_), about, why, pe, expected, seen);
-  }
-
-  /* `seen` has the phase that was waited for. */
-  RUSHMEM_DEVICE void check_tag(const uint64_t *word_, uint64_t expected, uint64_t seen, int member) const {
-    if (RUSHMEM_UNLIKELY(seen != expected)) {
-      stop_for_good(RUSHMEM_STALL_MISMATCH, word_, expected, seen, t.world_pe(member));
-    }
-  }
-
-  /* A member that is in the same phase, and in another call, may wait for this one. */
-  RUSHMEM_DEVICE void check_call(int member) const {
-    if (!t.raw.all_near) return;
-    const uint64_t ours = load_relaxed_word(&slots->current), theirs = load_relaxed_word(near_at(&slots->current, member));
-    if (ours >> 16 == theirs >> 16) check_tag(&slots->current, ours, theirs, member);
+    rushmem_stall_stop(0, 0, reinterpret_cast<uint64_t>(word_), about(), why, pe, expected, seen);
   }
 
   /* Counts a poll of a word by which member `member` shows itself, and makes the stops. */
@@ -121,19 +195,25 @@ template <typename Scope> struct call {
     RUSHMEM_DEVICE void unsatisfied(const call &c, const uint64_t *word_, uint64_t expected, uint64_t seen, int member) {
       pause(polls == 0);
       if (RUSHMEM_UNLIKELY(++polls == mark.next)) {
-        c.check_call(member);
-        mark = rushmem_stall_stop(polls, mark.since, reinterpret_cast<uint64_t>(word_), c.about,
-                                  RUSHMEM_STALL_COLLECTIVE, c.t.world_pe(member), expected, seen);
+        const uint64_t *current = c.t.raw.all_near ? &c.slots()->current : nullptr;
+        mark = stop_in_call(polls, mark.since, word_, c.about(), c.t.world_pe(member), expected, seen, current);
       }
     }
   };
 
-  /* ---- lines ---- */
+  /* `seen` has the phase that was waited for. */
+  RUSHMEM_DEVICE void check_tag(const uint64_t *word_, uint64_t expected, uint64_t seen, int member) const {
+    if (RUSHMEM_UNLIKELY(seen != expected)) {
+      stop_for_good(RUSHMEM_STALL_MISMATCH, word_, expected, seen, t.world_pe(member));
+    }
+  }
+
+  /* ---- lines, of calls by one block at most ---- */
 
   /* Stores a phase into this PE's line at the members from this thread's share. */
   RUSHMEM_DEVICE void show(uint64_t phase) {
     const int n = t.raw.n_pes;
-    for (int s = static_cast<int>(Scope::rank()) + 1; s < n; s += static_cast<int>(Scope::size())) {
+    for (int s = static_cast<int>(group::rank()) + 1; s < n; s += static_cast<int>(group::size())) {
       const int member = right(s);
       uint64_t *line = &lines()[t.raw.my_pe].epoch;
       if (RUSHMEM_LIKELY(t.raw.all_near)) store_relaxed_word(near_at(line, member), number(phase));
@@ -145,7 +225,7 @@ template <typename Scope> struct call {
    * that one is of this call, or the member is one ahead. */
   RUSHMEM_DEVICE void await_lines(uint64_t phase, bool exactly) {
     const int n = t.raw.n_pes;
-    for (int s = static_cast<int>(Scope::rank()) + 1; s < n; s += static_cast<int>(Scope::size())) {
+    for (int s = static_cast<int>(group::rank()) + 1; s < n; s += static_cast<int>(group::size())) {
       const int member = right(s);
       const uint64_t *line = &lines()[member].epoch;
       patience p;
@@ -156,39 +236,51 @@ template <typename Scope> struct call {
   }
 
   /* All members are here, with what their scopes did before: a phase. What is not complete without quiet() is
-   * not waited for. */
+   * not waited for. Blocks meet by a packet each: the release is cumulative, so that what the other blocks of
+   * this PE did before a barrier of the grid goes with it. */
   RUSHMEM_DEVICE void meet() {
-    if (Scope::rank() == 0 && state().ring != nullptr) far_fence();
-    Scope::sync();
-    if (static_cast<int>(Scope::rank()) < t.raw.n_pes - 1) {
+    if (is_idle()) return;
+    if constexpr (blocks) make_room();
+    if (group::rank() == 0 && state().ring != nullptr) far_fence();
+    group::sync();
+    if (static_cast<int>(group::rank()) < t.raw.n_pes - 1) {
       fence_release();
-      show(next);
-      check_busy();
-      await_lines(next, true);
+      if constexpr (blocks) {
+        const int n = t.raw.n_pes, size = static_cast<int>(group::size()), first = static_cast<int>(group::rank()) + 1;
+        packet *own = packets(next, t.raw.my_pe);
+        for (int s = first; s < n; s += size) send(own, 0, next, right(s));
+        check_busy();
+        for (int s = first; s < n; s += size) receive(packets(next, right(s)), next, right(s));
+      } else {
+        show(next);
+        check_busy();
+        await_lines(next, true);
+      }
       fence_acquire();
     }
-    Scope::sync();
-    known = next - 1;
+    group::sync();
     ++next;
+    behind = 2;
   }
 
   /* The end of a phase whose packets went one way, once the whole scope is done with them. A member that is
    * not mapped must not see this phase's line after the next one's, hence the fence, as in meet(). */
   RUSHMEM_DEVICE void ended() {
-    if (Scope::rank() == 0 && state().ring != nullptr) far_fence();
-    Scope::sync();
+    if (group::rank() == 0 && state().ring != nullptr) far_fence();
+    group::sync();
     show(next);
     ++next;
+    if (behind < far_behind) ++behind;
   }
 
-  /* Before this PE sends packets. Where `known` is too old, the phase before this one was a broadcast's,
+  /* Before this PE sends packets. Where it is too far behind, the phase before this one was a broadcast's,
    * whose end all members show. */
   RUSHMEM_DEVICE void make_room() {
-    if (RUSHMEM_LIKELY(known + RUSHMEM_TEAM_PHASES >= next)) return;
+    if (RUSHMEM_LIKELY(behind <= RUSHMEM_TEAM_PHASES)) return;
     /* A line says that its member has entered that phase, or ended it. */
     await_lines(next - RUSHMEM_TEAM_PHASES + 1, false);
-    Scope::sync();
-    known = next - RUSHMEM_TEAM_PHASES;
+    group::sync();
+    behind = RUSHMEM_TEAM_PHASES;
   }
 
   /* ---- packets ---- */
@@ -198,25 +290,67 @@ template <typename Scope> struct call {
     else store_packet_any(own, value, number(phase), t.world_pe(member));
   }
 
-  RUSHMEM_DEVICE uint64_t receive(const packet *own, uint64_t phase, int member) const {
-    packet seen = load_packet(own);
+  /* U packets from a member, `apart` from one another. Their loads are in flight together, again and again
+   * until all have come. */
+  template <uint32_t U> struct words {
+    uint64_t at[U];
+  };
+  template <uint32_t U>
+  RUSHMEM_DEVICE words<U> receive_some(const packet *own, uint32_t apart, uint64_t phase, int member) const {
+    const uint64_t wanted = number(phase);
     patience p;
-    for (; seen.sequence >> 16 != phase; seen = load_packet(own)) {
-      p.unsatisfied(*this, &own->sequence, number(phase), seen.sequence, member);
+    for (;;) {
+      words<U> got;
+      uint64_t seen[U];
+      RUSHMEM_UNROLL
+      for (uint32_t u = 0; u < U; ++u) {
+        const packet one = load_packet(own + u * apart);
+        got.at[u] = one.value;
+        seen[u] = one.sequence;
+      }
+      uint32_t late = U;
+      uint64_t other = wanted;
+      RUSHMEM_UNROLL
+      for (uint32_t u = U; u-- > 0;) {
+        if (seen[u] != wanted) {
+          late = u;
+          other = seen[u];
+        }
+      }
+      if (RUSHMEM_LIKELY(late == U)) return got;
+      const uint64_t *word_ = &own[static_cast<size_t>(late) * apart].sequence;
+      if (RUSHMEM_UNLIKELY(other >> 16 == phase)) check_tag(word_, wanted, other, member);
+      p.unsatisfied(*this, word_, wanted, other, member);
     }
-    check_tag(&own->sequence, number(phase), seen.sequence, member);
-    return seen.value;
+  }
+  RUSHMEM_DEVICE uint64_t receive(const packet *own, uint64_t phase, int member) const {
+    return receive_some<1>(own, 0, phase, member).at[0];
   }
 
   /* The end: what the scope's threads have written may be read by all of them, and the slot set is free. */
   RUSHMEM_DEVICE void end() {
     check_busy();
-    Scope::sync();
-    if (Scope::rank() == 0) {
-      store_relaxed_word(&slots->phase, next - 1);
-      store_relaxed_word(&slots->known, known);
-      store_relaxed_word(&slots->busy, uint64_t(0));
+    group::sync();
+    if (group::rank() == 0) {
+      if constexpr (blocks) {
+        if (!is_idle()) store_relaxed_word(ended_by_blocks() + block_in_grid(), next - 1);
+        if (block_in_grid() == 0) {
+          packet grid_ = load_packet(grid_words());
+          if ((grid_.value & 0xffff) != channels()) {
+            const uint64_t alone = load_relaxed_word(&slots()->phase);
+            grid_.value = (alone > grid_.sequence ? alone : grid_.sequence) << 16 | channels();
+          }
+          store_packet(grid_words(), grid_.value, next - 1);
+          store_relaxed_word(&slots()->busy, uint64_t(0));
+        }
+      } else {
+        store_relaxed_word(&slots()->phase, next - 1);
+        /* What is there says less, and is true. */
+        if (behind < far_behind) store_relaxed_word(&slots()->known, next > behind ? next - behind : 0);
+        store_relaxed_word(&slots()->busy, uint64_t(0));
+      }
     }
+    if constexpr (has_blocks<Scope>::meet) sync();
   }
 };
 

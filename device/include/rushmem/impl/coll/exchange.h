@@ -1,10 +1,17 @@
 /* Words between every two members of a team, by packets: data and flag in one store, nobody waits twice.
  *
- * The words of a call go in chunks of as many as a slot set has packets for, each a phase. Word w of all
- * members is the same thread's, in every chunk. A chunk is sent before the one in front of it is received,
- * from the second on: `send(k)` comes after this thread has received word k - 2, so that its sender has
- * received k - 4, whose place k takes (call.h). The first two chunks do not overlap: members may have come
- * from another call, in which other threads had these words. */
+ * The words of a call go in chunks of as many as a slot set has packets for, each a phase; of a grid every
+ * block has its part of each chunk, or in the last one a packet that says nothing where there is no word left
+ * for it (call.h). A packet's place in its channel is the same thread's in every chunk. A chunk is sent
+ * before the one in front of it is received, from the second on: `send(k)` comes after this thread has
+ * received chunk k - 2 in that place, so that its sender has received k - 4, whose place k takes (call.h).
+ * The first two chunks do not overlap: members may have come from another call, in which other threads had
+ * these places. Every chunk but the last fills all places, so that after the last each thread has heard in
+ * its place of the last chunk or the one before: all members have ended the third one before the last.
+ *
+ * Loads of a thread are in flight together, of the words that it sends and of the packets that it polls: a
+ * load from this GPU's memory takes a third of a microsecond, and one block has several words for each
+ * thread. */
 #ifndef RUSHMEM_IMPL_COLL_EXCHANGE_H
 #define RUSHMEM_IMPL_COLL_EXCHANGE_H
 
@@ -12,57 +19,6 @@
 
 namespace rushmem {
 namespace impl {
-
-/* `source(member, w)`: word w for that member, or this one's own. `sink.take(member, w, word)`: for each w
- * the members in the order of their numbers, this one among them; then `sink.done(w)`. */
-template <typename Scope, typename Source, typename Sink>
-RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink sink) {
-  const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
-  const size_t room = c.t.raw.packets;
-  c.make_room();
-  const uint64_t begin = c.next;
-  const bool several = words > room;
-  /* Where the chunks to send and to receive begin: the same for the first, then that one and the one
-   * before. */
-  size_t sent = 0;
-  RUSHMEM_ROLLED
-  for (;;) {
-    if (sent < words) {
-      packet *slot = c.packets(c.next, me);
-      const size_t end = words - sent < room ? words : sent + room;
-      RUSHMEM_ROLLED
-      for (size_t w = sent + Scope::rank(); w < end; w += Scope::size()) {
-        RUSHMEM_ROLLED
-        for (int s = 1; s < n; ++s) {
-          const int member = c.right(s);
-          c.send(slot + (w - sent), source(member, w), c.next, member);
-        }
-      }
-      c.check_busy();
-    }
-    const bool first = sent == 0;
-    if (first || sent != room) {
-      const size_t from = first ? 0 : sent - room, end = words - from < room ? words : from + room;
-      const uint64_t phase = first ? begin : c.next - 1;
-      const packet *slot = c.packets(phase, 0);
-      RUSHMEM_ROLLED
-      for (size_t w = from + Scope::rank(); w < end; w += Scope::size()) {
-        RUSHMEM_ROLLED
-        for (int member = 0; member < n; ++member) {
-          const packet *at = slot + static_cast<size_t>(member) * room + (w - from);
-          sink.take(member, w, member == me ? source(me, w) : c.receive(at, phase, member));
-        }
-        sink.done(w);
-      }
-      if (!several || (!first && end == words)) break;
-    }
-    sent += room;
-    ++c.next;
-  }
-  const uint64_t last = several ? begin + (words - 1) / room : begin;
-  c.known = last > begin + 1 ? last - 3 : begin - 1;
-  c.next = last + 1;
-}
 
 /* Words of n elements at `from`, of which the last may be part of one. */
 template <typename T> RUSHMEM_DEVICE size_t words_of(size_t n) { return packets<T>(n); }
@@ -88,6 +44,182 @@ template <typename T> RUSHMEM_DEVICE void set_word(T *to, size_t n, size_t w, ui
   char *at = reinterpret_cast<char *>(to) + w * 8;
   if constexpr (unit < 4) scatter_small<unit>(at, value, n * sizeof(T) - w * 8);
   else scatter_word<unit>(at, value, n * sizeof(T) - w * 8);
+}
+
+/* Where it is known whether the word is whole, and aligned. */
+template <bool whole, typename T> RUSHMEM_DEVICE void leave_word(T *to, size_t n, size_t w, uint64_t value) {
+  if constexpr (whole) store_part<8>(reinterpret_cast<char *>(to) + w * 8, value);
+  else set_word(to, n, w, value);
+}
+
+/* What goes to the members: n elements each, `apart` elements from one member's to the next's, or the same for
+ * all (0). */
+template <typename T> struct words_from {
+  static constexpr bool plain = true;
+  const T *src;
+  size_t n, apart;
+  RUSHMEM_DEVICE uint64_t word(int member, size_t w) const { return word_at(src + static_cast<size_t>(member) * apart, n, w); }
+  RUSHMEM_DEVICE uint64_t whole(int member, size_t w) const {
+    return load_part<8>(reinterpret_cast<const char *>(src + static_cast<size_t>(member) * apart) + w * 8);
+  }
+  /* Whether all words of all members are whole, and aligned. */
+  RUSHMEM_DEVICE bool are_whole(const void *dst) const {
+    return ((reinterpret_cast<uint64_t>(src) | reinterpret_cast<uint64_t>(dst) | n * sizeof(T)) & 7) == 0;
+  }
+};
+
+/* The same by any function of member and word. */
+template <typename F> struct words_by {
+  static constexpr bool plain = false;
+  F of;
+  RUSHMEM_DEVICE uint64_t word(int member, size_t w) const { return of(member, w); }
+};
+template <typename F> RUSHMEM_DEVICE words_by<F> words_of_each(F of) { return {of}; }
+
+/* Words of a thread that are sent and received together, where all are whole. */
+constexpr uint32_t words_together = 2;
+
+template <bool whole, typename Source> RUSHMEM_DEVICE uint64_t source_word(const Source &source, int member, size_t w) {
+  if constexpr (whole) return source.whole(member, w);
+  else return source.word(member, w);
+}
+
+/* This thread's words from the i-th of the channel on, U of them, are sent; `slot` is the channel's first
+ * packet, and `first` its first word. */
+template <uint32_t U, typename Scope, typename Source>
+RUSHMEM_DEVICE void send_words(const call<Scope> &c, const Source &source, packet *slot, size_t first, uint32_t i) {
+  const int n = c.t.raw.n_pes;
+  const uint32_t size = call<Scope>::group::size();
+  RUSHMEM_ROLLED
+  for (int s = 1; s < n; ++s) {
+    const int member = c.right(s);
+    uint64_t word_[U];
+    RUSHMEM_UNROLL
+    for (uint32_t u = 0; u < U; ++u) word_[u] = source_word<(U > 1)>(source, member, first + i + u * size);
+    RUSHMEM_UNROLL
+    for (uint32_t u = 0; u < U; ++u) c.send(slot + i + u * size, word_[u], c.next, member);
+  }
+}
+
+template <uint32_t U, typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE void receive_words(const call<Scope> &c, const Source &source, const Sink &sink, const packet *slot,
+                                  uint64_t phase, size_t first, uint32_t i) {
+  const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
+  const uint32_t size = call<Scope>::group::size();
+  struct {
+    Sink of;
+  } sinks[U];
+  RUSHMEM_UNROLL
+  for (uint32_t u = 0; u < U; ++u) sinks[u].of = sink;
+  slot += i;
+  RUSHMEM_ROLLED
+  for (int member = 0; member < n; ++member) {
+    typename call<Scope>::template words<U> got;
+    if (member == me) {
+      RUSHMEM_UNROLL
+      for (uint32_t u = 0; u < U; ++u) got.at[u] = source_word<(U > 1)>(source, me, first + i + u * size);
+    } else {
+      got = c.template receive_some<U>(slot, size, phase, member);
+    }
+    RUSHMEM_UNROLL
+    for (uint32_t u = 0; u < U; ++u) sinks[u].of.template take<(U > 1)>(member, first + i + u * size, got.at[u]);
+    slot += c.t.raw.packets;
+  }
+  RUSHMEM_UNROLL
+  for (uint32_t u = 0; u < U; ++u) sinks[u].of.template done<(U > 1)>(first + i + u * size);
+}
+
+/* How the words of a call are shared out. */
+struct chunks {
+  size_t words;
+  uint32_t each;   /* words of this channel in a chunk, */
+  uint32_t step;   /* of all channels, */
+  uint32_t offset; /* and of those in front of this one */
+
+  /* This channel's words of the chunk that begins with word `from`. */
+  RUSHMEM_DEVICE uint32_t count(size_t from) const {
+    const size_t at = from + offset;
+    if (at >= words) return 0;
+    return words - at < each ? static_cast<uint32_t>(words - at) : each;
+  }
+};
+template <typename Scope> RUSHMEM_DEVICE chunks chunks_of(const call<Scope> &c, size_t words) {
+  uint32_t each = c.room;
+  if constexpr (!call<Scope>::blocks) return {words, each, each, 0};
+  const uint32_t channels = c.channels();
+  if (words < size_t(each) * channels) each = (static_cast<uint32_t>(words) + channels - 1) / channels;
+  return {words, each, each * channels, each * block_in_grid()};
+}
+
+/* A packet to every other member that says nothing else. */
+template <typename Scope> RUSHMEM_DEVICE void say_here(const call<Scope> &c) {
+  packet *own = c.packets(c.next, c.t.raw.my_pe);
+  for (int s = 1; s < c.t.raw.n_pes; ++s) c.send(own, 0, c.next, c.right(s));
+}
+
+/* Waits for the channel's first packet of all other members but `but`. */
+template <typename Scope> RUSHMEM_DEVICE void hear_all(const call<Scope> &c, uint64_t phase, int but) {
+  for (int s = 1; s < c.t.raw.n_pes; ++s) {
+    if (c.right(s) != but) c.receive(c.packets(phase, c.right(s)), phase, c.right(s));
+  }
+}
+
+/* `source.word(member, w)`: word w for that member, or this one's own. `sink.take(member, w, word)`: for each
+ * w the members in the order of their numbers, this one among them; then `sink.done(w)`. */
+template <typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink sink) {
+  using group = typename call<Scope>::group;
+  if (c.is_idle()) return;
+  c.make_room();
+  const uint32_t rank = group::rank(), size = group::size();
+  const chunks shares = chunks_of(c, words);
+  bool whole = false;
+  if constexpr (Source::plain) whole = source.are_whole(sink.dst);
+  const bool several = words > shares.step;
+  /* Where the chunk to send begins. To receive is the same one if it is the first, else the one before. */
+  size_t sent = 0;
+  RUSHMEM_ROLLED
+  for (;;) {
+    if (sent < words) {
+      packet *slot = c.packets(c.next, c.t.raw.my_pe);
+      const size_t first = sent + shares.offset;
+      const uint32_t n = shares.count(sent);
+      uint32_t i = rank;
+      if constexpr (Source::plain) {
+        RUSHMEM_ROLLED
+        for (; whole && i + (words_together - 1) * size < n; i += words_together * size) {
+          send_words<words_together>(c, source, slot, first, i);
+        }
+      }
+      RUSHMEM_ROLLED
+      for (; i < n; i += size) send_words<1>(c, source, slot, first, i);
+      if (call<Scope>::blocks && n == 0 && rank == 0) say_here(c);
+      c.check_busy();
+    }
+    const bool only = sent == 0;
+    if (only || sent != shares.step) {
+      const size_t from = only ? 0 : sent - shares.step, first = from + shares.offset;
+      const uint32_t n = shares.count(from);
+      const uint64_t phase = only ? c.next : c.next - 1;
+      const packet *slot = c.packets(phase, 0);
+      uint32_t i = rank;
+      if constexpr (Source::plain) {
+        RUSHMEM_ROLLED
+        for (; whole && i + (words_together - 1) * size < n; i += words_together * size) {
+          receive_words<words_together>(c, source, sink, slot, phase, first, i);
+        }
+      }
+      RUSHMEM_ROLLED
+      for (; i < n; i += size) receive_words<1>(c, source, sink, slot, phase, first, i);
+      if (call<Scope>::blocks && n == 0 && rank == 0) hear_all(c, phase, c.t.raw.my_pe);
+      if (!several || (!only && words - from <= shares.step)) break;
+    }
+    sent += shares.step;
+    ++c.next;
+  }
+  /* Of several chunks the last was received a round after it was sent. */
+  if (!several) ++c.next;
+  c.behind = !several ? 2 : words <= 2 * size_t(shares.step) ? 3 : 4;
 }
 
 }  // namespace impl

@@ -12,15 +12,20 @@ namespace impl {
  * behind the word that the member writes. */
 struct keep_said {
   rushmem_sync_line *lines;
-  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) { lines[member].said[w] = word_; }
-  RUSHMEM_DEVICE void done(size_t) {}
+  template <bool> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) { lines[member].said[w] = word_; }
+  template <bool> RUSHMEM_DEVICE void done(size_t) {}
 };
 
 /* `source(member, w)`, w < words <= 3, to each member: then `c.lines()[m].said` is what member m says to this
  * one. */
 template <typename Scope, typename Source> RUSHMEM_DEVICE void tell(call<Scope> &c, size_t words, Source source) {
-  exchange<Scope>(c, words, source, keep_said{c.lines()});
-  Scope::sync();
+  exchange<Scope>(c, words, words_of_each(source), keep_said{c.lines()});
+  c.sync_all_threads();
+}
+
+/* When nobody of the scope needs them any more, and before the next call may tell others. */
+template <typename Scope> RUSHMEM_DEVICE void forget_said(const call<Scope> &c) {
+  if constexpr (call<Scope>::blocks) c.sync_all_threads();
 }
 
 /* Word w of n elements, and zero behind them: blocks of different sizes are exchanged as if each was as large

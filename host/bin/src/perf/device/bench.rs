@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rushmem::{ByValue, Device, Kernel, Launch, Module, Pe, Signals, SymSlice, World};
 
+use super::collectives;
 use super::kernels::{Family, Job, CHECK, HEAD, LINE};
 use super::measure::{Part, What};
 use super::plan::Plan;
@@ -56,6 +57,9 @@ pub(super) struct Bench<'w> {
     pub(super) words: SymSlice<'w, u64>,
     pub(super) stamps: SymSlice<'w, u64>,
     pub(super) signals: Signals<'w>,
+    /// Both sides of collectives on streams.
+    pub(super) collective_to: SymSlice<'w, f32>,
+    pub(super) collective_from: SymSlice<'w, f32>,
     exchange: SymSlice<'w, u64>,
     modules: BTreeMap<Family, Module<'w>>,
 }
@@ -80,6 +84,10 @@ impl<'w> Bench<'w> {
         if plan.specs.iter().any(|spec| spec.what == What::PackedPingpong) {
             bytes = bytes.max((3 * most_packed(plan) + 2 * GUARD).next_multiple_of(4096));
         }
+        // Where there are collectives on streams, and then as many elements as the largest has.
+        let on_streams = plan.specs.iter().filter(|spec| collectives::is_one(spec.what));
+        let elements = on_streams.map(|spec| spec.bytes as usize / 4).max().map_or(0, |n| n.max(2 * n_pes));
+        let elements = elements.next_multiple_of(2);
         let stamps = HEAD + 2 * (plan.samples as usize + 1) * blocks;
         let mut bench = Bench {
             world,
@@ -90,12 +98,15 @@ impl<'w> Bench<'w> {
             words: world.alloc_aligned::<u64>(CHECK + n_pes.next_multiple_of(LINE), 128)?,
             stamps: world.alloc::<u64>(stamps)?,
             signals: world.signals(1)?,
+            collective_to: world.alloc_aligned::<f32>(elements, 4096)?,
+            collective_from: world.alloc_aligned::<f32>(elements, 4096)?,
             exchange: world.alloc::<u64>(plan.samples as usize + 1)?,
             modules,
         };
         bench.seed = bench.agree(plan.seed)?;
         let pattern: Vec<u8> = verify::pattern(bench.seed, world.my_pe(), bytes / 8).collect();
         bench.from.write(&pattern)?;
+        collectives::fill(&bench)?;
         world.barrier_all()?;
         Ok(bench)
     }

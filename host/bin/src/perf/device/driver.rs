@@ -1,7 +1,9 @@
 //! CUDA itself: graphs of what is put on a stream, and, as a probe, the driver's own call for a copy on one,
 //! without rushmem.
 
-use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUresult, CUstream};
+use std::ffi::CStr;
+
+use cudarc::driver::sys::{self, CUfunction, CUgraph, CUgraphExec, CUmodule, CUresult, CUstream};
 use rushmem::Stream;
 
 use crate::gpu::Gpu;
@@ -85,6 +87,61 @@ impl BareCopy {
         // SAFETY: two parts of live allocations, one of them a peer's, that are mapped on this GPU and stay
         // until the stream has been waited for.
         said("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, self.bytes, raw) })
+    }
+}
+
+/// An empty kernel: what any launch of that many blocks and threads takes.
+pub(super) struct Empty {
+    module: CUmodule,
+    function: CUfunction,
+    blocks: u32,
+    threads: u32,
+}
+
+impl Empty {
+    /// Loads it into the current context.
+    pub(super) fn new(blocks: u32, threads: u32) -> Result<Empty> {
+        const EMPTY: &CStr =
+            c".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty() { ret; }\n";
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: PTX, which is a C string; a place for the answer.
+        said("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut module, EMPTY.as_ptr().cast()) })?;
+        // SAFETY: a module that was just loaded, a C string, a place for the answer.
+        let found = unsafe { sys::cuModuleGetFunction(&mut function, module, c"empty".as_ptr()) };
+        let empty = Empty { module, function, blocks, threads };
+        said("cuModuleGetFunction", found)?;
+        Ok(empty)
+    }
+
+    /// Puts it on a stream of the current context.
+    pub(super) fn queue(&self, stream: &Stream<'_>) -> Result<()> {
+        let (blocks, threads, none) = (self.blocks, self.threads, std::ptr::null_mut());
+        let raw = stream.as_raw().cast();
+        // SAFETY: a kernel without parameters, loaded as long as this lives.
+        let launched = unsafe {
+            sys::cuLaunchKernel(
+                self.function,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                raw,
+                none,
+                std::ptr::null_mut(),
+            )
+        };
+        said("cuLaunchKernel", launched)
+    }
+}
+
+impl Drop for Empty {
+    fn drop(&mut self) {
+        // A drop cannot return a failure.
+        // SAFETY: loaded in `new`, and unloaded once; its streams have been waited for.
+        unsafe { sys::cuModuleUnload(self.module) };
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rushmem::{ByValue, Cmp, Device, Launch, Pe, SignalOp, SignalRef, Stream, SymRef};
 
 use super::bench::{Bench, Rounds};
-use super::driver::{BareCopy, Context, Graph};
+use super::collectives::{self, Arrays};
+use super::driver::{BareCopy, Context, Empty, Graph};
 use super::kernels::{Family, Job, CHECK, HEAD};
 use super::measure::{Part, What};
 use super::scope::Scope;
@@ -31,6 +32,9 @@ pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, bare: bool) 
     bench.signals.words().fill(0)?;
     bench.world.barrier_all()?;
     let mut times = Vec::new();
+    if collectives::is_one(spec.what) {
+        collectives::prepare(bench, spec)?;
+    }
     if bench.runs(spec.what.part(false)) {
         let stream = bench.world.stream()?;
         times = match spec.scope {
@@ -50,6 +54,7 @@ pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, bare: bool) 
 pub(super) fn told(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()> {
     let (seen, right) = match spec.what {
         What::HostBarrier => return holds_back(bench, spec),
+        what if collectives::is_one(what) => return collectives::told(bench, spec),
         What::HostSignalPingpong if bench.runs(Part::Pair) => (bench.signals.at(0)?.fetch()?, rounds.total()),
         What::HostPutSignal if bench.world.my_pe().number() == 1 => (bench.signals.at(0)?.fetch()?, 1),
         What::HostP if bench.world.my_pe().number() == 1 => {
@@ -73,6 +78,7 @@ pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec) -> Result<bool> {
         What::HostP => bench.words.slice(CHECK..CHECK + 1)?,
         // It looks at what it has stored itself.
         What::HostBarrier => return Ok(true),
+        what if collectives::is_one(what) => return Ok(true),
         _ => return Ok(false),
     };
     let value = word.to_vec()?[0];
@@ -132,12 +138,22 @@ struct Sides<'b> {
     signal: SignalRef<'b>,
     peer: Pe,
     /// What the driver is to do in place of an operation.
-    bare: Option<BareCopy>,
+    bare: Option<Bare>,
+    /// Where all PEs take part.
+    arrays: Option<Arrays<'b>>,
+}
+
+/// What is measured beside an operation.
+enum Bare {
+    Copy(BareCopy),
+    Empty(Empty),
 }
 
 impl<'b> Sides<'b> {
     fn of(bench: &'b Bench<'_>, spec: &Spec, bare: bool) -> Result<Sides<'b>> {
-        let n = spec.bytes as usize;
+        let collective = collectives::is_one(spec.what);
+        let arrays = collective.then(|| Arrays::of(bench, spec)).transpose()?;
+        let n = if collective { 0 } else { spec.bytes as usize };
         let (to, from, peer) = (bench.to.slice(..n)?, bench.from.slice(..n)?, bench.peer());
         let gets = matches!(spec.what, What::HostGet | What::HostGetBw);
         let copy = match gets {
@@ -145,7 +161,12 @@ impl<'b> Sides<'b> {
             false => BareCopy::new(to.ptr_at(peer), Some(from.as_ptr()), n),
         };
         let word = bench.words.slice(CHECK..CHECK + 1)?;
-        Ok(Sides { word, signal: bench.signals.at(0)?, bare: copy.filter(|_| bare), to, from, peer })
+        let bare = match (bare, collective) {
+            (true, true) => Some(Bare::Empty(collectives::floor(spec)?)),
+            (true, false) => copy.map(Bare::Copy),
+            _ => None,
+        };
+        Ok(Sides { word, signal: bench.signals.at(0)?, bare, arrays, to, from, peer })
     }
 }
 
@@ -156,11 +177,11 @@ fn on_a_stream(
     stream: &Stream<'_>,
     bare: bool,
 ) -> Result<Vec<f64>> {
-    let sides = Sides::of(bench, spec, bare)?;
     let _context = bare.then(|| context(bench)).transpose()?;
+    let sides = Sides::of(bench, spec, bare)?;
     let mut round = 0;
     // Where a peer takes part, both must make as many rounds.
-    let alone = !matches!(spec.what, What::HostSignalPingpong | What::HostBarrier);
+    let alone = !spec.what.is_collective() && spec.what != What::HostSignalPingpong;
     let least = if alone && spec.bytes <= HOST_LIMITED { HOST_WARM_UP } else { Duration::ZERO };
     let begin = Instant::now();
     while round < u64::from(rounds.warm_up) || begin.elapsed() < least {
@@ -190,7 +211,7 @@ fn in_graphs(
     in_batches(bench, rounds, stream, || graph.launch(stream))
 }
 
-fn context(bench: &Bench<'_>) -> Result<Context> {
+pub(super) fn context(bench: &Bench<'_>) -> Result<Context> {
     match bench.world.device() {
         Device::Cuda(Some(ordinal)) => Context::of(ordinal),
         _ => Err(Failure::new("graphs are CUDA's: there are none on the CPU device")),
@@ -207,8 +228,13 @@ fn queue(
 ) -> Result<()> {
     *round += 1;
     let (world, peer) = (bench.world, sides.peer);
-    if let Some(copy) = &sides.bare {
-        return copy.queue(stream);
+    match &sides.bare {
+        Some(Bare::Copy(copy)) => return copy.queue(stream),
+        Some(Bare::Empty(empty)) => return empty.queue(stream),
+        None => {}
+    }
+    if let Some(arrays) = &sides.arrays {
+        return collectives::queue(bench, spec, arrays, *round, stream);
     }
     match spec.what {
         What::HostPut => {

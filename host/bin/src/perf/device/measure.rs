@@ -48,6 +48,12 @@ pub(crate) enum What {
     HostBarrier,
     HostPutBw,
     HostGetBw,
+    StreamReduce,
+    StreamReducescatter,
+    StreamBroadcast,
+    StreamFcollect,
+    StreamAlltoall,
+    StreamTeamBarrier,
 }
 
 /// Which PEs run the kernel.
@@ -88,6 +94,8 @@ pub(super) enum Probe {
     OfBlocks,
     /// The driver's own copy, on a stream and in a graph.
     Copy,
+    /// An empty kernel in the same launch, likewise.
+    Empty,
 }
 
 /// What arrives, and where.
@@ -241,9 +249,19 @@ const CALLS_BW: Measure = Measure {
     ..CALLS
 };
 
+const CALLS_OF_TEAMS: Measure = Measure {
+    part: Part::All,
+    sizes: sizes((3, 26, 1), FEW),
+    words: true,
+    scopes: &[Stream, Graph],
+    probe: Probe::Empty,
+    arrives: Arrives::Nothing,
+    ..CALLS
+};
+
 /// The table, in the order of [`What`], in which measures are made, too.
 #[rustfmt::skip] // a row is a paragraph
-static TABLE: [Measure; 36] = [
+static TABLE: [Measure; 42] = [
     Measure { what: What::PutLatency, name: "put-latency", help: "put and quiet, one after another",
         kernel: "put_latency", label: "put + quiet", sizes: sizes((3, 20, 1), FEW), shift: true, stage: true,
         probe: Probe::Kernel, arrives: Arrives::Pattern, ..LATENCIES },
@@ -335,6 +353,19 @@ static TABLE: [Measure; 36] = [
         label: "put bandwidth", ..CALLS_BW },
     Measure { what: What::HostGetBw, name: "get-bw", help: "Bandwidth of get", kernel: "host_get_bw",
         label: "get bandwidth", gets: true, ..CALLS_BW },
+    Measure { what: What::StreamReduce, name: "reduce", help: "Sum of f32 of all PEs, on all", kernel: "stream_reduce",
+        label: "reduce", ..CALLS_OF_TEAMS },
+    Measure { what: What::StreamReducescatter, name: "reducescatter", help: "Sum of f32 of all PEs, a block each",
+        kernel: "stream_reducescatter", label: "reducescatter", ..CALLS_OF_TEAMS },
+    Measure { what: What::StreamBroadcast, name: "broadcast", help: "A PE's array to all, each PE's in turn",
+        kernel: "stream_broadcast", label: "broadcast", ..CALLS_OF_TEAMS },
+    Measure { what: What::StreamFcollect, name: "fcollect", help: "Every PE's array to all; sizes are what one receives",
+        kernel: "stream_fcollect", label: "fcollect", ..CALLS_OF_TEAMS },
+    Measure { what: What::StreamAlltoall, name: "alltoall",
+        help: "A block from each PE to each; sizes are a PE's blocks together", kernel: "stream_alltoall",
+        label: "alltoall", ..CALLS_OF_TEAMS },
+    Measure { what: What::StreamTeamBarrier, name: "team-barrier", help: "barrier of the team of all PEs",
+        kernel: "stream_team_barrier", label: "team barrier", sizes: None, ..CALLS_OF_TEAMS },
 ];
 
 impl What {

@@ -4,6 +4,7 @@
 
 pub(crate) mod args;
 mod bench;
+mod collectives;
 mod driver;
 mod fit;
 mod from_host;

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::args::PlanArgs;
 use super::bench::{Bench, Shape};
+use super::collectives;
 use super::from_host;
-use super::measure::Figure;
+use super::measure::{Figure, Probe};
 use super::plan::Plan;
 use super::spec::{Spec, PROBE};
 use super::verify;
@@ -100,7 +101,8 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
     if bench.plan.share > 1 {
         notes.push(format!("{} PEs on a GPU", bench.plan.share));
     }
-    let launched = shape.unwrap_or(Shape { blocks: 0, threads: 0 });
+    let on_gpu = bench.world.device() != rushmem::Device::Cpu;
+    let launched = shape.or(collectives::shape(spec, on_gpu)?).unwrap_or(Shape { blocks: 0, threads: 0 });
     row.peer = spec.peer.map(|value| Beside { name: "NVSHMEM 3.8.0".to_owned(), value });
     row.shape = Some(Shown {
         scope: spec.scope.word().to_owned(),
@@ -110,6 +112,7 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
         note: (!notes.is_empty()).then(|| notes.join("; ")),
     });
     let (who, there) = match spec.what.is_from_host() {
+        true if spec.what.row().probe == Probe::Empty => ("empty kernel", bench.has_driver()),
         true => ("bare driver call", bench.has_driver()),
         false => ("bare instructions", true),
     };

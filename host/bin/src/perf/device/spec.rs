@@ -122,7 +122,7 @@ impl Spec {
             Probe::Kernel => bare,
             Probe::OneWord => bare && self.bytes == 8 && self.scope == Scope::Thread,
             Probe::OfBlocks => bare && self.scope == Scope::Block,
-            Probe::Copy => matches!(self.scope, Scope::Stream | Scope::Graph),
+            Probe::Copy | Probe::Empty => matches!(self.scope, Scope::Stream | Scope::Graph),
         };
         (self.probe && there).then(|| format!("{PROBE}{}", self.kernel()))
     }

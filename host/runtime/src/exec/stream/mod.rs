@@ -12,6 +12,7 @@
 //! whose memory is mapped, a fence or a quiet on a stream therefore has nothing left to do; they are there
 //! for programs that run on other transports too.
 
+pub(crate) mod collective;
 mod cpu;
 mod gpu;
 pub(crate) mod pageable;

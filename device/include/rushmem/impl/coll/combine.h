@@ -1,0 +1,128 @@
+/* The work of direct reductions: part of all members' arrays, combined, to this PE or to all. */
+#ifndef RUSHMEM_IMPL_COLL_COMBINE_H
+#define RUSHMEM_IMPL_COLL_COMBINE_H
+
+#include <rushmem/impl/coll/direct.h>
+#include <rushmem/impl/coll/exchange.h>
+#include <rushmem/impl/coll/operators.h>
+
+namespace rushmem {
+namespace impl {
+
+/* Who the members are, by value: what a function that is out of line needs of a call. */
+struct roster {
+  const int32_t *table;
+  int start, stride, me, n;
+  template <typename T> RUSHMEM_DEVICE T *at(T *local, int member) const {
+    return run_address(local, RUSHMEM_LIKELY(!table) ? start + member * stride : table[member]);
+  }
+};
+template <typename Scope> RUSHMEM_DEVICE roster roster_of(const call<Scope> &c) {
+  return {c.t.raw.table, c.t.raw.start, c.t.raw.stride, c.t.raw.my_pe, c.t.raw.n_pes};
+}
+
+/* Words [begin, end) of arrays of n elements at any address, one at a time. Out of line: for what has no
+ * whole vectors. */
+template <typename Group, typename T, typename Op>
+RUSHMEM_OUTLINED void combine_words(roster members, T *dst, const T *src, size_t n, size_t begin, size_t end, bool to_all) {
+  for (size_t w = begin + Group::rank(); w < end; w += Group::size()) {
+    accumulator<T, Op> so_far;
+    so_far.begin(word_at(members.at(src, 0), n, w));
+    for (int member = 1; member < members.n; ++member) so_far.add(word_at(members.at(src, member), n, w));
+    const uint64_t value = so_far.result();
+    for (int member = 0; to_all && member < members.n; ++member) {
+      if (member != members.me) set_word(members.at(dst, member), n, w, value);
+    }
+    set_word(dst, n, w, value);
+  }
+}
+
+/* Vectors of the 16 bytes that a thread combines together: those of 16-bit floats are twice as wide in f32. */
+template <typename T> struct combined_together {
+  static constexpr int value = sizeof(typename combined<T>::type) > sizeof(T) ? 2 : pairs_together;
+};
+
+/* U vectors, `apart` bytes from one another. The first two members' are in flight together. */
+template <typename Op, bool to_all, int U, typename T, typename Scope>
+RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char *src, size_t apart) {
+  const int n = c.t.raw.n_pes;
+  struct {
+    accumulator<T, Op> a, b;
+  } so_far[U];
+  const char *from = of_member(c, src, 0);
+  RUSHMEM_UNROLL
+  for (int u = 0; u < U; ++u) {
+    const pair v = load_pair(from + u * apart);
+    so_far[u].a.begin(v.a);
+    so_far[u].b.begin(v.b);
+  }
+  RUSHMEM_ROLLED
+  for (int member = 1; member < n; ++member) {
+    from = of_member(c, src, member);
+    pair v[U];
+    RUSHMEM_UNROLL
+    for (int u = 0; u < U; ++u) v[u] = load_pair(from + u * apart);
+    RUSHMEM_UNROLL
+    for (int u = 0; u < U; ++u) {
+      so_far[u].a.add(v[u].a);
+      so_far[u].b.add(v[u].b);
+    }
+  }
+  pair sum_[U];
+  RUSHMEM_UNROLL
+  for (int u = 0; u < U; ++u) sum_[u] = pair{so_far[u].a.result(), so_far[u].b.result()};
+  RUSHMEM_ROLLED
+  for (int s = 1; s < n && to_all; ++s) {
+    char *there = of_member(c, dst, c.right(s));
+    RUSHMEM_UNROLL
+    for (int u = 0; u < U; ++u) store_pair(there + u * apart, sum_[u]);
+  }
+  RUSHMEM_UNROLL
+  for (int u = 0; u < U; ++u) store_pair(dst + u * apart, sum_[u]);
+}
+
+/* Bytes [begin, end) of all members' `src`, arrays of n elements, combined, to this PE's `dst`, and to the
+ * others' where `to_all`. `begin` is a multiple of 128, `end` too or the arrays' end. The members have met. */
+template <typename Op, bool to_all, typename Scope, typename T>
+RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n, size_t begin, size_t end) {
+  using group = typename call<Scope>::group;
+  constexpr int U = combined_together<T>::value;
+  const span mine = block_part(c, begin, end);
+  size_t done = mine.begin;
+  if (RUSHMEM_LIKELY(whole_vectors(dst, src))) {
+    const size_t count = (mine.end - mine.begin) / 16, size = group::size();
+    char *to = reinterpret_cast<char *>(dst) + mine.begin;
+    const char *from = reinterpret_cast<const char *>(src) + mine.begin;
+    size_t i = group::rank();
+    RUSHMEM_ROLLED
+    for (; i + (U - 1) * size < count; i += U * size) {
+      combine_vectors<Op, to_all, U, T>(c, to + i * 16, from + i * 16, size * 16);
+    }
+    RUSHMEM_ROLLED
+    for (; i < count; i += size) {
+      combine_vectors<Op, to_all, 1, T>(c, to + i * 16, from + i * 16, 0);
+    }
+    done += count * 16;
+  }
+  if (done < mine.end) {
+    combine_words<group, T, Op>(roster_of(c), dst, src, n, done / 8, (mine.end + 7) / 8, to_all);
+  }
+}
+
+/* Each member combines its share of the bytes, and writes the result to all. In place, a share is read by its
+ * member alone, before it is written. */
+template <typename Op, typename Scope, typename T>
+RUSHMEM_DEVICE void reduce_direct(call<Scope> &c, T *dst, const T *src, size_t n) {
+  const size_t bytes = n * sizeof(T), members = static_cast<size_t>(c.t.raw.n_pes);
+  /* Shares begin at whole lines. */
+  const size_t share = ((bytes + members - 1) / members + 127) / 128 * 128;
+  const size_t begin = share * static_cast<size_t>(c.t.raw.my_pe), end = begin + share;
+  c.meet();
+  combine<Op, true>(c, dst, src, n, begin < bytes ? begin : bytes, end < bytes ? end : bytes);
+  c.meet();
+}
+
+}  // namespace impl
+}  // namespace rushmem
+
+#endif

@@ -1,0 +1,100 @@
+/* The runtime's collectives in a stream's turn: a template for each family, over the collectives that kernels
+ * call, so that a stream's call and a kernel's meet. The runtime makes modules of instances of these when they
+ * are first needed (host/runtime/src/kernel/collectives.rs). Nobody else launches them; arguments are the
+ * runtime's and not checked again. All of them are values, so a launch may be captured and replayed.
+ *
+ * `Scope` is rushmem::block for a launch of one block, rushmem::grid for one of several. */
+#include <rushmem/alltoall.h>
+#include <rushmem/alltoallv.h>
+#include <rushmem/barrier.h>
+#include <rushmem/broadcast.h>
+#include <rushmem/collect.h>
+#include <rushmem/fcollect.h>
+#include <rushmem/reduce.h>
+
+/* Elements of any type, by their size and by what their addresses are aligned to. */
+template <size_t size, size_t align> struct alignas(align) rushmem_element {
+  unsigned char at[size];
+};
+
+#if !defined(RUSHMEM_CPU)
+/* NVRTC need not have CUDA's own headers, and reductions look at the bits alone. */
+struct alignas(2) __half {
+  unsigned short bits;
+};
+struct alignas(2) __nv_bfloat16 {
+  unsigned short bits;
+};
+#endif
+
+/* `float _Complex`, for products: sums are those of their floats. */
+struct alignas(8) rushmem_complex_float {
+  float re, im;
+};
+RUSHMEM_DEVICE rushmem_complex_float operator*(rushmem_complex_float a, rushmem_complex_float b) {
+#if defined(RUSHMEM_CPU)
+  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+#else
+  /* Each operation rounds, as on the CPU: none of them are fused. */
+  return {__fsub_rn(__fmul_rn(a.re, b.re), __fmul_rn(a.im, b.im)), __fadd_rn(__fmul_rn(a.re, b.im), __fmul_rn(a.im, b.re))};
+#endif
+}
+
+/* As many as the table may ask for (host/runtime/src/config/launches.rs). */
+#define RUSHMEM_STREAM_KERNEL __global__ void __launch_bounds__(512)
+
+template <typename Scope> RUSHMEM_STREAM_KERNEL rushmem_stream_sync(rushmem::team t) { rushmem::sync<Scope>(t); }
+
+template <typename Scope> RUSHMEM_STREAM_KERNEL rushmem_stream_barrier(rushmem::team t) { rushmem::barrier<Scope>(t); }
+
+template <typename Scope, typename T>
+RUSHMEM_STREAM_KERNEL rushmem_stream_broadcast(rushmem::team t, T *dst, const T *src, uint64_t n, int root) {
+  rushmem::broadcast<Scope>(t, dst, src, n, root);
+}
+
+template <typename Scope, typename T>
+RUSHMEM_STREAM_KERNEL rushmem_stream_fcollect(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  rushmem::fcollect<Scope>(t, dst, src, n);
+}
+
+template <typename Scope, typename T>
+RUSHMEM_STREAM_KERNEL rushmem_stream_collect(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  rushmem::collect<Scope>(t, dst, src, n);
+}
+
+template <typename Scope, typename T>
+RUSHMEM_STREAM_KERNEL rushmem_stream_alltoall(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  rushmem::alltoall<Scope>(t, dst, src, n);
+}
+
+template <typename Scope, typename T>
+RUSHMEM_STREAM_KERNEL rushmem_stream_alltoalls(rushmem::team t, T *dst, const T *src, uint64_t dst_stride,
+                                               uint64_t src_stride, uint64_t n) {
+  rushmem::alltoalls<Scope>(t, dst, src, dst_stride, src_stride, n);
+}
+
+template <typename Scope, typename T>
+RUSHMEM_STREAM_KERNEL rushmem_stream_alltoallv(rushmem::team t, T *dst, const size_t *dst_at, size_t *received,
+                                               const T *src, const size_t *src_at, const size_t *n) {
+  rushmem::alltoallv<Scope>(t, dst, dst_at, received, src, src_at, n);
+}
+
+template <typename Scope, typename T, typename Op>
+RUSHMEM_STREAM_KERNEL rushmem_stream_reduce(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  rushmem::reduce<Scope>(t, dst, src, n, Op{});
+}
+
+template <typename Scope, typename T, typename Op>
+RUSHMEM_STREAM_KERNEL rushmem_stream_reducescatter(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  rushmem::reducescatter<Scope>(t, dst, src, n, Op{});
+}
+
+template <typename Scope, typename T, typename Op>
+RUSHMEM_STREAM_KERNEL rushmem_stream_inscan(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  rushmem::inscan<Scope>(t, dst, src, n, Op{});
+}
+
+template <typename Scope, typename T, typename Op>
+RUSHMEM_STREAM_KERNEL rushmem_stream_exscan(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  rushmem::exscan<Scope>(t, dst, src, n, Op{});
+}

@@ -1,0 +1,234 @@
+//! How wide a collective on a stream is launched: one table, by collective and size, which `rushmem-info
+//! --collectives` prints and `RUSHMEM_COLLECTIVES` overrides.
+//!
+//! Width is all that is chosen here. Which way the data takes is chosen by the collectives themselves
+//! (`device/include/rushmem`), from what all members have in common, because members of any width and kernels
+//! meet: packets, that is data and flag in one store, up to as many bytes for each member as the team has
+//! packets for; past that, between members that map each other, loads and stores of their arrays between two
+//! meetings.
+
+use crate::error::{err, Result};
+
+/// Threads of a block, at most: the bounds that `device/src/collectives.cu` is compiled with.
+const MOST_THREADS: u32 = 512;
+/// Blocks, at most. Nothing would be won by more, and fewer fit on any GPU.
+const MOST_BLOCKS: u32 = 1024;
+
+/// A launch, from one size on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LaunchStep {
+    /// From this many bytes on. They are those of the larger array of a PE: what a reduction has, what
+    /// fcollect receives, what alltoall and reducescatter send; 0 where the host does not know.
+    pub(crate) from: u64,
+    pub(crate) blocks: u32,
+    pub(crate) threads: u32,
+    pub(crate) origin: LaunchOrigin,
+}
+
+/// Where a step's numbers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LaunchOrigin {
+    /// From nowhere yet: what the same collective in kernels, and the machine's limits, suggest.
+    Estimated,
+    /// From `RUSHMEM_COLLECTIVES`.
+    Given,
+}
+
+impl LaunchOrigin {
+    /// For people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            LaunchOrigin::Estimated => "estimated",
+            LaunchOrigin::Given => "RUSHMEM_COLLECTIVES",
+        }
+    }
+}
+
+impl LaunchStep {
+    /// No launch.
+    pub(crate) const NONE: LaunchStep = step(0, 0, 0);
+}
+
+/// Which way the data of a collective takes, for people. The choice is made in the device's headers.
+pub(crate) fn algorithm(collective: &str) -> &'static str {
+    match collective {
+        "" => "",
+        "sync" | "barrier" => "each member tells all",
+        "inscan" | "exscan" => "packets",
+        "reduce" => "packets to all; past 8 KiB each member combines its share and writes it to all",
+        "reducescatter" => "packets; past 8 KiB a block each member combines its own",
+        _ => "packets; past 8 KiB for a member stores into its array",
+    }
+}
+
+/// The collectives, by the names of their functions.
+pub(crate) const COLLECTIVES: [&str; 12] = [
+    "sync",
+    "barrier",
+    "broadcast",
+    "fcollect",
+    "collect",
+    "alltoall",
+    "alltoalls",
+    "alltoallv",
+    "reduce",
+    "reducescatter",
+    "inscan",
+    "exscan",
+];
+
+const fn step(from: u64, blocks: u32, threads: u32) -> LaunchStep {
+    LaunchStep { from, blocks, threads, origin: LaunchOrigin::Estimated }
+}
+
+/// No data.
+const MEETING: &[LaunchStep] = &[step(0, 1, 32)];
+/// A warp where each word of a call has a thread of it, then as many threads as there are words.
+const SIZED: &[LaunchStep] = &[step(0, 1, 32), step(512, 1, 128), step(2 << 10, 1, 512)];
+/// Sizes that members tell each other.
+const UNSIZED: &[LaunchStep] = &[step(0, 1, 512)];
+/// On the CPU a block is one thread of the system's, and more threads of CUDA's would share it.
+const ON_CPU: &[LaunchStep] = &[step(0, 1, 1)];
+
+fn default_steps(collective: &str, gpu: bool) -> &'static [LaunchStep] {
+    match collective {
+        _ if !gpu => ON_CPU,
+        "sync" | "barrier" => MEETING,
+        "collect" | "alltoallv" => UNSIZED,
+        _ => SIZED,
+    }
+}
+
+/// The launches in force.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Launches {
+    /// Steps that the settings give, by the collective's name: in place of all of its default ones.
+    given: Vec<(&'static str, Vec<LaunchStep>)>,
+}
+
+impl Launches {
+    /// Reads `RUSHMEM_COLLECTIVES`: `reduce=1x256,64K:8x512;alltoall=1x64` launches a reduce as one block of
+    /// 256 threads, from 64 KiB on as 8 blocks of 512, and every alltoall as one block of 64.
+    pub(crate) fn parse(text: &str) -> Result<Launches> {
+        let bad = |why: &str| {
+            err!(
+                ENVIRONMENT,
+                "RUSHMEM_COLLECTIVES={text}: {why}; expected as in reduce=1x256,64K:8x512;alltoall=1x64, blocks x \
+                 threads from a size on"
+            )
+        };
+        let mut given: Vec<(&'static str, Vec<LaunchStep>)> = Vec::new();
+        for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, steps) = part.split_once('=').ok_or_else(|| bad(&format!("`{part}` has no =")))?;
+            let collective = COLLECTIVES.iter().find(|known| **known == name.trim()).copied();
+            let collective = collective
+                .ok_or_else(|| bad(&format!("`{}` is none of {}", name.trim(), COLLECTIVES.join(", "))))?;
+            let mut list: Vec<LaunchStep> = Vec::new();
+            for step in steps.split(',').map(str::trim) {
+                let (from, shape) = step.split_once(':').unwrap_or(("0", step));
+                let from = size(from).ok_or_else(|| bad(&format!("`{from}` is no size")))?;
+                let shape = shape.split_once('x');
+                let shape = shape.and_then(|(b, t)| Some((b.trim().parse().ok()?, t.trim().parse().ok()?)));
+                let (blocks, threads) = shape
+                    .filter(|(b, t)| (1..=MOST_BLOCKS).contains(b) && (1..=MOST_THREADS).contains(t))
+                    .ok_or_else(|| {
+                        let most = format!("1x1 to {MOST_BLOCKS}x{MOST_THREADS}");
+                        bad(&format!("`{step}` is no launch of {most}"))
+                    })?;
+                if list.last().is_some_and(|last| last.from >= from) || (list.is_empty() && from != 0) {
+                    return Err(bad(&format!("the sizes of {collective} do not begin at 0 and grow")));
+                }
+                list.push(LaunchStep { from, blocks, threads, origin: LaunchOrigin::Given });
+            }
+            if given.iter().any(|(known, _)| *known == collective) {
+                return Err(bad(&format!("{collective} is there twice")));
+            }
+            given.push((collective, list));
+        }
+        Ok(Launches { given })
+    }
+
+    /// The steps of a collective.
+    pub(crate) fn steps(&self, collective: &str, gpu: bool) -> &[LaunchStep] {
+        let given = self.given.iter().find(|(name, _)| *name == collective);
+        given.map_or_else(|| default_steps(collective, gpu), |(_, steps)| steps)
+    }
+
+    /// The step for so many bytes.
+    pub(crate) fn of(&self, collective: &str, bytes: u64, gpu: bool) -> LaunchStep {
+        let steps = self.steps(collective, gpu);
+        // The first begins at 0.
+        steps.iter().rev().find(|step| step.from <= bytes).copied().unwrap_or(step(0, 1, 32))
+    }
+}
+
+/// `65536`, `64K`, `1M`.
+fn size(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_uppercase();
+    let (number, shift) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(number) if text.ends_with('K') => (number, 10),
+        Some(number) if text.ends_with('M') => (number, 20),
+        Some(number) => (number, 30),
+        None => (text.as_str(), 0),
+    };
+    number.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::code;
+
+    #[test]
+    fn every_collective_has_steps_from_nothing_on_that_grow() {
+        for collective in COLLECTIVES {
+            for gpu in [false, true] {
+                let steps = default_steps(collective, gpu);
+                assert_eq!(steps[0].from, 0);
+                assert!(steps.windows(2).all(|two| two[0].from < two[1].from), "{collective}: {steps:?}");
+                let fits =
+                    |s: &LaunchStep| s.blocks <= MOST_BLOCKS && (1..=MOST_THREADS).contains(&s.threads);
+                assert!(steps.iter().all(fits), "{collective}: {steps:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_setting_replaces_a_collective_s_steps() {
+        let launches = Launches::parse(" reduce = 1x256, 64K:8x512, 1M:64x512 ; alltoall=2x64;").unwrap();
+        for (collective, bytes, expected) in [
+            ("reduce", 0, (1, 256)),
+            ("reduce", 65535, (1, 256)),
+            ("reduce", 65536, (8, 512)),
+            ("reduce", u64::MAX, (64, 512)),
+            ("alltoall", 7, (2, 64)),
+            ("sync", 0, (1, 1)),
+        ] {
+            let step = launches.of(collective, bytes, false);
+            assert_eq!((step.blocks, step.threads), expected, "{collective} of {bytes} bytes");
+        }
+        let step = launches.of("fcollect", 1 << 30, true);
+        assert_eq!((step.blocks, step.threads, step.origin), (1, 512, LaunchOrigin::Estimated));
+        assert_eq!(launches.of("reduce", 1, true).origin, LaunchOrigin::Given);
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused_with_a_text() {
+        for (text, why) in [
+            ("reduce", "has no ="),
+            ("gather=1x1", "`gather` is none of sync, barrier"),
+            ("reduce=1", "is no launch"),
+            ("reduce=0x32", "is no launch"),
+            ("reduce=1x1024", "is no launch"),
+            ("reduce=2000x32", "is no launch"),
+            ("reduce=some:1x32", "`some` is no size"),
+            ("reduce=1K:1x32", "do not begin at 0"),
+            ("reduce=1x32,1K:1x64,1K:1x64", "do not begin at 0 and grow"),
+            ("reduce=1x32;reduce=1x64", "twice"),
+            ("reduce=1x32,99999999999G:1x64", "is no size"),
+        ] {
+            let e = Launches::parse(text).unwrap_err();
+            assert!(e.code == code::ENVIRONMENT && e.message.contains(why), "{text}: {e}");
+        }
+    }
+}
