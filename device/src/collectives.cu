@@ -3,7 +3,7 @@
  * are first needed (host/runtime/src/kernel/collectives.rs). Nobody else launches them; arguments are the
  * runtime's and not checked again. All of them are values, so a launch may be captured and replayed.
  *
- * `Scope` is rushmem::block for a launch of one block, rushmem::grid for one of several. */
+ * `Scope` is rushmem::block for a launch of one block, rushmem::grid_parts for one of several. */
 #include <rushmem/alltoall.h>
 #include <rushmem/alltoallv.h>
 #include <rushmem/barrier.h>

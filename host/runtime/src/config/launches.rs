@@ -53,7 +53,7 @@ impl LaunchStep {
 pub(crate) fn algorithm(collective: &str) -> &'static str {
     match collective {
         "" => "",
-        "sync" | "barrier" => "each member tells all",
+        "sync" | "barrier" => "a store to each member",
         "inscan" | "exscan" => "packets",
         "reduce" => "packets to all; past 8 KiB each member combines its share and writes it to all",
         "reducescatter" => "packets; past 8 KiB a block each member combines its own",
@@ -83,8 +83,15 @@ const fn step(from: u64, blocks: u32, threads: u32) -> LaunchStep {
 
 /// No data.
 const MEETING: &[LaunchStep] = &[step(0, 1, 32)];
-/// A warp where each word of a call has a thread of it, then as many threads as there are words.
-const SIZED: &[LaunchStep] = &[step(0, 1, 32), step(512, 1, 128), step(2 << 10, 1, 512)];
+/// A warp where each word of a call has a thread of it, then as many threads as there are words, in several
+/// blocks where one would be busy for longer than several take to start.
+const SIZED: &[LaunchStep] = &[
+    step(0, 1, 32),
+    step(512, 1, 128),
+    step(2 << 10, 1, 512),
+    step(16 << 10, 16, 512),
+    step(64 << 10, 64, 512),
+];
 /// Sizes that members tell each other.
 const UNSIZED: &[LaunchStep] = &[step(0, 1, 512)];
 /// On the CPU a block is one thread of the system's, and more threads of CUDA's would share it.
@@ -154,11 +161,17 @@ impl Launches {
         given.map_or_else(|| default_steps(collective, gpu), |(_, steps)| steps)
     }
 
-    /// The step for so many bytes.
-    pub(crate) fn of(&self, collective: &str, bytes: u64, gpu: bool) -> LaunchStep {
+    /// The step for so many bytes, with no more blocks than fit: `together` do, where a launch is alone on the
+    /// GPU of every PE; half of that is for another one beside it, unless the settings say otherwise.
+    pub(crate) fn of(&self, collective: &str, bytes: u64, gpu: bool, together: u64) -> LaunchStep {
         let steps = self.steps(collective, gpu);
         // The first begins at 0.
-        steps.iter().rev().find(|step| step.from <= bytes).copied().unwrap_or(step(0, 1, 32))
+        let mut step = steps.iter().rev().find(|step| step.from <= bytes).copied().unwrap_or(step(0, 1, 32));
+        if gpu {
+            let most = if step.origin == LaunchOrigin::Given { together } else { together / 2 };
+            step.blocks = u64::from(step.blocks).min(most).max(1) as u32;
+        }
+        step
     }
 }
 
@@ -204,12 +217,21 @@ mod tests {
             ("alltoall", 7, (2, 64)),
             ("sync", 0, (1, 1)),
         ] {
-            let step = launches.of(collective, bytes, false);
+            let step = launches.of(collective, bytes, false, 0);
             assert_eq!((step.blocks, step.threads), expected, "{collective} of {bytes} bytes");
         }
-        let step = launches.of("fcollect", 1 << 30, true);
-        assert_eq!((step.blocks, step.threads, step.origin), (1, 512, LaunchOrigin::Estimated));
-        assert_eq!(launches.of("reduce", 1, true).origin, LaunchOrigin::Given);
+        let step = launches.of("fcollect", 1 << 30, true, 132);
+        assert_eq!((step.blocks, step.threads, step.origin), (64, 512, LaunchOrigin::Estimated));
+        assert_eq!(launches.of("reduce", 1, true, 132).origin, LaunchOrigin::Given);
+    }
+
+    #[test]
+    fn no_more_blocks_than_fit_on_every_pe_s_gpu() {
+        let launches = Launches::parse("reduce=100x512").unwrap();
+        for (together, given, own) in [(132, 100, 64), (66, 66, 33), (33, 33, 16), (1, 1, 1), (0, 1, 1)] {
+            assert_eq!(launches.of("reduce", 1 << 20, true, together).blocks, given);
+            assert_eq!(launches.of("alltoall", 1 << 20, true, together).blocks, own);
+        }
     }
 
     #[test]

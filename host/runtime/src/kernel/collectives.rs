@@ -30,9 +30,19 @@ pub(crate) struct CollectiveKernel {
     _code: Code,
 }
 
-/// Those of a world that are made, or being made, by the instance's name.
-#[derive(Default)]
-pub(super) struct CollectiveKernels(Mutex<HashMap<String, Arc<OnceCell<CollectiveKernel>>>>);
+/// Those of a world.
+pub(super) struct CollectiveKernels {
+    /// What is made, or being made, by the instance's name.
+    made: Mutex<HashMap<String, Arc<OnceCell<CollectiveKernel>>>>,
+    /// Multiprocessors that every PE has at least.
+    least: u64,
+}
+
+impl CollectiveKernels {
+    pub(super) fn new(least: u64) -> CollectiveKernels {
+        CollectiveKernels { made: Mutex::default(), least }
+    }
+}
 
 impl Kernels {
     /// The kernel of that instance, such as `rushmem_stream_sync<rushmem::block>`. On a stream that is being
@@ -43,7 +53,7 @@ impl Kernels {
         on: Option<&On>,
         advice: &dyn Fn() -> String,
     ) -> Result<CollectiveHandle> {
-        let cell = Arc::clone(lock(&self.core.collectives.0).entry(instance.to_owned()).or_default());
+        let cell = Arc::clone(lock(&self.core.collectives.made).entry(instance.to_owned()).or_default());
         if cell.get().is_none() {
             if let Some(On::Gpu(stream)) = on {
                 if stream.is_capturing()? {
@@ -58,6 +68,13 @@ impl Kernels {
         }
         cell.get_or_try_init(|| self.make_collective(instance))?;
         Ok(CollectiveHandle(cell))
+    }
+
+    /// Blocks of a collective that are surely resident together on every PE's GPU, which is what all PEs
+    /// launch alike: each multiprocessor takes one at least (the bounds that the kernels are compiled with). 0
+    /// where a PE has no GPU.
+    pub(crate) fn blocks_together(&self) -> u64 {
+        self.core.collectives.least
     }
 
     fn make_collective(&self, instance: &str) -> Result<CollectiveKernel> {

@@ -74,6 +74,24 @@ enum Function {
     Gpu(gpu::GpuFunction),
 }
 
+/// What a PE has of its GPU, and what every PE has at least.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GpuShare {
+    /// PEs that run their kernels on this PE's GPU at the same time, this one included.
+    pub(crate) pes: usize,
+    /// Multiprocessors for each PE, on the GPU that has the fewest; 0 where a PE has no GPU.
+    pub(crate) least: u64,
+}
+
+impl GpuShare {
+    /// From the places of all PEs: a GPU by two words, a process, and the GPU's multiprocessors.
+    pub(crate) fn of(places: &[[u64; 4]], mine: &[u64; 4]) -> GpuShare {
+        let pes = |place: &[u64; 4]| places.iter().filter(|other| *other == place).count().max(1);
+        let least = places.iter().map(|place| place[3] / pes(place) as u64).min();
+        GpuShare { pes: pes(mine), least: least.unwrap_or(0) }
+    }
+}
+
 /// What a launch is called.
 struct LaunchName {
     /// In the middle of a text: ``kernel `ring` ``.
@@ -114,14 +132,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Kernels {
-    /// For a world whose `state` stays true as long as this lives; `sharing` PEs run kernels on its GPU at
-    /// the same time. Code that is loaded is `announce`d before any of it runs.
+    /// For a world whose `state` stays true as long as this lives. Code that is loaded is `announce`d before
+    /// any of it runs.
     pub(crate) fn new(
         state: DeviceState,
         health: Arc<Health>,
         config: Config,
         device: &Device,
-        sharing: usize,
+        sharing: GpuShare,
         announce: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self> {
         let common = Arc::new(Common {
@@ -133,14 +151,14 @@ impl Kernels {
         });
         let runner = match device {
             Device::Cpu => Runner::Cpu(cpu::CpuRunner::new(&common)),
-            Device::Gpu(cuda) => Runner::Gpu(gpu::GpuRunner::new(cuda, &common, sharing)?),
+            Device::Gpu(cuda) => Runner::Gpu(gpu::GpuRunner::new(cuda, &common, sharing.pes)?),
         };
         let core = KernelCore {
             runner,
             common,
             announce,
             modules: Mutex::default(),
-            collectives: CollectiveKernels::default(),
+            collectives: CollectiveKernels::new(sharing.least),
             events: Mutex::default(),
         };
         Ok(Kernels { core: Arc::new(core) })

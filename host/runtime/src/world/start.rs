@@ -18,13 +18,13 @@ use crate::exec::gpu::GpuEngine;
 use crate::fork::{self, Member};
 use crate::health::Health;
 use crate::kernel::service::Service;
-use crate::kernel::Kernels;
+use crate::kernel::{GpuShare, Kernels};
 use crate::memory::backing::{Backing, GpuBacking};
 use crate::memory::symmetric::Symmetric;
 use crate::memory::window::{heap_limit, Window};
 use crate::net::proxy::ring::DeviceRing;
 use crate::net::{Detached, Far, Joined, Meeting};
-use crate::node::control::{Call, Control};
+use crate::node::control::{Call, Control, RoundWords};
 use crate::node::links::Links;
 use crate::node::message::Socket;
 use crate::os::Reservation;
@@ -200,8 +200,7 @@ struct Parts {
     slots: Slots,
     books: TeamBooks,
     device: Device,
-    /// PEs that run their kernels on this PE's GPU at the same time, this one included.
-    sharing: usize,
+    sharing: GpuShare,
     /// How long its kernels go on once the job is broken.
     trap_delay: Duration,
 }
@@ -254,11 +253,13 @@ fn share_memory(
     let symmetric = Symmetric::new(window, members, reserved, config.heap_min, limit, &mut call, links)?;
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
     let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));
-    let place = [uuid as u64, (uuid >> 64) as u64, rounds.cards[me].process, 0];
+    let sms = device.gpu().map_or(0, |cuda| u64::from(cuda.facts().sms));
+    let place = [uuid as u64, (uuid >> 64) as u64, rounds.cards[me].process, sms];
     call.round(Call::Step, place)?;
-    let sharing = (0..n).filter(|i| call.words(*i) == place).count();
+    let places: Vec<RoundWords> = (0..n).map(|i| call.words(i)).collect();
+    let sharing = GpuShare::of(&places, &place);
     let mut processes: Vec<u64> =
-        (0..n).map(|i| call.words(i)).filter(|other| other[..2] == place[..2]).map(|w| w[2]).collect();
+        places.iter().filter(|other| other[..2] == place[..2]).map(|w| w[2]).collect();
     processes.sort_unstable();
     processes.dedup();
     let trap_delay = trap_delay(&device, processes.len(), processes.iter().position(|p| *p == place[2]));
@@ -334,7 +335,7 @@ fn start_device(
     symmetric: &Symmetric,
     health: &Arc<Health>,
     config: &Config,
-    sharing: usize,
+    sharing: GpuShare,
 ) -> Result<(Option<GpuEngine>, Kernels)> {
     let mut facts = facts;
     if let NearForm::Table(table) = facts.near.shape() {

@@ -10,6 +10,10 @@ use crate::kernel::streams::On;
 use crate::op::team_call::{check_plain, Caller, TeamCall, TeamLaunch};
 use rushmem_abi::device::RawTeam;
 
+/// Scopes of launches of one block, and of several: a launch's end is all that its blocks wait for.
+const ONE: &str = "rushmem::block";
+const SEVERAL: &str = "rushmem::grid_parts";
+
 /// A team's slot set as a collective on a stream takes it.
 pub(crate) struct SlotSet<'a> {
     pub(crate) team: &'a RawTeam,
@@ -72,13 +76,14 @@ unsafe fn start(
     };
     check_element(&launch, gpu)?;
     let advice = || format!("rushmem_team_prepare (Team::prepare) loads what {} needs", call.name());
-    let step = w.launches().of(call.name(), launch.bytes, gpu);
-    let kernel = w.kernels().collective(&launch.instance("rushmem::block"), Some(&on), &advice)?;
+    let step = w.launches().of(call.name(), launch.bytes, gpu, w.kernels().blocks_together());
+    let scope = if step.blocks > 1 { SEVERAL } else { ONE };
+    let kernel = w.kernels().collective(&launch.instance(scope), Some(&on), &advice)?;
     let mut values: Vec<*const c_void> = vec![std::ptr::from_ref(&team).cast()];
     // Little-endian: a parameter of 4 bytes is the first half of its word.
     values.extend(launch.values.iter().map(|value| std::ptr::from_ref(value).cast::<c_void>()));
     // SAFETY: the parameters of this kernel; the caller vouches for addresses, team and stream.
-    unsafe { w.kernels().launch_collective(&kernel, (1, step.threads), &values, what, raw) }
+    unsafe { w.kernels().launch_collective(&kernel, (step.blocks, step.threads), &values, what, raw) }
 }
 
 /// Loads the kernels that calls of this collective need; arguments as
@@ -93,8 +98,13 @@ pub(crate) fn prepare_collective(w: &impl Home, name: &str, op: i32, what: usize
             call.check(Caller { me: 0, n: 1, gpu }, &|_, at, _| Ok(at)).map_err(|e| e.context(&text))?;
         if let Some(launch) = launch {
             check_element(&launch, gpu).map_err(|e| e.context(&text))?;
-            let instance = launch.instance("rushmem::block");
-            w.kernels().collective(&instance, None, &String::new).map_err(|e| e.context(&text))?;
+            let steps = w.launches().steps(name, gpu);
+            let wide =
+                steps.iter().any(|step| step.blocks > 1) && (!gpu || w.kernels().blocks_together() > 1);
+            for scope in std::iter::once(ONE).chain(wide.then_some(SEVERAL)) {
+                let instance = launch.instance(scope);
+                w.kernels().collective(&instance, None, &String::new).map_err(|e| e.context(&text))?;
+            }
         }
     }
     Ok(())
