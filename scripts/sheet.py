@@ -28,6 +28,11 @@ RUST = [
     (r"\bf\.", "loaded", 'world.load("")?'),
     (r"", "f", 'loaded.kernel("f")?'),
     (r"", "module", 'world.load("")?'),
+    (r"", "team", "world.team()"),
+    (r"", "root", "0u32"),
+    (r"", "dst_at", "[0usize]"),
+    (r"", "src_at", "[0usize]"),
+    (r"", "counts", "[1usize]"),
     (r"", "blocks", "1u32"),
     (r"", "threads", "32u32"),
     (r"", "shared", "0usize"),
@@ -35,10 +40,14 @@ RUST = [
 C = """#include <rushmem.h>
 void sheet(rushmem_world_t *w, void *p, void *q, void *alias, void *dst, const void *src, size_t bytes, int pe,
            uint64_t *sig, int v, int c, int old, rushmem_peer_t peer, const char *text, rushmem_module_t *module,
-           rushmem_kernel_t *kernel, rushmem_launch_t launch, const void **args, uint32_t n_args);
+           rushmem_kernel_t *kernel, rushmem_launch_t launch, const void **args, uint32_t n_args, rushmem_team_t *team, int root,
+           size_t room, size_t n, long ds, long ss, const size_t *dst_at, const size_t *src_at, const size_t *counts,
+           size_t *received);
 void sheet(rushmem_world_t *w, void *p, void *q, void *alias, void *dst, const void *src, size_t bytes, int pe,
            uint64_t *sig, int v, int c, int old, rushmem_peer_t peer, const char *text, rushmem_module_t *module,
-           rushmem_kernel_t *kernel, rushmem_launch_t launch, const void **args, uint32_t n_args) {
+           rushmem_kernel_t *kernel, rushmem_launch_t launch, const void **args, uint32_t n_args, rushmem_team_t *team, int root,
+           size_t room, size_t n, long ds, long ss, const size_t *dst_at, const size_t *src_at, const size_t *counts,
+           size_t *received) {
 """
 KERNEL = """#include <rushmem/rushmem.cuh>
 using namespace rushmem;
@@ -77,7 +86,7 @@ def rust(codes):
         body = "".join(f"    let mut {name} = {value};\n" for name, value in lets.items())
         head = f"pub fn call{number}(world: World) -> Result<(), Box<dyn std::error::Error>> {{\n"
         functions.append(f"{head}{body}    {code};\n    Ok(())\n}}\n")
-    head = "#![allow(unused_variables, unused_mut, unused_must_use)]\nuse rushmem::{Cmp, Launch, SignalOp, Source, World};\ntype T = i32;\n"
+    head = "#![allow(unused_variables, unused_mut, unused_must_use)]\nuse rushmem::{Cmp, Launch, SignalOp, Source, Sum, World};\ntype T = i32;\n"
     return head + "".join(functions) + "fn main() {}\n"
 
 

@@ -68,7 +68,7 @@ impl Team<'_> {
     fn outcome(&self, code: i32, mistake: Option<Error>) -> Result<()> {
         let outcome = self.world().check(code);
         match (mistake, outcome) {
-            // What says more than that the others were told.
+            // What says more than that the others have an error, too.
             (Some(_), Err(e)) if !matches!(e.code(), ErrorCode::InvalidArgument | ErrorCode::OutOfBounds) => {
                 Err(e)
             }
@@ -77,8 +77,8 @@ impl Team<'_> {
         }
     }
 
-    /// The root's `src` is at every member's `dst`, also at its own. All give arrays of one length, the root at
-    /// least. Collective.
+    /// The root's `src` is at every member's `dst`, also at its own. All give arrays of one length, the
+    /// root at least. Collective.
     ///
     /// ```
     /// use rushmem::{Max, Sum, World};
@@ -101,13 +101,14 @@ impl Team<'_> {
     /// destination is complete and the source may be changed.
     ///
     /// # Errors
-    /// On all members, with nothing written: [`Mismatch`](ErrorCode::Mismatch) where arguments or calls differ;
-    /// the error of a member whose arguments are wrong, [`BadPe`](ErrorCode::BadPe) for a root that is no member,
-    /// [`OutOfBounds`](ErrorCode::OutOfBounds) for lengths that do not fit,
+    /// On all members, with nothing written: [`Mismatch`](ErrorCode::Mismatch) where arguments or calls
+    /// differ; the error of a member whose arguments are wrong, [`BadPe`](ErrorCode::BadPe) for a root that
+    /// is no member, [`OutOfBounds`](ErrorCode::OutOfBounds) for lengths that do not fit,
     /// [`InvalidArgument`](ErrorCode::InvalidArgument) for arrays that overlap;
-    /// [`Unsupported`](ErrorCode::Unsupported) where heaps are in GPU memory. [`Timeout`](ErrorCode::Timeout) and
-    /// [`PeerDead`](ErrorCode::PeerDead) leave the destination in any state. On one PE: [`Busy`](ErrorCode::Busy)
-    /// while another thread is in a collective call of this team.
+    /// [`Unsupported`](ErrorCode::Unsupported) where heaps are in GPU memory.
+    /// [`Timeout`](ErrorCode::Timeout) and [`PeerDead`](ErrorCode::PeerDead) leave the destination in any
+    /// state. On one PE: [`Busy`](ErrorCode::Busy) while another thread is in a collective call of this
+    /// team.
     pub fn broadcast<T: Symmetric>(
         &self,
         mut dst: impl ToMemory<T>,
@@ -139,9 +140,9 @@ impl Team<'_> {
         self.outcome(code, None)
     }
 
-    /// Every member's `src`, one behind the other in the order of the members, is at every member's `dst`, which
-    /// is as long as all of them. `src` may be this member's part of `dst`. Collective, and errors, as
-    /// [`broadcast`](Team::broadcast).
+    /// Every member's `src`, one behind the other in the order of the members, is at every member's `dst`,
+    /// which is as long as all of them. `src` may be this member's part of `dst`. Collective, and errors,
+    /// as [`broadcast`](Team::broadcast).
     pub fn fcollect<T: Symmetric>(&self, mut dst: impl ToMemory<T>, src: impl FromMemory<T>) -> Result<()> {
         let ((to, room), (from, n)) = (dst.target(), src.source());
         let mistake = self.check_blocks(room, n, "the destination of fcollect");
@@ -167,8 +168,9 @@ impl Team<'_> {
         Ok(came / size_of::<T>().max(1))
     }
 
-    /// Block `j` of each member's `src` is block [`my_pe`](Team::my_pe) of member `j`'s `dst`: both are a block for
-    /// each member, and as long as each other. Collective, and errors, as [`broadcast`](Team::broadcast).
+    /// Block `j` of each member's `src` is block [`my_pe`](Team::my_pe) of member `j`'s `dst`: both are a
+    /// block for each member, and as long as each other. Collective, and errors, as
+    /// [`broadcast`](Team::broadcast).
     pub fn alltoall<T: Symmetric>(&self, mut dst: impl ToMemory<T>, src: impl FromMemory<T>) -> Result<()> {
         let ((to, room), (from, n)) = (dst.target(), src.source());
         let members = self.n_pes() as usize;
@@ -188,8 +190,8 @@ impl Team<'_> {
     }
 
     /// [`Team::alltoall`] of blocks of `n` elements that are apart: element `k` of block `j` of `src` is
-    /// `src[(j * n + k) * src_stride]`, and so in `dst`. What lies between is not touched, and the arrays do not
-    /// overlap. Collective, and errors, as [`broadcast`](Team::broadcast).
+    /// `src[(j * n + k) * src_stride]`, and so in `dst`. What lies between is not touched, and the arrays
+    /// do not overlap. Collective, and errors, as [`broadcast`](Team::broadcast).
     pub fn alltoalls<T: Symmetric>(
         &self,
         mut dst: impl ToMemory<T>,
@@ -221,10 +223,10 @@ impl Team<'_> {
         self.outcome(code, mistake)
     }
 
-    /// `n[j]` elements at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at `dst_at[i]` of
-    /// `dst`: how many have come from each. Only senders need to know sizes. Parts of `dst` do not overlap one
-    /// another or `src`. Collective, and errors, as [`broadcast`](Team::broadcast); also where a member's `dst` is
-    /// too short for what comes.
+    /// `n[j]` elements at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at
+    /// `dst_at[i]` of `dst`: how many have come from each. Only senders need to know sizes. Parts of `dst`
+    /// do not overlap one another or `src`. Collective, and errors, as [`broadcast`](Team::broadcast); also
+    /// where a member's `dst` is too short for what comes.
     pub fn alltoallv<T: Symmetric>(
         &self,
         mut dst: impl ToMemory<T>,
@@ -248,8 +250,8 @@ impl Team<'_> {
         let [dst_at, src_at, n] = lists.map(bytes);
         let list = if mistake.is_some() { std::ptr::null() } else { n.as_ptr() };
         let mut came = vec![0usize; members];
-        // SAFETY: a live handle, arrays as long as they say, and lists with an entry for each member; one that is
-        // null is refused before the others are read.
+        // SAFETY: a live handle, arrays as long as they say, and lists with an entry for each member; one
+        // that is null is refused before the others are read.
         let code = unsafe {
             let call = self.runtime().team_alltoallv;
             let room = room * size_of::<T>();
@@ -269,12 +271,12 @@ impl Team<'_> {
         Ok(came)
     }
 
-    /// Element `i` of every member's `dst` is that of all members' `src`, combined by `op`. Collective, and errors,
-    /// as [`broadcast`](Team::broadcast).
+    /// Element `i` of every member's `dst` is that of all members' `src`, combined by `op`. Collective, and
+    /// errors, as [`broadcast`](Team::broadcast).
     ///
-    /// Members are combined in the order of their numbers, `((x0 + x1) + x2) + ...`, so that the result is the
-    /// same bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded
-    /// once.
+    /// Members are combined in the order of their numbers, `((x0 + x1) + x2) + ...`, so that the result is
+    /// the same bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits
+    /// and rounded once.
     pub fn reduce<T: Number>(
         &self,
         dst: impl ToMemory<T>,
@@ -295,9 +297,9 @@ impl Team<'_> {
         self.outcome(code, None)
     }
 
-    /// Member `j` gets block `j` of what [`reduce`](Team::reduce) would make of `src`, which is a block as long as
-    /// `dst` for each member. `dst` may be the first block of `src`, or this member's. Collective, and errors, as
-    /// [`broadcast`](Team::broadcast).
+    /// Member `j` gets block `j` of what [`reduce`](Team::reduce) would make of `src`, which is a block as
+    /// long as `dst` for each member. `dst` may be the first block of `src`, or this member's. Collective,
+    /// and errors, as [`broadcast`](Team::broadcast).
     pub fn reducescatter<T: Number, O: Operator<T>>(
         &self,
         mut dst: impl ToMemory<T>,

@@ -1,6 +1,7 @@
 //! What tests of kernels share: sources of tests/kernels that stand alone, and the report that such kernels
 //! leave.
 
+use super::place::on_gpus;
 use rushmem::{Kernel, KernelArgs, Launch, Module, Source, SymSlice, World};
 
 /// `SCOPE_*` of check.h.
@@ -41,7 +42,17 @@ pub struct Bench<'w> {
 impl<'w> Bench<'w> {
     /// Loads the source.
     pub fn new(world: &'w World, source: &str) -> Self {
-        let module = world.load(Source::text(source)).unwrap();
+        Bench::of(world, Source::text(source))
+    }
+
+    /// The same of a file with hundreds of instances, which a compiler for GPUs takes minutes to make fast.
+    pub fn made_quickly(world: &'w World, source: &str) -> Self {
+        let source = Source::text(source);
+        Bench::of(world, if on_gpus() { source.option("--Ofast-compile=max") } else { source })
+    }
+
+    fn of(world: &'w World, source: Source) -> Self {
+        let module = world.load(source).unwrap();
         Bench { world, module, report: world.alloc(8).unwrap() }
     }
 

@@ -75,6 +75,14 @@ fn teams() {
 }
 
 #[test]
+fn collectives() {
+    if std::env::var("RUSHMEM_DEVICE").is_ok_and(|device| device.trim().starts_with("cuda")) {
+        return eprintln!("SKIP collectives: from the host they take host memory");
+    }
+    runs_on_4_pes_with("collectives.c", &[("RUSHMEM_DEVICE", "cpu")]);
+}
+
+#[test]
 fn children_of_fork() {
     runs_on_4_pes("fork.c");
 }

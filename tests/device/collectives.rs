@@ -7,6 +7,8 @@ use crate::api_common::at_all_counts;
 use crate::*;
 
 const COLLECTIVES: &str = kernels!("collectives.cu");
+/// The same, whose blocks make their calls together.
+const OF_GRID: &str = concat!("#define COLLECTIVES_OF_GRID\n", kernels!("collectives.cu"));
 /// Bytes that a block has for each array, on a team of any size.
 const ROOM: usize = 80 << 10;
 
@@ -35,7 +37,7 @@ fn run(
     team: (u32, i32),
     steps: usize,
 ) {
-    let bench = Bench::new(world, COLLECTIVES);
+    let bench = Bench::made_quickly(world, COLLECTIVES);
     let words = ROOM / 8 * 4;
     let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
     let args = Collectives {
@@ -88,7 +90,7 @@ fn a_root_that_runs_ahead_overwrites_nothing() {
 
 /// Calls of all blocks together; then other numbers of blocks in the same slot set.
 fn grids(world: &World, rng: &mut Rng, room: usize, launches: &[(u32, u32)], steps: usize) {
-    let bench = Bench::new(world, COLLECTIVES);
+    let bench = Bench::new(world, OF_GRID);
     let (dst, src) = (world.alloc::<u64>(room / 8).unwrap(), world.alloc::<u64>(room / 8).unwrap());
     for &(blocks, threads) in launches {
         let args = Collectives {
@@ -123,7 +125,7 @@ fn large_calls_of_a_grid() {
 #[test]
 fn blocks_need_not_wait_for_one_another() {
     at_few_counts(|world, rng| {
-        let bench = Bench::new(world, COLLECTIVES);
+        let bench = Bench::new(world, OF_GRID);
         for words in [1, 100, 3000, 9000, 70_000] {
             let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
             let args = Collectives {
@@ -150,7 +152,7 @@ fn teams_that_overlap_run_at_once() {
     let teams = if on_gpus() { 3 } else { 10 };
     const BLOCKS: usize = 2;
     at_counts(&[2, 3, 5], |world, rng| {
-        let bench = Bench::new(world, COLLECTIVES);
+        let bench = Bench::made_quickly(world, COLLECTIVES);
         let words = teams * BLOCKS * ROOM / 8;
         let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
         let config = TeamConfig::default().slot_sets(BLOCKS as u32);

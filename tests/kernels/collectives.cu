@@ -1,6 +1,7 @@
 /* Random collectives of a team against their definition: every PE derives the same calls from a seed, fills
  * its arrays with what the step's data is, makes the call at a scope of its own, and compares. Several blocks
- * do so at once, each in a slot set and in memory of its own. */
+ * do so at once, each in a slot set and in memory of its own. With COLLECTIVES_OF_GRID all blocks make each
+ * call together, of fewer types, as compilers take long for all. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -103,11 +104,13 @@ struct step {
     meet();
   }
   template <typename Call> __device__ void at_scope(Call call) const {
+#if defined(COLLECTIVES_OF_GRID)
     if (scope == SCOPE_GRID) return call(rushmem::grid{});
     if (scope == SCOPE_GRID_PARTS) {
       call(rushmem::grid_parts{});
       return meet();
     }
+#endif
     if (blocks != nullptr && blockIdx.x != 0) return meet();
     if (scope == SCOPE_BLOCK) call(rushmem::block{});
     else if (scope == SCOPE_WARP && threadIdx.x < 32) call(rushmem::warp{});
@@ -242,6 +245,13 @@ template <typename T, typename Op> __device__ void typed_reduce(step s, int what
 }
 
 __device__ void any(const step &s, int what, uint64_t kind, uint64_t bytes) {
+#if defined(COLLECTIVES_OF_GRID)
+  if (what < 3 || what > 8) return kind % 2 == 0 ? typed<three_bytes>(s, what, bytes) : typed<float>(s, what, bytes);
+  if (what < 7) {
+    if (kind % 2 == 0) return typed_reduce<unsigned char, rushmem::max>(s, what, bytes);
+    return typed_reduce<float, rushmem::sum>(s, what, bytes);
+  }
+#else
   if (what < 3 || what > 8) {
     switch (kind % 4) {
       case 0: return typed<three_bytes>(s, what, bytes);
@@ -260,6 +270,7 @@ __device__ void any(const step &s, int what, uint64_t kind, uint64_t bytes) {
       default: return typed_reduce<float, rushmem::sum>(s, what, bytes);
     }
   }
+#endif
   if (what == 7) s.at_scope([&](auto scope) { rushmem::sync<decltype(scope)>(s.team); });
   else s.at_scope([&](auto scope) { rushmem::barrier<decltype(scope)>(s.team); });
 }
@@ -296,6 +307,7 @@ __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team
   return bytes > most ? size % most : bytes;
 }
 
+#if !defined(COLLECTIVES_OF_GRID)
 /* This block's steps, in the slot set that `team` has been given. Members have the same seed. */
 __device__ void random_steps(uint64_t *report, const rushmem::team &team, const collectives_args &a, uint64_t seed) {
   step s;
@@ -325,6 +337,7 @@ extern "C" __global__ void collectives_random(uint64_t *report, collectives_args
   random_steps(report, team, a, mix(a.seed, part * 64 + blockIdx.x));
 }
 
+#else
 /* Steps of all blocks together, at grid scope, at grid scope by parts, and by the first block alone. Launches
  * with other numbers of blocks follow, in the same slot set. */
 extern "C" __global__ void collectives_grid(uint64_t *report, rushmem::team team, collectives_args a) {
@@ -368,6 +381,9 @@ extern "C" __global__ void collectives_parts(uint64_t *report, rushmem::team tea
   for (size_t i = threadIdx.x; i < n; i += blockDim.x) CHECK_EQ(report, a.dst[i], mix(a.seed, i) * members, i);
 }
 
+#endif
+
+#if !defined(COLLECTIVES_OF_GRID)
 /* The same of a team that the host has made. */
 extern "C" __global__ void collectives_of_team(uint64_t *report, rushmem::team team, collectives_args a) {
   random_steps(report, team.on(blockIdx.x), a, mix(a.seed, blockIdx.x));
@@ -394,3 +410,4 @@ extern "C" __global__ void collectives_broadcasts(uint64_t *report, collectives_
     __syncthreads();
   }
 }
+#endif

@@ -200,8 +200,8 @@ fn layouts_are_those_of_the_headers() {
         stride broken sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox
         near_apart step_first step_count step_inverse step_shift near_table world);
     fields!(layout, "rushmem_team", RawTeam: my_pe n_pes start stride table slots slot_bytes slot_sets packets id
-        all_near heap_base);
-    fields!(layout, "rushmem_team_slots", TeamSlots: phase known busy current pad);
+        all_near heap_base first_bytes next_packets pad);
+    fields!(layout, "rushmem_team_slots", TeamSlots: phase known busy current grid arrived pad);
     fields!(layout, "rushmem_descriptor", Descriptor: op sub width flags pe dst src bytes sig value reply
         element ticket);
     fields!(layout, "rushmem_reply", RawReply: value state reserved);
@@ -243,6 +243,10 @@ fn typed_functions_are_for_the_types_of_the_table() {
         }]
     };
     assert_eq!(rows_of(&header, "RUSHMEM_RMA_TYPES"), rows(|_| true, |_| vec![]));
+    assert_eq!(
+        rows_of(&header, "RUSHMEM_SMALL_INTEGER_TYPES"),
+        rows(|t| t.families == Families::Rma && t.kind != Kind::Float, |_| vec![])
+    );
     assert_eq!(rows_of(&header, "RUSHMEM_INTEGER_TYPES"), rows(|t| t.families == Families::Integer, element));
     assert_eq!(rows_of(&header, "RUSHMEM_FLOAT_TYPES"), rows(|t| t.families == Families::Extended, element));
 }

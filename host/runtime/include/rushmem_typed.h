@@ -3,9 +3,9 @@
  * rushmem_int_p, rushmem_uint64_atomic_fetch_add, rushmem_long_wait_until, and so on. rushmem.h includes this
  * file.
  *
- * Two things differ from OpenSHMEM, on purpose: the world comes first, and every function returns RUSHMEM_OK
- * or a negative code, so that no error can hide in a value. What a function fetches comes through its last
- * argument:
+ * Two things differ from OpenSHMEM, on purpose: the world comes first (a collective's team in its place), and
+ * every function returns RUSHMEM_OK or a negative code, so that no error can hide in a value. What a function
+ * fetches comes through its last argument:
  *
  *     int64_t old;
  *     if (rushmem_int64_atomic_fetch_add(w, &counter[0], 1, pe, &old) != RUSHMEM_OK)
@@ -40,6 +40,11 @@
   X(int32, int32_t, RUSHMEM_INT32) X(int64, int64_t, RUSHMEM_INT64)                                           \
   X(uint32, uint32_t, RUSHMEM_UINT32) X(uint64, uint64_t, RUSHMEM_UINT64)                                     \
   X(size, size_t, RUSHMEM_UNSIGNED_TYPE(size_t)) X(ptrdiff, ptrdiff_t, RUSHMEM_SIGNED_TYPE(ptrdiff_t))
+
+/* The integers that are reduced and have no atomics: X(name, type). */
+#define RUSHMEM_SMALL_INTEGER_TYPES(X)                                                                        \
+  X(char, char) X(schar, signed char) X(short, short) X(uchar, unsigned char) X(ushort, unsigned short)       \
+  X(int8, int8_t) X(int16, int16_t) X(uint8, uint8_t) X(uint16, uint16_t)
 
 /* The further types of atomic fetch, set and swap. */
 #define RUSHMEM_FLOAT_TYPES(X) X(float, float, RUSHMEM_FLOAT) X(double, double, RUSHMEM_DOUBLE)
@@ -234,7 +239,78 @@ static inline void rushmem_typed_from_bits(void *value, size_t bytes, uint64_t b
   RUSHMEM_TYPED_SETS(NAME, T, KIND, , T value, rushmem_typed_to_bits(&value, sizeof value))                   \
   RUSHMEM_TYPED_SETS(NAME, T, KIND, _vector, const T *values, values)
 
+/* Collectives of a team: rushmem_T_broadcast(team, dst, src, n, root), rushmem_T_fcollect(team, dst, src, n),
+ * rushmem_T_collect(team, dst, room, src, n, received), rushmem_T_alltoall(team, dst, src, n),
+ * rushmem_T_alltoalls(team, dst, src, dst_stride, src_stride, n); rushmem_T_sum_reduce(team, dst, src, n),
+ * _sum_reducescatter, _sum_inscan, _sum_exscan, the same of prod, min and max and, for integers, of and, or
+ * and xor. */
+#define RUSHMEM_TYPED_BYTES(T, n) ((n) > SIZE_MAX / sizeof(T) ? SIZE_MAX : (n) * sizeof(T))
+#define RUSHMEM_TYPED_MOVES(NAME, T)                                                                          \
+  static inline int32_t rushmem_##NAME##_broadcast(rushmem_team_t *team, T *dst, const T *src, size_t n,      \
+                                                   int32_t root)                                              \
+  {                                                                                                           \
+    return rushmem_team_broadcast(team, dst, src, RUSHMEM_TYPED_BYTES(T, n), root);                           \
+  }                                                                                                           \
+  static inline int32_t rushmem_##NAME##_fcollect(rushmem_team_t *team, T *dst, const T *src, size_t n)       \
+  {                                                                                                           \
+    return rushmem_team_fcollect(team, dst, src, RUSHMEM_TYPED_BYTES(T, n));                                  \
+  }                                                                                                           \
+  static inline int32_t rushmem_##NAME##_collect(rushmem_team_t *team, T *dst, size_t room, const T *src,     \
+                                                 size_t n, size_t *received)                                  \
+  {                                                                                                           \
+    const size_t bytes = RUSHMEM_TYPED_BYTES(T, n);                                                           \
+    const int32_t rc = rushmem_team_collect(team, dst, RUSHMEM_TYPED_BYTES(T, room), src, bytes, received);   \
+    if (rc == RUSHMEM_OK && received) *received /= sizeof(T);                                                 \
+    return rc;                                                                                                \
+  }                                                                                                           \
+  static inline int32_t rushmem_##NAME##_alltoall(rushmem_team_t *team, T *dst, const T *src, size_t n)       \
+  {                                                                                                           \
+    return rushmem_team_alltoall(team, dst, src, RUSHMEM_TYPED_BYTES(T, n));                                  \
+  }                                                                                                           \
+  static inline int32_t rushmem_##NAME##_alltoalls(rushmem_team_t *team, T *dst, const T *src,                \
+                                                   ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n)      \
+  {                                                                                                           \
+    return rushmem_team_alltoalls(team, dst, src, dst_stride, src_stride, sizeof(T), n);                      \
+  }
+
+/* The element type of reductions (RUSHMEM_INT8 ...) of a C type, by what it holds. */
+#define RUSHMEM_REDUCED_TYPE(T)                                                                               \
+  ((T)0.5 != 0 ? (sizeof(T) == 4 ? RUSHMEM_FLOAT : RUSHMEM_DOUBLE)                                            \
+   : (T)-1 < (T)1                                                                                             \
+     ? (sizeof(T) == 1   ? RUSHMEM_INT8                                                                       \
+        : sizeof(T) == 2 ? RUSHMEM_INT16                                                                      \
+        : sizeof(T) == 4 ? RUSHMEM_INT32                                                                      \
+                         : RUSHMEM_INT64)                                                                     \
+     : (sizeof(T) == 1   ? RUSHMEM_UINT8                                                                      \
+        : sizeof(T) == 2 ? RUSHMEM_UINT16                                                                     \
+        : sizeof(T) == 4 ? RUSHMEM_UINT32                                                                     \
+                         : RUSHMEM_UINT64))
+#define RUSHMEM_TYPED_REDUCTION(NAME, T, WHAT, OP, CALL)                                                      \
+  static inline int32_t rushmem_##NAME##_##WHAT##_##CALL(rushmem_team_t *team, T *dst, const T *src, size_t n)\
+  {                                                                                                           \
+    return rushmem_team_##CALL(team, dst, src, n, RUSHMEM_REDUCED_TYPE(T), OP);                               \
+  }
+#define RUSHMEM_TYPED_OPERATOR(NAME, T, WHAT, OP)                                                             \
+  RUSHMEM_TYPED_REDUCTION(NAME, T, WHAT, OP, reduce)                                                          \
+  RUSHMEM_TYPED_REDUCTION(NAME, T, WHAT, OP, reducescatter)                                                   \
+  RUSHMEM_TYPED_REDUCTION(NAME, T, WHAT, OP, inscan)                                                          \
+  RUSHMEM_TYPED_REDUCTION(NAME, T, WHAT, OP, exscan)
+#define RUSHMEM_TYPED_REDUCTIONS(NAME, T)                                                                     \
+  RUSHMEM_TYPED_OPERATOR(NAME, T, sum, RUSHMEM_SUM)                                                           \
+  RUSHMEM_TYPED_OPERATOR(NAME, T, prod, RUSHMEM_PROD)                                                         \
+  RUSHMEM_TYPED_OPERATOR(NAME, T, min, RUSHMEM_MIN)                                                           \
+  RUSHMEM_TYPED_OPERATOR(NAME, T, max, RUSHMEM_MAX)
+#define RUSHMEM_TYPED_BITS(NAME, T)                                                                           \
+  RUSHMEM_TYPED_OPERATOR(NAME, T, and, RUSHMEM_AND)                                                           \
+  RUSHMEM_TYPED_OPERATOR(NAME, T, or, RUSHMEM_OR)                                                             \
+  RUSHMEM_TYPED_OPERATOR(NAME, T, xor, RUSHMEM_XOR)
+#define RUSHMEM_TYPED_BITS_OF(NAME, T, KIND) RUSHMEM_TYPED_BITS(NAME, T)
+
 RUSHMEM_RMA_TYPES(RUSHMEM_TYPED_RMA)
+RUSHMEM_RMA_TYPES(RUSHMEM_TYPED_MOVES)
+RUSHMEM_RMA_TYPES(RUSHMEM_TYPED_REDUCTIONS)
+RUSHMEM_SMALL_INTEGER_TYPES(RUSHMEM_TYPED_BITS)
+RUSHMEM_INTEGER_TYPES(RUSHMEM_TYPED_BITS_OF)
 RUSHMEM_INTEGER_TYPES(RUSHMEM_TYPED_ATOMICS)
 RUSHMEM_FLOAT_TYPES(RUSHMEM_TYPED_ATOMIC_MOVES)
 RUSHMEM_INTEGER_TYPES(RUSHMEM_TYPED_WAITS)
@@ -250,5 +326,12 @@ RUSHMEM_INTEGER_TYPES(RUSHMEM_TYPED_WAITS)
 #undef RUSHMEM_TYPED_ATOMICS
 #undef RUSHMEM_TYPED_SETS
 #undef RUSHMEM_TYPED_WAITS
+#undef RUSHMEM_TYPED_BYTES
+#undef RUSHMEM_TYPED_MOVES
+#undef RUSHMEM_TYPED_REDUCTION
+#undef RUSHMEM_TYPED_OPERATOR
+#undef RUSHMEM_TYPED_REDUCTIONS
+#undef RUSHMEM_TYPED_BITS
+#undef RUSHMEM_TYPED_BITS_OF
 
 #endif /* RUSHMEM_TYPED_H */

@@ -124,7 +124,7 @@ impl Entered<'_> {
 
     /// Where this member puts what the next round is to carry of it.
     #[inline]
-    pub(crate) fn to_carry(&mut self) -> *mut u8 {
+    pub(crate) fn desk(&mut self) -> *mut u8 {
         let me = self.rounds.control.my_pe();
         self.rounds.control.carried(self.of.board, me, self.count.number + 1)
     }
@@ -147,7 +147,7 @@ impl Entered<'_> {
         }
     }
 
-    /// [`Entered::round`] that carries the first `bytes` bytes at [`Entered::to_carry`].
+    /// [`Entered::round`] that carries the first `bytes` bytes at [`Entered::desk`].
     #[inline]
     pub(crate) fn round_with(&mut self, kind: Call, words: RoundWords, bytes: usize) -> Result<()> {
         let Collective { board, members, leaders, .. } = self.of;

@@ -31,7 +31,7 @@ use crate::team::Team;
 use crate::topology::card::Card;
 use crate::topology::near::{Near, NearForm};
 use crate::topology::nodes::Nodes;
-pub(crate) use collectives::{Blocks, Strided};
+pub(crate) use collectives::{Blocks, StridedBlocks};
 use rushmem_abi::c::{
     rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA,
     RUSHMEM_NEAR_RUN, RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,

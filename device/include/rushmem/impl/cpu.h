@@ -18,6 +18,9 @@
 namespace rushmem {
 namespace impl {
 
+/* Code of its own for what is short and frequent gains nothing here, and compilers take twice as long. */
+constexpr bool short_path = false;
+
 /* Several PEs may live in one process, so the state comes with the launch. */
 RUSHMEM_DEVICE const rushmem_device_state &device_state() {
   return *reinterpret_cast<const rushmem_device_state *>(rushmem_cpu_state());

@@ -58,6 +58,9 @@ __constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION,
 namespace rushmem {
 namespace impl {
 
+/* Whether what is short and frequent has code of its own, in line. */
+constexpr bool short_path = true;
+
 RUSHMEM_DEVICE const rushmem_device_state &device_state() { return rushmem_state; }
 
 /* A word of this GPU's memory that nobody writes as long as kernels run. Volatile: the compiler takes other

@@ -24,6 +24,8 @@ pub(crate) enum Measure {
     CAbi,
     /// From exec to ready: 4 PEs, and 64.
     Startup,
+    /// Collectives of 2 and 4 PEs, against those of Open MPI and MPICH.
+    Collective,
 }
 
 impl Measure {
@@ -36,7 +38,7 @@ impl Measure {
 
     /// Whether it runs inside a job of PEs, or starts jobs of its own.
     pub(crate) fn needs_job(self) -> bool {
-        self != Measure::Startup
+        !matches!(self, Measure::All | Measure::Startup | Measure::Collective)
     }
 
     /// As on the command line.
@@ -93,6 +95,12 @@ pub(crate) struct HostArgs {
     #[command(flatten)]
     pub(crate) output: Output,
 
+    /// Sizes of collectives, in bytes: of the array of allreduce and broadcast, of all blocks of alltoall and
+    /// allgather.
+    #[arg(long, value_delimiter = ',', default_value = "8,64,1024,16384,65536,1048576,16777216",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub(crate) collective_sizes: Vec<u64>,
+
     /// A PE of a job that rushmem-perf started itself leaves its rows here instead of showing them.
     #[arg(long, hide = true, value_name = "FILE")]
     pub(crate) rows: Option<PathBuf>,
@@ -107,6 +115,19 @@ impl HostArgs {
     pub(crate) fn batch_ns(&self) -> f64 {
         f64::from(self.batch) * 1e3
     }
+}
+
+/// One PE of the collective measure of `host`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct CollectivePeArgs {
+    #[arg(long)]
+    pub(crate) samples: u32,
+
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) sizes: Vec<u64>,
+
+    #[arg(long)]
+    pub(crate) corrupt: bool,
 }
 
 /// What `rushmem-perf far` measures.

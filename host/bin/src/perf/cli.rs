@@ -49,6 +49,9 @@ pub(crate) enum Command {
     /// One PE of a job of `startup`.
     #[command(hide = true)]
     StartupPe(StartupPeArgs),
+    /// One PE of the collective measure of `host`.
+    #[command(hide = true)]
+    CollectivePe(CollectivePeArgs),
     /// Prints records (JSON) in short, as CSV: a line for each figure, of a curve its ends and its middle.
     /// What git keeps.
     Summary(SummaryArgs),

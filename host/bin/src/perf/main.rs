@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Command::MixedPe(args) => mixed::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Startup(args) => startup::run(&args),
         Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::CollectivePe(args) => host::collective::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Summary(args) => summary::run(&args),
         Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),
     };

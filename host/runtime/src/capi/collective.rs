@@ -8,11 +8,11 @@ use std::os::raw::c_void;
 
 use super::{guard, team::team};
 use crate::error::{err, Result};
-use crate::world::{Blocks, Strided};
+use crate::world::{Blocks, StridedBlocks};
 use rushmem_abi::c::*;
 
-/// `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the root (OpenSHMEM
-/// 1.5, section 9.11.5). Collective over the team, whose members give the same size and root.
+/// `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the root
+/// (OpenSHMEM 1.5, section 9.11.5). Collective over the team, whose members give the same size and root.
 ///
 /// This and the other collectives: `dst` and `src` are any memory of the PE's; large arrays go faster where
 /// they are symmetric. They are the same array or do not overlap. On return the destination is complete and
@@ -45,11 +45,12 @@ pub unsafe extern "C" fn rushmem_team_broadcast(
 }
 
 /// `bytes` bytes at `src` of each member are at `dst` of every member, one behind the other in the order of
-/// the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of `dst`. Collective, and errors,
-/// as `rushmem_team_broadcast`.
+/// the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of `dst`. Collective, and
+/// errors, as `rushmem_team_broadcast`.
 ///
 /// # Safety
-/// `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of all members.
+/// `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of all
+/// members.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_team_fcollect(
     t: *mut rushmem_team_t,
@@ -66,14 +67,14 @@ pub unsafe extern "C" fn rushmem_team_fcollect(
     })
 }
 
-/// `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has, `SIZE_MAX` where
-/// the caller knows that it is enough; `*received`, unless `received` is null, is how many have come. `src` may
-/// be this member's part of `dst`. Collective, and errors, as `rushmem_team_broadcast`;
+/// `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has, `SIZE_MAX`
+/// where the caller knows that it is enough; `*received`, unless `received` is null, is how many have come.
+/// `src` may be this member's part of `dst`. Collective, and errors, as `rushmem_team_broadcast`;
 /// `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
 ///
 /// # Safety
-/// `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of all members
-/// or for `room`; `received` is null or valid.
+/// `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of all
+/// members or for `room`; `received` is null or valid.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_team_collect(
     t: *mut rushmem_team_t,
@@ -118,9 +119,9 @@ pub unsafe extern "C" fn rushmem_team_alltoall(
 }
 
 /// `rushmem_team_alltoall` of blocks of `n` elements of `elem_bytes` bytes: element `k` of block `j` is at
-/// `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5, section 9.11.8). Strides are
-/// at least 1, and like sizes the same on all members. What lies between is not touched, and the arrays do not
-/// overlap. Collective, and errors, as `rushmem_team_broadcast`.
+/// `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5, section 9.11.8).
+/// Strides are at least 1, and like sizes the same on all members. What lies between is not touched, and
+/// the arrays do not overlap. Collective, and errors, as `rushmem_team_broadcast`.
 ///
 /// # Safety
 /// `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for the elements of all blocks.
@@ -135,7 +136,7 @@ pub unsafe extern "C" fn rushmem_team_alltoalls(
     n: usize,
 ) -> i32 {
     guard(|| {
-        let elements = Strided { dst_stride, src_stride, elem: elem_bytes, n };
+        let elements = StridedBlocks { dst_stride, src_stride, elem: elem_bytes, n };
         // SAFETY: per contract.
         unsafe {
             let (world, team) = team(t)?;
@@ -144,16 +145,17 @@ pub unsafe extern "C" fn rushmem_team_alltoalls(
     })
 }
 
-/// `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at `dst_at[i]`
-/// of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to know sizes. All places are in
-/// bytes, in lists with an entry for each member. `room` is how many bytes `dst` has, `SIZE_MAX` where the caller
-/// knows that it is enough. Parts of `dst` do not overlap one another or `src`. Collective, and errors, as
-/// `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
+/// `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at
+/// `dst_at[i]` of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to know sizes.
+/// All places are in bytes, in lists with an entry for each member. `room` is how many bytes `dst` has,
+/// `SIZE_MAX` where the caller knows that it is enough. Parts of `dst` do not overlap one another or `src`.
+/// Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where
+/// one has too little room.
 ///
 /// # Safety
-/// `t` is a team that nobody frees meanwhile; the lists are valid for an entry for each member; `src` is valid
-/// for what is sent, `dst` for what comes or for `room`; `received` is null or valid for an entry for each
-/// member.
+/// `t` is a team that nobody frees meanwhile; the lists are valid for an entry for each member; `src` is
+/// valid for what is sent, `dst` for what comes or for `room`; `received` is null or valid for an entry for
+/// each member.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_team_alltoallv(
     t: *mut rushmem_team_t,
@@ -191,13 +193,14 @@ pub unsafe extern "C" fn rushmem_team_alltoallv(
     })
 }
 
-/// Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of `RUSHMEM_SUM` and
-/// its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like (OpenSHMEM 1.5, section 9.11.9).
+/// Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of
+/// `RUSHMEM_SUM` and its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like (OpenSHMEM 1.5,
+/// section 9.11.9).
 ///
 /// Members are combined in the order of their numbers, one after the other, so that the result is the same
-/// bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded once.
-/// Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or an operator
-/// that does not exist or that do not go together.
+/// bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded
+/// once. Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or
+/// an operator that does not exist or that do not go together.
 ///
 /// # Safety
 /// `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements.
@@ -219,12 +222,13 @@ pub unsafe extern "C" fn rushmem_team_reduce(
     })
 }
 
-/// Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all members' `src`,
-/// which have such a block for each member. `dst` may be the first block of `src`, or this member's. Collective,
-/// and errors, as `rushmem_team_reduce`.
+/// Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all members'
+/// `src`, which have such a block for each member. `dst` may be the first block of `src`, or this member's.
+/// Collective, and errors, as `rushmem_team_reduce`.
 ///
 /// # Safety
-/// `t` is a team that nobody frees meanwhile; `dst` is valid for `n` elements, `src` for as many for each member.
+/// `t` is a team that nobody frees meanwhile; `dst` is valid for `n` elements, `src` for as many for each
+/// member.
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_team_reducescatter(
     t: *mut rushmem_team_t,
@@ -243,8 +247,8 @@ pub unsafe extern "C" fn rushmem_team_reducescatter(
     })
 }
 
-/// `rushmem_team_reduce` of the members up to each one, itself included (OpenSHMEM 1.6, inscan). Collective, and
-/// errors, as that.
+/// `rushmem_team_reduce` of the members up to each one, itself included (OpenSHMEM 1.6, inscan).
+/// Collective, and errors, as that.
 ///
 /// # Safety
 /// `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements.

@@ -10,7 +10,7 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::stream::pageable::Pageable;
+use super::stream::pageable::{Direction, Pageable, PageableCopy};
 use super::{Executor, Form};
 use crate::error::Result;
 use crate::gpu::copy::Strided as Rows;
@@ -21,8 +21,9 @@ use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
 use crate::op::atomic::AtomicWord;
+use crate::op::rma::Contiguous;
 use crate::op::signal::SignalOp;
-use crate::op::strided::Strides;
+use crate::op::strided::{Elements, Strides};
 use crate::op::Op;
 use crate::word::Update;
 
@@ -45,7 +46,7 @@ impl GpuEngine {
             health: Arc::clone(health),
             stream: Stream::new(cuda, Priority::High)?,
             service,
-            pageable: Pageable::new(cuda, health),
+            pageable: Pageable::new(cuda, health)?,
             spare: Mutex::default(),
         })
     }
@@ -53,6 +54,12 @@ impl GpuEngine {
     /// The service kernels.
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
+    }
+
+    /// Its stream.
+    #[cfg(test)]
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// What copies between streams and pageable memory.
@@ -76,50 +83,72 @@ impl GpuEngine {
         }
     }
 
-    /// Starts a copy.
-    ///
-    /// # Safety
-    /// Both sides are valid for `bytes` until the copy is done; they do not overlap.
-    unsafe fn start_copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
-        // SAFETY: the caller vouches for both sides.
-        unsafe { self.stream.copy(dst, src, bytes) }.map_err(|e| self.explain(e))
-    }
-
     /// Copies, and returns when it is done.
     ///
     /// # Safety
-    /// Both sides are valid for `bytes`; they do not overlap.
+    /// Both sides are valid for `bytes`, and not pageable memory; they do not overlap.
     unsafe fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: the caller vouches for both sides; the copy is waited for.
-        unsafe { self.start_copy(dst, src, bytes) }?;
+        unsafe { self.stream.copy(dst, src, bytes) }.map_err(|e| self.explain(e))?;
         self.quiet()
     }
 
-    /// Copies in the given form.
+    /// Puts a copy between symmetric memory and the caller's on the stream. Pageable memory of the caller's is
+    /// read or written before this returns.
     ///
     /// # Safety
-    /// Both sides are valid for `bytes`, as long as the form says; they do not overlap.
-    unsafe fn copy_in_form(&self, dst: usize, src: usize, bytes: usize, form: Form) -> Result<()> {
+    /// Every element of both sides is valid until the copy is done; no two overlap.
+    unsafe fn start_transfer(&self, copy: &PageableCopy) -> Result<()> {
+        let PageableCopy { direction, gpu, host, size, count } = *copy;
+        if self.cuda.place_of(host.at)?.is_none() {
+            // SAFETY: the caller vouches for both sides.
+            return unsafe { self.pageable.copy_in_call(&self.stream, copy, &|| self.quiet()) };
+        }
+        let (dst, src) = match direction {
+            Direction::IntoGpu => (gpu, host),
+            Direction::OutOfGpu => (host, gpu),
+        };
         // SAFETY: the caller vouches for both sides.
-        unsafe {
-            match form {
-                Form::Blocking => self.copy(dst, src, bytes),
-                Form::Nbi => self.start_copy(dst, src, bytes),
-            }
+        unsafe { self.stream.copy_strided(dst, src, size, count) }
+    }
+
+    /// Copies between symmetric memory and the caller's, in the given form.
+    ///
+    /// # Safety
+    /// Both sides are valid for the bytes, as long as the form says; they do not overlap.
+    unsafe fn transfer_bytes(&self, direction: Direction, t: Contiguous, form: Form) -> Result<()> {
+        if t.bytes == 0 {
+            return Ok(());
+        }
+        let whole = |at| Rows { at, stride: t.bytes };
+        let (gpu, host) = (whole(t.remote), whole(t.local.at));
+        // SAFETY: the caller vouches for both sides.
+        unsafe { self.start_transfer(&PageableCopy { direction, gpu, host, size: t.bytes, count: 1 }) }
+            .map_err(|e| self.explain(e))?;
+        match form {
+            Form::Blocking => self.quiet(),
+            Form::Nbi => Ok(()),
         }
     }
 
-    /// Copies elements, and returns when it is done.
+    /// The same of elements; returns when it is done.
     ///
     /// # Safety
     /// Every element of both sides is valid; no two overlap.
-    unsafe fn copy_strided(&self, dst: usize, src: usize, strides: &Strides) -> Result<()> {
-        let (dst, src) = rows(dst, src, strides);
+    unsafe fn transfer_elements(&self, direction: Direction, t: Elements) -> Result<()> {
+        let (gpu, host) = match direction {
+            Direction::IntoGpu => rows(t.remote, t.local.at, &t.strides),
+            Direction::OutOfGpu => {
+                let (host, gpu) = rows(t.local.at, t.remote, &t.strides);
+                (gpu, host)
+            }
+        };
+        let (size, count) = (t.strides.elem, t.strides.n);
         // SAFETY: the caller vouches for both sides; the copy is waited for.
-        unsafe { self.stream.copy_strided(dst, src, strides.elem, strides.n) }
+        unsafe { self.start_transfer(&PageableCopy { direction, gpu, host, size, count }) }
             .map_err(|e| self.explain(e))?;
         self.quiet()
     }
@@ -130,9 +159,10 @@ impl GpuEngine {
     /// `at` is valid GPU memory for the word.
     unsafe fn store(&self, at: usize, bits: u64, bytes: usize) -> Result<()> {
         let Some(op) = MemOp::store(at, bits, bytes) else {
-            let local = bits.to_le_bytes();
-            // SAFETY: the caller vouches for the word, and the copy of the local one is waited for.
-            return unsafe { self.copy(at, local.as_ptr() as usize, bytes) };
+            let words = self.scratch(1)?;
+            words.set(bits.to_le());
+            // SAFETY: the caller vouches for the word, and the copy of the scratch is waited for.
+            return unsafe { self.copy(at, words.address(), bytes) };
         };
         // SAFETY: the caller vouches for the word.
         unsafe { self.stream.words(&[op]) }.map_err(|e| self.explain(e))
@@ -209,21 +239,21 @@ impl Executor for GpuEngine {
         // SAFETY: the check vouches for the other PE's side of each operation, the caller for this one's.
         unsafe {
             match op {
-                Op::Put(t) => self.copy_in_form(t.remote, t.local.at, t.bytes, form)?,
-                Op::Get(t) => self.copy_in_form(t.local.at, t.remote, t.bytes, form)?,
+                Op::Put(t) => self.transfer_bytes(Direction::IntoGpu, t, form)?,
+                Op::Get(t) => self.transfer_bytes(Direction::OutOfGpu, t, form)?,
                 Op::P { at, bits, bytes } => self.store(at, bits, bytes)?,
                 Op::G { at, bytes } => return self.load(at, bytes),
-                Op::Iput(s) => self.copy_strided(s.remote, s.local.at, &s.strides)?,
-                Op::Iget(s) => self.copy_strided(s.local.at, s.remote, &s.strides)?,
+                Op::Iput(s) => self.transfer_elements(Direction::IntoGpu, s)?,
+                Op::Iget(s) => self.transfer_elements(Direction::OutOfGpu, s)?,
                 Op::Atomic(a) => return self.atomic(a),
                 Op::Signal(s) => self.signal(s.at, s.op)?,
                 // The update comes behind the copy, on the same stream.
                 Op::PutSignal(t, s) => {
-                    self.copy_in_form(t.remote, t.local.at, t.bytes, form)?;
+                    self.transfer_bytes(Direction::IntoGpu, t, form)?;
                     self.signal(s.at, s.op)?;
                 }
                 Op::IputSignal(t, s) => {
-                    self.copy_strided(t.remote, t.local.at, &t.strides)?;
+                    self.transfer_elements(Direction::IntoGpu, t)?;
                     self.signal(s.at, s.op)?;
                 }
             }

@@ -260,6 +260,11 @@ impl Compiler {
         if !says(&["-lineinfo", "--generate-line-info", "-G", "--device-debug"]) {
             all.push("--generate-line-info".into());
         }
+        // A function that says nothing of where it runs is the kernel's, as on the CPU device. Without this
+        // NVRTC takes even a lambda with an `auto` parameter inside a kernel for a host function.
+        if !says(&["-default-device", "--device-as-default-execution-space"]) {
+            all.push("--device-as-default-execution-space".into());
+        }
         all.extend(given().cloned());
         if let Some(dir) = directory(name) {
             all.push(format!("--include-path={}", dir.display()));

@@ -143,12 +143,17 @@ impl Stream {
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
-    /// Waits in the driver until all its work is done. Nothing ends this wait but the work: for short work
-    /// that waits for nobody.
+    /// Waits until all its work is done, and never in the driver. Nothing ends this wait but the work: for
+    /// short work that waits for nobody.
     pub(crate) fn finish(&self) -> Result<()> {
-        let _current = self.cuda.current()?;
-        // SAFETY: the stream is alive.
-        unsafe { cu!(cuStreamSynchronize(self.raw)) }
+        let mut polls = 0u32;
+        while !self.query()? {
+            polls += 1;
+            if polls > 100 {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        }
+        Ok(())
     }
 
     /// Waits until all its work is done, polling, so that a broken job or `limit` ends the wait. Then the

@@ -128,7 +128,7 @@ unsafe fn begin<N: Number>(block: &mut Block, at: *mut u8, n: usize) {
 
 /// # Safety
 /// As for [`begin`].
-unsafe fn add<N: Number, O: Op<N::Wide>>(block: &mut Block, at: *mut u8, n: usize) {
+unsafe fn add<N: Number, O: Combining<N::Wide>>(block: &mut Block, at: *mut u8, n: usize) {
     // SAFETY: a block holds as many, and is aligned for any number; the caller vouches for the elements.
     unsafe { N::combine(block.0.as_mut_ptr().cast(), at, n, O::of) }
 }
@@ -141,14 +141,14 @@ unsafe fn put<N: Number>(block: &mut Block, at: *mut u8, n: usize) {
 }
 
 /// An operator on numbers of one type.
-trait Op<W> {
+trait Combining<W> {
     fn of(a: W, b: W) -> W;
 }
 
 macro_rules! operators {
     ($($name:ident: $bound:path, |$a:ident, $b:ident| $of:expr;)*) => {$(
         struct $name;
-        impl<W: $bound> Op<W> for $name {
+        impl<W: $bound> Combining<W> for $name {
             #[inline(always)]
             fn of($a: W, $b: W) -> W {
                 $of
@@ -168,7 +168,7 @@ operators! {
     Xor: number::Bits, |a, b| a ^ b;
 }
 
-fn of<N: Number, O: Op<N::Wide>>(of: &'static Reduced, op: Operator) -> Reduction {
+fn of<N: Number, O: Combining<N::Wide>>(of: &'static Reduced, op: Operator) -> Reduction {
     debug_assert_eq!(of.bytes, N::BYTES);
     Reduction { of, op, begin: begin::<N>, add: add::<N, O>, put: put::<N> }
 }

@@ -155,7 +155,8 @@ macro_rules! halves {
                 let mut i = 0;
                 while i < n {
                     let count = AT_ONCE.min(n - i);
-                    // SAFETY: the caller vouches for both sides, of which nobody else has a reference to `to`.
+                    // SAFETY: the caller vouches for both sides, of which nobody else has a reference to
+                    // `to`.
                     unsafe {
                         std::ptr::copy_nonoverlapping(from.add(2 * i), few.as_mut_ptr().cast(), 2 * count);
                         let to = std::slice::from_raw_parts_mut(to.add(i), count);
@@ -184,7 +185,8 @@ macro_rules! halves {
                 let mut i = 0;
                 while i < n {
                     let count = AT_ONCE.min(n - i);
-                    // SAFETY: the caller vouches for both sides, of which nobody else has a reference to `from`.
+                    // SAFETY: the caller vouches for both sides, of which nobody else has a reference to
+                    // `from`.
                     unsafe {
                         let from = std::slice::from_raw_parts(from.add(i), count);
                         few[..count].convert_from_f32_slice(from);

@@ -89,6 +89,15 @@ template <typename Scope> struct call {
   uint32_t busy;   /* in the call's first thread: whether the slot set was in use */
   uint32_t room;   /* packets of this channel from one member in one phase */
 
+  /* What it has besides the team, for functions that are out of line. */
+  struct state_of {
+    uint64_t next;
+    uint32_t behind, tag, busy, room;
+  };
+  RUSHMEM_DEVICE call(const team &team_, const state_of &s)
+      : t(team_), next(s.next), behind(s.behind), tag(s.tag), busy(s.busy), room(s.room) {}
+  RUSHMEM_DEVICE state_of so_far() const { return {next, behind, tag, busy, room}; }
+
   /* All threads of the scope enter, which synchronises them. */
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_) : t(team_), tag(static_cast<uint32_t>(tag_)), busy(0) {
     if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);

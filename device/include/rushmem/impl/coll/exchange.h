@@ -164,62 +164,91 @@ template <typename Scope> RUSHMEM_DEVICE void hear_all(const call<Scope> &c, uin
   }
 }
 
-/* `source.word(member, w)`: word w for that member, or this one's own. `sink.take(member, w, word)`: for each
- * w the members in the order of their numbers, this one among them; then `sink.done(w)`. */
+/* This channel's part of the chunk that begins with word `from` is sent, in the phase to come. */
+template <typename Scope, typename Source>
+RUSHMEM_DEVICE void send_chunk(call<Scope> &c, const Source &source, bool whole, const chunks &shares, size_t from) {
+  const uint32_t size = call<Scope>::group::size(), n = shares.count(from);
+  const size_t first = from + shares.offset;
+  packet *slot = c.packets(c.next, c.t.raw.my_pe);
+  uint32_t i = call<Scope>::group::rank();
+  if (call<Scope>::blocks && n == 0 && i == 0) say_here(c);
+  if constexpr (Source::plain) {
+    RUSHMEM_ROLLED
+    for (; whole && i + (words_together - 1) * size < n; i += words_together * size) {
+      send_words<words_together>(c, source, slot, first, i);
+    }
+  }
+  RUSHMEM_ROLLED
+  for (; i < n; i += size) send_words<1>(c, source, slot, first, i);
+  c.check_busy();
+}
+
+/* And that of a phase is received. */
 template <typename Scope, typename Source, typename Sink>
-RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink sink) {
-  using group = typename call<Scope>::group;
-  if (c.is_idle()) return;
-  c.make_room();
-  const uint32_t rank = group::rank(), size = group::size();
+RUSHMEM_DEVICE void receive_chunk(const call<Scope> &c, const Source &source, const Sink &sink, bool whole,
+                                  const chunks &shares, size_t from, uint64_t phase) {
+  const uint32_t size = call<Scope>::group::size(), n = shares.count(from);
+  const size_t first = from + shares.offset;
+  const packet *slot = c.packets(phase, 0);
+  uint32_t i = call<Scope>::group::rank();
+  if (call<Scope>::blocks && n == 0 && i == 0) hear_all(c, phase, c.t.raw.my_pe);
+  if constexpr (Source::plain) {
+    RUSHMEM_ROLLED
+    for (; whole && i + (words_together - 1) * size < n; i += words_together * size) {
+      receive_words<words_together>(c, source, sink, slot, phase, first, i);
+    }
+  }
+  RUSHMEM_ROLLED
+  for (; i < n; i += size) receive_words<1>(c, source, sink, slot, phase, first, i);
+}
+
+/* Any number of chunks. Out of line, and all by value: its registers are not those of calls that have one.
+ * Gives what the call has come to. */
+template <typename Scope, typename Source, typename Sink>
+RUSHMEM_OUTLINED typename call<Scope>::state_of exchange_chunks(team t, typename call<Scope>::state_of so_far, size_t words,
+                                                                bool whole, Source source, Sink sink) {
+  call<Scope> c(t, so_far);
   const chunks shares = chunks_of(c, words);
-  bool whole = false;
-  if constexpr (Source::plain) whole = source.are_whole(sink.dst);
-  const bool several = words > shares.step;
   /* Where the chunk to send begins. To receive is the same one if it is the first, else the one before. */
   size_t sent = 0;
   RUSHMEM_ROLLED
   for (;;) {
-    if (sent < words) {
-      packet *slot = c.packets(c.next, c.t.raw.my_pe);
-      const size_t first = sent + shares.offset;
-      const uint32_t n = shares.count(sent);
-      uint32_t i = rank;
-      if constexpr (Source::plain) {
-        RUSHMEM_ROLLED
-        for (; whole && i + (words_together - 1) * size < n; i += words_together * size) {
-          send_words<words_together>(c, source, slot, first, i);
-        }
-      }
-      RUSHMEM_ROLLED
-      for (; i < n; i += size) send_words<1>(c, source, slot, first, i);
-      if (call<Scope>::blocks && n == 0 && rank == 0) say_here(c);
-      c.check_busy();
-    }
+    if (sent < words) send_chunk(c, source, whole, shares, sent);
     const bool only = sent == 0;
     if (only || sent != shares.step) {
-      const size_t from = only ? 0 : sent - shares.step, first = from + shares.offset;
-      const uint32_t n = shares.count(from);
-      const uint64_t phase = only ? c.next : c.next - 1;
-      const packet *slot = c.packets(phase, 0);
-      uint32_t i = rank;
-      if constexpr (Source::plain) {
-        RUSHMEM_ROLLED
-        for (; whole && i + (words_together - 1) * size < n; i += words_together * size) {
-          receive_words<words_together>(c, source, sink, slot, phase, first, i);
-        }
-      }
-      RUSHMEM_ROLLED
-      for (; i < n; i += size) receive_words<1>(c, source, sink, slot, phase, first, i);
-      if (call<Scope>::blocks && n == 0 && rank == 0) hear_all(c, phase, c.t.raw.my_pe);
-      if (!several || (!only && words - from <= shares.step)) break;
+      const size_t from = only ? 0 : sent - shares.step;
+      receive_chunk(c, source, sink, whole, shares, from, only ? c.next : c.next - 1);
+      if (words <= shares.step || (!only && words - from <= shares.step)) break;
     }
     sent += shares.step;
     ++c.next;
   }
-  /* Of several chunks the last was received a round after it was sent. */
-  if (!several) ++c.next;
-  c.behind = !several ? 2 : words <= 2 * size_t(shares.step) ? 3 : 4;
+  /* Of several the last was received a round after it was sent. */
+  if (words <= shares.step) ++c.next;
+  c.behind = words <= shares.step ? 2 : words <= 2 * size_t(shares.step) ? 3 : 4;
+  return c.so_far();
+}
+
+/* `source.word(member, w)`: word w for that member, or this one's own. `sink.take(member, w, word)`: for each
+ * w the members in the order of their numbers, this one among them; then `sink.done(w)`. */
+template <typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink sink) {
+  if (c.is_idle()) return;
+  c.make_room();
+  const chunks shares = chunks_of(c, words);
+  bool whole = false;
+  if constexpr (Source::plain) whole = source.are_whole(sink.dst);
+  if (!short_path || words > shares.step) {
+    const auto after = exchange_chunks<Scope>(c.t, c.so_far(), words, whole, source, sink);
+    c.next = after.next;
+    c.behind = after.behind;
+    c.busy = after.busy;
+  } else if constexpr (short_path) {
+    send_chunk(c, source, whole, shares, 0);
+    receive_chunk(c, source, sink, whole, shares, 0, c.next);
+    ++c.next;
+    c.behind = 2;
+  }
 }
 
 }  // namespace impl

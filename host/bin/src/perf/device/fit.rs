@@ -27,7 +27,9 @@ pub(super) fn device(args: &DeviceArgs) -> Result<Vec<What>> {
     let in_block = |what: What| what.row().grid || what.row().scopes.contains(&Scope::Block);
     let options: [Given<'_>; 8] = [
         ("--scope", !args.scope.is_empty(), &|what| what.row().scopes.iter().any(|s| args.scope.contains(s))),
-        ("--blocks", !args.blocks.is_empty(), &|what| what.row().grid),
+        ("--blocks", !args.blocks.is_empty(), &|what| {
+            what.row().scopes.iter().any(|&s| what.takes_blocks(s))
+        }),
         ("--threads", args.threads.is_some(), &in_block),
         ("--both", args.both, &|what| what.row().grid),
         ("--shift", args.shift != 0, &|what| what.row().shift),

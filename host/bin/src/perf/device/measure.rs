@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::kernels::Family::{self, Atomic, Bandwidth, Collective, Latency, Local, Pingpong, Sync};
-use super::scope::Scope::{self, Block, Graph, Host, Stream, Thread, Warp};
+use super::scope::Scope::{self, Block, Graph, Grid, GridParts, Host, Stream, Thread, Warp};
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,6 +233,7 @@ const COLLECTIVES: Measure = Measure {
     part: Part::All,
     sizes: sizes_but((3, 20, 1), Thread, (3, 11, 1), FEW),
     words: true,
+    scopes: &[Thread, Warp, Block, Grid, GridParts],
     ..LATENCIES
 };
 const CALLS: Measure = Measure {
@@ -390,7 +391,12 @@ impl What {
 
     /// Whether the host calls for it, and no kernel of ours does the work.
     pub(super) fn is_from_host(self) -> bool {
-        !matches!(self.row().scopes[0], Thread | Warp | Block)
+        matches!(self.row().scopes[0], Stream | Graph | Host)
+    }
+
+    /// Whether the number of blocks is a choice, at that scope.
+    pub(super) fn takes_blocks(self, scope: Scope) -> bool {
+        self.row().grid || scope.is_grid()
     }
 
     /// Whether all PEs take part.

@@ -125,22 +125,23 @@ pub(super) fn expand(args: &DeviceArgs, machine: Machine, measures: &[What]) -> 
     let mut specs = Vec::new();
     for &what in measures {
         let has_grid = what.row().grid;
-        let blocks = if !has_grid {
-            vec![1]
-        } else if args.blocks.is_empty() {
-            vec![match (machine.is_gpu(), what) {
-                (true, What::GBw) => 8,
-                (true, _) => 4,
-                (false, _) => 2,
-            }]
-        } else {
-            args.blocks.clone()
-        };
         for scope in what.row().scopes.iter().copied().filter(|&scope| wanted(args, what, scope)) {
             let threads = match scope {
                 Scope::Thread if !has_grid => 1,
                 Scope::Warp if !has_grid => 32,
                 _ => threads,
+            };
+            let blocks = if !what.takes_blocks(scope) {
+                vec![1]
+            } else if args.blocks.is_empty() {
+                vec![match (machine.is_gpu(), what) {
+                    (true, _) if scope.is_grid() => 128,
+                    (true, What::GBw) => 8,
+                    (true, _) => 4,
+                    (false, _) => 2,
+                }]
+            } else {
+                args.blocks.clone()
             };
             for &blocks in &blocks {
                 for bytes in sizes(&args.common, machine, (what, scope)) {

@@ -13,6 +13,10 @@ pub(crate) enum Scope {
     Warp,
     /// A block.
     Block,
+    /// All blocks of the launch.
+    Grid,
+    /// The same, whose blocks do not wait for one another.
+    GridParts,
     /// None: the host puts it on a stream.
     #[value(skip)]
     Stream,
@@ -25,12 +29,19 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
+    /// Whether all blocks of a launch make one call.
+    pub(crate) fn is_grid(self) -> bool {
+        matches!(self, Scope::Grid | Scope::GridParts)
+    }
+
     /// As the kernels' names and other tools' files say it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Scope::Thread => "thread",
             Scope::Warp => "warp",
             Scope::Block => "block",
+            Scope::Grid => "grid",
+            Scope::GridParts => "grid_parts",
             Scope::Stream => "stream",
             Scope::Graph => "graph",
             Scope::Host => "host",

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::kernels::Family;
 use super::measure::{Probe, What};
 use super::scope::Scope;
 use crate::report::Limit;
@@ -95,6 +96,9 @@ impl Spec {
     /// The kernel that measures it.
     pub(super) fn kernel(&self) -> String {
         let word = self.what.row().kernel;
+        if self.what.row().family == Family::Collective && self.scope == Scope::Block && self.threads > 512 {
+            return format!("{word}_large_block");
+        }
         match (&self.operation, self.what) {
             // Words of C++ are no names.
             (Some(operation), What::AtomicBw | What::AtomicLatency)

@@ -81,7 +81,7 @@ fn pair() -> Vec<Spec> {
     specs
 }
 
-/// Collectives of two PEs by a block, and the smallest sum in narrower scopes: at 8 bytes, 1 KiB, 64 KiB and
+/// Collectives of two PEs by a block, the smallest sum in narrower scopes, and sums by a grid: at 8 bytes, 1 KiB, 64 KiB and
 /// 1 MiB what the peer needs and what is wanted.
 fn collectives() -> Vec<Spec> {
     const SIZES: [u64; 4] = [8, 1 << 10, 64 << 10, MIB];
@@ -102,10 +102,17 @@ fn collectives() -> Vec<Spec> {
         row(Scope::Thread, 1, 8, (What::Reduce, 5.3, 1.0)),
         row(Scope::Warp, 32, 8, (What::Reduce, 5.5, 1.0)),
     ];
+    // By parts, as in a kernel that does nothing else; and with the barriers of all blocks.
+    for (bytes, wanted) in [(64 << 10, 1.0), (MIB, 4.8), (16 * MIB, 43.0), (64 * MIB, 187.0)] {
+        let grid = Spec { blocks: 128, threads: 512, bytes, ..target(What::Reduce, None, wanted) };
+        specs.push(Spec { scope: Scope::Grid, limit: None, ..grid.clone() });
+        specs.push(Spec { scope: Scope::GridParts, ..grid });
+    }
     for (what, peer, wanted) in table {
-        let sizes = SIZES.into_iter().zip(peer.into_iter().zip(wanted));
-        specs
-            .extend(sizes.map(|(bytes, (peer, wanted))| row(Scope::Block, 512, bytes, (what, peer, wanted))));
+        for (bytes, (peer, wanted)) in SIZES.into_iter().zip(peer.into_iter().zip(wanted)) {
+            let threads = if bytes > 8 << 10 { 1024 } else { 512 };
+            specs.push(row(Scope::Block, threads, bytes, (what, peer, wanted)));
+        }
     }
     specs
 }

@@ -4,6 +4,7 @@
 mod atomic;
 mod barrier;
 mod c_abi;
+pub(crate) mod collective;
 mod pair;
 mod pingpong;
 mod rma;
@@ -28,10 +29,11 @@ pub(crate) fn run(args: &HostArgs) -> Result<ExitCode> {
     let peers = Peers::read(&args.output.compare)?;
     let measures = Measure::expand(&args.measures);
     if job::inside() {
-        if args.measures.contains(&Measure::Startup) {
-            return Err(Failure::new(
-                "startup starts jobs of its own: run rushmem-perf without a launcher for it",
-            ));
+        if let Some(measure) = args.measures.iter().find(|measure| !measure.needs_job()) {
+            return Err(Failure::new(format!(
+                "{} starts jobs of its own: run rushmem-perf without a launcher for it",
+                measure.word()
+            )));
         }
         let rows = measure_as_pe(args, &measures)?;
         return match (rows, &args.rows) {
@@ -49,6 +51,10 @@ pub(crate) fn run(args: &HostArgs) -> Result<ExitCode> {
     if measures.contains(&Measure::Startup) {
         job::note("startup");
         rows.extend(startup::measure(args)?);
+    }
+    if measures.contains(&Measure::Collective) {
+        job::note("collective");
+        rows.extend(collective::measure(args)?);
     }
     show(args, environment, &peers, rows)
 }
@@ -68,7 +74,7 @@ fn measure_as_pe(args: &HostArgs, measures: &[Measure]) -> Result<Option<Vec<Row
             Measure::Atomic => atomic::measure(&pair, args, &mut rows)?,
             Measure::CAbi => c_abi::measure(&pair, args, &mut rows)?,
             Measure::Barrier => barrier::measure(&pair, args, &mut rows)?,
-            Measure::All | Measure::Startup => {}
+            Measure::All | Measure::Startup | Measure::Collective => {}
         }
         pair.world.barrier_all()?;
     }

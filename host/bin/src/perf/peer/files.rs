@@ -30,6 +30,17 @@ pub(super) struct Nccl {
     pub(super) us: f64,
 }
 
+/// A line of torch's collectives in a CUDA graph, on f32: NCCL's, or those of its symmetric memory.
+#[derive(Debug)]
+pub(super) struct Torch {
+    pub(super) peer: String,
+    /// As rushmem names it.
+    pub(super) collective: &'static str,
+    pub(super) pes: u32,
+    pub(super) bytes: u64,
+    pub(super) us: f64,
+}
+
 /// A line of the OpenSHMEM libraries': what their hosts call, two PEs of one host.
 #[derive(Debug)]
 pub(super) struct OpenShmem {
@@ -48,6 +59,9 @@ struct Record {
 /// First lines of the baseline files.
 const NVSHMEM: &str = "test,series,n_pes,type_op,scope,launch,bytes,unit,value";
 const NCCL: &str = "collective,n_pes,bytes,bytes_are,us";
+/// Comes after a line that says what was run.
+const TORCH: &str = "peer,op,dtype,bytes,mode,ranks,us_median,us_min,GBps";
+const TORCH_RAN: &str = "# torch ";
 const LIMITS: &str = "probe,value,unit";
 const OPENSHMEM: &str = "peer,operation,bytes,us_median_of_runs,us_min,us_max,runs";
 
@@ -55,7 +69,9 @@ const OPENSHMEM: &str = "peer,operation,bytes,us_median_of_runs,us_min,us_max,ru
 pub(super) fn known(file: &Path) -> bool {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let head = text.lines().next().unwrap_or_default().trim();
-    [NVSHMEM, NCCL, LIMITS, OPENSHMEM].contains(&head) || head.starts_with(summary::HEAD)
+    [NVSHMEM, NCCL, LIMITS, OPENSHMEM].contains(&head)
+        || head.starts_with(TORCH_RAN)
+        || head.starts_with(summary::HEAD)
 }
 
 impl Peers {
@@ -74,6 +90,11 @@ impl Peers {
                     let [collective, pes, bytes, _, us] = cells(line)?;
                     let (pes, bytes, us) = (pes.parse()?, bytes.parse()?, us.parse()?);
                     self.nccl.push(Nccl { collective: collective.to_owned(), pes, bytes, us });
+                }
+            }
+            head if head.starts_with(TORCH_RAN) => {
+                for line in lines().filter(|line| line.join(",") != TORCH) {
+                    self.torch.extend(torch(line)?);
                 }
             }
             LIMITS => {
@@ -115,6 +136,24 @@ fn nvshmem(line: Vec<&str>) -> Result<Nvshmem> {
         bytes: bytes.parse()?,
         value: value.parse()?,
     })
+}
+
+/// `None` where rushmem measures no such thing.
+fn torch(line: Vec<&str>) -> Result<Option<Torch>> {
+    let [peer, op, element, bytes, mode, ranks, us, ..] = cells::<9>(line)?;
+    let collective = match op {
+        "all_reduce" | "one_shot_all_reduce" | "two_shot_all_reduce_" => "reduce",
+        "reduce_scatter" => "reducescatter",
+        "all_gather" => "fcollect",
+        "all_to_all" => "alltoall",
+        "broadcast" => "broadcast",
+        _ => return Ok(None),
+    };
+    if (element, mode) != ("float", "graph") {
+        return Ok(None);
+    }
+    let (pes, bytes, us) = (ranks.parse()?, bytes.parse()?, us.parse()?);
+    Ok(Some(Torch { peer: peer.to_owned(), collective, pes, bytes, us }))
 }
 
 fn cells<const N: usize>(line: Vec<&str>) -> Result<[&str; N]> {

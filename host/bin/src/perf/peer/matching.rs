@@ -1,7 +1,7 @@
 //! What a row of ours is compared with, line by line. Where the two are not the same measure, or not begun by
 //! the same kind of caller, there is no line: docs/performance.md says which, and why.
 
-use super::files::{Nccl, Nvshmem, OpenShmem};
+use super::files::{Nccl, Nvshmem, OpenShmem, Torch};
 use super::Peers;
 use crate::report::{Beside, Row};
 
@@ -30,6 +30,16 @@ impl Peers {
     pub(super) fn of_nccl(&self, row: &Row) -> Option<f64> {
         let same = |n: &&Nccl| n.collective == row.measure && n.pes == row.pes && Some(n.bytes) == row.bytes;
         self.nccl.iter().find(same).map(|nccl| nccl.us)
+    }
+
+    /// The quickest of what torch has, of collectives in a graph.
+    pub(super) fn of_torch(&self, row: &Row) -> Option<Beside> {
+        let in_graph = row.shape.as_ref().is_some_and(|shape| shape.scope == "graph") && row.unit == "us";
+        let same = |t: &&Torch| {
+            t.collective == row.measure && t.pes == row.pes && Some(t.bytes) == row.bytes && in_graph
+        };
+        let best = self.torch.iter().filter(same).min_by(|a, b| a.us.total_cmp(&b.us))?;
+        Some(Beside { name: best.peer.clone(), value: best.us })
     }
 
     pub(super) fn of_nvshmem(&self, row: &Row) -> Option<f64> {

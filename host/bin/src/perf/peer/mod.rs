@@ -7,7 +7,7 @@ mod matching;
 
 use std::path::{Path, PathBuf};
 
-use files::{known, Nccl, Nvshmem, OpenShmem};
+use files::{known, Nccl, Nvshmem, OpenShmem, Torch};
 
 use crate::job::{Failure, Result};
 use crate::report::{Beside, Row};
@@ -17,6 +17,7 @@ use crate::report::{Beside, Row};
 pub(crate) struct Peers {
     nvshmem: Vec<Nvshmem>,
     nccl: Vec<Nccl>,
+    torch: Vec<Torch>,
     limits: Vec<(String, f64)>,
     openshmem: Vec<OpenShmem>,
     ours: Vec<Row>,
@@ -62,6 +63,7 @@ impl Peers {
         let named = |name: &'static str| move |value| Beside { name: name.to_owned(), value };
         let peer = self.of_nvshmem(row).map(named("NVSHMEM 3.8.0"));
         let peer = peer.or_else(|| self.of_nccl(row).map(named("NCCL 2.28.9")));
+        let peer = peer.or_else(|| self.of_torch(row));
         let peer = peer.or_else(|| self.of_openshmem(row));
         let peer = peer.or_else(|| self.earlier(row).map(named("earlier record")));
         row.peer = peer.or(row.peer.take());
@@ -191,5 +193,27 @@ mod tests {
         for text in ["", "a,b\n1,2\n", "probe,value,unit\nx,1\n", "{\n}"] {
             assert!(peers.take(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn of_torch_the_quickest_counts_and_only_for_graphs() {
+        const OF_TORCH: &str = "# torch 2.11.0 nccl 2.28.9 NVIDIA H200 ops_per_graph 20\n\
+            peer,op,dtype,bytes,mode,ranks,us_median,us_min,GBps\n\
+            nccl,all_reduce,float,8,graph,2,11.3,11.0,0.001\n\
+            torch-symm,two_shot_all_reduce_,float,8,graph,2,6.5,6.4,0.001\n\
+            torch-symm,one_shot_all_reduce,float,8,graph,2,6.1,6.0,0.001\n\
+            nccl,all_reduce,bf16,8,graph,2,1.0,1.0,0.001\n\
+            nccl,all_gather,float,1024,stream,2,1.0,1.0,0.001\n";
+        let mut peers = Peers::default();
+        peers.take(OF_TORCH).expect("a baseline file");
+        let beside = |measure: &str, bytes: u64, scope: &str| {
+            let mut row = row(measure, Some(bytes), 2, "us", (scope, 1, 1));
+            peers.set(&mut row);
+            row.peer.map(|peer| (peer.name, peer.value))
+        };
+        assert_eq!(beside("reduce", 8, "graph"), Some(("torch-symm".to_owned(), 6.1)));
+        assert_eq!(beside("reduce", 8, "stream"), None);
+        assert_eq!(beside("reduce", 16, "graph"), None);
+        assert_eq!(beside("fcollect", 1024, "graph"), None);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::pageable::Direction;
+use super::pageable::{Direction, PageableCopy};
 use super::Work;
 use crate::error::{err, Result};
 use crate::exec::gpu::{rows, signal_on, GpuEngine};
@@ -189,7 +189,7 @@ impl GpuStream<'_> {
             Direction::OutOfGpu => (src, dst),
         };
         // SAFETY: the caller vouches for both sides.
-        unsafe { pageable.copy(self.stream, direction, gpu, host, size, count) }
+        unsafe { pageable.copy(self.stream, &PageableCopy { direction, gpu, host, size, count }) }
     }
 }
 

@@ -1,18 +1,23 @@
-//! Copies between a GPU's stream and pageable host memory (an ordinary slice), through pinned buffers that a
-//! call of the stream to the host fills or empties.
+//! Copies between a GPU's stream and pageable host memory (an ordinary slice), through pinned buffers. For
+//! operations on a stream a call of the stream to the host fills or empties them, in its turn; for operations
+//! of the host the calling thread does.
 //!
 //! CUDA's own copies from and to pageable memory may wait in the driver until the stream comes to them, and
 //! hold a lock of the context meanwhile. A stream that waits for a far PE, or for a call that this process
-//! has yet to make, would then wait for ever: that call takes the lock too (docs/gpu-findings.md). These
-//! copies never wait in the driver, and the memory is read and written in its turn.
+//! has yet to make, would then wait for ever: that call takes the lock too (docs/gpu-findings.md). It need
+//! not be the same stream: more streams than the process has queues to its GPU wait for one another. These
+//! copies never wait in the driver.
 //!
 //! A recorded copy is left to CUDA: a graph may be launched several times at once, and a buffer of ours
 //! serves one copy.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Result;
 use crate::gpu::copy::Strided;
+use crate::gpu::memop::MemOp;
 use crate::gpu::pinned::PinnedBox;
 use crate::gpu::stream::Stream;
 use crate::gpu::Cuda;
@@ -37,6 +42,16 @@ pub(crate) struct Pageable {
     cuda: Arc<Cuda>,
     health: Arc<Health>,
     buffers: Arc<Mutex<Buffers>>,
+    lent: Mutex<Lent>,
+    /// The number of the last loan that its stream has done with.
+    returned: PinnedBox<AtomicU64>,
+}
+
+/// Loans that one stream, the engine's, has to end, numbered in its order.
+#[derive(Default)]
+struct Lent {
+    last: u64,
+    loans: VecDeque<(u64, Loan)>,
 }
 
 /// Where the copy goes.
@@ -66,6 +81,26 @@ impl Drop for Loan {
         let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         buffers.in_use -= buffer.len();
         buffers.spare.push(buffer);
+    }
+}
+
+/// A copy of `count` elements of `size` bytes, between regular distances of `gpu` and of `host`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageableCopy {
+    pub(crate) direction: Direction,
+    pub(crate) gpu: Strided,
+    pub(crate) host: Strided,
+    pub(crate) size: usize,
+    pub(crate) count: usize,
+}
+
+impl PageableCopy {
+    fn parts(&self) -> impl Iterator<Item = CopyPart> {
+        parts(self.gpu, self.host, self.size, self.count, MOST)
+    }
+
+    fn bytes(&self) -> usize {
+        self.size.saturating_mul(self.count)
     }
 }
 
@@ -109,8 +144,14 @@ fn parts(
 }
 
 impl Pageable {
-    pub(crate) fn new(cuda: &Arc<Cuda>, health: &Arc<Health>) -> Pageable {
-        Pageable { cuda: Arc::clone(cuda), health: Arc::clone(health), buffers: Arc::default() }
+    pub(crate) fn new(cuda: &Arc<Cuda>, health: &Arc<Health>) -> Result<Pageable> {
+        Ok(Pageable {
+            cuda: Arc::clone(cuda),
+            health: Arc::clone(health),
+            buffers: Arc::default(),
+            lent: Mutex::default(),
+            returned: PinnedBox::new(cuda, AtomicU64::new(0))?,
+        })
     }
 
     /// Whether the copy of the caller's memory at `at` is for [`Pageable::copy`].
@@ -118,33 +159,100 @@ impl Pageable {
         Ok(self.cuda.place_of(at)?.is_none() && !stream.is_capturing()?)
     }
 
-    /// Puts the copy of `count` elements of `size` bytes on the stream, between regular distances of `gpu`
-    /// and of `host`.
+    /// Puts the copy on the stream.
     ///
     /// # Safety
     /// Every element is valid until the copy is done, on `host` for this process, on `gpu` for the GPU. No
     /// two overlap.
-    pub(crate) unsafe fn copy(
-        &self,
-        stream: &Stream,
-        direction: Direction,
-        gpu: Strided,
-        host: Strided,
-        size: usize,
-        count: usize,
-    ) -> Result<()> {
-        if size == 0 || count == 0 {
+    pub(crate) unsafe fn copy(&self, stream: &Stream, copy: &PageableCopy) -> Result<()> {
+        if copy.bytes() == 0 {
             return Ok(());
         }
-        let loan = Arc::new(self.borrow(stream, size.saturating_mul(count))?);
+        let loan = Arc::new(self.borrow(stream, copy.bytes())?);
         // SAFETY: the caller vouches for the elements of both sides until the stream has run; the loan holds
         // them all.
-        let put = unsafe { self.start(stream, direction, &loan, parts(gpu, host, size, count, MOST)) };
+        let put = unsafe { self.start(stream, copy.direction, &loan, copy.parts()) };
         if put.is_err() {
             // What has been put on the stream may still use it.
             std::mem::forget(loan);
         }
         put
+    }
+
+    /// Copies by this thread, behind what is on the engine's stream: the host's memory is read and written in
+    /// the call alone, and a copy into the GPU may still be on its way when it returns. `wait` returns when
+    /// the stream has run.
+    ///
+    /// # Safety
+    /// Every element of `host` is valid for this process, of `gpu` for the GPU until the stream has run. No
+    /// two overlap.
+    pub(crate) unsafe fn copy_in_call(
+        &self,
+        stream: &Stream,
+        copy: &PageableCopy,
+        wait: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        if copy.bytes() == 0 {
+            return Ok(());
+        }
+        for part in copy.parts() {
+            let loan = self.borrow(stream, part.size * part.count)?;
+            let (buffer, device) = loan.at();
+            let packed = Strided { at: device, stride: part.size };
+            let put = match copy.direction {
+                // SAFETY: the caller vouches for the elements of both sides; the buffer holds the part and is
+                // this call's, and from then on the copy's.
+                Direction::IntoGpu => unsafe {
+                    part.by_host(buffer, copy.direction);
+                    stream.copy_strided(part.gpu, packed, part.size, part.count)
+                },
+                // SAFETY: the same; the copy into the buffer is waited for.
+                Direction::OutOfGpu => unsafe {
+                    let put =
+                        stream.copy_strided(packed, part.gpu, part.size, part.count).and_then(|()| wait());
+                    if put.is_ok() {
+                        part.by_host(buffer, copy.direction);
+                    }
+                    put
+                },
+            };
+            match (put, copy.direction) {
+                (Ok(()), Direction::OutOfGpu) => {}
+                (Ok(()), Direction::IntoGpu) => self.lend(stream, loan)?,
+                (Err(e), _) => {
+                    // What has been put on the stream may still use it.
+                    std::mem::forget(loan);
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the buffer to what is on the stream, until that has run. The stream says so by a word: a call to
+    /// the host could wait for other streams' calls.
+    fn lend(&self, stream: &Stream, loan: Loan) -> Result<()> {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = lent.last + 1;
+        // SAFETY: the word lives as long as the streams of its PE; it is read by atomic loads.
+        let put =
+            unsafe { stream.words(&[MemOp::Write64 { at: self.returned.device_address(), value: number }]) };
+        if put.is_err() {
+            std::mem::forget(loan);
+            return put;
+        }
+        lent.last = number;
+        lent.loans.push_back((number, loan));
+        Ok(())
+    }
+
+    /// Takes back the buffers that the stream has done with.
+    fn take_back(&self) {
+        let returned = self.returned.load(Ordering::Acquire);
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        while lent.loans.front().is_some_and(|(number, _)| *number <= returned) {
+            lent.loans.pop_front();
+        }
     }
 
     /// # Safety
@@ -195,6 +303,7 @@ impl Pageable {
             || "for a buffer for a copy between a stream and pageable memory: 32 MiB are in use".to_owned();
         let mut taken = Ok(None);
         self.health.wait(None, &report, &mut || {
+            self.take_back();
             taken = stream.query().and_then(|_| self.try_borrow(len));
             !matches!(taken, Ok(None))
         })?;

@@ -1,11 +1,16 @@
 //! Copies between a GPU's streams and pageable memory: they wait in their stream, and never in the call.
 //! Skips aloud without a GPU.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::calls;
 use super::calls::on_stream::*;
 use super::stream_gpu::{alloc, barrier, data, on_gpus, read, write};
+use crate::gpu::memop::MemOp;
+use crate::gpu::pinned::PinnedBox;
+use crate::gpu::stream::{Priority, Stream};
+use crate::gpu::Cuda;
 use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
 use crate::testing::random::Random;
@@ -97,6 +102,53 @@ fn more_copies_than_buffers_come_in_their_turn() {
         assert!(back == sent);
         w.kernels().destroy_stream(on).unwrap();
         barrier(w);
+        w.free(Some(inbox)).unwrap();
+    });
+}
+
+/// The engine's stream may be held up by other streams of the process. Whoever waits for it then must not keep
+/// others from the driver: what holds it up may be waiting for them.
+#[test]
+fn host_copies_never_wait_in_the_driver() {
+    let name = "host_copies_never_wait_in_the_driver";
+    let seed = Random::new(name).next();
+    on_gpus(name, |w, _| {
+        const MOST: usize = (1 << 20) + 5;
+        let inbox = alloc(w, MOST);
+        // The same primary context that the world has.
+        let cuda = Cuda::open(w.view().gpu as usize).unwrap();
+        for (round, len) in (1u64..).zip([1, 4096, 65_537, MOST]) {
+            let (me, other) = (w.my_pe(), 1 - w.my_pe());
+            let mine = data(seed, me, round, len);
+            let gate = PinnedBox::new(&cuda, AtomicU64::new(0)).unwrap();
+            let (open, here) = (gate.device_address(), Instant::now());
+            barrier(w);
+            // SAFETY: the word lives until the stream has run, below.
+            unsafe { w.engine().unwrap().stream().words(&[MemOp::Wait64 { at: open, at_least: 1 }]) }
+                .unwrap();
+            std::thread::scope(|threads| {
+                // SAFETY: symmetric memory of that length, and a slice that outlives the call.
+                let put = threads.spawn(|| unsafe { calls::put(w, inbox, mine.as_ptr(), len, other) });
+                // Whatever happens, that ends in time.
+                threads.spawn(|| {
+                    while here.elapsed() < 2 * SOON && gate.load(Ordering::Acquire) == 0 {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    gate.store(1, Ordering::Release);
+                });
+                std::thread::sleep(Duration::from_millis(50));
+                let started = Instant::now();
+                // It takes the driver's lock of the context.
+                drop(Stream::new(&cuda, Priority::Normal).unwrap());
+                let took = started.elapsed();
+                gate.store(1, Ordering::Release);
+                assert!(took < SOON, "a new stream took {took:?} beside a put of {len} bytes");
+                put.join().unwrap().unwrap();
+            });
+            barrier(w);
+            assert!(read(w, inbox, len) == data(seed, other, round, len), "put of {len} bytes");
+            barrier(w);
+        }
         w.free(Some(inbox)).unwrap();
     });
 }

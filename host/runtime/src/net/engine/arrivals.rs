@@ -5,5 +5,6 @@
 use crate::error::Result;
 use crate::node::control::FromAfar;
 
-/// Notes that a PE of another node has entered a collective call, and before that what the call carries of it.
+/// Notes that a PE of another node has entered a collective call, and before that what the call carries of
+/// it.
 pub(in crate::net) type Note = Box<dyn Fn(usize, &FromAfar<'_>) -> Result<()> + Send>;

@@ -14,7 +14,7 @@ use crate::world::World;
 
 /// The elements of alltoalls: element `k` of block `j` is at `(j * n + k) * stride`, in elements.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Strided {
+pub(crate) struct StridedBlocks {
     pub(crate) dst_stride: isize,
     pub(crate) src_stride: isize,
     /// Bytes of an element.
@@ -36,8 +36,8 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl World {
-    /// Collective over the team: block `j`, of `bytes` bytes, of each member's `src` is block `my_pe` of member
-    /// `j`'s `dst`.
+    /// Collective over the team: block `j`, of `bytes` bytes, of each member's `src` is block `my_pe` of
+    /// member `j`'s `dst`.
     ///
     /// # Safety
     /// Both are valid for a block for each member.
@@ -90,7 +90,7 @@ impl World {
                     }
                 }
             });
-            // SAFETY: as above; the arrays are apart.
+            // SAFETY: the caller vouches for both arrays, which are apart.
             unsafe { copy(dst.ptr_mut().add(me * bytes), src.ptr().add(me * bytes), bytes) };
             return s.finish(moved);
         }
@@ -113,13 +113,13 @@ impl World {
         team: &Team,
         dst: usize,
         src: usize,
-        elements: Strided,
+        elements: StridedBlocks,
     ) -> Result<()> {
         /// Bytes in front of the data of the first round: both strides.
         const HEAD: usize = 16;
         let mut s = self.session(team, Call::Alltoalls)?;
         let (n, me) = (s.n, s.me);
-        let Strided { dst_stride, src_stride, elem, n: count } = elements;
+        let StridedBlocks { dst_stride, src_stride, elem, n: count } = elements;
         let arguments = || {
             let all = Strides { dst_stride, src_stride, elem, n: whole(count, n)? };
             let (there, here) = (all.extent("destination", dst_stride)?, all.extent("source", src_stride)?);
@@ -144,8 +144,8 @@ impl World {
         };
         let apart = |stride: isize| (count as isize * stride * elem as isize) as usize;
         s.enter(arguments, |to| {
-            // SAFETY: there is room for the strides and, where it is little, for all blocks; the source is valid
-            // for all of its elements.
+            // SAFETY: there is room for the strides and, where it is little, for all blocks; the source is
+            // valid for all of its elements.
             unsafe {
                 to.cast::<[isize; 2]>().write([dst_stride, src_stride]);
                 match areas {
@@ -177,7 +177,8 @@ impl World {
         let source = |j: usize| src.ptr().wrapping_add(j.wrapping_mul(apart(src_stride)));
         if small {
             for i in 0..n {
-                // SAFETY: each member has carried a block for each; the destination is valid for all elements.
+                // SAFETY: each member has carried a block for each; the destination is valid for all
+                // elements.
                 unsafe { packed(dst_stride, false).copy(place(i), s.carried(i).add(HEAD + me * block)) };
             }
             return s.done();
@@ -228,8 +229,8 @@ impl World {
         })
     }
 
-    /// Collective over the team: `bytes[j]` bytes at `src_at[j]` of each member's `src` go to member `j`, which
-    /// has them at `dst_at[my_pe]` of its `dst`. How many have come from each.
+    /// Collective over the team: `bytes[j]` bytes at `src_at[j]` of each member's `src` go to member `j`,
+    /// which has them at `dst_at[my_pe]` of its `dst`. How many have come from each.
     ///
     /// # Safety
     /// `src` is valid for all blocks, `dst` for all that come, or for the room that is said to be there.
@@ -288,7 +289,7 @@ impl World {
         if small {
             for (at, bytes) in blocks.src_at.iter().zip(blocks.bytes) {
                 // SAFETY: a block of the source, and room for all of them.
-                unsafe { copy(s.call.to_carry().add(carried), from.ptr().wrapping_add(*at), *bytes) };
+                unsafe { copy(s.call.desk().add(carried), from.ptr().wrapping_add(*at), *bytes) };
                 carried += bytes;
             }
         }
@@ -353,9 +354,9 @@ fn add(all: usize, bytes: &usize) -> Option<usize> {
 }
 
 impl Session<'_> {
-    /// Moves blocks of `bytes` through the rounds: each carries a piece of every block. `fill(j, at, to, piece)`
-    /// puts the piece at `at` of the block for member `j` where it is told to, `take(i, at, from, piece)` takes that
-    /// of member `i`.
+    /// Moves blocks of `bytes` through the rounds: each carries a piece of every block. `fill(j, at, to,
+    /// piece)` puts the piece at `at` of the block for member `j` at `to`, `take(i, at, from, piece)` takes
+    /// that of member `i`.
     pub(super) fn transpose(
         &mut self,
         bytes: usize,

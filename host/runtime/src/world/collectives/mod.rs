@@ -25,7 +25,7 @@ use crate::error::{err, Error, Result};
 use crate::node::control::{Call, RoundWords};
 use crate::op::check_private;
 use crate::team::Team;
-pub(crate) use exchange::{Blocks, Strided};
+pub(crate) use exchange::{Blocks, StridedBlocks};
 
 /// Data up to so many bytes of each member travels with the first round.
 const SMALL: usize = 16 << 10;
@@ -134,8 +134,8 @@ impl<'a> Session<'a> {
         SMALL.min(self.call.room())
     }
 
-    /// The first round, which carries what `fill` has put where it is told to, so many bytes. All members
-    /// have the same arguments after it.
+    /// The first round, which carries what `fill` puts in the place that it is given, so many bytes. All
+    /// members have the same arguments after it.
     fn enter(&mut self, arguments: Result<Arguments>, fill: impl FnOnce(*mut u8) -> usize) -> Result<()> {
         let words = arguments.as_ref().map(|a| [a.size, self.attributes(a), a.dst.offset, a.src.offset]);
         self.enter_with(words.map_err(Error::clone), true, fill)
@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
         fill: impl FnOnce(*mut u8) -> usize,
     ) -> Result<()> {
         let said = words.as_ref().map_or_else(|e| [0, code_word(e), PRIVATE, PRIVATE], |words| *words);
-        let bytes = if words.is_ok() { fill(self.call.to_carry()) } else { 0 };
+        let bytes = if words.is_ok() { fill(self.call.desk()) } else { 0 };
         self.call.round_with(self.kind, said, bytes)?;
         let mask = COMPARED | u64::MAX << CODE;
         let same = (0..self.n)

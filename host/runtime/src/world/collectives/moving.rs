@@ -130,8 +130,8 @@ impl World {
         unsafe { s.gather(dst.ptr_mut(), src.ptr(), part, bytes, DST, s.offsets(SRC)) }
     }
 
-    /// Collective over the team: `bytes` bytes of each member's `src`, which may be as many as each likes, one
-    /// behind the other are at every member's `dst`, where there are `room`. How many they are.
+    /// Collective over the team: `bytes` bytes of each member's `src`, which may be as many as each likes,
+    /// one behind the other are at every member's `dst`, where there are `room`. How many they are.
     ///
     /// # Safety
     /// `src` is valid for `bytes` bytes, `dst` for those of all members or for `room`, if that is less.
@@ -237,20 +237,23 @@ impl Session<'_> {
                 self.finish(second)
             }
             _ => {
-                // SAFETY: this PE's own destination.
-                let mine =
-                    if self.me == root { Ok(()) } else { unsafe { self.pull(root, from, dst, bytes) } };
+                let pull = || {
+                    // SAFETY: this PE's own destination.
+                    unsafe { self.pull(root, from, dst, bytes) }
+                };
+                let mine = if self.me == root { Ok(()) } else { pull() };
                 self.finish(mine)
             }
         }
     }
 
     /// Every member's data to all: member `i`'s is `part(i)` of the destinations, a place and a number of
-    /// bytes, `most` at most. `into` is the word with the offsets of the destinations; `from` are those of the
-    /// sources, where all are symmetric.
+    /// bytes, `most` at most. `into` is the word with the offsets of the destinations; `from` are those of
+    /// the sources, where all are symmetric.
     ///
     /// # Safety
-    /// `src` is valid for this member's part, `dst` for all of them; they are apart but for this member's own.
+    /// `src` is valid for this member's part, `dst` for all of them; they are apart but for this member's
+    /// own.
     unsafe fn gather(
         &mut self,
         dst: *mut u8,
@@ -267,7 +270,7 @@ impl Session<'_> {
             let pushed = self
                 .others()
                 .try_for_each(|to| unsafe { self.push(to, offsets[to] + start as u64, src, bytes) });
-            // SAFETY: as above; a part may be in its place already.
+            // SAFETY: the caller vouches for both; a part may be in its place already.
             unsafe { copy(dst.add(start), src, bytes) };
             return self.finish(pushed);
         }
@@ -277,7 +280,7 @@ impl Session<'_> {
                 // SAFETY: the caller vouches for the destination.
                 unsafe { self.pull(i, offsets[i], dst.add(start), bytes) }
             });
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for both; a part may be in its place already.
             unsafe { copy(dst.add(start), src, bytes) };
             return self.finish(pulled);
         }

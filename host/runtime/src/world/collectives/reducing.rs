@@ -1,5 +1,5 @@
-//! Reductions: all members' elements combined, to all of them (reduce), a block to each (reducescatter), or up
-//! to each (inscan, exscan).
+//! Reductions: all members' elements combined, to all of them (reduce), a block to each (reducescatter), or
+//! up to each (inscan, exscan).
 //!
 //! Members are combined in the order of their numbers, element by element, by every protocol here
 //! ([`crate::reduction`]). Small data travels with the first round, and each member combines all of it. Of
@@ -26,7 +26,7 @@ const FAR_PIECES: usize = 4 << 20;
 
 /// Which members' elements each member gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum Combined {
     /// Those of all.
     Whole,
     /// Those of the members up to it.
@@ -64,7 +64,7 @@ impl World {
         (of, op): (i32, i32),
     ) -> Result<()> {
         // SAFETY: as the caller says.
-        unsafe { self.combine(team, Call::Reduce, Wanted::Whole, (dst, src), n, (of, op)) }
+        unsafe { self.combine(team, Call::Reduce, Combined::Whole, (dst, src), n, (of, op)) }
     }
 
     /// The same of the members up to each one: with it, or without, where the first one gets zeroes.
@@ -81,7 +81,7 @@ impl World {
         (of, op): (i32, i32),
     ) -> Result<()> {
         let (kind, wanted) =
-            if inclusive { (Call::Inscan, Wanted::Through) } else { (Call::Exscan, Wanted::Before) };
+            if inclusive { (Call::Inscan, Combined::Through) } else { (Call::Exscan, Combined::Before) };
         // SAFETY: as the caller says.
         unsafe { self.combine(team, kind, wanted, (dst, src), n, (of, op)) }
     }
@@ -92,7 +92,7 @@ impl World {
         &self,
         team: &Team,
         kind: Call,
-        wanted: Wanted,
+        wanted: Combined,
         (dst, src): (usize, usize),
         n: usize,
         (of, op): (i32, i32),
@@ -117,9 +117,9 @@ impl World {
         })?;
         let Some((dst, src, r, bytes)) = mine else { return Ok(()) };
         let used = match wanted {
-            Wanted::Whole => s.n,
-            Wanted::Through => s.me + 1,
-            Wanted::Before => s.me,
+            Combined::Whole => s.n,
+            Combined::Through => s.me + 1,
+            Combined::Before => s.me,
         };
         if small {
             // SAFETY: every member has carried as many bytes; the destination is valid for them.
@@ -196,7 +196,7 @@ impl World {
 
 /// A member's destination.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum OutPlace {
     /// It is mapped here.
     Near(*mut u8),
     /// At that offset of its heap.
@@ -206,12 +206,12 @@ enum Place {
 }
 
 impl Session<'_> {
-    /// Every member combines its share of the elements, and writes the result to the members. In place a share
-    /// is read by its member alone, before it is written.
+    /// Every member combines its share of the elements, and writes the result to the members. In place a
+    /// share is read by its member alone, before it is written.
     fn combine_shares(
         &mut self,
         r: &Reduction,
-        wanted: Wanted,
+        wanted: Combined,
         bytes: usize,
         into: &[u64],
         from: &[u64],
@@ -219,8 +219,8 @@ impl Session<'_> {
         let share = bytes.div_ceil(self.n).next_multiple_of(LINE);
         let begin = (share * self.me).min(bytes);
         let range = begin..(begin + share).min(bytes);
-        let place = |i: usize| self.near(i, into[i]).map_or(Place::Far(into[i]), Place::Near);
-        let places: Vec<Place> = (0..self.n).map(place).collect();
+        let place = |i: usize| self.near(i, into[i]).map_or(OutPlace::Far(into[i]), OutPlace::Near);
+        let places: Vec<OutPlace> = (0..self.n).map(place).collect();
         let moved = self.combine_range(r, wanted, range, from, &places);
         self.finish(moved)
     }
@@ -234,14 +234,14 @@ impl Session<'_> {
         dst: *mut u8,
         from: &[u64],
     ) -> Result<()> {
-        let mut places = vec![Place::Nowhere; self.n];
-        places[self.me] = Place::Near(dst);
+        let mut places = vec![OutPlace::Nowhere; self.n];
+        places[self.me] = OutPlace::Near(dst);
         let moved = if used == 0 {
             // SAFETY: this PE's own destination.
             unsafe { dst.write_bytes(0, bytes) };
             Ok(())
         } else {
-            self.combine_range(r, Wanted::Whole, 0..bytes, &from[..used], &places)
+            self.combine_range(r, Combined::Whole, 0..bytes, &from[..used], &places)
         };
         self.finish(moved)
     }
@@ -250,10 +250,10 @@ impl Session<'_> {
     fn combine_range(
         &self,
         r: &Reduction,
-        wanted: Wanted,
+        wanted: Combined,
         range: Range<usize>,
         from: &[u64],
-        places: &[Place],
+        places: &[OutPlace],
     ) -> Result<()> {
         let mut sources: Vec<*const u8> = Vec::with_capacity(from.len());
         let mut far = Vec::new();
@@ -264,12 +264,14 @@ impl Session<'_> {
         }
         let mut targets: Vec<*mut u8> = places
             .iter()
-            .map(|place| if let Place::Near(at) = place { *at } else { std::ptr::null_mut() })
+            .map(|place| if let OutPlace::Near(at) = place { *at } else { std::ptr::null_mut() })
             .collect();
         let sent: Vec<(usize, u64)> = places
             .iter()
             .enumerate()
-            .filter_map(|(i, place)| if let Place::Far(offset) = place { Some((i, *offset)) } else { None })
+            .filter_map(
+                |(i, place)| if let OutPlace::Far(offset) = place { Some((i, *offset)) } else { None },
+            )
             .collect();
         if far.is_empty() && sent.is_empty() {
             // SAFETY: the members' arrays, which each of them has checked, mapped here.
@@ -279,7 +281,7 @@ impl Session<'_> {
         let piece = (FAR_PIECES / far.len().max(sent.len())).clamp(LINE, FAR_PIECE) / LINE * LINE;
         let mut come = vec![0u8; far.len() * piece];
         // The whole is sent from where this PE has it.
-        let mut go = vec![0u8; if wanted == Wanted::Whole { 0 } else { sent.len() * piece }];
+        let mut go = vec![0u8; if wanted == Combined::Whole { 0 } else { sent.len() * piece }];
         let (come, go) = (come.as_mut_ptr(), go.as_mut_ptr());
         let mut at = range.start;
         // Whatever fails, nothing moves to or from these pieces when they are freed.
@@ -298,13 +300,13 @@ impl Session<'_> {
             if let Err(e) = pulled.and_then(|()| self.quiet()) {
                 break Err(e);
             }
-            for (k, (i, _)) in sent.iter().enumerate().filter(|_| wanted != Wanted::Whole) {
+            for (k, (i, _)) in sent.iter().enumerate().filter(|_| wanted != Combined::Whole) {
                 targets[*i] = go.wrapping_add(k * piece).wrapping_sub(at);
             }
             // SAFETY: the members' arrays, which each of them has checked, or pieces of as many bytes.
             unsafe { self.combine_block_by_block(r, wanted, at..at + bytes, &sources, &targets) };
             let pushed = sent.iter().try_for_each(|(i, offset)| {
-                let own = if wanted == Wanted::Whole { targets[self.me] } else { targets[*i] };
+                let own = if wanted == Combined::Whole { targets[self.me] } else { targets[*i] };
                 // SAFETY: nobody writes there before the quiet.
                 unsafe { self.push(*i, offset + at as u64, own.wrapping_add(at), bytes) }
             });
@@ -324,7 +326,7 @@ impl Session<'_> {
     unsafe fn combine_block_by_block(
         &self,
         r: &Reduction,
-        wanted: Wanted,
+        wanted: Combined,
         range: Range<usize>,
         sources: &[*const u8],
         targets: &[*mut u8],
@@ -338,8 +340,8 @@ impl Session<'_> {
                 for (i, source) in sources.iter().enumerate() {
                     let (source, target) = (source.wrapping_add(at), targets[i].wrapping_add(at));
                     match (wanted, i) {
-                        (Wanted::Before, 0) => target.write_bytes(0, piece),
-                        (Wanted::Before, _) => r.put(&mut block, target, piece),
+                        (Combined::Before, 0) => target.write_bytes(0, piece),
+                        (Combined::Before, _) => r.put(&mut block, target, piece),
                         _ => {}
                     }
                     if i == 0 {
@@ -347,11 +349,11 @@ impl Session<'_> {
                     } else {
                         r.add(&mut block, source, piece);
                     }
-                    if wanted == Wanted::Through {
+                    if wanted == Combined::Through {
                         r.put(&mut block, target, piece);
                     }
                 }
-                if wanted == Wanted::Whole {
+                if wanted == Combined::Whole {
                     // Each its own way round, so that they do not all turn to one.
                     let (before, from_here) = targets.split_at(self.me);
                     for target in from_here.iter().chain(before).filter(|target| !target.is_null()) {

@@ -17,7 +17,7 @@ impl Session<'_> {
     }
 
     /// Moves a stream of `total` bytes in pieces of `piece` at most. `fill(at, to, bytes)` puts this member's
-    /// bytes from `at` on where it is told to, and says how many they are; `take(at, bytes)` takes what all have
+    /// bytes from `at` on at `to`, and says how many they are; `take(at, bytes)` takes what all have
     /// carried.
     pub(super) fn staged(
         &mut self,
@@ -29,7 +29,7 @@ impl Session<'_> {
         let mut at = 0;
         while at < total {
             let bytes = piece.min(total - at);
-            let carried = fill(at, self.call.to_carry(), bytes);
+            let carried = fill(at, self.call.desk(), bytes);
             self.call.round_with(self.kind, [0; 4], carried)?;
             take(self, at, bytes);
             at += bytes;

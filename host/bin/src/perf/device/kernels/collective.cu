@@ -1,4 +1,4 @@
-/* Collectives of the world's team by one thread, warp or block of each PE, on f32. `bytes` are those of a
+/* Collectives of the world's team by one thread, warp or block of each PE, or all of its blocks, on f32. `bytes` are those of a
  * PE's larger array: what a PE contributes to a reduction, a broadcast or an all-to-all in all, what it
  * receives from a collect in all. The root of a broadcast is another one in each round, so that none can run
  * ahead. After the timed batches: what is there when a call returns? */
@@ -16,6 +16,14 @@ DEV size_t share_of(const job &j) {
 /* Data is any bits, so that some of it is no number. */
 DEV bool same(float a, float b) { return a == b || (a != a && b != b); }
 
+/* Where all threads meet that look at what a call has left. */
+template <typename Scope> struct meeting {
+  using scope = Scope;
+};
+template <> struct meeting<rushmem::grid_parts> {
+  using scope = rushmem::grid;
+};
+
 /* A function of its own: its registers are not the timed loop's. */
 template <typename Scope, typename Call, typename Expected>
 static __device__ __noinline__ void check(const job &j, size_t count, Call call, Expected expected) {
@@ -23,13 +31,14 @@ static __device__ __noinline__ void check(const job &j, size_t count, Call call,
   float *const to = reinterpret_cast<float *>(j.to);
   for (uint64_t round = 0; round < CHECKED; ++round) {
     for (size_t i = Scope::rank(); i < count; i += Scope::size()) to[i] = -1.0f;
-    rushmem::sync<Scope>(t);
+    rushmem::sync<typename meeting<Scope>::scope>(t);
     call(round);
+    if (rushmem::impl::has_blocks<Scope>::value) rushmem::sync<typename meeting<Scope>::scope>(t);
     const size_t step = count < LOOKED_AT ? 1 : count / LOOKED_AT;
     for (size_t i = Scope::rank() * step; i < count; i += Scope::size() * step) {
       if (!same(to[i], expected(round, i))) atomicAdd(reinterpret_cast<unsigned long long *>(j.stamps), 1ull);
     }
-    rushmem::sync<Scope>(t);
+    rushmem::sync<typename meeting<Scope>::scope>(t);
   }
 }
 
@@ -93,12 +102,19 @@ template <typename Scope> DEV void alltoall(const job &j) {
       [=](uint64_t, size_t i) { return rushmem::g(from + first + i % n, int(i / n)); });
 }
 
-/* A block of more threads has too few registers for each. */
+/* A block of more than 512 threads has fewer registers for each. */
 #define OF_SCOPES(name)                                                                        \
   SMALL_KERNEL(name##_thread) { name<rushmem::thread>(j); }                                    \
   SMALL_KERNEL(name##_warp) { name<rushmem::warp>(j); }                                        \
   extern "C" __global__ void __launch_bounds__(512) name##_block(const __grid_constant__ job j) { \
     name<rushmem::block>(j);                                                                   \
+  }                                                                                            \
+  KERNEL(name##_large_block) { name<rushmem::block>(j); }                                      \
+  extern "C" __global__ void __launch_bounds__(512) name##_grid(const __grid_constant__ job j) { \
+    name<rushmem::grid>(j);                                                                    \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(512) name##_grid_parts(const __grid_constant__ job j) { \
+    name<rushmem::grid_parts>(j);                                                              \
   }
 
 OF_SCOPES(reduce)
