@@ -6,7 +6,7 @@ import re
 
 # In Rust, what a name stands for, where a call uses it; the first that fits counts.
 RUST = [
-    (r"src\.|put_from|stream\.put", "src", "world.alloc::<T>(8)?"),
+    (r"src\.|put_from|stream\.", "src", "world.alloc::<T>(8)?"),
     (r"", "src", "[0 as T; 8]"),
     (r"&mut dst", "dst", "[0 as T; 8]"),
     (r"", "dst", "world.alloc::<T>(8)?"),
@@ -42,12 +42,12 @@ void sheet(rushmem_world_t *w, void *p, void *q, void *alias, void *dst, const v
            uint64_t *sig, int v, int c, int old, rushmem_peer_t peer, const char *text, rushmem_module_t *module,
            rushmem_kernel_t *kernel, rushmem_launch_t launch, const void **args, uint32_t n_args, rushmem_team_t *team, int root,
            size_t room, size_t n, long ds, long ss, const size_t *dst_at, const size_t *src_at, const size_t *counts,
-           size_t *received);
+           size_t *received, void *stream);
 void sheet(rushmem_world_t *w, void *p, void *q, void *alias, void *dst, const void *src, size_t bytes, int pe,
            uint64_t *sig, int v, int c, int old, rushmem_peer_t peer, const char *text, rushmem_module_t *module,
            rushmem_kernel_t *kernel, rushmem_launch_t launch, const void **args, uint32_t n_args, rushmem_team_t *team, int root,
            size_t room, size_t n, long ds, long ss, const size_t *dst_at, const size_t *src_at, const size_t *counts,
-           size_t *received) {
+           size_t *received, void *stream) {
 """
 KERNEL = """#include <rushmem/rushmem.cuh>
 using namespace rushmem;
@@ -86,7 +86,7 @@ def rust(codes):
         body = "".join(f"    let mut {name} = {value};\n" for name, value in lets.items())
         head = f"pub fn call{number}(world: World) -> Result<(), Box<dyn std::error::Error>> {{\n"
         functions.append(f"{head}{body}    {code};\n    Ok(())\n}}\n")
-    head = "#![allow(unused_variables, unused_mut, unused_must_use)]\nuse rushmem::{Cmp, Launch, SignalOp, Source, Sum, World};\ntype T = i32;\n"
+    head = "#![allow(unused_variables, unused_mut, unused_must_use)]\nuse rushmem::{Cmp, Launch, Prepared, SignalOp, Source, Sum, World};\ntype T = i32;\n"
     return head + "".join(functions) + "fn main() {}\n"
 
 

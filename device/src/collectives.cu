@@ -1,7 +1,7 @@
 /* The runtime's collectives in a stream's turn: a template for each family, over the collectives that kernels
- * call, so that a stream's call and a kernel's meet. The runtime makes modules of instances of these when they
- * are first needed (host/runtime/src/kernel/collectives.rs). Nobody else launches them; arguments are the
- * runtime's and not checked again. All of them are values, so a launch may be captured and replayed.
+ * call, so that a stream's call and a kernel's meet. The runtime makes modules of instances of these when
+ * they are first needed (host/runtime/src/kernel/collectives.rs). Nobody else launches them; arguments are
+ * the runtime's and not checked again. All of them are values, so a launch may be captured and replayed.
  *
  * `Scope` is rushmem::block for a launch of one block, rushmem::grid_parts for one of several. */
 #include <rushmem/alltoall.h>

@@ -1,8 +1,8 @@
 //! Collectives of a team in a stream's turn.
 //!
-//! They are methods of [`Stream`] that take the team, or one of its slot sets ([`Team::on`]): all members make
-//! the same calls in one slot set in the same order, on streams or in kernels. Memory is symmetric on both
-//! sides; the C ABI takes any that the device reaches.
+//! They are methods of [`Stream`] that take the team, or one of its slot sets ([`Team::on`]): all members
+//! make the same calls in one slot set in the same order, on streams or in kernels. Memory is symmetric on
+//! both sides; the C ABI takes any that the device reaches.
 
 use std::ffi::{c_void, CString};
 
@@ -15,7 +15,8 @@ use crate::stream::Stream;
 use crate::team::Team;
 use crate::{Error, ErrorCode, Result, Symmetric, World};
 
-/// A slot set of a team, in which collectives on streams meet: [`Team::on`] chooses one, `&team` is its first.
+/// A slot set of a team, in which collectives on streams meet: [`Team::on`] chooses one, `&team` is its
+/// first.
 #[derive(Debug, Clone, Copy)]
 pub struct SlotSet<'t> {
     world: &'t World,
@@ -70,19 +71,19 @@ prepared! {
 }
 
 impl<'w> Team<'w> {
-    /// Slot set `set` of the team, for collectives on streams. Calls in different sets of one team may be under
-    /// way at once; a team has as many as [`TeamConfig::slot_sets`](crate::TeamConfig::slot_sets) says, and a
-    /// call in another is an error.
+    /// Slot set `set` of the team, for collectives on streams. Calls in different sets of one team may be
+    /// under way at once; a team has as many as [`TeamConfig::slot_sets`](crate::TeamConfig::slot_sets) says,
+    /// and a call in another is an error.
     pub fn on(&self, set: u32) -> SlotSet<'_> {
         SlotSet { world: self.world(), team: self.as_raw(), n_pes: self.n_pes() as usize, set }
     }
 
     /// Loads the kernels that collectives on streams need, which their first call would do else. Local.
     ///
-    /// On a GPU the driver may load code only when the kernels that run on it have ended. If one of them waits
-    /// for the call that loads, or for another PE whose call waits so, nobody goes on: prepare before such
-    /// kernels start. A stream that is being captured into a graph takes only calls that are prepared, or have
-    /// been made before.
+    /// On a GPU the driver may load code only when the kernels that run on it have ended. If one of them
+    /// waits for the call that loads, or for another PE whose call waits so, nobody goes on: prepare before
+    /// such kernels start. A stream that is being captured into a graph takes only calls that are prepared,
+    /// or have been made before.
     ///
     /// ```
     /// use rushmem::{Prepared, Sum, World};
@@ -94,8 +95,8 @@ impl<'w> Team<'w> {
     /// ```
     ///
     /// # Errors
-    /// [`Compile`](ErrorCode::Compile) and [`Unsupported`](ErrorCode::Unsupported) where the device's compiler
-    /// or its element types fall short.
+    /// [`Compile`](ErrorCode::Compile) and [`Unsupported`](ErrorCode::Unsupported) where the device's
+    /// compiler or its element types fall short.
     pub fn prepare(&self, what: &[Prepared]) -> Result<()> {
         let world = self.world();
         what.iter().try_for_each(|prepared| {
@@ -147,12 +148,13 @@ impl SlotSet<'_> {
 /// Collectives of a team. What they wait for is in the stream's turn; the calls return at once.
 ///
 /// # Errors
-/// Of each, when it is called, with nothing put on the stream: [`InvalidArgument`](ErrorCode::InvalidArgument)
-/// for memory, a stream or a slot set that is not the team's, for arrays that overlap,
-/// [`OutOfBounds`](ErrorCode::OutOfBounds) where a view is too short, [`BadPe`](ErrorCode::BadPe) for a root
-/// that is no member, [`Unsupported`](ErrorCode::Unsupported) on a stream that is being captured where the call
-/// is not [prepared](Team::prepare). Later, by [`Stream::synchronize`]: [`Mismatch`](ErrorCode::Mismatch) where
-/// members' calls differ, [`Busy`](ErrorCode::Busy) where this PE has another call in the slot set,
+/// Of each, when it is called, with nothing put on the stream:
+/// [`InvalidArgument`](ErrorCode::InvalidArgument) for memory, a stream or a slot set that is not the
+/// team's, for arrays that overlap, [`OutOfBounds`](ErrorCode::OutOfBounds) where a view is too short,
+/// [`BadPe`](ErrorCode::BadPe) for a root that is no member, [`Unsupported`](ErrorCode::Unsupported) on a
+/// stream that is being captured where the call is not [prepared](Team::prepare). Later, by
+/// [`Stream::synchronize`]: [`Mismatch`](ErrorCode::Mismatch) where members' calls differ,
+/// [`Busy`](ErrorCode::Busy) where this PE has another call in the slot set,
 /// [`PeerDead`](ErrorCode::PeerDead).
 impl Stream<'_> {
     /// Nothing behind it begins before every member has come to it.
@@ -169,8 +171,8 @@ impl Stream<'_> {
         t.world.check(unsafe { (t.world.runtime().team_barrier_on_stream)(t.team, t.set, t.on(self)?) })
     }
 
-    /// All of `src` of member `root` goes to the start of `dst` on all members, the root's own too. They may be
-    /// the same memory.
+    /// All of `src` of member `root` goes to the start of `dst` on all members, the root's own too. They may
+    /// be the same memory.
     pub fn broadcast<'t, T: Symmetric>(
         &self,
         team: impl Into<SlotSet<'t>>,
@@ -188,8 +190,8 @@ impl Stream<'_> {
         })
     }
 
-    /// All of `src` of each member goes to `dst` on all, in the order of the members. `src` may be this member's
-    /// part of `dst`.
+    /// All of `src` of each member goes to `dst` on all, in the order of the members. `src` may be this
+    /// member's part of `dst`.
     pub fn fcollect<'t, T: Symmetric>(
         &self,
         team: impl Into<SlotSet<'t>>,
@@ -217,16 +219,16 @@ impl Stream<'_> {
     ) -> Result<()> {
         let t = team.into();
         let (to, from) = (t.blocks(dst, 1, src.len())?, t.memory(src)?);
-        // SAFETY: symmetric memory on both sides, which lives as long as the world; the caller vouches for what
-        // the others send.
+        // SAFETY: symmetric memory on both sides, which lives as long as the world; the caller vouches for
+        // what the others send.
         t.world.check(unsafe {
             let collect = t.world.runtime().team_collect_on_stream;
             collect(t.team, to.cast(), from.cast(), size_of::<T>(), src.len(), t.set, t.on(self)?)
         })
     }
 
-    /// `src` is a block for each member: block j goes to member j, where it is block `my_pe` of `dst`. They may
-    /// be the same memory.
+    /// `src` is a block for each member: block j goes to member j, where it is block `my_pe` of `dst`. They
+    /// may be the same memory.
     pub fn alltoall<'t, T: Symmetric>(
         &self,
         team: impl Into<SlotSet<'t>>,
@@ -243,8 +245,8 @@ impl Stream<'_> {
         })
     }
 
-    /// [`alltoall`](Stream::alltoall) of `n` elements for each member that are apart: element k for member j is
-    /// `src[(j * n + k) * src_stride]`, and so in `dst`.
+    /// [`alltoall`](Stream::alltoall) of `n` elements for each member that are apart: element k for member j
+    /// is `src[(j * n + k) * src_stride]`, and so in `dst`.
     pub fn alltoalls<'t, T: Symmetric>(
         &self,
         team: impl Into<SlotSet<'t>>,
@@ -275,9 +277,9 @@ impl Stream<'_> {
         })
     }
 
-    /// Blocks of different sizes: `n[j]` elements at `src[src_at[j]]` go to member j, and what comes from member
-    /// i lies at `dst[dst_at[i]]`: `received[i]` elements, where that is asked for. The lists have an entry for
-    /// each member, and are read and written in the stream's turn.
+    /// Blocks of different sizes: `n[j]` elements at `src[src_at[j]]` go to member j, and what comes from
+    /// member i lies at `dst[dst_at[i]]`: `received[i]` elements, where that is asked for. The lists have an
+    /// entry for each member, and are read and written in the stream's turn.
     ///
     /// # Safety
     /// What the lists then say lies within `src` and, of all that is sent here, within `dst`; no two parts of
@@ -302,9 +304,9 @@ impl Stream<'_> {
         })
     }
 
-    /// Element i of `dst`, on every member, becomes that of all members' `src` combined by `op`: the same bits
-    /// everywhere and in every run, as members are combined in the order of their numbers. They may be the same
-    /// memory.
+    /// Element i of `dst`, on every member, becomes that of all members' `src` combined by `op`: the same
+    /// bits everywhere and in every run, as members are combined in the order of their numbers. They may be
+    /// the same memory.
     ///
     /// ```
     /// use rushmem::{Sum, World};
@@ -335,8 +337,8 @@ impl Stream<'_> {
         })
     }
 
-    /// `src` is a block for each member: member j gets block j of their combination at the start of `dst`, which
-    /// may be the first block of `src`.
+    /// `src` is a block for each member: member j gets block j of their combination at the start of `dst`,
+    /// which may be the first block of `src`.
     pub fn reducescatter<'t, T: Number, Op: Operator<T>>(
         &self,
         team: impl Into<SlotSet<'t>>,

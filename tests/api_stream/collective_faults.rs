@@ -132,7 +132,10 @@ fn two_streams_in_one_slot_set_are_an_error() {
         },
         |job| {
             let end = job.wait_for_line(Pe::new(0), "ENDED", LIMIT);
-            assert!(end.contains("RUSHMEM_ERR_BUSY") && end.contains("reduce of team 1 on a stream"), "{end}");
+            assert!(
+                end.contains("RUSHMEM_ERR_BUSY") && end.contains("reduce of team 1 on a stream"),
+                "{end}"
+            );
         },
     );
 }

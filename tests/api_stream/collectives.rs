@@ -70,8 +70,8 @@ impl<'w> Lane<'w> {
         (0..self.n).map(of).collect()
     }
 
-    /// Makes the call in memory of its own, which begins at some element and has room around. `most` elements on
-    /// either side are enough for every member of every team.
+    /// Makes the call in memory of its own, which begins at some element and has room around. `most` elements
+    /// on either side are enough for every member of every team.
     fn step<T: Symmetric + std::fmt::Debug + PartialEq>(
         &self,
         case: Case<T>,

@@ -1,5 +1,5 @@
-//! The elements of reductions: random ones, and how members' are combined, one after the other in the order of
-//! their numbers.
+//! The elements of reductions: random ones, and how members' are combined, one after the other in the order
+//! of their numbers.
 
 use rushmem::half::{bf16, f16};
 use rushmem::{Complex, Number};

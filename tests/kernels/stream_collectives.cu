@@ -1,5 +1,6 @@
-/* Every instance of the collectives on streams that the runtime may ask for. Nobody runs this: that it compiles,
- * without a warning, is the test (scripts/check-device). A test of the runtime says that no element type or
+/* Every instance of the collectives on streams that the runtime may ask for. Nobody runs this: that it
+compiles, * without a warning, is the test (scripts/check-device). A test of the runtime says that no
+element type or
  * operator is missing (host/runtime/src/op/team_call_tests.rs). */
 #include "../../device/src/collectives.cu"
 

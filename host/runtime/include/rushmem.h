@@ -1374,8 +1374,8 @@ int32_t rushmem_team_barrier(rushmem_team_t *t);
  * Requires: `t` is a team that no other thread uses now. */
 int32_t rushmem_team_free(rushmem_team_t *t);
 
-/* `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the root (OpenSHMEM
- * 1.5, section 9.11.5). Collective over the team, whose members give the same size and root.
+/* `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the root
+ * (OpenSHMEM 1.5, section 9.11.5). Collective over the team, whose members give the same size and root.
  *
  * This and the other collectives: `dst` and `src` are any memory of the PE's; large arrays go faster where
  * they are symmetric. They are the same array or do not overlap. On return the destination is complete and
@@ -1393,19 +1393,16 @@ int32_t rushmem_team_free(rushmem_team_t *t);
 int32_t rushmem_team_broadcast(rushmem_team_t *t, void *dst, const void *src, size_t bytes, int32_t root);
 
 /* `bytes` bytes at `src` of each member are at `dst` of every member, one behind the other in the order of
- * the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of `dst`. Collective, and errors,
- * as `rushmem_team_broadcast`.
+ * the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of `dst`. Collective, and
+ * errors, as `rushmem_team_broadcast`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
  * all members. */
-int32_t rushmem_team_fcollect(rushmem_team_t *t,
-                              void *dst,
-                              const void *src,
-                              size_t bytes);
+int32_t rushmem_team_fcollect(rushmem_team_t *t, void *dst, const void *src, size_t bytes);
 
-/* `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has, `SIZE_MAX` where
- * the caller knows that it is enough; `*received`, unless `received` is null, is how many have come. `src` may
- * be this member's part of `dst`. Collective, and errors, as `rushmem_team_broadcast`;
+/* `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has, `SIZE_MAX`
+ * where the caller knows that it is enough; `*received`, unless `received` is null, is how many have come.
+ * `src` may be this member's part of `dst`. Collective, and errors, as `rushmem_team_broadcast`;
  * `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
@@ -1424,9 +1421,9 @@ int32_t rushmem_team_collect(rushmem_team_t *t,
 int32_t rushmem_team_alltoall(rushmem_team_t *t, void *dst, const void *src, size_t bytes);
 
 /* `rushmem_team_alltoall` of blocks of `n` elements of `elem_bytes` bytes: element `k` of block `j` is at
- * `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5, section 9.11.8). Strides are
- * at least 1, and like sizes the same on all members. What lies between is not touched, and the arrays do not
- * overlap. Collective, and errors, as `rushmem_team_broadcast`.
+ * `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5, section 9.11.8).
+ * Strides are at least 1, and like sizes the same on all members. What lies between is not touched, and
+ * the arrays do not overlap. Collective, and errors, as `rushmem_team_broadcast`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for the elements of all
  * blocks. */
@@ -1438,11 +1435,12 @@ int32_t rushmem_team_alltoalls(rushmem_team_t *t,
                                size_t elem_bytes,
                                size_t n);
 
-/* `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at `dst_at[i]`
- * of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to know sizes. All places are in
- * bytes, in lists with an entry for each member. `room` is how many bytes `dst` has, `SIZE_MAX` where the caller
- * knows that it is enough. Parts of `dst` do not overlap one another or `src`. Collective, and errors, as
- * `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
+/* `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at
+ * `dst_at[i]` of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to know sizes.
+ * All places are in bytes, in lists with an entry for each member. `room` is how many bytes `dst` has,
+ * `SIZE_MAX` where the caller knows that it is enough. Parts of `dst` do not overlap one another or `src`.
+ * Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where
+ * one has too little room.
  *
  * Requires: `t` is a team that nobody frees meanwhile; the lists are valid for an entry for each member;
  * `src` is valid for what is sent, `dst` for what comes or for `room`; `received` is null or valid for an
@@ -1456,13 +1454,14 @@ int32_t rushmem_team_alltoallv(rushmem_team_t *t,
                                const size_t *src_at,
                                const size_t *bytes);
 
-/* Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of `RUSHMEM_SUM` and
- * its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like (OpenSHMEM 1.5, section 9.11.9).
+/* Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of
+ * `RUSHMEM_SUM` and its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like (OpenSHMEM 1.5,
+ * section 9.11.9).
  *
  * Members are combined in the order of their numbers, one after the other, so that the result is the same
- * bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded once.
- * Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or an operator
- * that does not exist or that do not go together.
+ * bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded
+ * once. Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or
+ * an operator that does not exist or that do not go together.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
 int32_t rushmem_team_reduce(rushmem_team_t *t,
@@ -1472,9 +1471,9 @@ int32_t rushmem_team_reduce(rushmem_team_t *t,
                             int32_t type,
                             int32_t op);
 
-/* Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all members' `src`,
- * which have such a block for each member. `dst` may be the first block of `src`, or this member's. Collective,
- * and errors, as `rushmem_team_reduce`.
+/* Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all members'
+ * `src`, which have such a block for each member. `dst` may be the first block of `src`, or this member's.
+ * Collective, and errors, as `rushmem_team_reduce`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` is valid for `n` elements, `src` for as many for
  * each member. */
@@ -1485,8 +1484,8 @@ int32_t rushmem_team_reducescatter(rushmem_team_t *t,
                                    int32_t type,
                                    int32_t op);
 
-/* `rushmem_team_reduce` of the members up to each one, itself included (OpenSHMEM 1.6, inscan). Collective, and
- * errors, as that.
+/* `rushmem_team_reduce` of the members up to each one, itself included (OpenSHMEM 1.6, inscan).
+ * Collective, and errors, as that.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
 int32_t rushmem_team_inscan(rushmem_team_t *t,
@@ -1515,13 +1514,14 @@ int32_t rushmem_team_exscan(rushmem_team_t *t,
  * different sets, calls of one team run at once. A call returns at once. Arguments are checked now, and an
  * error means that nothing was put on the stream: `RUSHMEM_ERR_BAD_HANDLE` for what is no team or stream,
  * `RUSHMEM_ERR_INVALID_ARGUMENT` for a slot set that the team does not have, arrays that overlap or are not
- * aligned, `RUSHMEM_ERR_BAD_ADDRESS` for memory that the PE's device does not reach, `RUSHMEM_ERR_BAD_PE` for
- * a root that is no member. What goes wrong later `rushmem_stream_synchronize` reports: members whose calls
- * differ (`RUSHMEM_ERR_MISMATCH`), a slot set in use by another call of this PE (`RUSHMEM_ERR_BUSY`), a death.
+ * aligned, `RUSHMEM_ERR_BAD_ADDRESS` for memory that the PE's device does not reach, `RUSHMEM_ERR_BAD_PE`
+ * for a root that is no member. What goes wrong later `rushmem_stream_synchronize` reports: members whose
+ * calls differ (`RUSHMEM_ERR_MISMATCH`), a slot set in use by another call of this PE (`RUSHMEM_ERR_BUSY`),
+ * a death.
  *
- * On a GPU each call is one launch, which may be captured into a CUDA graph and replayed. The first call of a
- * kind has its kernel compiled, or taken from the cache, and loaded; while a stream is being captured that is
- * refused (`RUSHMEM_ERR_UNSUPPORTED`): see `rushmem_team_prepare`.
+ * On a GPU each call is one launch, which may be captured into a CUDA graph and replayed. The first call of
+ * a kind has its kernel compiled, or taken from the cache, and loaded; while a stream is being captured that
+ * is refused (`RUSHMEM_ERR_UNSUPPORTED`): see `rushmem_team_prepare`.
  *
  * Requires: `t` is a team that lives until the work is done; the stream lives through the call. */
 int32_t rushmem_team_sync_on_stream(rushmem_team_t *t, uint32_t set, void *stream);
@@ -1531,9 +1531,9 @@ int32_t rushmem_team_sync_on_stream(rushmem_team_t *t, uint32_t set, void *strea
  * Requires: As for `rushmem_team_sync_on_stream`. */
 int32_t rushmem_team_barrier_on_stream(rushmem_team_t *t, uint32_t set, void *stream);
 
-/* `bytes` bytes from `src` of member `root` to `dst` of all members, the root's own too, in the stream's turn.
- * `dst` and `src` may be one array. Symmetric memory, or any other that the PE's device reaches; `dst` is
- * symmetric for all members or for none. Errors as `rushmem_team_sync_on_stream`.
+/* `bytes` bytes from `src` of member `root` to `dst` of all members, the root's own too, in the stream's
+ * turn. `dst` and `src` may be one array. Symmetric memory, or any other that the PE's device reaches; `dst`
+ * is symmetric for all members or for none. Errors as `rushmem_team_sync_on_stream`.
  *
  * Requires: `dst` and `src` are valid for `bytes` bytes until the work is done; the rest as for
  * `rushmem_team_sync_on_stream`. */
@@ -1586,9 +1586,9 @@ int32_t rushmem_team_alltoall_on_stream(rushmem_team_t *t,
                                         uint32_t set,
                                         void *stream);
 
-/* `rushmem_team_alltoall_on_stream` of `n` elements of `elem_bytes` bytes that are apart: element k for member
- * j is element `(j * n + k) * src_stride` of `src`, and so in `dst`. Strides are 1 or more, and the same on
- * all members. What lies between is not touched.
+/* `rushmem_team_alltoall_on_stream` of `n` elements of `elem_bytes` bytes that are apart: element k for
+ * member j is element `(j * n + k) * src_stride` of `src`, and so in `dst`. Strides are 1 or more, and the
+ * same on all members. What lies between is not touched.
  *
  * Requires: `dst` and `src` are valid for their elements until the work is done; the rest as for
  * `rushmem_team_sync_on_stream`. */
@@ -1626,8 +1626,8 @@ int32_t rushmem_team_alltoallv_on_stream(rushmem_team_t *t,
  * like), in the stream's turn: `n` elements of type `type` (`RUSHMEM_FLOAT` and its like). The same bits on
  * every member, and in every run: members are combined in the order of their numbers. `dst` and `src` may be
  * one array; each is symmetric for all members or for none. Errors as `rushmem_team_broadcast_on_stream`;
- * `RUSHMEM_ERR_INVALID_ARGUMENT` where the operator makes no sense for the type, `RUSHMEM_ERR_UNSUPPORTED` for
- * 16-bit floats on the CPU, which are for GPUs, and for products of `RUSHMEM_COMPLEX_DOUBLE`.
+ * `RUSHMEM_ERR_INVALID_ARGUMENT` where the operator makes no sense for the type, `RUSHMEM_ERR_UNSUPPORTED`
+ * for 16-bit floats on the CPU, which are for GPUs, and for products of `RUSHMEM_COMPLEX_DOUBLE`.
  *
  * Requires: `dst` and `src` are valid for `n` elements until the work is done; the rest as for
  * `rushmem_team_sync_on_stream`. */
@@ -1679,14 +1679,14 @@ int32_t rushmem_team_exscan_on_stream(rushmem_team_t *t,
                                       uint32_t set,
                                       void *stream);
 
-/* Loads the kernels that calls of `collective` on streams need: `"reduce"`, `"fcollect"`, as in the functions'
- * names. Local. For reductions and scans `what` is the element type and `op` the operator; for collect,
- * alltoalls and alltoallv `what` is the size of an element in bytes; else both are 0.
+/* Loads the kernels that calls of `collective` on streams need: `"reduce"`, `"fcollect"`, as in the
+ * functions' names. Local. For reductions and scans `what` is the element type and `op` the operator; for
+ * collect, alltoalls and alltoallv `what` is the size of an element in bytes; else both are 0.
  *
  * On a GPU a call that loads its kernel may have to wait until the kernels that run on that GPU have ended,
- * because that is when the driver loads code. If one of them waits for that very call, or for another PE whose
- * call waits so, nobody goes on: prepare before such kernels start. A stream that is being captured takes only
- * calls that are prepared, or have been made before. Kernels stay loaded until the world ends.
+ * because that is when the driver loads code. If one of them waits for that very call, or for another PE
+ * whose call waits so, nobody goes on: prepare before such kernels start. A stream that is being captured
+ * takes only calls that are prepared, or have been made before. Kernels stay loaded until the world ends.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `collective` is null or a C string. */
 int32_t rushmem_team_prepare(rushmem_team_t *t, const char *collective, size_t what, int32_t op);
@@ -1858,14 +1858,13 @@ int32_t rushmem_cuda_versions(struct rushmem_cuda_t *out);
  * Requires: `out` is null or points at a `rushmem_job_t` of `out->size` bytes. */
 int32_t rushmem_job_describe(struct rushmem_job_t *out);
 
-/* Row `index` of the table by which collectives on streams are launched, with what `RUSHMEM_COLLECTIVES` says
- * in place of its own: on GPUs, or on the CPU device. Rows are in the order of collectives and sizes; behind the
- * last one `collective` is empty. `RUSHMEM_ERR_ENVIRONMENT` where the setting makes no sense. Local.
+/* Row `index` of the table by which collectives on streams are launched, with what `RUSHMEM_COLLECTIVES`
+ * says in place of its own: on GPUs, or on the CPU device. Rows are in the order of collectives and sizes;
+ * behind the last one `collective` is empty. `RUSHMEM_ERR_ENVIRONMENT` where the setting makes no sense.
+ * Local.
  *
  * Requires: `out` is null or valid. */
-int32_t rushmem_collective_launch(size_t index,
-                                  int32_t gpu,
-                                  struct rushmem_collective_launch_t *out);
+int32_t rushmem_collective_launch(size_t index, int32_t gpu, struct rushmem_collective_launch_t *out);
 
 /* The C++ compiler that would compile kernels for the CPU device (`RUSHMEM_CXX` names it). Succeeds also
  * where there is none: the struct says why. Runs it for its version. Local.

@@ -3,10 +3,12 @@
 //! - [`facts`]: what can be known by looking; [`machine`]: of the host itself.
 //! - [`missing`]: what of it a program would miss.
 //! - [`job`]: what only joining tells: how each PE is reached. Under a launcher PE 0 shows it for all.
+//! - [`collectives`]: how collectives on streams are launched.
 //! - [`text`]: everything for a person; `--json` shows the same facts as they are.
 //!
 //! It ends with exit code 1 where something needed is missing, each with a line that says what to do next.
 
+mod collectives;
 mod facts;
 mod job;
 mod machine;
@@ -37,6 +39,10 @@ struct Args {
     /// Only looks: joins no job, starts nothing on a GPU
     #[arg(long)]
     no_join: bool,
+    /// Shows how collectives on streams are launched, by size, on GPUs and on the CPU device, and nothing
+    /// else: the built-in table, or what RUSHMEM_COLLECTIVES says in its place
+    #[arg(long)]
+    collectives: bool,
 }
 
 /// Everything that is shown.
@@ -54,6 +60,9 @@ pub(crate) struct Report {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.collectives {
+        return collectives::show(args.json);
+    }
     let facts = Facts::look();
     let mut missing = missing::here(&facts);
     // Settings that make no sense would only be refused once more.

@@ -60,9 +60,10 @@ pub unsafe extern "C" fn rushmem_job_describe(out: *mut rushmem_job_t) -> i32 {
     })
 }
 
-/// Row `index` of the table by which collectives on streams are launched, with what `RUSHMEM_COLLECTIVES` says
-/// in place of its own: on GPUs, or on the CPU device. Rows are in the order of collectives and sizes; behind the
-/// last one `collective` is empty. `RUSHMEM_ERR_ENVIRONMENT` where the setting makes no sense. Local.
+/// Row `index` of the table by which collectives on streams are launched, with what `RUSHMEM_COLLECTIVES`
+/// says in place of its own: on GPUs, or on the CPU device. Rows are in the order of collectives and sizes;
+/// behind the last one `collective` is empty. `RUSHMEM_ERR_ENVIRONMENT` where the setting makes no sense.
+/// Local.
 ///
 /// # Safety
 /// `out` is null or valid.

@@ -6,7 +6,7 @@ use super::guard;
 use super::team::team;
 use crate::error::{err, Result};
 use crate::exec::{collective_on_stream, prepare_collective, SlotSet};
-use crate::op::team_call::{Blocks, Reduction, TeamCall};
+use crate::op::team_call::{TeamBlocks, TeamCall, TeamReduction};
 use rushmem_abi::c::*;
 
 /// Has the call made in the stream's turn.
@@ -31,13 +31,14 @@ unsafe fn call(t: *mut rushmem_team_t, call: TeamCall, set: u32, stream: *mut c_
 /// different sets, calls of one team run at once. A call returns at once. Arguments are checked now, and an
 /// error means that nothing was put on the stream: `RUSHMEM_ERR_BAD_HANDLE` for what is no team or stream,
 /// `RUSHMEM_ERR_INVALID_ARGUMENT` for a slot set that the team does not have, arrays that overlap or are not
-/// aligned, `RUSHMEM_ERR_BAD_ADDRESS` for memory that the PE's device does not reach, `RUSHMEM_ERR_BAD_PE` for
-/// a root that is no member. What goes wrong later `rushmem_stream_synchronize` reports: members whose calls
-/// differ (`RUSHMEM_ERR_MISMATCH`), a slot set in use by another call of this PE (`RUSHMEM_ERR_BUSY`), a death.
+/// aligned, `RUSHMEM_ERR_BAD_ADDRESS` for memory that the PE's device does not reach, `RUSHMEM_ERR_BAD_PE`
+/// for a root that is no member. What goes wrong later `rushmem_stream_synchronize` reports: members whose
+/// calls differ (`RUSHMEM_ERR_MISMATCH`), a slot set in use by another call of this PE (`RUSHMEM_ERR_BUSY`),
+/// a death.
 ///
-/// On a GPU each call is one launch, which may be captured into a CUDA graph and replayed. The first call of a
-/// kind has its kernel compiled, or taken from the cache, and loaded; while a stream is being captured that is
-/// refused (`RUSHMEM_ERR_UNSUPPORTED`): see `rushmem_team_prepare`.
+/// On a GPU each call is one launch, which may be captured into a CUDA graph and replayed. The first call of
+/// a kind has its kernel compiled, or taken from the cache, and loaded; while a stream is being captured that
+/// is refused (`RUSHMEM_ERR_UNSUPPORTED`): see `rushmem_team_prepare`.
 ///
 /// # Safety
 /// `t` is a team that lives until the work is done; the stream lives through the call.
@@ -65,9 +66,9 @@ pub unsafe extern "C" fn rushmem_team_barrier_on_stream(
     unsafe { call(t, TeamCall::Barrier, set, stream) }
 }
 
-/// `bytes` bytes from `src` of member `root` to `dst` of all members, the root's own too, in the stream's turn.
-/// `dst` and `src` may be one array. Symmetric memory, or any other that the PE's device reaches; `dst` is
-/// symmetric for all members or for none. Errors as `rushmem_team_sync_on_stream`.
+/// `bytes` bytes from `src` of member `root` to `dst` of all members, the root's own too, in the stream's
+/// turn. `dst` and `src` may be one array. Symmetric memory, or any other that the PE's device reaches; `dst`
+/// is symmetric for all members or for none. Errors as `rushmem_team_sync_on_stream`.
 ///
 /// # Safety
 /// `dst` and `src` are valid for `bytes` bytes until the work is done; the rest as for
@@ -152,9 +153,9 @@ pub unsafe extern "C" fn rushmem_team_alltoall_on_stream(
     unsafe { call(t, alltoall, set, stream) }
 }
 
-/// `rushmem_team_alltoall_on_stream` of `n` elements of `elem_bytes` bytes that are apart: element k for member
-/// j is element `(j * n + k) * src_stride` of `src`, and so in `dst`. Strides are 1 or more, and the same on
-/// all members. What lies between is not touched.
+/// `rushmem_team_alltoall_on_stream` of `n` elements of `elem_bytes` bytes that are apart: element k for
+/// member j is element `(j * n + k) * src_stride` of `src`, and so in `dst`. Strides are 1 or more, and the
+/// same on all members. What lies between is not touched.
 ///
 /// # Safety
 /// `dst` and `src` are valid for their elements until the work is done; the rest as for
@@ -203,7 +204,7 @@ pub unsafe extern "C" fn rushmem_team_alltoallv_on_stream(
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
-    let blocks = Blocks {
+    let blocks = TeamBlocks {
         dst: dst as usize,
         dst_at: dst_at as usize,
         received: received as usize,
@@ -220,8 +221,8 @@ pub unsafe extern "C" fn rushmem_team_alltoallv_on_stream(
 /// like), in the stream's turn: `n` elements of type `type` (`RUSHMEM_FLOAT` and its like). The same bits on
 /// every member, and in every run: members are combined in the order of their numbers. `dst` and `src` may be
 /// one array; each is symmetric for all members or for none. Errors as `rushmem_team_broadcast_on_stream`;
-/// `RUSHMEM_ERR_INVALID_ARGUMENT` where the operator makes no sense for the type, `RUSHMEM_ERR_UNSUPPORTED` for
-/// 16-bit floats on the CPU, which are for GPUs, and for products of `RUSHMEM_COMPLEX_DOUBLE`.
+/// `RUSHMEM_ERR_INVALID_ARGUMENT` where the operator makes no sense for the type, `RUSHMEM_ERR_UNSUPPORTED`
+/// for 16-bit floats on the CPU, which are for GPUs, and for products of `RUSHMEM_COMPLEX_DOUBLE`.
 ///
 /// # Safety
 /// `dst` and `src` are valid for `n` elements until the work is done; the rest as for
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn rushmem_team_reduce_on_stream(
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
-    let reduction = Reduction { of: r#type, op, dst: dst as usize, src: src as usize, n };
+    let reduction = TeamReduction { of: r#type, op, dst: dst as usize, src: src as usize, n };
     // SAFETY: the caller vouches for memory, team and stream.
     unsafe { call(t, TeamCall::Reduce(reduction), set, stream) }
 }
@@ -259,7 +260,7 @@ pub unsafe extern "C" fn rushmem_team_reducescatter_on_stream(
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
-    let reduction = Reduction { of: r#type, op, dst: dst as usize, src: src as usize, n };
+    let reduction = TeamReduction { of: r#type, op, dst: dst as usize, src: src as usize, n };
     // SAFETY: the caller vouches for memory, team and stream.
     unsafe { call(t, TeamCall::Reducescatter(reduction), set, stream) }
 }
@@ -280,7 +281,7 @@ pub unsafe extern "C" fn rushmem_team_inscan_on_stream(
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
-    let reduction = Reduction { of: r#type, op, dst: dst as usize, src: src as usize, n };
+    let reduction = TeamReduction { of: r#type, op, dst: dst as usize, src: src as usize, n };
     // SAFETY: the caller vouches for memory, team and stream.
     unsafe { call(t, TeamCall::Inscan(reduction), set, stream) }
 }
@@ -300,19 +301,19 @@ pub unsafe extern "C" fn rushmem_team_exscan_on_stream(
     set: u32,
     stream: *mut c_void,
 ) -> i32 {
-    let reduction = Reduction { of: r#type, op, dst: dst as usize, src: src as usize, n };
+    let reduction = TeamReduction { of: r#type, op, dst: dst as usize, src: src as usize, n };
     // SAFETY: the caller vouches for memory, team and stream.
     unsafe { call(t, TeamCall::Exscan(reduction), set, stream) }
 }
 
-/// Loads the kernels that calls of `collective` on streams need: `"reduce"`, `"fcollect"`, as in the functions'
-/// names. Local. For reductions and scans `what` is the element type and `op` the operator; for collect,
-/// alltoalls and alltoallv `what` is the size of an element in bytes; else both are 0.
+/// Loads the kernels that calls of `collective` on streams need: `"reduce"`, `"fcollect"`, as in the
+/// functions' names. Local. For reductions and scans `what` is the element type and `op` the operator; for
+/// collect, alltoalls and alltoallv `what` is the size of an element in bytes; else both are 0.
 ///
 /// On a GPU a call that loads its kernel may have to wait until the kernels that run on that GPU have ended,
-/// because that is when the driver loads code. If one of them waits for that very call, or for another PE whose
-/// call waits so, nobody goes on: prepare before such kernels start. A stream that is being captured takes only
-/// calls that are prepared, or have been made before. Kernels stay loaded until the world ends.
+/// because that is when the driver loads code. If one of them waits for that very call, or for another PE
+/// whose call waits so, nobody goes on: prepare before such kernels start. A stream that is being captured
+/// takes only calls that are prepared, or have been made before. Kernels stay loaded until the world ends.
 ///
 /// # Safety
 /// `t` is a team that nobody frees meanwhile; `collective` is null or a C string.

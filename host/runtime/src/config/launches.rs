@@ -161,8 +161,8 @@ impl Launches {
         given.map_or_else(|| default_steps(collective, gpu), |(_, steps)| steps)
     }
 
-    /// The step for so many bytes, with no more blocks than fit: `together` do, where a launch is alone on the
-    /// GPU of every PE; half of that is for another one beside it, unless the settings say otherwise.
+    /// The step for so many bytes, with no more blocks than fit: `together` do, where a launch is alone on
+    /// the GPU of every PE; half of that is for another one beside it, unless the settings say otherwise.
     pub(crate) fn of(&self, collective: &str, bytes: u64, gpu: bool, together: u64) -> LaunchStep {
         let steps = self.steps(collective, gpu);
         // The first begins at 0.

@@ -1,6 +1,6 @@
-//! The kernels of collectives on streams: instances of the templates in `device/src/collectives.cu`. Each is a
-//! module of its own, made when it is first needed by what makes programs' modules, so that nobody waits for
-//! instances that nobody calls, and the next process finds them in the cache.
+//! The kernels of collectives on streams: instances of the templates in `device/src/collectives.cu`. Each is
+//! a module of its own, made when it is first needed by what makes programs' modules, so that nobody waits
+//! for instances that nobody calls, and the next process finds them in the cache.
 //!
 //! On a GPU the driver may hold a module back until the kernels that run have ended, and these may wait for
 //! the very call that needs the module. So a program may have modules made beforehand; and none is made for a
@@ -71,8 +71,8 @@ impl Kernels {
     }
 
     /// Blocks of a collective that are surely resident together on every PE's GPU, which is what all PEs
-    /// launch alike: each multiprocessor takes one at least (the bounds that the kernels are compiled with). 0
-    /// where a PE has no GPU.
+    /// launch alike: each multiprocessor takes one at least (the bounds that the kernels are compiled with).
+    /// 0 where a PE has no GPU.
     pub(crate) fn blocks_together(&self) -> u64 {
         self.core.collectives.least
     }

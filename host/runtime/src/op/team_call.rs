@@ -46,16 +46,16 @@ pub(crate) enum TeamCall {
         n: usize,
     },
     /// The same of elements whose numbers and places are in arrays, which are read in the stream's turn.
-    Alltoallv(Blocks),
-    Reduce(Reduction),
-    Reducescatter(Reduction),
-    Inscan(Reduction),
-    Exscan(Reduction),
+    Alltoallv(TeamBlocks),
+    Reduce(TeamReduction),
+    Reducescatter(TeamReduction),
+    Inscan(TeamReduction),
+    Exscan(TeamReduction),
 }
 
 /// The arguments of alltoallv.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Blocks {
+pub(crate) struct TeamBlocks {
     pub(crate) dst: usize,
     pub(crate) dst_at: usize,
     pub(crate) received: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Blocks {
 
 /// The arguments of reductions and scans.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reduction {
+pub(crate) struct TeamReduction {
     /// `RUSHMEM_FLOAT` and so on.
     pub(crate) of: i32,
     /// `RUSHMEM_SUM` and so on.
@@ -198,10 +198,10 @@ impl TeamCall {
     /// an operator for reductions and scans, else with an element of so many bytes.
     pub(crate) fn of_each_kind(name: &str, op: i32, what: usize) -> Result<Vec<TeamCall>> {
         let (dst, src, n) = (1 << 30, 1 << 31, 1);
-        let reduction = Reduction { of: i32::try_from(what).unwrap_or(-1), op, dst, src, n };
+        let reduction = TeamReduction { of: i32::try_from(what).unwrap_or(-1), op, dst, src, n };
         let units = |call: &dyn Fn(usize, usize) -> TeamCall| [16, 4, 1].map(|unit| call(dst, unit)).to_vec();
         let places = |call: &dyn Fn(usize) -> TeamCall| [dst, dst + 1].map(call).to_vec();
-        let lists = Blocks { dst, dst_at: dst, received: dst, src, src_at: dst, n: dst, elem: what };
+        let lists = TeamBlocks { dst, dst_at: dst, received: dst, src, src_at: dst, n: dst, elem: what };
         Ok(match name {
             "sync" => vec![TeamCall::Sync],
             "barrier" => vec![TeamCall::Barrier],
@@ -212,7 +212,7 @@ impl TeamCall {
             "alltoalls" => {
                 places(&|dst| TeamCall::Alltoalls { dst, src, dst_stride: 1, src_stride: 1, elem: what, n })
             }
-            "alltoallv" => places(&|dst| TeamCall::Alltoallv(Blocks { dst, ..lists })),
+            "alltoallv" => places(&|dst| TeamCall::Alltoallv(TeamBlocks { dst, ..lists })),
             "reduce" => vec![TeamCall::Reduce(reduction)],
             "reducescatter" => vec![TeamCall::Reducescatter(reduction)],
             "inscan" => vec![TeamCall::Inscan(reduction)],
@@ -233,7 +233,7 @@ impl TeamLaunch {
     }
 }
 
-impl Blocks {
+impl TeamBlocks {
     fn check(&self, team: Caller, find: Find<'_>) -> Result<TeamLaunch> {
         check_element("alltoallv", self.elem)?;
         let list = |what: &'static str, at: usize| {
@@ -258,7 +258,7 @@ impl Blocks {
     }
 }
 
-impl Reduction {
+impl TeamReduction {
     /// `blocks` of `n` elements each are in the source.
     fn check(&self, template: &'static str, blocks: usize, find: Find<'_>) -> Result<Option<TeamLaunch>> {
         let (of, op) = reduction(self.of, self.op).map_err(|why| err!(INVALID_ARGUMENT, "{why}"))?;
@@ -321,8 +321,8 @@ fn word_of(of: &Reduced, op: Operator) -> Result<ReducedWord> {
     Ok(ReducedWord { arguments: format!(", {word}, rushmem::{operator}"), align: bytes, each })
 }
 
-/// A collective that moves `bytes` to or from each member, whatever they are; `all` of a PE together. On GPUs it
-/// is one of three instances, by what addresses and length have in common: kernels look for wider access
+/// A collective that moves `bytes` to or from each member, whatever they are; `all` of a PE together. On GPUs
+/// it is one of three instances, by what addresses and length have in common: kernels look for wider access
 /// themselves, but not among the few bytes of small calls. To a CPU it is all one.
 fn moved(
     caller: Caller,
@@ -394,3 +394,7 @@ fn apart(dst: (usize, usize), src: (usize, usize)) -> Result<()> {
 pub(crate) fn check_plain(what: &'static str, at: usize, bytes: usize) -> Result<()> {
     check_private(what, at, bytes)
 }
+
+#[cfg(test)]
+#[path = "team_call_tests.rs"]
+mod tests;

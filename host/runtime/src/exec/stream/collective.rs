@@ -118,8 +118,8 @@ fn check_element(launch: &TeamLaunch, gpu: bool) -> Result<()> {
     Err(err!(UNSUPPORTED, "kernels on the CPU have no 16-bit floats"))
 }
 
-/// Where a kernel of this stream finds a range of this PE's memory. What lies where symmetric memory does must
-/// be live; the rest is any memory that the device reaches.
+/// Where a kernel of this stream finds a range of this PE's memory. What lies where symmetric memory does
+/// must be live; the rest is any memory that the device reaches.
 fn find(w: &impl Home, on: &On, what: &'static str, at: usize, bytes: usize) -> Result<usize> {
     if bytes == 0 {
         return Ok(at);

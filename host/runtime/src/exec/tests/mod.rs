@@ -2,6 +2,7 @@
 //! networks that `RUSHMEM_TEST_WAY` names (`fake.rs`); on a GPU where there is one.
 
 mod calls;
+mod collective_gpu;
 mod job;
 mod litmus;
 mod pageable;

@@ -65,7 +65,7 @@ pub(super) fn data(seed: u64, pe: i32, round: u64, len: usize) -> Vec<u8> {
 }
 
 /// A stream of the caller's own.
-fn foreign(cuda: &Cuda) -> sys::CUstream {
+pub(super) fn foreign(cuda: &Cuda) -> sys::CUstream {
     let _current = cuda.current().unwrap();
     let mut raw = std::ptr::null_mut();
     let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -74,7 +74,7 @@ fn foreign(cuda: &Cuda) -> sys::CUstream {
     raw
 }
 
-fn destroy(cuda: &Cuda, raw: sys::CUstream) {
+pub(super) fn destroy(cuda: &Cuda, raw: sys::CUstream) {
     let _current = cuda.current().unwrap();
     // SAFETY: made by `foreign`, its work waited for.
     unsafe { cu!(cuStreamDestroy_v2(raw)) }.unwrap();
@@ -84,7 +84,11 @@ fn destroy(cuda: &Cuda, raw: sys::CUstream) {
 ///
 /// # Safety
 /// What is recorded stays valid until the last replay.
-unsafe fn capture(raw: sys::CUstream, mode: Mode, f: impl FnOnce() -> Result<()>) -> Result<sys::CUgraph> {
+pub(super) unsafe fn capture(
+    raw: sys::CUstream,
+    mode: Mode,
+    f: impl FnOnce() -> Result<()>,
+) -> Result<sys::CUgraph> {
     let mut graph = std::ptr::null_mut();
     // SAFETY: a stream that lives; the caller holds its context current.
     unsafe {
@@ -96,7 +100,7 @@ unsafe fn capture(raw: sys::CUstream, mode: Mode, f: impl FnOnce() -> Result<()>
     Ok(graph)
 }
 
-fn instantiate(graph: sys::CUgraph) -> sys::CUgraphExec {
+pub(super) fn instantiate(graph: sys::CUgraph) -> sys::CUgraphExec {
     let mut exec = std::ptr::null_mut();
     // SAFETY: a graph that `capture` made, ended here.
     unsafe {
