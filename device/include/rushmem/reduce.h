@@ -3,7 +3,8 @@
  *
  *     rushmem::reduce<rushmem::block>(team, dst, src, n, rushmem::sum{});
  *
- * T is an integer or float of 1 to 8 bytes; on GPUs __half and __nv_bfloat16, too. Results are the same bits
+ * T is an integer or float of 1 to 8 bytes, complex<float> (sum and prod) or complex<double> (sum); on GPUs
+ * __half and __nv_bfloat16, too. Results are the same bits
  * on every member and in every run: members are combined in the order of their numbers
  * (impl/coll/operators.h). */
 #ifndef RUSHMEM_REDUCE_H
@@ -12,7 +13,7 @@
 #include <rushmem/impl/coll/combine.h>
 
 #define RUSHMEM_ASSERT_REDUCIBLE(T) \
-  static_assert(rushmem::impl::is_word<T>::value, "rushmem reduces numbers of 1, 2, 4 and 8 bytes")
+  static_assert(rushmem::impl::is_reducible<T>::value, "rushmem reduces numbers of 1, 2, 4 and 8 bytes and complex<float>")
 
 namespace rushmem {
 namespace impl {
@@ -125,6 +126,18 @@ RUSHMEM_DEVICE void exscan(const team &t, T *dst, const T *src, size_t n, Op) {
       impl::scanning<T, Op, false>{dst, n, t.raw.my_pe, {}});
   c.end();
 }
+
+/* The sum of complex numbers is that of their parts. */
+#define RUSHMEM_COMPLEX_SUM(name)                                                                                \
+  template <typename Scope = thread>                                                                             \
+  RUSHMEM_DEVICE void name(const team &t, complex<double> *dst, const complex<double> *src, size_t n, sum op) {  \
+    name<Scope>(t, reinterpret_cast<double *>(dst), reinterpret_cast<const double *>(src), 2 * n, op);           \
+  }
+RUSHMEM_COMPLEX_SUM(reduce)
+RUSHMEM_COMPLEX_SUM(reducescatter)
+RUSHMEM_COMPLEX_SUM(inscan)
+RUSHMEM_COMPLEX_SUM(exscan)
+#undef RUSHMEM_COMPLEX_SUM
 
 }  // namespace rushmem
 
