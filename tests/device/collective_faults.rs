@@ -299,7 +299,7 @@ fn members_with_other_numbers_of_blocks_get_an_error() {
     );
 }
 
-/// A launch that failed in the middle of a collective leaves its slot set in use: the next one is told why.
+/// A launch that failed in the middle of a collective leaves its slot set in use: the next one says why.
 #[test]
 fn what_a_failed_launch_has_left_is_an_error_of_the_next() {
     if !processes("what_a_failed_launch_has_left_is_an_error_of_the_next") || on_gpus() {

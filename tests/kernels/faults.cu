@@ -70,7 +70,7 @@ extern "C" __global__ void faults_collective_for_ever(uint64_t *dst, uint64_t *s
   }
 }
 
-/* All blocks but the last make a sum at grid scope; from the second round on, if any. */
+/* So many sums of all blocks, and one to which the last block does not come. */
 extern "C" __global__ void faults_block_stays_away(uint64_t *dst, uint64_t *src, int rounds) {
   const rushmem::team t = rushmem::world();
   for (int i = 0; i < rounds; ++i) rushmem::reduce<rushmem::grid>(t, dst, src, 1, rushmem::sum{});
@@ -78,8 +78,7 @@ extern "C" __global__ void faults_block_stays_away(uint64_t *dst, uint64_t *src,
   rushmem::reduce<rushmem::grid>(t, dst, src, 1, rushmem::sum{});
 }
 
-/* Sums of all blocks over and over, until the launch is ended; one PE may stay away, or have another number of
- * blocks. */
+/* Sums of all blocks over and over, until the launch is ended; one PE may stay away. */
 extern "C" __global__ void faults_grid_for_ever(uint64_t *dst, uint64_t *src, int missing, int parts) {
   const rushmem::team t = rushmem::world();
   if (t.my_pe() == missing) return;

@@ -127,18 +127,8 @@ RUSHMEM_DEVICE void exscan(const team &t, T *dst, const T *src, size_t n, Op) {
   c.end();
 }
 
-/* The sum of complex numbers is that of their parts. */
-#define RUSHMEM_COMPLEX_SUM(name)                                                                                \
-  template <typename Scope = thread>                                                                             \
-  RUSHMEM_DEVICE void name(const team &t, complex<double> *dst, const complex<double> *src, size_t n, sum op) {  \
-    name<Scope>(t, reinterpret_cast<double *>(dst), reinterpret_cast<const double *>(src), 2 * n, op);           \
-  }
-RUSHMEM_COMPLEX_SUM(reduce)
-RUSHMEM_COMPLEX_SUM(reducescatter)
-RUSHMEM_COMPLEX_SUM(inscan)
-RUSHMEM_COMPLEX_SUM(exscan)
-#undef RUSHMEM_COMPLEX_SUM
-
 }  // namespace rushmem
+
+#include <rushmem/impl/coll/complex.h>
 
 #endif

@@ -48,7 +48,7 @@ template <typename F> RUSHMEM_DEVICE complex<F> operator+(complex<F> a, complex<
 
 namespace impl {
 
-/* A product that is rounded by itself: one that is contracted with a sum here and not there has other bits. */
+/* A product that is rounded by itself: where one is contracted with a sum, the result has other bits. */
 #if defined(RUSHMEM_CPU)
 template <typename F> RUSHMEM_DEVICE F product(F a, F b) { return a * b; }
 #else
