@@ -27,19 +27,6 @@ struct alignas(2) __nv_bfloat16 {
 };
 #endif
 
-/* `float _Complex`, for products: sums are those of their floats. */
-struct alignas(8) rushmem_complex_float {
-  float re, im;
-};
-RUSHMEM_DEVICE rushmem_complex_float operator*(rushmem_complex_float a, rushmem_complex_float b) {
-#if defined(RUSHMEM_CPU)
-  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-#else
-  /* Each operation rounds, as on the CPU: none of them are fused. */
-  return {__fsub_rn(__fmul_rn(a.re, b.re), __fmul_rn(a.im, b.im)), __fadd_rn(__fmul_rn(a.re, b.im), __fmul_rn(a.im, b.re))};
-#endif
-}
-
 /* As many as the table may ask for (host/runtime/src/config/launches.rs). */
 #define RUSHMEM_STREAM_KERNEL __global__ void __launch_bounds__(512)
 

@@ -181,3 +181,145 @@ fn a_team_that_is_none_is_an_error() {
         );
     }
 }
+
+/// As [`launch`], and what came of it for the job's log.
+fn tell(result: rushmem::Result<()>) {
+    match result {
+        Ok(()) => println!("ENDED well"),
+        Err(e) => println!("ENDED {:?} {e}", e.code()),
+    }
+}
+
+#[test]
+fn a_block_that_never_comes_ends_the_launch_by_name() {
+    if !processes("a_block_that_never_comes_ends_the_launch_by_name") || on_gpus() {
+        return;
+    }
+    for rounds in [0, 3] {
+        testing::pes(2)
+            .env("ROUNDS", rounds.to_string())
+            .env("RUSHMEM_STALL_REPORT", "0.2")
+            .env("RUSHMEM_WAIT_TIMEOUT", "1")
+            .supervise(
+                |_| -> rushmem::Result<()> {
+                    let world = World::init()?;
+                    let (dst, src) = (world.alloc::<u64>(4)?, world.alloc::<u64>(4)?);
+                    let rounds: i32 = std::env::var("ROUNDS").unwrap().parse().unwrap();
+                    tell(launch(&world, "faults_block_stays_away", Launch::new(3, 2), (&dst, &src, rounds)));
+                    std::thread::sleep(Duration::from_secs(60));
+                    Ok(())
+                },
+                |job| {
+                    for pe in [0, 1] {
+                        let end = job.wait_for_line(Pe::new(pe), "ENDED", LIMIT);
+                        let wanted = "for all 3 blocks of its launch to come to a reduce of the world at grid scope; 2 have";
+                        assert!(end.contains("Timeout") && end.contains(wanted), "{end}");
+                    }
+                },
+            );
+    }
+}
+
+#[test]
+fn a_pe_that_never_comes_to_a_call_of_all_blocks_is_named() {
+    if !processes("a_pe_that_never_comes_to_a_call_of_all_blocks_is_named") || on_gpus() {
+        return;
+    }
+    testing::pes(3).env("RUSHMEM_STALL_REPORT", "0.2").env("RUSHMEM_WAIT_TIMEOUT", "1").supervise(
+        |_| -> rushmem::Result<()> {
+            let world = World::init()?;
+            let (dst, src) = (world.alloc::<u64>(128)?, world.alloc::<u64>(128)?);
+            tell(launch(&world, "faults_grid_for_ever", Launch::new(2, 3), (&dst, &src, 1, 0)));
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        },
+        |job| {
+            for pe in [0, 2] {
+                let end = job.wait_for_line(Pe::new(pe), "ENDED", LIMIT);
+                // The leader of a block may wait for the other blocks, of which one waits for the PE.
+                let said = job.wait_for_line(Pe::new(pe), "for PE 1 to come to a reduce of the world", LIMIT);
+                assert!(end.contains("Timeout"), "{end}, {said}");
+            }
+        },
+    );
+}
+
+#[test]
+fn a_pe_that_is_killed_ends_the_calls_of_all_blocks_of_the_others() {
+    if !processes("a_pe_that_is_killed_ends_the_calls_of_all_blocks_of_the_others") {
+        return;
+    }
+    for parts in [0, 1] {
+        testing::pes(3).env("PARTS", parts.to_string()).supervise(
+            |_| -> rushmem::Result<()> {
+                let world = World::init()?;
+                let (dst, src) = (world.alloc::<u64>(128)?, world.alloc::<u64>(128)?);
+                // Compiled before any of them dies.
+                world.load(Source::text(FAULTS))?;
+                world.barrier_all()?;
+                println!("READY");
+                let parts: i32 = std::env::var("PARTS").unwrap().parse().unwrap();
+                tell(launch(&world, "faults_grid_for_ever", Launch::new(2, 3), (&dst, &src, -1, parts)));
+                Ok(())
+            },
+            |job| {
+                for pe in 0..3 {
+                    job.wait_for_line(Pe::new(pe), "READY", LIMIT);
+                }
+                std::thread::sleep(Duration::from_millis(150));
+                job.kill(Pe::new(1));
+                for pe in [0, 2] {
+                    let end = job.wait_for_line(Pe::new(pe), "ENDED", LIMIT);
+                    assert!(end.contains("PeerDead") && end.contains("PE 1"), "{end}");
+                }
+            },
+        );
+    }
+}
+
+#[test]
+fn members_with_other_numbers_of_blocks_get_an_error() {
+    if !processes("members_with_other_numbers_of_blocks_get_an_error") || !all_mapped(2) {
+        return;
+    }
+    testing::pes(2).supervise(
+        |_| {
+            let world = World::init().unwrap();
+            let (dst, src) = (world.alloc::<u64>(128).unwrap(), world.alloc::<u64>(128).unwrap());
+            let shape = Launch::new(2 + world.my_pe().number(), 2);
+            let error = launch(&world, "faults_grid_for_ever", shape, (&dst, &src, -1, 1)).unwrap_err();
+            // The other PE may hear of the first one's end instead.
+            println!("{:?} {error}", error.code());
+        },
+        |job| {
+            let said: Vec<String> = job.outcomes().iter().map(|outcome| outcome.stdout.clone()).collect();
+            let wanted = "the members of the world make different calls";
+            assert!(said.iter().any(|text| text.contains("Mismatch") && text.contains(wanted)), "{said:?}");
+        },
+    );
+}
+
+/// A launch that failed in the middle of a collective leaves its slot set in use: the next one says why.
+#[test]
+fn what_a_failed_launch_has_left_is_an_error_of_the_next() {
+    if !processes("what_a_failed_launch_has_left_is_an_error_of_the_next") || on_gpus() {
+        return;
+    }
+    testing::pes(2).env("RUSHMEM_WAIT_TIMEOUT", "0.5").supervise(
+        |_| -> rushmem::Result<()> {
+            let world = World::init()?;
+            let (dst, src) = (world.alloc::<u64>(8)?, world.alloc::<u64>(8)?);
+            for _ in 0..2 {
+                tell(launch(&world, "faults_missing_in_collective", Launch::new(1, 2), (&dst, &src, 5, 1)));
+            }
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        },
+        |job| {
+            let first = job.wait_for_line(Pe::new(0), "ENDED Timeout", LIMIT);
+            let next = job.wait_for_line(Pe::new(0), "ENDED Busy", LIMIT);
+            assert!(next.contains("a launch that failed has left it so"), "{first}, {next}");
+            assert!(next.contains("a reduce of the world was begun in a slot set"), "{next}");
+        },
+    );
+}

@@ -88,6 +88,16 @@ fn a_root_that_runs_ahead_overwrites_nothing() {
     });
 }
 
+/// Without the look at the lines (`make_room`) PE 0 never finds what PE 2 sent to it first.
+#[test]
+fn an_exchange_waits_until_its_places_are_free() {
+    at_counts(&[3], |world, _| {
+        let bench = Bench::new(world, OF_GRID);
+        let (flag, data) = (world.alloc::<u64>(1).unwrap(), world.alloc::<u64>(1).unwrap());
+        bench.run("collectives_held", Launch::new(1, 1), (&bench.report, &flag, &data));
+    });
+}
+
 /// Calls of all blocks together; then other numbers of blocks in the same slot set.
 fn grids(world: &World, rng: &mut Rng, room: usize, launches: &[(u32, u32)], steps: usize) {
     let bench = Bench::new(world, OF_GRID);

@@ -48,6 +48,12 @@ template <typename F> struct floats {
 template <> struct data<float> : floats<float> {};
 template <> struct data<double> : floats<double> {};
 
+template <typename F> struct data<rushmem::complex<F>> {
+  __device__ static rushmem::complex<F> of(uint64_t seed, int member, size_t i) {
+    return {floats<F>::of(seed, member, 2 * i), floats<F>::of(seed, member, 2 * i + 1)};
+  }
+};
+
 template <typename T> __device__ bool same_bits(const T &a, const T &b) {
   const unsigned char *x = reinterpret_cast<const unsigned char *>(&a), *y = reinterpret_cast<const unsigned char *>(&b);
   for (size_t k = 0; k < sizeof(T); ++k) {
@@ -248,7 +254,9 @@ __device__ void any(const step &s, int what, uint64_t kind, uint64_t bytes) {
 #if defined(COLLECTIVES_OF_GRID)
   if (what < 3 || what > 8) return kind % 2 == 0 ? typed<three_bytes>(s, what, bytes) : typed<float>(s, what, bytes);
   if (what < 7) {
-    if (kind % 2 == 0) return typed_reduce<unsigned char, rushmem::max>(s, what, bytes);
+    if (kind % 5 == 0) return typed_reduce<unsigned char, rushmem::max>(s, what, bytes);
+    if (kind % 5 == 1) return typed_reduce<rushmem::complex<float>, rushmem::prod>(s, what, bytes);
+    if (kind % 5 == 2) return typed_reduce<rushmem::complex<double>, rushmem::sum>(s, what, bytes);
     return typed_reduce<float, rushmem::sum>(s, what, bytes);
   }
 #else
@@ -360,6 +368,46 @@ extern "C" __global__ void collectives_grid(uint64_t *report, rushmem::team team
     s.meet();
     if (report[0] != 0) return;
     s.meet();
+  }
+}
+
+/* What each member sends to each in `collectives_held`: checked, and kept nowhere. */
+struct as_sent {
+  uint64_t *report;
+  uint64_t base;
+  int me;
+  template <bool> __device__ void take(int member, size_t, uint64_t word_) {
+    CHECK_EQ(report, word_, base + static_cast<uint64_t>(member * 8 + me), static_cast<uint64_t>(member));
+  }
+  template <bool> __device__ void done(size_t) {}
+};
+
+/* An exchange in which PE 1 is held between its packet for PE 2 and the one for PE 0, so that PE 0 does not
+ * come to look at PE 2's. Meanwhile PE 2, which has heard from both, makes three broadcasts, for which there
+ * is room, and then comes to an exchange whose packets take the places of the first one's. It must wait until
+ * all have ended that. */
+extern "C" __global__ void collectives_held(uint64_t *report, uint64_t *flag, uint64_t *data) {
+  const rushmem::team t = rushmem::world();
+  const int me = t.my_pe();
+  for (int part = 0; part < 2; ++part) {
+    rushmem::impl::call<rushmem::thread> c(t, rushmem::impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, 77, part));
+    if (part == 1 && me == 2) rushmem::p(flag, 1, 1);
+    const uint64_t base = 100 * (static_cast<uint64_t>(part) + 1);
+    const auto word = [=](int member, size_t) {
+      if (part == 0 && me == 1 && member == 0) {
+        rushmem::wait_until(flag, rushmem::cmp::ge, 1);
+        const uint64_t since = rushmem::impl::now_ns();
+        while (rushmem::impl::now_ns() - since < 200000000) rushmem::impl::pause(false);
+      }
+      return base + static_cast<uint64_t>(me * 8 + member);
+    };
+    rushmem::impl::exchange(c, 1, rushmem::impl::words_of_each(word), as_sent{report, base, me});
+    c.end();
+    for (uint64_t i = 1; part == 0 && i < 4; ++i) {
+      if (me == 2) *data = i;
+      rushmem::broadcast<rushmem::thread>(t, data, data, 1, 2);
+      CHECK_EQ(report, *data, i, i);
+    }
   }
 }
 

@@ -70,6 +70,24 @@ extern "C" __global__ void faults_collective_for_ever(uint64_t *dst, uint64_t *s
   }
 }
 
+/* So many sums of all blocks, and one to which the last block does not come. */
+extern "C" __global__ void faults_block_stays_away(uint64_t *dst, uint64_t *src, int rounds) {
+  const rushmem::team t = rushmem::world();
+  for (int i = 0; i < rounds; ++i) rushmem::reduce<rushmem::grid>(t, dst, src, 1, rushmem::sum{});
+  if (blockIdx.x + 1 == gridDim.x) return;
+  rushmem::reduce<rushmem::grid>(t, dst, src, 1, rushmem::sum{});
+}
+
+/* Sums of all blocks over and over, until the launch is ended; one PE may stay away. */
+extern "C" __global__ void faults_grid_for_ever(uint64_t *dst, uint64_t *src, int missing, int parts) {
+  const rushmem::team t = rushmem::world();
+  if (t.my_pe() == missing) return;
+  for (;;) {
+    if (parts) rushmem::reduce<rushmem::grid_parts>(t, dst, src, 100, rushmem::sum{});
+    else rushmem::reduce<rushmem::grid>(t, dst, src, 100, rushmem::sum{});
+  }
+}
+
 /* PE 0 makes another call than the rest: 0, of another size; 1, another operator; 2, another collective; 3,
  * another root. */
 extern "C" __global__ void faults_different_collectives(uint64_t *dst, uint64_t *src, int how) {

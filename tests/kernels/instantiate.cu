@@ -201,12 +201,25 @@ extern "C" __global__ void teams(rushmem::team t, mixed *x, wide *y, size_t n) {
   team_moves<rushmem::thread>(t, x, x + n, n, 0);
   team_moves<rushmem::warp>(t, y, y + n, n, 1);
   team_moves<rushmem::block>(t.on(1), x, x + n, n, t.world_pe(t.my_pe()));
+  team_moves<rushmem::grid>(t, x, x + n, n, 0);
+  rushmem::sync<rushmem::grid>(t);
+  rushmem::barrier<rushmem::grid>(t);
   rushmem::sync(t);
   rushmem::sync<rushmem::warp>(t);
   rushmem::sync<rushmem::block>(rushmem::world());
   rushmem::barrier(t);
   rushmem::barrier<rushmem::warp>(t);
   rushmem::barrier<rushmem::block>(t.on(t.slot_sets() - 1));
+}
+extern "C" __global__ void team_grids(rushmem::team t, float *x, wide *y, size_t n) {
+  team_reduces<rushmem::grid>(t, x, x + n, n, rushmem::sum{});
+  team_reduces<rushmem::grid_parts>(t, x, x + n, n, rushmem::max{});
+  team_moves<rushmem::grid_parts>(t, y, y + n, n, 0);
+}
+extern "C" __global__ void team_complex(rushmem::team t, rushmem::complex<float> *x, rushmem::complex<double> *y, size_t n) {
+  team_reduces<rushmem::block>(t, x, x + n, n, rushmem::sum{});
+  team_reduces<rushmem::warp>(t, x, x + n, n, rushmem::prod{});
+  team_reduces<rushmem::grid>(t, y, y + n, n, rushmem::sum{});
 }
 #define TEAM_NUMBERS(type) \
   extern "C" __global__ void team_##type(rushmem::team t, type *x, type *y, size_t n) { team_numbers(t, x, y, n); }

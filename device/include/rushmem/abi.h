@@ -105,7 +105,7 @@ typedef struct rushmem_team_slots {
   uint64_t known;        /* the last phase of which this PE knows that all members have ended it */
   uint64_t busy;         /* not 0: a collective uses this slot set */
   uint64_t current;      /* the first phase of the last call, and its tag: for members whose wait lasts */
-  uint64_t grid[2];      /* of calls by a grid: since which phase it has so many blocks; phases that have ended */
+  uint64_t grid[2];      /* of calls by a grid: from which phase on it has how many blocks; phases ended */
   uint64_t arrived;      /* blocks of a grid that have come to a barrier (impl/coll/grid.h) */
   uint64_t pad[9];
 } rushmem_team_slots;    /* 128 bytes */

@@ -3,7 +3,8 @@
  *
  *     rushmem::reduce<rushmem::block>(team, dst, src, n, rushmem::sum{});
  *
- * T is an integer or float of 1 to 8 bytes; on GPUs __half and __nv_bfloat16, too. Results are the same bits
+ * T is an integer or float of 1 to 8 bytes, complex<float> (sum and prod) or complex<double> (sum); on GPUs
+ * __half and __nv_bfloat16, too. Results are the same bits
  * on every member and in every run: members are combined in the order of their numbers
  * (impl/coll/operators.h). */
 #ifndef RUSHMEM_REDUCE_H
@@ -12,7 +13,7 @@
 #include <rushmem/impl/coll/combine.h>
 
 #define RUSHMEM_ASSERT_REDUCIBLE(T) \
-  static_assert(rushmem::impl::is_word<T>::value, "rushmem reduces numbers of 1, 2, 4 and 8 bytes")
+  static_assert(rushmem::impl::is_reducible<T>::value, "rushmem reduces numbers of 1, 2, 4 and 8 bytes and complex<float>")
 
 namespace rushmem {
 namespace impl {
@@ -127,5 +128,7 @@ RUSHMEM_DEVICE void exscan(const team &t, T *dst, const T *src, size_t n, Op) {
 }
 
 }  // namespace rushmem
+
+#include <rushmem/impl/coll/complex.h>
 
 #endif

@@ -96,7 +96,11 @@ impl CpuRunner {
             // SAFETY: copies of values of the parameters' types; what the kernel does with them is the
             // caller's word.
             let result = unsafe { kernel.run(&shape, &copied.pointers(), common.state.as_ptr(), stop) };
-            result.map_err(|e| explain(&common, &head, e))
+            result.map_err(|e| {
+                let error = explain(&common, &head, e);
+                common.failed.store(true, Ordering::Release);
+                error
+            })
         };
         stream.push(StreamJob { what, run: Box::new(run) })
     }

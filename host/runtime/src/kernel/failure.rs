@@ -2,6 +2,7 @@
 //! waited or asked for.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::Mutex;
 
 use super::{lock, Common};
@@ -104,7 +105,13 @@ impl Common {
             RUSHMEM_DEVICE_FAIL_BUSY => {
                 let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_BUSY);
                 let what = what.unwrap_or_else(|| "a collective was begun in a slot set that is in use".into());
-                err!(BUSY, "{head}{place}: {what}")
+                // On a GPU nothing runs after a failure.
+                let left = match self.failed.load(Ordering::Acquire) {
+                    true => "; or a launch that failed has left it so: its members are in different phases for good, use \
+                             another slot set or team",
+                    false => "",
+                };
+                err!(BUSY, "{head}{place}: {what}{left}")
             }
             RUSHMEM_DEVICE_FAIL_TEAM => err!(
                 INVALID_ARGUMENT,

@@ -16,6 +16,7 @@ pub(crate) mod streams;
 mod unreported;
 
 use std::ffi::{c_void, CString};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::Config;
@@ -53,6 +54,8 @@ struct Common {
     launched: Mutex<Vec<String>>,
     /// What kernels have reported of their waits.
     printed: failure::Printed,
+    /// Whether a launch has failed: what it was in the middle of stays as it was.
+    failed: AtomicBool,
 }
 
 /// Who runs kernels.
@@ -148,6 +151,7 @@ impl Kernels {
             config,
             launched: Mutex::default(),
             printed: failure::Printed::default(),
+            failed: AtomicBool::new(false),
         });
         let runner = match device {
             Device::Cpu => Runner::Cpu(cpu::CpuRunner::new(&common)),

@@ -304,10 +304,9 @@ fn word_of(of: &Reduced, op: Operator) -> Result<ReducedWord> {
         ("uint16", _) => ("uint16_t", 2, 1),
         ("half", _) => ("__half", 2, 1),
         ("bfloat16", _) => ("__nv_bfloat16", 2, 1),
-        // A sum of complex numbers is that of their parts.
-        ("complexf", Operator::Sum) => ("float", 4, 2),
+        ("complexf", _) => ("rushmem::complex<float>", 4, 1),
+        // The sum of these is that of their parts, in kernels, too.
         ("complexd", Operator::Sum) => ("double", 8, 2),
-        ("complexf", _) => ("rushmem_complex_float", 8, 1),
         (name, op) => {
             let why =
                 if complex { "kernels combine words of 8 bytes at most" } else { "kernels do not know it" };

@@ -43,11 +43,13 @@ fn every_pair_that_makes_sense_is_a_kernel_that_nvcc_has_compiled() {
             "rushmem::and_" | "rushmem::or_" | "rushmem::xor_" => {
                 compiled.contains(&format!("INTEGERS({word})"))
             }
-            _ if word == "rushmem_complex_float" => compiled.contains("rushmem_complex_float, prod)"),
+            _ if word == "rushmem::complex<float>" => {
+                compiled.contains(&format!("REDUCTION, {word}, {})", &operator["rushmem::".len()..]))
+            }
             _ => ["INTEGERS", "FLOATS"].iter().any(|all| compiled.contains(&format!("\n{all}({word})"))),
         };
         assert!(whole, "{instance} is not in stream_collectives.cu");
-        let parts = if of.number == Number::Complex && op == Operator::Sum { 6 } else { 3 };
+        let parts = if of.name == "complexd" { 6 } else { 3 };
         assert_eq!((launch.values[2], launch.bytes), (parts, 3 * of.bytes as u64), "{instance}");
         kernels += 1;
     }

@@ -84,7 +84,7 @@ template <typename Scope> struct call {
 
   const team &t;
   uint64_t next;   /* the phase to come */
-  uint32_t behind; /* all members have ended the phase that is so many before it; far_behind: or an earlier one */
+  uint32_t behind; /* all members have ended the phase so many before it; far_behind: or an earlier one */
   uint32_t tag;
   uint32_t busy;   /* in the call's first thread: whether the slot set was in use */
   uint32_t room;   /* packets of this channel from one member in one phase */

@@ -37,7 +37,7 @@ RUSHMEM_OUTLINED void combine_words(roster members, T *dst, const T *src, size_t
   }
 }
 
-/* Vectors of the 16 bytes that a thread combines together: those of 16-bit floats are twice as wide in f32. */
+/* Vectors of 16 bytes that a thread combines together: those of 16-bit floats are twice as wide in f32. */
 template <typename T> struct combined_together {
   static constexpr int value = sizeof(typename combined<T>::type) > sizeof(T) ? 2 : pairs_together;
 };
@@ -82,7 +82,8 @@ RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char 
 }
 
 /* Bytes [begin, end) of all members' `src`, arrays of n elements, combined, to this PE's `dst`, and to the
- * others' where `to_all`. `begin` is a multiple of 128, `end` too or the arrays' end. The members have met. */
+ * others' where `to_all`. `begin` is a multiple of 128, `end` is another or the arrays' end. The members have
+ * met. */
 template <typename Op, bool to_all, typename Scope, typename T>
 RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n, size_t begin, size_t end) {
   using group = typename call<Scope>::group;

@@ -52,8 +52,8 @@ template <bool whole, typename T> RUSHMEM_DEVICE void leave_word(T *to, size_t n
   else set_word(to, n, w, value);
 }
 
-/* What goes to the members: n elements each, `apart` elements from one member's to the next's, or the same for
- * all (0). */
+/* What goes to the members: n elements each, `apart` elements from one member's to the next's, or the same
+ * for all (0). */
 template <typename T> struct words_from {
   static constexpr bool plain = true;
   const T *src;

@@ -1,9 +1,9 @@
-/* The barrier of all blocks of a launch, by one word of a slot set. No cooperative launch is needed, only that
- * the blocks run at the same time.
+/* The barrier of all blocks of a launch, by one word of a slot set. No cooperative launch is needed, only
+ * that the blocks run at the same time.
  *
- * Its upper half counts barriers. In each of them block 0 adds 2^32 - (blocks - 1) and every other block 1, in
- * any order: together exactly 2^32, so that the lower half is zero again, and the upper half changes with the
- * last of them and not before (as cooperative groups do it with 32 bits). Nothing is reset, and the next
+ * Its upper half counts barriers. In each of them block 0 adds 2^32 - (blocks - 1) and every other block 1,
+ * in any order: together exactly 2^32, so that the lower half is zero again, and the upper half changes with
+ * the last of them and not before (as cooperative groups do it with 32 bits). Nothing is reset, and the next
  * launch may have another number of blocks. A block that leaves the barrier cannot disturb one that is still
  * in it: that one waits for another upper half than it has found, and the next barrier cannot end without it.
  *

@@ -40,7 +40,40 @@ struct xor_ {
   template <typename A> RUSHMEM_DEVICE static A of(A a, A b) { return static_cast<A>(a ^ b); }
 };
 
+/* A complex number as C, C++ and CUDA lay it out (`float _Complex`, `std::complex<float>`, `cuComplex`). */
+template <typename F> struct complex {
+  F re, im;
+};
+template <typename F> RUSHMEM_DEVICE complex<F> operator+(complex<F> a, complex<F> b) { return {a.re + b.re, a.im + b.im}; }
+
 namespace impl {
+
+/* A product that is rounded by itself: where one is contracted with a sum, the result has other bits. */
+#if defined(RUSHMEM_CPU)
+template <typename F> RUSHMEM_DEVICE F product(F a, F b) { return a * b; }
+#else
+RUSHMEM_DEVICE float product(float a, float b) {
+  float value;
+  asm("mul.rn.f32 %0, %1, %2;" : "=f"(value) : "f"(a), "f"(b));
+  return value;
+}
+#endif
+
+}  // namespace impl
+
+RUSHMEM_DEVICE complex<float> operator*(complex<float> a, complex<float> b) {
+  return {impl::product(a.re, b.re) - impl::product(a.im, b.im), impl::product(a.re, b.im) + impl::product(a.im, b.re)};
+}
+
+namespace impl {
+
+/* What is reduced as a word or part of one: numbers, and complex<float>. */
+template <typename T> struct is_reducible {
+  static constexpr bool value = is_word<T>::value;
+};
+template <> struct is_reducible<complex<float>> {
+  static constexpr bool value = true;
+};
 
 /* The type in which elements are combined, and the way there and back, by bits. */
 template <typename T> struct combined {

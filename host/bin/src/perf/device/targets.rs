@@ -81,8 +81,8 @@ fn pair() -> Vec<Spec> {
     specs
 }
 
-/// Collectives of two PEs by a block, the smallest sum in narrower scopes, and sums by a grid: at 8 bytes, 1 KiB, 64 KiB and
-/// 1 MiB what the peer needs and what is wanted.
+/// Collectives of two PEs by a block, the smallest sum in narrower scopes, and sums by a grid: what the peer
+/// needs and what is wanted. By a block at 8 bytes, 1 KiB, 64 KiB and 1 MiB.
 fn collectives() -> Vec<Spec> {
     const SIZES: [u64; 4] = [8, 1 << 10, 64 << 10, MIB];
     let table: [(What, [f64; 4], [f64; 4]); 5] = [

@@ -1,7 +1,7 @@
-/* Collectives of the world's team by one thread, warp or block of each PE, or all of its blocks, on f32. `bytes` are those of a
- * PE's larger array: what a PE contributes to a reduction, a broadcast or an all-to-all in all, what it
- * receives from a collect in all. The root of a broadcast is another one in each round, so that none can run
- * ahead. After the timed batches: what is there when a call returns? */
+/* Collectives of the world's team by one thread, warp or block of each PE, or all of its blocks, on f32.
+ * `bytes` are those of a PE's larger array: what a PE contributes to a reduction, a broadcast or an
+ * all-to-all in all, what it receives from a collect in all. The root of a broadcast is another one in each
+ * round, so that none can run ahead. After the timed batches: what is there when a call returns? */
 
 #define CHECKED 2
 /* Elements that are looked at, about. */
