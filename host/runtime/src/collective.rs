@@ -116,6 +116,12 @@ impl Entered<'_> {
         self.round_with(kind, words, 0)
     }
 
+    /// Whether all members are on this node.
+    #[inline]
+    pub(crate) fn is_of_one_node(&self) -> bool {
+        self.of.leaders.is_empty()
+    }
+
     /// Bytes that a round may carry of each member.
     #[inline]
     pub(crate) fn room(&self) -> usize {

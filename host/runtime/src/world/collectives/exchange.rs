@@ -1,7 +1,7 @@
 //! A block of each member's to every member: blocks of one size (alltoall), of elements apart from one
 //! another (alltoalls), of any sizes (alltoallv).
 
-use super::direct::{DST, SRC};
+use super::direct::{copy_own, DST, SRC};
 use super::{check_overlap, whole, Area, Arguments, Session, PRIVATE, SHARED};
 use crate::error::{err, Result};
 use crate::exec::{run, Form};
@@ -91,7 +91,7 @@ impl World {
                 }
             });
             // SAFETY: the caller vouches for both arrays, which are apart.
-            unsafe { copy(dst.ptr_mut().add(me * bytes), src.ptr().add(me * bytes), bytes) };
+            unsafe { copy_own(dst.ptr_mut().add(me * bytes), src.ptr().add(me * bytes), bytes) };
             return s.finish(moved);
         }
         let fill = |j: usize, at: usize, to: *mut u8, piece: usize| {

@@ -1,6 +1,6 @@
 //! One member's data to all (broadcast), and that of all to all (fcollect, collect).
 
-use super::direct::{DST, SRC};
+use super::direct::{copy_own, DST, SRC};
 use super::{check_overlap, whole, Arguments, Session, MAPS_NODE, PRIVATE};
 use crate::error::{err, Result};
 use crate::node::control::Call;
@@ -55,7 +55,7 @@ impl World {
         let (Some((dst, src)), root) = (areas, root as usize) else { return Ok(()) };
         if at_root {
             // SAFETY: both are valid; they may be the same.
-            unsafe { copy(dst.ptr_mut(), src.ptr(), bytes) };
+            unsafe { copy_own(dst.ptr_mut(), src.ptr(), bytes) };
         }
         if small {
             if !at_root {
@@ -271,7 +271,7 @@ impl Session<'_> {
                 .others()
                 .try_for_each(|to| unsafe { self.push(to, offsets[to] + start as u64, src, bytes) });
             // SAFETY: the caller vouches for both; a part may be in its place already.
-            unsafe { copy(dst.add(start), src, bytes) };
+            unsafe { copy_own(dst.add(start), src, bytes) };
             return self.finish(pushed);
         }
         if let Some(offsets) = from {
@@ -281,7 +281,7 @@ impl Session<'_> {
                 unsafe { self.pull(i, offsets[i], dst.add(start), bytes) }
             });
             // SAFETY: the caller vouches for both; a part may be in its place already.
-            unsafe { copy(dst.add(start), src, bytes) };
+            unsafe { copy_own(dst.add(start), src, bytes) };
             return self.finish(pulled);
         }
         let fill = |at: usize, to: *mut u8, piece: usize| {

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::direct::{DST, SRC};
+use super::direct::{DST, PAST_CACHES, SRC};
 use super::{check_overlap, whole, Area, Arguments, Session, SHARED};
 use crate::error::{err, Error, Result};
 use crate::node::control::Call;
@@ -332,6 +332,7 @@ impl Session<'_> {
         targets: &[*mut u8],
     ) {
         let mut block = Block::new();
+        let put = if range.len() >= PAST_CACHES { Reduction::put_past_caches } else { Reduction::put };
         let mut at = range.start;
         while at < range.end {
             let piece = r.block().min(range.end - at);
@@ -341,7 +342,7 @@ impl Session<'_> {
                     let (source, target) = (source.wrapping_add(at), targets[i].wrapping_add(at));
                     match (wanted, i) {
                         (Combined::Before, 0) => target.write_bytes(0, piece),
-                        (Combined::Before, _) => r.put(&mut block, target, piece),
+                        (Combined::Before, _) => put(r, &mut block, target, piece),
                         _ => {}
                     }
                     if i == 0 {
@@ -350,14 +351,14 @@ impl Session<'_> {
                         r.add(&mut block, source, piece);
                     }
                     if wanted == Combined::Through {
-                        r.put(&mut block, target, piece);
+                        put(r, &mut block, target, piece);
                     }
                 }
                 if wanted == Combined::Whole {
                     // Each its own way round, so that they do not all turn to one.
                     let (before, from_here) = targets.split_at(self.me);
                     for target in from_here.iter().chain(before).filter(|target| !target.is_null()) {
-                        r.put(&mut block, target.wrapping_add(at), piece);
+                        put(r, &mut block, target.wrapping_add(at), piece);
                     }
                 }
             }
