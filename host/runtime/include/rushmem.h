@@ -1358,8 +1358,8 @@ int32_t rushmem_team_barrier(rushmem_team_t *t);
  * Requires: `t` is a team that no other thread uses now. */
 int32_t rushmem_team_free(rushmem_team_t *t);
 
-/* `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the root (OpenSHMEM
- * 1.5, section 9.11.5). Collective over the team, whose members give the same size and root.
+/* `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the root
+ * (OpenSHMEM 1.5, section 9.11.5). Collective over the team, whose members give the same size and root.
  *
  * This and the other collectives: `dst` and `src` are any memory of the PE's; large arrays go faster where
  * they are symmetric. They are the same array or do not overlap. On return the destination is complete and
@@ -1377,19 +1377,16 @@ int32_t rushmem_team_free(rushmem_team_t *t);
 int32_t rushmem_team_broadcast(rushmem_team_t *t, void *dst, const void *src, size_t bytes, int32_t root);
 
 /* `bytes` bytes at `src` of each member are at `dst` of every member, one behind the other in the order of
- * the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of `dst`. Collective, and errors,
- * as `rushmem_team_broadcast`.
+ * the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of `dst`. Collective, and
+ * errors, as `rushmem_team_broadcast`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
  * all members. */
-int32_t rushmem_team_fcollect(rushmem_team_t *t,
-                              void *dst,
-                              const void *src,
-                              size_t bytes);
+int32_t rushmem_team_fcollect(rushmem_team_t *t, void *dst, const void *src, size_t bytes);
 
-/* `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has, `SIZE_MAX` where
- * the caller knows that it is enough; `*received`, unless `received` is null, is how many have come. `src` may
- * be this member's part of `dst`. Collective, and errors, as `rushmem_team_broadcast`;
+/* `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has, `SIZE_MAX`
+ * where the caller knows that it is enough; `*received`, unless `received` is null, is how many have come.
+ * `src` may be this member's part of `dst`. Collective, and errors, as `rushmem_team_broadcast`;
  * `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
@@ -1408,9 +1405,9 @@ int32_t rushmem_team_collect(rushmem_team_t *t,
 int32_t rushmem_team_alltoall(rushmem_team_t *t, void *dst, const void *src, size_t bytes);
 
 /* `rushmem_team_alltoall` of blocks of `n` elements of `elem_bytes` bytes: element `k` of block `j` is at
- * `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5, section 9.11.8). Strides are
- * at least 1, and like sizes the same on all members. What lies between is not touched, and the arrays do not
- * overlap. Collective, and errors, as `rushmem_team_broadcast`.
+ * `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5, section 9.11.8).
+ * Strides are at least 1, and like sizes the same on all members. What lies between is not touched, and
+ * the arrays do not overlap. Collective, and errors, as `rushmem_team_broadcast`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for the elements of all
  * blocks. */
@@ -1422,11 +1419,12 @@ int32_t rushmem_team_alltoalls(rushmem_team_t *t,
                                size_t elem_bytes,
                                size_t n);
 
-/* `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at `dst_at[i]`
- * of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to know sizes. All places are in
- * bytes, in lists with an entry for each member. `room` is how many bytes `dst` has, `SIZE_MAX` where the caller
- * knows that it is enough. Parts of `dst` do not overlap one another or `src`. Collective, and errors, as
- * `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
+/* `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at
+ * `dst_at[i]` of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to know sizes.
+ * All places are in bytes, in lists with an entry for each member. `room` is how many bytes `dst` has,
+ * `SIZE_MAX` where the caller knows that it is enough. Parts of `dst` do not overlap one another or `src`.
+ * Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where
+ * one has too little room.
  *
  * Requires: `t` is a team that nobody frees meanwhile; the lists are valid for an entry for each member;
  * `src` is valid for what is sent, `dst` for what comes or for `room`; `received` is null or valid for an
@@ -1440,13 +1438,14 @@ int32_t rushmem_team_alltoallv(rushmem_team_t *t,
                                const size_t *src_at,
                                const size_t *bytes);
 
-/* Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of `RUSHMEM_SUM` and
- * its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like (OpenSHMEM 1.5, section 9.11.9).
+/* Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of
+ * `RUSHMEM_SUM` and its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like (OpenSHMEM 1.5,
+ * section 9.11.9).
  *
  * Members are combined in the order of their numbers, one after the other, so that the result is the same
- * bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded once.
- * Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or an operator
- * that does not exist or that do not go together.
+ * bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded
+ * once. Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or
+ * an operator that does not exist or that do not go together.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
 int32_t rushmem_team_reduce(rushmem_team_t *t,
@@ -1456,9 +1455,9 @@ int32_t rushmem_team_reduce(rushmem_team_t *t,
                             int32_t type,
                             int32_t op);
 
-/* Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all members' `src`,
- * which have such a block for each member. `dst` may be the first block of `src`, or this member's. Collective,
- * and errors, as `rushmem_team_reduce`.
+/* Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all members'
+ * `src`, which have such a block for each member. `dst` may be the first block of `src`, or this member's.
+ * Collective, and errors, as `rushmem_team_reduce`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` is valid for `n` elements, `src` for as many for
  * each member. */
@@ -1469,8 +1468,8 @@ int32_t rushmem_team_reducescatter(rushmem_team_t *t,
                                    int32_t type,
                                    int32_t op);
 
-/* `rushmem_team_reduce` of the members up to each one, itself included (OpenSHMEM 1.6, inscan). Collective, and
- * errors, as that.
+/* `rushmem_team_reduce` of the members up to each one, itself included (OpenSHMEM 1.6, inscan).
+ * Collective, and errors, as that.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
 int32_t rushmem_team_inscan(rushmem_team_t *t,

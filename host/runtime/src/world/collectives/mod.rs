@@ -142,9 +142,14 @@ impl<'a> Session<'a> {
 
     /// The first round, which carries what `fill` puts in the place that it is given, so many bytes. All
     /// members have the same arguments after it.
-    fn enter(&mut self, arguments: Result<Arguments>, fill: impl FnOnce(*mut u8) -> usize) -> Result<()> {
+    fn enter(
+        &mut self,
+        arguments: Result<Arguments>,
+        bytes: usize,
+        fill: impl FnOnce(*mut u8),
+    ) -> Result<()> {
         let words = arguments.as_ref().map(|a| [a.size, self.attributes(a), a.dst.offset, a.src.offset]);
-        self.enter_with(words.map_err(Error::clone), true, fill)
+        self.enter_with(words.map_err(Error::clone), true, bytes, fill)
     }
 
     /// Word 1 of the first round.
@@ -158,11 +163,15 @@ impl<'a> Session<'a> {
         &mut self,
         words: Result<RoundWords>,
         sizes: bool,
-        fill: impl FnOnce(*mut u8) -> usize,
+        bytes: usize,
+        fill: impl FnOnce(*mut u8),
     ) -> Result<()> {
         let said = words.as_ref().map_or_else(|e| [0, code_word(e), PRIVATE, PRIVATE], |words| *words);
-        let bytes = if words.is_ok() { fill(self.call.desk()) } else { 0 };
-        self.call.round_with(self.kind, said, bytes)?;
+        let bytes = if words.is_ok() { bytes } else { 0 };
+        if bytes > 0 {
+            fill(self.call.desk(bytes));
+        }
+        self.call.round_with(self.kind, said, bytes, bytes)?;
         let mask = COMPARED | u64::MAX << CODE;
         let same = (0..self.n)
             .map(|i| self.call.words(i))
@@ -204,7 +213,7 @@ impl<'a> Session<'a> {
     /// A round in which every member says whether its part went well.
     fn settle(&mut self, mine: Result<()>, words: RoundWords, bytes: usize) -> Result<()> {
         let code = mine.as_ref().err().map_or(0, code_word);
-        let said = self.call.round_with(self.kind, [words[0], code, words[2], words[3]], bytes);
+        let said = self.call.round_with(self.kind, [words[0], code, words[2], words[3]], bytes, bytes);
         mine.map_err(|e| e.context(self.what()))?;
         said?;
         if (0..self.n).all(|i| self.call.words(i)[1] >> CODE == 0) {
