@@ -14,7 +14,7 @@ RUNTIME = {
     "seeds": set(),
     "word": set(),
     # Arithmetic of reductions on arrays in memory.
-    "reduction": {"error"},
+    "reduction": {"error", "word"},
     "os": {"error"},
     "fork": {"error"},
     "handles": {"error"},

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use crate::error::{err, Error, Result};
 use crate::health::Health;
-use crate::node::control::{Arrival, Call, Control, RoundWords, AHEAD};
+use crate::node::control::{Arrival, Call, Control, RoundWords, AHEAD, WITHIN};
 use crate::topology::card::Card;
 use crate::topology::members::Members;
 
 /// Tells these PEs, the leaders of other nodes, of this PE's arrival, and what the call carries of it.
-pub(crate) type Announce = Box<dyn Fn(&[usize], Arrival, &[u8]) -> Result<()> + Send + Sync>;
+pub(crate) type Announce = Box<dyn Fn(&[usize], Arrival, (&[u8], bool)) -> Result<()> + Send + Sync>;
 
 /// What the rounds of all teams of a world go through.
 pub(crate) struct Rounds {
@@ -113,7 +113,13 @@ impl Entered<'_> {
     /// calls differ.
     #[inline]
     pub(crate) fn round(&mut self, kind: Call, words: RoundWords) -> Result<()> {
-        self.round_with(kind, words, 0)
+        self.round_with(kind, words, 0, 0)
+    }
+
+    /// Whether all members are on this node.
+    #[inline]
+    pub(crate) fn is_of_one_node(&self) -> bool {
+        self.of.leaders.is_empty()
     }
 
     /// Bytes that a round may carry of each member.
@@ -122,17 +128,18 @@ impl Entered<'_> {
         self.rounds.control.room()
     }
 
-    /// Where this member puts what the next round is to carry of it.
+    /// Where this member puts what the next round is to carry of it. `whole` decides where that is: up to
+    /// so many bytes, which all members know of each other.
     #[inline]
-    pub(crate) fn desk(&mut self) -> *mut u8 {
+    pub(crate) fn desk(&mut self, whole: usize) -> *mut u8 {
         let me = self.rounds.control.my_pe();
-        self.rounds.control.carried(self.of.board, me, self.count.number + 1)
+        self.rounds.control.carried(self.of.board, me, self.count.number + 1, whole)
     }
 
     /// What the last round has carried of member `i`: good until the next round but one begins.
     #[inline]
-    pub(crate) fn carried(&self, i: usize) -> *const u8 {
-        self.rounds.control.carried(self.of.board, self.of.members.pe(i), self.count.number)
+    pub(crate) fn carried(&self, i: usize, whole: usize) -> *const u8 {
+        self.rounds.control.carried(self.of.board, self.of.members.pe(i), self.count.number, whole)
     }
 
     /// An error where a member has given the last round up and made others since: what it has carried may be
@@ -149,7 +156,13 @@ impl Entered<'_> {
 
     /// [`Entered::round`] that carries the first `bytes` bytes at [`Entered::desk`].
     #[inline]
-    pub(crate) fn round_with(&mut self, kind: Call, words: RoundWords, bytes: usize) -> Result<()> {
+    pub(crate) fn round_with(
+        &mut self,
+        kind: Call,
+        words: RoundWords,
+        bytes: usize,
+        whole: usize,
+    ) -> Result<()> {
         let Collective { board, members, leaders, .. } = self.of;
         let (board, rounds) = (*board, self.rounds);
         self.count.number += 1;
@@ -157,9 +170,10 @@ impl Entered<'_> {
         let arrival = Arrival { board, number, kind: kind as u8, previous: self.count.previous, words };
         rounds.control.arrive(&arrival);
         if let Some(announce) = &rounds.announce {
-            let data = rounds.control.carried(board, rounds.control.my_pe(), number);
+            let data = rounds.control.carried(board, rounds.control.my_pe(), number, whole);
             // SAFETY: this PE's own room, which nobody writes to before its next round but one.
-            announce(leaders, arrival, unsafe { std::slice::from_raw_parts(data, bytes) })?;
+            let data = unsafe { std::slice::from_raw_parts(data, bytes) };
+            announce(leaders, arrival, (data, whole <= WITHIN))?;
         }
         self.count.previous = kind as u8;
         let (n, mut next) = (members.n(), 0);

@@ -100,6 +100,40 @@ pub(crate) unsafe fn copy_word<W: Word>(dst: *mut u8, src: *const u8) {
     }
 }
 
+/// Copies `bytes` that nobody reads soon, by stores that go past the caches where the processor has such: a
+/// line is then not read only to be written over. What is stored after it is seen after it.
+///
+/// # Safety
+/// Both sides are valid for `bytes`, and do not overlap.
+pub(crate) unsafe fn copy_past_caches(dst: *mut u8, src: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+        const LINE: usize = 64;
+        let head = dst.align_offset(LINE).min(bytes);
+        let lines = (bytes - head) / LINE * LINE;
+        // SAFETY: parts of both sides, which the caller vouches for; the destination's lines are aligned.
+        // Every x86-64 processor has these instructions.
+        unsafe {
+            std::ptr::copy_nonoverlapping(src, dst, head);
+            let (mut to, mut from) = (dst.add(head).cast::<__m128i>(), src.add(head).cast::<__m128i>());
+            for _ in 0..lines / LINE {
+                let line: [__m128i; 4] = std::array::from_fn(|i| _mm_loadu_si128(from.add(i)));
+                (0..4).for_each(|i| _mm_stream_si128(to.add(i), line[i]));
+                (to, from) = (to.add(4), from.add(4));
+            }
+            let done = head + lines;
+            std::ptr::copy_nonoverlapping(src.add(done), dst.add(done), bytes - done);
+            _mm_sfence();
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller vouches for both sides.
+    unsafe {
+        std::ptr::copy_nonoverlapping(src, dst, bytes)
+    }
+}
+
 /// `memmove` that moves an aligned word in one piece.
 ///
 /// # Safety
@@ -115,6 +149,25 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
             4 => copy_word::<u32>(dst, src),
             8 => copy_word::<u64>(dst, src),
             _ => std::ptr::copy(src, dst, bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_past_the_caches_copies_all_and_no_more() {
+        let from: Vec<u8> = (0..1000u32).map(|i| (i * 7) as u8 | 1).collect();
+        for (at, shift, bytes) in
+            (0..70).flat_map(|at| [(at, at % 13, 0), (at, at % 7, 63), (at, 1, 64 + 3 * at), (at, 0, 900)])
+        {
+            let mut to = vec![0u8; 1100];
+            // SAFETY: both are that long.
+            unsafe { copy_past_caches(to.as_mut_ptr().add(at), from.as_ptr().add(shift), bytes) };
+            assert_eq!(to[at..at + bytes], from[shift..shift + bytes]);
+            assert!(to[..at].iter().chain(&to[at + bytes..]).all(|byte| *byte == 0), "{at} {bytes}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Which addresses are symmetric and alive: looked up by every host operation before it touches anything.
 //!
-//! The table changes only in collective calls; a look-up goes through a one-entry cache of the thread, keyed
-//! by a number that changes with the table and is never used twice in a process, so that the usual case costs
-//! a compare.
+//! The table changes only in collective calls; a look-up goes through a cache of the thread, keyed by a
+//! number that changes with the table and is never used twice in a process, so that the usual case costs a
+//! compare. It has two entries, for what has a source and a destination.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -29,9 +29,11 @@ struct Range {
 static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// (version, start, end, shift) of the last look-up that hit.
-    static CACHE: Cell<(u64, usize, usize, isize)> = const { Cell::new((0, 0, 0, 0)) };
+    /// (version, start, end, shift) of the last two ranges that were looked up.
+    static CACHE: [Cell<Entry>; 2] = const { [Cell::new((0, 0, 0, 0)), Cell::new((0, 0, 0, 0))] };
 }
+
+type Entry = (u64, usize, usize, isize);
 
 impl Live {
     pub(crate) fn new() -> Live {
@@ -78,15 +80,37 @@ impl Live {
     /// The symmetric address of `[at, at + bytes)`, which must lie in one live range.
     #[inline]
     pub(crate) fn find(&self, at: usize, bytes: usize) -> Result<usize> {
-        let (version, start, end, shift) = CACHE.get();
-        if version == self.version.load(Ordering::Acquire) && at >= start && at <= end && bytes <= end - at {
-            return Ok(at.wrapping_add_signed(shift));
+        match self.cached(0, at, bytes) {
+            Some(found) => Ok(found),
+            None => self.look_up(at, bytes),
         }
-        self.look_up(at, bytes)
+    }
+
+    #[inline]
+    fn cached(&self, entry: usize, at: usize, bytes: usize) -> Option<usize> {
+        let (version, start, end, shift) = CACHE.with(|entries| entries[entry].get());
+        let hit =
+            version == self.version.load(Ordering::Acquire) && at >= start && at <= end && bytes <= end - at;
+        hit.then(|| at.wrapping_add_signed(shift))
+    }
+
+    /// The same, `None` where no live range has the address.
+    #[inline]
+    pub(crate) fn find_any(&self, at: usize, bytes: usize) -> Result<Option<usize>> {
+        if let Some(found) = self.cached(0, at, bytes).or_else(|| self.cached(1, at, bytes)) {
+            return Ok(Some(found));
+        }
+        if self.rest(at).is_none() {
+            return Ok(None);
+        }
+        self.look_up(at, bytes).map(Some)
     }
 
     #[cold]
     fn look_up(&self, at: usize, bytes: usize) -> Result<usize> {
+        if let Some(found) = self.cached(1, at, bytes) {
+            return Ok(found);
+        }
         let version = self.version.load(Ordering::Acquire);
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         // `<=`: the one-past-the-end address of an allocation is a fine place for zero bytes.
@@ -111,7 +135,10 @@ impl Live {
                 bytes - (end - at)
             ));
         }
-        CACHE.set((version, start, end, range.shift));
+        CACHE.with(|entries| {
+            entries[1].set(entries[0].get());
+            entries[0].set((version, start, end, range.shift));
+        });
         Ok(at.wrapping_add_signed(range.shift))
     }
 }
@@ -140,6 +167,10 @@ mod tests {
             assert_eq!(live.find(usize::MAX, 1).unwrap_err().code, code::BAD_ADDRESS);
         }
         assert_eq!([0x1000, 0x1063, 0x1064, 0xfff].map(|at| live.rest(at)), [Some(100), Some(1), None, None]);
+        assert_eq!(live.find_any(0x1001, 99), Ok(Some(0x1001)));
+        assert_eq!(live.find_any(0x2001, 63), Ok(Some(0x2501)));
+        assert_eq!(live.find_any(0x3000, 1), Ok(None));
+        assert_eq!(live.find_any(0x1001, 100).unwrap_err().code, code::OUT_OF_BOUNDS);
         assert!(live.overlaps(0xff0, 0x11) && !live.overlaps(0xff0, 0x10) && !live.overlaps(0x1064, 5));
         live.remove(0x1000);
         assert_eq!(

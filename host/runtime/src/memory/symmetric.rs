@@ -151,6 +151,12 @@ impl Symmetric {
         self.live.find(at, bytes)
     }
 
+    /// [`Symmetric::find`] of an address that may be any: `None` where it is not symmetric.
+    #[inline]
+    pub(crate) fn find_any(&self, at: usize, bytes: usize) -> Result<Option<usize>> {
+        self.live.find_any(at, bytes)
+    }
+
     /// Bytes from `at`, a symmetric address, to the end of its allocation.
     pub(crate) fn rest(&self, at: usize) -> Option<usize> {
         self.live.rest(at)

@@ -171,9 +171,9 @@ impl Far {
         self.gpu
     }
 
-    /// This PE has entered a collective call, which carries `data`: the leaders of other nodes are sent
-    /// records of both.
-    pub(crate) fn arrive(&self, leaders: &[usize], arrival: Arrival, data: &[u8]) -> Result<()> {
+    /// This PE has entered a collective call, which carries `data`, within its slot or not: the leaders of
+    /// other nodes are sent records of both.
+    pub(crate) fn arrive(&self, leaders: &[usize], arrival: Arrival, data: (&[u8], bool)) -> Result<()> {
         if leaders.is_empty() {
             return Ok(());
         }

@@ -1,13 +1,15 @@
 //! The control segment: one `memfd` that all PEs of a node map, through which their host calls meet.
 //!
-//! Each PE owns one slot that only it writes. A collective call is one round: the PE stores its arrival word
-//! (call number and kind) in its own slot, then reads everybody's. One store and `n` loads, no central
+//! Each PE owns one slot that only it writes, with a line for its even calls and one for its odd ones. A
+//! collective call is one round: the PE stores its arrival word (call number and kind) there, then reads
+//! everybody's. One store and `n` loads, no central
 //! counter; kinds that differ are an error on every PE, so a mismatched call is reported rather than a hang.
 //! A call may carry four words of arguments, which the others read after the round.
 //!
-//! Behind the slots there is room for what a call carries beyond that, [`room`] bytes of each PE for the even
-//! calls of a board and as many for the odd ones: written before the arrival that announces it. As with the
-//! words, a PE has read them when it enters the next call, and they are written again in the one after that.
+//! A call may carry more: up to [`WITHIN`] bytes lie in the slot, and behind the slots there are [`room`]
+//! bytes of each PE for the even calls of a board and as many for the odd ones, written before the arrival.
+//! As with the words, a PE has read them when it enters the next call, and they are written again in the
+//! one after that.
 //!
 //! There is a slot for every PE of the job: those of other nodes are written by this node's leader, as it
 //! hears of their arrivals. So each slot has one writer, and shows a PE's arrivals in their order.
@@ -16,6 +18,7 @@
 //! without a common member may have the same one. The segment has room for all boards, and memory for those
 //! in use. Numbers of calls on a board only grow, also when another team takes it over ([`crate::team`]).
 
+use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -127,6 +130,8 @@ pub(crate) struct Carried<'a> {
     pub(crate) number: u64,
     /// Where it is in the whole.
     pub(crate) at: u64,
+    /// The whole is [`WITHIN`] bytes at most.
+    pub(crate) within: bool,
     pub(crate) data: &'a [u8],
 }
 
@@ -143,15 +148,22 @@ pub(crate) struct Arrival {
     pub(crate) words: RoundWords,
 }
 
-/// One PE's slot. The arrival word has its line to itself: everybody polls it.
+/// Bytes that a call carries within a slot; more goes to the room behind the slots.
+pub(crate) const WITHIN: usize = 24;
+
+/// One PE's slot: a line for its even calls and one for its odd ones, as a PE gets at most one call ahead.
+/// What a call says in few bytes comes with the arrival that everybody polls, in one line of the caches.
+#[repr(C)]
+struct Slot([Line; 2]);
+
+/// See [`Slot`]. Two lines of the caches long, as processors fetch pairs of them.
 #[repr(C, align(128))]
-struct Slot {
-    /// `number << 16 | previous kind << 8 | kind`. Two kinds, because a PE may be one call ahead of a slow
-    /// reader.
+struct Line {
+    /// `number << 16 | previous kind << 8 | kind`.
     arrival: AtomicU64,
-    _line: [u64; 15],
-    /// Arguments of the even and of the odd calls: a PE gets at most one call ahead.
-    words: [[AtomicU64; 4]; 2],
+    words: [AtomicU64; 4],
+    /// What the call carries, if that is little.
+    within: UnsafeCell<[u8; WITHIN]>,
     _rest: [u64; 8],
 }
 
@@ -164,9 +176,11 @@ pub(crate) struct Control {
     fd: OwnedFd,
 }
 
-// SAFETY: the mapping is only reached through atomics, and lives until drop.
+// SAFETY: the mapping lives until drop. It is only reached through atomics, and by pointers to what a call
+// carries, which its PE writes before the arrival and others read behind it.
 unsafe impl Send for Control {}
-// SAFETY: the mapping is only reached through atomics.
+// SAFETY: the mapping is only reached through atomics, and by pointers to what a call carries, which its PE
+// writes before the arrival and others read behind it.
 unsafe impl Sync for Control {}
 
 impl Control {
@@ -243,10 +257,10 @@ impl Control {
     }
 
     #[inline]
-    fn slot(&self, board: usize, pe: usize) -> &Slot {
+    fn line(&self, board: usize, pe: usize, number: u64) -> &Line {
         assert!(pe < self.n && board < BOARDS);
-        // SAFETY: in the mapping; the slot is atomics only, for which zeroes are values.
-        unsafe { &*self.base.add(board * self.n + pe) }
+        // SAFETY: in the mapping; the slot is atomics and a cell, for which zeroes are values.
+        unsafe { &(*self.base.add(board * self.n + pe)).0[(number & 1) as usize] }
     }
 
     /// Bytes that a call may carry of each PE.
@@ -255,9 +269,13 @@ impl Control {
         room(self.n)
     }
 
-    /// Where what call `number` carries of PE `pe` is: [`Control::room`] bytes.
+    /// Where what call `number` carries of PE `pe` is, where that is `bytes` bytes: [`Control::room`] at
+    /// most.
     #[inline]
-    pub(crate) fn carried(&self, board: usize, pe: usize, number: u64) -> *mut u8 {
+    pub(crate) fn carried(&self, board: usize, pe: usize, number: u64, bytes: usize) -> *mut u8 {
+        if bytes <= WITHIN {
+            return self.line(board, pe, number).within.get().cast();
+        }
         assert!(pe < self.n && board < BOARDS);
         let place = (board * self.n + pe) * 2 + (number & 1) as usize;
         // SAFETY: in the mapping, behind the slots.
@@ -269,15 +287,15 @@ impl Control {
     pub(crate) fn note(&self, pe: usize, what: &FromAfar<'_>) -> Result<()> {
         match what {
             FromAfar::Arrival(arrival) => self.arrive_for(pe, arrival),
-            FromAfar::Carried(Carried { board, number, at, data }) => {
-                let room = self.room();
+            FromAfar::Carried(Carried { board, number, at, within, data }) => {
+                let (room, bytes) = if *within { (WITHIN, 0) } else { (self.room(), usize::MAX) };
                 let at = usize::try_from(*at).ok().filter(|at| *at <= room && data.len() <= room - at);
                 let Some(at) = at else {
                     return Err(err!(INTERNAL, "{} bytes past the {room} that a call carries", data.len()));
                 };
                 // SAFETY: in the room of a PE that only this one writes to; others read after the arrival.
                 unsafe {
-                    let to = self.carried(*board, pe, *number).add(at);
+                    let to = self.carried(*board, pe, *number, bytes).add(at);
                     std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len());
                 }
             }
@@ -296,12 +314,12 @@ impl Control {
     #[inline]
     pub(crate) fn arrive_for(&self, pe: usize, arrival: &Arrival) {
         let Arrival { board, number, kind, previous, words } = arrival;
-        let slot = self.slot(*board, pe);
-        for (to, from) in slot.words[(number & 1) as usize].iter().zip(words) {
+        let line = self.line(*board, pe, *number);
+        for (to, from) in line.words.iter().zip(words) {
             to.store(*from, Ordering::Relaxed);
         }
         // Release: a PE that sees the arrival sees the arguments above and all earlier puts.
-        slot.arrival.store(number << 16 | u64::from(*previous) << 8 | u64::from(*kind), Ordering::Release);
+        line.arrival.store(number << 16 | u64::from(*previous) << 8 | u64::from(*kind), Ordering::Release);
     }
 
     /// The kind under which PE `pe` entered call `number` on `board`, once it has.
@@ -311,18 +329,18 @@ impl Control {
     /// next. Only a free in which all agreed lets it do that.
     #[inline]
     pub(crate) fn arrived(&self, board: usize, pe: usize, number: u64) -> Option<u8> {
-        let word = self.slot(board, pe).arrival.load(Ordering::Acquire);
+        let word = self.line(board, pe, number).arrival.load(Ordering::Acquire);
         match (word >> 16).wrapping_sub(number) as i64 {
             0 => Some(word as u8),
-            1 => Some((word >> 8) as u8),
-            ahead if ahead > 1 => Some(AHEAD),
+            // The next call is in the other line.
+            ahead if ahead > 0 => Some(AHEAD),
             _ => None,
         }
     }
 
     /// The arguments that PE `pe` gave to call `number`; only after [`Control::arrived`] said that it came.
     pub(crate) fn words(&self, board: usize, pe: usize, number: u64) -> RoundWords {
-        let w = &self.slot(board, pe).words[(number & 1) as usize];
+        let w = &self.line(board, pe, number).words;
         std::array::from_fn(|k| w[k].load(Ordering::Relaxed))
     }
 }
@@ -365,13 +383,20 @@ mod tests {
     fn what_a_call_carries_stays_in_its_room() {
         let control = Control::create(3, 0).unwrap();
         let (room, data) = (control.room(), [7u8; 100]);
-        let carried = |at: u64, data| FromAfar::Carried(Carried { board: 5, number: 9, at, data });
+        let carried =
+            |at: u64, data| FromAfar::Carried(Carried { board: 5, number: 9, at, within: false, data });
+        let within =
+            |at: u64, data| FromAfar::Carried(Carried { board: 5, number: 8, at, within: true, data });
+        assert!(control.note(1, &within(0, &data[..WITHIN])).is_ok());
+        assert!(control.note(1, &within(1, &data[..WITHIN])).is_err());
+        assert!(control.arrived(5, 1, 8).is_none() && control.words(5, 1, 8) == [0; 4]);
         assert!(control.note(1, &carried(room as u64 - 100, &data)).is_ok());
         for at in [room as u64 - 99, room as u64 + 1, u64::MAX] {
             assert!(control.note(1, &carried(at, &data)).is_err(), "{at}");
         }
         // SAFETY: the room of a PE, of one call and the other.
-        let bytes = |pe, number| unsafe { std::slice::from_raw_parts(control.carried(5, pe, number), room) };
+        let bytes =
+            |pe, number| unsafe { std::slice::from_raw_parts(control.carried(5, pe, number, room), room) };
         assert_eq!(bytes(1, 9).iter().filter(|byte| **byte == 7).count(), 100);
         assert!([(1, 8), (0, 9), (2, 9), (2, 8)]
             .iter()

@@ -11,6 +11,7 @@ mod number;
 use std::mem::MaybeUninit;
 
 use crate::error::{err, Result};
+use crate::word::copy_past_caches;
 use number::{BFloat, Complex, Half, Number};
 use rushmem_abi::c::*;
 use rushmem_abi::reduction::{reduction, Number as Kind, Operator, Reduced};
@@ -116,6 +117,19 @@ impl Reduction {
     pub(crate) unsafe fn put(&self, block: &mut Block, to: *mut u8, bytes: usize) {
         // SAFETY: the caller vouches for the bytes.
         unsafe { (self.put)(block, to, bytes / self.of.bytes) }
+    }
+
+    /// [`Reduction::put`] to where nobody reads soon.
+    ///
+    /// # Safety
+    /// As for [`Reduction::put`].
+    pub(crate) unsafe fn put_past_caches(&self, block: &mut Block, to: *mut u8, bytes: usize) {
+        let mut few = [const { MaybeUninit::<u8>::uninit() }; BLOCK];
+        // SAFETY: room for a block; the caller vouches for the bytes.
+        unsafe {
+            self.put(block, few.as_mut_ptr().cast(), bytes);
+            copy_past_caches(to, few.as_ptr().cast(), bytes);
+        }
     }
 }
 

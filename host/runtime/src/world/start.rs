@@ -229,7 +229,7 @@ fn share_memory(
     let joined = meeting.map(|meeting| meeting.join(&control)).transpose()?;
     let far = joined.as_ref().map(|joined| Arc::clone(&joined.net));
     let announce = far.map(|far| {
-        Box::new(move |leaders: &[usize], arrival, data: &[u8]| far.arrive(leaders, arrival, data))
+        Box::new(move |leaders: &[usize], arrival, data: (&[u8], bool)| far.arrive(leaders, arrival, data))
             as Announce
     });
     let (health, cards) = (Arc::clone(health), Arc::clone(cards));

@@ -230,12 +230,17 @@ impl Engine {
 
     /// This PE has entered a collective call, which carries `data`: the leaders of other nodes are sent
     /// records of both.
-    pub(in crate::net) fn arrive(&mut self, leaders: &[usize], arrival: Arrival, data: &[u8]) -> Result<()> {
+    pub(in crate::net) fn arrive(
+        &mut self,
+        leaders: &[usize],
+        arrival: Arrival,
+        (data, within): (&[u8], bool),
+    ) -> Result<()> {
         let core = &mut self.operations.core;
         leaders.iter().try_for_each(|pe| {
             for (i, part) in data.chunks(RECORD).enumerate() {
                 let Arrival { board, number, .. } = arrival;
-                let carried = Carried { board, number, at: (i * RECORD) as u64, data: part };
+                let carried = Carried { board, number, at: (i * RECORD) as u64, within, data: part };
                 core.emit(*pe, &Record::Carried(carried))?;
             }
             core.emit(*pe, &Record::Arrive(arrival))?;

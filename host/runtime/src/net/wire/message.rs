@@ -141,8 +141,8 @@ impl Record<'_> {
             Record::Arrive(Arrival { board, number, kind, previous, words: [a, b, c, d] }) => {
                 put(ARRIVE, kind, previous, &[number, board as u64, a, b, c, d], &[])
             }
-            Record::Carried(Carried { board, number, at, data }) => {
-                put(CARRIED, 0, 0, &[number, board as u64, at], data)
+            Record::Carried(Carried { board, number, at, within, data }) => {
+                put(CARRIED, within.into(), 0, &[number, board as u64, at], data)
             }
             Record::Bulk { number, offset, bytes } => put(BULK, 0, 0, &[number, offset, bytes], &[]),
         }
@@ -198,7 +198,10 @@ impl Record<'_> {
                 let words = [w(2), w(3), w(4), w(5)];
                 Record::Arrive(Arrival { board: board(1)?, number: w(0), kind: sub, previous: width, words })
             }
-            CARRIED => Record::Carried(Carried { board: board(1)?, number: w(0), at: w(2), data }),
+            CARRIED => {
+                let within = sub != 0;
+                Record::Carried(Carried { board: board(1)?, number: w(0), at: w(2), within, data })
+            }
             _ => Record::Bulk { number: w(0), offset: w(1), bytes: w(2) },
         }))
     }
@@ -225,7 +228,7 @@ mod tests {
             Record::ReplyData { reply: 9, at: 4, data: &data[..1] },
             Record::Flush { reply: 77 },
             Record::Arrive(Arrival { board: 9, number: 1, kind: 2, previous: 3, words: [4, 5, 6, 7] }),
-            Record::Carried(Carried { board: BOARDS - 1, number: 6, at: 7, data: &data }),
+            Record::Carried(Carried { board: BOARDS - 1, number: 6, at: 7, within: true, data: &data }),
             Record::Bulk { number: 3, offset: 4, bytes: 5 },
         ];
         let mut message = Vec::new();
@@ -259,7 +262,8 @@ mod tests {
             .encode(&mut message);
         assert!(Record::decode(&message, &mut PRELUDE.clone()).is_err(), "a board that does not exist");
         begin(&mut message, 0);
-        Record::Carried(Carried { board: BOARDS, number: 1, at: 0, data: &[1] }).encode(&mut message);
+        Record::Carried(Carried { board: BOARDS, number: 1, at: 0, within: false, data: &[1] })
+            .encode(&mut message);
         assert!(Record::decode(&message, &mut PRELUDE.clone()).is_err(), "a board that does not exist");
         assert!(prelude(&message[..15]).is_err());
     }

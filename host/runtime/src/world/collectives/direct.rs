@@ -6,10 +6,29 @@ use super::Session;
 use crate::error::Result;
 use crate::exec::{order, run, Form};
 use crate::op::Op;
+use crate::word::{copy, copy_past_caches};
 
 /// Where the heap offset of an array stands in the words of the first round.
 pub(super) const DST: usize = 2;
 pub(super) const SRC: usize = 3;
+
+/// Copies of so many bytes go past the caches, which do not hold what all members move.
+pub(super) const PAST_CACHES: usize = 4 << 20;
+
+/// Copies this PE's own part, which may be in its place already.
+///
+/// # Safety
+/// Both are valid for `bytes`; they are one place, or apart.
+pub(super) unsafe fn copy_own(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        match bytes {
+            _ if dst.cast_const() == src => {}
+            PAST_CACHES.. => copy_past_caches(dst, src, bytes),
+            _ => copy(dst, src, bytes),
+        }
+    }
+}
 
 impl Session<'_> {
     /// The heap offset that member `i` has said in that word of the last round.
@@ -49,6 +68,11 @@ impl Session<'_> {
     /// # Safety
     /// The source is valid until the next quiet.
     pub(super) unsafe fn push(&self, to: usize, offset: u64, src: *const u8, bytes: usize) -> Result<()> {
+        if let Some(there) = self.near(to, offset).filter(|_| bytes >= PAST_CACHES) {
+            // SAFETY: the caller vouches for the source, the member for its own array: they are apart.
+            unsafe { copy_past_caches(there, src, bytes) };
+            return Ok(());
+        }
         let op = Op::put(self.place(offset), src as usize, bytes);
         // SAFETY: the caller vouches for the source.
         unsafe { run(self.world, op, self.pe(to), Form::Nbi) }.map(drop)
@@ -59,6 +83,11 @@ impl Session<'_> {
     /// # Safety
     /// The destination is valid, and nobody else's, until the next quiet.
     pub(super) unsafe fn pull(&self, from: usize, offset: u64, dst: *mut u8, bytes: usize) -> Result<()> {
+        if let Some(there) = self.near(from, offset).filter(|_| bytes >= PAST_CACHES) {
+            // SAFETY: the caller vouches for the destination, the member for its own array: they are apart.
+            unsafe { copy_past_caches(dst, there, bytes) };
+            return Ok(());
+        }
         let op = Op::get(dst as usize, self.place(offset), bytes);
         // SAFETY: the caller vouches for the destination.
         unsafe { run(self.world, op, self.pe(from), Form::Nbi) }.map(drop)

@@ -1,7 +1,7 @@
 //! A block of each member's to every member: blocks of one size (alltoall), of elements apart from one
 //! another (alltoalls), of any sizes (alltoallv).
 
-use super::direct::{DST, SRC};
+use super::direct::{copy_own, DST, SRC};
 use super::{check_overlap, whole, Area, Arguments, Session, PRIVATE, SHARED};
 use crate::error::{err, Result};
 use crate::exec::{run, Form};
@@ -57,19 +57,17 @@ impl World {
         });
         let areas = arguments.as_ref().map(|(a, all)| (a.dst, a.src, *all)).ok();
         let small = areas.is_some_and(|(_, _, all)| all <= s.small());
-        s.enter(arguments.map(|(arguments, _)| arguments), |to| match areas {
+        let carried = areas.filter(|_| small).map_or(0, |(_, _, all)| all);
+        s.enter(arguments.map(|(arguments, _)| arguments), carried, |to| {
+            let from = areas.map_or(std::ptr::null(), |(_, src, _)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
-            Some((_, src, all)) if small => unsafe {
-                copy(to, src.ptr(), all);
-                all
-            },
-            _ => 0,
+            unsafe { copy(to, from, carried) }
         })?;
         let Some((dst, src, _)) = areas else { return Ok(()) };
         if small {
             for i in 0..n {
                 // SAFETY: each member has carried a block for each; the destination has a place for each.
-                unsafe { copy(dst.ptr_mut().add(i * bytes), s.carried(i).add(me * bytes), bytes) };
+                unsafe { copy(dst.ptr_mut().add(i * bytes), s.carried(i, carried).add(me * bytes), bytes) };
             }
             return s.done();
         }
@@ -91,7 +89,7 @@ impl World {
                 }
             });
             // SAFETY: the caller vouches for both arrays, which are apart.
-            unsafe { copy(dst.ptr_mut().add(me * bytes), src.ptr().add(me * bytes), bytes) };
+            unsafe { copy_own(dst.ptr_mut().add(me * bytes), src.ptr().add(me * bytes), bytes) };
             return s.finish(moved);
         }
         let fill = |j: usize, at: usize, to: *mut u8, piece: usize| {
@@ -143,25 +141,21 @@ impl World {
             n: count,
         };
         let apart = |stride: isize| (count as isize * stride * elem as isize) as usize;
-        s.enter(arguments, |to| {
+        let carried = if small { HEAD + n * block } else { HEAD };
+        s.enter(arguments, carried, |to| {
             // SAFETY: there is room for the strides and, where it is little, for all blocks; the source is
             // valid for all of its elements.
             unsafe {
                 to.cast::<[isize; 2]>().write([dst_stride, src_stride]);
-                match areas {
-                    Some((_, src)) if small => {
-                        for j in 0..n {
-                            let from = src.ptr().wrapping_add(j.wrapping_mul(apart(src_stride)));
-                            packed(src_stride, true).copy(to.add(HEAD + j * block), from);
-                        }
-                        HEAD + n * block
-                    }
-                    _ => HEAD,
+                let Some((_, src)) = areas.filter(|_| small) else { return };
+                for j in 0..n {
+                    let from = src.ptr().wrapping_add(j.wrapping_mul(apart(src_stride)));
+                    packed(src_stride, true).copy(to.add(HEAD + j * block), from);
                 }
             }
         })?;
         // SAFETY: every member has carried both.
-        let strides = |i: usize| unsafe { s.carried(i).cast::<[isize; 2]>().read() };
+        let strides = |i: usize| unsafe { s.carried(i, carried).cast::<[isize; 2]>().read() };
         if let Some(i) = (0..n).find(|i| strides(*i) != strides(0)) {
             let ([d, c], [dd, cc]) = (strides(0), strides(i));
             return Err(err!(
@@ -179,7 +173,9 @@ impl World {
             for i in 0..n {
                 // SAFETY: each member has carried a block for each; the destination is valid for all
                 // elements.
-                unsafe { packed(dst_stride, false).copy(place(i), s.carried(i).add(HEAD + me * block)) };
+                unsafe {
+                    packed(dst_stride, false).copy(place(i), s.carried(i, carried).add(HEAD + me * block))
+                };
             }
             return s.done();
         }
@@ -261,23 +257,24 @@ impl World {
         });
         let given = source.ok();
         // Every member's row: how much goes to each, and where it wants what comes from each.
-        s.enter_with(words, false, |to| {
+        let table = n * size_of::<[usize; 2]>();
+        s.enter_with(words, false, table, |to| {
             let row = to.cast::<[usize; 2]>();
             let lists = given.iter().flat_map(|(blocks, ..)| blocks.bytes.iter().zip(blocks.dst_at));
             for (j, (bytes, at)) in lists.enumerate() {
                 // SAFETY: there is room for two words for each member, aligned as the rounds' room is.
                 unsafe { row.add(j).write([*bytes, *at]) };
             }
-            n * size_of::<[usize; 2]>()
         })?;
-        let Some((blocks, from, _)) = given else { return Ok(Vec::new()) };
+        let Some((blocks, from, all)) = given else { return Ok(Vec::new()) };
         // SAFETY: each member has carried a row for all.
-        let said = |i: usize, j: usize| unsafe { s.carried(i).cast::<[usize; 2]>().add(j).read() };
+        let said = |i: usize, j: usize| unsafe { s.carried(i, table).cast::<[usize; 2]>().add(j).read() };
         let received: Vec<usize> = (0..n).map(|i| said(i, me)[0]).collect();
         let wanted: Vec<usize> = (0..n).map(|j| said(j, me)[1]).collect();
         let before: Vec<usize> = (0..n).map(|i| (0..me).map(|j| said(i, j)[0]).sum()).collect();
         let most = (0..n).map(|i| s.call.words(i)[MOST] as usize).max().unwrap_or(0);
-        let small = (0..n).all(|i| s.call.words(i)[ALL] <= s.small() as u64);
+        let sent: Vec<usize> = (0..n).map(|i| s.call.words(i)[ALL] as usize).collect();
+        let small = sent.iter().all(|all| *all <= s.small());
         s.done()?;
         let to = self.check_places(dst, &blocks, &received);
         let mut area = to.as_ref().map_or(Area { at: dst, offset: PRIVATE }, |area| *area);
@@ -285,20 +282,20 @@ impl World {
             // Nobody writes there, wherever it is.
             area.offset = 0;
         }
-        let mut carried = 0;
         if small {
+            let (to, mut carried) = (s.call.desk(all), 0);
             for (at, bytes) in blocks.src_at.iter().zip(blocks.bytes) {
                 // SAFETY: a block of the source, and room for all of them.
-                unsafe { copy(s.call.desk().add(carried), from.ptr().wrapping_add(*at), *bytes) };
+                unsafe { copy(to.add(carried), from.ptr().wrapping_add(*at), *bytes) };
                 carried += bytes;
             }
         }
-        s.settle(to.map(drop), [0, 0, area.offset, 0], carried)?;
+        s.settle(to.map(drop), [0, 0, area.offset, 0], if small { all } else { 0 })?;
         let place = |i: usize| area.ptr_mut().wrapping_add(blocks.dst_at[i]);
         if small {
             for i in 0..n {
                 // SAFETY: the member has carried its blocks; this one's place was checked.
-                unsafe { copy(place(i), s.carried(i).add(before[i]), received[i]) };
+                unsafe { copy(place(i), s.carried(i, sent[i]).add(before[i]), received[i]) };
             }
             s.done()?;
             return Ok(received);
@@ -371,7 +368,7 @@ impl Session<'_> {
         };
         self.staged(bytes, each, fill, |s, at, piece| {
             // SAFETY: every member has carried a piece for each.
-            (0..n).for_each(|i| take(i, at, unsafe { s.carried(i).add(me * each) }, piece));
+            (0..n).for_each(|i| take(i, at, unsafe { s.piece_of(i).add(me * each) }, piece));
         })
     }
 }

@@ -27,8 +27,11 @@ use crate::op::check_private;
 use crate::team::Team;
 pub(crate) use exchange::{Blocks, StridedBlocks};
 
-/// Data up to so many bytes of each member travels with the first round.
+/// Data up to so many bytes of each member travels with the first round, where that goes to other nodes: a
+/// second round takes longer than what it carries.
 const SMALL: usize = 16 << 10;
+/// The same in a node: a second round takes less time than copying that much twice.
+const SMALL_NEAR: usize = 3 << 10;
 
 /// The offset of memory that is not symmetric.
 const PRIVATE: u64 = u64::MAX;
@@ -81,13 +84,14 @@ impl World {
             return Ok(Area { at, offset: PRIVATE });
         }
         check_private(what, at, bytes)?;
-        match self.symmetric.find(at, bytes) {
-            Ok(own) => Ok(Area { at: own, offset: (own - self.symmetric.base()) as u64 }),
+        match self.symmetric.find_any(at, bytes).map_err(|e| e.context(what))? {
+            Some(own) => Ok(Area { at: own, offset: (own - self.symmetric.base()) as u64 }),
             // In symmetric memory, but not in what lives there.
-            Err(e) if self.symmetric.rest(at).is_some() || self.symmetric.window().covers(at, bytes) => {
-                Err(e.context(what))
+            None if self.symmetric.window().covers(at, bytes) => {
+                self.symmetric.find(at, bytes).map_err(|e| e.context(what))?;
+                Err(err!(BAD_ADDRESS, "{what} at {at:#x} is not in live symmetric memory"))
             }
-            Err(_) => Ok(Area { at, offset: PRIVATE }),
+            None => Ok(Area { at, offset: PRIVATE }),
         }
     }
 
@@ -131,14 +135,21 @@ impl<'a> Session<'a> {
 
     /// Bytes that travel with the first round, at most.
     fn small(&self) -> usize {
-        SMALL.min(self.call.room())
+        // All members know of each other's nodes, and say the same.
+        let most = if self.call.is_of_one_node() { SMALL_NEAR } else { SMALL };
+        most.min(self.call.room())
     }
 
     /// The first round, which carries what `fill` puts in the place that it is given, so many bytes. All
     /// members have the same arguments after it.
-    fn enter(&mut self, arguments: Result<Arguments>, fill: impl FnOnce(*mut u8) -> usize) -> Result<()> {
+    fn enter(
+        &mut self,
+        arguments: Result<Arguments>,
+        bytes: usize,
+        fill: impl FnOnce(*mut u8),
+    ) -> Result<()> {
         let words = arguments.as_ref().map(|a| [a.size, self.attributes(a), a.dst.offset, a.src.offset]);
-        self.enter_with(words.map_err(Error::clone), true, fill)
+        self.enter_with(words.map_err(Error::clone), true, bytes, fill)
     }
 
     /// Word 1 of the first round.
@@ -152,11 +163,15 @@ impl<'a> Session<'a> {
         &mut self,
         words: Result<RoundWords>,
         sizes: bool,
-        fill: impl FnOnce(*mut u8) -> usize,
+        bytes: usize,
+        fill: impl FnOnce(*mut u8),
     ) -> Result<()> {
         let said = words.as_ref().map_or_else(|e| [0, code_word(e), PRIVATE, PRIVATE], |words| *words);
-        let bytes = if words.is_ok() { fill(self.call.desk()) } else { 0 };
-        self.call.round_with(self.kind, said, bytes)?;
+        let bytes = if words.is_ok() { bytes } else { 0 };
+        if bytes > 0 {
+            fill(self.call.desk(bytes));
+        }
+        self.call.round_with(self.kind, said, bytes, bytes)?;
         let mask = COMPARED | u64::MAX << CODE;
         let same = (0..self.n)
             .map(|i| self.call.words(i))
@@ -198,7 +213,7 @@ impl<'a> Session<'a> {
     /// A round in which every member says whether its part went well.
     fn settle(&mut self, mine: Result<()>, words: RoundWords, bytes: usize) -> Result<()> {
         let code = mine.as_ref().err().map_or(0, code_word);
-        let said = self.call.round_with(self.kind, [words[0], code, words[2], words[3]], bytes);
+        let said = self.call.round_with(self.kind, [words[0], code, words[2], words[3]], bytes, bytes);
         mine.map_err(|e| e.context(self.what()))?;
         said?;
         if (0..self.n).all(|i| self.call.words(i)[1] >> CODE == 0) {

@@ -1,6 +1,6 @@
 //! One member's data to all (broadcast), and that of all to all (fcollect, collect).
 
-use super::direct::{DST, SRC};
+use super::direct::{copy_own, DST, SRC};
 use super::{check_overlap, whole, Arguments, Session, MAPS_NODE, PRIVATE};
 use crate::error::{err, Result};
 use crate::node::control::Call;
@@ -44,23 +44,20 @@ impl World {
         let arguments = arguments();
         let areas = arguments.as_ref().map(|a| (a.dst, a.src)).ok();
         let small = bytes <= s.small();
-        s.enter(arguments, |to| match areas {
+        s.enter(arguments, if at_root && small { bytes } else { 0 }, |to| {
+            let from = areas.map_or(std::ptr::null(), |(_, src)| src.ptr());
             // SAFETY: the root's source is valid for as many bytes, and there is room for them.
-            Some((_, src)) if at_root && small => unsafe {
-                copy(to, src.ptr(), bytes);
-                bytes
-            },
-            _ => 0,
+            unsafe { copy(to, from, bytes) }
         })?;
         let (Some((dst, src)), root) = (areas, root as usize) else { return Ok(()) };
         if at_root {
             // SAFETY: both are valid; they may be the same.
-            unsafe { copy(dst.ptr_mut(), src.ptr(), bytes) };
+            unsafe { copy_own(dst.ptr_mut(), src.ptr(), bytes) };
         }
         if small {
             if !at_root {
                 // SAFETY: the root has carried as many; the destination is valid for them.
-                unsafe { copy(dst.ptr_mut(), s.carried(root), bytes) };
+                unsafe { copy(dst.ptr_mut(), s.carried(root, bytes), bytes) };
             }
             return s.done();
         }
@@ -78,7 +75,7 @@ impl World {
                 s.staged(bytes, room, fill, |s, at, bytes| {
                     if !at_root {
                         // SAFETY: a part of the destination, of which the root has carried as many bytes.
-                        unsafe { copy(dst.ptr_mut().add(at), s.carried(root), bytes) };
+                        unsafe { copy(dst.ptr_mut().add(at), s.piece_of(root), bytes) };
                     }
                 })
             }
@@ -109,19 +106,16 @@ impl World {
         let arguments = arguments();
         let areas = arguments.as_ref().map(|a| (a.dst, a.src)).ok();
         let small = bytes <= s.small();
-        s.enter(arguments, |to| match areas {
+        s.enter(arguments, if small { bytes } else { 0 }, |to| {
+            let from = areas.map_or(std::ptr::null(), |(_, src)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
-            Some((_, src)) if small => unsafe {
-                copy(to, src.ptr(), bytes);
-                bytes
-            },
-            _ => 0,
+            unsafe { copy(to, from, bytes) }
         })?;
         let Some((dst, src)) = areas else { return Ok(()) };
         if small {
             for i in 0..n {
                 // SAFETY: each member has carried as many bytes; the destination has a place for each.
-                unsafe { copy(dst.ptr_mut().add(i * bytes), s.carried(i), bytes) };
+                unsafe { copy(dst.ptr_mut().add(i * bytes), s.carried(i, bytes), bytes) };
             }
             return s.done();
         }
@@ -159,13 +153,10 @@ impl World {
         let areas = arguments.as_ref().ok().copied();
         let words = arguments.map(|(dst, _, room)| [bytes as u64, 0, room as u64, dst.offset]);
         let small = s.small();
-        s.enter_with(words, false, |to| match areas {
+        s.enter_with(words, false, if bytes <= small { bytes } else { 0 }, |to| {
+            let from = areas.map_or(std::ptr::null(), |(_, src, _)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
-            Some((_, src, _)) if bytes <= small => unsafe {
-                copy(to, src.ptr(), bytes);
-                bytes
-            },
-            _ => 0,
+            unsafe { copy(to, from, bytes) }
         })?;
         let Some((to, from, _)) = areas else { return Ok(0) };
         let sizes: Vec<usize> = (0..n).map(|i| s.call.words(i)[0] as usize).collect();
@@ -195,7 +186,7 @@ impl World {
             apart.map_err(|e| e.context(s.what()))?;
             for i in 0..n {
                 // SAFETY: each member has carried its bytes; the destination has room for all, as checked.
-                unsafe { copy(to.ptr_mut().add(starts[i]), s.carried(i), sizes[i]) };
+                unsafe { copy(to.ptr_mut().add(starts[i]), s.carried(i, sizes[i]), sizes[i]) };
             }
             s.done()?;
             return Ok(all);
@@ -271,7 +262,7 @@ impl Session<'_> {
                 .others()
                 .try_for_each(|to| unsafe { self.push(to, offsets[to] + start as u64, src, bytes) });
             // SAFETY: the caller vouches for both; a part may be in its place already.
-            unsafe { copy(dst.add(start), src, bytes) };
+            unsafe { copy_own(dst.add(start), src, bytes) };
             return self.finish(pushed);
         }
         if let Some(offsets) = from {
@@ -281,7 +272,7 @@ impl Session<'_> {
                 unsafe { self.pull(i, offsets[i], dst.add(start), bytes) }
             });
             // SAFETY: the caller vouches for both; a part may be in its place already.
-            unsafe { copy(dst.add(start), src, bytes) };
+            unsafe { copy_own(dst.add(start), src, bytes) };
             return self.finish(pulled);
         }
         let fill = |at: usize, to: *mut u8, piece: usize| {
@@ -296,7 +287,7 @@ impl Session<'_> {
                 let (start, bytes) = part(i);
                 let bytes = bytes.saturating_sub(at).min(piece);
                 // SAFETY: the member has carried as many; the caller vouches for the destination.
-                unsafe { copy(dst.wrapping_add(start + at), s.carried(i), bytes) };
+                unsafe { copy(dst.wrapping_add(start + at), s.piece_of(i), bytes) };
             }
         })
     }

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::direct::{DST, SRC};
+use super::direct::{DST, PAST_CACHES, SRC};
 use super::{check_overlap, whole, Area, Arguments, Session, SHARED};
 use crate::error::{err, Error, Result};
 use crate::node::control::Call;
@@ -107,13 +107,11 @@ impl World {
         });
         let mine = arguments.as_ref().map(|(a, r, bytes)| (a.dst, a.src, *r, *bytes)).ok();
         let small = mine.is_some_and(|(_, _, _, bytes)| bytes <= s.small());
-        s.enter(arguments.map(|(arguments, ..)| arguments), |to| match mine {
+        let carried = mine.filter(|_| small).map_or(0, |(.., bytes)| bytes);
+        s.enter(arguments.map(|(arguments, ..)| arguments), carried, |to| {
+            let from = mine.map_or(std::ptr::null(), |(_, src, ..)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
-            Some((_, src, _, bytes)) if small => unsafe {
-                copy(to, src.ptr(), bytes);
-                bytes
-            },
-            _ => 0,
+            unsafe { copy(to, from, carried) }
         })?;
         let Some((dst, src, r, bytes)) = mine else { return Ok(()) };
         let used = match wanted {
@@ -123,7 +121,7 @@ impl World {
         };
         if small {
             // SAFETY: every member has carried as many bytes; the destination is valid for them.
-            unsafe { combine_pieces(&r, used, bytes, |i| s.carried(i), dst.ptr_mut()) };
+            unsafe { combine_pieces(&r, used, bytes, |i| s.carried(i, carried), dst.ptr_mut()) };
             return s.done();
         }
         if let (Some(from), into) = (s.offsets(SRC), s.offsets(DST)) {
@@ -143,7 +141,7 @@ impl World {
         let room = s.call.room();
         s.staged(bytes, room, fill, |s, at, bytes| {
             // SAFETY: every member has carried as many bytes; a part of the destination.
-            unsafe { combine_pieces(&r, used, bytes, |i| s.carried(i), dst.ptr_mut().add(at)) }
+            unsafe { combine_pieces(&r, used, bytes, |i| s.piece_of(i), dst.ptr_mut().add(at)) }
         })
     }
 
@@ -170,19 +168,17 @@ impl World {
         });
         let mine = arguments.as_ref().map(|(a, r, bytes, all)| (a.dst, a.src, *r, *bytes, *all)).ok();
         let small = mine.is_some_and(|(.., all)| all <= s.small());
-        s.enter(arguments.map(|(arguments, ..)| arguments), |to| match mine {
+        let carried = mine.filter(|_| small).map_or(0, |(.., all)| all);
+        s.enter(arguments.map(|(arguments, ..)| arguments), carried, |to| {
+            let from = mine.map_or(std::ptr::null(), |(_, src, ..)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
-            Some((_, src, _, _, all)) if small => unsafe {
-                copy(to, src.ptr(), all);
-                all
-            },
-            _ => 0,
+            unsafe { copy(to, from, carried) }
         })?;
         let Some((dst, src, r, bytes, _)) = mine else { return Ok(()) };
         if small {
             // SAFETY: every member has carried a block for each; the destination is valid for one.
             unsafe {
-                combine_pieces(&r, members, bytes, |i| s.carried(i).add(me * bytes), dst.ptr_mut());
+                combine_pieces(&r, members, bytes, |i| s.carried(i, carried).add(me * bytes), dst.ptr_mut());
             }
             return s.done();
         }
@@ -332,6 +328,7 @@ impl Session<'_> {
         targets: &[*mut u8],
     ) {
         let mut block = Block::new();
+        let put = if range.len() >= PAST_CACHES { Reduction::put_past_caches } else { Reduction::put };
         let mut at = range.start;
         while at < range.end {
             let piece = r.block().min(range.end - at);
@@ -341,7 +338,7 @@ impl Session<'_> {
                     let (source, target) = (source.wrapping_add(at), targets[i].wrapping_add(at));
                     match (wanted, i) {
                         (Combined::Before, 0) => target.write_bytes(0, piece),
-                        (Combined::Before, _) => r.put(&mut block, target, piece),
+                        (Combined::Before, _) => put(r, &mut block, target, piece),
                         _ => {}
                     }
                     if i == 0 {
@@ -350,14 +347,14 @@ impl Session<'_> {
                         r.add(&mut block, source, piece);
                     }
                     if wanted == Combined::Through {
-                        r.put(&mut block, target, piece);
+                        put(r, &mut block, target, piece);
                     }
                 }
                 if wanted == Combined::Whole {
                     // Each its own way round, so that they do not all turn to one.
                     let (before, from_here) = targets.split_at(self.me);
                     for target in from_here.iter().chain(before).filter(|target| !target.is_null()) {
-                        r.put(&mut block, target.wrapping_add(at), piece);
+                        put(r, &mut block, target.wrapping_add(at), piece);
                     }
                 }
             }
@@ -378,7 +375,7 @@ impl Session<'_> {
         self.staged(bytes, each, fill, |s, at, piece| {
             // SAFETY: every member has carried a piece for each; a part of the destination.
             unsafe {
-                combine_pieces(r, n, piece, |i| s.carried(i).add(me * each), dst.ptr_mut().add(at));
+                combine_pieces(r, n, piece, |i| s.piece_of(i).add(me * each), dst.ptr_mut().add(at));
             }
         })
     }

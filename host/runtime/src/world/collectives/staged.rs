@@ -6,9 +6,15 @@ use super::Session;
 use crate::error::Result;
 
 impl Session<'_> {
-    /// What the last round has carried of member `i`.
-    pub(super) fn carried(&self, i: usize) -> *const u8 {
-        self.call.carried(i)
+    /// What the last round has carried of member `i`, as `whole` bytes at most.
+    #[inline]
+    pub(super) fn carried(&self, i: usize, whole: usize) -> *const u8 {
+        self.call.carried(i, whole)
+    }
+
+    /// The same of a round of [`Session::staged`].
+    pub(super) fn piece_of(&self, i: usize) -> *const u8 {
+        self.call.carried(i, usize::MAX)
     }
 
     /// The end of a call whose last round carried data: that was still there when it was read.
@@ -29,8 +35,8 @@ impl Session<'_> {
         let mut at = 0;
         while at < total {
             let bytes = piece.min(total - at);
-            let carried = fill(at, self.call.desk(), bytes);
-            self.call.round_with(self.kind, [0; 4], carried)?;
+            let carried = fill(at, self.call.desk(usize::MAX), bytes);
+            self.call.round_with(self.kind, [0; 4], carried, usize::MAX)?;
             take(self, at, bytes);
             at += bytes;
         }

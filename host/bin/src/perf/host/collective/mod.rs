@@ -15,10 +15,11 @@ use crate::stats::Summary;
 
 /// PEs.
 const JOBS: [u32; 2] = [2, 4];
-/// How often each of the programs takes its turn.
+/// How often each of the programs takes its turn; of few samples it is once.
 const TURNS: u32 = 3;
+const FEW: u32 = 30;
 /// Seconds of one turn, at most.
-const TURN_LIMIT_S: u32 = 300;
+const TURN_LIMIT_S: u32 = 120;
 
 const PROGRAM: &str = include_str!("mpi.c");
 
@@ -39,8 +40,8 @@ pub(super) fn measure(args: &HostArgs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for pes in JOBS {
         let mut ours = Samples::new();
-        let mut mpis = mpis(folder.path());
-        for _ in 0..TURNS {
+        let mut mpis = mpis(folder.path(), pes);
+        for _ in 0..turns(args) {
             take(&mut ours, &text_of(&mut our_job(args, pes)?, "the measuring PEs")?)?;
             mpis.retain_mut(|mpi| {
                 let said =
@@ -88,16 +89,27 @@ fn our_job(args: &HostArgs, pes: u32) -> Result<Command> {
     let mut command = job::command(pes, TURN_LIMIT_S)?;
     command.args(["collective-pe", "--samples", &samples(args), "--sizes", &sizes(args).join(",")]);
     command.args(args.corrupt.then_some("--corrupt"));
+    // They take host memory.
+    command.env("RUSHMEM_DEVICE", "cpu");
     Ok(command)
 }
 
 /// Of one turn.
 fn samples(args: &HostArgs) -> String {
-    args.samples.div_ceil(TURNS).to_string()
+    args.samples.div_ceil(turns(args)).to_string()
+}
+
+fn turns(args: &HostArgs) -> u32 {
+    if args.samples < FEW {
+        1
+    } else {
+        TURNS
+    }
 }
 
 /// The MPIs of which there is a compiler that builds the program.
-fn mpis(folder: &Path) -> Vec<Mpi> {
+fn mpis(folder: &Path, pes: u32) -> Vec<Mpi> {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     const AS_ROOT: &[&str] = &["--oversubscribe", "--allow-run-as-root"];
     let known = [
         ("Open MPI", "mpicc.openmpi", "mpirun.openmpi", AS_ROOT),
@@ -105,6 +117,10 @@ fn mpis(folder: &Path) -> Vec<Mpi> {
     ];
     let mut found = Vec::new();
     for (name, compiler, launcher, options) in known {
+        if name == "MPICH" && pes as usize > cores {
+            eprintln!("rushmem-perf: {name} of {pes} PEs is left out: it spins, and there are {cores} cores");
+            continue;
+        }
         let (source, program) = (folder.join("mpi.c"), folder.join(compiler));
         let built = std::fs::write(&source, PROGRAM)
             .and_then(|()| Command::new(compiler).arg("-O2").arg(&source).arg("-o").arg(&program).output());
