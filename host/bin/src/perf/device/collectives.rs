@@ -121,7 +121,12 @@ pub(super) fn told(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     let arrays = Arrays::of(bench, spec)?;
     let (world, stream) = (bench.world, bench.world.stream()?);
     let n = elements(bench, spec);
-    let members: Vec<Vec<f32>> = world.pes().map(|pe| data(bench, pe)).collect();
+    let shares = if matches!(spec.what, What::StreamReducescatter | What::StreamAlltoall) {
+        members_of(bench)
+    } else {
+        1
+    };
+    let members: Vec<Vec<f32>> = world.pes().map(|pe| data(bench, pe, n * shares)).collect();
     let me = world.my_pe();
     for round in 0..LOOKED_AT {
         arrays.to.fill(-1.0)?;
@@ -165,14 +170,21 @@ pub(super) fn told(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     Ok(stream.destroy()?)
 }
 
-/// What a PE contributes.
-fn data(bench: &Bench<'_>, pe: Pe) -> Vec<f32> {
-    let words = bench.collective_from.len() / 2;
-    let bytes: Vec<u8> = verify::pattern(bench.seed, pe, words).collect();
-    bytes.chunks_exact(4).map(|word| f32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect()
+fn members_of(bench: &Bench<'_>) -> usize {
+    bench.world.n_pes() as usize
+}
+
+/// The first `n` elements of what a PE contributes.
+fn data(bench: &Bench<'_>, pe: Pe, n: usize) -> Vec<f32> {
+    let bytes: Vec<u8> = verify::pattern(bench.seed, pe, n.div_ceil(2)).collect();
+    bytes
+        .chunks_exact(4)
+        .take(n)
+        .map(|word| f32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
+        .collect()
 }
 
 /// Fills what all PEs contribute.
 pub(super) fn fill(bench: &Bench<'_>) -> Result<()> {
-    Ok(bench.collective_from.write(&data(bench, bench.world.my_pe()))?)
+    Ok(bench.collective_from.write(&data(bench, bench.world.my_pe(), bench.collective_from.len()))?)
 }

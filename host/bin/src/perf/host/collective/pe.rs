@@ -25,8 +25,8 @@ struct Arrays<'a> {
 fn calls_of(bytes: u64) -> usize {
     match bytes {
         ..=0x1000 => 200,
-        ..=0x1_0000 => 50,
-        ..=0x10_0000 => 8,
+        0x1001..=0x1_0000 => 50,
+        0x1_0001..=0x10_0000 => 8,
         _ => 2,
     }
 }
@@ -34,8 +34,8 @@ fn calls_of(bytes: u64) -> usize {
 fn samples_of(bytes: u64, samples: u32) -> u32 {
     let share = match bytes {
         ..=0x1000 => 1,
-        ..=0x1_0000 => 2,
-        ..=0x10_0000 => 8,
+        0x1001..=0x1_0000 => 2,
+        0x1_0001..=0x10_0000 => 8,
         _ => 40,
     };
     (samples / share).max(3)
