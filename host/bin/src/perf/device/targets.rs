@@ -121,8 +121,8 @@ fn collectives() -> Vec<Spec> {
     specs
 }
 
-/// Collectives of two PEs in a CUDA graph: what the best of the peers needs and what is wanted, at 8 bytes, 64
-/// KiB, 1 MiB, 16 MiB and 64 MiB.
+/// Collectives of two PEs in a CUDA graph: what the best of the peers needs and what is wanted, at 8 bytes,
+/// 64 KiB, 1 MiB, 16 MiB and 64 MiB.
 fn in_graphs() -> Vec<Spec> {
     const SIZES: [u64; 5] = [8, 64 << 10, MIB, 16 * MIB, 64 * MIB];
     let table: [(What, [f64; 5], [f64; 5]); 5] = [
