@@ -252,7 +252,7 @@ const CALLS_BW: Measure = Measure {
 
 const CALLS_OF_TEAMS: Measure = Measure {
     part: Part::All,
-    sizes: sizes((3, 26, 1), FEW),
+    sizes: sizes((3, 24, 3), FEW),
     words: true,
     scopes: &[Stream, Graph],
     probe: Probe::Empty,

@@ -103,7 +103,11 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
     }
     let on_gpu = bench.world.device() != rushmem::Device::Cpu;
     let launched = shape.or(collectives::shape(spec, on_gpu)?).unwrap_or(Shape { blocks: 0, threads: 0 });
-    row.peer = spec.peer.map(|value| Beside { name: "NVSHMEM 3.8.0".to_owned(), value });
+    let peer = match collectives::is_one(spec.what) {
+        true => "best of NVSHMEM, NCCL, torch",
+        false => "NVSHMEM 3.8.0",
+    };
+    row.peer = spec.peer.map(|value| Beside { name: peer.to_owned(), value });
     row.shape = Some(Shown {
         scope: spec.scope.word().to_owned(),
         blocks: launched.blocks,

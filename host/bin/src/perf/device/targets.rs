@@ -20,6 +20,10 @@ const STAGE: u32 = 128 << 10;
 /// The plans: two PEs, and eight where there are as many GPUs.
 pub(super) fn plans(machine: Machine) -> Vec<(u32, Vec<Spec>)> {
     let mut plans = vec![(2, pair())];
+    if machine.is_gpu() {
+        // There are no graphs elsewhere.
+        plans[0].1.extend(in_graphs());
+    }
     if machine.gpus >= 8 {
         plans.push((8, synchronisation([(3.47, 4.74), (4.33, 5.67), (2.18, 3.51)], (1.8, 2.8))));
     }
@@ -113,6 +117,27 @@ fn collectives() -> Vec<Spec> {
             let threads = if bytes > 8 << 10 { 1024 } else { 512 };
             specs.push(row(Scope::Block, threads, bytes, (what, peer, wanted)));
         }
+    }
+    specs
+}
+
+/// Collectives of two PEs in a CUDA graph: what the best of the peers needs and what is wanted, at 8 bytes,
+/// 64 KiB, 1 MiB, 16 MiB and 64 MiB.
+fn in_graphs() -> Vec<Spec> {
+    const SIZES: [u64; 5] = [8, 64 << 10, MIB, 16 * MIB, 64 * MIB];
+    let table: [(What, [f64; 5], [f64; 5]); 5] = [
+        (What::StreamReduce, [5.7, 6.7, 10.1, 58.0, 256.0], [2.0, 2.8, 6.5, 48.0, 192.0]),
+        (What::StreamAlltoall, [5.9, 7.7, 12.3, 35.5, 144.0], [2.0, 2.5, 4.5, 26.0, 97.0]),
+        (What::StreamFcollect, [5.0, 6.2, 10.3, 42.9, 163.0], [2.0, 2.5, 4.5, 26.0, 97.0]),
+        (What::StreamReducescatter, [5.0, 5.9, 9.5, 50.0, 165.0], [2.0, 2.6, 4.6, 27.0, 98.0]),
+        (What::StreamBroadcast, [4.5, 5.8, 11.2, 61.0, 205.0], [2.0, 2.6, 5.5, 48.0, 192.0]),
+    ];
+    let row =
+        |what, bytes, peer, wanted| Spec { scope: Scope::Graph, bytes, ..target(what, Some(peer), wanted) };
+    let mut specs = vec![row(What::StreamTeamBarrier, 8, 3.0, 1.9)];
+    for (what, peer, wanted) in table {
+        let sizes = SIZES.into_iter().zip(peer.into_iter().zip(wanted));
+        specs.extend(sizes.map(|(bytes, (peer, wanted))| row(what, bytes, peer, wanted)));
     }
     specs
 }
