@@ -6,7 +6,7 @@ use crate::testing::random::Random;
 const ROOM: usize = 64 << 10;
 
 fn books() -> TeamBooks {
-    TeamBooks::new(ROOM, &TeamPlace { board: 0, at: 0, room: 2 })
+    TeamBooks::new(ROOM, &TeamPlace { board: 0, at: 0, room: 2 }, 0)
 }
 
 /// One split among these PEs' books: where the team is, or why it is nowhere; and the rounds it took.
