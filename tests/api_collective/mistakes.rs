@@ -192,10 +192,9 @@ fn who_is_late_is_named_with_the_call() {
         if world.my_pe().number() == 1 {
             let team = team.as_ref().unwrap();
             let error = team.alltoall(&mut [0u64; 2], &[1, 2]).unwrap_err();
-            let name = format!("for PE 2 (");
             let text = error.to_string();
             assert_eq!(error.code(), ErrorCode::Timeout, "{text}");
-            assert!(text.contains(&name) && text.contains("to enter team_alltoall of team"), "{text}");
+            assert!(text.contains("for PE 2 (") && text.contains("to enter team_alltoall of team"), "{text}");
             world.pes().for_each(|pe| said.signal_op(SignalOp::Set, 1, pe).unwrap());
         }
         said.wait_until(Cmp::Eq, 1).unwrap();

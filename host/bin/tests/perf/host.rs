@@ -164,7 +164,7 @@ fn runs_under_a_launcher_and_only_there_with_two_pes() {
     assert!(two.status.success(), "{}", text(&two.stderr));
     assert_eq!(text(&two.stdout).matches("put 8 B").count(), 1, "PE 0 alone reports: {}", text(&two.stdout));
 
-    let refusals: [(&str, &[&str], &str); 3] = [
+    let refusals: [(&str, &[&str], &str); 4] = [
         ("3", &["host", "put"], "with 2 PEs"),
         ("2", &["host", "startup"], "without a launcher"),
         ("2", &["host", "collective"], "without a launcher"),
