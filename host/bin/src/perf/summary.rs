@@ -1,4 +1,4 @@
-//! A record in short, for git: figures without their samples, of a curve its two ends and 64 KiB. `--compare`
+//! A record in short, for git: figures without their samples, of a curve its two ends and three sizes. `--compare`
 //! reads it as it reads the record. All that was measured stays in the JSON, which belongs elsewhere.
 
 use std::process::ExitCode;
@@ -15,8 +15,8 @@ use crate::text::quoted;
 pub(crate) const HEAD: &str = "# rushmem-perf";
 const COLUMNS: &str =
     "operation,bytes,pes,scope,blocks,threads,unit,median,reference,reference_median,limit,verdict,peer,peer_value";
-/// The middle of a curve.
-const MIDDLE: u64 = 64 << 10;
+/// What is shown of a curve beside its ends.
+const BETWEEN: [u64; 3] = [64 << 10, 1 << 20, 16 << 20];
 
 #[derive(Deserialize)]
 struct Record {
@@ -66,7 +66,7 @@ fn short(record: &Record) -> String {
     out
 }
 
-/// Whether a row is an end or the middle of its curve: of the rows that differ in nothing but their size.
+/// Whether a row is an end of its curve, or one of those between: of the rows that differ in nothing but their size.
 fn shown(row: &Row, all: &[Row]) -> bool {
     let key = |row: &Row| {
         let shape = row.shape.as_ref();
@@ -78,7 +78,8 @@ fn shown(row: &Row, all: &[Row]) -> bool {
         )
     };
     let curve = || all.iter().filter(|other| key(other) == key(row)).map(|other| other.bytes);
-    row.bytes == Some(MIDDLE) || row.bytes == curve().min().flatten() || row.bytes == curve().max().flatten()
+    let between = row.bytes.is_some_and(|bytes| BETWEEN.contains(&bytes));
+    between || row.bytes == curve().min().flatten() || row.bytes == curve().max().flatten()
 }
 
 fn line(row: &Row) -> String {
