@@ -49,15 +49,16 @@ impl LaunchStep {
     pub(crate) const NONE: LaunchStep = step(0, 0, 0);
 }
 
-/// Which way the data of a collective takes, for people. The choice is made in the device's headers.
+/// Which way the data of a collective takes, for people. The choice is made in the device's headers, and
+/// what is large stands in `impl/coll/limits.h`.
 pub(crate) fn algorithm(collective: &str) -> &'static str {
     match collective {
         "" => "",
         "sync" | "barrier" => "a store to each member",
         "inscan" | "exscan" => "packets",
-        "reduce" => "packets to all; past 8 KiB each member combines its share and writes it to all",
-        "reducescatter" => "packets; past 8 KiB a block each member combines its own",
-        _ => "packets; past 8 KiB for a member stores into its array",
+        "reduce" => "packets to all; large: each member combines its share and writes it to all",
+        "reducescatter" => "packets; large: each member reads and combines its own block",
+        _ => "packets; large: stores into the members' arrays",
     }
 }
 
