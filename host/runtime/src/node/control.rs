@@ -149,22 +149,22 @@ pub(crate) struct Arrival {
 }
 
 /// Bytes that a call carries within a slot; more goes to the room behind the slots.
-pub(crate) const WITHIN: usize = 24;
+pub(crate) const WITHIN: usize = 88;
 
-/// One PE's slot: a line for its even calls and one for its odd ones, as a PE gets at most one call ahead.
-/// What a call says in few bytes comes with the arrival that everybody polls, in one line of the caches.
+/// One PE's slot: a pair of lines for its even calls and one for its odd ones, as a PE gets at most one
+/// call ahead. What a call says in few bytes comes with the arrival that everybody polls, in one line of
+/// the caches.
 #[repr(C)]
-struct Slot([Line; 2]);
+struct Slot([SlotLine; 2]);
 
 /// See [`Slot`]. Two lines of the caches long, as processors fetch pairs of them.
 #[repr(C, align(128))]
-struct Line {
+struct SlotLine {
     /// `number << 16 | previous kind << 8 | kind`.
     arrival: AtomicU64,
     words: [AtomicU64; 4],
     /// What the call carries, if that is little.
     within: UnsafeCell<[u8; WITHIN]>,
-    _rest: [u64; 8],
 }
 
 /// The mapped segment.
@@ -257,7 +257,7 @@ impl Control {
     }
 
     #[inline]
-    fn line(&self, board: usize, pe: usize, number: u64) -> &Line {
+    fn line(&self, board: usize, pe: usize, number: u64) -> &SlotLine {
         assert!(pe < self.n && board < BOARDS);
         // SAFETY: in the mapping; the slot is atomics and a cell, for which zeroes are values.
         unsafe { &(*self.base.add(board * self.n + pe)).0[(number & 1) as usize] }
