@@ -1,5 +1,6 @@
-//! A record in short, for git: figures without their samples, of a curve its two ends and three sizes. `--compare`
-//! reads it as it reads the record. All that was measured stays in the JSON, which belongs elsewhere.
+//! A record in short, for git: figures without their samples, of a curve its two ends and three sizes.
+//! `--compare` reads it as it reads the record. All that was measured stays in the JSON, which belongs
+//! elsewhere.
 
 use std::process::ExitCode;
 
@@ -66,7 +67,8 @@ fn short(record: &Record) -> String {
     out
 }
 
-/// Whether a row is an end of its curve, or one of those between: of the rows that differ in nothing but their size.
+/// Whether a row is an end of its curve, or one of those between. A curve is rows that differ in nothing but
+/// their size.
 fn shown(row: &Row, all: &[Row]) -> bool {
     let key = |row: &Row| {
         let shape = row.shape.as_ref();

@@ -96,8 +96,8 @@ impl GpuEngine {
         self.quiet()
     }
 
-    /// Puts a copy between symmetric memory and the caller's on the stream. Pageable memory of the caller's is
-    /// read or written before this returns.
+    /// Puts a copy between symmetric memory and the caller's on the stream. Pageable memory of the caller's
+    /// is read or written before this returns.
     ///
     /// # Safety
     /// Every element of both sides is valid until the copy is done; no two overlap.

@@ -206,7 +206,8 @@ impl Pageable {
                     part.by_host(buffer, copy.direction);
                     stream.copy_strided(part.gpu, packed, part.size, part.count)
                 },
-                // SAFETY: the same; the copy into the buffer is waited for.
+                // SAFETY: the caller vouches for the elements of both sides; the copy into the buffer, which is
+                // this call's, is waited for before it is read.
                 Direction::OutOfGpu => unsafe {
                     let put =
                         stream.copy_strided(packed, part.gpu, part.size, part.count).and_then(|()| wait());
@@ -229,8 +230,8 @@ impl Pageable {
         Ok(())
     }
 
-    /// Leaves the buffer to what is on the stream, until that has run. The stream says so by a word: a call to
-    /// the host could wait for other streams' calls.
+    /// Leaves the buffer to what is on the stream, until that has run. The stream says so by a word: a call
+    /// to the host could wait for other streams' calls.
     fn lend(&self, stream: &Stream, loan: Loan) -> Result<()> {
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         let number = lent.last + 1;

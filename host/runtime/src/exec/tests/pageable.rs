@@ -106,8 +106,8 @@ fn more_copies_than_buffers_come_in_their_turn() {
     });
 }
 
-/// The engine's stream may be held up by other streams of the process. Whoever waits for it then must not keep
-/// others from the driver: what holds it up may be waiting for them.
+/// The engine's stream may be held up by other streams of the process. A call that waits for it must not keep
+/// other threads from the driver: what holds it up may be waiting for them.
 #[test]
 fn host_copies_never_wait_in_the_driver() {
     let name = "host_copies_never_wait_in_the_driver";
