@@ -206,8 +206,8 @@ impl Pageable {
                     part.by_host(buffer, copy.direction);
                     stream.copy_strided(part.gpu, packed, part.size, part.count)
                 },
-                // SAFETY: the caller vouches for the elements of both sides; the copy into the buffer, which is
-                // this call's, is waited for before the buffer is read.
+                // SAFETY: the caller vouches for the elements of both sides; the copy into the buffer, which
+                // is this call's, is waited for before the buffer is read.
                 Direction::OutOfGpu => unsafe {
                     let put =
                         stream.copy_strided(packed, part.gpu, part.size, part.count).and_then(|()| wait());
