@@ -20,8 +20,8 @@ pub struct Complex<F> {
     pub im: F,
 }
 
-/// Element types of reductions: integers of 8 to 64 bits, `f32`, `f64`, [`f16`] and [`bf16`], which are
-/// combined in 32 bits and rounded once, and [`Complex`] numbers.
+/// Element types of reductions: integers of 8 to 64 bits, `f32`, `f64`, [`struct@f16`] and [`bf16`], which
+/// are combined in 32 bits and rounded once, and [`Complex`] numbers.
 pub trait Number: Symmetric + sealed::Sealed {
     #[doc(hidden)]
     const TYPE: i32;

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::fmt::Display;
+use std::io::Write;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub fn run_with<E: Display>(
     let world = match builder.init() {
         Ok(world) => world,
         Err(error) => {
-            eprintln!("rushmem: cannot start: {error}");
+            say(format_args!("cannot start: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -71,12 +72,19 @@ pub fn run_with<E: Display>(
     }
 }
 
+/// Prints a line in one piece: all PEs of a host write to one standard error.
+fn say(text: std::fmt::Arguments<'_>) {
+    let line = format!("rushmem: {text}\n");
+    // Nobody is left to be told of a failure.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 fn finish(world: World) -> ExitCode {
     let me = name(&world);
     match world.finalize() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rushmem: {me}: its own part went well, but the job did not: {error}");
+            say(format_args!("{me}: its own part went well, but the job did not: {error}"));
             std::thread::sleep(AFTER_YOU);
             ExitCode::FAILURE
         }
@@ -88,11 +96,12 @@ fn give_up(world: World, error: &str, how: &str) {
     let (me, first) = (name(&world), first(&world));
     let is_first = first.is_none();
     match first {
-        Some(first) if error.contains(&first) => eprintln!("rushmem: {me} ends because {first}"),
+        Some(first) if error.contains(&first) => say(format_args!("{me} ends because {first}")),
         Some(first) => {
-            eprintln!("rushmem: {me} ends because {first}\nrushmem: {me} itself {how} after that: {error}")
+            say(format_args!("{me} ends because {first}"));
+            say(format_args!("{me} itself {how} after that: {error}"));
         }
-        None => eprintln!("rushmem: {me} {how}: {error}"),
+        None => say(format_args!("{me} {how}: {error}")),
     }
     world.abandon(&format!("its program {how}: {error}"));
     // What a drop does has been done.
