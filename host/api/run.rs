@@ -75,7 +75,7 @@ pub fn run_with<E: Display>(
 /// Prints a line in one piece: all PEs of a host write to one standard error.
 fn say(text: std::fmt::Arguments<'_>) {
     let line = format!("rushmem: {text}\n");
-    // Nobody is left to be told of a failure.
+    // A failure here could be printed nowhere.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
