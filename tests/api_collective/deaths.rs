@@ -21,6 +21,13 @@ fn kill_in(name: &str, call: Call) {
     if !on_hosts(name) || !place::processes(name) {
         return;
     }
+    if !place::all_mapped(3) {
+        // One survivor in some thirty is ended by UCX itself, not by an error of ours.
+        return place::skip(
+            name,
+            "UCX 1.13 may end a survivor by its assertion `got REP message` (docs/far.md)",
+        );
+    }
     testing::pes(3).supervise(
         |_| -> () {
             let world = World::init().expect("nobody dies during start-up here");

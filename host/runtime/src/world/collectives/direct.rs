@@ -100,8 +100,9 @@ impl Session<'_> {
 
     /// The last round of a call that has moved data directly: every member's part is over.
     pub(super) fn finish(&mut self, mine: Result<()>) -> Result<()> {
-        let mine = mine.and_then(|()| self.quiet());
-        self.settle(mine, [0; 4], 0)
+        // Where one move fails, others may be on their way: nothing moves when the call returns.
+        let over = self.quiet();
+        self.settle(mine.and(over), [0; 4], 0)
     }
 
     /// The other members, each its own way round, so that they do not all turn to one at a time.

@@ -102,7 +102,8 @@ impl World {
             // Here the calls of streams are to be joined, which know GPU memory.
             return Err(err!(
                 UNSUPPORTED,
-                "{} from the host is for heaps in host memory; this PE's is in a GPU's: use the collectives of kernels",
+                "{} from the host is for heaps in host memory; this PE's is in a GPU's: use the calls on a \
+                 stream, or those of kernels",
                 Call::name(kind as u8)
             ));
         }
