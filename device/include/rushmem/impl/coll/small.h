@@ -130,23 +130,29 @@ template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE void exchange_small(const team &t, uint64_t tag, size_t words, Source source, Sink sink) {
   enter_small<Scope>(t);
   const uint32_t w = Scope::rank();
-  if (w >= words) return Scope::sync();
-  const int n = t.raw.n_pes, me = t.raw.my_pe;
-  const last_phases last = load_phases(t);
-  const uint64_t own = source.word(me, w);
-  call<Scope> c = small_call<Scope>(t, tag, last);
-  make_small_room(c);
-  packet *const to = c.packets(c.next, me) + w;
-  RUSHMEM_ROLLED
-  for (int s = 1; s < n; ++s) {
-    const int member = c.right(s);
-    store_packet(c.near_at(to, member), Source::same ? own : source.word(member, w), c.number(c.next));
+  typename call<Scope>::state_of so_far{};
+  if (w < words) {
+    const int n = t.raw.n_pes, me = t.raw.my_pe;
+    const last_phases last = load_phases(t);
+    const uint64_t own = source.word(me, w);
+    call<Scope> c = small_call<Scope>(t, tag, last);
+    make_small_room(c);
+    packet *const to = c.packets(c.next, me) + w;
+    RUSHMEM_ROLLED
+    for (int s = 1; s < n; ++s) {
+      const int member = c.right(s);
+      store_packet(c.near_at(to, member), Source::same ? own : source.word(member, w), c.number(c.next));
+    }
+    if (w == 0) take_slots(c);
+    receive_from_all(c, sink, c.packets(c.next, 0) + w, own, w);
+    sink.template done<false>(w);
+    so_far = c.so_far();
   }
-  if (w == 0) take_slots(c);
-  receive_from_all(c, sink, c.packets(c.next, 0) + w, own, w);
-  sink.template done<false>(w);
   Scope::sync();
-  if (w == 0) leave_slots(c, c.next - 1);
+  if (w == 0) {
+    call<Scope> c(t, so_far);
+    leave_slots(c, c.next - 1);
+  }
 }
 
 /* `broadcast` as a call by itself. Members show that they have read the root's packets, as after any phase
