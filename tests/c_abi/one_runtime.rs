@@ -110,8 +110,6 @@ fn in_a_process_of_its_own(order: &str, program: &Path) -> String {
     let mut inside = Command::new(program);
     inside.args(["one_runtime::inside", "--exact", "--nocapture", "--test-threads=1"]);
     inside.env(CLIENT, &client).env(ORDER, order);
-    // Cargo's, which leads to its folder and comes before what the C library says of its own.
-    inside.env_remove("LD_LIBRARY_PATH");
     let text = job::alone(inside, Duration::from_secs(30));
     assert!(text.contains(&format!("inside, {order}: all well")), "{text}");
     text
