@@ -2,9 +2,6 @@
 //! of any memory; several teams at once; mistakes; PEs that die. (Over each way to other PEs in its turn:
 //! `scripts/test`.)
 
-// PEs end themselves here, at once and whatever is on their stack.
-#![allow(clippy::disallowed_methods)]
-
 use std::alloc::Layout;
 
 use rushmem_test_support::api_common;
@@ -12,6 +9,7 @@ use rushmem_test_support::api_common;
 mod deaths;
 mod mistakes;
 mod model;
+mod moments;
 mod steps;
 
 use api_common::{at_counts, both, place, Rng};
