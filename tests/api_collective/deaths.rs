@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use crate::api_common::{place, Rng};
-use crate::on_hosts;
 use rushmem::testing::{self, Exit, Outcome};
 use rushmem::{Pe, Result, Sum, Team, World};
 
@@ -18,7 +17,7 @@ type Call = fn(&Team<'_>, &rushmem::SymRef<'_, u64>, &rushmem::SymRef<'_, u64>) 
 
 /// Kills a PE while all repeat calls of one kind, small and large, on symmetric memory and other.
 fn kill_in(name: &str, call: Call) {
-    if !on_hosts(name) || !place::processes(name) {
+    if !place::processes(name) {
         return;
     }
     if !place::all_mapped(3) {
