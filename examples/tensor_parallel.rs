@@ -1,6 +1,6 @@
-//! A tensor-parallel matrix product: the inner dimension is cut over the PEs, each multiplies its part, and the
-//! kernel itself sums the parts on all PEs while other blocks go on computing. Every element is compared with a
-//! serial product.
+//! A tensor-parallel matrix product: the inner dimension is cut over the PEs, each multiplies its part, and
+//! the kernel itself sums the parts on all PEs while other blocks go on computing. Every element is compared
+//! with a serial product.
 //!
 //! `rushmem-run -n 4 -- tensor_parallel --rows 61 --cols 37 --depth 101 --blocks 3`
 
@@ -70,8 +70,8 @@ fn run(args: &Args) -> Outcome {
     let product = module.kernel("product")?;
     world.barrier_all()?;
     let start = Instant::now();
-    // SAFETY: the kernel stays within these allocations and has a slot set for each block; all PEs launch it with
-    // the same sizes.
+    // SAFETY: the kernel stays within these allocations and has a slot set for each block; all PEs launch it
+    // with the same sizes.
     unsafe {
         let depth = (end - begin) as u64;
         let sizes = (args.rows, args.cols, depth, args.stripe);
@@ -108,8 +108,8 @@ fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// Small whole numbers, whose products and sums floats hold exactly: so every order of additions gives the same,
-/// a serial one too. Sums begin at 0, so none of them is -0.
+/// Small whole numbers, whose products and sums floats hold exactly: so every order of additions gives the
+/// same, a serial one too. Sums begin at 0, so none of them is -0.
 fn left(row: usize, k: usize) -> f32 {
     ((row * 7 + k * 5) % 13) as f32 - 6.0
 }

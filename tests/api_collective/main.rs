@@ -168,33 +168,40 @@ fn every_type_has_its_operators() {
     at_counts(&[3], |world, rng| every_type(&mut EveryOperator { world, rng: rng.fork(9u64) }));
 }
 
+fn overlapping_teams(world: &World, rng: &mut Rng) {
+    let n = world.n_pes();
+    let teams = [
+        world.team().split_strided(0, 1, n).unwrap(),
+        world.team().split_strided(n - 1, -1, n).unwrap(),
+        world.team().split(Some(world.my_pe().number() / 2), 0).unwrap(),
+    ];
+    let arenas = [0, 1, 2].map(|_| Arena::<f32>::new(world, 80 << 10));
+    std::thread::scope(|scope| {
+        for (i, (team, arena)) in teams.iter().zip(&arenas).enumerate() {
+            let mut rng = rng.fork(i as u64);
+            scope.spawn(move || {
+                let Some(team) = team else { return };
+                for left in 0..place::host_rounds(12) {
+                    let step = &mut Step { team, arena, rng: &mut rng, most: (80 << 10) / 4 };
+                    step.moves();
+                    f32::operators(&mut Reduce { step, left: left % 4 });
+                }
+            });
+        }
+    });
+    // Teams that are dropped wait for each other.
+    world.barrier_all().unwrap();
+}
+
 /// Threads, each with a team of its own; the teams overlap.
 #[test]
 fn threads_call_collectives_of_teams_that_overlap_at_once() {
-    at_counts(&[2, 4], |world, rng| {
-        let n = world.n_pes();
-        let teams = [
-            world.team().split_strided(0, 1, n).unwrap(),
-            world.team().split_strided(n - 1, -1, n).unwrap(),
-            world.team().split(Some(world.my_pe().number() / 2), 0).unwrap(),
-        ];
-        let arenas = [0, 1, 2].map(|_| Arena::<f32>::new(world, 80 << 10));
-        std::thread::scope(|scope| {
-            for (i, (team, arena)) in teams.iter().zip(&arenas).enumerate() {
-                let mut rng = rng.fork(i as u64);
-                scope.spawn(move || {
-                    let Some(team) = team else { return };
-                    for left in 0..place::host_rounds(12) {
-                        let step = &mut Step { team, arena, rng: &mut rng, most: (80 << 10) / 4 };
-                        step.moves();
-                        f32::operators(&mut Reduce { step, left: left % 4 });
-                    }
-                });
-            }
-        });
-        // Teams that are dropped wait for each other.
-        world.barrier_all().unwrap();
-    });
+    at_counts(&[2, 4], overlapping_teams);
+    if !place::on_gpus() {
+        // The same where kernels do it.
+        let pes = seeded(place::pes(2)).env("RUSHMEM_TEST_APART", "1");
+        pes.threads(|world| overlapping_teams(world, &mut Rng::new(seed())));
+    }
 }
 
 /// User memory that was registered is symmetric, too; a source may lie behind it, at any address.

@@ -55,6 +55,8 @@ pub(crate) struct World {
     engine: Option<GpuEngine>,
     /// The host cannot touch the heap.
     apart: bool,
+    /// Streams for launches of the host's collectives, of which none uses these at the moment.
+    call_streams: Mutex<Vec<usize>>,
     far: Option<Arc<Far>>,
     rounds: Rounds,
     /// All PEs.

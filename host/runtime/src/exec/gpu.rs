@@ -57,6 +57,7 @@ impl GpuEngine {
     }
 
     /// Its stream.
+    #[cfg(test)]
     pub(crate) fn stream(&self) -> &Stream {
         &self.stream
     }

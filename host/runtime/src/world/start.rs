@@ -137,6 +137,7 @@ impl World {
             kernels,
             links,
             apart: engine.is_some() || config.apart,
+            call_streams: Mutex::default(),
             engine,
             far,
             rounds,

@@ -20,6 +20,7 @@ mod exchange;
 mod moving;
 mod own;
 mod reducing;
+mod relays;
 mod staged;
 
 use super::World;
@@ -128,6 +129,11 @@ impl World {
         }
     }
 
+    /// Whether this PE maps the memory of all PEs of its node.
+    fn maps_node(&self) -> bool {
+        self.near.count() == self.nodes.members(self.me as usize).len()
+    }
+
     /// Begins a collective call of a team.
     fn session<'a>(&'a self, team: &'a Team, kind: Call) -> Result<Session<'a>> {
         self.health.check()?;
@@ -179,7 +185,7 @@ impl<'a> Session<'a> {
 
     /// Word 1 of the first round.
     fn attributes(&self, arguments: &Arguments) -> u64 {
-        let maps = self.world.near.count() == self.world.nodes.members(self.world.me as usize).len();
+        let maps = self.world.maps_node();
         arguments.what | if arguments.shared { SHARED } else { 0 } | if maps { MAPS_NODE } else { 0 }
     }
 

@@ -127,7 +127,7 @@ impl World {
         }
         let part = |i: usize| (i * bytes, bytes);
         // SAFETY: the caller vouches for both arrays.
-        unsafe { s.gather((dst, n * bytes), (src, bytes), part, bytes, s.offsets(SRC)) }
+        unsafe { s.gather((dst, n * bytes), (src, bytes), part, bytes, s.offsets(SRC), s.all(MAPS_NODE)) }
     }
 
     /// Collective over the team: `bytes` bytes of each member's `src`, which may be as many as each likes,
@@ -188,13 +188,15 @@ impl World {
             Ok((to, carried, room))
         });
         let areas = arguments.as_ref().ok().copied();
-        let words = arguments.map(|(dst, _, room)| [bytes as u64, 0, room as u64, dst.offset]);
+        let maps = if self.maps_node() { MAPS_NODE } else { 0 };
+        let words = arguments.map(|(dst, _, room)| [bytes as u64, maps, room as u64, dst.offset]);
         s.enter_with(words, false, if bytes <= small { bytes } else { 0 }, |to| {
             let from = areas.map_or(std::ptr::null(), |(_, src, _)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
             unsafe { copy(to, from, bytes) }
         })?;
         let Some((to, from, _)) = areas else { return Ok(0) };
+        let maps = s.all(MAPS_NODE);
         let sizes: Vec<usize> = (0..n).map(|i| s.call.words(i)[0] as usize).collect();
         let starts: Option<Vec<usize>> = sizes
             .iter()
@@ -232,7 +234,7 @@ impl World {
         s.settle(apart, [0, 0, to.offset, PRIVATE], 0)?;
         let part = |i: usize| (starts[i], sizes[i]);
         // SAFETY: the caller vouches for both arrays, of which the destination is long enough.
-        unsafe { s.gather((to, all), (from, bytes), part, most, None) }?;
+        unsafe { s.gather((to, all), (from, bytes), part, most, None, maps) }?;
         Ok(all)
     }
 }
@@ -277,7 +279,8 @@ impl Session<'_> {
     }
 
     /// Every member's data to all: member `i`'s is `part(i)` of the destinations, a place and a number of
-    /// bytes, `most` at most. `from` are the offsets of the sources, where all are symmetric.
+    /// bytes, `most` at most. `from` are the offsets of the sources, where all are symmetric; `maps`: all map
+    /// their nodes, so that data which has come to a node once may be copied from there.
     ///
     /// # Safety
     /// `src` is valid for this member's part, `dst` for all of them; they are apart but for this member's
@@ -289,18 +292,30 @@ impl Session<'_> {
         part: impl Fn(usize) -> (usize, usize),
         most: usize,
         from: Option<Vec<u64>>,
+        maps: bool,
     ) -> Result<()> {
         let (me, n) = (self.me, self.n);
         let (start, _) = part(me);
         let (dst, src) = (to.ptr_mut(), own.ptr());
         if let Some(offsets) = self.offsets(DST) {
+            let relays = self.relays().filter(|_| maps);
+            let goes_to = |to: &usize| relays.as_ref().is_none_or(|relays| relays.sends(me, *to));
             // SAFETY: the caller vouches for both; the others' destinations are as long.
             let pushed = self
                 .others()
+                .filter(goes_to)
                 .try_for_each(|to| unsafe { self.push(to, offsets[to] + start as u64, src, bytes) });
             // SAFETY: the caller vouches for both; a part may be in its place already.
             let own = unsafe { self.copy_own(dst.add(start), src, bytes) };
-            return self.finish(pushed.and(own));
+            let Some(relays) = relays else { return self.finish(pushed.and(own)) };
+            let over = self.quiet();
+            self.settle(pushed.and(own).and(over), [0; 4], 0)?;
+            let copied = relays.copies(me).try_for_each(|(i, relay)| {
+                let (start, bytes) = part(i);
+                // SAFETY: this PE's own destination, of which nobody reads that part.
+                unsafe { self.pull(relay, offsets[relay] + start as u64, dst.add(start), bytes) }
+            });
+            return self.finish(copied);
         }
         if let Some(offsets) = from {
             let pulled = self.others().try_for_each(|i| {

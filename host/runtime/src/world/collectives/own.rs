@@ -4,6 +4,9 @@
 //! ([`Session::on_gpus`]). What travels in the rounds is in host memory for the time of the call: small
 //! arrays, arrays of a call in which some are not symmetric, and those that the host combines.
 
+use std::ffi::c_void;
+use std::sync::PoisonError;
+
 use super::direct::PAST_CACHES;
 use super::{Area, Arguments, Session, PRIVATE};
 use crate::error::Result;
@@ -130,7 +133,7 @@ impl Session<'_> {
             TeamCall::Reducescatter { r#type, op, .. } => ("reducescatter", r#type, op),
             _ => return Ok(false),
         };
-        if !is_reduced_by_kernels(of, op) {
+        if !is_reduced_by_kernels(of, op, world.engine.is_some()) {
             return Ok(false);
         }
         // One that lacks the kernel fails before the others wait for it in theirs.
@@ -138,14 +141,18 @@ impl Session<'_> {
         self.settle(ready, [0; 4], 0)?;
         let team = self.team.of_host();
         let slots = SlotSet { team: &team, name: self.team.rounds().name().to_string(), set: 0 };
-        // Without one, the device is the CPU, in a test: its own stream.
-        let stream = world.engine.as_ref().map_or(std::ptr::null_mut(), |engine| engine.stream().as_raw());
-        // SAFETY: the caller vouches for the arrays; the engine's stream lives as long as the world, and the
-        // launch is waited for.
-        unsafe {
-            collective_on_stream(world, &slots, &reduction, stream)?;
-            world.synchronize_stream(stream)?;
-        }
+        // Calls of several teams may be under way, and one would wait behind another that waits for a PE where
+        // they are the other way round.
+        let spare = world.call_streams.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let stream = spare.map_or_else(|| world.kernels.create_stream(), |raw| Ok(raw as *mut c_void))?;
+        // SAFETY: the caller vouches for the arrays; the stream lives as long as the world, and the launch is
+        // waited for.
+        let done = unsafe {
+            collective_on_stream(world, &slots, &reduction, stream)
+                .and_then(|()| world.synchronize_stream(stream))
+        };
+        world.call_streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream as usize);
+        done?;
         Ok(true)
     }
 

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::direct::{DST, PAST_CACHES, SRC};
-use super::{check_overlap, whole, Area, Arguments, Session, SHARED};
+use super::{check_overlap, whole, Area, Arguments, Session, MAPS_NODE, SHARED};
 use crate::error::{err, Error, Result};
 use crate::node::control::Call;
 use crate::op::team_call::TeamCall;
@@ -241,12 +241,26 @@ impl Session<'_> {
         from: &[u64],
     ) -> Result<()> {
         let share = bytes.div_ceil(self.n).next_multiple_of(LINE);
-        let begin = (share * self.me).min(bytes);
-        let range = begin..(begin + share).min(bytes);
-        let place = |i: usize| self.near(i, into[i]).map_or(OutPlace::Far(into[i]), OutPlace::Near);
+        let range = |i: usize| (share * i).min(bytes)..(share * (i + 1)).min(bytes);
+        let me = self.me;
+        // What is the same for all members goes to a node once.
+        let relays = self.relays().filter(|_| wanted == Combined::Whole && self.all(MAPS_NODE));
+        let place = |i: usize| match self.near(i, into[i]) {
+            Some(at) => OutPlace::Near(at),
+            None if relays.as_ref().is_some_and(|relays| !relays.sends(me, i)) => OutPlace::Nowhere,
+            None => OutPlace::Far(into[i]),
+        };
         let places: Vec<OutPlace> = (0..self.n).map(place).collect();
-        let moved = self.combine_range(r, wanted, range, from, &places);
-        self.finish(moved)
+        let moved = self.combine_range(r, wanted, range(me), from, &places);
+        let Some(relays) = relays else { return self.finish(moved) };
+        let over = self.quiet();
+        self.settle(moved.and(over), [0; 4], 0)?;
+        let copied = relays.copies(me).try_for_each(|(i, relay)| {
+            let (part, own) = (range(i), self.place(into[me]) as *mut u8);
+            // SAFETY: this PE's own destination, of which nobody reads that part.
+            unsafe { self.pull(relay, into[relay] + part.start as u64, own.add(part.start), part.len()) }
+        });
+        self.finish(copied)
     }
 
     /// Combines the elements of the first `used` members, whose sources are symmetric, for this one alone.
