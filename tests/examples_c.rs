@@ -87,7 +87,18 @@ fn the_demo_of_an_image_runs_every_example_that_verifies_itself() {
     };
     let (programs, demo) = (stage.dir().join("examples"), stage.dir().join("demo"));
     std::fs::create_dir(&programs).expect("a folder");
-    let rust = ["hello", "put", "ring", "write_signal", "alltoall", "jacobi", "bfs", "stealing", "pipeline"];
+    let rust = [
+        "hello",
+        "put",
+        "ring",
+        "write_signal",
+        "alltoall",
+        "jacobi",
+        "tensor_parallel",
+        "bfs",
+        "stealing",
+        "pipeline",
+    ];
     for name in rust {
         std::fs::copy(example(name), programs.join(name)).expect("a program can be copied");
     }

@@ -2,7 +2,6 @@
 
 use crate::api_common::kill::{one_of, until_it_fails};
 use crate::api_common::place;
-use crate::on_hosts;
 use rushmem::{Result, Sum, Team, World};
 
 /// Elements of an array: large ones of symmetric memory move directly.
@@ -13,7 +12,7 @@ type Call = fn(&Team<'_>, &rushmem::SymRef<'_, u64>, &rushmem::SymRef<'_, u64>) 
 
 /// Kills a PE while all repeat calls of one kind, small and large, on symmetric memory and other.
 fn kill_in(name: &str, call: Call) {
-    if !on_hosts(name) || !place::processes(name) {
+    if !place::processes(name) {
         return;
     }
     one_of(3).kills(|| {

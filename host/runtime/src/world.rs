@@ -31,7 +31,6 @@ use crate::team::Team;
 use crate::topology::card::Card;
 use crate::topology::near::{Near, NearForm};
 use crate::topology::nodes::Nodes;
-pub(crate) use collectives::{Blocks, StridedBlocks};
 use rushmem_abi::c::{
     rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA,
     RUSHMEM_NEAR_RUN, RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
@@ -54,6 +53,10 @@ pub(crate) struct World {
     kernels: Kernels,
     links: Links,
     engine: Option<GpuEngine>,
+    /// The host cannot touch the heap.
+    apart: bool,
+    /// Streams for launches of the host's collectives, of which none uses these at the moment.
+    call_streams: Mutex<Vec<usize>>,
     far: Option<Arc<Far>>,
     rounds: Rounds,
     /// All PEs.
