@@ -64,8 +64,9 @@ fn run(args: &Args) -> Outcome {
     w.slice(..part.len())?.write(&part)?;
 
     // Blocks reduce at once, so each has a slot set of the team.
-    let lanes = world.team().configured(TeamConfig::default().slot_sets(args.blocks));
-    let team = lanes.strided(0, 1, world.n_pes())?.ok_or("all PEs are members")?;
+    let lanes = TeamConfig::default().slot_sets(args.blocks);
+    let team = world.team().configured(lanes).strided(0, 1, world.n_pes())?;
+    let team = team.ok_or("all PEs are members")?;
     let module = world.load(Source::text(include_str!("tensor_parallel.cu")).name("tensor_parallel.cu"))?;
     let product = module.kernel("product")?;
     world.barrier_all()?;

@@ -101,6 +101,7 @@ impl World {
     ///
     /// # Safety
     /// Both are valid for the elements of all blocks.
+    #[allow(clippy::too_many_arguments, reason = "those of the C function")]
     pub(crate) unsafe fn team_alltoalls(
         &self,
         team: &Team,
@@ -240,6 +241,7 @@ impl World {
     /// # Safety
     /// The lists are null or valid for an entry for each member; `src` is valid for all blocks, `dst` for all
     /// that come, or for the room that is said to be there.
+    #[allow(clippy::too_many_arguments, reason = "those of the C function")]
     pub(crate) unsafe fn team_alltoallv(
         &self,
         team: &Team,
