@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use crate::api_common::kill::{ended, one_of, ready, until_it_fails};
 use crate::api_common::{longer, place, Rng};
-use crate::on_hosts;
 use rushmem::{Sum, World};
 
 /// Elements of an array.
@@ -15,7 +14,7 @@ const START: &str = "3";
 
 /// Whether processes may be killed here, with a reason if not.
 fn may_kill(name: &str) -> bool {
-    on_hosts(name) && place::processes(name)
+    place::processes(name)
 }
 
 fn world() -> World {
