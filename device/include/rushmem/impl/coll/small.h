@@ -183,7 +183,7 @@ RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T
   Scope::sync();
 }
 
-/* The whole call if it is a small one. `bytes` go between every two members; `more` is what tag_of() takes. */
+/* The whole call if it is a small one. `bytes` go between every two members; `more` is tag_of()'s. */
 template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE bool small_exchange(const team &t, uint32_t collective, size_t bytes, uint64_t more, Source source, Sink sink) {
   if constexpr (!has_blocks<Scope>::value) {

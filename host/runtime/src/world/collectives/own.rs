@@ -141,8 +141,8 @@ impl Session<'_> {
         self.settle(ready, [0; 4], 0)?;
         let team = self.team.of_host();
         let slots = SlotSet { team: &team, name: self.team.rounds().name().to_string(), set: 0 };
-        // Calls of several teams may be under way, and one would wait behind another that waits for a PE where
-        // they are the other way round.
+        // Calls of several teams may be under way, and one would wait behind another that waits for a PE
+        // where they are the other way round.
         let spare = world.call_streams.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let stream = spare.map_or_else(|| world.kernels.create_stream(), |raw| Ok(raw as *mut c_void))?;
         // SAFETY: the caller vouches for the arrays; the stream lives as long as the world, and the launch is

@@ -1,6 +1,6 @@
-//! Across nodes, large data goes to a node once: to one of its members, from which the others copy it. Which one that
-//! is depends on whose data it is, so that the members of a node share the work. All members know all nodes, so they
-//! say the same.
+//! Across nodes, large data goes to a node once: to one of its members, from which the others copy it. Which
+//! one that is depends on whose data it is, so that the members of a node share the work. All members know
+//! all nodes, so they say the same.
 
 use super::Session;
 
@@ -25,7 +25,7 @@ impl Session<'_> {
 }
 
 impl Relays {
-    /// Of members whose nodes are told by their leaders.
+    /// Of members whose nodes are known by their leaders.
     fn of(leaders: &[usize]) -> Relays {
         let mut seen: Vec<usize> = Vec::new();
         let mut relays = Relays { nodes: Vec::new(), of: Vec::new() };
