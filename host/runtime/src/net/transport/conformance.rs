@@ -317,7 +317,7 @@ fn what_is_cut_ends(mut job: Job) {
         let (from, head) = (job.at(pe, 0), [0; BULK_HEAD]);
         // SAFETY: source and destination outlive the job.
         later.push(job.begin(0, |t, token| unsafe { t.get(from, to, BYTES, token) }.unwrap()));
-        // SAFETY: likewise.
+        // SAFETY: the source outlives the job.
         later.push(
             job.begin(0, |t, token| unsafe { t.send_bulk(pe, head, source.as_ptr(), BYTES, token) }.unwrap()),
         );
