@@ -55,8 +55,6 @@ fn killed_while_the_others_finalize() {
             ready();
             // By then one is dead: who came at once, and waits, or who was to come later.
             std::thread::sleep(Duration::from_millis(if world.my_pe().number() == 0 { 0 } else { 500 }));
-            // To free it would be to wait there already.
-            std::mem::forget(to);
             ended(&world.finalize().expect_err("a PE is dead"))
         });
     }

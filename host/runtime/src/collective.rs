@@ -288,8 +288,9 @@ impl Entered<'_> {
 fn failed_on(health: &Health, who: &str, code: i32, what: &str, patience: Duration) -> Error {
     if code == error::code::PEER_DEAD {
         let report = || format!("for the name of the PE whose death {who} knows of");
-        let nothing = health.wait(Some(patience), &report, &mut || false);
-        log::debug!("{what}: {nothing:?}");
+        if let Err(nothing) = health.wait(Some(patience), &report, &mut || false) {
+            log::debug!("{what}: {nothing}");
+        }
         if let Err(death) = health.check() {
             return death.context(what);
         }

@@ -180,10 +180,11 @@ impl World {
         };
         let small = s.small();
         let arguments = arguments().and_then(|(to, from, room)| {
-            // SAFETY: the caller vouches for the source, from which small ones are carried.
-            let carried = match bytes <= small {
-                true => unsafe { s.touchable((to, 0), (from, bytes)) }?.1,
-                false => from,
+            let carried = if bytes <= small {
+                // SAFETY: the caller vouches for the source, from which small ones are carried.
+                unsafe { s.touchable((to, 0), (from, bytes)) }?.1
+            } else {
+                from
             };
             Ok((to, carried, room))
         });

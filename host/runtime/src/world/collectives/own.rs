@@ -83,7 +83,7 @@ impl Session<'_> {
     /// [`Session::touchable`] before the first round, for calls that are small.
     ///
     /// # Safety
-    /// As there.
+    /// Both are valid for as many bytes; they are apart, or one contains the other.
     pub(super) unsafe fn touchable_if(
         &mut self,
         small: bool,
