@@ -5,8 +5,8 @@
  * - What the slot set says and the word to send are loaded together.
  * - The word that says that the slot set is in use is taken while the packets are on their way.
  *
- * Any other call goes through `call`, out of line: its registers are not those of the kernel around it. Which
- * of the two a member takes is its own affair. */
+ * Any other call goes through `call`, out of line: its code stands once in a kernel. Which of the two a
+ * member takes is its own affair. */
 #ifndef RUSHMEM_IMPL_COLL_SMALL_H
 #define RUSHMEM_IMPL_COLL_SMALL_H
 

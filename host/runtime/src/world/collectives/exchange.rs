@@ -115,6 +115,7 @@ impl World {
         /// Bytes in front of the data of the first round: both strides.
         const HEAD: usize = 16;
         let mut s = self.session(team, Call::Alltoalls)?;
+        s.mirrors.has_gaps = true;
         let (n, me) = (s.n, s.me);
         let arguments = || {
             let all = Strides { dst_stride, src_stride, elem, n: whole(count, n)? };
@@ -287,6 +288,7 @@ impl World {
         const MOST: usize = 0;
         const ALL: usize = 2;
         let mut s = self.session(team, Call::Alltoallv)?;
+        s.mirrors.has_gaps = true;
         let (n, me) = (s.n, s.me);
         let source = blocks.and_then(|blocks| {
             let (end, all) = (end_of(blocks.src_at, blocks.bytes), blocks.bytes.iter().try_fold(0, add));

@@ -18,8 +18,11 @@ use crate::word::{copy, copy_past_caches};
 #[derive(Debug, Default)]
 pub(super) struct Mirrors {
     arrays: Vec<Mirror>,
-    /// What is written back at the end: to where, from where, and how many bytes.
-    results: Vec<(usize, usize, usize)>,
+    /// What is written back at the end: to where, from where, how many bytes, and what they were where the
+    /// call leaves some alone, which others may write meanwhile.
+    results: Vec<(usize, usize, usize, Option<Vec<u8>>)>,
+    /// The call leaves bytes of its destination alone.
+    pub(super) has_gaps: bool,
 }
 
 #[derive(Debug)]
@@ -75,7 +78,10 @@ impl Session<'_> {
         // SAFETY: the caller vouches for both.
         let (to, from) = unsafe { (self.mirror(dst, dst_bytes)?, self.mirror(src, src_bytes)?) };
         if to.at != dst.at {
-            self.mirrors.results.push((dst.at, to.at, dst_bytes));
+            // SAFETY: the mirror of the destination, which nobody writes yet.
+            let bytes = || unsafe { std::slice::from_raw_parts(to.at as *const u8, dst_bytes) }.to_vec();
+            let before = self.mirrors.has_gaps.then(bytes);
+            self.mirrors.results.push((dst.at, to.at, dst_bytes, before));
         }
         Ok((to, from))
     }
@@ -114,8 +120,7 @@ impl Session<'_> {
         }
         let mut host = vec![0u64; bytes.div_ceil(8)];
         let at = host.as_mut_ptr() as usize;
-        // SAFETY: the caller vouches for the array, and there is room for it. Its bytes that a call leaves
-        // alone are written back as they were.
+        // SAFETY: the caller vouches for the array, and there is room for it.
         unsafe { self.world.copy_own(at, area.at, bytes) }?;
         self.mirrors.arrays.push(Mirror { at: area.at, bytes, host });
         Ok(Area { at, offset: PRIVATE })
@@ -158,9 +163,20 @@ impl Session<'_> {
 
     /// Writes back what the call has written to host memory in the arrays' place.
     pub(super) fn write_back(&self) -> Result<()> {
-        self.mirrors.results.iter().try_for_each(|(to, from, bytes)| {
-            // SAFETY: an array of the caller's, and its mirror, which lives as long as the session.
-            unsafe { self.world.copy_own(*to, *from, *bytes) }
+        self.mirrors.results.iter().try_for_each(|(to, from, bytes, before)| {
+            // SAFETY: part of an array of the caller's, and its mirror, which lives as long as the session.
+            let write = |at: usize, len: usize| unsafe { self.world.copy_own(to + at, from + at, len) };
+            let Some(before) = before else { return write(0, *bytes) };
+            // SAFETY: the mirror, which the call has written to the end.
+            let after = unsafe { std::slice::from_raw_parts(*from as *const u8, *bytes) };
+            let mut at = 0;
+            while let Some(skip) = (at..*bytes).position(|i| after[i] != before[i]) {
+                let first = at + skip;
+                let end = (first..*bytes).find(|i| after[*i] == before[*i]).unwrap_or(*bytes);
+                write(first, end - first)?;
+                at = end;
+            }
+            Ok(())
         })
     }
 }
