@@ -637,13 +637,13 @@ int32_t rushmem_device_name(rushmem_world_t *w, const char **out);
 int32_t rushmem_peer(rushmem_world_t *w, int32_t pe, struct rushmem_peer_t *out);
 
 /* Allocates `bytes` of zeroed symmetric memory at a multiple of `align` (a power of two; 0 means 64), at the
- * same offset on every PE (OpenSHMEM 1.5, section 9.3). Collective, with a barrier at its end; all PEs pass
- * the same values (`RUSHMEM_ERR_MISMATCH` on all of them otherwise, and nothing is allocated). Zero bytes
- * give a null pointer. */
+ * same offset on every PE (OpenSHMEM 1.5, section 9.3). Collective; it does what `rushmem_barrier_all` does,
+ * so that what was put before it has arrived. All PEs pass the same values (`RUSHMEM_ERR_MISMATCH` on all of
+ * them otherwise, and nothing is allocated). Zero bytes give a null pointer. */
 int32_t rushmem_alloc(rushmem_world_t *w, size_t bytes, size_t align, void **out);
 
-/* Gives an allocation back. Collective, with a barrier at its start; null is fine where it is null on every
- * PE. */
+/* Gives an allocation back. Collective; it does what `rushmem_barrier_all` does, so that nothing which was
+ * put before can meet the memory's next owner. Null is fine where it is null on every PE. */
 int32_t rushmem_free(rushmem_world_t *w, void *ptr);
 
 /* Makes private user memory symmetric: `[addr, addr + bytes)`. It keeps its address and contents; `*alias`
