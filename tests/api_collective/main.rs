@@ -8,6 +8,7 @@ use rushmem_test_support::api_common;
 
 mod deaths;
 mod mistakes;
+mod mixed;
 mod model;
 mod moments;
 mod steps;
