@@ -2,8 +2,8 @@
 //! allocations and frees between them: every PE makes the same random program, keeps all PEs' memory in a
 //! serial model, and compares.
 //!
-//! A step of a stream or a kernel returns before it is done. Its arrays belong to the stream until somebody
-//! synchronises it, which the program says, too: meanwhile the others use other arrays.
+//! A step of a stream or a kernel returns before it is done. Its arrays belong to the stream until a step
+//! synchronises it: meanwhile the others use other arrays.
 
 use rushmem::{Kernel, Launch, Prepared, Stream, Sum, SymRef, SymSlice, Team, TeamConfig, World};
 use rushmem_test_support::api_common::bench::made_quickly;
