@@ -1,9 +1,9 @@
 /* Any collective of 64-bit words at any scope, in a slot set of a team: what a host program of tests asks for
- * (tests/api_collective/mixed.rs). Launched with as many threads as the scope has. */
+ * (tests/api_collective/mixed). Launched with as many threads as the scope has. */
 #include <rushmem/rushmem.cuh>
 
-/* As mixed.rs numbers them. */
-enum { BROADCAST, FCOLLECT, ALLTOALL, REDUCE, REDUCESCATTER, INSCAN, EXSCAN, BARRIER };
+/* As mixed/call.rs numbers them, with the strides that it has. */
+enum { BROADCAST, FCOLLECT, ALLTOALL, ALLTOALLS, REDUCE, REDUCESCATTER, INSCAN, EXSCAN, BARRIER };
 
 template <typename Scope>
 static __device__ void any(rushmem::team t, int which, uint64_t *dst, const uint64_t *src, uint64_t n, int root) {
@@ -11,6 +11,7 @@ static __device__ void any(rushmem::team t, int which, uint64_t *dst, const uint
     case BROADCAST: return rushmem::broadcast<Scope>(t, dst, src, n, root);
     case FCOLLECT: return rushmem::fcollect<Scope>(t, dst, src, n);
     case ALLTOALL: return rushmem::alltoall<Scope>(t, dst, src, n);
+    case ALLTOALLS: return rushmem::alltoalls<Scope>(t, dst, src, 2, 3, n);
     case REDUCE: return rushmem::reduce<Scope>(t, dst, src, n, rushmem::sum{});
     case REDUCESCATTER: return rushmem::reducescatter<Scope>(t, dst, src, n, rushmem::sum{});
     case INSCAN: return rushmem::inscan<Scope>(t, dst, src, n, rushmem::sum{});
