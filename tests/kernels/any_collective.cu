@@ -2,7 +2,7 @@
  * (tests/api_collective/mixed). Launched with as many threads as the scope has. */
 #include <rushmem/rushmem.cuh>
 
-/* As mixed/call.rs numbers them, with the strides that it has. */
+/* As tests/api_collective/mixed/call.rs numbers them, with the strides that it has. */
 enum { BROADCAST, FCOLLECT, ALLTOALL, ALLTOALLS, REDUCE, REDUCESCATTER, INSCAN, EXSCAN, BARRIER };
 
 template <typename Scope>

@@ -2,8 +2,8 @@
 //! allocations, registrations and frees between them: every PE makes the same random program, keeps all PEs'
 //! memory in a serial model, and compares.
 //!
-//! A step of a stream or a kernel, and a put without waiting, returns before it is done. Its arrays are in use
-//! until a step synchronises the stream, or is a barrier: meanwhile the others use other arrays.
+//! A step of a stream or a kernel, and a put without waiting, returns before it is done. Its arrays are in
+//! use until a step synchronises the stream, or is a barrier: meanwhile the others use other arrays.
 
 mod call;
 mod memory;
