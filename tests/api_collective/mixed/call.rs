@@ -1,6 +1,6 @@
 //! One collective of a mixed program: where its arrays lie, what it leaves, and who makes it.
 
-use rushmem::{Kernel, Launch, Stream, Sum, SymRef, Team};
+use rushmem::{Kernel, Launch, Result, Stream, Sum, SymRef, Team};
 
 use super::memory::Array;
 use crate::api_common::Rng;
@@ -128,7 +128,7 @@ impl Call {
         (part(self.dst.0, self.dst.1, to), part(self.src.0, src_at, from))
     }
 
-    pub(super) fn by_host(&self, team: &Team<'_>, arrays: &[Array<'_>]) {
+    pub(super) fn by_host(&self, team: &Team<'_>, arrays: &[Array<'_>]) -> Result<()> {
         let (dst, src) = self.parts(team, arrays);
         match self.which {
             Broadcast => team.broadcast(&dst, &src, self.root as u32),
@@ -141,11 +141,16 @@ impl Call {
             Exscan => team.exscan(&dst, &src, Sum),
             Barrier => team.barrier(),
         }
-        .unwrap();
     }
 
     /// In the slot set of the stream's number.
-    pub(super) fn by_stream(&self, team: &Team<'_>, arrays: &[Array<'_>], stream: &Stream<'_>, set: u32) {
+    pub(super) fn by_stream(
+        &self,
+        team: &Team<'_>,
+        arrays: &[Array<'_>],
+        stream: &Stream<'_>,
+        set: u32,
+    ) -> Result<()> {
         let ((dst, src), t) = (self.parts(team, arrays), team.on(set));
         match self.which {
             Broadcast => stream.broadcast(t, &dst, &src, self.root as u32),
@@ -158,7 +163,6 @@ impl Call {
             Exscan => stream.exscan(t, &dst, &src, Sum),
             Barrier => stream.barrier(t),
         }
-        .unwrap();
     }
 
     /// By the kernel of scope `scope`.
@@ -168,12 +172,12 @@ impl Call {
         arrays: &[Array<'_>],
         (kernel, scope): (&Kernel<'_>, usize),
         (stream, set): (&Stream<'_>, u32),
-    ) {
+    ) -> Result<()> {
         let (dst, src) = self.parts(team, arrays);
         let (blocks, threads) = LAUNCHES[scope];
         let args = (team, set, self.which as i32, &dst, &src, self.n as u64, self.root as i32);
         // SAFETY: parts of arrays that are as long as the call takes, which nobody else uses until the stream
         // is synchronised.
-        unsafe { kernel.launch_on(Launch::new(blocks, threads), args, stream) }.unwrap();
+        unsafe { kernel.launch_on(Launch::new(blocks, threads), args, stream) }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::alloc::Layout;
 
-use rushmem::{Registered, SymRef, SymSlice, World};
+use rushmem::{Registered, Result, SymRef, SymSlice, World};
 
 /// Where an array's words lie.
 enum Memory<'w> {
@@ -30,21 +30,21 @@ pub(super) enum User {
 }
 
 impl<'w> Array<'w> {
-    pub(super) fn allocated(world: &'w World, len: usize) -> Array<'w> {
-        Array::of(world, Memory::Allocated(world.alloc::<u64>(len).unwrap()), len)
+    pub(super) fn allocated(world: &'w World, len: usize) -> Result<Array<'w>> {
+        Ok(Array::of(world, Memory::Allocated(world.alloc::<u64>(len)?), len))
     }
 
     /// In memory that is registered, of so many pages.
-    pub(super) fn registered(world: &'w World, pages: usize) -> Array<'w> {
+    pub(super) fn registered(world: &'w World, pages: usize) -> Result<Array<'w>> {
         const PAGE: usize = 4096;
         let layout = Layout::from_size_align(pages * PAGE, PAGE).unwrap();
         let len = layout.size() / 8;
         // SAFETY: a layout that is not empty; whole pages that nobody else has until `free` gives them back.
         let memory = unsafe {
             let own = std::alloc::alloc_zeroed(layout);
-            Memory::Registered(world.register(own.cast::<u64>(), len).unwrap(), own, layout)
+            Memory::Registered(world.register(own.cast::<u64>(), len)?, own, layout)
         };
-        Array::of(world, memory, len)
+        Ok(Array::of(world, memory, len))
     }
 
     fn of(world: &World, memory: Memory<'w>, len: usize) -> Array<'w> {
@@ -63,13 +63,14 @@ impl<'w> Array<'w> {
     }
 
     /// Collective.
-    pub(super) fn free(self) {
+    pub(super) fn free(self) -> Result<()> {
         match self.memory {
-            Memory::Allocated(slice) => slice.free().unwrap(),
+            Memory::Allocated(slice) => slice.free(),
             Memory::Registered(region, own, layout) => {
-                region.unregister().unwrap();
+                region.unregister()?;
                 // SAFETY: as it was made, and used no more.
                 unsafe { std::alloc::dealloc(own, layout) };
+                Ok(())
             }
         }
     }
