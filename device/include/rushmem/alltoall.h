@@ -11,7 +11,7 @@ namespace impl {
 template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
   /* In place, a block could arrive before the one that it replaces has left. */
-  const bool direct = is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && dst != src && is_symmetric(dst, count * sizeof(T));
+  const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
   if (direct) {
     c.meet();
@@ -19,6 +19,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t,
       return reinterpret_cast<const char *>(src + static_cast<size_t>(to) * n);
     });
     c.meet();
+    written(c);
   } else {
     exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, block_each<T>{dst, n});
   }
@@ -85,6 +86,15 @@ template <typename T> struct block_apart {
   template <bool> RUSHMEM_DEVICE void done(size_t) {}
 };
 
+/* Elements that are apart, to a far member. One block asks for all of them. */
+template <typename Scope, typename T>
+RUSHMEM_DEVICE void put_strided(const call<Scope> &c, T *dst, const T *src, size_t dst_stride, size_t src_stride, size_t n,
+                                int member) {
+  if (call<Scope>::blocks && block_in_grid() != 0) return;
+  far_iput<typename call<Scope>::group>(dst, src, static_cast<ptrdiff_t>(dst_stride), static_cast<ptrdiff_t>(src_stride), n,
+                                        c.t.world_pe(member));
+}
+
 }  // namespace impl
 
 /* `alltoall` of elements that are `dst_stride` and `src_stride` elements apart, at least 1: element k of
@@ -98,7 +108,7 @@ RUSHMEM_DEVICE void alltoalls(const team &t, T *dst, const T *src, size_t dst_st
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
   const size_t me = static_cast<size_t>(t.raw.my_pe), count = static_cast<size_t>(t.raw.n_pes) * n;
-  const bool direct = impl::is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near &&
+  const bool direct = impl::is_large_to_write<Scope>(t, n * sizeof(T)) &&
                       impl::is_symmetric(dst, ((count - 1) * dst_stride + 1) * sizeof(T));
   const uint64_t shape = (dst_stride * 0x9e3779b97f4a7c15u ^ src_stride) << 1 | static_cast<uint64_t>(direct);
   impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALLS, n * sizeof(T), shape));
@@ -109,11 +119,20 @@ RUSHMEM_DEVICE void alltoalls(const team &t, T *dst, const T *src, size_t dst_st
       const int to = s == 0 ? t.raw.my_pe : c.right(s);
       T *there = (s == 0 ? dst : impl::of_member(c, dst, to)) + me * n * dst_stride;
       const T *from = src + static_cast<size_t>(to) * n * src_stride;
+      if (RUSHMEM_UNLIKELY(!t.raw.all_near && s != 0)) {
+        const impl::route way = impl::route_to(t.world_pe(to));
+        if (way.is_far()) {
+          impl::put_strided(c, dst + me * n * dst_stride, from, dst_stride, src_stride, n, to);
+          continue;
+        }
+        there = way.at(dst) + me * n * dst_stride;
+      }
       for (size_t k = Scope::rank(); k < n && !c.is_idle(); k += Scope::size()) {
         there[k * dst_stride] = from[k * src_stride];
       }
     }
     c.meet();
+    impl::written(c);
   } else {
     impl::exchange<Scope>(
         c, impl::apart<T>::words(n),

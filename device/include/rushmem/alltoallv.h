@@ -26,8 +26,7 @@ template <typename T> struct block_where_wanted {
  * `received`, `src_at` and `n` have an entry for each member, in any memory of this PE that the scope's
  * threads can reach; `received` is none of the others. Parts of `dst` do not overlap one another or `src`.
  * `dst` is symmetric, or not for any member. On return `dst` and `received` may be read by every thread of
- * the scope, and the rest changed. All blocks travel as if each was as large as the largest, unless that is
- * more than a phase of packets and all members map each other.
+ * the scope, and the rest changed. Small blocks travel as if each was as large as the largest.
  * (MPI 4.1, 6.8 MPI_Alltoallv)
  * Order: the data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T>
@@ -49,7 +48,7 @@ RUSHMEM_DEVICE void alltoallv(const team &t, T *dst, const size_t *dst_at, size_
     const size_t theirs = c.lines()[member].said[2];
     most = theirs > most ? theirs : most;
   }
-  if (symmetric && t.raw.all_near && impl::is_large<Scope>(t, most * sizeof(T))) {
+  if (symmetric && impl::is_large_to_write<Scope>(t, most * sizeof(T))) {
     c.meet();
     RUSHMEM_ROLLED
     for (int s = 1; s < members; ++s) {
@@ -58,6 +57,7 @@ RUSHMEM_DEVICE void alltoallv(const team &t, T *dst, const size_t *dst_at, size_
     }
     impl::copy_own(c, dst + dst_at[me], src + src_at[me], n[me]);
     c.meet();
+    impl::written(c);
   } else if (most != 0) {
     impl::exchange<Scope>(
         c, impl::words_of<T>(most),

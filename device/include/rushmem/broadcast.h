@@ -91,11 +91,12 @@ RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_
                                     [=](int) { return reinterpret_cast<const char *>(src); });
   }
   c.meet();
+  written(c);
 }
 
 /* The calls that are not small, out of line (small.h). */
 template <typename Scope, typename T> RUSHMEM_OUTLINED void broadcast_any(team t, T *dst, const T *src, size_t n, int root) {
-  const bool direct = is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && is_symmetric(dst, n * sizeof(T));
+  const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, n * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct));
   if (direct) broadcast_direct(c, dst, src, n, root);
   else if constexpr (call<Scope>::blocks) broadcast_by_blocks(c, dst, src, n, root);

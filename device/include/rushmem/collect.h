@@ -40,11 +40,12 @@ RUSHMEM_DEVICE void collect(const team &t, T *dst, const T *src, size_t n) {
     if (theirs > most) most = theirs;
     if (member < t.raw.my_pe) before += theirs;
   }
-  if (symmetric && t.raw.all_near && impl::is_large<Scope>(t, most * sizeof(T))) {
+  if (symmetric && impl::is_large_to_write<Scope>(t, most * sizeof(T))) {
     c.meet();
     impl::write_to_all<impl::unit_of<T>::value>(c, reinterpret_cast<char *>(dst + before), 0, n * sizeof(T),
                                                 [=](int) { return reinterpret_cast<const char *>(src); });
     c.meet();
+    impl::written(c);
   } else if (most != 0) {
     impl::exchange<Scope>(
         c, impl::words_of<T>(most), impl::words_of_each([=](int, size_t w) { return impl::word_or_zero(src, n, w); }),

@@ -22,13 +22,14 @@ template <typename T> struct block_each {
 /* The calls that are not small, out of line (small.h). */
 template <typename Scope, typename T> RUSHMEM_OUTLINED void fcollect_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
-  const bool direct = is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && is_symmetric(dst, count * sizeof(T));
+  const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
   if (direct) {
     char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
     c.meet();
     write_to_all<unit_of<T>::value>(c, block_, 0, n * sizeof(T), [=](int) { return reinterpret_cast<const char *>(src); });
     c.meet();
+    written(c);
   } else {
     exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, block_each<T>{dst, n});
   }

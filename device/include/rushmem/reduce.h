@@ -51,9 +51,12 @@ template <typename T, typename Op, bool inclusive> struct scanning {
 template <typename Scope, typename T, typename Op>
 RUSHMEM_OUTLINED void reduce_any(team t, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T);
-  const bool direct = is_large<Scope>(t, bytes) && t.raw.all_near && is_symmetric(dst, bytes) && is_symmetric(src, bytes);
+  const bool near = t.raw.all_near != 0;
+  const bool direct = is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
+                                                        : is_large_to_reduce_by_puts(t, bytes) && dst != src);
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct));
-  if (direct) reduce_direct<Op>(c, dst, src, n);
+  if (direct && near) reduce_direct<Op>(c, dst, src, n);
+  else if (direct) reduce_by_puts<Op>(c, dst, src, n);
   else exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
   c.end();
 }

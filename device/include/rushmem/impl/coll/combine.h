@@ -123,6 +123,62 @@ RUSHMEM_DEVICE void reduce_direct(call<Scope> &c, T *dst, const T *src, size_t n
   c.meet();
 }
 
+/* Elements [0, n) of this member's share: its own at `own`, and those of the others one after the other in
+ * `pieces`, `share` elements apart. The result may replace the piece that lies where it goes: each word is
+ * written by who has read it. */
+template <typename Group, typename T, typename Op>
+RUSHMEM_OUTLINED void combine_pieces(T *result, const T *own, const T *pieces, size_t share, int me, int members, size_t n,
+                                     span words) {
+  const auto piece = [=](int m) { return m == me ? own : pieces + static_cast<size_t>(m < me ? m : m - 1) * share; };
+  for (size_t w = words.begin + Group::rank(); w < words.end; w += Group::size()) {
+    accumulator<T, Op> so_far;
+    so_far.begin(word_at(piece(0), n, w));
+    for (int m = 1; m < members; ++m) so_far.add(word_at(piece(m), n, w));
+    set_word(result, n, w, so_far.result());
+  }
+}
+
+/* The same where members may be far, which cannot be read from here. Each sends every other the share that
+ * this one combines, into its destination, which has room for them as long as it is not the source; then its
+ * result, when all have combined theirs, to where the pieces were. Blocks meet in pairs, so every share is
+ * shared out to them as if it was a whole one: what block b of one member writes, block b of another has
+ * read. */
+template <typename Op, typename Scope, typename T>
+RUSHMEM_DEVICE void reduce_by_puts(call<Scope> &c, T *dst, const T *src, size_t n) {
+  using group = typename call<Scope>::group;
+  const size_t members = static_cast<size_t>(c.t.raw.n_pes), me = static_cast<size_t>(c.t.raw.my_pe);
+  const size_t share = ((n * sizeof(T) + members - 1) / members + 127) / 128 * 128 / sizeof(T);
+  const auto begin = [=](size_t m) { return share * m < n ? share * m : n; };
+  const auto length = [=](size_t m) { return (begin(m + 1) - begin(m)) * sizeof(T); };
+  const span part = block_part(c, 0, share * sizeof(T));
+  const auto within = [=](size_t bytes) {
+    return span{part.begin < bytes ? part.begin : bytes, part.end < bytes ? part.end : bytes};
+  };
+  const auto send = [&](T *to, const T *from, size_t bytes, int member) {
+    const span mine = within(bytes);
+    if (mine.begin == mine.end) return;
+    put_apart<group, unit_of<T>::value>(reinterpret_cast<char *>(to) + mine.begin,
+                                        reinterpret_cast<const char *>(from) + mine.begin, mine.end - mine.begin,
+                                        c.t.world_pe(member));
+  };
+  c.meet();
+  RUSHMEM_ROLLED
+  for (int s = 1; s < c.t.raw.n_pes; ++s) {
+    const size_t to = static_cast<size_t>(c.right(s));
+    send(dst + (me < to ? me : me - 1) * share, src + begin(to), length(to), static_cast<int>(to));
+  }
+  c.meet();
+  T *own = dst + begin(me);
+  const span mine = within(length(me));
+  combine_pieces<group, T, Op>(own, src + begin(me), dst, share, c.t.raw.my_pe, c.t.raw.n_pes, length(me) / sizeof(T),
+                               {mine.begin / 8, (mine.end + 7) / 8});
+  c.meet();
+  RUSHMEM_ROLLED
+  for (int s = 1; s < c.t.raw.n_pes; ++s) send(own, own, length(me), c.right(s));
+  c.meet();
+  written(c);
+}
+
 }  // namespace impl
 }  // namespace rushmem
 

@@ -1,5 +1,5 @@
-/* Large collectives between members that map each other: no staging, each byte travels once. Members meet,
- * read or write one another's arrays, and meet again. The first meeting says that every member's arrays are
+/* Large collectives: no staging, each byte travels once. Members meet, read or write one another's arrays,
+ * and meet again. The first meeting says that every member's arrays are
  * ready, and may be written; the second that all have been read and written. Nothing is waited for in
  * between, so the two meetings are all that orders the accesses: loads see memory as it is since the first
  * (they bypass the L1 cache), and the second releases the stores, of all threads, as a barrier of the block
@@ -8,6 +8,10 @@
  * A grid shares the bytes out to its blocks in whole lines. Its blocks meet in pairs, block b of one member
  * and block b of the others; that all of them have met is what the grid's barriers around the call, or the
  * launch's begin and end, add to it.
+ *
+ * Members on other nodes are written to by puts, which go through the network while this PE writes to near
+ * ones. The second meeting has a fence in front of it, so who has met a member has its data. A put's source
+ * is free when the network says so, for which the call waits at its end.
  *
  * How much is on its way counts: an SM has 46 GB/s over NVLink with 64 KiB in flight, so each thread of 1024
  * has four accesses of 16 bytes, made before the first of them is used. Members that do not keep one order
@@ -57,6 +61,20 @@ template <typename Scope, size_t unit> RUSHMEM_OUTLINED void copy_apart(char *to
   copy<Scope, unit, false>(to, from, bytes);
 }
 
+/* The same to a PE that is not in the run around this one. Out of line as well. */
+template <typename Scope, size_t unit> RUSHMEM_OUTLINED void put_apart(char *to, const char *from, size_t bytes, int pe) {
+  const route way = route_to(pe);
+  if (way.is_far()) far_put<Scope>(to, from, bytes, pe, 0);
+  else copy<Scope, unit, false>(way.at(to), from, bytes);
+}
+
+/* The end of a call that has written to members which may be far. */
+template <typename Scope> RUSHMEM_DEVICE void written(const call<Scope> &c) {
+  if (RUSHMEM_LIKELY(c.t.raw.all_near)) return;
+  if (call<Scope>::group::rank() == 0 && state().ring != nullptr) far_quiet();
+  call<Scope>::group::sync();
+}
+
 /* This block's part of n elements, to a member or within this PE. */
 template <typename Scope, typename T> RUSHMEM_DEVICE void copy_part(const call<Scope> &c, T *to, const T *from, size_t n) {
   const span mine = block_part(c, 0, n * sizeof(T));
@@ -67,7 +85,12 @@ template <typename Scope, typename T> RUSHMEM_DEVICE void copy_part(const call<S
 }
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void copy_to_member(const call<Scope> &c, T *dst, const T *src, size_t n, int member) {
-  copy_part(c, of_member(c, dst, member), src, n);
+  if (RUSHMEM_LIKELY(c.t.raw.all_near)) return copy_part(c, of_member(c, dst, member), src, n);
+  const span mine = block_part(c, 0, n * sizeof(T));
+  if (mine.begin == mine.end) return;
+  put_apart<typename call<Scope>::group, unit_of<T>::value>(reinterpret_cast<char *>(dst) + mine.begin,
+                                                            reinterpret_cast<const char *>(src) + mine.begin,
+                                                            mine.end - mine.begin, c.t.world_pe(member));
 }
 template <typename Scope, typename T> RUSHMEM_DEVICE void copy_own(const call<Scope> &c, T *dst, const T *src, size_t n) {
   copy_part(c, dst, src, n);
@@ -86,7 +109,8 @@ RUSHMEM_DEVICE void write_to_all(const call<Scope> &c, char *dst, size_t begin, 
   const int n = c.t.raw.n_pes;
   const span mine = block_part(c, begin, end);
   const size_t bytes = mine.end - mine.begin;
-  bool whole = bytes % 16 == 0;
+  const bool near = c.t.raw.all_near != 0;
+  bool whole = near && bytes % 16 == 0;
   RUSHMEM_ROLLED
   for (int s = 0; s < n; ++s) whole = whole && whole_vectors(dst + mine.begin, source(c.right(s)) + mine.begin);
   if (!whole) {
@@ -94,8 +118,12 @@ RUSHMEM_DEVICE void write_to_all(const call<Scope> &c, char *dst, size_t begin, 
     for (int s = 1; s <= n; ++s) {
       const int to = c.right(s % n);
       const char *from = source(to) + mine.begin;
-      char *there = of_member(c, dst, to) + mine.begin;
-      if (there != from) copy_apart<group, unit>(there, from, bytes);
+      if (near || to == c.t.raw.my_pe) {
+        char *there = of_member(c, dst, to) + mine.begin;
+        if (there != from) copy_apart<group, unit>(there, from, bytes);
+      } else if (bytes != 0) {
+        put_apart<group, unit>(dst + mine.begin, from, bytes, c.t.world_pe(to));
+      }
     }
     return;
   }

@@ -20,6 +20,10 @@ namespace impl {
 constexpr size_t most_by_packets = 64 << 10;
 constexpr size_t most_by_packets_of_grid = 512 << 10;
 
+/* Bytes to one member up to which a call is made by packets where members are on other nodes: there each
+ * packet of 8 bytes is a message, and a put is one, whatever its size. */
+constexpr size_t most_by_messages = 4 << 10;
+
 /* Phases of packets that a grid may take before a call is direct where it can be. */
 constexpr size_t most_phases_of_grid = 4;
 
@@ -29,6 +33,19 @@ template <typename Scope> RUSHMEM_DEVICE bool is_large(const team &t, size_t byt
   const size_t room = (blocks ? most_phases_of_grid : 1) * 8 * t.raw.packets;
   const size_t others = static_cast<size_t>(t.raw.n_pes > 1 ? t.raw.n_pes - 1 : 1);
   return bytes > room || bytes * others > (blocks ? most_by_packets_of_grid : most_by_packets);
+}
+
+/* The same for data that is written to members, as it can be to all of them; reading takes members that are
+ * near. */
+template <typename Scope> RUSHMEM_DEVICE bool is_large_to_write(const team &t, size_t bytes) {
+  return t.raw.all_near ? is_large<Scope>(t, bytes) : bytes > most_by_messages;
+}
+
+/* A reduction by puts has four meetings, and keeps pieces of all other members in the destination, in whole
+ * lines. */
+RUSHMEM_DEVICE bool is_large_to_reduce_by_puts(const team &t, size_t bytes) {
+  const size_t members = static_cast<size_t>(t.raw.n_pes);
+  return bytes > 4 * most_by_messages && bytes >= 128 * members * (members - 1);
 }
 
 }  // namespace impl
