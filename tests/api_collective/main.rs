@@ -7,6 +7,7 @@ use std::alloc::Layout;
 use rushmem_test_support::api_common;
 
 mod deaths;
+mod gaps;
 mod huge;
 mod mistakes;
 mod mixed;
