@@ -1,0 +1,38 @@
+/* One mistake a run, by its number; PE 0 makes it, the others wait for what never comes. */
+#include "check.h"
+
+static long word, lock;
+static const char *const constants[] = {"in RELRO"};
+
+int main(int argc, char **argv)
+{
+  const int which = argc > 1 ? atoi(argv[1]) : 0;
+  long here = 0;
+  if (which == 0) shmem_long_p(&word, 1, 0);
+  begin();
+  long *freed = shmem_malloc(8);
+  shmem_free(freed);
+  shmem_ctx_t ctx;
+  shmem_ctx_create(0, &ctx);
+  shmem_ctx_destroy(ctx);
+  if (me == 0) switch (which) {
+    case 1: shmem_long_p(&word, 1, n); break;
+    case 2: shmem_long_put(freed, &here, 1, 0); break;
+    case 3: shmem_long_get(&here, &here, 1, 0); break;
+    case 4: shmem_ctx_long_p(ctx, &word, 1, 0); break;
+    case 5: shmem_team_sync((shmem_team_t) 12345); break;
+    case 6: shmem_putmem(&word, &here, SIZE_MAX / 2, 0); break;
+    case 7: shmem_putmem((void *) constants, &here, 8, 0); break;
+    case 8: shmem_clear_lock(&lock); break;
+    case 9: shmem_long_atomic_inc((long *) ((char *) &word + 1), 0); break;
+    case 10: shmem_long_wait_until(&word, 77, 1); break;
+    case 11: shmem_barrier(5, 1, 3, &word); break;
+    case 12: shmem_init_thread(9, NULL); break;
+    case 13: shmem_global_exit(7); break;
+    case 14: shmem_put64(NULL, &here, 1, 0); break;
+    case 15: abort();
+    }
+  /* Computing, as the library sees it. */
+  for (volatile unsigned long i = 0;; i++)
+    if (which != 13) shmem_long_wait_until(&word, SHMEM_CMP_EQ, -1);
+}

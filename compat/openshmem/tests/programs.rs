@@ -1,0 +1,146 @@
+//! Programs of tests/c on 1 to 4 PEs, near and far, against plain models.
+//!
+//! RUSHMEM_TEST_ROUNDS=all runs each of them on every number of PEs up to 8, near, far and mixed.
+
+mod common;
+
+use common::{ready, said, Program};
+
+/// Every program takes the same grid.
+fn grid(source: &str, options: &[&str]) {
+    if !ready(source) {
+        return;
+    }
+    let program = Program::new(source, options);
+    if std::env::var_os("RUSHMEM_TEST_ROUNDS").is_some() {
+        for pes in 1..=8 {
+            for per_node in ["8", "1", "2"] {
+                program.all_well(pes, &[("RUSHMEM_PES_PER_NODE", per_node)]);
+            }
+        }
+        return;
+    }
+    for pes in [1, 3, 4] {
+        program.all_well(pes, &[]);
+    }
+    program.all_well_far(2);
+}
+
+#[test]
+fn remote_memory_access() {
+    grid("rma.c", &[]);
+}
+
+#[test]
+fn atomics() {
+    grid("atomics.c", &[]);
+}
+
+#[test]
+fn waits_and_signals() {
+    grid("waits.c", &[]);
+}
+
+#[test]
+fn collectives() {
+    grid("collectives.c", &[]);
+}
+
+#[test]
+fn active_sets() {
+    grid("active_sets.c", &[]);
+}
+
+#[test]
+fn memory_teams_contexts_locks_and_threads() {
+    grid("library.c", &[]);
+}
+
+#[test]
+fn variables() {
+    grid("variables.c", &["-O1"]);
+}
+
+#[test]
+fn variables_of_a_program_at_a_fixed_address() {
+    let name = "variables_of_a_program_at_a_fixed_address";
+    if ready(name) {
+        let program = Program::new("variables.c", &["-no-pie", "-fno-pie", "-Wl,-z,norelro"]);
+        program.all_well(2, &[]);
+        program.all_well_far(2);
+    }
+}
+
+#[test]
+fn type_generic_forms() {
+    grid("generic.c", &["-Wpedantic"]);
+}
+
+#[test]
+fn overloads_of_cxx() {
+    grid("overloads.cpp", &[]);
+}
+
+#[test]
+fn mistakes_end_the_job_with_one_text() {
+    if !ready("mistakes_end_the_job_with_one_text") {
+        return;
+    }
+    let program = Program::new("mistakes.c", &[]);
+    for (which, call, text) in [
+        ("0", "shmem_long_p", "shmem_init comes first"),
+        ("1", "shmem_long_p", "PE 2"),
+        ("2", "shmem_long_put", "is not symmetric memory"),
+        ("3", "shmem_long_get", "is not symmetric memory"),
+        ("4", "shmem_ctx_long_p", "is not a context"),
+        ("5", "shmem_team_sync", "is not a team"),
+        ("6", "shmem_putmem", "past its end"),
+        ("7", "shmem_putmem", "RELRO"),
+        ("8", "shmem_clear_lock", "does not have the lock"),
+        ("9", "shmem_long_atomic_inc", "align"),
+        ("10", "shmem_long_wait_until", "77"),
+        ("11", "shmem_barrier", "are no set of the job's 2 PEs"),
+        ("12", "shmem_init_thread", "9 is no thread level"),
+        ("14", "shmem_put64", "is not symmetric memory"),
+    ] {
+        let out = program.run(2, &[], &[which]);
+        let text_of_run = said(&out);
+        let who = if ["0", "12"].contains(&which) { "" } else { "PE 0: " };
+        let line = text_of_run.lines().find(|line| line.contains(&format!("rushmem: {who}{call}: ")));
+        let line =
+            line.unwrap_or_else(|| panic!("mistake {which}: no text that names {call}:\n{text_of_run}"));
+        assert!(line.contains(text), "mistake {which}: no \"{text}\" in: {line}");
+        assert!(
+            line.contains("called from") && line.contains("addr2line"),
+            "mistake {which}: no place in: {line}"
+        );
+        assert_eq!(out.status.code(), Some(1), "mistake {which}: {text_of_run}");
+    }
+}
+
+#[test]
+fn global_exit_ends_pes_that_compute() {
+    if !ready("global_exit_ends_pes_that_compute") {
+        return;
+    }
+    let program = Program::new("mistakes.c", &[]);
+    let out = program.run(3, &[], &["13"]);
+    assert_eq!(out.status.code(), Some(7), "{}", said(&out));
+}
+
+#[test]
+fn environment_of_the_specification() {
+    if !ready("environment_of_the_specification") {
+        return;
+    }
+    let program = Program::new("generic.c", &[]);
+    let out = program.run(1, &[("SMA_VERSION", "1"), ("SHMEM_INFO", "1"), ("SHMEM_DEBUG", "1")], &[]);
+    let text = said(&out);
+    for word in ["OpenSHMEM 1.6", "SHMEM_SYMMETRIC_SIZE", "[PE 0] shmem_barrier_all from"] {
+        assert!(text.contains(word), "no {word} in:\n{text}");
+    }
+    let out = program.run(1, &[("SHMEM_SYMMETRIC_SIZE", "1.5m")], &[]);
+    assert!(out.status.success(), "{}", said(&out));
+    let out = program.run(1, &[("SHMEM_SYMMETRIC_SIZE", "much")], &[]);
+    assert!(said(&out).contains("SHMEM_SYMMETRIC_SIZE=much is no size"), "{}", said(&out));
+}
