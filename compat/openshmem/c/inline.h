@@ -11,8 +11,8 @@
 /* A symbol of the library's. */
 #define PUBLIC __attribute__((visibility("default")))
 /* The specification's name of pNAME, which a profiler may define itself. */
-#define WEAK(name) extern __typeof__(p##name) name __attribute__((weak, alias("p" #name),
-             visibility("default")))
+#define WEAK(name)                                                                                           \
+  extern __typeof__(p##name) name __attribute__((weak, alias("p" #name), visibility("default")))
 
 /* At the head of every function. */
 #define CALL(function)                                                                                       \

@@ -107,8 +107,7 @@ const char *static_why(const void *address)
            "constant with addresses in it";
   for (int i = 0; i < program.n; i++)
     if (at >= program.data[i].start && at < program.data[i].end)
-      return "it is a variable of the program,
-but variables are not symmetric here: the heap is in GPU memory, "
-             "or the PEs run different programs";
+      return "it is a variable of the program, but variables are not symmetric here: the heap is in GPU "
+             "memory, or the PEs run different programs";
   return NULL;
 }
