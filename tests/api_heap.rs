@@ -78,6 +78,29 @@ fn freed_memory_is_used_again() {
     });
 }
 
+/// An allocation and a free are barriers, which complete what was put: it is there behind the one, and behind
+/// the other it cannot meet the memory's next owner. Over a network a put returns before it has arrived.
+#[test]
+fn what_was_put_arrives_before_an_allocation_or_a_free_returns() {
+    both(3, |world, rng| {
+        for _ in 0..20 {
+            let n = 1 + rng.below(1 << 18);
+            let data: Vec<u32> = (0..n).map(|_| rng.next() as u32 | 1).collect();
+            let first = world.alloc::<u32>(n).unwrap();
+            first.put(&data, world.right()).unwrap();
+            first.free().unwrap();
+            let second = world.alloc::<u32>(n).unwrap();
+            assert!(second.to_vec().unwrap().iter().all(|word| *word == 0), "{n}: a put into freed memory");
+            world.barrier_all().unwrap();
+            second.put(&data, world.right()).unwrap();
+            let third = world.alloc::<u8>(1).unwrap();
+            assert!(second.to_vec().unwrap() == data, "{n}: a put before an allocation");
+            third.free().unwrap();
+            second.free().unwrap();
+        }
+    });
+}
+
 #[test]
 fn the_heap_grows_past_what_it_starts_with() {
     both(3, |world, rng| {

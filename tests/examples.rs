@@ -90,6 +90,22 @@ fn jacobi_is_what_one_thread_computes() {
 }
 
 #[test]
+fn a_tensor_parallel_product_is_what_one_thread_computes() {
+    for n in UNEVEN {
+        // Fewer columns than PEs, and stripes, blocks and rows that do not divide.
+        for (rows, cols, depth, stripe, blocks) in [(1, 1, 1, 1, 1), (29 + n, 23, 50 + n, 3, 4)] {
+            let args = format!(
+                "--rows {rows} --cols {cols} --depth {depth} --stripe {stripe} --blocks {blocks} --threads 33"
+            );
+            let args: Vec<_> = args.split(' ').collect();
+            let said = format!("{rows} x {depth} by {depth} x {cols} on {n} PEs x {blocks} blocks");
+            let job = job(n, "tensor_parallel", &args).ok();
+            job.says(&[&said, "every element as in a serial product", device()]);
+        }
+    }
+}
+
+#[test]
 fn bfs_finds_what_a_serial_search_finds() {
     for n in UNEVEN {
         let (vertices, seed) = ((1000 + n * 7).to_string(), rand_seed().to_string());
@@ -144,6 +160,8 @@ fn arguments_that_make_no_sense_are_refused() {
     for (name, args, word) in [
         ("jacobi", "--rows 5 --blocks 6", "--rows"),
         ("jacobi", "--cols 2", "--cols"),
+        ("tensor_parallel", "--depth 0", "--depth"),
+        ("tensor_parallel", "--blocks 65", "--blocks"),
         ("bfs", "--vertices 0", "--vertices"),
         ("stealing", "--grain 0", "--grain"),
         ("pipeline", "--depth 0", "--depth"),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rushmem_test_support::programs::{command, device, example, run, rushmem_info, rushmem_run, Ended};
-use stage::{sources, Stage};
+use stage::{sources, use_the_installed_library, Stage};
 
 /// Enough for any of them on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -37,7 +37,9 @@ impl Example {
     fn run(&self, n: u32, args: &[&str]) -> Ended {
         let launcher = self.stage.launcher().expect("looked for above");
         let n = n.to_string();
-        run(command(launcher).args(["-n", &n, "--"]).arg(&self.program).args(args), LIMIT)
+        let mut job = command(launcher);
+        use_the_installed_library(&mut job);
+        run(job.args(["-n", &n, "--"]).arg(&self.program).args(args), LIMIT)
     }
 }
 
@@ -85,7 +87,18 @@ fn the_demo_of_an_image_runs_every_example_that_verifies_itself() {
     };
     let (programs, demo) = (stage.dir().join("examples"), stage.dir().join("demo"));
     std::fs::create_dir(&programs).expect("a folder");
-    let rust = ["hello", "put", "ring", "write_signal", "alltoall", "jacobi", "bfs", "stealing", "pipeline"];
+    let rust = [
+        "hello",
+        "put",
+        "ring",
+        "write_signal",
+        "alltoall",
+        "jacobi",
+        "tensor_parallel",
+        "bfs",
+        "stealing",
+        "pipeline",
+    ];
     for name in rust {
         std::fs::copy(example(name), programs.join(name)).expect("a program can be copied");
     }

@@ -2,6 +2,7 @@
 //! 1.5, section 9.11). Arrays are symmetric memory or ordinary slices.
 
 use rushmem_abi::c::rushmem_team_t;
+use rushmem_abi::collective::Blocks;
 
 use crate::number::{Number, Operator};
 use crate::slice::{SymRef, SymSlice};
@@ -104,8 +105,7 @@ impl Team<'_> {
     /// On all members, with nothing written: [`Mismatch`](ErrorCode::Mismatch) where arguments or calls
     /// differ; the error of a member whose arguments are wrong, [`BadPe`](ErrorCode::BadPe) for a root that
     /// is no member, [`OutOfBounds`](ErrorCode::OutOfBounds) for lengths that do not fit,
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) for arrays that overlap;
-    /// [`Unsupported`](ErrorCode::Unsupported) where heaps are in GPU memory.
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) for arrays that overlap.
     /// [`Timeout`](ErrorCode::Timeout) and [`PeerDead`](ErrorCode::PeerDead) leave the destination in any
     /// state. On one PE: [`Busy`](ErrorCode::Busy) while another thread is in a collective call of this
     /// team.
@@ -271,21 +271,6 @@ impl Team<'_> {
         Ok(came)
     }
 
-    /// Element `i` of every member's `dst` is that of all members' `src`, combined by `op`. Collective, and
-    /// errors, as [`broadcast`](Team::broadcast).
-    ///
-    /// Members are combined in the order of their numbers, `((x0 + x1) + x2) + ...`, so that the result is
-    /// the same bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits
-    /// and rounded once.
-    pub fn reduce<T: Number>(
-        &self,
-        dst: impl ToMemory<T>,
-        src: impl FromMemory<T>,
-        op: impl Operator<T>,
-    ) -> Result<()> {
-        self.combine(self.runtime().team_reduce, dst, src, op, "reduce")
-    }
-
     /// [`Team::reduce`] in place, of memory that is not symmetric, too.
     pub fn reduce_in_place<T: Number, O: Operator<T>>(&self, mut data: impl ToMemory<T>, _: O) -> Result<()> {
         let (at, n) = data.target();
@@ -297,60 +282,21 @@ impl Team<'_> {
         self.outcome(code, None)
     }
 
-    /// Member `j` gets block `j` of what [`reduce`](Team::reduce) would make of `src`, which is a block as
-    /// long as `dst` for each member. `dst` may be the first block of `src`, or this member's. Collective,
-    /// and errors, as [`broadcast`](Team::broadcast).
-    pub fn reducescatter<T: Number, O: Operator<T>>(
-        &self,
-        mut dst: impl ToMemory<T>,
-        src: impl FromMemory<T>,
-        _: O,
-    ) -> Result<()> {
-        let ((to, n), (from, given)) = (dst.target(), src.source());
-        let mistake = self.check_blocks(given, n, "the source of reducescatter");
-        let to = if mistake.is_some() { std::ptr::null_mut() } else { to };
-        // SAFETY: a live handle, and arrays as long as they say; one that is null is refused.
-        let code = unsafe {
-            let call = self.runtime().team_reducescatter;
-            call(self.as_raw(), to.cast(), from.cast(), n, T::TYPE, O::CODE)
-        };
-        self.outcome(code, mistake)
-    }
-
-    /// [`Team::reduce`] of the members up to each one, itself included. Collective, and errors, as that.
-    pub fn inscan<T: Number>(
-        &self,
-        dst: impl ToMemory<T>,
-        src: impl FromMemory<T>,
-        op: impl Operator<T>,
-    ) -> Result<()> {
-        self.combine(self.runtime().team_inscan, dst, src, op, "inscan")
-    }
-
-    /// [`Team::reduce`] of the members before each one; the first one gets zeroes. Collective, and errors, as
-    /// that.
-    pub fn exscan<T: Number>(
-        &self,
-        dst: impl ToMemory<T>,
-        src: impl FromMemory<T>,
-        op: impl Operator<T>,
-    ) -> Result<()> {
-        self.combine(self.runtime().team_exscan, dst, src, op, "exscan")
-    }
-
     fn combine<T: Number, O: Operator<T>>(
         &self,
         call: Combine,
         mut dst: impl ToMemory<T>,
         src: impl FromMemory<T>,
-        _: O,
-        name: &str,
+        (name, source): (&str, Blocks),
     ) -> Result<()> {
-        let ((to, room), (from, n)) = (dst.target(), src.source());
-        let mistake =
-            (room != n).then(|| lengths(format_args!("{name} of {n} elements to a destination of {room}")));
+        let ((to, n), (from, given)) = (dst.target(), src.source());
+        let mistake = match source {
+            Blocks::Each => self.check_blocks(given, n, &format!("the source of {name}")),
+            _ => (n != given)
+                .then(|| lengths(format_args!("{name} of {given} elements to a destination of {n}"))),
+        };
         // Of no elements nothing is refused.
-        let (to, n) = if mistake.is_some() { (std::ptr::null_mut(), n.max(1)) } else { (to, n) };
+        let (to, n) = if mistake.is_some() { (std::ptr::null_mut(), given.max(1)) } else { (to, n) };
         // SAFETY: a live handle, and arrays as long as they say; one that is null is refused.
         let code = unsafe { call(self.as_raw(), to.cast(), from.cast(), n, T::TYPE, O::CODE) };
         self.outcome(code, mistake)
@@ -364,6 +310,69 @@ impl Team<'_> {
         })
     }
 }
+
+macro_rules! reductions {
+    ([] $(
+        $kind:ident $name:ident $variant:ident ($dst:ident <- $src:ident) {
+            device $header:literal $device:literal;
+            $(#[$host_doc:meta])*
+            host $host:ident = $host_symbol:ident($($host_arg:ident: $host_type:ty),*);
+            $(#[$stream_doc:meta])*
+            stream $stream:ident = $stream_symbol:ident($($stream_arg:ident: $stream_type:ty),*);
+        }
+    )*) => {
+        impl Team<'_> {
+            $(reductions! { $kind $name $host $variant })*
+        }
+    };
+    (reducing $name:ident $field:ident Reduce) => {
+        reductions! {
+            @ $name $field One
+            /// Element `i` of every member's `dst` is that of all members' `src`, combined by `op`.
+            /// Collective, and errors, as [`broadcast`](Team::broadcast).
+            ///
+            /// Members are combined in the order of their numbers, `((x0 + x1) + x2) + ...`, so that the
+            /// result is the same bits on every member, in every run, and in kernels. 16-bit floats are
+            /// combined in 32 bits and rounded once.
+        }
+    };
+    (reducing $name:ident $field:ident Reducescatter) => {
+        reductions! {
+            @ $name $field Each
+            /// Member `j` gets block `j` of what [`reduce`](Team::reduce) would make of `src`, which is a
+            /// block as long as `dst` for each member. `dst` may be the first block of `src`, or this
+            /// member's. Collective, and errors, as [`broadcast`](Team::broadcast).
+        }
+    };
+    (reducing $name:ident $field:ident Inscan) => {
+        reductions! {
+            @ $name $field One
+            /// [`Team::reduce`] of the members up to each one, itself included. Collective, and errors, as
+            /// that.
+        }
+    };
+    (reducing $name:ident $field:ident Exscan) => {
+        reductions! {
+            @ $name $field One
+            /// [`Team::reduce`] of the members before each one; the first one gets zeroes. Collective, and
+            /// errors, as that.
+        }
+    };
+    (@ $name:ident $field:ident $source:ident $(#[$doc:meta])*) => {
+        $(#[$doc])*
+        pub fn $name<T: Number, O: Operator<T>>(
+            &self,
+            dst: impl ToMemory<T>,
+            src: impl FromMemory<T>,
+            _: O,
+        ) -> Result<()> {
+            let call = (stringify!($name), Blocks::$source);
+            self.combine::<T, O>(self.runtime().$field, dst, src, call)
+        }
+    };
+    ($kind:ident $name:ident $field:ident $variant:ident) => {};
+}
+rushmem_abi::collectives!(reductions);
 
 /// A reduction of the C ABI.
 type Combine = unsafe extern "C" fn(

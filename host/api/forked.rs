@@ -40,6 +40,6 @@ impl Drop for Member {
 }
 
 /// Runs in the child, before `fork` returns there.
-unsafe extern "C" fn in_child() {
+extern "C" fn in_child() {
     FORKED.store(WORLDS.load(Ordering::Relaxed) != 0, Ordering::Relaxed);
 }

@@ -13,7 +13,8 @@ const DEFAULT_ALIGN: usize = 64;
 
 impl World {
     /// Allocates `n` elements on every PE, zeroed, aligned to 64 bytes (or to `T`, if that is more).
-    /// Collective, with the same `n` and the same size of `T` on every PE; it is a barrier.
+    /// Collective, with the same `n` and the same size of `T` on every PE; it is a
+    /// [`barrier_all`](World::barrier_all), which completes what was put before it.
     ///
     /// # Errors
     /// On every PE alike: [`Mismatch`](crate::ErrorCode::Mismatch) when PEs ask for different sizes,

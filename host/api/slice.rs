@@ -34,7 +34,7 @@ impl<'w, T: Symmetric> SymSlice<'w, T> {
     }
 
     /// Frees the allocation on every PE. Collective, in the same order as other allocations and frees; it is
-    /// a barrier, so no PE's earlier access can meet the memory's next owner. Kernels that use the memory
+    /// a [`barrier_all`](World::barrier_all), so no PE's earlier access can meet the memory's next owner. Kernels that use the memory
     /// must have ended, and so must operations on streams ([`World::synchronize`]).
     pub fn free(self) -> Result<()> {
         let world = self.view.world;

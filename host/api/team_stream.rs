@@ -40,35 +40,39 @@ pub struct Prepared {
 }
 
 macro_rules! prepared {
-    (reductions: $($reduction:ident)*; elements: $($element:ident)*; bytes: $($bytes:ident)*) => {
+    ([] $(
+        $kind:ident $name:ident $variant:ident ($dst:ident <- $src:ident) {
+            device $header:literal $device:literal;
+            $(#[$host_doc:meta])*
+            host $host:ident = $host_symbol:ident($($host_arg:ident: $host_type:ty),*);
+            $(#[$stream_doc:meta])*
+            stream $stream:ident = $stream_symbol:ident($($stream_arg:ident: $stream_type:ty),*);
+        }
+    )*) => {
         impl Prepared {
-            $(
-                #[doc = concat!("Of [`Stream::", stringify!($reduction), "`] of such elements with that operator.")]
-                pub fn $reduction<T: Number, Op: Operator<T>>(_: Op) -> Prepared {
-                    let what = T::TYPE as usize;
-                    Prepared { collective: stringify!($reduction), op: Op::CODE, what }
-                }
-            )*
-            $(
-                #[doc = concat!("Of [`Stream::", stringify!($element), "`] of such elements.")]
-                pub fn $element<T: Symmetric>() -> Prepared {
-                    Prepared { collective: stringify!($element), op: 0, what: size_of::<T>() }
-                }
-            )*
-            $(
-                #[doc = concat!("Of [`Stream::", stringify!($bytes), "`].")]
-                pub fn $bytes() -> Prepared {
-                    Prepared { collective: stringify!($bytes), op: 0, what: 0 }
-                }
-            )*
+            $(prepared! { $kind $name })*
+        }
+    };
+    (reducing $name:ident) => {
+        #[doc = concat!("Of [`Stream::", stringify!($name), "`] of such elements with that operator.")]
+        pub fn $name<T: Number, Op: Operator<T>>(_: Op) -> Prepared {
+            Prepared { collective: stringify!($name), op: Op::CODE, what: T::TYPE as usize }
+        }
+    };
+    (elements $name:ident) => {
+        #[doc = concat!("Of [`Stream::", stringify!($name), "`] of such elements.")]
+        pub fn $name<T: Symmetric>() -> Prepared {
+            Prepared { collective: stringify!($name), op: 0, what: size_of::<T>() }
+        }
+    };
+    ($kind:ident $name:ident) => {
+        #[doc = concat!("Of [`Stream::", stringify!($name), "`].")]
+        pub fn $name() -> Prepared {
+            Prepared { collective: stringify!($name), op: 0, what: 0 }
         }
     };
 }
-prepared! {
-    reductions: reduce reducescatter inscan exscan;
-    elements: collect alltoalls alltoallv;
-    bytes: sync barrier broadcast fcollect alltoall
-}
+rushmem_abi::collectives!(prepared);
 
 impl<'w> Team<'w> {
     /// Slot set `set` of the team, for collectives on streams. Calls in different sets of one team may be
@@ -303,90 +307,58 @@ impl Stream<'_> {
             alltoallv(t.team, to.cast(), dst_at, received, from.cast(), src_at, n, elem, t.set, stream)
         })
     }
-
-    /// Element i of `dst`, on every member, becomes that of all members' `src` combined by `op`: the same
-    /// bits everywhere and in every run, as members are combined in the order of their numbers. They may be
-    /// the same memory.
-    ///
-    /// ```
-    /// use rushmem::{Sum, World};
-    ///
-    /// # fn main() -> rushmem::Result<()> {
-    /// let world = World::init()?;
-    /// let (team, stream) = (world.team(), world.stream()?);
-    /// let x = world.alloc::<f32>(1000)?;
-    /// x.fill(1.0)?;
-    /// stream.reduce(&team, &x, &x, Sum)?;
-    /// stream.synchronize()?;
-    /// assert_eq!(x.to_vec()?, vec![world.n_pes() as f32; 1000]);
-    /// # Ok(()) }
-    /// ```
-    pub fn reduce<'t, T: Number, Op: Operator<T>>(
-        &self,
-        team: impl Into<SlotSet<'t>>,
-        dst: &SymRef<'_, T>,
-        src: &SymRef<'_, T>,
-        _: Op,
-    ) -> Result<()> {
-        let t = team.into();
-        let (to, from, n) = (t.blocks(dst, 1, src.len())?, t.memory(src)?, src.len());
-        // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the world.
-        t.world.check(unsafe {
-            let reduce = t.world.runtime().team_reduce_on_stream;
-            reduce(t.team, to.cast(), from.cast(), n, T::TYPE, Op::CODE, t.set, t.on(self)?)
-        })
-    }
-
-    /// `src` is a block for each member: member j gets block j of their combination at the start of `dst`,
-    /// which may be the first block of `src`.
-    pub fn reducescatter<'t, T: Number, Op: Operator<T>>(
-        &self,
-        team: impl Into<SlotSet<'t>>,
-        dst: &SymRef<'_, T>,
-        src: &SymRef<'_, T>,
-        _: Op,
-    ) -> Result<()> {
-        let t = team.into();
-        let n = t.part(src)?;
-        let (to, from) = (t.blocks(dst, 1, n)?, t.memory(src)?);
-        // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the world.
-        t.world.check(unsafe {
-            let reducescatter = t.world.runtime().team_reducescatter_on_stream;
-            reducescatter(t.team, to.cast(), from.cast(), n, T::TYPE, Op::CODE, t.set, t.on(self)?)
-        })
-    }
-
-    /// Element i of `dst` becomes that of the members' `src` up to this one, combined by `op`.
-    pub fn inscan<'t, T: Number, Op: Operator<T>>(
-        &self,
-        team: impl Into<SlotSet<'t>>,
-        dst: &SymRef<'_, T>,
-        src: &SymRef<'_, T>,
-        _: Op,
-    ) -> Result<()> {
-        let t = team.into();
-        let (to, from, n) = (t.blocks(dst, 1, src.len())?, t.memory(src)?, src.len());
-        // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the world.
-        t.world.check(unsafe {
-            let inscan = t.world.runtime().team_inscan_on_stream;
-            inscan(t.team, to.cast(), from.cast(), n, T::TYPE, Op::CODE, t.set, t.on(self)?)
-        })
-    }
-
-    /// [`inscan`](Stream::inscan) of the members before this one; zero on the first.
-    pub fn exscan<'t, T: Number, Op: Operator<T>>(
-        &self,
-        team: impl Into<SlotSet<'t>>,
-        dst: &SymRef<'_, T>,
-        src: &SymRef<'_, T>,
-        _: Op,
-    ) -> Result<()> {
-        let t = team.into();
-        let (to, from, n) = (t.blocks(dst, 1, src.len())?, t.memory(src)?, src.len());
-        // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the world.
-        t.world.check(unsafe {
-            let exscan = t.world.runtime().team_exscan_on_stream;
-            exscan(t.team, to.cast(), from.cast(), n, T::TYPE, Op::CODE, t.set, t.on(self)?)
-        })
-    }
 }
+
+macro_rules! reductions {
+    ([] $(
+        $kind:ident $name:ident $variant:ident ($dst:ident <- $src:ident) {
+            device $header:literal $device:literal;
+            $(#[$host_doc:meta])*
+            host $host:ident = $host_symbol:ident($($host_arg:ident: $host_type:ty),*);
+            $(#[$stream_doc:meta])*
+            stream $stream:ident = $stream_symbol:ident($($stream_arg:ident: $stream_type:ty),*);
+        }
+    )*) => {
+        impl Stream<'_> {
+            $(reductions! { $kind $name $stream $src })*
+        }
+    };
+    (reducing $name:ident $field:ident $blocks:ident) => {
+        #[doc = concat!("[`Team::", stringify!($name), "`] in the stream's turn, of symmetric memory: the same bits on")]
+        /// every member, in every run, and in kernels. Errors as those of the other collectives on streams.
+        ///
+        /// ```
+        /// use rushmem::{Sum, World};
+        ///
+        /// # fn main() -> rushmem::Result<()> {
+        /// let world = World::init()?;
+        /// let (team, stream) = (world.team(), world.stream()?);
+        /// let x = world.alloc::<f32>(120 * world.n_pes() as usize)?;
+        /// x.fill(1.0)?;
+        #[doc = concat!("stream.", stringify!($name), "(&team, &x, &x, Sum)?;")]
+        /// stream.synchronize()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn $name<'t, T: Number, Op: Operator<T>>(
+            &self,
+            team: impl Into<SlotSet<'t>>,
+            dst: &SymRef<'_, T>,
+            src: &SymRef<'_, T>,
+            _: Op,
+        ) -> Result<()> {
+            let t = team.into();
+            let n = reductions!(elements $blocks t src);
+            let (to, from) = (t.blocks(dst, 1, n)?, t.memory(src)?);
+            // SAFETY: symmetric memory on both sides, as long as just checked, which lives as long as the
+            // world.
+            t.world.check(unsafe {
+                let combine = t.world.runtime().$field;
+                combine(t.team, to.cast(), from.cast(), n, T::TYPE, Op::CODE, t.set, t.on(self)?)
+            })
+        }
+    };
+    (elements one $t:ident $src:ident) => { $src.len() };
+    (elements each $t:ident $src:ident) => { $t.part($src)? };
+    ($kind:ident $name:ident $field:ident $blocks:ident) => {};
+}
+rushmem_abi::collectives!(reductions);

@@ -91,8 +91,8 @@ impl World {
             c"its World was dropped without finalize(), as an error does that main returns; it may have printed which";
         if self.check_job().is_ok() {
             eprintln!(
-                "rushmem: {} leaves the job: its World is dropped without finalize() (rushmem::run tells the other PEs an \
-                 error that a program returns)",
+                "rushmem: {} leaves the job: its World is dropped without finalize(). If its program failed: in \
+                 rushmem::run, the other PEs would name the error",
                 self.my_pe()
             );
         }

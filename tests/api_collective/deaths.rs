@@ -1,14 +1,8 @@
 //! A PE dies in the middle of each collective: the others end within seconds, with an error that names it.
 
-use std::time::{Duration, Instant};
-
-use crate::api_common::{place, Rng};
-use crate::on_hosts;
-use rushmem::testing::{self, Exit, Outcome};
-use rushmem::{Pe, Result, Sum, Team, World};
-
-const LIMIT: Duration = Duration::from_secs(5);
-const ENDED: i32 = 7;
+use crate::api_common::kill::{one_of, until_it_fails};
+use crate::api_common::place;
+use rushmem::{Result, Sum, Team, World};
 
 /// Elements of an array: large ones of symmetric memory move directly.
 const SMALL: usize = 40;
@@ -18,51 +12,18 @@ type Call = fn(&Team<'_>, &rushmem::SymRef<'_, u64>, &rushmem::SymRef<'_, u64>) 
 
 /// Kills a PE while all repeat calls of one kind, small and large, on symmetric memory and other.
 fn kill_in(name: &str, call: Call) {
-    if !on_hosts(name) || !place::processes(name) {
+    if !place::processes(name) {
         return;
     }
-    if !place::all_mapped(3) {
-        // One survivor in some thirty is ended by UCX itself, not by an error of ours.
-        return place::skip(
-            name,
-            "UCX 1.13 may end a survivor by its assertion `got REP message` (docs/far.md)",
-        );
-    }
-    testing::pes(3).supervise(
-        |_| -> () {
-            let world = World::init().expect("nobody dies during start-up here");
-            let (to, from) = (world.alloc(LARGE).unwrap(), world.alloc(LARGE).unwrap());
-            let team = world.team();
-            println!("READY");
-            let once = || {
-                call(&team, &to.slice(..SMALL)?, &from.slice(..SMALL)?)?;
-                call(&team, &to, &from)
-            };
-            let error = loop {
-                if let Err(error) = once() {
-                    break error;
-                }
-            };
-            println!("ENDED with {:?}: {error}", error.code());
-            std::process::exit(ENDED)
-        },
-        |job| {
-            let mut rng = Rng::printed();
-            let victim = Pe::new(rng.below(3) as u32);
-            (0..3).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", Duration::from_secs(20))));
-            std::thread::sleep(Duration::from_millis(rng.below(40) as u64));
-            let killed: Instant = job.kill(victim);
-            for Outcome { pe, exit, stdout, stderr, ended, .. } in job.outcomes() {
-                if pe == victim {
-                    continue;
-                }
-                let said = format!("{pe} {exit} {:?} after the kill:\n{stdout}\n{stderr}", ended - killed);
-                let last = stdout.lines().rfind(|line| line.starts_with("ENDED")).unwrap_or_default();
-                assert!(exit == Exit::Code(ENDED) && last.contains(&victim.to_string()), "{said}");
-                assert!(ended < killed + LIMIT, "{said}");
-            }
-        },
-    );
+    one_of(3).kills(|| {
+        let world = World::init().expect("nobody dies during start-up here");
+        let (to, from) = (world.alloc(LARGE).unwrap(), world.alloc(LARGE).unwrap());
+        let team = world.team();
+        until_it_fails(|| {
+            call(&team, &to.slice(..SMALL)?, &from.slice(..SMALL)?)?;
+            call(&team, &to, &from)
+        })
+    });
 }
 
 macro_rules! killed {

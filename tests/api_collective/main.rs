@@ -2,9 +2,6 @@
 //! of any memory; several teams at once; mistakes; PEs that die. (Over each way to other PEs in its turn:
 //! `scripts/test`.)
 
-// PEs end themselves here, at once and whatever is on their stack.
-#![allow(clippy::disallowed_methods)]
-
 use std::alloc::Layout;
 
 use rushmem_test_support::api_common;
@@ -12,12 +9,13 @@ use rushmem_test_support::api_common;
 mod deaths;
 mod mistakes;
 mod model;
+mod moments;
 mod steps;
 
-use api_common::{at_counts, both, place, Rng};
+use api_common::{at_counts, both, place, seed, seeded, Rng};
 use model::{Inputs, Sample, WithOperator};
 use rushmem::half::{bf16, f16};
-use rushmem::{Complex, ErrorCode, Sum, Team, World};
+use rushmem::{Complex, Sum, Team, World};
 use steps::{Arena, Reduce, Step};
 
 /// Bytes of the largest arrays: past what any round carries; less where each takes messages of a network.
@@ -27,14 +25,6 @@ fn most() -> usize {
     } else {
         200 << 10
     }
-}
-
-/// Whether this is for heaps in host memory, which these calls take.
-fn on_hosts(test: &str) -> bool {
-    if place::on_gpus() {
-        place::skip(test, "collectives from the host take host memory");
-    }
-    !place::on_gpus()
 }
 
 /// Something that is done with every element type.
@@ -141,16 +131,12 @@ fn steps() -> usize {
 
 #[test]
 fn random_moves_are_as_a_serial_model_has_them() {
-    if on_hosts("random_moves_are_as_a_serial_model_has_them") {
-        at_counts(&[1, 2, 3, 5], |world, rng| random_steps(world, rng, steps(), true));
-    }
+    at_counts(&[1, 2, 3, 5], |world, rng| random_steps(world, rng, steps(), true));
 }
 
 #[test]
 fn random_reductions_are_as_a_serial_model_has_them() {
-    if on_hosts("random_reductions_are_as_a_serial_model_has_them") {
-        at_counts(&[1, 2, 3, 5], |world, rng| random_steps(world, rng, steps(), false));
-    }
+    at_counts(&[1, 2, 3, 5], |world, rng| random_steps(world, rng, steps(), false));
 }
 
 /// Every type with every operator, once.
@@ -177,48 +163,50 @@ impl WithType for EveryOperator<'_> {
 
 #[test]
 fn every_type_has_its_operators() {
-    if on_hosts("every_type_has_its_operators") {
-        at_counts(&[3], |world, rng| every_type(&mut EveryOperator { world, rng: rng.fork(9u64) }));
-    }
+    at_counts(&[3], |world, rng| every_type(&mut EveryOperator { world, rng: rng.fork(9u64) }));
+}
+
+fn overlapping_teams(world: &World, rng: &mut Rng) {
+    let n = world.n_pes();
+    let teams = [
+        world.team().split_strided(0, 1, n).unwrap(),
+        world.team().split_strided(n - 1, -1, n).unwrap(),
+        world.team().split(Some(world.my_pe().number() / 2), 0).unwrap(),
+    ];
+    let arenas = [0, 1, 2].map(|_| Arena::<f32>::new(world, 80 << 10));
+    std::thread::scope(|scope| {
+        for (i, (team, arena)) in teams.iter().zip(&arenas).enumerate() {
+            let mut rng = rng.fork(i as u64);
+            scope.spawn(move || {
+                let Some(team) = team else { return };
+                for left in 0..place::host_rounds(12) {
+                    let step = &mut Step { team, arena, rng: &mut rng, most: (80 << 10) / 4 };
+                    step.moves();
+                    f32::operators(&mut Reduce { step, left: left % 4 });
+                }
+            });
+        }
+    });
+    // Teams that are dropped wait for each other.
+    world.barrier_all().unwrap();
 }
 
 /// Threads, each with a team of its own; the teams overlap.
 #[test]
 fn threads_call_collectives_of_teams_that_overlap_at_once() {
-    if !on_hosts("threads_call_collectives_of_teams_that_overlap_at_once") {
-        return;
+    at_counts(&[2, 4], overlapping_teams);
+    if !place::on_gpus() {
+        // The same where kernels do it.
+        let pes = seeded(place::pes(2)).env("RUSHMEM_TEST_APART", "1");
+        pes.threads(|world| overlapping_teams(world, &mut Rng::new(seed())));
     }
-    at_counts(&[2, 4], |world, rng| {
-        let n = world.n_pes();
-        let teams = [
-            world.team().split_strided(0, 1, n).unwrap(),
-            world.team().split_strided(n - 1, -1, n).unwrap(),
-            world.team().split(Some(world.my_pe().number() / 2), 0).unwrap(),
-        ];
-        let arenas = [0, 1, 2].map(|_| Arena::<f32>::new(world, 80 << 10));
-        std::thread::scope(|scope| {
-            for (i, (team, arena)) in teams.iter().zip(&arenas).enumerate() {
-                let mut rng = rng.fork(i as u64);
-                scope.spawn(move || {
-                    let Some(team) = team else { return };
-                    for left in 0..place::host_rounds(12) {
-                        let step = &mut Step { team, arena, rng: &mut rng, most: (80 << 10) / 4 };
-                        step.moves();
-                        f32::operators(&mut Reduce { step, left: left % 4 });
-                    }
-                });
-            }
-        });
-        // Teams that are dropped wait for each other.
-        world.barrier_all().unwrap();
-    });
 }
 
 /// User memory that was registered is symmetric, too; a source may lie behind it, at any address.
 #[test]
 fn registered_memory_and_odd_addresses() {
-    if !on_hosts("registered_memory_and_odd_addresses") {
-        return;
+    if place::on_gpus() {
+        return place::skip("registered_memory_and_odd_addresses", "GPUs register memory of their own");
     }
     both(3, |world, rng| {
         const N: usize = 100_000;
@@ -253,15 +241,66 @@ fn registered_memory_and_odd_addresses() {
     });
 }
 
-/// On a GPU's heap the calls say what to use instead.
+/// Heaps that the host cannot touch, as those of GPUs, on a machine that need not have any: what is symmetric
+/// is moved where it lies, what is not goes through the host, and kernels combine the rest.
 #[test]
-fn heaps_in_gpu_memory_are_refused_with_a_reason() {
-    if !place::on_gpus() {
-        return place::skip("heaps_in_gpu_memory_are_refused_with_a_reason", "no GPU");
+fn heaps_that_the_host_cannot_touch() {
+    if place::on_gpus() {
+        return place::skip("heaps_that_the_host_cannot_touch", "on GPUs all tests here are of that");
     }
-    both(1, |world, _| {
-        let error = world.team().reduce(&mut [0.0f32], &[1.0], Sum).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::Unsupported);
-        assert!(error.to_string().contains("use the collectives of kernels"), "{error}");
+    for n in [1, 3] {
+        seeded(place::pes(n)).env("RUSHMEM_TEST_APART", "1").threads(|world| {
+            let mut rng = Rng::new(seed());
+            random_steps(world, &mut rng, steps(), true);
+            let arena = Arena::<f32>::new(world, 80 << 10);
+            let team = &world.team();
+            for _ in 0..steps() {
+                // One operator: each is a kernel to compile.
+                let step = &mut Step { team, arena: &arena, rng: &mut rng, most: (80 << 10) / 4 };
+                f32::operators(&mut Reduce { step, left: 0 });
+            }
+            // What no kernel combines.
+            let arena = Arena::<Complex<f64>>::new(world, 80 << 10);
+            for _ in 0..4 {
+                let step = &mut Step { team, arena: &arena, rng: &mut rng, most: (80 << 10) / 16 };
+                Complex::<f64>::operators(&mut Reduce { step, left: 1 });
+            }
+            world.barrier_all().unwrap();
+        });
+    }
+}
+
+/// A large reduction, for GPUs' kernels where heaps are theirs, while a kernel and a stream make calls of the
+/// same team: none of them meets another's.
+#[test]
+fn the_host_s_calls_meet_neither_a_kernel_s_nor_a_stream_s() {
+    const N: usize = 30_000;
+    both(2, |world, rng| {
+        let inputs = Inputs::new(rng);
+        let (me, team) = (world.my_pe().index(), world.team());
+        let arrays = [0, 1, 2, 3].map(|_| world.alloc::<f32>(N).unwrap());
+        let [from, to, other, there] = &arrays;
+        let stream = world.stream().unwrap();
+        team.prepare(&[rushmem::Prepared::reduce::<f32, _>(Sum)]).unwrap();
+        let expected = inputs.folded::<f32>("sum", 0..2, N);
+        from.write(&inputs.of(me, N)).unwrap();
+        other.write(&inputs.of(me, N)).unwrap();
+        world.barrier_all().unwrap();
+        for round in 0..place::host_rounds(20) {
+            // One PE's stream is ahead of its host, and the other's behind.
+            if (me + round) % 2 == 0 {
+                stream.reduce(&team, there, other, Sum).unwrap();
+                team.reduce(to, from, Sum).unwrap();
+            } else {
+                team.reduce(to, from, Sum).unwrap();
+                stream.reduce(&team, there, other, Sum).unwrap();
+            }
+            stream.synchronize().unwrap();
+            assert_eq!(to.to_vec().unwrap(), expected);
+            assert_eq!(there.to_vec().unwrap(), expected);
+            to.fill(0.0).unwrap();
+            there.fill(0.0).unwrap();
+            world.barrier_all().unwrap();
+        }
     });
 }

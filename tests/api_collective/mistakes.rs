@@ -2,7 +2,6 @@
 //! written, and a team that works as before.
 
 use crate::api_common::{both, place};
-use crate::on_hosts;
 use rushmem::{Cmp, ErrorCode, Max, Prod, Result, SignalOp, Sum, Team};
 
 /// The call failed with that code, and the text has all of these parts; the team works.
@@ -23,9 +22,6 @@ fn refused<T: std::fmt::Debug>(team: &Team<'_>, result: Result<T>, code: ErrorCo
 
 #[test]
 fn arguments_that_differ_are_named_with_their_pes_and_the_team() {
-    if !on_hosts("arguments_that_differ_are_named_with_their_pes_and_the_team") {
-        return;
-    }
     both(3, |world, _| {
         let team = world.team().split_strided(2, -1, 3).unwrap().unwrap();
         let odd = world.my_pe().number() == 1;
@@ -79,9 +75,6 @@ fn arguments_that_differ_are_named_with_their_pes_and_the_team() {
 /// was.
 #[test]
 fn a_mistake_of_one_member_is_an_error_of_all() {
-    if !on_hosts("a_mistake_of_one_member_is_an_error_of_all") {
-        return;
-    }
     both(3, |world, _| {
         let team = world.team().split_list(&[1, 2, 0]).unwrap().unwrap();
         let odd = world.my_pe().number() == 2;
@@ -126,9 +119,6 @@ fn a_mistake_of_one_member_is_an_error_of_all() {
 /// What the Rust API cannot ask for, by the C ABI.
 #[test]
 fn what_is_no_reduction_is_refused_on_all() {
-    if !on_hosts("what_is_no_reduction_is_refused_on_all") {
-        return;
-    }
     type Reduce = unsafe extern "C" fn(*mut std::ffi::c_void, *mut u64, *const u64, usize, i32, i32) -> i32;
     both(2, |world, _| {
         let (_, path) = rushmem::runtime().unwrap();
@@ -152,9 +142,6 @@ fn what_is_no_reduction_is_refused_on_all() {
 
 #[test]
 fn a_second_thread_in_calls_of_one_team_is_refused() {
-    if !on_hosts("a_second_thread_in_calls_of_one_team_is_refused") {
-        return;
-    }
     both(2, |world, _| {
         let team = world.team().split_strided(0, 1, 2).unwrap().unwrap();
         let said = world.signal().unwrap();
@@ -183,9 +170,6 @@ fn a_second_thread_in_calls_of_one_team_is_refused() {
 /// Who does not come is named with the call and the team.
 #[test]
 fn who_is_late_is_named_with_the_call() {
-    if !on_hosts("who_is_late_is_named_with_the_call") {
-        return;
-    }
     place::pes(3).env("RUSHMEM_TIMEOUT", "3").threads(|world| {
         let said = world.signal().unwrap();
         let team = world.team().split_list(&[2, 1]).unwrap();

@@ -29,6 +29,11 @@ macro_rules! kernels {
 }
 pub use crate::kernels;
 
+/// A file with many instances of collectives, which compilers take minutes, on GPUs, to make fast.
+pub fn made_quickly(source: &str) -> Source {
+    Source::text(source).option(if on_gpus() { "--Ofast-compile=max" } else { "-O0" })
+}
+
 /// A loaded file of kernels and the report that they write.
 pub struct Bench<'w> {
     /// Whose PE runs the kernels.
@@ -45,10 +50,9 @@ impl<'w> Bench<'w> {
         Bench::of(world, Source::text(source))
     }
 
-    /// The same of a file with hundreds of instances, which a compiler for GPUs takes minutes to make fast.
+    /// The same of [`made_quickly`].
     pub fn made_quickly(world: &'w World, source: &str) -> Self {
-        let source = Source::text(source);
-        Bench::of(world, if on_gpus() { source.option("--Ofast-compile=max") } else { source })
+        Bench::of(world, made_quickly(source))
     }
 
     fn of(world: &'w World, source: Source) -> Self {

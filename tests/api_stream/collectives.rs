@@ -17,6 +17,9 @@ const KERNELS: &str = r#"
 extern "C" __global__ void sum(rushmem::team t, double *dst, const double *src, uint64_t n) {
   rushmem::reduce<rushmem::block>(t, dst, src, n, rushmem::sum{});
 }
+extern "C" __global__ void sum_on(rushmem::team t, unsigned set, double *dst, const double *src, uint64_t n) {
+  rushmem::reduce<rushmem::block>(t.on(set), dst, src, n, rushmem::sum{});
+}
 extern "C" __global__ void all(rushmem::team t, uint32_t *dst, const uint32_t *src, uint64_t n) {
   rushmem::fcollect<rushmem::warp>(t, dst, src, n);
 }
@@ -363,6 +366,48 @@ fn a_stream_s_call_meets_a_kernel_s() {
                 (0..len).map(|i| reduced(members.iter().map(|m| m[i]), |a, b| a + b)).collect();
             assert_eq!(y.to_vec().unwrap().as_bytes(), expected.as_bytes());
             assert_eq!(b.to_vec().unwrap(), (0..n).flat_map(word).collect::<Vec<_>>());
+            world.barrier_all().unwrap();
+        }
+    });
+}
+
+/// The world's first slot set is wider than the others: streams find these where kernels do, and calls in all
+/// of them at once leave each other alone.
+#[test]
+fn slot_sets_of_the_world_are_the_same_to_streams_and_kernels() {
+    at_counts(&[2, 3], |world, _| {
+        let module = world.load(KERNELS).unwrap();
+        let (kernel, team) = (module.kernel("sum_on").unwrap(), world.team());
+        let (me, n) = (world.my_pe().number(), world.n_pes());
+        assert!(team.slot_sets() > 1, "the world has {} slot sets", team.slot_sets());
+        let sets: Vec<u32> = (0..team.slot_sets()).collect();
+        // Past what the others' packets hold of set 0, so that its own are used.
+        for len in [5usize, 1500] {
+            let lanes: Vec<_> = sets
+                .iter()
+                .map(|set| {
+                    let (x, y) = (world.alloc::<f64>(len).unwrap(), world.alloc::<f64>(len).unwrap());
+                    let mine = (0..len).map(|i| f64::from((i as u32 + 1) * (me + 1) * (set + 1)));
+                    x.write(&mine.collect::<Vec<_>>()).unwrap();
+                    (x, y, world.stream().unwrap())
+                })
+                .collect();
+            world.barrier_all().unwrap();
+            for (set, (x, y, stream)) in sets.iter().zip(&lanes) {
+                if (me + set) % 2 == 0 {
+                    stream.reduce(team.on(*set), y, x, Sum).unwrap();
+                } else {
+                    // SAFETY: as many elements as the arrays have, which nobody else uses until synchronize.
+                    unsafe { kernel.launch_on(Launch::new(1, 64), (&team, *set, y, x, len as u64), stream) }
+                        .unwrap();
+                }
+            }
+            for (set, (_, y, stream)) in sets.iter().zip(&lanes) {
+                stream.synchronize().unwrap();
+                let pes = n * (n + 1) / 2;
+                let expected = (0..len).map(|i| f64::from((i as u32 + 1) * pes * (set + 1)));
+                assert_eq!(y.to_vec().unwrap(), expected.collect::<Vec<_>>(), "set {set}, {len} numbers");
+            }
             world.barrier_all().unwrap();
         }
     });

@@ -1,9 +1,6 @@
 //! Teams of the host: splits against a model of their own, many teams at once, mistakes, kernels that take a
 //! team, PEs that die. (Over each way to other PEs in its turn: `scripts/test`.)
 
-// PEs end themselves here, at once and whatever is on their stack.
-#![allow(clippy::disallowed_methods)]
-
 use rushmem_test_support::api_common;
 
 mod kernels;
@@ -11,11 +8,11 @@ mod many;
 mod mistakes;
 mod model;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use api_common::kill::{one_of, until_it_fails};
 use api_common::{at_counts, both, place, Rng};
 use model::{How, Known};
-use rushmem::testing::{self, Exit, Outcome};
 use rushmem::{Pe, World};
 
 /// Steps of a random program: fewer where each takes messages of a network.
@@ -171,61 +168,30 @@ fn who_is_outside_of_a_team_has_no_part_in_its_calls() {
     });
 }
 
-const LIMIT: Duration = Duration::from_secs(5);
-const ENDED: i32 = 7;
-
-/// Kills a PE in the middle of `step`, which the others repeat until it fails: all end with an error that
-/// names it.
-fn kill_in(step: impl Fn(&World) -> rushmem::Result<()>) {
-    testing::pes(4).supervise(
-        |_| -> () {
+/// Kills a PE in the middle of `step`, which all repeat.
+fn kill_in(name: &str, step: impl Fn(&World) -> rushmem::Result<()>) {
+    if place::processes(name) {
+        one_of(4).within(Duration::from_millis(60)).kills(|| {
             let world = World::init().expect("nobody dies during start-up here");
-            println!("READY");
-            let error = loop {
-                if let Err(error) = step(&world) {
-                    break error;
-                }
-            };
-            println!("ENDED with {:?}: {error}", error.code());
-            std::process::exit(ENDED)
-        },
-        |job| {
-            let mut rng = Rng::printed();
-            let victim = Pe::new(rng.below(4) as u32);
-            (0..4).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", Duration::from_secs(20))));
-            std::thread::sleep(Duration::from_millis(rng.below(60) as u64));
-            let killed: Instant = job.kill(victim);
-            for Outcome { pe, exit, stdout, stderr, ended, .. } in job.outcomes() {
-                if pe == victim {
-                    continue;
-                }
-                let said = format!("{pe} {exit} {:?} after the kill:\n{stdout}\n{stderr}", ended - killed);
-                let last = stdout.lines().rfind(|line| line.starts_with("ENDED")).unwrap_or_default();
-                assert!(exit == Exit::Code(ENDED) && last.contains(&victim.to_string()), "{said}");
-                assert!(ended < killed + LIMIT, "{said}");
-            }
-        },
-    );
+            until_it_fails(|| step(&world))
+        });
+    }
 }
 
 #[test]
 fn killed_in_a_split() {
-    if place::processes("killed_in_a_split") {
-        kill_in(|world| {
-            let (row, column) = world.team().split_2d(2)?;
-            row.free()?;
-            column.free()
-        });
-    }
+    kill_in("killed_in_a_split", |world| {
+        let (row, column) = world.team().split_2d(2)?;
+        row.free()?;
+        column.free()
+    });
 }
 
 #[test]
 fn killed_in_the_sync_of_a_team() {
-    if place::processes("killed_in_the_sync_of_a_team") {
-        kill_in(|world| {
-            let team = world.team().split_list(&[3, 1, 0, 2])?.expect("all are members");
-            (0..1000).try_for_each(|_| team.sync())?;
-            team.free()
-        });
-    }
+    kill_in("killed_in_the_sync_of_a_team", |world| {
+        let team = world.team().split_list(&[3, 1, 0, 2])?.expect("all are members");
+        (0..1000).try_for_each(|_| team.sync())?;
+        team.free()
+    });
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::stage::Stage;
+use crate::stage::{use_the_installed_library, Stage};
 
 /// What the PEs printed, with these settings. Panics if one fails or the limit passes.
 pub(crate) fn run(
@@ -64,6 +64,7 @@ fn start(mut command: Command) -> Group {
             command.env_remove(&name);
         }
     }
+    use_the_installed_library(&mut command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     Group(command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}")))
 }

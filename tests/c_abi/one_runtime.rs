@@ -88,8 +88,10 @@ fn inside() {
         use_both(&world, &Client::load(Path::new(&client)));
         world.finalize().expect("all is well");
     } else {
+        let prefix = Path::new(&client).parent().expect("the installation's folder").to_owned();
         let client = Client::load(Path::new(&client));
         let installed = client.path();
+        assert!(installed.starts_with(prefix), "not the installed copy: {}", installed.display());
         let world = World::init().expect("a world of one");
         use_both(&world, &client);
         assert_eq!(installed, client.path(), "the copy that came first stays");

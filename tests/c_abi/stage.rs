@@ -73,6 +73,14 @@ impl Stage {
     }
 }
 
+/// Cargo and nextest name their folders in `LD_LIBRARY_PATH`. The loader looks there before where the program
+/// says that its library is, and would take a copy that cargo may have left behind.
+pub(crate) fn use_the_installed_library(command: &mut Command) {
+    let Some(path) = std::env::var_os("LD_LIBRARY_PATH") else { return };
+    let others = std::env::split_paths(&path).filter(|folder| !folder.join("librushmem_host.so").exists());
+    command.env("LD_LIBRARY_PATH", std::env::join_paths(others).expect("parts of such a list"));
+}
+
 /// What pkg-config says of the rushmem below `prefix`.
 pub(crate) fn pkg_config(prefix: &Path, what: &[&str]) -> Option<Vec<String>> {
     let out = Command::new("pkg-config")

@@ -26,7 +26,7 @@ const NAMES: [(i32, &str); 10] = [
 ];
 
 fn launch(world: &World, name: &str, shape: Launch, args: impl KernelArgs) -> rushmem::Result<()> {
-    let module = world.load(Source::text(FAULTS)).unwrap();
+    let module = world.load(made_quickly(FAULTS)).unwrap();
     // SAFETY: the kernels of faults.cu write to no memory but what they are given.
     unsafe { module.kernel(name).unwrap().launch(shape, args) }?;
     world.synchronize()
@@ -82,7 +82,7 @@ fn a_pe_that_is_killed_in_a_collective_ends_the_others_by_name() {
                 let world = World::init()?;
                 let (dst, src) = (world.alloc::<u64>(16)?, world.alloc::<u64>(16)?);
                 // Compiled before any of them dies.
-                world.load(Source::text(FAULTS))?;
+                world.load(made_quickly(FAULTS))?;
                 world.barrier_all()?;
                 println!("READY");
                 let args = (&dst, &src, collective());
@@ -255,7 +255,7 @@ fn a_pe_that_is_killed_ends_the_calls_of_all_blocks_of_the_others() {
                 let world = World::init()?;
                 let (dst, src) = (world.alloc::<u64>(128)?, world.alloc::<u64>(128)?);
                 // Compiled before any of them dies.
-                world.load(Source::text(FAULTS))?;
+                world.load(made_quickly(FAULTS))?;
                 world.barrier_all()?;
                 println!("READY");
                 let parts: i32 = std::env::var("PARTS").unwrap().parse().unwrap();

@@ -92,7 +92,7 @@ fn a_root_that_runs_ahead_overwrites_nothing() {
 #[test]
 fn an_exchange_waits_until_its_places_are_free() {
     at_counts(&[3], |world, _| {
-        let bench = Bench::new(world, OF_GRID);
+        let bench = Bench::made_quickly(world, OF_GRID);
         let (flag, data) = (world.alloc::<u64>(1).unwrap(), world.alloc::<u64>(1).unwrap());
         bench.run("collectives_held", Launch::new(1, 1), (&bench.report, &flag, &data));
     });
@@ -100,7 +100,7 @@ fn an_exchange_waits_until_its_places_are_free() {
 
 /// Calls of all blocks together; then other numbers of blocks in the same slot set.
 fn grids(world: &World, rng: &mut Rng, room: usize, launches: &[(u32, u32)], steps: usize) {
-    let bench = Bench::new(world, OF_GRID);
+    let bench = Bench::made_quickly(world, OF_GRID);
     let (dst, src) = (world.alloc::<u64>(room / 8).unwrap(), world.alloc::<u64>(room / 8).unwrap());
     for &(blocks, threads) in launches {
         let args = Collectives {
@@ -135,7 +135,7 @@ fn large_calls_of_a_grid() {
 #[test]
 fn blocks_need_not_wait_for_one_another() {
     at_few_counts(|world, rng| {
-        let bench = Bench::new(world, OF_GRID);
+        let bench = Bench::made_quickly(world, OF_GRID);
         for words in [1, 100, 3000, 9000, 70_000] {
             let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
             let args = Collectives {

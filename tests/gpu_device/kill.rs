@@ -36,7 +36,7 @@ fn kill(test: &str, n: u32, device: Option<String>, victim: Pe, kernel: Kernel) 
             let memory = world.alloc::<u64>(8 << 20).unwrap();
             let report = world.alloc::<u64>(8).unwrap();
             let module =
-                world.load(Source::text(if let Kernel::Waits = kernel { FAULTS } else { SYNC })).unwrap();
+                world.load(made_quickly(if let Kernel::Waits = kernel { FAULTS } else { SYNC })).unwrap();
             let (entered, data) = (memory.slice(..64).unwrap(), memory.slice(64..).unwrap());
             // SAFETY: the kernels stay within what they are given, and write their own places.
             unsafe {

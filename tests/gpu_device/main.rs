@@ -19,8 +19,8 @@ mod twice;
 use std::time::Duration;
 
 use rushmem::testing::{self, Exit};
-use rushmem::{ByValue, ErrorCode, Launch, Pe, Source, SymSlice, World};
-use rushmem_test_support::api_common::bench::{kernels, Bench, BLOCK, SCOPES, THREAD, WARP};
+use rushmem::{ByValue, ErrorCode, Launch, Pe, SymSlice, World};
+use rushmem_test_support::api_common::bench::{kernels, made_quickly, Bench, BLOCK, SCOPES, THREAD, WARP};
 use rushmem_test_support::api_common::place::{all_mapped, gpus, on_gpus, rounds, skip};
 use rushmem_test_support::api_common::{at_counts, both, seed, seeded, Rng};
 

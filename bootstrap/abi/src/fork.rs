@@ -39,7 +39,7 @@ pub fn close_in_children(socket: &impl AsRawFd) {
 }
 
 /// Runs in the child, before `fork` returns there.
-unsafe extern "C" fn close_all() {
+extern "C" fn close_all() {
     // SAFETY: the calling thread's own errno, which the program may look at behind fork.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: the calling thread's own errno lives as long as the thread.

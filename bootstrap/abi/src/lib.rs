@@ -56,6 +56,10 @@ pub trait Bootstrap: Send + Sync {
     fn death(&self) -> Option<Death> {
         None
     }
+    /// Local, never blocks: this rank knows from elsewhere that `rank` has died. A bootstrap that tells of
+    /// deaths tells the others before it returns: this process may end because of it, and they are to know
+    /// the cause before they see that end.
+    fn report_death(&self, _rank: u32, _what: &str) {}
     /// Local, never blocks for long: tells the other ranks that this one leaves because of `why`. After it
     /// only dropping is allowed.
     fn abort(&self, _why: &str) {}

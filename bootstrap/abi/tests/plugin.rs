@@ -266,6 +266,8 @@ fn panics_become_errors_and_long_texts_are_cut() {
     drop(b);
 }
 
+/// # Safety
+/// The arguments are what a plug-in's entry point is given.
 unsafe extern "C" fn entry(args: *const PluginArgs, vtable: *mut BootstrapVtable) -> i32 {
     // SAFETY: what this entry point was given.
     unsafe {

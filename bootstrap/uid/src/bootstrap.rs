@@ -141,6 +141,10 @@ impl Bootstrap for UidBootstrap {
         Some(Death { rank: error.rank.unwrap_or(u32::MAX), what: error.message })
     }
 
+    fn report_death(&self, rank: u32, what: &str) {
+        self.mesh.report(BootError::new(BootErrorKind::PeerDead, what).with_rank(rank));
+    }
+
     fn abort(&self, why: &str) {
         if self.leaves_now() {
             self.go(&format!("aborted: {why}"));

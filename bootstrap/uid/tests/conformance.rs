@@ -101,6 +101,39 @@ fn a_dropped_rank_is_a_death() {
     }
 }
 
+/// As when a process has ended, which a PE of its host has seen in a way of its own: that PE may end at once.
+#[test]
+fn a_death_that_a_rank_reports_is_known_before_its_own_end() {
+    let (uid, _rendezvous) = Uid::create(Some("lo")).expect("a unique ID");
+    let first_death = |b: &dyn Bootstrap| {
+        let start = Instant::now();
+        while b.death().is_none() && start.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        b.death()
+    };
+    let result = on_threads(
+        3,
+        move |rank| join(&uid, rank, 3),
+        Duration::from_secs(60),
+        move |b| {
+            b.barrier().map_err(|e| e.to_string())?;
+            if b.rank() == 1 {
+                b.report_death(0, "PE 0 is gone: its process ended");
+            } else {
+                let death = first_death(b).ok_or("no death is known")?;
+                // Rank 0 lives, and sees the other leave.
+                if b.rank() == 2 && (death.rank != 0 || !death.what.contains("PE 0 is gone")) {
+                    return Err(format!("{death:?}"));
+                }
+            }
+            b.abort("the test says so");
+            Ok(())
+        },
+    );
+    result.unwrap_or_else(|e| panic!("{e}"));
+}
+
 /// Starts `n` thin clients on threads, which gather 1 KiB each; how long that took.
 fn thin_clients(n: u32) -> Duration {
     let (uid, _rendezvous) = Uid::create(Some("lo")).expect("a unique ID");

@@ -74,7 +74,7 @@ impl Drop for Ranks {
 }
 
 /// What the ranks say in the end, each started with its variables; `None` where this user may have no
-/// namespaces.
+/// namespaces, or has a root directory that is no mount (chroot), which cannot be made private.
 fn run(vars: &[Vec<(&str, String)>]) -> Option<(Vec<String>, Duration)> {
     let start = Instant::now();
     let mut ranks = Ranks(Vec::new());
@@ -89,7 +89,9 @@ fn run(vars: &[Vec<(&str, String)>]) -> Option<(Vec<String>, Duration)> {
         unsafe { command.pre_exec(forget_names) };
         match command.spawn() {
             Ok(child) => ranks.0.push(child),
-            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => return None,
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::EINVAL)) => {
+                return None
+            }
             Err(e) => panic!("a rank does not start: {e}"),
         }
     }

@@ -75,6 +75,8 @@ pub(crate) struct Fiber {
     pub(crate) launch: *const Launch,
 }
 
+/// # Safety
+/// Here and below: `thread` is the running CUDA thread, and `text` a terminated string.
 unsafe extern "C" fn suspend(thread: *mut ThreadContext) {
     // SAFETY: the kernel passes the context of the CUDA thread that calls, whose fiber outlives it and whose
     // yielder was set before the kernel's first instruction.

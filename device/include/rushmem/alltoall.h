@@ -5,6 +5,28 @@
 #include <rushmem/fcollect.h>
 
 namespace rushmem {
+namespace impl {
+
+/* The calls that are not small, out of line (small.h). */
+template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t, T *dst, const T *src, size_t n) {
+  const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
+  /* In place, a block could arrive before the one that it replaces has left. */
+  const bool direct = is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && dst != src && is_symmetric(dst, count * sizeof(T));
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
+  if (direct) {
+    c.meet();
+    write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), 0, n * sizeof(T), [=](int to) {
+      return reinterpret_cast<const char *>(src + static_cast<size_t>(to) * n);
+    });
+    c.meet();
+  } else {
+    exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, block_each<T>{dst, n});
+  }
+  c.end();
+}
+
+}  // namespace impl
+
 
 /* Block j of `src` goes to member j, where it is block `my_pe` of `dst`; a block is n elements, an array
  * n_pes() of them. `dst` and `src` are the same array or do not overlap. `dst` is symmetric, or not for any
@@ -15,24 +37,11 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void alltoall(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
-  const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
-  /* In place, a block could arrive before the one that it replaces has left. */
-  const bool direct = impl::is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && dst != src &&
-                      impl::is_symmetric(dst, count * sizeof(T));
-  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
-  if (direct) {
-    c.meet();
-    impl::write_to_all<impl::unit_of<T>::value>(
-        c, reinterpret_cast<char *>(dst + me * n), 0, n * sizeof(T),
-        [=](int to) { return reinterpret_cast<const char *>(src + static_cast<size_t>(to) * n); });
-    c.meet();
-  } else {
-    impl::exchange<Scope>(
-        c, impl::words_of<T>(n),
-        impl::words_from<T>{src, n, n},
-        impl::block_each<T>{dst, n});
+  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, impl::words_from<T, true>{src, n},
+                                  impl::block_each<T>{dst, n})) {
+    return;
   }
-  c.end();
+  impl::alltoall_any<Scope, T>(t, dst, src, n);
 }
 
 namespace impl {

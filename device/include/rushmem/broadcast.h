@@ -4,6 +4,7 @@
 
 #include <rushmem/impl/coll/direct.h>
 #include <rushmem/impl/coll/exchange.h>
+#include <rushmem/impl/coll/small.h>
 
 namespace rushmem {
 namespace impl {
@@ -92,6 +93,16 @@ RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_
   c.meet();
 }
 
+/* The calls that are not small, out of line (small.h). */
+template <typename Scope, typename T> RUSHMEM_OUTLINED void broadcast_any(team t, T *dst, const T *src, size_t n, int root) {
+  const bool direct = is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && is_symmetric(dst, n * sizeof(T));
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct));
+  if (direct) broadcast_direct(c, dst, src, n, root);
+  else if constexpr (call<Scope>::blocks) broadcast_by_blocks(c, dst, src, n, root);
+  else broadcast_packets(c, dst, src, n, root);
+  c.end();
+}
+
 }  // namespace impl
 
 /* n elements from `src` of member `root` to `dst` of all members, the root's own too. `dst` is symmetric, or
@@ -105,13 +116,8 @@ RUSHMEM_DEVICE void broadcast(const team &t, T *dst, const T *src, size_t n, int
     impl::fail(RUSHMEM_DEVICE_FAIL_BAD_PE);
   }
   if (n == 0) return;
-  const bool direct = impl::is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && impl::is_symmetric(dst, n * sizeof(T));
-  const uint64_t tag = impl::tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct);
-  impl::call<Scope> c(t, tag);
-  if (direct) impl::broadcast_direct(c, dst, src, n, root);
-  else if constexpr (impl::call<Scope>::blocks) impl::broadcast_by_blocks(c, dst, src, n, root);
-  else impl::broadcast_packets(c, dst, src, n, root);
-  c.end();
+  if (impl::small_broadcast<Scope>(t, dst, src, n, root)) return;
+  impl::broadcast_any<Scope, T>(t, dst, src, n, root);
 }
 
 }  // namespace rushmem

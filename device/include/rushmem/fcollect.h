@@ -4,6 +4,7 @@
 
 #include <rushmem/impl/coll/direct.h>
 #include <rushmem/impl/coll/exchange.h>
+#include <rushmem/impl/coll/small.h>
 
 namespace rushmem {
 namespace impl {
@@ -18,6 +19,22 @@ template <typename T> struct block_each {
   template <bool> RUSHMEM_DEVICE void done(size_t) {}
 };
 
+/* The calls that are not small, out of line (small.h). */
+template <typename Scope, typename T> RUSHMEM_OUTLINED void fcollect_any(team t, T *dst, const T *src, size_t n) {
+  const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
+  const bool direct = is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && is_symmetric(dst, count * sizeof(T));
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
+  if (direct) {
+    char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
+    c.meet();
+    write_to_all<unit_of<T>::value>(c, block_, 0, n * sizeof(T), [=](int) { return reinterpret_cast<const char *>(src); });
+    c.meet();
+  } else {
+    exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, block_each<T>{dst, n});
+  }
+  c.end();
+}
+
 }  // namespace impl
 
 /* n elements from `src` of each member to `dst` of all, n_pes() * n elements: block i is member i's. `src`
@@ -28,20 +45,11 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
-  const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
-  const bool direct = impl::is_large<Scope>(t, n * sizeof(T)) && t.raw.all_near && impl::is_symmetric(dst, count * sizeof(T));
-  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
-  if (direct) {
-    char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
-    c.meet();
-    impl::write_to_all<impl::unit_of<T>::value>(c, block_, 0, n * sizeof(T),
-                                                [=](int) { return reinterpret_cast<const char *>(src); });
-    c.meet();
-  } else {
-    impl::exchange<Scope>(
-        c, impl::words_of<T>(n), impl::words_from<T>{src, n, 0}, impl::block_each<T>{dst, n});
+  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, impl::words_from<T, false>{src, n},
+                                  impl::block_each<T>{dst, n})) {
+    return;
   }
-  c.end();
+  impl::fcollect_any<Scope, T>(t, dst, src, n);
 }
 
 }  // namespace rushmem

@@ -11,6 +11,7 @@
 #define RUSHMEM_REDUCE_H
 
 #include <rushmem/impl/coll/combine.h>
+#include <rushmem/impl/coll/small.h>
 
 #define RUSHMEM_ASSERT_REDUCIBLE(T) \
   static_assert(rushmem::impl::is_reducible<T>::value, "rushmem reduces numbers of 1, 2, 4 and 8 bytes and complex<float>")
@@ -46,6 +47,34 @@ template <typename T, typename Op, bool inclusive> struct scanning {
   }
 };
 
+/* The calls that are not small, out of line (small.h). */
+template <typename Scope, typename T, typename Op>
+RUSHMEM_OUTLINED void reduce_any(team t, T *dst, const T *src, size_t n) {
+  const size_t bytes = n * sizeof(T);
+  const bool direct = is_large<Scope>(t, bytes) && t.raw.all_near && is_symmetric(dst, bytes) && is_symmetric(src, bytes);
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct));
+  if (direct) reduce_direct<Op>(c, dst, src, n);
+  else exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
+  c.end();
+}
+
+template <typename Scope, typename T, typename Op>
+RUSHMEM_OUTLINED void reducescatter_any(team t, T *dst, const T *src, size_t n) {
+  const size_t bytes = n * sizeof(T), count = static_cast<size_t>(t.raw.n_pes) * n;
+  const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
+  /* In place, a member's first block would change while others read it. */
+  const bool direct = is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct));
+  if (direct) {
+    c.meet();
+    combine<Op, false>(c, dst, block_, n, 0, bytes);
+    c.meet();
+  } else {
+    exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, reducing<T, Op>{dst, n, {}});
+  }
+  c.end();
+}
+
 }  // namespace impl
 
 /* Element i of `dst`, on every member, is that of all members' `src` combined by `Op`: sum, prod, min, max,
@@ -57,19 +86,11 @@ template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
-  const size_t bytes = n * sizeof(T);
-  const bool direct = impl::is_large<Scope>(t, bytes) && t.raw.all_near && impl::is_symmetric(dst, bytes) &&
-                      impl::is_symmetric(src, bytes);
-  const uint64_t tag = impl::tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
-  impl::call<Scope> c(t, tag);
-  if (direct) {
-    impl::reduce_direct<Op>(c, dst, src, n);
-  } else {
-    impl::exchange<Scope>(
-        c, impl::words_of<T>(n), impl::words_from<T>{src, n, 0},
-        impl::reducing<T, Op>{dst, n, {}});
+  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), (Op::code * 16 + sizeof(T)) * 2,
+                                  impl::words_from<T, false>{src, n}, impl::reducing<T, Op>{dst, n, {}})) {
+    return;
   }
-  c.end();
+  impl::reduce_any<Scope, T, Op>(t, dst, src, n);
 }
 
 /* Member j gets block j, of n elements, of the reduction of all members' `src`, which are n_pes() blocks.
@@ -80,24 +101,11 @@ template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void reducescatter(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
-  const size_t bytes = n * sizeof(T), count = static_cast<size_t>(t.raw.n_pes) * n;
-  const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
-  /* In place, a member's first block would change while others read it. */
-  const bool direct =
-      impl::is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && impl::is_symmetric(src, count * sizeof(T));
-  const uint64_t tag = impl::tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
-  impl::call<Scope> c(t, tag);
-  if (direct) {
-    c.meet();
-    impl::combine<Op, false>(c, dst, block_, n, 0, bytes);
-    c.meet();
-  } else {
-    impl::exchange<Scope>(
-        c, impl::words_of<T>(n),
-        impl::words_from<T>{src, n, n},
-        impl::reducing<T, Op>{dst, n, {}});
+  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), (Op::code * 16 + sizeof(T)) * 2,
+                                  impl::words_from<T, true>{src, n}, impl::reducing<T, Op>{dst, n, {}})) {
+    return;
   }
-  c.end();
+  impl::reducescatter_any<Scope, T, Op>(t, dst, src, n);
 }
 
 /* Element i of `dst` is that of the members' `src` up to this one, combined by `Op`. `dst` and `src` are the
@@ -109,7 +117,7 @@ RUSHMEM_DEVICE void inscan(const team &t, T *dst, const T *src, size_t n, Op) {
   if (n == 0) return;
   impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SCAN, n * sizeof(T), Op::code * 16 + sizeof(T)));
   impl::exchange<Scope>(
-      c, impl::words_of<T>(n), impl::words_from<T>{src, n, 0},
+      c, impl::words_of<T>(n), impl::words_from<T, false>{src, n},
       impl::scanning<T, Op, true>{dst, n, t.raw.my_pe, {}});
   c.end();
 }
@@ -122,7 +130,7 @@ RUSHMEM_DEVICE void exscan(const team &t, T *dst, const T *src, size_t n, Op) {
   if (n == 0) return;
   impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SCAN, n * sizeof(T), Op::code * 16 + sizeof(T) + 8192));
   impl::exchange<Scope>(
-      c, impl::words_of<T>(n), impl::words_from<T>{src, n, 0},
+      c, impl::words_of<T>(n), impl::words_from<T, false>{src, n},
       impl::scanning<T, Op, false>{dst, n, t.raw.my_pe, {}});
   c.end();
 }

@@ -7,6 +7,7 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rushmem_abi::collective::{CollectiveKind, COLLECTIVES};
 use rushmem_abi::device::*;
 use rushmem_abi::reduction::Operator;
 use rushmem_abi::table::{CType, Families, Kind, C_TYPES};
@@ -249,4 +250,37 @@ fn typed_functions_are_for_the_types_of_the_table() {
     );
     assert_eq!(rows_of(&header, "RUSHMEM_INTEGER_TYPES"), rows(|t| t.families == Families::Integer, element));
     assert_eq!(rows_of(&header, "RUSHMEM_FLOAT_TYPES"), rows(|t| t.families == Families::Extended, element));
+}
+
+/// Kernels have each collective where the table says, with those parameters.
+#[test]
+fn collectives_of_kernels_are_those_of_the_table() {
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").replace("( ", "(");
+    for row in COLLECTIVES {
+        let header = plain(&without_comments(&read(&format!("device/include/rushmem/{}", row.header))));
+        let parameters = match plain(row.device).as_str() {
+            "" => String::new(),
+            more => format!(", {more}"),
+        };
+        let function = format!("RUSHMEM_DEVICE void {}(const team &t{parameters}", row.name);
+        assert!(header.contains(&function), "{} has no `{function}`", row.header);
+    }
+}
+
+/// The typed C functions are of the table's collectives, each by its host form.
+#[test]
+fn typed_collectives_are_those_of_the_table() {
+    let header = read("host/runtime/include/rushmem_typed.h");
+    for row in COLLECTIVES {
+        let found = match row.kind {
+            CollectiveKind::Order => continue,
+            // Of a single element type: lists in bytes have no typed form.
+            _ if row.name == "alltoallv" => continue,
+            CollectiveKind::Reducing => {
+                header.contains(&format!("RUSHMEM_TYPED_REDUCTION(NAME, T, WHAT, OP, {})", row.name))
+            }
+            _ => header.contains(&format!("rushmem_##NAME##_{}(rushmem_team_t *team", row.name)),
+        };
+        assert!(found, "{} has no typed functions", row.name);
+    }
 }

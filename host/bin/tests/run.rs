@@ -255,7 +255,13 @@ fn the_others_have_time_to_say_what_they_noticed() {
 #[test]
 fn those_that_will_not_end_are_killed() {
     let mark = unique();
-    let script = format!("trap '' TERM; [ $RUSHMEM_PE = 0 ] && exit 9; sleep {mark}; sleep {mark}");
+    // PE 0 ends once the others ignore the signal.
+    let ready = tempfile::tempdir().expect("a folder");
+    let script = format!(
+        "trap '' TERM; cd {}; if [ $RUSHMEM_PE = 0 ]; then until [ -e 1 ] && [ -e 2 ]; do sleep 0.02; done; exit 9; fi; \
+         touch $RUSHMEM_PE; sleep {mark}; sleep {mark}",
+        ready.path().display()
+    );
     let ended = run(&["-n", "3", "--grace", "0"], &script);
     assert_eq!(ended.code, Some(9), "{}", ended.err);
     assert!(ended.took >= Duration::from_secs(2), "{:?}", ended.took);

@@ -283,6 +283,34 @@ fn killing_the_launcher_ends_all_hosts() {
     wait_until("all are gone", || marked(&mark).is_empty());
 }
 
+/// Ends the processes with this mark, also when a test fails.
+struct Marked<'a>(&'a str);
+
+impl Drop for Marked<'_> {
+    fn drop(&mut self) {
+        for pid in marked(self.0) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+/// As under sshd, a host's part is the child of a process that does not end with the launcher's: only its
+/// input says that the connection is lost. A shell in between that stays (no `exec`) makes it so here.
+#[test]
+fn a_part_that_outlives_the_launcher_ends_when_its_input_does() {
+    let mark = unique();
+    let _ends = Marked(&mark);
+    let launch = "enter() { shift; \"$@\"; true; }; enter";
+    let mut command = shell(&["--hosts", "a:2,b:1", "--launch", launch], &format!("exec sleep {mark}"));
+    command.stdin(Stdio::null());
+    let running = start(command);
+    wait_until("all sleep", || marked(&mark).len() == 3);
+    running.signal(Signal::SIGKILL);
+    // First these: what is left holds the launcher's standard error.
+    wait_until("all are gone", || marked(&mark).is_empty());
+    assert_eq!(running.end().code, None);
+}
+
 #[test]
 fn signals_reach_every_host() {
     let dir = tempfile::tempdir().expect("a directory");

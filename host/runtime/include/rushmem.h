@@ -637,13 +637,13 @@ int32_t rushmem_device_name(rushmem_world_t *w, const char **out);
 int32_t rushmem_peer(rushmem_world_t *w, int32_t pe, struct rushmem_peer_t *out);
 
 /* Allocates `bytes` of zeroed symmetric memory at a multiple of `align` (a power of two; 0 means 64), at the
- * same offset on every PE (OpenSHMEM 1.5, section 9.3). Collective, with a barrier at its end; all PEs pass
- * the same values (`RUSHMEM_ERR_MISMATCH` on all of them otherwise, and nothing is allocated). Zero bytes
- * give a null pointer. */
+ * same offset on every PE (OpenSHMEM 1.5, section 9.3). Collective; it does what `rushmem_barrier_all` does,
+ * so that what was put before it has arrived. All PEs pass the same values (`RUSHMEM_ERR_MISMATCH` on all of
+ * them otherwise, and nothing is allocated). Zero bytes give a null pointer. */
 int32_t rushmem_alloc(rushmem_world_t *w, size_t bytes, size_t align, void **out);
 
-/* Gives an allocation back. Collective, with a barrier at its start; null is fine where it is null on every
- * PE. */
+/* Gives an allocation back. Collective; it does what `rushmem_barrier_all` does, so that nothing which was
+ * put before can meet the memory's next owner. Null is fine where it is null on every PE. */
 int32_t rushmem_free(rushmem_world_t *w, void *ptr);
 
 /* Makes private user memory symmetric: `[addr, addr + bytes)`. It keeps its address and contents; `*alias`
@@ -1352,8 +1352,18 @@ int32_t rushmem_team_compare(rushmem_team_t *a, rushmem_team_t *b, int32_t *out)
  * Requires: `from` and `to` are teams that nobody frees meanwhile; `out` is null or valid. */
 int32_t rushmem_team_translate_pe(rushmem_team_t *from, int32_t pe, rushmem_team_t *to, int32_t *out);
 
-/* Collective over the team: returns once every member has called it (OpenSHMEM 1.5, section 9.11.2). What is
- * not complete without a quiet is not waited for. Of all PEs' team it is `rushmem_sync_all`.
+/* Collective over the team's members: it ends, and its handle is stale. Kernels and work on streams that use
+ * it have ended before. On an error it is as before.
+ *
+ * Errors as `rushmem_team_sync`; `RUSHMEM_ERR_INVALID_ARGUMENT` for the team of all PEs, which ends with its
+ * world.
+ *
+ * Requires: `t` is a team that no other thread uses now. */
+int32_t rushmem_team_free(rushmem_team_t *t);
+
+/* Collective over the team: returns once every member has called it (OpenSHMEM 1.5, section
+ * 9.11.2). What is not complete without a quiet is not waited for. Of all PEs' team it is
+ * `rushmem_sync_all`.
  *
  * Errors as `rushmem_sync_all`; no PE outside of the team has a part in them.
  *
@@ -1365,45 +1375,40 @@ int32_t rushmem_team_sync(rushmem_team_t *t);
  * Requires: `t` is a team that nobody frees meanwhile. */
 int32_t rushmem_team_barrier(rushmem_team_t *t);
 
-/* Collective over the team's members: it ends, and its handle is stale. Kernels and work on streams that use
- * it have ended before. On an error it is as before.
+/* `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the
+ * root (OpenSHMEM 1.5, section 9.11.5). Collective over the team, whose members give the same
+ * size and root.
  *
- * Errors as `rushmem_team_sync`; `RUSHMEM_ERR_INVALID_ARGUMENT` for the team of all PEs, which ends with its
- * world.
+ * This and the other collectives: `dst` and `src` are any memory of the PE's, its GPU's, too;
+ * large arrays go faster where they are symmetric. They are the same array or do not overlap.
+ * On return the destination is complete and the source may be changed. What streams and kernels
+ * do with them has ended before.
  *
- * Requires: `t` is a team that no other thread uses now. */
-int32_t rushmem_team_free(rushmem_team_t *t);
-
-/* `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the root
- * (OpenSHMEM 1.5, section 9.11.5). Collective over the team, whose members give the same size and root.
- *
- * This and the other collectives: `dst` and `src` are any memory of the PE's; large arrays go faster where
- * they are symmetric. They are the same array or do not overlap. On return the destination is complete and
- * the source may be changed. Heaps are in host memory.
- *
- * Errors, on all members alike, with nothing written: `RUSHMEM_ERR_MISMATCH` for different arguments or
- * calls; the error of a member whose arguments are wrong (`RUSHMEM_ERR_BAD_PE` for the root,
- * `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS` and `RUSHMEM_ERR_INVALID_ARGUMENT` for arrays);
- * `RUSHMEM_ERR_UNSUPPORTED` where heaps are in GPU memory. `RUSHMEM_ERR_TIMEOUT` and `RUSHMEM_ERR_PEER_DEAD`
- * leave the destination in any state. On one PE: `RUSHMEM_ERR_BUSY` while another thread is in a collective
- * call of the team, `RUSHMEM_ERR_BAD_HANDLE` for what is no team.
+ * Errors, on all members alike, with nothing written: `RUSHMEM_ERR_MISMATCH` for different
+ * arguments or calls; the error of a member whose arguments are wrong (`RUSHMEM_ERR_BAD_PE` for
+ * the root, `RUSHMEM_ERR_BAD_ADDRESS`, `RUSHMEM_ERR_OUT_OF_BOUNDS` and
+ * `RUSHMEM_ERR_INVALID_ARGUMENT` for arrays). `RUSHMEM_ERR_TIMEOUT` and
+ * `RUSHMEM_ERR_PEER_DEAD` leave the destination in any state. On one PE: `RUSHMEM_ERR_BUSY`
+ * while another thread is in a collective call of the team, `RUSHMEM_ERR_BAD_HANDLE` for what is
+ * no team.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` is valid for `bytes` bytes, and on the root
  * `src`. */
 int32_t rushmem_team_broadcast(rushmem_team_t *t, void *dst, const void *src, size_t bytes, int32_t root);
 
-/* `bytes` bytes at `src` of each member are at `dst` of every member, one behind the other in the order of
- * the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of `dst`. Collective, and
- * errors, as `rushmem_team_broadcast`.
+/* `bytes` bytes at `src` of each member are at `dst` of every member, one behind the other in
+ * the order of the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of
+ * `dst`. Collective, and errors, as `rushmem_team_broadcast`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
  * all members. */
 int32_t rushmem_team_fcollect(rushmem_team_t *t, void *dst, const void *src, size_t bytes);
 
-/* `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has, `SIZE_MAX`
- * where the caller knows that it is enough; `*received`, unless `received` is null, is how many have come.
- * `src` may be this member's part of `dst`. Collective, and errors, as `rushmem_team_broadcast`;
- * `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
+/* `rushmem_team_fcollect` of as many bytes as each member likes. `room` is how many `dst` has,
+ * `SIZE_MAX` where the caller knows that it is enough; `*received`, unless `received` is null,
+ * is how many have come. `src` may be this member's part of `dst`. Collective, and errors, as
+ * `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too
+ * little room.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
  * all members or for `room`; `received` is null or valid. */
@@ -1414,16 +1419,17 @@ int32_t rushmem_team_collect(rushmem_team_t *t,
                              size_t bytes,
                              size_t *received);
 
-/* Block `j`, of `bytes` bytes, of each member's `src` is block `my_pe` of member `j`'s `dst` (OpenSHMEM 1.5,
- * section 9.11.7). Collective, and errors, as `rushmem_team_broadcast`.
+/* Block `j`, of `bytes` bytes, of each member's `src` is block `my_pe` of member `j`'s `dst`
+ * (OpenSHMEM 1.5, section 9.11.7). Collective, and errors, as `rushmem_team_broadcast`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for a block for each member. */
 int32_t rushmem_team_alltoall(rushmem_team_t *t, void *dst, const void *src, size_t bytes);
 
-/* `rushmem_team_alltoall` of blocks of `n` elements of `elem_bytes` bytes: element `k` of block `j` is at
- * `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5, section 9.11.8).
- * Strides are at least 1, and like sizes the same on all members. What lies between is not touched, and
- * the arrays do not overlap. Collective, and errors, as `rushmem_team_broadcast`.
+/* `rushmem_team_alltoall` of blocks of `n` elements of `elem_bytes` bytes: element `k` of block
+ * `j` is at `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5,
+ * section 9.11.8). Strides are at least 1, and like sizes the same on all members. What lies
+ * between is not touched, and the arrays do not overlap. Collective, and errors, as
+ * `rushmem_team_broadcast`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for the elements of all
  * blocks. */
@@ -1435,12 +1441,12 @@ int32_t rushmem_team_alltoalls(rushmem_team_t *t,
                                size_t elem_bytes,
                                size_t n);
 
-/* `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies at
- * `dst_at[i]` of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to know sizes.
- * All places are in bytes, in lists with an entry for each member. `room` is how many bytes `dst` has,
- * `SIZE_MAX` where the caller knows that it is enough. Parts of `dst` do not overlap one another or `src`.
- * Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where
- * one has too little room.
+/* `bytes[j]` bytes at `src_at[j]` of `src` go to member `j`, and what comes from member `i` lies
+ * at `dst_at[i]` of `dst`: `received[i]` bytes, unless `received` is null. Only senders need to
+ * know sizes. All places are in bytes, in lists with an entry for each member. `room` is how
+ * many bytes `dst` has, `SIZE_MAX` where the caller knows that it is enough. Parts of `dst` do
+ * not overlap one another or `src`. Collective, and errors, as `rushmem_team_broadcast`;
+ * `RUSHMEM_ERR_OUT_OF_BOUNDS`, on all members, where one has too little room.
  *
  * Requires: `t` is a team that nobody frees meanwhile; the lists are valid for an entry for each member;
  * `src` is valid for what is sent, `dst` for what comes or for `room`; `received` is null or valid for an
@@ -1455,13 +1461,14 @@ int32_t rushmem_team_alltoallv(rushmem_team_t *t,
                                const size_t *bytes);
 
 /* Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of
- * `RUSHMEM_SUM` and its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like (OpenSHMEM 1.5,
- * section 9.11.9).
+ * `RUSHMEM_SUM` and its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like
+ * (OpenSHMEM 1.5, section 9.11.9).
  *
- * Members are combined in the order of their numbers, one after the other, so that the result is the same
- * bits on every member, in every run, and in kernels. 16-bit floats are combined in 32 bits and rounded
- * once. Collective, and errors, as `rushmem_team_broadcast`; `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or
- * an operator that does not exist or that do not go together.
+ * Members are combined in the order of their numbers, one after the other, so that the result is
+ * the same bits on every member, in every run, and in kernels. 16-bit floats are combined in 32
+ * bits and rounded once. Collective, and errors, as `rushmem_team_broadcast`;
+ * `RUSHMEM_ERR_INVALID_ARGUMENT` for a type or an operator that does not exist or that do not go
+ * together.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
 int32_t rushmem_team_reduce(rushmem_team_t *t,
@@ -1471,9 +1478,9 @@ int32_t rushmem_team_reduce(rushmem_team_t *t,
                             int32_t type,
                             int32_t op);
 
-/* Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all members'
- * `src`, which have such a block for each member. `dst` may be the first block of `src`, or this member's.
- * Collective, and errors, as `rushmem_team_reduce`.
+/* Member `j` gets block `j`, of `n` elements, of what `rushmem_team_reduce` would make of all
+ * members' `src`, which have such a block for each member. `dst` may be the first block of
+ * `src`, or this member's. Collective, and errors, as `rushmem_team_reduce`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` is valid for `n` elements, `src` for as many for
  * each member. */
@@ -1495,8 +1502,8 @@ int32_t rushmem_team_inscan(rushmem_team_t *t,
                             int32_t type,
                             int32_t op);
 
-/* `rushmem_team_reduce` of the members before each one; the first one gets zeroes (OpenSHMEM 1.6, exscan).
- * Collective, and errors, as that.
+/* `rushmem_team_reduce` of the members before each one; the first one gets zeroes (OpenSHMEM
+ * 1.6, exscan). Collective, and errors, as that.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for `n` elements. */
 int32_t rushmem_team_exscan(rushmem_team_t *t,
@@ -1506,34 +1513,39 @@ int32_t rushmem_team_exscan(rushmem_team_t *t,
                             int32_t type,
                             int32_t op);
 
-/* Nothing behind it on the stream begins before every member has come to it, on a stream or in a kernel
- * (`rushmem::sync`), in the same slot set. What a member's stream did before is seen after it on all.
+/* Nothing behind it on the stream begins before every member has come to it, on a stream or in a
+ * kernel (`rushmem::sync`), in the same slot set. What a member's stream did before is seen
+ * after it on all.
  *
- * This and the other collectives on streams: the call is made in slot set `set` of the team, 0 where it has
- * but one. All members make the same calls in one slot set in the same order, on streams or in kernels; on
- * different sets, calls of one team run at once. A call returns at once. Arguments are checked now, and an
- * error means that nothing was put on the stream: `RUSHMEM_ERR_BAD_HANDLE` for what is no team or stream,
- * `RUSHMEM_ERR_INVALID_ARGUMENT` for a slot set that the team does not have, arrays that overlap or are not
- * aligned, `RUSHMEM_ERR_BAD_ADDRESS` for memory that the PE's device does not reach, `RUSHMEM_ERR_BAD_PE`
- * for a root that is no member. What goes wrong later `rushmem_stream_synchronize` reports: members whose
- * calls differ (`RUSHMEM_ERR_MISMATCH`), a slot set in use by another call of this PE (`RUSHMEM_ERR_BUSY`),
- * a death.
+ * This and the other collectives on streams: the call is made in slot set `set` of the team, 0
+ * where it has but one. All members make the same calls in one slot set in the same order, on
+ * streams or in kernels; on different sets, calls of one team run at once. A call returns at
+ * once. Arguments are checked now, and an error means that nothing was put on the stream:
+ * `RUSHMEM_ERR_BAD_HANDLE` for what is no team or stream, `RUSHMEM_ERR_INVALID_ARGUMENT` for a
+ * slot set that the team does not have, arrays that overlap or are not aligned,
+ * `RUSHMEM_ERR_BAD_ADDRESS` for memory that the PE's device does not reach, `RUSHMEM_ERR_BAD_PE`
+ * for a root that is no member. What goes wrong later `rushmem_stream_synchronize` reports:
+ * members whose calls differ (`RUSHMEM_ERR_MISMATCH`), a slot set in use by another call of this
+ * PE (`RUSHMEM_ERR_BUSY`), a death.
  *
- * On a GPU each call is one launch, which may be captured into a CUDA graph and replayed. The first call of
- * a kind has its kernel compiled, or taken from the cache, and loaded; while a stream is being captured that
- * is refused (`RUSHMEM_ERR_UNSUPPORTED`): see `rushmem_team_prepare`.
+ * On a GPU each call is one launch, which may be captured into a CUDA graph and replayed. The
+ * first call of a kind has its kernel compiled, or taken from the cache, and loaded; while a
+ * stream is being captured that is refused (`RUSHMEM_ERR_UNSUPPORTED`): see
+ * `rushmem_team_prepare`.
  *
  * Requires: `t` is a team that lives until the work is done; the stream lives through the call. */
 int32_t rushmem_team_sync_on_stream(rushmem_team_t *t, uint32_t set, void *stream);
 
-/* `rushmem_team_sync_on_stream` behind a quiet: all that the stream put before is complete on every member.
+/* `rushmem_team_sync_on_stream` behind a quiet: all that the stream put before is complete on
+ * every member.
  *
  * Requires: As for `rushmem_team_sync_on_stream`. */
 int32_t rushmem_team_barrier_on_stream(rushmem_team_t *t, uint32_t set, void *stream);
 
-/* `bytes` bytes from `src` of member `root` to `dst` of all members, the root's own too, in the stream's
- * turn. `dst` and `src` may be one array. Symmetric memory, or any other that the PE's device reaches; `dst`
- * is symmetric for all members or for none. Errors as `rushmem_team_sync_on_stream`.
+/* `bytes` bytes from `src` of member `root` to `dst` of all members, the root's own too, in the
+ * stream's turn. `dst` and `src` may be one array. Symmetric memory, or any other that the PE's
+ * device reaches; `dst` is symmetric for all members or for none. Errors as
+ * `rushmem_team_sync_on_stream`.
  *
  * Requires: `dst` and `src` are valid for `bytes` bytes until the work is done; the rest as for
  * `rushmem_team_sync_on_stream`. */
@@ -1545,8 +1557,8 @@ int32_t rushmem_team_broadcast_on_stream(rushmem_team_t *t,
                                          uint32_t set,
                                          void *stream);
 
-/* `bytes` bytes from `src` of each member to `dst` of all, in the stream's turn: those of member i at
- * `dst + i * bytes`. `src` may be this member's part of `dst`. Memory and errors as
+/* `bytes` bytes from `src` of each member to `dst` of all, in the stream's turn: those of member
+ * i at `dst + i * bytes`. `src` may be this member's part of `dst`. Memory and errors as
  * `rushmem_team_broadcast_on_stream`.
  *
  * Requires: `src` is valid for `bytes` bytes and `dst` for as many of each member until the work is done; the
@@ -1558,10 +1570,10 @@ int32_t rushmem_team_fcollect_on_stream(rushmem_team_t *t,
                                         uint32_t set,
                                         void *stream);
 
-/* `n` elements of `elem_bytes` bytes from `src` of each member to `dst` of all, in the stream's turn, one
- * after the other in the order of the members. `n` may differ from member to member, and be zero; element
- * sizes are equal. `src` may be this member's part of `dst`. Memory and errors as
- * `rushmem_team_broadcast_on_stream`.
+/* `n` elements of `elem_bytes` bytes from `src` of each member to `dst` of all, in the stream's
+ * turn, one after the other in the order of the members. `n` may differ from member to member,
+ * and be zero; element sizes are equal. `src` may be this member's part of `dst`. Memory and
+ * errors as `rushmem_team_broadcast_on_stream`.
  *
  * Requires: `src` is valid for its elements and `dst` for those of all members until the work is done; the
  * rest as for `rushmem_team_sync_on_stream`. */
@@ -1586,9 +1598,9 @@ int32_t rushmem_team_alltoall_on_stream(rushmem_team_t *t,
                                         uint32_t set,
                                         void *stream);
 
-/* `rushmem_team_alltoall_on_stream` of `n` elements of `elem_bytes` bytes that are apart: element k for
- * member j is element `(j * n + k) * src_stride` of `src`, and so in `dst`. Strides are 1 or more, and the
- * same on all members. What lies between is not touched.
+/* `rushmem_team_alltoall_on_stream` of `n` elements of `elem_bytes` bytes that are apart:
+ * element k for member j is element `(j * n + k) * src_stride` of `src`, and so in `dst`.
+ * Strides are 1 or more, and the same on all members. What lies between is not touched.
  *
  * Requires: `dst` and `src` are valid for their elements until the work is done; the rest as for
  * `rushmem_team_sync_on_stream`. */
@@ -1602,12 +1614,12 @@ int32_t rushmem_team_alltoalls_on_stream(rushmem_team_t *t,
                                          uint32_t set,
                                          void *stream);
 
-/* Blocks of different sizes from every member to every member, in the stream's turn: `n[j]` elements of
- * `elem_bytes` bytes at element `src_at[j]` of `src` go to member j, and what comes from member i lies at
- * element `dst_at[i]` of `dst`: `received[i]` elements, where `received` is not null. The four lists have an
- * entry for each member. They are read and written in the stream's turn, too, so they lie in memory that the
- * PE's device reaches; a kernel before it on the stream may fill them. Memory and errors as
- * `rushmem_team_broadcast_on_stream`.
+/* Blocks of different sizes from every member to every member, in the stream's turn: `n[j]`
+ * elements of `elem_bytes` bytes at element `src_at[j]` of `src` go to member j, and what comes
+ * from member i lies at element `dst_at[i]` of `dst`: `received[i]` elements, where `received`
+ * is not null. The four lists have an entry for each member. They are read and written in the
+ * stream's turn, too, so they lie in memory that the PE's device reaches; a kernel before it on
+ * the stream may fill them. Memory and errors as `rushmem_team_broadcast_on_stream`.
  *
  * Requires: All arrays are valid for what the lists then say, until the work is done; the rest as for
  * `rushmem_team_sync_on_stream`. */
@@ -1622,12 +1634,14 @@ int32_t rushmem_team_alltoallv_on_stream(rushmem_team_t *t,
                                          uint32_t set,
                                          void *stream);
 
-/* Element i of `dst`, on every member, is that of all members' `src` combined by `op` (`RUSHMEM_SUM` and its
- * like), in the stream's turn: `n` elements of type `type` (`RUSHMEM_FLOAT` and its like). The same bits on
- * every member, and in every run: members are combined in the order of their numbers. `dst` and `src` may be
- * one array; each is symmetric for all members or for none. Errors as `rushmem_team_broadcast_on_stream`;
- * `RUSHMEM_ERR_INVALID_ARGUMENT` where the operator makes no sense for the type, `RUSHMEM_ERR_UNSUPPORTED`
- * for 16-bit floats on the CPU, which are for GPUs, and for products of `RUSHMEM_COMPLEX_DOUBLE`.
+/* Element i of `dst`, on every member, is that of all members' `src` combined by `op`
+ * (`RUSHMEM_SUM` and its like), in the stream's turn: `n` elements of type `type`
+ * (`RUSHMEM_FLOAT` and its like). The same bits on every member, and in every run: members are
+ * combined in the order of their numbers. `dst` and `src` may be one array; each is symmetric
+ * for all members or for none. Errors as `rushmem_team_broadcast_on_stream`;
+ * `RUSHMEM_ERR_INVALID_ARGUMENT` where the operator makes no sense for the type,
+ * `RUSHMEM_ERR_UNSUPPORTED` for 16-bit floats on the CPU, which are for GPUs, and for products
+ * of `RUSHMEM_COMPLEX_DOUBLE`.
  *
  * Requires: `dst` and `src` are valid for `n` elements until the work is done; the rest as for
  * `rushmem_team_sync_on_stream`. */
@@ -1640,8 +1654,9 @@ int32_t rushmem_team_reduce_on_stream(rushmem_team_t *t,
                                       uint32_t set,
                                       void *stream);
 
-/* Member j gets block j, of `n` elements, of the reduction of all members' `src`, which has a block for each
- * member. `dst` may be the first block of `src`. The rest as `rushmem_team_reduce_on_stream`.
+/* Member j gets block j, of `n` elements, of the reduction of all members' `src`, which has a
+ * block for each member. `dst` may be the first block of `src`. The rest as
+ * `rushmem_team_reduce_on_stream`.
  *
  * Requires: `dst` is valid for `n` elements and `src` for as many for each member until the work is done; the
  * rest as for `rushmem_team_sync_on_stream`. */

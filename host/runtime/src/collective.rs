@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use crate::error::{err, Error, Result};
+use crate::error::{self, err, Error, Result};
 use crate::health::Health;
 use crate::node::control::{Arrival, Call, Control, RoundWords, AHEAD, WITHIN};
 use crate::topology::card::Card;
@@ -17,6 +17,9 @@ use crate::topology::members::Members;
 
 /// Tells these PEs, the leaders of other nodes, of this PE's arrival, and what the call carries of it.
 pub(crate) type Announce = Box<dyn Fn(&[usize], Arrival, (&[u8], bool)) -> Result<()> + Send + Sync>;
+
+/// How long the name of a dead PE may take to come to all.
+const NEWS: Duration = Duration::from_secs(2);
 
 /// What the rounds of all teams of a world go through.
 pub(crate) struct Rounds {
@@ -276,10 +279,46 @@ impl Entered<'_> {
 
     /// The error where `what` failed on member `i`.
     pub(crate) fn failed_elsewhere(&self, i: usize, code: i32, what: &str) -> Error {
-        let who = self.who(i);
-        Error::new(
-            code,
-            format!("{what}: {who} failed (its own error says why), so the call failed everywhere"),
-        )
+        failed_on(&self.rounds.health, &self.who(i), code, what, NEWS)
+    }
+}
+
+/// The error where `what` failed on the member `who`. Where a death was the reason, `who` is not the dead PE,
+/// whose name is on its way here: it is awaited for so long.
+fn failed_on(health: &Health, who: &str, code: i32, what: &str, patience: Duration) -> Error {
+    if code == error::code::PEER_DEAD {
+        let report = || format!("for the name of the PE whose death {who} knows of");
+        if let Err(nothing) = health.wait(Some(patience), &report, &mut || false) {
+            log::debug!("{what}: {nothing}");
+        }
+        if let Err(death) = health.check() {
+            return death.context(what);
+        }
+    }
+    let text = format!("{what}: {who} failed (its own error says why), so the call failed everywhere");
+    Error::new(code, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_failed_elsewhere_names_the_dead_and_not_the_messenger() {
+        let health = Health::new("PE 0".into(), false, None);
+        let failed = |code, patience| failed_on(&health, "PE 1 (host a)", code, "team_reduce", patience);
+        let (long, short) = (Duration::from_secs(60), Duration::from_millis(20));
+        // Other failures, and a death of which no news comes, are given as they are.
+        assert!(failed(error::code::HEAP_EXHAUSTED, long).message.contains("PE 1 (host a) failed"));
+        assert!(failed(error::code::PEER_DEAD, short).message.contains("PE 1 (host a) failed"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                health.break_job("PE 2 is gone".into());
+            });
+            let error = failed(error::code::PEER_DEAD, long);
+            assert_eq!(error.code, error::code::PEER_DEAD);
+            assert_eq!(error.message, "team_reduce: PE 2 is gone");
+        });
     }
 }

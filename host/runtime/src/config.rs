@@ -76,6 +76,9 @@ pub(crate) struct Config {
     pub(crate) streams: usize,
     /// How collectives on streams are launched (`RUSHMEM_COLLECTIVES`).
     pub(crate) launches: Launches,
+    /// Collectives of the host take heaps for memory that they cannot touch, as if a GPU had it
+    /// (`RUSHMEM_TEST_APART`): for tests of that on machines without GPUs.
+    pub(crate) apart: bool,
     /// A bootstrap asked for by name (`RUSHMEM_BOOTSTRAP`: `uid`, `mpi` or `single`).
     pub(crate) bootstrap: Option<String>,
     /// The interface for unique-ID sockets (`RUSHMEM_UID_IFNAME`).
@@ -168,6 +171,7 @@ impl Config {
             cxx: get("RUSHMEM_CXX").map(PathBuf::from),
             nvrtc: get("RUSHMEM_NVRTC").map(PathBuf::from),
             nvjitlink: get("RUSHMEM_NVJITLINK").map(PathBuf::from),
+            apart: get("RUSHMEM_TEST_APART").is_some(),
             launches: get("RUSHMEM_COLLECTIVES")
                 .map_or_else(|| Ok(Launches::default()), |v| Launches::parse(&v))?,
             streams: get("RUSHMEM_STREAMS").map_or(Ok(4), |v| streams(&v))?,

@@ -98,7 +98,7 @@ fn page() -> Result<*mut AtomicU32> {
 }
 
 /// Runs in the child, before `fork` returns there.
-unsafe extern "C" fn disown() {
+extern "C" fn disown() {
     // SAFETY: null, or a page that is mapped for ever.
     if let Some(word) = unsafe { OWNER.load(Ordering::Relaxed).as_ref() } {
         word.store(0, Ordering::Relaxed);

@@ -256,6 +256,9 @@ fn loaded_version() -> Option<String> {
 }
 
 /// Collects the paths of loaded libraries that are called like an MPI.
+///
+/// # Safety
+/// The loader calls it; `names` is a `Vec<Vec<u8>>` that nobody else uses meanwhile.
 unsafe extern "C" fn note_mpi_library(
     info: *mut libc::dl_phdr_info,
     _size: usize,

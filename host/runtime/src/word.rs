@@ -9,8 +9,9 @@ pub(crate) use rushmem_abi::table::Update;
 
 /// An unsigned word that hardware reads, writes and updates in one piece.
 ///
-/// The unsafe methods want `p` aligned to the word, valid for reads and writes of it, and shared with nobody
-/// who holds a reference to it.
+/// # Safety
+/// Here and below: `p` is aligned to the word and valid for reads and writes of it, and nobody holds a
+/// reference to it.
 pub(crate) trait Word: Copy {
     /// Truncates a bit pattern to this width.
     fn from_bits(bits: u64) -> Self;

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::device::Device;
 use crate::error::{err, Result};
 use crate::exec::gpu::GpuEngine;
+use crate::exec::order;
 use crate::fork::Member;
 use crate::health::Health;
 use crate::kernel::Kernels;
@@ -31,7 +32,6 @@ use crate::team::Team;
 use crate::topology::card::Card;
 use crate::topology::near::{Near, NearForm};
 use crate::topology::nodes::Nodes;
-pub(crate) use collectives::{Blocks, StridedBlocks};
 use rushmem_abi::c::{
     rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA,
     RUSHMEM_NEAR_RUN, RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
@@ -54,6 +54,10 @@ pub(crate) struct World {
     kernels: Kernels,
     links: Links,
     engine: Option<GpuEngine>,
+    /// The host cannot touch the heap.
+    apart: bool,
+    /// Streams for launches of the host's collectives, of which none uses these at the moment.
+    call_streams: Mutex<Vec<usize>>,
     far: Option<Arc<Far>>,
     rounds: Rounds,
     /// All PEs.
@@ -310,13 +314,16 @@ impl World {
         self.enter()?.round(call, [0; 4])
     }
 
-    /// Collective: zeroed symmetric memory; `None` for zero bytes.
+    /// Collective: zeroed symmetric memory; `None` for zero bytes. A barrier, as `free` is: what was put before
+    /// either has arrived, so that it cannot meet the memory's next owner.
     pub(crate) fn alloc(&self, bytes: usize, align: usize) -> Result<Option<usize>> {
+        order::quiet(self)?;
         self.symmetric.alloc(bytes, align, &mut self.enter()?, &self.links)
     }
 
     /// Collective: gives an allocation back.
     pub(crate) fn free(&self, at: Option<usize>) -> Result<()> {
+        order::quiet(self)?;
         self.symmetric.free(at, &mut self.enter()?)
     }
 
@@ -332,14 +339,8 @@ impl World {
     /// Collective: the opposite of [`World::register`].
     pub(crate) fn unregister(&self, addr: usize) -> Result<()> {
         // What is in flight must not meet addresses where nothing is mapped any more.
-        let done = self.complete();
+        let done = order::quiet(self);
         self.symmetric.unregister(addr, done, &mut self.enter()?)
-    }
-
-    /// Nothing that this PE has asked for is under way any more.
-    fn complete(&self) -> Result<()> {
-        self.engine.as_ref().map_or(Ok(()), GpuEngine::quiet)?;
-        self.far.as_ref().map_or(Ok(()), |far| far.quiet())
     }
 
     /// The heap in numbers.
@@ -351,7 +352,7 @@ impl World {
     pub(crate) fn finalize(&self) -> Result<()> {
         self.kernels.check_idle()?;
         // What was not waited for ends well before the heap goes.
-        self.complete()?;
+        order::quiet(self)?;
         self.tell_teams();
         let mut call = self.enter()?;
         call.round(Call::Finalize, [0; 4])?;

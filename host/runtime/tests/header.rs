@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use rushmem_abi::collective::{Collective, Form, COLLECTIVES};
+
 /// Files of `rushmem-abi`, of which the header's constants and types come.
 const TYPES: [&str; 3] = ["status", "operation", "types"];
 /// The files of the C ABI's functions in the order of the header.
@@ -93,12 +95,41 @@ fn generate(capi: &Path) -> String {
         ..Default::default()
     };
     let types = TYPES.iter().map(|f| root().join(format!("../abi/src/c/{f}.rs")));
-    let functions = SOURCES.iter().map(|f| capi.join(format!("{f}.rs")));
+    let made = made_of_the_table();
+    let functions = SOURCES.iter().flat_map(|f| {
+        let made = made.iter().filter(move |(family, _)| family == f).map(|(_, path)| path.clone());
+        made.chain([capi.join(format!("{f}.rs"))])
+    });
     let builder =
         types.chain(functions).fold(cbindgen::Builder::new().with_config(config), |b, f| b.with_src(f));
     let mut text = Vec::new();
     builder.generate().expect("cbindgen takes the sources of the C ABI").write(&mut text);
+    made.iter().for_each(|(_, path)| drop(std::fs::remove_file(path)));
     for_c_readers(&String::from_utf8(text).expect("the sources are UTF-8"))
+}
+
+/// The functions that macros make of the table of collectives, which cbindgen does not see: as sources, by
+/// the family that they are in.
+fn made_of_the_table() -> [(&'static str, PathBuf); 2] {
+    let source = |family: &'static str, form: fn(&Collective) -> Form, tail: &str| {
+        let functions = COLLECTIVES.iter().map(|row| {
+            let Form { symbol, parameters, doc } = form(row);
+            let doc: String = doc.iter().map(|line| format!("///{line}\n")).collect();
+            let parameters: String = parameters.iter().map(|p| format!(", {}: {}", p.name, p.of)).collect();
+            format!(
+                "{doc}#[no_mangle]\npub unsafe extern \"C\" fn {symbol}(t: *mut rushmem_team_t{parameters}{tail}) -> i32 {{\n    0\n}}\n"
+            )
+        });
+        // Tests of this file run side by side, in threads and in processes.
+        let name = format!("{family}-{}-{:?}.rs", std::process::id(), std::thread::current().id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, functions.collect::<String>()).expect("cargo gives tests a folder");
+        (family, path)
+    };
+    [
+        source("collective", |row| row.host, ""),
+        source("team_stream", |row| row.stream, ", set: u32, stream: *mut c_void"),
+    ]
 }
 
 /// Turns what is Rust's own in the text into C's: comment shapes, doc links, safety headings, negative
@@ -194,8 +225,8 @@ fn every_function_of_the_header_is_in_the_tables_of_clients() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a file of this tree");
     // Comments of the header name functions, too, with nothing between the parentheses.
     let header = read("include/rushmem.h").replace("()", "");
-    let tables = read("../abi/src/c/functions.rs");
-    let tables: Vec<&str> = tables.lines().filter(|line| !line.starts_with("//")).collect();
+    let tables = read("../abi/src/c/functions.rs") + &read("../abi/src/c/collectives.rs");
+    let tables: Vec<&str> = tables.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let tables = tables.join("\n");
     let (header, tables) = (called(&header), called(&tables));
     assert!(header.len() > 80, "{} functions were found in rushmem.h", header.len());

@@ -141,6 +141,8 @@ unsafe fn bytes_out<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(data, len) }
 }
 
+/// # Safety
+/// Here and below: the arguments are what the vtable's contract asks of its caller.
 unsafe extern "C" fn allgather(
     ctx: *mut c_void,
     input: *const u8,

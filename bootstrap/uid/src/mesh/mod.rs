@@ -134,6 +134,16 @@ impl Mesh {
         Some(death)
     }
 
+    /// Tells the others of a death that this rank knows of from elsewhere.
+    pub(crate) fn report(&self, death: BootError) {
+        let mut state = self.shared.lock();
+        if !state.leaving {
+            state.break_job(0, death);
+            self.shared.publish(&state);
+            self.shared.wake_io();
+        }
+    }
+
     /// Tells the others that the job is broken by this rank.
     pub(crate) fn announce(&self, error: BootError) {
         let mut state = self.shared.lock();

@@ -9,6 +9,17 @@
 #[macro_export]
 macro_rules! functions {
     ($with:ident) => {
+        $crate::collectives! { $crate::functions, $with }
+    };
+    ([$with:ident] $(
+        $kind:ident $name:ident $variant:ident ($dst:ident <- $src:ident) {
+            device $header:literal $device:literal;
+            $(#[$host_doc:meta])*
+            host $host:ident = $host_symbol:ident($($host_arg:ident: $host_type:ty),*);
+            $(#[$stream_doc:meta])*
+            stream $stream:ident = $stream_symbol:ident($($stream_arg:ident: $stream_type:ty),*);
+        }
+    )*) => {
         $with! {
             info {
                 fn library_path = rushmem_library_path() -> *const c_char;
@@ -202,85 +213,18 @@ macro_rules! functions {
                 fn team_translate_pe = rushmem_team_translate_pe(
                     *mut rushmem_team_t, i32, *mut rushmem_team_t, *mut i32,
                 ) -> i32;
-                fn team_sync = rushmem_team_sync(*mut rushmem_team_t) -> i32;
-                fn team_barrier = rushmem_team_barrier(*mut rushmem_team_t) -> i32;
                 fn team_free = rushmem_team_free(*mut rushmem_team_t) -> i32;
             }
             team_stream {
                 fn team_prepare = rushmem_team_prepare(
                     *mut rushmem_team_t, *const c_char, usize, i32,
                 ) -> i32;
-                fn team_sync_on_stream = rushmem_team_sync_on_stream(
-                    *mut rushmem_team_t, u32, *mut c_void,
-                ) -> i32;
-                fn team_barrier_on_stream = rushmem_team_barrier_on_stream(
-                    *mut rushmem_team_t, u32, *mut c_void,
-                ) -> i32;
-                fn team_broadcast_on_stream = rushmem_team_broadcast_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, u32, *mut c_void,
-                ) -> i32;
-                fn team_fcollect_on_stream = rushmem_team_fcollect_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, u32, *mut c_void,
-                ) -> i32;
-                fn team_collect_on_stream = rushmem_team_collect_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, usize, u32, *mut c_void,
-                ) -> i32;
-                fn team_alltoall_on_stream = rushmem_team_alltoall_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, u32, *mut c_void,
-                ) -> i32;
-                fn team_alltoalls_on_stream = rushmem_team_alltoalls_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, isize, isize, usize, usize, u32,
-                    *mut c_void,
-                ) -> i32;
-                fn team_alltoallv_on_stream = rushmem_team_alltoallv_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const usize, *mut usize, *const c_void, *const usize,
-                    *const usize, usize, u32, *mut c_void,
-                ) -> i32;
-                fn team_reduce_on_stream = rushmem_team_reduce_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
-                ) -> i32;
-                fn team_reducescatter_on_stream = rushmem_team_reducescatter_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
-                ) -> i32;
-                fn team_inscan_on_stream = rushmem_team_inscan_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
-                ) -> i32;
-                fn team_exscan_on_stream = rushmem_team_exscan_on_stream(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32, u32, *mut c_void,
-                ) -> i32;
+                $(fn $stream = $stream_symbol(
+                    *mut rushmem_team_t, $($stream_type,)* u32, *mut c_void,
+                ) -> i32;)*
             }
             collective {
-                fn team_broadcast = rushmem_team_broadcast(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32,
-                ) -> i32;
-                fn team_fcollect = rushmem_team_fcollect(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize,
-                ) -> i32;
-                fn team_collect = rushmem_team_collect(
-                    *mut rushmem_team_t, *mut c_void, usize, *const c_void, usize, *mut usize,
-                ) -> i32;
-                fn team_alltoall = rushmem_team_alltoall(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize,
-                ) -> i32;
-                fn team_alltoalls = rushmem_team_alltoalls(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, isize, isize, usize, usize,
-                ) -> i32;
-                fn team_alltoallv = rushmem_team_alltoallv(
-                    *mut rushmem_team_t, *mut c_void, *const usize, usize, *mut usize, *const c_void,
-                    *const usize, *const usize,
-                ) -> i32;
-                fn team_reduce = rushmem_team_reduce(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
-                ) -> i32;
-                fn team_reducescatter = rushmem_team_reducescatter(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
-                ) -> i32;
-                fn team_inscan = rushmem_team_inscan(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
-                ) -> i32;
-                fn team_exscan = rushmem_team_exscan(
-                    *mut rushmem_team_t, *mut c_void, *const c_void, usize, i32, i32,
-                ) -> i32;
+                $(fn $host = $host_symbol(*mut rushmem_team_t, $($host_type,)*) -> i32;)*
             }
             kernel {
                 fn module_load = rushmem_module_load(

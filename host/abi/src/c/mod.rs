@@ -1,5 +1,6 @@
 //! The types and constants of the C ABI, as `rushmem.h` shows them; that header is made from these files.
 
+mod collectives;
 mod functions;
 mod operation;
 mod status;

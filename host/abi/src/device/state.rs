@@ -138,6 +138,21 @@ pub struct RawTeam {
     pub pad: u32,
 }
 
+impl RawTeam {
+    /// The same team, whose first slot set is number `set` of this one, as kernels have it (`team::on`). The
+    /// first set may be larger than the others.
+    pub fn on(&self, set: u32) -> RawTeam {
+        let Some(behind) = set.checked_sub(1) else { return *self };
+        RawTeam {
+            slots: self.slots + self.first_bytes + u64::from(behind) * self.slot_bytes,
+            slot_sets: self.slot_sets - set,
+            first_bytes: self.slot_bytes,
+            packets: self.next_packets,
+            ..*self
+        }
+    }
+}
+
 /// `rushmem_team_slots`: how a slot set begins.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

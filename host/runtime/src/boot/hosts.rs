@@ -98,6 +98,10 @@ impl Bootstrap for InTouch {
         self.sockets.death()
     }
 
+    fn report_death(&self, rank: u32, what: &str) {
+        self.sockets.report_death(rank, what);
+    }
+
     fn abort(&self, why: &str) {
         self.sockets.abort(why);
         self.mpi.abort(why);

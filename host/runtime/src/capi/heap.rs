@@ -23,9 +23,9 @@ fn not_null<T>(p: *mut T, name: &str) -> Result<()> {
 }
 
 /// Allocates `bytes` of zeroed symmetric memory at a multiple of `align` (a power of two; 0 means 64), at the
-/// same offset on every PE (OpenSHMEM 1.5, section 9.3). Collective, with a barrier at its end; all PEs pass
-/// the same values (`RUSHMEM_ERR_MISMATCH` on all of them otherwise, and nothing is allocated). Zero bytes
-/// give a null pointer.
+/// same offset on every PE (OpenSHMEM 1.5, section 9.3). Collective; it does what `rushmem_barrier_all` does,
+/// so that what was put before it has arrived. All PEs pass the same values (`RUSHMEM_ERR_MISMATCH` on all of
+/// them otherwise, and nothing is allocated). Zero bytes give a null pointer.
 ///
 /// # Safety
 /// `w` is a world's handle; `out` is null or valid.
@@ -43,8 +43,8 @@ pub unsafe extern "C" fn rushmem_alloc(
     })
 }
 
-/// Gives an allocation back. Collective, with a barrier at its start; null is fine where it is null on every
-/// PE.
+/// Gives an allocation back. Collective; it does what `rushmem_barrier_all` does, so that nothing which was
+/// put before can meet the memory's next owner. Null is fine where it is null on every PE.
 ///
 /// # Safety
 /// `w` is a world's handle. Nobody uses the memory any more.

@@ -6,7 +6,6 @@ use std::ptr::null_mut;
 
 use super::{called, check_out, guard, world, write_out};
 use crate::error::{err, Result};
-use crate::node::control::Call;
 use crate::team::{self, Comparison, Team};
 use crate::topology::members::Members;
 use crate::world::{TeamSplit, World};
@@ -368,35 +367,6 @@ unsafe fn of_one_world<'a>(a: *mut rushmem_team_t, b: *mut rushmem_team_t) -> Re
         ));
     }
     Ok((first, second))
-}
-
-/// Collective over the team: returns once every member has called it (OpenSHMEM 1.5, section 9.11.2). What is
-/// not complete without a quiet is not waited for. Of all PEs' team it is `rushmem_sync_all`.
-///
-/// Errors as `rushmem_sync_all`; no PE outside of the team has a part in them.
-///
-/// # Safety
-/// `t` is a team that nobody frees meanwhile.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_team_sync(t: *mut rushmem_team_t) -> i32 {
-    guard(|| {
-        // SAFETY: per contract.
-        let (world, team) = unsafe { team(t)? };
-        world.team_sync(team, Call::TeamSync)
-    })
-}
-
-/// Collective over the team: `rushmem_quiet`, then `rushmem_team_sync`. Errors as those.
-///
-/// # Safety
-/// `t` is a team that nobody frees meanwhile.
-#[no_mangle]
-pub unsafe extern "C" fn rushmem_team_barrier(t: *mut rushmem_team_t) -> i32 {
-    guard(|| {
-        // SAFETY: per contract.
-        let (world, team) = unsafe { team(t)? };
-        world.team_sync(team, Call::TeamBarrier)
-    })
 }
 
 /// Collective over the team's members: it ends, and its handle is stale. Kernels and work on streams that use

@@ -8,6 +8,7 @@
 //! meetings.
 
 use crate::error::{err, Result};
+use rushmem_abi::collective::COLLECTIVES as TABLE;
 
 /// Threads of a block, at most: the bounds that `device/src/collectives.cu` is compiled with.
 const MOST_THREADS: u32 = 512;
@@ -63,20 +64,15 @@ pub(crate) fn algorithm(collective: &str) -> &'static str {
 }
 
 /// The collectives, by the names of their functions.
-pub(crate) const COLLECTIVES: [&str; 12] = [
-    "sync",
-    "barrier",
-    "broadcast",
-    "fcollect",
-    "collect",
-    "alltoall",
-    "alltoalls",
-    "alltoallv",
-    "reduce",
-    "reducescatter",
-    "inscan",
-    "exscan",
-];
+pub(crate) const COLLECTIVES: [&str; TABLE.len()] = {
+    let mut names = [""; TABLE.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = TABLE[at].name;
+        at += 1;
+    }
+    names
+};
 
 const fn step(from: u64, blocks: u32, threads: u32) -> LaunchStep {
     LaunchStep { from, blocks, threads, origin: LaunchOrigin::Estimated }

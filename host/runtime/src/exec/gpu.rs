@@ -96,6 +96,32 @@ impl GpuEngine {
         self.quiet()
     }
 
+    /// Whether CUDA knows what is at `at`, so that it may be memory that the host cannot touch.
+    pub(crate) fn knows(&self, at: usize) -> Result<bool> {
+        Ok(self.cuda.place_of(at)?.is_some())
+    }
+
+    /// Copies between any memory of this PE's, and returns when it is done.
+    ///
+    /// # Safety
+    /// Both sides are valid for `bytes`; they do not overlap.
+    pub(crate) unsafe fn copy_own(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        let (direction, gpu, host) = if self.knows(dst)? {
+            (Direction::IntoGpu, dst, src)
+        } else if self.knows(src)? {
+            (Direction::OutOfGpu, src, dst)
+        } else {
+            // SAFETY: the caller vouches for both sides, which are ordinary memory.
+            unsafe { crate::word::copy(dst as *mut u8, src as *const u8, bytes) };
+            return Ok(());
+        };
+        let whole = |at| Rows { at, stride: bytes };
+        let copy = PageableCopy { direction, gpu: whole(gpu), host: whole(host), size: bytes, count: 1 };
+        // SAFETY: the caller vouches for both sides; the copy is waited for.
+        unsafe { self.start_transfer(&copy) }.map_err(|e| self.explain(e))?;
+        self.quiet()
+    }
+
     /// Puts a copy between symmetric memory and the caller's on the stream. Pageable memory of the caller's
     /// is read or written before this returns.
     ///

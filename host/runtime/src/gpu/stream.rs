@@ -111,6 +111,8 @@ impl Stream {
             what: Box<dyn Fn() + Send + Sync>,
             once: bool,
         }
+        /// # Safety
+        /// `call` is the box made below, which is alive.
         unsafe extern "C" fn run(call: *mut c_void) {
             let call = call.cast::<StreamCall>();
             // SAFETY: the box made below; alive, as only this function takes it, after its only call.

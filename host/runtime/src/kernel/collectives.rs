@@ -3,17 +3,16 @@
 //! for instances that nobody calls, and the next process finds them in the cache.
 //!
 //! On a GPU the driver may hold a module back until the kernels that run have ended, and these may wait for
-//! the very call that needs the module. So a program may have modules made beforehand; and none is made for a
-//! stream that is being captured.
+//! the very call that needs the module. So the PE that first needs an instance has it made for all PEs of its
+//! process on its GPU, before any of them launches it. A program may have modules made beforehand, too; and
+//! none is made for a stream that is being captured.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex};
-
-use once_cell::sync::OnceCell;
+use std::sync::{Arc, Mutex, Weak};
 
 use super::streams::On;
-use super::{lock, Code, Function, Kernels, LaunchName, Runner};
+use super::{lock, Code, Function, KernelCore, Kernels, LaunchName, Runner};
 use crate::error::{err, Result};
 use crate::gpu::launch::Shape;
 use rushmem_abi::c::rushmem_launch_t;
@@ -32,15 +31,95 @@ pub(crate) struct CollectiveKernel {
 
 /// Those of a world.
 pub(super) struct CollectiveKernels {
-    /// What is made, or being made, by the instance's name.
-    made: Mutex<HashMap<String, Arc<OnceCell<CollectiveKernel>>>>,
+    /// What is made, by the instance's name: for every PE that shares the GPU.
+    made: Mutex<HashMap<String, Arc<CollectiveKernel>>>,
+    sharers: Arc<Sharers>,
     /// Multiprocessors that every PE has at least.
     least: u64,
 }
 
+/// The PEs of this process whose kernels run on one device. On the CPU, where nothing is held back, each is
+/// alone.
+#[derive(Default)]
+struct Sharers {
+    /// Held while instances are made.
+    turn: Mutex<()>,
+    pes: Mutex<Vec<Weak<KernelCore>>>,
+}
+
+/// The GPUs of this process's PEs, by UUID.
+static GPUS: Mutex<Vec<([u8; 16], Weak<Sharers>)>> = Mutex::new(Vec::new());
+
 impl CollectiveKernels {
-    pub(super) fn new(least: u64) -> CollectiveKernels {
-        CollectiveKernels { made: Mutex::default(), least }
+    /// For a PE on the GPU with that UUID, or on the CPU.
+    pub(super) fn new(gpu: Option<[u8; 16]>, least: u64) -> CollectiveKernels {
+        let sharers = gpu.map(|uuid| {
+            let mut gpus = lock(&GPUS);
+            gpus.retain(|(_, sharers)| sharers.strong_count() > 0);
+            let known =
+                gpus.iter().find(|(other, _)| *other == uuid).and_then(|(_, sharers)| sharers.upgrade());
+            known.unwrap_or_else(|| {
+                let sharers = Arc::new(Sharers::default());
+                gpus.push((uuid, Arc::downgrade(&sharers)));
+                sharers
+            })
+        });
+        CollectiveKernels { made: Mutex::default(), sharers: sharers.unwrap_or_default(), least }
+    }
+
+    fn get(&self, instance: &str) -> Option<CollectiveHandle> {
+        lock(&self.made).get(instance).map(|kernel| CollectiveHandle(Arc::clone(kernel)))
+    }
+}
+
+impl KernelCore {
+    /// From now on, other PEs on the GPU make instances for this one, too.
+    pub(super) fn share(self: &Arc<Self>) {
+        let mut pes = lock(&self.collectives.sharers.pes);
+        pes.retain(|core| core.strong_count() > 0);
+        pes.push(Arc::downgrade(self));
+    }
+
+    /// Makes an instance for all that share the device. Nobody finds it before all have it: a launch might
+    /// run, and hold back the others' code.
+    fn make_for_all(self: &Arc<Self>, instance: &str) -> Result<CollectiveHandle> {
+        let sharers = &self.collectives.sharers;
+        let _turn = lock(&sharers.turn);
+        if let Some(made) = self.collectives.get(instance) {
+            return Ok(made);
+        }
+        let mine = Arc::new(self.make_collective(instance)?);
+        let mut all = vec![(Arc::clone(self), Arc::clone(&mine))];
+        let others: Vec<_> = lock(&sharers.pes).iter().filter_map(Weak::upgrade).collect();
+        for core in others {
+            if Arc::ptr_eq(&core, self) || core.collectives.get(instance).is_some() {
+                continue;
+            }
+            match core.make_collective(instance) {
+                Ok(kernel) => all.push((core, Arc::new(kernel))),
+                // It will say so itself, where it needs the instance.
+                Err(e) => log::debug!("{}: {instance} is not loaded: {e}", core.common.health.who()),
+            }
+        }
+        for (core, kernel) in all {
+            lock(&core.collectives.made).insert(instance.to_owned(), kernel);
+        }
+        Ok(CollectiveHandle(mine))
+    }
+
+    fn make_collective(&self, instance: &str) -> Result<CollectiveKernel> {
+        self.common.health.check()?;
+        let options = vec![format!("--kernel={instance}")];
+        let code = match &self.runner {
+            Runner::Cpu(runner) => Code::Cpu(runner.load(NAME, SOURCE, options)?),
+            Runner::Gpu(runner) => Code::Gpu(runner.load(NAME, SOURCE, options)?),
+        };
+        (self.announce)();
+        let function = code.function(instance).ok_or_else(|| {
+            let there: Vec<&str> = code.kernel_names().collect();
+            err!(INTERNAL, "{NAME} has no kernel {instance}, but {}", there.join(", "))
+        })?;
+        Ok(CollectiveKernel { function, _code: code })
     }
 }
 
@@ -53,21 +132,20 @@ impl Kernels {
         on: Option<&On>,
         advice: &dyn Fn() -> String,
     ) -> Result<CollectiveHandle> {
-        let cell = Arc::clone(lock(&self.core.collectives.made).entry(instance.to_owned()).or_default());
-        if cell.get().is_none() {
-            if let Some(On::Gpu(stream)) = on {
-                if stream.is_capturing()? {
-                    return Err(err!(
-                        UNSUPPORTED,
-                        "its kernel is not loaded yet, and loading code does not go with the capture of a stream: {} \
-                         before the capture begins",
-                        advice()
-                    ));
-                }
+        if let Some(made) = self.core.collectives.get(instance) {
+            return Ok(made);
+        }
+        if let Some(On::Gpu(stream)) = on {
+            if stream.is_capturing()? {
+                return Err(err!(
+                    UNSUPPORTED,
+                    "its kernel is not loaded yet, and loading code does not go with the capture of a stream: {} \
+                     before the capture begins",
+                    advice()
+                ));
             }
         }
-        cell.get_or_try_init(|| self.make_collective(instance))?;
-        Ok(CollectiveHandle(cell))
+        self.core.make_for_all(instance)
     }
 
     /// Blocks of a collective that are surely resident together on every PE's GPU, which is what all PEs
@@ -75,22 +153,6 @@ impl Kernels {
     /// 0 where a PE has no GPU.
     pub(crate) fn blocks_together(&self) -> u64 {
         self.core.collectives.least
-    }
-
-    fn make_collective(&self, instance: &str) -> Result<CollectiveKernel> {
-        let core = &self.core;
-        core.common.health.check()?;
-        let options = vec![format!("--kernel={instance}")];
-        let code = match &core.runner {
-            Runner::Cpu(runner) => Code::Cpu(runner.load(NAME, SOURCE, options)?),
-            Runner::Gpu(runner) => Code::Gpu(runner.load(NAME, SOURCE, options)?),
-        };
-        (core.announce)();
-        let function = code.function(instance).ok_or_else(|| {
-            let there: Vec<&str> = code.kernel_names().collect();
-            err!(INTERNAL, "{NAME} has no kernel {instance}, but {}", there.join(", "))
-        })?;
-        Ok(CollectiveKernel { function, _code: code })
     }
 
     /// Puts a launch on the stream that C calls `raw`; the values are copied. `what` it is called in texts.
@@ -109,7 +171,7 @@ impl Kernels {
         let who = self.core.common.health.who();
         let name = LaunchName { what: what.to_owned(), head: format!("{who}: {what}") };
         let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
-        match (&kernel.get().function, &self.core.runner) {
+        match (&kernel.0.function, &self.core.runner) {
             (Function::Cpu(function), Runner::Cpu(runner)) => {
                 let size = size_of::<rushmem_launch_t>() as u32;
                 let config = rushmem_launch_t {
@@ -137,10 +199,4 @@ impl Kernels {
 }
 
 /// A kernel that is made.
-pub(crate) struct CollectiveHandle(Arc<OnceCell<CollectiveKernel>>);
-
-impl CollectiveHandle {
-    fn get(&self) -> &CollectiveKernel {
-        self.0.get().expect("made before the handle was")
-    }
-}
+pub(crate) struct CollectiveHandle(Arc<CollectiveKernel>);

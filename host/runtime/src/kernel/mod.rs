@@ -162,10 +162,12 @@ impl Kernels {
             common,
             announce,
             modules: Mutex::default(),
-            collectives: CollectiveKernels::new(sharing.least),
+            collectives: CollectiveKernels::new(device.gpu().map(|cuda| cuda.facts().uuid), sharing.least),
             events: Mutex::default(),
         };
-        Ok(Kernels { core: Arc::new(core) })
+        let core = Arc::new(core);
+        core.share();
+        Ok(Kernels { core })
     }
 
     /// What the world's monitor does now and then: print the stalls that kernels have reported.

@@ -57,6 +57,7 @@ struct LinksState {
     pidfds: Vec<Option<OwnedFd>>,
     mates: Vec<Mate>,
     health: Arc<Health>,
+    boot: Arc<dyn Bootstrap>,
     inbox: NodeInbox,
     stop: AtomicBool,
     wake: OwnedFd,
@@ -116,6 +117,7 @@ impl Links {
             pidfds,
             mates,
             health,
+            boot,
             inbox: NodeInbox::default(),
             stop: AtomicBool::new(false),
             wake,
@@ -124,7 +126,7 @@ impl Links {
         let watched = Arc::clone(&shared);
         let monitor = std::thread::Builder::new()
             .name("rushmem-monitor".into())
-            .spawn(move || watched.monitor(&*boot))
+            .spawn(move || watched.monitor())
             .map_err(|e| err!(IO, "starting the monitor thread: {e}"))?;
         Ok(Links { shared, monitor: Some(monitor) })
     }
@@ -187,14 +189,14 @@ impl Links {
     /// Tells the node that this PE leaves because of `why`.
     pub(crate) fn abort(&self, why: &str) {
         let s = &*self.shared;
-        tell_all(&s.sockets, &death_message(s.me, &format!("{} left the job: {why}", s.cards[s.me].who())));
+        tell_all(&s.sockets, &death_message(None, &format!("{} left the job: {why}", s.cards[s.me].who())));
         self.goodbye();
     }
 
     /// Tells the node that this PE leaves without finalising, as the others may be about to do themselves.
     pub(crate) fn leave(&self, why: &str) {
         let s = &*self.shared;
-        let mut message = death_message(s.me, &left_text(&s.cards[s.me].who(), why));
+        let mut message = death_message(None, &left_text(&s.cards[s.me].who(), why));
         message[0] = LEFT;
         tell_all(&s.sockets, &message);
         self.goodbye();
@@ -256,8 +258,9 @@ fn fds_message(id: u64, first_slot: usize) -> Vec<u8> {
     m
 }
 
-pub(super) fn death_message(slot: usize, what: &str) -> Vec<u8> {
-    text_message(DEATH, slot as u64, what)
+/// `dead`: the PE, where one has died.
+pub(super) fn death_message(dead: Option<u32>, what: &str) -> Vec<u8> {
+    text_message(DEATH, dead.map_or(u64::MAX, u64::from), what)
 }
 
 fn text_message(kind: u8, number: u64, text: &str) -> Vec<u8> {
@@ -289,7 +292,7 @@ impl LinksState {
         self.inbox.take(id, slot, &self.cards, &self.health, limit)
     }
 
-    fn monitor(&self, boot: &dyn Bootstrap) {
+    fn monitor(&self) {
         let mut open: Vec<usize> = (0..self.sockets.len()).filter(|i| self.sockets[*i].is_some()).collect();
         let mut next_tick = Instant::now();
         let mut heard = false;
@@ -316,13 +319,13 @@ impl LinksState {
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
                 // At the second look: what dies with its host is to be named with it.
-                match boot.death() {
+                match self.boot.death() {
                     Some(death) if death.what.contains(LEFT_TEXT) => self.has_left(in_pes(death), None),
-                    Some(death) if heard => self.bad_news(in_pes(death), None),
+                    Some(death) if heard => self.bad_news(in_pes(death), None, None),
                     death => heard = death.is_some(),
                 }
                 if let Some(why) = self.health.left_for_good() {
-                    self.bad_news(why, None);
+                    self.bad_news(why, None, None);
                 }
                 lock(&self.duties).iter_mut().for_each(|duty| duty());
             }
@@ -350,7 +353,8 @@ impl LinksState {
                 true
             }
             Some(&DEATH) if bytes.len() >= 9 => {
-                self.bad_news(String::from_utf8_lossy(&bytes[9..]).into_owned(), Some(i));
+                let dead = u32::try_from(word(bytes)).ok().filter(|pe| *pe < self.boot.n_ranks());
+                self.bad_news(String::from_utf8_lossy(&bytes[9..]).into_owned(), Some(i), dead);
                 true
             }
             Some(&FAILED) if bytes.len() >= 9 => {
@@ -387,13 +391,13 @@ impl LinksState {
             "{} is gone: its process ended without leaving the job (killed, crashed or exited early)",
             self.cards[i].who()
         );
-        self.bad_news(what, Some(i));
+        self.bad_news(what, Some(i), Some(self.cards[i].pe));
     }
 
     /// A PE has left without finalising; the node's other PEs hear of it from their leader.
     fn has_left(&self, what: String, from: Option<usize>) {
         if self.me == 0 && !self.health.is_leaving() && self.health.check_all_here().is_ok() {
-            let mut message = death_message(self.me, &what);
+            let mut message = death_message(None, &what);
             message[0] = LEFT;
             self.pass_on(&message, from);
         }
@@ -408,11 +412,14 @@ impl LinksState {
         }
     }
 
-    /// Passes the first news of a death on before this PE acts on it: it may exit at once because of it, and
-    /// a PE that sees *that* exit must know the cause before.
-    fn bad_news(&self, what: String, from: Option<usize>) {
+    /// Passes the first news of a death on, of `dead` where it is news to the bootstrap, before this PE acts
+    /// on it: it may exit at once because of it, and a PE that sees *that* exit must know the cause before.
+    fn bad_news(&self, what: String, from: Option<usize>, dead: Option<u32>) {
         if !self.health.is_leaving() && self.health.check().is_ok() {
-            self.pass_on(&death_message(self.me, &what), from);
+            self.pass_on(&death_message(dead, &what), from);
+            if let Some(pe) = dead {
+                self.boot.report_death(pe, &what);
+            }
             self.health.break_job(what);
         }
         self.inbox.wake();
@@ -433,6 +440,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
         cards: Arc::new((0..3).map(card).collect()),
         sockets: vec![Some(follower)],
         health: Arc::new(Health::new("PE 1".into(), false, None)),
+        boot: Arc::new(rushmem_bootstrap_uid::Single),
         pidfds: vec![None],
         mates: Vec::new(),
         inbox: NodeInbox::default(),

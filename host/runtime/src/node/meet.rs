@@ -31,7 +31,7 @@ pub(super) fn gather(
     let mut sockets: Vec<Option<Socket>> = cards.iter().map(|_| None).collect();
     let all = accept_all(&mut sockets, listener, cards, boot, limit);
     // Those that came must not take this PE's end for the cause.
-    all.inspect_err(|e| tell_all(&sockets, &death_message(0, &e.message)))?;
+    all.inspect_err(|e| tell_all(&sockets, &death_message(None, &e.message)))?;
     Ok(sockets)
 }
 

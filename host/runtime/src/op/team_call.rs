@@ -1,80 +1,90 @@
 //! Collectives of a team in a stream's turn: what is asked, its check, and which kernel does it
 //! (`device/src/collectives.cu`). Members compare nothing here: that kernels do, when they meet.
 
+use std::ffi::c_void;
+
 use super::{check_aligned, check_private};
 use crate::error::{err, Result};
 use rushmem_abi::reduction::{reduction, Number, Operator, Reduced};
 
-/// A collective call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum TeamCall {
-    Sync,
-    Barrier,
-    /// `bytes` of member `root` to all.
-    Broadcast {
-        dst: usize,
-        src: usize,
-        bytes: usize,
-        root: i32,
-    },
-    /// `bytes` of each member to all.
-    Fcollect {
-        dst: usize,
-        src: usize,
-        bytes: usize,
-    },
-    /// `n` elements, each member's own number.
-    Collect {
-        dst: usize,
-        src: usize,
-        elem: usize,
-        n: usize,
-    },
-    /// `bytes` from every member to every member.
-    Alltoall {
-        dst: usize,
-        src: usize,
-        bytes: usize,
-    },
-    /// The same of `n` elements that are apart; strides are in elements.
-    Alltoalls {
-        dst: usize,
-        src: usize,
-        dst_stride: usize,
-        src_stride: usize,
-        elem: usize,
-        n: usize,
-    },
-    /// The same of elements whose numbers and places are in arrays, which are read in the stream's turn.
-    Alltoallv(TeamBlocks),
-    Reduce(TeamReduction),
-    Reducescatter(TeamReduction),
-    Inscan(TeamReduction),
-    Exscan(TeamReduction),
+/// A parameter of the C ABI, as calls hold it.
+pub(crate) trait Argument {
+    type Value;
+    fn value(self) -> Self::Value;
 }
+
+macro_rules! arguments {
+    ($($type:ty => $value:ty),*) => {$(
+        impl Argument for $type {
+            type Value = $value;
+            #[inline]
+            fn value(self) -> $value {
+                self as $value
+            }
+        }
+    )*};
+}
+arguments!(*mut c_void => usize, *const c_void => usize, *mut usize => usize, *const usize => usize);
+arguments!(usize => usize, isize => isize, i32 => i32);
+
+macro_rules! calls {
+    ([] $(
+        $kind:ident $name:ident $variant:ident ($dst:ident <- $src:ident) {
+            device $header:literal $device:literal;
+            $(#[$host_doc:meta])*
+            host $host:ident = $host_symbol:ident($($host_arg:ident: $host_type:ty),*);
+            $(#[$stream_doc:meta])*
+            stream $stream:ident = $stream_symbol:ident($($stream_arg:ident: $stream_type:ty),*);
+        }
+    )*) => {
+        /// A collective call: a variant for each row of the table, with what stands between the team, and the
+        /// slot set and the stream.
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) enum TeamCall {
+            $($variant { $($stream_arg: <$stream_type as Argument>::Value),* },)*
+        }
+
+        impl TeamCall {
+            /// As in its function's name.
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(TeamCall::$variant { .. } => stringify!($name),)*
+                }
+            }
+
+            $(
+                /// The call with these arguments.
+                pub(crate) fn $name($($stream_arg: $stream_type),*) -> TeamCall {
+                    TeamCall::$variant { $($stream_arg: $stream_arg.value()),* }
+                }
+            )*
+        }
+    };
+}
+rushmem_abi::collectives!(calls);
 
 /// The arguments of alltoallv.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TeamBlocks {
-    pub(crate) dst: usize,
-    pub(crate) dst_at: usize,
-    pub(crate) received: usize,
-    pub(crate) src: usize,
-    pub(crate) src_at: usize,
-    pub(crate) n: usize,
-    pub(crate) elem: usize,
+struct TeamBlocks {
+    dst: usize,
+    dst_at: usize,
+    received: usize,
+    src: usize,
+    src_at: usize,
+    n: usize,
+    elem: usize,
 }
 
 /// The arguments of reductions and scans.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TeamReduction {
+struct TeamReduction {
     /// `RUSHMEM_FLOAT` and so on.
-    pub(crate) of: i32,
+    of: i32,
     /// `RUSHMEM_SUM` and so on.
-    pub(crate) op: i32,
-    pub(crate) dst: usize,
-    pub(crate) src: usize,
-    pub(crate) n: usize,
+    op: i32,
+    dst: usize,
+    src: usize,
+    n: usize,
 }
 
 /// A call that has been checked, as a launch.
@@ -102,30 +112,12 @@ pub(crate) struct Caller {
 pub(crate) type Find<'a> = &'a dyn Fn(&'static str, usize, usize) -> Result<usize>;
 
 impl TeamCall {
-    /// As in its function's name.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            TeamCall::Sync => "sync",
-            TeamCall::Barrier => "barrier",
-            TeamCall::Broadcast { .. } => "broadcast",
-            TeamCall::Fcollect { .. } => "fcollect",
-            TeamCall::Collect { .. } => "collect",
-            TeamCall::Alltoall { .. } => "alltoall",
-            TeamCall::Alltoalls { .. } => "alltoalls",
-            TeamCall::Alltoallv(_) => "alltoallv",
-            TeamCall::Reduce(_) => "reduce",
-            TeamCall::Reducescatter(_) => "reducescatter",
-            TeamCall::Inscan(_) => "inscan",
-            TeamCall::Exscan(_) => "exscan",
-        }
-    }
-
     /// Checks everything that can be checked. `None`: there is nothing to do, on any member.
     pub(crate) fn check(&self, team: Caller, find: Find<'_>) -> Result<Option<TeamLaunch>> {
         let name = self.name();
         match *self {
-            TeamCall::Sync => Ok(Some(TeamLaunch::plain("rushmem_stream_sync"))),
-            TeamCall::Barrier => Ok(Some(TeamLaunch::plain("rushmem_stream_barrier"))),
+            TeamCall::Sync {} => Ok(Some(TeamLaunch::plain("rushmem_stream_sync"))),
+            TeamCall::Barrier {} => Ok(Some(TeamLaunch::plain("rushmem_stream_barrier"))),
             TeamCall::Broadcast { dst, src, bytes, root } => {
                 if usize::try_from(root).map_or(true, |root| root >= team.n) {
                     return Err(err!(BAD_PE, "the root is {root}, and members are 0 to {}", team.n - 1));
@@ -148,7 +140,7 @@ impl TeamCall {
                 one_or_apart((dst, all), (src, all))?;
                 Ok(moved(team, "rushmem_stream_alltoall", (to, from), bytes, all, &[]))
             }
-            TeamCall::Collect { dst, src, elem, n } => {
+            TeamCall::Collect { dst, src, elem_bytes: elem, n } => {
                 check_element(name, elem)?;
                 let bytes = product(&[elem, n])?;
                 // What the others have goes before and behind it.
@@ -160,14 +152,15 @@ impl TeamCall {
                     bytes: 0,
                 }))
             }
-            TeamCall::Alltoalls { dst, src, dst_stride, src_stride, elem, n } => {
+            TeamCall::Alltoalls { dst, src, dst_stride, src_stride, elem_bytes: elem, n } => {
                 check_element(name, elem)?;
-                if dst_stride == 0 || src_stride == 0 {
+                let stride = |stride| usize::try_from(stride).ok().filter(|stride| *stride > 0);
+                let (Some(dst_stride), Some(src_stride)) = (stride(dst_stride), stride(src_stride)) else {
                     return Err(err!(
                         INVALID_ARGUMENT,
                         "strides are at least 1, not {dst_stride} and {src_stride}"
                     ));
-                }
+                };
                 let count = product(&[n, team.n])?;
                 let extent = |stride: usize| match count {
                     0 => Ok(0),
@@ -184,11 +177,21 @@ impl TeamCall {
                     bytes: (count * elem) as u64,
                 }))
             }
-            TeamCall::Alltoallv(blocks) => blocks.check(team, find).map(Some),
-            TeamCall::Reduce(r) => r.check("rushmem_stream_reduce", 1, find),
-            TeamCall::Reducescatter(r) => r.check("rushmem_stream_reducescatter", team.n, find),
-            TeamCall::Inscan(r) => r.check("rushmem_stream_inscan", 1, find),
-            TeamCall::Exscan(r) => r.check("rushmem_stream_exscan", 1, find),
+            TeamCall::Alltoallv { dst, dst_at, received, src, src_at, n, elem_bytes: elem } => {
+                TeamBlocks { dst, dst_at, received, src, src_at, n, elem }.check(team, find).map(Some)
+            }
+            TeamCall::Reduce { dst, src, n, r#type: of, op } => {
+                TeamReduction { of, op, dst, src, n }.check("rushmem_stream_reduce", 1, find)
+            }
+            TeamCall::Reducescatter { dst, src, n, r#type: of, op } => {
+                TeamReduction { of, op, dst, src, n }.check("rushmem_stream_reducescatter", team.n, find)
+            }
+            TeamCall::Inscan { dst, src, n, r#type: of, op } => {
+                TeamReduction { of, op, dst, src, n }.check("rushmem_stream_inscan", 1, find)
+            }
+            TeamCall::Exscan { dst, src, n, r#type: of, op } => {
+                TeamReduction { of, op, dst, src, n }.check("rushmem_stream_exscan", 1, find)
+            }
         }
     }
 }
@@ -198,25 +201,29 @@ impl TeamCall {
     /// an operator for reductions and scans, else with an element of so many bytes.
     pub(crate) fn of_each_kind(name: &str, op: i32, what: usize) -> Result<Vec<TeamCall>> {
         let (dst, src, n) = (1 << 30, 1 << 31, 1);
-        let reduction = TeamReduction { of: i32::try_from(what).unwrap_or(-1), op, dst, src, n };
+        let r#type = i32::try_from(what).unwrap_or(-1);
         let units = |call: &dyn Fn(usize, usize) -> TeamCall| [16, 4, 1].map(|unit| call(dst, unit)).to_vec();
         let places = |call: &dyn Fn(usize) -> TeamCall| [dst, dst + 1].map(call).to_vec();
-        let lists = TeamBlocks { dst, dst_at: dst, received: dst, src, src_at: dst, n: dst, elem: what };
+        let elem_bytes = what;
         Ok(match name {
-            "sync" => vec![TeamCall::Sync],
-            "barrier" => vec![TeamCall::Barrier],
+            "sync" => vec![TeamCall::Sync {}],
+            "barrier" => vec![TeamCall::Barrier {}],
             "broadcast" => units(&|dst, bytes| TeamCall::Broadcast { dst, src, bytes, root: 0 }),
             "fcollect" => units(&|dst, bytes| TeamCall::Fcollect { dst, src, bytes }),
             "alltoall" => units(&|dst, bytes| TeamCall::Alltoall { dst, src, bytes }),
-            "collect" => places(&|dst| TeamCall::Collect { dst, src, elem: what, n }),
+            "collect" => places(&|dst| TeamCall::Collect { dst, src, elem_bytes, n }),
             "alltoalls" => {
-                places(&|dst| TeamCall::Alltoalls { dst, src, dst_stride: 1, src_stride: 1, elem: what, n })
+                let (dst_stride, src_stride) = (1, 1);
+                places(&|dst| TeamCall::Alltoalls { dst, src, dst_stride, src_stride, elem_bytes, n })
             }
-            "alltoallv" => places(&|dst| TeamCall::Alltoallv(TeamBlocks { dst, ..lists })),
-            "reduce" => vec![TeamCall::Reduce(reduction)],
-            "reducescatter" => vec![TeamCall::Reducescatter(reduction)],
-            "inscan" => vec![TeamCall::Inscan(reduction)],
-            "exscan" => vec![TeamCall::Exscan(reduction)],
+            "alltoallv" => places(&|at| {
+                let (dst_at, received, src_at, n) = (dst, dst, dst, dst);
+                TeamCall::Alltoallv { dst: at, dst_at, received, src, src_at, n, elem_bytes }
+            }),
+            "reduce" => vec![TeamCall::Reduce { dst, src, n, r#type, op }],
+            "reducescatter" => vec![TeamCall::Reducescatter { dst, src, n, r#type, op }],
+            "inscan" => vec![TeamCall::Inscan { dst, src, n, r#type, op }],
+            "exscan" => vec![TeamCall::Exscan { dst, src, n, r#type, op }],
             other => return Err(err!(INVALID_ARGUMENT, "`{other}` is no collective on streams")),
         })
     }
@@ -278,6 +285,12 @@ impl TeamReduction {
             bytes: from_bytes as u64,
         }))
     }
+}
+
+/// Whether kernels do that reduction, on a GPU or on the CPU, which has no 16-bit floats.
+pub(crate) fn is_reduced_by_kernels(of: i32, op: i32, gpu: bool) -> bool {
+    let here = |of: &Reduced| gpu || of.number != Number::Float || of.bytes > 2;
+    reduction(of, op).is_ok_and(|(of, op)| here(of) && word_of(of, op).is_ok())
 }
 
 /// What kernels take for an element of a reduction.

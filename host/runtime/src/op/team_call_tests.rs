@@ -15,6 +15,15 @@ fn reduction(of: &Reduced, op: Operator) -> TeamReduction {
     TeamReduction { of: of.code, op: op.code(), dst: 4096, src: 8192, n: 3 }
 }
 
+macro_rules! of {
+    ($($name:ident $variant:ident),*) => {$(
+        fn $name(r: TeamReduction) -> TeamCall {
+            TeamCall::$variant { dst: r.dst, src: r.src, n: r.n, r#type: r.of, op: r.op }
+        }
+    )*};
+}
+of!(reduce Reduce, reducescatter Reducescatter, inscan Inscan, exscan Exscan);
+
 #[test]
 fn every_pair_that_makes_sense_is_a_kernel_that_nvcc_has_compiled() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kernels/stream_collectives.cu");
@@ -26,7 +35,7 @@ fn every_pair_that_makes_sense_is_a_kernel_that_nvcc_has_compiled() {
     };
     let mut kernels = 0;
     for (of, op) in REDUCED.iter().flat_map(|of| Operator::ALL.map(|op| (of, op))) {
-        let launch = check(GPU, TeamCall::Reduce(reduction(of, op)));
+        let launch = check(GPU, reduce(reduction(of, op)));
         if !op.takes(of.number) {
             assert_eq!(launch.unwrap_err().code, code::INVALID_ARGUMENT);
             continue;
@@ -68,7 +77,8 @@ fn what_moves_bytes_goes_in_the_widest_units_that_fit() {
     assert_eq!(unit(GPU, 4096, 8192, 20), (of(4), 5));
     assert_eq!(unit(GPU, 4096, 8193, 64), (of(1), 64));
     assert_eq!(unit(CPU, 4096, 8192, 64), (of(1), 64));
-    let collect = |dst| check(GPU, TeamCall::Collect { dst, src: 8192, elem: 12, n: 5 }).unwrap().unwrap();
+    let collect =
+        |dst| check(GPU, TeamCall::Collect { dst, src: 8192, elem_bytes: 12, n: 5 }).unwrap().unwrap();
     assert_eq!(collect(4096).arguments, ", rushmem_element<12, 4>");
     assert_eq!(collect(4098).arguments, ", rushmem_element<12, 1>");
 }
@@ -78,8 +88,14 @@ fn what_is_wrong_is_refused() {
     let float = REDUCED.iter().find(|of| of.name == "float").unwrap();
     let sum = TeamReduction { n: 100, ..reduction(float, Operator::Sum) };
     let (dst, src, bytes) = (4096, 8192, 64);
-    let alltoalls =
-        |dst_stride, src_stride| TeamCall::Alltoalls { dst, src, dst_stride, src_stride, elem: 4, n: 2 };
+    let alltoalls = |dst_stride, src_stride| TeamCall::Alltoalls {
+        dst,
+        src,
+        dst_stride,
+        src_stride,
+        elem_bytes: 4,
+        n: 2,
+    };
     for (call, code, text) in [
         (
             TeamCall::Broadcast { dst, src, bytes, root: 4 },
@@ -90,24 +106,20 @@ fn what_is_wrong_is_refused() {
         (TeamCall::Broadcast { dst, src: 4100, bytes, root: 0 }, code::INVALID_ARGUMENT, "overlap"),
         (TeamCall::Fcollect { dst, src: 4096 + 128, bytes }, code::INVALID_ARGUMENT, "overlap"),
         (TeamCall::Alltoall { dst, src, bytes: usize::MAX / 2 }, code::INVALID_ARGUMENT, "address space"),
-        (TeamCall::Collect { dst, src, elem: 0, n: 1 }, code::INVALID_ARGUMENT, "1 to 4096 bytes"),
+        (TeamCall::Collect { dst, src, elem_bytes: 0, n: 1 }, code::INVALID_ARGUMENT, "1 to 4096 bytes"),
         (alltoalls(0, 1), code::INVALID_ARGUMENT, "strides are at least 1"),
         (alltoalls(200, 1), code::INVALID_ARGUMENT, "overlap"),
-        (TeamCall::Reduce(TeamReduction { dst: 4098, ..sum }), code::INVALID_ARGUMENT, "aligned"),
-        (TeamCall::Inscan(TeamReduction { src: 4100, ..sum }), code::INVALID_ARGUMENT, "overlap"),
-        (
-            TeamCall::Reducescatter(TeamReduction { src: 4096 - 1200, ..sum }),
-            code::INVALID_ARGUMENT,
-            "overlap",
-        ),
-        (TeamCall::Exscan(TeamReduction { op: 9, ..sum }), code::INVALID_ARGUMENT, "9 is no operator"),
-        (TeamCall::Reduce(TeamReduction { of: -1, ..sum }), code::INVALID_ARGUMENT, "-1 is no element type"),
+        (reduce(TeamReduction { dst: 4098, ..sum }), code::INVALID_ARGUMENT, "aligned"),
+        (inscan(TeamReduction { src: 4100, ..sum }), code::INVALID_ARGUMENT, "overlap"),
+        (reducescatter(TeamReduction { src: 4096 - 1200, ..sum }), code::INVALID_ARGUMENT, "overlap"),
+        (exscan(TeamReduction { op: 9, ..sum }), code::INVALID_ARGUMENT, "9 is no operator"),
+        (reduce(TeamReduction { of: -1, ..sum }), code::INVALID_ARGUMENT, "-1 is no element type"),
     ] {
         let e = check(GPU, call).unwrap_err();
         assert!(e.code == code && e.message.contains(text), "{call:?}: {e}");
     }
-    let lists = TeamBlocks { dst, dst_at: 16, received: 0, src, src_at: 12, n: 16, elem: 8 };
-    assert_eq!(check(GPU, TeamCall::Alltoallv(lists)).unwrap_err().code, code::INVALID_ARGUMENT);
+    let lists = TeamCall::Alltoallv { dst, dst_at: 16, received: 0, src, src_at: 12, n: 16, elem_bytes: 8 };
+    assert_eq!(check(GPU, lists).unwrap_err().code, code::INVALID_ARGUMENT);
 }
 
 #[test]
@@ -119,21 +131,21 @@ fn what_is_allowed_in_place_is_taken_and_nothing_is_nothing() {
         TeamCall::Broadcast { dst, src: dst, bytes, root: 0 },
         TeamCall::Fcollect { dst, src: dst + 64, bytes },
         TeamCall::Alltoall { dst, src: dst, bytes },
-        TeamCall::Reduce(sum),
-        TeamCall::Reducescatter(sum),
-        TeamCall::Exscan(sum),
-        TeamCall::Sync,
-        TeamCall::Barrier,
+        reduce(sum),
+        reducescatter(sum),
+        exscan(sum),
+        TeamCall::Sync {},
+        TeamCall::Barrier {},
         // A member that has nothing takes part.
-        TeamCall::Collect { dst, src: 0, elem: 4, n: 0 },
+        TeamCall::Collect { dst, src: 0, elem_bytes: 4, n: 0 },
     ] {
         assert!(check(GPU, call).unwrap().is_some(), "{call:?}");
     }
     for call in [
         TeamCall::Broadcast { dst, src: 0, bytes: 0, root: 0 },
         TeamCall::Alltoall { dst: 0, src: 0, bytes: 0 },
-        TeamCall::Alltoalls { dst, src: dst, dst_stride: 1, src_stride: 1, elem: 4, n: 0 },
-        TeamCall::Reduce(TeamReduction { n: 0, ..sum }),
+        TeamCall::Alltoalls { dst, src: dst, dst_stride: 1, src_stride: 1, elem_bytes: 4, n: 0 },
+        reduce(TeamReduction { n: 0, ..sum }),
     ] {
         assert_eq!(check(GPU, call).unwrap(), None, "{call:?}");
     }

@@ -94,13 +94,13 @@ mod tests {
     /// The promise of `RUSHMEM_TEAM_MEMORY`'s default: 500 teams of up to four PEs, whatever came first.
     #[test]
     fn the_default_holds_500_teams_of_four() {
-        for n in [2, 4, 8, 64] {
-            let world = Slots::of_world(n).widened();
+        for (n, hosts) in [(2, false), (4, false), (8, false), (64, false), (8, true)] {
+            let world = Slots::of_world(n, hosts).widened();
             let mut books =
                 TeamBooks::new((4 << 20) + world.extra(), &TeamPlace::of_world(&world), world.extra());
             let mut packets = Vec::new();
             for i in 0..600 {
-                let slots = Slots::within(2 + i % 3, 1, books.budget());
+                let slots = Slots::within(2 + i % 3, 1, hosts, books.budget());
                 let room = granules(slots.bytes());
                 let (window, bits) =
                     books.memory.window(room, 0).unwrap_or_else(|| panic!("team {i} of {n} PEs"));

@@ -55,6 +55,11 @@ impl Team {
         &self.raw
     }
 
+    /// The same with the host's slot set as its only one, where it has that: on GPU heaps.
+    pub(crate) fn of_host(&self) -> RawTeam {
+        RawTeam { slot_sets: 1, ..self.raw.on(self.raw.slot_sets) }
+    }
+
     /// This PE's number in it.
     pub(crate) fn my_pe(&self) -> usize {
         self.raw.my_pe as usize

@@ -28,12 +28,15 @@ pub(crate) struct Slots {
     pub(crate) packets: usize,
     /// Those of the first set: as many, or more.
     pub(crate) first: usize,
+    /// Whether there is one more set behind them, for what the host has a GPU do: its calls are no kernel's,
+    /// and meet none.
+    pub(crate) hosts: bool,
 }
 
 impl Slots {
-    /// `sets` of them for `n` members with as many packets as `bytes` allow.
-    pub(crate) fn within(n: usize, sets: usize, bytes: usize) -> Slots {
-        let of = |packets| Slots { n, sets, packets, first: packets };
+    /// `sets` of them for `n` members, and the host's, with as many packets as `bytes` allow.
+    pub(crate) fn within(n: usize, sets: usize, hosts: bool, bytes: usize) -> Slots {
+        let of = |packets| Slots { n, sets, packets, first: packets, hosts };
         let mut slots = of(MOST_PACKETS);
         while slots.packets > FEWEST_PACKETS && slots.bytes() > bytes {
             slots = of(slots.packets / 2);
@@ -42,8 +45,8 @@ impl Slots {
     }
 
     /// Those of a world of `n` PEs.
-    pub(crate) fn of_world(n: usize) -> Slots {
-        Slots::within(n, WORLD_SETS, WORLD)
+    pub(crate) fn of_world(n: usize, hosts: bool) -> Slots {
+        Slots::within(n, WORLD_SETS, hosts, WORLD)
     }
 
     /// The same with a wide first set.
@@ -67,7 +70,7 @@ impl Slots {
 
     /// Of all sets.
     pub(crate) fn bytes(&self) -> usize {
-        self.sets * self.set_bytes() + self.extra()
+        (self.sets + usize::from(self.hosts)) * self.set_bytes() + self.extra()
     }
 
     /// The world as a team of this PE's device: slot sets at `at` in the heap at `heap_base`.
@@ -126,10 +129,27 @@ fn bytes_of_set(n: usize, packets: usize) -> usize {
 mod tests {
     use super::*;
 
+    /// The sets of a team lie one behind the other, whichever is larger, and the host's is the last.
+    #[test]
+    fn sets_do_not_overlap_and_end_where_the_team_s_memory_does() {
+        for n in [1, 2, 5, 64] {
+            let wide = Slots::of_world(n, true).widened();
+            let raw = wide.world_team(0, 0x40000, 0x10000, true);
+            let mut end = 0x40000;
+            for set in 0..=raw.slot_sets {
+                let at = raw.on(set);
+                assert_eq!(at.slots, end, "set {set} of {wide:?}");
+                end += bytes_of_set(n, at.packets as usize) as u64;
+            }
+            assert_eq!(end, 0x40000 + wide.bytes() as u64, "{wide:?}");
+            assert_eq!(raw.on(2).on(1).slots, raw.on(3).slots);
+        }
+    }
+
     #[test]
     fn packets_are_as_many_as_there_is_room_for() {
         for n in [1, 2, 3, 4, 7, 8, 64, 1000, 10_000] {
-            let slots = Slots::of_world(n);
+            let slots = Slots::of_world(n, n % 2 == 0);
             assert!(slots.packets.is_power_of_two() && slots.set_bytes() % 128 == 0, "{slots:?}");
             assert!((FEWEST_PACKETS..=MOST_PACKETS).contains(&slots.packets), "{slots:?}");
             assert!(slots.bytes() <= WORLD || slots.packets == FEWEST_PACKETS, "{slots:?}");

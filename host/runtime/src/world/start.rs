@@ -136,6 +136,8 @@ impl World {
         Ok(World {
             kernels,
             links,
+            apart: engine.is_some() || config.apart,
+            call_streams: Mutex::default(),
             engine,
             far,
             rounds,
@@ -247,7 +249,7 @@ fn share_memory(
     };
     let window = Window::reserve(members.len(), slot, config.heap_max, config.mapping(), reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
-    let (team_memory, slots) = team_memory(n, config, window.half())?;
+    let (team_memory, slots) = team_memory(n, config, window.half(), config.apart || device.gpu().is_some())?;
     let books = TeamBooks::new(team_memory, &TeamPlace::of_world(&slots), slots.extra());
     let reserved = slots_offset(n) + team_memory;
     let symmetric = Symmetric::new(window, members, reserved, config.heap_min, limit, &mut call, links)?;
@@ -270,8 +272,8 @@ fn share_memory(
 /// How much of the heap's front is the memory of teams: what the setting says; where it is the default, less
 /// in a small heap and more in a large world. And what the world has of it: a wide first slot set where half
 /// of what was asked for, or a quarter of the heap, is room enough.
-fn team_memory(n: usize, config: &Config, heap: usize) -> Result<(usize, Slots)> {
-    let (slots, front) = (Slots::of_world(n), slots_offset(n));
+fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -> Result<(usize, Slots)> {
+    let (slots, front) = (Slots::of_world(n, apart), slots_offset(n));
     let (wide, world) = (slots.widened(), slots.bytes().next_multiple_of(GRANULE));
     let asked = config.team_memory as usize / GRANULE * GRANULE;
     if !config.team_memory_given {

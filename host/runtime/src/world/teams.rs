@@ -59,18 +59,18 @@ impl World {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Collective over the team: every member has entered. `call` is `TeamBarrier` or `TeamSync`; the world's
-    /// are `barrier_all` and `sync_all`.
-    pub(crate) fn team_sync(&self, team: &Team, call: Call) -> Result<()> {
-        let call = match call {
-            Call::TeamBarrier if team.rounds().board() == 0 => Call::BarrierAll,
-            Call::TeamSync if team.rounds().board() == 0 => Call::SyncAll,
-            other => other,
-        };
-        if matches!(call, Call::TeamBarrier | Call::BarrierAll) {
-            order::quiet(self)?;
-        }
+    /// Collective over the team: every member has entered. The world's is `sync_all`.
+    pub(crate) fn team_sync(&self, team: &Team) -> Result<()> {
         self.health.check()?;
+        let call = if team.rounds().board() == 0 { Call::SyncAll } else { Call::TeamSync };
+        team.rounds().enter(&self.rounds)?.round(call, [0; 4])
+    }
+
+    /// The same behind a quiet. The world's is `barrier_all`.
+    pub(crate) fn team_barrier(&self, team: &Team) -> Result<()> {
+        order::quiet(self)?;
+        self.health.check()?;
+        let call = if team.rounds().board() == 0 { Call::BarrierAll } else { Call::TeamBarrier };
         team.rounds().enter(&self.rounds)?.round(call, [0; 4])
     }
 
@@ -172,7 +172,7 @@ impl World {
         let mut plan = group.map(|group| {
             let pes: Vec<i32> = group.members.iter().map(|i| parent.members().pe(*i) as i32).collect();
             let budget = group.members.iter().map(|i| call.words(*i)[3]).min().unwrap_or(0);
-            let slots = Slots::within(pes.len(), sets as usize, budget as usize);
+            let slots = Slots::within(pes.len(), sets as usize, self.apart, budget as usize);
             let members = Members::new(&pes);
             let room = granules(slots.bytes_with_table(&members));
             TeamPlan { group, members, slots, agreement: Agreement::new(room, parent.rounds().board()) }
@@ -309,7 +309,7 @@ impl World {
         }
         self.health.check()?;
         // What this PE has sent to members must not come to those who have the place next.
-        self.complete()?;
+        order::quiet(self)?;
         let mut call = team.rounds().enter(&self.rounds)?;
         call.round(Call::TeamFree, [0; 4])?;
         self.books().give(team.place(), call.number());

@@ -63,6 +63,8 @@ impl Pair {
     }
 }
 
+/// # Safety
+/// UCX calls it, with the argument that was set for it.
 unsafe extern "C" fn on_message(
     arg: *mut c_void,
     header: *const c_void,

@@ -203,6 +203,8 @@ template <typename Scope> struct call {
     stall_mark mark{0, polls_before_help};
     RUSHMEM_DEVICE void unsatisfied(const call &c, const uint64_t *word_, uint64_t expected, uint64_t seen, int member) {
       pause(polls == 0);
+      /* Of a call that has not asked yet (small.h): by now the answer is there. */
+      if (RUSHMEM_UNLIKELY(c.busy != 0)) c.stop_for_good(RUSHMEM_STALL_BUSY, &c.slots()->busy, 0, 1, -1);
       if (RUSHMEM_UNLIKELY(++polls == mark.next)) {
         const uint64_t *current = c.t.raw.all_near ? &c.slots()->current : nullptr;
         mark = stop_in_call(polls, mark.since, word_, c.about(), c.t.world_pe(member), expected, seen, current);
@@ -235,13 +237,15 @@ template <typename Scope> struct call {
   RUSHMEM_DEVICE void await_lines(uint64_t phase, bool exactly) {
     const int n = t.raw.n_pes;
     for (int s = static_cast<int>(group::rank()) + 1; s < n; s += static_cast<int>(group::size())) {
-      const int member = right(s);
-      const uint64_t *line = &lines()[member].epoch;
-      patience p;
-      uint64_t seen = load_relaxed_word(line);
-      for (; seen >> 16 < phase; seen = load_relaxed_word(line)) p.unsatisfied(*this, line, number(phase), seen, member);
-      if (exactly && seen >> 16 == phase) check_tag(line, number(phase), seen, member);
+      await_line(right(s), phase, exactly);
     }
+  }
+  RUSHMEM_DEVICE void await_line(int member, uint64_t phase, bool exactly) const {
+    const uint64_t *line = &lines()[member].epoch;
+    patience p;
+    uint64_t seen = load_relaxed_word(line);
+    for (; seen >> 16 < phase; seen = load_relaxed_word(line)) p.unsatisfied(*this, line, number(phase), seen, member);
+    if (exactly && seen >> 16 == phase) check_tag(line, number(phase), seen, member);
   }
 
   /* All members are here, with what their scopes did before: a phase. What is not complete without quiet() is

@@ -52,15 +52,15 @@ template <bool whole, typename T> RUSHMEM_DEVICE void leave_word(T *to, size_t n
   else set_word(to, n, w, value);
 }
 
-/* What goes to the members: n elements each, `apart` elements from one member's to the next's, or the same
- * for all (0). */
-template <typename T> struct words_from {
-  static constexpr bool plain = true;
+/* What goes to the members: n elements, the same to all, or to each a block of them. */
+template <typename T, bool blocks> struct words_from {
+  static constexpr bool plain = true, same = !blocks;
   const T *src;
-  size_t n, apart;
-  RUSHMEM_DEVICE uint64_t word(int member, size_t w) const { return word_at(src + static_cast<size_t>(member) * apart, n, w); }
+  size_t n;
+  RUSHMEM_DEVICE const T *of(int member) const { return blocks ? src + static_cast<size_t>(member) * n : src; }
+  RUSHMEM_DEVICE uint64_t word(int member, size_t w) const { return word_at(of(member), n, w); }
   RUSHMEM_DEVICE uint64_t whole(int member, size_t w) const {
-    return load_part<8>(reinterpret_cast<const char *>(src + static_cast<size_t>(member) * apart) + w * 8);
+    return load_part<8>(reinterpret_cast<const char *>(of(member)) + w * 8);
   }
   /* Whether all words of all members are whole, and aligned. */
   RUSHMEM_DEVICE bool are_whole(const void *dst) const {
@@ -70,7 +70,7 @@ template <typename T> struct words_from {
 
 /* The same by any function of member and word. */
 template <typename F> struct words_by {
-  static constexpr bool plain = false;
+  static constexpr bool plain = false, same = false;
   F of;
   RUSHMEM_DEVICE uint64_t word(int member, size_t w) const { return of(member, w); }
 };
@@ -90,12 +90,14 @@ template <uint32_t U, typename Scope, typename Source>
 RUSHMEM_DEVICE void send_words(const call<Scope> &c, const Source &source, packet *slot, size_t first, uint32_t i) {
   const int n = c.t.raw.n_pes;
   const uint32_t size = call<Scope>::group::size();
+  uint64_t word_[U];
   RUSHMEM_ROLLED
   for (int s = 1; s < n; ++s) {
     const int member = c.right(s);
-    uint64_t word_[U];
     RUSHMEM_UNROLL
-    for (uint32_t u = 0; u < U; ++u) word_[u] = source_word<(U > 1)>(source, member, first + i + u * size);
+    for (uint32_t u = 0; u < U; ++u) {
+      if (s == 1 || !Source::same) word_[u] = source_word<(U > 1)>(source, member, first + i + u * size);
+    }
     RUSHMEM_UNROLL
     for (uint32_t u = 0; u < U; ++u) c.send(slot + i + u * size, word_[u], c.next, member);
   }

@@ -28,7 +28,7 @@ template <typename Scope> RUSHMEM_DEVICE bool is_large(const team &t, size_t byt
   constexpr bool blocks = has_blocks<Scope>::value;
   const size_t room = (blocks ? most_phases_of_grid : 1) * 8 * t.raw.packets;
   const size_t others = static_cast<size_t>(t.raw.n_pes > 1 ? t.raw.n_pes - 1 : 1);
-  return bytes > room || bytes > (blocks ? most_by_packets_of_grid : most_by_packets) / others;
+  return bytes > room || bytes * others > (blocks ? most_by_packets_of_grid : most_by_packets);
 }
 
 }  // namespace impl

@@ -25,17 +25,17 @@ pub(crate) struct SlotSet<'a> {
 impl SlotSet<'_> {
     /// The team as the kernel takes it, with that slot set as its first.
     fn raw(&self) -> Result<RawTeam> {
-        let RawTeam { slots, slot_bytes, slot_sets, .. } = *self.team;
-        if self.set >= slot_sets {
+        let team = self.team;
+        if self.set >= team.slot_sets {
             return Err(err!(
                 INVALID_ARGUMENT,
-                "slot set {} of {slot_sets}: a team has as many as it was configured with (rushmem_team_config_t, \
+                "slot set {} of {}: a team has as many as it was configured with (rushmem_team_config_t, \
                  TeamConfig::slot_sets)",
-                self.set
+                self.set,
+                team.slot_sets
             ));
         }
-        let slots = slots + u64::from(self.set) * slot_bytes;
-        Ok(RawTeam { slots, slot_sets: slot_sets - self.set, ..*self.team })
+        Ok(team.on(self.set))
     }
 }
 

@@ -1,16 +1,18 @@
 //! Collectives on streams of GPUs, captured into CUDA graphs and replayed. PEs are threads, spread over the
 //! GPUs that there are. Skips aloud without one.
 
+use std::time::Duration;
+
 use cudarc::driver::sys::{self, CUstreamCaptureMode as Mode};
 
 use super::stream_gpu::{alloc, barrier, capture, destroy, foreign, instantiate, on_gpus, read, write};
 use crate::error::{code, Result};
 use crate::exec::{collective_on_stream, prepare_collective, SlotSet};
 use crate::gpu::driver::cu;
-use crate::op::team_call::{TeamCall, TeamReduction};
+use crate::op::team_call::TeamCall;
 use crate::testing::random::Random;
 use crate::world::World;
-use rushmem_abi::c::{RUSHMEM_SUM, RUSHMEM_UINT64};
+use rushmem_abi::c::{RUSHMEM_MAX, RUSHMEM_SUM, RUSHMEM_UINT64};
 
 /// Rounds of five collectives in a graph.
 const ROUNDS: usize = 10;
@@ -29,13 +31,13 @@ impl Arrays {
     /// One round: b = alltoall(a), c = inscan(b), a = alltoall(c), d = reduce(a), and a barrier.
     fn calls(&self) -> [TeamCall; 5] {
         let Arrays { a, b, c, d, n } = *self;
-        let (of, op) = (RUSHMEM_UINT64, RUSHMEM_SUM);
+        let (r#type, op) = (RUSHMEM_UINT64, RUSHMEM_SUM);
         [
             TeamCall::Alltoall { dst: b, src: a, bytes: 8 * n },
-            TeamCall::Inscan(TeamReduction { of, op, dst: c, src: b, n: 2 * n }),
-            TeamCall::Barrier,
+            TeamCall::Inscan { dst: c, src: b, n: 2 * n, r#type, op },
+            TeamCall::Barrier {},
             TeamCall::Alltoall { dst: a, src: c, bytes: 8 * n },
-            TeamCall::Reduce(TeamReduction { of, op, dst: d, src: a, n: 2 * n }),
+            TeamCall::Reduce { dst: d, src: a, n: 2 * n, r#type, op },
         ]
     }
 }
@@ -111,5 +113,33 @@ fn collectives_are_captured_and_replayed() {
             destroy(cuda, raw);
             barrier(w);
         }
+    });
+}
+
+/// The first call of a kind needs its code loaded. Where PEs share a GPU, the one that comes late finds it
+/// loaded: the driver would hold it back until the other's kernel has ended, which waits for this one.
+#[test]
+fn first_calls_of_pes_that_share_a_gpu_need_no_preparation() {
+    let name = "first_calls_of_pes_that_share_a_gpu_need_no_preparation";
+    on_gpus(name, |w, cuda| {
+        let n = 2000;
+        let (a, b) = (alloc(w, 8 * n), alloc(w, 8 * n));
+        let raw = foreign(cuda);
+        for (late, op) in [(0, RUSHMEM_SUM), (1, RUSHMEM_MAX)] {
+            let mine: Vec<u64> = (0..n as u64).map(|i| i * (1 + w.my_pe() as u64)).collect();
+            write(w, a, &bytes(&mine));
+            barrier(w);
+            if w.my_pe() == late {
+                std::thread::sleep(Duration::from_millis(500));
+            }
+            put(w, &TeamCall::Reduce { dst: b, src: a, n, r#type: RUSHMEM_UINT64, op }, raw).unwrap();
+            // SAFETY: a stream that lives.
+            unsafe { w.synchronize_stream(raw.cast()) }.unwrap();
+            let factor = if op == RUSHMEM_SUM { 3 } else { 2 };
+            let expected: Vec<u64> = (0..n as u64).map(|i| i * factor).collect();
+            assert!(read(w, b, 8 * n) == bytes(&expected), "operator {op}");
+            barrier(w);
+        }
+        destroy(cuda, raw);
     });
 }

@@ -4,8 +4,8 @@
 //!
 //! The contract: an operation ends exactly once, by `Ok(true)` or by one event; a put's source may be
 //! overwritten as soon as it has ended, and its data is there after a flush; a message comes once and whole;
-//! the data of a large one is taken in any order; what `cut` finds in flight ends, too. Nothing is assumed
-//! about order.
+//! the data of a large one is taken in any order; what `cut` finds in flight ends, too, and what is asked
+//! later fails. Nothing is assumed about order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -310,6 +310,19 @@ fn what_is_cut_ends(mut job: Job) {
     let pe = &job.pes[0];
     let times = |t: &Token| pe.ended.get(t).unwrap_or(&0) + pe.failed.get(t).unwrap_or(&0);
     assert!([put, flush, get].iter().all(|t| times(t) == 1), "{:?} {:?}", pe.ended, pe.failed);
+    // Later nothing begins any more, with PEs that were not reached before, either.
+    let mut later = Vec::new();
+    for pe in 1..PES {
+        later.push(job.put(0, pe, 0, &source));
+        let (from, head) = (job.at(pe, 0), [0; BULK_HEAD]);
+        // SAFETY: source and destination outlive the job.
+        later.push(job.begin(0, |t, token| unsafe { t.get(from, to, BYTES, token) }.unwrap()));
+        // SAFETY: the source outlives the job.
+        later.push(
+            job.begin(0, |t, token| unsafe { t.send_bulk(pe, head, source.as_ptr(), BYTES, token) }.unwrap()),
+        );
+    }
+    job.until("what was asked after the cut", |pes| later.iter().all(|t| pes[0].failed.contains_key(t)));
 }
 
 /// Puts a transport through all of it; `job` makes a fresh job, or says why there is none.

@@ -64,8 +64,9 @@ pub(crate) struct Fake {
     next_moving: u64,
     /// Flushes: the copies that each waits for, and what it completes.
     flushes: Vec<(Vec<u64>, Token)>,
-    /// What was in flight when connections were broken.
+    /// What was in flight when connections were broken, or was asked later.
     cut_off: Vec<Token>,
+    is_cut: bool,
     bulk: HashMap<u64, Vec<u8>>,
     next_bulk: u64,
     state: u64,
@@ -89,6 +90,7 @@ impl Fake {
             next_moving: 0,
             flushes: Vec::new(),
             cut_off: Vec::new(),
+            is_cut: false,
             bulk: HashMap::new(),
             next_bulk: 0,
             state: seed | 1,
@@ -153,6 +155,14 @@ impl Fake {
         self.next_moving += 1;
         self.next_moving
     }
+
+    /// True where connections are cut: then the operation fails.
+    fn fails(&mut self, token: Token) -> bool {
+        if self.is_cut {
+            self.cut_off.push(token);
+        }
+        self.is_cut
+    }
 }
 
 impl Transport for Fake {
@@ -182,6 +192,9 @@ impl Transport for Fake {
     fn forget(&mut self, _id: u32) {}
 
     unsafe fn put(&mut self, to: Remote, src: *const u8, bytes: usize, token: Token) -> Result<bool> {
+        if self.fails(token) {
+            return Ok(false);
+        }
         // The source may be free long before the data has arrived.
         let free = self.random() % 2 == 0;
         // SAFETY: the caller vouches for the source.
@@ -195,6 +208,9 @@ impl Transport for Fake {
     }
 
     unsafe fn get(&mut self, from: Remote, dst: *mut u8, bytes: usize, token: Token) -> Result<bool> {
+        if self.fails(token) {
+            return Ok(false);
+        }
         self.meet(from.pe);
         let pieces = self.pieces(dst as usize, from.address as usize, bytes);
         let (id, token) = (self.number(), Some(token));
@@ -203,6 +219,9 @@ impl Transport for Fake {
     }
 
     fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()> {
+        if self.is_cut {
+            return Ok(());
+        }
         self.post(pe, Message::Small(message))
     }
 
@@ -212,8 +231,11 @@ impl Transport for Fake {
         head: [u8; BULK_HEAD],
         data: *const u8,
         bytes: usize,
-        _token: Token,
+        token: Token,
     ) -> Result<bool> {
+        if self.fails(token) {
+            return Ok(false);
+        }
         // SAFETY: the caller vouches for the data.
         let data = unsafe { std::slice::from_raw_parts(data, bytes) }.to_vec();
         self.post(pe, Message::Large { head: head.to_vec(), data })?;
@@ -313,6 +335,7 @@ impl Transport for Fake {
     fn recycle(&mut self, _buffer: Vec<u8>) {}
 
     fn cut(&mut self) {
+        self.is_cut = true;
         let moving = self.moving.drain(..).filter_map(|moving| moving.token);
         self.cut_off.extend(moving.chain(self.flushes.drain(..).map(|(.., token)| token)));
     }

@@ -143,6 +143,7 @@ pub(crate) trait Transport: Send {
     /// Takes a buffer back for later.
     fn recycle(&mut self, buffer: Vec<u8>);
 
-    /// Breaks all connections, so that operations in flight fail instead of lasting.
+    /// Breaks all connections, so that operations in flight fail instead of lasting. None is made again: what
+    /// is asked from then on fails.
     fn cut(&mut self);
 }

@@ -202,15 +202,25 @@ impl Network {
 pub(in crate::net) struct StandIn {
     me: usize,
     network: Arc<Mutex<Network>>,
+    is_cut: bool,
 }
 
 impl StandIn {
     pub(in crate::net) fn new(me: usize, network: &Arc<Mutex<Network>>) -> StandIn {
-        StandIn { me, network: Arc::clone(network) }
+        StandIn { me, network: Arc::clone(network), is_cut: false }
     }
 
     fn network(&self) -> MutexGuard<'_, Network> {
         self.network.lock().expect("no test goes on after a panic")
+    }
+
+    /// True where connections are cut: then the operation fails.
+    fn fails(&self, token: Token) -> bool {
+        if self.is_cut {
+            let why = err!(IO, "the stand-in's connections were cut");
+            self.network().events[self.me].push(Event::Failed(token, why));
+        }
+        self.is_cut
     }
 }
 
@@ -231,6 +241,9 @@ impl Transport for StandIn {
     fn learn_keys(&mut self, _: u32, _: Vec<Vec<u8>>) {}
     fn forget(&mut self, _: u32) {}
     unsafe fn put(&mut self, to: Remote, src: *const u8, bytes: usize, token: Token) -> Result<bool> {
+        if self.fails(token) {
+            return Ok(false);
+        }
         let mut net = self.network();
         let (id, eager, src) = (net.number(), net.eager, net.contents_of(src as usize) as *const u8);
         // SAFETY: the caller keeps the source valid.
@@ -240,6 +253,9 @@ impl Transport for StandIn {
         Ok(eager)
     }
     unsafe fn get(&mut self, from: Remote, dst: *mut u8, bytes: usize, token: Token) -> Result<bool> {
+        if self.fails(token) {
+            return Ok(false);
+        }
         let mut net = self.network();
         let id = net.number();
         let data = Bytes([from.address.to_le_bytes(), (bytes as u64).to_le_bytes()].concat());
@@ -248,6 +264,9 @@ impl Transport for StandIn {
         Ok(false)
     }
     fn send(&mut self, pe: usize, message: Vec<u8>) -> Result<()> {
+        if self.is_cut {
+            return Ok(());
+        }
         let mut net = self.network();
         net.messages[pe].push_back(Bytes(message));
         Ok(())
@@ -260,6 +279,9 @@ impl Transport for StandIn {
         bytes: usize,
         token: Token,
     ) -> Result<bool> {
+        if self.fails(token) {
+            return Ok(false);
+        }
         let mut net = self.network();
         let eager = net.eager;
         let data = if eager {
@@ -314,6 +336,7 @@ impl Transport for StandIn {
     }
     fn recycle(&mut self, _: Vec<u8>) {}
     fn cut(&mut self) {
+        self.is_cut = true;
         let mut net = self.network();
         let why = || err!(IO, "the stand-in's connections were cut");
         let mut tokens = Vec::new();

@@ -6,7 +6,7 @@ use super::Session;
 use crate::error::Result;
 use crate::exec::{order, run, Form};
 use crate::op::Op;
-use crate::word::{copy, copy_past_caches};
+use crate::word::copy_past_caches;
 
 /// Where the heap offset of an array stands in the words of the first round.
 pub(super) const DST: usize = 2;
@@ -14,21 +14,6 @@ pub(super) const SRC: usize = 3;
 
 /// Copies of so many bytes go past the caches, which do not hold what all members move.
 pub(super) const PAST_CACHES: usize = 4 << 20;
-
-/// Copies this PE's own part, which may be in its place already.
-///
-/// # Safety
-/// Both are valid for `bytes`; they are one place, or apart.
-pub(super) unsafe fn copy_own(dst: *mut u8, src: *const u8, bytes: usize) {
-    // SAFETY: the caller vouches for both.
-    unsafe {
-        match bytes {
-            _ if dst.cast_const() == src => {}
-            PAST_CACHES.. => copy_past_caches(dst, src, bytes),
-            _ => copy(dst, src, bytes),
-        }
-    }
-}
 
 impl Session<'_> {
     /// The heap offset that member `i` has said in that word of the last round.
@@ -57,8 +42,11 @@ impl Session<'_> {
         self.world.symmetric.base() + offset as usize
     }
 
-    /// Where member `i`'s memory at an offset is mapped here.
+    /// Where member `i`'s memory at an offset is mapped here, for this thread to touch.
     pub(super) fn near(&self, i: usize, offset: u64) -> Option<*mut u8> {
+        if self.is_apart() {
+            return None;
+        }
         let distance = self.world.near.distance(self.pe(i))?;
         Some(self.place(offset).wrapping_add(distance as usize) as *mut u8)
     }

@@ -1,7 +1,7 @@
 //! A block of each member's to every member: blocks of one size (alltoall), of elements apart from one
 //! another (alltoalls), of any sizes (alltoallv).
 
-use super::direct::{copy_own, DST, SRC};
+use super::direct::{DST, SRC};
 use super::{check_overlap, whole, Area, Arguments, Session, PRIVATE, SHARED};
 use crate::error::{err, Result};
 use crate::exec::{run, Form};
@@ -12,27 +12,16 @@ use crate::team::Team;
 use crate::word::copy;
 use crate::world::World;
 
-/// The elements of alltoalls: element `k` of block `j` is at `(j * n + k) * stride`, in elements.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StridedBlocks {
-    pub(crate) dst_stride: isize,
-    pub(crate) src_stride: isize,
-    /// Bytes of an element.
-    pub(crate) elem: usize,
-    /// Elements of a block.
-    pub(crate) n: usize,
-}
-
 /// The blocks of alltoallv, in bytes, by member.
 #[derive(Debug)]
-pub(crate) struct Blocks<'a> {
+struct Blocks<'a> {
     /// Where what comes from each goes.
-    pub(crate) dst_at: &'a [usize],
+    dst_at: &'a [usize],
     /// Where what goes to each lies, and how much it is.
-    pub(crate) src_at: &'a [usize],
-    pub(crate) bytes: &'a [usize],
+    src_at: &'a [usize],
+    bytes: &'a [usize],
     /// How much there is room for in the destination.
-    pub(crate) room: usize,
+    room: usize,
 }
 
 impl World {
@@ -55,15 +44,18 @@ impl World {
             let shared = check_overlap((dst, all), (src, all), || dst == src)?;
             Ok((Arguments { size: bytes as u64, what: 0, dst: to, src: from, shared }, all))
         });
-        let areas = arguments.as_ref().map(|(a, all)| (a.dst, a.src, *all)).ok();
-        let small = areas.is_some_and(|(_, _, all)| all <= s.small());
+        let all = arguments.as_ref().map_or(usize::MAX, |(_, all)| *all);
+        let small = all <= s.small();
+        // SAFETY: the caller vouches for both arrays.
+        let arguments = unsafe { s.touchable_if(small, arguments.map(|(a, _)| a), (all, all)) };
+        let areas = arguments.as_ref().map(|a| (a.dst, a.src, all)).ok();
         let carried = areas.filter(|_| small).map_or(0, |(_, _, all)| all);
-        s.enter(arguments.map(|(arguments, _)| arguments), carried, |to| {
+        s.enter(arguments, carried, |to| {
             let from = areas.map_or(std::ptr::null(), |(_, src, _)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
             unsafe { copy(to, from, carried) }
         })?;
-        let Some((dst, src, _)) = areas else { return Ok(()) };
+        let Some((dst, src, all)) = areas else { return Ok(()) };
         if small {
             for i in 0..n {
                 // SAFETY: each member has carried a block for each; the destination has a place for each.
@@ -89,9 +81,11 @@ impl World {
                 }
             });
             // SAFETY: the caller vouches for both arrays, which are apart.
-            unsafe { copy_own(dst.ptr_mut().add(me * bytes), src.ptr().add(me * bytes), bytes) };
-            return s.finish(moved);
+            let own = unsafe { s.copy_own(dst.ptr_mut().add(me * bytes), src.ptr().add(me * bytes), bytes) };
+            return s.finish(moved.and(own));
         }
+        // SAFETY: the caller vouches for both arrays.
+        let (dst, src) = unsafe { s.touchable((dst, all), (src, all)) }?;
         let fill = |j: usize, at: usize, to: *mut u8, piece: usize| {
             // SAFETY: a part of block j, for which there is room.
             unsafe { copy(to, src.ptr().add(j * bytes + at), piece) }
@@ -102,22 +96,27 @@ impl World {
         })
     }
 
-    /// [`World::team_alltoall`] of elements that are apart.
+    /// [`World::team_alltoall`] of blocks of `count` elements of `elem` bytes that are apart: element `k` of
+    /// block `j` is at `(j * count + k) * stride`, in elements.
     ///
     /// # Safety
     /// Both are valid for the elements of all blocks.
+    #[allow(clippy::too_many_arguments, reason = "those of the C function")]
     pub(crate) unsafe fn team_alltoalls(
         &self,
         team: &Team,
         dst: usize,
         src: usize,
-        elements: StridedBlocks,
+        dst_stride: isize,
+        src_stride: isize,
+        elem: usize,
+        count: usize,
     ) -> Result<()> {
         /// Bytes in front of the data of the first round: both strides.
         const HEAD: usize = 16;
         let mut s = self.session(team, Call::Alltoalls)?;
+        s.mirrors.has_gaps = true;
         let (n, me) = (s.n, s.me);
-        let StridedBlocks { dst_stride, src_stride, elem, n: count } = elements;
         let arguments = || {
             let all = Strides { dst_stride, src_stride, elem, n: whole(count, n)? };
             let (there, here) = (all.extent("destination", dst_stride)?, all.extent("source", src_stride)?);
@@ -127,12 +126,15 @@ impl World {
             if elem as u64 > super::COMPARED {
                 return Err(err!(INVALID_ARGUMENT, "an element of {elem} bytes is too large"));
             }
-            Ok(Arguments { size, what: elem as u64, dst: to, src: from, shared: false })
+            Ok((Arguments { size, what: elem as u64, dst: to, src: from, shared: false }, (there, here)))
         };
         let arguments = arguments();
-        let areas = arguments.as_ref().map(|a| (a.dst, a.src)).ok();
+        let extents = arguments.as_ref().map_or((0, 0), |(_, extents)| *extents);
         let block = count.saturating_mul(elem);
         let small = block.saturating_mul(n).saturating_add(HEAD) <= s.small();
+        // SAFETY: the caller vouches for both arrays.
+        let arguments = unsafe { s.touchable_if(small, arguments.map(|(a, _)| a), extents) };
+        let areas = arguments.as_ref().map(|a| (a.dst, a.src)).ok();
         // From block to block, and within one, packed.
         let packed = |stride: isize, out: bool| Strides {
             dst_stride: if out { 1 } else { stride },
@@ -181,16 +183,24 @@ impl World {
         }
         if let Some(into) = s.offsets(DST) {
             let strides = Strides { dst_stride, src_stride, elem, n: count };
-            let moved = s.others().try_for_each(|j| {
+            // Its own, too, where this thread cannot touch both.
+            let own = s.is_apart().then_some(me);
+            let moved = s.others().chain(own).try_for_each(|j| {
                 let to = s.place(into[j]).wrapping_add(me.wrapping_mul(apart(dst_stride)));
                 // SAFETY: the caller vouches for the source until the quiet.
                 let put = unsafe { run(self, Op::iput(to, source(j) as usize, strides), s.pe(j), Form::Nbi) };
                 put.map(drop)
             });
-            // SAFETY: both are valid for all elements, and apart.
-            unsafe { strides.copy(place(me), source(me)) };
+            if own.is_none() {
+                // SAFETY: both are valid for all elements, and apart.
+                unsafe { strides.copy(place(me), source(me)) };
+            }
             return s.finish(moved);
         }
+        // SAFETY: the caller vouches for both arrays.
+        let (dst, src) = unsafe { s.touchable((dst, extents.0), (src, extents.1)) }?;
+        let place = |i: usize| dst.ptr_mut().wrapping_add(i.wrapping_mul(apart(dst_stride)));
+        let source = |j: usize| src.ptr().wrapping_add(j.wrapping_mul(apart(src_stride)));
         let bytes = |at: usize, piece: usize, mut each: Box<dyn FnMut(usize, usize, usize, usize) + '_>| {
             // The parts of elements that bytes [at, at + piece) of a packed block are.
             let mut done = 0;
@@ -226,11 +236,48 @@ impl World {
     }
 
     /// Collective over the team: `bytes[j]` bytes at `src_at[j]` of each member's `src` go to member `j`,
-    /// which has them at `dst_at[my_pe]` of its `dst`. How many have come from each.
+    /// which has them at `dst_at[my_pe]` of its `dst`, where there are `room`; `received[i]`: how many have
+    /// come from each.
     ///
     /// # Safety
-    /// `src` is valid for all blocks, `dst` for all that come, or for the room that is said to be there.
+    /// The lists are null or valid for an entry for each member; `src` is valid for all blocks, `dst` for all
+    /// that come, or for the room that is said to be there.
+    #[allow(clippy::too_many_arguments, reason = "those of the C function")]
     pub(crate) unsafe fn team_alltoallv(
+        &self,
+        team: &Team,
+        dst: usize,
+        dst_at: usize,
+        room: usize,
+        received: usize,
+        src: usize,
+        src_at: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let n = team.members().n();
+        let list = |list: usize, name| match list {
+            0 => Err(err!(INVALID_ARGUMENT, "{name}, a list with an entry for each member, is null")),
+            // SAFETY: valid for an entry for each member, as the caller says.
+            list => Ok(unsafe { std::slice::from_raw_parts(list as *const usize, n) }),
+        };
+        let lists = || {
+            let (dst_at, src_at) = (list(dst_at, "dst_at")?, list(src_at, "src_at")?);
+            Ok(Blocks { dst_at, src_at, bytes: list(bytes, "bytes")?, room })
+        };
+        // SAFETY: the caller vouches for both arrays.
+        let came = unsafe { self.exchange_blocks(team, dst, src, lists()) }?;
+        if received != 0 {
+            // SAFETY: valid for an entry for each member, as the caller says.
+            unsafe { std::ptr::copy_nonoverlapping(came.as_ptr(), received as *mut usize, came.len()) };
+        }
+        Ok(())
+    }
+
+    /// [`World::team_alltoallv`]: how many bytes have come from each.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn exchange_blocks(
         &self,
         team: &Team,
         dst: usize,
@@ -241,6 +288,7 @@ impl World {
         const MOST: usize = 0;
         const ALL: usize = 2;
         let mut s = self.session(team, Call::Alltoallv)?;
+        s.mirrors.has_gaps = true;
         let (n, me) = (s.n, s.me);
         let source = blocks.and_then(|blocks| {
             let (end, all) = (end_of(blocks.src_at, blocks.bytes), blocks.bytes.iter().try_fold(0, add));
@@ -250,9 +298,9 @@ impl World {
                     "the blocks of the source are more than an address space"
                 ));
             };
-            Ok((blocks, self.area("the source", src, end)?, all))
+            Ok((blocks, self.area("the source", src, end)?, all, end))
         });
-        let words = source.as_ref().map_err(Clone::clone).map(|(blocks, _, all)| {
+        let words = source.as_ref().map_err(Clone::clone).map(|(blocks, _, all, _)| {
             [blocks.bytes.iter().copied().max().unwrap_or(0) as u64, 0, *all as u64, 0]
         });
         let given = source.ok();
@@ -266,7 +314,7 @@ impl World {
                 unsafe { row.add(j).write([*bytes, *at]) };
             }
         })?;
-        let Some((blocks, from, all)) = given else { return Ok(Vec::new()) };
+        let Some((blocks, from, all, sent_to)) = given else { return Ok(Vec::new()) };
         // SAFETY: each member has carried a row for all.
         let said = |i: usize, j: usize| unsafe { s.carried(i, table).cast::<[usize; 2]>().add(j).read() };
         let received: Vec<usize> = (0..n).map(|i| said(i, me)[0]).collect();
@@ -276,8 +324,17 @@ impl World {
         let sent: Vec<usize> = (0..n).map(|i| s.call.words(i)[ALL] as usize).collect();
         let small = sent.iter().all(|all| *all <= s.small());
         s.done()?;
-        let to = self.check_places(dst, &blocks, &received);
+        let mut to = self.check_places(dst, &blocks, &received);
+        let end = if to.is_ok() { end_of(blocks.dst_at, &received).unwrap_or(0) } else { 0 };
         let mut area = to.as_ref().map_or(Area { at: dst, offset: PRIVATE }, |area| *area);
+        let mut from = from;
+        if small {
+            // SAFETY: the caller vouches for the source, and the destination has that much room.
+            match unsafe { s.touchable((area, end), (from, sent_to)) } {
+                Ok(both) => (area, from) = both,
+                Err(e) => to = to.and(Err(e)),
+            }
+        }
         if received.iter().all(|bytes| *bytes == 0) {
             // Nobody writes there, wherever it is.
             area.offset = 0;
@@ -307,11 +364,15 @@ impl World {
                 // SAFETY: the caller vouches for the source until the quiet.
                 unsafe { s.push(j, into[j] + wanted[j] as u64, at, bytes) }
             });
+            let own = from.ptr().wrapping_add(blocks.src_at[me]);
             // SAFETY: both are valid for the block.
-            unsafe { copy(place(me), from.ptr().wrapping_add(blocks.src_at[me]), received[me]) };
-            s.finish(moved)?;
+            let own = unsafe { s.copy_own(place(me), own, received[me]) };
+            s.finish(moved.and(own))?;
             return Ok(received);
         }
+        // SAFETY: the caller vouches for the source, and the destination has that much room.
+        let (area, from) = unsafe { s.touchable((area, end), (from, sent_to)) }?;
+        let place = |i: usize| area.ptr_mut().wrapping_add(blocks.dst_at[i]);
         let fill = |j: usize, at: usize, to: *mut u8, piece: usize| {
             let bytes = blocks.bytes[j].saturating_sub(at).min(piece);
             // SAFETY: a part of block j, for which there is room.

@@ -1,4 +1,4 @@
-//! Collectives that the host calls over a team, on host memory.
+//! Collectives that the host calls over a team.
 //!
 //! A call is rounds of the team. The first carries what the call is to do, which is compared: members whose
 //! arguments differ, or of which one's cannot be carried out, all get an error, and nothing is written. It
@@ -11,12 +11,16 @@
 //! * [`exchange`]: alltoall, alltoalls, alltoallv.
 //! * [`reducing`]: reduce, reducescatter, inscan, exscan.
 //!
+//! On GPU heaps the same is done to memory that this thread cannot touch: see [`own`].
+//!
 //! A PE that dies is named by the round that waits for it, or by the network.
 
 mod direct;
 mod exchange;
 mod moving;
+mod own;
 mod reducing;
+mod relays;
 mod staged;
 
 use super::World;
@@ -25,7 +29,8 @@ use crate::error::{err, Error, Result};
 use crate::node::control::{Call, RoundWords};
 use crate::op::check_private;
 use crate::team::Team;
-pub(crate) use exchange::{Blocks, StridedBlocks};
+use crate::word::copy;
+use own::Mirrors;
 
 /// Data up to so many bytes of each member travels with the first round, where that goes to other nodes: a
 /// second round takes longer than what it carries.
@@ -75,6 +80,8 @@ struct Session<'a> {
     kind: Call,
     me: usize,
     n: usize,
+    /// The arrays that are in host memory for the time of the call.
+    mirrors: Mirrors,
 }
 
 impl World {
@@ -95,21 +102,44 @@ impl World {
         }
     }
 
+    /// Whether the host cannot touch the heap.
+    #[inline]
+    fn heap_is_apart(&self) -> bool {
+        self.apart
+    }
+
+    /// Whether memory that is not symmetric is a GPU's.
+    fn is_in_device(&self, at: usize) -> Result<bool> {
+        self.engine.as_ref().map_or(Ok(false), |engine| engine.knows(at))
+    }
+
+    /// Copies between any memory of this PE's, for hosts that cannot touch all of it.
+    ///
+    /// # Safety
+    /// Both are valid for `bytes`, and do not overlap.
+    unsafe fn copy_own(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        match &self.engine {
+            // SAFETY: the caller vouches for both.
+            Some(engine) => unsafe { engine.copy_own(dst, src, bytes) },
+            None => {
+                // SAFETY: the caller vouches for both, which are in host memory.
+                unsafe { copy(dst as *mut u8, src as *const u8, bytes) };
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether this PE maps the memory of all PEs of its node.
+    fn maps_node(&self) -> bool {
+        self.near.count() == self.nodes.members(self.me as usize).len()
+    }
+
     /// Begins a collective call of a team.
     fn session<'a>(&'a self, team: &'a Team, kind: Call) -> Result<Session<'a>> {
         self.health.check()?;
-        if self.engine.is_some() {
-            // Here the calls of streams are to be joined, which know GPU memory.
-            return Err(err!(
-                UNSUPPORTED,
-                "{} from the host is for heaps in host memory; this PE's is in a GPU's: use the calls on a \
-                 stream, or those of kernels",
-                Call::name(kind as u8)
-            ));
-        }
         let call = team.rounds().enter(&self.rounds)?;
         let (me, n) = (team.my_pe(), call.n());
-        Ok(Session { world: self, team, call, kind, me, n })
+        Ok(Session { world: self, team, call, kind, me, n, mirrors: Mirrors::default() })
     }
 }
 
@@ -155,7 +185,7 @@ impl<'a> Session<'a> {
 
     /// Word 1 of the first round.
     fn attributes(&self, arguments: &Arguments) -> u64 {
-        let maps = self.world.near.count() == self.world.nodes.members(self.world.me as usize).len();
+        let maps = self.world.maps_node();
         arguments.what | if arguments.shared { SHARED } else { 0 } | if maps { MAPS_NODE } else { 0 }
     }
 

@@ -1,7 +1,7 @@
 //! One member's data to all (broadcast), and that of all to all (fcollect, collect).
 
-use super::direct::{copy_own, DST, SRC};
-use super::{check_overlap, whole, Arguments, Session, MAPS_NODE, PRIVATE};
+use super::direct::{DST, SRC};
+use super::{check_overlap, whole, Area, Arguments, Session, MAPS_NODE, PRIVATE};
 use crate::error::{err, Result};
 use crate::node::control::Call;
 use crate::team::Team;
@@ -41,9 +41,11 @@ impl World {
             let shared = check_overlap((dst, bytes), (src, bytes), || dst == src)?;
             Ok(Arguments { size: bytes as u64, what: root as u64, dst: area, src: source, shared })
         };
-        let arguments = arguments();
-        let areas = arguments.as_ref().map(|a| (a.dst, a.src)).ok();
         let small = bytes <= s.small();
+        // SAFETY: the caller vouches for both arrays.
+        let arguments =
+            unsafe { s.touchable_if(small, arguments(), (bytes, if at_root { bytes } else { 0 })) };
+        let areas = arguments.as_ref().map(|a| (a.dst, a.src)).ok();
         s.enter(arguments, if at_root && small { bytes } else { 0 }, |to| {
             let from = areas.map_or(std::ptr::null(), |(_, src)| src.ptr());
             // SAFETY: the root's source is valid for as many bytes, and there is room for them.
@@ -52,7 +54,7 @@ impl World {
         let (Some((dst, src)), root) = (areas, root as usize) else { return Ok(()) };
         if at_root {
             // SAFETY: both are valid; they may be the same.
-            unsafe { copy_own(dst.ptr_mut(), src.ptr(), bytes) };
+            unsafe { s.copy_own(dst.ptr_mut(), src.ptr(), bytes) }?;
         }
         if small {
             if !at_root {
@@ -63,6 +65,9 @@ impl World {
         }
         match s.offset(root, SRC) {
             PRIVATE => {
+                let read = if at_root { bytes } else { 0 };
+                // SAFETY: the caller vouches for both arrays.
+                let (dst, src) = unsafe { s.touchable((dst, bytes), (src, read)) }?;
                 let fill = |at: usize, to: *mut u8, bytes: usize| {
                     if !at_root {
                         return 0;
@@ -103,9 +108,10 @@ impl World {
             let shared = check_overlap((dst, all), (src, bytes), || src == dst + me * bytes)?;
             Ok(Arguments { size: bytes as u64, what: 0, dst: to, src: from, shared })
         };
-        let arguments = arguments();
-        let areas = arguments.as_ref().map(|a| (a.dst, a.src)).ok();
         let small = bytes <= s.small();
+        // SAFETY: the caller vouches for both arrays.
+        let arguments = unsafe { s.touchable_if(small, arguments(), (n * bytes, bytes)) };
+        let areas = arguments.as_ref().map(|a| (a.dst, a.src)).ok();
         s.enter(arguments, if small { bytes } else { 0 }, |to| {
             let from = areas.map_or(std::ptr::null(), |(_, src)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
@@ -121,15 +127,38 @@ impl World {
         }
         let part = |i: usize| (i * bytes, bytes);
         // SAFETY: the caller vouches for both arrays.
-        unsafe { s.gather(dst.ptr_mut(), src.ptr(), part, bytes, DST, s.offsets(SRC)) }
+        unsafe { s.gather((dst, n * bytes), (src, bytes), part, bytes, s.offsets(SRC), s.all(MAPS_NODE)) }
     }
 
     /// Collective over the team: `bytes` bytes of each member's `src`, which may be as many as each likes,
-    /// one behind the other are at every member's `dst`, where there are `room`. How many they are.
+    /// one behind the other are at every member's `dst`, where there are `room`; `*received`: how many.
     ///
     /// # Safety
-    /// `src` is valid for `bytes` bytes, `dst` for those of all members or for `room`, if that is less.
+    /// `src` is valid for `bytes` bytes, `dst` for those of all members or for `room`, if that is less;
+    /// `received` is null or valid.
     pub(crate) unsafe fn team_collect(
+        &self,
+        team: &Team,
+        dst: usize,
+        room: usize,
+        src: usize,
+        bytes: usize,
+        received: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for both arrays.
+        let came = unsafe { self.collect(team, dst, room, src, bytes) }?;
+        // SAFETY: null, or valid.
+        if let Some(received) = unsafe { (received as *mut usize).as_mut() } {
+            *received = came;
+        }
+        Ok(())
+    }
+
+    /// [`World::team_collect`]: how many bytes have come.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn collect(
         &self,
         team: &Team,
         dst: usize,
@@ -149,16 +178,26 @@ impl World {
             let to = self.area("the destination", dst, usize::from(room > 0))?;
             Ok((to, from, room))
         };
-        let arguments = arguments();
-        let areas = arguments.as_ref().ok().copied();
-        let words = arguments.map(|(dst, _, room)| [bytes as u64, 0, room as u64, dst.offset]);
         let small = s.small();
+        let arguments = arguments().and_then(|(to, from, room)| {
+            let carried = if bytes <= small {
+                // SAFETY: the caller vouches for the source, from which small ones are carried.
+                unsafe { s.touchable((to, 0), (from, bytes)) }?.1
+            } else {
+                from
+            };
+            Ok((to, carried, room))
+        });
+        let areas = arguments.as_ref().ok().copied();
+        let maps = if self.maps_node() { MAPS_NODE } else { 0 };
+        let words = arguments.map(|(dst, _, room)| [bytes as u64, maps, room as u64, dst.offset]);
         s.enter_with(words, false, if bytes <= small { bytes } else { 0 }, |to| {
             let from = areas.map_or(std::ptr::null(), |(_, src, _)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
             unsafe { copy(to, from, bytes) }
         })?;
         let Some((to, from, _)) = areas else { return Ok(0) };
+        let maps = s.all(MAPS_NODE);
         let sizes: Vec<usize> = (0..n).map(|i| s.call.words(i)[0] as usize).collect();
         let starts: Option<Vec<usize>> = sizes
             .iter()
@@ -184,6 +223,8 @@ impl World {
         let most = sizes.iter().copied().max().unwrap_or(0);
         if most <= small {
             apart.map_err(|e| e.context(s.what()))?;
+            // SAFETY: the destination has room for all, as checked.
+            let (to, _) = unsafe { s.touchable((to, all), (from, 0)) }?;
             for i in 0..n {
                 // SAFETY: each member has carried its bytes; the destination has room for all, as checked.
                 unsafe { copy(to.ptr_mut().add(starts[i]), s.carried(i, sizes[i]), sizes[i]) };
@@ -194,7 +235,7 @@ impl World {
         s.settle(apart, [0, 0, to.offset, PRIVATE], 0)?;
         let part = |i: usize| (starts[i], sizes[i]);
         // SAFETY: the caller vouches for both arrays, of which the destination is long enough.
-        unsafe { s.gather(to.ptr_mut(), from.ptr(), part, most, DST, None) }?;
+        unsafe { s.gather((to, all), (from, bytes), part, most, None, maps) }?;
         Ok(all)
     }
 }
@@ -239,31 +280,43 @@ impl Session<'_> {
     }
 
     /// Every member's data to all: member `i`'s is `part(i)` of the destinations, a place and a number of
-    /// bytes, `most` at most. `into` is the word with the offsets of the destinations; `from` are those of
-    /// the sources, where all are symmetric.
+    /// bytes, `most` at most. `from` are the offsets of the sources, where all are symmetric; `maps`: all map
+    /// their nodes, so that data which has come to a node once may be copied from there.
     ///
     /// # Safety
     /// `src` is valid for this member's part, `dst` for all of them; they are apart but for this member's
     /// own.
     unsafe fn gather(
         &mut self,
-        dst: *mut u8,
-        src: *const u8,
+        (to, all): (Area, usize),
+        (own, bytes): (Area, usize),
         part: impl Fn(usize) -> (usize, usize),
         most: usize,
-        into: usize,
         from: Option<Vec<u64>>,
+        maps: bool,
     ) -> Result<()> {
         let (me, n) = (self.me, self.n);
-        let (start, bytes) = part(me);
-        if let Some(offsets) = self.offsets(into) {
+        let (start, _) = part(me);
+        let (dst, src) = (to.ptr_mut(), own.ptr());
+        if let Some(offsets) = self.offsets(DST) {
+            let relays = self.relays().filter(|_| maps);
+            let goes_to = |to: &usize| relays.as_ref().is_none_or(|relays| relays.sends(me, *to));
             // SAFETY: the caller vouches for both; the others' destinations are as long.
             let pushed = self
                 .others()
+                .filter(goes_to)
                 .try_for_each(|to| unsafe { self.push(to, offsets[to] + start as u64, src, bytes) });
             // SAFETY: the caller vouches for both; a part may be in its place already.
-            unsafe { copy_own(dst.add(start), src, bytes) };
-            return self.finish(pushed);
+            let own = unsafe { self.copy_own(dst.add(start), src, bytes) };
+            let Some(relays) = relays else { return self.finish(pushed.and(own)) };
+            let over = self.quiet();
+            self.settle(pushed.and(own).and(over), [0; 4], 0)?;
+            let copied = relays.copies(me).try_for_each(|(i, relay)| {
+                let (start, bytes) = part(i);
+                // SAFETY: this PE's own destination, of which nobody reads that part.
+                unsafe { self.pull(relay, offsets[relay] + start as u64, dst.add(start), bytes) }
+            });
+            return self.finish(copied);
         }
         if let Some(offsets) = from {
             let pulled = self.others().try_for_each(|i| {
@@ -272,9 +325,12 @@ impl Session<'_> {
                 unsafe { self.pull(i, offsets[i], dst.add(start), bytes) }
             });
             // SAFETY: the caller vouches for both; a part may be in its place already.
-            unsafe { copy_own(dst.add(start), src, bytes) };
-            return self.finish(pulled);
+            let own = unsafe { self.copy_own(dst.add(start), src, bytes) };
+            return self.finish(pulled.and(own));
         }
+        // SAFETY: the caller vouches for both.
+        let (to, own) = unsafe { self.touchable((to, all), (own, bytes)) }?;
+        let (dst, src) = (to.ptr_mut(), own.ptr());
         let fill = |at: usize, to: *mut u8, piece: usize| {
             let bytes = bytes.saturating_sub(at).min(piece);
             // SAFETY: a part of the source, for which there is room.

@@ -9,9 +9,10 @@
 use std::ops::Range;
 
 use super::direct::{DST, PAST_CACHES, SRC};
-use super::{check_overlap, whole, Area, Arguments, Session, SHARED};
+use super::{check_overlap, whole, Area, Arguments, Session, MAPS_NODE, SHARED};
 use crate::error::{err, Error, Result};
 use crate::node::control::Call;
+use crate::op::team_call::TeamCall;
 use crate::reduction::{Block, Reduction};
 use crate::team::Team;
 use crate::word::copy;
@@ -50,44 +51,43 @@ pub(super) fn operator_name(word: u64) -> &'static str {
     Operator::of((word >> 8 & 0xff) as i32).map_or("none", |op| op.name())
 }
 
-impl World {
+macro_rules! combining {
+    ($($(#[$doc:meta])* $name:ident = $kind:ident $wanted:ident;)*) => {
+        impl World {$(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// Both are valid for `n` elements.
+            pub(crate) unsafe fn $name(
+                &self,
+                team: &Team,
+                dst: usize,
+                src: usize,
+                n: usize,
+                of: i32,
+                op: i32,
+            ) -> Result<()> {
+                // SAFETY: as the caller says.
+                unsafe { self.combine(team, Call::$kind, Combined::$wanted, (dst, src), n, (of, op)) }
+            }
+        )*}
+    };
+}
+combining! {
     /// Collective over the team: element `i` of every member's `dst` is that of all members' `src` combined.
+    team_reduce = Reduce Whole;
+    /// The same of the members up to each one.
+    team_inscan = Inscan Through;
+    /// The same of the members before each one; the first one gets zeroes.
+    team_exscan = Exscan Before;
+}
+
+impl World {
+    /// Collective over the team: element `i` of every member's `dst` is that of the wanted members' `src`
+    /// combined.
     ///
     /// # Safety
     /// Both are valid for `n` elements.
-    pub(crate) unsafe fn team_reduce(
-        &self,
-        team: &Team,
-        dst: usize,
-        src: usize,
-        n: usize,
-        (of, op): (i32, i32),
-    ) -> Result<()> {
-        // SAFETY: as the caller says.
-        unsafe { self.combine(team, Call::Reduce, Combined::Whole, (dst, src), n, (of, op)) }
-    }
-
-    /// The same of the members up to each one: with it, or without, where the first one gets zeroes.
-    ///
-    /// # Safety
-    /// As for [`World::team_reduce`].
-    pub(crate) unsafe fn team_scan(
-        &self,
-        team: &Team,
-        inclusive: bool,
-        dst: usize,
-        src: usize,
-        n: usize,
-        (of, op): (i32, i32),
-    ) -> Result<()> {
-        let (kind, wanted) =
-            if inclusive { (Call::Inscan, Combined::Through) } else { (Call::Exscan, Combined::Before) };
-        // SAFETY: as the caller says.
-        unsafe { self.combine(team, kind, wanted, (dst, src), n, (of, op)) }
-    }
-
-    /// # Safety
-    /// As for [`World::team_reduce`].
     unsafe fn combine(
         &self,
         team: &Team,
@@ -105,10 +105,14 @@ impl World {
             let shared = check_overlap((dst, bytes), (src, bytes), || dst == src)?;
             Ok((Arguments { size: bytes as u64, what: word(&r), dst: to, src: from, shared }, r, bytes))
         });
-        let mine = arguments.as_ref().map(|(a, r, bytes)| (a.dst, a.src, *r, *bytes)).ok();
-        let small = mine.is_some_and(|(_, _, _, bytes)| bytes <= s.small());
+        let (small, bytes) =
+            arguments.as_ref().map_or((false, 0), |(.., bytes)| (*bytes <= s.small(), *bytes));
+        let reduction = arguments.as_ref().map(|(_, r, _)| *r).ok();
+        // SAFETY: the caller vouches for both arrays.
+        let arguments = unsafe { s.touchable_if(small, arguments.map(|(a, ..)| a), (bytes, bytes)) };
+        let mine = arguments.as_ref().ok().zip(reduction).map(|(a, r)| (a.dst, a.src, r, bytes));
         let carried = mine.filter(|_| small).map_or(0, |(.., bytes)| bytes);
-        s.enter(arguments.map(|(arguments, ..)| arguments), carried, |to| {
+        s.enter(arguments, carried, |to| {
             let from = mine.map_or(std::ptr::null(), |(_, src, ..)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
             unsafe { copy(to, from, carried) }
@@ -124,7 +128,7 @@ impl World {
             unsafe { combine_pieces(&r, used, bytes, |i| s.carried(i, carried), dst.ptr_mut()) };
             return s.done();
         }
-        if let (Some(from), into) = (s.offsets(SRC), s.offsets(DST)) {
+        if let (Some(from), into) = (s.offsets(SRC).filter(|_| !s.is_apart()), s.offsets(DST)) {
             if let Some(into) = into {
                 return s.combine_shares(&r, wanted, bytes, &into, &from);
             }
@@ -133,6 +137,15 @@ impl World {
                 return s.combine_here(&r, used, bytes, dst.ptr_mut(), &from);
             }
         }
+        if s.is_apart() && s.offsets(SRC).is_some() && s.offsets(DST).is_some() {
+            let (dst, src, r#type) = (dst.at, src.at, of);
+            // SAFETY: the caller vouches for both arrays.
+            if kind == Call::Reduce && unsafe { s.on_gpus(TeamCall::Reduce { dst, src, n, r#type, op }) }? {
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller vouches for both arrays.
+        let (dst, src) = unsafe { s.touchable((dst, bytes), (src, bytes)) }?;
         let fill = |at: usize, to: *mut u8, bytes: usize| {
             // SAFETY: a part of the source, for which there is room.
             unsafe { copy(to, src.ptr().add(at), bytes) };
@@ -155,7 +168,8 @@ impl World {
         dst: usize,
         src: usize,
         n: usize,
-        (of, op): (i32, i32),
+        of: i32,
+        op: i32,
     ) -> Result<()> {
         let mut s = self.session(team, Call::Reducescatter)?;
         let (members, me) = (s.n, s.me);
@@ -166,15 +180,19 @@ impl World {
             let shared = check_overlap((dst, bytes), (src, all), || dst == src || dst == src + me * bytes)?;
             Ok((Arguments { size: bytes as u64, what: word(&r), dst: to, src: from, shared }, r, bytes, all))
         });
-        let mine = arguments.as_ref().map(|(a, r, bytes, all)| (a.dst, a.src, *r, *bytes, *all)).ok();
-        let small = mine.is_some_and(|(.., all)| all <= s.small());
+        let (bytes, all) = arguments.as_ref().map_or((0, usize::MAX), |(.., bytes, all)| (*bytes, *all));
+        let small = all <= s.small();
+        let reduction = arguments.as_ref().map(|(_, r, ..)| *r).ok();
+        // SAFETY: the caller vouches for both arrays.
+        let arguments = unsafe { s.touchable_if(small, arguments.map(|(a, ..)| a), (bytes, all)) };
+        let mine = arguments.as_ref().ok().zip(reduction).map(|(a, r)| (a.dst, a.src, r, bytes, all));
         let carried = mine.filter(|_| small).map_or(0, |(.., all)| all);
-        s.enter(arguments.map(|(arguments, ..)| arguments), carried, |to| {
+        s.enter(arguments, carried, |to| {
             let from = mine.map_or(std::ptr::null(), |(_, src, ..)| src.ptr());
             // SAFETY: the source is valid for as many bytes, and there is room for them.
             unsafe { copy(to, from, carried) }
         })?;
-        let Some((dst, src, r, bytes, _)) = mine else { return Ok(()) };
+        let Some((dst, src, r, bytes, all)) = mine else { return Ok(()) };
         if small {
             // SAFETY: every member has carried a block for each; the destination is valid for one.
             unsafe {
@@ -182,10 +200,20 @@ impl World {
             }
             return s.done();
         }
-        if let Some(from) = s.offsets(SRC).filter(|_| !s.any(SHARED)) {
+        if let Some(from) = s.offsets(SRC).filter(|_| !s.any(SHARED) && !s.is_apart()) {
             let from: Vec<u64> = from.iter().map(|offset| offset + (me * bytes) as u64).collect();
             return s.combine_here(&r, members, bytes, dst.ptr_mut(), &from);
         }
+        // A block of the source other than the first is no destination for kernels.
+        if s.is_apart() && s.offsets(SRC).is_some() && s.offsets(DST).is_some() && !s.any(SHARED) {
+            let (dst, src, r#type) = (dst.at, src.at, of);
+            // SAFETY: the caller vouches for both arrays.
+            if unsafe { s.on_gpus(TeamCall::Reducescatter { dst, src, n, r#type, op }) }? {
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller vouches for both arrays.
+        let (dst, src) = unsafe { s.touchable((dst, bytes), (src, all)) }?;
         s.scatter_staged(&r, dst, src, bytes)
     }
 }
@@ -213,12 +241,26 @@ impl Session<'_> {
         from: &[u64],
     ) -> Result<()> {
         let share = bytes.div_ceil(self.n).next_multiple_of(LINE);
-        let begin = (share * self.me).min(bytes);
-        let range = begin..(begin + share).min(bytes);
-        let place = |i: usize| self.near(i, into[i]).map_or(OutPlace::Far(into[i]), OutPlace::Near);
+        let range = |i: usize| (share * i).min(bytes)..(share * (i + 1)).min(bytes);
+        let me = self.me;
+        // What is the same for all members goes to a node once.
+        let relays = self.relays().filter(|_| wanted == Combined::Whole && self.all(MAPS_NODE));
+        let place = |i: usize| match self.near(i, into[i]) {
+            Some(at) => OutPlace::Near(at),
+            None if relays.as_ref().is_some_and(|relays| !relays.sends(me, i)) => OutPlace::Nowhere,
+            None => OutPlace::Far(into[i]),
+        };
         let places: Vec<OutPlace> = (0..self.n).map(place).collect();
-        let moved = self.combine_range(r, wanted, range, from, &places);
-        self.finish(moved)
+        let moved = self.combine_range(r, wanted, range(me), from, &places);
+        let Some(relays) = relays else { return self.finish(moved) };
+        let over = self.quiet();
+        self.settle(moved.and(over), [0; 4], 0)?;
+        let copied = relays.copies(me).try_for_each(|(i, relay)| {
+            let (part, own) = (range(i), self.place(into[me]) as *mut u8);
+            // SAFETY: this PE's own destination, of which nobody reads that part.
+            unsafe { self.pull(relay, into[relay] + part.start as u64, own.add(part.start), part.len()) }
+        });
+        self.finish(copied)
     }
 
     /// Combines the elements of the first `used` members, whose sources are symmetric, for this one alone.

@@ -19,7 +19,7 @@ impl Session<'_> {
 
     /// The end of a call whose last round carried data: that was still there when it was read.
     pub(super) fn done(&self) -> Result<()> {
-        self.call.check_kept().map_err(|e| e.context(self.what()))
+        self.call.check_kept().and_then(|()| self.write_back()).map_err(|e| e.context(self.what()))
     }
 
     /// Moves a stream of `total` bytes in pieces of `piece` at most. `fill(at, to, bytes)` puts this member's

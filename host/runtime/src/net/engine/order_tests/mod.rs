@@ -4,8 +4,8 @@
 //! Each operation has a region of the target's memory to itself, so that the test sees after every event
 //! which of them have happened. States that have been seen before are not explored again.
 //!
-//! `cargo test` explores all pairs of the ten kinds of operations, all triples of the five ways through the
-//! engine, and some programs of four operations of four ways. `RUSHMEM_TEST_ROUNDS=all` explores all of
+//! `cargo test` explores all pairs of the eleven kinds of operations, all triples of the five ways through
+//! the engine, and some programs of four operations of four ways. `RUSHMEM_TEST_ROUNDS=all` explores all of
 //! these. Messages to one PE come in their order here; the fake network reorders them.
 //!
 //! The PEs' memory is the host's, or a [GPU's](gpu), where each copy into and out of it and each update is an
@@ -33,6 +33,8 @@ enum Kind {
     Add,
     FetchAdd,
     Rows,
+    /// As an `iput_signal` issues it.
+    RowsSignal,
     Get,
     Load,
 }
@@ -48,7 +50,7 @@ enum Between {
 
 type Program = Vec<(Between, Kind)>;
 
-const ALL: [Kind; 10] = [
+const ALL: [Kind; 11] = [
     Kind::Word,
     Kind::Put,
     Kind::Copy,
@@ -57,6 +59,7 @@ const ALL: [Kind; 10] = [
     Kind::Add,
     Kind::FetchAdd,
     Kind::Rows,
+    Kind::RowsSignal,
     Kind::Get,
     Kind::Load,
 ];

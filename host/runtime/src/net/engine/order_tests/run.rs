@@ -204,6 +204,11 @@ impl<'a> Run<'a> {
                 Kind::Add => (false, engine.atomic(1, Update::Add as u8, 8, offset, value, 0, Done::Nothing)),
                 Kind::FetchAdd => (true, engine.atomic(1, Update::Add as u8, 8, offset, value, 0, done)),
                 Kind::Rows => (true, engine.put_rows(1, offset, src, rows, done)),
+                Kind::RowsSignal => {
+                    let asked = engine.put_rows(1, offset, src, rows, done);
+                    engine.fence_rows(1);
+                    (true, asked.and_then(|()| engine.record(1, &signal)))
+                }
                 Kind::Get => (true, engine.get(1, offset, landing, copy, done)),
                 Kind::Load => (true, engine.load(1, 8, offset, done)),
             }
@@ -251,21 +256,28 @@ impl<'a> Run<'a> {
         steps
     }
 
-    /// Whether something of an operation is in the target's memory, and whether all of it is.
-    fn effect(&self, i: usize) -> (bool, bool) {
-        let region = self.bytes(self.target, i);
-        // Every so many bytes up to there.
+    /// What of the data of an operation is in the target's memory: of every so many bytes up to there, one.
+    fn data(&self, i: usize) -> impl Iterator<Item = &u8> {
         let (end, step) = match self.program[i].1 {
             Kind::Word | Kind::Add | Kind::FetchAdd => (1, 1),
             Kind::Put | Kind::PutSignal => (8, 1),
             Kind::Copy | Kind::CopySignal => (self.setting.copy, 1),
-            Kind::Rows => (64, 16),
-            Kind::Get | Kind::Load => return (false, true),
+            Kind::Rows | Kind::RowsSignal => (64, 16),
+            Kind::Get | Kind::Load => (0, 1),
         };
-        let signals = matches!(self.program[i].1, Kind::CopySignal | Kind::PutSignal);
-        let signal = signals.then(|| &region[self.setting.signal()]);
+        self.bytes(self.target, i)[..end].iter().step_by(step)
+    }
+
+    /// The signal of an operation that has one.
+    fn signal(&self, i: usize) -> Option<&u8> {
+        let signals = matches!(self.program[i].1, Kind::CopySignal | Kind::PutSignal | Kind::RowsSignal);
+        signals.then(|| &self.bytes(self.target, i)[self.setting.signal()])
+    }
+
+    /// Whether something of an operation is in the target's memory, and whether all of it is.
+    fn effect(&self, i: usize) -> (bool, bool) {
         let (mut some, mut all) = (false, true);
-        for byte in region[..end].iter().step_by(step).chain(signal) {
+        for byte in self.data(i).chain(self.signal(i)) {
             some |= *byte == mark(i);
             all &= *byte == mark(i);
         }
@@ -286,11 +298,8 @@ impl<'a> Run<'a> {
                     );
                 }
             }
-            let region = self.bytes(self.target, later);
-            let kind = self.program[later].1;
-            if matches!(kind, Kind::CopySignal | Kind::PutSignal) && region[self.setting.signal()] != 0 {
-                let bytes = if kind == Kind::CopySignal { self.setting.copy } else { 8 };
-                let whole = region[..bytes].iter().all(|byte| *byte == mark(later));
+            if self.signal(later).is_some_and(|signal| *signal != 0) {
+                let whole = self.data(later).all(|byte| *byte == mark(later));
                 assert!(whole, "signal {later} is seen before its data: {:?}", self.program);
             }
         }

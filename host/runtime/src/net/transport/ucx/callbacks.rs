@@ -49,6 +49,9 @@ unsafe fn is_fetched(param: *const ucp_am_recv_param_t) -> bool {
 }
 
 /// A put, a get, a flush or a message is over.
+///
+/// # Safety
+/// Here and below: UCX calls it from `ucp_worker_progress`, with the argument that was set for it.
 pub(super) unsafe extern "C" fn on_sent(request: *mut c_void, status: ucs_status_t, user: *mut c_void) {
     // SAFETY: the user made for this request; the inbox lives as long as the worker, and nobody else has it
     // now.

@@ -25,6 +25,8 @@ const PATIENCE: usize = 10_000;
 pub(super) struct Endpoint {
     pub(super) address: Vec<u8>,
     pub(super) ep: Option<ucp_ep_h>,
+    /// None is made any more.
+    is_closed: bool,
     /// UCX copies over it.
     by_network: bool,
     /// It has put something since the connection was made.
@@ -45,6 +47,7 @@ impl Endpoint {
         Endpoint {
             address,
             ep: None,
+            is_closed: false,
             by_network: false,
             has_put: false,
             meeting: None,
@@ -61,6 +64,9 @@ impl Ucx {
         let peer = &mut self.peers[pe];
         if let Some(ep) = peer.ep {
             return Ok(ep);
+        }
+        if peer.is_closed {
+            return Err(err!(IO, "the connection with PE {pe} was closed"));
         }
         if peer.address.is_empty() {
             return Err(err!(INTERNAL, "PE {pe} has made no address known"));
@@ -235,6 +241,9 @@ impl Ucx {
         if !self.peers[pe].has_put {
             return Ok(true);
         }
+        if !self.connects(pe, token) {
+            return Ok(false);
+        }
         let ep = self.endpoint(pe)?;
         let user = self.user_data(Payload::Operation(token));
         // SAFETY: a live endpoint.
@@ -244,9 +253,13 @@ impl Ucx {
         }
     }
 
-    /// Closes the connection to `pe`: what is in flight on it completes with an error.
+    /// Closes the connection to `pe`: what is in flight on it completes with an error, and what is asked from
+    /// now on fails. A new connection would be answered by a PE that does not know yet that the job is
+    /// broken; where this one ends before the answer is out, UCX 1.13 ends that PE
+    /// ([`meeting`](super::meeting)).
     pub(super) fn close(&mut self, pe: usize) {
         let peer = &mut self.peers[pe];
+        peer.is_closed = true;
         let Some(ep) = peer.ep.take() else { return };
         for (_, key) in peer.keys.values_mut() {
             if let Some(key) = key.take() {

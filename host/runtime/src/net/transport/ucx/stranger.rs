@@ -30,7 +30,7 @@ pub(crate) struct Stranger {
 }
 
 /// UCX reports the end of a connection instead of ending the process.
-unsafe extern "C" fn on_end(_arg: *mut c_void, _ep: ucp_ep_h, _status: ucs_status_t) {}
+extern "C" fn on_end(_arg: *mut c_void, _ep: ucp_ep_h, _status: ucs_status_t) {}
 
 impl Stranger {
     /// Who knows no more than a port of this host's loopback interface: he takes an address of his own, and

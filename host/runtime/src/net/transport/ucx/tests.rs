@@ -224,6 +224,52 @@ fn what_waits_for_a_pe_that_goes_fails() {
     assert!(pe.failed == [1, 2, 3, 4] || pe.failed == [1, 3, 4], "{:?}", pe.failed);
 }
 
+/// Whatever is asked after the cut, here or by the other PE: the other PE would answer a new connection, and
+/// UCX 1.13 ends it where this one goes before the answer is out. Before the PEs have met, too.
+#[test]
+fn a_connection_that_was_cut_is_not_made_anew() {
+    for (met, carrier) in [(true, Carrier::Messages), (false, Carrier::Messages), (true, Carrier::Ucx)] {
+        let Some(mut pes) = pair("a_connection_that_was_cut_is_not_made_anew", carrier) else { return };
+        let there = at(pes[1].memory.as_ptr() as u64);
+        let here = Remote { pe: 0, ..at(pes[0].memory.as_ptr() as u64) };
+        let (source, mut got) = (data(BYTES), vec![0; BYTES]);
+        let message = |from: u32| [&from.to_le_bytes()[..], &[0; 60]].concat();
+        let to = got.as_mut_ptr();
+        // SAFETY: source and destination live until the tokens are done.
+        unsafe {
+            if met {
+                if pes[0].ucx.put(there, source.as_ptr(), 1000, 9).unwrap() {
+                    pes[0].done.push(9);
+                }
+                both(&mut pes, "meeting", |pes| pes[0].done == [9]);
+                pes[0].done.clear();
+                assert!(pes[0].ucx.peers[1].ep.is_some());
+            }
+            pes[0].ucx.cut();
+            // The other asks, and greets.
+            pes[1].ucx.get(here, to, 1000, 0).unwrap();
+            pes[1].ucx.put(here, source.as_ptr(), 1000, 1).unwrap();
+            pes[1].ucx.send(0, message(1)).unwrap();
+            pes[0].ucx.send(1, message(0)).unwrap();
+            assert!(!pes[0].ucx.put(there, source.as_ptr(), BYTES, 0).unwrap());
+            assert!(!pes[0].ucx.get(there, to, BYTES, 1).unwrap());
+            assert!(!pes[0].ucx.send_bulk(1, [7; BULK_HEAD], source.as_ptr(), BYTES, 2).unwrap());
+            if pes[0].ucx.flush(1, 3).unwrap() {
+                pes[0].failed.push(3);
+            }
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(30) {
+            pes.iter_mut().for_each(Pe::progress);
+            assert!(pes[0].ucx.peers[1].ep.is_none(), "met {met}, {carrier:?}");
+        }
+        pes[0].failed.sort_unstable();
+        assert_eq!((&pes[0].done[..], &pes[0].failed[..]), (&[][..], &[0, 1, 2, 3][..]), "{carrier:?}");
+        assert!(pes[0].lost);
+        drop(pes);
+    }
+}
+
 /// UCX puts functions of its own in the place of some of libc's, `mremap` among them, which leaves an
 /// argument out in 1.13.
 #[test]

@@ -1,0 +1,211 @@
+/* Calls whose words are so few that each thread of the scope has one at most, between members that are near.
+ * They are one phase of the protocol in call.h, on the same packets, written for the time of one message:
+ *
+ * - A thread without a word does nothing but meet the others twice.
+ * - What the slot set says and the word to send are loaded together.
+ * - The word that says that the slot set is in use is taken while the packets are on their way.
+ *
+ * Any other call goes through `call`, out of line: its code stands once in a kernel. Which of the two a
+ * member takes is its own affair. */
+#ifndef RUSHMEM_IMPL_COLL_SMALL_H
+#define RUSHMEM_IMPL_COLL_SMALL_H
+
+#include <rushmem/impl/coll/exchange.h>
+#include <rushmem/impl/coll/limits.h>
+
+namespace rushmem {
+namespace impl {
+
+/* Whether a call that moves so many bytes between every two members is a small one. */
+template <typename Scope> RUSHMEM_DEVICE bool is_small(const team &t, size_t bytes) {
+  return bytes <= 8 * static_cast<size_t>(Scope::size()) && bytes <= 8 * static_cast<size_t>(t.raw.packets) &&
+         t.raw.all_near && bytes * static_cast<size_t>(t.raw.n_pes) <= most_by_packets;
+}
+
+/* What a slot set says as a call begins. */
+struct last_phases {
+  packet alone;   /* phases of calls by one block at most, and how many of them all members have ended */
+  packet of_grid; /* see rushmem_team_slots::grid */
+};
+
+/* All threads of the scope enter. */
+template <typename Scope> RUSHMEM_DEVICE void enter_small(const team &t) {
+  if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
+  Scope::sync();
+}
+
+RUSHMEM_DEVICE last_phases load_phases(const team &t) {
+  const rushmem_team_slots *slots = reinterpret_cast<const rushmem_team_slots *>(t.raw.slots);
+  return {load_packet(reinterpret_cast<const packet *>(&slots->phase)),
+          load_packet(reinterpret_cast<const packet *>(slots->grid))};
+}
+
+/* Waits, each thread for itself, until packets of the next phase may be sent. */
+template <typename Scope> RUSHMEM_OUTLINED void await_room(team t, typename call<Scope>::state_of so_far) {
+  const call<Scope> c(t, so_far);
+  const uint64_t phase = c.next - RUSHMEM_TEAM_PHASES + 1;
+  for (int s = 1; s < t.raw.n_pes; ++s) c.await_line(c.right(s), phase, false);
+}
+
+/* The call, as far as the first phases say. */
+template <typename Scope> RUSHMEM_DEVICE call<Scope> small_call(const team &t, uint64_t tag, const last_phases &last) {
+  const uint64_t behind = last.alone.value - last.alone.sequence + 1;
+  if (RUSHMEM_UNLIKELY(last.of_grid.sequence > last.alone.value)) {
+    return {t, {last.of_grid.sequence + 1, RUSHMEM_TEAM_PHASES, static_cast<uint32_t>(tag), 0, t.raw.packets}};
+  }
+  return {t,
+          {last.alone.value + 1, behind < call<Scope>::far_behind ? static_cast<uint32_t>(behind) : call<Scope>::far_behind,
+           static_cast<uint32_t>(tag), 0, t.raw.packets}};
+}
+
+/* Before a thread sends its packets. */
+template <typename Scope> RUSHMEM_DEVICE void make_small_room(call<Scope> &c) {
+  if (RUSHMEM_LIKELY(c.behind <= RUSHMEM_TEAM_PHASES)) return;
+  await_room<Scope>(c.t, c.so_far());
+  c.behind = RUSHMEM_TEAM_PHASES;
+}
+
+/* By the first thread: the slot set is in use, and by what. */
+template <typename Scope> RUSHMEM_DEVICE void take_slots(call<Scope> &c) {
+  c.busy = swap_word(reinterpret_cast<uint32_t *>(&c.slots()->busy), uint32_t(1));
+  store_relaxed_word(&c.slots()->current, c.number(c.next));
+}
+
+/* By the first thread, once all threads have loaded what this changes: the phase has ended. */
+template <typename Scope> RUSHMEM_DEVICE void leave_slots(call<Scope> &c, uint64_t known) {
+  c.check_busy();
+  store_packet(reinterpret_cast<packet *>(&c.slots()->phase), c.next, known);
+  store_relaxed_word(&c.slots()->busy, uint64_t(0));
+}
+
+/* Packets of member `first` and those behind it, in flight together. */
+constexpr int members_polled = 4;
+
+/* This thread's packets of all members, in the order of their numbers; `own` in this one's place. */
+template <typename Scope, typename Sink>
+RUSHMEM_DEVICE void receive_from_all(const call<Scope> &c, Sink &sink, const packet *from, uint64_t own, size_t w) {
+  const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
+  if (n == 2) {
+    const uint64_t theirs = c.receive(me == 0 ? from + c.t.raw.packets : from, c.next, 1 - me);
+    sink.template take<false>(0, w, me == 0 ? own : theirs);
+    sink.template take<false>(1, w, me == 0 ? theirs : own);
+    return;
+  }
+  const uint64_t wanted = c.number(c.next);
+  RUSHMEM_ROLLED
+  for (int first = 0; first < n; first += members_polled) {
+    uint64_t got[members_polled];
+    typename call<Scope>::patience p;
+    for (;;) {
+      int late = -1;
+      uint64_t other = wanted;
+      packet seen[members_polled];
+      RUSHMEM_UNROLL
+      for (int u = 0; u < members_polled; ++u) {
+        seen[u] = {own, wanted};
+        if (first + u < n && first + u != me) seen[u] = load_packet(from + static_cast<size_t>(first + u) * c.t.raw.packets);
+      }
+      RUSHMEM_UNROLL
+      for (int u = members_polled; u-- > 0;) {
+        got[u] = seen[u].value;
+        if (seen[u].sequence != wanted) {
+          late = u;
+          other = seen[u].sequence;
+        }
+      }
+      if (RUSHMEM_LIKELY(late < 0)) break;
+      const uint64_t *word_ = &from[static_cast<size_t>(first + late) * c.t.raw.packets].sequence;
+      if (RUSHMEM_UNLIKELY(other >> 16 == c.next)) c.check_tag(word_, wanted, other, first + late);
+      p.unsatisfied(c, word_, wanted, other, first + late);
+    }
+    RUSHMEM_UNROLL
+    for (int u = 0; u < members_polled; ++u) {
+      if (first + u < n) sink.template take<false>(first + u, w, got[u]);
+    }
+  }
+}
+
+/* `exchange` as a call by itself. */
+template <typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE void exchange_small(const team &t, uint64_t tag, size_t words, Source source, Sink sink) {
+  enter_small<Scope>(t);
+  const uint32_t w = Scope::rank();
+  typename call<Scope>::state_of so_far{};
+  if (w < words) {
+    const int n = t.raw.n_pes, me = t.raw.my_pe;
+    const last_phases last = load_phases(t);
+    const uint64_t own = source.word(me, w);
+    call<Scope> c = small_call<Scope>(t, tag, last);
+    make_small_room(c);
+    packet *const to = c.packets(c.next, me) + w;
+    RUSHMEM_ROLLED
+    for (int s = 1; s < n; ++s) {
+      const int member = c.right(s);
+      store_packet(c.near_at(to, member), Source::same ? own : source.word(member, w), c.number(c.next));
+    }
+    if (w == 0) take_slots(c);
+    receive_from_all(c, sink, c.packets(c.next, 0) + w, own, w);
+    sink.template done<false>(w);
+    so_far = c.so_far();
+  }
+  Scope::sync();
+  if (w == 0) {
+    call<Scope> c(t, so_far);
+    leave_slots(c, c.next - 1);
+  }
+}
+
+/* `broadcast` as a call by itself. Members show that they have read the root's packets, as after any phase
+ * whose packets go one way (call.h). */
+template <typename Scope, typename T>
+RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T *src, size_t n, int root) {
+  enter_small<Scope>(t);
+  const uint32_t words = static_cast<uint32_t>(words_of<T>(n)), w = Scope::rank();
+  call<Scope> c = small_call<Scope>(t, tag, load_phases(t));
+  if (w < words) {
+    if (t.raw.my_pe == root) {
+      const uint64_t value = word_at(src, n, w);
+      make_small_room(c);
+      packet *const to = c.packets(c.next, root) + w;
+      RUSHMEM_ROLLED
+      for (int s = 1; s < t.raw.n_pes; ++s) store_packet(c.near_at(to, c.right(s)), value, c.number(c.next));
+      if (w == 0) take_slots(c);
+      if (dst != src) set_word(dst, n, w, value);
+    } else {
+      if (w == 0) take_slots(c);
+      set_word(dst, n, w, c.receive(c.packets(c.next, root) + w, c.next, root));
+    }
+    loads_before_later();
+  }
+  Scope::sync();
+  if (w == 0) leave_slots(c, c.next > c.behind ? c.next - c.behind : 0);
+  c.show(c.next);
+  Scope::sync();
+}
+
+/* The whole call if it is a small one. `bytes` go between every two members; `more` is tag_of()'s. */
+template <typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE bool small_exchange(const team &t, uint32_t collective, size_t bytes, uint64_t more, Source source, Sink sink) {
+  if constexpr (!has_blocks<Scope>::value) {
+    if (!is_small<Scope>(t, bytes)) return false;
+    exchange_small<Scope>(t, tag_of(collective, bytes, more), (bytes + 7) / 8, source, sink);
+    return true;
+  }
+  return false;
+}
+
+template <typename Scope, typename T>
+RUSHMEM_DEVICE bool small_broadcast(const team &t, T *dst, const T *src, size_t n, int root) {
+  if constexpr (!has_blocks<Scope>::value) {
+    if (!is_small<Scope>(t, n * sizeof(T))) return false;
+    const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2);
+    broadcast_small<Scope>(t, tag, dst, src, n, root);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace impl
+}  // namespace rushmem
+
+#endif
