@@ -5,6 +5,7 @@
  * it meets in its pSync: each member counts the arrivals of its two children in a binary tree there, and has
  * a flag by which its parent lets it go. Members restore SHMEM_SYNC_VALUE before they let the next one go on,
  * so the array may be used again at once. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,19 @@ static int pe_of(const struct member *m, int index)
   return m->set.start + (int) ((unsigned) index << m->set.log_stride);
 }
 
+/* SHMEM_DEBUG: no collective leaves more than this behind, nor do members that are early. What is not the
+ * start value was never initialised, or another collective, of this thread or another, still uses it. */
+static void check_psync(struct call call, struct active_set set, const long *psync)
+{
+  const long most[USED] = {[ARRIVED] = set.size, [RELEASE] = 1, [OFFSET] = LONG_MAX};
+  for (int i = 0; i < USED; i++) {
+    const long seen = __atomic_load_n(&psync[i], __ATOMIC_RELAXED);
+    if (seen < SHMEM_SYNC_VALUE || seen > SHMEM_SYNC_VALUE + (set.size == job.n_pes ? 0 : most[i]))
+      refuse(call, "pSync[%d] is %ld: it was not set to SHMEM_SYNC_VALUE, or another collective uses it",
+             i, seen);
+  }
+}
+
 static struct member join(struct call call, struct active_set set, const long *psync)
 {
   in_job(call);
@@ -45,6 +59,7 @@ static struct member join(struct call call, struct active_set set, const long *p
         set.log_stride,
            set.size);
   if (!psync) refuse(call, "pSync is null");
+  if (job.debug) check_psync(call, set, psync);
   return (struct member){set, index};
 }
 

@@ -41,8 +41,9 @@ static SHMEM_NORETURN void end(struct call call, const char *why)
 {
   char from[1024], text[4096];
   place(from, sizeof from, call.from);
-  int length = snprintf(text, sizeof text, "rushmem: PE %d: %s: %s; called from %s\n", job.me, call.name,
-                        why, from);
+  char who[32] = "";
+  if (job.world) snprintf(who, sizeof who, "PE %d: ", job.me);
+  int length = snprintf(text, sizeof text, "rushmem: %s%s: %s; called from %s\n", who, call.name, why, from);
   if (length >= (int) sizeof text) length = sizeof text - 1;
   flush();
   /* One write, so that the texts of several PEs do not mix. */
@@ -90,6 +91,13 @@ void exit_with(const char *text, bool main_flow)
   /* The thread that watches must not run the program's exit handlers beside its main function. */
   if (main_flow) exit(status);
   _exit(status);
+}
+
+void check_apart(struct call call, const void *dest, const void *source, size_t bytes, int pe)
+{
+  const uintptr_t to = (uintptr_t) dest, from = (uintptr_t) source;
+  if (pe != job.me || to == from || (to - from >= bytes && from - to >= bytes)) return;
+  refuse(call, "dest %p and source %p overlap in their %zu bytes", dest, source, bytes);
 }
 
 void trace(struct call call)

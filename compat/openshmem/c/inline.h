@@ -111,15 +111,25 @@ INLINE int target(struct call call, shmem_ctx_t ctx, int pe)
   return LIKELY(ctx == SHMEM_CTX_DEFAULT) ? pe : context_target(call, ctx, pe);
 }
 
+/* Refuses what overlaps, with SHMEM_DEBUG. */
+INLINE void apart(struct call call, shmem_ctx_t ctx, const void *dest, const void *source, size_t n,
+                  size_t bytes, int pe)
+{
+  if (!LIKELY(!job.debug) && job.world)
+    check_apart(call, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe));
+}
+
 INLINE void put(struct call call, shmem_ctx_t ctx, void *dest, const void *source, size_t n, size_t bytes,
                 int pe)
 {
+  apart(call, ctx, dest, source, n, bytes, pe);
   check_at(call, rushmem_put(job.world, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe)), dest);
 }
 
 INLINE void put_nbi(struct call call, shmem_ctx_t ctx, void *dest, const void *source, size_t n,
                     size_t bytes, int pe)
 {
+  apart(call, ctx, dest, source, n, bytes, pe);
   check_at(call, rushmem_put_nbi(job.world, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe)),
            dest);
 }
@@ -127,6 +137,7 @@ INLINE void put_nbi(struct call call, shmem_ctx_t ctx, void *dest, const void *s
 INLINE void get(struct call call, shmem_ctx_t ctx, void *dest, const void *source, size_t n, size_t bytes,
                 int pe)
 {
+  apart(call, ctx, dest, source, n, bytes, pe);
   check_at(call, rushmem_get(job.world, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe)),
            source);
 }
@@ -134,6 +145,7 @@ INLINE void get(struct call call, shmem_ctx_t ctx, void *dest, const void *sourc
 INLINE void get_nbi(struct call call, shmem_ctx_t ctx, void *dest, const void *source, size_t n,
                     size_t bytes, int pe)
 {
+  apart(call, ctx, dest, source, n, bytes, pe);
   check_at(call, rushmem_get_nbi(job.world, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe)),
            source);
 }
@@ -180,6 +192,7 @@ INLINE void put_signal(struct call call, shmem_ctx_t ctx, void *dest, const void
                        size_t bytes,
                        uint64_t *sig, uint64_t value, int op, int pe)
 {
+  apart(call, ctx, dest, source, n, bytes, pe);
   check_at(call,
            rushmem_put_signal(job.world, dest, source, bytes_of(call, n, bytes), sig, value, op,
                               target(call, ctx, pe)),
@@ -190,6 +203,7 @@ INLINE void put_signal_nbi(struct call call, shmem_ctx_t ctx, void *dest, const 
                            size_t bytes,
                            uint64_t *sig, uint64_t value, int op, int pe)
 {
+  apart(call, ctx, dest, source, n, bytes, pe);
   check_at(
       call,
       rushmem_put_signal_nbi(job.world, dest, source, bytes_of(call, n, bytes), sig, value, op, target(call,

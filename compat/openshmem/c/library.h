@@ -42,6 +42,8 @@ COLD SHMEM_NORETURN void refuse(struct call call, const char *format, ...) __att
                                 3)));
 /* SHMEM_DEBUG: tells of the call. */
 COLD void trace(struct call call);
+/* SHMEM_DEBUG: refuses a copy within this PE between arrays that overlap. */
+COLD void check_apart(struct call call, const void *dest, const void *source, size_t bytes, int pe);
 /* Ends this process if `text`, the reason of a broken job, is another PE's shmem_global_exit. */
 void exit_with(const char *text, bool main_flow);
 
@@ -171,8 +173,7 @@ void context_session(struct call call, shmem_ctx_t ctx, long options,
 /* The contexts of a team that ends, or all, where it is null. */
 void context_forget(const struct team *team);
 
-/* --- rma.c: what is not
- * inlined --------------------------------------------------------------------------- */
+/* --- rma.c: what is not inlined ------------------------------------------------------------------------- */
 
 void rma_ibput(struct call call, shmem_ctx_t ctx, void *dest, const void *source, ptrdiff_t dst,
                ptrdiff_t sst,
@@ -181,15 +182,13 @@ void rma_ibget(struct call call, shmem_ctx_t ctx, void *dest, const void *source
                ptrdiff_t sst,
                size_t bsize, size_t nblocks, size_t bytes, int pe);
 
-/* ---
- * order.c ---------------------------------------------------------------------------------------------- */
+/* --- order.c -------------------------------------------------------------------------------------------- */
 
 void order_fence(struct call call, shmem_ctx_t ctx);
 void order_quiet(struct call call, shmem_ctx_t ctx);
 void order_pe_quiet(struct call call, shmem_ctx_t ctx, const int *pes, size_t n);
 
-/* --- wait.c: the deprecated 16-bit
- * waits ------------------------------------------------------------------ */
+/* --- wait.c: the deprecated 16-bit waits ---------------------------------------------------------------- */
 
 /* KIND_short and KIND_ushort: types that the runtime has no waits for. */
 #define KIND_short (-2)
@@ -197,8 +196,7 @@ void order_pe_quiet(struct call call, shmem_ctx_t ctx, const int *pes, size_t n)
 void wait_short(struct call call, int kind, const void *ivar, int cmp, uint64_t value);
 int test_short(struct call call, int kind, const void *ivar, int cmp, uint64_t value);
 
-/* --- collective.c:
- * teams ---------------------------------------------------------------------------------- */
+/* --- collective.c: teams -------------------------------------------------------------------------------- */
 
 void collective_barrier_all(struct call call);
 void collective_sync_all(struct call call);
@@ -219,8 +217,7 @@ int collective_reduce(struct call call, shmem_team_t team, void *dest, const voi
 int collective_scan(struct call call, shmem_team_t team, void *dest, const void *source, size_t n, int type,
                     bool inclusive);
 
-/* --- combine.c:
- * arithmetic -------------------------------------------------------------------------------- */
+/* --- combine.c: arithmetic ------------------------------------------------------------------------------ */
 
 /* A type that the runtime does not know. */
 #define LONG_DOUBLE (-1)
@@ -229,8 +226,7 @@ size_t type_bytes(int type);
 /* `into[i] = into[i] op from[i]`. */
 void combine(int type, int op, void *into, const void *from, size_t n);
 
-/* --- active_set.c: deprecated
- * collectives ----------------------------------------------------------------- */
+/* --- active_set.c: deprecated collectives --------------------------------------------------------------- */
 
 /* PEs start, start + 2^log_stride, ..., size of them. */
 struct active_set {
@@ -253,8 +249,7 @@ void active_reduce(struct call call, struct active_set set, long *psync, void *d
                    int n,
                    int type, int op);
 
-/* ---
- * lock.c ----------------------------------------------------------------------------------------------- */
+/* --- lock.c --------------------------------------------------------------------------------------------- */
 
 void lock_set(struct call call, long *lock);
 int lock_test(struct call call, long *lock);

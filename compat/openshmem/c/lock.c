@@ -5,6 +5,7 @@
  * its predecessor sets. That half is zero again before the PE is out of the queue. Threads of one PE take
  * turns at its place. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "inline.h"
@@ -98,9 +99,12 @@ void lock_set(struct call call, long *lock)
 
 int lock_test(struct call call, long *lock)
 {
-  if (!enter(call, lock, false)) return 1;
-  if (update(call, RUSHMEM_ATOMIC_COMPARE_SWAP, tail(lock), (uint32_t) job.me + 1, 0, 0) == 0) return 0;
-  has(lock, true);
+  if (enter(call, lock, false)) {
+    if (update(call, RUSHMEM_ATOMIC_COMPARE_SWAP, tail(lock), (uint32_t) job.me + 1, 0, 0) == 0) return 0;
+    has(lock, true);
+  }
+  /* Programs ask again at once: whoever has the lock may be waiting for this core. */
+  sched_yield();
   return 1;
 }
 

@@ -46,7 +46,7 @@ void settings_print(void)
     printf("OpenSHMEM on rushmem %s. Environment (SMA_ in place of SHMEM_ is deprecated):\n"
            "  SHMEM_VERSION         if set: print the version at the start\n"
            "  SHMEM_INFO            if set: print this\n"
-           "  SHMEM_SYMMETRIC_SIZE  limit of the symmetric heap of each PE, which grows on demand: 512m, 1.5g\n"
+           "  SHMEM_SYMMETRIC_SIZE  limit of each PE's symmetric heap, which grows on demand: 512m, 1.5g\n"
            "  SHMEM_DEBUG           if set: trace each call, and check more closely\n"
            "Settings of the runtime begin with RUSHMEM_: man 7 rushmem.\n",
            rushmem_version());

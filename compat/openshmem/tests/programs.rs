@@ -102,10 +102,22 @@ fn mistakes_end_the_job_with_one_text() {
         ("11", "shmem_barrier", "are no set of the job's 2 PEs"),
         ("12", "shmem_init_thread", "9 is no thread level"),
         ("14", "shmem_put64", "is not symmetric memory"),
+        ("16", "shmem_putmem", "overlap in their 64 bytes"),
+        ("17", "shmem_barrier", "pSync[0] is 7"),
+        ("18", "shmem_broadcast64", "another collective uses it"),
+        ("19", "shmem_long_fcollect", "32 on PE 0, 24 on PE 1"),
+        ("20", "shmem_long_broadcast", "overlap"),
     ] {
-        let out = program.run(2, &[], &[which]);
+        // What SHMEM_DEBUG finds besides; a set of less than all PEs uses its pSync.
+        let debug: &[(&str, &str)] =
+            if ["16", "17", "18"].contains(&which) { &[("SHMEM_DEBUG", "1")] } else { &[] };
+        let out = program.run(if which == "18" { 3 } else { 2 }, debug, &[which]);
         let text_of_run = said(&out);
-        let who = if ["0", "12"].contains(&which) { "" } else { "PE 0: " };
+        let who = match which {
+            "0" => "",
+            "18" => "PE 1: ",
+            _ => "PE 0: ",
+        };
         let line = text_of_run.lines().find(|line| line.contains(&format!("rushmem: {who}{call}: ")));
         let line =
             line.unwrap_or_else(|| panic!("mistake {which}: no text that names {call}:\n{text_of_run}"));
@@ -126,6 +138,62 @@ fn global_exit_ends_pes_that_compute() {
     let program = Program::new("mistakes.c", &[]);
     let out = program.run(3, &[], &["13"]);
     assert_eq!(out.status.code(), Some(7), "{}", said(&out));
+}
+
+/// Whoever waits for the lock hears of the death, and does not wait for ever.
+#[test]
+fn a_lock_of_a_dead_pe_ends_the_wait() {
+    if !ready("a_lock_of_a_dead_pe_ends_the_wait") {
+        return;
+    }
+    let program = Program::new("mistakes.c", &[]);
+    let out = program.run(2, &[], &["21"]);
+    let text = said(&out);
+    assert!(!out.status.success() && out.status.code() != Some(124), "{}: {text}", out.status);
+    assert!(text.contains("PE 0") && text.contains("SIGABRT"), "{text}");
+}
+
+#[test]
+fn a_gibibyte_of_empty_variables() {
+    if ready("a_gibibyte_of_empty_variables") {
+        let program = Program::new("large.c", &[]);
+        program.all_well(2, &[]);
+        program.all_well_far(2);
+    }
+}
+
+/// Started by MPI's launcher, either first.
+#[test]
+fn mpi_in_the_same_program() {
+    if !ready("mpi_in_the_same_program") {
+        return;
+    }
+    let mut found = false;
+    for (compiler, launcher, options) in [
+        ("mpicc.openmpi", "mpirun.openmpi", &["--oversubscribe", "--allow-run-as-root"][..]),
+        ("mpicc.mpich", "mpirun.mpich", &[][..]),
+    ] {
+        let there = |name: &str| std::process::Command::new(name).arg("--version").output().is_ok();
+        if !there(compiler) || !there(launcher) {
+            continue;
+        }
+        found = true;
+        let program = Program::by(compiler, "with_mpi.c", &[]);
+        for first in ["mpi", "shmem"] {
+            let out = program.run_by(launcher, options, 2, first);
+            let text = said(&out);
+            assert!(out.status.success(), "{compiler}, {first} first: {}\n{text}", out.status);
+            for pe in 0..2 {
+                assert!(
+                    text.contains(&format!("PE {pe} of 2: all well")),
+                    "{compiler}, {first} first: {text}"
+                );
+            }
+        }
+    }
+    if !found {
+        eprintln!("SKIP mpi_in_the_same_program: no MPI on this machine");
+    }
 }
 
 #[test]

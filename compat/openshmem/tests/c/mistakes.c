@@ -1,7 +1,7 @@
 /* One mistake a run, by its number; PE 0 makes it, the others wait for what never comes. */
 #include "check.h"
 
-static long word, lock;
+static long word, lock, array[64], psync[SHMEM_BCAST_SYNC_SIZE], used[SHMEM_BCAST_SYNC_SIZE] = {7};
 static const char *const constants[] = {"in RELRO"};
 
 int main(int argc, char **argv)
@@ -31,7 +31,29 @@ int main(int argc, char **argv)
     case 13: shmem_global_exit(7); break;
     case 14: shmem_put64(NULL, &here, 1, 0); break;
     case 15: abort();
+    case 16: shmem_putmem(array + 1, array, 64, 0); break;
+    case 17: shmem_barrier(0, 0, n, used); break;
+    case 18:
+      /* Without waiting until the first one is over. */
+      for (int i = 0; i < 3; i++) shmem_broadcast64(array, array + 8, 8, 0, 0, 0, 2, psync);
+      shmem_long_p(&word, 18, 1);
+      break;
+    case 19: shmem_long_fcollect(SHMEM_TEAM_WORLD, array, array + 8, 4); break;
+    case 20: shmem_long_broadcast(SHMEM_TEAM_WORLD, array, array + 1, 8, 0); break;
     }
+  if (which == 18 && me == 1) {
+    shmem_long_wait_until(&word, SHMEM_CMP_EQ, 18);
+    shmem_broadcast64(array, array + 8, 8, 0, 0, 0, 2, psync);
+  }
+  if (which == 19) shmem_long_fcollect(SHMEM_TEAM_WORLD, array, array + 8, 3);
+  if (which == 20) shmem_long_broadcast(SHMEM_TEAM_WORLD, array, array + 1, 8, 0);
+  if (which == 21) {
+    /* Whoever has a lock dies with it. */
+    if (me == 0) shmem_set_lock(&lock);
+    shmem_barrier_all();
+    if (me == 0) abort();
+    shmem_set_lock(&lock);
+  }
   /* Computing, as the library sees it. */
   for (volatile unsigned long i = 0;; i++)
     if (which != 13) shmem_long_wait_until(&word, SHMEM_CMP_EQ, -1);

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use rushmem_openshmem::table::{Table, TEXT};
 
 /// A compiled program, in a folder that goes with it.
-pub struct Program {
+pub(crate) struct Program {
     _dir: tempfile::TempDir,
     path: PathBuf,
 }
@@ -17,7 +17,7 @@ fn tool(name: &str) -> PathBuf {
 }
 
 /// Whether programs can be compiled and run; said aloud where not.
-pub fn ready(test: &str) -> bool {
+pub(crate) fn ready(test: &str) -> bool {
     let launcher = Path::new(rushmem_openshmem::PREFIX).with_file_name("rushmem-run");
     let why = if Command::new("cc").arg("--version").output().is_err() {
         "no cc on this machine"
@@ -51,13 +51,21 @@ fn sets() -> &'static str {
 
 impl Program {
     /// Compiles `source` of tests/c with warnings as errors.
-    pub fn new(source: &str, options: &[&str]) -> Program {
+    pub(crate) fn new(source: &str, options: &[&str]) -> Program {
+        Program::by("", source, options)
+    }
+
+    /// The same by another C compiler, unless that is "".
+    pub(crate) fn by(cc_of_it: &str, source: &str, options: &[&str]) -> Program {
         let dir = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(dir.path().join("sets.h"), sets()).expect("the folder is there");
         let path = dir.path().join("program");
         let (compiler, standard) =
             if source.ends_with("cpp") { ("oshc++", "-std=c++17") } else { ("oshcc", "-std=c11") };
         let mut cc = Command::new(tool(compiler));
+        if !cc_of_it.is_empty() {
+            cc.env("OSHCC_CC", cc_of_it);
+        }
         cc.args([
             standard,
             "-D_GNU_SOURCE",
@@ -75,7 +83,7 @@ impl Program {
     }
 
     /// Runs it on `pes` PEs with `settings`, and its arguments.
-    pub fn run(&self, pes: u32, settings: &[(&str, &str)], arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, pes: u32, settings: &[(&str, &str)], arguments: &[&str]) -> Output {
         let mut run = Command::new(tool("oshrun"));
         for name in ["PE", "NPES", "UID", "LOCAL_PE", "LOCAL_NPES"] {
             run.env_remove(format!("RUSHMEM_{name}"));
@@ -85,8 +93,21 @@ impl Program {
         run.output().expect("oshrun runs")
     }
 
+    /// Runs it by another launcher, which takes `-n`.
+    pub(crate) fn run_by(&self, launcher: &str, options: &[&str], pes: u32, argument: &str) -> Output {
+        let mut run = Command::new("timeout");
+        run.arg("100")
+            .arg(launcher)
+            .args(options)
+            .args(["-n", &pes.to_string()])
+            .arg(&self.path)
+            .arg(argument);
+        run.env("RUSHMEM_DEVICE", "cpu").stdin(Stdio::null());
+        run.output().expect("coreutils are here")
+    }
+
     /// The same with PEs that are far from each other, where this machine has a network library.
-    pub fn all_well_far(&self, pes: u32) {
+    pub(crate) fn all_well_far(&self, pes: u32) {
         static UCX: OnceLock<bool> = OnceLock::new();
         let far = [("RUSHMEM_PES_PER_NODE", "1")];
         let there = UCX.get_or_init(|| {
@@ -102,7 +123,7 @@ impl Program {
     }
 
     /// Every PE is to say that all is well.
-    pub fn all_well(&self, pes: u32, settings: &[(&str, &str)]) {
+    pub(crate) fn all_well(&self, pes: u32, settings: &[(&str, &str)]) {
         let seed = std::env::var("RUSHMEM_TEST_SEED").unwrap_or_else(|_| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             now.map_or(1, |now| now.as_nanos() as u64 % 1_000_000_007).to_string()
@@ -120,6 +141,6 @@ impl Program {
 }
 
 /// All that it printed.
-pub fn said(out: &Output) -> String {
+pub(crate) fn said(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
