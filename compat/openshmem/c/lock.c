@@ -103,7 +103,7 @@ int lock_test(struct call call, long *lock)
     if (update(call, RUSHMEM_ATOMIC_COMPARE_SWAP, tail(lock), (uint32_t) job.me + 1, 0, 0) == 0) return 0;
     has(lock, true);
   }
-  /* Programs ask again at once: whoever has the lock may be waiting for this core. */
+  /* Programs ask again at once, and the one who has the lock may be waiting for this core. */
   sched_yield();
   return 1;
 }

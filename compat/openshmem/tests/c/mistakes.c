@@ -48,7 +48,7 @@ int main(int argc, char **argv)
   if (which == 19) shmem_long_fcollect(SHMEM_TEAM_WORLD, array, array + 8, 3);
   if (which == 20) shmem_long_broadcast(SHMEM_TEAM_WORLD, array, array + 1, 8, 0);
   if (which == 21) {
-    /* Whoever has a lock dies with it. */
+    /* The one who has the lock dies. */
     if (me == 0) shmem_set_lock(&lock);
     shmem_barrier_all();
     if (me == 0) abort();

@@ -1,5 +1,5 @@
-/* MPI and OpenSHMEM in one program: the first argument says which of them begins. Where OpenSHMEM does, it has
- * started MPI to find the other PEs, and ends it. */
+/* MPI and OpenSHMEM in one program: the first argument says which of them begins. Where OpenSHMEM does, it
+ * has started MPI to find the other PEs, and ends it. */
 #include <mpi.h>
 
 #include "check.h"

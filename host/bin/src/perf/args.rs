@@ -141,8 +141,8 @@ pub(crate) struct ShmemArgs {
           value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
     pub(crate) sizes: Vec<u64>,
 
-    /// Sizes of collectives, in bytes, each a multiple of 8 for each PE: of the array of broadcast and reduce,
-    /// of all blocks of alltoall and fcollect.
+    /// Sizes of collectives, in bytes, at least 8 for each PE: of the array of broadcast and reduce, of all
+    /// blocks of alltoall and fcollect.
     #[arg(long, value_delimiter = ',', default_value = "32,1024,65536,1048576",
           value_parser = clap::value_parser!(u64).range(8..=1 << 26))]
     pub(crate) collective_sizes: Vec<u64>,

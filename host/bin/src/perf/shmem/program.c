@@ -1,5 +1,5 @@
-/* Costs of OpenSHMEM's calls, in the functions that 1.4 and later versions share, so that it builds with every
- * library. Arguments: the number of PEs that are to be there, samples, sizes of puts and gets, sizes of
+/* Costs of OpenSHMEM's calls, in the functions that 1.4 and later versions share, so that it builds with
+ * every library. Arguments: the number of PEs that are to be there, samples, sizes of puts and gets, sizes of
  * collectives, and "corrupt", which makes data wrong before it is looked at. PE 0 prints a line for each
  * figure: its name, bytes, and the nanoseconds of one call in each batch. */
 #ifndef _GNU_SOURCE
