@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rushmem_test_support::programs::{command, example, run, rushmem_run, Ended};
+use rushmem_test_support::programs::{command, copied, example, run, rushmem_run, Ended};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -15,7 +15,7 @@ fn folder() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = |from: &Path, name: &str| {
         let to = folder.path().join("bin").join(name);
-        std::fs::copy(from, &to).expect("a program can be copied");
+        copied(from, &to);
         to
     };
     std::fs::create_dir(folder.path().join("bin")).expect("a folder");

@@ -8,7 +8,9 @@ mod stage;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rushmem_test_support::programs::{command, device, example, run, rushmem_info, rushmem_run, Ended};
+use rushmem_test_support::programs::{
+    command, copied, device, example, run, rushmem_info, rushmem_run, Ended,
+};
 use stage::{sources, use_the_installed_library, Stage};
 
 /// Enough for any of them on a loaded machine.
@@ -100,7 +102,7 @@ fn the_demo_of_an_image_runs_every_example_that_verifies_itself() {
         "pipeline",
     ];
     for name in rust {
-        std::fs::copy(example(name), programs.join(name)).expect("a program can be copied");
+        copied(example(name), programs.join(name));
     }
     std::fs::copy(sources().join("scripts/demo"), &demo).expect("a script can be copied");
     let ended = run(command("bash").arg(&demo).arg(stage.dir()), Duration::from_secs(240)).ok();

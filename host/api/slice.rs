@@ -34,8 +34,9 @@ impl<'w, T: Symmetric> SymSlice<'w, T> {
     }
 
     /// Frees the allocation on every PE. Collective, in the same order as other allocations and frees; it is
-    /// a [`barrier_all`](World::barrier_all), so no PE's earlier access can meet the memory's next owner. Kernels that use the memory
-    /// must have ended, and so must operations on streams ([`World::synchronize`]).
+    /// a [`barrier_all`](World::barrier_all), so no PE's earlier access can meet the memory's next owner.
+    /// Kernels that use the memory must have ended, and so must operations on streams
+    /// ([`World::synchronize`]).
     pub fn free(self) -> Result<()> {
         let world = self.view.world;
         // SAFETY: a live handle and an allocation of its own, freed once: `self` is consumed and every view

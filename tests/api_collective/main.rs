@@ -7,7 +7,9 @@ use std::alloc::Layout;
 use rushmem_test_support::api_common;
 
 mod deaths;
+mod huge;
 mod mistakes;
+mod mixed;
 mod model;
 mod moments;
 mod steps;

@@ -280,10 +280,32 @@ impl<T: Sample> Step<'_, '_, T> {
         team.sync().unwrap();
         team.reduce(&all, &all, op).unwrap();
         same(&format!("{name} in place"), &all.to_vec().unwrap(), &expected);
+        self.scans_in_place(op, name);
         let mut own = mine;
         team.reduce_in_place(&mut own, op).unwrap();
         same(&format!("{name} in place, not symmetric"), &own, &expected);
         self.scatter_by(op, name);
+    }
+
+    fn scans_in_place(&mut self, op: impl rushmem::Operator<T>, name: &'static str) {
+        let (inputs, me, n) = (Inputs::new(self.rng), self.me(), self.size(1));
+        let (team, all) = (self.team, self.arena.one.slice(..n).unwrap());
+        for exclusive in [false, true] {
+            all.write(&inputs.of::<T>(me, n)).unwrap();
+            team.sync().unwrap();
+            if exclusive {
+                team.exscan(&all, &all, op).unwrap();
+            } else {
+                team.inscan(&all, &all, op).unwrap();
+            }
+            let seen = all.to_vec().unwrap();
+            if exclusive && me == 0 {
+                assert!(seen.as_bytes().iter().all(|byte| *byte == 0), "the first one gets zeroes");
+            } else {
+                let wanted = inputs.folded::<T>(name, 0..me + usize::from(!exclusive), n);
+                same(&format!("a scan in place by {name}, exclusive: {exclusive}"), &seen, &wanted);
+            }
+        }
     }
 
     fn scatter_by(&mut self, op: impl rushmem::Operator<T>, name: &'static str) {

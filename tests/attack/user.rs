@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rushmem::{testing, World};
+use rushmem_test_support::programs::copied;
 
 use super::rounds;
 
@@ -28,7 +29,7 @@ fn another_user_gets_no_descriptor() {
     let in_job = std::env::var_os("RUSHMEM_TEST_CALL").is_some();
     let attack = |dir: &Path| {
         let exe = dir.join("stranger");
-        std::fs::copy(std::env::current_exe().expect("this program"), &exe).expect("copying");
+        copied(std::env::current_exe().expect("this program"), &exe);
         Command::new("chmod").arg("-R").arg("go+rx").arg(dir).status().expect("chmod runs");
         let mut command = Command::new(&exe);
         command.args(["--exact", "user::another_user_gets_no_descriptor", "--nocapture"]);

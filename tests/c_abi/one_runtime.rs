@@ -12,6 +12,7 @@ use crate::stage::{self, Stage};
 use libloading::os::unix::{Library, Symbol, RTLD_LOCAL, RTLD_NOW};
 use rushmem::{SymSlice, World};
 use rushmem_abi::c::rushmem_world_t;
+use rushmem_test_support::programs::copied;
 
 /// Tells the process that a test starts where the C library is, and which side is to come first.
 const CLIENT: &str = "ONE_RUNTIME_CLIENT";
@@ -135,7 +136,7 @@ fn c_comes_first() {
 fn a_rust_program_with_its_own_copy_comes_first() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = folder.path().join("program");
-    std::fs::copy(this_program(), &copy).expect("a program can be copied");
+    copied(this_program(), &copy);
     let text = in_a_process_of_its_own("rust first", &copy);
     assert!(text.is_empty() || text.contains("runtime: /proc/self/fd/"), "{text}");
 }

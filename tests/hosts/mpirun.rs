@@ -1,8 +1,6 @@
 //! Open MPI's launcher over several hosts: it runs on the first one, and what it takes for `ssh` enters the
 //! others.
 
-use std::fs::{set_permissions, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::namespaces::Hosts;
@@ -70,8 +68,7 @@ impl<'a> Mpirun<'a> {
             "#!/bin/sh\nwhile case $1 in -*) true ;; *) false ;; esac; do shift; done\nhost=$1\nshift\ncase $host in\n{enter}esac\n\
              echo \"no host $host\" >&2\nexit 1\n"
         );
-        std::fs::write(&agent, script).expect("the folder takes files");
-        set_permissions(&agent, Permissions::from_mode(0o755)).expect("the file is ours");
+        programs::script(&agent, &script);
 
         let mut command = programs::command(&self.launcher);
         let hosts: Vec<String> =

@@ -5,9 +5,9 @@
 //! process holds would stop the test.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read, Seek};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -81,6 +81,23 @@ pub fn device() -> &'static str {
         _ if Path::new("/dev/nvidiactl").exists() => "device: ",
         _ => "device: CPU",
     }
+}
+
+/// Copies a program, by a process that does nothing else: while this one had the copy open, a child that
+/// another thread forks meanwhile would have it open, too, and the copy could not be run ("Text file busy").
+#[track_caller]
+pub fn copied(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let status = Command::new("cp").arg("-p").arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(status.expect("there is cp").success(), "{} cannot be copied", from.as_ref().display());
+}
+
+/// Writes a script that can be run, for which [`copied`] says why it takes a copy.
+#[track_caller]
+pub fn script(to: &Path, text: &str) {
+    let written = to.with_extension("written");
+    std::fs::write(&written, text).expect("the folder takes files");
+    std::fs::set_permissions(&written, Permissions::from_mode(0o755)).expect("the file is ours");
+    copied(&written, to);
 }
 
 /// A program that runs.

@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rushmem_device_cpu::Error;
-use rushmem_device_cpu_test_support::parts::{answer, chmod, finished, is_part, root, PART, SOURCE};
+use rushmem_device_cpu_test_support::parts::{self, answer, finished, is_part, root, PART, SOURCE};
 use rushmem_device_cpu_test_support::{compiler, Bench};
 
 /// A compiler that does this first.
 fn wrapped(bench: &Bench, first: &str) -> PathBuf {
     let script = bench.dir.path().join("wrapped-c++");
     let version = "case \"$*\" in *--version*) exec c++ \"$@\" ;; esac";
-    fs::write(&script, format!("#!/bin/sh\n{version}\n{first}\nexec c++ \"$@\"\n")).expect("writing");
-    chmod(&script, 0o755);
+    parts::script(&script, &format!("#!/bin/sh\n{version}\n{first}\nexec c++ \"$@\"\n"));
     script
 }
 
@@ -121,9 +120,7 @@ fn a_read_only_cache_serves_what_it_has() {
     let dir = temp.path().join("cache");
     fs::create_dir(&dir).expect("making");
     let script = dir.join("slow-c++");
-    fs::write(&script, "#!/bin/sh\ncase \"$*\" in *--version*) exec c++ \"$@\" ;; esac\ntest -e $0.used && exit 9\nexec c++ \"$@\"\n")
-        .expect("writing");
-    chmod(&script, 0o755);
+    parts::script(&script, "#!/bin/sh\ncase \"$*\" in *--version*) exec c++ \"$@\" ;; esac\ntest -e $0.used && exit 9\nexec c++ \"$@\"\n");
     let mut kept = compiler(&dir);
     kept.cxx = Some(script);
     assert_eq!(answer(&kept, SOURCE), Ok(123));

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rushmem_device_cpu_test_support::parts::{
-    answer, chmod, finished, is_part, part, root, tries, NOBODY, PART, SOURCE,
+    answer, chmod, copied, finished, is_part, part, root, tries, NOBODY, PART, SOURCE,
 };
 use rushmem_device_cpu_test_support::{cache, compiler};
 
@@ -100,8 +100,7 @@ fn the_owner_of_the_parent_runs_nothing() {
     give(&evil, NOBODY);
     std::os::unix::fs::chown(&parent, Some(NOBODY), Some(NOBODY)).expect("chown");
     let exe = temp.path().join("attacker");
-    fs::copy(std::env::current_exe().expect("this program"), &exe).expect("copying");
-    chmod(&exe, 0o755);
+    copied(&std::env::current_exe().expect("this program"), &exe);
     let mut attacker = Command::new(&exe);
     attacker.args(["--exact", "the_owner_of_the_parent_runs_nothing", "--nocapture"]);
     attacker.env(PART, "attack").env("PARENT", &parent).uid(NOBODY).gid(NOBODY).current_dir("/");
@@ -172,8 +171,7 @@ fn two_users_share_a_directory() {
     fs::create_dir(&shared).expect("making");
     chmod(&shared, 0o1777);
     let exe = temp.path().join("user");
-    fs::copy(std::env::current_exe().expect("this program"), &exe).expect("copying");
-    chmod(&exe, 0o755);
+    copied(&std::env::current_exe().expect("this program"), &exe);
     for uid in [NOBODY, 12345] {
         let mut user = Command::new(&exe);
         user.args(["--exact", test, "--nocapture"]).env(PART, "user").env("SHARED", &shared);

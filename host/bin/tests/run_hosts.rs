@@ -5,6 +5,7 @@
 mod run_common;
 
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -70,15 +71,22 @@ fn a_file_names_hosts_and_a_command_where_the_host_goes() {
     }
 }
 
+/// Writes a script that can be run. What is run was written by another process: while this one had it open, a
+/// child that another thread forks meanwhile would have it open, too, and it could not be run ("Text file
+/// busy").
+fn script(to: &Path, text: &str) {
+    let mut sh = Command::new("sh");
+    sh.args(["-c", "printf %s \"$2\" >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(to).arg(text);
+    assert!(sh.status().expect("there is a shell").success(), "{} cannot be written", to.display());
+}
+
 #[test]
 fn ssh_is_asked_for_one_word_of_shell() {
-    use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().expect("a directory");
     // As ssh does: options, the host, and the rest as one text for the user's shell there.
     let ssh = "#!/bin/sh\nwhile [ \"$1\" = -o ]; do shift 2; done\nFAKE_HOST=$1; export FAKE_HOST; shift; exec sh -c \"$*\"\n";
     let (fake, odd) = (dir.path().join("ssh"), dir.path().join("it's a $HOME"));
-    std::fs::write(&fake, ssh).expect("written");
-    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    script(&fake, ssh);
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rushmem-run"), &odd).expect("linked");
     let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").expect("there is one"));
     let odd = odd.to_str().expect("UTF-8");

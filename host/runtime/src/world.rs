@@ -314,8 +314,8 @@ impl World {
         self.enter()?.round(call, [0; 4])
     }
 
-    /// Collective: zeroed symmetric memory; `None` for zero bytes. A barrier, as `free` is: what was put before
-    /// either has arrived, so that it cannot meet the memory's next owner.
+    /// Collective: zeroed symmetric memory; `None` for zero bytes. A barrier, as `free` is: what was put
+    /// before either has arrived, so that it cannot meet the memory's next owner.
     pub(crate) fn alloc(&self, bytes: usize, align: usize) -> Result<Option<usize>> {
         order::quiet(self)?;
         self.symmetric.alloc(bytes, align, &mut self.enter()?, &self.links)

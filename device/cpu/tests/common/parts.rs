@@ -30,6 +30,21 @@ pub fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
 }
 
+/// Copies a program, by a process that does nothing else: while this one had the copy open, a child that
+/// another thread forks meanwhile would have it open, too, and the copy could not be run ("Text file busy").
+pub fn copied(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg(from).arg(to).status().expect("there is cp");
+    assert!(status.success(), "{} cannot be copied", from.display());
+    chmod(to, 0o755);
+}
+
+/// Writes a script that can be run, for which [`copied`] says why it takes a copy.
+pub fn script(to: &Path, text: &str) {
+    let written = to.with_extension("written");
+    fs::write(&written, text).expect("writing");
+    copied(&written, to);
+}
+
 /// What the kernel writes.
 pub fn answer(compiler: &Compiler, source: &str) -> Result<i32, Error> {
     let module = compiler.compile("test.cu", source)?;

@@ -17,7 +17,7 @@ use rushmem_abi::c::*;
 use rushmem_abi::reduction::{reduction, Number as Kind, Operator, Reduced};
 
 /// Bytes that are combined at a time; they stay in the first cache.
-const BLOCK: usize = 8 << 10;
+pub(crate) const BLOCK: usize = 8 << 10;
 
 /// The numbers of a block, as far as they were given, in the type in which they are combined: twice as wide
 /// as elements of 16 bits.

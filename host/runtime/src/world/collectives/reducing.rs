@@ -6,6 +6,7 @@
 //! large symmetric arrays each member combines its share, which it reads from all, and writes the result to
 //! all. Everything else goes through the rounds piece by piece.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::direct::{DST, PAST_CACHES, SRC};
@@ -13,7 +14,7 @@ use super::{check_overlap, whole, Area, Arguments, Session, MAPS_NODE, SHARED};
 use crate::error::{err, Error, Result};
 use crate::node::control::Call;
 use crate::op::team_call::TeamCall;
-use crate::reduction::{Block, Reduction};
+use crate::reduction::{Block, Reduction, BLOCK};
 use crate::team::Team;
 use crate::word::copy;
 use crate::world::World;
@@ -370,6 +371,7 @@ impl Session<'_> {
         targets: &[*mut u8],
     ) {
         let mut block = Block::new();
+        let mut kept = [const { MaybeUninit::<u8>::uninit() }; BLOCK];
         let put = if range.len() >= PAST_CACHES { Reduction::put_past_caches } else { Reduction::put };
         let mut at = range.start;
         while at < range.end {
@@ -377,7 +379,12 @@ impl Session<'_> {
             // SAFETY: the caller vouches for both sides.
             unsafe {
                 for (i, source) in sources.iter().enumerate() {
-                    let (source, target) = (source.wrapping_add(at), targets[i].wrapping_add(at));
+                    let (mut source, target) = (source.wrapping_add(at), targets[i].wrapping_add(at));
+                    // In place, what comes out would replace what has yet to go in.
+                    if wanted == Combined::Before && source == target.cast_const() {
+                        copy(kept.as_mut_ptr().cast(), source, piece);
+                        source = kept.as_ptr().cast();
+                    }
                     match (wanted, i) {
                         (Combined::Before, 0) => target.write_bytes(0, piece),
                         (Combined::Before, _) => put(r, &mut block, target, piece),
