@@ -57,6 +57,18 @@ fn memory_teams_contexts_locks_and_threads() {
 }
 
 #[test]
+fn threads_at_once() {
+    grid("threads.c", &[]);
+}
+
+#[test]
+fn profiling_names() {
+    if ready("profiling_names") {
+        Program::new("profile.c", &[]).all_well(2, &[]);
+    }
+}
+
+#[test]
 fn variables() {
     grid("variables.c", &["-O1"]);
 }
@@ -107,10 +119,11 @@ fn mistakes_end_the_job_with_one_text() {
         ("18", "shmem_broadcast64", "another collective uses it"),
         ("19", "shmem_long_fcollect", "32 on PE 0, 24 on PE 1"),
         ("20", "shmem_long_broadcast", "overlap"),
+        ("22", "shmem_ctx_long_p", "another thread made this context"),
     ] {
         // What SHMEM_DEBUG finds besides; a set of less than all PEs uses its pSync.
         let debug: &[(&str, &str)] =
-            if ["16", "17", "18"].contains(&which) { &[("SHMEM_DEBUG", "1")] } else { &[] };
+            if ["16", "17", "18", "22"].contains(&which) { &[("SHMEM_DEBUG", "1")] } else { &[] };
         let out = program.run(if which == "18" { 3 } else { 2 }, debug, &[which]);
         let text_of_run = said(&out);
         let who = match which {

@@ -1,8 +1,19 @@
 /* One mistake a run, by its number; PE 0 makes it, the others wait for what never comes. */
+#include <pthread.h>
+
 #include "check.h"
 
 static long word, lock, array[64], psync[SHMEM_BCAST_SYNC_SIZE], used[SHMEM_BCAST_SYNC_SIZE] = {7};
 static const char *const constants[] = {"in RELRO"};
+
+static shmem_ctx_t own;
+
+static void *other_thread(void *nothing)
+{
+  (void) nothing;
+  shmem_ctx_long_p(own, &word, 1, 0);
+  return NULL;
+}
 
 int main(int argc, char **argv)
 {
@@ -39,6 +50,13 @@ int main(int argc, char **argv)
       shmem_long_p(&word, 18, 1);
       break;
     case 19: shmem_long_fcollect(SHMEM_TEAM_WORLD, array, array + 8, 4); break;
+    case 22: {
+      pthread_t thread;
+      shmem_ctx_create(SHMEM_CTX_PRIVATE, &own);
+      pthread_create(&thread, NULL, other_thread, NULL);
+      pthread_join(thread, NULL);
+      break;
+    }
     case 20: shmem_long_broadcast(SHMEM_TEAM_WORLD, array, array + 1, 8, 0); break;
     }
   if (which == 18 && me == 1) {
