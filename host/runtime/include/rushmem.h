@@ -651,8 +651,8 @@ int32_t rushmem_free(rushmem_world_t *w, void *ptr);
  * streams take both addresses. Collective; `bytes` and the kind of memory are the same on all PEs, `addr`
  * need not be. What can be registered:
  *
- * - *where the heap is in host memory*: ordinary anonymous memory (mmap, aligned_alloc), in whole pages.
- * Kernels use the alias.
+ * - *where the heap is in host memory*: ordinary anonymous memory (mmap, aligned_alloc), and data and bss
+ * of the program itself, in whole pages. Kernels use the alias.
  * - *where it is in GPU memory, memory of the same GPU made by cuMemCreate* with
  * `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`: one or more whole allocations that are mapped one after the
  * other (they may be cut differently on each PE). Kernels use the alias.

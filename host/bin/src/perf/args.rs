@@ -130,6 +130,43 @@ pub(crate) struct CollectivePeArgs {
     pub(crate) corrupt: bool,
 }
 
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ShmemArgs {
+    /// Timed samples of each figure; a sample is the mean of one batch of operations. Large sizes get fewer.
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) samples: u32,
+
+    /// Sizes of put and get, in bytes.
+    #[arg(long, value_delimiter = ',', default_value = "8,64,1024,8192,65536,1048576,4194304",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
+    pub(crate) sizes: Vec<u64>,
+
+    /// Sizes of collectives, in bytes, at least 8 for each PE: of the array of broadcast and reduce, of all
+    /// blocks of alltoall and fcollect.
+    #[arg(long, value_delimiter = ',', default_value = "32,1024,65536,1048576",
+          value_parser = clap::value_parser!(u64).range(8..=1 << 26))]
+    pub(crate) collective_sizes: Vec<u64>,
+
+    /// Numbers of PEs of the collectives; puts, gets and atomics are measured between two.
+    #[arg(long, value_delimiter = ',', default_value = "2,4",
+          value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(crate) pes: Vec<u32>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+
+    /// Makes arrived data wrong before it is looked at: for the test that this is an error.
+    #[arg(long, hide = true)]
+    pub(crate) corrupt: bool,
+}
+
+/// One PE of the Rust API's part of `shmem`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ShmemPeArgs {
+    #[arg(long)]
+    pub(crate) samples: u32,
+}
+
 /// What `rushmem-perf far` measures.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {

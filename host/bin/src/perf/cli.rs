@@ -49,6 +49,11 @@ pub(crate) enum Command {
     /// One PE of a job of `startup`.
     #[command(hide = true)]
     StartupPe(StartupPeArgs),
+    /// C programs of OpenSHMEM on rushmem, beside the same programs on Open MPI's OpenSHMEM.
+    Shmem(ShmemArgs),
+    /// One PE of the Rust API's part of `shmem`.
+    #[command(hide = true)]
+    ShmemPe(ShmemPeArgs),
     /// One PE of the collective measure of `host`.
     #[command(hide = true)]
     CollectivePe(CollectivePeArgs),

@@ -1,7 +1,8 @@
 //! `rushmem-perf`: what rushmem costs, measured beside what the machine itself can do, so that anyone can see
 //! how much of the machine is left to the program. One folder for each place that operations start from
 //! (`host/`), one file in it for each family of operations; `startup/` is about what comes before the first
-//! of them, `far/` about PEs that are reached over a network, `mixed/` about what those cost the others.
+//! of them, `far/` about PEs that are reached over a network, `mixed/` about what those cost the others,
+//! `shmem/` about C programs of OpenSHMEM.
 //! Sampling, statistics and reports are shared.
 
 mod args;
@@ -12,11 +13,13 @@ mod far;
 mod gpu;
 mod host;
 mod job;
+mod lines;
 mod mixed;
 mod peer;
 mod plot;
 mod progress;
 mod report;
+mod shmem;
 mod startup;
 mod stats;
 mod summary;
@@ -42,6 +45,8 @@ fn main() -> ExitCode {
         Command::MixedPe(args) => mixed::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Startup(args) => startup::run(&args),
         Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Shmem(args) => shmem::run(&args),
+        Command::ShmemPe(args) => shmem::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::CollectivePe(args) => host::collective::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Summary(args) => summary::run(&args),
         Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),

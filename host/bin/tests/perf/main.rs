@@ -6,3 +6,4 @@ mod common;
 mod device;
 mod far;
 mod host;
+mod shmem;

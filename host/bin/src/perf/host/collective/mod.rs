@@ -4,12 +4,12 @@
 
 pub(crate) mod pe;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::args::HostArgs;
 use crate::job::{self, Failure, Result};
+use crate::lines::{take, text_of, Samples};
 use crate::report::{Beside, Limit, Row};
 use crate::stats::Summary;
 
@@ -22,9 +22,6 @@ const FEW: u32 = 30;
 const TURN_LIMIT_S: u32 = 120;
 
 const PROGRAM: &str = include_str!("mpi.c");
-
-/// Samples in nanoseconds, by the collective's name and its bytes.
-type Samples = BTreeMap<(String, u64), Vec<f64>>;
 
 /// An MPI.
 struct Mpi {
@@ -147,26 +144,4 @@ impl Mpi {
         command.args([pes.to_string(), samples(args)]).args(sizes(args)).stdin(Stdio::null());
         command
     }
-}
-
-fn text_of(command: &mut Command, who: &str) -> Result<String> {
-    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output();
-    let output = output.map_err(|error| Failure::new(format!("cannot start {who}: {error}")))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(Failure::new(format!("{who} ended with {}: {said}", output.status)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Takes the lines that one of the programs has printed.
-fn take(samples: &mut Samples, text: &str) -> Result<()> {
-    for line in text.lines() {
-        let mut words = line.split(' ');
-        let (Some(name), Some(bytes)) = (words.next(), words.next()) else { continue };
-        let Ok(bytes) = bytes.parse() else { continue };
-        let mut times = words.map(str::parse).collect::<std::result::Result<Vec<f64>, _>>()?;
-        samples.entry((name.to_owned(), bytes)).or_default().append(&mut times);
-    }
-    Ok(())
 }

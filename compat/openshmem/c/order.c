@@ -1,0 +1,29 @@
+/* Fence and quiet. Those of one context order and complete what all contexts have under way. */
+#include "library.h"
+
+void order_fence(struct call call, shmem_ctx_t ctx)
+{
+  if (ctx == SHMEM_CTX_INVALID) return;
+  context_check(call, ctx);
+  check(call, rushmem_fence(job.world));
+}
+
+void order_quiet(struct call call, shmem_ctx_t ctx)
+{
+  if (ctx == SHMEM_CTX_INVALID) return;
+  context_check(call, ctx);
+  check(call, rushmem_quiet(job.world));
+}
+
+void order_pe_quiet(struct call call, shmem_ctx_t ctx, const int *pes, size_t n)
+{
+  if (ctx == SHMEM_CTX_INVALID || n == 0) return;
+  context_check(call, ctx);
+  if (!pes) refuse(call, "target_pes is null");
+  for (size_t i = 0; i < n; i++) {
+    shmem_team_t handle;
+    context_team(call, ctx, &handle);
+    team_to_world(call, team_of(call, handle), pes[i]);
+  }
+  check(call, rushmem_quiet(job.world));
+}

@@ -1,0 +1,47 @@
+/* Blocks that are apart: a strided copy of blocks where the strides are whole blocks, else a copy each. */
+#include "inline.h"
+
+/* Refuses strides that overlap blocks. True where there is nothing to do. */
+static bool nothing(struct call call, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks)
+{
+  in_job(call);
+  if (bsize == 0 || nblocks == 0) return true;
+  if (dst < 0 || (size_t) dst < bsize || sst < 0 || (size_t) sst < bsize)
+    refuse(call, "strides %td and %td are to be at least bsize, %zu", dst, sst, bsize);
+  return false;
+}
+
+static bool whole(ptrdiff_t dst, ptrdiff_t sst, size_t bsize)
+{
+  return (size_t) dst % bsize == 0 && (size_t) sst % bsize == 0;
+}
+
+void rma_ibput(struct call call, shmem_ctx_t ctx, void *dest, const void *source, ptrdiff_t dst,
+               ptrdiff_t sst,
+               size_t bsize, size_t nblocks, size_t bytes, int pe)
+{
+  if (nothing(call, dst, sst, bsize, nblocks)) return;
+  size_t block = bytes_of(call, bsize, bytes);
+  if (whole(dst, sst, bsize)) {
+    iput(call, ctx, dest, source, dst / (ptrdiff_t) bsize, sst / (ptrdiff_t) bsize, block, nblocks, pe);
+    return;
+  }
+  size_t to = bytes_of(call, (size_t) dst, bytes), from = bytes_of(call, (size_t) sst, bytes);
+  for (size_t i = 0; i < nblocks; i++)
+    put(call, ctx, (char *) dest + i * to, (const char *) source + i * from, block, 1, pe);
+}
+
+void rma_ibget(struct call call, shmem_ctx_t ctx, void *dest, const void *source, ptrdiff_t dst,
+               ptrdiff_t sst,
+               size_t bsize, size_t nblocks, size_t bytes, int pe)
+{
+  if (nothing(call, dst, sst, bsize, nblocks)) return;
+  size_t block = bytes_of(call, bsize, bytes);
+  if (whole(dst, sst, bsize)) {
+    iget(call, ctx, dest, source, dst / (ptrdiff_t) bsize, sst / (ptrdiff_t) bsize, block, nblocks, pe);
+    return;
+  }
+  size_t to = bytes_of(call, (size_t) dst, bytes), from = bytes_of(call, (size_t) sst, bytes);
+  for (size_t i = 0; i < nblocks; i++)
+    get(call, ctx, (char *) dest + i * to, (const char *) source + i * from, block, 1, pe);
+}

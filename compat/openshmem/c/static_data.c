@@ -1,0 +1,113 @@
+/* The program's global and static variables are symmetric: data and bss of the main executable.
+ *
+ * Its writable segments are known from the program headers, as the loader mapped them. What the loader has
+ * made read-only again (RELRO) is left out. The runtime then makes each segment's pages shared in their
+ * place, and gives them a symmetric address besides, at one offset on all PEs: so the segments may lie
+ * elsewhere on each PE (PIE and ASLR), and what is in them keeps its value. Libraries' data is not
+ * touched. */
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "library.h"
+
+enum { SEGMENTS = 16 };
+
+struct segment {
+  uintptr_t start, end;
+};
+
+struct program {
+  struct segment data[SEGMENTS];
+  int n;
+  struct segment relro;
+};
+
+static int look(struct dl_phdr_info *info, size_t size, void *argument)
+{
+  (void) size;
+  struct program *program = argument;
+  const uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE);
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+    if (header->p_type != PT_GNU_RELRO) continue;
+    uintptr_t start = info->dlpi_addr + header->p_vaddr;
+    /* As the loader does: whole pages alone. */
+    program->relro = (struct segment){start, (start + header->p_memsz) / page * page};
+  }
+  for (int i = 0; i < info->dlpi_phnum && program->n < SEGMENTS; i++) {
+    const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+    if (header->p_type != PT_LOAD || !(header->p_flags & PF_W)) continue;
+    uintptr_t start = (info->dlpi_addr + header->p_vaddr) / page * page;
+    uintptr_t end = (info->dlpi_addr + header->p_vaddr + header->p_memsz + page - 1) / page * page;
+    const struct segment relro = program->relro;
+    if (relro.start < end && start < relro.end) start = relro.end;
+    if (start < end) program->data[program->n++] = (struct segment){start, end};
+  }
+  return 1; /* the main program comes first, and is enough */
+}
+
+static struct program program_of_process(void)
+{
+  struct program program = {.n = 0};
+  dl_iterate_phdr(look, &program);
+  return program;
+}
+
+size_t static_bytes(void)
+{
+  const struct program program = program_of_process();
+  size_t bytes = 0;
+  for (int i = 0; i < program.n; i++) bytes += program.data[i].end - program.data[i].start;
+  return bytes;
+}
+
+/* Whether all PEs run a program with the same segments: only then do variables correspond. */
+static bool alike(struct call call, const struct program *program)
+{
+  uint64_t mine[SEGMENTS + 1] = {(uint64_t) program->n};
+  for (int i = 0; i < program->n; i++) mine[i + 1] = program->data[i].end - program->data[i].start;
+  uint64_t *all = calloc((size_t) job.n_pes, sizeof mine);
+  if (!all) refuse(call, "there is no memory to compare the PEs' programs");
+  check(call, rushmem_team_fcollect(job.team, all, mine, sizeof mine));
+  bool same = true;
+  for (int pe = 0; pe < job.n_pes; pe++) same &= memcmp(&all[pe * (SEGMENTS + 1)], mine, sizeof mine) == 0;
+  free(all);
+  return same;
+}
+
+void static_register(struct call call)
+{
+  rushmem_view_t view;
+  check(call, rushmem_view(job.world, &view));
+  /* With heaps in GPU memory host memory cannot be registered: docs/openshmem.md. */
+  if (view.device != RUSHMEM_DEVICE_CPU) return;
+  const struct program program = program_of_process();
+  if (!alike(call, &program)) {
+    if (job.me == 0)
+      fprintf(stderr,
+              "rushmem: the PEs run different programs: their variables are not symmetric\n");
+    return;
+  }
+  for (int i = 0; i < program.n; i++) {
+    const struct segment data = program.data[i];
+    void *alias;
+    check(call, rushmem_register(job.world, (void *) data.start, data.end - data.start, &alias));
+  }
+}
+
+const char *static_why(const void *address)
+{
+  const struct program program = program_of_process();
+  const uintptr_t at = (uintptr_t) address;
+  if (at >= program.relro.start && at < program.relro.end)
+    return "it is in the part of the program's data that the loader has made read-only (RELRO), such as a "
+           "constant with addresses in it";
+  for (int i = 0; i < program.n; i++)
+    if (at >= program.data[i].start && at < program.data[i].end)
+      return "it is a variable of the program, but variables are not symmetric here: the heap is in GPU "
+             "memory, or the PEs run different programs";
+  return NULL;
+}

@@ -1,0 +1,78 @@
+/* One mistake a run, by its number; PE 0 makes it, the others wait for what never comes. */
+#include <pthread.h>
+
+#include "check.h"
+
+static long word, lock, array[64], psync[SHMEM_BCAST_SYNC_SIZE], used[SHMEM_BCAST_SYNC_SIZE] = {7};
+static const char *const constants[] = {"in RELRO"};
+
+static shmem_ctx_t own;
+
+static void *other_thread(void *nothing)
+{
+  (void) nothing;
+  shmem_ctx_long_p(own, &word, 1, 0);
+  return NULL;
+}
+
+int main(int argc, char **argv)
+{
+  const int which = argc > 1 ? atoi(argv[1]) : 0;
+  long here = 0;
+  if (which == 0) shmem_long_p(&word, 1, 0);
+  begin();
+  long *freed = shmem_malloc(8);
+  shmem_free(freed);
+  shmem_ctx_t ctx;
+  shmem_ctx_create(0, &ctx);
+  shmem_ctx_destroy(ctx);
+  if (me == 0) switch (which) {
+    case 1: shmem_long_p(&word, 1, n); break;
+    case 2: shmem_long_put(freed, &here, 1, 0); break;
+    case 3: shmem_long_get(&here, &here, 1, 0); break;
+    case 4: shmem_ctx_long_p(ctx, &word, 1, 0); break;
+    case 5: shmem_team_sync((shmem_team_t) 12345); break;
+    case 6: shmem_putmem(&word, &here, SIZE_MAX / 2, 0); break;
+    case 7: shmem_putmem((void *) constants, &here, 8, 0); break;
+    case 8: shmem_clear_lock(&lock); break;
+    case 9: shmem_long_atomic_inc((long *) ((char *) &word + 1), 0); break;
+    case 10: shmem_long_wait_until(&word, 77, 1); break;
+    case 11: shmem_barrier(5, 1, 3, &word); break;
+    case 12: shmem_init_thread(9, NULL); break;
+    case 13: shmem_global_exit(7); break;
+    case 14: shmem_put64(NULL, &here, 1, 0); break;
+    case 15: abort();
+    case 16: shmem_putmem(array + 1, array, 64, 0); break;
+    case 17: shmem_barrier(0, 0, n, used); break;
+    case 18:
+      /* Without waiting until the first one is over. */
+      for (int i = 0; i < 3; i++) shmem_broadcast64(array, array + 8, 8, 0, 0, 0, 2, psync);
+      shmem_long_p(&word, 18, 1);
+      break;
+    case 19: shmem_long_fcollect(SHMEM_TEAM_WORLD, array, array + 8, 4); break;
+    case 22: {
+      pthread_t thread;
+      shmem_ctx_create(SHMEM_CTX_PRIVATE, &own);
+      pthread_create(&thread, NULL, other_thread, NULL);
+      pthread_join(thread, NULL);
+      break;
+    }
+    case 20: shmem_long_broadcast(SHMEM_TEAM_WORLD, array, array + 1, 8, 0); break;
+    }
+  if (which == 18 && me == 1) {
+    shmem_long_wait_until(&word, SHMEM_CMP_EQ, 18);
+    shmem_broadcast64(array, array + 8, 8, 0, 0, 0, 2, psync);
+  }
+  if (which == 19) shmem_long_fcollect(SHMEM_TEAM_WORLD, array, array + 8, 3);
+  if (which == 20) shmem_long_broadcast(SHMEM_TEAM_WORLD, array, array + 1, 8, 0);
+  if (which == 21) {
+    /* The one who has the lock dies. */
+    if (me == 0) shmem_set_lock(&lock);
+    shmem_barrier_all();
+    if (me == 0) abort();
+    shmem_set_lock(&lock);
+  }
+  /* Computing, as the library sees it. */
+  for (volatile unsigned long i = 0;; i++)
+    if (which != 13) shmem_long_wait_until(&word, SHMEM_CMP_EQ, -1);
+}
