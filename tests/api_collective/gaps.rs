@@ -1,6 +1,6 @@
-//! Between the places of a strided destination, and between the blocks of an alltoallv, lie bytes that are not
-//! the call's: what others put there while the call is under way stays. Heaps that the host cannot touch are
-//! where that is hard, because it works on copies of their arrays.
+//! Between the places of a strided destination, and between the blocks of an alltoallv, lie bytes that are
+//! not the call's: what others put there while the call is under way stays. Heaps that the host cannot touch
+//! are where that is hard, because it works on copies of their arrays.
 
 use std::time::Duration;
 

@@ -196,7 +196,8 @@ fn entry(bench: &Bench) -> PathBuf {
 #[test]
 fn damage_is_found_and_mended() {
     let bench = Bench::new();
-    // A number that the object holds in one place, which a damaged one that is loaded all the same would show.
+    // A number that the object holds in one place, which a damaged one that is loaded all the same would
+    // show.
     let source = "__device__ volatile int number = 0x5eed1234; __global__ void k(int *p) { *p = number; }";
     let check = |what: &str| {
         let mut out = 0;
