@@ -242,6 +242,29 @@ fn ranks_that_mpi_takes_for_jobs_of_their_own_are_told_so() {
     let mut alone = program(HELLO);
     let ended = run(alone.envs([("PMI_RANK", "1"), ("PMI_SIZE", "3")]), LIMIT).failed();
     ended.says(&["3 ranks were started", "PMI_SIZE=3", "rank 1", ALONE, "rushmem-run"]);
+    // And so do all of them where a launcher that knows nothing of MPI has started the ranks.
+    let mut job = rushmem_run(2, example(HELLO[0]));
+    job.env("RUSHMEM_BOOTSTRAP", "mpi").env("RUSHMEM_MPI_PLUGIN", &plugin);
+    run(&mut job, LIMIT).failed().says(&["2 ranks were started", "is alone", "unset RUSHMEM_BOOTSTRAP"]);
+}
+
+/// Whether it ends before the others begin to wait for it or behind that, on this host and on several.
+#[test]
+fn a_pe_that_ends_well_before_it_joins_is_named_at_once() {
+    for (late, several) in [(false, false), (true, false), (true, true)] {
+        let mut job = programs::launcher();
+        match several {
+            true => job.args(["--hosts", "localhost:2,localhost:1"]),
+            false => job.args(["-n", "3"]),
+        };
+        let sleeps = if late { "sleep 2;" } else { "" };
+        let script = format!("[ $RUSHMEM_PE = 1 ] && {{ {sleeps} exit 0; }}; exec \"$0\"");
+        job.args(["--", "sh", "-c", &script]).arg(example(HELLO[0])).env("RUSHMEM_INIT_TIMEOUT", "300");
+        run(&mut job, LIMIT).failed().says(&["PE 1 (", "ended with code 0 before it joined"]);
+    }
+    // A program that knows nothing of rushmem may end as it likes.
+    let mut job = rushmem_run(2, "sh");
+    run(job.args(["-c", "[ $RUSHMEM_PE = 1 ] && sleep 1; exit 0"]), LIMIT).ok();
 }
 
 /// Under an MPI's launcher, where both it and the plug-in for it are.

@@ -108,6 +108,36 @@ fn too_few_open_files_are_named_at_once_by_the_pe_that_has_them() {
     }
 }
 
+/// Limits of threads do not bind root, so root plays another user. Both PEs do: PEs of a job have one user.
+#[test]
+fn too_few_threads_are_named() {
+    if !processes("too_few_threads_are_named") || on_gpus() {
+        return;
+    }
+    testing::pes(2).timeout(LIMIT).supervise(
+        |_| -> () {
+            // SAFETY: plain system calls; nothing else runs in this process.
+            unsafe {
+                if libc::geteuid() == 0 {
+                    assert_eq!((libc::setgroups(0, std::ptr::null()), libc::setuid(54_321)), (0, 0));
+                }
+                let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
+                assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &limit), 0);
+            }
+            match World::init() {
+                Ok(_) => println!("STARTED"),
+                Err(error) => println!("ENDED with {error}"),
+            }
+            std::process::exit(7);
+        },
+        |job| {
+            let said: Vec<String> = job.outcomes().into_iter().map(|o| o.stdout).collect();
+            assert!(said.iter().any(|text| text.contains("ulimit -u")), "{said:?}");
+            assert!(said.iter().all(|text| text.contains("ENDED")), "{said:?}");
+        },
+    );
+}
+
 #[test]
 fn a_heap_that_cannot_grow_for_want_of_files_fails_everywhere_and_the_job_goes_on() {
     let name = "a_heap_that_cannot_grow_for_want_of_files_fails_everywhere_and_the_job_goes_on";

@@ -187,6 +187,17 @@ pub(crate) fn short_of_files(rank: u32) -> BootError {
     BootError::new(BootErrorKind::Io, text).with_rank(rank)
 }
 
+/// The error of a thread that cannot be started, with what it was for.
+pub(crate) fn no_thread(what: impl std::fmt::Display, e: &io::Error) -> BootError {
+    let advice = match e.raw_os_error() {
+        Some(nix::libc::EAGAIN) => {
+            ": this user or this container may start no more threads: raise the limit (ulimit -u, pids.max)"
+        }
+        _ => "",
+    };
+    BootError::new(BootErrorKind::Io, format!("{what}: {e}{advice}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -131,14 +131,17 @@ fn from_environment(config: &Config) -> Result<(Box<dyn Bootstrap>, String)> {
 
 /// An error where MPI makes a job of its own of each process that the launcher has started.
 fn check_together(n: u32, launch: &Launch) -> Result<()> {
-    let (Launcher::OpenMpi { ranks } | Launcher::Mpich { ranks }) = &launch.launcher else { return Ok(()) };
-    if n != 1 || ranks.n_ranks == 1 {
-        return Ok(());
-    }
+    let Some(ranks) = launch.ranks().filter(|ranks| n == 1 && ranks.n_ranks != 1) else { return Ok(()) };
+    let advice = match launch.launcher {
+        Launcher::OpenMpi { .. } | Launcher::Mpich { .. } => {
+            "the MPI library was built for another kind of launcher, as Ubuntu 24.04's MPICH was; start \
+             the job with another MPI's mpirun, rushmem-run or srun"
+        }
+        _ => "that launcher is not MPI's; unset RUSHMEM_BOOTSTRAP, or start the job with mpirun",
+    };
     Err(err!(
         ENVIRONMENT,
-        "{} ranks were started ({}), but MPI says that rank {} is alone: the MPI library was built for another kind of \
-         launcher, as Ubuntu 24.04's MPICH was; start the job with another MPI's mpirun, rushmem-run or srun",
+        "{} ranks were started ({}), but MPI says that rank {} is alone: {advice}",
         ranks.n_ranks,
         launch.why,
         ranks.rank

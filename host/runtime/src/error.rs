@@ -44,6 +44,18 @@ impl Error {
         Error::new(c::RUSHMEM_ERR_IO, format!("{what}: {e}{advice}"))
     }
 
+    /// A thread that cannot be started.
+    pub(crate) fn thread(what: impl fmt::Display, e: &std::io::Error) -> Self {
+        let advice = match e.raw_os_error() {
+            Some(libc::EAGAIN) => {
+                "; this user or this container may start no more threads: raise the limit (ulimit -u, \
+                 pids.max)"
+            }
+            _ => "",
+        };
+        Error::new(c::RUSHMEM_ERR_IO, format!("starting {what}: {e}{advice}"))
+    }
+
     /// The same error, its text preceded by what was being done.
     pub(crate) fn context(self, what: impl fmt::Display) -> Self {
         Error { code: self.code, message: format!("{what}: {}", self.message) }

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use rushmem_bootstrap_abi::{BootError, BootErrorKind, Result};
+use rushmem_bootstrap_abi::{BootError, Result};
 
 use crate::connect::Connected;
 use crate::net;
@@ -90,7 +90,7 @@ impl Mesh {
             if net::is_short_of_files(&e) {
                 return net::short_of_files(me);
             }
-            BootError::new(BootErrorKind::Io, format!("rank {me} cannot start its I/O thread: {e}"))
+            net::no_thread(format_args!("rank {me} cannot start its I/O thread"), &e)
         };
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = EventFd::from_flags(flags).map_err(|e| failed(e.into()))?;

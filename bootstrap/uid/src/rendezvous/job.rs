@@ -24,6 +24,14 @@ pub(super) enum Stage {
     Failed(BootError),
 }
 
+/// A rank that will not come any more.
+#[derive(Debug)]
+pub(super) struct Absent {
+    /// How many ranks its job has.
+    pub(super) n: u32,
+    pub(super) why: String,
+}
+
 struct Member {
     client: u64,
     join: Join,
@@ -187,6 +195,15 @@ impl Job {
         }
     }
 
+    /// Fails the job if it waits for one of these.
+    pub(super) fn check(&mut self, absent: &BTreeMap<u32, Absent>) {
+        let (Stage::Gathering, Some((n, _))) = (&self.stage, self.size) else { return };
+        let awaited = absent.iter().find(|(rank, a)| a.n == n && !self.members.contains_key(rank));
+        if let Some((rank, Absent { why, .. })) = awaited {
+            self.fail(BootError::new(BootErrorKind::PeerDead, why).with_rank(*rank));
+        }
+    }
+
     /// `rank` is connected with its neighbours.
     pub(super) fn meshed(&mut self, client: u64, rank: u32) {
         let Some(member) = self.members.get_mut(&rank).filter(|m| m.client == client) else { return };
@@ -315,6 +332,26 @@ mod tests {
         job.outbox.clear();
         job.join(9, join(2, 7), now); // too late, but not left waiting
         assert!(matches!(job.outbox[..], [(9, ToRank::Failed(_))]));
+    }
+
+    #[test]
+    fn one_that_will_not_come_is_named_as_soon_as_others_wait_for_it() {
+        let (mut job, now) = (job(), Instant::now());
+        let absent = |n| BTreeMap::from([(2, Absent { n, why: "PE 2 has ended".into() })]);
+        job.check(&absent(3));
+        assert_eq!(*job.stage(), Stage::Gathering, "nobody waits");
+        job.join(0, join(0, 3), now);
+        job.check(&absent(4));
+        assert_eq!(*job.stage(), Stage::Gathering, "that is a rank of another job");
+        job.outbox.clear();
+        job.check(&absent(3));
+        assert_eq!(failure(&job), (BootErrorKind::PeerDead, Some(2), "PE 2 has ended".into()));
+        assert!(matches!(job.outbox[..], [(0, ToRank::Failed(_))]));
+        // One that has come is not awaited, whatever becomes of it.
+        let mut job = self::job();
+        job.join(2, join(2, 3), now);
+        job.check(&absent(3));
+        assert_eq!(*job.stage(), Stage::Gathering);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod job;
 mod server;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -27,8 +27,27 @@ use crate::uid::Uid;
 pub struct RendezvousHandle {
     addr: Address,
     stop: Arc<EventFd>,
+    news: Arc<News>,
     joined: Arc<AtomicU32>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What whoever has the handle says meanwhile: ranks that will not come any more.
+#[derive(Debug)]
+struct News {
+    absent: Mutex<Vec<(u32, job::Absent)>>,
+    said: EventFd,
+}
+
+impl News {
+    fn say(&self, rank: u32, absent: job::Absent) {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner).push((rank, absent));
+        let _ = self.said.write(1); // fails only when the counter is full, and then it is awake
+    }
+
+    fn take(&self) -> Vec<(u32, job::Absent)> {
+        std::mem::take(&mut self.absent.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Uid {
@@ -79,21 +98,21 @@ impl Uid {
 
 /// Starts a rendezvous on `listener`; a `standing` one serves world after world.
 pub(crate) fn open(listener: Socket, addr: Address, key: Key, standing: bool) -> Result<RendezvousHandle> {
-    let failed = |e: std::io::Error| {
-        BootError::new(BootErrorKind::Io, format!("the rendezvous cannot be set up in this process: {e}"))
-    };
+    let failed = |e: std::io::Error| net::no_thread("the rendezvous cannot be set up in this process", &e);
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let stop = Arc::new(EventFd::from_flags(flags).map_err(|e| failed(e.into()))?);
+    let said = EventFd::from_flags(flags).map_err(|e| failed(e.into()))?;
+    let news = Arc::new(News { absent: Mutex::new(Vec::new()), said });
     let joined = Arc::new(AtomicU32::new(0));
-    let mut server =
-        server::Server::new(listener, addr, key, stop.clone(), joined.clone()).map_err(failed)?;
+    let mut server = server::Server::new(listener, addr, key, stop.clone(), news.clone(), joined.clone())
+        .map_err(failed)?;
     server.standing = standing;
     let thread = std::thread::Builder::new()
         .name("rushmem-uid-rdv".into())
         .stack_size(512 * 1024)
         .spawn(move || server.run())
         .map_err(failed)?;
-    Ok(RendezvousHandle { addr, stop, joined, thread: Some(thread) })
+    Ok(RendezvousHandle { addr, stop, news, joined, thread: Some(thread) })
 }
 
 impl RendezvousHandle {
@@ -105,6 +124,12 @@ impl RendezvousHandle {
     /// How many ranks have come so far.
     pub fn joined(&self) -> u32 {
         self.joined.load(Ordering::Relaxed)
+    }
+
+    /// Rank `rank` of `n` will not come any more: its process has ended, say. Ranks that wait for it, now or
+    /// later, fail with `why` instead of waiting until their limit.
+    pub fn will_not_come(&self, rank: u32, n: u32, why: String) {
+        self.news.say(rank, job::Absent { n, why });
     }
 
     /// Whether its work is done (or has failed) and its thread has ended.

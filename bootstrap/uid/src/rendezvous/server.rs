@@ -3,7 +3,7 @@
 //! a warning while the job goes on. Connections are taken as fast as they come, also when there is no room
 //! for more (`pending` says which one goes then), so that a member never waits behind strangers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -16,7 +16,8 @@ use nix::sys::eventfd::EventFd;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind};
 use socket2::Socket;
 
-use super::job::{Job, Stage};
+use super::job::{Absent, Job, Stage};
+use super::News;
 use crate::auth::{Key, Purpose};
 use crate::conn::{Broken, Conn};
 use crate::endpoint::{self, Address};
@@ -40,6 +41,7 @@ const MAX_WARNINGS: u32 = 20;
 
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
+const NEWS: u64 = u64::MAX - 2;
 
 enum Phase {
     Stranger(Acceptor),
@@ -64,6 +66,8 @@ pub(super) struct Server {
     resting: Option<Instant>,
     key: Key,
     stop: Arc<EventFd>,
+    news: Arc<News>,
+    absent: BTreeMap<u32, Absent>,
     epoll: Epoll,
     clients: HashMap<u64, Client>,
     pending: Pending,
@@ -86,11 +90,13 @@ impl Server {
         addr: Address,
         key: Key,
         stop: Arc<EventFd>,
+        news: Arc<News>,
         joined: Arc<AtomicU32>,
     ) -> std::io::Result<Server> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         epoll.add(&stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
+        epoll.add(&news.said, EpollEvent::new(EpollFlags::EPOLLIN, NEWS))?;
         Ok(Server {
             standing: false,
             addr,
@@ -98,6 +104,8 @@ impl Server {
             resting: None,
             key,
             stop,
+            news,
+            absent: BTreeMap::new(),
             epoll,
             clients: HashMap::new(),
             pending: Pending::new(pending::room()),
@@ -127,6 +135,7 @@ impl Server {
                 match event.data() {
                     LISTENER => self.accept(),
                     STOP => self.stop(),
+                    NEWS => self.hear(),
                     id => self.serve(id),
                 }
                 self.deliver();
@@ -159,6 +168,12 @@ impl Server {
             _ => soon,
         });
         self.listener = None;
+    }
+
+    fn hear(&mut self) {
+        let _ = self.news.said.read(); // only resets it
+        self.absent.extend(self.news.take());
+        self.job.check(&self.absent);
     }
 
     fn accept(&mut self) {
@@ -258,6 +273,7 @@ impl Server {
                     Ok(ToRoot::Join(join)) => {
                         client.phase = Phase::Member(join.rank);
                         self.job.join(id, join, Instant::now());
+                        self.job.check(&self.absent);
                         self.joined.store(self.job.n_joined(), Ordering::Relaxed);
                         self.deliver();
                     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, killpg, Signal};
 use nix::unistd::{getpgrp, getpid, tcgetpgrp, Pid};
+use rushmem_bootstrap_uid::RendezvousHandle;
 
 use crate::args::{Args, OURS};
 use crate::hosts::Share;
@@ -58,14 +59,14 @@ pub(crate) fn run(args: &Args, n: u32, shares: Vec<Share>) -> Result<u8, Failure
     let signals = Signals::block().map_err(|e| Failure::own(format!("cannot wait for signals: {e}")))?;
     let mut verdict = Verdict::new(n as usize, args.grace, TERM_GRACE + TRAVEL, args.timeout);
     let launcher = Launcher::new(args)?;
-    let (uid, _rendezvous) = rendezvous::open(shares.iter().all(|share| launcher.is_here(share)))?;
+    let (uid, rendezvous) = rendezvous::open(shares.iter().all(|share| launcher.is_here(share)))?;
     let folder = std::env::current_dir()
         .map_err(|e| Failure::own(format!("cannot tell the hosts the folder to run in: {e}")))?;
 
     let (news, heard) = channel();
     let credit = Credit::default();
     let output = Arc::new(Mutex::new(Tagged::new(args.tag_output)));
-    let mut job = Job { hosts: Vec::new(), credit: credit.clone() };
+    let mut job = Job { n, hosts: Vec::new(), credit: credit.clone(), rendezvous };
     for share in shares {
         let mut child = launcher.start(&share, signals.before(), files)?;
         let plan = Plan {
@@ -109,8 +110,10 @@ fn environment(args: &Args) -> Vec<(OsString, OsString)> {
 }
 
 struct Job {
+    n: u32,
     hosts: Vec<Host>,
     credit: Credit,
+    rendezvous: RendezvousHandle,
 }
 
 impl Job {
@@ -170,7 +173,11 @@ impl Job {
         match news {
             News::Answered => host.answered = true,
             News::Report(Report::Ended { pe, pid, failure }) if host.share.pes.contains(&pe) => {
-                verdict.ended(pe as usize, &format!("PE {pe} (host {name}, pid {pid})"), failure);
+                let who = format!("PE {pe} (host {name}, pid {pid})");
+                if failure.is_none() {
+                    rendezvous::ended(&self.rendezvous, pe, self.n, &who);
+                }
+                verdict.ended(pe as usize, &who, failure);
             }
             News::Report(Report::Ended { .. }) => {}
             News::Report(Report::Took(bytes)) => self.credit.give(bytes),

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use nix::unistd::Pid;
+use rushmem_bootstrap_uid::RendezvousHandle;
 
 use crate::args::Args;
 use crate::crew::{Crew, End};
@@ -26,7 +27,7 @@ pub(crate) fn run(args: &Args, n: u32) -> Result<u8, Failure> {
     // Before the first thread, so that no thread takes a signal from us.
     let signals = Signals::block().map_err(os("wait for signals"))?;
     let mut verdict = Verdict::new(n as usize, args.grace, TERM_GRACE, args.timeout);
-    let (uid, _rendezvous) = rendezvous::open(true)?;
+    let (uid, rendezvous) = rendezvous::open(true)?;
 
     let recipe = Recipe { program: &args.program, n, uid: &uid, mask: signals.before(), files };
     let environment: Vec<_> = args.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
@@ -49,12 +50,14 @@ pub(crate) fn run(args: &Args, n: u32) -> Result<u8, Failure> {
 
     let mut crew = Crew::new(pids);
     let watched = match &output {
-        Ok(_) => watch(&mut crew, &mut verdict, &signals),
+        Ok(_) => {
+            watch(&mut crew, &mut verdict, &signals, |ends, verdict| tell(verdict, ends, n, &rendezvous))
+        }
         Err(e) => Err(Failure::own(format!("cannot start a thread for output: {e}"))),
     };
     // Whatever happened, and also when all went well: what PEs left behind goes now.
     let (gone, ends) = crew.kill_all(KILL_LIMIT);
-    tell(&mut verdict, ends);
+    tell(&mut verdict, ends, n, &rendezvous);
     if !gone {
         say("some processes withstand SIGKILL; leaving them");
     }
@@ -66,16 +69,25 @@ pub(crate) fn run(args: &Args, n: u32) -> Result<u8, Failure> {
     watched.map(|()| verdict.code())
 }
 
-fn tell(verdict: &mut Verdict, ends: Vec<End>) {
+fn tell(verdict: &mut Verdict, ends: Vec<End>, n: u32, rendezvous: &RendezvousHandle) {
     for End { index, pid, failure } in ends {
-        verdict.ended(index, &format!("PE {index} (pid {pid})"), failure);
+        let who = format!("PE {index} (pid {pid})");
+        if failure.is_none() {
+            rendezvous::ended(rendezvous, index as u32, n, &who);
+        }
+        verdict.ended(index, &who, failure);
     }
 }
 
 /// Until no PE is left, or the rest is to be killed.
-fn watch(crew: &mut Crew, verdict: &mut Verdict, signals: &Signals) -> Result<(), Failure> {
+fn watch(
+    crew: &mut Crew,
+    verdict: &mut Verdict,
+    signals: &Signals,
+    tell: impl Fn(Vec<End>, &mut Verdict),
+) -> Result<(), Failure> {
     loop {
-        tell(verdict, crew.reap());
+        tell(crew.reap(), verdict);
         if !crew.is_alive() {
             return Ok(());
         }

@@ -145,7 +145,7 @@ impl CpuStream {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("rushmem-stream".into());
             let spawned = thread.spawn(move || work(&shared));
-            *worker = Some(spawned.map_err(|e| err!(IO, "starting the stream's thread: {e}"))?);
+            *worker = Some(spawned.map_err(|e| Error::thread("the stream's thread", &e))?);
         }
         queue.waiting.push_back(Entry::Job(job));
         self.shared.changed.notify_all();

@@ -26,7 +26,7 @@ use super::proxy::submissions::Submissions;
 use super::transport::{fake, ucx, Transport};
 use super::{meeting, proxy, Far, Shared};
 use crate::config::{Config, TransportWish};
-use crate::error::{err, Result};
+use crate::error::{Error, Result};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
@@ -129,7 +129,7 @@ impl Meeting {
         let proxy = std::thread::Builder::new()
             .name("rushmem-proxy".into())
             .spawn(move || proxy::run(&driven))
-            .map_err(|e| err!(IO, "starting the proxy thread: {e}"))?;
+            .map_err(|e| Error::thread("the proxy thread", &e))?;
         let net = Arc::new(Far { shared, boot, proxy: Some(proxy), name, about, gpu });
         Ok(Joined { kernels: Detached { net: Arc::clone(&net) }, net })
     }

@@ -127,7 +127,7 @@ impl Links {
         let monitor = std::thread::Builder::new()
             .name("rushmem-monitor".into())
             .spawn(move || watched.monitor())
-            .map_err(|e| err!(IO, "starting the monitor thread: {e}"))?;
+            .map_err(|e| Error::thread("the monitor thread", &e))?;
         Ok(Links { shared, monitor: Some(monitor) })
     }
 
