@@ -388,7 +388,7 @@ fn who_does_not_hold_the_secret_is_not_welcomed() {
             let limit = Duration::from_secs(1);
             let join = || {
                 let config = UidConfig { init_timeout: limit, ..config(1, 2) };
-                join_meeting(&secret("correct horsf"), config).err().expect("it does not know the secret")
+                join_meeting(&secret("correct horsf"), config).expect_err("it does not know the secret")
             };
             let start = Instant::now();
             let mut told = join();

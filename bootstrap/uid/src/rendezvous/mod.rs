@@ -32,7 +32,7 @@ pub struct RendezvousHandle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What whoever has the handle says meanwhile: ranks that will not come any more.
+/// What the owner of the handle says meanwhile: ranks that will not come any more.
 #[derive(Debug)]
 struct News {
     absent: Mutex<Vec<(u32, job::Absent)>>,
