@@ -217,15 +217,23 @@ impl State {
     /// did not end, since the others can end those before. The message is sent before this rank's caller can
     /// see the reason, so that a caller that then ends is not taken for the first death.
     pub(crate) fn break_job(&mut self, seq: u64, e: BootError) {
-        let key_seq = if e.kind == BootErrorKind::PeerDead { 0 } else { seq };
-        if e.rank == Some(self.me) && e.kind == BootErrorKind::PeerDead && !self.leaving {
-            log::debug!("rushmem uid: rank {} is reported dead", self.me);
-            return;
-        }
+        let of_me = e.rank == Some(self.me) && e.kind == BootErrorKind::PeerDead && !self.leaving;
+        let key_seq = match e.kind {
+            // This rank may yet say itself why it leaves.
+            BootErrorKind::PeerDead if of_me => u64::MAX,
+            BootErrorKind::PeerDead => 0,
+            _ => seq,
+        };
         if !self.forwarded.insert((e.kind as i32, e.rank, key_seq)) {
             return;
         }
         self.send_all(&Kind::Broken(seq), &frame::write_broken(&e));
+        if of_me {
+            // It goes on, but the others hear of it from here, too: what followed from it may come behind it
+            // on the same links.
+            log::debug!("rushmem uid: rank {} is reported dead", self.me);
+            return;
+        }
         log::debug!("rushmem uid: rank {} learns: {}", self.me, e.message);
         if e.kind == BootErrorKind::PeerDead {
             match &self.death {
