@@ -82,8 +82,8 @@ RUSHMEM_OUTLINED void reducescatter_any(team t, T *dst, const T *src, size_t n) 
 
 /* Element i of `dst`, on every member, is that of all members' `src` combined by `Op`: sum, prod, min, max,
  * and_, or_ or xor_. `dst` and `src` are the same array, on all members alike, or do not overlap; each is
- * symmetric, or not for any member. On return `dst` may be read by every thread of the scope, and `src` changed. (OpenSHMEM 1.5, 9.9
- * shmem_sum_reduce)
+ * symmetric, or not for any member. On return `dst` may be read by every thread of the scope, and `src`
+ * changed. (OpenSHMEM 1.5, 9.9 shmem_sum_reduce)
  * Order: the data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
