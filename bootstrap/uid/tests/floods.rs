@@ -236,6 +236,19 @@ impl Drop for Strangers {
     }
 }
 
+/// One flood at a time, with so many descriptors at most. Listeners keep half of them for strangers: with as
+/// many as a shell usually gives, these floods are larger than what is kept.
+fn alone_with(descriptors: u64) -> std::sync::MutexGuard<'static, ()> {
+    static FLOODS: Mutex<()> = Mutex::new(());
+    let alone = FLOODS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, descriptors.min(hard), hard).expect("up to the hard limit");
+    alone
+}
+
+/// What a shell usually gives.
+const USUAL: u64 = 1024;
+
 fn config(rank: u32, n: u32) -> UidConfig {
     UidConfig { init_timeout: LONG, timeout: LONG, ..UidConfig::new(rank, n) }
 }
@@ -282,6 +295,7 @@ fn hello(uid: &Uid) -> String {
 
 #[test]
 fn connections_that_come_back_at_once_do_not_delay_a_start() {
+    let _alone = alone_with(USUAL);
     let n = size(3000, 6000);
     for speaks in [false, true] {
         let (uid, rendezvous) = Uid::create_standing(Some("lo")).expect("a unique ID");
@@ -300,6 +314,8 @@ fn connections_that_come_back_at_once_do_not_delay_a_start() {
 /// last.
 #[test]
 fn nor_do_those_at_every_listener_of_the_ranks() {
+    // The ranks are threads here, so the strangers of all listeners are this process's.
+    let _alone = alone_with(u64::MAX);
     let (uid, _rendezvous) = Uid::create_standing(Some("lo")).expect("a unique ID");
     let part = format!("listeners {} {}", std::process::id(), size(400, 2000));
     let _strangers = Strangers::start(&part, 2);
@@ -314,8 +330,10 @@ fn nor_do_those_at_every_listener_of_the_ranks() {
 
 #[test]
 fn nor_do_processes_of_this_user_at_local_sockets() {
+    // More than this process may have, with room for what comes to the ranks, too, in their milliseconds.
+    let _alone = alone_with(4096);
     let (uid, _rendezvous) = Uid::create_standing_local().expect("a unique ID");
-    let _strangers = Strangers::start(&format!("local {}", size(800, 4000)), 2);
+    let _strangers = Strangers::start(&format!("local {}", size(2500, 3500)), 2);
     in_time("strangers at local sockets", || starts(4, |rank| join_uid(&uid, config(rank, 4))));
 }
 
@@ -338,12 +356,11 @@ fn one_host(identity: &str) -> MeetingPoint {
 /// once.
 #[test]
 fn ports_that_others_hold_only_move_the_meeting() {
-    let held = size(100, 2000);
+    let _alone = alone_with(USUAL);
+    let held = size(100, 400);
     let point = meeting(&format!("ports {} {:?}", std::process::id(), Instant::now()), None);
     let mut listening: Vec<TcpListener> = Vec::new();
     let mut bound: Vec<socket2::Socket> = Vec::new();
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit");
     for (i, port) in point.ports().into_iter().take(held).enumerate() {
         if i % 2 == 0 {
             listening.extend(TcpListener::bind(("127.0.0.1", port)).ok());
