@@ -14,7 +14,7 @@ const ENDED: &str = "ENDED";
 /// The survivors' code.
 const CODE: i32 = 7;
 /// For all to begin.
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(60);
 
 /// Says that this PE begins.
 pub fn ready() {

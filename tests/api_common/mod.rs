@@ -37,7 +37,7 @@ pub fn longer(few: u32) -> u32 {
 /// not take turns on a GPU) and once as threads, with generators seeded alike.
 #[track_caller]
 pub fn at_counts(counts: &[u32], f: impl Fn(&World, &mut Rng) + Sync) {
-    let here: Vec<u32> = counts.iter().copied().filter(|n| !place::too_many(*n)).collect();
+    let here: Vec<u32> = place::counts(counts).into_iter().filter(|n| !place::too_many(*n)).collect();
     if here.is_empty() {
         let test = std::thread::current().name().unwrap_or_default().rsplit("::").next().unwrap().to_owned();
         place::skip(&test, format_args!("tests in brief have fewer PEs than {counts:?}"));

@@ -8,7 +8,7 @@
 //! process run at a time.
 
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::way::way_to;
 use rushmem::testing::{self, Pes};
@@ -53,6 +53,20 @@ fn brief() -> Option<u32> {
 /// Whether tests are to be brief.
 pub fn is_brief() -> bool {
     brief().is_some()
+}
+
+/// Those of some numbers of PEs that a test runs with: all of them on the CPU device. On GPUs, where a start
+/// takes a second and more, two PEs and another number that is drawn in each run; `RUSHMEM_TEST_COUNTS=all`
+/// takes all there, too.
+pub fn counts(all: &[u32]) -> Vec<u32> {
+    let every = !on_gpus() || std::env::var("RUSHMEM_TEST_COUNTS").is_ok_and(|v| v == "all");
+    if every || is_brief() || all.len() < 3 {
+        return all.to_vec();
+    }
+    let always = if all.contains(&2) { 2 } else { all[0] };
+    let others: Vec<u32> = all.iter().copied().filter(|n| *n != always).collect();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.subsec_micros() as usize);
+    vec![always, others[now % others.len()]]
 }
 
 /// Whether tests of `n` PEs are left out.
@@ -106,9 +120,9 @@ pub fn all_mapped(n: u32) -> bool {
     (0..n).all(|pe| way_to(0, pe) == "direct")
 }
 
-/// `n` PEs with the time that they may need here.
+/// `n` PEs with the time that they may need here: on GPUs a test may compile dozens of kernels.
 pub fn pes(n: u32) -> Pes {
-    testing::pes(n).timeout(Duration::from_secs(if is_brief() { 230 } else { 60 }))
+    testing::pes(n).timeout(Duration::from_secs(if is_brief() || on_gpus() { 190 } else { 60 }))
 }
 
 /// Says that a test, or a part of it, does nothing here.
