@@ -85,13 +85,15 @@ fn churn(world: &World, rng: &mut Rng, first: usize, count: usize) {
     let after = footprint(world);
     assert_eq!(after.1, before.1, "descriptors");
     assert!(after.0 < before.0 + (1 << 20), "{before:?} {after:?}");
-    // The least of many, as the machine may be busy.
-    let least = |times: &[Duration]| *times.iter().min().expect("some teams were made");
-    let (first, last) = (least(&times[..count / 2]), least(&times[count / 2..]));
-    assert!(
-        last < first * 4 + Duration::from_micros(500),
-        "a team took {first:?} at first, and {last:?} at last"
-    );
+    // The least of many, as the machine may be busy; tests in brief have too few.
+    if count >= 100 {
+        let least = |times: &[Duration]| *times.iter().min().expect("some teams were made");
+        let (first, last) = (least(&times[..count / 2]), least(&times[count / 2..]));
+        assert!(
+            last < first * 4 + Duration::from_micros(500),
+            "a team took {first:?} at first, and {last:?} at last"
+        );
+    }
     kept.free().unwrap();
 }
 
