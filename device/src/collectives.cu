@@ -28,7 +28,7 @@ struct alignas(2) __nv_bfloat16 {
 #endif
 
 /* As many as the table may ask for (host/runtime/src/config/launches.rs). */
-#define RUSHMEM_STREAM_KERNEL __global__ void __launch_bounds__(512)
+#define RUSHMEM_STREAM_KERNEL __global__ void __launch_bounds__(512, 1)
 
 template <typename Scope> RUSHMEM_STREAM_KERNEL rushmem_stream_sync(rushmem::team t) { rushmem::sync<Scope>(t); }
 

@@ -15,9 +15,8 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t,
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
   if (direct) {
     c.meet();
-    write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), 0, n * sizeof(T), [=](int to) {
-      return reinterpret_cast<const char *>(src + static_cast<size_t>(to) * n);
-    });
+    write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), reinterpret_cast<const char *>(src),
+                                    n * sizeof(T), n * sizeof(T));
     c.meet();
     written(c);
   } else {

@@ -9,33 +9,56 @@
 namespace rushmem {
 namespace impl {
 
+/* Words [first, first + count) of the root's array go to all others, and to its own `dst`. */
+template <typename Scope, typename T>
+RUSHMEM_DEVICE void send_from_root(const call<Scope> &c, T *dst, const T *src, size_t n, size_t first, uint32_t count) {
+  using group = typename call<Scope>::group;
+  const words_from<T, false> source{src, n};
+  packet *slot = c.packets(c.next, c.t.raw.my_pe);
+  const uint32_t size = group::size();
+  uint32_t i = group::rank();
+  const bool whole = source.are_whole(src);
+  RUSHMEM_ROLLED
+  for (; whole && i < count; i += words_together * size) send_words<words_together>(c, source, slot, first, i, count);
+  RUSHMEM_ROLLED
+  for (; i < count; i += size) send_words<1>(c, source, slot, first, i, count);
+  if (dst == src || count == 0) return;
+  const size_t begin = first * 8, bytes = n * sizeof(T) - begin;
+  copy_apart<group, unit_of<T>::value>(reinterpret_cast<char *>(dst) + begin, reinterpret_cast<const char *>(src) + begin,
+                                       bytes < count * size_t(8) ? bytes : count * size_t(8));
+}
+
+template <typename Scope, typename T>
+RUSHMEM_DEVICE void receive_from_root(const call<Scope> &c, T *dst, size_t n, size_t first, uint32_t count, int root) {
+  using group = typename call<Scope>::group;
+  constexpr uint32_t U = words_together;
+  const packet *slot = c.packets(c.next, root);
+  const uint32_t size = group::size();
+  uint32_t i = group::rank();
+  const bool whole = ((reinterpret_cast<uint64_t>(dst) | n * sizeof(T)) & 7) == 0;
+  RUSHMEM_ROLLED
+  for (; whole && i < count; i += U * size) {
+    const auto got = c.template receive_some<U>(slot + i, size, count - i, c.next, root);
+    RUSHMEM_UNROLL
+    for (uint32_t u = 0; u < U; ++u) {
+      if (u == 0 || i + u * size < count) leave_word<true>(dst, n, first + i + u * size, got.at[u]);
+    }
+  }
+  RUSHMEM_ROLLED
+  for (; i < count; i += size) set_word(dst, n, first + i, c.receive(slot + i, c.next, root));
+}
+
 /* The root sends packets; all members show when they are done with them. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_packets(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
-  constexpr uint32_t U = words_together;
-  const int me = c.t.raw.my_pe;
-  const size_t words = words_of<T>(n), chunk = c.room, size = Scope::size();
+  const size_t words = words_of<T>(n), chunk = c.room;
   for (size_t from = 0; from < words; from += chunk) {
-    const size_t count = words - from < chunk ? words - from : chunk;
-    if (me == root) {
+    const uint32_t count = static_cast<uint32_t>(words - from < chunk ? words - from : chunk);
+    if (c.t.raw.my_pe == root) {
       c.make_room();
-      packet *slot = c.packets(c.next, root);
-      for (size_t i = Scope::rank(); i < count; i += size) {
-        const uint64_t value = word_at(src, n, from + i);
-        for (int s = 1; s < c.t.raw.n_pes; ++s) c.send(slot + i, value, c.next, c.right(s));
-        if (dst != src) set_word(dst, n, from + i, value);
-      }
+      send_from_root(c, dst, src, n, from, count);
     } else {
-      const packet *slot = c.packets(c.next, root);
-      size_t i = Scope::rank();
-      RUSHMEM_ROLLED
-      for (; i + (U - 1) * size < count; i += U * size) {
-        const auto got = c.template receive_some<U>(slot + i, size, c.next, root);
-        RUSHMEM_UNROLL
-        for (uint32_t u = 0; u < U; ++u) set_word(dst, n, from + i + u * size, got.at[u]);
-      }
-      RUSHMEM_ROLLED
-      for (; i < count; i += size) set_word(dst, n, from + i, c.receive(slot + i, c.next, root));
+      receive_from_root(c, dst, n, from, count, root);
     }
     c.check_busy();
     loads_before_later();
@@ -44,34 +67,22 @@ RUSHMEM_DEVICE void broadcast_packets(call<Scope> &c, T *dst, const T *src, size
 }
 
 /* The same by blocks, each in its channel, where every member says in each phase that it is there: the root
- * by its words, the others by one packet. A chunk is sent once all members have shown themselves in the one
- * before, so nothing is overwritten that is not read (call.h). */
+ * of the next call may be another one, and has to have heard from all. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_by_blocks(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
   if (c.is_idle()) return;
   using group = typename call<Scope>::group;
-  const int me = c.t.raw.my_pe, members = c.t.raw.n_pes;
+  const int me = c.t.raw.my_pe;
   const chunks shares = chunks_of(c, words_of<T>(n));
   c.make_room();
   for (size_t sent = 0; sent < shares.words; sent += shares.step) {
-    const size_t first = sent + shares.offset, count = shares.count(sent);
-    if (me == root) {
-      packet *slot = c.packets(c.next, me);
-      for (size_t i = group::rank(); i < count; i += group::size()) {
-        const uint64_t value = word_at(src, n, first + i);
-        for (int s = 1; s < members; ++s) c.send(slot + i, value, c.next, c.right(s));
-        if (dst != src) set_word(dst, n, first + i, value);
-      }
-    } else {
-      const packet *slot = c.packets(c.next, root);
-      for (size_t i = group::rank(); i < count; i += group::size()) {
-        /* This PE's own sign of life goes first. */
-        if (i == 0) say_here(c);
-        set_word(dst, n, first + i, c.receive(slot + i, c.next, root));
-      }
-    }
+    const size_t first = sent + shares.offset;
+    const uint32_t count = shares.count(sent);
+    /* A sign of life goes first. */
+    if (group::rank() == 0 && (me != root || count == 0)) say_here(c);
+    if (me == root) send_from_root(c, dst, src, n, first, count);
+    else receive_from_root(c, dst, n, first, count, root);
     if (group::rank() == 0) {
-      if (count == 0) say_here(c);
       c.check_busy();
       hear_all(c, c.next, count == 0 ? me : root);
     }
@@ -87,8 +98,8 @@ template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
   c.meet();
   if (c.t.raw.my_pe == root) {
-    write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), 0, n * sizeof(T),
-                                    [=](int) { return reinterpret_cast<const char *>(src); });
+    write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), 0,
+                                    n * sizeof(T));
   }
   c.meet();
   written(c);

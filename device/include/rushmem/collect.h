@@ -42,8 +42,8 @@ RUSHMEM_DEVICE void collect(const team &t, T *dst, const T *src, size_t n) {
   }
   if (symmetric && impl::is_large_to_write<Scope>(t, most * sizeof(T))) {
     c.meet();
-    impl::write_to_all<impl::unit_of<T>::value>(c, reinterpret_cast<char *>(dst + before), 0, n * sizeof(T),
-                                                [=](int) { return reinterpret_cast<const char *>(src); });
+    impl::write_to_all<impl::unit_of<T>::value>(c, reinterpret_cast<char *>(dst + before),
+                                                reinterpret_cast<const char *>(src), 0, n * sizeof(T));
     c.meet();
     impl::written(c);
   } else if (most != 0) {

@@ -27,7 +27,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void fcollect_any(team t,
   if (direct) {
     char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
     c.meet();
-    write_to_all<unit_of<T>::value>(c, block_, 0, n * sizeof(T), [=](int) { return reinterpret_cast<const char *>(src); });
+    write_to_all<unit_of<T>::value>(c, block_, reinterpret_cast<const char *>(src), 0, n * sizeof(T));
     c.meet();
     written(c);
   } else {

@@ -101,30 +101,47 @@ template <typename Scope> struct call {
   /* All threads of the scope enter, which synchronises them. */
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_) : t(team_), tag(static_cast<uint32_t>(tag_)), busy(0) {
     if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
-    room = t.raw.packets;
-    if constexpr (blocks) {
-      room /= channels();
-      tag ^= static_cast<uint32_t>(blocks_in_grid() * 0x9e3779b97f4a7c15u >> 52) | 1;
-    }
+    room = room_of(t);
+    if constexpr (blocks) tag = tag_of_blocks(tag_);
     sync();
-    const uint64_t alone = load_relaxed_word(&slots()->phase), known = load_relaxed_word(&slots()->known);
-    const packet grid_ = load_packet(grid_words());
-    uint64_t last = grid_.sequence;
+    begin(load_packet(reinterpret_cast<const packet *>(&slots()->phase)), load_packet(grid_words()),
+          blocks && !is_idle() ? load_relaxed_word(ended_by_blocks() + block_in_grid()) : 0);
+    if (is_first()) take();
+  }
+
+  /* All that has ended, as words of the slot set say: phases by calls of one block at most and how many of
+   * them all members have ended; what block 0 has left; what this block has. */
+  RUSHMEM_DEVICE void begin(const packet &alone, const packet &of_grid, uint64_t own) {
+    uint64_t last = of_grid.sequence;
     if constexpr (blocks) {
-      const uint64_t own = is_idle() ? 0 : load_relaxed_word(ended_by_blocks() + block_in_grid());
-      if ((grid_.value & 0xffff) == channels()) last = grid_.value >> 16;
+      if ((of_grid.value & 0xffff) == channels()) last = of_grid.value >> 16;
       if (own > last) last = own;
     }
     behind = RUSHMEM_TEAM_PHASES;
-    if (alone >= last) {
-      last = alone;
-      behind = alone - known < far_behind ? static_cast<uint32_t>(alone - known) + 1 : far_behind;
+    if (alone.value >= last) {
+      last = alone.value;
+      behind = alone.value - alone.sequence < far_behind ? static_cast<uint32_t>(alone.value - alone.sequence) + 1 : far_behind;
     }
     next = last + 1;
-    if (is_first()) {
-      busy = swap_word(reinterpret_cast<uint32_t *>(&slots()->busy), uint32_t(1));
-      store_relaxed_word(&slots()->current, number(next));
-    }
+  }
+
+  /* By the first thread: the slot set is in use, and by what. */
+  RUSHMEM_DEVICE void take() {
+    busy = swap_word(reinterpret_cast<uint32_t *>(&slots()->busy), uint32_t(1));
+    store_relaxed_word(&slots()->current, number(next));
+  }
+
+  /* What tells calls by other numbers of blocks apart. */
+  RUSHMEM_DEVICE static uint32_t tag_of_blocks(uint64_t tag_) {
+    return static_cast<uint32_t>(tag_) ^ (static_cast<uint32_t>(blocks_in_grid() * 0x9e3779b97f4a7c15u >> 52) | 1);
+  }
+  RUSHMEM_DEVICE static uint32_t channels_of(const team &t) {
+    const uint32_t all = blocks_in_grid();
+    return all < t.raw.packets ? all : t.raw.packets;
+  }
+  RUSHMEM_DEVICE static uint32_t room_of(const team &t) {
+    if constexpr (blocks) return t.raw.packets / channels_of(t);
+    return t.raw.packets;
   }
 
   RUSHMEM_DEVICE uint64_t number(uint64_t phase) const { return phase << 16 | tag; }
@@ -134,10 +151,7 @@ template <typename Scope> struct call {
 
   /* ---- channels ---- */
 
-  RUSHMEM_DEVICE uint32_t channels() const {
-    const uint32_t all = blocks_in_grid();
-    return all < t.raw.packets ? all : t.raw.packets;
-  }
+  RUSHMEM_DEVICE uint32_t channels() const { return channels_of(t); }
   /* Blocks for which there are no packets have nothing to do but to come to barriers. */
   RUSHMEM_DEVICE bool is_idle() const {
     if constexpr (blocks) return block_in_grid() >= t.raw.packets;
@@ -303,13 +317,13 @@ template <typename Scope> struct call {
     else store_packet_any(own, value, number(phase), t.world_pe(member));
   }
 
-  /* U packets from a member, `apart` from one another. Their loads are in flight together, again and again
-   * until all have come. */
+  /* Packets from a member, `apart` from one another, U at most, as many as begin among the next `left` ones.
+   * Their loads are in flight together, again and again until all have come. */
   template <uint32_t U> struct words {
     uint64_t at[U];
   };
   template <uint32_t U>
-  RUSHMEM_DEVICE words<U> receive_some(const packet *own, uint32_t apart, uint64_t phase, int member) const {
+  RUSHMEM_DEVICE words<U> receive_some(const packet *own, uint32_t apart, uint32_t left, uint64_t phase, int member) const {
     const uint64_t wanted = number(phase);
     patience p;
     for (;;) {
@@ -317,7 +331,8 @@ template <typename Scope> struct call {
       uint64_t seen[U];
       RUSHMEM_UNROLL
       for (uint32_t u = 0; u < U; ++u) {
-        const packet one = load_packet(own + u * apart);
+        packet one{0, wanted};
+        if (u == 0 || u * apart < left) one = load_packet(own + u * apart);
         got.at[u] = one.value;
         seen[u] = one.sequence;
       }
@@ -337,7 +352,16 @@ template <typename Scope> struct call {
     }
   }
   RUSHMEM_DEVICE uint64_t receive(const packet *own, uint64_t phase, int member) const {
-    return receive_some<1>(own, 0, phase, member).at[0];
+    return receive_some<1>(own, 0, 1, phase, member).at[0];
+  }
+
+  /* By the first thread of block 0, given what it has found: this call by all blocks has ended. */
+  RUSHMEM_DEVICE void leave(uint64_t alone, packet of_grid) {
+    if ((of_grid.value & 0xffff) != channels()) {
+      of_grid.value = (alone > of_grid.sequence ? alone : of_grid.sequence) << 16 | channels();
+    }
+    store_packet(grid_words(), of_grid.value, next - 1);
+    store_relaxed_word(&slots()->busy, uint64_t(0));
   }
 
   /* The end: what the scope's threads have written may be read by all of them, and the slot set is free. */
@@ -347,15 +371,7 @@ template <typename Scope> struct call {
     if (group::rank() == 0) {
       if constexpr (blocks) {
         if (!is_idle()) store_relaxed_word(ended_by_blocks() + block_in_grid(), next - 1);
-        if (block_in_grid() == 0) {
-          packet grid_ = load_packet(grid_words());
-          if ((grid_.value & 0xffff) != channels()) {
-            const uint64_t alone = load_relaxed_word(&slots()->phase);
-            grid_.value = (alone > grid_.sequence ? alone : grid_.sequence) << 16 | channels();
-          }
-          store_packet(grid_words(), grid_.value, next - 1);
-          store_relaxed_word(&slots()->busy, uint64_t(0));
-        }
+        if (block_in_grid() == 0) leave(load_relaxed_word(&slots()->phase), load_packet(grid_words()));
       } else {
         store_relaxed_word(&slots()->phase, next - 1);
         /* What is there says less, and is true. */

@@ -9,18 +9,6 @@
 namespace rushmem {
 namespace impl {
 
-/* Who the members are, by value: what a function that is out of line needs of a call. */
-struct roster {
-  const int32_t *table;
-  int start, stride, me, n;
-  template <typename T> RUSHMEM_DEVICE T *at(T *local, int member) const {
-    return run_address(local, RUSHMEM_LIKELY(!table) ? start + member * stride : table[member]);
-  }
-};
-template <typename Scope> RUSHMEM_DEVICE roster roster_of(const call<Scope> &c) {
-  return {c.t.raw.table, c.t.raw.start, c.t.raw.stride, c.t.raw.my_pe, c.t.raw.n_pes};
-}
-
 /* Words [begin, end) of arrays of n elements at any address, one at a time. Out of line: for what has no
  * whole vectors. */
 template <typename Group, typename T, typename Op>
@@ -39,12 +27,14 @@ RUSHMEM_OUTLINED void combine_words(roster members, T *dst, const T *src, size_t
 
 /* Vectors of 16 bytes that a thread combines together: those of 16-bit floats are twice as wide in f32. */
 template <typename T> struct combined_together {
-  static constexpr int value = sizeof(typename combined<T>::type) > sizeof(T) ? 2 : pairs_together;
+  static constexpr int value = sizeof(typename combined<T>::type) > sizeof(T) ? pairs_together / 2 : pairs_together;
 };
 
-/* U vectors, `apart` bytes from one another. The first two members' are in flight together. */
-template <typename Op, bool to_all, int U, typename T, typename Scope>
-RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char *src, size_t apart) {
+/* Vectors i, i + size, ... of `count`, as many as go together. Those of the first two members are in flight
+ * at once. */
+template <typename Op, bool to_all, typename T, typename Scope>
+RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char *src, size_t i, size_t size, size_t count) {
+  constexpr int U = combined_together<T>::value;
   const int n = c.t.raw.n_pes;
   struct {
     accumulator<T, Op> a, b;
@@ -52,16 +42,19 @@ RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char 
   const char *from = of_member(c, src, 0);
   RUSHMEM_UNROLL
   for (int u = 0; u < U; ++u) {
-    const pair v = load_pair(from + u * apart);
+    pair v{};
+    if (u == 0 || i + u * size < count) v = load_pair(from + (i + u * size) * 16);
     so_far[u].a.begin(v.a);
     so_far[u].b.begin(v.b);
   }
   RUSHMEM_ROLLED
   for (int member = 1; member < n; ++member) {
     from = of_member(c, src, member);
-    pair v[U];
+    pair v[U] = {};
     RUSHMEM_UNROLL
-    for (int u = 0; u < U; ++u) v[u] = load_pair(from + u * apart);
+    for (int u = 0; u < U; ++u) {
+      if (u == 0 || i + u * size < count) v[u] = load_pair(from + (i + u * size) * 16);
+    }
     RUSHMEM_UNROLL
     for (int u = 0; u < U; ++u) {
       so_far[u].a.add(v[u].a);
@@ -75,10 +68,14 @@ RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char 
   for (int s = 1; s < n && to_all; ++s) {
     char *there = of_member(c, dst, c.right(s));
     RUSHMEM_UNROLL
-    for (int u = 0; u < U; ++u) store_pair(there + u * apart, sum_[u]);
+    for (int u = 0; u < U; ++u) {
+      if (u == 0 || i + u * size < count) store_pair(there + (i + u * size) * 16, sum_[u]);
+    }
   }
   RUSHMEM_UNROLL
-  for (int u = 0; u < U; ++u) store_pair(dst + u * apart, sum_[u]);
+  for (int u = 0; u < U; ++u) {
+    if (u == 0 || i + u * size < count) store_pair(dst + (i + u * size) * 16, sum_[u]);
+  }
 }
 
 /* Bytes [begin, end) of all members' `src`, arrays of n elements, combined, to this PE's `dst`, and to the
@@ -94,14 +91,9 @@ RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n
     const size_t count = (mine.end - mine.begin) / 16, size = group::size();
     char *to = reinterpret_cast<char *>(dst) + mine.begin;
     const char *from = reinterpret_cast<const char *>(src) + mine.begin;
-    size_t i = group::rank();
     RUSHMEM_ROLLED
-    for (; i + (U - 1) * size < count; i += U * size) {
-      combine_vectors<Op, to_all, U, T>(c, to + i * 16, from + i * 16, size * 16);
-    }
-    RUSHMEM_ROLLED
-    for (; i < count; i += size) {
-      combine_vectors<Op, to_all, 1, T>(c, to + i * 16, from + i * 16, 0);
+    for (size_t i = group::rank(); i < count; i += U * size) {
+      combine_vectors<Op, to_all, T>(c, to, from, i, size, count);
     }
     done += count * 16;
   }

@@ -13,8 +13,8 @@
  * ones. The second meeting has a fence in front of it, so who has met a member has its data. A put's source
  * is free when the network says so, for which the call waits at its end.
  *
- * How much is on its way counts: an SM has 46 GB/s over NVLink with 64 KiB in flight, so each thread of 1024
- * has four accesses of 16 bytes, made before the first of them is used. Members that do not keep one order
+ * How much is on its way counts: an SM has 46 GB/s over NVLink with 64 KiB in flight, so each thread of 512
+ * has eight accesses of 16 bytes, made before the first of them is used. Members that do not keep one order
  * would meet at the same target: each begins with its right neighbour. */
 #ifndef RUSHMEM_IMPL_COLL_DIRECT_H
 #define RUSHMEM_IMPL_COLL_DIRECT_H
@@ -33,7 +33,19 @@ RUSHMEM_DEVICE bool is_symmetric(const void *at, size_t bytes) {
 }
 
 /* A thread's accesses that are in flight together. */
-constexpr int pairs_together = 4;
+constexpr int pairs_together = 8;
+
+/* Who the members are, by value: what a function that is out of line needs of a call. */
+struct roster {
+  const int32_t *table;
+  int start, stride, me, n;
+  template <typename T> RUSHMEM_DEVICE T *at(T *local, int member) const {
+    return run_address(local, RUSHMEM_LIKELY(!table) ? start + member * stride : table[member]);
+  }
+};
+template <typename Scope> RUSHMEM_DEVICE roster roster_of(const call<Scope> &c) {
+  return {c.t.raw.table, c.t.raw.start, c.t.raw.stride, c.t.raw.my_pe, c.t.raw.n_pes};
+}
 
 /* Bytes [begin, end) of an array. */
 struct span {
@@ -101,50 +113,60 @@ RUSHMEM_DEVICE bool whole_vectors(const void *a, const void *b) {
   return ((reinterpret_cast<uint64_t>(a) | reinterpret_cast<uint64_t>(b)) & 15) == 0;
 }
 
-/* Bytes [begin, end) of `dst` on every member, this one too, from `source(member)`: all members in turn for
- * each few vectors, so that this GPU's memory and the links to all others work at once. */
-template <size_t unit, typename Scope, typename Source>
-RUSHMEM_DEVICE void write_to_all(const call<Scope> &c, char *dst, size_t begin, size_t end, Source source) {
-  using group = typename call<Scope>::group;
-  const int n = c.t.raw.n_pes;
-  const span mine = block_part(c, begin, end);
-  const size_t bytes = mine.end - mine.begin;
-  const bool near = c.t.raw.all_near != 0;
-  bool whole = near && bytes % 16 == 0;
+/* `count` vectors to `dst` of every member, this one too, each from what lies `apart` bytes behind what goes
+ * to the member before it; 0: from the same ones. All members in turn for each few vectors, so that this
+ * GPU's memory and the links to all others work at once. Out of line, as copy_apart. */
+template <typename Group>
+RUSHMEM_OUTLINED void write_vectors(roster members, char *dst, const char *src, size_t apart, size_t count) {
+  const size_t size = Group::size();
   RUSHMEM_ROLLED
-  for (int s = 0; s < n; ++s) whole = whole && whole_vectors(dst + mine.begin, source(c.right(s)) + mine.begin);
-  if (!whole) {
+  for (size_t i = Group::rank(); i < count; i += pairs_together * size) {
+    pair v[pairs_together] = {};
+    int to = members.me;
     RUSHMEM_ROLLED
-    for (int s = 1; s <= n; ++s) {
-      const int to = c.right(s % n);
-      const char *from = source(to) + mine.begin;
-      if (near || to == c.t.raw.my_pe) {
-        char *there = of_member(c, dst, to) + mine.begin;
-        if (there != from) copy_apart<group, unit>(there, from, bytes);
-      } else if (bytes != 0) {
-        put_apart<group, unit>(dst + mine.begin, from, bytes, c.t.world_pe(to));
-      }
-    }
-    return;
-  }
-  const size_t count = bytes / 16, rank = group::rank(), size = group::size();
-  RUSHMEM_ROLLED
-  for (size_t i = rank; i < count; i += pairs_together * size) {
-    RUSHMEM_ROLLED
-    for (int s = 1; s <= n; ++s) {
-      const int to = c.right(s % n);
-      const char *from = source(to) + mine.begin + i * 16;
-      char *there = of_member(c, dst, to) + mine.begin + i * 16;
+    for (int s = 1; s <= members.n; ++s) {
+      to = to + 1 < members.n ? to + 1 : 0;
+      const char *from = src + static_cast<size_t>(to) * apart + i * 16;
+      char *there = (to == members.me ? dst : members.at(dst, to)) + i * 16;
       if (there == from) continue;
-      pair v[pairs_together];
-      RUSHMEM_UNROLL
-      for (int u = 0; u < pairs_together; ++u) {
-        if (u == 0 || i + u * size < count) v[u] = load_own_pair(from + u * size * 16);
+      if (s == 1 || apart != 0) {
+        RUSHMEM_UNROLL
+        for (int u = 0; u < pairs_together; ++u) {
+          if (u == 0 || i + u * size < count) v[u] = load_own_pair(from + u * size * 16);
+        }
       }
       RUSHMEM_UNROLL
       for (int u = 0; u < pairs_together; ++u) {
         if (u == 0 || i + u * size < count) store_pair(there + u * size * 16, v[u]);
       }
+    }
+  }
+}
+
+/* `bytes` to `dst` on every member, this one too, each from what lies `apart` bytes behind what goes to the
+ * member before it; 0: the same to all. */
+template <size_t unit, typename Scope>
+RUSHMEM_DEVICE void write_to_all(const call<Scope> &c, char *dst, const char *src, size_t apart, size_t bytes) {
+  using group = typename call<Scope>::group;
+  const int n = c.t.raw.n_pes;
+  const span mine = block_part(c, 0, bytes);
+  const size_t count = mine.end - mine.begin;
+  const bool near = c.t.raw.all_near != 0;
+  dst += mine.begin;
+  src += mine.begin;
+  if (RUSHMEM_LIKELY(near && ((count | apart) & 15) == 0 && whole_vectors(dst, src))) {
+    write_vectors<group>(roster_of(c), dst, src, apart, count / 16);
+    return;
+  }
+  RUSHMEM_ROLLED
+  for (int s = 1; s <= n && count != 0; ++s) {
+    const int to = c.right(s % n);
+    const char *from = src + static_cast<size_t>(to) * apart;
+    if (near || to == c.t.raw.my_pe) {
+      char *there = of_member(c, dst, to);
+      if (there != from) copy_apart<group, unit>(there, from, count);
+    } else {
+      put_apart<group, unit>(dst, from, count, c.t.world_pe(to));
     }
   }
 }

@@ -76,38 +76,45 @@ template <typename F> struct words_by {
 };
 template <typename F> RUSHMEM_DEVICE words_by<F> words_of_each(F of) { return {of}; }
 
-/* Words of a thread that are sent and received together, where all are whole. */
-constexpr uint32_t words_together = 2;
+/* Words of a thread that are sent and received together, where all are whole: 16 of a block of 512 threads
+ * are 64 KiB. */
+constexpr uint32_t words_together = 8;
 
 template <bool whole, typename Source> RUSHMEM_DEVICE uint64_t source_word(const Source &source, int member, size_t w) {
   if constexpr (whole) return source.whole(member, w);
   else return source.word(member, w);
 }
 
-/* This thread's words from the i-th of the channel on, U of them, are sent; `slot` is the channel's first
- * packet, and `first` its first word. */
+/* This thread's words from the i-th of the channel on, U of them at most, each `size` behind the one before
+ * it, are sent; the channel has n in this chunk. `slot` is its first packet, and `first` its first word. */
 template <uint32_t U, typename Scope, typename Source>
-RUSHMEM_DEVICE void send_words(const call<Scope> &c, const Source &source, packet *slot, size_t first, uint32_t i) {
-  const int n = c.t.raw.n_pes;
+RUSHMEM_DEVICE void send_words(const call<Scope> &c, const Source &source, packet *slot, size_t first, uint32_t i,
+                               uint32_t n) {
+  const int members = c.t.raw.n_pes;
   const uint32_t size = call<Scope>::group::size();
-  uint64_t word_[U];
+  uint64_t word_[U] = {};
   RUSHMEM_ROLLED
-  for (int s = 1; s < n; ++s) {
+  for (int s = 1; s < members; ++s) {
     const int member = c.right(s);
     RUSHMEM_UNROLL
     for (uint32_t u = 0; u < U; ++u) {
-      if (s == 1 || !Source::same) word_[u] = source_word<(U > 1)>(source, member, first + i + u * size);
+      if ((s == 1 || !Source::same) && (u == 0 || i + u * size < n)) {
+        word_[u] = source_word<(U > 1)>(source, member, first + i + u * size);
+      }
     }
     RUSHMEM_UNROLL
-    for (uint32_t u = 0; u < U; ++u) c.send(slot + i + u * size, word_[u], c.next, member);
+    for (uint32_t u = 0; u < U; ++u) {
+      if (u == 0 || i + u * size < n) c.send(slot + i + u * size, word_[u], c.next, member);
+    }
   }
 }
 
 template <uint32_t U, typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE void receive_words(const call<Scope> &c, const Source &source, const Sink &sink, const packet *slot,
-                                  uint64_t phase, size_t first, uint32_t i) {
-  const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
+                                  uint64_t phase, size_t first, uint32_t i, uint32_t n) {
+  const int members = c.t.raw.n_pes, me = c.t.raw.my_pe;
   const uint32_t size = call<Scope>::group::size();
+  const uint32_t left = n - i;
   struct {
     Sink of;
   } sinks[U];
@@ -115,20 +122,26 @@ RUSHMEM_DEVICE void receive_words(const call<Scope> &c, const Source &source, co
   for (uint32_t u = 0; u < U; ++u) sinks[u].of = sink;
   slot += i;
   RUSHMEM_ROLLED
-  for (int member = 0; member < n; ++member) {
-    typename call<Scope>::template words<U> got;
+  for (int member = 0; member < members; ++member) {
+    typename call<Scope>::template words<U> got{};
     if (member == me) {
       RUSHMEM_UNROLL
-      for (uint32_t u = 0; u < U; ++u) got.at[u] = source_word<(U > 1)>(source, me, first + i + u * size);
+      for (uint32_t u = 0; u < U; ++u) {
+        if (u == 0 || u * size < left) got.at[u] = source_word<(U > 1)>(source, me, first + i + u * size);
+      }
     } else {
-      got = c.template receive_some<U>(slot, size, phase, member);
+      got = c.template receive_some<U>(slot, size, left, phase, member);
     }
     RUSHMEM_UNROLL
-    for (uint32_t u = 0; u < U; ++u) sinks[u].of.template take<(U > 1)>(member, first + i + u * size, got.at[u]);
+    for (uint32_t u = 0; u < U; ++u) {
+      if (u == 0 || u * size < left) sinks[u].of.template take<(U > 1)>(member, first + i + u * size, got.at[u]);
+    }
     slot += c.t.raw.packets;
   }
   RUSHMEM_UNROLL
-  for (uint32_t u = 0; u < U; ++u) sinks[u].of.template done<(U > 1)>(first + i + u * size);
+  for (uint32_t u = 0; u < U; ++u) {
+    if (u == 0 || u * size < left) sinks[u].of.template done<(U > 1)>(first + i + u * size);
+  }
 }
 
 /* How the words of a call are shared out. */
@@ -176,12 +189,10 @@ RUSHMEM_DEVICE void send_chunk(call<Scope> &c, const Source &source, bool whole,
   if (call<Scope>::blocks && n == 0 && i == 0) say_here(c);
   if constexpr (Source::plain) {
     RUSHMEM_ROLLED
-    for (; whole && i + (words_together - 1) * size < n; i += words_together * size) {
-      send_words<words_together>(c, source, slot, first, i);
-    }
+    for (; whole && i < n; i += words_together * size) send_words<words_together>(c, source, slot, first, i, n);
   }
   RUSHMEM_ROLLED
-  for (; i < n; i += size) send_words<1>(c, source, slot, first, i);
+  for (; i < n; i += size) send_words<1>(c, source, slot, first, i, n);
   c.check_busy();
 }
 
@@ -196,12 +207,12 @@ RUSHMEM_DEVICE void receive_chunk(const call<Scope> &c, const Source &source, co
   if (call<Scope>::blocks && n == 0 && i == 0) hear_all(c, phase, c.t.raw.my_pe);
   if constexpr (Source::plain) {
     RUSHMEM_ROLLED
-    for (; whole && i + (words_together - 1) * size < n; i += words_together * size) {
-      receive_words<words_together>(c, source, sink, slot, phase, first, i);
+    for (; whole && i < n; i += words_together * size) {
+      receive_words<words_together>(c, source, sink, slot, phase, first, i, n);
     }
   }
   RUSHMEM_ROLLED
-  for (; i < n; i += size) receive_words<1>(c, source, sink, slot, phase, first, i);
+  for (; i < n; i += size) receive_words<1>(c, source, sink, slot, phase, first, i, n);
 }
 
 /* Any number of chunks. Out of line, and all by value: its registers are not those of calls that have one.

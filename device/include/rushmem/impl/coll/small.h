@@ -5,6 +5,8 @@
  * - What the slot set says and the word to send are loaded together.
  * - The word that says that the slot set is in use is taken while the packets are on their way.
  *
+ * Blocks that do not wait for one another make such calls, too, each in its channel.
+ *
  * Any other call goes through `call`, out of line: its code stands once in a kernel. Which of the two a
  * member takes is its own affair. */
 #ifndef RUSHMEM_IMPL_COLL_SMALL_H
@@ -31,7 +33,7 @@ struct last_phases {
 /* All threads of the scope enter. */
 template <typename Scope> RUSHMEM_DEVICE void enter_small(const team &t) {
   if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
-  Scope::sync();
+  call<Scope>::group::sync();
 }
 
 RUSHMEM_DEVICE last_phases load_phases(const team &t) {
@@ -49,13 +51,9 @@ template <typename Scope> RUSHMEM_OUTLINED void await_room(team t, typename call
 
 /* The call, as far as the first phases say. */
 template <typename Scope> RUSHMEM_DEVICE call<Scope> small_call(const team &t, uint64_t tag, const last_phases &last) {
-  const uint64_t behind = last.alone.value - last.alone.sequence + 1;
-  if (RUSHMEM_UNLIKELY(last.of_grid.sequence > last.alone.value)) {
-    return {t, {last.of_grid.sequence + 1, RUSHMEM_TEAM_PHASES, static_cast<uint32_t>(tag), 0, t.raw.packets}};
-  }
-  return {t,
-          {last.alone.value + 1, behind < call<Scope>::far_behind ? static_cast<uint32_t>(behind) : call<Scope>::far_behind,
-           static_cast<uint32_t>(tag), 0, t.raw.packets}};
+  call<Scope> c(t, {0, 0, static_cast<uint32_t>(tag), 0, t.raw.packets});
+  c.begin(last.alone, last.of_grid, 0);
+  return c;
 }
 
 /* Before a thread sends its packets. */
@@ -63,12 +61,6 @@ template <typename Scope> RUSHMEM_DEVICE void make_small_room(call<Scope> &c) {
   if (RUSHMEM_LIKELY(c.behind <= RUSHMEM_TEAM_PHASES)) return;
   await_room<Scope>(c.t, c.so_far());
   c.behind = RUSHMEM_TEAM_PHASES;
-}
-
-/* By the first thread: the slot set is in use, and by what. */
-template <typename Scope> RUSHMEM_DEVICE void take_slots(call<Scope> &c) {
-  c.busy = swap_word(reinterpret_cast<uint32_t *>(&c.slots()->busy), uint32_t(1));
-  store_relaxed_word(&c.slots()->current, c.number(c.next));
 }
 
 /* By the first thread, once all threads have loaded what this changes: the phase has ended. */
@@ -143,7 +135,7 @@ RUSHMEM_DEVICE void exchange_small(const team &t, uint64_t tag, size_t words, So
       const int member = c.right(s);
       store_packet(c.near_at(to, member), Source::same ? own : source.word(member, w), c.number(c.next));
     }
-    if (w == 0) take_slots(c);
+    if (w == 0) c.take();
     receive_from_all(c, sink, c.packets(c.next, 0) + w, own, w);
     sink.template done<false>(w);
     so_far = c.so_far();
@@ -169,10 +161,10 @@ RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T
       packet *const to = c.packets(c.next, root) + w;
       RUSHMEM_ROLLED
       for (int s = 1; s < t.raw.n_pes; ++s) store_packet(c.near_at(to, c.right(s)), value, c.number(c.next));
-      if (w == 0) take_slots(c);
+      if (w == 0) c.take();
       if (dst != src) set_word(dst, n, w, value);
     } else {
-      if (w == 0) take_slots(c);
+      if (w == 0) c.take();
       set_word(dst, n, w, c.receive(c.packets(c.next, root) + w, c.next, root));
     }
     loads_before_later();
@@ -183,6 +175,99 @@ RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T
   Scope::sync();
 }
 
+/* ---- by blocks that do not wait for one another ---- */
+
+/* Whether a call is one chunk of which each thread has one word at most. */
+template <typename Scope> RUSHMEM_DEVICE bool is_small_of_parts(const team &t, size_t bytes) {
+  const size_t room = call<Scope>::room_of(t), threads = block::size();
+  return t.raw.all_near && (bytes + 7) / 8 <= call<Scope>::channels_of(t) * (room < threads ? room : threads) &&
+         !is_large<Scope>(t, bytes);
+}
+
+/* This block's part of such a call. */
+template <typename Scope> struct small_part {
+  call<Scope> c;
+  packet of_grid;
+  uint64_t alone;
+  uint32_t count; /* this channel's words */
+  size_t w;       /* the word of this thread, which has one if its rank is less than `count` */
+
+  RUSHMEM_DEVICE small_part(const team &t, uint64_t tag, size_t words)
+      : c(t, {0, 0, call<Scope>::tag_of_blocks(tag), 0, call<Scope>::room_of(t)}) {
+    const last_phases last = load_phases(t);
+    c.begin(last.alone, last.of_grid, load_relaxed_word(c.ended_by_blocks() + block_in_grid()));
+    of_grid = last.of_grid;
+    alone = last.alone.value;
+    const chunks shares = chunks_of(c, words);
+    count = shares.count(0);
+    w = shares.offset + block::rank();
+  }
+
+  /* All threads of the block, when theirs is done. */
+  RUSHMEM_DEVICE void end() {
+    if (call<Scope>::is_first()) c.check_busy();
+    block::sync();
+    if (block::rank() != 0) return;
+    store_relaxed_word(c.ended_by_blocks() + block_in_grid(), c.next);
+    ++c.next;
+    if (block_in_grid() == 0) c.leave(alone, of_grid);
+  }
+};
+
+template <typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE void exchange_parts(const team &t, uint64_t tag, size_t words, Source source, Sink sink) {
+  enter_small<Scope>(t);
+  if (block_in_grid() >= t.raw.packets) return;
+  const uint32_t rank = block::rank();
+  small_part<Scope> part(t, tag, words);
+  call<Scope> &c = part.c;
+  const int n = t.raw.n_pes, me = t.raw.my_pe;
+  if (rank < part.count) {
+    const uint64_t own = source.word(me, part.w);
+    make_small_room(c);
+    packet *const to = c.packets(c.next, me) + rank;
+    RUSHMEM_ROLLED
+    for (int s = 1; s < n; ++s) {
+      const int member = c.right(s);
+      store_packet(c.near_at(to, member), Source::same ? own : source.word(member, part.w), c.number(c.next));
+    }
+    if (call<Scope>::is_first()) c.take();
+    receive_from_all(c, sink, c.packets(c.next, 0) + rank, own, part.w);
+    sink.template done<false>(part.w);
+  } else if (rank == 0) {
+    make_small_room(c);
+    say_here(c);
+    hear_all(c, c.next, me);
+  }
+  part.end();
+}
+
+/* Every member says that it is there, as the root of a later call may be another one (call.h). */
+template <typename Scope, typename T>
+RUSHMEM_DEVICE void broadcast_parts(const team &t, uint64_t tag, T *dst, const T *src, size_t n, int root) {
+  enter_small<Scope>(t);
+  if (block_in_grid() >= t.raw.packets) return;
+  const uint32_t rank = block::rank();
+  small_part<Scope> part(t, tag, words_of<T>(n));
+  call<Scope> &c = part.c;
+  const bool sends = t.raw.my_pe == root && rank < part.count;
+  const uint64_t value = sends ? word_at(src, n, part.w) : 0;
+  if (rank == 0 || sends) make_small_room(c);
+  if (sends) {
+    packet *const to = c.packets(c.next, root) + rank;
+    RUSHMEM_ROLLED
+    for (int s = 1; s < t.raw.n_pes; ++s) store_packet(c.near_at(to, c.right(s)), value, c.number(c.next));
+  } else if (rank == 0) {
+    say_here(c);
+  }
+  if (call<Scope>::is_first()) c.take();
+  if (sends && dst != src) set_word(dst, n, part.w, value);
+  if (!sends && rank < part.count) set_word(dst, n, part.w, c.receive(c.packets(c.next, root) + rank, c.next, root));
+  if (rank == 0) hear_all(c, c.next, part.count == 0 ? t.raw.my_pe : root);
+  loads_before_later();
+  part.end();
+}
+
 /* The whole call if it is a small one. `bytes` go between every two members; `more` is tag_of()'s. */
 template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE bool small_exchange(const team &t, uint32_t collective, size_t bytes, uint64_t more, Source source, Sink sink) {
@@ -190,16 +275,24 @@ RUSHMEM_DEVICE bool small_exchange(const team &t, uint32_t collective, size_t by
     if (!is_small<Scope>(t, bytes)) return false;
     exchange_small<Scope>(t, tag_of(collective, bytes, more), (bytes + 7) / 8, source, sink);
     return true;
+  } else if constexpr (!has_blocks<Scope>::meet) {
+    if (!is_small_of_parts<Scope>(t, bytes)) return false;
+    exchange_parts<Scope>(t, tag_of(collective, bytes, more), (bytes + 7) / 8, source, sink);
+    return true;
   }
   return false;
 }
 
 template <typename Scope, typename T>
 RUSHMEM_DEVICE bool small_broadcast(const team &t, T *dst, const T *src, size_t n, int root) {
+  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2);
   if constexpr (!has_blocks<Scope>::value) {
     if (!is_small<Scope>(t, n * sizeof(T))) return false;
-    const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2);
     broadcast_small<Scope>(t, tag, dst, src, n, root);
+    return true;
+  } else if constexpr (!has_blocks<Scope>::meet) {
+    if (!is_small_of_parts<Scope>(t, n * sizeof(T))) return false;
+    broadcast_parts<Scope>(t, tag, dst, src, n, root);
     return true;
   }
   return false;

@@ -114,8 +114,7 @@ fn collectives() -> Vec<Spec> {
     }
     for (what, peer, wanted) in table {
         for (bytes, (peer, wanted)) in SIZES.into_iter().zip(peer.into_iter().zip(wanted)) {
-            let threads = if bytes > 8 << 10 { 1024 } else { 512 };
-            specs.push(row(Scope::Block, threads, bytes, (what, peer, wanted)));
+            specs.push(row(Scope::Block, 512, bytes, (what, peer, wanted)));
         }
     }
     specs

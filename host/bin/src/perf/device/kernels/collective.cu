@@ -106,14 +106,14 @@ template <typename Scope> DEV void alltoall(const job &j) {
 #define OF_SCOPES(name)                                                                        \
   SMALL_KERNEL(name##_thread) { name<rushmem::thread>(j); }                                    \
   SMALL_KERNEL(name##_warp) { name<rushmem::warp>(j); }                                        \
-  extern "C" __global__ void __launch_bounds__(512) name##_block(const __grid_constant__ job j) { \
+  extern "C" __global__ void __launch_bounds__(512, 1) name##_block(const __grid_constant__ job j) { \
     name<rushmem::block>(j);                                                                   \
   }                                                                                            \
   KERNEL(name##_large_block) { name<rushmem::block>(j); }                                      \
-  extern "C" __global__ void __launch_bounds__(512) name##_grid(const __grid_constant__ job j) { \
+  extern "C" __global__ void __launch_bounds__(512, 1) name##_grid(const __grid_constant__ job j) { \
     name<rushmem::grid>(j);                                                                    \
   }                                                                                            \
-  extern "C" __global__ void __launch_bounds__(512) name##_grid_parts(const __grid_constant__ job j) { \
+  extern "C" __global__ void __launch_bounds__(512, 1) name##_grid_parts(const __grid_constant__ job j) { \
     name<rushmem::grid_parts>(j);                                                              \
   }
 
