@@ -27,55 +27,50 @@ RUSHMEM_OUTLINED void combine_words(roster members, T *dst, const T *src, size_t
 
 /* Vectors of 16 bytes that a thread combines together: those of 16-bit floats are twice as wide in f32. */
 template <typename T> struct combined_together {
-  static constexpr int value = sizeof(typename combined<T>::type) > sizeof(T) ? pairs_together / 2 : pairs_together;
+  static constexpr int value = sizeof(typename combined<T>::type) > sizeof(T) ? 4 : 8;
 };
 
-/* Vectors i, i + size, ... of `count`, as many as go together. Those of the first two members are in flight
- * at once. */
-template <typename Op, bool to_all, typename T, typename Scope>
-RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char *src, size_t i, size_t size, size_t count) {
-  constexpr int U = combined_together<T>::value;
+/* U vectors, `lanes` vectors from one another. Those of the first two members are in flight together. */
+template <typename Op, bool to_all, int U, typename T, typename Scope>
+RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char *src) {
+  constexpr int apart = 32 * 16;
   const int n = c.t.raw.n_pes;
+  pair first[U], v[U];
+  const char *from = of_member(c, src, 0), *second = of_member(c, src, n > 1 ? 1 : 0);
+  RUSHMEM_UNROLL
+  for (int u = 0; u < U; ++u) first[u] = load_pair(from + u * apart);
+  RUSHMEM_UNROLL
+  for (int u = 0; u < U; ++u) v[u] = load_pair(second + u * apart);
   struct {
     accumulator<T, Op> a, b;
   } so_far[U];
-  const char *from = of_member(c, src, 0);
   RUSHMEM_UNROLL
   for (int u = 0; u < U; ++u) {
-    pair v{};
-    if (u == 0 || i + u * size < count) v = load_pair(from + (i + u * size) * 16);
-    so_far[u].a.begin(v.a);
-    so_far[u].b.begin(v.b);
+    so_far[u].a.begin(first[u].a);
+    so_far[u].b.begin(first[u].b);
   }
   RUSHMEM_ROLLED
   for (int member = 1; member < n; ++member) {
-    from = of_member(c, src, member);
-    pair v[U] = {};
-    RUSHMEM_UNROLL
-    for (int u = 0; u < U; ++u) {
-      if (u == 0 || i + u * size < count) v[u] = load_pair(from + (i + u * size) * 16);
-    }
     RUSHMEM_UNROLL
     for (int u = 0; u < U; ++u) {
       so_far[u].a.add(v[u].a);
       so_far[u].b.add(v[u].b);
     }
+    if (member + 1 == n) break;
+    from = of_member(c, src, member + 1);
+    RUSHMEM_UNROLL
+    for (int u = 0; u < U; ++u) v[u] = load_pair(from + u * apart);
   }
-  pair sum_[U];
   RUSHMEM_UNROLL
-  for (int u = 0; u < U; ++u) sum_[u] = pair{so_far[u].a.result(), so_far[u].b.result()};
+  for (int u = 0; u < U; ++u) v[u] = pair{so_far[u].a.result(), so_far[u].b.result()};
   RUSHMEM_ROLLED
   for (int s = 1; s < n && to_all; ++s) {
     char *there = of_member(c, dst, c.right(s));
     RUSHMEM_UNROLL
-    for (int u = 0; u < U; ++u) {
-      if (u == 0 || i + u * size < count) store_pair(there + (i + u * size) * 16, sum_[u]);
-    }
+    for (int u = 0; u < U; ++u) store_pair(there + u * apart, v[u]);
   }
   RUSHMEM_UNROLL
-  for (int u = 0; u < U; ++u) {
-    if (u == 0 || i + u * size < count) store_pair(dst + (i + u * size) * 16, sum_[u]);
-  }
+  for (int u = 0; u < U; ++u) store_pair(dst + u * apart, v[u]);
 }
 
 /* Bytes [begin, end) of all members' `src`, arrays of n elements, combined, to this PE's `dst`, and to the
@@ -91,10 +86,20 @@ RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n
     const size_t count = (mine.end - mine.begin) / 16, size = group::size();
     char *to = reinterpret_cast<char *>(dst) + mine.begin;
     const char *from = reinterpret_cast<const char *>(src) + mine.begin;
-    RUSHMEM_ROLLED
-    for (size_t i = group::rank(); i < count; i += U * size) {
-      combine_vectors<Op, to_all, T>(c, to, from, i, size, count);
+    /* Tiles of a warp, of which each lane has U vectors at constant distances; then a vector for each thread. */
+    const size_t rank = group::rank();
+    size_t i = 0;
+    if (size % 32 == 0) {
+      const size_t tiles = count / (32 * U);
+      RUSHMEM_ROLLED
+      for (size_t tile = rank / 32; tile < tiles; tile += size / 32) {
+        const size_t at = (tile * (32 * U) + rank % 32) * 16;
+        combine_vectors<Op, to_all, U, T>(c, to + at, from + at);
+      }
+      i = tiles * (32 * U);
     }
+    RUSHMEM_ROLLED
+    for (i += rank; i < count; i += size) combine_vectors<Op, to_all, 1, T>(c, to + i * 16, from + i * 16);
     done += count * 16;
   }
   if (done < mine.end) {

@@ -13,8 +13,8 @@
  * ones. The second meeting has a fence in front of it, so who has met a member has its data. A put's source
  * is free when the network says so, for which the call waits at its end.
  *
- * How much is on its way counts: an SM has 46 GB/s over NVLink with 64 KiB in flight, so each thread of 512
- * has eight accesses of 16 bytes, made before the first of them is used. Members that do not keep one order
+ * How much is on its way counts: an SM has 46 GB/s over NVLink with 64 KiB in flight. Half of a block's warps
+ * keep as much on its way to other members; the other half writes to this PE's own memory meanwhile. Members that do not keep one order
  * would meet at the same target: each begins with its right neighbour. */
 #ifndef RUSHMEM_IMPL_COLL_DIRECT_H
 #define RUSHMEM_IMPL_COLL_DIRECT_H
@@ -31,9 +31,6 @@ RUSHMEM_DEVICE bool is_symmetric(const void *at, size_t bytes) {
   const uint64_t offset = reinterpret_cast<uint64_t>(at) - state().heap_base;
   return offset < state().stride && bytes <= state().stride - offset;
 }
-
-/* A thread's accesses that are in flight together. */
-constexpr int pairs_together = 8;
 
 /* Who the members are, by value: what a function that is out of line needs of a call. */
 struct roster {
@@ -108,39 +105,23 @@ template <typename Scope, typename T> RUSHMEM_DEVICE void copy_own(const call<Sc
   copy_part(c, dst, src, n);
 }
 
+/* The lower or the upper half of a block's warps. */
+template <bool upper> struct half_of_block {
+  RUSHMEM_DEVICE static uint32_t first() { return upper ? block::size() / 64 * 32 : 0; }
+  RUSHMEM_DEVICE static uint32_t rank() { return block::rank() - first(); }
+  RUSHMEM_DEVICE static uint32_t size() { return upper ? block::size() - first() : block::size() / 64 * 32; }
+};
+
+/* A half block's copies hold as many vectors as a warp's: there is nothing else that would hide a latency. */
+#if !defined(RUSHMEM_CPU)
+template <bool upper, bool fresh, bool signals> struct vectors_held<half_of_block<upper>, fresh, signals> {
+  static constexpr int value = 12;
+};
+#endif
+
 /* Whether all of these addresses are whole vectors'. */
 RUSHMEM_DEVICE bool whole_vectors(const void *a, const void *b) {
   return ((reinterpret_cast<uint64_t>(a) | reinterpret_cast<uint64_t>(b)) & 15) == 0;
-}
-
-/* `count` vectors to `dst` of every member, this one too, each from what lies `apart` bytes behind what goes
- * to the member before it; 0: from the same ones. All members in turn for each few vectors, so that this
- * GPU's memory and the links to all others work at once. Out of line, as copy_apart. */
-template <typename Group>
-RUSHMEM_OUTLINED void write_vectors(roster members, char *dst, const char *src, size_t apart, size_t count) {
-  const size_t size = Group::size();
-  RUSHMEM_ROLLED
-  for (size_t i = Group::rank(); i < count; i += pairs_together * size) {
-    pair v[pairs_together] = {};
-    int to = members.me;
-    RUSHMEM_ROLLED
-    for (int s = 1; s <= members.n; ++s) {
-      to = to + 1 < members.n ? to + 1 : 0;
-      const char *from = src + static_cast<size_t>(to) * apart + i * 16;
-      char *there = (to == members.me ? dst : members.at(dst, to)) + i * 16;
-      if (there == from) continue;
-      if (s == 1 || apart != 0) {
-        RUSHMEM_UNROLL
-        for (int u = 0; u < pairs_together; ++u) {
-          if (u == 0 || i + u * size < count) v[u] = load_own_pair(from + u * size * 16);
-        }
-      }
-      RUSHMEM_UNROLL
-      for (int u = 0; u < pairs_together; ++u) {
-        if (u == 0 || i + u * size < count) store_pair(there + u * size * 16, v[u]);
-      }
-    }
-  }
 }
 
 /* `bytes` to `dst` on every member, this one too, each from what lies `apart` bytes behind what goes to the
@@ -148,27 +129,35 @@ RUSHMEM_OUTLINED void write_vectors(roster members, char *dst, const char *src, 
 template <size_t unit, typename Scope>
 RUSHMEM_DEVICE void write_to_all(const call<Scope> &c, char *dst, const char *src, size_t apart, size_t bytes) {
   using group = typename call<Scope>::group;
-  const int n = c.t.raw.n_pes;
+  const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
   const span mine = block_part(c, 0, bytes);
   const size_t count = mine.end - mine.begin;
+  if (count == 0) return;
   const bool near = c.t.raw.all_near != 0;
   dst += mine.begin;
   src += mine.begin;
-  if (RUSHMEM_LIKELY(near && ((count | apart) & 15) == 0 && whole_vectors(dst, src))) {
-    write_vectors<group>(roster_of(c), dst, src, apart, count / 16);
-    return;
-  }
-  RUSHMEM_ROLLED
-  for (int s = 1; s <= n && count != 0; ++s) {
-    const int to = c.right(s % n);
-    const char *from = src + static_cast<size_t>(to) * apart;
-    if (near || to == c.t.raw.my_pe) {
-      char *there = of_member(c, dst, to);
-      if (there != from) copy_apart<group, unit>(there, from, count);
-    } else {
-      put_apart<group, unit>(dst, from, count, c.t.world_pe(to));
+  const char *own = src + static_cast<size_t>(me) * apart;
+  if constexpr (!is_alone<group>::value && !is_one_warp<group>::value) {
+    if (near && n > 1 && own != dst && group::size() >= 64) {
+      using lower = half_of_block<false>;
+      using upper = half_of_block<true>;
+      if (lower::rank() >= lower::size()) return copy_apart<upper, unit>(dst, own, count);
+      RUSHMEM_ROLLED
+      for (int s = 1; s < n; ++s) {
+        const int to = c.right(s);
+        copy_apart<lower, unit>(of_member(c, dst, to), src + static_cast<size_t>(to) * apart, count);
+      }
+      return;
     }
   }
+  RUSHMEM_ROLLED
+  for (int s = 1; s < n; ++s) {
+    const int to = c.right(s);
+    const char *from = src + static_cast<size_t>(to) * apart;
+    if (near) copy_apart<group, unit>(of_member(c, dst, to), from, count);
+    else put_apart<group, unit>(dst, from, count, c.t.world_pe(to));
+  }
+  if (own != dst) copy_apart<group, unit>(dst, own, count);
 }
 
 }  // namespace impl

@@ -85,6 +85,14 @@ template <bool whole, typename Source> RUSHMEM_DEVICE uint64_t source_word(const
   else return source.word(member, w);
 }
 
+/* Element u of what is in registers: a loop that is not unrolled must not put it into memory. */
+template <uint32_t U> RUSHMEM_DEVICE uint64_t nth(const uint64_t (&all)[U], uint32_t u) {
+  uint64_t value = all[0];
+  RUSHMEM_UNROLL
+  for (uint32_t k = 1; k < U; ++k) value = k == u ? all[k] : value;
+  return value;
+}
+
 /* This thread's words from the i-th of the channel on, U of them at most, each `size` behind the one before
  * it, are sent; the channel has n in this chunk. `slot` is its first packet, and `first` its first word. */
 template <uint32_t U, typename Scope, typename Source>
@@ -102,9 +110,18 @@ RUSHMEM_DEVICE void send_words(const call<Scope> &c, const Source &source, packe
         word_[u] = source_word<(U > 1)>(source, member, first + i + u * size);
       }
     }
-    RUSHMEM_UNROLL
-    for (uint32_t u = 0; u < U; ++u) {
-      if (u == 0 || i + u * size < n) c.send(slot + i + u * size, word_[u], c.next, member);
+    if (RUSHMEM_LIKELY(c.t.raw.all_near)) {
+      packet *there = c.near_at(slot, member) + i;
+      const uint64_t number = c.number(c.next);
+      RUSHMEM_UNROLL
+      for (uint32_t u = 0; u < U; ++u) {
+        if (u == 0 || i + u * size < n) store_packet(there + u * size, word_[u], number);
+      }
+      continue;
+    }
+    RUSHMEM_ROLLED
+    for (uint32_t u = 0; u < U && i + u * size < n; ++u) {
+      c.send(slot + i + u * size, nth(word_, u), c.next, member);
     }
   }
 }
