@@ -30,7 +30,7 @@ fn main() {
     println!("cargo:rerun-if-changed={}", runtime.display());
     // target/<profile>/build/<crate>/out
     let prefix = out.ancestors().nth(3).expect("cargo's layout").join("openshmem");
-    println!("cargo:rustc-env=RUSHMEM_OPENSHMEM_PREFIX={}", prefix.display());
+    println!("cargo:rustc-env=SHMEM_BUILD_PREFIX={}", prefix.display());
 
     let table = table::Table::read(table::TEXT);
     let include = prefix.join("include");

@@ -11,4 +11,4 @@ pub mod source;
 pub mod table;
 
 /// The prefix that the build script has filled.
-pub const PREFIX: &str = env!("RUSHMEM_OPENSHMEM_PREFIX");
+pub const PREFIX: &str = env!("SHMEM_BUILD_PREFIX");

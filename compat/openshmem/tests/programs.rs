@@ -196,6 +196,10 @@ fn mpi_in_the_same_program() {
         for first in ["mpi", "shmem"] {
             let out = program.run_by(launcher, options, 2, first);
             let text = said(&out);
+            if text.contains("is alone: the MPI library was built for another kind of launcher") {
+                eprintln!("SKIP {compiler}, {first} first: this MPI does not know its own launcher");
+                continue;
+            }
             assert!(out.status.success(), "{compiler}, {first} first: {}\n{text}", out.status);
             for pe in 0..2 {
                 assert!(

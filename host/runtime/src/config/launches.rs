@@ -31,6 +31,8 @@ pub(crate) struct LaunchStep {
 pub(crate) enum LaunchOrigin {
     /// From nowhere yet: what the same collective in kernels, and the machine's limits, suggest.
     Estimated,
+    /// By `rushmem-perf stream`, between GPUs that NVLink connects.
+    Measured,
     /// From `RUSHMEM_COLLECTIVES`.
     Given,
 }
@@ -40,6 +42,7 @@ impl LaunchOrigin {
     pub(crate) fn text(self) -> &'static str {
         match self {
             LaunchOrigin::Estimated => "estimated",
+            LaunchOrigin::Measured => "measured",
             LaunchOrigin::Given => "RUSHMEM_COLLECTIVES",
         }
     }
@@ -78,16 +81,23 @@ const fn step(from: u64, blocks: u32, threads: u32) -> LaunchStep {
     LaunchStep { from, blocks, threads, origin: LaunchOrigin::Estimated }
 }
 
+const fn measured(from: u64, blocks: u32, threads: u32) -> LaunchStep {
+    LaunchStep { origin: LaunchOrigin::Measured, ..step(from, blocks, threads) }
+}
+
 /// No data.
-const MEETING: &[LaunchStep] = &[step(0, 1, 32)];
+const MEETING: &[LaunchStep] = &[measured(0, 1, 32)];
 /// A warp where each word of a call has a thread of it, then as many threads as there are words, in several
-/// blocks where one would be busy for longer than several take to start.
+/// blocks where one would be busy for longer than several take to start. As measured between two H200s:
+/// docs/performance.md.
 const SIZED: &[LaunchStep] = &[
-    step(0, 1, 32),
-    step(512, 1, 128),
-    step(2 << 10, 1, 512),
-    step(16 << 10, 16, 512),
-    step(64 << 10, 64, 512),
+    measured(0, 1, 32),
+    measured(512, 1, 128),
+    measured(2 << 10, 1, 512),
+    measured(8 << 10, 64, 128),
+    measured(128 << 10, 64, 256),
+    measured(1 << 20, 64, 128),
+    measured(32 << 20, 64, 512),
 ];
 /// Sizes that members tell each other.
 const UNSIZED: &[LaunchStep] = &[step(0, 1, 512)];
@@ -218,7 +228,7 @@ mod tests {
             assert_eq!((step.blocks, step.threads), expected, "{collective} of {bytes} bytes");
         }
         let step = launches.of("fcollect", 1 << 30, true, 132);
-        assert_eq!((step.blocks, step.threads, step.origin), (64, 512, LaunchOrigin::Estimated));
+        assert_eq!((step.blocks, step.threads, step.origin), (64, 512, LaunchOrigin::Measured));
         assert_eq!(launches.of("reduce", 1, true, 132).origin, LaunchOrigin::Given);
     }
 
