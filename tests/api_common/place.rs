@@ -56,8 +56,8 @@ pub fn is_brief() -> bool {
 }
 
 /// Those of some numbers of PEs that a test runs with: all of them on the CPU device. On GPUs, where a start
-/// takes a second and more, two PEs and another number that is drawn in each run; `RUSHMEM_TEST_COUNTS=all`
-/// takes all there, too.
+/// takes a second and more, two PEs and another number, which changes from day to day: a PE's process must
+/// come to the same as the test's. `RUSHMEM_TEST_COUNTS=all` takes all there, too.
 pub fn counts(all: &[u32]) -> Vec<u32> {
     let every = !on_gpus() || std::env::var("RUSHMEM_TEST_COUNTS").is_ok_and(|v| v == "all");
     if every || is_brief() || all.len() < 3 {
@@ -65,8 +65,8 @@ pub fn counts(all: &[u32]) -> Vec<u32> {
     }
     let always = if all.contains(&2) { 2 } else { all[0] };
     let others: Vec<u32> = all.iter().copied().filter(|n| *n != always).collect();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.subsec_micros() as usize);
-    vec![always, others[now % others.len()]]
+    let day = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() / 86_400);
+    vec![always, others[day as usize % others.len()]]
 }
 
 /// Whether tests of `n` PEs are left out.

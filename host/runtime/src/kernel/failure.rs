@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use super::{lock, Common};
 use crate::device_state::place_of;
@@ -19,7 +20,7 @@ use rushmem_abi::device::{
 /// kernel that gives up later still needs it for its error: the monitor often prints the record before the
 /// driver reports the kernel's end.
 #[derive(Default)]
-pub(super) struct Printed(Mutex<VecDeque<StallRecord>>);
+pub(super) struct Printed(Mutex<VecDeque<(Instant, StallRecord)>>);
 
 impl Printed {
     /// More threads than this do not wait at once for different reasons that anybody would tell apart.
@@ -31,13 +32,21 @@ impl Printed {
             if kept.len() == Self::MOST {
                 kept.pop_front();
             }
-            kept.push_back(record);
+            kept.push_back((Instant::now(), record));
         }
     }
 
     /// The latest record of the thread at `place` that fits.
     fn latest(&self, place: &str, fits: impl Fn(&StallRecord) -> bool) -> Option<StallRecord> {
-        lock(&self.0).iter().rev().find(|record| fits(record) && place_of(record) == place).copied()
+        let kept = lock(&self.0);
+        kept.iter().rev().map(|(_, record)| *record).find(|record| fits(record) && place_of(record) == place)
+    }
+
+    /// The latest record of any thread that fits, if it is no older than that.
+    fn of_another(&self, age: Duration, fits: impl Fn(&StallRecord) -> bool) -> Option<StallRecord> {
+        let kept = lock(&self.0);
+        let young = kept.iter().rev().take_while(|(at, _)| at.elapsed() <= age);
+        young.map(|(_, record)| *record).find(fits)
     }
 }
 
@@ -123,11 +132,13 @@ impl Common {
     }
 
     /// What the thread that gave up at `place` waited for; where it found no free record, what another one
-    /// waits for.
+    /// has waited for meanwhile.
     fn record(&self, place: &str, fits: impl Fn(&StallRecord) -> bool) -> Option<String> {
-        let fresh = self.state.take_stalls();
-        self.printed.keep(fresh.iter().copied());
-        let record = self.printed.latest(place, &fits).or_else(|| fresh.into_iter().rfind(&fits));
+        /// For who reports, and who reads it.
+        const LATE: Duration = Duration::from_secs(2);
+        self.printed.keep(self.state.take_stalls());
+        let age = self.config.wait_timeout.unwrap_or_default() + LATE;
+        let record = self.printed.latest(place, &fits).or_else(|| self.printed.of_another(age, &fits));
         record.map(|record| self.state.waits_for(&record))
     }
 
@@ -136,5 +147,28 @@ impl Common {
             Err(why) => why.context(format!("{head} was ended")),
             Ok(()) => err!(INTERNAL, "{head} was ended, though the job is whole"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of many threads that wait alike few find a free record, and the one that gives up may have none: it is
+    /// said what others waited for, but not what one waited for long ago.
+    #[test]
+    fn a_thread_without_a_record_tells_of_another_s() {
+        let printed = Printed::default();
+        let of =
+            |thread: u32, from_pe: i32| StallRecord { thread: [thread, 0, 0], from_pe, ..Default::default() };
+        printed.keep([of(1, 10)]);
+        std::thread::sleep(Duration::from_millis(60));
+        printed.keep([of(2, 20), of(3, 30)]);
+        let place = |thread| place_of(&of(thread, 0));
+        assert_eq!(printed.latest(&place(2), |_| true), Some(of(2, 20)));
+        assert_eq!(printed.latest(&place(9), |_| true), None);
+        assert_eq!(printed.of_another(Duration::from_secs(9), |_| true), Some(of(3, 30)));
+        assert_eq!(printed.of_another(Duration::from_secs(9), |r| r.from_pe == 10), Some(of(1, 10)));
+        assert_eq!(printed.of_another(Duration::from_millis(50), |r| r.from_pe == 10), None);
     }
 }

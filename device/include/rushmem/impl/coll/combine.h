@@ -86,7 +86,7 @@ RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n
     const size_t count = (mine.end - mine.begin) / 16, size = group::size();
     char *to = reinterpret_cast<char *>(dst) + mine.begin;
     const char *from = reinterpret_cast<const char *>(src) + mine.begin;
-    /* Tiles of a warp, of which each lane has U vectors at constant distances; then a vector for each thread. */
+    /* Tiles of a warp, of which each lane has U vectors at constant distances; then a vector a thread. */
     const size_t rank = group::rank();
     size_t i = 0;
     if (size % 32 == 0) {

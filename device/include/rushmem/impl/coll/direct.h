@@ -1,9 +1,9 @@
 /* Large collectives: no staging, each byte travels once. Members meet, read or write one another's arrays,
- * and meet again. The first meeting says that every member's arrays are
- * ready, and may be written; the second that all have been read and written. Nothing is waited for in
- * between, so the two meetings are all that orders the accesses: loads see memory as it is since the first
- * (they bypass the L1 cache), and the second releases the stores, of all threads, as a barrier of the block
- * or grid comes before it.
+ * and meet again. The first meeting says that every member's arrays are ready, and may be written; the second
+ * that all have been read and written. Nothing is waited for in between, so the two meetings are all that
+ * orders the accesses: loads of another member's memory see it as it is since the first (they bypass the L1
+ * cache), and the second releases the stores, of all threads, as a barrier of the block or grid comes before
+ * it.
  *
  * A grid shares the bytes out to its blocks in whole lines. Its blocks meet in pairs, block b of one member
  * and block b of the others; that all of them have met is what the grid's barriers around the call, or the
@@ -14,8 +14,8 @@
  * is free when the network says so, for which the call waits at its end.
  *
  * How much is on its way counts: an SM has 46 GB/s over NVLink with 64 KiB in flight. Half of a block's warps
- * keep as much on its way to other members; the other half writes to this PE's own memory meanwhile. Members that do not keep one order
- * would meet at the same target: each begins with its right neighbour. */
+ * keep as much on its way to other members; the other half writes to this PE's own memory meanwhile. Members
+ * that do not keep one order would meet at the same target: each begins with its right neighbour. */
 #ifndef RUSHMEM_IMPL_COLL_DIRECT_H
 #define RUSHMEM_IMPL_COLL_DIRECT_H
 

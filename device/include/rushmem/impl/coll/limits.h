@@ -5,7 +5,7 @@
  * Packets take twice the bytes, and a reduction by packets sends all of its data to every member; the direct
  * protocol has two meetings of all members, about 3.5 us between two H200s. One block moves 46 GB/s over
  * NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as much, and gains up to some
- * 200 KiB (docs/performance.md). */
+ * 300 KiB (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
 #define RUSHMEM_IMPL_COLL_LIMITS_H
 
@@ -18,7 +18,7 @@ namespace impl {
 /* Bytes to all other members together up to which a call is made by packets, by a block (or less) and by a
  * grid, where it could be direct. */
 constexpr size_t most_by_packets = 48 << 10;
-constexpr size_t most_by_packets_of_grid = 192 << 10;
+constexpr size_t most_by_packets_of_grid = 320 << 10;
 
 /* Bytes to one member up to which a call is made by packets where members are on other nodes: there each
  * packet of 8 bytes is a message, and a put is one, whatever its size. */
