@@ -59,10 +59,15 @@ struct LinksState {
     health: Arc<Health>,
     boot: Arc<dyn Bootstrap>,
     inbox: NodeInbox,
+    /// Whether anything has come over each socket.
+    heard: Vec<AtomicBool>,
     stop: AtomicBool,
     wake: OwnedFd,
     duties: Mutex<Vec<Duty>>,
 }
+
+/// What the bootstrap's news of a death may take longer than the end of a process that heard it.
+const GRACE: Duration = Duration::from_millis(200);
 
 /// The star as one PE sees it.
 pub(crate) struct Links {
@@ -119,6 +124,7 @@ impl Links {
             health,
             boot,
             inbox: NodeInbox::default(),
+            heard: (0..n).map(|_| AtomicBool::new(false)).collect(),
             stop: AtomicBool::new(false),
             wake,
             duties: Mutex::default(),
@@ -339,6 +345,9 @@ impl LinksState {
         // A reset connection is a death as well.
         let message = socket.receive_message().unwrap_or_default();
         let bytes = &message.bytes;
+        if !bytes.is_empty() {
+            self.heard[i].store(true, Ordering::Relaxed);
+        }
         match bytes.first() {
             Some(&FDS) if bytes.len() == 17 => {
                 let first = u64::from_le_bytes(bytes[9..17].try_into().expect("eight bytes")) as usize;
@@ -387,6 +396,18 @@ impl LinksState {
     }
 
     fn is_gone(&self, i: usize) {
+        // It may have ended because of another PE, before it had a link to say so: the bootstrap knows.
+        if !self.heard[i].load(Ordering::Relaxed) {
+            let until = Instant::now() + GRACE;
+            let mut death = self.boot.death();
+            while death.is_none() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+                death = self.boot.death();
+            }
+            if let Some(death) = death.filter(|death| death.rank != self.cards[i].pe) {
+                return self.bad_news(in_pes(death), None, None);
+            }
+        }
         let what = format!(
             "{} is gone: its process ended without leaving the job (killed, crashed or exited early)",
             self.cards[i].who()
@@ -444,6 +465,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
         pidfds: vec![None],
         mates: Vec::new(),
         inbox: NodeInbox::default(),
+        heard: vec![AtomicBool::new(false)],
         stop: AtomicBool::new(false),
         // Any descriptor: nobody waits.
         wake: listener.as_fd().try_clone_to_owned().expect("a descriptor"),
