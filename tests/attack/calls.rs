@@ -78,8 +78,10 @@ struct Stock {
 }
 
 impl Stock {
-    /// An argument for a parameter of a function; `None`: it cannot be called so.
-    fn argument(&self, function: &str, p: &Parameter, random: &mut Random) -> u64 {
+    /// An argument for a parameter of a function.
+    fn argument(&self, function: &Function, p: &Parameter, random: &mut Random) -> u64 {
+        let by_elements = function.parameters.iter().any(|p| p.name == "elem_bytes");
+        let function = function.name.as_str();
         let ends = ["free", "unload", "destroy", "finalize", "abort", "leave"];
         let ends_it = ends.iter().any(|end| function.contains(end));
         let ends_world = ends[3..].iter().any(|end| function.ends_with(end));
@@ -105,13 +107,15 @@ impl Stock {
             // With null it would meet a job of the environment, which this process has met already.
             "rushmem_init_attr_t *" => self.own as u64,
             kind if kind.ends_with('*') => self.pointer(p, random),
-            "size_t" if function.contains("iput") || function.contains("iget") => match p.name.as_str() {
+            // A count and a size of elements, whose product has to lie in the memory at hand or be refused.
+            "size_t" if by_elements => match p.name.as_str() {
                 "n" => random.one_of(&[0, 1, 2, 7, 1000]),
                 _ => random.one_of(&[0, 1, 2, 3, 4, 8, 16, 1000, u64::MAX, 1 << 63]),
             },
-            // The far side may be anything, the near side is the program's memory.
+            // The far side may be anything, the near side is the program's memory; a collective's are both.
             "ptrdiff_t" => {
-                let near = (p.name == "src_stride") == function.contains("iput");
+                let source = function.contains("iput");
+                let near = (p.name == "src_stride") == source || function.contains("alltoalls");
                 let far = random.one_of(&[i64::MIN, i64::MAX, 1 << 40, -(1 << 40), 0, 1, 2, -1]);
                 let close = random.one_of(&[0, 1, 2, 3, -1, -2]);
                 (if near { close } else { far }) as u64
@@ -267,7 +271,7 @@ fn storm(calls: u32) {
         let function = &functions
             [if i < 20 * functions.len() { i % functions.len() } else { random.below(functions.len()) }];
         let arguments: Vec<u64> =
-            function.parameters.iter().map(|p| stock.argument(&function.name, p, &mut random)).collect();
+            function.parameters.iter().map(|p| stock.argument(function, p, &mut random)).collect();
         if let Some(notes) = &notes {
             let note = format!("{i}: {}({arguments:x?})\n{:200}", function.name, "");
             notes.write_all_at(note.as_bytes(), 0).expect("room for a note");

@@ -67,7 +67,8 @@ RUSHMEM_DEVICE void broadcast_packets(call<Scope> &c, T *dst, const T *src, size
 }
 
 /* The same by blocks, each in its channel, where every member says in each phase that it is there: the root
- * of the next call may be another one, and has to have heard from all. */
+ * by its words, the others by one packet. A chunk is sent once all members have shown themselves in the one
+ * before, so nothing is overwritten that is not read (call.h). */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_by_blocks(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
   if (c.is_idle()) return;

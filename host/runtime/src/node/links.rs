@@ -59,8 +59,8 @@ struct LinksState {
     health: Arc<Health>,
     boot: Arc<dyn Bootstrap>,
     inbox: NodeInbox,
-    /// Whether anything has come over each socket.
-    heard: Vec<AtomicBool>,
+    /// Whether this PE's leader has said anything, as it does before a world is complete.
+    heard: AtomicBool,
     stop: AtomicBool,
     wake: OwnedFd,
     duties: Mutex<Vec<Duty>>,
@@ -124,7 +124,7 @@ impl Links {
             health,
             boot,
             inbox: NodeInbox::default(),
-            heard: (0..n).map(|_| AtomicBool::new(false)).collect(),
+            heard: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             wake,
             duties: Mutex::default(),
@@ -346,7 +346,7 @@ impl LinksState {
         let message = socket.receive_message().unwrap_or_default();
         let bytes = &message.bytes;
         if !bytes.is_empty() {
-            self.heard[i].store(true, Ordering::Relaxed);
+            self.heard.store(true, Ordering::Relaxed);
         }
         match bytes.first() {
             Some(&FDS) if bytes.len() == 17 => {
@@ -396,8 +396,8 @@ impl LinksState {
     }
 
     fn is_gone(&self, i: usize) {
-        // It may have ended because of another PE, before it had a link to say so: the bootstrap knows.
-        if !self.heard[i].load(Ordering::Relaxed) {
+        // A leader may have ended because of another PE before it had links to say so: the bootstrap knows.
+        if self.me > 0 && !self.heard.load(Ordering::Relaxed) {
             let until = Instant::now() + GRACE;
             let mut death = self.boot.death();
             while death.is_none() && Instant::now() < until {
@@ -465,7 +465,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
         pidfds: vec![None],
         mates: Vec::new(),
         inbox: NodeInbox::default(),
-        heard: vec![AtomicBool::new(false)],
+        heard: AtomicBool::new(false),
         stop: AtomicBool::new(false),
         // Any descriptor: nobody waits.
         wake: listener.as_fd().try_clone_to_owned().expect("a descriptor"),

@@ -210,9 +210,11 @@ impl Op {
 #[inline(always)]
 pub(crate) fn check_private(what: &'static str, address: usize, bytes: usize) -> Result<()> {
     // Of an array that is private nothing else is known. No process has addresses behind this one: with page
-    // tables of five levels its half ends at 2^56 (Intel SDM 3A, 4.5), with ARM's at 2^52.
+    // tables of five levels its half ends at 2^56 (Intel SDM 3A, 4.5), with ARM's at 2^52. And no array is
+    // longer than what a process has without asking for more: 2^47 bytes, of four levels.
     const END: usize = 1 << 57;
-    let fits = bytes <= END && address <= END - bytes;
+    const LONGEST: usize = 1 << 47;
+    let fits = bytes <= LONGEST && address <= END - bytes;
     if bytes == 0 || (address != 0 && fits) {
         return Ok(());
     }

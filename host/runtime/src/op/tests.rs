@@ -236,10 +236,10 @@ fn updates_travel_by_number_and_reach_the_gpu_by_code() {
 fn private_arrays_lie_where_a_process_has_addresses() {
     use super::check_private;
     let at = 0x7f00_0000_0000;
-    for (place, bytes) in [(at, 0), (0, 0), (at, 1), (at, 1 << 40), (8, (1 << 57) - 8)] {
+    for (place, bytes) in [(at, 0), (0, 0), (at, 1), (at, 1 << 40), ((1 << 57) - 8, 8)] {
         assert!(check_private("the source", place, bytes).is_ok(), "{place:#x} {bytes}");
     }
-    let past = [(0, 1), (at, 1 << 57), (at, 1 << 62), (at, usize::MAX), (usize::MAX, 1), (16, (1 << 57) - 8)];
+    let past = [(0, 1), (at, 1 << 48), (at, 1 << 62), (at, usize::MAX), (usize::MAX, 1), ((1 << 57) - 8, 9)];
     for (place, bytes) in past {
         assert!(check_private("the source", place, bytes).is_err(), "{place:#x} {bytes}");
     }
