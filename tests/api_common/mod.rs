@@ -37,6 +37,12 @@ pub fn longer(few: u32) -> u32 {
 /// not take turns on a GPU) and once as threads, with generators seeded alike.
 #[track_caller]
 pub fn at_counts(counts: &[u32], f: impl Fn(&World, &mut Rng) + Sync) {
+    at_counts_as(counts, |pes| pes, f);
+}
+
+/// [`at_counts`] for PEs with settings.
+#[track_caller]
+pub fn at_counts_as(counts: &[u32], settings: impl Fn(Pes) -> Pes, f: impl Fn(&World, &mut Rng) + Sync) {
     let here: Vec<u32> = place::counts(counts).into_iter().filter(|n| !place::too_many(*n)).collect();
     if here.is_empty() {
         let test = std::thread::current().name().unwrap_or_default().rsplit("::").next().unwrap().to_owned();
@@ -45,10 +51,10 @@ pub fn at_counts(counts: &[u32], f: impl Fn(&World, &mut Rng) + Sync) {
     for n in here {
         let (threads_only, brief) = (place::threads_only(), place::is_brief());
         if !threads_only && (brief || !place::in_turns(n)) {
-            seeded(place::pes(n)).run(|world| f(world, &mut Rng::new(seed())));
+            seeded(settings(place::pes(n))).run(|world| f(world, &mut Rng::new(seed())));
         }
         if threads_only || !brief {
-            seeded(place::pes(n)).threads(|world| f(world, &mut Rng::new(seed())));
+            seeded(settings(place::pes(n))).threads(|world| f(world, &mut Rng::new(seed())));
         }
     }
 }

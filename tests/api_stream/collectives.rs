@@ -2,11 +2,12 @@
 //! sets of their own, and together with kernels.
 
 use rushmem::half::{bf16, f16};
+use rushmem::testing::Pes;
 use rushmem::zerocopy::IntoBytes;
 use rushmem::{And, Complex, Max, Min, Operator, Or, Prod, SlotSet, Sum, Xor};
 use rushmem::{SymRef, Team, TeamConfig};
 use rushmem_test_support::api_common::place::on_gpus;
-use rushmem_test_support::api_common::{apart_as, longer, seed, seeded};
+use rushmem_test_support::api_common::{apart_as, at_counts_as, longer, seed, seeded};
 
 use super::numbers::{reduced, Element};
 use crate::*;
@@ -19,6 +20,9 @@ extern "C" __global__ void sum(rushmem::team t, double *dst, const double *src, 
 }
 extern "C" __global__ void sum_on(rushmem::team t, unsigned set, double *dst, const double *src, uint64_t n) {
   rushmem::reduce<rushmem::block>(t.on(set), dst, src, n, rushmem::sum{});
+}
+extern "C" __global__ void sum_by_parts(rushmem::team t, double *dst, const double *src, uint64_t n) {
+  rushmem::reduce<rushmem::grid_parts>(t, dst, src, n, rushmem::sum{});
 }
 extern "C" __global__ void all(rushmem::team t, uint32_t *dst, const uint32_t *src, uint64_t n) {
   rushmem::fcollect<rushmem::warp>(t, dst, src, n);
@@ -331,9 +335,56 @@ fn teams_and_slot_sets_run_at_once_on_streams_of_their_own() {
     });
 }
 
+/// Streams launch few bytes as one block wherever this runs, and a kernel's call by one block meets that.
+const BY_ONE_BLOCK: &str = "reduce=1x64;fcollect=1x32";
+/// More than half of the numbers that the test below has are for several blocks.
+const BY_FOUR_BLOCKS: &str = "reduce=1x64,2K:4x96";
+
+/// By four blocks as by one: what counts is that all members have as many.
+#[test]
+fn a_stream_s_call_by_several_blocks_meets_a_kernel_s() {
+    at_counts_as(
+        &[1, 2, 3],
+        |pes| pes.env("RUSHMEM_COLLECTIVES", BY_FOUR_BLOCKS),
+        |world, rng| {
+            let module = world.load(KERNELS).unwrap();
+            let (alone, parts) = (module.kernel("sum").unwrap(), module.kernel("sum_by_parts").unwrap());
+            let (team, stream) = (world.team(), world.stream().unwrap());
+            let (me, n) = (world.my_pe().number() as usize, world.n_pes() as usize);
+            for len in [1usize, 255, 256, 257, 1000, 5000, 70_000] {
+                let (x, y) = (world.alloc::<f64>(len).unwrap(), world.alloc::<f64>(len).unwrap());
+                let seed = rng.next();
+                let float = |m: usize| -> Vec<f64> {
+                    let mut rng = Rng::new(seed).fork(m as u64);
+                    (0..len).map(|_| f64::random(rng.next())).collect()
+                };
+                x.write(&float(me)).unwrap();
+                world.barrier_all().unwrap();
+                if me % 2 == 0 {
+                    stream.reduce(&team, &y, &x, Sum).unwrap();
+                } else {
+                    let (kernel, blocks) = if len * 8 < 2 << 10 { (&alone, 1) } else { (&parts, 4) };
+                    // SAFETY: as many elements as the arrays have, which nobody else uses until synchronize.
+                    unsafe {
+                        kernel.launch_on(Launch::new(blocks, 64), (&team, &y, &x, len as u64), &stream)
+                    }
+                    .unwrap();
+                }
+                stream.synchronize().unwrap();
+                let members: Vec<Vec<f64>> = (0..n).map(float).collect();
+                let expected: Vec<f64> =
+                    (0..len).map(|i| reduced(members.iter().map(|m| m[i]), |a, b| a + b)).collect();
+                assert_eq!(y.to_vec().unwrap().as_bytes(), expected.as_bytes(), "{len} numbers");
+                world.barrier_all().unwrap();
+            }
+        },
+    );
+}
+
 #[test]
 fn a_stream_s_call_meets_a_kernel_s() {
-    at_all_counts(|world, rng| {
+    let by_one_block = |pes: Pes| pes.env("RUSHMEM_COLLECTIVES", BY_ONE_BLOCK);
+    at_counts_as(&[1, 2, 3, 4, 8], by_one_block, |world, rng| {
         let module = world.load(KERNELS).unwrap();
         let (sum, all) = (module.kernel("sum").unwrap(), module.kernel("all").unwrap());
         let (team, stream) = (world.team(), world.stream().unwrap());
@@ -375,7 +426,8 @@ fn a_stream_s_call_meets_a_kernel_s() {
 /// of them at once leave each other alone.
 #[test]
 fn slot_sets_of_the_world_are_the_same_to_streams_and_kernels() {
-    at_counts(&[2, 3], |world, _| {
+    let by_one_block = |pes: Pes| pes.env("RUSHMEM_COLLECTIVES", BY_ONE_BLOCK);
+    at_counts_as(&[2, 3], by_one_block, |world, _| {
         let module = world.load(KERNELS).unwrap();
         let (kernel, team) = (module.kernel("sum_on").unwrap(), world.team());
         let (me, n) = (world.my_pe().number(), world.n_pes());

@@ -288,10 +288,10 @@ impl<'a> Work<'a> {
         Ok(None)
     }
 
-    /// Takes the connections out; all that was queued on them is sent first.
-    pub(crate) fn finish(mut self, deadline: Instant) -> Result<Vec<Connected>> {
+    /// Takes the connections out; all that was queued on them is sent first. Those that lead away from this
+    /// process's [`net::home`] are probed from now on.
+    pub(crate) fn finish(mut self, home: u64, deadline: Instant) -> Result<Vec<Connected>> {
         let mut links = Vec::new();
-        let home = net::home();
         let silence = self.cfg.host_silence.map(Silence::new);
         for n in &self.neighbours {
             let mut conn = self.up.remove(&n.rank).expect("finish comes after is_done");

@@ -47,6 +47,8 @@ struct Entry {
     conn: Conn,
     listener: Socket,
     listening: Address,
+    /// [`net::home`], as the others know it.
+    home: u64,
     root: Root,
     watch: Watch,
 }
@@ -80,6 +82,13 @@ impl Root {
 }
 
 fn enter(place: &Place, key: &Key, cfg: &UidConfig, deadline: Instant) -> Result<Entry> {
+    let home = net::home().map_err(|e| {
+        if net::is_short_of_files(&e) {
+            return net::short_of_files(cfg.rank);
+        }
+        let text = format!("rank {} cannot tell its host from others (/proc): {e}", cfg.rank);
+        BootError::new(BootErrorKind::Io, text)
+    })?;
     let mut search = Search::new(place, key, cfg, deadline);
     loop {
         let (mut conn, addr) = search.next()?;
@@ -90,7 +99,7 @@ fn enter(place: &Place, key: &Key, cfg: &UidConfig, deadline: Instant) -> Result
             limit: deadline.saturating_duration_since(Instant::now()),
             addr: listening,
             host: host_field(),
-            home: net::home(),
+            home,
             pid: std::process::id(),
         };
         let welcome = ToRoot::Join(join).send(&mut conn).and_then(|()| {
@@ -100,7 +109,7 @@ fn enter(place: &Place, key: &Key, cfg: &UidConfig, deadline: Instant) -> Result
         match welcome {
             Ok(ToRank::Welcome { host, pid, rank }) => {
                 let (root, watch) = (Root { addr, host, pid, rank }, cfg.watch.clone());
-                return Ok(Entry { conn, listener, listening, root, watch });
+                return Ok(Entry { conn, listener, listening, home, root, watch });
             }
             Ok(ToRank::Failed(e)) => return Err(e),
             Ok(_) => search.was_no_use(&Broken::Malformed("no welcome".into())),
@@ -168,7 +177,7 @@ impl Entry {
             }
             work.step(&self.conn, deadline)?;
         }
-        let links = work.finish(deadline)?;
+        let links = work.finish(self.home, deadline)?;
         ToRoot::Meshed.send(&mut self.conn).map_err(|e| self.root.lost(&e))?;
         loop {
             if self.receive(deadline + VERDICT)? == ToRank::Go {

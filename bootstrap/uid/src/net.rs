@@ -1,8 +1,8 @@
 //! Interfaces, names and limits of this host.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 use nix::net::if_::InterfaceFlags;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
@@ -140,11 +140,28 @@ fn no_interface(all: &[Interface], ifname: Option<&str>) -> BootError {
 
 /// What tells hosts apart, as far as a network is concerned: equal where processes share a kernel and a
 /// network namespace, so that what silences one silences all.
-pub fn home() -> u64 {
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| host_name().into_bytes());
+///
+/// # Errors
+/// Those of reading a file, such as a process has that is short of file descriptors: what it answered then
+/// would be another host's. Where there is no such file, the host's name serves.
+pub fn home() -> io::Result<u64> {
+    static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
+    let boot = match BOOT.get() {
+        Some(boot) => boot,
+        None => {
+            let boot = match std::fs::read("/proc/sys/kernel/random/boot_id") {
+                Ok(boot) => boot,
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                    host_name().into_bytes()
+                }
+                Err(e) => return Err(e),
+            };
+            BOOT.get_or_init(|| boot)
+        }
+    };
     let namespace = std::fs::read_link("/proc/thread-self/ns/net").unwrap_or_default();
-    let digest = digest(&[&boot, namespace.as_os_str().as_encoded_bytes()]);
-    u64::from_le_bytes(*digest.first_chunk().expect("a digest has 32 bytes"))
+    let digest = digest(&[boot, namespace.as_os_str().as_encoded_bytes()]);
+    Ok(u64::from_le_bytes(*digest.first_chunk().expect("a digest has 32 bytes")))
 }
 
 /// This host's name, for messages.

@@ -337,6 +337,21 @@ fn nor_do_processes_of_this_user_at_local_sockets() {
     in_time("strangers at local sockets", || starts(4, |rank| join_uid(&uid, config(rank, 4))));
 }
 
+/// A process that is short of descriptors must not take itself for another host's: then it would probe local
+/// sockets as it does a network's, which fails.
+#[test]
+fn a_host_is_the_same_with_and_without_descriptors() {
+    let _alone = alone_with(1);
+    let short = rushmem_bootstrap_uid::home();
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, USUAL.min(hard), hard).expect("up to the hard limit");
+    let usual = rushmem_bootstrap_uid::home().expect("descriptors are there");
+    match short {
+        Ok(home) => assert_eq!(home, usual, "asked for earlier in this process"),
+        Err(e) => assert_eq!(e.raw_os_error(), Some(nix::libc::EMFILE), "{e}"),
+    }
+}
+
 fn meeting(identity: &str, one_host: Option<&str>) -> MeetingPoint {
     MeetingPoint {
         host: "127.0.0.1".into(),

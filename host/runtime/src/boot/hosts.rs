@@ -10,6 +10,7 @@ use rushmem_bootstrap_uid::{home, join_uid, Uid, UidBootstrap, IFNAME_VARIABLE};
 
 use super::sockets;
 use crate::config::Config;
+use crate::error::Error;
 
 const UID_BYTES: usize = 128;
 
@@ -24,7 +25,8 @@ struct InTouch {
 pub(super) fn in_touch(mpi: Box<dyn Bootstrap>, config: &Config) -> crate::error::Result<Box<dyn Bootstrap>> {
     let n = mpi.n_ranks() as usize;
     let mut homes = vec![0; n * 8];
-    mpi.allgather(&home().to_ne_bytes(), &mut homes)?;
+    let home = home().map_err(|e| Error::io("what tells this host from others", &e))?;
+    mpi.allgather(&home.to_ne_bytes(), &mut homes)?;
     if homes.chunks(8).all(|home| *home == homes[..8]) {
         return Ok(mpi);
     }

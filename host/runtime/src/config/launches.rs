@@ -2,7 +2,7 @@
 //! --collectives` prints and `RUSHMEM_COLLECTIVES` overrides.
 //!
 //! Width is all that is chosen here. Which way the data takes is chosen by the collectives themselves
-//! (`device/include/rushmem`), from what all members have in common, because members of any width and kernels
+//! (`device/include/rushmem`), from what all members have in common, as streams and kernels of as many blocks
 //! meet: packets, that is data and flag in one store, up to as many bytes for each member as the team has
 //! packets for; past that, between members that map each other, loads and stores of their arrays between two
 //! meetings.

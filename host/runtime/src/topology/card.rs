@@ -4,6 +4,7 @@
 //! Unix sockets and so map each other's memory. A network namespace of its own therefore counts as another
 //! host.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 
 use crate::config::{Config, TransportWish};
@@ -190,7 +191,13 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
 /// Equal for all processes that can reach each other's abstract sockets, and belong to the same `part` of the
 /// host.
 fn node_id(part: Option<u32>) -> Result<String> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+    let boot = match std::fs::read_to_string(BOOT_ID) {
+        Ok(boot) => boot,
+        // A container may hide it. Of a process that is short of descriptors it would make another node.
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => String::new(),
+        Err(e) => return Err(Error::io(BOOT_ID, &e)),
+    };
     let net = std::fs::metadata("/proc/self/ns/net").map(|m| m.ino()).unwrap_or(0);
     let boot: String = boot.trim().chars().filter(|c| *c != '-').collect();
     if boot.is_empty() && net == 0 {
