@@ -6,6 +6,8 @@
 //! Meanwhile [observers](observe) look at the regions: an observer that sees an operation must see all that
 //! its actor fenced before it. At the end of a round the regions are compared with the model.
 //!
+//! [`memory`] does the same to memory that comes and goes under such operations.
+//!
 //! A round that fails is repeated with fewer and fewer operations ([`shrink`]); the smallest failing program
 //! is printed with its seed.
 //!
@@ -16,6 +18,7 @@ use rushmem_test_support::api_common;
 mod actor;
 mod field;
 mod kernel;
+mod memory;
 mod model;
 mod observe;
 mod program;
@@ -65,8 +68,11 @@ fn soak(world: &World) {
     }
 }
 
+/// What PEs do.
+type Soak = fn(&World);
+
 /// As processes; as threads where the way or a shared GPU wants that.
-fn run(pes: Pes, n: u32) {
+fn run(pes: Pes, n: u32, soak: Soak) {
     let pes = seeded(pes).timeout(limit());
     if place::threads_only() || in_turns(n) {
         pes.threads(soak);
@@ -76,13 +82,13 @@ fn run(pes: Pes, n: u32) {
 }
 
 /// Over UCX with these settings.
-fn over_ucx(test: &str, n: u32, each: u32, env: &[(&str, &str)]) {
+fn over_ucx(test: &str, n: u32, each: u32, env: &[(&str, &str)], soak: Soak) {
     let Some(pes) = hosts(test, n, each) else { return };
-    run(env.iter().fold(pes, |pes, (name, value)| pes.env(name, value)), n);
+    run(env.iter().fold(pes, |pes, (name, value)| pes.env(name, value)), n, soak);
 }
 
 /// Over the fake network, which leads from thread to thread.
-fn over_fake(n: u32, each: &str, delay: &str) {
+fn over_fake(n: u32, each: &str, delay: &str, soak: Soak) {
     if on_gpus() {
         return place::skip("soak over the fake network", "it carries no GPU's memory");
     }
@@ -92,40 +98,55 @@ fn over_fake(n: u32, each: &str, delay: &str) {
 
 #[test]
 fn direct() {
-    run(place::pes(3), 3);
+    run(place::pes(3), 3, soak);
 }
 
 #[test]
 fn ucx_shared_memory() {
-    over_ucx("soak over shared memory", 2, 1, &[]);
+    over_ucx("soak over shared memory", 2, 1, &[], soak);
 }
 
 #[test]
 fn ucx_tcp() {
-    over_ucx("soak over tcp", 2, 1, &[("UCX_TLS", "tcp")]);
+    over_ucx("soak over tcp", 2, 1, &[("UCX_TLS", "tcp")], soak);
 }
 
 #[test]
 fn ucx_copies() {
-    over_ucx("soak over UCX's copies", 2, 1, &[("RUSHMEM_FAR_COPIES", "ucx")]);
+    over_ucx("soak over UCX's copies", 2, 1, &[("RUSHMEM_FAR_COPIES", "ucx")], soak);
 }
 
 #[test]
 fn mixed() {
-    over_ucx("soak of near and far PEs", 4, 2, &[]);
+    over_ucx("soak of near and far PEs", 4, 2, &[], soak);
 }
 
 #[test]
 fn fake() {
-    over_fake(2, "1", "100");
+    over_fake(2, "1", "100", soak);
 }
 
 #[test]
 fn fake_in_haste() {
-    over_fake(3, "1", "5");
+    over_fake(3, "1", "5", soak);
 }
 
 #[test]
 fn mixed_fake() {
-    over_fake(4, "2", "20");
+    over_fake(4, "2", "20", soak);
+}
+
+#[test]
+fn memory_direct() {
+    run(place::pes(3), 3, memory::soak);
+}
+
+#[test]
+fn memory_ucx() {
+    over_ucx("soak of memory over UCX", 3, 2, &[], memory::soak);
+}
+
+#[test]
+fn memory_fake() {
+    over_fake(4, "2", "20", memory::soak);
 }
