@@ -5,6 +5,7 @@ mod collective_faults;
 mod collectives;
 mod failures;
 mod litmus;
+mod meeting;
 mod numbers;
 mod queues;
 

@@ -11,8 +11,9 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, Weak};
 
+use super::module::{Code, Function, LaunchName};
 use super::streams::On;
-use super::{lock, Code, Function, KernelCore, Kernels, LaunchName, Runner};
+use super::{lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Result};
 use crate::gpu::launch::Shape;
 use rushmem_abi::c::rushmem_launch_t;

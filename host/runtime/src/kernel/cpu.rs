@@ -10,9 +10,10 @@ use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, RunErro
 
 use super::args;
 use super::headers;
+use super::module::LaunchName;
 use super::stream::{CpuStream, StreamJob};
 use super::streams::Streams;
-use super::{Common, LaunchName};
+use super::Common;
 use crate::error::{err, Error, Result};
 use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 

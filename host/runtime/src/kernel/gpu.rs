@@ -10,9 +10,10 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use super::module::LaunchName;
 use super::streams::{DeviceStream, Streams};
 use super::unreported::Unreported;
-use super::{headers, lock, Common, LaunchName};
+use super::{headers, lock, Common};
 use crate::error::{code, err, Error, Result};
 use crate::gpu::compile::Compiler;
 use crate::gpu::event::CudaEvent;
