@@ -311,6 +311,8 @@ __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team
     case 4: bytes = rushmem::impl::most_by_packets / others - 8 + size % 24; break;
     case 5: bytes = rushmem::impl::most_by_packets_of_grid / others - 8 + size % 24; break;
     case 6: bytes = size % 8192; break;
+    case 7: bytes = team.raw.stage - 8 + size % 24; break;
+    case 8: bytes = rushmem::impl::most_staged_of_grid / others - 8 + size % 24; break;
   }
   return bytes > most ? size % most : bytes;
 }

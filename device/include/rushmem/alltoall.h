@@ -11,9 +11,13 @@ namespace impl {
 template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
   /* In place, a block could arrive before the one that it replaces has left. */
-  const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
+  const bool staged = is_staged<Scope>(t, n * sizeof(T));
+  const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
-  if (direct) {
+  if (staged) {
+    exchange_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), n * sizeof(T),
+                                       n * sizeof(T));
+  } else if (direct) {
     c.meet();
     write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), reinterpret_cast<const char *>(src),
                                     n * sizeof(T), n * sizeof(T));

@@ -5,6 +5,7 @@
 #include <rushmem/impl/coll/direct.h>
 #include <rushmem/impl/coll/exchange.h>
 #include <rushmem/impl/coll/small.h>
+#include <rushmem/impl/coll/staged.h>
 
 namespace rushmem {
 namespace impl {
@@ -22,9 +23,12 @@ template <typename T> struct block_each {
 /* The calls that are not small, out of line (small.h). */
 template <typename Scope, typename T> RUSHMEM_OUTLINED void fcollect_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
-  const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
+  const bool staged = is_staged<Scope>(t, n * sizeof(T));
+  const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
-  if (direct) {
+  if (staged) {
+    exchange_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), 0, n * sizeof(T));
+  } else if (direct) {
     char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
     c.meet();
     write_to_all<unit_of<T>::value>(c, block_, reinterpret_cast<const char *>(src), 0, n * sizeof(T));

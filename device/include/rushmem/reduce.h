@@ -12,6 +12,7 @@
 
 #include <rushmem/impl/coll/combine.h>
 #include <rushmem/impl/coll/small.h>
+#include <rushmem/impl/coll/staged.h>
 
 #define RUSHMEM_ASSERT_REDUCIBLE(T) \
   static_assert(rushmem::impl::is_reducible<T>::value, "rushmem reduces numbers of 1, 2, 4 and 8 bytes and complex<float>")
@@ -52,10 +53,12 @@ template <typename Scope, typename T, typename Op>
 RUSHMEM_OUTLINED void reduce_any(team t, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T);
   const bool near = t.raw.all_near != 0;
-  const bool direct = is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
+  const bool staged = is_staged<Scope>(t, bytes);
+  const bool direct = !staged && is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
                                                         : is_large_to_reduce_by_puts(t, bytes) && dst != src);
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct));
-  if (direct && near) reduce_direct<Op>(c, dst, src, n);
+  if (staged) reduce_staged<Op>(c, dst, src, 0, bytes);
+  else if (direct && near) reduce_direct<Op>(c, dst, src, n);
   else if (direct) reduce_by_puts<Op>(c, dst, src, n);
   else exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
   c.end();
@@ -66,9 +69,12 @@ RUSHMEM_OUTLINED void reducescatter_any(team t, T *dst, const T *src, size_t n) 
   const size_t bytes = n * sizeof(T), count = static_cast<size_t>(t.raw.n_pes) * n;
   const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
   /* In place, a member's first block would change while others read it. */
-  const bool direct = is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
+  const bool staged = is_staged<Scope>(t, bytes);
+  const bool direct = !staged && is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct));
-  if (direct) {
+  if (staged) {
+    reduce_staged<Op>(c, dst, src, bytes, bytes);
+  } else if (direct) {
     c.meet();
     combine<Op, false>(c, dst, block_, n, 0, bytes);
     c.meet();

@@ -135,7 +135,7 @@ pub struct RawTeam {
     pub heap_base: u64,
     pub first_bytes: u64,
     pub next_packets: u32,
-    pub pad: u32,
+    pub stage: u32,
 }
 
 impl RawTeam {
@@ -148,6 +148,7 @@ impl RawTeam {
             slot_sets: self.slot_sets - set,
             first_bytes: self.slot_bytes,
             packets: self.next_packets,
+            stage: 0,
             ..*self
         }
     }

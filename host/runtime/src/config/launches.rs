@@ -60,8 +60,9 @@ pub(crate) fn algorithm(collective: &str) -> &'static str {
         "" => "",
         "sync" | "barrier" => "a store to each member",
         "inscan" | "exscan" => "packets",
-        "reduce" => "packets to all; large: each member combines its share and writes it to all",
-        "reducescatter" => "packets; large: each member reads and combines its own block",
+        "reduce" => "packets to all; larger: staging memory; large: each member combines its share and writes it to all",
+        "reducescatter" => "packets; larger: staging memory; large: each member reads and combines its own block",
+        "alltoall" | "fcollect" | "broadcast" => "packets; larger: staging memory; large: stores into the members' arrays",
         _ => "packets; large: stores into the members' arrays",
     }
 }

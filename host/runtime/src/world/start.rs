@@ -270,17 +270,20 @@ fn share_memory(
 }
 
 /// How much of the heap's front is the memory of teams: what the setting says; where it is the default, less
-/// in a small heap and more in a large world. And what the world has of it: a wide first slot set where half
-/// of what was asked for, or a quarter of the heap, is room enough.
+/// in a small heap and more in a large world. And what the world has of it: a wide first slot set, with staging
+/// memory or without, where half of what was asked for, or a quarter of the heap, is room enough.
 fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -> Result<(usize, Slots)> {
     let (slots, front) = (Slots::of_world(n, apart), slots_offset(n));
-    let (wide, world) = (slots.widened(), slots.bytes().next_multiple_of(GRANULE));
+    let larger = [slots.widened().staged(), slots.widened()];
+    let world = slots.bytes().next_multiple_of(GRANULE);
     let asked = config.team_memory as usize / GRANULE * GRANULE;
     if !config.team_memory_given {
         let usual = asked.max(2 * world);
-        let both = usual + wide.extra().next_multiple_of(GRANULE);
-        if both <= heap / 4 {
-            return Ok((both, wide));
+        for wide in larger {
+            let both = usual + wide.extra().next_multiple_of(GRANULE);
+            if both <= heap / 4 {
+                return Ok((both, wide));
+            }
         }
         return Ok((usual.min(heap / 4 / GRANULE * GRANULE).max(world), slots));
     }
@@ -293,7 +296,7 @@ fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -> Result<(u
             heap.saturating_sub(front)
         ));
     }
-    Ok((asked, if 2 * wide.bytes() <= asked { wide } else { slots }))
+    Ok((asked, larger.into_iter().find(|wide| 2 * wide.bytes() <= asked).unwrap_or(slots)))
 }
 
 /// Processes that take turns on one GPU trap one after another, and not while the driver still clears up

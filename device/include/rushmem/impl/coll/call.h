@@ -195,6 +195,24 @@ template <typename Scope> struct call {
     return reinterpret_cast<uint64_t *>(all_packets() + places * t.raw.packets);
   }
 
+  /* What member `from` has written to this channel's staging memory in a phase (staged.h). */
+  RUSHMEM_DEVICE char *stage(uint64_t phase, int from) const {
+    const uint32_t place = static_cast<uint32_t>(phase % RUSHMEM_TEAM_PHASES) * static_cast<uint32_t>(t.raw.n_pes);
+    char *at = reinterpret_cast<char *>(ended_by_blocks() + (t.raw.packets + 15) / 16 * 16);
+    at += static_cast<size_t>(place + static_cast<uint32_t>(from)) * t.raw.stage;
+    if constexpr (blocks) at += block_in_grid() * stage_of_channel(t);
+    return at;
+  }
+  /* Bytes of it for each channel: whole lines. */
+  RUSHMEM_DEVICE static size_t stage_of_channel(const team &t) {
+    if constexpr (blocks) return t.raw.stage / channels_of(t) / 128 * 128;
+    return t.raw.stage;
+  }
+  RUSHMEM_DEVICE static size_t stage_of_call(const team &t) {
+    if constexpr (blocks) return stage_of_channel(t) * channels_of(t);
+    return t.raw.stage;
+  }
+
   /* The member `steps` to the right of this one, 0 < steps < n. */
   RUSHMEM_DEVICE int right(int steps) const {
     const int at = t.raw.my_pe + steps;

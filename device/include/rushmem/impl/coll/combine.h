@@ -30,13 +30,21 @@ template <typename T> struct combined_together {
   static constexpr int value = sizeof(typename combined<T>::type) > sizeof(T) ? 4 : 8;
 };
 
-/* U vectors, `lanes` vectors from one another. Those of the first two members are in flight together. */
-template <typename Op, bool to_all, int U, typename T, typename Scope>
-RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char *src) {
+/* The members' arrays, of which this PE's begins at `src`. */
+template <typename Scope> struct arrays_of_members {
+  const call<Scope> &c;
+  const char *src;
+  RUSHMEM_DEVICE const char *at(size_t offset, int member) const { return of_member(c, src + offset, member); }
+};
+
+/* U vectors, a warp's vectors from one another, at `offset` of what `members` have. Those of the first two
+ * members are in flight together. */
+template <typename Op, bool to_all, int U, typename T, typename Scope, typename Members>
+RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const Members &members, size_t offset) {
   constexpr int apart = 32 * 16;
   const int n = c.t.raw.n_pes;
   pair first[U], v[U];
-  const char *from = of_member(c, src, 0), *second = of_member(c, src, n > 1 ? 1 : 0);
+  const char *from = members.at(offset, 0), *second = members.at(offset, n > 1 ? 1 : 0);
   RUSHMEM_UNROLL
   for (int u = 0; u < U; ++u) first[u] = load_pair(from + u * apart);
   RUSHMEM_UNROLL
@@ -57,7 +65,7 @@ RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const char 
       so_far[u].b.add(v[u].b);
     }
     if (member + 1 == n) break;
-    from = of_member(c, src, member + 1);
+    from = members.at(offset, member + 1);
     RUSHMEM_UNROLL
     for (int u = 0; u < U; ++u) v[u] = load_pair(from + u * apart);
   }
@@ -85,7 +93,7 @@ RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n
   if (RUSHMEM_LIKELY(whole_vectors(dst, src))) {
     const size_t count = (mine.end - mine.begin) / 16, size = group::size();
     char *to = reinterpret_cast<char *>(dst) + mine.begin;
-    const char *from = reinterpret_cast<const char *>(src) + mine.begin;
+    const arrays_of_members<Scope> from{c, reinterpret_cast<const char *>(src) + mine.begin};
     /* Tiles of a warp, of which each lane has U vectors at constant distances; then a vector a thread. */
     const size_t rank = group::rank();
     size_t i = 0;
@@ -94,12 +102,12 @@ RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n
       RUSHMEM_ROLLED
       for (size_t tile = rank / 32; tile < tiles; tile += size / 32) {
         const size_t at = (tile * (32 * U) + rank % 32) * 16;
-        combine_vectors<Op, to_all, U, T>(c, to + at, from + at);
+        combine_vectors<Op, to_all, U, T>(c, to + at, from, at);
       }
       i = tiles * (32 * U);
     }
     RUSHMEM_ROLLED
-    for (i += rank; i < count; i += size) combine_vectors<Op, to_all, 1, T>(c, to + i * 16, from + i * 16);
+    for (i += rank; i < count; i += size) combine_vectors<Op, to_all, 1, T>(c, to + i * 16, from, i * 16);
     done += count * 16;
   }
   if (done < mine.end) {

@@ -3,12 +3,13 @@
  * is symmetric for all or for none (a call in which that differs ends with a mismatch).
  *
  * Packets take twice the bytes, and a reduction by packets sends all of its data to every member; the direct
- * protocol has two meetings of all members, about 3.5 us between two H200s. One block moves 46 GB/s over
+ * protocol has two meetings of all members, about 3.5 us between two H200s, and staging memory one. One block moves 46 GB/s over
  * NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as much, and gains up to some
  * 300 KiB (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
 #define RUSHMEM_IMPL_COLL_LIMITS_H
 
+#include <rushmem/impl/coll/call.h>
 #include <rushmem/scope.h>
 #include <rushmem/team.h>
 
@@ -33,6 +34,23 @@ template <typename Scope> RUSHMEM_DEVICE bool is_large(const team &t, size_t byt
   const size_t room = (blocks ? most_phases_of_grid : 1) * 8 * t.raw.packets;
   const size_t others = static_cast<size_t>(t.raw.n_pes > 1 ? t.raw.n_pes - 1 : 1);
   return bytes > room || bytes * others > (blocks ? most_by_packets_of_grid : most_by_packets);
+}
+
+/* Bytes to all other members together up to which a call that is too large for packets is staged, by a block
+ * and by a grid. On the CPU device a block's copies are all there is to its time. */
+#if defined(RUSHMEM_CPU)
+constexpr size_t most_staged = 0;
+#else
+constexpr size_t most_staged = 256 << 10;
+#endif
+constexpr size_t most_staged_of_grid = 2 << 20;
+
+/* Whether a call that moves so many bytes between every two members goes through staging memory (staged.h). */
+template <typename Scope> RUSHMEM_DEVICE bool is_staged(const team &t, size_t bytes) {
+  constexpr bool blocks = has_blocks<Scope>::value;
+  if (!t.raw.all_near || bytes > call<Scope>::stage_of_call(t) || t.raw.n_pes < 2) return false;
+  const size_t others = static_cast<size_t>(t.raw.n_pes - 1);
+  return bytes * others <= (blocks ? most_staged_of_grid : most_staged) && is_large<Scope>(t, bytes);
 }
 
 /* The same for data that is written to members, as it can be to all of them; reading takes members that are
