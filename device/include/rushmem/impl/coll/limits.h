@@ -3,9 +3,10 @@
  * is symmetric for all or for none (a call in which that differs ends with a mismatch).
  *
  * Packets take twice the bytes, and a reduction by packets sends all of its data to every member; the direct
- * protocol has two meetings of all members, about 3.5 us between two H200s, and staging memory one. One block moves 46 GB/s over
- * NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as much, and gains up to some
- * 300 KiB (docs/performance.md). */
+ * protocol has two meetings of all members, about 3.5 us between two H200s, and staging memory has one. One
+ * block moves 46 GB/s over NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as
+ * much, and gains up to some 300 KiB, or to what one phase of packets holds where there is staging memory
+ * (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
 #define RUSHMEM_IMPL_COLL_LIMITS_H
 
@@ -25,13 +26,14 @@ constexpr size_t most_by_packets_of_grid = 320 << 10;
  * packet of 8 bytes is a message, and a put is one, whatever its size. */
 constexpr size_t most_by_messages = 4 << 10;
 
-/* Phases of packets that a grid may take before a call is direct where it can be. */
+/* Phases of packets that a grid may take before a call is direct where it can be; one where there is staging
+ * memory: the second costs more than its meeting. */
 constexpr size_t most_phases_of_grid = 4;
 
 /* Whether a call that moves so many bytes to or from one member is direct where it can be. */
 template <typename Scope> RUSHMEM_DEVICE bool is_large(const team &t, size_t bytes) {
   constexpr bool blocks = has_blocks<Scope>::value;
-  const size_t room = (blocks ? most_phases_of_grid : 1) * 8 * t.raw.packets;
+  const size_t room = (blocks && t.raw.stage == 0 ? most_phases_of_grid : 1) * 8 * t.raw.packets;
   const size_t others = static_cast<size_t>(t.raw.n_pes > 1 ? t.raw.n_pes - 1 : 1);
   return bytes > room || bytes * others > (blocks ? most_by_packets_of_grid : most_by_packets);
 }
