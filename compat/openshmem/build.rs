@@ -20,7 +20,7 @@ mod source;
 mod table;
 
 fn main() {
-    for path in ["build.rs", "operations.table", "src", "c", "bin"] {
+    for path in ["build.rs", "operations.table", "src", "c", "mpi", "bin"] {
         println!("cargo:rerun-if-changed={path}");
     }
     let variable = |name: &str| env::var_os(name).map(PathBuf::from).unwrap_or_else(|| panic!("no {name}"));
@@ -77,6 +77,15 @@ fn main() {
     run(&mut cc);
     fs::create_dir_all(library.parent().expect("it is in a folder")).expect("target can be written to");
     replace(&new, &library);
+    // For programs that are on MPI, too: oshcc links with it, and what is in it is taken by those alone.
+    let (object, archive) = (out.join("both.o"), out.join("libshmem_mpi.a"));
+    let mut cc = compiler().to_command();
+    cc.args(["-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-c"]).arg(here.join("mpi/both.c"));
+    run(cc.arg("-o").arg(&object));
+    let _ = fs::remove_file(&archive);
+    let archiver = env::var_os("AR").unwrap_or_else(|| "ar".into());
+    run(Command::new(archiver).arg("rcs").arg(&archive).arg(&object));
+    replace(&archive, &library.with_file_name("libshmem_mpi.a"));
     // The runtime lies beside the library in an installation, and in `deps` in cargo's folder.
     let beside = library.with_file_name("librushmem_host.so");
     let _ = fs::remove_file(&beside);

@@ -23,6 +23,7 @@ _Static_assert(USED <= SHMEM_SYNC_SIZE, "pSync has room");
 struct member {
   struct active_set set;
   int index;
+  bool noted; /* SHMEM_DEBUG: psync.c knows that it is in a collective of all PEs */
 };
 
 static int pe_of(const struct member *m, int index)
@@ -36,7 +37,9 @@ static void check_psync(struct call call, struct active_set set, const long *psy
 {
   const long most[USED] = {[ARRIVED] = set.size, [RELEASE] = 1, [OFFSET] = LONG_MAX};
   for (int i = 0; i < USED; i++) {
-    const long seen = __atomic_load_n(&psync[i], __ATOMIC_RELAXED);
+    uint64_t bits;
+    check_at(call, rushmem_g(job.world, &psync[i], &bits, sizeof bits, job.me), psync);
+    const long seen = (long) bits;
     if (seen < SHMEM_SYNC_VALUE || seen > SHMEM_SYNC_VALUE + (set.size == job.n_pes ? 0 : most[i]))
       refuse(call, "pSync[%d] is %ld: it was not set to SHMEM_SYNC_VALUE, or another collective uses it",
              i, seen);
@@ -60,7 +63,7 @@ static struct member join(struct call call, struct active_set set, const long *p
            set.size);
   if (!psync) refuse(call, "pSync is null");
   if (job.debug) check_psync(call, set, psync);
-  return (struct member){set, index};
+  return (struct member){set, index, false};
 }
 
 /* Whether the set is all PEs: then it is their team. */
@@ -68,6 +71,22 @@ static bool everyone(const struct member *m)
 {
   return m->set.size == job.n_pes;
 }
+
+/* `join`, for collectives that are not to use their pSync again before all members have left. */
+static struct member begin(struct call call, struct active_set set, const long *psync)
+{
+  struct member m = join(call, set, psync);
+  m.noted = job.debug && everyone(&m);
+  if (m.noted) psync_enter(call, psync);
+  return m;
+}
+
+static void leave(const struct member *m)
+{
+  if (m->noted) psync_leave();
+}
+/* Of a function that calls `begin`. */
+#define MEMBER const struct member m __attribute__((cleanup(leave)))
 
 static void add(struct call call, long *word, long value, int pe)
 {
@@ -124,8 +143,9 @@ void active_broadcast(struct call call, struct active_set set, long *psync, void
                       size_t n,
                       size_t bytes, int root)
 {
-  const struct member m = join(call, set, psync);
+  MEMBER = begin(call, set, psync);
   const size_t all = bytes_of(call, n, bytes);
+  memory_arrays(call, dest, all, source, all);
   if (root < 0 || root >= set.size) refuse(call, "PE_root is %d, in an active set of %d PEs", root, set.size);
   if (everyone(&m)) {
     /* The root's own dest is left alone: 1.4, section 9.9.4. */
@@ -148,8 +168,9 @@ void active_fcollect(struct call call, struct active_set set, long *psync, void 
                      size_t n,
                      size_t bytes)
 {
-  const struct member m = join(call, set, psync);
+  MEMBER = begin(call, set, psync);
   const size_t each = bytes_of(call, n, bytes);
+  memory_arrays(call, dest, bytes_of(call, each, (size_t) set.size), source, each);
   if (everyone(&m)) {
     check(call, rushmem_team_fcollect(job.team, dest, source, each));
     return;
@@ -163,10 +184,11 @@ void active_collect(struct call call, struct active_set set, long *psync, void *
                     size_t n,
                     size_t bytes)
 {
-  const struct member m = join(call, set, psync);
+  MEMBER = begin(call, set, psync);
   const size_t mine = bytes_of(call, n, bytes);
+  memory_arrays(call, dest, mine, source, mine);
   if (everyone(&m)) {
-    check(call, rushmem_team_collect(job.team, dest, SIZE_MAX, source, mine, NULL));
+    check(call, rushmem_team_collect(job.team, dest, memory_room(dest, n), source, mine, NULL));
     return;
   }
   /* Each member tells the next one where its part begins. */
@@ -185,7 +207,9 @@ void active_collect(struct call call, struct active_set set, long *psync, void *
 void active_alltoalls(struct call call, struct active_set set, long *psync, void *dest, const void *source,
                       ptrdiff_t dst, ptrdiff_t sst, size_t n, size_t bytes)
 {
-  const struct member m = join(call, set, psync);
+  MEMBER = begin(call, set, psync);
+  const size_t all = bytes_of(call, bytes_of(call, n, bytes), (size_t) set.size);
+  memory_arrays(call, dest, memory_spread(call, all, dst), source, memory_spread(call, all, sst));
   if (everyone(&m)) {
     if (dst == 1 && sst == 1)
       check(call, rushmem_team_alltoall(job.team, dest, source, bytes_of(call, n, bytes)));
@@ -207,13 +231,14 @@ void active_reduce(struct call call, struct active_set set, long *psync, void *d
                    int n,
                    int type, int op)
 {
-  const struct member m = join(call, set, psync);
+  MEMBER = begin(call, set, psync);
   if (n < 0) refuse(call, "nreduce is %d", n);
   if (everyone(&m)) {
     collective_reduce(call, SHMEM_TEAM_WORLD, dest, source, (size_t) n, type, op);
     return;
   }
-  const size_t bytes = (size_t) n * type_bytes(type);
+  const size_t bytes = bytes_of(call, (size_t) n, type_bytes(type));
+  memory_arrays(call, dest, bytes, source, bytes);
   char *result = malloc(2 * bytes + 1);
   if (!result) refuse(call, "there is no memory for %d elements", n);
   /* All sources are ready, then read by all members in one order, then dest may be one of them. */
@@ -224,6 +249,6 @@ void active_reduce(struct call call, struct active_set set, long *psync, void *d
     if (i > 0) combine(type, op, result, part, (size_t) n);
   }
   meet(call, &m, psync);
-  memcpy(dest, result, bytes);
+  put(call, SHMEM_CTX_DEFAULT, dest, result, bytes, 1, job.me);
   free(result);
 }

@@ -26,14 +26,20 @@ int collective_sync(struct call call, shmem_team_t team)
 int collective_alltoall(struct call call, shmem_team_t team, void *dest, const void *source, size_t n,
                         size_t bytes)
 {
-  check(call, rushmem_team_alltoall(team_of(call, team)->team, dest, source, bytes_of(call, n, bytes)));
+  const struct team *of = team_of(call, team);
+  const size_t all = bytes_of(call, bytes_of(call, n, bytes), (size_t) of->info.n_pes);
+  memory_arrays(call, dest, all, source, all);
+  check(call, rushmem_team_alltoall(of->team, dest, source, bytes_of(call, n, bytes)));
   return 0;
 }
 
 int collective_alltoalls(struct call call, shmem_team_t team, void *dest, const void *source, ptrdiff_t dst,
                          ptrdiff_t sst, size_t n, size_t bytes)
 {
-  check(call, rushmem_team_alltoalls(team_of(call, team)->team, dest, source, dst, sst, bytes, n));
+  const struct team *of = team_of(call, team);
+  const size_t all = bytes_of(call, bytes_of(call, n, bytes), (size_t) of->info.n_pes);
+  memory_arrays(call, dest, memory_spread(call, all, dst), source, memory_spread(call, all, sst));
+  check(call, rushmem_team_alltoalls(of->team, dest, source, dst, sst, bytes, n));
   return 0;
 }
 
@@ -41,23 +47,30 @@ int collective_broadcast(struct call call, shmem_team_t team, void *dest, const 
                          size_t bytes,
                          int root)
 {
-  check(call, rushmem_team_broadcast(team_of(call, team)->team, dest, source, bytes_of(call, n, bytes),
-        root));
+  const struct team *of = team_of(call, team);
+  const size_t all = bytes_of(call, n, bytes);
+  memory_arrays(call, dest, all, source, all);
+  check(call, rushmem_team_broadcast(of->team, dest, source, all, root));
   return 0;
 }
 
 int collective_collect(struct call call, shmem_team_t team, void *dest, const void *source, size_t n,
                        size_t bytes)
 {
-  rushmem_team_t *of = team_of(call, team)->team;
-  check(call, rushmem_team_collect(of, dest, SIZE_MAX, source, bytes_of(call, n, bytes), NULL));
+  const struct team *of = team_of(call, team);
+  memory_arrays(call, dest, bytes_of(call, n, bytes), source, bytes_of(call, n, bytes));
+  const size_t room = memory_room(dest, n);
+  check(call, rushmem_team_collect(of->team, dest, room, source, bytes_of(call, n, bytes), NULL));
   return 0;
 }
 
 int collective_fcollect(struct call call, shmem_team_t team, void *dest, const void *source, size_t n,
                         size_t bytes)
 {
-  check(call, rushmem_team_fcollect(team_of(call, team)->team, dest, source, bytes_of(call, n, bytes)));
+  const struct team *of = team_of(call, team);
+  const size_t each = bytes_of(call, n, bytes);
+  memory_arrays(call, dest, bytes_of(call, each, (size_t) of->info.n_pes), source, each);
+  check(call, rushmem_team_fcollect(of->team, dest, source, each));
   return 0;
 }
 
@@ -67,7 +80,13 @@ static void combine_all(struct call call, const struct team *team, char *dest, c
                         int last)
 {
   enum { PIECE = 1024 };
-  const size_t bytes = type_bytes(LONG_DOUBLE);
+  const size_t bytes = type_bytes(LONG_DOUBLE), whole = n * bytes;
+  const bool symmetric = memory_is_symmetric(dest);
+  /* Before the first piece is written. */
+  if (whole > 0 && symmetric && !memory_is_symmetric(dest + whole - 1))
+    refuse(call, "%zu bytes at dest %p reach past the end of its allocation", whole, (void *) dest);
+  if (whole > 0 && memory_is_symmetric(source) && !memory_is_symmetric(source + whole - 1))
+    refuse(call, "%zu bytes at source %p reach past the end of its allocation", whole, (const void *) source);
   char *all = malloc(PIECE * bytes * (size_t) team->info.n_pes);
   if (!all) refuse(call, "there is no memory for %d elements of each member", PIECE);
   do {
@@ -76,7 +95,10 @@ static void combine_all(struct call call, const struct team *team, char *dest, c
     check(call, rushmem_team_fcollect(team->team, all, source, now * bytes));
     for (int i = 1; i < last; i++) combine(LONG_DOUBLE, op, all, all + (size_t) i * now * bytes, now);
     if (last == 0) memset(all, 0, now * bytes);
-    memcpy(dest, all, now * bytes);
+    if (symmetric)
+      check_at(call, rushmem_put(job.world, dest, all, now * bytes, job.me), dest);
+    else
+      memcpy(dest, all, now * bytes);
     n -= now;
     dest += now * bytes;
     source += now * bytes;
@@ -88,6 +110,8 @@ int collective_reduce(struct call call, shmem_team_t team, void *dest, const voi
                       int type, int op)
 {
   const struct team *of = team_of(call, team);
+  const size_t all = bytes_of(call, n, type_bytes(type));
+  memory_arrays(call, dest, all, source, all);
   if (type == LONG_DOUBLE)
     combine_all(call, of, dest, source, n, op, of->info.n_pes);
   else
@@ -99,6 +123,8 @@ int collective_scan(struct call call, shmem_team_t team, void *dest, const void 
                     bool inclusive)
 {
   const struct team *of = team_of(call, team);
+  const size_t all = bytes_of(call, n, type_bytes(type));
+  memory_arrays(call, dest, all, source, all);
   if (type == LONG_DOUBLE)
     combine_all(call, of, dest, source, n, RUSHMEM_SUM, of->info.my_pe + (inclusive ? 1 : 0));
   else if (inclusive)

@@ -19,6 +19,10 @@
   const struct call call = {function, __builtin_return_address(0)};                                          \
   if (!LIKELY(!job.debug)) trace(call);                                                                      \
   (void) call
+/* In functions whose operation may be under way when they return: the context counts it then. */
+#define BEGINS                                                                                               \
+  const struct begun begun __attribute__((cleanup(count_begun))) = {ctx, pe};                                \
+  (void) begun
 #define WITHOUT_CONTEXT                                                                                      \
   const shmem_ctx_t ctx = SHMEM_CTX_DEFAULT;                                                                 \
   (void) ctx
@@ -104,6 +108,16 @@ _Static_assert(sizeof(int) == 4 && sizeof(long) == 8 && sizeof(void *) == 8, "a 
 #define ACTIVE_SET ((struct active_set){PE_start, logPE_stride, PE_size})
 #define TO_ALL(name, op)                                                                                     \
   ((void) pWrk, active_reduce(call, ACTIVE_SET, pSync, dest, source, nreduce, NUMBER_##name, RUSHMEM_##op))
+
+/* An operation on PE `pe` of a context. */
+struct begun {
+  shmem_ctx_t ctx;
+  int pe;
+};
+INLINE void count_begun(const struct begun *begun)
+{
+  if (!LIKELY(begun->ctx == SHMEM_CTX_DEFAULT || job.all_near)) context_used(begun->ctx, begun->pe);
+}
 
 /* The world's number of the PE that a call names. */
 INLINE int target(struct call call, shmem_ctx_t ctx, int pe)
@@ -242,6 +256,7 @@ INLINE void amo(struct call call, shmem_ctx_t ctx, int op, int kind, const void 
 INLINE void amo_into(struct call call, shmem_ctx_t ctx, int op, int kind, const void *dest, uint64_t value,
                      uint64_t compare, int pe, void *fetch, size_t bytes)
 {
+  if (!LIKELY(fetch != NULL)) refuse(call, "fetch is null");
   uint64_t fetched;
   amo(call, ctx, op, kind, dest, value, compare, pe, &fetched);
   memcpy(fetch, &fetched, bytes);

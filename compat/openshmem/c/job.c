@@ -19,6 +19,7 @@ static void finalize(struct call call)
   context_forget(NULL);
   team_forget();
   memory_forget();
+  psync_forget();
   /* What is under way completes on all PEs before any of them lets go of its memory. */
   check(call, rushmem_barrier_all(job.world));
   check(call, rushmem_finalize(job.world));
@@ -55,6 +56,7 @@ static void start(struct call call, int level)
   check(call, rushmem_team_world(world, &job.team));
   team_start(call);
   static_register(call);
+  psync_start(call);
   if (job.n_pes > 1) watch_start(view.broken);
   if (job.me == 0) settings_print();
   if (!registered) on_exit(at_exit, NULL);
@@ -96,9 +98,10 @@ void job_query_thread(struct call call, int *provided)
   *provided = job.thread_level;
 }
 
-int job_lives(void)
+void job_query_initialized(struct call call, int *initialized)
 {
-  return job.world != NULL;
+  if (!initialized) refuse(call, "initialized is null");
+  *initialized = job.world != NULL;
 }
 
 void job_finalize(struct call call)
@@ -128,8 +131,16 @@ void job_exit(struct call call, int status)
   exit(status);
 }
 
-void job_name(char *name)
+void job_version(struct call call, int *major, int *minor)
 {
+  if (!major || !minor) refuse(call, "%s is null", major ? "minor" : "major");
+  *major = SHMEM_MAJOR_VERSION;
+  *minor = SHMEM_MINOR_VERSION;
+}
+
+void job_name(struct call call, char *name)
+{
+  if (!name) refuse(call, "name is null");
   memset(name, 0, SHMEM_MAX_NAME_LEN);
   memcpy(name, SHMEM_VENDOR_STRING, sizeof SHMEM_VENDOR_STRING);
 }

@@ -29,6 +29,8 @@ struct job {
   int thread_level;
   int starts; /* initialisations that were not finalised */
   int debug;  /* SHMEM_DEBUG: calls are traced, and checked more closely */
+  bool host;     /* the heap is in host memory */
+  bool all_near; /* no PE is far: what a call puts is there when it returns */
 };
 extern struct job job;
 
@@ -67,10 +69,11 @@ void job_init(struct call call, int level);
 int job_init_thread(struct call call, int requested, int *provided);
 void job_start_pes(struct call call);
 void job_query_thread(struct call call, int *provided);
-int job_lives(void);
+void job_query_initialized(struct call call, int *initialized);
 void job_finalize(struct call call);
 SHMEM_NORETURN void job_exit(struct call call, int status);
-void job_name(char *name);
+void job_version(struct call call, int *major, int *minor);
+void job_name(struct call call, char *name);
 static inline int job_my_pe(struct call call)
 {
   in_job(call);
@@ -104,6 +107,8 @@ size_t static_bytes(void);
 void static_register(struct call call);
 /* Where `address` is if that is in the program's data and not symmetric, for texts; else null. */
 const char *static_why(const void *address);
+/* Which byte of the program's symmetric data `address` is, plus one; 0 where it is none. Alike on all PEs. */
+uint64_t static_offset(const void *address);
 
 /* --- memory.c: the symmetric heap ----------------------------------------------------------------------- */
 
@@ -115,8 +120,19 @@ void *memory_realloc(struct call call, void *pointer, size_t size);
 void memory_free(struct call call, void *pointer);
 void memory_forget(void);
 void *memory_ptr(struct call call, shmem_team_t team, const void *address, int pe);
+/* What to say of collect's dest: its end is the runtime's to find. A member that gives nothing may have any
+ * dest where nobody gives anything. */
+size_t memory_room(const void *dest, size_t n);
 int memory_pe_accessible(struct call call, int pe);
 int memory_addr_accessible(struct call call, const void *address, int pe);
+/* Refuses arrays of collectives that are no memory of this PE's, `to` and `from` bytes of them. Where they
+ * are symmetric the runtime looks whether they end in time. They are to be symmetric, but programs exist that
+ * give private ones, and the runtime takes them. */
+void memory_arrays(struct call call, const void *dest, size_t to, const void *source, size_t from);
+bool memory_is_symmetric(const void *address);
+/* Bytes of an array of `all` bytes whose elements are a stride apart, or a little more. The runtime refuses
+ * strides that are none. */
+size_t memory_spread(struct call call, size_t all, ptrdiff_t stride);
 
 /* --- slots.c: handles ----------------------------------------------------------------------------------- */
 
@@ -145,6 +161,10 @@ struct team {
 struct team *team_of(struct call call, shmem_team_t team);
 /* The world's number of a team's PE; refuses what is none. */
 int team_to_world(struct call call, const struct team *team, int pe);
+/* The same of one that is known to be. */
+int team_member(const struct team *team, int pe);
+/* Whether operations on this PE of the world may be under way when their calls have returned. */
+bool team_is_far(int pe);
 /* Collective: the predefined teams. */
 void team_start(struct call call);
 void team_forget(void);
@@ -165,6 +185,11 @@ void team_destroy(struct call call, shmem_team_t team);
 COLD int context_target(struct call call, shmem_ctx_t ctx, int pe);
 /* Refuses what is no context. */
 void context_check(struct call call, shmem_ctx_t ctx);
+/* An operation of a context's on PE `pe` of its team has begun. */
+COLD void context_used(shmem_ctx_t ctx, int pe);
+/* Of a context other than the default one. */
+void context_quiet(struct call call, shmem_ctx_t ctx);
+void context_fence(struct call call, shmem_ctx_t ctx);
 int context_create(struct call call, shmem_team_t team, long options, shmem_ctx_t *out);
 void context_destroy(struct call call, shmem_ctx_t ctx);
 int context_team(struct call call, shmem_ctx_t ctx, shmem_team_t *team);
@@ -248,6 +273,15 @@ void active_alltoalls(struct call call, struct active_set set, long *psync, void
 void active_reduce(struct call call, struct active_set set, long *psync, void *dest, const void *source,
                    int n,
                    int type, int op);
+
+/* --- psync.c: SHMEM_DEBUG ------------------------------------------------------------------------------- */
+
+/* Collective. */
+void psync_start(struct call call);
+void psync_forget(void);
+/* A collective of all PEs begins, other than a barrier or sync, which may use one array again at once. */
+void psync_enter(struct call call, const void *psync);
+void psync_leave(void);
 
 /* --- lock.c --------------------------------------------------------------------------------------------- */
 

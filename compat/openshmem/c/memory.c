@@ -1,7 +1,11 @@
 /* The symmetric heap, and what of another PE's memory is at hand. Sizes are kept for shmem_realloc. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "library.h"
 
@@ -66,8 +70,8 @@ void *memory_malloc(struct call call, size_t size, size_t align)
   if (size == 0) return NULL;
   void *at = NULL;
   int32_t code = rushmem_alloc(job.world, size, align, &at);
-  /* On all PEs alike. */
-  if (code == RUSHMEM_ERR_HEAP_EXHAUSTED) return NULL;
+  /* On all PEs alike, as is an alignment that is larger than a heap. */
+  if (code == RUSHMEM_ERR_HEAP_EXHAUSTED || (align && code == RUSHMEM_ERR_INVALID_ARGUMENT)) return NULL;
   check(call, code);
   remember(call, at, size);
   return at;
@@ -131,6 +135,48 @@ void *memory_ptr(struct call call, shmem_team_t team, const void *address, int p
   if (code == RUSHMEM_ERR_BAD_ADDRESS) return NULL;
   check(call, code);
   return out;
+}
+
+bool memory_is_symmetric(const void *address)
+{
+  void *out;
+  return rushmem_ptr(job.world, address, job.me, &out) == RUSHMEM_OK;
+}
+
+/* The kernel reads the first byte and the last one, and writes them back where they are to be written. */
+static void check_private_array(struct call call, const char *what, const void *at, size_t bytes, bool writes)
+{
+  const uintptr_t start = (uintptr_t) at, page = (uintptr_t) sysconf(_SC_PAGESIZE);
+  char *first = (char *) at, *last = first + bytes - 1, scratch[2];
+  bool there = start != 0 && start + bytes > start;
+  if (there) {
+    struct iovec here[2] = {{first, 1}, {last, 1}}, there_too[2] = {{&scratch[0], 1}, {&scratch[1], 1}};
+    there = process_vm_readv(getpid(), writes ? here : there_too, 2, here, 2, 0) == 2 || errno != EFAULT;
+    /* It does nothing but to see whether all pages are there. */
+    const uintptr_t from = start / page * page;
+    if (there && msync((void *) from, start + bytes - from, MS_ASYNC) != 0) there = errno != ENOMEM;
+  }
+  if (there) return;
+  const char *why = static_why(at);
+  refuse(call, "%s %p is neither symmetric memory nor %zu bytes of this PE's own%s%s%s", what, at, bytes,
+         writes ? " that can be written to" : "", why ? ": " : "", why ? why : "");
+}
+
+void memory_arrays(struct call call, const void *dest, size_t to, const void *source, size_t from)
+{
+  if (!job.host) return;
+  if (to > 0 && !memory_is_symmetric(dest)) check_private_array(call, "dest", dest, to, true);
+  if (from > 0 && !memory_is_symmetric(source)) check_private_array(call, "source", source, from, false);
+}
+
+size_t memory_spread(struct call call, size_t all, ptrdiff_t stride)
+{
+  return stride < 1 ? all : bytes_of(call, all, (size_t) stride);
+}
+
+size_t memory_room(const void *dest, size_t n)
+{
+  return n > 0 || !job.host || memory_is_symmetric(dest) ? SIZE_MAX : 0;
 }
 
 int memory_pe_accessible(struct call call, int pe)

@@ -1,18 +1,24 @@
-/* Fence and quiet. Those of one context order and complete what all contexts have under way. */
+/* Fence and quiet: those of the default context order and complete what all contexts have under way. */
 #include "library.h"
 
 void order_fence(struct call call, shmem_ctx_t ctx)
 {
   if (ctx == SHMEM_CTX_INVALID) return;
-  context_check(call, ctx);
-  check(call, rushmem_fence(job.world));
+  in_job(call);
+  if (ctx == SHMEM_CTX_DEFAULT)
+    check(call, rushmem_fence(job.world));
+  else
+    context_fence(call, ctx);
 }
 
 void order_quiet(struct call call, shmem_ctx_t ctx)
 {
   if (ctx == SHMEM_CTX_INVALID) return;
-  context_check(call, ctx);
-  check(call, rushmem_quiet(job.world));
+  in_job(call);
+  if (ctx == SHMEM_CTX_DEFAULT)
+    check(call, rushmem_quiet(job.world));
+  else
+    context_quiet(call, ctx);
 }
 
 void order_pe_quiet(struct call call, shmem_ctx_t ctx, const int *pes, size_t n)
@@ -25,5 +31,5 @@ void order_pe_quiet(struct call call, shmem_ctx_t ctx, const int *pes, size_t n)
     context_team(call, ctx, &handle);
     team_to_world(call, team_of(call, handle), pes[i]);
   }
-  check(call, rushmem_quiet(job.world));
+  order_quiet(call, ctx);
 }

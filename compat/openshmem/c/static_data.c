@@ -98,6 +98,19 @@ void static_register(struct call call)
   }
 }
 
+uint64_t static_offset(const void *address)
+{
+  const struct program program = program_of_process();
+  uint64_t before = 1;
+  for (int i = 0; i < program.n; i++) {
+    const uintptr_t start = program.data[i].start, end = program.data[i].end;
+    if ((uintptr_t) address >= start && (uintptr_t) address < end)
+      return before + ((uintptr_t) address - start);
+    before += end - start;
+  }
+  return 0;
+}
+
 const char *static_why(const void *address)
 {
   const struct program program = program_of_process();

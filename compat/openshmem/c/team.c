@@ -2,10 +2,13 @@
  *
  * SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED are constants, which are looked at first. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "library.h"
 
 static struct team world_team, shared_team;
+/* A byte for each PE: whether it is far. Null where none is. */
+static uint8_t *far;
 
 static struct team *find(shmem_team_t team)
 {
@@ -29,7 +32,31 @@ int team_to_world(struct call call, const struct team *team, int pe)
 {
   if (pe < 0 || pe >= team->info.n_pes)
     refuse(call, "there is no PE %d in a team of %d PEs", pe, team->info.n_pes);
+  return team_member(team, pe);
+}
+
+int team_member(const struct team *team, int pe)
+{
   return team->info.members ? team->info.members[pe] : team->info.start + pe * team->info.stride;
+}
+
+bool team_is_far(int pe)
+{
+  return far && far[pe];
+}
+
+/* Operations of the host on GPU memory are not over when they return, either. */
+static void find_far(struct call call)
+{
+  rushmem_view_t view;
+  check(call, rushmem_view(job.world, &view));
+  job.host = view.device == RUSHMEM_DEVICE_CPU;
+  job.all_near = job.host && shared_team.info.n_pes == job.n_pes;
+  if (job.all_near) return;
+  far = malloc((size_t) job.n_pes);
+  if (!far) refuse(call, "there is no memory for %d PEs", job.n_pes);
+  memset(far, 1, (size_t) job.n_pes);
+  for (int i = 0; job.host && i < shared_team.info.n_pes; i++) far[team_member(&shared_team, i)] = 0;
 }
 
 static void describe(struct call call, struct team *team)
@@ -44,6 +71,7 @@ void team_start(struct call call)
   shared_team = (struct team){.handle = SHMEM_TEAM_SHARED};
   check(call, rushmem_team_node(job.world, NULL, &shared_team.team));
   describe(call, &shared_team);
+  find_far(call);
 }
 
 static bool any(const void *object, const void *what)
@@ -55,6 +83,8 @@ static bool any(const void *object, const void *what)
 void team_forget(void)
 {
   for (void *team; (team = slots_take_any(&team_slots, any, NULL));) free(team);
+  free(far);
+  far = NULL;
 }
 
 int team_my_pe(struct call call, shmem_team_t team)
@@ -104,11 +134,13 @@ static shmem_team_t adopt(struct call call, rushmem_team_t *made, const shmem_te
   return team->handle;
 }
 
-/* What a split returns instead of ending the job: arguments that make no team, too little room, alike on
- * all. */
+/* What a split returns instead of ending the job: arguments that make no team, too little room or too many
+ * teams, alike on all. */
 static bool declined(struct call call, int32_t code)
 {
-  if (code == RUSHMEM_ERR_INVALID_ARGUMENT || code == RUSHMEM_ERR_HEAP_EXHAUSTED) return true;
+  if (code == RUSHMEM_ERR_INVALID_ARGUMENT || code == RUSHMEM_ERR_HEAP_EXHAUSTED ||
+      code == RUSHMEM_ERR_UNSUPPORTED)
+    return true;
   check(call, code);
   return false;
 }

@@ -27,6 +27,7 @@ static bool compares(struct call call, int kind, const void *ivar, int cmp, uint
 int test_short(struct call call, int kind, const void *ivar, int cmp, uint64_t value)
 {
   uint64_t bits;
+  if ((uintptr_t) ivar % sizeof(int16_t)) refuse(call, "ivar %p is not at a multiple of 2 bytes", ivar);
   /* It says whether the address is this PE's own symmetric memory. */
   check_at(call, rushmem_g(job.world, ivar, &bits, sizeof(int16_t), job.me), ivar);
   if (compares(call, kind, ivar, cmp, value)) return 1;
@@ -34,8 +35,19 @@ int test_short(struct call call, int kind, const void *ivar, int cmp, uint64_t v
   return 0;
 }
 
+/* Waits for a change of the 32-bit word around it, as the runtime waits: with reports, and up to its limit.
+ * An allocation that ends in the middle of that word is looked at again and again. */
 void wait_short(struct call call, int kind, const void *ivar, int cmp, uint64_t value)
 {
-  for (unsigned turn = 0; !test_short(call, kind, ivar, cmp, value); turn++)
-    if (turn >= 64) sched_yield();
+  const uint32_t *word = (const uint32_t *) ((uintptr_t) ivar & ~(uintptr_t) 3);
+  uint64_t seen;
+  for (unsigned turn = 0;; turn++) {
+    const bool whole = rushmem_g(job.world, word, &seen, sizeof *word, job.me) == RUSHMEM_OK;
+    if (test_short(call, kind, ivar, cmp, value)) return;
+    if (turn < 64) continue;
+    if (whole)
+      check_at(call, rushmem_wait_until(job.world, RUSHMEM_UINT32, word, RUSHMEM_CMP_NE, seen, 0), ivar);
+    else
+      sched_yield();
+  }
 }

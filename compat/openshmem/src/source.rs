@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use crate::header::prototype;
-use crate::table::{argument_names, Table};
+use crate::table::{argument_names, Function, Table};
 
 /// The text of `symbols.c`.
 pub fn symbols(table: &Table) -> String {
@@ -13,7 +13,11 @@ pub fn symbols(table: &Table) -> String {
     );
     for f in table.all() {
         let names = argument_names(&f.arguments);
-        let context = if names.contains(&"ctx") { "" } else { "  WITHOUT_CONTEXT;\n" };
+        let context = match (names.contains(&"ctx"), names.contains(&"pe")) {
+            (true, true) if may_outlast(&f) => "  BEGINS;\n",
+            (true, _) => "",
+            (false, _) => "  WITHOUT_CONTEXT;\n",
+        };
         let result = match f.result.as_str() {
             result if result.ends_with("void") => "",
             _ => "return ",
@@ -29,4 +33,10 @@ pub fn symbols(table: &Table) -> String {
         .expect("a string takes it");
     }
     out
+}
+
+/// Whether an operation may be under way when its call returns: those that fetch are not, unless they are
+/// nbi.
+fn may_outlast(f: &Function) -> bool {
+    f.name.ends_with("_nbi") || (f.result == "void" && !f.name.contains("get"))
 }

@@ -1,7 +1,8 @@
-//! Programs of tests/c on 1 to 4 PEs, near and far, against plain models.
+//! Programs of tests/c on 1 to 8 PEs, near and far, against plain models.
 //!
-//! RUSHMEM_TEST_ROUNDS=all runs each of them on every number of PEs up to 8, near, far and mixed.
+//! RUSHMEM_TEST_ROUNDS=all runs each of them on every number of PEs up to 8, each near, far and mixed.
 
+mod arguments;
 mod common;
 
 use common::{ready, said, Program};
@@ -20,7 +21,7 @@ fn grid(source: &str, options: &[&str]) {
         }
         return;
     }
-    for pes in [1, 3, 4] {
+    for pes in [1, 3, 4, 8] {
         program.all_well(pes, &[]);
     }
     program.all_well_far(2);
@@ -59,6 +60,46 @@ fn memory_teams_contexts_locks_and_threads() {
 #[test]
 fn threads_at_once() {
     grid("threads.c", &[]);
+}
+
+#[test]
+fn contexts() {
+    grid("contexts.c", &[]);
+}
+
+#[test]
+fn memory_against_a_model() {
+    grid("memory.c", &[]);
+    if ready("memory_against_a_model") {
+        Program::new("memory.c", &[]).all_well(2, &[("SHMEM_SYMMETRIC_SIZE", "8m")]);
+    }
+}
+
+/// A thousand jobs one after the other with RUSHMEM_TEST_ROUNDS=all.
+#[test]
+fn what_is_used_up_comes_back() {
+    if !ready("what_is_used_up_comes_back") {
+        return;
+    }
+    let program = Program::new("resources.c", &[]);
+    let jobs = if std::env::var_os("RUSHMEM_TEST_ROUNDS").is_some() { "1000" } else { "60" };
+    for (pes, per_node) in [(1, "8"), (2, "8"), (2, "1")] {
+        let out = program.run(pes, &[("RUSHMEM_PES_PER_NODE", per_node)], &[jobs]);
+        let text = said(&out);
+        for pe in 0..pes {
+            assert!(text.contains(&format!("PE {pe} of {pes}: all well")), "{per_node} a node: {text}");
+        }
+    }
+}
+
+/// What SHMEM_DEBUG checks besides finds nothing wrong in what is right.
+#[test]
+fn active_sets_are_right_when_they_are_checked() {
+    if ready("active_sets_are_right_when_they_are_checked") {
+        let program = Program::new("active_sets.c", &[]);
+        program.all_well(3, &[("SHMEM_DEBUG", "1")]);
+        program.all_well(4, &[("SHMEM_DEBUG", "1"), ("RUSHMEM_PES_PER_NODE", "2")]);
+    }
 }
 
 #[test]
@@ -120,18 +161,26 @@ fn mistakes_end_the_job_with_one_text() {
         ("19", "shmem_long_fcollect", "32 on PE 0, 24 on PE 1"),
         ("20", "shmem_long_broadcast", "overlap"),
         ("22", "shmem_ctx_long_p", "another thread made this context"),
+        ("26", "shmem_long_alltoall", "source 0x40 is neither symmetric memory nor"),
+        ("27", "shmem_long_fcollect", "RELRO"),
+        ("28", "shmem_long_atomic_fetch_add_nbi", "fetch is null"),
+        ("29", "shmem_info_get_name", "name is null"),
+        ("23", "shmem_broadcast64", "is still in the collective that used it last"),
     ] {
         // What SHMEM_DEBUG finds besides; a set of less than all PEs uses its pSync.
         let debug: &[(&str, &str)] =
-            if ["16", "17", "18", "22"].contains(&which) { &[("SHMEM_DEBUG", "1")] } else { &[] };
+            if ["16", "17", "18", "22", "23"].contains(&which) { &[("SHMEM_DEBUG", "1")] } else { &[] };
         let out = program.run(if which == "18" { 3 } else { 2 }, debug, &[which]);
         let text_of_run = said(&out);
-        let who = match which {
-            "0" => "",
-            "18" => "PE 1: ",
-            _ => "PE 0: ",
+        let who: &[&str] = match which {
+            "0" => &[""],
+            "18" => &["PE 1: "],
+            // Whichever PE is ahead of the other one.
+            "23" => &["PE 0: ", "PE 1: "],
+            _ => &["PE 0: "],
         };
-        let line = text_of_run.lines().find(|line| line.contains(&format!("rushmem: {who}{call}: ")));
+        let says = |line: &&str| who.iter().any(|who| line.contains(&format!("rushmem: {who}{call}: ")));
+        let line = text_of_run.lines().find(says);
         let line =
             line.unwrap_or_else(|| panic!("mistake {which}: no text that names {call}:\n{text_of_run}"));
         assert!(line.contains(text), "mistake {which}: no \"{text}\" in: {line}");
@@ -153,18 +202,27 @@ fn global_exit_ends_pes_that_compute() {
     assert_eq!(out.status.code(), Some(7), "{}", said(&out));
 }
 
-/// The PE that waits for the lock learns of the death, and does not wait for ever.
+/// PEs that wait for the lock learn of the death, and do not wait for ever: of the one that has it, of the
+/// next one in the queue, and of the one where the queue's end is.
 #[test]
 fn a_lock_of_a_dead_pe_ends_the_wait() {
     if !ready("a_lock_of_a_dead_pe_ends_the_wait") {
         return;
     }
     let program = Program::new("mistakes.c", &[]);
-    let out = program.run(2, &[], &["21"]);
-    let text = said(&out);
-    assert!(!out.status.success() && out.status.code() != Some(124), "{}: {text}", out.status);
-    let told = text.lines().any(|line| line.contains("PE 1: shmem_set_lock: ") && line.contains("is gone"));
-    assert!(told && text.contains("SIGABRT"), "{text}");
+    for (which, pes, far, waits, signal) in [
+        ("21", 2, "8", 1, "SIGABRT"),
+        ("24", 3, "8", 2, "SIGALRM"),
+        ("24", 3, "1", 2, "SIGALRM"),
+        ("25", 3, "8", 2, "SIGABRT"),
+    ] {
+        let out = program.run(pes, &[("RUSHMEM_PES_PER_NODE", far)], &[which]);
+        let text = said(&out);
+        assert!(!out.status.success() && out.status.code() != Some(124), "{which}, {}: {text}", out.status);
+        let call = format!("PE {waits}: shmem_set_lock: ");
+        let told = text.lines().any(|line| line.contains(&call) && line.contains("is gone"));
+        assert!(told && text.contains(signal), "{which}, {far} PEs a node: {text}");
+    }
 }
 
 #[test]
@@ -193,7 +251,7 @@ fn mpi_in_the_same_program() {
         }
         found = true;
         let program = Program::by(compiler, "with_mpi.c", &[]);
-        for first in ["mpi", "shmem"] {
+        for first in ["mpi", "shmem", "plain", "inside", "threads"] {
             let out = program.run_by(launcher, options, 2, first);
             let text = said(&out);
             if text.contains("is alone: the MPI library was built for another kind of launcher") {

@@ -260,7 +260,7 @@ impl World {
 
     /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is, and how it is reached: by that address, or by that
     /// offset in its stride. Checks the PE, the range, and that the job is whole.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn route(&self, ptr: usize, bytes: usize, pe: i32) -> Result<(usize, Reached)> {
         let Some(distance) = self.near.distance(pe) else { return self.far_route(ptr, bytes, pe) };
         self.health.check()?;

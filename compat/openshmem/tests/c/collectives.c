@@ -124,6 +124,28 @@ static void large(void)
   }
 }
 
+/* The Parallel Research Kernels give alltoall arrays that are not symmetric. */
+static void private_arrays(void)
+{
+  enum { COUNT = 700 };
+  const size_t all = (size_t) (COUNT * n);
+  long *to = malloc(all * sizeof *to), *from = malloc(all * sizeof *from);
+  long double *sum = malloc(COUNT * sizeof *sum), *part = malloc(COUNT * sizeof *part);
+  CHECK(to && from && sum && part, "memory");
+  for (size_t i = 0; i < all; i++) from[i] = number(me, (int) i, 11);
+  for (int i = 0; i < COUNT; i++) part[i] = number(me, i, 12);
+  shmem_long_alltoall(SHMEM_TEAM_WORLD, to, from, COUNT);
+  for (int i = 0; i < COUNT * n; i++)
+    CHECK(to[i] == number(i / COUNT, me * COUNT + i % COUNT, 11), "place %d", i);
+  shmem_longdouble_sum_reduce(SHMEM_TEAM_WORLD, sum, part, COUNT);
+  for (int i = 0; i < COUNT; i++) {
+    long double model = 0;
+    for (int pe = 0; pe < n; pe++) model += number(pe, i, 12);
+    CHECK(sum[i] == model, "place %d", i);
+  }
+  free(to), free(from), free(sum), free(part);
+}
+
 int main(void)
 {
   begin();
@@ -136,6 +158,7 @@ int main(void)
   if (some != SHMEM_TEAM_INVALID) all();
   shmem_team_destroy(some);
   large();
+  private_arrays();
   shmem_sync_all();
   return end();
 }

@@ -1,5 +1,6 @@
 /* One mistake a run, by its number; PE 0 makes it, the others wait for what never comes. */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -58,18 +59,44 @@ int main(int argc, char **argv)
       break;
     }
     case 20: shmem_long_broadcast(SHMEM_TEAM_WORLD, array, array + 1, 8, 0); break;
+    case 26: shmem_long_alltoall(SHMEM_TEAM_WORLD, array, (long *) 64, 1); break;
+    case 27: shmem_long_fcollect(SHMEM_TEAM_WORLD, (long *) constants, array, 1); break;
+    case 28: shmem_long_atomic_fetch_add_nbi(NULL, &word, 1, 0); break;
+    case 29: shmem_info_get_name(NULL); break;
     }
   if (which == 18 && me == 1) {
     shmem_long_wait_until(&word, SHMEM_CMP_EQ, 18);
     shmem_broadcast64(array, array + 8, 8, 0, 0, 0, 2, psync);
   }
   if (which == 19) shmem_long_fcollect(SHMEM_TEAM_WORLD, array, array + 8, 3);
+  for (int i = 0; which == 23 && i < 500; i++) {
+    /* The other PE waits, and naps; PE 0 comes last, leaves at once, and uses the array again. */
+    if (me == 0) usleep(10000);
+    for (int k = 0; k < 2; k++) shmem_broadcast64(array, array + 8, 8, 0, 0, 0, n, psync);
+    shmem_barrier_all();
+  }
   if (which == 20) shmem_long_broadcast(SHMEM_TEAM_WORLD, array, array + 1, 8, 0);
   if (which == 21) {
     /* The one who has the lock dies. */
     if (me == 0) shmem_set_lock(&lock);
     shmem_barrier_all();
     if (me == 0) abort();
+    shmem_set_lock(&lock);
+  }
+  if (which == 24) {
+    /* The next one in the queue dies, and then the lock is given to it. */
+    if (me == 0) shmem_set_lock(&lock);
+    shmem_barrier_all();
+    if (me == 1) alarm(1);
+    if (me == 0) sleep(2), shmem_clear_lock(&lock);
+    shmem_set_lock(&lock);
+  }
+  if (which == 25) {
+    /* The one where the queue's end is dies; another has the lock. */
+    if (me == 1) shmem_set_lock(&lock);
+    shmem_barrier_all();
+    if (me == 0) abort();
+    if (me == 1) sleep(1), shmem_clear_lock(&lock);
     shmem_set_lock(&lock);
   }
   /* Computing, as the library sees it. */

@@ -57,8 +57,19 @@ impl Program {
 
     /// The same by another C compiler, unless that is "".
     pub(crate) fn by(cc_of_it: &str, source: &str, options: &[&str]) -> Program {
+        Program::made(cc_of_it, source, options, &[])
+    }
+
+    /// With more files to include.
+    pub(crate) fn with(source: &str, options: &[&str], files: &[(&str, &str)]) -> Program {
+        Program::made("", source, options, files)
+    }
+
+    fn made(cc_of_it: &str, source: &str, options: &[&str], files: &[(&str, &str)]) -> Program {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(dir.path().join("sets.h"), sets()).expect("the folder is there");
+        for (name, text) in files.iter().chain(&[("sets.h", sets())]) {
+            std::fs::write(dir.path().join(name), text).expect("the folder is there");
+        }
         let path = dir.path().join("program");
         let (compiler, standard) =
             if source.ends_with("cpp") { ("oshc++", "-std=c++17") } else { ("oshcc", "-std=c11") };
@@ -124,10 +135,7 @@ impl Program {
 
     /// Every PE is to say that all is well.
     pub(crate) fn all_well(&self, pes: u32, settings: &[(&str, &str)]) {
-        let seed = std::env::var("RUSHMEM_TEST_SEED").unwrap_or_else(|_| {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            now.map_or(1, |now| now.as_nanos() as u64 % 1_000_000_007).to_string()
-        });
+        let seed = seed();
         let out = self.run(pes, &[settings, &[("RUSHMEM_TEST_SEED", &seed)]].concat(), &[]);
         let text = said(&out);
         assert!(out.status.success(), "{pes} PEs, {settings:?}, seed {seed}: {}\n{text}", out.status);
@@ -138,6 +146,14 @@ impl Program {
             );
         }
     }
+}
+
+/// The seed of a run: RUSHMEM_TEST_SEED, else a new one.
+pub(crate) fn seed() -> String {
+    std::env::var("RUSHMEM_TEST_SEED").unwrap_or_else(|_| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(1, |now| now.as_nanos() as u64 % 1_000_000_007).to_string()
+    })
 }
 
 /// All that it printed.

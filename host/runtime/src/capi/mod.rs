@@ -22,6 +22,7 @@ pub mod test;
 pub mod wait;
 pub mod world;
 
+use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -48,7 +49,9 @@ rushmem_abi::functions!(check_types);
 rushmem_abi::functions_for_c!(check_types);
 
 /// Runs the body of an ABI function: the code of its result, the text kept for `rushmem_last_error`. In a
-/// child of fork it runs nothing.
+/// child of fork it runs nothing. Inlined, so that a body whose operation is a constant keeps its arguments
+/// in registers, and of the checks what that operation needs.
+#[inline(always)]
 pub(crate) fn guard(f: impl FnOnce() -> Result<()>) -> i32 {
     if fork::is_child() {
         // No log line and no text of its own: both take locks, which threads that the child does not have may
@@ -58,12 +61,16 @@ pub(crate) fn guard(f: impl FnOnce() -> Result<()>) -> i32 {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => RUSHMEM_OK,
         Ok(Err(e)) => fail(&e),
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            fail(&Error::new(RUSHMEM_ERR_INTERNAL, format!("a defect in rushmem, please report it: {text}")))
-        }
+        Err(panic) => panicked(&*panic),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn panicked(panic: &(dyn Any + Send)) -> i32 {
+    let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    fail(&Error::new(RUSHMEM_ERR_INTERNAL, format!("a defect in rushmem, please report it: {text}")))
 }
 
 #[cold]
