@@ -94,6 +94,7 @@ pub(crate) struct Bench<'t, 'w> {
 }
 
 fn fill<T: Symmetric>(to: &SymSlice<'_, T>, from: &[T]) {
+    let from = &from[..from.len().min(to.len())];
     to.slice(..from.len()).unwrap().write(from).unwrap();
 }
 
@@ -198,6 +199,15 @@ impl<'t, 'w> Bench<'t, 'w> {
 
     pub(crate) fn out(&self) -> *mut c_void {
         self.out.as_ptr().cast()
+    }
+
+    /// Marks what a round would write: tokens, counts, sums.
+    pub(crate) fn poison(&self) -> (&SymSlice<'w, u8>, &SymSlice<'w, i32>, &SymSlice<'w, u8>) {
+        self.out_x.fill(0xee).unwrap();
+        self.out.fill(0xee).unwrap();
+        self.counts.fill(0).unwrap();
+        self.counts.slice(..self.local).unwrap().fill(-7).unwrap();
+        (&self.out_x, &self.counts, &self.out)
     }
 
     /// A whole round, compared. `late`: this rank sleeps so long before each half.
