@@ -187,6 +187,11 @@ impl<'t, 'w> AllToAll<'t, 'w> {
         self.launch.grid.0[0]
     }
 
+    /// Threads of each block.
+    pub fn threads(&self) -> u32 {
+        self.launch.block.0[0]
+    }
+
     /// Takes ranks out of the exchange, or back in: those whose flag is true are neither sent to nor waited
     /// for, and their experts get nothing, from the next call on. All ranks that remain make the same call
     /// between the same rounds; a rank that is out makes no calls. A rank comes back only in a new exchange.

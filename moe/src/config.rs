@@ -227,6 +227,11 @@ impl Config {
         }
     }
 
+    /// Where received tokens lie.
+    pub fn layout_of_rows(&self) -> Layout {
+        self.layout
+    }
+
     /// Refuses what the kernels cannot do.
     pub(crate) fn check(&self, ranks: u32) -> Result<()> {
         let refused = |text: String| Err(Error::Invalid(text));
