@@ -32,17 +32,18 @@ struct choice {
   bool narrow;
 };
 __device__ inline choice choice_of(const exchange &e, const packet *slots, uint64_t round) {
-  const uint32_t lane = threadIdx.x;
+  const uint32_t lane = threadIdx.x % 32;
   choice c{};
   c.id = nowhere;
   c.weight = 1;
   if (lane < e.top_k) {
-    c.id = static_cast<uint32_t>(slots[lane / 4].value >> (16 * (lane % 4))) & 0xffff;
+    const uint64_t four = slots[lane / 4].value;
     if (e.weighted) {
       /* Of a token of which this rank got nothing but routing, weights may still be on their way. */
       const uint64_t two = rushmem::wait_packed(slots + id_words(e) + lane / 2, round);
       c.weight = __uint_as_float(static_cast<uint32_t>(lane % 2 ? two >> 32 : two));
     }
+    c.id = static_cast<uint32_t>(four >> (16 * (lane % 4))) & 0xffff;
   }
   c.rank = c.id < unheard ? c.id / e.experts_a_rank : ~0u;
   c.alike = __match_any_sync(0xffffffffu, c.rank);
@@ -58,10 +59,11 @@ __device__ inline choice choice_of(const exchange &e, const packet *slots, uint6
   return c;
 }
 /* How many units lie before those of rank `rank`: ranks in their order. */
-__device__ inline uint32_t units_before(const choice &c, uint32_t rank) {
+__device__ inline uint32_t units_before(const exchange &e, const choice &c, uint32_t rank) {
   uint32_t units = 0;
-  for (int lane = 0; lane < 32; ++lane) {
-    const uint32_t theirs = __shfl_sync(0xffffffffu, c.units, lane), of = __shfl_sync(0xffffffffu, c.rank, lane);
+#pragma unroll 4
+  for (uint32_t lane = 0; lane < e.top_k; ++lane) {
+    const uint32_t theirs = __shfl_sync(0xffffffffu, c.units, static_cast<int>(lane)), of = __shfl_sync(0xffffffffu, c.rank, static_cast<int>(lane));
     if (of < rank) units += theirs;
   }
   return units;
@@ -74,17 +76,18 @@ __device__ inline eight sum_of(const exchange &e, const summing &s, uint32_t oct
   constexpr uint32_t held = 4;
   eight total{};
   for (uint32_t base = 0; base < s.terms; base += held) {
-    eight v[held];
+    raw_eight loaded[held];
 #pragma unroll
     for (uint32_t i = 0; i < held; ++i) {
-      if (base + i < s.terms) v[i] = load_eight(s.rows[base + i], octet);
+      if (base + i < s.terms) loaded[i] = load_eight(s.rows[base + i], octet);
     }
 #pragma unroll
     for (uint32_t i = 0; i < held; ++i) {
       if (base + i >= s.terms) break;
-      if (e.weighted && MOE_LAYOUT != 1) scale_eight(v[i], s.weights[base + i]);
-      if (base + i == 0) total = v[i];
-      else add_eight(total, v[i]);
+      eight v = eight_of(loaded[i]);
+      if (e.weighted && MOE_LAYOUT != 1) scale_eight(v, s.weights[base + i]);
+      if (base + i == 0) total = v;
+      else add_eight(total, v);
     }
   }
   return total;
@@ -123,19 +126,31 @@ __device__ inline void store_sum(const exchange &e, const summing &s, unsigned c
   }
 }
 
-/* By the first warp: the terms of token `p` on this rank, and where their sum goes. */
+/* To a home that is far, from a composed copy. Out of line: the near path need not have its registers. */
+__device__ __noinline__ void push_far(const exchange &e, const summing &s, unsigned char *home, uint64_t *flag, uint64_t round,
+                                      int pe) {
+  unsigned char *composed = scratch_of(e);
+  store_sum(e, s, composed);
+  __syncthreads();
+  const uint32_t bytes = e.hidden * (s.shares[0].narrow ? 2 : 4);
+  rushmem::put_signal<rushmem::block>(as_quads(home), as_quads(composed), bytes / 16, flag, round, rushmem::signal::set, pe);
+}
+
+/* By a warp: the terms of token `p` on this rank, and where their sum goes. */
 __device__ inline void find_terms(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, place_of_token p,
                                   summing &s) {
-  const uint32_t lane = threadIdx.x, ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
+  const uint32_t lane = threadIdx.x % 32, ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const packet *slots = routing_of(e, ranks, round & 1, p.source) + 1 + size_t(p.token) * e.routing_words;
-  const choice c = choice_of(e, slots, round);
-  const uint32_t ours = __ballot_sync(0xffffffffu, c.rank == me), before = units_before(c, me);
   const size_t at = size_t(p.source) * e.max_tokens + p.token;
+  /* Read before it is known whether there is one. */
+  const int32_t position = lane < e.top_k ? e.positions[at * e.top_k + lane] : 0;
+  const choice c = choice_of(e, slots, round);
+  const uint32_t ours = __ballot_sync(0xffffffffu, c.rank == me), before = units_before(e, c, me);
   if (c.rank == me) {
     const uint32_t place = __popc(ours & ((1u << lane) - 1));
     s.weights[place] = c.weight;
     if (MOE_LAYOUT == 1) s.rows[0] = y.y + at * e.unit_bytes;
-    else s.rows[place] = y.y + size_t(e.positions[at * e.top_k + lane]) * e.unit_bytes;
+    else s.rows[place] = y.y + size_t(position) * e.unit_bytes;
     if (c.first) {
       s.shares[0] = share{before, c.narrow ? 1u : 0u, c.weight};
       unsigned char *home = e.results + (size_t(p.token) * e.units + before) * e.unit_bytes;
@@ -145,9 +160,8 @@ __device__ inline void find_terms(const exchange &e, const rushmem::team &t, con
   if (lane == 0) s.terms = MOE_LAYOUT == 1 && ours != 0 ? 1 : __popc(ours);
 }
 
-__device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round) {
-  __shared__ summing s;
-  __shared__ uint32_t start[most_ranks + 1];
+/* The tokens of all sources, one behind the other, and whose the first item is that this block collects. */
+__device__ inline void learn_known(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t *start) {
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
   for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) start[rank + 1] = count_known(e, t, round, rank);
   __syncthreads();
@@ -156,6 +170,14 @@ __device__ inline void push(const exchange &e, const rushmem::team &t, const pro
     for (uint32_t rank = 0; rank < ranks; ++rank) start[rank + 1] += start[rank];
   }
   __syncthreads();
+}
+
+/* `meanwhile`: what the second warp does while the first finds out about the block's first item. */
+template <typename Meanwhile>
+__device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
+                            const Meanwhile &meanwhile) {
+  __shared__ summing s;
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
   const uint32_t total = start[ranks], octets = e.hidden / 8;
   const uint32_t chunks = chunks_of(total, (octets + 63) / 64);
   for (uint32_t item = blockIdx.x; item < total * chunks; item += gridDim.x) {
@@ -167,6 +189,7 @@ __device__ inline void push(const exchange &e, const rushmem::team &t, const pro
     /* A row with a flag is one block's. */
     if (!packed && chunk != 0) continue;
     if (threadIdx.x < 32) find_terms(e, t, y, round, p, s);
+    else if (item == blockIdx.x) meanwhile();
     __syncthreads();
     if (s.terms != 0) {
       const int pe = t.world_pe(static_cast<int>(source));
@@ -178,14 +201,9 @@ __device__ inline void push(const exchange &e, const rushmem::team &t, const pro
         if (s.to) {
           store_sum(e, s, s.to);
           __syncthreads();
-          if (threadIdx.x == 0) rushmem::put_signal(home, home, 0, e.result_flags + unit, round, rushmem::signal::set, pe);
+          if (threadIdx.x == 0) announce(home, e.result_flags + unit, round, pe);
         } else {
-          const uint32_t most = e.row_bytes > 2 * e.unit_bytes ? e.row_bytes : 2 * e.unit_bytes;
-          unsigned char *composed = e.scratch + size_t(blockIdx.x) * most;
-          store_sum(e, s, composed);
-          __syncthreads();
-          const uint32_t bytes = e.hidden * (s.shares[0].narrow ? 2 : 4);
-          rushmem::put_signal<rushmem::block>(home, composed, bytes, e.result_flags + unit, round, rushmem::signal::set, pe);
+          push_far(e, s, home, e.result_flags + unit, round, pe);
         }
       }
     }
@@ -195,21 +213,22 @@ __device__ inline void push(const exchange &e, const rushmem::team &t, const pro
 
 /* ---- at home ---- */
 
-/* By the first warp: the shares of token `token`, in the order of ranks. */
+/* By a warp: the shares of token `token`, in the order of ranks. */
 __device__ inline void find_shares(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t token, summing &s) {
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const packet *slots = routing_of(e, ranks, round & 1, me) + 1 + size_t(token) * e.routing_words;
   const choice c = choice_of(e, slots, round);
   uint32_t before = 0, place = 0;
-  for (int lane = 0; lane < 32; ++lane) {
-    const uint32_t theirs = __shfl_sync(0xffffffffu, c.units, lane), of = __shfl_sync(0xffffffffu, c.rank, lane);
+#pragma unroll 4
+  for (uint32_t lane = 0; lane < e.top_k; ++lane) {
+    const uint32_t theirs = __shfl_sync(0xffffffffu, c.units, static_cast<int>(lane)), of = __shfl_sync(0xffffffffu, c.rank, static_cast<int>(lane));
     if (of >= c.rank || theirs == 0) continue;
     before += theirs;
     ++place;
   }
   if (c.first) s.shares[place] = share{before, c.narrow ? 1u : 0u, c.weight};
   const uint32_t firsts = __ballot_sync(0xffffffffu, c.first);
-  if (threadIdx.x == 0) s.terms = __popc(firsts);
+  if (threadIdx.x % 32 == 0) s.terms = __popc(firsts);
 }
 
 __device__ inline eight of_packets(const packet *slots, bool narrow, uint32_t octet, uint64_t round) {
@@ -233,16 +252,29 @@ __device__ inline eight of_row(const unsigned char *row, bool narrow, uint32_t o
   return eight_of_floats(load16(row + size_t(octet) * 32), load16(row + size_t(octet) * 32 + 16));
 }
 
-__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round) {
-  __shared__ summing s;
-  const uint32_t n = count_known(e, t, round, static_cast<uint32_t>(t.my_pe())), octets = e.hidden / 8;
-  const uint32_t chunks = chunks_of(n, (octets + 63) / 64);
+/* Tokens, and parts of them, that the blocks collect. */
+struct homes {
+  uint32_t n, chunks;
+};
+__device__ inline homes homes_of(const exchange &e, const rushmem::team &t, const uint32_t *start) {
+  const uint32_t n = start[t.my_pe() + 1] - start[t.my_pe()];
+  return {n, chunks_of(n, (e.hidden / 8 + 63) / 64)};
+}
+
+/* `known`: `s` has the shares of this block's first token. */
+__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
+                               summing &s, bool known) {
+  const homes h = homes_of(e, t, start);
+  const uint32_t n = h.n, chunks = h.chunks, octets = e.hidden / 8;
   const bool packed = n <= e.few;
   for (uint32_t item = blockIdx.x; item < n * chunks; item += gridDim.x) {
     const uint32_t token = item % n, chunk = item / n;
-    __syncthreads();
-    if (threadIdx.x < 32) find_shares(e, t, round, token, s);
-    __syncthreads();
+    if (!known) {
+      __syncthreads();
+      if (threadIdx.x < 32) find_shares(e, t, round, token, s);
+      __syncthreads();
+    }
+    known = false;
     if (!packed) {
       /* A thread for each share acquires it for the block, which meets behind them. */
       if (threadIdx.x < s.terms) {
@@ -266,6 +298,25 @@ __device__ inline void collect(const exchange &e, const rushmem::team &t, const 
       store_eight(y.out + size_t(token) * e.hidden * out_bytes, o, total);
     }
   }
+}
+
+/* Both, each at once where the other half is not left to another launch. */
+template <bool pushes, bool collects>
+__device__ inline void combine(const exchange &e, const rushmem::team &t, const products &y, uint64_t round) {
+  __shared__ uint32_t start[most_ranks + 1];
+  __shared__ summing shares;
+  __shared__ uint32_t known;
+  if (threadIdx.x == 0) known = 0;
+  learn_known(e, t, round, start);
+  if constexpr (pushes) {
+    push(e, t, y, round, start, [&] {
+      const homes h = homes_of(e, t, start);
+      if (!collects || threadIdx.x >= 64 || blockIdx.x >= h.n * h.chunks) return;
+      find_shares(e, t, round, blockIdx.x % h.n, shares);
+      known = 1;
+    });
+  }
+  if constexpr (collects) collect(e, t, y, round, start, shares, known != 0);
 }
 
 }  // namespace moe

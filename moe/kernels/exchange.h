@@ -133,21 +133,29 @@ __device__ inline packet *packets_of(const exchange &e, uint32_t ranks, uint32_t
 }
 __device__ inline uint32_t id_words(const exchange &e) { return (e.top_k + 3) / 4; }
 
+/* This block's room for a row or a sum on its way to a rank that is far. */
+__device__ inline unsigned char *scratch_of(const exchange &e) {
+  const uint32_t each = e.row_bytes > 2 * e.unit_bytes ? e.row_bytes : 2 * e.unit_bytes;
+  return e.scratch + size_t(blockIdx.x) * each;
+}
+
 /* ---- how work is shared out ---- */
 
 /* Items of `n` rows, each cut into as many chunks as there are blocks for, so that few rows occupy many
  * blocks; of a row of `most` parts. */
 __device__ inline uint32_t chunks_of(uint32_t n, uint32_t most) {
-  const uint32_t each = n == 0 ? 1 : gridDim.x / n;
-  return each < 1 ? 1 : each < most ? each : most;
+  if (n * most <= gridDim.x) return most;
+  return n >= gridDim.x ? 1 : gridDim.x / n;
 }
 
-/* The part of `all` that chunk `chunk` has. */
+/* The part of `all` that chunk `chunk` has. 32-bit division: one of 64 bits takes a fifth of a microsecond. */
 struct range {
   uint32_t begin, end;
 };
 __device__ inline range part_of(uint32_t all, uint32_t chunk, uint32_t chunks) {
-  return {static_cast<uint32_t>(uint64_t(all) * chunk / chunks), static_cast<uint32_t>(uint64_t(all) * (chunk + 1) / chunks)};
+  if (chunks == 1) return {0, all};
+  const uint32_t each = (all + chunks - 1) / chunks, begin = each * chunk, end = begin + each;
+  return {begin < all ? begin : all, end < all ? end : all};
 }
 
 /* This block's word, of which the number of blocks may be another at the next launch. */
@@ -176,5 +184,12 @@ __device__ inline uint64_t load8(const unsigned char *from) { return *reinterpre
 __device__ inline void store8(unsigned char *to, uint64_t v) { *reinterpret_cast<uint64_t *>(to) = v; }
 __device__ inline uint32_t load4(const unsigned char *from) { return *reinterpret_cast<const uint32_t *>(from); }
 __device__ inline void store4(unsigned char *to, uint32_t v) { *reinterpret_cast<uint32_t *>(to) = v; }
+
+__device__ inline uint4 *as_quads(unsigned char *p) { return reinterpret_cast<uint4 *>(p); }
+
+/* By one thread, behind a barrier of the block: a mapped PE that sees the flag sees what the block has stored. */
+__device__ inline void announce(unsigned char *data, uint64_t *flag, uint64_t round, int pe) {
+  rushmem::put_signal(as_quads(data), as_quads(data), 0, flag, round, rushmem::signal::set, pe);
+}
 
 }  // namespace moe

@@ -174,11 +174,21 @@ constexpr uint32_t y_bytes = MOE_Y == 2 ? 4 : 2, out_bytes = MOE_OUT == 2 ? 4 : 
 
 __device__ inline eight eight_of_narrow(uint4 q) { return MOE_Y == 1 ? eight_of_half(q) : eight_of_bf16(q); }
 
+/* Eight as they lie in memory, which takes half of the registers. */
+struct raw_eight {
+  uint4 part[y_bytes == 4 ? 2 : 1];
+};
 /* The eight from column 8 * `octet` on. */
-__device__ inline eight load_eight(const unsigned char *row, uint32_t octet) {
+__device__ inline raw_eight load_eight(const unsigned char *row, uint32_t octet) {
   const unsigned char *at = row + size_t(octet) * 8 * y_bytes;
-  if constexpr (y_bytes == 4) return eight_of_floats(load16(at), load16(at + 16));
-  else return eight_of_narrow(load16(at));
+  raw_eight raw;
+#pragma unroll
+  for (uint32_t i = 0; i < (y_bytes == 4 ? 2 : 1); ++i) raw.part[i] = load16(at + 16 * i);
+  return raw;
+}
+__device__ inline eight eight_of(const raw_eight &raw) {
+  if constexpr (y_bytes == 4) return eight_of_floats(raw.part[0], raw.part[y_bytes == 4 ? 1 : 0]);
+  else return eight_of_narrow(raw.part[0]);
 }
 __device__ inline void store_eight(unsigned char *row, uint32_t octet, const eight &e) {
   unsigned char *at = row + size_t(octet) * 8 * out_bytes;

@@ -11,6 +11,7 @@ namespace moe {
 /* What a block knows of a round, in shared memory. Tokens of all sources stand one behind the other. */
 struct known {
   uint32_t start[most_ranks + 1]; /* the first token of each source; at the end how many there are */
+  uint32_t wrong;                 /* the first token with an expert that does not exist */
   int failure;                    /* kind, with the words of note_failure */
   uint64_t rank, about, count;
   /* Of the row that is being received. */
@@ -49,44 +50,71 @@ __device__ inline void fail_round(known &k, int kind, uint64_t rank, uint64_t ab
   k.count = count;
 }
 
-/* How many tokens each source has, of this round. Where none are waited for they have come. */
-__device__ inline void learn_counts(const exchange &e, const rushmem::team &t, uint64_t round, known &k) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
-  for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) {
-    const packet *head = routing_of(e, ranks, round & 1, rank);
-    /* A count that is too large is kept as such, and a failure. */
-    const uint64_t said = is_absent(e, rank) ? 0 : rushmem::wait_packed(head, round);
-    k.start[rank + 1] = said > e.max_tokens ? ~0u : static_cast<uint32_t>(said);
+/* Counts that are none. */
+constexpr uint32_t unknown = ~0u, too_many = ~0u - 1;
+
+__device__ inline uint32_t id_at(uint64_t four, uint32_t i) { return static_cast<uint32_t>(four >> (16 * i)) & 0xffff; }
+
+__device__ inline uint64_t *ids_of(const exchange &e, const table &all, place_of_token p) {
+  return all.ids + (p.source * e.max_tokens + p.token) * id_words(e);
+}
+
+/* A word of a token's experts, once it has come. */
+__device__ inline void keep_word(known &k, uint64_t *to, uint64_t four, uint32_t number) {
+  *to = four;
+  for (uint32_t j = 0; j < 4; ++j) {
+    if (id_at(four, j) == unheard) atomicMin(&k.wrong, number);
+  }
+}
+
+/* How many tokens each source has, and their experts. Both are waited for at once, as the loads of a wait take
+ * as long as the link: a thread polls a word that may never come, until its source's count says so. */
+__device__ inline void learn_routing(const exchange &e, const rushmem::team &t, uint64_t round, known &k, const table &all) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e), set = round & 1;
+  volatile uint32_t *const counts = k.start + 1;
+  for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) counts[rank] = unknown;
+  if (threadIdx.x == 0) {
+    k.failure = 0;
+    k.wrong = ~0u;
+    k.start[0] = 0;
+  }
+  __syncthreads();
+  /* From the block's end: the words that are sure to come are other threads'. */
+  for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < ranks; i += blockDim.x) {
+    const uint64_t said = is_absent(e, i) ? 0 : rushmem::wait_packed(routing_of(e, ranks, set, i), round);
+    counts[i] = said > e.max_tokens ? too_many : static_cast<uint32_t>(said);
+  }
+  const uint32_t each = e.max_tokens * words;
+  for (uint32_t i = threadIdx.x; i < ranks * each; i += blockDim.x) {
+    const uint32_t source = ranks == 1 ? 0 : i / each, at = i - source * each, token = words == 1 ? at : at / words;
+    const packet *slot = routing_of(e, ranks, set, source) + 1 + size_t(token) * e.routing_words + (at - token * words);
+    uint64_t four;
+    bool has = rushmem::test_packed(slot, round, &four);
+    while (!has) {
+      const uint32_t n = counts[source];
+      if (n == unknown) {
+        has = rushmem::test_packed(slot, round, &four);
+        continue;
+      }
+      if (n == too_many || token >= n) break;
+      four = rushmem::wait_packed(slot, round);
+      has = true;
+    }
+    if (has) keep_word(k, all.ids + i, four, i / words);
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    k.failure = 0;
-    k.start[0] = 0;
     for (uint32_t rank = 0; rank < ranks; ++rank) {
-      uint32_t n = k.start[rank + 1];
-      if (n == ~0u) {
-        if (!k.failure) fail_round(k, too_many_tokens, rank, 0, rushmem::wait_packed(routing_of(e, ranks, round & 1, rank), round));
+      uint32_t n = counts[rank];
+      if (n == too_many) {
+        if (!k.failure) fail_round(k, too_many_tokens, rank, 0, routing_of(e, ranks, set, rank)->value);
         n = 0;
       }
-      k.start[rank + 1] = k.start[rank] + n;
+      counts[rank] = k.start[rank] + n;
     }
   }
   __syncthreads();
 }
-
-/* The experts of all tokens. */
-__device__ inline void learn_experts(const exchange &e, const rushmem::team &t, uint64_t round, known &k, const table &all) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e), total = k.start[ranks];
-  for (uint32_t i = threadIdx.x; i < total * words; i += blockDim.x) {
-    const uint32_t at = i / words, word = i - at * words;
-    const place_of_token p = locate(k, ranks, at);
-    const packet *slots = routing_of(e, ranks, round & 1, p.source) + 1 + size_t(p.token) * e.routing_words;
-    all.ids[i] = rushmem::wait_packed(slots + word, round);
-  }
-  __syncthreads();
-}
-
-__device__ inline uint32_t id_at(uint64_t four, uint32_t i) { return static_cast<uint32_t>(four >> (16 * i)) & 0xffff; }
 
 /* The lowest of all threads' values, on all. */
 __device__ inline uint32_t lowest(uint32_t value, uint32_t *shared) {
@@ -100,31 +128,35 @@ __device__ inline uint32_t lowest(uint32_t value, uint32_t *shared) {
 
 __device__ inline uint32_t padded(const exchange &e, uint32_t rows) { return (rows + e.align - 1) / e.align * e.align; }
 
-/* Counts the tokens of every expert, on all ranks alike, and looks for errors. */
+/* The block that counts for the result: the last, which has the fewest rows. */
+__device__ inline bool is_clerk() { return blockIdx.x == gridDim.x - 1; }
+
+/* Counts the tokens of every expert, on all ranks alike, and looks for errors. Where no expert can have too
+ * many, one block alone counts. */
 __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k, const table &all) {
   __shared__ uint32_t first;
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e), n = k.start[ranks] * words;
-  /* Where nothing can be too many, one block counts, for the result's counts. */
-  const bool counts = blockIdx.x == 0 || MOE_LAYOUT == 2 || (MOE_LAYOUT == 0 && e.capacity < ranks * e.max_tokens);
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e);
+  if (k.wrong != ~0u) {
+    if (threadIdx.x == 0 && !k.failure) {
+      fail_round(k, no_such_expert, k.wrong / e.max_tokens, k.wrong % e.max_tokens, 0);
+    }
+    __syncthreads();
+  }
+  const bool can_fail = MOE_LAYOUT == 2 || (MOE_LAYOUT == 0 && e.capacity < ranks * e.max_tokens);
+  if (MOE_LAYOUT == 1 || !(can_fail || is_clerk())) return;
   for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) all.totals[i] = 0;
   __syncthreads();
-  uint32_t wrong = ~0u;
-  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-    const uint64_t four = all.ids[i];
-    for (uint32_t j = 0; j < 4; ++j) {
-      const uint32_t id = id_at(four, j);
-      if (id < unheard) {
-        if (counts) atomicAdd(all.totals + id, 1u);
-      } else if (id == unheard && wrong == ~0u) {
-        wrong = i / words;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    const uint64_t *ids = ids_of(e, all, {rank, 0});
+    for (uint32_t i = threadIdx.x; i < (k.start[rank + 1] - k.start[rank]) * words; i += blockDim.x) {
+      const uint64_t four = ids[i];
+      for (uint32_t j = 0; j < 4; ++j) {
+        if (id_at(four, j) < unheard) atomicAdd(all.totals + id_at(four, j), 1u);
       }
     }
   }
-  wrong = lowest(wrong, &first);
-  if (wrong != ~0u && threadIdx.x == 0 && !k.failure) {
-    const place_of_token p = locate(k, ranks, wrong);
-    fail_round(k, no_such_expert, p.source, p.token, 0);
-  }
+  __syncthreads();
+  if (!can_fail) return;
   uint32_t over = ~0u;
 #if MOE_LAYOUT == 0
   for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) {
@@ -163,24 +195,31 @@ __device__ inline void begin_places(const exchange &e, uint32_t first, const tab
 }
 
 /* Counts the tokens from number `from` up to `to`. */
-__device__ inline void advance(const exchange &e, uint32_t first, const table &all, uint32_t from, uint32_t to) {
-  const uint32_t words = id_words(e);
-  for (uint32_t i = from * words + threadIdx.x; i < to * words; i += blockDim.x) {
-    const uint64_t four = all.ids[i];
-    for (uint32_t j = 0; j < 4; ++j) {
-      const uint32_t local = id_at(four, j) - first;
-      if (id_at(four, j) < unheard && local < e.experts_a_rank) atomicAdd(all.before + local, 1u);
+__device__ inline void advance(const exchange &e, const rushmem::team &t, const known &k, const table &all, uint32_t from,
+                               uint32_t to) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    const uint32_t begin = k.start[rank], end = k.start[rank + 1];
+    if (end <= from || begin >= to) continue;
+    const uint32_t low = from > begin ? from - begin : 0, high = (to < end ? to : end) - begin;
+    const uint64_t *ids = ids_of(e, all, {rank, low});
+    for (uint32_t i = threadIdx.x; i < (high - low) * id_words(e); i += blockDim.x) {
+      const uint64_t four = ids[i];
+      for (uint32_t j = 0; j < 4; ++j) {
+        const uint32_t local = id_at(four, j) - first;
+        if (id_at(four, j) < unheard && local < e.experts_a_rank) atomicAdd(all.before + local, 1u);
+      }
     }
   }
 }
 
 /* By the first warp: the places of token `at`, in this rank's part of the result; and where combine finds
  * them. `before` counts the tokens before it. */
-__device__ inline void place(const exchange &e, const rushmem::team &t, const received &r, known &k, const table &all, uint32_t at,
-                             place_of_token p, bool tell) {
+__device__ inline void place(const exchange &e, const rushmem::team &t, const received &r, known &k, const table &all, place_of_token p,
+                             bool tell) {
   const uint32_t lane = threadIdx.x, first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
   uint32_t id = nowhere;
-  if (lane < e.top_k) id = id_at(all.ids[at * id_words(e) + lane / 4], lane % 4);
+  if (lane < e.top_k) id = id_at(ids_of(e, all, p)[lane / 4], lane % 4);
   const uint32_t local = id - first;
   const bool here = id < unheard && local < e.experts_a_rank;
   const uint32_t ours = __ballot_sync(0xffffffffu, here);
@@ -252,7 +291,7 @@ __device__ inline void take_row(const exchange &e, const received &r, const unsi
 __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, known &k,
                                      const table &all) {
   const uint32_t first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
-  if (blockIdx.x == 0 && r.counts) {
+  if (is_clerk() && r.counts) {
 #if MOE_LAYOUT == 1
     const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
     for (uint32_t i = threadIdx.x; i < ranks; i += blockDim.x) {
@@ -270,7 +309,7 @@ __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, 
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
     const uint32_t at = i / e.top_k, j = i - at * e.top_k, source = at / e.max_tokens, token = at - source * e.max_tokens;
     const bool has = !k.failure && token < k.start[source + 1] - k.start[source];
-    const uint32_t id = has ? id_at(all.ids[(k.start[source] + token) * id_words(e) + j / 4], j % 4) : nowhere;
+    const uint32_t id = has ? id_at(ids_of(e, all, {source, token})[j / 4], j % 4) : nowhere;
     const bool here = id < unheard && id - first < e.experts_a_rank;
     if (r.experts) r.experts[i] = here ? static_cast<int32_t>(id - first) : -1;
     if (r.weights && e.weighted && has) {
@@ -290,8 +329,7 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const uint32_t first = me * e.experts_a_rank;
   const table all = table_of(e, t, shared);
-  learn_counts(e, t, round, k);
-  learn_experts(e, t, round, k, all);
+  learn_routing(e, t, round, k, all);
   judge(e, t, k, all);
   if (k.failure && blockIdx.x == 0 && threadIdx.x == 0) note_failure(e, round, k.failure, k.rank, k.about, k.count);
   tell_of_round(e, t, r, round, k, all);
@@ -304,10 +342,10 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
     const uint32_t at = item / chunks, chunk = item - at * chunks;
     const place_of_token p = locate(k, ranks, at);
     __syncthreads();
-    if (MOE_LAYOUT != 1) advance(e, first, all, counted, at);
+    if (MOE_LAYOUT != 1) advance(e, t, k, all, counted, at);
     counted = at;
     __syncthreads();
-    if (threadIdx.x < 32) place(e, t, r, k, all, at, p, chunk == 0);
+    if (threadIdx.x < 32) place(e, t, r, k, all, p, chunk == 0);
     __syncthreads();
     if (k.copies == 0) continue;
     const bool packed = k.start[p.source + 1] - k.start[p.source] <= e.few;

@@ -86,9 +86,31 @@ __device__ inline void to_all(const outgoing &out, packet *slot, uint64_t value,
   for (uint32_t i = 0; i < out.ranks; ++i) rushmem::put_packed(slot, value, round, out.pe[i]);
 }
 
+/* What this thread sends first of a chunk, read before it is known where to. */
+struct ahead {
+#if MOE_CAST
+  eight columns;
+#else
+  uint64_t word;
+#endif
+};
+__device__ inline ahead read_ahead(const exchange &e, const tokens &in, uint32_t token, uint32_t chunk, uint32_t chunks) {
+  ahead a{};
+#if MOE_CAST
+  const range groups = part_of((e.hidden + group_columns - 1) / group_columns, chunk, chunks);
+  const uint32_t octet = groups.begin * 16 + threadIdx.x;
+  if (octet < groups.end * 16) a.columns = columns_of(e, in.x + size_t(token) * e.hidden * 2, octet);
+#else
+  const range data = part_of(e.data_bytes / 8, chunk, chunks);
+  const uint32_t w = data.begin + threadIdx.x;
+  if (w < data.end) a.word = load8(in.x + size_t(token) * e.data_bytes + size_t(w) * 8);
+#endif
+  return a;
+}
+
 /* Chunk `chunk` of a row. Its parts are groups of columns in a cast, words of 8 bytes otherwise. */
 __device__ inline void send_packets(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round, uint32_t token,
-                                    uint32_t chunk, uint32_t chunks, const outgoing &out) {
+                                    uint32_t chunk, uint32_t chunks, const outgoing &out, const ahead &first) {
   packet *slots = packets_of(e, static_cast<uint32_t>(t.n_pes()), round & 1, static_cast<uint32_t>(t.my_pe()), token);
   const uint32_t data_words = e.data_bytes / 8;
 #if MOE_CAST
@@ -97,7 +119,8 @@ __device__ inline void send_packets(const exchange &e, const rushmem::team &t, c
   const uint32_t end = groups.end * 16;
   for (uint32_t base = groups.begin * 16; base < end; base += blockDim.x) {
     const uint32_t octet = base + threadIdx.x;
-    const eight v = octet < end ? columns_of(e, x, octet) : eight{};
+    eight v = first.columns;
+    if (base != groups.begin * 16) v = octet < end ? columns_of(e, x, octet) : eight{};
     const scaling s = scaling_of(largest_among(largest_of(v), 16));
     if (octet < end && octet < data_words) to_all(out, slots + octet, fp8_of(v, s.by), round);
     if (octet < end && octet % 16 == 0) to_all(out, slots + data_words + octet / 16, s.scale, round);
@@ -105,7 +128,9 @@ __device__ inline void send_packets(const exchange &e, const rushmem::team &t, c
 #else
   const range data = part_of(data_words, chunk, chunks), side = part_of(e.side_bytes / 8, chunk, chunks);
   const unsigned char *x = in.x + size_t(token) * e.data_bytes, *beside = in.side + size_t(token) * e.side_bytes;
-  for (uint32_t w = data.begin + threadIdx.x; w < data.end; w += blockDim.x) to_all(out, slots + w, load8(x + size_t(w) * 8), round);
+  for (uint32_t w = data.begin + threadIdx.x; w < data.end; w += blockDim.x) {
+    to_all(out, slots + w, w - data.begin < blockDim.x ? first.word : load8(x + size_t(w) * 8), round);
+  }
   for (uint32_t w = side.begin + threadIdx.x; w < side.end; w += blockDim.x) {
     to_all(out, slots + data_words + w, load8(beside + size_t(w) * 8), round);
   }
@@ -156,6 +181,19 @@ __device__ inline void store_row(const exchange &e, const tokens &in, uint32_t t
 #endif
 }
 
+/* To ranks that are far, from a composed copy. Out of line: the near path need not have its registers. */
+__device__ __noinline__ void send_far(const exchange &e, const tokens &in, uint64_t round, uint32_t token, size_t at,
+                                      const outgoing &out) {
+  unsigned char *row = e.rows + at * e.row_bytes, *composed = scratch_of(e);
+  store_row(e, in, token, out, composed);
+  __syncthreads();
+  for (uint32_t i = 0; i < out.ranks; ++i) {
+    if (out.to[i]) continue;
+    rushmem::put_signal<rushmem::block>(as_quads(row), as_quads(composed), e.row_bytes / 16, e.row_flags + at, round,
+                                        rushmem::signal::set, out.pe[i]);
+  }
+}
+
 /* The row and its flag. The block meets before the flags, which one thread for each rank stores with release:
  * that is cumulative, so it covers what the other threads stored. */
 __device__ inline void send_row(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round, uint32_t token,
@@ -163,19 +201,11 @@ __device__ inline void send_row(const exchange &e, const rushmem::team &t, const
   const size_t at = row_index(e, static_cast<uint32_t>(t.n_pes()), round & 1, static_cast<uint32_t>(t.my_pe()), token);
   unsigned char *row = e.rows + at * e.row_bytes;
   store_row(e, in, token, out, nullptr);
-  unsigned char *composed = nullptr;
-  if (out.any_far) {
-    composed = e.scratch + size_t(blockIdx.x) * (e.row_bytes > 2 * e.unit_bytes ? e.row_bytes : 2 * e.unit_bytes);
-    store_row(e, in, token, out, composed);
-  }
   __syncthreads();
   if (threadIdx.x < out.ranks && out.to[threadIdx.x]) {
-    rushmem::put_signal(row, row, 0, e.row_flags + at, round, rushmem::signal::set, out.pe[threadIdx.x]);
+    announce(row, e.row_flags + at, round, out.pe[threadIdx.x]);
   }
-  for (uint32_t i = 0; out.any_far && i < out.ranks; ++i) {
-    if (out.to[i]) continue;
-    rushmem::put_signal<rushmem::block>(row, composed, e.row_bytes, e.row_flags + at, round, rushmem::signal::set, out.pe[i]);
-  }
+  if (out.any_far) send_far(e, in, round, token, at, out);
 }
 
 /* All of this block's part of sending. */
@@ -195,10 +225,12 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
   const uint32_t chunks = packed ? chunks_of(n, (e.hidden + 4 * group_columns - 1) / (4 * group_columns)) : 1;
   for (uint32_t item = blockIdx.x; item < n * chunks; item += gridDim.x) {
     const uint32_t token = item % n, chunk = item / n;
+    ahead first{};
+    if (packed) first = read_ahead(e, in, token, chunk, chunks);
     if (threadIdx.x < 32) address(e, t, in, round & 1, token, out);
     __syncthreads();
     if (chunk == 0) send_routing(e, t, in, round, token, out);
-    if (packed) send_packets(e, t, in, round, token, chunk, chunks, out);
+    if (packed) send_packets(e, t, in, round, token, chunk, chunks, out, first);
     else if (out.ranks != 0) send_row(e, t, in, round, token, out);
     __syncthreads();
   }

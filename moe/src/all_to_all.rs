@@ -121,6 +121,8 @@ pub struct AllToAll<'t, 'w> {
 const GPU_SHAPE: (u32, u32) = (264, 512);
 /// On the CPU device, where every block is a thread of the operating system.
 const CPU_SHAPE: (u32, u32) = (3, 64);
+/// Blocks up to which each has a multiprocessor of its own.
+const ALONE: u32 = 64;
 /// Packets, or as many bytes, that are a block's least share of a row.
 const SHARE: u32 = 64;
 
@@ -147,15 +149,17 @@ impl<'t, 'w> AllToAll<'t, 'w> {
         let parts = config.parts(ranks, far);
         let memory = world.alloc_aligned::<u64>(parts.bytes.div_ceil(8) as usize, 128)?;
         let exchange = parts.offsets.at(memory.as_ptr().addr() as u64);
-        let module = world.load(source(&config, threads))?;
         let shared_bytes = config.shared_bytes(ranks) as usize;
-        // More blocks than parts of rows have nothing to do.
+        // More blocks than parts of rows have nothing to do, but for the one that counts.
         let rows = u64::from(ranks) * u64::from(config.max_tokens);
         let parts = rows * u64::from(exchange.row_words.max(exchange.unit_bytes / 8).div_ceil(SHARE));
-        let mut blocks = u64::from(config.blocks.unwrap_or(most)).min(parts).min(u64::from(MOST_BLOCKS));
+        let mut blocks = u64::from(config.blocks.unwrap_or(most)).min(parts + 1).min(u64::from(MOST_BLOCKS));
         if far {
             blocks = blocks.min(u64::from(MOST_BLOCKS_FAR));
         }
+        // Few blocks may have more registers each.
+        let blocks_each = if blocks <= u64::from(ALONE) { 1 } else { (1024 / threads).max(1) };
+        let module = world.load(source(&config, threads, blocks_each))?;
         for name in KERNELS {
             let most = module.kernel(name)?.max_blocks(threads, shared_bytes)?;
             if most == 0 {

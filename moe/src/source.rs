@@ -22,8 +22,9 @@ fn number(float: Float) -> u32 {
     }
 }
 
-/// For a configuration, whose types and layout are compiled in; sizes are not, so that few variants serve.
-pub(crate) fn source(config: &Config, threads: u32) -> Source {
+/// For a configuration, and so many blocks of so many threads on a multiprocessor; types and layout
+/// are compiled in; sizes are not, so that few variants serve.
+pub(crate) fn source(config: &Config, threads: u32, blocks_each: u32) -> Source {
     let (cast, scales) = match config.payload {
         Payload::Cast(Fp8::E4m3, scales) => (1, scales),
         Payload::Cast(Fp8::E5m2, scales) => (2, scales),
@@ -37,6 +38,7 @@ pub(crate) fn source(config: &Config, threads: u32) -> Source {
     Source::text(KERNELS)
         .name("moe.cu")
         .define("MOE_THREADS", threads)
+        .define("MOE_BLOCKS", blocks_each)
         .define("MOE_CAST", cast)
         .define("MOE_SCALES", u32::from(scales == Scales::Ue8m0))
         .define("MOE_Y", number(config.produced))

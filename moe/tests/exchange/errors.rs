@@ -39,14 +39,16 @@ fn a_round_over_capacity_is_refused_by_name() {
     testing::run(3, |world| {
         let mut rng = Rng(seed(world));
         let team = world.team();
-        // Seven tokens, all for one expert, which has room for six.
-        for (layout, capacity, count) in [(Layout::ExpertMajor, 6, 7), (Layout::Flat { align: 4 }, 7, 8)] {
+        // Seven tokens, all for one expert, which has room for six; nine, which take twelve rows, of eight.
+        for (layout, capacity, middle, count) in
+            [(Layout::ExpertMajor, 6, 0, 7), (Layout::Flat { align: 4 }, 8, 2, 12)]
+        {
             let case = Case { routing: Routing::Same, layout, ..Case::new(4, 64, 6, 1) };
             let bench = Bench::of(&team, case, case.config().capacity(capacity));
             let seed = rng.next();
             let all = bench.draw(seed, |_, _| 0);
             assert!(all.iter().all(|drawn| drawn.n == 0));
-            let mut all = bench.draw(seed, |_, rank| [4, 0, 3][rank]);
+            let mut all = bench.draw(seed, |_, rank| [4, middle, 3][rank]);
             for drawn in &mut all {
                 drawn.experts.fill(4);
             }

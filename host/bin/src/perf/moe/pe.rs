@@ -14,9 +14,10 @@ use crate::args::{MoeLayout, MoePayload, PeArgs};
 use crate::device::driver::{Context, Empty, Graph};
 use crate::job::{Failure, Result};
 
-/// Timed graphs, and rounds in each.
+/// Timed graphs, and rounds in each; the CPU device is not quick.
 pub(super) const SAMPLES: u32 = 40;
 pub(super) const ROUNDS: u32 = 20;
+const CPU_ROUNDS: u32 = 2;
 /// Graphs that are not timed.
 const WARM_UP: u32 = 3;
 /// Rows of a result that are looked at, at most; of more, random ones.

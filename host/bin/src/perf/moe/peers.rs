@@ -54,7 +54,8 @@ impl Peers {
             return Err(said(format!("its first line is not {HEAD}")));
         }
         for line in lines {
-            let fields: Vec<&str> = line.split(',').collect();
+            let fields = fields(line);
+            let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
             let [peer, ranks, tokens, experts, top_k, hidden, dispatch_type, _, phase, launch, us] = fields[..] else {
                 return Err(said(format!("not eleven fields: {line}")));
             };
@@ -90,6 +91,19 @@ impl Peers {
     }
 }
 
+/// The fields of a line, of which those with commas stand in quotation marks.
+fn fields(line: &str) -> Vec<String> {
+    let (mut all, mut quoted) = (vec![String::new()], false);
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => all.push(String::new()),
+            c => all.last_mut().expect("there is one").push(c),
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +114,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("moe-test.csv");
         let lines = ["A,2,8,256,8,7168,fp8,bf16,dispatch,graph,16.5", "B,2,8,256,8,7168,fp8,bf16,dispatch,graph,18.6",
-            "B,2,8,256,8,7168,fp8,bf16,dispatch,stream,3.0", "A,4,8,256,8,7168,fp8,bf16,dispatch,graph,1.0"];
+            "\"B, slow\",2,8,256,8,7168,fp8,bf16,dispatch,stream,3.0", "A,4,8,256,8,7168,fp8,bf16,dispatch,graph,1.0"];
         std::fs::write(&file, format!("{HEAD}\n{}\n", lines.join("\n"))).expect("a file");
         let peers = Peers::read(&[folder.path().to_owned()]).expect("what was just written");
         let point = Point {
