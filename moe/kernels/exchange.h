@@ -11,8 +11,8 @@
  *      it has none at all. So each rank knows all tokens, and computes the same places, counts and errors.
  *   2. a row for each token that has an expert at d, once, whatever number of experts that is. Row t of
  *      source s has a place of its own: no slot is asked for, and nothing is counted at the sender. A small
- *      round sends a row as packets. Otherwise the row is stored plainly, the block meets, and one thread
- *      stores the row's flag, which is the round, with release.
+ *      round sends a row as packets. Otherwise a warp stores the row, or its part of it, plainly, its lanes
+ *      meet, and one of them stores the flag, which is the round, with release.
  * d computes the place of each token from the routing, in the order of sources and tokens, while the rows
  * travel. So the result has the same bits in every run.
  *
@@ -32,7 +32,7 @@
  *     of round n - 1, in which it has read the results.
  * A peer that is slow holds this rank up for one round, and nothing of it is lost. Reads that are followed by
  * such an acknowledgement have returned before it: a kernel's loads have, before the next kernel of the
- * stream begins, and in one kernel those of a block before its barrier.
+ * stream begins, and in one kernel those of a warp before its lanes meet.
  *
  * Ranks that are absent (`absent`, the same on all) are neither sent to nor waited for; their experts get
  * nothing.
@@ -59,13 +59,13 @@ constexpr uint32_t group_columns = 128;
 struct exchange {
   packet *routing;         /* [2][ranks][1 + max_tokens * routing_words] */
   unsigned char *rows;     /* [2][ranks][max_tokens][row_bytes] */
-  uint64_t *row_flags;     /* [2][ranks][max_tokens] */
+  uint64_t *row_flags;     /* [2][ranks][max_tokens][parts] */
   packet *row_packets;     /* [2][ranks][few][row_words] */
   unsigned char *results;  /* [max_tokens][units][unit_bytes] */
-  uint64_t *result_flags;  /* [max_tokens][units] */
-  packet *result_packets;  /* [few][units][unit_bytes / 8] */
+  uint64_t *result_flags;  /* [max_tokens][units][parts] */
+  packet *result_packets;  /* [few_back][units][unit_bytes / 8] */
   /* This rank's alone. */
-  unsigned char *scratch;  /* a row or result for each block, where a rank is far; else null */
+  unsigned char *scratch;  /* a row or sum for each warp, where a rank is far; else null */
   int32_t *positions;      /* [ranks][max_tokens][top_k]: where dispatch left them */
   uint64_t *sent;          /* rounds sent, for each block its own word, as its neighbours may be ahead of it */
   uint64_t *received;
@@ -76,7 +76,8 @@ struct exchange {
   uint32_t max_tokens, hidden, experts, experts_a_rank, top_k;
   uint32_t capacity;       /* rows of an expert; of all experts, in the flat layout */
   uint32_t align;          /* rows to which an expert's part is rounded up in the flat layout */
-  uint32_t few;            /* tokens of a source up to which packets are sent; 0 where a rank is far */
+  uint32_t few, few_back;  /* tokens of a source up to which rows and sums are packets; 0 where a rank is far */
+  uint32_t parts;          /* the most parts of a row; 1 where a rank is far */
   uint32_t data_bytes;     /* of a row, a multiple of 16; behind it */
   uint32_t side_bytes;     /* the scales or what the caller sends beside it, so many bytes for each token */
   uint32_t row_bytes;      /* both, each rounded up to 16 */
@@ -86,6 +87,7 @@ struct exchange {
   uint32_t unit_bytes;     /* a row of what experts produce */
   uint32_t weighted;       /* whether there are weights */
   uint32_t wide;           /* whether the experts' numbers are 64 bits wide */
+  float experts_a_rank_reciprocal;
 };
 
 /* What is wrong: the first round with an error, until the host has read it; then the last such round. */
@@ -133,30 +135,61 @@ __device__ inline packet *packets_of(const exchange &e, uint32_t ranks, uint32_t
 }
 __device__ inline uint32_t id_words(const exchange &e) { return (e.top_k + 3) / 4; }
 
-/* This block's room for a row or a sum on its way to a rank that is far. */
-__device__ inline unsigned char *scratch_of(const exchange &e) {
-  const uint32_t each = e.row_bytes > 2 * e.unit_bytes ? e.row_bytes : 2 * e.unit_bytes;
-  return e.scratch + size_t(blockIdx.x) * each;
-}
-
 /* ---- how work is shared out ---- */
 
-/* Items of `n` rows, each cut into as many chunks as there are blocks for, so that few rows occupy many
- * blocks; of a row of `most` parts. */
-__device__ inline uint32_t chunks_of(uint32_t n, uint32_t most) {
-  if (n * most <= gridDim.x) return most;
-  return n >= gridDim.x ? 1 : gridDim.x / n;
+/* The threads that work on one thing: a warp, of which a block has so many. */
+constexpr uint32_t lanes = 32, warps = MOE_THREADS / lanes, all_lanes = 0xffffffffu;
+__device__ inline uint32_t lane_of() { return threadIdx.x % lanes; }
+__device__ inline uint32_t warp_of() { return threadIdx.x / lanes; }
+
+/* This warp's room for a row or a sum on its way to a rank that is far. */
+__device__ inline unsigned char *scratch_of(const exchange &e) {
+  const uint32_t each = e.row_bytes > 2 * e.unit_bytes ? e.row_bytes : 2 * e.unit_bytes;
+  return e.scratch + size_t(blockIdx.x * warps + warp_of()) * each;
 }
 
-/* The part of `all` that chunk `chunk` has. 32-bit division: one of 64 bits takes a fifth of a microsecond. */
+/* Parts of a row, each of which has a flag of its own, so that several warps share it. Sender and receiver
+ * know it from the number of the source's tokens. */
+__device__ inline uint32_t flags_of(const exchange &e, uint32_t tokens) {
+  const uint32_t wanted = tokens <= 32 ? 8 : tokens <= 128 ? 4 : tokens <= 512 ? 2 : 1;
+  return wanted < e.parts ? wanted : e.parts;
+}
+
+/* The part of `all` that part `part` of `parts` has. 32-bit division: one of 64 bits takes a fifth of a
+ * microsecond. */
 struct range {
   uint32_t begin, end;
 };
-__device__ inline range part_of(uint32_t all, uint32_t chunk, uint32_t chunks) {
-  if (chunks == 1) return {0, all};
-  const uint32_t each = (all + chunks - 1) / chunks, begin = each * chunk, end = begin + each;
+__device__ inline range part_of(uint32_t all, uint32_t part, uint32_t parts) {
+  if (parts == 1) return {0, all};
+  const uint32_t each = (all + parts - 1) / parts, begin = each * part, end = begin + each;
   return {begin < all ? begin : all, end < all ? end : all};
 }
+
+/* Items are dealt out to the warps of all blocks: one to a block where there are enough blocks, else as many
+ * as a block has warps, side by side. */
+struct dealt {
+  uint32_t first, step; /* the block's first item of all, and from one turn to the next */
+  uint32_t each;        /* items of a turn */
+};
+__device__ inline dealt deal(uint32_t items) {
+  if (items <= gridDim.x) return {blockIdx.x, items, 1};
+  return {blockIdx.x * warps, gridDim.x * warps, warps};
+}
+
+/* Parts of rows that come as packets, which need no agreement: as many as give every block one. */
+__device__ inline uint32_t parts_of(uint32_t rows, uint32_t most) {
+  if (rows * most <= gridDim.x) return most;
+  const uint32_t all = gridDim.x * warps;
+  if (rows >= all) return 1;
+  return all / rows < most ? all / rows : most;
+}
+
+/* id / d for numbers of 16 bits, by a factor that is nearly 1 / d: the half keeps it off whole numbers. */
+__device__ inline uint32_t divided(uint32_t id, float reciprocal) {
+  return static_cast<uint32_t>((static_cast<float>(id) + 0.5f) * reciprocal);
+}
+__device__ inline uint32_t rank_of(const exchange &e, uint32_t id) { return divided(id, e.experts_a_rank_reciprocal); }
 
 /* This block's word, of which the number of blocks may be another at the next launch. */
 __device__ inline void count_round(const exchange &e, uint64_t *words, uint64_t round) {
@@ -187,7 +220,7 @@ __device__ inline void store4(unsigned char *to, uint32_t v) { *reinterpret_cast
 
 __device__ inline uint4 *as_quads(unsigned char *p) { return reinterpret_cast<uint4 *>(p); }
 
-/* By one thread, behind a barrier of the block: a mapped PE that sees the flag sees what the block has stored. */
+/* By one lane, behind a meeting of the warp: a mapped PE that sees the flag sees what the warp has stored. */
 __device__ inline void announce(unsigned char *data, uint64_t *flag, uint64_t round, int pe) {
   rushmem::put_signal(as_quads(data), as_quads(data), 0, flag, round, rushmem::signal::set, pe);
 }

@@ -112,26 +112,6 @@ __device__ inline eight eight_of_bf16(uint4 q) {
   }
   return out;
 }
-__device__ inline eight eight_of_half(uint4 q) {
-  const uint32_t w[4] = {q.x, q.y, q.z, q.w};
-  eight out;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    out.v[2 * i] = from_half(w[i] & 0xffff);
-    out.v[2 * i + 1] = from_half(w[i] >> 16);
-  }
-  return out;
-}
-__device__ inline eight eight_of_floats(uint4 a, uint4 b) {
-  return {{__uint_as_float(a.x), __uint_as_float(a.y), __uint_as_float(a.z), __uint_as_float(a.w),
-           __uint_as_float(b.x), __uint_as_float(b.y), __uint_as_float(b.z), __uint_as_float(b.w)}};
-}
-__device__ inline uint4 low_floats(const eight &e) {
-  return make_uint4(__float_as_uint(e.v[0]), __float_as_uint(e.v[1]), __float_as_uint(e.v[2]), __float_as_uint(e.v[3]));
-}
-__device__ inline uint4 high_floats(const eight &e) {
-  return make_uint4(__float_as_uint(e.v[4]), __float_as_uint(e.v[5]), __float_as_uint(e.v[6]), __float_as_uint(e.v[7]));
-}
 /* 8 bytes of fp8, of eight numbers times `by`. */
 __device__ inline uint64_t fp8_of(const eight &e, float by) {
   uint64_t out = 0;
@@ -172,47 +152,59 @@ __device__ inline scaling scaling_of(float most) {
 
 constexpr uint32_t y_bytes = MOE_Y == 2 ? 4 : 2, out_bytes = MOE_OUT == 2 ? 4 : 2;
 
-__device__ inline eight eight_of_narrow(uint4 q) { return MOE_Y == 1 ? eight_of_half(q) : eight_of_bf16(q); }
+__device__ inline float from_narrow(uint32_t bits) { return MOE_Y == 1 ? from_half(bits) : from_bf16(bits); }
 
-/* Eight as they lie in memory, which takes half of the registers. */
-struct raw_eight {
-  uint4 part[y_bytes == 4 ? 2 : 1];
+/* Four columns as f32, which a lane has: so 32 lanes store 512 bytes side by side. */
+struct four {
+  float v[4];
 };
-/* The eight from column 8 * `octet` on. */
-__device__ inline raw_eight load_eight(const unsigned char *row, uint32_t octet) {
-  const unsigned char *at = row + size_t(octet) * 8 * y_bytes;
-  raw_eight raw;
+__device__ inline four four_of_floats(uint4 q) {
+  return {{__uint_as_float(q.x), __uint_as_float(q.y), __uint_as_float(q.z), __uint_as_float(q.w)}};
+}
+__device__ inline uint4 floats_of(const four &f) {
+  return make_uint4(__float_as_uint(f.v[0]), __float_as_uint(f.v[1]), __float_as_uint(f.v[2]), __float_as_uint(f.v[3]));
+}
+__device__ inline four four_of_narrow(uint64_t bits) {
+  four f;
 #pragma unroll
-  for (uint32_t i = 0; i < (y_bytes == 4 ? 2 : 1); ++i) raw.part[i] = load16(at + 16 * i);
-  return raw;
+  for (int i = 0; i < 4; ++i) f.v[i] = from_narrow(static_cast<uint32_t>(bits >> (16 * i)) & 0xffff);
+  return f;
 }
-__device__ inline eight eight_of(const raw_eight &raw) {
-  if constexpr (y_bytes == 4) return eight_of_floats(raw.part[0], raw.part[y_bytes == 4 ? 1 : 0]);
-  else return eight_of_narrow(raw.part[0]);
+
+/* The same as they lie in memory, where they may be half as long. */
+struct raw_four {
+  uint4 q; /* of 16-bit numbers x and y alone */
+};
+__device__ inline raw_four load_four(const unsigned char *row, uint32_t at) {
+  if constexpr (y_bytes == 4) return {*reinterpret_cast<const uint4 *>(row + size_t(at) * 16)};
+  const uint2 half = *reinterpret_cast<const uint2 *>(row + size_t(at) * 8);
+  return {make_uint4(half.x, half.y, 0, 0)};
 }
-__device__ inline void store_eight(unsigned char *row, uint32_t octet, const eight &e) {
-  unsigned char *at = row + size_t(octet) * 8 * out_bytes;
+__device__ inline four four_of(const raw_four &raw) {
+  if constexpr (y_bytes == 4) return four_of_floats(raw.q);
+  return four_of_narrow(static_cast<uint64_t>(raw.q.y) << 32 | raw.q.x);
+}
+__device__ inline void store_four(unsigned char *row, uint32_t at, const four &f) {
   if constexpr (out_bytes == 4) {
-    store16(at, low_floats(e));
-    store16(at + 16, high_floats(e));
+    *reinterpret_cast<uint4 *>(row + size_t(at) * 16) = floats_of(f);
   } else {
-    uint32_t w[4];
+    uint32_t w[2];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      w[i] = MOE_OUT == 1 ? to_half_pair(e.v[2 * i], e.v[2 * i + 1]) : to_bf16_pair(e.v[2 * i], e.v[2 * i + 1]);
+    for (int i = 0; i < 2; ++i) {
+      w[i] = MOE_OUT == 1 ? to_half_pair(f.v[2 * i], f.v[2 * i + 1]) : to_bf16_pair(f.v[2 * i], f.v[2 * i + 1]);
     }
-    store16(at, make_uint4(w[0], w[1], w[2], w[3]));
+    *reinterpret_cast<uint2 *>(row + size_t(at) * 8) = make_uint2(w[0], w[1]);
   }
 }
 
 /* A product and a sum, rounded one after the other, so that every compiler makes the same bits. */
-__device__ inline void scale_eight(eight &e, float by) {
+__device__ inline void scale_four(four &f, float by) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) e.v[i] = __fmul_rn(e.v[i], by);
+  for (int i = 0; i < 4; ++i) f.v[i] = __fmul_rn(f.v[i], by);
 }
-__device__ inline void add_eight(eight &to, const eight &e) {
+__device__ inline void add_four(four &to, const four &f) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) to.v[i] = __fadd_rn(to.v[i], e.v[i]);
+  for (int i = 0; i < 4; ++i) to.v[i] = __fadd_rn(to.v[i], f.v[i]);
 }
 
 }  // namespace moe

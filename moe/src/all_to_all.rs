@@ -7,7 +7,7 @@ use rushmem::{ByValue, Device, Kernel, KernelArgs, Launch, Max, Module, Stream, 
 
 use crate::config::{Config, Layout, MOST_RANKS};
 use crate::error::{Error, Failure, Result, Why};
-use crate::memory::{Exchange, FAILURE_WORDS, MOST_BLOCKS, MOST_BLOCKS_FAR};
+use crate::memory::{Exchange, FAILURE_WORDS, MOST_BLOCKS, MOST_WARPS_FAR};
 use crate::source::source;
 
 /// How many tokens a rank has in a round.
@@ -118,11 +118,9 @@ pub struct AllToAll<'t, 'w> {
 }
 
 /// Threads of a block and most blocks of a launch: on a GPU two blocks a multiprocessor of an H200.
-const GPU_SHAPE: (u32, u32) = (264, 512);
+const GPU_SHAPE: (u32, u32) = (264, 256);
 /// On the CPU device, where every block is a thread of the operating system.
 const CPU_SHAPE: (u32, u32) = (3, 64);
-/// Blocks up to which each has a multiprocessor of its own.
-const ALONE: u32 = 64;
 /// Packets, or as many bytes, that are a block's least share of a row.
 const SHARE: u32 = 64;
 
@@ -155,10 +153,10 @@ impl<'t, 'w> AllToAll<'t, 'w> {
         let parts = rows * u64::from(exchange.row_words.max(exchange.unit_bytes / 8).div_ceil(SHARE));
         let mut blocks = u64::from(config.blocks.unwrap_or(most)).min(parts + 1).min(u64::from(MOST_BLOCKS));
         if far {
-            blocks = blocks.min(u64::from(MOST_BLOCKS_FAR));
+            blocks = blocks.min(u64::from((MOST_WARPS_FAR / (threads / 32)).max(1)));
         }
-        // Few blocks may have more registers each.
-        let blocks_each = if blocks <= u64::from(ALONE) { 1 } else { (1024 / threads).max(1) };
+        // As many registers a thread as that leaves.
+        let blocks_each = (512 / threads).max(1);
         let module = world.load(source(&config, threads, blocks_each))?;
         for name in KERNELS {
             let most = module.kernel(name)?.max_blocks(threads, shared_bytes)?;

@@ -48,6 +48,8 @@ pub(crate) struct Exchange {
     pub(crate) capacity: u32,
     pub(crate) align: u32,
     pub(crate) few: u32,
+    pub(crate) few_back: u32,
+    pub(crate) parts: u32,
     pub(crate) data_bytes: u32,
     pub(crate) side_bytes: u32,
     pub(crate) row_bytes: u32,
@@ -57,6 +59,7 @@ pub(crate) struct Exchange {
     pub(crate) unit_bytes: u32,
     pub(crate) weighted: u32,
     pub(crate) wide: u32,
+    pub(crate) experts_a_rank_reciprocal: f32,
 }
 
 /// Where each part begins, from the allocation's start.
@@ -65,8 +68,11 @@ pub(crate) struct Parts {
     pub(crate) bytes: u64,
 }
 
-/// Tokens up to which packets are sent, unless the configuration says.
-const FEW: u32 = 8;
+/// Tokens up to which rows, and sums of results, are sent as packets, unless the configuration says.
+const FEW: u32 = 32;
+const FEW_BACK: u32 = 8;
+/// The most parts of a row, each with a flag (`flags_of`).
+const PARTS: u32 = 8;
 
 impl Config {
     /// How much memory an exchange of so many ranks takes, all of them near.
@@ -96,6 +102,8 @@ impl Config {
         let units = self.top_k.min(several * ranks);
         let unit_bytes = self.hidden * self.produced.bytes();
         let few = if far { 0 } else { self.few.unwrap_or(FEW).min(self.max_tokens) };
+        let few_back = if far { 0 } else { self.few.unwrap_or(FEW_BACK).min(self.max_tokens) };
+        let parts_of_a_row = if far { 1 } else { PARTS };
 
         let mut end = 0u64;
         let mut part = |bytes: u64| {
@@ -107,14 +115,14 @@ impl Config {
         let offsets = Exchange {
             routing: part(2 * n * (1 + t * u64::from(routing_words)) * PACKET),
             rows: part(2 * n * t * u64::from(row_bytes)),
-            row_flags: part(2 * n * t * 8),
+            row_flags: part(2 * n * t * u64::from(parts_of_a_row) * 8),
             row_packets: part(2 * n * u64::from(few) * u64::from(row_words) * PACKET),
             results: part(t * u64::from(units) * u64::from(unit_bytes)),
-            result_flags: part(t * u64::from(units) * 8),
+            result_flags: part(t * u64::from(units) * u64::from(parts_of_a_row) * 8),
             result_packets: part(
-                u64::from(few) * u64::from(units) * u64::from(unit_bytes) / CARRIED * PACKET,
+                u64::from(few_back) * u64::from(units) * u64::from(unit_bytes) / CARRIED * PACKET,
             ),
-            scratch: part(if far { u64::from(MOST_BLOCKS_FAR) * scratch_each } else { 0 }),
+            scratch: part(if far { u64::from(MOST_WARPS_FAR) * scratch_each } else { 0 }),
             positions: part(n * t * k * 4),
             sent: part(u64::from(MOST_BLOCKS) * 8),
             received: part(u64::from(MOST_BLOCKS) * 8),
@@ -133,6 +141,8 @@ impl Config {
                 _ => 1,
             },
             few,
+            few_back,
+            parts: parts_of_a_row,
             data_bytes,
             side_bytes,
             row_bytes,
@@ -142,6 +152,7 @@ impl Config {
             unit_bytes,
             weighted: self.weighted.into(),
             wide: self.wide.into(),
+            experts_a_rank_reciprocal: 1.0 / self.experts_a_rank(ranks) as f32,
         };
         Parts { offsets, bytes: end }
     }
@@ -153,8 +164,8 @@ impl Config {
     }
 }
 
-/// Blocks of a launch where a rank is far: each has a row of scratch.
-pub(crate) const MOST_BLOCKS_FAR: u32 = 132;
+/// Warps of a launch where a rank is far: each has room for a row.
+pub(crate) const MOST_WARPS_FAR: u32 = 256;
 
 impl Exchange {
     /// With addresses for offsets.
