@@ -80,25 +80,33 @@ __device__ inline before before_rank(const exchange &e, const choice &c, uint32_
 
 /* ---- to the homes ---- */
 
-/* The sum of a token's results on this rank, four columns of it. */
-__device__ inline four sum_of(const exchange &e, const summing &s, uint32_t at) {
-  four total{};
+/* Sums that a lane makes at once: their loads are in flight together, as a warp alone waits for each. */
+constexpr uint32_t sums = y_bytes == 4 ? 2 : 4;
+
+/* The sums of a token's results on this rank, of four columns at `at` and at every 32nd four behind it. */
+template <uint32_t n> __device__ inline void sum_of(const exchange &e, const summing &s, uint32_t at, uint32_t end, four (&total)[n]) {
   for (uint32_t base = 0; base < s.terms; base += held) {
-    raw_four loaded[held];
+    raw_four loaded[held][n];
 #pragma unroll
     for (uint32_t i = 0; i < held; ++i) {
-      if (base + i < s.terms) loaded[i] = load_four(s.rows[base + i], at);
+#pragma unroll
+      for (uint32_t j = 0; j < n; ++j) {
+        if (base + i < s.terms && at + j * lanes < end) loaded[i][j] = load_four(s.rows[base + i], at + j * lanes);
+      }
     }
 #pragma unroll
     for (uint32_t i = 0; i < held; ++i) {
       if (base + i >= s.terms) break;
-      four v = four_of(loaded[i]);
-      if (e.weighted && MOE_LAYOUT != 1) scale_four(v, s.weights[base + i]);
-      if (base + i == 0) total = v;
-      else add_four(total, v);
+#pragma unroll
+      for (uint32_t j = 0; j < n; ++j) {
+        if (at + j * lanes >= end) break;
+        four v = four_of(loaded[i][j]);
+        if (e.weighted && MOE_LAYOUT != 1) scale_four(v, s.weights[base + i]);
+        if (base + i == 0) total[j] = v;
+        else add_four(total[j], v);
+      }
     }
   }
-  return total;
 }
 
 __device__ inline uint64_t word_of(float low, float high) {
@@ -115,8 +123,9 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
       if (has) rushmem::put_packed(slots + at, load8(s.rows[0] + size_t(at) * 8), round, pe);
       continue;
     }
-    const four v = has ? sum_of(e, s, at) : four{};
-    const uint64_t low = word_of(v.v[0], v.v[1]), high = word_of(v.v[2], v.v[3]);
+    four v[1] = {};
+    sum_of(e, s, at, fours.end, v);
+    const uint64_t low = word_of(v[0].v[0], v[0].v[1]), high = word_of(v[0].v[2], v[0].v[3]);
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const int from = static_cast<int>(half * (lanes / 2) + lane_of() / 2);
@@ -130,15 +139,23 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
 
 /* A part of a sum, as the home will read it. */
 __device__ inline void store_sum(const exchange &e, const summing &s, unsigned char *to, range fours) {
-  if (s.shares[0].narrow) {
-    for (uint32_t at = fours.begin + lane_of(); at < fours.end; at += lanes) {
-      store8(to + size_t(at) * 8, load8(s.rows[0] + size_t(at) * 8));
+  for (uint32_t at = fours.begin + lane_of(); at < fours.end; at += sums * lanes) {
+    if (s.shares[0].narrow) {
+      uint64_t v[sums];
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) v[j] = at + j * lanes < fours.end ? load8(s.rows[0] + size_t(at + j * lanes) * 8) : 0;
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) {
+        if (at + j * lanes < fours.end) store8(to + size_t(at + j * lanes) * 8, v[j]);
+      }
+    } else {
+      four v[sums] = {};
+      sum_of(e, s, at, fours.end, v);
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) {
+        if (at + j * lanes < fours.end) store16(to + size_t(at + j * lanes) * 16, floats_of(v[j]));
+      }
     }
-    return;
-  }
-#pragma unroll 2
-  for (uint32_t at = fours.begin + lane_of(); at < fours.end; at += lanes) {
-    store16(to + size_t(at) * 16, floats_of(sum_of(e, s, at)));
   }
 }
 
@@ -190,7 +207,7 @@ __device__ inline void learn_known(const exchange &e, const rushmem::team &t, ui
 }
 
 /* A sum's packets, at most so many a part. */
-__device__ inline uint32_t parts_back(const exchange &e, uint32_t rows) { return parts_of(rows, (e.hidden + 255) / 256); }
+__device__ inline uint32_t parts_back(const exchange &e, uint32_t rows) { return parts_of(rows, (e.hidden + 4 * lanes - 1) / (4 * lanes)); }
 
 __device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
                             summing &s) {
@@ -273,18 +290,32 @@ __device__ inline void collect(const exchange &e, const rushmem::team &t, const 
       __syncwarp();
     }
     const range mine = part_of(fours, part, parts);
-    for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += lanes) {
-      four total{};
+    for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += sums * lanes) {
+      four total[sums] = {};
       for (uint32_t i = 0; i < s.terms; ++i) {
         const share &one = s.shares[i];
+        const bool narrow = one.narrow != 0;
         const size_t unit = size_t(token) * e.units + one.unit;
-        four v = packed ? of_packets(e.result_packets + unit * (e.unit_bytes / 8), one.narrow != 0, at, round)
-                        : of_row(e.results + unit * e.unit_bytes, one.narrow != 0, at);
-        if (one.narrow && e.weighted && MOE_LAYOUT != 1) scale_four(v, one.weight);
-        if (i == 0) total = v;
-        else add_four(total, v);
+        const packet *slots = e.result_packets + unit * (e.unit_bytes / 8);
+        const unsigned char *row = e.results + unit * e.unit_bytes;
+        four v[sums] = {};
+#pragma unroll
+        for (uint32_t j = 0; j < sums; ++j) {
+          const uint32_t place = at + j * lanes;
+          if (place < mine.end) v[j] = packed ? of_packets(slots, narrow, place, round) : of_row(row, narrow, place);
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < sums; ++j) {
+          if (narrow && e.weighted && MOE_LAYOUT != 1) scale_four(v[j], one.weight);
+          if (i == 0) total[j] = v[j];
+          else add_four(total[j], v[j]);
+        }
       }
-      store_four(y.out + size_t(token) * e.hidden * out_bytes, at, total);
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) {
+        const uint32_t place = at + j * lanes;
+        if (place < mine.end) store_four(y.out + size_t(token) * e.hidden * out_bytes, place, total[j]);
+      }
     }
     __syncwarp();
   }

@@ -151,7 +151,7 @@ __device__ inline unsigned char *scratch_of(const exchange &e) {
 /* Parts of a row, each of which has a flag of its own, so that several warps share it. Sender and receiver
  * know it from the number of the source's tokens. */
 __device__ inline uint32_t flags_of(const exchange &e, uint32_t tokens) {
-  const uint32_t wanted = tokens <= 32 ? 8 : tokens <= 128 ? 4 : tokens <= 512 ? 2 : 1;
+  const uint32_t wanted = tokens <= 64 ? 16 : tokens <= 128 ? 8 : tokens <= 512 ? 2 : 1;
   return wanted < e.parts ? wanted : e.parts;
 }
 
@@ -166,15 +166,15 @@ __device__ inline range part_of(uint32_t all, uint32_t part, uint32_t parts) {
   return {begin < all ? begin : all, end < all ? end : all};
 }
 
-/* Items are dealt out to the warps of all blocks: one to a block where there are enough blocks, else as many
- * as a block has warps, side by side. */
+/* Items are dealt out to the warps of all blocks: evenly to blocks, and to a block as many side by side. */
 struct dealt {
   uint32_t first, step; /* the block's first item of all, and from one turn to the next */
   uint32_t each;        /* items of a turn */
 };
 __device__ inline dealt deal(uint32_t items) {
-  if (items <= gridDim.x) return {blockIdx.x, items, 1};
-  return {blockIdx.x * warps, gridDim.x * warps, warps};
+  uint32_t each = 1;
+  if (items > gridDim.x) each = items >= gridDim.x * warps ? warps : (items + gridDim.x - 1) / gridDim.x;
+  return {blockIdx.x * each, gridDim.x * each, each};
 }
 
 /* Parts of rows that come as packets, which need no agreement: as many as give every block one. */

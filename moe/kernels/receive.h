@@ -396,7 +396,7 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
    * numbers: a row has as many items as any needs. */
   uint32_t parts = 1;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    const uint32_t n = k.counts[rank], wanted = n <= e.few ? parts_of(total, (e.row_words + 63) / 64) : flags_of(e, n);
+    const uint32_t n = k.counts[rank], wanted = n <= e.few ? parts_of(total, (e.row_words + lanes - 1) / lanes) : flags_of(e, n);
     if (n != 0 && wanted > parts) parts = wanted;
   }
   const uint32_t items = total * parts;

@@ -238,7 +238,7 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
   if (said > e.max_tokens) return;
   const uint32_t n = static_cast<uint32_t>(said);
   const bool packed = n <= e.few;
-  const uint32_t parts = packed ? parts_of(n, (groups_of(e) + 3) / 4) : flags_of(e, n), items = n * parts;
+  const uint32_t parts = packed ? parts_of(n, (groups_of(e) + 1) / 2) : flags_of(e, n), items = n * parts;
   const dealt d = deal(items);
   for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
     const uint32_t token = item / parts, part = item - token * parts;

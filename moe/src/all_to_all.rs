@@ -121,8 +121,10 @@ pub struct AllToAll<'t, 'w> {
 const GPU_SHAPE: (u32, u32) = (264, 256);
 /// On the CPU device, where every block is a thread of the operating system.
 const CPU_SHAPE: (u32, u32) = (3, 64);
-/// Packets, or as many bytes, that are a block's least share of a row.
-const SHARE: u32 = 64;
+/// Bytes of shared memory of which a multiprocessor has no room for two.
+const LARGE: usize = 112 << 10;
+/// Packets, or as many bytes, that are a block's least share of a row: a warp's.
+const SHARE: u32 = 32;
 
 const KERNELS: [&str; 6] =
     ["dispatch", "dispatch_send", "dispatch_receive", "combine", "combine_send", "combine_receive"];
@@ -143,11 +145,12 @@ impl<'t, 'w> AllToAll<'t, 'w> {
         let far = far[0] != 0;
         let on_gpu = world.device() != Device::Cpu;
         let (most, threads) = if on_gpu { GPU_SHAPE } else { CPU_SHAPE };
-        let threads = config.threads.unwrap_or(threads);
+        let shared_bytes = config.shared_bytes(ranks) as usize;
+        // A block that has a multiprocessor for itself has more warps.
+        let threads = config.threads.unwrap_or(if shared_bytes > LARGE { 2 * threads } else { threads });
         let parts = config.parts(ranks, far);
         let memory = world.alloc_aligned::<u64>(parts.bytes.div_ceil(8) as usize, 128)?;
         let exchange = parts.offsets.at(memory.as_ptr().addr() as u64);
-        let shared_bytes = config.shared_bytes(ranks) as usize;
         // More blocks than parts of rows have nothing to do, but for the one that counts.
         let rows = u64::from(ranks) * u64::from(config.max_tokens);
         let parts = rows * u64::from(exchange.row_words.max(exchange.unit_bytes / 8).div_ceil(SHARE));

@@ -70,9 +70,9 @@ pub(crate) struct Parts {
 
 /// Tokens up to which rows, and sums of results, are sent as packets, unless the configuration says.
 const FEW: u32 = 32;
-const FEW_BACK: u32 = 8;
+const FEW_BACK: u32 = 32;
 /// The most parts of a row, each with a flag (`flags_of`).
-const PARTS: u32 = 8;
+const PARTS: u32 = 16;
 
 impl Config {
     /// How much memory an exchange of so many ranks takes, all of them near.

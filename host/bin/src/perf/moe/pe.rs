@@ -14,9 +14,11 @@ use crate::args::{MoeLayout, MoePayload, PeArgs};
 use crate::device::driver::{Context, Empty, Graph};
 use crate::job::{Failure, Result};
 
-/// Timed graphs, and rounds in each; the CPU device is not quick.
+/// Timed graphs, and rounds in each.
 pub(super) const SAMPLES: u32 = 40;
 pub(super) const ROUNDS: u32 = 20;
+/// The same on the CPU device, which is not for speed.
+const CPU_SAMPLES: u32 = 5;
 const CPU_ROUNDS: u32 = 2;
 /// Graphs that are not timed.
 const WARM_UP: u32 = 3;
@@ -72,13 +74,20 @@ pub(crate) fn run(args: &PeArgs) -> Result<()> {
 
 /// The device's clock in a stream's turn.
 struct Stamps<'w> {
+    samples: u32,
+    rounds: u32,
     module: Module<'w>,
     times: SymSlice<'w, u64>,
 }
 
 impl<'w> Stamps<'w> {
     fn new(world: &'w World) -> Result<Stamps<'w>> {
-        Ok(Stamps { module: world.load(Source::text(STAMP).name("stamp.cu"))?, times: world.alloc(2 * SAMPLES as usize)? })
+        let (samples, rounds) = match world.device() {
+            Device::Cpu => (CPU_SAMPLES, CPU_ROUNDS),
+            _ => (SAMPLES, ROUNDS),
+        };
+        let module = world.load(Source::text(STAMP).name("stamp.cu"))?;
+        Ok(Stamps { samples, rounds, module, times: world.alloc(2 * samples as usize)? })
     }
 
     fn stamp(&self, at: u32, stream: &Stream<'_>) -> Result<()> {
@@ -91,7 +100,7 @@ impl<'w> Stamps<'w> {
     /// Microseconds of a round in each sample.
     fn times(&self) -> Result<Vec<f64>> {
         let times = self.times.to_vec()?;
-        Ok(times.chunks(2).map(|two| (two[1] - two[0]) as f64 / 1e3 / f64::from(ROUNDS)).collect())
+        Ok(times.chunks(2).map(|two| (two[1] - two[0]) as f64 / 1e3 / f64::from(self.rounds)).collect())
     }
 
     fn end(self) -> Result<()> {
@@ -141,16 +150,16 @@ fn figure(world: &World, point: &Point, seed: u64, corrupt: bool, stamps: &Stamp
     }
     bench.verify(&places)?;
     let timed = |pairs: bool| -> Result<Vec<f64>> {
-        let graph = gpu.as_ref().map(|_| Graph::capture(&stream, || run(ROUNDS, pairs))).transpose()?;
+        let graph = gpu.as_ref().map(|_| Graph::capture(&stream, || run(stamps.rounds, pairs))).transpose()?;
         let batch = || match &graph {
             Some(graph) => graph.launch(&stream),
-            None => run(ROUNDS, pairs),
+            None => run(stamps.rounds, pairs),
         };
         world.barrier_all()?;
         for _ in 0..if gpu.is_some() { WARM_UP } else { 1 } {
             batch()?;
         }
-        for sample in 0..SAMPLES {
+        for sample in 0..stamps.samples {
             stamps.stamp(2 * sample, &stream)?;
             batch()?;
             stamps.stamp(2 * sample + 1, &stream)?;
@@ -178,8 +187,8 @@ fn figure(world: &World, point: &Point, seed: u64, corrupt: bool, stamps: &Stamp
 /// An empty kernel in a graph, in the same launch.
 fn empty(exchange: &AllToAll<'_, '_>, stamps: &Stamps<'_>, stream: &Stream<'_>) -> Result<f64> {
     let empty = Empty::new(exchange.blocks(), exchange.threads())?;
-    let graph = Graph::capture(stream, || (0..ROUNDS).try_for_each(|_| empty.queue(stream)))?;
-    for sample in 0..SAMPLES {
+    let graph = Graph::capture(stream, || (0..stamps.rounds).try_for_each(|_| empty.queue(stream)))?;
+    for sample in 0..stamps.samples {
         stamps.stamp(2 * sample, stream)?;
         graph.launch(stream)?;
         stamps.stamp(2 * sample + 1, stream)?;
