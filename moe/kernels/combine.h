@@ -159,7 +159,8 @@ __device__ inline void store_sum(const exchange &e, const summing &s, unsigned c
   }
 }
 
-/* To a home that is far, whole, from a composed copy. Out of line: the near path need not have its registers. */
+/* To a home that is far, whole, from a composed copy. Out of line: the near path need not have its
+ * registers. */
 __device__ __noinline__ void push_far(const exchange &e, const summing &s, unsigned char *home, uint64_t *flag, uint64_t round,
                                       int pe) {
   unsigned char *composed = scratch_of(e);

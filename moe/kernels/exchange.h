@@ -16,10 +16,10 @@
  * d computes the place of each token from the routing, in the order of sources and tokens, while the rows
  * travel. So the result has the same bits in every run.
  *
- * Combine, in round n, from rank d to the token's home s: d adds up the results of its own experts, in f32 and
- * in the order of the token's experts, and pushes the sum into the token's place at s; s adds the sums up in
- * the order of ranks. Where d has one expert of the token, the sum is that expert's row, which travels as it
- * is, and s multiplies it: the same bits in half of the bytes.
+ * Combine, in round n, from rank d to the token's home s: d adds up the results of its own experts, in f32
+ * and in the order of the token's experts, and pushes the sum into the token's place at s; s adds the sums up
+ * in the order of ranks. Where d has one expert of the token, the sum is that expert's row, which travels as
+ * it is, and s multiplies it: the same bits in half of the bytes.
  *
  * Order. On each rank the parts of rounds follow one another: send n, receive n, combine n, send n + 1 ...,
  * each a kernel of its own or a part of one, on one stream (all_to_all.rs checks that).
@@ -67,7 +67,7 @@ struct exchange {
   /* This rank's alone. */
   unsigned char *scratch;  /* a row or sum for each warp, where a rank is far; else null */
   int32_t *positions;      /* [ranks][max_tokens][top_k]: where dispatch left them */
-  uint64_t *sent;          /* rounds sent, for each block its own word, as its neighbours may be ahead of it */
+  uint64_t *sent;          /* rounds sent: a word for each block, as its neighbours may be ahead of it */
   uint64_t *received;
   uint64_t *combined;
   uint64_t *failure;       /* failure_words */
@@ -76,7 +76,7 @@ struct exchange {
   uint32_t max_tokens, hidden, experts, experts_a_rank, top_k;
   uint32_t capacity;       /* rows of an expert; of all experts, in the flat layout */
   uint32_t align;          /* rows to which an expert's part is rounded up in the flat layout */
-  uint32_t few, few_back;  /* tokens of a source up to which rows and sums are packets; 0 where a rank is far */
+  uint32_t few, few_back;  /* tokens of a source up to which rows and sums are packets; 0: a rank is far */
   uint32_t parts;          /* the most parts of a row; 1 where a rank is far */
   uint32_t data_bytes;     /* of a row, a multiple of 16; behind it */
   uint32_t side_bytes;     /* the scales or what the caller sends beside it, so many bytes for each token */

@@ -1,4 +1,5 @@
-/* The kernels: dispatch and combine, each whole or in its two halves, between which the caller's work runs. */
+/* The kernels: dispatch and combine, each whole or in its two halves, between which the caller's work
+ * runs. */
 #if defined(RUSHMEM_CPU)
 #define MOE_PARAMETER const
 #else

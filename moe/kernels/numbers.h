@@ -1,6 +1,6 @@
 /* Numbers of 16 and 8 bits, to and from f32: rounded to nearest, ties to even; fp8 saturates, as CUDA's
- * `satfinite` conversions do; what is no number becomes CUDA's. On GPUs by its instructions, on the CPU device,
- * which has none of CUDA's headers for them, by integers, with the same bits.
+ * `satfinite` conversions do; what is no number becomes CUDA's. On GPUs by its instructions, on the CPU
+ * device, which has none of CUDA's headers for them, by integers, with the same bits.
  *
  * MOE_Y is the type of what experts produce, MOE_OUT that of their sums: 0 bf16, 1 fp16, 2 f32. MOE_CAST is
  * what dispatch makes of bf16: 0 nothing (bytes are sent as they are), 1 fp8 e4m3, 2 fp8 e5m2; MOE_SCALES how
@@ -22,8 +22,8 @@ namespace moe {
 
 #if defined(RUSHMEM_CPU)
 
-/* A positive float's bits, rounded to a format of `mantissa` bits whose smallest normal has the exponent field
- * `least` of a float's. Too large is for the caller. */
+/* A positive float's bits, rounded to a format of `mantissa` bits whose smallest normal has the exponent
+ * field `least` of a float's. Too large is for the caller. */
 __device__ inline uint32_t rounded(uint32_t a, uint32_t mantissa, uint32_t least) {
   const uint32_t exponent = a >> 23, drop = 23 - mantissa;
   if (exponent >= least) {
@@ -129,7 +129,8 @@ __device__ inline float largest_of(const eight &e) {
   return most;
 }
 
-/* What 128 columns whose largest magnitude is `most` are multiplied by, and what a reader multiplies them by. */
+/* What 128 columns whose largest magnitude is `most` are multiplied by, and what a reader multiplies them
+ * by. */
 struct scaling {
   float by;
   uint32_t scale; /* the bits of a float, or a UE8M0 byte */

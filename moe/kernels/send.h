@@ -198,7 +198,8 @@ __device__ inline void store_row(const exchange &e, const tokens &in, uint32_t t
 #endif
 }
 
-/* To ranks that are far, whole, from a composed copy. Out of line: the near path need not have its registers. */
+/* To ranks that are far, whole, from a composed copy. Out of line: the near path need not have its
+ * registers. */
 __device__ __noinline__ void send_far(const exchange &e, const tokens &in, uint64_t round, uint32_t token, size_t at,
                                       const outgoing &out) {
   unsigned char *row = e.rows + at * e.row_bytes, *composed = scratch_of(e);

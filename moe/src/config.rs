@@ -73,9 +73,9 @@ pub enum Layout {
     /// `[local experts][capacity][hidden]`: each expert's tokens in the order of sources and of their tokens;
     /// counts say how many. A token lies there once for each of its experts.
     ExpertMajor,
-    /// `[ranks][max_tokens][hidden]`: a token in its own row of its source, once. `experts` says which of this
-    /// rank's it is for; rows of tokens that are for none are not written. Combine adds one row of each rank,
-    /// which the program has weighted.
+    /// `[ranks][max_tokens][hidden]`: a token in its own row of its source, once. `experts` says which of
+    /// this rank's it is for; rows of tokens that are for none are not written. Combine adds one row of each
+    /// rank, which the program has weighted.
     RankMajor,
     /// `[capacity][hidden]`: the experts' tokens one behind the other, each expert's part rounded up to
     /// `align` rows.
@@ -117,9 +117,9 @@ pub struct Config {
 }
 
 impl Config {
-    /// At most `max_tokens` tokens a rank in a round, of `hidden` columns (a multiple of 16), each for `top_k`
-    /// of `experts` experts. Rank r of n has the experts from `r * ceil(experts / n)` on, as many, as long as
-    /// there are any.
+    /// At most `max_tokens` tokens a rank in a round, of `hidden` columns (a multiple of 16), each for
+    /// `top_k` of `experts` experts. Rank r of n has the experts from `r * ceil(experts / n)` on, as many, as
+    /// long as there are any.
     ///
     /// Unless more is said: bf16 there and back, expert-major, with weights, numbers of experts as `i32`.
     pub fn new(max_tokens: u32, hidden: u32, experts: u32, top_k: u32) -> Config {
@@ -252,7 +252,9 @@ impl Config {
         }
         if let Payload::Bytes { row, side } = self.payload {
             if row == 0 || row % 16 != 0 || side % 16 != 0 || row > 1 << 20 || side > 1 << 20 {
-                return refused(format!("rows of {row} bytes with {side} beside them: both are multiples of 16"));
+                return refused(format!(
+                    "rows of {row} bytes with {side} beside them: both are multiples of 16"
+                ));
             }
         }
         if matches!(self.layout, Layout::Flat { align: 0 }) {
@@ -269,7 +271,9 @@ impl Config {
         }
         let rows = u64::from(self.experts_a_rank(ranks)) * u64::from(self.rows(ranks));
         if rows > i32::MAX as u64 {
-            return refused(format!("{rows} rows are more than their 32-bit numbers can say: lower the capacity"));
+            return refused(format!(
+                "{rows} rows are more than their 32-bit numbers can say: lower the capacity"
+            ));
         }
         Ok(())
     }

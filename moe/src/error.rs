@@ -71,7 +71,10 @@ impl fmt::Display for Failure {
                 write!(f, "{count} tokens for expert {expert} of rank {rank}, whose capacity is {capacity}")
             }
             Why::OverCapacity { rank, expert: None, count, capacity } => {
-                write!(f, "rank {rank} would receive {count} rows, padding included; its capacity is {capacity}")
+                write!(
+                    f,
+                    "rank {rank} would receive {count} rows, padding included; its capacity is {capacity}"
+                )
             }
             Why::TooManyTokens { rank, count, max_tokens } => {
                 write!(f, "rank {rank} has {count} tokens, more than max_tokens, which is {max_tokens}")
@@ -79,7 +82,9 @@ impl fmt::Display for Failure {
             Why::NoSuchExpert { rank, token } => {
                 write!(f, "token {token} of rank {rank} names an expert that does not exist")
             }
-            Why::CombinedTwice => write!(f, "it has been combined already; each combine answers one dispatch"),
+            Why::CombinedTwice => {
+                write!(f, "it has been combined already; each combine answers one dispatch")
+            }
         }
     }
 }

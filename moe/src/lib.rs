@@ -1,5 +1,6 @@
-//! Mixture-of-experts exchanges: tokens go to the ranks that hold their experts (*dispatch*), and the experts'
-//! results come back and are added up (*combine*). For decoding, where latency counts, as for prefill.
+//! Mixture-of-experts exchanges: tokens go to the ranks that hold their experts (*dispatch*), and the
+//! experts' results come back and are added up (*combine*). For decoding, where latency counts, as for
+//! prefill.
 //!
 //! An [`AllToAll`] is made once for a [`Team`](rushmem::Team) and a [`Config`]. Its calls are launches on a
 //! [`Stream`](rushmem::Stream), on GPUs and on the CPU device alike, and can be captured into CUDA graphs.
@@ -8,12 +9,14 @@
 //! It is a client of rushmem's public interface: [`rushmem`] on the host, the device headers in kernels.
 
 mod all_to_all;
+mod buffers;
 mod config;
 mod error;
 mod memory;
 mod source;
 
-pub use all_to_all::{AllToAll, Count, Received, Tokens};
+pub use all_to_all::AllToAll;
+pub use buffers::{Count, Received, Tokens};
 pub use config::{Config, Float, Fp8, Layout, Payload, Scales};
 pub use error::{Error, Failure, Result, Why};
 pub use memory::Memory;

@@ -1,4 +1,4 @@
-//! The memory of an exchange: one symmetric allocation, cut into parts, and what a launch is told of it
+//! The memory of an exchange: one symmetric allocation, cut into parts, and what a launch knows of it
 //! (`struct exchange` of `kernels/exchange.h`, which also says why nobody overwrites what another reads).
 //!
 //! Of r ranks, t tokens, k experts each: r * t rows for dispatch, twice; t * min(k, 2 r) rows for combine.
@@ -212,7 +212,8 @@ mod tests {
     fn parts_do_not_overlap() {
         let parts = Config::new(5, 48, 7, 3).few(2).parts(3, false);
         let o = parts.offsets;
-        let begins = [o.routing, o.rows, o.row_flags, o.row_packets, o.results, o.result_flags, o.result_packets];
+        let begins =
+            [o.routing, o.rows, o.row_flags, o.row_packets, o.results, o.result_flags, o.result_packets];
         assert!(begins.windows(2).all(|two| two[0] < two[1]), "{begins:?}");
         assert!(o.failure + 8 * FAILURE_WORDS as u64 <= parts.bytes);
     }

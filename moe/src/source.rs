@@ -11,7 +11,7 @@ macro_rules! parts {
 }
 
 /// Each part needs those before it.
-const KERNELS: &str = parts!("exchange.h" "numbers.h" "send.h" "receive.h" "combine.h" "moe.cu");
+const KERNELS: &str = parts!("exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "combine.h" "moe.cu");
 
 /// As `kernels/numbers.h` counts them.
 fn number(float: Float) -> u32 {

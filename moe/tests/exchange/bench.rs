@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::time::Duration;
 
-use rushmem::{Stream, SymSlice, Symmetric, Team, World};
+use rushmem::{Stream, SymSlice, Symmetric, Team};
 use rushmem_moe::{AllToAll, Config, Count, Float, Layout, Payload, Received, Tokens};
 
 use crate::model::{as_type, draw, expected_row, produced, pull, push, Drawn, Rng, Routing, Sizes};
@@ -53,11 +53,7 @@ impl Case {
         }
     }
     pub(crate) fn sizes(&self) -> Sizes {
-        Sizes {
-            hidden: self.hidden as usize,
-            experts: self.experts as usize,
-            top_k: self.top_k as usize,
-        }
+        Sizes { hidden: self.hidden as usize, experts: self.experts as usize, top_k: self.top_k as usize }
     }
 }
 
@@ -72,7 +68,6 @@ pub(crate) enum Halves {
 pub(crate) struct Bench<'t, 'w> {
     pub(crate) case: Case,
     pub(crate) exchange: AllToAll<'t, 'w>,
-    world: &'w World,
     pub(crate) ranks: usize,
     pub(crate) me: usize,
     local: usize,
@@ -122,7 +117,6 @@ impl<'t, 'w> Bench<'t, 'w> {
         Bench {
             case,
             exchange,
-            world,
             ranks,
             me: team.my_pe() as usize,
             local,
@@ -211,7 +205,14 @@ impl<'t, 'w> Bench<'t, 'w> {
     }
 
     /// A whole round, compared. `late`: this rank sleeps so long before each half.
-    pub(crate) fn round(&self, stream: &Stream<'_>, seed: u64, all: &[Drawn], halves: Halves, mut late: impl FnMut() -> Duration) {
+    pub(crate) fn round(
+        &self,
+        stream: &Stream<'_>,
+        seed: u64,
+        all: &[Drawn],
+        halves: Halves,
+        mut late: impl FnMut() -> Duration,
+    ) {
         let mine = &all[self.me];
         self.out_x.fill(0xee).unwrap();
         self.out_side.fill(0xee).unwrap();
@@ -239,7 +240,7 @@ impl<'t, 'w> Bench<'t, 'w> {
         let (places, rows) = self.compare_received(all);
         self.produce(seed, &places, rows);
         std::thread::sleep(late());
-        // SAFETY: as above.
+        // SAFETY: nobody uses these buffers until the stream is idle.
         unsafe {
             match halves {
                 Halves::Whole => self.exchange.combine(self.y(), self.out(), stream).unwrap(),
@@ -255,8 +256,7 @@ impl<'t, 'w> Bench<'t, 'w> {
         self.compare_sums(seed, mine);
     }
 
-    /// Where each (expert, source, token) of this rank should lie, in the order of rows; and how many rows
-    /// there are in all.
+    /// Where each (expert, source, token) of this rank should lie, in the order of rows.
     fn places(&self, all: &[Drawn]) -> Vec<(usize, usize, usize, usize)> {
         let (k, first) = (self.case.top_k as usize, self.me * self.local);
         let mut places = Vec::new();
@@ -302,7 +302,9 @@ impl<'t, 'w> Bench<'t, 'w> {
         let mut wanted = vec![0; self.local];
         for &(at, expert, source, token) in &places {
             let (want_row, want_side) = expected_row(&all[source], token, hidden, case.payload);
-            let about = || format!("rank {}: row {at}, token {token} of {source} for expert {expert}, {case:?}", self.me);
+            let about = || {
+                format!("rank {}: row {at}, token {token} of {source} for expert {expert}, {case:?}", self.me)
+            };
             assert_eq!(sources[at], (source * t + token) as i32, "{}", about());
             assert!(x[at * row..][..row] == want_row, "{}", about());
             assert!(beside[at * side..][..want_side.len()] == want_side, "beside: {}", about());
@@ -369,7 +371,8 @@ impl<'t, 'w> Bench<'t, 'w> {
                             sum = Some(as_type(case.produced, produced(seed, rank, self.me, token, column)));
                             continue;
                         }
-                        let y = as_type(case.produced, produced(seed, *expert as usize, self.me, token, column));
+                        let y =
+                            as_type(case.produced, produced(seed, *expert as usize, self.me, token, column));
                         let term = if case.weighted { mine.weights[token * k + i] * y } else { y };
                         sum = Some(sum.map_or(term, |sum| sum + term));
                     }
@@ -379,14 +382,18 @@ impl<'t, 'w> Bench<'t, 'w> {
             }
             let seen = &out[token * each..][..each];
             if seen != want {
-                let at = (0..hidden).find(|i| pull(seen, case.output, *i).to_bits() != pull(&want, case.output, *i).to_bits());
+                let at = (0..hidden).find(|i| {
+                    pull(seen, case.output, *i).to_bits() != pull(&want, case.output, *i).to_bits()
+                });
                 let at = at.unwrap_or(0);
                 let (seen, want) = (pull(seen, case.output, at), pull(&want, case.output, at));
-                panic!("rank {}: token {token}, column {at}: {seen} for {want}; experts {chosen:?}, {case:?}", self.me);
+                panic!(
+                    "rank {}: token {token}, column {at}: {seen} for {want}; experts {chosen:?}, {case:?}",
+                    self.me
+                );
             }
         }
         let rest = &out[mine.n * each..];
         assert!(rest.iter().all(|byte| *byte == 0xee), "rank {}: behind its tokens", self.me);
-        let _ = self.world;
     }
 }

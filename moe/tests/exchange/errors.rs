@@ -54,7 +54,10 @@ fn a_round_over_capacity_is_refused_by_name() {
             }
             let expert = (layout == Layout::ExpertMajor).then_some(4);
             let (capacity, count) = (u64::from(capacity), count);
-            assert_eq!(refused(world, &bench, &all, seed), Why::OverCapacity { rank: 2, expert, count, capacity });
+            assert_eq!(
+                refused(world, &bench, &all, seed),
+                Why::OverCapacity { rank: 2, expert, count, capacity }
+            );
             bench.free();
         }
     });
@@ -69,7 +72,10 @@ fn too_many_tokens_and_unknown_experts_are_refused_by_name() {
         let seed = rng.next();
         let mut all = bench.draw(seed, |_, _| 4);
         all[1].n = 5;
-        assert_eq!(refused(world, &bench, &all, seed), Why::TooManyTokens { rank: 1, count: 5, max_tokens: 4 });
+        assert_eq!(
+            refused(world, &bench, &all, seed),
+            Why::TooManyTokens { rank: 1, count: 5, max_tokens: 4 }
+        );
         all[1].n = 4;
         all[0].experts[2 * 2 + 1] = 6;
         all[1].experts[0] = i32::MAX;
@@ -88,8 +94,10 @@ fn calls_out_of_turn_and_bad_arguments_are_refused() {
         let all = bench.draw(1, |_, _| 2);
         let (tokens, to) = (bench.tokens(&all[0], false), bench.received());
         let exchange = &bench.exchange;
-        let is_order = |result: Result<(), Error>| assert!(matches!(result, Err(Error::Order(_))), "{result:?}");
-        let is_invalid = |result: Result<(), Error>| assert!(matches!(result, Err(Error::Invalid(_))), "{result:?}");
+        let is_order =
+            |result: Result<(), Error>| assert!(matches!(result, Err(Error::Order(_))), "{result:?}");
+        let is_invalid =
+            |result: Result<(), Error>| assert!(matches!(result, Err(Error::Invalid(_))), "{result:?}");
         // SAFETY: buffers of the configuration's sizes, which nobody else uses until the stream is idle.
         unsafe {
             is_order(exchange.combine(bench.y(), bench.out(), &stream));
@@ -169,7 +177,8 @@ fn a_killed_rank_ends_the_others_by_name() {
             println!("READY");
             let error = loop {
                 let (tokens, to) = (bench.tokens(&all[bench.me], false), bench.received());
-                // SAFETY: buffers of the configuration's sizes, which nobody else uses until the stream is idle.
+                // SAFETY: buffers of the configuration's sizes, which nobody else uses until the stream is
+                // idle.
                 let put = unsafe {
                     let there = bench.exchange.dispatch(&tokens, &to, &stream);
                     there.and_then(|()| bench.exchange.combine(bench.y(), bench.out(), &stream))

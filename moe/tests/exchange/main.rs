@@ -59,12 +59,42 @@ fn kinds() -> Vec<Case> {
     let base = Case::new(6, 144, 8, 3);
     vec![
         Case { payload: Payload::Cast(Fp8::E4m3, Scales::F32), hidden: 528, ..base },
-        Case { payload: Payload::Cast(Fp8::E5m2, Scales::Ue8m0), output: f32, layout: Layout::RankMajor, ..base },
-        Case { payload: Payload::Cast(Fp8::E4m3, Scales::Ue8m0), produced: f16, layout: Layout::Flat { align: 4 }, ..base },
-        Case { payload: Payload::Floats(f32), produced: f32, output: f32, layout: Layout::Flat { align: 1 }, ..base },
-        Case { payload: Payload::Bytes { row: 48, side: 16 }, produced: f32, layout: Layout::RankMajor, experts: 7, ..base },
+        Case {
+            payload: Payload::Cast(Fp8::E5m2, Scales::Ue8m0),
+            output: f32,
+            layout: Layout::RankMajor,
+            ..base
+        },
+        Case {
+            payload: Payload::Cast(Fp8::E4m3, Scales::Ue8m0),
+            produced: f16,
+            layout: Layout::Flat { align: 4 },
+            ..base
+        },
+        Case {
+            payload: Payload::Floats(f32),
+            produced: f32,
+            output: f32,
+            layout: Layout::Flat { align: 1 },
+            ..base
+        },
+        Case {
+            payload: Payload::Bytes { row: 48, side: 16 },
+            produced: f32,
+            layout: Layout::RankMajor,
+            experts: 7,
+            ..base
+        },
         Case { payload: Payload::Floats(f16), produced: f16, output: f16, weighted: false, top_k: 1, ..base },
-        Case { payload: Payload::Floats(bf16), produced: bf16, output: bf16, top_k: 7, experts: 7, routing: Routing::Any(0), ..base },
+        Case {
+            payload: Payload::Floats(bf16),
+            produced: bf16,
+            output: bf16,
+            top_k: 7,
+            experts: 7,
+            routing: Routing::Any(0),
+            ..base
+        },
     ]
 }
 
@@ -108,8 +138,8 @@ fn near_and_far_ranks_in_one_team() {
     });
 }
 
-/// pplx-kernels' grid: 8 experts of 512 columns for 3 of which a token is, up to 10 tokens; then 64 of 1024, 4,
-/// 20; bf16, fp16 and quantised tokens in, fp16 and bf16 out.
+/// pplx-kernels' grid: 8 experts of 512 columns for 3 of which a token is, up to 10 tokens; then 64 of 1024,
+/// 4, 20; bf16, fp16 and quantised tokens in, fp16 and bf16 out.
 #[test]
 fn the_grid_of_pplx_kernels() {
     testing::pes(4).timeout(Duration::from_secs(120)).run(|world| {
@@ -133,7 +163,8 @@ fn the_grid_of_pplx_kernels() {
 fn rounds_of_ranks_that_are_late_by_turns() {
     testing::pes(3).timeout(Duration::from_secs(300)).run(|world| {
         let mut rng = Rng(seed(world));
-        let factor = std::env::var("RUSHMEM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+        let factor =
+            std::env::var("RUSHMEM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
         let case = Case { few: 2, ..Case::new(4, 64, 6, 2) };
         rounds(world, &mut rng, case, 100 * factor);
     });

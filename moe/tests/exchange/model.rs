@@ -112,9 +112,7 @@ pub(crate) fn pull(from: &[u8], float: Float, i: usize) -> f32 {
     match float {
         Float::Bf16 => bf16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32(),
         Float::F16 => f16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32(),
-        Float::F32 => {
-            f32::from_le_bytes([from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]])
-        }
+        Float::F32 => f32::from_le_bytes([from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]]),
     }
 }
 
@@ -157,9 +155,11 @@ pub(crate) fn expected_row(drawn: &Drawn, t: usize, hidden: usize, payload: Payl
 /// What a byte of fp8 stands for.
 fn fp8_value(format: Fp8, byte: u8) -> f64 {
     let (mantissa_bits, bias) = if format == Fp8::E4m3 { (3, 7) } else { (2, 15) };
-    let (exponent, mantissa) = (i32::from(byte & 0x7f) >> mantissa_bits, i32::from(byte) & ((1 << mantissa_bits) - 1));
+    let (exponent, mantissa) =
+        (i32::from(byte & 0x7f) >> mantissa_bits, i32::from(byte) & ((1 << mantissa_bits) - 1));
     let of = |m: i32, e: i32| f64::from(m) * 2f64.powi(e - bias - mantissa_bits);
-    let magnitude = if exponent == 0 { of(mantissa, 1) } else { of(mantissa + (1 << mantissa_bits), exponent) };
+    let magnitude =
+        if exponent == 0 { of(mantissa, 1) } else { of(mantissa + (1 << mantissa_bits), exponent) };
     if byte & 0x80 != 0 {
         -magnitude
     } else {

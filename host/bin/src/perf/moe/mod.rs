@@ -2,6 +2,7 @@
 //! device, in CUDA graphs on GPUs, verified before and after, beside the figures of other libraries and what
 //! the link allows.
 
+mod bench;
 mod data;
 pub(crate) mod pe;
 mod peers;

@@ -56,7 +56,9 @@ impl Peers {
         for line in lines {
             let fields = fields(line);
             let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
-            let [peer, ranks, tokens, experts, top_k, hidden, dispatch_type, _, phase, launch, us] = fields[..] else {
+            let [peer, ranks, tokens, experts, top_k, hidden, dispatch_type, _, phase, launch, us] =
+                fields[..]
+            else {
                 return Err(said(format!("not eleven fields: {line}")));
             };
             let mut sizes = [0; 5];
@@ -113,8 +115,12 @@ mod tests {
     fn the_best_peer_of_the_same_sizes_is_found() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("moe-test.csv");
-        let lines = ["A,2,8,256,8,7168,fp8,bf16,dispatch,graph,16.5", "B,2,8,256,8,7168,fp8,bf16,dispatch,graph,18.6",
-            "\"B, slow\",2,8,256,8,7168,fp8,bf16,dispatch,stream,3.0", "A,4,8,256,8,7168,fp8,bf16,dispatch,graph,1.0"];
+        let lines = [
+            "A,2,8,256,8,7168,fp8,bf16,dispatch,graph,16.5",
+            "B,2,8,256,8,7168,fp8,bf16,dispatch,graph,18.6",
+            "\"B, slow\",2,8,256,8,7168,fp8,bf16,dispatch,stream,3.0",
+            "A,4,8,256,8,7168,fp8,bf16,dispatch,graph,1.0",
+        ];
         std::fs::write(&file, format!("{HEAD}\n{}\n", lines.join("\n"))).expect("a file");
         let peers = Peers::read(&[folder.path().to_owned()]).expect("what was just written");
         let point = Point {

@@ -110,7 +110,8 @@ impl Point {
         let config = self.config();
         let there = tokens * (1.0 - none) * f64::from(config.row_bytes() + config.side_bytes());
         let row = f64::from(self.hidden) * 2.0;
-        let rows = if self.layout == MoeLayout::RankMajor { 1.0 - none } else { one + 2.0 * (1.0 - none - one) };
+        let rows =
+            if self.layout == MoeLayout::RankMajor { 1.0 - none } else { one + 2.0 * (1.0 - none - one) };
         (there, tokens * rows * row)
     }
 
