@@ -1,5 +1,5 @@
 /* Numbers of 16 and 8 bits, to and from f32: rounded to nearest, ties to even; fp8 saturates, as CUDA's
- * `satfinite` conversions do; what is no number becomes CUDA's. On GPUs by its instructions, on the CPU
+ * `satfinite` conversions do; what is no number becomes CUDA's. On GPUs by their instructions, on the CPU
  * device, which has none of CUDA's headers for them, by integers, with the same bits.
  *
  * MOE_Y is the type of what experts produce, MOE_OUT that of their sums: 0 bf16, 1 fp16, 2 f32. MOE_CAST is
@@ -20,7 +20,14 @@
 
 namespace moe {
 
-#if defined(RUSHMEM_CPU)
+/* Which GPUs have instructions for fp8. */
+#if !defined(RUSHMEM_CPU) && __CUDA_ARCH__ >= 890
+#define MOE_HAS_FP8 1
+#else
+#define MOE_HAS_FP8 0
+#endif
+
+#if !MOE_HAS_FP8
 
 /* A positive float's bits, rounded to a format of `mantissa` bits whose smallest normal has the exponent
  * field `least` of a float's. Too large is for the caller. */
@@ -43,6 +50,11 @@ __device__ inline uint32_t to_fp8(float x) {
   if (a >= (e5m2 ? 0x47600000u : 0x43e00000u)) return sign | (e5m2 ? 0x7b : 0x7e); /* 57344, 448 */
   return sign | rounded(a, e5m2 ? 2 : 3, e5m2 ? 113 : 121);
 }
+__device__ inline uint32_t to_fp8_pair(float low, float high) { return to_fp8(low) | to_fp8(high) << 8; }
+
+#endif
+#if defined(RUSHMEM_CPU)
+
 __device__ inline uint32_t to_half(float x) {
   const uint32_t u = __float_as_uint(x), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
   if (a > 0x7f800000) return 0x7fff;
@@ -61,12 +73,12 @@ __device__ inline uint32_t to_bf16(float x) {
   if ((u & 0x7fffffff) > 0x7f800000) return 0x7fff;
   return (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
-__device__ inline uint32_t to_fp8_pair(float low, float high) { return to_fp8(low) | to_fp8(high) << 8; }
 __device__ inline uint32_t to_bf16_pair(float low, float high) { return to_bf16(low) | to_bf16(high) << 16; }
 __device__ inline uint32_t to_half_pair(float low, float high) { return to_half(low) | to_half(high) << 16; }
 
 #else
 
+#if MOE_HAS_FP8
 __device__ inline uint32_t to_fp8_pair(float low, float high) {
   unsigned short both = 0;
 #if MOE_CAST == 2
@@ -76,6 +88,7 @@ __device__ inline uint32_t to_fp8_pair(float low, float high) {
 #endif
   return both;
 }
+#endif
 __device__ inline uint32_t to_bf16_pair(float low, float high) {
   uint32_t both;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));

@@ -132,16 +132,20 @@ __device__ inline bool is_clerk() { return blockIdx.x == gridDim.x - 1; }
 /* Counts the tokens of every expert, on all ranks alike, and looks for errors. Where no expert can have too
  * many, one block alone counts. */
 __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k, const table &all) {
-  __shared__ uint32_t first;
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e);
   if (k.wrong != ~0u) {
     if (threadIdx.x == 0 && !k.failure) {
       fail_round(k, no_such_expert, k.wrong / e.max_tokens, k.wrong % e.max_tokens, 0);
     }
     __syncthreads();
   }
-  const bool can_fail = MOE_LAYOUT == 2 || (MOE_LAYOUT == 0 && e.capacity < ranks * e.max_tokens);
-  if (MOE_LAYOUT == 1 || !(can_fail || is_clerk())) return;
+#if MOE_LAYOUT == 1
+  static_cast<void>(t);
+  static_cast<void>(all);
+#else
+  __shared__ uint32_t first;
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e);
+  const bool can_fail = MOE_LAYOUT == 2 || e.capacity < ranks * e.max_tokens;
+  if (!can_fail && !is_clerk()) return;
   for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) all.totals[i] = 0;
   __syncthreads();
   for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -164,7 +168,7 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
   if (over != ~0u && threadIdx.x == 0 && !k.failure) {
     fail_round(k, over_capacity, over / e.experts_a_rank, over, all.totals[over]);
   }
-#elif MOE_LAYOUT == 2
+#else
   for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) {
     uint32_t rows = 0;
     for (uint32_t i = rank * e.experts_a_rank; i < (rank + 1) * e.experts_a_rank && i < e.experts; ++i) rows += padded(e, all.totals[i]);
@@ -178,6 +182,7 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
   }
 #endif
   __syncthreads();
+#endif
 }
 
 }  // namespace moe

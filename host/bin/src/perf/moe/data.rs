@@ -46,7 +46,7 @@ pub(super) fn token(seed: u64, source: u32, token: u32, hidden: u32) -> Token {
         // Normal numbers, whose exponent field is 1 to 15; 0x7f would be none.
         let drawn = (state >> (8 * (column % 8))) as u8 | 0x08;
         let byte = match column % 128 {
-            77 => 0x7e,
+            0 => 0x7e,
             _ if drawn & 0x7f == 0x7f => drawn & 0xfd,
             _ => drawn,
         };
