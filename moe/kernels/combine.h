@@ -5,8 +5,8 @@ namespace moe {
 /* What the home knows of a rank's sum. */
 struct share {
   uint32_t unit;                 /* its place among the units of the token's results */
-  uint32_t narrow;               /* a row as the expert left it, of 16-bit numbers; else f32 */
-  float weight;                  /* what a narrow one is multiplied by */
+  uint32_t narrow;               /* of 16-bit numbers; else f32 */
+  float weight;                  /* what a row is multiplied by that is as the expert left it */
 };
 
 /* A token, as the lanes of a warp have it while they push a sum, or collect sums. */
@@ -54,7 +54,7 @@ __device__ inline choice choice_of(const exchange &e, const packet *slots, uint6
   c.narrow = y_bytes == 2;
   c.units = 1;
 #else
-  c.narrow = y_bytes == 2 && __popc(c.alike) == 1;
+  c.narrow = y_bytes == 2 && (e.rounded || __popc(c.alike) == 1);
   c.units = y_bytes == 4 || c.narrow ? 1 : 2;
 #endif
   if (!c.first) c.units = 0;
@@ -109,6 +109,11 @@ template <uint32_t n> __device__ inline void sum_of(const exchange &e, const sum
   }
 }
 
+/* Whether it is a row that goes as the expert left it. */
+__device__ inline bool is_row(const exchange &e, const summing &s) {
+  return s.shares[0].narrow && (MOE_LAYOUT == 1 || !e.rounded);
+}
+
 __device__ inline uint64_t word_of(float low, float high) {
   return static_cast<uint64_t>(__float_as_uint(high)) << 32 | __float_as_uint(low);
 }
@@ -119,12 +124,16 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
   for (uint32_t base = fours.begin; base < fours.end; base += lanes) {
     const uint32_t at = base + lane_of();
     const bool has = at < fours.end;
-    if (s.shares[0].narrow) {
+    if (is_row(e, s)) {
       if (has) rushmem::put_packed(slots + at, load8(s.rows[0] + size_t(at) * 8), round, pe);
       continue;
     }
     four v[1] = {};
     sum_of(e, s, at, fours.end, v);
+    if (s.shares[0].narrow) {
+      if (has) rushmem::put_packed(slots + at, narrow_of(v[0]), round, pe);
+      continue;
+    }
     const uint64_t low = word_of(v[0].v[0], v[0].v[1]), high = word_of(v[0].v[2], v[0].v[3]);
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
@@ -140,7 +149,7 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
 /* A part of a sum, as the home will read it. */
 __device__ inline void store_sum(const exchange &e, const summing &s, unsigned char *to, range fours) {
   for (uint32_t at = fours.begin + lane_of(); at < fours.end; at += sums * lanes) {
-    if (s.shares[0].narrow) {
+    if (is_row(e, s)) {
       uint64_t v[sums];
 #pragma unroll
       for (uint32_t j = 0; j < sums; ++j) v[j] = at + j * lanes < fours.end ? load8(s.rows[0] + size_t(at + j * lanes) * 8) : 0;
@@ -153,7 +162,9 @@ __device__ inline void store_sum(const exchange &e, const summing &s, unsigned c
       sum_of(e, s, at, fours.end, v);
 #pragma unroll
       for (uint32_t j = 0; j < sums; ++j) {
-        if (at + j * lanes < fours.end) store16(to + size_t(at + j * lanes) * 16, floats_of(v[j]));
+        if (at + j * lanes >= fours.end) break;
+        if (s.shares[0].narrow) store8(to + size_t(at + j * lanes) * 8, narrow_of(v[j]));
+        else store16(to + size_t(at + j * lanes) * 16, floats_of(v[j]));
       }
     }
   }
@@ -307,7 +318,7 @@ __device__ inline void collect(const exchange &e, const rushmem::team &t, const 
         }
 #pragma unroll
         for (uint32_t j = 0; j < sums; ++j) {
-          if (narrow && e.weighted && MOE_LAYOUT != 1) scale_four(v[j], one.weight);
+          if (narrow && e.weighted && MOE_LAYOUT != 1 && !e.rounded) scale_four(v[j], one.weight);
           if (i == 0) total[j] = v[j];
           else add_four(total[j], v[j]);
         }

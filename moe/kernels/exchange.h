@@ -85,6 +85,7 @@ struct exchange {
   uint32_t routing_words;  /* packets of a token's routing */
   uint32_t units;          /* places of a token's results */
   uint32_t unit_bytes;     /* a row of what experts produce */
+  uint32_t rounded;        /* whether sums travel as the type that experts produce, not as f32 */
   uint32_t weighted;       /* whether there are weights */
   uint32_t wide;           /* whether the experts' numbers are 64 bits wide */
   float experts_a_rank_reciprocal;

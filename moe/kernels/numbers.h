@@ -211,6 +211,14 @@ __device__ inline void store_four(unsigned char *row, uint32_t at, const four &f
   }
 }
 
+/* Four of the 16-bit type that experts produce. */
+__device__ inline uint64_t narrow_of(const four &f) {
+  const bool half = MOE_Y == 1;
+  const uint32_t low = half ? to_half_pair(f.v[0], f.v[1]) : to_bf16_pair(f.v[0], f.v[1]);
+  const uint32_t high = half ? to_half_pair(f.v[2], f.v[3]) : to_bf16_pair(f.v[2], f.v[3]);
+  return static_cast<uint64_t>(high) << 32 | low;
+}
+
 /* A product and a sum, rounded one after the other, so that every compiler makes the same bits. */
 __device__ inline void scale_four(four &f, float by) {
 #pragma unroll

@@ -109,6 +109,7 @@ pub struct Config {
     pub(crate) output: Float,
     pub(crate) layout: Layout,
     pub(crate) capacity: Option<u32>,
+    pub(crate) rounded: bool,
     pub(crate) weighted: bool,
     pub(crate) wide: bool,
     pub(crate) few: Option<u32>,
@@ -133,6 +134,7 @@ impl Config {
             output: Float::Bf16,
             layout: Layout::ExpertMajor,
             capacity: None,
+            rounded: false,
             weighted: true,
             wide: false,
             few: None,
@@ -161,6 +163,12 @@ impl Config {
     /// ([`Why::OverCapacity`](crate::Why::OverCapacity)).
     pub fn capacity(self, rows: u32) -> Config {
         Config { capacity: Some(rows), ..self }
+    }
+
+    /// The sum of a rank's results of a token travels in the type that experts produce: half of the bytes of
+    /// f32, where that has 16 bits, and one rounding more. For many tokens.
+    pub fn rounded_sums(self) -> Config {
+        Config { rounded: true, ..self }
     }
 
     /// Without weights: combine adds the experts' results as they are.

@@ -57,6 +57,7 @@ pub(crate) struct Exchange {
     pub(crate) routing_words: u32,
     pub(crate) units: u32,
     pub(crate) unit_bytes: u32,
+    pub(crate) rounded: u32,
     pub(crate) weighted: u32,
     pub(crate) wide: u32,
     pub(crate) experts_a_rank_reciprocal: f32,
@@ -98,7 +99,8 @@ impl Config {
         let row_words = data_bytes / CARRIED as u32 + side_words;
         let routing_words = self.top_k.div_ceil(4) + if self.weighted { self.top_k.div_ceil(2) } else { 0 };
         // A sum of several experts of a rank is of f32, twice as long as a row of 16-bit numbers.
-        let several = if self.produced == Float::F32 || self.layout == Layout::RankMajor { 1 } else { 2 };
+        let alone = self.produced == Float::F32 || self.layout == Layout::RankMajor || self.rounded;
+        let several = if alone { 1 } else { 2 };
         let units = self.top_k.min(several * ranks);
         let unit_bytes = self.hidden * self.produced.bytes();
         let few = if far { 0 } else { self.few.unwrap_or(FEW).min(self.max_tokens) };
@@ -150,6 +152,7 @@ impl Config {
             routing_words,
             units,
             unit_bytes,
+            rounded: self.rounded.into(),
             weighted: self.weighted.into(),
             wide: self.wide.into(),
             experts_a_rank_reciprocal: 1.0 / self.experts_a_rank(ranks) as f32,

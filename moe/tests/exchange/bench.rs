@@ -20,6 +20,7 @@ pub(crate) struct Case {
     pub(crate) output: Float,
     pub(crate) layout: Layout,
     pub(crate) weighted: bool,
+    pub(crate) rounded: bool,
     pub(crate) few: u32,
     pub(crate) routing: Routing,
 }
@@ -36,6 +37,7 @@ impl Case {
             output: Float::Bf16,
             layout: Layout::ExpertMajor,
             weighted: true,
+            rounded: false,
             few: max_tokens / 2,
             routing: Routing::Any(7),
         }
@@ -46,6 +48,7 @@ impl Case {
             .combine(self.produced, self.output)
             .layout(self.layout)
             .few(self.few);
+        let config = if self.rounded { config.rounded_sums() } else { config };
         if self.weighted {
             config
         } else {
@@ -375,6 +378,9 @@ impl<'t, 'w> Bench<'t, 'w> {
                             as_type(case.produced, produced(seed, *expert as usize, self.me, token, column));
                         let term = if case.weighted { mine.weights[token * k + i] * y } else { y };
                         sum = Some(sum.map_or(term, |sum| sum + term));
+                    }
+                    if case.rounded {
+                        sum = sum.map(|sum| as_type(case.produced, sum));
                     }
                     total = sum.map_or(total, |sum| Some(total.map_or(sum, |total| total + sum)));
                 }

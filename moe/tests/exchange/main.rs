@@ -102,7 +102,7 @@ fn all_kinds(world: &World) {
     let mut rng = Rng(seed(world));
     for case in kinds() {
         rounds(world, &mut rng, case, 3);
-        rounds(world, &mut rng, Case { routing: Routing::Same, ..case }, 1);
+        rounds(world, &mut rng, Case { routing: Routing::Same, rounded: true, ..case }, 2);
     }
 }
 

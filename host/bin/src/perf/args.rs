@@ -307,6 +307,10 @@ pub(crate) struct MoeArgs {
     #[arg(long)]
     pub(crate) few: Option<u32>,
 
+    /// Sums travel as bf16, not as f32.
+    #[arg(long)]
+    pub(crate) rounded: bool,
+
     #[command(flatten)]
     pub(crate) output: Output,
 

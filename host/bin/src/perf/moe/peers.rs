@@ -133,6 +133,7 @@ mod tests {
             blocks: None,
             threads: None,
             few: None,
+            rounded: false,
         };
         assert_eq!(peers.best(&point, 2, "dispatch"), Some(("A".to_owned(), 16.5)));
         assert_eq!(peers.best(&point, 2, "combine"), None);

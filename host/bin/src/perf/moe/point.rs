@@ -22,6 +22,8 @@ pub(super) struct Point {
     pub(super) blocks: Option<u32>,
     pub(super) threads: Option<u32>,
     pub(super) few: Option<u32>,
+    /// Sums travel as bf16.
+    pub(super) rounded: bool,
 }
 
 /// From how many tokens on a round is a prefill.
@@ -39,6 +41,7 @@ pub(super) fn plan(args: &MoeArgs) -> Vec<Point> {
         blocks,
         threads: args.threads,
         few: args.few,
+        rounded: args.rounded,
     };
     let (fp8, bf16) = (MoePayload::Fp8, MoePayload::Bf16);
     if args.tokens.is_empty() && args.layout.is_none() && args.payload.is_none() {
@@ -46,8 +49,10 @@ pub(super) fn plan(args: &MoeArgs) -> Vec<Point> {
             [1, 8, 32, 128].map(|tokens| point(tokens, MoeLayout::ExpertMajor, fp8, args.blocks)).into();
         points.push(point(128, MoeLayout::RankMajor, fp8, args.blocks));
         for payload in [fp8, bf16] {
-            points.push(point(4096, MoeLayout::Flat, payload, Some(24)));
-            points.push(point(4096, MoeLayout::Flat, payload, args.blocks));
+            // As others do: results are rounded before they travel.
+            for blocks in [Some(24), args.blocks] {
+                points.push(Point { rounded: true, ..point(4096, MoeLayout::Flat, payload, blocks) });
+            }
         }
         return points;
     }
@@ -66,6 +71,9 @@ impl fmt::Display for Point {
         };
         let payload = if self.payload == MoePayload::Fp8 { "fp8" } else { "bf16" };
         write!(f, "{} tokens, {payload}, {layout}", self.tokens)?;
+        if self.rounded {
+            write!(f, ", bf16 sums")?;
+        }
         match self.blocks {
             Some(blocks) => write!(f, ", {blocks} blocks"),
             None => Ok(()),
@@ -86,6 +94,9 @@ impl Point {
         };
         let mut config =
             Config::new(self.tokens, self.hidden, self.experts, self.top_k).payload(payload).layout(layout);
+        if self.rounded {
+            config = config.rounded_sums();
+        }
         if let Some(blocks) = self.blocks {
             config = config.blocks(blocks);
         }
@@ -110,8 +121,8 @@ impl Point {
         let config = self.config();
         let there = tokens * (1.0 - none) * f64::from(config.row_bytes() + config.side_bytes());
         let row = f64::from(self.hidden) * 2.0;
-        let rows =
-            if self.layout == MoeLayout::RankMajor { 1.0 - none } else { one + 2.0 * (1.0 - none - one) };
+        let once = self.layout == MoeLayout::RankMajor || self.rounded;
+        let rows = if once { 1.0 - none } else { one + 2.0 * (1.0 - none - one) };
         (there, tokens * rows * row)
     }
 
