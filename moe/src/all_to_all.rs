@@ -1,7 +1,7 @@
 //! The exchange: made once for a team, then dispatch and combine on streams, round after round.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rushmem::{ByValue, Device, Kernel, KernelArgs, Launch, Max, Module, Stream, SymSlice, Team};
 
@@ -38,7 +38,8 @@ pub struct AllToAll<'t, 'w> {
     module: Module<'w>,
     launch: Launch,
     shared_bytes: usize,
-    state: AtomicU8,
+    /// Which call comes next; held while one is put on its stream.
+    state: Mutex<u8>,
 }
 
 /// Threads of a block and most blocks of a launch: on a GPU two blocks a multiprocessor of an H200.
@@ -97,7 +98,7 @@ impl<'t, 'w> AllToAll<'t, 'w> {
             blocks = blocks.min(most);
         }
         let launch = Launch::new(blocks as u32, threads);
-        let state = AtomicU8::new(IDLE);
+        let state = Mutex::new(IDLE);
         Ok(AllToAll { team, config, exchange, memory, module, launch, shared_bytes, state })
     }
 
@@ -291,9 +292,9 @@ impl<'t, 'w> AllToAll<'t, 'w> {
 
     /// Carries a call out in its turn.
     fn step(&self, name: &str, after: &[u8], to: u8, put: impl FnOnce() -> Result<()>) -> Result<()> {
-        let now = self.state.load(Ordering::Relaxed);
-        if !after.contains(&now) {
-            let expected = match now {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !after.contains(&state) {
+            let expected = match *state {
                 IDLE => "dispatch or dispatch_send",
                 SENT => "dispatch_receive",
                 RECEIVED => "combine, combine_send, or the next dispatch",
@@ -302,7 +303,7 @@ impl<'t, 'w> AllToAll<'t, 'w> {
             return Err(Error::Order(format!("{name} is out of turn: what comes next is {expected}")));
         }
         put()?;
-        self.state.store(to, Ordering::Relaxed);
+        *state = to;
         Ok(())
     }
 

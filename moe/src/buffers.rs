@@ -34,18 +34,19 @@ pub struct Tokens {
 /// is null is not written.
 #[derive(Debug, Clone, Copy)]
 pub struct Received {
-    /// Tokens, as the [`Layout`] says. Must not be null.
+    /// Tokens, as the [`Layout`](crate::Layout) says. Must not be null.
     pub x: *mut c_void,
     /// Scales or side bytes, a row of [`Config::side_bytes`] for each row of `x`.
     pub side: *mut c_void,
-    /// `[local experts]`: tokens of each expert; in [`Layout::RankMajor`] `[ranks]`: of each source.
+    /// `[local experts]`: tokens of each expert; in [`Layout::RankMajor`](crate::Layout::RankMajor)
+    /// `[ranks]`: of each source.
     pub counts: *mut i32,
     /// For each row of `x` that was written `source * max_tokens + token`.
     pub sources: *mut i32,
-    /// In [`Layout::RankMajor`] `[ranks][max_tokens][top_k]`: which of this rank's experts a row is for, from
-    /// 0; -1 stands for none.
+    /// In [`Layout::RankMajor`](crate::Layout::RankMajor) `[ranks][max_tokens][top_k]`: which of this rank's
+    /// experts a row is for, from 0; -1 stands for none.
     pub experts: *mut i32,
-    /// In [`Layout::RankMajor`] the weights that belong to `experts`.
+    /// In [`Layout::RankMajor`](crate::Layout::RankMajor) the weights that belong to `experts`.
     pub weights: *mut f32,
 }
 

@@ -43,7 +43,7 @@ pub enum Why {
         /// Rows that there are.
         capacity: u64,
     },
-    /// A rank had more tokens than [`Config::max_tokens`](crate::Config::max_tokens).
+    /// A rank had more tokens than the `max_tokens` of [`Config::new`](crate::Config::new).
     TooManyTokens {
         /// The rank.
         rank: u32,

@@ -166,7 +166,7 @@ fn ranks_that_are_out_are_not_waited_for() {
 }
 
 #[test]
-fn a_killed_rank_ends_the_others_by_name() {
+fn a_killed_pe_ends_the_others_by_name() {
     testing::pes(3).supervise::<()>(
         |_| {
             let world = World::init().unwrap();

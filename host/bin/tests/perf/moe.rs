@@ -1,5 +1,5 @@
-//! `rushmem-perf moe`: every layout and payload, verified; beside other libraries' figures; and an error where
-//! a result is wrong.
+//! `rushmem-perf moe`: every layout and payload, verified; beside other libraries' figures; and an error
+//! where a result is wrong.
 
 use crate::common::{self, perf, run, text};
 
