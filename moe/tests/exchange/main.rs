@@ -3,6 +3,7 @@
 mod bench;
 mod errors;
 mod model;
+mod queued;
 
 use std::time::Duration;
 
@@ -119,6 +120,16 @@ fn every_kind_on_two_ranks() {
 #[test]
 fn every_kind_on_three_ranks() {
     testing::run(3, all_kinds);
+}
+
+#[test]
+fn a_few_kinds_on_eight_ranks() {
+    testing::pes(8).timeout(Duration::from_secs(120)).run(|world| {
+        let mut rng = Rng(seed(world));
+        for case in &kinds()[..3] {
+            rounds(world, &mut rng, Case { experts: 21, top_k: 8, ..*case }, 2);
+        }
+    });
 }
 
 #[test]
