@@ -1,5 +1,5 @@
-//! Many rounds on a stream, one behind the other, which the host does not wait for: ranks drift apart as far as
-//! the protocol lets them. Experts give tokens back as they are.
+//! Many rounds on a stream, one behind the other, which the host does not wait for: ranks drift apart as far
+//! as the protocol lets them. Experts give tokens back as they are.
 
 use std::time::Duration;
 
