@@ -113,6 +113,7 @@ PERF = {
     "device": {"args", "environment", "gpu", "job", "peer", "plot", "progress", "report", "startup", "stats"},
     "far": {"args", "environment", "gpu", "job", "peer", "progress", "report", "stats"},
     "mixed": {"args", "environment", "job", "peer", "progress", "report", "stats"},
+    "moe": {"args", "device", "environment", "job", "report", "stats"},
     "cli": {"args", "device"},
 }
 

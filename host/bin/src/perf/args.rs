@@ -245,6 +245,80 @@ pub(crate) struct MixedArgs {
     pub(crate) corrupt: bool,
 }
 
+/// Where received tokens lie.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum MoeLayout {
+    /// Each expert's tokens.
+    ExpertMajor,
+    /// Each source's tokens, once.
+    RankMajor,
+    /// The experts' tokens one behind the other.
+    Flat,
+}
+
+/// What dispatch makes of tokens of bf16.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum MoePayload {
+    /// fp8 e4m3 with a scale for each 128 columns.
+    Fp8,
+    /// Nothing.
+    Bf16,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct MoeArgs {
+    /// PEs, which are the ranks of the exchange.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) pes: u32,
+
+    /// Tokens of each rank. Without this, layout and payload: those sizes of which something is promised.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) tokens: Vec<u32>,
+
+    /// Columns of a token.
+    #[arg(long, default_value_t = 7168)]
+    pub(crate) hidden: u32,
+
+    /// Experts of all ranks.
+    #[arg(long, default_value_t = 256)]
+    pub(crate) experts: u32,
+
+    /// Experts of a token.
+    #[arg(long, default_value_t = 8)]
+    pub(crate) top_k: u32,
+
+    /// Where received tokens lie.
+    #[arg(long, value_enum)]
+    pub(crate) layout: Option<MoeLayout>,
+
+    /// What dispatch makes of tokens.
+    #[arg(long, value_enum)]
+    pub(crate) payload: Option<MoePayload>,
+
+    /// Blocks of each launch.
+    #[arg(long)]
+    pub(crate) blocks: Option<u32>,
+
+    /// Threads of a block.
+    #[arg(long)]
+    pub(crate) threads: Option<u32>,
+
+    /// Tokens of a source up to which data and flag are one store.
+    #[arg(long)]
+    pub(crate) few: Option<u32>,
+
+    /// Sums travel as bf16, not as f32.
+    #[arg(long)]
+    pub(crate) rounded: bool,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+
+    /// Makes a result wrong before it is looked at: for the test that this is an error.
+    #[arg(long, hide = true)]
+    pub(crate) corrupt: bool,
+}
+
 #[derive(Args, Debug, Clone)]
 pub(crate) struct FarDevicePeArgs {
     /// Samples of each figure.

@@ -44,6 +44,11 @@ pub(crate) enum Command {
     /// One PE of a job of `mixed`.
     #[command(hide = true)]
     MixedPe(PeArgs),
+    /// Mixture-of-experts exchanges: dispatch and combine, on GPUs in CUDA graphs, or on the CPU device.
+    Moe(MoeArgs),
+    /// One PE of a job of `moe`.
+    #[command(hide = true)]
+    MoePe(PeArgs),
     /// Starting: time and memory, step by step, beyond what CUDA takes itself; on a GPU where there is one.
     Startup(StartupArgs),
     /// One PE of a job of `startup`.

@@ -2,7 +2,7 @@
 //! how much of the machine is left to the program. One folder for each place that operations start from
 //! (`host/`), one file in it for each family of operations; `startup/` is about what comes before the first
 //! of them, `far/` about PEs that are reached over a network, `mixed/` about what those cost the others,
-//! `shmem/` about C programs of OpenSHMEM.
+//! `shmem/` about C programs of OpenSHMEM, `moe/` about mixture-of-experts exchanges.
 //! Sampling, statistics and reports are shared.
 
 mod args;
@@ -15,6 +15,7 @@ mod host;
 mod job;
 mod lines;
 mod mixed;
+mod moe;
 mod peer;
 mod plot;
 mod progress;
@@ -43,6 +44,8 @@ fn main() -> ExitCode {
         Command::FarDevicePe(args) => far::device_pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Mixed(args) => mixed::run(&args),
         Command::MixedPe(args) => mixed::pe::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Moe(args) => moe::run(&args),
+        Command::MoePe(args) => moe::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Startup(args) => startup::run(&args),
         Command::StartupPe(args) => startup::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Shmem(args) => shmem::run(&args),

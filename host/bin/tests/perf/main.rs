@@ -6,4 +6,5 @@ mod common;
 mod device;
 mod far;
 mod host;
+mod moe;
 mod shmem;

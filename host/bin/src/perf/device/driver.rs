@@ -10,25 +10,25 @@ use crate::gpu::Gpu;
 use crate::job::{Failure, Result};
 
 /// CUDA's context of a GPU, made this thread's own: CUDA's calls below need one.
-pub(super) struct Context {
+pub(crate) struct Context {
     _gpu: Gpu,
 }
 
 impl Context {
-    pub(super) fn of(ordinal: u32) -> Result<Context> {
+    pub(crate) fn of(ordinal: u32) -> Result<Context> {
         Ok(Context { _gpu: Gpu::open(ordinal)? })
     }
 }
 
 /// A graph that can be launched.
-pub(super) struct Graph {
+pub(crate) struct Graph {
     graph: CUgraph,
     exec: CUgraphExec,
 }
 
 impl Graph {
     /// Captures what `queue` puts on the stream, which is not done meanwhile.
-    pub(super) fn capture(stream: &Stream<'_>, queue: impl FnOnce() -> Result<()>) -> Result<Graph> {
+    pub(crate) fn capture(stream: &Stream<'_>, queue: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let raw: CUstream = stream.as_raw().cast();
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: a live stream of the current context.
@@ -48,7 +48,7 @@ impl Graph {
     }
 
     /// Puts all of it on the stream.
-    pub(super) fn launch(&self, stream: &Stream<'_>) -> Result<()> {
+    pub(crate) fn launch(&self, stream: &Stream<'_>) -> Result<()> {
         // SAFETY: a live graph and a live stream of one context.
         said("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.exec, stream.as_raw().cast()) })
     }
@@ -91,7 +91,7 @@ impl BareCopy {
 }
 
 /// An empty kernel: what any launch of that many blocks and threads takes.
-pub(super) struct Empty {
+pub(crate) struct Empty {
     module: CUmodule,
     function: CUfunction,
     blocks: u32,
@@ -100,7 +100,7 @@ pub(super) struct Empty {
 
 impl Empty {
     /// Loads it into the current context.
-    pub(super) fn new(blocks: u32, threads: u32) -> Result<Empty> {
+    pub(crate) fn new(blocks: u32, threads: u32) -> Result<Empty> {
         const EMPTY: &CStr =
             c".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty() { ret; }\n";
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -114,7 +114,7 @@ impl Empty {
     }
 
     /// Puts it on a stream of the current context.
-    pub(super) fn queue(&self, stream: &Stream<'_>) -> Result<()> {
+    pub(crate) fn queue(&self, stream: &Stream<'_>) -> Result<()> {
         let (blocks, threads, none) = (self.blocks, self.threads, std::ptr::null_mut());
         let raw = stream.as_raw().cast();
         // SAFETY: a kernel without parameters, loaded as long as this lives.

@@ -5,7 +5,7 @@
 pub(crate) mod args;
 mod bench;
 mod collectives;
-mod driver;
+pub(crate) mod driver;
 mod fit;
 mod from_host;
 mod job;

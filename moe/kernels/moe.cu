@@ -1,0 +1,72 @@
+/* The kernels: dispatch and combine, each whole or in its two halves, between which the caller's work
+ * runs. */
+#if defined(RUSHMEM_CPU)
+#define MOE_PARAMETER const
+#else
+/* Read where they lie, also by address. */
+#define MOE_PARAMETER const __grid_constant__
+#endif
+
+/* MOE_BLOCKS of a multiprocessor: where one is enough it may have more registers. */
+#define MOE_BOUNDS __launch_bounds__(MOE_THREADS, MOE_BLOCKS)
+
+using moe::exchange;
+using moe::products;
+using moe::received;
+using moe::tokens;
+
+namespace moe {
+
+/* Whether this round's combine has anything to do: not where the round failed, nor twice. */
+__device__ inline bool may_combine(const exchange &e, uint64_t round) {
+  const uint64_t combined = e.combined[blockIdx.x], failed = e.failure[failure_last];
+  if (combined < round) return failed != round;
+  if (blockIdx.x == 0 && threadIdx.x == 0 && e.failure[failure_kind] == 0) {
+    e.failure[failure_round] = round;
+    e.failure[failure_kind] = combined_twice;
+  }
+  return false;
+}
+
+}  // namespace moe
+
+extern "C" __global__ void MOE_BOUNDS dispatch(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in, MOE_PARAMETER received r) {
+  RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
+  const uint64_t round = e.sent[blockIdx.x] + 1;
+  moe::send(e, t, in, round);
+  moe::receive(e, t, r, round, shared);
+  moe::count_round(e, e.sent, round);
+  moe::count_round(e, e.received, round);
+}
+
+extern "C" __global__ void MOE_BOUNDS dispatch_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in) {
+  const uint64_t round = e.sent[blockIdx.x] + 1;
+  moe::send(e, t, in, round);
+  moe::count_round(e, e.sent, round);
+}
+
+extern "C" __global__ void MOE_BOUNDS dispatch_receive(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER received r) {
+  RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
+  const uint64_t round = e.received[blockIdx.x] + 1;
+  moe::receive(e, t, r, round, shared);
+  moe::count_round(e, e.received, round);
+}
+
+extern "C" __global__ void MOE_BOUNDS combine(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
+  const uint64_t round = e.received[blockIdx.x];
+  if (moe::may_combine(e, round)) {
+    moe::combine<true, true>(e, t, y, round);
+  }
+  moe::count_round(e, e.combined, round);
+}
+
+extern "C" __global__ void MOE_BOUNDS combine_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
+  const uint64_t round = e.received[blockIdx.x];
+  if (moe::may_combine(e, round)) moe::combine<true, false>(e, t, y, round);
+}
+
+extern "C" __global__ void MOE_BOUNDS combine_receive(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
+  const uint64_t round = e.received[blockIdx.x];
+  if (moe::may_combine(e, round)) moe::combine<false, true>(e, t, y, round);
+  moe::count_round(e, e.combined, round);
+}

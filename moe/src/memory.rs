@@ -1,0 +1,223 @@
+//! The memory of an exchange: one symmetric allocation, cut into parts, and what a launch knows of it
+//! (`struct exchange` of `kernels/exchange.h`, which also says why nobody overwrites what another reads).
+//!
+//! Of r ranks, t tokens, k experts each: r * t rows for dispatch, twice; t * min(k, 2 r) rows for combine.
+
+use crate::config::{Config, Layout, MOST_RANKS};
+use crate::{Float, Payload, Result};
+
+/// Blocks whose rounds are counted: more are never launched.
+pub(crate) const MOST_BLOCKS: u32 = 1024;
+/// Words that say what was wrong (`failure_words`).
+pub(crate) const FAILURE_WORDS: usize = 6;
+/// Bytes of a packet, and of what it carries.
+const PACKET: u64 = 16;
+const CARRIED: u64 = 8;
+
+/// How much memory an exchange takes, in bytes. The buffers of received tokens are the program's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Of the symmetric heap, on each PE.
+    pub symmetric: u64,
+}
+
+/// As the kernels take it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Exchange {
+    pub(crate) routing: u64,
+    pub(crate) rows: u64,
+    pub(crate) row_flags: u64,
+    pub(crate) row_packets: u64,
+    pub(crate) results: u64,
+    pub(crate) result_flags: u64,
+    pub(crate) result_packets: u64,
+    pub(crate) scratch: u64,
+    pub(crate) positions: u64,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) combined: u64,
+    pub(crate) failure: u64,
+    pub(crate) absent: [u64; MOST_RANKS as usize / 64],
+    pub(crate) words: u32,
+    pub(crate) max_tokens: u32,
+    pub(crate) hidden: u32,
+    pub(crate) experts: u32,
+    pub(crate) experts_a_rank: u32,
+    pub(crate) top_k: u32,
+    pub(crate) capacity: u32,
+    pub(crate) align: u32,
+    pub(crate) few: u32,
+    pub(crate) few_back: u32,
+    pub(crate) parts: u32,
+    pub(crate) data_bytes: u32,
+    pub(crate) side_bytes: u32,
+    pub(crate) row_bytes: u32,
+    pub(crate) row_words: u32,
+    pub(crate) routing_words: u32,
+    pub(crate) units: u32,
+    pub(crate) unit_bytes: u32,
+    pub(crate) rounded: u32,
+    pub(crate) weighted: u32,
+    pub(crate) wide: u32,
+    pub(crate) experts_a_rank_reciprocal: f32,
+}
+
+/// Where each part begins, from the allocation's start.
+pub(crate) struct Parts {
+    pub(crate) offsets: Exchange,
+    pub(crate) bytes: u64,
+}
+
+/// Tokens up to which rows, and sums of results, are sent as packets, unless the configuration says.
+const FEW: u32 = 32;
+const FEW_BACK: u32 = 32;
+/// The most parts of a row, each with a flag (`flags_of`).
+const PARTS: u32 = 16;
+
+impl Config {
+    /// How much memory an exchange of so many ranks takes, all of them near.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for what cannot be.
+    pub fn memory(&self, ranks: u32) -> Result<Memory> {
+        self.check(ranks)?;
+        Ok(Memory { symmetric: self.parts(ranks, false).bytes })
+    }
+
+    /// How it is cut into parts. `far`: some rank is not mapped by another.
+    pub(crate) fn parts(&self, ranks: u32, far: bool) -> Parts {
+        let (n, t, k) = (u64::from(ranks), u64::from(self.max_tokens), u64::from(self.top_k));
+        let data_bytes = self.row_bytes();
+        let side_bytes = self.side_bytes();
+        let row_bytes = data_bytes + side_bytes.next_multiple_of(16);
+        let side_words = match self.payload {
+            // A packet for each scale.
+            Payload::Cast(..) => self.hidden.div_ceil(crate::config::GROUP),
+            _ => side_bytes / CARRIED as u32,
+        };
+        let row_words = data_bytes / CARRIED as u32 + side_words;
+        let routing_words = self.top_k.div_ceil(4) + if self.weighted { self.top_k.div_ceil(2) } else { 0 };
+        // A sum of several experts of a rank is of f32, twice as long as a row of 16-bit numbers.
+        let alone = self.produced == Float::F32 || self.layout == Layout::RankMajor || self.rounded;
+        let several = if alone { 1 } else { 2 };
+        let units = self.top_k.min(several * ranks);
+        let unit_bytes = self.hidden * self.produced.bytes();
+        let few = if far { 0 } else { self.few.unwrap_or(FEW).min(self.max_tokens) };
+        let few_back = if far { 0 } else { self.few.unwrap_or(FEW_BACK).min(self.max_tokens) };
+        let parts_of_a_row = if far { 1 } else { PARTS };
+
+        let mut end = 0u64;
+        let mut part = |bytes: u64| {
+            let begin = end;
+            end += bytes.next_multiple_of(128);
+            begin
+        };
+        let scratch_each = u64::from(row_bytes.max(2 * unit_bytes));
+        let offsets = Exchange {
+            routing: part(2 * n * (1 + t * u64::from(routing_words)) * PACKET),
+            rows: part(2 * n * t * u64::from(row_bytes)),
+            row_flags: part(2 * n * t * u64::from(parts_of_a_row) * 8),
+            row_packets: part(2 * n * u64::from(few) * u64::from(row_words) * PACKET),
+            results: part(t * u64::from(units) * u64::from(unit_bytes)),
+            result_flags: part(t * u64::from(units) * u64::from(parts_of_a_row) * 8),
+            result_packets: part(
+                u64::from(few_back) * u64::from(units) * u64::from(unit_bytes) / CARRIED * PACKET,
+            ),
+            scratch: part(if far { u64::from(MOST_WARPS_FAR) * scratch_each } else { 0 }),
+            positions: part(n * t * k * 4),
+            sent: part(u64::from(MOST_BLOCKS) * 8),
+            received: part(u64::from(MOST_BLOCKS) * 8),
+            combined: part(u64::from(MOST_BLOCKS) * 8),
+            failure: part(FAILURE_WORDS as u64 * 8),
+            absent: [0; MOST_RANKS as usize / 64],
+            words: MOST_BLOCKS,
+            max_tokens: self.max_tokens,
+            hidden: self.hidden,
+            experts: self.experts,
+            experts_a_rank: self.experts_a_rank(ranks),
+            top_k: self.top_k,
+            capacity: self.rows(ranks),
+            align: match self.layout {
+                Layout::Flat { align } => align,
+                _ => 1,
+            },
+            few,
+            few_back,
+            parts: parts_of_a_row,
+            data_bytes,
+            side_bytes,
+            row_bytes,
+            row_words,
+            routing_words,
+            units,
+            unit_bytes,
+            rounded: self.rounded.into(),
+            weighted: self.weighted.into(),
+            wide: self.wide.into(),
+            experts_a_rank_reciprocal: 1.0 / self.experts_a_rank(ranks) as f32,
+        };
+        Parts { offsets, bytes: end }
+    }
+
+    /// Dynamic shared memory of a launch that receives: experts of all tokens, and counts.
+    pub(crate) fn shared_bytes(&self, ranks: u32) -> u64 {
+        let ids = u64::from(ranks) * u64::from(self.max_tokens) * u64::from(self.top_k.div_ceil(4)) * 8;
+        ids + (u64::from(self.experts_a_rank(ranks)) + u64::from(self.experts)) * 4
+    }
+}
+
+/// Warps of a launch where a rank is far: each has room for a row.
+pub(crate) const MOST_WARPS_FAR: u32 = 256;
+
+impl Exchange {
+    /// With addresses for offsets.
+    pub(crate) fn at(mut self, base: u64) -> Exchange {
+        for part in [
+            &mut self.routing,
+            &mut self.rows,
+            &mut self.row_flags,
+            &mut self.row_packets,
+            &mut self.results,
+            &mut self.result_flags,
+            &mut self.result_packets,
+            &mut self.scratch,
+            &mut self.positions,
+            &mut self.sent,
+            &mut self.received,
+            &mut self.combined,
+            &mut self.failure,
+        ] {
+            *part += base;
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fp8, Scales};
+
+    /// The figure: DeepEP takes 1,908 MB.
+    #[test]
+    fn a_decoding_exchange_takes_little_memory() {
+        let config = Config::new(128, 7168, 256, 8);
+        for (payload, most) in
+            [(Payload::Cast(Fp8::E4m3, Scales::F32), 64), (Payload::Floats(Float::Bf16), 64)]
+        {
+            let bytes = config.payload(payload).memory(2).unwrap().symmetric;
+            assert!(bytes <= most << 20, "{payload:?}: {bytes}");
+        }
+    }
+
+    #[test]
+    fn parts_do_not_overlap() {
+        let parts = Config::new(5, 48, 7, 3).few(2).parts(3, false);
+        let o = parts.offsets;
+        let begins =
+            [o.routing, o.rows, o.row_flags, o.row_packets, o.results, o.result_flags, o.result_packets];
+        assert!(begins.windows(2).all(|two| two[0] < two[1]), "{begins:?}");
+        assert!(o.failure + 8 * FAILURE_WORDS as u64 <= parts.bytes);
+    }
+}
