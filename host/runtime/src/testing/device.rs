@@ -55,5 +55,6 @@ pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState
         step_shift: 0,
         near_table: null(),
         world: Slots { n, sets: 0, packets: 4, first: 4, hosts: false }.world_team(me as i32, 0, base, true),
+        teams: null(),
     }
 }
