@@ -108,6 +108,18 @@ struct warpgroup {
   }
 };
 
+}  // namespace nvshmem
+
+#if !defined(RUSHMEM_CPU)
+/* A copy by a warpgroup keeps as much in flight as one by a warp. */
+namespace impl {
+template <bool fresh, bool signals>
+struct vectors_held<nvshmem::warpgroup, fresh, signals> : vectors_held<warp, fresh, signals> {};
+}  // namespace impl
+#endif
+
+namespace nvshmem {
+
 /* Each thread's own operations, and then all of the scope's: on return they are complete. */
 template <typename Scope> RUSHMEM_DEVICE void quiet_of() {
   quiet();
