@@ -33,7 +33,7 @@ fn main() {
     println!("cargo:rerun-if-changed={}", runtime.display());
     // target/<profile>/build/<crate>/out
     let prefix = out.ancestors().nth(3).expect("cargo's layout").join("nvshmem");
-    println!("cargo:rustc-env=NVSHMEM_BUILD_PREFIX={}", prefix.display());
+    println!("cargo:rustc-env=PREFIX_OF_NVSHMEM={}", prefix.display());
 
     let table = table::Table::read(table::TEXT);
     let include = prefix.join("include");

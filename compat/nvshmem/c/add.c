@@ -1,5 +1,5 @@
-/* Additions of floats from the host, which the runtime does not have: compare and swap of the bits, until nobody
- * came between. Two halves share a word. */
+/* Additions of floats from the host, which the runtime does not have: compare and swap of the bits, until
+ * nobody came between. Two halves share a word. */
 #include "inline.h"
 
 void add_float(struct call call, float *target, const float *value, int pe, float *before)

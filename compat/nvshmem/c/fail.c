@@ -1,5 +1,5 @@
-/* Errors. The functions of the interface have no errors to return but for a few, so a call that cannot be done
- * ends the job, with a text that says which PE called what from where, and what is wrong with it. */
+/* Errors. The functions of the interface have no errors to return but for a few, so a call that cannot be
+ * done ends the job, with a text that says which PE called what from where, and what is wrong with it. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* How kernels that this runtime has not loaded learn who their PE is: each has a global, `rushmem_state`
  * (rushmem/abi.h), into which the world's device state is copied.
  *
- * Programs' own kernels, which CUDA's runtime loads, come with a function that copies (rushmem_nvshmem/program.h);
- * modules and libraries of other loaders are looked into through the driver. Both say which layout they were
- * compiled for, and another one is refused. */
+ * Programs' own kernels, which CUDA's runtime loads, come with a function that copies
+ * (rushmem_nvshmem/program.h); modules and libraries of other loaders are looked into through the driver.
+ * Both say which layout they were compiled for, and another one is refused. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

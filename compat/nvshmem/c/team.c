@@ -1,5 +1,5 @@
-/* Teams: integers, each with a team of the runtime's behind it. Kernels find them by the same integers, in the
- * runtime's table of numbered teams. */
+/* Teams: integers, each with a team of the runtime's behind it. Kernels find them by the same integers, in
+ * the runtime's table of numbered teams. */
 #include <pthread.h>
 #include <string.h>
 
@@ -132,7 +132,8 @@ static nvshmem_team_t adopt(struct call call, rushmem_team_t *made, const nvshme
   return number;
 }
 
-/* What a split returns instead of ending the job: arguments that make no team, too little room, alike on all. */
+/* What a split returns instead of ending the job: arguments that make no team, too little room, alike on
+ * all. */
 static int declined(struct call call, int32_t code)
 {
   if (code == RUSHMEM_OK) return 0;

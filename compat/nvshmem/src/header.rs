@@ -11,7 +11,7 @@ pub fn prototype(f: &Function) -> String {
     format!("{}{space}{}({})", f.result, f.name, f.arguments)
 }
 
-/// `rushmem_nvshmem/host.h`: declarations of the library's functions. Those that kernels call, too, are for
+/// The generated host.h: declarations of the library's functions. Those that kernels call, too, are for
 /// both where nvcc compiles the host's side, and left to kernel.h where it compiles a kernel's.
 pub fn host(table: &Table) -> String {
     let all = table.all();
@@ -45,7 +45,7 @@ fn section(out: &mut String, title: &str, qualifier: &str, functions: &[&Functio
     }
 }
 
-/// `rushmem_nvshmem/device.h`: the functions of kernels, as templates without parameters to deduce, so that
+/// The generated device.h: the functions of kernels, as templates without parameters to deduce, so that
 /// the compiler makes those that are called and no others.
 pub fn device(table: &Table) -> String {
     let all = table.all();

@@ -10,4 +10,4 @@ pub mod source;
 pub mod table;
 
 /// The prefix that the build script has filled.
-pub const PREFIX: &str = env!("NVSHMEM_BUILD_PREFIX");
+pub const PREFIX: &str = env!("PREFIX_OF_NVSHMEM");

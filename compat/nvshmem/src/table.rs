@@ -162,8 +162,8 @@ impl Operation {
                 None => {
                     all.push(self.function(of, body, "x", "_on_stream", Caller::Host, "cudaStream_t stream"))
                 }
-                Some((kind, letters)) => {
-                    for letter in letters.chars() {
+                Some((kind, initials)) => {
+                    for letter in initials.chars() {
                         let (ending, scope) = scope(letter);
                         let caller = if letter == 't' { Caller::Thread } else { Caller::Group };
                         let body = word(body, 'G', scope);

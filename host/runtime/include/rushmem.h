@@ -1744,7 +1744,7 @@ int32_t rushmem_module_load_binary(rushmem_world_t *w,
                                    rushmem_module_t **out);
 
 /* The device state of `rushmem/abi.h`, a `rushmem_device_state` of `bytes` bytes, which a program copies to
- * the global `rushmem_state` of kernels that somebody else has loaded: those that nvcc has linked into the
+ * the global `rushmem_state` of kernels that others have loaded: those that nvcc has linked into the
  * program, or a `CUmodule` of another library's. Constant for the world's life, and good for this PE's
  * device alone. Those kernels have ended before the world does. Local.
  *

@@ -1,5 +1,5 @@
-/* What the functions of kernels are made of: teams by number, comparisons and signals by NVSHMEM's values, waits
- * on 16-bit words, a warpgroup as a scope. */
+/* What the functions of kernels are made of: teams by number, comparisons and signals by NVSHMEM's values,
+ * waits on 16-bit words, a warpgroup as a scope. */
 #ifndef RUSHMEM_NVSHMEM_KERNEL_H
 #define RUSHMEM_NVSHMEM_KERNEL_H
 
@@ -212,8 +212,8 @@ RUSHMEM_DEVICE size_t test_some(T *ivars, size_t n, size_t *indices, const int *
 
 /* ---- the rest ---- */
 
-/* Of pairs (value, place) the one with the largest value, element by element; of equal ones that of the lowest
- * member. `source` is symmetric. */
+/* Of pairs (value, place) the one with the largest value, element by element; of equal ones that of the
+ * lowest member. `source` is symmetric. */
 template <typename Scope, typename P>
 RUSHMEM_DEVICE int maxloc(nvshmem_team_t number, P *dest, const P *source, size_t n) {
   const team t = team_of(number);

@@ -1,5 +1,5 @@
-/* What has to be part of the program, because CUDA's runtime is: launches of its kernels, and the way by which
- * libnvshmem_host tells kernels who their PE is. */
+/* What has to be part of the program, because CUDA's runtime is: launches of its kernels, and the way by
+ * which libnvshmem_host tells kernels who their PE is. */
 #ifndef RUSHMEM_NVSHMEM_PROGRAM_H
 #define RUSHMEM_NVSHMEM_PROGRAM_H
 
@@ -10,7 +10,8 @@ extern "C" {
 #endif
 /* Copies the device state to a program's kernels, on that GPU; 0, or an error of CUDA's. */
 typedef int (*rushmem_nvshmem_fill)(const void *state, size_t bytes, int gpu);
-/* Kernels whose device state has that version and size are there; they are filled now, or once the job starts. */
+/* Kernels whose device state has that version and size are there; they are filled now, or once the job
+ * starts. */
 void rushmem_nvshmem_attach(rushmem_nvshmem_fill fill, unsigned version, size_t bytes);
 void rushmem_nvshmem_detach(rushmem_nvshmem_fill fill);
 /* Fills what has come since. */
@@ -41,7 +42,8 @@ inline int nvshmemx_collective_launch_query_gridsize(const void *func, dim3 bloc
   return NVSHMEMX_SUCCESS;
 }
 
-/* A launch whose blocks all run at once, so that kernels may wait for one another. A grid of 0 is the largest. */
+/* A launch whose blocks all run at once, so that kernels may wait for one another. A grid of 0 is the
+ * largest. */
 inline int nvshmemx_collective_launch(const void *func, dim3 gridDims, dim3 blockDims, void **args, size_t sharedMem,
                                       cudaStream_t stream) {
   rushmem_nvshmem_fill_all("nvshmemx_collective_launch");

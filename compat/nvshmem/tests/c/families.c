@@ -1,5 +1,5 @@
-/* The host's functions, for every type, from the host and on a stream, on heaps of either kind: what a PE puts into
- * its right neighbour's memory is a formula of it. sets.h has the lists of types. */
+/* The host's functions, for every type, from the host and on a stream, on heaps of either kind: what a PE
+ * puts into its right neighbour's memory is a formula of it. sets.h has the lists of types. */
 #include "check.h"
 
 #include <time.h>

@@ -1,5 +1,5 @@
-/* Compiles a file of tests/kernels for the PE's device, launches each of its kernels on all PEs, and looks at what
- * they report. Arguments: the file, and options of the compiler. */
+/* Compiles a file of tests/kernels for the PE's device, launches each of its kernels on all PEs, and looks at
+ * what they report. Arguments: the file, and options of the compiler. */
 #include <time.h>
 
 #include "check.h"

@@ -1,6 +1,6 @@
-/* What the kernels of this folder share. Each is launched with one block of 64 threads on all PEs, and checks what
- * it gets against a formula; the first line that is wrong goes to `*bad`. sets.h, which the tests make of the
- * table, has the lists of types. */
+/* What the kernels of this folder share. Each is launched with one block of 64 threads on all PEs, and checks
+ * what it gets against a formula; the first line that is wrong goes to `*bad`. sets.h, which the tests make
+ * of the table, has the lists of types. */
 #ifndef NVSHMEM_TESTS_CHECK_H
 #define NVSHMEM_TESTS_CHECK_H
 

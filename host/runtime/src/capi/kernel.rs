@@ -113,7 +113,7 @@ pub unsafe extern "C" fn rushmem_module_load_binary(
 }
 
 /// The device state of `rushmem/abi.h`, a `rushmem_device_state` of `bytes` bytes, which a program copies to
-/// the global `rushmem_state` of kernels that somebody else has loaded: those that nvcc has linked into the
+/// the global `rushmem_state` of kernels that others have loaded: those that nvcc has linked into the
 /// program, or a `CUmodule` of another library's. Constant for the world's life, and good for this PE's
 /// device alone. Those kernels have ended before the world does. Local.
 ///
