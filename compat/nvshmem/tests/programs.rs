@@ -1,11 +1,12 @@
-//! The library by programs of tests/c, and the functions of kernels by those of tests/kernels, on heaps of host
-//! memory and the CPU device; with RUSHMEM_DEVICE=cuda on GPUs.
+//! The library by programs of tests/c, and the functions of kernels by those of tests/kernels, on heaps of
+//! host memory and the CPU device; with RUSHMEM_DEVICE=cuda on GPUs.
 //!
 //! RUSHMEM_TEST_ROUNDS=all runs each of them on 1 to 4 PEs.
 
 mod common;
 
 use std::path::Path;
+use std::process::Command;
 
 use common::{here, ready, said, Program};
 use rushmem_nvshmem::PREFIX;
@@ -133,4 +134,46 @@ fn the_environment_is_honoured_or_named() {
     assert!(text.contains("NVSHMEM_SYMMETRIC_SIZE  limit"), "{text}");
     let out = program.run(1, &[("NVSHMEM_SYMMETRIC_SIZE", "much")], &["none"]);
     assert!(!out.status.success() && said(&out).contains("NVSHMEM_SYMMETRIC_SIZE=much is no size"));
+}
+
+/// One process, one job: what a Rust program has joined is this library's, too.
+#[test]
+fn a_job_of_the_program_is_joined() {
+    if !ready("a_job_of_the_program_is_joined") {
+        return;
+    }
+    let program = Program::new("joined.c");
+    for pes in numbers_of_pes(&[1, 3]) {
+        program.all_well(pes, &[], &[]);
+    }
+}
+
+/// By a communicator, under mpirun.
+#[test]
+fn processes_meet_by_mpi() {
+    let test = "processes_meet_by_mpi";
+    let plugin = Path::new(PREFIX).with_file_name("librushmem_bootstrap_openmpi.so");
+    let why = if Command::new("mpicc.openmpi").arg("--version").output().is_err() {
+        "no mpicc.openmpi"
+    } else if !plugin.exists() {
+        "no plug-in for Open MPI (make mpi-plugins)"
+    } else {
+        ""
+    };
+    if !why.is_empty() {
+        return eprintln!("SKIP {test}: {why}");
+    }
+    if !ready(test) {
+        return;
+    }
+    let program = Program::by("mpicc.openmpi", "with_mpi.c");
+    let mut run = Command::new("timeout");
+    run.args(["100", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "3"]).arg(program.path());
+    let vader = ["OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_plm"].into_iter().zip(["self,vader", "ob1", "isolated"]);
+    run.envs(vader).env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_MPI_PLUGIN", &plugin);
+    let out = run.stdin(std::process::Stdio::null()).output().expect("coreutils are here");
+    let text = said(&out);
+    for pe in 0..3 {
+        assert!(text.contains(&format!("PE {pe} of 3: all well")), "{}\n{text}", out.status);
+    }
 }

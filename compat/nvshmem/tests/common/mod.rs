@@ -1,4 +1,5 @@
-//! Programs of tests/c and tests/kernels, compiled against the prefix as users' are, and started by our launcher.
+//! Programs of tests/c and tests/kernels, compiled against the prefix as users' are, and started by our
+//! launcher.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -33,8 +34,8 @@ pub(crate) fn ready(test: &str) -> bool {
     false
 }
 
-/// The sets of types as lists that programs repeat over, `#define FOR_RMA(X) X(longlong, t_longlong) …`, but for
-/// the 16-bit floats, which have no arithmetic on the host.
+/// The sets of types as lists that programs repeat over, `#define FOR_RMA(X) X(longlong, t_longlong) …`, but
+/// for the 16-bit floats, which have no arithmetic on the host.
 pub(crate) fn sets() -> String {
     let table = Table::read(TEXT);
     let of = |set: &str| table.members(set).into_iter().filter(|of| !of.is_half()).collect::<Vec<_>>();
@@ -50,11 +51,16 @@ pub(crate) fn sets() -> String {
 impl Program {
     /// Compiles `source` of tests/c with warnings as errors.
     pub(crate) fn new(source: &str) -> Program {
+        Program::by("cc", source)
+    }
+
+    /// The same by another compiler.
+    pub(crate) fn by(compiler: &str, source: &str) -> Program {
         let dir = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(dir.path().join("sets.h"), sets()).expect("the folder is there");
         let path = dir.path().join("program");
         let lib = format!("{PREFIX}/lib");
-        let mut cc = Command::new("cc");
+        let mut cc = Command::new(compiler);
         cc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]);
         cc.arg(here().join("tests/c").join(source)).arg("-o").arg(&path);
         cc.arg("-I").arg(dir.path()).arg("-I").arg(format!("{PREFIX}/include"));
@@ -63,6 +69,11 @@ impl Program {
         let out = cc.output().expect("cc runs");
         assert!(out.status.success(), "{cc:?}\n{}", String::from_utf8_lossy(&out.stderr));
         Program { dir, path }
+    }
+
+    /// The program.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The folder in which sets.h is.

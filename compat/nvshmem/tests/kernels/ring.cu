@@ -1,4 +1,5 @@
-/* The ring of many introductions: each PE tells its right neighbour its number, in a kernel, then on a stream. */
+/* The ring of many introductions: each PE tells its right neighbour its number, in a kernel, then on a
+ * stream. */
 #include <cstdio>
 
 #include <nvshmem.h>
