@@ -40,6 +40,7 @@ fn main() {
     copy_all(&here.join("include"), &include);
     write(&include.join("rushmem_nvshmem/host.h"), &header::host(&table));
     write(&include.join("rushmem_nvshmem/device.h"), &header::device(&table));
+    write(&prefix.join("tests/sets.h"), &table.lists());
     let symbols = out.join("symbols.c");
     write(&symbols, &source::symbols(&table));
 
@@ -71,7 +72,9 @@ fn main() {
         .and_then(|_| fs::rename(&beside, &library))
         .unwrap_or_else(|e| panic!("{}: {e}", library.display()));
     // The runtime lies beside the library in an installation, and in `deps` in cargo's folder.
-    for (name, to) in [("libnvshmem_host.so", SONAME), ("librushmem_host.so", "../../deps/librushmem_host.so")] {
+    for (name, to) in
+        [("libnvshmem_host.so", SONAME), ("librushmem_host.so", "../../deps/librushmem_host.so")]
+    {
         let link = prefix.join("lib").join(name);
         let _ = fs::remove_file(&link);
         symlink(to, &link).expect("target can be written to");

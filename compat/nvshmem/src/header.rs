@@ -27,7 +27,12 @@ pub fn host(table: &Table) -> String {
         section(&mut out, &chapter.title, "", &alone);
         if !both.is_empty() {
             out.push_str("#ifndef RUSHMEM_NVSHMEM_IN_KERNEL\n");
-            section(&mut out, &format!("{}: kernels have these, too", chapter.title), "RUSHMEM_NVSHMEM_BOTH ", &both);
+            section(
+                &mut out,
+                &format!("{}: kernels have these, too", chapter.title),
+                "RUSHMEM_NVSHMEM_BOTH ",
+                &both,
+            );
             out.push_str("#endif\n");
         }
     }

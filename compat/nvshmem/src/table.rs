@@ -126,6 +126,20 @@ impl Table {
         each.iter().flat_map(|of| row.functions(of.as_ref())).collect()
     }
 
+    /// The sets of types as lists that tests' programs repeat over,
+    /// `#define FOR_RMA(X) X(longlong, t_longlong) …`, but for the 16-bit floats, which have no arithmetic on
+    /// the host.
+    pub fn lists(&self) -> String {
+        let of = |set: &str| self.members(set).into_iter().filter(|of| !of.is_half()).collect::<Vec<_>>();
+        let mut text: String =
+            of("rma").iter().map(|of| format!("typedef {} t_{};\n", of.c, of.name)).collect();
+        for set in ["rma", "amo", "extended_amo", "bitwise_amo", "wait"] {
+            let all: Vec<String> = of(set).iter().map(|of| format!("X({0}, t_{0})", of.name)).collect();
+            text.push_str(&format!("#define FOR_{}(X) {}\n", set.to_uppercase(), all.join(" ")));
+        }
+        text
+    }
+
     /// All functions.
     pub fn all(&self) -> Vec<Function> {
         let rows = self.chapters.iter().flat_map(|chapter| &chapter.operations);

@@ -27,6 +27,7 @@ fn families_of_the_host() {
     for pes in numbers_of_pes(&[1, 3]) {
         program.all_well(pes, &[], &[]);
     }
+    program.all_well_far(2, &[]);
 }
 
 /// One file of kernels: each of them is launched and compared with its model.
@@ -41,13 +42,13 @@ fn kernels(file: &str, usual: &[u32]) {
         source.to_str().expect("a path of ours is UTF-8").to_owned(),
         include(Path::new(&format!("{PREFIX}/include"))),
         include(&here().join("tests/kernels")),
-        include(program.dir()),
+        include(&Path::new(PREFIX).join("tests")),
     ];
     let arguments: Vec<&str> = options.iter().map(String::as_str).collect();
-    // Compiled once: the include paths change from run to run, and with them what the cache knows it by.
     for pes in numbers_of_pes(usual) {
         program.all_well(pes, &[], &arguments);
     }
+    program.all_well_far(2, &arguments);
 }
 
 #[test]
@@ -168,8 +169,10 @@ fn processes_meet_by_mpi() {
     }
     let program = Program::by("mpicc.openmpi", "with_mpi.c");
     let mut run = Command::new("timeout");
-    run.args(["100", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "3"]).arg(program.path());
-    let vader = ["OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_plm"].into_iter().zip(["self,vader", "ob1", "isolated"]);
+    run.args(["100", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "3"])
+        .arg(program.path());
+    let vader =
+        ["OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_plm"].into_iter().zip(["self,vader", "ob1", "isolated"]);
     run.envs(vader).env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_MPI_PLUGIN", &plugin);
     let out = run.stdin(std::process::Stdio::null()).output().expect("coreutils are here");
     let text = said(&out);

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rushmem_nvshmem::table::{Table, TEXT};
 use rushmem_nvshmem::PREFIX;
 
 /// A compiled program, in a folder that goes with it.
@@ -34,20 +33,6 @@ pub(crate) fn ready(test: &str) -> bool {
     false
 }
 
-/// The sets of types as lists that programs repeat over, `#define FOR_RMA(X) X(longlong, t_longlong) …`, but
-/// for the 16-bit floats, which have no arithmetic on the host.
-pub(crate) fn sets() -> String {
-    let table = Table::read(TEXT);
-    let of = |set: &str| table.members(set).into_iter().filter(|of| !of.is_half()).collect::<Vec<_>>();
-    let mut text: String =
-        of("rma").iter().map(|of| format!("typedef {} t_{};\n", of.c, of.name)).collect();
-    for set in ["rma", "amo", "extended_amo", "bitwise_amo", "wait"] {
-        let all: Vec<String> = of(set).iter().map(|of| format!("X({0}, t_{0})", of.name)).collect();
-        text.push_str(&format!("#define FOR_{}(X) {}\n", set.to_uppercase(), all.join(" ")));
-    }
-    text
-}
-
 impl Program {
     /// Compiles `source` of tests/c with warnings as errors.
     pub(crate) fn new(source: &str) -> Program {
@@ -57,13 +42,12 @@ impl Program {
     /// The same by another compiler.
     pub(crate) fn by(compiler: &str, source: &str) -> Program {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(dir.path().join("sets.h"), sets()).expect("the folder is there");
         let path = dir.path().join("program");
         let lib = format!("{PREFIX}/lib");
         let mut cc = Command::new(compiler);
         cc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]);
         cc.arg(here().join("tests/c").join(source)).arg("-o").arg(&path);
-        cc.arg("-I").arg(dir.path()).arg("-I").arg(format!("{PREFIX}/include"));
+        cc.arg("-I").arg(format!("{PREFIX}/tests")).arg("-I").arg(format!("{PREFIX}/include"));
         cc.arg("-I").arg(here().join("../../host/runtime/include"));
         cc.args(["-L", &lib, "-lnvshmem_host", "-lrushmem_host", &format!("-Wl,-rpath,{lib}")]);
         let out = cc.output().expect("cc runs");
@@ -76,7 +60,7 @@ impl Program {
         &self.path
     }
 
-    /// The folder in which sets.h is.
+    /// The folder of the program.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -100,6 +84,16 @@ impl Program {
         let mut run = Command::new("timeout");
         run.arg("60").arg(&self.path).args(arguments).env("RUSHMEM_DEVICE", "cpu").stdin(Stdio::null());
         run
+    }
+
+    /// The same with PEs that are far from each other, where this machine has a network library.
+    pub(crate) fn all_well_far(&self, pes: u32, arguments: &[&str]) {
+        let info = Command::new(launcher().with_file_name("rushmem-info")).output();
+        if info.is_ok_and(|out| said(&out).contains("libucp")) {
+            self.all_well(pes, &[("RUSHMEM_PES_PER_NODE", "1")], arguments);
+        } else {
+            eprintln!("SKIP far PEs: no UCX on this machine");
+        }
     }
 
     /// Every PE is to say that all is well.

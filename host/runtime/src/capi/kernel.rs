@@ -122,7 +122,11 @@ pub unsafe extern "C" fn rushmem_module_load_binary(
 /// # Safety
 /// `w` is a world's handle; `out` is null or valid for `bytes` bytes.
 #[no_mangle]
-pub unsafe extern "C" fn rushmem_kernel_state(w: *mut rushmem_world_t, out: *mut c_void, bytes: usize) -> i32 {
+pub unsafe extern "C" fn rushmem_kernel_state(
+    w: *mut rushmem_world_t,
+    out: *mut c_void,
+    bytes: usize,
+) -> i32 {
     guard(|| {
         // SAFETY: per contract.
         let state = unsafe { world(w)? }.kernels().state().raw();

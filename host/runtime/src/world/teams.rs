@@ -57,15 +57,19 @@ impl World {
 
     /// Kernels find `team` by that number from now on, or no team.
     pub(crate) fn number_team(&self, number: i32, team: Option<&Team>) -> Result<()> {
-        let at = usize::try_from(number).ok().filter(|number| *number < RUSHMEM_NUMBERED_TEAMS).ok_or_else(|| {
-            err!(INVALID_ARGUMENT, "teams have numbers from 0 to {}, not {number}", RUSHMEM_NUMBERED_TEAMS - 1)
-        })?;
+        let at = usize::try_from(number).ok().filter(|number| *number < RUSHMEM_NUMBERED_TEAMS).ok_or_else(
+            || {
+                err!(
+                    INVALID_ARGUMENT,
+                    "teams have numbers from 0 to {}, not {number}",
+                    RUSHMEM_NUMBERED_TEAMS - 1
+                )
+            },
+        )?;
         let teams = self.kernels.state().raw().teams as usize;
         let bytes = match team {
             // SAFETY: a struct of integers and an address without room between its fields (`rushmem/abi.h`).
-            Some(team) => unsafe {
-                std::mem::transmute::<RawTeam, [u8; size_of::<RawTeam>()]>(*team.raw())
-            },
+            Some(team) => unsafe { std::mem::transmute::<RawTeam, [u8; size_of::<RawTeam>()]>(*team.raw()) },
             None => [0; size_of::<RawTeam>()],
         };
         // SAFETY: memory of the heap that is reserved for the table, of which this is one entry.
