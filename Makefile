@@ -15,7 +15,7 @@ step = @printf '\n== %s\n' '$(1)'
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## set up, build, then the examples, on GPUs where there are any
@@ -72,6 +72,15 @@ doc: ## the documentation, as HTML: the guide, and the API with all features
 .PHONY: install
 install: ## make install PREFIX=/usr/local: library, MPI plug-ins, headers, pkg-config and CMake files, tools
 	@scripts/install "$(PREFIX)"
+
+.PHONY: install-nvshmem
+install-nvshmem: ## make install-nvshmem PREFIX=DIR: nvshmem.h and its libraries, as NVSHMEM lays them out
+	@scripts/install-nvshmem "$(PREFIX)"
+
+.PHONY: nvshmem-coverage
+nvshmem-coverage: ## our nvshmem.h beside NVSHMEM's, family by family (fetches a wheel for its names)
+	@$(CARGO) build -p rushmem-nvshmem
+	@scripts/nvshmem-coverage
 
 .PHONY: deb
 deb: ## the same as a Debian package: .build/rushmem_*.deb

@@ -11,7 +11,7 @@
 
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 6u
+#define RUSHMEM_DEVICE_ABI_VERSION 7u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -149,7 +149,12 @@ typedef struct rushmem_device_state {
    * the memory of this PE's device; null: there are none. */
   const uint64_t *near_table;
   rushmem_team world;    /* all PEs, as a team */
-} rushmem_device_state;  /* 232 bytes */
+  /* Teams that kernels find by number (rushmem_team_number): RUSHMEM_NUMBERED_TEAMS entries, in the memory of
+   * this PE's device. No team: `slots` is 0. */
+  const rushmem_team *teams;
+} rushmem_device_state;  /* 240 bytes */
+
+#define RUSHMEM_NUMBERED_TEAMS 64
 
 /* A distance that no two windows have: they lie pages apart. */
 #define RUSHMEM_NOT_NEAR 1u

@@ -59,6 +59,15 @@ struct team {
 
 static_assert(sizeof(team) == sizeof(rushmem_team), "rushmem/abi.h");
 
+/* The team to which the host gave this number, 0 .. 63 (rushmem_team_number); else one that no collective
+ * takes, with n_pes() 0. For interfaces whose kernels name teams by integers.
+ * Order: none. Cost: local. */
+RUSHMEM_DEVICE team numbered_team(int number) {
+  const rushmem_team *at = state().teams;
+  if (RUSHMEM_UNLIKELY(!at || static_cast<uint32_t>(number) >= RUSHMEM_NUMBERED_TEAMS)) return team{};
+  return team{at[number]};
+}
+
 /* All PEs. (OpenSHMEM 1.5, 9.4 SHMEM_TEAM_WORLD)
  * Order: none. Cost: local. */
 RUSHMEM_DEVICE team world() { return team{state().world}; }

@@ -620,6 +620,12 @@ int32_t rushmem_check(rushmem_world_t *w);
 /* What the fast path of a client needs: constant for the world's life. */
 int32_t rushmem_view(rushmem_world_t *w, struct rushmem_view_t *out);
 
+/* The world that this process joined last and has not left; null where there is none. For a library that
+ * takes part in the job of its program instead of starting one of its own. Local.
+ *
+ * Requires: `out` is null or valid. */
+int32_t rushmem_current(rushmem_world_t **out);
+
 /* The near PEs, however they are numbered: constant for the world's life. */
 int32_t rushmem_near(rushmem_world_t *w, struct rushmem_near_t *out);
 
@@ -1328,6 +1334,11 @@ int32_t rushmem_team_info(rushmem_team_t *t, struct rushmem_team_info_t *out);
  * Requires: `t` is a team that nobody frees meanwhile; `out` is null or valid for a `rushmem_team`. */
 int32_t rushmem_team_device(rushmem_team_t *t, rushmem_team *out);
 
+/* Kernels of this PE find team `t` by `number` from now on, 0 to 63 (`rushmem::numbered_team`), or no team
+ * where `t` is null: for interfaces whose kernels name teams by integers, such as nvshmem.h. No kernel uses
+ * the number meanwhile. The number is taken back before the team is freed. Local. */
+int32_t rushmem_team_number(rushmem_world_t *w, int32_t number, rushmem_team_t *t);
+
 /* This PE's number in the team, or a negative code.
  *
  * Requires: `t` is a team that nobody frees meanwhile. */
@@ -1731,6 +1742,14 @@ int32_t rushmem_module_load_binary(rushmem_world_t *w,
                                    size_t bytes,
                                    const char *name,
                                    rushmem_module_t **out);
+
+/* The device state of `rushmem/abi.h`, a `rushmem_device_state` of `bytes` bytes, which a program copies to
+ * the global `rushmem_state` of kernels that others have loaded: those that nvcc has linked into the
+ * program, or a `CUmodule` of another library's. Constant for the world's life, and good for this PE's
+ * device alone. Those kernels have ended before the world does. Local.
+ *
+ * `RUSHMEM_ERR_VERSION`: the caller's headers are those of another rushmem. */
+int32_t rushmem_kernel_state(rushmem_world_t *w, void *out, size_t bytes);
 
 /* Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its
  * kernels is in flight. A world that ends unloads its modules.

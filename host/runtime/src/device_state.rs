@@ -42,6 +42,8 @@ pub(crate) struct DeviceFacts<'a> {
     pub(crate) mailbox: usize,
     /// All PEs, as a team.
     pub(crate) world: RawTeam,
+    /// Where the device finds the teams that have numbers.
+    pub(crate) teams: usize,
 }
 
 /// `RUSHMEM_FAILURE_WORDS` words, written by one 16-byte store.
@@ -149,6 +151,7 @@ impl DeviceState {
             step_shift: steps.map_or(0, |s| s.shift),
             near_table: table as *const u64,
             world: facts.world,
+            teams: facts.teams as *const RawTeam,
         });
         Ok(DeviceState { raw, stalls, failure, _broken: registered, _health: Arc::clone(health) })
     }

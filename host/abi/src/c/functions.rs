@@ -298,16 +298,21 @@ macro_rules! functions_for_c {
                 fn error_name = rushmem_error_name(i32) -> *const c_char;
             }
             world {
+                fn current = rushmem_current(*mut *mut rushmem_world_t) -> i32;
                 fn my_pe = rushmem_my_pe(*mut rushmem_world_t) -> i32;
                 fn n_pes = rushmem_n_pes(*mut rushmem_world_t) -> i32;
             }
             team {
+                fn team_number = rushmem_team_number(*mut rushmem_world_t, i32, *mut rushmem_team_t) -> i32;
                 fn team_my_pe = rushmem_team_my_pe(*mut rushmem_team_t) -> i32;
                 fn team_n_pes = rushmem_team_n_pes(*mut rushmem_team_t) -> i32;
             }
             rma {
                 fn p = rushmem_p(*mut rushmem_world_t, *mut c_void, u64, usize, i32) -> i32;
                 fn g = rushmem_g(*mut rushmem_world_t, *const c_void, *mut u64, usize, i32) -> i32;
+            }
+            kernel {
+                fn kernel_state = rushmem_kernel_state(*mut rushmem_world_t, *mut c_void, usize) -> i32;
             }
             signal {
                 fn signal_fetch = rushmem_signal_fetch(*mut rushmem_world_t, *const u64, *mut u64) -> i32;

@@ -4,7 +4,7 @@
 use std::os::raw::c_void;
 
 /// Version of the device state. A module that was compiled for another one is refused.
-pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 6;
+pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 7;
 
 /// In the table of near PEs' distances: of a PE that is not near.
 pub const RUSHMEM_NOT_NEAR: u64 = 1;
@@ -113,6 +113,9 @@ pub struct SyncLine {
     pub pad: [u64; 12],
 }
 
+/// Entries of the table in which kernels find teams by number.
+pub const RUSHMEM_NUMBERED_TEAMS: usize = 64;
+
 /// Phases of a slot set whose packets have places of their own.
 pub const RUSHMEM_TEAM_PHASES: usize = 4;
 
@@ -198,4 +201,5 @@ pub struct RawState {
     pub step_shift: u32,
     pub near_table: *const u64,
     pub world: RawTeam,
+    pub teams: *const RawTeam,
 }

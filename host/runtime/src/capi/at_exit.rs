@@ -33,6 +33,12 @@ pub(crate) fn forget(handle: *mut rushmem_world_t) {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner).retain(|(live, _)| *live != handle as usize);
 }
 
+/// The world that began last; null where there is none.
+pub(crate) fn last() -> *mut rushmem_world_t {
+    let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    live.last().map_or(std::ptr::null_mut(), |(handle, _)| *handle as *mut rushmem_world_t)
+}
+
 extern "C" fn leave_all() {
     // A panic in a handler of exit would abort the process; there is nobody left to tell.
     let _ = std::panic::catch_unwind(|| {

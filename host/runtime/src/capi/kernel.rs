@@ -112,6 +112,36 @@ pub unsafe extern "C" fn rushmem_module_load_binary(
     })
 }
 
+/// The device state of `rushmem/abi.h`, a `rushmem_device_state` of `bytes` bytes, which a program copies to
+/// the global `rushmem_state` of kernels that others have loaded: those that nvcc has linked into the
+/// program, or a `CUmodule` of another library's. Constant for the world's life, and good for this PE's
+/// device alone. Those kernels have ended before the world does. Local.
+///
+/// `RUSHMEM_ERR_VERSION`: the caller's headers are those of another rushmem.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid for `bytes` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_kernel_state(
+    w: *mut rushmem_world_t,
+    out: *mut c_void,
+    bytes: usize,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let state = unsafe { world(w)? }.kernels().state().raw();
+        if bytes != size_of_val(state) {
+            return Err(err!(
+                VERSION,
+                "the device state has {} bytes, not {bytes}: built with device headers of another rushmem, build it again",
+                size_of_val(state)
+            ));
+        }
+        // SAFETY: per contract.
+        unsafe { write_out(out.cast(), *state, "out") }
+    })
+}
+
 /// Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its
 /// kernels is in flight. A world that ends unloads its modules.
 ///

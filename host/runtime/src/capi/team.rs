@@ -270,6 +270,28 @@ pub unsafe extern "C" fn rushmem_team_device(t: *mut rushmem_team_t, out: *mut r
     guard(|| unsafe { write_out(out.cast::<RawTeam>(), *team(t)?.1.raw(), "out") })
 }
 
+/// Kernels of this PE find team `t` by `number` from now on, 0 to 63 (`rushmem::numbered_team`), or no team
+/// where `t` is null: for interfaces whose kernels name teams by integers, such as nvshmem.h. No kernel uses
+/// the number meanwhile. The number is taken back before the team is freed. Local.
+///
+/// # Safety
+/// `w` is a world that is not finalised; `t` is null or a team of it that nobody frees meanwhile.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_team_number(
+    w: *mut rushmem_world_t,
+    number: i32,
+    t: *mut rushmem_team_t,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let (w, of) = unsafe { (world(w)?, if t.is_null() { None } else { Some(team(t)?) }) };
+        if of.is_some_and(|(other, _)| !std::ptr::eq(other, w)) {
+            return Err(err!(INVALID_ARGUMENT, "the team is one of another world"));
+        }
+        w.number_team(number, of.map(|(_, team)| team))
+    })
+}
+
 /// This PE's number in the team, or a negative code.
 ///
 /// # Safety

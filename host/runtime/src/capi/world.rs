@@ -5,7 +5,7 @@ use std::os::raw::c_char;
 use std::time::Duration;
 
 use super::info::rushmem_library_path;
-use super::{guard, handle, take, world, write_out};
+use super::{at_exit, guard, handle, take, world, write_out};
 use crate::boot::{self, How};
 use crate::config::{Config, DeviceWish};
 use crate::error::{err, Result};
@@ -227,6 +227,17 @@ unsafe fn reason<'a>(why: *const c_char) -> &'a CStr {
 pub unsafe extern "C" fn rushmem_view(w: *mut rushmem_world_t, out: *mut rushmem_view_t) -> i32 {
     // SAFETY: per contract.
     guard(|| unsafe { write_out(out, world(w)?.view(), "out") })
+}
+
+/// The world that this process joined last and has not left; null where there is none. For a library that
+/// takes part in the job of its program instead of starting one of its own. Local.
+///
+/// # Safety
+/// `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_current(out: *mut *mut rushmem_world_t) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { write_out(out, at_exit::last(), "out") })
 }
 
 /// The near PEs, however they are numbered: constant for the world's life.

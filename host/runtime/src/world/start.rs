@@ -35,6 +35,7 @@ use crate::topology::card::{self, Card};
 use crate::topology::members::Members;
 use crate::topology::near::{Near, NearForm};
 use crate::topology::nodes::Nodes;
+use rushmem_abi::device::{RawTeam, RUSHMEM_NUMBERED_TEAMS};
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
 const SYNC_LINE: usize = 128;
@@ -49,9 +50,14 @@ const fn table_bytes(n: usize) -> usize {
     (n * size_of::<u64>()).next_multiple_of(SYNC_LINE)
 }
 
+/// Where the table lies in which kernels find teams by number.
+const fn teams_offset(n: usize) -> usize {
+    (sync_bytes(n) + table_bytes(n) + DeviceRing::MOST_DEVICE_BYTES).next_multiple_of(SYNC_LINE)
+}
+
 /// Where the slot sets of the world lie in the heap, and where they end.
 const fn slots_offset(n: usize) -> usize {
-    (sync_bytes(n) + table_bytes(n) + DeviceRing::MOST_DEVICE_BYTES).next_multiple_of(SYNC_LINE)
+    teams_offset(n) + (RUSHMEM_NUMBERED_TEAMS * size_of::<RawTeam>()).next_multiple_of(SYNC_LINE)
 }
 
 impl World {
@@ -110,6 +116,7 @@ impl World {
             mailbox: 0,
             trap_delay,
             world: slots.world_team(me as i32, base + slots_offset(n), base, near.count() == n),
+            teams: base + teams_offset(n),
         };
         let world = facts.world;
         let started = start_device(facts, detached, &device, &symmetric, &health, &config, sharing)

@@ -18,6 +18,7 @@ use crate::team::slots::Slots;
 use crate::team::split::{self, Group};
 use crate::team::Team;
 use crate::topology::members::Members;
+use rushmem_abi::device::{RawTeam, RUSHMEM_NUMBERED_TEAMS};
 
 /// Slot sets of a team, at most.
 const MOST_SETS: u32 = 1024;
@@ -52,6 +53,27 @@ impl World {
     #[inline]
     pub(crate) fn team(&self) -> &Team {
         &self.team
+    }
+
+    /// Kernels find `team` by that number from now on, or no team.
+    pub(crate) fn number_team(&self, number: i32, team: Option<&Team>) -> Result<()> {
+        let at = usize::try_from(number).ok().filter(|number| *number < RUSHMEM_NUMBERED_TEAMS).ok_or_else(
+            || {
+                err!(
+                    INVALID_ARGUMENT,
+                    "teams have numbers from 0 to {}, not {number}",
+                    RUSHMEM_NUMBERED_TEAMS - 1
+                )
+            },
+        )?;
+        let teams = self.kernels.state().raw().teams as usize;
+        let bytes = match team {
+            // SAFETY: a struct of integers and an address without room between its fields (`rushmem/abi.h`).
+            Some(team) => unsafe { std::mem::transmute::<RawTeam, [u8; size_of::<RawTeam>()]>(*team.raw()) },
+            None => [0; size_of::<RawTeam>()],
+        };
+        // SAFETY: memory of the heap that is reserved for the table, of which this is one entry.
+        unsafe { self.symmetric.window().backing().write(teams + at * size_of::<RawTeam>(), &bytes) }
     }
 
     fn books(&self) -> MutexGuard<'_, TeamBooks> {

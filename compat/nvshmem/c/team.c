@@ -1,0 +1,216 @@
+/* Teams: integers, each with a team of the runtime's behind it. Kernels find them by the same integers, in
+ * the runtime's table of numbered teams. */
+#include <pthread.h>
+#include <string.h>
+
+#include "library.h"
+
+/* As many as kernels find by number (rushmem_team_number). */
+enum { TEAMS = 64 };
+
+struct team {
+  rushmem_team_t *team; /* null: no team of that number, or this PE is no member */
+  rushmem_team_info_t info;
+  nvshmem_team_config_t config;
+  bool borrowed; /* another entry's, which frees it */
+};
+
+static struct team teams[TEAMS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct team *find(struct call call, nvshmem_team_t team)
+{
+  in_job(call);
+  if (team < 0 || team >= TEAMS || !teams[team].team)
+    refuse(call,
+           team == NVSHMEM_TEAM_INVALID ? "the team is NVSHMEM_TEAM_INVALID"
+                                        : "%d is not a team that this PE is a member of: it was destroyed, or never made",
+           (int) team);
+  return &teams[team];
+}
+
+rushmem_team_t *team_of(struct call call, nvshmem_team_t team)
+{
+  return find(call, team)->team;
+}
+
+/* Puts a team, or none, at a number. */
+static void put_at(struct call call, nvshmem_team_t number, rushmem_team_t *team, bool borrowed)
+{
+  struct team *at = &teams[number];
+  *at = (struct team){.team = team, .borrowed = borrowed, .config = NVSHMEM_TEAM_CONFIG_INITIALIZER};
+  at->config.num_contexts = 0;
+  if (team) check(call, rushmem_team_info(team, &at->info));
+  check(call, rushmem_team_number(job.world, number, team));
+}
+
+/* PEs that share a GPU have one colour, and those on the CPU each its own. */
+static int64_t colour_of_gpu(struct call call)
+{
+  if (job.gpu < 0) return job.me;
+  rushmem_gpu_t gpu = {.size = sizeof gpu};
+  check(call, rushmem_gpu_info(job.gpu, &gpu));
+  uint64_t colour;
+  memcpy(&colour, gpu.uuid, sizeof colour);
+  return (int64_t) (colour & INT64_MAX);
+}
+
+void team_start(struct call call)
+{
+  rushmem_team_t *world, *node, *across, *gpu, *leaders;
+  check(call, rushmem_team_world(job.world, &world));
+  put_at(call, NVSHMEM_TEAM_WORLD, world, true);
+  check(call, rushmem_team_node(job.world, NULL, &node));
+  put_at(call, NVSHMEM_TEAM_SHARED, node, false);
+  put_at(call, NVSHMEMX_TEAM_NODE, node, true);
+  put_at(call, NVSHMEM_TEAM_MC_SHARED, node, true);
+  check(call, rushmem_team_split(world, teams[NVSHMEM_TEAM_SHARED].info.my_pe, job.me, NULL, &across));
+  put_at(call, NVSHMEMX_TEAM_SAME_MYPE_NODE, across, false);
+  check(call, rushmem_team_split(node, colour_of_gpu(call), job.me, NULL, &gpu));
+  put_at(call, NVSHMEM_TEAM_SAME_GPU_INDEX, gpu, false);
+  const bool leads = teams[NVSHMEM_TEAM_SAME_GPU_INDEX].info.my_pe == 0;
+  check(call, rushmem_team_split(world, leads ? 0 : RUSHMEM_TEAM_NO_COLOUR, job.me, NULL, &leaders));
+  put_at(call, NVSHMEM_TEAM_GPU_LEADERS_INDEX, leaders, false);
+}
+
+void team_stop(struct call call)
+{
+  /* All PEs have the predefined ones at the same numbers. Teams of the program's end with the world, unless
+   * that goes on. */
+  for (int i = TEAMS; i-- > 0;) {
+    struct team *at = &teams[i];
+    if (!at->team) continue;
+    check(call, rushmem_team_number(job.world, i, NULL));
+    if (!at->borrowed && i < NVSHMEM_TEAMS_MIN && job.joined) check(call, rushmem_team_free(at->team));
+    *at = (struct team){0};
+  }
+}
+
+int team_my_pe(struct call call, nvshmem_team_t team)
+{
+  in_job(call);
+  if (team < 0 || team >= TEAMS || !teams[team].team) return -1;
+  return teams[team].info.my_pe;
+}
+
+int team_n_pes(struct call call, nvshmem_team_t team)
+{
+  in_job(call);
+  if (team < 0 || team >= TEAMS || !teams[team].team) return -1;
+  return teams[team].info.n_pes;
+}
+
+void team_get_config(struct call call, nvshmem_team_t team, nvshmem_team_config_t *config)
+{
+  if (!config) refuse(call, "config is null");
+  *config = find(call, team)->config;
+}
+
+int team_translate(struct call call, nvshmem_team_t from, int pe, nvshmem_team_t to)
+{
+  in_job(call);
+  if (from == NVSHMEM_TEAM_INVALID || to == NVSHMEM_TEAM_INVALID) return -1;
+  const struct team *source = find(call, from), *dest = find(call, to);
+  if (pe < 0 || pe >= source->info.n_pes) return -1;
+  int32_t out;
+  check(call, rushmem_team_translate_pe(source->team, pe, dest->team, &out));
+  return out;
+}
+
+/* A number for a new team; NVSHMEM_TEAM_INVALID where this PE is no member. */
+static nvshmem_team_t adopt(struct call call, rushmem_team_t *made, const nvshmem_team_config_t *config, long mask)
+{
+  if (!made) return NVSHMEM_TEAM_INVALID;
+  pthread_mutex_lock(&lock);
+  nvshmem_team_t number = NVSHMEM_TEAMS_MIN;
+  while (number < TEAMS && teams[number].team) number++;
+  if (number == TEAMS) refuse(call, "this PE is a member of %d teams already: destroy one", (int) TEAMS);
+  put_at(call, number, made, false);
+  if (config && mask & NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS)
+    teams[number].config.num_contexts = config->num_contexts;
+  pthread_mutex_unlock(&lock);
+  return number;
+}
+
+/* What a split returns instead of ending the job: arguments that make no team, too little room, alike on
+ * all. */
+static int declined(struct call call, int32_t code)
+{
+  if (code == RUSHMEM_OK) return 0;
+  if (code == RUSHMEM_ERR_INVALID_ARGUMENT)
+    return decline(call, NVSHMEMX_ERROR_INVALID_VALUE, "%s", rushmem_last_error());
+  if (code == RUSHMEM_ERR_HEAP_EXHAUSTED)
+    return decline(call, NVSHMEMX_ERROR_OUT_OF_MEMORY, "%s", rushmem_last_error());
+  fail(call, code);
+}
+
+int team_split_strided(struct call call, nvshmem_team_t parent, int start, int stride, int size,
+                       const nvshmem_team_config_t *config, long mask, nvshmem_team_t *out)
+{
+  if (!out) refuse(call, "new_team is null");
+  *out = NVSHMEM_TEAM_INVALID;
+  if (parent == NVSHMEM_TEAM_INVALID) return NVSHMEMX_ERROR_INVALID_VALUE;
+  rushmem_team_t *made = NULL;
+  /* One member needs no stride. */
+  if (size == 1 && stride == 0) stride = 1;
+  const int code =
+      declined(call, rushmem_team_split_strided(team_of(call, parent), start, stride, size, NULL, &made));
+  if (code == 0) *out = adopt(call, made, config, mask);
+  return code;
+}
+
+int team_split_2d(struct call call, nvshmem_team_t parent, int xrange, const nvshmem_team_config_t *xconfig,
+                  long xmask, nvshmem_team_t *xout, const nvshmem_team_config_t *yconfig, long ymask,
+                  nvshmem_team_t *yout)
+{
+  if (!xout || !yout) refuse(call, "%s is null", xout ? "yaxis_team" : "xaxis_team");
+  *xout = *yout = NVSHMEM_TEAM_INVALID;
+  if (parent == NVSHMEM_TEAM_INVALID) return NVSHMEMX_ERROR_INVALID_VALUE;
+  rushmem_team_t *x = NULL, *y = NULL;
+  const int code = declined(call, rushmem_team_split_2d(team_of(call, parent), xrange, NULL, &x, &y));
+  if (code == 0) {
+    *xout = adopt(call, x, xconfig, xmask);
+    *yout = adopt(call, y, yconfig, ymask);
+  }
+  return code;
+}
+
+int team_unique_id(struct call call, nvshmemx_team_uniqueid_t *id)
+{
+  in_job(call);
+  if (!id) return decline(call, NVSHMEMX_ERROR_INVALID_VALUE, "uniqueid is null");
+  static uint64_t count;
+  /* Never 0, which stands for none. */
+  *id = (uint64_t) (job.me + 1) << 40 | (__atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) & ((1ull << 40) - 1));
+  return 0;
+}
+
+/* A team is made by the members of another. Here these are all PEs. */
+int team_init(struct call call, nvshmem_team_t *out, nvshmem_team_config_t *config, long mask, int n, int pe)
+{
+  in_job(call);
+  if (!out || !config || !(mask & NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID) || n < 1 || pe < 0 || pe >= n)
+    return decline(call, NVSHMEMX_ERROR_INVALID_VALUE,
+                   "a team, a configuration with a unique ID and a PE's number below that of the PEs are needed");
+  *out = NVSHMEM_TEAM_INVALID;
+  if (n != job.n_pes)
+    return decline(call, NVSHMEMX_ERROR_NOT_SUPPORTED,
+                   "a team of %d of the %d PEs by unique ID: use nvshmem_team_split_strided, which all PEs call", n,
+                   job.n_pes);
+  rushmem_team_t *made = NULL;
+  const int code = declined(call, rushmem_team_split(team_of(call, NVSHMEM_TEAM_WORLD), 0, pe, NULL, &made));
+  if (code == 0) *out = adopt(call, made, config, mask);
+  return code;
+}
+
+void team_destroy(struct call call, nvshmem_team_t team)
+{
+  if (team == NVSHMEM_TEAM_INVALID) return;
+  struct team *found = find(call, team);
+  if (team < NVSHMEM_TEAMS_MIN) refuse(call, "a predefined team is not destroyed");
+  check(call, rushmem_team_number(job.world, team, NULL));
+  check(call, rushmem_team_free(found->team));
+  pthread_mutex_lock(&lock);
+  *found = (struct team){0};
+  pthread_mutex_unlock(&lock);
+}

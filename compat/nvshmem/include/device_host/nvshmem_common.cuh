@@ -1,0 +1,2 @@
+/* A name that programs include. */
+#include <rushmem_nvshmem/types.h>

@@ -1,0 +1,24 @@
+/* Bad calls, by the name in the first argument; PE 1 makes them, while PE 0 waits. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "check.h"
+
+int main(int argc, char **argv)
+{
+  const char *what = argc > 1 ? argv[1] : "none";
+  if (!strcmp(what, "early")) return nvshmem_my_pe();
+  nvshmem_init();
+  int *words = nvshmem_malloc(16 * sizeof *words), local[16] = {0};
+  if (nvshmem_malloc((size_t) 1 << 30) == NULL) printf("no room for 1 GiB\n");
+  if (nvshmem_my_pe() == 1) {
+    if (!strcmp(what, "address")) nvshmem_int_p(local, 1, 0);
+    if (!strcmp(what, "pe")) nvshmem_int_get(local, words, 4, 7);
+    if (!strcmp(what, "team")) nvshmem_barrier(41);
+    if (!strcmp(what, "signal")) nvshmemx_signal_op((uint64_t *) words, 1, 3, 0);
+    if (!strcmp(what, "killed")) kill(getpid(), SIGKILL);
+  }
+  nvshmem_barrier_all();
+  nvshmem_finalize();
+  return 0;
+}

@@ -1,0 +1,251 @@
+//! The library exports what the table says and what programs' own parts call, and nothing else; the headers
+//! take C, C++ and, by nvcc, CUDA C++, whose programs link both ways.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rushmem_nvshmem::table::{Caller, Function, Table, TEXT};
+use rushmem_nvshmem::PREFIX;
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn the_library_exports_the_table() {
+    let library = format!("{PREFIX}/lib/libnvshmem_host.so");
+    let out = match Command::new("nm").args(["-D", "--defined-only", &library]).output() {
+        Ok(out) => out,
+        Err(e) => return eprintln!("SKIP the_library_exports_the_table: nm: {e}"),
+    };
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let exported: BTreeSet<String> =
+        text.lines().filter_map(|line| line.split_whitespace().nth(2)).map(String::from).collect();
+    let table = Table::read(TEXT).all();
+    let host = table.iter().filter(|f| f.caller == Caller::Host).map(|f| f.name.clone());
+    let own = ["attach", "detach", "fill_all"].map(|name| format!("rushmem_nvshmem_{name}"));
+    let wanted: BTreeSet<String> = host.chain(own).collect();
+    assert_eq!(exported, wanted);
+    assert!(wanted.len() > 1700, "{} functions", wanted.len());
+}
+
+#[test]
+fn no_function_stands_twice() {
+    let mut seen = BTreeSet::new();
+    for f in Table::read(TEXT).all() {
+        let side = if f.caller == Caller::Host { "host" } else { "kernels" };
+        assert!(seen.insert((side, f.name.clone())), "{} stands twice for {side}", f.name);
+    }
+}
+
+#[test]
+fn headers_take_c_and_cpp() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let include = format!("-I{PREFIX}/include");
+    for (name, compiler, standard) in [("a.c", "cc", "-std=c11"), ("a.cpp", "c++", "-std=c++11")] {
+        let source = dir.path().join(name);
+        let text = "#include <nvshmemx.h>\n#include <host/nvshmem_api.h>\n#include <nvshmem_host.h>\n\
+                    int main(void) { nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;\n\
+                    nvshmem_team_config_t config = NVSHMEM_TEAM_CONFIG_INITIALIZER;\n\
+                    return attr.args.uid_args.nranks + config.version - 2; }\n";
+        std::fs::write(&source, text).expect("the folder is there");
+        let mut cc = Command::new(compiler);
+        cc.args([standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", &include]).arg(&source);
+        match cc.output() {
+            Ok(out) => assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr)),
+            Err(e) => eprintln!("SKIP headers_take_c_and_cpp: {compiler}: {e}"),
+        }
+    }
+}
+
+/// An nvcc that is there: nothing is fetched here.
+fn nvcc(test: &str) -> Option<PathBuf> {
+    let wheels = here().join("../../.build/cuda/nvidia/cu13/bin/nvcc");
+    let asked = std::env::var_os("RUSHMEM_NVCC").map(PathBuf::from);
+    let found = asked
+        .into_iter()
+        .chain([wheels, "nvcc".into()])
+        .find(|nvcc| Command::new(nvcc).arg("--version").output().is_ok_and(|out| out.status.success()));
+    if found.is_none() {
+        eprintln!("SKIP {test}: no nvcc (scripts/cuda-toolchain fetches one)");
+    }
+    found
+}
+
+fn compile(nvcc: &Path, source: &Path, arguments: &[&str]) {
+    let mut run = Command::new("timeout");
+    run.arg("1500").arg(nvcc).args(["-std=c++17", "-Werror", "all-warnings"]).arg(source);
+    run.arg("-I").arg(format!("{PREFIX}/include")).arg("-I").arg(here().join("../../device/include"));
+    run.arg("-I").arg(source.parent().expect("a file is in a folder")).args(arguments);
+    let out = run.output().expect("timeout runs");
+    assert!(out.status.success(), "{run:?}\n{}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// `nvcc -rdc=true … -lnvshmem_host -lnvshmem_device`, and a whole program.
+#[test]
+fn programs_of_nvcc_link_both_ways() {
+    let Some(nvcc) = nvcc("programs_of_nvcc_link_both_ways") else { return };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let lib = dir.path().to_str().expect("a path of ours is UTF-8").to_owned();
+    let mut device = Command::new(here().join("device/library"));
+    let out = device.arg(PREFIX).arg(&lib).env("NVCC", &nvcc).output().expect("a script of ours runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let source = here().join("tests/kernels/ring.cu");
+    let cudart = nvcc.parent().and_then(Path::parent).map(|root| format!("-L{}", root.join("lib").display()));
+    let cudart = cudart.unwrap_or_default();
+    let prefix = format!("-L{PREFIX}/lib");
+    for (name, ways) in
+        [("rdc", vec!["-rdc=true", "-L", lib.as_str(), "-lnvshmem_device"]), ("whole", Vec::new())]
+    {
+        let program = format!("{lib}/{name}");
+        let mut arguments = vec!["-arch=sm_90", "-o", &program, &prefix, "-lnvshmem_host", &cudart];
+        arguments.extend(&ways);
+        arguments.extend(["-Xlinker", "--unresolved-symbols=ignore-in-shared-libs"]);
+        compile(&nvcc, &source, &arguments);
+        let symbols = Command::new("nm").args(["-D", &program]).output().expect("nm runs");
+        let text = String::from_utf8_lossy(&symbols.stdout).into_owned();
+        assert!(text.contains("rushmem_nvshmem_attach"), "{name}: its kernels are not made known:\n{text}");
+    }
+}
+
+/// A kernel of nvshmem.h's is the same machine code as one of rushmem's own functions.
+#[test]
+fn functions_are_rushmems_own() {
+    let Some(nvcc) = nvcc("functions_are_rushmems_own") else { return };
+    let disassembler = nvcc.with_file_name("cuobjdump");
+    if Command::new(&disassembler).arg("--version").output().is_err() {
+        return eprintln!("SKIP functions_are_rushmems_own: no cuobjdump beside nvcc");
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let code = |name: &str, body: [&str; 4]| {
+        let source = dir.path().join(format!("{name}.cu"));
+        let mut text = String::from("#include <nvshmem.h>\n");
+        for (i, body) in body.iter().enumerate() {
+            text.push_str(&format!(
+                "extern \"C\" __global__ void k{i}(long *a, const long *b, uint64_t *s, int pe) {{ {body}; }}\n"
+            ));
+        }
+        std::fs::write(&source, text).expect("the folder is there");
+        let cubin = dir.path().join(format!("{name}.cubin"));
+        let cubin = cubin.to_str().expect("a path of ours is UTF-8");
+        compile(&nvcc, &source, &["-arch=sm_90", "-cubin", "-o", cubin]);
+        let out = Command::new(&disassembler).args(["-sass", cubin]).output().expect("it is there");
+        String::from_utf8_lossy(&out.stdout).lines().filter(|line| line.contains("/*0")).collect::<String>()
+    };
+    let ours = code(
+        "ours",
+        [
+            "rushmem::p(a, 3L, pe)",
+            "rushmem::put<rushmem::block>(a, b, 64, pe)",
+            "rushmem::put_signal<rushmem::warp>(a, b, 8, s, 1, rushmem::signal::set, pe)",
+            "rushmem::barrier_all<rushmem::block>()",
+        ],
+    );
+    let theirs = code(
+        "theirs",
+        [
+            "nvshmem_long_p(a, 3L, pe)",
+            "nvshmemx_long_put_block(a, b, 64, pe)",
+            "nvshmemx_long_put_signal_warp(a, b, 8, s, 1, NVSHMEM_SIGNAL_SET, pe)",
+            "nvshmemx_barrier_all_block()",
+        ],
+    );
+    assert!(ours.len() > 10_000 && ours == theirs, "{} and {} bytes", ours.len(), theirs.len());
+}
+
+/// A kernel that calls a function, and what is needed for it.
+fn kernel_of(number: usize, f: &Function) -> String {
+    let mut parameters = Vec::new();
+    let mut names = Vec::new();
+    let arguments = if f.arguments == "void" { "" } else { &f.arguments };
+    for (i, argument) in arguments.split(", ").filter(|argument| !argument.is_empty()).enumerate() {
+        let end = argument.rfind([' ', '*']).map_or(0, |at| at + 1);
+        // A type alone, or one with a name behind it.
+        let of = if argument.ends_with('*') || end == 0 { argument } else { argument[..end].trim() };
+        parameters.push(format!("{of} a{i}"));
+        names.push(format!("a{i}"));
+    }
+    let store = if f.result == "void" {
+        String::new()
+    } else {
+        parameters.push(format!("{} *result", f.result));
+        "*result = ".into()
+    };
+    let (parameters, names) = (parameters.join(", "), names.join(", "));
+    format!("__global__ void k{number}({parameters}) {{ {store}{}({names}); }}\n", f.name)
+}
+
+/// All typed forms for sm_80, sm_90 and sm_100, which takes an hour of one core: with
+/// RUSHMEM_TEST_ROUNDS=all. Else those of one type, for sm_90.
+#[test]
+fn forms_of_kernels_compile() {
+    let Some(nvcc) = nvcc("forms_of_kernels_compile") else { return };
+    let all = std::env::var_os("RUSHMEM_TEST_ROUNDS").is_some();
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let table = Table::read(TEXT);
+    let of_chapter = |title: &str| -> Vec<Function> {
+        let chapters = table.chapters.iter().filter(|chapter| chapter.title == title);
+        let rows = chapters.flat_map(|chapter| &chapter.operations);
+        rows.flat_map(|row| table.functions(row)).filter(|f| f.caller != Caller::Host).collect()
+    };
+    let one = |f: &Function| match &f.of {
+        None => true,
+        Some(of) => of.name == "ulonglong" && !f.name.contains("_qp_"),
+    };
+    let mut parts: Vec<Vec<Function>> = Vec::new();
+    for chapter in &table.chapters {
+        let heavy = ["Reductions", "Collectives", "Hints", "Teams"].contains(&chapter.title.as_str());
+        let some = of_chapter(&chapter.title).into_iter().filter(|f| all || (!heavy && one(f)));
+        // One compilation for what is few.
+        match parts.last_mut() {
+            Some(last) if !all => last.extend(some),
+            _ => parts.push(some.collect()),
+        }
+    }
+    for functions in parts.iter().filter(|functions| !functions.is_empty()) {
+        let mut text = String::from("#include <nvshmem.h>\n#include <nvshmemx.h>\n");
+        functions.iter().enumerate().for_each(|(i, f)| text.push_str(&kernel_of(i, f)));
+        let source = dir.path().join("forms.cu");
+        std::fs::write(&source, text).expect("the folder is there");
+        let object = dir.path().join("forms.o");
+        let object = object.to_str().expect("a path of ours is UTF-8");
+        for arch in if all { &["sm_80", "sm_90", "sm_100"] as &[&str] } else { &["sm_90"] } {
+            compile(&nvcc, &source, &["-rdc=true", "-c", &format!("-arch={arch}"), "-o", object]);
+        }
+    }
+}
+
+/// `make install-nvshmem`, and a program that CMake's find_package(NVSHMEM) builds against it.
+#[test]
+fn an_installation_is_found_by_cmake() {
+    if Command::new("cmake").arg("--version").output().is_err() {
+        return eprintln!("SKIP an_installation_is_found_by_cmake: no cmake");
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let prefix = dir.path().join("prefix");
+    let built = Path::new(PREFIX).parent().expect("cargo's layout");
+    let mut install = Command::new(here().join("../../scripts/install-nvshmem"));
+    install.arg("--from").arg(built).arg(&prefix).env("NVCC", "none");
+    let out = install.output().expect("a script of ours runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let project = "cmake_minimum_required(VERSION 3.18)\nproject(user C)\nfind_package(NVSHMEM 3 REQUIRED)\n\
+                   add_executable(user user.c)\ntarget_link_libraries(user nvshmem::nvshmem_host)\n";
+    let program = "#include <nvshmemx.h>\nint main(void) { nvshmem_init(); int n = nvshmem_n_pes();\n\
+                   nvshmem_finalize(); return n != 1; }\n";
+    std::fs::write(dir.path().join("CMakeLists.txt"), project).expect("the folder is there");
+    std::fs::write(dir.path().join("user.c"), program).expect("the folder is there");
+    let build = dir.path().join("build");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(dir.path()).arg("-B").arg(&build);
+    configure.arg(format!("-DNVSHMEM_DIR={}", prefix.join("lib/cmake/nvshmem").display()));
+    let mut make = Command::new("cmake");
+    make.arg("--build").arg(&build);
+    let mut run = Command::new("timeout");
+    run.arg("60").arg(build.join("user")).env("RUSHMEM_DEVICE", "cpu");
+    for step in [&mut configure, &mut make, &mut run] {
+        let out = step.output().expect("the program is there");
+        let (said, failed) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success(), "{step:?}\n{said}{failed}");
+    }
+}

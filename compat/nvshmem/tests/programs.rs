@@ -1,0 +1,182 @@
+//! The library by programs of tests/c, and the functions of kernels by those of tests/kernels, on heaps of
+//! host memory and the CPU device; with RUSHMEM_DEVICE=cuda on GPUs.
+//!
+//! RUSHMEM_TEST_ROUNDS=all runs each of them on 1 to 4 PEs.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{here, ready, said, Program};
+use rushmem_nvshmem::PREFIX;
+
+fn numbers_of_pes(usual: &[u32]) -> Vec<u32> {
+    match std::env::var_os("RUSHMEM_TEST_ROUNDS") {
+        Some(_) => (1..=4).collect(),
+        None => usual.to_vec(),
+    }
+}
+
+#[test]
+fn families_of_the_host() {
+    if !ready("families_of_the_host") {
+        return;
+    }
+    let program = Program::new("families.c");
+    for pes in numbers_of_pes(&[1, 3]) {
+        program.all_well(pes, &[], &[]);
+    }
+    program.all_well_far(2, &[]);
+}
+
+/// One file of kernels: each of them is launched and compared with its model.
+fn kernels(file: &str, usual: &[u32]) {
+    if !ready(file) {
+        return;
+    }
+    let program = Program::new("kernels.c");
+    let source = here().join("tests/kernels").join(file);
+    let include = |path: &Path| format!("-I{}", path.display());
+    let options = [
+        source.to_str().expect("a path of ours is UTF-8").to_owned(),
+        include(Path::new(&format!("{PREFIX}/include"))),
+        include(&here().join("tests/kernels")),
+        include(&Path::new(PREFIX).join("tests")),
+    ];
+    let arguments: Vec<&str> = options.iter().map(String::as_str).collect();
+    for pes in numbers_of_pes(usual) {
+        program.all_well(pes, &[], &arguments);
+    }
+    program.all_well_far(2, &arguments);
+}
+
+#[test]
+fn kernels_remote_memory_access() {
+    kernels("rma.cu", &[3]);
+}
+
+#[test]
+fn kernels_atomics() {
+    kernels("atomics.cu", &[3]);
+}
+
+#[test]
+fn kernels_waits() {
+    kernels("waits.cu", &[2]);
+}
+
+#[test]
+fn kernels_collectives() {
+    kernels("collectives.cu", &[3]);
+}
+
+#[test]
+fn kernels_teams() {
+    kernels("teams.cu", &[1, 4]);
+}
+
+/// By a unique ID that one process makes and the others read, without a launcher.
+#[test]
+fn processes_meet_by_unique_id() {
+    if !ready("processes_meet_by_unique_id") {
+        return;
+    }
+    let program = Program::new("unique_id.c");
+    let id = program.dir().join("id");
+    let id = id.to_str().expect("a path of ours is UTF-8");
+    let start = |rank: &str| {
+        let mut run = program.alone(&[rank, "3", id]);
+        run.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        run.spawn().expect("timeout runs")
+    };
+    let all: Vec<_> = ["0", "1", "2"].map(start).into_iter().collect();
+    for process in all {
+        let out = process.wait_with_output().expect("it ends");
+        assert!(out.status.success() && said(&out).contains("all well"), "{}: {}", out.status, said(&out));
+    }
+}
+
+/// A bad call ends the job with a text that says who called what, from where, and what is wrong.
+#[test]
+fn mistakes_end_with_a_text() {
+    if !ready("mistakes_end_with_a_text") {
+        return;
+    }
+    let program = Program::new("mistakes.c");
+    for (mistake, texts) in [
+        ("address", &["nvshmem_int_p", "PE 1"] as &[&str]),
+        ("pe", &["nvshmem_int_get", "PE 1", "7"]),
+        ("team", &["nvshmem_barrier", "41 is not a team"]),
+        ("signal", &["nvshmemx_signal_op", "NVSHMEM_SIGNAL_SET"]),
+        ("early", &["nvshmem_my_pe", "nvshmem_init comes first"]),
+        ("killed", &["PE 1", "killed"]),
+    ] {
+        let out = program.run(2, &[], &[mistake]);
+        let text = said(&out);
+        assert!(!out.status.success(), "{mistake} went well:\n{text}");
+        for wanted in texts {
+            assert!(text.contains(wanted), "{mistake}: no \"{wanted}\" in:\n{text}");
+        }
+    }
+}
+
+/// NVSHMEM_SYMMETRIC_SIZE bounds the heap; what means nothing here is named.
+#[test]
+fn the_environment_is_honoured_or_named() {
+    if !ready("the_environment_is_honoured_or_named") {
+        return;
+    }
+    let program = Program::new("mistakes.c");
+    let settings = [("NVSHMEM_SYMMETRIC_SIZE", "64M"), ("NVSHMEM_DISABLE_P2P", "1"), ("NVSHMEM_INFO", "1")];
+    let text = said(&program.run(2, &settings, &["none"]));
+    assert!(text.contains("no room for 1 GiB"), "{text}");
+    assert!(text.contains("not read: NVSHMEM_DISABLE_P2P"), "{text}");
+    assert!(text.contains("NVSHMEM_SYMMETRIC_SIZE  limit"), "{text}");
+    let out = program.run(1, &[("NVSHMEM_SYMMETRIC_SIZE", "much")], &["none"]);
+    assert!(!out.status.success() && said(&out).contains("NVSHMEM_SYMMETRIC_SIZE=much is no size"));
+}
+
+/// One process, one job: what a Rust program has joined is this library's, too.
+#[test]
+fn a_job_of_the_program_is_joined() {
+    if !ready("a_job_of_the_program_is_joined") {
+        return;
+    }
+    let program = Program::new("joined.c");
+    for pes in numbers_of_pes(&[1, 3]) {
+        program.all_well(pes, &[], &[]);
+    }
+}
+
+/// By a communicator, under mpirun.
+#[test]
+fn processes_meet_by_mpi() {
+    let test = "processes_meet_by_mpi";
+    let plugin = Path::new(PREFIX).with_file_name("librushmem_bootstrap_openmpi.so");
+    let why = if Command::new("mpicc.openmpi").arg("--version").output().is_err() {
+        "no mpicc.openmpi"
+    } else if !plugin.exists() {
+        "no plug-in for Open MPI (make mpi-plugins)"
+    } else {
+        ""
+    };
+    if !why.is_empty() {
+        return eprintln!("SKIP {test}: {why}");
+    }
+    if !ready(test) {
+        return;
+    }
+    let program = Program::by("mpicc.openmpi", "with_mpi.c");
+    let mut run = Command::new("timeout");
+    run.args(["100", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "3"])
+        .arg(program.path());
+    let vader =
+        ["OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_plm"].into_iter().zip(["self,vader", "ob1", "isolated"]);
+    run.envs(vader).env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_MPI_PLUGIN", &plugin);
+    let out = run.stdin(std::process::Stdio::null()).output().expect("coreutils are here");
+    let text = said(&out);
+    for pe in 0..3 {
+        assert!(text.contains(&format!("PE {pe} of 3: all well")), "{}\n{text}", out.status);
+    }
+}
