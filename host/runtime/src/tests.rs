@@ -69,7 +69,7 @@ fn a_heap_may_have_its_memory_from_the_start() {
         let before = w.heap_info().committed;
         assert!((20 << 20..22 << 20).contains(&before), "{before}");
         // All but what is rushmem's own.
-        let p = w.alloc(8 << 20, 0).unwrap();
+        let p = w.alloc(5 << 20, 0).unwrap();
         assert_eq!(w.heap_info().committed, before);
         w.free(p).unwrap();
     });

@@ -277,8 +277,8 @@ fn share_memory(
 }
 
 /// How much of the heap's front is the memory of teams: what the setting says; where it is the default, less
-/// in a small heap and more in a large world. And what the world has of it: a wide first slot set, with staging
-/// memory or without, where half of what was asked for, or a quarter of the heap, is room enough.
+/// in a small heap and more in a large world. And what the world has of it: a wide first slot set, with
+/// staging memory or without, where half of what was asked for, or a quarter of the heap, is room enough.
 fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -> Result<(usize, Slots)> {
     let (slots, front) = (Slots::of_world(n, apart), slots_offset(n));
     let larger = [slots.widened().staged(), slots.widened()];
@@ -289,7 +289,8 @@ fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -> Result<(u
         for wide in larger {
             let both = usual + wide.extra().next_multiple_of(GRANULE);
             if both <= heap / 4 {
-                return Ok((both, wide));
+                // With the words in front of it a multiple of what is mapped at a time.
+                return Ok((both - front.next_multiple_of(GRANULE), wide));
             }
         }
         return Ok((usual.min(heap / 4 / GRANULE * GRANULE).max(world), slots));

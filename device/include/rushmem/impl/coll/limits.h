@@ -47,7 +47,8 @@ constexpr size_t most_staged = 256 << 10;
 #endif
 constexpr size_t most_staged_of_grid = 2 << 20;
 
-/* Whether a call that moves so many bytes between every two members goes through staging memory (staged.h). */
+/* Whether a call that moves so many bytes between every two members goes through staging memory
+ * (staged.h). */
 template <typename Scope> RUSHMEM_DEVICE bool is_staged(const team &t, size_t bytes) {
   constexpr bool blocks = has_blocks<Scope>::value;
   if (!t.raw.all_near || bytes > call<Scope>::stage_of_call(t) || t.raw.n_pes < 2) return false;
