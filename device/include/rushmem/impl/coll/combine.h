@@ -81,33 +81,39 @@ RUSHMEM_DEVICE void combine_vectors(const call<Scope> &c, char *dst, const Membe
   for (int u = 0; u < U; ++u) store_pair(dst + u * apart, v[u]);
 }
 
+/* `count` whole vectors of what `members` have, combined to `to`: tiles of a warp, of which each lane has U
+ * vectors at constant distances; then a vector a thread. */
+template <typename Op, bool to_all, typename T, typename Scope, typename Members>
+RUSHMEM_DEVICE void combine_whole(const call<Scope> &c, char *to, const Members &members, size_t count) {
+  using group = typename call<Scope>::group;
+  constexpr int U = combined_together<T>::value;
+  const size_t size = group::size(), rank = group::rank();
+  size_t i = 0;
+  if (size % 32 == 0) {
+    const size_t tiles = count / (32 * U);
+    RUSHMEM_ROLLED
+    for (size_t tile = rank / 32; tile < tiles; tile += size / 32) {
+      const size_t at = (tile * (32 * U) + rank % 32) * 16;
+      combine_vectors<Op, to_all, U, T>(c, to + at, members, at);
+    }
+    i = tiles * (32 * U);
+  }
+  RUSHMEM_ROLLED
+  for (i += rank; i < count; i += size) combine_vectors<Op, to_all, 1, T>(c, to + i * 16, members, i * 16);
+}
+
 /* Bytes [begin, end) of all members' `src`, arrays of n elements, combined, to this PE's `dst`, and to the
  * others' where `to_all`. `begin` is a multiple of 128, `end` is another or the arrays' end. The members have
  * met. */
 template <typename Op, bool to_all, typename Scope, typename T>
 RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n, size_t begin, size_t end) {
   using group = typename call<Scope>::group;
-  constexpr int U = combined_together<T>::value;
   const span mine = block_part(c, begin, end);
   size_t done = mine.begin;
   if (RUSHMEM_LIKELY(whole_vectors(dst, src))) {
-    const size_t count = (mine.end - mine.begin) / 16, size = group::size();
-    char *to = reinterpret_cast<char *>(dst) + mine.begin;
+    const size_t count = (mine.end - mine.begin) / 16;
     const arrays_of_members<Scope> from{c, reinterpret_cast<const char *>(src) + mine.begin};
-    /* Tiles of a warp, of which each lane has U vectors at constant distances; then a vector a thread. */
-    const size_t rank = group::rank();
-    size_t i = 0;
-    if (size % 32 == 0) {
-      const size_t tiles = count / (32 * U);
-      RUSHMEM_ROLLED
-      for (size_t tile = rank / 32; tile < tiles; tile += size / 32) {
-        const size_t at = (tile * (32 * U) + rank % 32) * 16;
-        combine_vectors<Op, to_all, U, T>(c, to + at, from, at);
-      }
-      i = tiles * (32 * U);
-    }
-    RUSHMEM_ROLLED
-    for (i += rank; i < count; i += size) combine_vectors<Op, to_all, 1, T>(c, to + i * 16, from, i * 16);
+    combine_whole<Op, to_all, T>(c, reinterpret_cast<char *>(dst) + mine.begin, from, count);
     done += count * 16;
   }
   if (done < mine.end) {

@@ -38,22 +38,15 @@ template <typename Scope> RUSHMEM_DEVICE bool is_large(const team &t, size_t byt
   return bytes > room || bytes * others > (blocks ? most_by_packets_of_grid : most_by_packets);
 }
 
-/* Bytes to all other members together up to which a call that is too large for packets is staged, by a block
- * and by a grid. On the CPU device a block's copies are all there is to its time. */
-#if defined(RUSHMEM_CPU)
-constexpr size_t most_staged = 0;
-#else
-constexpr size_t most_staged = 256 << 10;
-#endif
+/* Bytes to all other members together up to which a grid's call that is too large for packets is staged. */
 constexpr size_t most_staged_of_grid = 2 << 20;
 
 /* Whether a call that moves so many bytes between every two members goes through staging memory
  * (staged.h). */
 template <typename Scope> RUSHMEM_DEVICE bool is_staged(const team &t, size_t bytes) {
-  constexpr bool blocks = has_blocks<Scope>::value;
+  if constexpr (!has_blocks<Scope>::value) return false;
   if (!t.raw.all_near || bytes > call<Scope>::stage_of_call(t) || t.raw.n_pes < 2) return false;
-  const size_t others = static_cast<size_t>(t.raw.n_pes - 1);
-  return bytes * others <= (blocks ? most_staged_of_grid : most_staged) && is_large<Scope>(t, bytes);
+  return bytes * static_cast<size_t>(t.raw.n_pes - 1) <= most_staged_of_grid && is_large<Scope>(t, bytes);
 }
 
 /* The same for data that is written to members, as it can be to all of them; reading takes members that are

@@ -122,7 +122,6 @@ RUSHMEM_OUTLINED void combine_staged_words(staged_members from, int members, T *
 template <typename Op, typename Scope, typename T>
 RUSHMEM_DEVICE void reduce_staged(call<Scope> &c, T *dst, const T *src, size_t apart, size_t bytes) {
   using group = typename call<Scope>::group;
-  constexpr int U = combined_together<T>::value;
   if (c.is_idle()) return;
   const uint64_t phase = c.next;
   send_staged<unit_of<T>::value>(c, reinterpret_cast<const char *>(src), apart, bytes, nullptr);
@@ -134,20 +133,8 @@ RUSHMEM_DEVICE void reduce_staged(call<Scope> &c, T *dst, const T *src, size_t a
   const staged_members from{own, c.stage(phase, 0), c.t.raw.stage, c.t.raw.my_pe};
   size_t done = 0;
   if (count != 0 && RUSHMEM_LIKELY(whole_vectors(to, own))) {
-    const size_t vectors = count / 16, size = group::size(), rank = group::rank();
-    size_t i = 0;
-    if (size % 32 == 0) {
-      const size_t tiles = vectors / (32 * U);
-      RUSHMEM_ROLLED
-      for (size_t tile = rank / 32; tile < tiles; tile += size / 32) {
-        const size_t at = (tile * (32 * U) + rank % 32) * 16;
-        combine_vectors<Op, false, U, T>(c, to + at, from, at);
-      }
-      i = tiles * (32 * U);
-    }
-    RUSHMEM_ROLLED
-    for (i += rank; i < vectors; i += size) combine_vectors<Op, false, 1, T>(c, to + i * 16, from, i * 16);
-    done = vectors * 16;
+    combine_whole<Op, false, T>(c, to, from, count / 16);
+    done = count / 16 * 16;
   }
   if (done < count) {
     combine_staged_words<group, T, Op>(from, c.t.raw.n_pes, reinterpret_cast<T *>(to), done / 8, count);
