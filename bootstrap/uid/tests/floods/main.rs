@@ -7,13 +7,13 @@ mod ranks;
 mod strangers;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
-use rushmem_bootstrap_uid::{join_address, join_meeting, join_uid, MeetingPoint, Uid, UidConfig};
+use rushmem_bootstrap_uid::{join_address, join_meeting, MeetingPoint, Uid, UidConfig};
 
-use ranks::{processes_start, starts};
+use ranks::{processes_start, standing, starts};
 use strangers::Processes;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -30,13 +30,10 @@ fn size(usual: usize, attack: usize) -> usize {
     }
 }
 
-/// One flood at a time, with so many descriptors at most. Listeners keep half of them for strangers: with as
-/// many as a shell usually gives, these floods are larger than what is kept.
-fn alone_with(descriptors: u64) -> std::sync::MutexGuard<'static, ()> {
+/// One flood at a time.
+fn alone() -> MutexGuard<'static, ()> {
     static FLOODS: Mutex<()> = Mutex::new(());
-    let alone = FLOODS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    allow_descriptors(descriptors);
-    alone
+    FLOODS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// This process may have so many descriptors from now on, where the hard limit allows it.
@@ -45,7 +42,13 @@ fn allow_descriptors(n: u64) {
     setrlimit(Resource::RLIMIT_NOFILE, n.min(hard), hard).expect("up to the hard limit");
 }
 
-/// What a shell usually gives.
+/// Nor ever more: a rank raises its limit as far as it may.
+fn never_more_descriptors(n: u64) {
+    setrlimit(Resource::RLIMIT_NOFILE, n, n).expect("a lower limit");
+}
+
+/// What a shell usually gives. A listener keeps half of them for strangers, so that the floods are larger than
+/// what it keeps.
 const USUAL: u64 = 1024;
 
 fn config(rank: u32, n: u32) -> UidConfig {
@@ -73,47 +76,48 @@ fn hello(uid: &Uid) -> String {
 
 #[test]
 fn connections_that_come_back_at_once_do_not_delay_a_start() {
-    let _alone = alone_with(USUAL);
+    let _alone = alone();
     let n = size(3000, 6000);
     for speaks in [false, true] {
-        let (uid, rendezvous) = Uid::create_standing(Some("lo")).expect("a unique ID");
+        let (mut rendezvous, uid) = standing("tcp", USUAL);
         let addr = uid.addr().net().expect("TCP");
         let said = if speaks { hello(&uid) } else { String::new() };
         let part = format!("tcp {addr} {} {said}", n / 2);
         let _strangers = Processes::strangers(&part, 2);
         in_time(&format!("{n} connections, hello {speaks}"), || {
-            starts(4, |rank| join_uid(&uid, config(rank, 4)))
+            processes_start(&uid, &[Duration::ZERO; 4], USUAL)
         });
-        assert!(!rendezvous.is_finished());
+        assert!(rendezvous.are_at_work());
     }
 }
 
-/// The listeners for neighbours among them, which live for milliseconds: one rank comes late, so that they
-/// last. Each rank is a process that keeps 32 connections of strangers; there come 160 at least to each.
+/// The listeners for neighbours, which live for milliseconds: the rank that connects to all others comes late,
+/// so that they last. A rank keeps 32 connections of strangers; there come 160 at least to each.
 #[test]
 fn nor_do_those_at_every_listener_of_the_ranks() {
-    let _alone = alone_with(USUAL);
-    let (uid, _rendezvous) = Uid::create_standing(Some("lo")).expect("a unique ID");
-    let part = format!("listeners {} {}", std::process::id(), size(400, 2000));
+    let _alone = alone();
+    let (_rendezvous, uid) = standing("tcp", USUAL);
+    let part = format!("listeners {} 5 {}", std::process::id(), size(400, 2000));
     let _strangers = Processes::strangers(&part, 2);
-    let late = [0, 0, 0, 0, 500].map(Duration::from_millis);
+    let late = [500, 0, 0, 0, 0].map(Duration::from_millis);
     in_time("strangers at every listener", || processes_start(&uid, &late, 64));
 }
 
-/// The rendezvous keeps 512 of them.
 #[test]
 fn nor_do_processes_of_this_user_at_local_sockets() {
-    let _alone = alone_with(USUAL);
-    let (uid, _rendezvous) = Uid::create_standing_local().expect("a unique ID");
+    let _alone = alone();
+    let (mut rendezvous, uid) = standing("local", USUAL);
     let _strangers = Processes::strangers(&format!("local {}", size(2500, 3500)), 2);
     in_time("strangers at local sockets", || processes_start(&uid, &[Duration::ZERO; 4], USUAL));
+    assert!(rendezvous.are_at_work());
 }
 
 /// A process that is short of descriptors must not take itself for another host's: then it would probe local
 /// sockets as it does a network's, which fails.
 #[test]
 fn a_host_is_the_same_with_and_without_descriptors() {
-    let _alone = alone_with(1);
+    let _alone = alone();
+    allow_descriptors(1);
     let short = rushmem_bootstrap_uid::home();
     allow_descriptors(USUAL);
     let usual = rushmem_bootstrap_uid::home().expect("descriptors are there");
@@ -142,7 +146,7 @@ fn one_host(identity: &str) -> MeetingPoint {
 /// once.
 #[test]
 fn ports_that_others_hold_only_move_the_meeting() {
-    let _alone = alone_with(USUAL);
+    let _alone = alone();
     let held = size(100, 400);
     let point = meeting(&format!("ports {} {:?}", std::process::id(), Instant::now()), None);
     let mut listening: Vec<TcpListener> = Vec::new();

@@ -6,7 +6,7 @@ use rushmem_bootstrap_abi::{BootError, Bootstrap};
 use rushmem_bootstrap_uid::{join_uid, Uid, UidBootstrap};
 
 use crate::strangers::Processes;
-use crate::{allow_descriptors, config};
+use crate::{config, never_more_descriptors};
 
 /// `n` ranks join by `join`, gather and leave; how long the slowest took to join.
 pub(crate) fn starts(n: u32, join: impl Fn(u32) -> Result<UidBootstrap, BootError> + Sync) -> Duration {
@@ -45,9 +45,25 @@ pub(crate) fn processes_start(uid: &Uid, late: &[Duration], descriptors: u64) ->
     Duration::from_millis(millis.expect("there are ranks"))
 }
 
+/// A rendezvous in a process of its own, which may have so many descriptors. It keeps half as many connections
+/// of strangers, and 32 at least.
+pub(crate) fn standing(network: &str, descriptors: u64) -> (Processes, Uid) {
+    let (process, hex) = Processes::one_that_says("@uid", &format!("rendezvous {network} {descriptors}"));
+    (process, Uid::from_hex(&hex).expect("a unique ID"))
+}
+
+/// A rendezvous' process, until it is killed.
+pub(crate) fn rendezvous(is_local: bool, descriptors: u64) {
+    never_more_descriptors(descriptors);
+    let made = if is_local { Uid::create_standing_local() } else { Uid::create_standing(Some("lo")) };
+    let (uid, _handle) = made.expect("a unique ID");
+    println!("@uid {}", uid.to_hex());
+    std::thread::sleep(Duration::from_secs(600));
+}
+
 /// A rank's process.
 pub(crate) fn play(uid: &str, rank: u32, n: u32, late: Duration, descriptors: u64) {
-    allow_descriptors(descriptors);
+    never_more_descriptors(descriptors);
     std::thread::sleep(late);
     let uid = Uid::from_hex(uid).expect("a unique ID");
     let start = Instant::now();

@@ -20,7 +20,7 @@ const NOBODY: u32 = 65534;
 #[test]
 fn stranger() {
     let Ok(part) = std::env::var(PART) else { return };
-    allow_descriptors(u64::MAX);
+    allow_descriptors(u64::MAX); // strangers do
     let words: Vec<&str> = part.split(' ').collect();
     match words[..] {
         ["tcp", addr, n, hello] => {
@@ -29,9 +29,17 @@ fn stranger() {
                 TcpStream::connect_timeout(&addr, Duration::from_secs(1)).ok()
             })
         }
-        ["listeners", pid, n] => {
-            println!("@full"); // as soon as there are listeners
-            let all = Fresh::new(|| children(pid).iter().flat_map(|p| listeners(p)).collect());
+        ["listeners", pid, least, n] => {
+            println!("@full"); // it is ready for them
+            let least: usize = least.parse().expect("a number");
+            let all = Fresh::new(|| {
+                let found: Vec<_> = children(pid).iter().flat_map(|p| listeners(p)).collect();
+                if found.len() < least {
+                    Vec::new()
+                } else {
+                    found
+                }
+            });
             flood(n.parse().expect("a number"), &[], || {
                 TcpStream::connect_timeout(&all.any()?, Duration::from_secs(1)).ok()
             })
@@ -41,6 +49,9 @@ fn stranger() {
             flood(n.parse().expect("a number"), &[], || {
                 UnixStream::connect_addr(&local_address(&all.any()?)).ok()
             })
+        }
+        ["rendezvous", network, descriptors] => {
+            ranks::rendezvous(network == "local", descriptors.parse().expect("a number"));
         }
         ["rank", uid, rank, n, late, descriptors] => ranks::play(
             uid,
@@ -197,6 +208,17 @@ impl Processes {
         let all = Processes(all);
         said.into_iter().for_each(|out| drop(wait_for(out, "@full")));
         all
+    }
+
+    /// One, and what it says behind `word`.
+    pub(crate) fn one_that_says(word: &str, part: &str) -> (Processes, String) {
+        let (child, said) = start(part);
+        let one = Processes(vec![child]);
+        (one, wait_for(said, word))
+    }
+
+    pub(crate) fn are_at_work(&mut self) -> bool {
+        self.0.iter_mut().all(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// One for each part, and what each says behind `word`, in the same order.
