@@ -47,8 +47,8 @@ fn never_more_descriptors(n: u64) {
     setrlimit(Resource::RLIMIT_NOFILE, n, n).expect("a lower limit");
 }
 
-/// What a shell usually gives. A listener keeps half of them for strangers, so that the floods are larger than
-/// what it keeps.
+/// What a shell usually gives. A listener keeps half of them for strangers, so that the floods are larger
+/// than what it keeps.
 const USUAL: u64 = 1024;
 
 fn config(rank: u32, n: u32) -> UidConfig {
@@ -91,8 +91,8 @@ fn connections_that_come_back_at_once_do_not_delay_a_start() {
     }
 }
 
-/// The listeners for neighbours, which live for milliseconds: the rank that connects to all others comes late,
-/// so that they last. A rank keeps 32 connections of strangers; there come 160 at least to each.
+/// The listeners for neighbours, which live for milliseconds: the rank that connects to all others comes
+/// late, so that they last. A rank keeps 32 connections of strangers; there come 160 at least to each.
 #[test]
 fn nor_do_those_at_every_listener_of_the_ranks() {
     let _alone = alone();

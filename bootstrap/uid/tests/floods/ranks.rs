@@ -1,4 +1,4 @@
-//! The ranks of a job under attack: threads of the test, or processes with a limit of descriptors of their own.
+//! The ranks of a job under attack: threads of the test, or processes with a limit of descriptors each.
 
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,8 @@ pub(crate) fn processes_start(uid: &Uid, late: &[Duration], descriptors: u64) ->
     Duration::from_millis(millis.expect("there are ranks"))
 }
 
-/// A rendezvous in a process of its own, which may have so many descriptors. It keeps half as many connections
-/// of strangers, and 32 at least.
+/// A rendezvous in a process of its own, which may have so many descriptors. It keeps half as many
+/// connections of strangers, and 32 at least.
 pub(crate) fn standing(network: &str, descriptors: u64) -> (Processes, Uid) {
     let (process, hex) = Processes::one_that_says("@uid", &format!("rendezvous {network} {descriptors}"));
     (process, Uid::from_hex(&hex).expect("a unique ID"))
