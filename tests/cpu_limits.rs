@@ -270,7 +270,11 @@ fn what_is_missing(world: &World, rows: &mut Vec<Row>) {
         }
     };
     for (what, source) in [
-        ("`<cuda_fp16.h>`, `<cuda_bf16.h>`: `__half`, `__nv_bfloat16`", "#include <cuda_fp16.h>\n"),
+        (
+            "`<cuda_fp16.h>`, `<cuda_bf16.h>`: `__half`, `__nv_bfloat16`, pairs of them",
+            "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n__half2 a;\n__nv_bfloat162 b;\n",
+        ),
+        ("`<cuda_fp8.h>`", "#include <cuda_fp8.h>\n"),
         ("`<cooperative_groups.h>`", "#include <cooperative_groups.h>\n"),
         ("libcu++, CUB, Thrust", "#include <cuda/atomic>\n"),
         (

@@ -17,7 +17,6 @@ template <size_t size, size_t align> struct alignas(align) rushmem_element {
   unsigned char at[size];
 };
 
-#if !defined(RUSHMEM_CPU)
 /* NVRTC need not have CUDA's own headers, and reductions look at the bits alone. */
 struct alignas(2) __half {
   unsigned short bits;
@@ -25,7 +24,6 @@ struct alignas(2) __half {
 struct alignas(2) __nv_bfloat16 {
   unsigned short bits;
 };
-#endif
 
 /* As many as the table may ask for (host/runtime/src/config/launches.rs). */
 #define RUSHMEM_STREAM_KERNEL __global__ void __launch_bounds__(512, 1)

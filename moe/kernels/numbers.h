@@ -1,6 +1,6 @@
 /* Numbers of 16 and 8 bits, to and from f32: rounded to nearest, ties to even; fp8 saturates, as CUDA's
  * `satfinite` conversions do; what is no number becomes CUDA's. On GPUs by their instructions, on the CPU
- * device, which has none of CUDA's headers for them, by integers, with the same bits.
+ * device with the same bits.
  *
  * MOE_Y is the type of what experts produce, MOE_OUT that of their sums: 0 bf16, 1 fp16, 2 f32. MOE_CAST is
  * what dispatch makes of bf16: 0 nothing (bytes are sent as they are), 1 fp8 e4m3, 2 fp8 e5m2; MOE_SCALES how
@@ -16,6 +16,10 @@
 #endif
 #ifndef MOE_SCALES
 #define MOE_SCALES 0
+#endif
+
+#if defined(RUSHMEM_CPU)
+#include <cuda_bf16.h>
 #endif
 
 namespace moe {
@@ -55,23 +59,10 @@ __device__ inline uint32_t to_fp8_pair(float low, float high) { return to_fp8(lo
 #endif
 #if defined(RUSHMEM_CPU)
 
-__device__ inline uint32_t to_half(float x) {
-  const uint32_t u = __float_as_uint(x), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
-  if (a > 0x7f800000) return 0x7fff;
-  if (a >= 0x477ff000) return sign | 0x7c00; /* 65520 rounds to infinity */
-  return sign | rounded(a, 10, 113);
-}
+__device__ inline uint32_t to_half(float x) { return __half_as_ushort(__float2half(x)); }
+__device__ inline uint32_t to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16(x)); }
 __device__ inline float from_half(uint32_t h) {
-  const uint32_t sign = (h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 0x3ff;
-  if (exponent == 31) return __uint_as_float(sign | 0x7f800000 | mantissa << 13);
-  if (exponent != 0) return __uint_as_float(sign | (exponent + 112) << 23 | mantissa << 13);
-  const float small = static_cast<float>(mantissa) * 5.9604644775390625e-8f; /* 2^-24 */
-  return sign ? -small : small;
-}
-__device__ inline uint32_t to_bf16(float x) {
-  const uint32_t u = __float_as_uint(x);
-  if ((u & 0x7fffffff) > 0x7f800000) return 0x7fff;
-  return (u + 0x7fff + (u >> 16 & 1)) >> 16;
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(h)));
 }
 __device__ inline uint32_t to_bf16_pair(float low, float high) { return to_bf16(low) | to_bf16(high) << 16; }
 __device__ inline uint32_t to_half_pair(float low, float high) { return to_half(low) | to_half(high) << 16; }

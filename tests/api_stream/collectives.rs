@@ -359,9 +359,7 @@ fn every_type_and_operator() {
             };
             Complex<f64>: Sum plus;
         }
-        if on_gpus() {
-            floats!(f16 bf16);
-        }
+        floats!(f16 bf16);
     });
 }
 

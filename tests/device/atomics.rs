@@ -1,12 +1,14 @@
 //! Atomics inside kernels: all PEs at once on the same words. What is left behind in the words is checked
 //! here.
 
+use rushmem::half::{bf16, f16};
 use rushmem::Symmetric;
 
 use crate::api_common::at_all_counts;
 use crate::*;
 
 const ATOMICS: &str = kernels!("atomics.cu");
+const FLOAT16: &str = kernels!("float16.cu");
 
 /// Each thread's calls of a form. Over a network a call takes some 40 us, and contention comes from threads
 /// and PEs.
@@ -124,4 +126,42 @@ fn atomics_on_floats() {
             assert_eq!(doubles.to_vec().unwrap()[0], f64::from(total));
         }
     });
+}
+
+/// What lies beside a sum stays, and each addition sees another value before it: 16-bit floats count to 256
+/// exactly.
+fn sums_of<T: Symmetric + Copy>(kernel: &str, of: fn(f32) -> T, value: fn(T) -> f32) {
+    at_all_counts(|world, _| {
+        let bench = Bench::new(world, FLOAT16);
+        let n = world.n_pes();
+        let threads = 64 / n;
+        let (words, seen) = (world.alloc::<T>(4).unwrap(), world.alloc::<T>((n * threads) as usize).unwrap());
+        words.write(&[of(7.0), of(0.0), of(0.0), of(9.0)]).unwrap();
+        world.barrier_all().unwrap();
+        bench.run(kernel, Launch::new(1, threads), (&words, &seen));
+        let total = (n * threads) as f32;
+        let sums: Vec<f32> = words.to_vec().unwrap().into_iter().map(value).collect();
+        assert_eq!(sums, [7.0, total, 2.0 * total, 9.0]);
+        // What all PEs saw of this one's.
+        let (mine, mut before) = (threads as usize * world.my_pe().number() as usize, Vec::new());
+        for pe in world.pes() {
+            let mut of_pe = vec![of(0.0); threads as usize];
+            seen.slice(mine..mine + threads as usize).unwrap().get(&mut of_pe, pe).unwrap();
+            before.extend(of_pe.into_iter().map(value));
+        }
+        before.sort_by(f32::total_cmp);
+        let want: Vec<f32> = (0..n * threads).map(|i| i as f32).collect();
+        assert_eq!(before, want);
+        world.barrier_all().unwrap();
+    });
+}
+
+#[test]
+fn atomics_on_halves() {
+    sums_of::<f16>("add_halves", f16::from_f32, f16::to_f32);
+}
+
+#[test]
+fn atomics_on_bfloats() {
+    sums_of::<bf16>("add_bfloats", bf16::from_f32, bf16::to_f32);
 }

@@ -2,8 +2,8 @@
  * compiles, for each kind of device and without a warning, is the test (scripts/check-device). */
 #include <rushmem/rushmem.cuh>
 
-/* Types of GPUs only, and NVRTC may have no such headers; after ours, which must not need them. */
-#if !defined(RUSHMEM_CPU) && __has_include(<cuda_bf16.h>)
+/* NVRTC may have no such headers; after ours, which must not need them. */
+#if __has_include(<cuda_bf16.h>)
 #define WITH_HALVES 1
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

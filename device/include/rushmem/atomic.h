@@ -1,10 +1,10 @@
 /* Atomic updates of one word at any PE. (OpenSHMEM 1.5, 9.7)
  *
  * `target` is symmetric and naturally aligned. T is a 4- or 8-byte integer; fetch, set, swap, add and
- * fetch_add take float and double too; on GPUs add and fetch_add also take __half and __nv_bfloat16 (the
- * program includes cuda_fp16.h or cuda_bf16.h; the CPU device does not have these types). Always in T's own
- * width. Atomic with one another from every PE, device and host; not with plain stores or p to the same word
- * while they go on. Fetching forms return the word's value before the update.
+ * fetch_add take float and double too; add and fetch_add also take __half and __nv_bfloat16 (the program
+ * includes cuda_fp16.h or cuda_bf16.h). Always in T's own width. Atomic with one another from every PE,
+ * device and host; not with plain stores or p to the same word while they go on. Fetching forms return the
+ * word's value before the update.
  *
  * None orders anything else: fence() before one that announces data (wait.h is the other side).
  */
@@ -20,16 +20,12 @@ namespace impl {
 template <typename T> struct atomic_check {
   static constexpr bool integer = is_word_integer<T>::value && (sizeof(T) == 4 || sizeof(T) == 8);
   static constexpr bool number = integer || is_floating<T>::value;
-#if defined(RUSHMEM_CPU)
-  static constexpr bool addable = number;
-#else
   static constexpr bool addable = number || is_half<T>::value || is_bfloat16<T>::value;
-#endif
 };
 
 #define RUSHMEM_ASSERT_ATOMIC(T, kind, text) static_assert(rushmem::impl::atomic_check<T>::kind, text)
 #define RUSHMEM_ADDABLE(name) \
-  name " takes 4- and 8-byte integers, float, double, and on GPUs __half and __nv_bfloat16"
+  name " takes 4- and 8-byte integers, float, double, __half and __nv_bfloat16"
 
 /* Where the word of a PE that is near is, and as what. */
 template <typename T> RUSHMEM_DEVICE word<T> *atomic_near(T *target, const route &to) {
@@ -88,12 +84,10 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T>
   if constexpr (impl::is_floating<T>::value) {
     impl::breathe();
     return impl::fetch_add_float(to.at(target), value);
-#if !defined(RUSHMEM_CPU)
   } else if constexpr (impl::is_half<T>::value) {
     return impl::from_bits<T>(impl::fetch_add_half(impl::atomic_near(target, to), impl::to_bits(value)));
   } else if constexpr (impl::is_bfloat16<T>::value) {
     return impl::from_bits<T>(impl::fetch_add_bfloat16(impl::atomic_near(target, to), impl::to_bits(value)));
-#endif
   } else {
     return impl::from_bits<T>(impl::fetch_add_word(impl::atomic_near(target, to), impl::to_bits(value)));
   }

@@ -3,10 +3,9 @@
  *
  *     rushmem::reduce<rushmem::block>(team, dst, src, n, rushmem::sum{});
  *
- * T is an integer or float of 1 to 8 bytes, or a `rushmem::complex` of floats (sum and prod) or doubles
- * (sum); on GPUs __half and __nv_bfloat16, too. Results are the same bits
- * on every member and in every run: members are combined in the order of their numbers
- * (impl/coll/operators.h). */
+ * T is an integer or float of 1 to 8 bytes, __half or __nv_bfloat16, or a `rushmem::complex` of floats (sum
+ * and prod) or doubles (sum). Results are the same bits on every member and in every run: members are
+ * combined in the order of their numbers (impl/coll/operators.h). */
 #ifndef RUSHMEM_REDUCE_H
 #define RUSHMEM_REDUCE_H
 

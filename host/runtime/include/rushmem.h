@@ -1651,8 +1651,7 @@ int32_t rushmem_team_alltoallv_on_stream(rushmem_team_t *t,
  * combined in the order of their numbers. `dst` and `src` may be one array; each is symmetric
  * for all members or for none. Errors as `rushmem_team_broadcast_on_stream`;
  * `RUSHMEM_ERR_INVALID_ARGUMENT` where the operator makes no sense for the type,
- * `RUSHMEM_ERR_UNSUPPORTED` for 16-bit floats on the CPU, which are for GPUs, and for products
- * of `RUSHMEM_COMPLEX_DOUBLE`.
+ * `RUSHMEM_ERR_UNSUPPORTED` for products of `RUSHMEM_COMPLEX_DOUBLE`.
  *
  * Requires: `dst` and `src` are valid for `n` elements until the work is done; the rest as for
  * `rushmem_team_sync_on_stream`. */

@@ -17,6 +17,7 @@
 #include "rushmem_cpu/warp.h"
 #include "rushmem_cpu/atomic.h"
 #include "rushmem_cpu/intrinsics.h"
+#include "rushmem_cpu/float16_bits.h"
 #include "rushmem_cpu/kernel.h"
 
 /* libc's assert() calls this; ours, hidden in the kernel's shared object, fails the launch and not the

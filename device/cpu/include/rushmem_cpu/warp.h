@@ -51,8 +51,12 @@ static inline int __all_sync(unsigned mask, int predicate, RUSHMEM_CPU_HERE) {
   return 1;
 }
 
+/* What lanes pass on: numbers. cuda_fp16.h and cuda_bf16.h add theirs. */
+template <class T> struct rushmem_cpu_is_passed : std::is_arithmetic<T> {};
+
 template <class T> static inline uint64_t rushmem_cpu_bits(T value) {
-  static_assert(std::is_arithmetic<T>::value && sizeof(T) <= 8, "warp operations take arithmetic types of 1 to 8 bytes");
+  static_assert(rushmem_cpu_is_passed<T>::value && sizeof(T) <= 8,
+                "warp operations take arithmetic types of 1 to 8 bytes");
   uint64_t bits = 0;
   memcpy(&bits, &value, sizeof value);
   return bits;

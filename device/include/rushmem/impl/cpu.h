@@ -7,6 +7,7 @@
 #include <rushmem/impl/traits.h>
 
 #include <rushmem/abi.h>
+#include <rushmem_cpu/float16_bits.h>
 #include <rushmem_cpu/hooks.h>
 
 #define RUSHMEM_DEVICE __device__ inline
@@ -115,19 +116,39 @@ template <typename W> RUSHMEM_DEVICE W compare_swap_word(W *to, W expected, W v)
   return expected;
 }
 /* No processor of ours adds floats in memory: read, add, and try to put it back. */
-template <typename F> RUSHMEM_DEVICE F fetch_add_float(F *to, F v) {
-  word<F> *bits = reinterpret_cast<word<F> *>(to);
-  word<F> seen = load_relaxed_word(bits);
+template <typename W, typename Next> RUSHMEM_DEVICE W fetch_update_word(W *to, Next next) {
+  W seen = load_relaxed_word(to);
   for (;;) {
-    F before, after;
-    __builtin_memcpy(&before, &seen, sizeof(F));
-    after = before + v;
-    word<F> wanted;
-    __builtin_memcpy(&wanted, &after, sizeof(F));
-    word<F> found = compare_swap_word(bits, seen, wanted);
-    if (found == seen) return before;
+    const W found = compare_swap_word(to, seen, next(seen));
+    if (found == seen) return seen;
     seen = found;
   }
+}
+template <typename F> RUSHMEM_DEVICE F fetch_add_float(F *to, F v) {
+  const word<F> before = fetch_update_word(reinterpret_cast<word<F> *>(to), [v](word<F> bits) {
+    return __builtin_bit_cast(word<F>, static_cast<F>(__builtin_bit_cast(F, bits) + v));
+  });
+  return __builtin_bit_cast(F, before);
+}
+
+/* 16-bit floats, by their bits. */
+RUSHMEM_DEVICE float float_of_half(unsigned short bits) { return rushmem_cpu_half_format::widen(bits); }
+RUSHMEM_DEVICE unsigned short half_of_float(float value) { return rushmem_cpu_half_format::narrow(value); }
+RUSHMEM_DEVICE float float_of_bfloat16(unsigned short bits) { return rushmem_cpu_bfloat16_format::widen(bits); }
+RUSHMEM_DEVICE unsigned short bfloat16_of_float(float value) {
+  return rushmem_cpu_bfloat16_format::narrow(value);
+}
+RUSHMEM_DEVICE unsigned short sum_of_halves(unsigned short a, unsigned short b) {
+  return rushmem_cpu_half_format::sum(a, b);
+}
+RUSHMEM_DEVICE unsigned short sum_of_bfloat16s(unsigned short a, unsigned short b) {
+  return rushmem_cpu_bfloat16_format::sum(a, b);
+}
+RUSHMEM_DEVICE unsigned short fetch_add_half(unsigned short *to, unsigned short v) {
+  return fetch_update_word(to, [v](unsigned short bits) { return sum_of_halves(bits, v); });
+}
+RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned short v) {
+  return fetch_update_word(to, [v](unsigned short bits) { return sum_of_bfloat16s(bits, v); });
 }
 /* Without the old value: it costs nothing here. */
 template <typename W> RUSHMEM_DEVICE void add_word(W *to, W v) { fetch_add_word(to, v); }

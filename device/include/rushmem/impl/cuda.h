@@ -283,21 +283,47 @@ RUSHMEM_COMPARE_SWAP("cas.b32", uint32_t, "r")
 RUSHMEM_COMPARE_SWAP("cas.b64", uint64_t, "l")
 
 /* 16-bit floats, by their bits: the types are known to those programs alone that include their headers.
- * Rounded to nearest, subnormals kept. The hardware adds pairs only, which would touch the neighbour, so the
- * compiler makes these a loop around a compare-and-swap. */
+ * Rounded to nearest, subnormals kept. */
+RUSHMEM_DEVICE float float_of_half(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+RUSHMEM_DEVICE unsigned short half_of_float(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+RUSHMEM_DEVICE float float_of_bfloat16(unsigned short bits) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
+}
+RUSHMEM_DEVICE unsigned short bfloat16_of_float(float value) {
+  unsigned short bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+RUSHMEM_DEVICE unsigned short sum_of_halves(unsigned short a, unsigned short b) {
+  unsigned short sum;
+  asm("add.rn.f16 %0, %1, %2;" : "=h"(sum) : "h"(a), "h"(b));
+  return sum;
+}
+RUSHMEM_DEVICE unsigned short sum_of_bfloat16s(unsigned short a, unsigned short b) {
+  unsigned short sum;
+  /* 1.0 * a + b: sm_80 has no plain addition of these. */
+  asm("fma.rn.bf16 %0, %1, %2, %3;" : "=h"(sum) : "h"(a), "h"(static_cast<unsigned short>(0x3f80)), "h"(b));
+  return sum;
+}
+/* The hardware adds pairs only, which would touch the neighbour, so the compiler makes these a loop around a
+ * compare-and-swap. */
 RUSHMEM_ATOM(fetch_add_half, "add.noftz.f16", unsigned short, "h")
 #if __CUDA_ARCH__ >= 900
 RUSHMEM_ATOM(fetch_add_bfloat16, "add.noftz.bf16", unsigned short, "h")
 #else
 RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned short value) {
-  unsigned short before, after, found = load_relaxed_word(to);
+  unsigned short before, found = load_relaxed_word(to);
   do {
     before = found;
-    /* 1.0 * before + value: sm_80 has no plain addition of these. */
-    asm("fma.rn.bf16 %0, %1, %2, %3;"
-        : "=h"(after)
-        : "h"(before), "h"(static_cast<unsigned short>(0x3f80)), "h"(value));
-    found = compare_swap_word(to, before, after);
+    found = compare_swap_word(to, before, sum_of_bfloat16s(before, value));
   } while (found != before);
   return before;
 }

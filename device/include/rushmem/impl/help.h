@@ -58,13 +58,11 @@ RUSHMEM_DEVICE uint64_t carry_out(uint64_t what, uint64_t address, uint64_t valu
     return update_word(op, reinterpret_cast<uint32_t *>(address), static_cast<uint32_t>(value),
                        static_cast<uint32_t>(compare));
   }
-#if !defined(RUSHMEM_CPU)
   if (bytes == 2) {
     unsigned short *at = reinterpret_cast<unsigned short *>(address);
     const unsigned short addend = static_cast<unsigned short>(value);
     return kind == RUSHMEM_WORD_BFLOAT16 ? fetch_add_bfloat16(at, addend) : fetch_add_half(at, addend);
   }
-#endif
   return bytes == 8 ? add_to_float<double>(address, value) : add_to_float<float>(address, value);
 }
 

@@ -1,8 +1,7 @@
 /* The platform's interface: relaxed, acquire and release accesses, the two fences, atomic updates, a clock, a
  * pause between polls, and the end of a kernel that fails. impl/cuda.h implements it in PTX, impl/cpu.h in
  * compiler builtins and the CPU device's hooks. Elsewhere only what copies, posts to far PEs or helps the
- * host differs between the devices (impl/copy.h, bulk.h, net/, help.h), and atomic.h, whose 16-bit floats
- * only GPUs have.
+ * host differs between the devices (impl/copy.h, bulk.h, net/, help.h).
  *
  * All accesses are at system scope: the other side is another GPU or a host.
  */

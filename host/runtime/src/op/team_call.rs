@@ -287,10 +287,9 @@ impl TeamReduction {
     }
 }
 
-/// Whether kernels do that reduction, on a GPU or on the CPU, which has no 16-bit floats.
-pub(crate) fn is_reduced_by_kernels(of: i32, op: i32, gpu: bool) -> bool {
-    let here = |of: &Reduced| gpu || of.number != Number::Float || of.bytes > 2;
-    reduction(of, op).is_ok_and(|(of, op)| here(of) && word_of(of, op).is_ok())
+/// Whether kernels do that reduction.
+pub(crate) fn is_reduced_by_kernels(of: i32, op: i32) -> bool {
+    reduction(of, op).is_ok_and(|(of, op)| word_of(of, op).is_ok())
 }
 
 /// What kernels take for an element of a reduction.

@@ -82,32 +82,17 @@ template <typename T> struct combined {
   RUSHMEM_DEVICE static word<T> to(T value) { return to_bits(value); }
 };
 
-#if !defined(RUSHMEM_CPU)
+/* 16-bit floats are combined as floats, and rounded once. */
 template <> struct combined<__half> {
   using type = float;
-  RUSHMEM_DEVICE static float from(unsigned short bits) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-  }
-  RUSHMEM_DEVICE static unsigned short to(float value) {
-    unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-  }
+  RUSHMEM_DEVICE static float from(unsigned short bits) { return float_of_half(bits); }
+  RUSHMEM_DEVICE static unsigned short to(float value) { return half_of_float(value); }
 };
 template <> struct combined<__nv_bfloat16> {
   using type = float;
-  RUSHMEM_DEVICE static float from(unsigned short bits) {
-    return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
-  }
-  RUSHMEM_DEVICE static unsigned short to(float value) {
-    unsigned short bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-  }
+  RUSHMEM_DEVICE static float from(unsigned short bits) { return float_of_bfloat16(bits); }
+  RUSHMEM_DEVICE static unsigned short to(float value) { return bfloat16_of_float(value); }
 };
-#endif
 
 /* A word's elements, combined one member after the other. */
 template <typename T, typename Op> struct accumulator {

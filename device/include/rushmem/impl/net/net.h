@@ -115,20 +115,6 @@ template <typename T> RUSHMEM_DEVICE void far_update(uint32_t code, const T *tar
   far_atomic(code, target, value, T{}, pe, 0);
 }
 
-#if !defined(RUSHMEM_CPU)
-
-/* Sums of 16-bit floats, by their bits. */
-template <typename T> RUSHMEM_DEVICE unsigned short far_sum(unsigned short a, unsigned short b) {
-  unsigned short sum;
-  if (is_half<T>::value) {
-    asm("add.rn.f16 %0, %1, %2;" : "=h"(sum) : "h"(a), "h"(b));
-  } else {
-    /* As in cuda.h: sm_80 has no plain addition of these. */
-    asm("fma.rn.bf16 %0, %1, %2, %3;" : "=h"(sum) : "h"(a), "h"(static_cast<unsigned short>(0x3f80)), "h"(b));
-  }
-  return sum;
-}
-
 /* Adds to a 16-bit float by compare-and-swap of the word that it is in. Its other half keeps what it has. */
 template <typename T> RUSHMEM_DEVICE T far_fetch_add_small(T *target, T value, int pe) {
   uint32_t *word_ = reinterpret_cast<uint32_t *>(far_address(target) & ~uint64_t(3));
@@ -136,7 +122,8 @@ template <typename T> RUSHMEM_DEVICE T far_fetch_add_small(T *target, T value, i
   uint32_t seen = far_fetch<uint32_t>(RUSHMEM_ATOMIC_FETCH, word_, 0, 0, pe);
   for (;;) {
     const unsigned short before = static_cast<unsigned short>(seen >> shift);
-    const uint32_t after = far_sum<T>(before, to_bits(value));
+    const unsigned short addend = to_bits(value);
+    const uint32_t after = is_half<T>::value ? sum_of_halves(before, addend) : sum_of_bfloat16s(before, addend);
     const uint32_t wanted = (seen & ~(uint32_t(0xffff) << shift)) | after << shift;
     const uint32_t found = far_fetch(RUSHMEM_ATOMIC_COMPARE_SWAP, word_, wanted, seen, pe);
     if (found == seen) return from_bits<T>(before);
@@ -144,14 +131,12 @@ template <typename T> RUSHMEM_DEVICE T far_fetch_add_small(T *target, T value, i
   }
 }
 
-#endif
-
 template <typename T> RUSHMEM_DEVICE T far_fetch_add(T *target, T value, int pe) {
-#if !defined(RUSHMEM_CPU)
-  if constexpr (is_half<T>::value || is_bfloat16<T>::value) return far_fetch_add_small(target, value, pe);
-  else
-#endif
+  if constexpr (is_half<T>::value || is_bfloat16<T>::value) {
+    return far_fetch_add_small(target, value, pe);
+  } else {
     return far_fetch<T>(RUSHMEM_ATOMIC_FETCH_ADD, target, value, T{}, pe);
+  }
 }
 
 }  // namespace impl

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use crate::error::{err, Result};
 use crate::exec::Home;
 use crate::kernel::streams::On;
-use crate::op::team_call::{check_plain, Caller, TeamCall, TeamLaunch};
+use crate::op::team_call::{check_plain, Caller, TeamCall};
 use rushmem_abi::device::RawTeam;
 
 /// Scopes of launches of one block, and of several: a launch's end is all that its blocks wait for.
@@ -74,7 +74,6 @@ unsafe fn start(
     let Some(launch) = call.check(caller, &|what, at, bytes| find(w, &on, what, at, bytes))? else {
         return Ok(());
     };
-    check_element(&launch, gpu)?;
     let advice = || format!("rushmem_team_prepare (Team::prepare) loads what {} needs", call.name());
     let step = w.launches().of(call.name(), launch.bytes, gpu, w.kernels().blocks_together());
     let scope = if step.blocks > 1 { SEVERAL } else { ONE };
@@ -97,7 +96,6 @@ pub(crate) fn prepare_collective(w: &impl Home, name: &str, op: i32, what: usize
         let launch =
             call.check(Caller { me: 0, n: 1, gpu }, &|_, at, _| Ok(at)).map_err(|e| e.context(&text))?;
         if let Some(launch) = launch {
-            check_element(&launch, gpu).map_err(|e| e.context(&text))?;
             let steps = w.launches().steps(name, gpu);
             let wide =
                 steps.iter().any(|step| step.blocks > 1) && (!gpu || w.kernels().blocks_together() > 1);
@@ -108,14 +106,6 @@ pub(crate) fn prepare_collective(w: &impl Home, name: &str, op: i32, what: usize
         }
     }
     Ok(())
-}
-
-/// Whether the device has the element type.
-fn check_element(launch: &TeamLaunch, gpu: bool) -> Result<()> {
-    if gpu || !["__half", "__nv_bfloat16"].iter().any(|float| launch.arguments.contains(float)) {
-        return Ok(());
-    }
-    Err(err!(UNSUPPORTED, "kernels on the CPU have no 16-bit floats"))
 }
 
 /// Where a kernel of this stream finds a range of this PE's memory. What lies where symmetric memory does

@@ -138,7 +138,7 @@ impl Session<'_> {
             TeamCall::Reducescatter { r#type, op, .. } => ("reducescatter", r#type, op),
             _ => return Ok(false),
         };
-        if !is_reduced_by_kernels(of, op, world.engine.is_some()) {
+        if !is_reduced_by_kernels(of, op) {
             return Ok(false);
         }
         // One that lacks the kernel fails before the others wait for it in theirs.
