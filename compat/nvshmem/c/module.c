@@ -100,9 +100,16 @@ static struct {
   int (*ctx_get_device)(int *);
   int (*module_global)(device_pointer *, size_t *, CUmodule, const char *);
   int (*library_global)(device_pointer *, size_t *, CUlibrary, const char *);
-  int (*to_host)(void *, device_pointer, size_t);
-  int (*to_device)(device_pointer, const void *, size_t);
-  int (*copy)(device_pointer, device_pointer, size_t);
+  int (*attribute)(void *, int, device_pointer);
+  int (*retain)(void **, int);
+  int (*release)(int);
+  int (*push)(void *);
+  int (*pop)(void **);
+  int (*capture_mode)(int *);
+  int (*stream_create)(void **, unsigned);
+  int (*stream_wait)(void *);
+  int (*stream_destroy)(void *);
+  int (*copy)(device_pointer, device_pointer, size_t, void *);
 } cuda;
 
 static void load_driver(void)
@@ -112,15 +119,46 @@ static void load_driver(void)
   *(void **) &cuda.ctx_get_device = dlsym(library, "cuCtxGetDevice");
   *(void **) &cuda.module_global = dlsym(library, "cuModuleGetGlobal_v2");
   *(void **) &cuda.library_global = dlsym(library, "cuLibraryGetGlobal");
-  *(void **) &cuda.to_host = dlsym(library, "cuMemcpyDtoH_v2");
-  *(void **) &cuda.to_device = dlsym(library, "cuMemcpyHtoD_v2");
-  *(void **) &cuda.copy = dlsym(library, "cuMemcpy");
+  *(void **) &cuda.attribute = dlsym(library, "cuPointerGetAttribute");
+  *(void **) &cuda.retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+  *(void **) &cuda.release = dlsym(library, "cuDevicePrimaryCtxRelease_v2");
+  *(void **) &cuda.push = dlsym(library, "cuCtxPushCurrent_v2");
+  *(void **) &cuda.pop = dlsym(library, "cuCtxPopCurrent_v2");
+  *(void **) &cuda.capture_mode = dlsym(library, "cuThreadExchangeStreamCaptureMode");
+  *(void **) &cuda.stream_create = dlsym(library, "cuStreamCreate");
+  *(void **) &cuda.stream_wait = dlsym(library, "cuStreamSynchronize");
+  *(void **) &cuda.stream_destroy = dlsym(library, "cuStreamDestroy_v2");
+  *(void **) &cuda.copy = dlsym(library, "cuMemcpyAsync");
 }
 
 static void need_driver(void)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, load_driver);
+}
+
+/* Copies between memory of either kind. On a stream of its own that waits for no other: on the null stream a
+ * copy would wait for whatever waits on the program's streams, for this very PE perhaps. */
+static int copy_now(device_pointer to, device_pointer from, size_t bytes)
+{
+  void *stream = NULL, *context = NULL;
+  int mode = 2; /* relaxed: it has nothing to do with a capture that is under way */
+  if (!cuda.copy || !cuda.retain || cuda.retain(&context, job.gpu) != 0) return -1;
+  int code = cuda.push(context);
+  if (code == 0) {
+    cuda.capture_mode(&mode);
+    code = cuda.stream_create(&stream, 1 /* CU_STREAM_NON_BLOCKING */);
+    if (code == 0) {
+      code = cuda.copy(to, from, bytes, stream);
+      const int waited = cuda.stream_wait(stream);
+      if (code == 0) code = waited;
+      cuda.stream_destroy(stream);
+    }
+    cuda.capture_mode(&mode);
+    cuda.pop(&context);
+  }
+  cuda.release(job.gpu);
+  return code;
 }
 
 int module_current_gpu(void)
@@ -133,12 +171,15 @@ int module_current_gpu(void)
 
 void module_copy(struct call call, void *to, const void *from, size_t bytes)
 {
-  if (job.gpu < 0) {
+  const device_pointer source = (uintptr_t) from;
+  unsigned kind = 0;
+  if (job.gpu >= 0) need_driver();
+  /* What the driver does not know is the program's own; 2 is memory of a GPU. */
+  if (job.gpu < 0 || !cuda.attribute || cuda.attribute(&kind, 2 /* MEMORY_TYPE */, source) != 0 || kind != 2) {
     memcpy(to, from, bytes);
     return;
   }
-  need_driver();
-  const int code = cuda.copy ? cuda.copy((device_pointer) (uintptr_t) to, (device_pointer) (uintptr_t) from, bytes) : -1;
+  const int code = copy_now((uintptr_t) to, source, bytes);
   if (code != 0) refuse(call, "copying %zu bytes from %p: CUDA's error %d", bytes, from, code);
 }
 
@@ -150,7 +191,7 @@ static int fill_at(struct call call, int found, device_pointer at, size_t bytes)
                    "calls nothing of it",
                    found);
   unsigned head[2] = {0};
-  if (bytes >= sizeof head && (!cuda.to_host || cuda.to_host(head, at, sizeof head) != 0))
+  if (bytes >= sizeof head && copy_now((uintptr_t) head, at, sizeof head) != 0)
     return decline(call, NVSHMEMX_ERROR_INTERNAL, "the module's rushmem_state cannot be read");
   if (bytes != sizeof(rushmem_device_state) || (head[0] && head[0] != RUSHMEM_DEVICE_ABI_VERSION))
     return decline(call, NVSHMEMX_ERROR_NOT_SUPPORTED,
@@ -159,7 +200,7 @@ static int fill_at(struct call call, int found, device_pointer at, size_t bytes)
                    head[0], bytes, RUSHMEM_DEVICE_ABI_VERSION, sizeof(rushmem_device_state));
   rushmem_device_state state;
   check(call, rushmem_kernel_state(job.world, &state, sizeof state));
-  if (!cuda.to_device || cuda.to_device(at, &state, sizeof state) != 0)
+  if (copy_now(at, (uintptr_t) &state, sizeof state) != 0)
     return decline(call, NVSHMEMX_ERROR_INTERNAL, "the module's rushmem_state cannot be written");
   return 0;
 }

@@ -87,7 +87,15 @@ int fill_this(const void *state, size_t bytes, int gpu) {
   cudaError_t code = cudaGetDevice(&before);
   if (code == cudaSuccess && before != gpu) code = cudaSetDevice(gpu);
   if (code != cudaSuccess) return static_cast<int>(code);
-  code = cudaMemcpyToSymbol(rushmem_state, state, bytes);
+  /* Not on the null stream, which may wait for kernels that wait for this PE. */
+  cudaStream_t stream;
+  code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (code == cudaSuccess) {
+    code = cudaMemcpyToSymbolAsync(rushmem_state, state, bytes, 0, cudaMemcpyHostToDevice, stream);
+    const cudaError_t ended = cudaStreamSynchronize(stream);
+    if (code == cudaSuccess) code = ended;
+    static_cast<void>(cudaStreamDestroy(stream));
+  }
   if (before != gpu) static_cast<void>(cudaSetDevice(before));
   return static_cast<int>(code);
 }

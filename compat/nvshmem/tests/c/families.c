@@ -1,7 +1,14 @@
 /* The host's functions, for every type, from the host and on a stream, on heaps of either kind: what a PE
- * puts into its right neighbour's memory is a formula of it. sets.h has the lists of types. */
+ * puts into its right neighbour's memory is a formula of it. sets.h has the lists of types.
+ *
+ *   families [PART...]        rma collectives reductions atomics waits words teams rest; all of them without arguments
+ *   families prepare TYPE...  compiles the kernels of the reductions of that type, for runs to come: each takes
+ *                             seconds, which several processes may spend at once
+ *
+ * PE 0 says each family as it begins, so that a run that hangs or is killed shows where. */
 #include "check.h"
 
+#include <stdbool.h>
 #include <time.h>
 
 #include "sets.h"
@@ -10,10 +17,14 @@ static int me, n, right, left, turns_of_reductions = 2;
 static cudaStream_t stream;
 static uint64_t salt;
 
-/* So that a run that hangs shows where. */
-static void done(const char *what)
+static void say(const char *part, const char *what)
 {
-  if (me == 0) printf("done: %s\n", what);
+  static double begin;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const double seconds = (double) now.tv_sec + (double) now.tv_nsec * 1e-9;
+  if (begin == 0) begin = seconds;
+  if (me == 0) printf("%7.2f s: %s %s\n", seconds - begin, part, what);
   fflush(stdout);
 }
 
@@ -298,6 +309,7 @@ static void teams(void)
   CHECK(nvshmemx_team_init(&team, &config, NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID, n, right) == 0);
   CHECK(nvshmem_team_my_pe(team) == right && nvshmem_team_n_pes(team) == n);
   nvshmem_team_destroy(team);
+  say("teams", "again and again");
   /* Numbers are used again. */
   for (int i = 0; i < 100; i++) {
     CHECK(nvshmem_team_split_strided(NVSHMEM_TEAM_WORLD, 0, 1, n, NULL, 0, &team) == 0 && team == NVSHMEM_TEAMS_MIN);
@@ -343,7 +355,40 @@ static void rest(char *a)
   nvshmem_sync_all();
 }
 
-int main(void)
+static void clear(char *a)
+{
+  static const char zeroes[8192];
+  nvshmem_putmem(a, zeroes, sizeof zeroes, me);
+  nvshmem_barrier_all();
+}
+
+static bool is_asked(int argc, char **argv, const char *part)
+{
+  for (int i = 1; i < argc; i++)
+    if (!strcmp(argv[i], part)) return true;
+  return argc < 2;
+}
+
+/* The runtime's type of whole numbers. */
+#define WHOLE_OF(T)                                                                         \
+  (sizeof(T) == 1 ? ONE_OF(T, 8) : sizeof(T) == 2 ? ONE_OF(T, 16) : sizeof(T) == 4 ? ONE_OF(T, 32) : ONE_OF(T, 64))
+#define ONE_OF(T, bits) ((T) -1 < (T) 1 ? RUSHMEM_INT##bits : RUSHMEM_UINT##bits)
+
+static void prepare(int count, char **types)
+{
+  rushmem_team_t *team;
+  CHECK(rushmem_team_world(world(), &team) == RUSHMEM_OK);
+#define PREPARE(NAME, T)                                                                    \
+  if (is_asked(count, types, #NAME)) {                                                      \
+    say("prepare", #NAME);                                                                  \
+    CHECK(rushmem_team_prepare(team, "reduce", WHOLE_OF(T), RUSHMEM_SUM) == RUSHMEM_OK);    \
+    CHECK(rushmem_team_prepare(team, "reduce", WHOLE_OF(T), RUSHMEM_MAX) == RUSHMEM_OK);    \
+    CHECK(rushmem_team_prepare(team, "reducescatter", WHOLE_OF(T), RUSHMEM_SUM) == RUSHMEM_OK); \
+  }
+  WHOLE(PREPARE)
+}
+
+int main(int argc, char **argv)
 {
   if (nvshmemx_init_status() != NVSHMEM_STATUS_NOT_INITIALIZED) return 1;
   int provided;
@@ -351,6 +396,13 @@ int main(void)
   nvshmem_init(); /* counted */
   me = nvshmem_my_pe(), n = nvshmem_n_pes();
   right = (me + 1) % n, left = (me + n - 1) % n;
+  if (argc > 2 && !strcmp(argv[1], "prepare")) {
+    prepare(argc - 1, argv + 1);
+    all_well();
+    nvshmem_finalize();
+    nvshmem_finalize();
+    return 0;
+  }
   CHECK(rushmem_stream_create(world(), (void **) &stream) == RUSHMEM_OK);
   char *a = nvshmem_calloc(1, 8192), *b = nvshmem_calloc(1, 8192);
   uint64_t *sig = nvshmem_calloc(16, sizeof *sig);
@@ -362,32 +414,37 @@ int main(void)
   /* Each PE's clock is another one. */
   salt = (uint64_t) time(NULL);
   nvshmem_uint64_broadcast(NVSHMEM_TEAM_WORLD, &salt, &salt, 1, 0);
-#define CALL_RMA(NAME, T) rma_##NAME(a, sig);
-  FOR_RMA(CALL_RMA)
-  done("rma");
-#define CALL_COLLECT(NAME, T) collect_##NAME(a, b);
-  FOR_RMA(CALL_COLLECT)
-  done("collectives");
-#define CALL_REDUCE(NAME, T) reduce_##NAME(a, b);
-  WHOLE(CALL_REDUCE)
-  static const char zeroes[8192];
-  nvshmem_putmem(a, zeroes, sizeof zeroes, me);
-  nvshmem_barrier_all();
-  done("reductions");
-#define CALL_AMO(NAME, T) amo_##NAME(a);
-  FOR_AMO(CALL_AMO)
-  sum_float(a);
-  sum_double(a);
-  sum_half(a);
-  nvshmem_putmem(a, zeroes, sizeof zeroes, me);
-  nvshmem_barrier_all();
-  done("atomics");
-#define CALL_WAIT(NAME, T) wait_##NAME(a);
-  FOR_WAIT(CALL_WAIT)
-  done("waits");
-  bits(a, sig);
-  teams();
-  rest(a);
+#define SAID(part, name, call) say(part, #name), call;
+#define CALL_RMA(NAME, T) SAID("rma", NAME, rma_##NAME(a, sig))
+#define CALL_COLLECT(NAME, T) SAID("collectives", NAME, collect_##NAME(a, b))
+#define CALL_REDUCE(NAME, T) SAID("reductions", NAME, reduce_##NAME(a, b))
+#define CALL_AMO(NAME, T) SAID("atomics", NAME, amo_##NAME(a))
+#define CALL_WAIT(NAME, T) SAID("waits", NAME, wait_##NAME(a))
+  if (is_asked(argc, argv, "rma")) {
+    FOR_RMA(CALL_RMA)
+  }
+  if (is_asked(argc, argv, "collectives")) {
+    FOR_RMA(CALL_COLLECT)
+    clear(a);
+  }
+  if (is_asked(argc, argv, "reductions")) {
+    WHOLE(CALL_REDUCE)
+    clear(a);
+  }
+  if (is_asked(argc, argv, "atomics")) {
+    FOR_AMO(CALL_AMO)
+    SAID("atomics", float, sum_float(a))
+    SAID("atomics", double, sum_double(a))
+    SAID("atomics", half, sum_half(a))
+    clear(a);
+  }
+  if (is_asked(argc, argv, "waits")) {
+    FOR_WAIT(CALL_WAIT)
+  }
+  if (is_asked(argc, argv, "words")) SAID("words", by width, bits(a, sig))
+  if (is_asked(argc, argv, "teams")) SAID("teams", of all kinds, teams())
+  if (is_asked(argc, argv, "rest")) SAID("rest", of the interface, rest(a))
+  say("end", "");
   CHECK(rushmem_stream_destroy(world(), stream) == RUSHMEM_OK);
   nvshmem_free(sig);
   nvshmem_free(b);

@@ -1,5 +1,7 @@
 /* Compiles a file of tests/kernels for the PE's device, launches each of its kernels on all PEs, and looks at
- * what they report. Arguments: the file, and options of the compiler. */
+ * what they report. Arguments: the file, and options of the compiler; with `load` in front of them it is
+ * compiled and not run, so that processes to come find it in the cache. */
+#include <stdbool.h>
 #include <time.h>
 
 #include "check.h"
@@ -16,6 +18,8 @@ static void fine(int32_t code, const char *what)
 int main(int argc, char **argv)
 {
   static char text[1 << 20];
+  const bool run = argc < 2 || strcmp(argv[1], "load") != 0;
+  if (!run) argc--, argv++;
   FILE *file = argc > 1 ? fopen(argv[1], "r") : NULL;
   if (!file) return 2;
   const size_t length = fread(text, 1, sizeof text, file);
@@ -34,14 +38,25 @@ int main(int argc, char **argv)
   if (n > 1) CHECK(nvshmem_team_split_strided(NVSHMEM_TEAM_WORLD, 1, 2, n / 2, NULL, 0, &odd) == 0);
   nvshmem_team_t team = me % 2 == 0 ? even : odd;
 
+  struct timespec begin, end;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
   rushmem_module_t *module;
   fine(rushmem_module_load(world(), text, length, argv[1], (const char *const *) argv + 2, (size_t) argc - 2, &module),
        argv[1]);
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  if (me == 0) {
+    printf("%s: compiled and loaded in %.1f s\n", argv[1],
+           (double) (end.tv_sec - begin.tv_sec) + (double) (end.tv_nsec - begin.tv_nsec) * 1e-9);
+    fflush(stdout);
+  }
   static const char zeroes[ROOM];
   const char *name;
   size_t count = 0;
   for (; rushmem_module_kernel_names(module, count, &name) == RUSHMEM_OK; count++) {
+    if (!run) continue;
     rushmem_kernel_t *kernel;
+    if (me == 0) printf("%s\n", name);
+    fflush(stdout);
     fine(rushmem_module_kernel(module, name, &kernel), name);
     nvshmem_putmem(a, zeroes, ROOM, me);
     nvshmem_putmem(b, zeroes, ROOM, me);

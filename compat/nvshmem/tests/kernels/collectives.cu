@@ -36,7 +36,7 @@
   DATA(nvshmemx, NAME##_broadcast, NAME##_fcollect, NAME##_alltoall, T, 1, _warp, count) \
   DATA(nvshmemx, NAME##_broadcast, NAME##_fcollect, NAME##_alltoall, T, 1, _block, count)
 #define MOVED(NAME, T)                                                           \
-  KERNEL(coll_##NAME) {                                                          \
+  PARTIAL_KERNEL(coll_##NAME) {                                                          \
     UNUSED;                                                                      \
     for (int turn = 0; turn < 2; ++turn) {                                       \
       OF_TEAM(turn ? team : NVSHMEM_TEAM_WORLD);                                 \
@@ -48,7 +48,7 @@
   }
 MOVED(double, double)
 
-KERNEL(coll_bytes) {
+PARTIAL_KERNEL(coll_bytes) {
   UNUSED;
   OF_TEAM(NVSHMEM_TEAM_WORLD);
   DATA(nvshmem, broadcastmem, fcollectmem, alltoallmem, int, 4, , 17)
@@ -82,27 +82,32 @@ __device__ T combined(nvshmem_team_t t_, size_t i, uint64_t salt, F op) {
   REDUCED(nvshmem, NAME, T, OP, , EXPRESSION)                                    \
   REDUCED(nvshmemx, NAME, T, OP, _warp, EXPRESSION)                              \
   REDUCED(nvshmemx, NAME, T, OP, _block, EXPRESSION)
-KERNEL(reduce_int64) {
-  UNUSED;
-  for (int turn = 0; turn < 2; ++turn) {
-    OF_TEAM(turn ? team : NVSHMEM_TEAM_WORLD);
-    REDUCED(nvshmem, int64, int64_t, and, , x & y)
-    REDUCED(nvshmemx, int64, int64_t, or, _warp, x | y)
-    REDUCED(nvshmemx, int64, int64_t, xor, _block, x ^ y)
-    REDUCED(nvshmem, int64, int64_t, max, , x < y ? y : x)
-    REDUCED(nvshmemx, int64, int64_t, min, _warp, y < x ? y : x)
-    REDUCED(nvshmemx, int64, int64_t, prod, _block, x * y)
-    SCOPES(int64, int64_t, sum, x + y)
+/* Three kernels, as each takes the compiler a while. */
+#define OF_TEAMS(name, ...)                                                      \
+  PARTIAL_KERNEL(name) {                                                         \
+    UNUSED;                                                                      \
+    for (int turn = 0; turn < 2; ++turn) {                                       \
+      OF_TEAM(turn ? team : NVSHMEM_TEAM_WORLD);                                 \
+      __VA_ARGS__                                                                \
+    }                                                                            \
+    nvshmemx_barrier_all_block();                                                \
   }
-  nvshmemx_barrier_all_block();
-}
-KERNEL(reduce_float) {
+OF_TEAMS(reduce_bits,
+  REDUCED(nvshmem, int64, int64_t, and, , x & y)
+  REDUCED(nvshmemx, int64, int64_t, or, _warp, x | y)
+  REDUCED(nvshmemx, int64, int64_t, xor, _block, x ^ y))
+OF_TEAMS(reduce_numbers,
+  REDUCED(nvshmem, int64, int64_t, max, , x < y ? y : x)
+  REDUCED(nvshmemx, int64, int64_t, min, _warp, y < x ? y : x)
+  REDUCED(nvshmemx, int64, int64_t, prod, _block, x * y))
+OF_TEAMS(reduce_sums, SCOPES(int64, int64_t, sum, x + y))
+PARTIAL_KERNEL(reduce_float) {
   UNUSED;
   OF_TEAM(NVSHMEM_TEAM_WORLD);
   REDUCED(nvshmemx, float, float, sum, _block, x + y)
   nvshmemx_barrier_all_block();
 }
-KERNEL(reduce_uint8) {
+PARTIAL_KERNEL(reduce_uint8) {
   UNUSED;
   OF_TEAM(team);
   REDUCED(nvshmemx, uint8, uint8_t, sum, _warp, x + y)
@@ -110,4 +115,4 @@ KERNEL(reduce_uint8) {
 }
 
 #define KERNELS_OF_COLLECTIVES(X) \
-  X(coll_double) X(coll_bytes) X(reduce_int64) X(reduce_float) X(reduce_uint8)
+  X(coll_double) X(coll_bytes) X(reduce_bits) X(reduce_numbers) X(reduce_sums) X(reduce_float) X(reduce_uint8)

@@ -71,6 +71,8 @@ int main() {
 
   unsigned line = 0;
   for (const named &one : kernels) {
+    if (me == 0) std::printf("%s\n", one.name);
+    std::fflush(stdout);
     FINE(cudaMemsetAsync(a, 0, room, stream));
     FINE(cudaMemsetAsync(b, 0, room, stream));
     FINE(cudaMemsetAsync(sig, 0, 64 * 8, stream));

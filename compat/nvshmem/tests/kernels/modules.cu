@@ -26,7 +26,9 @@ int main(int argc, char **argv) {
   if (argc < 2) return 2;
   nvshmem_init();
   const int me = nvshmem_my_pe(), n = nvshmem_n_pes();
-  FINE(cudaSetDevice(nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE)));
+  int devices = 0;
+  FINE(cudaGetDeviceCount(&devices));
+  FINE(cudaSetDevice(nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE) % devices));
   int *dest = static_cast<int *>(nvshmem_calloc(4, sizeof(int)));
   int got[2] = {-1, -1};
 

@@ -19,7 +19,11 @@ int main() {
   cudaStream_t stream;
   nvshmem_init();
   const int me = nvshmem_my_pe(), n = nvshmem_n_pes(), mine = nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE);
-  if (cudaSetDevice(mine) != cudaSuccess || cudaStreamCreate(&stream) != cudaSuccess) return 1;
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || cudaSetDevice(mine % devices) != cudaSuccess ||
+      cudaStreamCreate(&stream) != cudaSuccess) {
+    return 1;
+  }
   int *dest = static_cast<int *>(nvshmem_malloc(2 * sizeof(int))), *to = dest + 1;
   shift<<<1, 1, 0, stream>>>(dest);
   nvshmemx_barrier_all_on_stream(stream);

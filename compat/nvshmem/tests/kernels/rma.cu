@@ -81,14 +81,14 @@
 
 /* C++ names of macros' arguments must not hold an empty one. */
 #define OF_TYPE(NAME, T)                                                         \
-  KERNEL(rma_##NAME) {                                                           \
+  PARTIAL_KERNEL(rma_##NAME) {                                                           \
     NEIGHBOURS;                                                                  \
     UNUSED;                                                                      \
     ONE(NAME, T)                                                                 \
     BY_SCOPE(nvshmem, NAME, T, )                                                 \
   }
 #define BY_MANY(NAME, T)                                                         \
-  KERNEL(rma_many_##NAME) {                                                      \
+  PARTIAL_KERNEL(rma_many_##NAME) {                                                      \
     NEIGHBOURS;                                                                  \
     UNUSED;                                                                      \
     BY_SCOPE(nvshmemx, NAME, T, _warp)                                           \
@@ -104,7 +104,7 @@ FOR_MANY(BY_MANY)
   STRIDES(X, iput##BITS, iget##BITS, T, S)                                       \
   SIGNALS(X, put##BITS##_signal, put##BITS##_signal_nbi, T, 1, S)
 #define ALL_SCOPES(BITS, T)                                                      \
-  KERNEL(rma_bits##BITS) {                                                       \
+  PARTIAL_KERNEL(rma_bits##BITS) {                                                       \
     NEIGHBOURS;                                                                  \
     UNUSED;                                                                      \
     WIDTH(nvshmem, BITS, T, )                                                    \
@@ -117,7 +117,7 @@ ALL_SCOPES(32, uint32_t)
 ALL_SCOPES(64, uint64_t)
 
 /* Elements of 16 bytes: pairs. */
-KERNEL(rma_bits128) {
+PARTIAL_KERNEL(rma_bits128) {
   NEIGHBOURS;
   UNUSED;
   uint64_t *to = reinterpret_cast<uint64_t *>(a), *from = reinterpret_cast<uint64_t *>(b), *got = from + 512;
@@ -145,7 +145,7 @@ KERNEL(rma_bits128) {
 #define BYTES(X, S)                                                              \
   MOVES(X, putmem, getmem, putmem_nbi, getmem_nbi, int, 4, S)                    \
   SIGNALS(X, putmem_signal, putmem_signal_nbi, int, 4, S)
-KERNEL(rma_bytes) {
+PARTIAL_KERNEL(rma_bytes) {
   NEIGHBOURS;
   UNUSED;
   BYTES(nvshmem, )
@@ -154,7 +154,7 @@ KERNEL(rma_bytes) {
 }
 
 /* Queues are a hint. */
-KERNEL(rma_queues) {
+PARTIAL_KERNEL(rma_queues) {
   NEIGHBOURS;
   UNUSED;
   int *to = reinterpret_cast<int *>(a), *from = reinterpret_cast<int *>(b);
