@@ -57,6 +57,7 @@ static void start(struct call call, int level)
   team_start(call);
   static_register(call);
   psync_start(call);
+  fault_start();
   if (job.n_pes > 1) watch_start(view.broken);
   if (job.me == 0) settings_print();
   if (!registered) on_exit(at_exit, NULL);
@@ -74,8 +75,10 @@ int job_init_thread(struct call call, int requested, int *provided)
   else if (requested > job.thread_level)
     job.thread_level = requested;
   job.starts++;
-  if (provided) *provided = job.thread_level;
+  const int level = job.thread_level;
   pthread_mutex_unlock(&starting);
+  /* Its address may be wild: nothing is locked. */
+  if (provided) *provided = level;
   check(call, rushmem_barrier_all(job.world));
   return 0;
 }

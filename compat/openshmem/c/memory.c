@@ -120,7 +120,8 @@ void *memory_realloc(struct call call, void *pointer, size_t size)
   if (!at) return NULL;
   /* What others have under way to the old place arrives there first. */
   check(call, rushmem_barrier_all(job.world));
-  memcpy(at, pointer, before < size ? before : size);
+  /* The heap may be in GPU memory. */
+  check(call, rushmem_put(job.world, at, pointer, before < size ? before : size, job.me));
   memory_free(call, pointer);
   return at;
 }
