@@ -5,10 +5,10 @@
  * context then wait for nothing of another's.
  *
  * A context also counts its operations on far PEs, so that fence and quiet of one that has none under way
- * cost nothing. An operation is counted when its call of the runtime has returned, by the thread that made it. A
- * quiet notes the count before it calls the runtime, and that all of these are complete when the runtime has
- * returned. So a thread that finds its operation's number complete knows of a quiet that began behind the
- * operation and is over. The same holds for fence. */
+ * cost nothing. An operation is counted when its call of the runtime has returned, by the thread that made
+ * it. A quiet notes the count before it calls the runtime, and that all of these are complete when the
+ * runtime has returned. So a thread that finds its operation's number complete knows of a quiet that began
+ * behind the operation and is over. The same holds for fence. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

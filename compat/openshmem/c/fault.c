@@ -247,6 +247,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
   inside_call = NULL;
   text.bytes[text.used - 1] = 0;
   if (job.world) watch_abort(text.bytes);
+  /* Only a test's _exit comes back. */
   atomic_flag_clear(&taken);
   _exit(1);
 }

@@ -3,6 +3,7 @@
 #ifndef RUSHMEM_OPENSHMEM_INLINE_H
 #define RUSHMEM_OPENSHMEM_INLINE_H
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "library.h"
@@ -22,6 +23,7 @@
   const struct inside inside __attribute__((cleanup(leave_call))) =                                          \
       {&function, call.from, inside_call, arguments};                                                        \
   inside_call = &inside;                                                                                     \
+  atomic_signal_fence(memory_order_seq_cst);                                                                 \
   if (!LIKELY(!job.debug)) trace(call);                                                                      \
   (void) call
 /* In functions of a context's operation on a PE; `may_last`: it may be under way when they return. */
@@ -116,6 +118,8 @@ _Static_assert(sizeof(int) == 4 && sizeof(long) == 8 && sizeof(void *) == 8, "a 
 
 INLINE void leave_call(const struct inside *inside)
 {
+  /* What the call has written comes before, for the handler: an address may be wild. */
+  atomic_signal_fence(memory_order_seq_cst);
   inside_call = inside->outer;
 }
 

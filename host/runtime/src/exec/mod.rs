@@ -8,8 +8,8 @@
 //! | not mapped | [`net`] | either, calling [`net`] |
 //!
 //! [`run`] and [`on_stream`] are the two entries for operations on one PE, [`order`] has fence and quiet,
-//! [`context`] those of some operations, [`wait`] what a PE waits for. Memory that a peer may touch at any time is only reached through raw
-//! pointers and atomics, never through a reference.
+//! [`context`] those of some operations, [`wait`] what a PE waits for. Memory that a peer may touch at any
+//! time is only reached through raw pointers and atomics, never through a reference.
 
 pub(crate) mod context;
 pub(crate) mod gpu;

@@ -165,8 +165,9 @@ impl Operations {
         }
     }
 
-    /// What is asked on the lane from here on happens after a strided put just asked for. From host memory rows
-    /// are records, which keep their order; from GPU memory they are sent later, so that it takes a fence.
+    /// What is asked on the lane from here on happens after a strided put just asked for. From host memory
+    /// rows are records, which keep their order; from GPU memory they are sent later, so that it takes a
+    /// fence.
     pub(crate) fn fence_rows(&mut self, lane: Lane) {
         if self.gpu.is_some() && self.core.ordering.fence(lane) {
             self.core.wire.activate(lane.pe);
