@@ -50,7 +50,12 @@ static void start(struct call call, int level)
   if (code != RUSHMEM_OK) refuse(call, "%s", rushmem_last_error());
   rushmem_view_t view;
   check(call, rushmem_view(world, &view));
-  job = (struct job){.world = world, .me = view.my_pe, .n_pes = view.n_pes, .thread_level = level};
+  job = (struct job){.world = world,
+                     .me = view.my_pe,
+                     .n_pes = view.n_pes,
+                     .window = view.heap_base,
+                     .window_bytes = view.stride,
+                     .thread_level = level};
   const char *debug = setting("DEBUG");
   job.debug = debug && strcmp(debug, "0") != 0;
   check(call, rushmem_team_world(world, &job.team));

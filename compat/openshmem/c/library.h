@@ -26,6 +26,7 @@ struct job {
   rushmem_world_t *world; /* null before the first initialisation and after the last finalisation */
   rushmem_team_t *team;   /* of all PEs */
   int me, n_pes;
+  uintptr_t window, window_bytes; /* this PE's addresses of symmetric memory, of which parts live */
   int thread_level;
   int starts; /* initialisations that were not finalised */
   int debug;  /* SHMEM_DEBUG: calls are traced, and checked more closely */
