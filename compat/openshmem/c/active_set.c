@@ -195,7 +195,9 @@ void active_collect(struct call call, struct active_set set, long *psync, void *
   long offset = 0;
   if (m.index > 0) {
     wait_until(call, RUSHMEM_INT64, &psync[OFFSET], RUSHMEM_CMP_NE, SHMEM_SYNC_VALUE);
-    offset = psync[OFFSET] - 1;
+    uint64_t bits;
+    check(call, rushmem_g(job.world, &psync[OFFSET], &bits, sizeof bits, job.me));
+    offset = (long) bits - 1;
     add(call, &psync[OFFSET], -(offset + 1), job.me);
   }
   if (m.index + 1 < set.size) add(call, &psync[OFFSET], offset + (long) mine + 1, pe_of(&m, m.index + 1));

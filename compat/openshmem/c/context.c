@@ -1,14 +1,14 @@
 /* Contexts: a team, whose numbers of PEs the context speaks, options, and how far its operations are.
  *
- * A context counts its operations on far PEs; those on near PEs are complete when they return. Fence and
- * quiet of a context that has none under way do nothing, whatever other contexts have under way. Otherwise
- * they are the runtime's, which keeps one order for all operations of a PE: a quiet then waits for what all
- * contexts had begun before it, and for nothing that they begin later.
+ * Operations on near PEs are complete when they return. For those on far PEs each context is one of the
+ * runtime's, made with its first such operation: the thread is in it during the call. Fence and quiet of a
+ * context then wait for nothing of another's.
  *
- * An operation is counted when its call of the runtime has returned, by the thread that made it. A quiet
- * notes the count before it calls the runtime, and that all of these are complete when the runtime has
- * returned. So a thread that finds its operation's number complete knows of a quiet that began behind the
- * operation and is over. The same holds for fence. */
+ * A context also counts its operations on far PEs, so that fence and quiet of one that has none under way
+ * cost nothing. An operation is counted when its call of the runtime has returned, by the thread that made
+ * it. A quiet notes the count before it calls the runtime, and that all of these are complete when the
+ * runtime has returned. So a thread that finds its operation's number complete knows of a quiet that began
+ * behind the operation and is over. The same holds for fence. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,6 +19,8 @@ struct context {
   const struct team *team;
   long options;
   pthread_t owner;
+  /* The runtime's, once there is an operation on a far PE. */
+  _Atomic(uint64_t) number;
   /* Operations on far PEs: begun, ordered by a fence, complete. */
   _Atomic(uint64_t) begun, fenced, complete;
 };
@@ -47,12 +49,38 @@ void context_check(struct call call, shmem_ctx_t ctx)
   if (ctx != SHMEM_CTX_DEFAULT) find(call, ctx);
 }
 
-void context_used(shmem_ctx_t ctx, int pe)
+/* The runtime's context of this one. */
+static uint64_t number_of(struct call call, struct context *of)
 {
-  struct context *used = slots_find(&context_slots, (uintptr_t) ctx);
-  /* The call has checked both; a context that another thread has destroyed meanwhile counts nothing. */
-  if (!used || pe < 0 || pe >= used->team->info.n_pes || !team_is_far(team_member(used->team, pe))) return;
-  atomic_fetch_add_explicit(&used->begun, 1, memory_order_release);
+  uint64_t number = atomic_load_explicit(&of->number, memory_order_acquire);
+  if (number != RUSHMEM_CONTEXT_DEFAULT) return number;
+  uint64_t made;
+  check(call, rushmem_context_create(job.world, &made));
+  if (atomic_compare_exchange_strong_explicit(&of->number, &number, made, memory_order_acq_rel,
+                                              memory_order_acquire))
+    return made;
+  /* Another thread was first. */
+  check(call, rushmem_context_destroy(job.world, made));
+  return number;
+}
+
+bool context_enter(struct call call, shmem_ctx_t ctx, int pe)
+{
+  /* The operation itself refuses what makes no sense. */
+  struct context *used = job.world ? slots_find(&context_slots, (uintptr_t) ctx) : NULL;
+  if (!used || pe < 0 || pe >= used->team->info.n_pes || !team_is_far(team_member(used->team, pe)))
+    return false;
+  check(call, rushmem_context_enter(job.world, number_of(call, used)));
+  return true;
+}
+
+void context_leave(shmem_ctx_t ctx, bool may_last)
+{
+  /* The default context is always there. */
+  rushmem_context_enter(job.world, RUSHMEM_CONTEXT_DEFAULT);
+  /* One that another thread has destroyed meanwhile counts nothing. */
+  struct context *used = may_last ? slots_find(&context_slots, (uintptr_t) ctx) : NULL;
+  if (used) atomic_fetch_add_explicit(&used->begun, 1, memory_order_release);
 }
 
 static void raise_to(_Atomic(uint64_t) *count, uint64_t least)
@@ -72,7 +100,7 @@ void context_quiet(struct call call, shmem_ctx_t ctx)
     check(call, rushmem_check(job.world));
     return;
   }
-  check(call, rushmem_quiet(job.world));
+  check(call, rushmem_context_quiet(job.world, number_of(call, of)));
   raise_to(&of->complete, begun);
 }
 
@@ -86,7 +114,7 @@ void context_fence(struct call call, shmem_ctx_t ctx)
     check(call, rushmem_check(job.world));
     return;
   }
-  check(call, rushmem_fence(job.world));
+  check(call, rushmem_context_fence(job.world, number_of(call, of)));
   raise_to(&of->fenced, begun);
 }
 
@@ -114,7 +142,11 @@ void context_destroy(struct call call, shmem_ctx_t ctx)
   if (ctx == SHMEM_CTX_INVALID) return;
   if (ctx == SHMEM_CTX_DEFAULT) refuse(call, "the default context is not destroyed");
   context_quiet(call, ctx);
-  free(slots_take(&context_slots, (uintptr_t) ctx));
+  struct context *ends = slots_take(&context_slots, (uintptr_t) ctx);
+  if (!ends) refuse(call, "another thread destroys the context, too");
+  if (ends->number != RUSHMEM_CONTEXT_DEFAULT)
+    check(call, rushmem_context_destroy(job.world, ends->number));
+  free(ends);
 }
 
 int context_team(struct call call, shmem_ctx_t ctx, shmem_team_t *team)
@@ -144,5 +176,9 @@ static bool of_team(const void *object, const void *team)
 
 void context_forget(const struct team *team)
 {
-  for (void *context; (context = slots_take_any(&context_slots, of_team, team));) free(context);
+  for (struct context *ends; (ends = slots_take_any(&context_slots, of_team, team));) {
+    /* In a broken job the next call says so. */
+    if (ends->number != RUSHMEM_CONTEXT_DEFAULT) rushmem_context_destroy(job.world, ends->number);
+    free(ends);
+  }
 }

@@ -29,7 +29,7 @@ static void place(char *text, size_t room, const void *from)
 }
 
 /* Another thread may hold the lock of standard output for ever. */
-static void flush(void)
+void flush(void)
 {
   if (ftrylockfile(stdout) == 0) {
     fflush(stdout);

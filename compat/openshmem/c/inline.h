@@ -3,6 +3,7 @@
 #ifndef RUSHMEM_OPENSHMEM_INLINE_H
 #define RUSHMEM_OPENSHMEM_INLINE_H
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "library.h"
@@ -14,15 +15,21 @@
 #define WEAK(name)                                                                                           \
   extern __typeof__(p##name) name __attribute__((weak, alias("p" #name), visibility("default")))
 
-/* At the head of every function. */
-#define CALL(function)                                                                                       \
-  const struct call call = {function, __builtin_return_address(0)};                                          \
+/* At the head of every function, with its arguments that are pointers: it says where this thread is. */
+#define CALL(name, ...)                                                                                      \
+  static const struct function function = {name, #__VA_ARGS__};                                              \
+  const struct call call = {name, __builtin_return_address(0)};                                              \
+  const volatile void *const arguments[] = {__VA_ARGS__ __VA_OPT__(,) NULL};                                 \
+  const struct inside inside __attribute__((cleanup(leave_call))) =                                          \
+      {&function, call.from, inside_call, arguments};                                                        \
+  inside_call = &inside;                                                                                     \
+  atomic_signal_fence(memory_order_seq_cst);                                                                 \
   if (!LIKELY(!job.debug)) trace(call);                                                                      \
   (void) call
-/* In functions whose operation may be under way when they return: the context counts it then. */
-#define BEGINS                                                                                               \
-  const struct begun begun __attribute__((cleanup(count_begun))) = {ctx, pe};                                \
-  (void) begun
+/* In functions of a context's operation on a PE; `may_last`: it may be under way when they return. */
+#define IN_CONTEXT(may_last)                                                                                 \
+  const struct use use __attribute__((cleanup(end_use))) = begin_use(call, ctx, pe, may_last);               \
+  (void) use
 #define WITHOUT_CONTEXT                                                                                      \
   const shmem_ctx_t ctx = SHMEM_CTX_DEFAULT;                                                                 \
   (void) ctx
@@ -109,14 +116,26 @@ _Static_assert(sizeof(int) == 4 && sizeof(long) == 8 && sizeof(void *) == 8, "a 
 #define TO_ALL(name, op)                                                                                     \
   ((void) pWrk, active_reduce(call, ACTIVE_SET, pSync, dest, source, nreduce, NUMBER_##name, RUSHMEM_##op))
 
-/* An operation on PE `pe` of a context. */
-struct begun {
-  shmem_ctx_t ctx;
-  int pe;
-};
-INLINE void count_begun(const struct begun *begun)
+INLINE void leave_call(const struct inside *inside)
 {
-  if (!LIKELY(begun->ctx == SHMEM_CTX_DEFAULT || job.all_near)) context_used(begun->ctx, begun->pe);
+  /* What the call has written comes before, for the handler: an address may be wild. */
+  atomic_signal_fence(memory_order_seq_cst);
+  inside_call = inside->outer;
+}
+
+/* An operation in a context; `entered`: on a far PE, so that the thread is in the runtime's. */
+struct use {
+  shmem_ctx_t ctx;
+  bool entered, may_last;
+};
+INLINE struct use begin_use(struct call call, shmem_ctx_t ctx, int pe, bool may_last)
+{
+  const bool near = ctx == SHMEM_CTX_DEFAULT || job.all_near;
+  return (struct use){ctx, !LIKELY(near) && context_enter(call, ctx, pe), may_last};
+}
+INLINE void end_use(const struct use *use)
+{
+  if (!LIKELY(!use->entered)) context_leave(use->ctx, use->may_last);
 }
 
 /* The world's number of the PE that a call names. */
@@ -133,10 +152,23 @@ INLINE void apart(struct call call, shmem_ctx_t ctx, const void *dest, const voi
     check_apart(call, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe));
 }
 
+/* Local memory of an operation on a far PE is there. */
+INLINE void reads(struct call call, shmem_ctx_t ctx, const void *source, const void *dest, size_t n,
+                  size_t bytes, int pe)
+{
+  if (!LIKELY(job.all_near)) fault_source(source, dest, bytes_of(call, n, bytes), target(call, ctx, pe));
+}
+INLINE void writes(struct call call, shmem_ctx_t ctx, void *dest, const void *source, size_t n,
+                   size_t bytes, int pe)
+{
+  if (!LIKELY(job.all_near)) fault_dest(dest, source, bytes_of(call, n, bytes), target(call, ctx, pe));
+}
+
 INLINE void put(struct call call, shmem_ctx_t ctx, void *dest, const void *source, size_t n, size_t bytes,
                 int pe)
 {
   apart(call, ctx, dest, source, n, bytes, pe);
+  reads(call, ctx, source, dest, n, bytes, pe);
   check_at(call, rushmem_put(job.world, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe)), dest);
 }
 
@@ -144,6 +176,7 @@ INLINE void put_nbi(struct call call, shmem_ctx_t ctx, void *dest, const void *s
                     size_t bytes, int pe)
 {
   apart(call, ctx, dest, source, n, bytes, pe);
+  reads(call, ctx, source, dest, n, bytes, pe);
   check_at(call, rushmem_put_nbi(job.world, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe)),
            dest);
 }
@@ -152,6 +185,7 @@ INLINE void get(struct call call, shmem_ctx_t ctx, void *dest, const void *sourc
                 int pe)
 {
   apart(call, ctx, dest, source, n, bytes, pe);
+  writes(call, ctx, dest, source, n, bytes, pe);
   check_at(call, rushmem_get(job.world, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe)),
            source);
 }
@@ -160,6 +194,7 @@ INLINE void get_nbi(struct call call, shmem_ctx_t ctx, void *dest, const void *s
                     size_t bytes, int pe)
 {
   apart(call, ctx, dest, source, n, bytes, pe);
+  writes(call, ctx, dest, source, n, bytes, pe);
   check_at(call, rushmem_get_nbi(job.world, dest, source, bytes_of(call, n, bytes), target(call, ctx, pe)),
            source);
 }
@@ -192,6 +227,7 @@ INLINE void iput(struct call call, shmem_ctx_t ctx, void *dest, const void *sour
                  ptrdiff_t sst,
                  size_t bytes, size_t n, int pe)
 {
+  if (!LIKELY(job.all_near)) fault_rows(source, sst, dest, dst, bytes, n, target(call, ctx, pe), false);
   check_at(call, rushmem_iput(job.world, dest, source, dst, sst, bytes, n, target(call, ctx, pe)), dest);
 }
 
@@ -199,6 +235,7 @@ INLINE void iget(struct call call, shmem_ctx_t ctx, void *dest, const void *sour
                  ptrdiff_t sst,
                  size_t bytes, size_t n, int pe)
 {
+  if (!LIKELY(job.all_near)) fault_rows(dest, dst, source, sst, bytes, n, target(call, ctx, pe), true);
   check_at(call, rushmem_iget(job.world, dest, source, dst, sst, bytes, n, target(call, ctx, pe)), source);
 }
 
@@ -207,6 +244,7 @@ INLINE void put_signal(struct call call, shmem_ctx_t ctx, void *dest, const void
                        uint64_t *sig, uint64_t value, int op, int pe)
 {
   apart(call, ctx, dest, source, n, bytes, pe);
+  reads(call, ctx, source, dest, n, bytes, pe);
   check_at(call,
            rushmem_put_signal(job.world, dest, source, bytes_of(call, n, bytes), sig, value, op,
                               target(call, ctx, pe)),
@@ -218,6 +256,7 @@ INLINE void put_signal_nbi(struct call call, shmem_ctx_t ctx, void *dest, const 
                            uint64_t *sig, uint64_t value, int op, int pe)
 {
   apart(call, ctx, dest, source, n, bytes, pe);
+  reads(call, ctx, source, dest, n, bytes, pe);
   check_at(
       call,
       rushmem_put_signal_nbi(job.world, dest, source, bytes_of(call, n, bytes), sig, value, op, target(call,

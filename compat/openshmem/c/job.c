@@ -50,13 +50,19 @@ static void start(struct call call, int level)
   if (code != RUSHMEM_OK) refuse(call, "%s", rushmem_last_error());
   rushmem_view_t view;
   check(call, rushmem_view(world, &view));
-  job = (struct job){.world = world, .me = view.my_pe, .n_pes = view.n_pes, .thread_level = level};
+  job = (struct job){.world = world,
+                     .me = view.my_pe,
+                     .n_pes = view.n_pes,
+                     .window = view.heap_base,
+                     .window_bytes = view.stride,
+                     .thread_level = level};
   const char *debug = setting("DEBUG");
   job.debug = debug && strcmp(debug, "0") != 0;
   check(call, rushmem_team_world(world, &job.team));
   team_start(call);
   static_register(call);
   psync_start(call);
+  fault_start();
   if (job.n_pes > 1) watch_start(view.broken);
   if (job.me == 0) settings_print();
   if (!registered) on_exit(at_exit, NULL);
@@ -74,8 +80,10 @@ int job_init_thread(struct call call, int requested, int *provided)
   else if (requested > job.thread_level)
     job.thread_level = requested;
   job.starts++;
-  if (provided) *provided = job.thread_level;
+  const int level = job.thread_level;
   pthread_mutex_unlock(&starting);
+  /* Its address may be wild: nothing is locked. */
+  if (provided) *provided = level;
   check(call, rushmem_barrier_all(job.world));
   return 0;
 }

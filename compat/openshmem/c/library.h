@@ -26,6 +26,7 @@ struct job {
   rushmem_world_t *world; /* null before the first initialisation and after the last finalisation */
   rushmem_team_t *team;   /* of all PEs */
   int me, n_pes;
+  uintptr_t window, window_bytes; /* this PE's addresses of symmetric memory, of which parts live */
   int thread_level;
   int starts; /* initialisations that were not finalised */
   int debug;  /* SHMEM_DEBUG: calls are traced, and checked more closely */
@@ -42,6 +43,8 @@ COLD SHMEM_NORETURN void fail(struct call call, int32_t code, const void *addres
 /* Ends the job with a text of our own. */
 COLD SHMEM_NORETURN void refuse(struct call call, const char *format, ...) __attribute__((format(printf, 2,
                                 3)));
+/* Writes standard output out, if no other thread is at it. */
+void flush(void);
 /* SHMEM_DEBUG: tells of the call. */
 COLD void trace(struct call call);
 /* SHMEM_DEBUG: refuses a copy within this PE between arrays that overlap. */
@@ -62,6 +65,31 @@ static inline void in_job(struct call call)
 {
   if (!LIKELY(job.world != NULL)) fail(call, RUSHMEM_ERR_BAD_HANDLE, NULL);
 }
+
+/* --- fault.c: wild pointers ----------------------------------------------------------------------------- */
+
+/* A function: its name, and those of its arguments that are pointers: "dest, source". */
+struct function {
+  const char *name, *arguments;
+};
+/* A call that this thread is in, on its stack; `outer`: another one that it is in, in a signal's handler. */
+struct inside {
+  const struct function *function;
+  const void *from;
+  const struct inside *outer;
+  const volatile void *const *arguments;
+};
+/* One load and one store for each call. */
+extern _Thread_local const struct inside *inside_call __attribute__((tls_model("initial-exec"),
+                                                                     visibility("hidden")));
+void fault_start(void);
+/* Touches memory of this PE alone that an operation on PE `pe` of the world reads, or writes to, if that is
+ * far: the operation may come to it later, in another thread. */
+COLD void fault_source(const void *source, const void *dest, size_t bytes, int pe);
+COLD void fault_dest(void *dest, const void *source, size_t bytes, int pe);
+/* The same for `n` elements that are a stride apart, `other` on the symmetric side. */
+COLD void fault_rows(const void *local, ptrdiff_t stride, const void *symmetric, ptrdiff_t other,
+                     size_t bytes, size_t n, int pe, bool writes);
 
 /* --- job.c: beginning and end -------------------------------------------------------------------------- */
 
@@ -89,6 +117,8 @@ static inline int job_n_pes(struct call call)
 
 void watch_start(const uint32_t *broken);
 void watch_stop(void);
+/* For a signal's handler: has the watching thread end the job with that text, and waits for a moment. */
+void watch_abort(const char *text);
 
 /* --- settings.c: the environment ----------------------------------------------------------------------- */
 
@@ -185,8 +215,11 @@ void team_destroy(struct call call, shmem_team_t team);
 COLD int context_target(struct call call, shmem_ctx_t ctx, int pe);
 /* Refuses what is no context. */
 void context_check(struct call call, shmem_ctx_t ctx);
-/* An operation of a context's on PE `pe` of its team has begun. */
-COLD void context_used(shmem_ctx_t ctx, int pe);
+/* Around an operation of a context other than the default one on PE `pe` of its team: to a far PE it is in
+ * the runtime's context of this one, and true is returned: it is to be left. `may_last`: the operation may be
+ * under way when its call returns. */
+COLD bool context_enter(struct call call, shmem_ctx_t ctx, int pe);
+COLD void context_leave(shmem_ctx_t ctx, bool may_last);
 /* Of a context other than the default one. */
 void context_quiet(struct call call, shmem_ctx_t ctx);
 void context_fence(struct call call, shmem_ctx_t ctx);

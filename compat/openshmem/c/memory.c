@@ -120,7 +120,8 @@ void *memory_realloc(struct call call, void *pointer, size_t size)
   if (!at) return NULL;
   /* What others have under way to the old place arrives there first. */
   check(call, rushmem_barrier_all(job.world));
-  memcpy(at, pointer, before < size ? before : size);
+  /* The heap may be in GPU memory. */
+  check(call, rushmem_put(job.world, at, pointer, before < size ? before : size, job.me));
   memory_free(call, pointer);
   return at;
 }
@@ -162,11 +163,18 @@ static void check_private_array(struct call call, const char *what, const void *
          writes ? " that can be written to" : "", why ? ": " : "", why ? why : "");
 }
 
+/* Whether the runtime will look at an array itself, because it is no memory of this PE alone. */
+static bool is_the_runtimes(const void *at)
+{
+  /* The usual case, for which a call of the runtime would take as long as a tenth of a small broadcast. */
+  return (uintptr_t) at - job.window < job.window_bytes || memory_is_symmetric(at);
+}
+
 void memory_arrays(struct call call, const void *dest, size_t to, const void *source, size_t from)
 {
   if (!job.host) return;
-  if (to > 0 && !memory_is_symmetric(dest)) check_private_array(call, "dest", dest, to, true);
-  if (from > 0 && !memory_is_symmetric(source)) check_private_array(call, "source", source, from, false);
+  if (to > 0 && !is_the_runtimes(dest)) check_private_array(call, "dest", dest, to, true);
+  if (from > 0 && !is_the_runtimes(source)) check_private_array(call, "source", source, from, false);
 }
 
 size_t memory_spread(struct call call, size_t all, ptrdiff_t stride)

@@ -1,4 +1,4 @@
-/* Fence and quiet: those of the default context order and complete what all contexts have under way. */
+/* Fence and quiet, of the default context and of others. */
 #include "library.h"
 
 void order_fence(struct call call, shmem_ctx_t ctx)
@@ -16,7 +16,7 @@ void order_quiet(struct call call, shmem_ctx_t ctx)
   if (ctx == SHMEM_CTX_INVALID) return;
   in_job(call);
   if (ctx == SHMEM_CTX_DEFAULT)
-    check(call, rushmem_quiet(job.world));
+    check(call, rushmem_context_quiet(job.world, RUSHMEM_CONTEXT_DEFAULT));
   else
     context_quiet(call, ctx);
 }

@@ -28,7 +28,8 @@ void psync_start(struct call call)
   /* Where the setting differs, there is no memory that all have. */
   int32_t mine = job.debug != 0, all = 0;
   check(call, rushmem_team_reduce(job.team, &all, &mine, 1, RUSHMEM_INT32, RUSHMEM_MIN));
-  if (!all) return;
+  /* What is noted is looked at by loads. */
+  if (!all || !job.host) return;
   void *at = NULL;
   if (rushmem_alloc(job.world, PLACES * sizeof *places, 0, &at) == RUSHMEM_OK) places = at;
 }

@@ -1,18 +1,14 @@
 /* Waits on 16-bit words, which 1.5 deprecated and the runtime does not have. */
 #include <sched.h>
+#include <stdatomic.h>
 
 #include "library.h"
 
-static bool compares(struct call call, int kind, const void *ivar, int cmp, uint64_t value)
+static bool compares(struct call call, int kind, uint64_t bits, int cmp, uint64_t value)
 {
-  int seen, wanted;
-  if (kind == KIND_short) {
-    seen = __atomic_load_n((const int16_t *) ivar, __ATOMIC_ACQUIRE);
-    wanted = (int16_t) value;
-  } else {
-    seen = __atomic_load_n((const uint16_t *) ivar, __ATOMIC_ACQUIRE);
-    wanted = (uint16_t) value;
-  }
+  const bool is_signed = kind == KIND_short;
+  const int seen = is_signed ? (int16_t) bits : (uint16_t) bits;
+  const int wanted = is_signed ? (int16_t) value : (uint16_t) value;
   switch (cmp) {
   case SHMEM_CMP_EQ: return seen == wanted;
   case SHMEM_CMP_NE: return seen != wanted;
@@ -28,9 +24,13 @@ int test_short(struct call call, int kind, const void *ivar, int cmp, uint64_t v
 {
   uint64_t bits;
   if ((uintptr_t) ivar % sizeof(int16_t)) refuse(call, "ivar %p is not at a multiple of 2 bytes", ivar);
-  /* It says whether the address is this PE's own symmetric memory. */
+  /* It also says whether the address is this PE's own symmetric memory, which may be a GPU's. */
   check_at(call, rushmem_g(job.world, ivar, &bits, sizeof(int16_t), job.me), ivar);
-  if (compares(call, kind, ivar, cmp, value)) return 1;
+  if (compares(call, kind, bits, cmp, value)) {
+    /* What came before the word's update is seen behind it. */
+    atomic_thread_fence(memory_order_acquire);
+    return 1;
+  }
   check(call, rushmem_check(job.world));
   return 0;
 }

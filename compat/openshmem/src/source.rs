@@ -14,7 +14,8 @@ pub fn symbols(table: &Table) -> String {
     for f in table.all() {
         let names = argument_names(&f.arguments);
         let context = match (names.contains(&"ctx"), names.contains(&"pe")) {
-            (true, true) if may_outlast(&f) => "  BEGINS;\n",
+            (true, true) if may_outlast(&f) => "  IN_CONTEXT(true);\n",
+            (true, true) => "  IN_CONTEXT(false);\n",
             (true, _) => "",
             (false, _) => "  WITHOUT_CONTEXT;\n",
         };
@@ -24,15 +25,22 @@ pub fn symbols(table: &Table) -> String {
         };
         write!(
             out,
-            "\nPUBLIC {}\n{{\n  CALL(\"{}\");\n{context}  {result}{};\n}}\nWEAK({});\n",
+            "\nPUBLIC {}\n{{\n  CALL(\"{}\"{});\n{context}  {result}{};\n}}\nWEAK({});\n",
             prototype(&f, "p"),
             f.name,
+            pointers(&f.arguments),
             f.body,
             f.name
         )
         .expect("a string takes it");
     }
     out
+}
+
+/// The arguments that are pointers, each behind a comma.
+fn pointers(arguments: &str) -> String {
+    let pointers = arguments.split(", ").filter(|argument| argument.contains('*'));
+    pointers.flat_map(argument_names).map(|name| format!(", {name}")).collect()
 }
 
 /// Whether an operation may be under way when its call returns: those that fetch are not, unless they are

@@ -57,6 +57,12 @@ fn memory_teams_contexts_locks_and_threads() {
     grid("library.c", &[]);
 }
 
+/// On heaps in host memory; `programs-for-gpus` compiles it for the others.
+#[test]
+fn what_a_heap_in_gpu_memory_takes() {
+    grid("device_heap.c", &[]);
+}
+
 #[test]
 fn threads_at_once() {
     grid("threads.c", &[]);
@@ -65,6 +71,9 @@ fn threads_at_once() {
 #[test]
 fn contexts() {
     grid("contexts.c", &[]);
+    if ready("contexts") {
+        Program::new("contexts.c", &[]).all_well_far(3);
+    }
 }
 
 #[test]
@@ -190,6 +199,70 @@ fn mistakes_end_the_job_with_one_text() {
         );
         assert_eq!(out.status.code(), Some(1), "mistake {which}: {text_of_run}");
     }
+}
+
+/// Wild addresses of this PE alone, near and far: each a text that names call, argument and place, and no
+/// crash.
+#[test]
+fn wild_local_addresses_end_the_job_with_one_text() {
+    if !ready("wild_local_addresses_end_the_job_with_one_text") {
+        return;
+    }
+    let program = Program::new("mistakes.c", &[]);
+    let (read, written) = ("cannot be read", "cannot be written to");
+    for (which, call, text) in [
+        ("30", "shmem_long_put", format!("source 0x10 leads to memory that {read};")),
+        ("31", "shmem_long_get", format!("leads to memory that {written};")),
+        ("32", "shmem_putmem", format!("leads to memory that {read}, at ")),
+        ("33", "shmem_getmem", format!("leads to memory that {written}, at ")),
+        ("34", "shmem_long_wait_until_all", format!("status 0x8 leads to memory that {read};")),
+        ("35", "shmem_info_get_name", format!("leads to memory that {written}")),
+        ("36", "shmem_long_atomic_fetch_add_nbi", format!("fetch 0x18 leads to memory that {written};")),
+        ("37", "shmem_long_put_nbi", format!("leads to memory that {read};")),
+        ("38", "shmem_long_get_nbi", format!("leads to memory that {written};")),
+        ("39", "shmem_long_iput", ", 32 bytes into it;".into()),
+        ("40", "shmem_long_iget", ", 32 bytes into it;".into()),
+        (
+            "41",
+            "shmem_long_wait_until_all",
+            "status 0x4000000000000000 leads to memory that cannot be".into(),
+        ),
+        ("42", "shmem_init_thread", format!("provided 0x4 leads to memory that {written};")),
+        ("43", "shmem_long_wait_until_any_vector", format!("cmp_values 0x20 leads to memory that {read};")),
+        ("44", "shmem_putmem", format!("leads to memory that {read};")),
+    ] {
+        for far in ["8", "1"] {
+            let out = program.run(2, &[("RUSHMEM_PES_PER_NODE", far)], &[which]);
+            let said = said(&out);
+            let begin = format!("rushmem: PE 0: {call}: ");
+            let line = said.lines().find(|line| line.starts_with(&begin));
+            let line = line.unwrap_or_else(|| panic!("{which}, {far} a node: no text of {call}:\n{said}"));
+            assert!(line.contains(&text), "{which}, {far} a node: no \"{text}\" in: {line}");
+            assert!(line.contains("called from") && line.contains("addr2line"), "{which}: {line}");
+            // What addr2line would be given is in the program's main function.
+            assert!(line.contains("/program (addr2line -e "), "{which}: {line}");
+            assert_eq!(out.status.code(), Some(1), "{which}, {far} a node: {said}");
+            // The other PE, which waits, learns the reason.
+            let other = said.lines().find(|line| line.starts_with("rushmem: PE 1: shmem_long_wait_until: "));
+            assert!(other.is_some_and(|line| line.contains(call)), "{which}, {far} a node: {said}");
+        }
+    }
+}
+
+/// A fault outside of a call is the program's, whose handlers stay.
+#[test]
+fn a_programs_own_faults_stay_its_own() {
+    if !ready("a_programs_own_faults_stay_its_own") {
+        return;
+    }
+    let program = Program::new("handlers.c", &[]);
+    for which in ["plain", "info", "later", "sent", "jump"] {
+        let out = program.run(1, &[], &[which]);
+        let text = said(&out);
+        assert!(out.status.success() && text.contains(&format!("{which}: all well")), "{which}: {text}");
+    }
+    let text = said(&program.run(1, &[], &["none"]));
+    assert!(text.contains("SIGSEGV") && !text.contains("rushmem: PE 0: "), "{text}");
 }
 
 #[test]

@@ -212,6 +212,9 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* Less or equal. */
 #define RUSHMEM_CMP_LE 5
 
+/* The context of operations that name none (`rushmem_context_enter`). */
+#define RUSHMEM_CONTEXT_DEFAULT 0
+
 /* The signal word becomes the value. */
 #define RUSHMEM_SIGNAL_SET 0
 
@@ -1220,7 +1223,8 @@ int32_t rushmem_test_some_vector(rushmem_world_t *w,
                                  size_t *count);
 
 /* Orders: every put, atomic and signal of this PE before the fence is seen, on each PE, before every one
- * after it.
+ * after it. Those in contexts (`rushmem_context_enter`) to PEs whose memory is not mapped have fences of
+ * their own.
  *
  * Errors: `RUSHMEM_ERR_PEER_DEAD` once the job is broken. */
 int32_t rushmem_fence(rushmem_world_t *w);
@@ -1230,7 +1234,7 @@ int32_t rushmem_fence(rushmem_world_t *w);
 int32_t rushmem_fence_on_stream(rushmem_world_t *w, void *stream);
 
 /* Completes: every operation of this PE before it, nbi ones included, has taken effect on its PE, and the
- * local buffers are free. A read after it, here or there, cannot miss them.
+ * local buffers are free. A read after it, here or there, cannot miss them. That covers all contexts.
  *
  * Errors: `RUSHMEM_ERR_PEER_DEAD` once the job is broken. */
 int32_t rushmem_quiet(rushmem_world_t *w);
@@ -1260,6 +1264,41 @@ int32_t rushmem_barrier_all(rushmem_world_t *w);
 /* Collective: `rushmem_quiet_on_stream`, then `rushmem_sync_all_on_stream`: what any PE had on its stream
  * before, every PE sees behind it. */
 int32_t rushmem_barrier_all_on_stream(rushmem_world_t *w, void *stream);
+
+/* Makes a context, in which operations on PEs whose memory is not mapped have an order and a completion of
+ * their own: `rushmem_context_fence` and `rushmem_context_quiet` of one context wait for nothing of
+ * another's, but for what is in front of it on the same connection. Operations on PEs whose memory is mapped
+ * are over when they return, in host memory, and need none. `*context` is a number that no other context of
+ * this process has or will have. `RUSHMEM_CONTEXT_DEFAULT` is the one of operations that name none. */
+int32_t rushmem_context_create(rushmem_world_t *w, uint64_t *context);
+
+/* The calling thread's operations on far PEs of this world are in the context from here on, until it enters
+ * another one: each thread begins in `RUSHMEM_CONTEXT_DEFAULT`. Operations on streams and in kernels are
+ * always in that one.
+ *
+ * Errors: `RUSHMEM_ERR_BAD_HANDLE` for a context that was destroyed or never made. */
+int32_t rushmem_context_enter(rushmem_world_t *w, uint64_t context);
+
+/* Orders: every put, atomic and signal of the context before the fence is seen, on each PE, before every one
+ * of the context after it. Of the default context it is `rushmem_fence`.
+ *
+ * Errors: `RUSHMEM_ERR_BAD_HANDLE`, and those of `rushmem_fence`. */
+int32_t rushmem_context_fence(rushmem_world_t *w, uint64_t context);
+
+/* Completes the context's operations, as `rushmem_quiet` does those of all contexts.
+ *
+ * It waits for these alone, and for what shares a connection with them: messages to a PE are carried out in
+ * their order, and one-sided copies to a PE are known to have arrived together, so that the completion of a
+ * copy of more than 512 bytes takes that of the copies begun before it to the same PE. On heaps in GPU
+ * memory it also waits for the host's operations on mapped PEs, which are on one stream.
+ *
+ * Errors: `RUSHMEM_ERR_BAD_HANDLE`, and those of `rushmem_quiet`. */
+int32_t rushmem_context_quiet(rushmem_world_t *w, uint64_t context);
+
+/* Completes the context's operations, and ends it. No thread may be in it any more, or use it.
+ *
+ * Errors: as `rushmem_context_quiet`; the context lives on then. */
+int32_t rushmem_context_destroy(rushmem_world_t *w, uint64_t context);
 
 /* The team of all PEs. Local: every call gives the same handle, which ends with the world. */
 int32_t rushmem_team_world(rushmem_world_t *w, rushmem_team_t **out);

@@ -17,6 +17,7 @@ use crate::collective::{Entered, Rounds};
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::{err, Result};
+use crate::exec::context::Contexts;
 use crate::exec::gpu::GpuEngine;
 use crate::exec::order;
 use crate::fork::Member;
@@ -59,6 +60,7 @@ pub(crate) struct World {
     /// Streams for launches of the host's collectives, of which none uses these at the moment.
     call_streams: Mutex<Vec<usize>>,
     far: Option<Arc<Far>>,
+    contexts: Contexts,
     rounds: Rounds,
     /// All PEs.
     team: Team,

@@ -10,7 +10,7 @@ use rushmem_abi::collective::{Collective, Form, COLLECTIVES};
 /// Files of `rushmem-abi`, of which the header's constants and types come.
 const TYPES: [&str; 3] = ["status", "operation", "types"];
 /// The files of the C ABI's functions in the order of the header.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "info",
     "world",
     "heap",
@@ -21,6 +21,7 @@ const SOURCES: [&str; 17] = [
     "wait",
     "test",
     "order",
+    "context",
     "team",
     "collective",
     "team_stream",

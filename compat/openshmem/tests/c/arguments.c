@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -82,10 +83,15 @@ static void *zero(void)
   void *all[] = {zeros, &zeros[64], (char *) zeros + 2, freed, NULL, (void *) 8, (void *) -1, area};
   return all[rnd(3) ? rnd(2) : rnd(7)];
 }
-/* Memory of this PE alone: there or null. A library cannot know whether it is there. */
+/* Memory of this PE alone: there or not. */
+static void *unmapped, *read_only, *edge;
 static void *local(void *there, size_t bytes)
 {
-  if (rnd(6) == 0) return NULL;
+  if (rnd(6) == 0) {
+    void *all[] = {NULL, (void *) 8, unmapped, read_only, edge, (void *) -1, (void *) (1ull << 62),
+                   (void *) main};
+    return all[rnd(8)];
+  }
   memset(there, 0, bytes < 4096 ? bytes : 4096);
   return there;
 }
@@ -115,6 +121,19 @@ static sigjmp_buf back;
 static volatile int inside;
 static char said[8192];
 static const struct named *now;
+
+/* A page that nothing is at, one that is for reading alone, and the last bytes before such a one. */
+static void make_pages(void)
+{
+  const size_t page = (size_t) sysconf(_SC_PAGESIZE);
+  char *pages = mmap(NULL, 5 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  munmap(pages + page, page);
+  mprotect(pages + 3 * page, page, PROT_READ);
+  munmap(pages + 4 * page, page);
+  unmapped = pages + page;
+  read_only = pages + 3 * page;
+  edge = pages + page - 12;
+}
 
 /* The library's ends. */
 void _exit(int status)
@@ -190,6 +209,7 @@ int main(int argc, char **argv)
   given_seed = given ? strtoull(given, NULL, 10) : 1;
   state = given_seed * 2654435761u + 1;
   for (int i = 0; i < 4; i++) signal((int[]){SIGSEGV, SIGBUS, SIGFPE, SIGABRT}[i], crashed);
+  make_pages();
   shmem_init();
   shmem_me = shmem_my_pe();
   private_area = malloc(1 << 21);

@@ -1,5 +1,5 @@
-/* A quiet or a fence of one context waits for nothing of another's. Where two PEs are far from each other,
- * PE 0 stops PE 1, so that what it puts cannot arrive, and then completes another context. */
+/* A quiet or a fence of one context waits for nothing of another's. Where PEs are far from each other, PE 0
+ * stops PE 1, so that what it puts there cannot arrive, and then uses and completes other contexts. */
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "check.h"
 
 enum { COUNT = 1 << 17 };
-static long pid_of_next, inbox[COUNT], word;
+static long pid_of_next, inbox[COUNT], word, other;
 
 /* Whether all threads of the process have stopped. */
 static int has_stopped(long pid)
@@ -52,7 +52,7 @@ int main(void)
   random_operations(ctx, 4);
   shmem_long_p(&pid_of_next, getpid(), prev);
   shmem_barrier_all();
-  if (me == 0 && n == 2 && !shmem_ptr(inbox, next)) {
+  if (me == 0 && n >= 2 && !shmem_ptr(inbox, next)) {
     static long source[COUNT];
     for (int i = 0; i < COUNT; i++) source[i] = number(me, i, 2);
     /* Whose operations are complete. */
@@ -69,6 +69,17 @@ int main(void)
       shmem_ctx_pe_quiet(ctx[2], &next, 1);
     }
     shmem_ctx_destroy(ctx[2]);
+    /* Where there is a third PE far away, contexts work with it meanwhile, the default one among them. */
+    const int third = n > 2 && !shmem_ptr(&word, 2) ? 2 : 0;
+    for (long i = 1; third && i <= 100; i++) {
+      const shmem_ctx_t by = i % 2 ? ctx[0] : SHMEM_CTX_DEFAULT;
+      shmem_ctx_long_put_nbi(by, &word, &i, 1, third);
+      shmem_ctx_fence(by);
+      shmem_ctx_long_atomic_add(by, &other, i, third);
+      shmem_ctx_quiet(by);
+      CHECK(shmem_long_g(&word, third) == i, "round %ld", i);
+      CHECK(shmem_ctx_long_g(ctx[3], &other, third) == i * (i + 1) / 2, "round %ld", i);
+    }
     alarm(0);
     CHECK(kill((pid_t) pid_of_next, SIGCONT) == 0, "PE 1 goes on: %s", strerror(errno));
     shmem_ctx_quiet(ctx[1]);

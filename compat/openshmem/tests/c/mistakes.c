@@ -1,5 +1,6 @@
 /* One mistake a run, by its number; PE 0 makes it, the others wait for what never comes. */
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -7,7 +8,28 @@
 static long word, lock, array[64], psync[SHMEM_BCAST_SYNC_SIZE], used[SHMEM_BCAST_SYNC_SIZE] = {7};
 static const char *const constants[] = {"in RELRO"};
 
+static long large[4096];
+
 static shmem_ctx_t own;
+
+/* Behind two pages that are there nothing is. */
+static void *unmapped(void)
+{
+  char *pages = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  munmap(pages + 3 * 4096, 4096);
+  return pages + 3 * 4096;
+}
+
+static void *read_only(void)
+{
+  return mmap(NULL, 4 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static void *past_the_file(void)
+{
+  FILE *file = tmpfile();
+  return mmap(NULL, 4096, PROT_READ, MAP_SHARED, fileno(file), 0);
+}
 
 static void *other_thread(void *nothing)
 {
@@ -63,6 +85,21 @@ int main(int argc, char **argv)
     case 27: shmem_long_fcollect(SHMEM_TEAM_WORLD, (long *) constants, array, 1); break;
     case 28: shmem_long_atomic_fetch_add_nbi(NULL, &word, 1, 0); break;
     case 29: shmem_info_get_name(NULL); break;
+    case 30: shmem_long_put(array, (long *) 16, 1, 1); break;
+    case 31: shmem_long_get(read_only(), array, 1, 1); break;
+    case 32: shmem_putmem(array, (char *) unmapped() - 100, 200, 1); break;
+    case 33: shmem_getmem((char *) unmapped() - 9000, large, 10000, 1); break;
+    case 34: shmem_long_wait_until_all(&word, 1, (int *) 8, SHMEM_CMP_EQ, 1); break;
+    case 35: shmem_info_get_name(unmapped()); break;
+    case 36: shmem_long_atomic_fetch_add_nbi((long *) 24, &word, 1, 1); break;
+    case 37: shmem_long_put_nbi(large, unmapped(), 1000, 1); break;
+    case 38: shmem_long_get_nbi(read_only(), large, 1000, 1); break;
+    case 39: shmem_long_iput(array, (long *) unmapped() - 4, 1, 2, 4, 1); break;
+    case 40: shmem_long_iget((long *) unmapped() - 4, array, 2, 1, 4, 1); break;
+    case 41: shmem_long_wait_until_all(&word, 1, (int *) (1ull << 62), SHMEM_CMP_EQ, 1); break;
+    case 42: shmem_init_thread(0, (int *) 4); break;
+    case 43: shmem_long_wait_until_any_vector(array, 1, NULL, SHMEM_CMP_EQ, (long *) 32); break;
+    case 44: shmem_putmem(array, past_the_file(), 8, 1); break;
     }
   if (which == 18 && me == 1) {
     shmem_long_wait_until(&word, SHMEM_CMP_EQ, 18);

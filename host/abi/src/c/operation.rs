@@ -83,6 +83,9 @@ pub const RUSHMEM_CMP_LT: i32 = 4;
 /// Less or equal.
 pub const RUSHMEM_CMP_LE: i32 = 5;
 
+/// The context of operations that name none (`rushmem_context_enter`).
+pub const RUSHMEM_CONTEXT_DEFAULT: u64 = 0;
+
 /// The signal word becomes the value.
 pub const RUSHMEM_SIGNAL_SET: i32 = 0;
 /// The value is added to the signal word.

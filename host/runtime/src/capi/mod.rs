@@ -6,6 +6,7 @@
 mod at_exit;
 pub mod atomic;
 pub mod collective;
+pub mod context;
 pub mod doctor;
 pub mod gpu;
 pub mod heap;

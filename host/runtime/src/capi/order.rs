@@ -11,7 +11,8 @@ use crate::node::control::Call;
 use rushmem_abi::c::*;
 
 /// Orders: every put, atomic and signal of this PE before the fence is seen, on each PE, before every one
-/// after it.
+/// after it. Those in contexts (`rushmem_context_enter`) to PEs whose memory is not mapped have fences of
+/// their own.
 ///
 /// Errors: `RUSHMEM_ERR_PEER_DEAD` once the job is broken.
 ///
@@ -20,7 +21,7 @@ use rushmem_abi::c::*;
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_fence(w: *mut rushmem_world_t) -> i32 {
     // SAFETY: the caller vouches for the world.
-    guard(|| order::fence(unsafe { called!(w, "fence") }))
+    guard(|| order::fence(unsafe { called!(w, "fence") }, RUSHMEM_CONTEXT_DEFAULT))
 }
 
 /// Orders the operations on the stream before the fence, on each PE, before those behind it. To PEs whose
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn rushmem_fence_on_stream(w: *mut rushmem_world_t, stream
 }
 
 /// Completes: every operation of this PE before it, nbi ones included, has taken effect on its PE, and the
-/// local buffers are free. A read after it, here or there, cannot miss them.
+/// local buffers are free. A read after it, here or there, cannot miss them. That covers all contexts.
 ///
 /// Errors: `RUSHMEM_ERR_PEER_DEAD` once the job is broken.
 ///

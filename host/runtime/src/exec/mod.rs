@@ -8,9 +8,10 @@
 //! | not mapped | [`net`] | either, calling [`net`] |
 //!
 //! [`run`] and [`on_stream`] are the two entries for operations on one PE, [`order`] has fence and quiet,
-//! [`wait`] what a PE waits for. Memory that a peer may touch at any time is only reached through raw
-//! pointers and atomics, never through a reference.
+//! [`context`] those of some operations, [`wait`] what a PE waits for. Memory that a peer may touch at any
+//! time is only reached through raw pointers and atomics, never through a reference.
 
+pub(crate) mod context;
 pub(crate) mod gpu;
 pub(crate) mod host;
 pub(crate) mod net;
@@ -27,9 +28,10 @@ use crate::config::launches::Launches;
 use crate::error::{err, Result};
 use crate::health::Health;
 use crate::kernel::Kernels;
-use crate::net::Far;
+use crate::net::{Far, Lane};
 use crate::op::{Op, Reach, Reached};
 use crate::topology::near::Near;
+use context::Contexts;
 use gpu::GpuEngine;
 use host::MappedHost;
 use net::FarPe;
@@ -49,6 +51,8 @@ pub(crate) trait Home: Reach {
     fn engine(&self) -> Option<&GpuEngine>;
     /// The way to PEs whose memory is not mapped, where there are any.
     fn far(&self) -> Option<&Arc<Far>>;
+    /// The contexts of operations on those.
+    fn contexts(&self) -> &Contexts;
     /// The PEs whose memory is mapped.
     fn near(&self) -> &Arc<Near>;
     /// The world's kernels and streams.
@@ -117,7 +121,10 @@ impl<H: Home> Elsewhere<'_, H> {
         unsafe {
             match (way, home.engine(), home.far()) {
                 (Reached::Gpu, Some(engine), _) => engine.run(op, form),
-                (Reached::Net, _, Some(far)) => FarPe { far, pe: pe as usize }.run(op, form),
+                (Reached::Net, _, Some(far)) => {
+                    FarPe { far, lane: Lane { pe: pe as usize, context: home.contexts().entered() } }
+                        .run(op, form)
+                }
                 _ => {
                     let by = if way == Reached::Gpu { "its GPU's copies" } else { "a network" };
                     Err(err!(INTERNAL, "PE {pe} is to be reached by {by}, which this world does not have"))

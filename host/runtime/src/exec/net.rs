@@ -6,7 +6,7 @@
 use crate::error::{err, Result};
 use crate::net::engine::{Done, Engine, Rows, INLINE};
 use crate::net::message::Record;
-use crate::net::Far;
+use crate::net::{Far, Lane};
 use crate::op::signal::Signal;
 use crate::op::strided::{Elements, Strides};
 use crate::op::Op;
@@ -17,12 +17,12 @@ use super::{Executor, Form};
 /// The executor: the way to one PE.
 pub(crate) struct FarPe<'a> {
     pub(crate) far: &'a Far,
-    pub(crate) pe: usize,
+    pub(crate) lane: Lane,
 }
 
 impl Executor for FarPe<'_> {
     unsafe fn run(&self, op: Op, form: Form) -> Result<u64> {
-        let &FarPe { far, pe } = self;
+        let &FarPe { far, lane } = self;
         // A put of little is copied before it returns, so it need not be waited for.
         let copied = |bytes: usize| bytes <= INLINE && !far.on_gpu();
         let waits = match op {
@@ -34,11 +34,11 @@ impl Executor for FarPe<'_> {
         };
         let value = if waits {
             // SAFETY: the caller vouches for local memory; it is waited for.
-            far.ask(&|| report(&op, pe), |engine, done| unsafe { begin(op, pe, engine, done) })
+            far.ask(&|| report(&op, lane.pe), |engine, done| unsafe { begin(op, lane, engine, done) })
         } else {
             // SAFETY: the caller vouches for local memory, until quiet or, for little, until the call
             // returns.
-            far.begin(|engine| unsafe { begin(op, pe, engine, Done::Nothing) }).map(|()| 0)
+            far.begin(|engine| unsafe { begin(op, lane, engine, Done::Nothing) }).map(|()| 0)
         }?;
         Ok(match op {
             // As everywhere: the word's new value.
@@ -48,48 +48,48 @@ impl Executor for FarPe<'_> {
     }
 }
 
-/// Begins `op` on PE `pe`; `done` when its source is free, or its data or value is there.
+/// Begins `op` on a lane; `done` when its source is free, or its data or value is there.
 ///
 /// # Safety
 /// The operation has been checked, for the network. Its local memory is valid until then.
-pub(super) unsafe fn begin(op: Op, pe: usize, engine: &mut Engine, done: Done) -> Result<()> {
+pub(super) unsafe fn begin(op: Op, lane: Lane, engine: &mut Engine, done: Done) -> Result<()> {
     // SAFETY: the caller vouches for local memory.
     unsafe {
         match op {
-            Op::Put(t) => engine.put(pe, t.remote as u64, t.local.at, t.bytes, done),
-            Op::Get(t) => engine.get(pe, t.remote as u64, t.local.at, t.bytes, done),
+            Op::Put(t) => engine.put(lane, t.remote as u64, t.local.at, t.bytes, done),
+            Op::Get(t) => engine.get(lane, t.remote as u64, t.local.at, t.bytes, done),
             Op::P { at, bits, bytes } => {
-                engine.record(pe, &Record::Word { width: bytes as u8, offset: at as u64, value: bits })?;
+                engine.record(lane, &Record::Word { width: bytes as u8, offset: at as u64, value: bits })?;
                 engine.complete(done);
                 Ok(())
             }
-            Op::G { at, bytes } => engine.load(pe, bytes as u8, at as u64, done),
-            Op::Iput(s) => put_rows(s, pe, engine, done),
+            Op::G { at, bytes } => engine.load(lane, bytes as u8, at as u64, done),
+            Op::Iput(s) => put_rows(s, lane, engine, done),
             Op::Iget(s) => {
                 let rows = rows(&s.strides, s.strides.dst_stride, s.strides.src_stride);
-                engine.get_rows(pe, s.remote as u64, s.local.at, rows, done)
+                engine.get_rows(lane, s.remote as u64, s.local.at, rows, done)
             }
             Op::Atomic(a) => {
                 let (number, width, at) = (a.op.update() as u8, a.bytes as u8, a.at as u64);
                 if a.op.fetches() {
-                    return engine.atomic(pe, number, width, at, a.value, a.compare, done);
+                    return engine.atomic(lane, number, width, at, a.value, a.compare, done);
                 }
-                engine.atomic(pe, number, width, at, a.value, a.compare, Done::Nothing)?;
+                engine.atomic(lane, number, width, at, a.value, a.compare, Done::Nothing)?;
                 engine.complete(done);
                 Ok(())
             }
             Op::Signal(s) => {
-                engine.record(pe, &record(s))?;
+                engine.record(lane, &record(s))?;
                 engine.complete(done);
                 Ok(())
             }
             Op::PutSignal(t, s) => {
-                engine.put_signal(pe, t.remote as u64, t.local.at, t.bytes, &record(s), done)
+                engine.put_signal(lane, t.remote as u64, t.local.at, t.bytes, &record(s), done)
             }
             Op::IputSignal(t, s) => {
-                put_rows(t, pe, engine, done)?;
-                engine.fence_rows(pe);
-                engine.record(pe, &record(s))
+                put_rows(t, lane, engine, done)?;
+                engine.fence_rows(lane);
+                engine.record(lane, &record(s))
             }
         }
     }
@@ -99,11 +99,11 @@ pub(super) unsafe fn begin(op: Op, pe: usize, engine: &mut Engine, done: Done) -
 ///
 /// # Safety
 /// As for [`begin`].
-unsafe fn put_rows(put: Elements, pe: usize, engine: &mut Engine, done: Done) -> Result<()> {
+unsafe fn put_rows(put: Elements, lane: Lane, engine: &mut Engine, done: Done) -> Result<()> {
     let strides = &put.strides;
     let rows = rows(strides, strides.src_stride, strides.dst_stride);
     // SAFETY: the caller vouches for the elements.
-    unsafe { engine.put_rows(pe, put.remote as u64, put.local.at, rows, done) }
+    unsafe { engine.put_rows(lane, put.remote as u64, put.local.at, rows, done) }
 }
 
 /// A signal's update, as a record of a message.

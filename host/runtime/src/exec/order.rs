@@ -16,21 +16,27 @@ use super::Home;
 use crate::error::Result;
 use std::sync::atomic::{fence as cpu_fence, Ordering};
 
-/// Orders this PE's earlier puts, atomics and signals before its later ones, to each PE.
-pub(crate) fn fence(w: &impl Home) -> Result<()> {
+/// Orders this PE's earlier puts, atomics and signals of a context before its later ones, to each PE.
+pub(crate) fn fence(w: &impl Home, context: u64) -> Result<()> {
     cpu_fence(Ordering::Release);
     if let Some(far) = w.far() {
-        far.fence()?;
+        far.fence(context)?;
     }
     w.health().check()
 }
 
-/// Completes this PE's earlier operations at every PE. A get after it cannot be served from before it.
+/// Completes this PE's earlier operations at every PE: those of all contexts. A get after it cannot be served
+/// from before it.
 pub(crate) fn quiet(w: &impl Home) -> Result<()> {
+    quiet_of(w, None)
+}
+
+/// The same of one context alone, to PEs that are not mapped.
+pub(crate) fn quiet_of(w: &impl Home, context: Option<u64>) -> Result<()> {
     cpu_fence(Ordering::SeqCst);
     w.engine().map_or(Ok(()), GpuEngine::quiet)?;
     if let Some(far) = w.far() {
-        far.quiet()?;
+        far.quiet(context)?;
         // What other PEs' answers tell has been written before.
         cpu_fence(Ordering::SeqCst);
     }

@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::proxy::doorbell::Doorbell;
 use super::proxy::submissions::Submissions;
 use super::transport::stand_in::{Network, StandIn, Step};
-use super::{Far, Shared};
+use super::{Far, Lane, Shared};
 use crate::health::Health;
 use crate::word::Update;
 
@@ -87,7 +87,7 @@ fn answers_that_come_too_late_are_not_laid_down() {
         let waiter = pair.engines[0].waiter();
         let at = landing.as_mut_ptr() as usize;
         // SAFETY: the landing lives as long as the engines.
-        unsafe { pair.engines[0].get(1, 0, at, bytes, Done::Waiter(waiter)) }.unwrap();
+        unsafe { pair.engines[0].get(Lane::to(1), 0, at, bytes, Done::Waiter(waiter)) }.unwrap();
         pair.turn(0);
         if bytes == LITTLE {
             pair.take(|step| *step == Step::Message(1));
@@ -110,13 +110,13 @@ fn what_is_held_back_does_not_start_any_more() {
         let waiter = engine.waiter();
         if waits_for_copy {
             // SAFETY: the source lives as long as the engines.
-            unsafe { engine.put(1, 0, src, COPY, Done::Nothing) }.unwrap();
+            unsafe { engine.put(Lane::to(1), 0, src, COPY, Done::Nothing) }.unwrap();
         } else {
-            engine.atomic(1, Update::Add as u8, 8, 0, 0, 0, Done::Waiter(waiter)).unwrap();
+            engine.atomic(Lane::to(1), Update::Add as u8, 8, 0, 0, 0, Done::Waiter(waiter)).unwrap();
         }
-        engine.fence();
+        engine.fence(Lane::DEFAULT);
         // SAFETY: the source lives as long as the engines.
-        unsafe { engine.put(1, 2048, src, COPY, Done::Nothing) }.unwrap();
+        unsafe { engine.put(Lane::to(1), 2048, src, COPY, Done::Nothing) }.unwrap();
         pair.turn(0);
         // The news is with PE 0, and it has not looked.
         if waits_for_copy {
@@ -160,9 +160,9 @@ fn a_quiet_that_fails_leaves_no_operation_behind() {
     let far = far(&net, &mut there);
     let at = landing.as_mut_ptr() as usize;
     // SAFETY: the landing lives as long as the network.
-    far.begin(|engine| unsafe { engine.get(1, 0, at, COPY, Done::Nothing) }).unwrap();
+    far.begin(|engine| unsafe { engine.get(Lane::to(1), 0, at, COPY, Done::Nothing) }).unwrap();
     far.shared.health.break_job("PE 1 is gone".into());
-    far.quiet().unwrap_err();
+    far.quiet(None).unwrap_err();
     let mut net = net.lock().unwrap();
     while let Some(step) = net.steps().first().copied() {
         net.take(step);
@@ -177,7 +177,7 @@ fn a_process_that_ends_calls_the_network_no_more() {
     let mut there = vec![1u8; 4096];
     let far = far(&net, &mut there);
     far.begin(|engine| {
-        engine.record(1, &crate::net::message::Record::Word { width: 8, offset: 0, value: 5 })
+        engine.record(Lane::to(1), &crate::net::message::Record::Word { width: 8, offset: 0, value: 5 })
     })
     .unwrap();
     let held = far.shared.lock();
@@ -190,7 +190,7 @@ fn a_process_that_ends_calls_the_network_no_more() {
     assert!(begin.elapsed() < Duration::from_secs(10));
     let mut engine = far.shared.lock();
     let waiter = engine.waiter();
-    engine.quiet(Done::Waiter(waiter)).unwrap();
+    engine.quiet(None, Done::Waiter(waiter)).unwrap();
     let on_the_way = net.lock().unwrap().waiting(1);
     (0..100).for_each(|_| assert!(!engine.turn()));
     assert_eq!(net.lock().unwrap().waiting(1), on_the_way, "a message was sent");

@@ -53,6 +53,7 @@ use gpu::gate::{Gate, Gates};
 use proxy::doorbell::Doorbell;
 use proxy::submissions::Submissions;
 
+pub(crate) use ordering::Lane;
 pub(crate) use start::{Detached, Joined, Meeting};
 pub(crate) use wire::message;
 

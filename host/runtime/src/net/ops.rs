@@ -55,28 +55,39 @@ impl Far {
         self.wait(waiter, report)
     }
 
-    /// What is asked from here on happens after what was asked before, on each PE.
-    pub(crate) fn fence(&self) -> Result<()> {
+    /// What is asked in the context from here on happens after what was asked in it before, on each PE.
+    pub(crate) fn fence(&self, context: u64) -> Result<()> {
         self.begin(|engine| {
-            engine.fence();
+            engine.fence(context);
             Ok(())
         })
     }
 
-    /// All that was asked so far has been carried out.
-    pub(crate) fn quiet(&self) -> Result<()> {
+    /// For tests: nothing of the context is known to be under way.
+    #[cfg(test)]
+    pub(crate) fn is_quiet(&self, context: u64) -> bool {
+        self.shared.lock().is_quiet(Some(context))
+    }
+
+    /// A context has ended, and nothing of it is under way.
+    pub(crate) fn forget_context(&self, context: u64) {
+        self.shared.lock().forget_context(context);
+    }
+
+    /// All that was asked so far, in the context or in all, has been carried out.
+    pub(crate) fn quiet(&self, context: Option<u64>) -> Result<()> {
         // As after calls that reached near PEs alone, which pay for this one look.
         let nothing = {
             let _current = self.shared.current()?;
             let mut engine = self.shared.lock();
             engine.start_posts();
-            engine.is_quiet()
+            engine.is_quiet(context)
         };
         if nothing {
             return self.shared.health.check();
         }
         let report = || "for its operations on PEs of other hosts to complete".to_owned();
-        let quiet = self.ask(&report, |engine, done| engine.quiet(done)).map(drop);
+        let quiet = self.ask(&report, |engine, done| engine.quiet(context, done)).map(drop);
         // In a job that was broken before the call nothing has been waited for.
         quiet.inspect_err(|_| self.let_go_of_callers_memory())
     }
@@ -90,7 +101,7 @@ impl Far {
             let mut engine = self.shared.lock();
             engine.start_posts();
             let number = engine.waiter();
-            waiter = engine.quiet(Done::Waiter(number)).is_ok().then_some(number);
+            waiter = engine.quiet(None, Done::Waiter(number)).is_ok().then_some(number);
         }
         while begin.elapsed() < least || (waiter.is_some() && begin.elapsed() < most) {
             {

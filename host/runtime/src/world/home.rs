@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::World;
 use crate::config::launches::Launches;
 use crate::error::Result;
+use crate::exec::context::Contexts;
 use crate::exec::gpu::GpuEngine;
 use crate::exec::Home;
 use crate::health::Health;
@@ -46,6 +47,10 @@ impl Home for World {
 
     fn far(&self) -> Option<&Arc<Far>> {
         self.far()
+    }
+
+    fn contexts(&self) -> &Contexts {
+        &self.contexts
     }
 
     fn near(&self) -> &Arc<Near> {

@@ -14,6 +14,7 @@ use crate::config::{Config, TransportWish};
 use crate::device::{Device, DeviceKind};
 use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
+use crate::exec::context::Contexts;
 use crate::exec::gpu::GpuEngine;
 use crate::fork::{self, Member};
 use crate::health::Health;
@@ -147,6 +148,7 @@ impl World {
             call_streams: Mutex::default(),
             engine,
             far,
+            contexts: Contexts::new(),
             rounds,
             team: Team::new(collective, world, TeamPlace::of_world(&slots)),
             books: Mutex::new(books),

@@ -14,7 +14,7 @@ use crate::exec::wait::place;
 use crate::exec::{Executor, Form, Home};
 use crate::health::Health;
 use crate::kernel::stream::StreamJob;
-use crate::net::Far;
+use crate::net::{Far, Lane};
 use crate::op::waitset::{Expected, WaitSet};
 
 /// The job that carries out `work`.
@@ -52,7 +52,7 @@ impl Worker {
             Work::Net { pe, op } => {
                 let far = net::of(self.far.as_deref())?;
                 // SAFETY: checked, and the caller vouches for local memory.
-                unsafe { FarPe { far, pe }.run(op, Form::Blocking) }.map(drop)?;
+                unsafe { FarPe { far, lane: Lane::to(pe) }.run(op, Form::Blocking) }.map(drop)?;
             }
             Work::Wait { wait, offset } => {
                 let (word, expected) = (wait.at as *const u8, Expected::One(wait.value));
@@ -64,10 +64,10 @@ impl Worker {
             }
             Work::Fence => {
                 fence(Ordering::SeqCst);
-                self.far.as_ref().map_or(Ok(()), |far| far.fence())?;
+                self.far.as_ref().map_or(Ok(()), |far| far.fence(Lane::DEFAULT))?;
             }
             Work::Quiet => {
-                self.far.as_ref().map_or(Ok(()), |far| far.quiet())?;
+                self.far.as_ref().map_or(Ok(()), |far| far.quiet(None))?;
                 fence(Ordering::SeqCst);
             }
             Work::Sync => self.sync.all(&self.health, self.limit, self.far.as_ref())?,

@@ -14,7 +14,7 @@ use crate::gpu::copy::Strided as Rows;
 use crate::gpu::memop::MemOp;
 use crate::gpu::stream::Stream;
 use crate::net::engine::{Done, Engine};
-use crate::net::Far;
+use crate::net::{Far, Lane};
 use crate::op::rma::Contiguous;
 use crate::op::strided::{Elements, Strides};
 use crate::op::{Local, Op};
@@ -41,19 +41,21 @@ pub(super) unsafe fn start(
         Work::Near(op) => unsafe { GpuStream { stream, engine }.run(op, Form::Nbi) }.map(drop),
         Work::Net { pe, op } => {
             // SAFETY: checked, and the caller vouches for local memory.
-            send(stream, net::of(far)?, move |engine, done| unsafe { net::begin(op, pe, engine, done) })
+            send(stream, net::of(far)?, move |engine, done| unsafe {
+                net::begin(op, Lane::to(pe), engine, done)
+            })
         }
         // SAFETY: the word has been checked.
         Work::Wait { wait, .. } => unsafe { engine.service().wait(stream, &wait) },
         // To mapped PEs the stream's own order is all that it takes; see the module above.
         Work::Fence => far.map_or(Ok(()), |far| {
             send(stream, far, |engine, done| {
-                engine.fence();
+                engine.fence(Lane::DEFAULT);
                 engine.complete(done);
                 Ok(())
             })
         }),
-        Work::Quiet => far.map_or(Ok(()), |far| send(stream, far, |engine, done| engine.quiet(done))),
+        Work::Quiet => far.map_or(Ok(()), |far| send(stream, far, |engine, done| engine.quiet(None, done))),
         Work::Sync => engine.service().sync(stream),
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{err, Result};
 use crate::exec::net::FarPe;
 use crate::exec::{Executor, Form};
 use crate::health::Health;
-use crate::net::Far;
+use crate::net::{Far, Lane};
 use crate::op::Op;
 use crate::topology::near::Near;
 use rushmem_abi::device::{RawState, SyncLine};
@@ -60,7 +60,7 @@ impl Sync {
             let line = self.lines + self.me as usize * size_of::<SyncLine>() - self.base;
             let arrival = Op::P { at: line, bits: epoch, bytes: 8 };
             // SAFETY: an offset in the PE's stride, where the lines are; no local memory.
-            unsafe { FarPe { far, pe: pe as usize }.run(arrival, Form::Nbi) }?;
+            unsafe { FarPe { far, lane: Lane::to(pe as usize) }.run(arrival, Form::Nbi) }?;
         }
         for pe in others() {
             let seen = || self.line(pe, 0).load(Ordering::Relaxed);

@@ -249,11 +249,11 @@ fn the_source_of_a_put_is_free_when_it_returns_behind_a_fence_too() {
             unsafe { calls::put(w, data, bulk.as_ptr().cast(), 4096, other) }.unwrap();
             for bytes in [8, 512] {
                 let mut source = [round; 64];
-                order::fence(w).unwrap();
+                order::fence(w, RUSHMEM_CONTEXT_DEFAULT).unwrap();
                 // SAFETY: no more than the array holds.
                 unsafe { calls::put(w, word, source.as_ptr().cast(), bytes, other) }.unwrap();
                 std::hint::black_box(&mut source).fill(u64::MAX);
-                order::fence(w).unwrap();
+                order::fence(w, RUSHMEM_CONTEXT_DEFAULT).unwrap();
                 let mut source = [round; 64];
                 // SAFETY: no more than the array holds.
                 unsafe {
@@ -298,7 +298,7 @@ fn atomics_of_all_pes_are_atomic() {
             }
             let count = calls::g(w, p + 40, 8, target).unwrap();
             calls::p(w, p + 40, count + 1, 8, target).unwrap();
-            order::fence(w).unwrap();
+            order::fence(w, RUSHMEM_CONTEXT_DEFAULT).unwrap();
             atomic(w, op(RUSHMEM_ATOMIC_SET), RUSHMEM_INT32, p + 32, 0, 0, target).unwrap();
         }
         assert!(tickets.windows(2).all(|t| t[0] < t[1]));

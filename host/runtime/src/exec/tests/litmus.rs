@@ -61,7 +61,7 @@ fn message_passing(announce: Announce, bytes: usize, rounds: u64) {
                     unsafe { calls::put(w, flag, (&raw const value).cast(), 8, other) }.unwrap();
                 }
                 _ => {
-                    order::fence(w).unwrap();
+                    order::fence(w, RUSHMEM_CONTEXT_DEFAULT).unwrap();
                     match announce {
                         Announce::FenceP => calls::p(w, flag, value, 8, other).unwrap(),
                         Announce::FenceAtomicSet => {
@@ -155,7 +155,10 @@ fn store_buffering(between: fn(&World) -> Result<()>) -> usize {
 #[test]
 fn store_buffering_with_quiet_never_reads_two_old_values() {
     // Without quiet the processor may do it; how often it did says how sharp the test is on this machine.
-    eprintln!("with fence alone, {} rounds read two old values", store_buffering(order::fence));
+    eprintln!(
+        "with fence alone, {} rounds read two old values",
+        store_buffering(|w| order::fence(w, RUSHMEM_CONTEXT_DEFAULT))
+    );
     assert_eq!(store_buffering(order::quiet), 0);
 }
 

@@ -3,6 +3,7 @@
 
 mod calls;
 mod collective_gpu;
+mod context;
 mod job;
 mod litmus;
 mod pageable;

@@ -8,7 +8,7 @@ use crate::error::{err, Result};
 use crate::net::completion::{Completions, Done};
 use crate::net::memory::host;
 use crate::net::memory::segments::Segments;
-use crate::net::ordering::{Ordering, Wanted};
+use crate::net::ordering::{Lane, Ordering, Wanted};
 use crate::net::transport::{Token, Transport};
 use crate::net::wire::message::Record;
 use crate::net::wire::Wire;
@@ -24,7 +24,7 @@ pub(in crate::net) struct Core {
     pub(in crate::net) segments: Segments,
     pub(in crate::net) failures: Failures,
     /// For `advance_quiet`.
-    wanted: Vec<(usize, Wanted)>,
+    wanted: Vec<(Lane, Wanted)>,
 }
 
 impl Core {
@@ -55,20 +55,17 @@ impl Core {
         self.wire.append(&mut *self.transport, pe, records)
     }
 
-    /// Puts a record of an operation that has started into the message: if it changes memory, it counts in
-    /// the order.
+    /// Puts a record of an operation that has started, and changes memory, into the message.
     #[inline]
-    pub(in crate::net) fn emit_counted(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
-        if !matches!(record, Record::Reply { .. } | Record::ReplyData { .. }) {
-            self.ordering.peer(pe).changed();
-        }
-        self.emit(pe, record)
+    pub(in crate::net) fn emit_counted(&mut self, lane: Lane, record: &Record<'_>) -> Result<()> {
+        self.ordering.lane(lane).changed();
+        self.emit(lane.pe, record)
     }
 
     /// The same for records that are encoded already, and change memory.
-    pub(in crate::net) fn append_counted(&mut self, pe: usize, records: &[u8]) -> Result<()> {
-        self.ordering.peer(pe).changed();
-        self.append(pe, records)
+    pub(in crate::net) fn append_counted(&mut self, lane: Lane, records: &[u8]) -> Result<()> {
+        self.ordering.lane(lane).changed();
+        self.append(lane.pe, records)
     }
 
     /// Sends the message for `pe`. True where there was one.
@@ -108,24 +105,22 @@ impl Core {
     /// What the transport had, and has no chunk, is over. Its failure is known already.
     pub(in crate::net) fn landed(&mut self, flight: Flight, result: Result<()>) -> Result<()> {
         match flight {
-            Flight::Copy { pe, op, done } => {
-                if let Some(op) = op {
-                    self.ordering.peer(pe).close(op);
-                }
+            Flight::Copy { lane, op, done } => {
+                self.close(lane, op);
                 match result {
                     Ok(()) => self.complete(done),
                     Err(_) => self.failures.hold(done),
                 }
             }
-            Flight::Flush { pe, puts } => {
+            Flight::Flush { lane, puts } => {
                 if result.is_ok() {
-                    self.ordering.peer(pe).flushed(puts);
+                    self.ordering.lane(lane).flushed(puts);
                 }
             }
-            Flight::Announce { pe, op, signal } => {
+            Flight::Announce { lane, op, signal } => {
                 if result.is_ok() {
-                    self.append_counted(pe, &signal)?;
-                    self.ordering.peer(pe).close(op);
+                    self.append_counted(lane, &signal)?;
+                    self.ordering.lane(lane).close(op);
                 }
             }
             Flight::Straight { reply, bytes } => {
@@ -148,21 +143,21 @@ impl Core {
         if let Some(done) = self.ordering.advance_quiet(quiet, &mut wanted) {
             self.complete(done);
         }
-        let asked = wanted.drain(..).try_for_each(|(pe, wanted)| self.ask_how_far(pe, wanted));
+        let asked = wanted.drain(..).try_for_each(|(lane, wanted)| self.ask_how_far(lane, wanted));
         self.wanted = wanted;
         asked
     }
 
     /// Asks the network, or the target, how far it is.
-    pub(in crate::net) fn ask_how_far(&mut self, pe: usize, wanted: Wanted) -> Result<()> {
+    pub(in crate::net) fn ask_how_far(&mut self, lane: Lane, wanted: Wanted) -> Result<()> {
         if wanted.flush {
-            let puts = self.ordering.peer(pe).asks_flush();
-            self.flush(pe, Flight::Flush { pe, puts })?;
+            let puts = self.ordering.lane(lane).asks_flush();
+            self.flush(lane.pe, Flight::Flush { lane, puts })?;
         }
         if wanted.ack {
-            let changes = self.ordering.peer(pe).asks_ack();
-            let reply = self.in_flight.await_ack(pe, changes);
-            self.emit(pe, &Record::Flush { reply })?;
+            let changes = self.ordering.lane(lane).asks_ack();
+            let reply = self.in_flight.await_ack(lane, changes);
+            self.emit(lane.pe, &Record::Flush { reply })?;
         }
         Ok(())
     }
@@ -170,25 +165,25 @@ impl Core {
     // ---- answers ----
 
     /// The operation whose answer is awaited under that number starts.
-    pub(in crate::net) fn open_awaited(&mut self, pe: usize, reply: u64) {
-        let number = self.ordering.peer(pe).begin();
+    pub(in crate::net) fn open_awaited(&mut self, lane: Lane, reply: u64) {
+        let number = self.ordering.lane(lane).begin();
         self.in_flight.started(reply, number);
     }
 
-    fn close(&mut self, pe: usize, op: Option<u64>) {
+    fn close(&mut self, lane: Lane, op: Option<u64>) {
         if let Some(op) = op {
-            self.ordering.peer(pe).close(op);
+            self.ordering.lane(lane).close(op);
         }
     }
 
     /// An answer of one word has come.
     pub(in crate::net) fn answered(&mut self, reply: u64, value: u64) -> Result<()> {
         match self.in_flight.answered(reply)? {
-            Awaited::Word { pe, op, done } => {
-                self.close(pe, op);
+            Awaited::Word { lane, op, done } => {
+                self.close(lane, op);
                 self.completions.complete(done, Ok(value));
             }
-            Awaited::Ack { pe, changes } => self.ordering.peer(pe).acked(changes),
+            Awaited::Ack { lane, changes } => self.ordering.lane(lane).acked(changes),
             Awaited::Data { .. } => return Err(err!(INTERNAL, "a PE answers a get with a word")),
         }
         Ok(())
@@ -215,8 +210,8 @@ impl Core {
 
     /// So many bytes of an answer are in their place.
     pub(in crate::net) fn answered_bytes(&mut self, reply: usize, bytes: usize) -> Result<()> {
-        if let Some((pe, op, done)) = self.in_flight.arrived(reply, bytes)? {
-            self.close(pe, op);
+        if let Some((lane, op, done)) = self.in_flight.arrived(reply, bytes)? {
+            self.close(lane, op);
             self.complete(done);
         }
         Ok(())

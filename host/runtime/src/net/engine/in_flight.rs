@@ -7,17 +7,18 @@ use crate::error::{err, Result};
 use crate::net::completion::Done;
 use crate::net::gpu::chunks::Chunk;
 use crate::net::memory::span::Span;
+use crate::net::ordering::Lane;
 use crate::net::transport::Token;
 
 /// What the transport is doing for this PE.
 #[derive(Debug)]
 pub(in crate::net) enum Flight {
     /// A copy's source or destination is in use. `op`: the operation is over then.
-    Copy { pe: usize, op: Option<u64>, done: Done },
+    Copy { lane: Lane, op: Option<u64>, done: Done },
     /// A flush of so many copies.
-    Flush { pe: usize, puts: u64 },
+    Flush { lane: Lane, puts: u64 },
     /// A flush that a signal waits for; the record is sent then.
-    Announce { pe: usize, op: u64, signal: Vec<u8> },
+    Announce { lane: Lane, op: u64, signal: Vec<u8> },
     /// Part of an answer is on its way to its place.
     Straight { reply: usize, bytes: usize },
     /// A chunk is being sent.
@@ -32,13 +33,13 @@ pub(in crate::net) enum Flight {
 #[derive(Debug)]
 pub(in crate::net) enum Awaited {
     Word {
-        pe: usize,
+        lane: Lane,
         op: Option<u64>,
         done: Done,
     },
     /// Bytes, to be laid down at `dst`; so many are still to come.
     Data {
-        pe: usize,
+        lane: Lane,
         op: Option<u64>,
         dst: Span,
         left: usize,
@@ -48,7 +49,7 @@ pub(in crate::net) enum Awaited {
     },
     /// So many changes are carried out.
     Ack {
-        pe: usize,
+        lane: Lane,
         changes: u64,
     },
 }
@@ -73,14 +74,16 @@ impl InFlight {
     /// Which peer it is about; `None`: an answer that is not awaited any more.
     pub(in crate::net) fn peer_of(&self, flight: &Flight) -> Option<usize> {
         match flight {
-            Flight::Copy { pe, .. }
-            | Flight::Flush { pe, .. }
-            | Flight::Announce { pe, .. }
-            | Flight::Chunk { pe, .. } => Some(*pe),
+            Flight::Copy { lane, .. } | Flight::Flush { lane, .. } | Flight::Announce { lane, .. } => {
+                Some(lane.pe)
+            }
+            Flight::Chunk { pe, .. } => Some(*pe),
             Flight::Receive { from, .. } => Some(*from),
             Flight::Answer { reply, .. } | Flight::Straight { reply, .. } => {
                 self.awaited.get(*reply).map(|awaited| match *awaited {
-                    Awaited::Word { pe, .. } | Awaited::Data { pe, .. } | Awaited::Ack { pe, .. } => pe,
+                    Awaited::Word { lane, .. } | Awaited::Data { lane, .. } | Awaited::Ack { lane, .. } => {
+                        lane.pe
+                    }
                 })
             }
         }
@@ -92,19 +95,19 @@ impl InFlight {
         self.flights.iter().any(|(_, flight)| callers(flight))
     }
 
-    /// A number under which a word of `pe` is awaited.
-    pub(in crate::net) fn await_word(&mut self, pe: usize, done: Done) -> u64 {
-        self.awaited.insert(Awaited::Word { pe, op: None, done }) as u64
+    /// A number under which a word of a peer is awaited.
+    pub(in crate::net) fn await_word(&mut self, lane: Lane, done: Done) -> u64 {
+        self.awaited.insert(Awaited::Word { lane, op: None, done }) as u64
     }
 
     /// The same for bytes, which go to `dst`; `gpu`: the host cannot write there.
-    pub(in crate::net) fn await_data(&mut self, pe: usize, dst: Span, gpu: bool, done: Done) -> u64 {
-        self.awaited.insert(Awaited::Data { pe, op: None, dst, left: dst.bytes(), gpu, done }) as u64
+    pub(in crate::net) fn await_data(&mut self, lane: Lane, dst: Span, gpu: bool, done: Done) -> u64 {
+        self.awaited.insert(Awaited::Data { lane, op: None, dst, left: dst.bytes(), gpu, done }) as u64
     }
 
     /// The same for the word that so many changes are carried out.
-    pub(in crate::net) fn await_ack(&mut self, pe: usize, changes: u64) -> u64 {
-        self.awaited.insert(Awaited::Ack { pe, changes }) as u64
+    pub(in crate::net) fn await_ack(&mut self, lane: Lane, changes: u64) -> u64 {
+        self.awaited.insert(Awaited::Ack { lane, changes }) as u64
     }
 
     /// The operation whose answer is awaited under that number has started; it has this number in the order.
@@ -130,21 +133,21 @@ impl InFlight {
         }
     }
 
-    /// So many bytes of an answer are in their place. `Some`: it is whole; its peer, its operation's number,
+    /// So many bytes of an answer are in their place. `Some`: it is whole; its lane, its operation's number,
     /// what completes.
     pub(in crate::net) fn arrived(
         &mut self,
         reply: usize,
         bytes: usize,
-    ) -> Result<Option<(usize, Option<u64>, Done)>> {
-        let Some(Awaited::Data { pe, op, left, done, .. }) = self.awaited.get_mut(reply) else {
+    ) -> Result<Option<(Lane, Option<u64>, Done)>> {
+        let Some(Awaited::Data { lane, op, left, done, .. }) = self.awaited.get_mut(reply) else {
             return Err(not_awaited());
         };
         *left = left.checked_sub(bytes).ok_or_else(too_much)?;
         if *left > 0 {
             return Ok(None);
         }
-        let whole = (*pe, *op, *done);
+        let whole = (*lane, *op, *done);
         self.awaited.remove(reply);
         Ok(Some(whole))
     }

@@ -132,23 +132,28 @@ impl Engine {
 
     // ---- order and completion ----
 
-    /// What is asked from here on happens after what was asked before, on each PE. What kernels that have
-    /// ended have posted counts as asked before.
-    pub(crate) fn fence(&mut self) {
+    /// What is asked in the context from here on happens after what was asked in it before, on each PE. What
+    /// kernels that have ended have posted counts as asked before, in the default one.
+    pub(crate) fn fence(&mut self, context: u64) {
         self.start_posts();
-        self.operations.fence();
+        self.operations.fence(context);
     }
 
-    /// `done` when all that was asked so far has been carried out everywhere, by kernels that have ended,
-    /// too.
-    pub(crate) fn quiet(&mut self, done: Done) -> Result<()> {
+    /// `done` when all that was asked so far, in the context or in all, has been carried out everywhere; by
+    /// kernels that have ended, too.
+    pub(crate) fn quiet(&mut self, context: Option<u64>, done: Done) -> Result<()> {
         self.start_posts();
-        self.operations.quiet(done)
+        self.operations.quiet(context, done)
     }
 
-    /// Nothing that was asked so far is under way.
-    pub(in crate::net) fn is_quiet(&self) -> bool {
-        self.operations.core.ordering.is_quiet()
+    /// Nothing that was asked so far, in the context or in all, is under way.
+    pub(in crate::net) fn is_quiet(&self, context: Option<u64>) -> bool {
+        self.operations.core.ordering.is_quiet(context)
+    }
+
+    /// A context has ended, and nothing of it is under way.
+    pub(in crate::net) fn forget_context(&mut self, context: u64) {
+        self.operations.core.ordering.forget(context);
     }
 
     /// True where so much is under way or held back that more had better wait.

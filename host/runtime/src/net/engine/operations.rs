@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::net::completion::Done;
 use crate::net::gpu::traffic::Traffic;
 use crate::net::memory::span::Span;
-use crate::net::ordering::Next;
+use crate::net::ordering::{Lane, Next};
 use crate::net::request::{Request, Rows, Transfer};
 use crate::net::wire::encode;
 use crate::net::wire::message::{Record, NO_REPLY};
@@ -35,14 +35,14 @@ impl Operations {
     /// The source is valid until then.
     pub(crate) unsafe fn put(
         &mut self,
-        pe: usize,
+        lane: Lane,
         offset: u64,
         src: usize,
         bytes: usize,
         done: Done,
     ) -> Result<()> {
         let copy = Transfer { near: src, offset, bytes, done };
-        self.submit(pe, Request::Put { copy, signal: None })
+        self.submit(lane, Request::Put { copy, signal: None })
     }
 
     /// The same, with a signal behind it.
@@ -51,7 +51,7 @@ impl Operations {
     /// As for [`Operations::put`].
     pub(crate) unsafe fn put_signal(
         &mut self,
-        pe: usize,
+        lane: Lane,
         offset: u64,
         src: usize,
         bytes: usize,
@@ -59,7 +59,7 @@ impl Operations {
         done: Done,
     ) -> Result<()> {
         let copy = Transfer { near: src, offset, bytes, done };
-        self.submit(pe, Request::Put { copy, signal: Some(encode(signal)) })
+        self.submit(lane, Request::Put { copy, signal: Some(encode(signal)) })
     }
 
     /// Copies `bytes` from `offset` on `pe` to `dst`.
@@ -68,13 +68,13 @@ impl Operations {
     /// The destination is valid until `done` completes.
     pub(crate) unsafe fn get(
         &mut self,
-        pe: usize,
+        lane: Lane,
         offset: u64,
         dst: usize,
         bytes: usize,
         done: Done,
     ) -> Result<()> {
-        self.submit(pe, Request::Get(Transfer { near: dst, offset, bytes, done }))
+        self.submit(lane, Request::Get(Transfer { near: dst, offset, bytes, done }))
     }
 
     /// Strided put: elements `near_stride` bytes apart to elements `far_stride` bytes apart; `done` when the
@@ -84,13 +84,13 @@ impl Operations {
     /// Every element of the source is valid until then.
     pub(crate) unsafe fn put_rows(
         &mut self,
-        pe: usize,
+        lane: Lane,
         offset: u64,
         src: usize,
         rows: Rows,
         done: Done,
     ) -> Result<()> {
-        self.submit(pe, Request::PutRows { offset, src, rows, done })
+        self.submit(lane, Request::PutRows { offset, src, rows, done })
     }
 
     /// Strided get.
@@ -99,7 +99,7 @@ impl Operations {
     /// Every element of the destination is valid until `done` completes.
     pub(crate) unsafe fn get_rows(
         &mut self,
-        pe: usize,
+        lane: Lane,
         offset: u64,
         dst: usize,
         rows: Rows,
@@ -108,10 +108,10 @@ impl Operations {
         let Rows { elem, near_stride, far_stride, n } = rows;
         let dst = Span { at: dst, stride: near_stride, elem, count: n };
         let gpu = self.needs_gpu(dst.at)?;
-        let reply = self.core.in_flight.await_data(pe, dst, gpu, done);
+        let reply = self.core.in_flight.await_data(lane, dst, gpu, done);
         let record =
             Record::FetchRows { offset, stride: far_stride as u64, elem: elem as u64, n: n as u64, reply };
-        self.ask(pe, &record, reply)
+        self.ask(lane, &record, reply)
     }
 
     /// An atomic update; `done` completes with the old value. `op` is a number of `word::Update`, or
@@ -119,7 +119,7 @@ impl Operations {
     #[allow(clippy::too_many_arguments, reason = "the operation has that many")]
     pub(crate) fn atomic(
         &mut self,
-        pe: usize,
+        lane: Lane,
         op: u8,
         width: u8,
         offset: u64,
@@ -128,26 +128,26 @@ impl Operations {
         done: Done,
     ) -> Result<()> {
         if done == Done::Nothing {
-            return self.record(pe, &Record::Atomic { op, width, offset, value, compare, reply: NO_REPLY });
+            return self.record(lane, &Record::Atomic { op, width, offset, value, compare, reply: NO_REPLY });
         }
-        let reply = self.core.in_flight.await_word(pe, done);
-        self.ask(pe, &Record::Atomic { op, width, offset, value, compare, reply }, reply)
+        let reply = self.core.in_flight.await_word(lane, done);
+        self.ask(lane, &Record::Atomic { op, width, offset, value, compare, reply }, reply)
     }
 
     /// Reads a word of `pe`.
-    pub(crate) fn load(&mut self, pe: usize, width: u8, offset: u64, done: Done) -> Result<()> {
-        let reply = self.core.in_flight.await_word(pe, done);
-        self.ask(pe, &Record::Load { width, offset, reply }, reply)
+    pub(crate) fn load(&mut self, lane: Lane, width: u8, offset: u64, done: Done) -> Result<()> {
+        let reply = self.core.in_flight.await_word(lane, done);
+        self.ask(lane, &Record::Load { width, offset, reply }, reply)
     }
 
     /// Sends a record of at most [`RECORD`](crate::net::wire::RECORD) bytes of data that changes memory and
     /// has no answer.
     #[inline]
-    pub(crate) fn record(&mut self, pe: usize, record: &Record<'_>) -> Result<()> {
-        if self.core.ordering.may_start(pe, false) {
-            return self.core.emit_counted(pe, record);
+    pub(crate) fn record(&mut self, lane: Lane, record: &Record<'_>) -> Result<()> {
+        if self.core.ordering.may_start(lane, false) {
+            return self.core.emit_counted(lane, record);
         }
-        self.hold(pe, Request::Records(encode(record)));
+        self.hold(lane, Request::Records(encode(record)));
         Ok(())
     }
 
@@ -156,57 +156,58 @@ impl Operations {
         self.core.complete(done);
     }
 
-    /// What is asked from here on happens after what was asked before, on each PE.
-    pub(in crate::net) fn fence(&mut self) {
-        for pe in 0..self.core.ordering.n_pes() {
-            if self.core.ordering.fence(pe) {
-                self.core.wire.activate(pe);
+    /// What is asked in the context from here on happens after what was asked in it before, on each PE.
+    pub(in crate::net) fn fence(&mut self, context: u64) {
+        for lane in self.core.ordering.busy(Some(context)) {
+            if self.core.ordering.fence(lane) {
+                self.core.wire.activate(lane.pe);
             }
         }
     }
 
-    /// What is asked of `pe` from here on happens after a strided put just asked for. From host memory rows
-    /// are records, which keep their order; from GPU memory they are sent later, so that it takes a fence.
-    pub(crate) fn fence_rows(&mut self, pe: usize) {
-        if self.gpu.is_some() && self.core.ordering.fence(pe) {
-            self.core.wire.activate(pe);
+    /// What is asked on the lane from here on happens after a strided put just asked for. From host memory
+    /// rows are records, which keep their order; from GPU memory they are sent later, so that it takes a
+    /// fence.
+    pub(crate) fn fence_rows(&mut self, lane: Lane) {
+        if self.gpu.is_some() && self.core.ordering.fence(lane) {
+            self.core.wire.activate(lane.pe);
         }
     }
 
-    /// `done` when all that was asked so far has been carried out everywhere.
-    pub(in crate::net) fn quiet(&mut self, done: Done) -> Result<()> {
+    /// `done` when all that was asked so far, in the context or in all, has been carried out everywhere.
+    pub(in crate::net) fn quiet(&mut self, context: Option<u64>, done: Done) -> Result<()> {
         let Core { ordering, wire, .. } = &mut self.core;
-        let quiet = ordering.begin_quiet(done, |pe| wire.activate(pe));
+        let quiet = ordering.begin_quiet(context, done, |pe| wire.activate(pe));
         self.core.advance_quiet(quiet)
     }
 
     // ---- starting ----
 
     /// Sends a record that has an answer, which is awaited under `reply`.
-    fn ask(&mut self, pe: usize, record: &Record<'_>, reply: u64) -> Result<()> {
-        if self.core.ordering.may_start(pe, false) {
-            self.core.open_awaited(pe, reply);
-            return self.core.emit(pe, record);
+    fn ask(&mut self, lane: Lane, record: &Record<'_>, reply: u64) -> Result<()> {
+        if self.core.ordering.may_start(lane, false) {
+            self.core.open_awaited(lane, reply);
+            return self.core.emit(lane.pe, record);
         }
-        self.hold(pe, Request::Ask { record: encode(record), reply });
+        self.hold(lane, Request::Ask { record: encode(record), reply });
         Ok(())
     }
 
-    fn submit(&mut self, pe: usize, request: Request) -> Result<()> {
+    fn submit(&mut self, lane: Lane, request: Request) -> Result<()> {
         // Little goes by messages, whatever the network is.
         let copies = matches!(&request, Request::Put { copy, .. } if copy.bytes > INLINE);
-        if self.core.ordering.may_start(pe, copies) {
-            return self.start(pe, request);
+        if self.core.ordering.may_start(lane, copies) {
+            return self.start(lane, request);
         }
         let request = if self.gpu.is_none() { self.copied(request) } else { request };
-        self.hold(pe, request);
+        self.hold(lane, request);
         Ok(())
     }
 
     /// Puts an operation behind what is held back already.
-    fn hold(&mut self, pe: usize, request: Request) {
-        self.core.ordering.hold(pe, request);
-        self.core.wire.activate(pe);
+    fn hold(&mut self, lane: Lane, request: Request) {
+        self.core.ordering.hold(lane, request);
+        self.core.wire.activate(lane.pe);
     }
 
     /// A put of so little that its caller does not wait until the source is free: it is copied now.
@@ -226,44 +227,44 @@ impl Operations {
         Request::Records(records)
     }
 
-    fn start(&mut self, pe: usize, request: Request) -> Result<()> {
+    fn start(&mut self, lane: Lane, request: Request) -> Result<()> {
         let Operations { core, gpu, .. } = self;
         match request {
-            Request::Records(records) => core.append_counted(pe, &records),
+            Request::Records(records) => core.append_counted(lane, &records),
             Request::Ask { record, reply } => {
-                core.open_awaited(pe, reply);
-                core.append(pe, &record)
+                core.open_awaited(lane, reply);
+                core.append(lane.pe, &record)
             }
             Request::PutRows { offset, src, rows, done } => {
                 if let Some(gpu) = gpu {
-                    if gpu.put_rows(core, pe, offset, src, rows, done)? {
+                    if gpu.put_rows(core, lane, offset, src, rows, done)? {
                         return Ok(());
                     }
                 }
-                core.put_rows(pe, offset, src, rows)?;
+                core.put_rows(lane, offset, src, rows)?;
                 core.complete(done);
                 Ok(())
             }
             Request::Put { copy, signal } => {
                 if let Some(gpu) = gpu {
                     // What may be GPU memory and does not go by the transport.
-                    if copy.bytes <= INLINE || !core.reaches(pe, copy.offset, copy.bytes) {
-                        return gpu.put(core, pe, copy, signal);
+                    if copy.bytes <= INLINE || !core.reaches(lane.pe, copy.offset, copy.bytes) {
+                        return gpu.put(core, lane, copy, signal);
                     }
                 }
-                let copies = core.ordering.peer(pe).copies();
-                core.put(pe, copy)?;
+                let copies = core.ordering.lane(lane).copies();
+                core.put(lane, copy)?;
                 let Some(signal) = signal else { return Ok(()) };
-                if core.ordering.peer(pe).copies() == copies {
+                if core.ordering.lane(lane).copies() == copies {
                     // All of it went by messages, which keep their order.
-                    return core.append_counted(pe, &signal);
+                    return core.append_counted(lane, &signal);
                 }
-                let op = core.ordering.peer(pe).begin();
-                core.flush(pe, Flight::Announce { pe, op, signal })
+                let op = core.ordering.lane(lane).begin();
+                core.flush(lane.pe, Flight::Announce { lane, op, signal })
             }
             Request::Get(copy) => {
                 let gpu = self.needs_gpu(copy.near)?;
-                self.core.get(pe, copy, gpu)
+                self.core.get(lane, copy, gpu)
             }
         }
     }
@@ -283,11 +284,11 @@ impl Operations {
         }
         let mut sent = false;
         for pe in self.core.wire.take_active() {
-            if self.core.ordering.holds(pe) && !self.let_go {
-                self.release(pe)?;
+            if !self.let_go {
+                self.core.ordering.holding(pe).into_iter().try_for_each(|lane| self.release(lane))?;
             }
             sent |= self.core.send(pe)?;
-            if self.core.ordering.holds(pe) && !self.let_go {
+            if !self.let_go && !self.core.ordering.holding(pe).is_empty() {
                 self.core.wire.activate(pe);
             }
         }
@@ -295,13 +296,13 @@ impl Operations {
     }
 
     /// Starts what fences hold back no longer.
-    fn release(&mut self, pe: usize) -> Result<()> {
+    fn release(&mut self, lane: Lane) -> Result<()> {
         loop {
-            match self.core.ordering.next(pe) {
+            match self.core.ordering.next(lane) {
                 Next::Nothing => return Ok(()),
-                Next::Start(request) => self.start(pe, request)?,
-                Next::Wait(wanted) => return self.core.ask_how_far(pe, wanted),
-                Next::Quiet(quiet, point) => self.core.ordering.place_quiet(quiet, pe, point),
+                Next::Start(request) => self.start(lane, request)?,
+                Next::Wait(wanted) => return self.core.ask_how_far(lane, wanted),
+                Next::Quiet(quiet, point) => self.core.ordering.place_quiet(quiet, lane, point),
             }
         }
     }

@@ -8,6 +8,7 @@ use super::INLINE;
 use crate::error::{err, Error, Result};
 use crate::net::memory::segments::Part;
 use crate::net::memory::span::Span;
+use crate::net::ordering::Lane;
 use crate::net::request::{Rows, Transfer};
 use crate::net::wire::message::Record;
 use crate::net::wire::RECORD;
@@ -45,21 +46,21 @@ impl Core {
 
     /// What is longer than a message takes goes to the transport wherever that reaches, however little of it
     /// lies in one segment: its source may be GPU memory, which the host cannot read into a message.
-    pub(super) fn put(&mut self, pe: usize, copy: Transfer) -> Result<()> {
+    pub(super) fn put(&mut self, lane: Lane, copy: Transfer) -> Result<()> {
         let Transfer { near: src, offset, bytes, done } = copy;
-        let parts = self.parts(pe, offset, bytes)?;
+        let parts = self.parts(lane.pe, offset, bytes)?;
         let done = self.completions.split(parts.len(), done);
         if parts.is_empty() {
             self.complete(done);
         }
         for (at, part) in parts {
             if !part.reachable || bytes <= INLINE {
-                self.put_records(pe, offset + at as u64, src + at, part.bytes)?;
+                self.put_records(lane, offset + at as u64, src + at, part.bytes)?;
                 self.complete(done);
                 continue;
             }
-            let token = self.in_flight.begin(Flight::Copy { pe, op: None, done });
-            self.ordering.peer(pe).copying();
+            let token = self.in_flight.begin(Flight::Copy { lane, op: None, done });
+            self.ordering.lane(lane).copying();
             // SAFETY: the put's caller keeps the source valid until it completes.
             let free =
                 unsafe { self.transport.put(part.remote, (src + at) as *const u8, part.bytes, token) }?;
@@ -73,7 +74,7 @@ impl Core {
     /// Bytes in messages. The source is free on return.
     pub(in crate::net) fn put_records(
         &mut self,
-        pe: usize,
+        lane: Lane,
         offset: u64,
         src: usize,
         bytes: usize,
@@ -83,17 +84,17 @@ impl Core {
             let piece = RECORD.min(bytes - at);
             // SAFETY: the put's caller keeps the source valid until it completes.
             let data = unsafe { std::slice::from_raw_parts((src + at) as *const u8, piece) };
-            self.ordering.peer(pe).changed();
-            self.emit(pe, &Record::Data { offset: offset + at as u64, data })?;
+            self.ordering.lane(lane).changed();
+            self.emit(lane.pe, &Record::Data { offset: offset + at as u64, data })?;
             at += piece;
         }
         Ok(())
     }
 
     /// `gpu`: the host cannot write at the destination.
-    pub(super) fn get(&mut self, pe: usize, copy: Transfer, gpu: bool) -> Result<()> {
+    pub(super) fn get(&mut self, lane: Lane, copy: Transfer, gpu: bool) -> Result<()> {
         let Transfer { near: dst, offset, bytes, done } = copy;
-        let parts = self.parts(pe, offset, bytes)?;
+        let parts = self.parts(lane.pe, offset, bytes)?;
         let done = self.completions.split(parts.len(), done);
         if parts.is_empty() {
             self.complete(done);
@@ -101,14 +102,14 @@ impl Core {
         for (at, part) in parts {
             if !part.reachable || part.bytes <= INLINE {
                 let to = Span::contiguous(dst + at, part.bytes);
-                let reply = self.in_flight.await_data(pe, to, gpu, done);
-                self.open_awaited(pe, reply);
+                let reply = self.in_flight.await_data(lane, to, gpu, done);
+                self.open_awaited(lane, reply);
                 let record = Record::Fetch { offset: offset + at as u64, bytes: part.bytes as u64, reply };
-                self.emit(pe, &record)?;
+                self.emit(lane.pe, &record)?;
                 continue;
             }
-            let op = Some(self.ordering.peer(pe).begin());
-            let token = self.in_flight.begin(Flight::Copy { pe, op, done });
+            let op = Some(self.ordering.lane(lane).begin());
+            let token = self.in_flight.begin(Flight::Copy { lane, op, done });
             // SAFETY: the get's caller keeps the destination valid until it completes.
             let here = unsafe { self.transport.get(part.remote, (dst + at) as *mut u8, part.bytes, token) }?;
             if here {
@@ -119,7 +120,7 @@ impl Core {
     }
 
     /// A strided put, in records. The source is free on return.
-    pub(super) fn put_rows(&mut self, pe: usize, offset: u64, src: usize, rows: Rows) -> Result<()> {
+    pub(super) fn put_rows(&mut self, lane: Lane, offset: u64, src: usize, rows: Rows) -> Result<()> {
         let Rows { elem, near_stride, far_stride, n } = rows;
         let each = (RECORD / elem).max(1);
         let mut packed = Vec::with_capacity(each.min(n) * elem);
@@ -137,12 +138,15 @@ impl Core {
             if elem > RECORD {
                 // One element, in pieces.
                 for (i, piece) in packed.chunks(RECORD).enumerate() {
-                    self.emit_counted(pe, &Record::Data { offset: far + (i * RECORD) as u64, data: piece })?;
+                    self.emit_counted(
+                        lane,
+                        &Record::Data { offset: far + (i * RECORD) as u64, data: piece },
+                    )?;
                 }
             } else {
                 let record =
                     Record::Rows { offset: far, stride: far_stride as u64, elem: elem as u64, data: &packed };
-                self.emit_counted(pe, &record)?;
+                self.emit_counted(lane, &record)?;
             }
             first += count;
         }

@@ -6,6 +6,7 @@ use slab::Slab;
 use crate::error::{err, Error, Result};
 use crate::net::completion::Done;
 use crate::net::engine::Operations;
+use crate::net::ordering::Lane;
 use crate::net::proxy::ring::{Descriptor, DeviceRing, Op, ReplyTo};
 use crate::net::request::Rows;
 use crate::net::wire::message::{Record, FLOAT_ADD};
@@ -129,27 +130,27 @@ impl Posts {
     }
 
     fn start(&mut self, operations: &mut Operations, d: &Descriptor) -> Result<()> {
-        let pe = d.pe as usize;
+        let lane = Lane::to(d.pe as usize);
         let op = d.op().ok_or_else(|| err!(INTERNAL, "operation {} is unknown", d.op))?;
         let done = d.reply_to().map_or(Done::Nothing, |to| Done::Kernel(self.waiting.insert(to) as u64));
         let (src, dst, bytes) = (d.src as usize, d.dst as usize, d.bytes as usize);
         let add = d.sub != 0;
         match op {
             // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
-            Op::Put => unsafe { operations.put(pe, self.offset(d.dst)?, src, bytes, done) },
-            Op::PutInline => self.put_inline(operations, pe, d),
+            Op::Put => unsafe { operations.put(lane, self.offset(d.dst)?, src, bytes, done) },
+            Op::PutInline => self.put_inline(operations, lane, d),
             // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
-            Op::Get => unsafe { operations.get(pe, self.offset(d.src)?, dst, bytes, done) },
-            Op::G => operations.load(pe, d.width, self.offset(d.src)?, done),
+            Op::Get => unsafe { operations.get(lane, self.offset(d.src)?, dst, bytes, done) },
+            Op::G => operations.load(lane, d.width, self.offset(d.src)?, done),
             Op::Iput => {
                 let rows = strided(d, d.value, d.sig);
                 // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
-                unsafe { operations.put_rows(pe, self.offset(d.dst)?, src, rows, done) }
+                unsafe { operations.put_rows(lane, self.offset(d.dst)?, src, rows, done) }
             }
             Op::Iget => {
                 let rows = strided(d, d.sig, d.value);
                 // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
-                unsafe { operations.get_rows(pe, self.offset(d.src)?, dst, rows, done) }
+                unsafe { operations.get_rows(lane, self.offset(d.src)?, dst, rows, done) }
             }
             Op::Atomic => {
                 let offset = self.offset(d.dst)?;
@@ -157,31 +158,31 @@ impl Posts {
                 let update = update.ok_or_else(|| err!(INTERNAL, "atomic {} is unknown", d.sub))?;
                 let float = d.flags & RUSHMEM_RING_FLOAT != 0 && update == Update::Add;
                 let number = if float { FLOAT_ADD } else { update as u8 };
-                operations.atomic(pe, number, d.width, offset, d.value, d.sig, done)
+                operations.atomic(lane, number, d.width, offset, d.value, d.sig, done)
             }
             Op::Signal => {
                 let record = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
-                operations.record(pe, &record)
+                operations.record(lane, &record)
             }
             Op::PutSignal => {
                 let signal = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
                 // SAFETY: a kernel keeps what it names valid, as for its own loads and stores.
-                unsafe { operations.put_signal(pe, self.offset(d.dst)?, src, bytes, &signal, done) }
+                unsafe { operations.put_signal(lane, self.offset(d.dst)?, src, bytes, &signal, done) }
             }
             Op::PutSignalInline => {
-                self.put_inline(operations, pe, d)?;
+                self.put_inline(operations, lane, d)?;
                 let signal = Record::Signal { add, offset: self.offset(d.sig)?, value: d.value };
-                operations.record(pe, &signal)
+                operations.record(lane, &signal)
             }
             Op::Fence => {
-                operations.fence();
+                operations.fence(Lane::DEFAULT);
                 Ok(())
             }
-            Op::Quiet => operations.quiet(done),
+            Op::Quiet => operations.quiet(Some(Lane::DEFAULT), done),
         }
     }
 
-    fn put_inline(&self, operations: &mut Operations, pe: usize, d: &Descriptor) -> Result<()> {
+    fn put_inline(&self, operations: &mut Operations, lane: Lane, d: &Descriptor) -> Result<()> {
         let offset = self.offset(d.dst)?;
         let data = d.inline();
         let width = usize::from(d.width).min(data.len());
@@ -189,7 +190,7 @@ impl Posts {
             1 | 2 | 4 | 8 => Record::Word { width: d.width, offset, value: d.src },
             _ => Record::Data { offset, data: &data[..width] },
         };
-        operations.record(pe, &record)
+        operations.record(lane, &record)
     }
 
     /// Takes what is there by now, however congested the network is: kernels that run may post on, but no

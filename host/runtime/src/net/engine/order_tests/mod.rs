@@ -18,9 +18,10 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::net::gpu::chunks::LARGE;
+use crate::net::transport::stand_in::Step as Event;
 use crate::testing::random::Random;
 use gpu::Arena;
-use run::{Heap, Run, Setting};
+use run::{Heap, Run, Setting, Step, APART};
 
 /// One operation of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,4 +200,47 @@ fn copies_of_several_chunks_keep_their_order() {
     }
     println!("{runs} runs");
     assert!(runs > 0);
+}
+
+/// Three operations, of which the second or the third is in another context, and four in turns.
+#[test]
+fn operations_of_two_contexts_keep_their_orders() {
+    let mut all = Vec::new();
+    let heaps = [Heap::Host, Heap::Staged { source: true, scarce: false }, Heap::Direct];
+    let sizes = heaps.into_iter().flat_map(|heap| [(heap, 3, 0b010), (heap, 3, 0b100)]);
+    for (heap, n, apart) in sizes.chain([(Heap::Host, 4, 0b1010)]) {
+        for (i, program) in programs(n, &WAYS, &ALL_BETWEEN).into_iter().enumerate() {
+            // All programs of three, and as many of four.
+            if n == 3 || i % 15 == 0 {
+                all.push((program, Setting { apart, ..Setting::new(heap, i % 2 == 0) }));
+            }
+        }
+    }
+    explore_some("contexts", all, 8);
+}
+
+/// A copy of one context never arrives, and what is behind its fence never starts: another context's
+/// operations happen, and its quiet ends.
+#[test]
+fn a_context_waits_for_nothing_of_another() {
+    let others = [Kind::Word, Kind::Put, Kind::PutSignal, Kind::Add, Kind::FetchAdd, Kind::Rows, Kind::Load];
+    for (other, eager) in others.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+        let slow = (Between::Nothing, Kind::Copy);
+        let program = vec![slow, (Between::Fence, Kind::Put), (Between::Nothing, other)];
+        let setting = Setting { apart: 0b100, ..Setting::new(Heap::Host, eager) };
+        let arena = setting.arena(program.len());
+        let mut run = Run::new(&program, setting, &arena);
+        (0..program.len()).for_each(|_| run.step(Step::Issue));
+        run.quiet(Some(APART));
+        run.quiet(Some(0));
+        let moves = |step: &Step| !matches!(step, Step::Network(Event::Copy(_) | Event::Flush(_)));
+        run.step_while(moves);
+        run.check();
+        assert!(run.is_over(0), "{other:?}: the quiet waits for another context's copy");
+        assert!(run.has_happened(2) && !run.has_happened(0) && !run.has_happened(1), "{other:?}");
+        assert!(!run.is_over(1), "{other:?}: the copy has not arrived");
+        run.step_while(|_| true);
+        run.check_end();
+        assert!(run.is_over(1));
+    }
 }

@@ -14,6 +14,7 @@ use crate::net::engine::core::Core;
 use crate::net::engine::{Engine, INLINE};
 use crate::net::gpu::chunks::SMALL;
 use crate::net::gpu::traffic::Traffic;
+use crate::net::ordering::Lane;
 use crate::net::request::Rows;
 use crate::net::transport::stand_in::{Network, StandIn, Step as Event};
 use crate::net::wire::message::Record;
@@ -36,6 +37,9 @@ impl Heap {
     }
 }
 
+/// The other context.
+pub(super) const APART: u64 = 5;
+
 /// What programs run on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting {
@@ -44,11 +48,13 @@ pub(super) struct Setting {
     pub(super) eager: bool,
     /// Bytes of a copy: more than goes by messages.
     pub(super) copy: usize,
+    /// A bit for each operation: it is in a context of its own with the others of that bit.
+    pub(super) apart: u8,
 }
 
 impl Setting {
     pub(super) fn new(heap: Heap, eager: bool) -> Setting {
-        Setting { heap, eager, copy: 8 + if heap.on_gpu() { SMALL } else { INLINE } }
+        Setting { heap, eager, copy: 8 + if heap.on_gpu() { SMALL } else { INLINE }, apart: 0 }
     }
 
     /// Bytes of a region, and where in it its signal is.
@@ -58,6 +64,11 @@ impl Setting {
 
     fn signal(&self) -> usize {
         self.region() - 8
+    }
+
+    /// The lane of operation `i`.
+    pub(super) fn lane(&self, i: usize) -> Lane {
+        Lane { pe: 1, context: if self.apart >> i & 1 == 1 { APART } else { Lane::DEFAULT } }
     }
 
     /// Memory for programs of so many operations.
@@ -89,9 +100,10 @@ pub(super) struct Run<'a> {
     sources: usize,
     landing: usize,
     near: usize,
-    /// What waits for each operation, and for each quiet with the operations before it; `None`: it is over.
+    /// What waits for each operation, and for each quiet with the operations before it, and its context, or
+    /// all; `None`: it is over.
     waiters: Vec<Option<usize>>,
-    quiets: Vec<(usize, Option<usize>)>,
+    quiets: Vec<(usize, Option<u64>, Option<usize>)>,
     _arena: &'a Arena,
 }
 
@@ -180,11 +192,11 @@ impl<'a> Run<'a> {
         self.issued += 1;
         match between {
             Between::Nothing => {}
-            Between::Fence => self.engines[0].fence(),
-            Between::Quiet => self.quiet(),
+            Between::Fence => self.engines[0].fence(self.setting.lane(i).context),
+            Between::Quiet => self.quiet(Some(self.setting.lane(i).context)),
         }
         let waiter = self.engines[0].waiter();
-        let Setting { copy, .. } = self.setting;
+        let (Setting { copy, .. }, lane) = (self.setting, self.setting.lane(i));
         let (region, value) = (self.setting.region(), u64::from(mark(i)));
         let offset = (i * region) as u64;
         let src = self.sources + i * region + self.near;
@@ -196,31 +208,33 @@ impl<'a> Run<'a> {
         // SAFETY: sources and destinations live as long as the run.
         let (answers, asked) = unsafe {
             match kind {
-                Kind::Word => (false, engine.record(1, &Record::Word { width: 8, offset, value })),
-                Kind::Put => (true, engine.put(1, offset, src, 8, done)),
-                Kind::Copy => (true, engine.put(1, offset, src, copy, done)),
-                Kind::CopySignal => (true, engine.put_signal(1, offset, src, copy, &signal, done)),
-                Kind::PutSignal => (true, engine.put_signal(1, offset, src, 8, &signal, done)),
-                Kind::Add => (false, engine.atomic(1, Update::Add as u8, 8, offset, value, 0, Done::Nothing)),
-                Kind::FetchAdd => (true, engine.atomic(1, Update::Add as u8, 8, offset, value, 0, done)),
-                Kind::Rows => (true, engine.put_rows(1, offset, src, rows, done)),
-                Kind::RowsSignal => {
-                    let asked = engine.put_rows(1, offset, src, rows, done);
-                    engine.fence_rows(1);
-                    (true, asked.and_then(|()| engine.record(1, &signal)))
+                Kind::Word => (false, engine.record(lane, &Record::Word { width: 8, offset, value })),
+                Kind::Put => (true, engine.put(lane, offset, src, 8, done)),
+                Kind::Copy => (true, engine.put(lane, offset, src, copy, done)),
+                Kind::CopySignal => (true, engine.put_signal(lane, offset, src, copy, &signal, done)),
+                Kind::PutSignal => (true, engine.put_signal(lane, offset, src, 8, &signal, done)),
+                Kind::Add => {
+                    (false, engine.atomic(lane, Update::Add as u8, 8, offset, value, 0, Done::Nothing))
                 }
-                Kind::Get => (true, engine.get(1, offset, landing, copy, done)),
-                Kind::Load => (true, engine.load(1, 8, offset, done)),
+                Kind::FetchAdd => (true, engine.atomic(lane, Update::Add as u8, 8, offset, value, 0, done)),
+                Kind::Rows => (true, engine.put_rows(lane, offset, src, rows, done)),
+                Kind::RowsSignal => {
+                    let asked = engine.put_rows(lane, offset, src, rows, done);
+                    engine.fence_rows(lane);
+                    (true, asked.and_then(|()| engine.record(lane, &signal)))
+                }
+                Kind::Get => (true, engine.get(lane, offset, landing, copy, done)),
+                Kind::Load => (true, engine.load(lane, 8, offset, done)),
             }
         };
         asked.unwrap();
         self.waiters.push(answers.then_some(waiter));
     }
 
-    fn quiet(&mut self) {
+    pub(super) fn quiet(&mut self, context: Option<u64>) {
         let waiter = self.engines[0].waiter();
-        self.engines[0].quiet(Done::Waiter(waiter)).unwrap();
-        self.quiets.push((self.waiters.len(), Some(waiter)));
+        self.engines[0].quiet(context, Done::Waiter(waiter)).unwrap();
+        self.quiets.push((self.waiters.len(), context, Some(waiter)));
     }
 
     /// Lets both engines do what they can. With a GPU they cannot tell when that is all.
@@ -288,11 +302,13 @@ impl<'a> Run<'a> {
     pub(super) fn check(&mut self) {
         let effects: Vec<(bool, bool)> = (0..self.issued).map(|i| self.effect(i)).collect();
         for later in 0..self.issued {
-            let fence = (1..=later).rev().find(|i| self.program[*i].0 == Between::Fence);
+            let of_it = |i: &usize| self.setting.lane(*i) == self.setting.lane(later);
+            let is_fence = |i: &usize| self.program[*i].0 == Between::Fence;
+            let fence = (1..=later).rev().filter(of_it).find(is_fence);
             if let (true, Some(fence)) = (effects[later].0, fence) {
-                for (earlier, effect) in effects.iter().enumerate().take(fence) {
+                for earlier in (0..fence).filter(of_it) {
                     assert!(
-                        effect.1,
+                        effects[earlier].1,
                         "operation {later} is seen before operation {earlier}: {:?}",
                         self.program
                     );
@@ -315,19 +331,39 @@ impl<'a> Run<'a> {
             };
             assert!(right, "{i} has its answer, which is wrong or came too early: {:?}", self.program);
         }
-        for (before, waiter) in &mut self.quiets {
+        for (before, context, waiter) in &mut self.quiets {
             let Some(key) = *waiter else { continue };
             if self.engines[0].take(key).map(Result::unwrap).is_some() {
                 *waiter = None;
-                let over = effects[..*before].iter().all(|effect| effect.1);
+                let of_it = |i: &usize| context.is_none_or(|of| self.setting.lane(*i).context == of);
+                let over = (0..*before).filter(of_it).all(|i| effects[i].1);
                 assert!(over, "a quiet is over before {before} operations: {:?}", self.program);
             }
         }
     }
 
+    /// Lets happen whatever `may` says, until nothing is left.
+    pub(super) fn step_while(&mut self, may: impl Fn(&Step) -> bool) {
+        self.settle(MANY_TURNS);
+        while let Some(step) = self.steps().into_iter().find(&may) {
+            self.step(step);
+            self.settle(MANY_TURNS);
+            self.check();
+        }
+    }
+
+    /// Whether a quiet has seen its end, and whether all of operation `i` has happened.
+    pub(super) fn is_over(&self, quiet: usize) -> bool {
+        self.quiets[quiet].2.is_none()
+    }
+
+    pub(super) fn has_happened(&self, i: usize) -> bool {
+        self.effect(i).1
+    }
+
     /// What must hold when nothing can happen any more.
     pub(super) fn check_end(&mut self) {
-        self.quiet();
+        self.quiet(None);
         self.settle(MANY_TURNS);
         while let Some(step) = self.steps().first().copied() {
             self.step(step);
@@ -335,14 +371,14 @@ impl<'a> Run<'a> {
             self.check();
         }
         self.check();
-        let stuck = self.waiters.iter().any(Option::is_some) || self.quiets.iter().any(|(_, w)| w.is_some());
+        let stuck = self.waiters.iter().any(Option::is_some) || self.quiets.iter().any(|(.., w)| w.is_some());
         assert!(
             !stuck,
             "something never ends: {:?}, {:?}",
             self.program, self.engines[0].operations.core.ordering
         );
         assert!((0..self.issued).all(|i| self.effect(i).1), "something is lost: {:?}", self.program);
-        assert!(self.engines[0].is_quiet() && self.engines[0].operations.core.ordering.held() == 0);
+        assert!(self.engines[0].is_quiet(None) && self.engines[0].operations.core.ordering.held() == 0);
     }
 
     /// All that decides what may still happen.

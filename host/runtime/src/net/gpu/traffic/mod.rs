@@ -234,9 +234,7 @@ impl Traffic {
 
     fn outcome(&mut self, core: &mut Core, outcome: Outcome) -> Result<()> {
         match outcome {
-            Outcome::Word(Answer { pe, reply }, value) => {
-                core.emit_counted(pe, &Record::Reply { reply, value })
-            }
+            Outcome::Word(Answer { pe, reply }, value) => core.emit(pe, &Record::Reply { reply, value }),
             Outcome::Data { answer: Answer { pe, reply }, at, chunk, bytes } => {
                 if bytes > SMALL {
                     let header = head(ANSWER, core.me, reply, at as u64);
@@ -245,10 +243,7 @@ impl Traffic {
                 // SAFETY: the chunk holds so many bytes, and nobody else uses it.
                 let data = unsafe { std::slice::from_raw_parts(chunk.as_ptr(), bytes) };
                 for (i, piece) in data.chunks(RECORD).enumerate() {
-                    core.emit_counted(
-                        pe,
-                        &Record::ReplyData { reply, at: (at + i * RECORD) as u64, data: piece },
-                    )?;
+                    core.emit(pe, &Record::ReplyData { reply, at: (at + i * RECORD) as u64, data: piece })?;
                 }
                 self.queues.mover.give_back(chunk);
                 Ok(())

@@ -11,6 +11,7 @@ use crate::net::engine::in_flight::Flight;
 use crate::net::gpu::chunks::{Chunk, Course, LARGE, SMALL};
 use crate::net::gpu::staging::Ticket;
 use crate::net::memory::span::Span;
+use crate::net::ordering::Lane;
 use crate::net::request::{Rows, Transfer};
 use crate::net::wire::message::Record;
 use crate::net::wire::RECORD;
@@ -18,7 +19,7 @@ use crate::net::wire::RECORD;
 /// A put whose source the network cannot read.
 #[derive(Debug)]
 pub(super) struct OutgoingPut {
-    pe: usize,
+    lane: Lane,
     op: u64,
     source: Span,
     /// Bytes whose copy out of the GPU has been started.
@@ -39,14 +40,14 @@ pub(super) enum Target {
 
 impl OutgoingPut {
     fn new(
-        pe: usize,
+        lane: Lane,
         op: u64,
         source: Span,
         target: Target,
         signal: Option<Vec<u8>>,
         done: Done,
     ) -> OutgoingPut {
-        OutgoingPut { pe, op, source, started: 0, pieces: VecDeque::new(), target, signal, done }
+        OutgoingPut { lane, op, source, started: 0, pieces: VecDeque::new(), target, signal, done }
     }
 }
 
@@ -55,19 +56,19 @@ impl Traffic {
     pub(in crate::net) fn put(
         &mut self,
         core: &mut Core,
-        pe: usize,
+        lane: Lane,
         copy: Transfer,
         signal: Option<Vec<u8>>,
     ) -> Result<()> {
         let Transfer { near: src, offset, bytes, done } = copy;
         if bytes > 0 && self.on_gpu(src)? {
-            let (op, source) = (core.ordering.peer(pe).begin(), Span::contiguous(src, bytes));
-            let put = OutgoingPut::new(pe, op, source, Target::Range { offset }, signal, done);
+            let (op, source) = (core.ordering.lane(lane).begin(), Span::contiguous(src, bytes));
+            let put = OutgoingPut::new(lane, op, source, Target::Range { offset }, signal, done);
             self.outgoing.push_back(put);
             return Ok(());
         }
         if bytes <= SMALL {
-            core.put_records(pe, offset, src, bytes)?;
+            core.put_records(lane, offset, src, bytes)?;
             core.complete(done);
         } else {
             // The host's memory needs no chunk on this side.
@@ -75,34 +76,34 @@ impl Traffic {
             let mut at = 0;
             while at < bytes {
                 let piece = LARGE.min(bytes - at);
-                let number = self.number(pe);
+                let number = self.number(lane.pe);
                 let header = head(PUT, core.me, number, 0);
-                let token = core.in_flight.begin(Flight::Copy { pe, op: None, done });
+                let token = core.in_flight.begin(Flight::Copy { lane, op: None, done });
                 let data = (src + at) as *const u8;
                 // SAFETY: the caller of the put vouches for its source until it is done.
-                if unsafe { core.transport.send_bulk(pe, header, data, piece, token) }? {
+                if unsafe { core.transport.send_bulk(lane.pe, header, data, piece, token) }? {
                     core.end_flight(token)?;
                 }
-                Self::place_bulk(core, pe, number, offset + at as u64, piece)?;
+                Self::place_bulk(core, lane, number, offset + at as u64, piece)?;
                 at += piece;
             }
         }
         match signal {
-            Some(signal) => core.append_counted(pe, &signal),
+            Some(signal) => core.append_counted(lane, &signal),
             None => Ok(()),
         }
     }
 
     /// Sends the place of a large message in the order, and in memory.
-    fn place_bulk(core: &mut Core, pe: usize, number: u64, offset: u64, bytes: usize) -> Result<()> {
-        core.emit_counted(pe, &Record::Bulk { number, offset, bytes: bytes as u64 })
+    fn place_bulk(core: &mut Core, lane: Lane, number: u64, offset: u64, bytes: usize) -> Result<()> {
+        core.emit_counted(lane, &Record::Bulk { number, offset, bytes: bytes as u64 })
     }
 
     /// A strided put, if it is from GPU memory.
     pub(in crate::net) fn put_rows(
         &mut self,
         core: &mut Core,
-        pe: usize,
+        lane: Lane,
         offset: u64,
         src: usize,
         rows: Rows,
@@ -113,8 +114,8 @@ impl Traffic {
         }
         let source = Span { at: src, stride: rows.near_stride, elem: rows.elem, count: rows.n };
         let target = Target::Rows { offset, stride: rows.far_stride as i64, elem: rows.elem };
-        let op = core.ordering.peer(pe).begin();
-        self.outgoing.push_back(OutgoingPut::new(pe, op, source, target, None, done));
+        let op = core.ordering.lane(lane).begin();
+        self.outgoing.push_back(OutgoingPut::new(lane, op, source, target, None, done));
         Ok(true)
     }
 
@@ -166,9 +167,9 @@ impl Traffic {
         // All has been read.
         core.complete(put.done);
         if let Some(signal) = put.signal.take() {
-            core.append_counted(put.pe, &signal)?;
+            core.append_counted(put.lane, &signal)?;
         }
-        core.ordering.peer(put.pe).close(put.op);
+        core.ordering.lane(put.lane).close(put.op);
         Ok(true)
     }
 
@@ -180,16 +181,16 @@ impl Traffic {
         at: usize,
         bytes: usize,
     ) -> Result<()> {
-        let pe = put.pe;
+        let lane = put.lane;
         let data = chunk.as_ptr() as usize;
         match put.target {
             Target::Range { offset } if bytes > SMALL => {
-                let number = self.number(pe);
+                let number = self.number(lane.pe);
                 let header = head(PUT, core.me, number, 0);
-                self.send_chunk(core, pe, header, chunk, bytes)?;
-                return Self::place_bulk(core, pe, number, offset + at as u64, bytes);
+                self.send_chunk(core, lane.pe, header, chunk, bytes)?;
+                return Self::place_bulk(core, lane, number, offset + at as u64, bytes);
             }
-            Target::Range { offset } => core.put_records(pe, offset + at as u64, data, bytes)?,
+            Target::Range { offset } => core.put_records(lane, offset + at as u64, data, bytes)?,
             Target::Rows { offset, stride, elem } => {
                 let mut sent = 0;
                 while sent < bytes {
@@ -210,9 +211,9 @@ impl Traffic {
                             elem: elem as u64,
                             data: packed,
                         };
-                        core.emit_counted(pe, &record)?;
+                        core.emit_counted(lane, &record)?;
                     } else {
-                        core.emit_counted(pe, &Record::Data { offset: far, data: packed })?;
+                        core.emit_counted(lane, &Record::Data { offset: far, data: packed })?;
                     }
                     sent += take;
                 }
