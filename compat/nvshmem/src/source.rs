@@ -17,8 +17,7 @@ pub fn symbols(table: &Table) -> String {
 }
 
 /// What programs' own parts call besides the table (include/rushmem_nvshmem/program.h).
-pub const OWN: [&str; 3] =
-    ["rushmem_nvshmem_attach", "rushmem_nvshmem_detach", "rushmem_nvshmem_fill_all"];
+pub const OWN: [&str; 3] = ["rushmem_nvshmem_attach", "rushmem_nvshmem_detach", "rushmem_nvshmem_fill_all"];
 
 /// The text of `calls.c`: for libnvshmem.a, functions of the host that go on in libnvshmem_host, which is
 /// loaded when the program starts. An archive cannot name a library, and nvcc's device linker takes no
@@ -27,7 +26,8 @@ pub fn calls(table: &Table) -> String {
     let all = table.all();
     let host = all.iter().filter(|f| f.caller == Caller::Host).map(|f| f.name.as_str());
     let names: Vec<&str> = host.chain(OWN).collect();
-    let mut out = String::from("/* Generated from operations.table. */\nstatic const char *const names[] = {\n");
+    let mut out =
+        String::from("/* Generated from operations.table. */\nstatic const char *const names[] = {\n");
     for name in &names {
         writeln!(out, "    \"{name}\",").expect("a string takes it");
     }

@@ -113,7 +113,10 @@ fn programs_of_nvcc_link_both_ways() {
         let elf = Command::new(nvcc.with_file_name("cuobjdump")).args(["-elf", &program]).output();
         if let Ok(elf) = elf {
             let text = String::from_utf8_lossy(&elf.stdout);
-            assert!(text.contains("nvshmemi_device_lib_version_d"), "{name}: what loaders look for is not there");
+            assert!(
+                text.contains("nvshmemi_device_lib_version_d"),
+                "{name}: what loaders look for is not there"
+            );
         }
     }
     // Of the archive's functions of the host: a program that knows no library by name.
