@@ -13,7 +13,7 @@ use std::{env, fs};
 #[allow(unreachable_pub)]
 mod header;
 #[path = "src/source.rs"]
-#[allow(unreachable_pub)]
+#[allow(unreachable_pub, dead_code)]
 mod source;
 #[path = "src/table.rs"]
 #[allow(unreachable_pub, dead_code)]
@@ -41,6 +41,7 @@ fn main() {
     write(&include.join("rushmem_nvshmem/host.h"), &header::host(&table));
     write(&include.join("rushmem_nvshmem/device.h"), &header::device(&table));
     write(&prefix.join("tests/sets.h"), &table.lists());
+    write(&prefix.join("calls/names.h"), &source::calls(&table));
     let symbols = out.join("symbols.c");
     write(&symbols, &source::symbols(&table));
 

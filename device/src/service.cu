@@ -21,7 +21,12 @@ RUSHMEM_DEVICE void answer(uint64_t *result, uint64_t value, uint64_t ticket, ui
 }
 
 template <typename T> RUSHMEM_DEVICE void wait(const void *at, int how, uint64_t value) {
-  wait_until(static_cast<const T *>(at), how, static_cast<T>(value));
+  if constexpr (sizeof(T) < 4) {
+    impl::wait_for(static_cast<const T *>(at), how, static_cast<T>(value));
+    impl::fence_acquire();
+  } else {
+    wait_until(static_cast<const T *>(at), how, static_cast<T>(value));
+  }
 }
 
 /* Elements in units of `unit` bytes, shared out among all threads of the grid: consecutive threads take
@@ -123,12 +128,14 @@ extern "C" __global__ void __launch_bounds__(1024)
   else strided<1>(to, from, to_step, from_step, elem_bytes, n);
 }
 
-/* Waits until the word of `bytes` (4 or 8) at `word_` compares with `value` as `how` says (RUSHMEM_CMP_*);
+/* Waits until the word of `bytes` (2, 4 or 8) at `word_` compares with `value` as `how` says (RUSHMEM_CMP_*);
  * what it announces is visible to all that follows on the stream. Reported when it stalls; ends with the job,
  * or at the limit of waits. */
 extern "C" __global__ void rushmem_service_wait(const void *word_, uint64_t bytes, int is_signed, int how,
                                                 uint64_t value) {
-  if (bytes == 4 && is_signed) wait<int32_t>(word_, how, value);
+  if (bytes == 2 && is_signed) wait<int16_t>(word_, how, value);
+  else if (bytes == 2) wait<uint16_t>(word_, how, value);
+  else if (bytes == 4 && is_signed) wait<int32_t>(word_, how, value);
   else if (bytes == 4) wait<uint32_t>(word_, how, value);
   else if (is_signed) wait<int64_t>(word_, how, value);
   else wait<uint64_t>(word_, how, value);

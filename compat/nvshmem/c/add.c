@@ -68,7 +68,8 @@ static uint16_t narrowed(float value)
   return sign | (uint16_t) ((bits >> 13) - (112 << 10));
 }
 
-void add_half(struct call call, __half *target, const __half *value, int pe, __half *before)
+/* What becomes of a half: the sum with `value`, or `value`. */
+static void change_half(struct call call, __half *target, const __half *value, bool add, int pe, __half *before)
 {
   const unsigned shift = (uintptr_t) target % 4 * 8;
   void *word = (void *) ((uintptr_t) target & ~(uintptr_t) 3);
@@ -76,11 +77,28 @@ void add_half(struct call call, __half *target, const __half *value, int pe, __h
   amo(call, RUSHMEM_ATOMIC_FETCH, RUSHMEM_UINT32, word, 0, 0, pe, &seen);
   for (;; seen = found) {
     const uint16_t old = (uint16_t) (seen >> shift);
-    const uint64_t sum = narrowed(widened(old) + widened(value->x));
-    const uint64_t wanted = (seen & ~(0xffffull << shift)) | sum << shift;
+    const uint64_t new = add ? narrowed(widened(old) + widened(value->x)) : value->x;
+    const uint64_t wanted = (seen & ~(0xffffull << shift)) | new << shift;
     amo(call, RUSHMEM_ATOMIC_COMPARE_SWAP, RUSHMEM_UINT32, word, wanted, seen, pe, &found);
     if (found != seen) continue;
     if (before) before->x = old;
     return;
   }
+}
+
+void add_half(struct call call, __half *target, const __half *value, int pe, __half *before)
+{
+  change_half(call, target, value, true, pe, before);
+}
+
+void half_swap(struct call call, __half *target, const __half *value, int pe, __half *before)
+{
+  change_half(call, target, value, false, pe, before);
+}
+
+void half_fetch(struct call call, const __half *target, int pe, __half *seen)
+{
+  uint64_t word;
+  amo(call, RUSHMEM_ATOMIC_FETCH, RUSHMEM_UINT32, (const void *) ((uintptr_t) target & ~(uintptr_t) 3), 0, 0, pe, &word);
+  seen->x = (uint16_t) (word >> (uintptr_t) target % 4 * 8);
 }

@@ -17,8 +17,8 @@
   (void) call
 
 /* The runtime's types of words. */
-#define KIND_short (-1)
-#define KIND_ushort (-2)
+#define KIND_short RUSHMEM_INT16
+#define KIND_ushort RUSHMEM_UINT16
 #define KIND_int RUSHMEM_INT32
 #define KIND_long RUSHMEM_INT64
 #define KIND_longlong RUSHMEM_INT64
@@ -256,6 +256,9 @@ INLINE void amo(struct call call, int op, int kind, const void *dest, uint64_t v
 void add_float(struct call call, float *target, const float *value, int pe, float *before);
 void add_double(struct call call, double *target, const double *value, int pe, double *before);
 void add_half(struct call call, __half *target, const __half *value, int pe, __half *before);
+/* Halves, which are half of a word that atomics know. */
+void half_fetch(struct call call, const __half *target, int pe, __half *seen);
+void half_swap(struct call call, __half *target, const __half *value, int pe, __half *before);
 
 /* ---- ordering ---- */
 
@@ -285,22 +288,22 @@ size_t test_any(struct call call, int kind, const void *ivars, size_t n, const i
 size_t test_some(struct call call, int kind, const void *ivars, size_t n, size_t *indices, const int *status,
                  int cmp, uint64_t value);
 void wait_all_vector(struct call call, int kind, const void *ivars, size_t n, const int *status, int cmp,
-                     const void *values, size_t bytes);
+                     const void *values);
 size_t wait_any_vector(struct call call, int kind, const void *ivars, size_t n, const int *status, int cmp,
-                       const void *values, size_t bytes);
+                       const void *values);
 size_t wait_some_vector(struct call call, int kind, const void *ivars, size_t n, size_t *indices,
-                        const int *status, int cmp, const void *values, size_t bytes);
+                        const int *status, int cmp, const void *values);
 int test_all_vector(struct call call, int kind, const void *ivars, size_t n, const int *status, int cmp,
-                    const void *values, size_t bytes);
+                    const void *values);
 size_t test_any_vector(struct call call, int kind, const void *ivars, size_t n, const int *status, int cmp,
-                       const void *values, size_t bytes);
+                       const void *values);
 size_t test_some_vector(struct call call, int kind, const void *ivars, size_t n, size_t *indices,
-                        const int *status, int cmp, const void *values, size_t bytes);
+                        const int *status, int cmp, const void *values);
 void wait_on_stream(struct call call, int kind, const void *ivar, int cmp, uint64_t value, cudaStream_t stream);
 void wait_all_on_stream(struct call call, int kind, const void *ivars, size_t n, const int *status, int cmp,
                         uint64_t value, cudaStream_t stream);
 void wait_all_vector_on_stream(struct call call, int kind, const void *ivars, size_t n, const int *status,
-                               int cmp, const void *values, size_t bytes, cudaStream_t stream);
+                               int cmp, const void *values, cudaStream_t stream);
 
 /* ---- collectives ---- */
 

@@ -15,3 +15,26 @@ pub fn symbols(table: &Table) -> String {
     }
     out
 }
+
+/// What programs' own parts call besides the table (include/rushmem_nvshmem/program.h).
+pub const OWN: [&str; 3] = ["rushmem_nvshmem_attach", "rushmem_nvshmem_detach", "rushmem_nvshmem_fill_all"];
+
+/// The text of `calls.c`: for libnvshmem.a, functions of the host that go on in libnvshmem_host, which is
+/// loaded when the program starts. An archive cannot name a library, and nvcc's device linker takes no
+/// script that could.
+pub fn calls(table: &Table) -> String {
+    let all = table.all();
+    let host = all.iter().filter(|f| f.caller == Caller::Host).map(|f| f.name.as_str());
+    let names: Vec<&str> = host.chain(OWN).collect();
+    let mut out =
+        String::from("/* Generated from operations.table. */\nstatic const char *const names[] = {\n");
+    for name in &names {
+        writeln!(out, "    \"{name}\",").expect("a string takes it");
+    }
+    out.push_str("};\n\n__asm__(\".text\\n\"\n");
+    for (i, name) in names.iter().enumerate() {
+        writeln!(out, "        CALL_OF(\"{name}\", \"{}\")", 8 * i).expect("a string takes it");
+    }
+    out.push_str("        );\n");
+    out
+}

@@ -24,7 +24,7 @@ fn the_library_exports_the_table() {
         text.lines().filter_map(|line| line.split_whitespace().nth(2)).map(String::from).collect();
     let table = Table::read(TEXT).all();
     let host = table.iter().filter(|f| f.caller == Caller::Host).map(|f| f.name.clone());
-    let own = ["attach", "detach", "fill_all"].map(|name| format!("rushmem_nvshmem_{name}"));
+    let own = rushmem_nvshmem::source::OWN.map(String::from);
     let wanted: BTreeSet<String> = host.chain(own).collect();
     assert_eq!(exported, wanted);
     assert!(wanted.len() > 1700, "{} functions", wanted.len());
@@ -82,7 +82,7 @@ fn compile(nvcc: &Path, source: &Path, arguments: &[&str]) {
     assert!(out.status.success(), "{run:?}\n{}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// `nvcc -rdc=true … -lnvshmem_host -lnvshmem_device`, and a whole program.
+/// `nvcc -rdc=true … -lnvshmem_host -lnvshmem_device`, the same by `-lnvshmem`, and a whole program.
 #[test]
 fn programs_of_nvcc_link_both_ways() {
     let Some(nvcc) = nvcc("programs_of_nvcc_link_both_ways") else { return };
@@ -95,19 +95,55 @@ fn programs_of_nvcc_link_both_ways() {
     let cudart = nvcc.parent().and_then(Path::parent).map(|root| format!("-L{}", root.join("lib").display()));
     let cudart = cudart.unwrap_or_default();
     let prefix = format!("-L{PREFIX}/lib");
-    for (name, ways) in
-        [("rdc", vec!["-rdc=true", "-L", lib.as_str(), "-lnvshmem_device"]), ("whole", Vec::new())]
-    {
+    for (name, ways) in [
+        ("rdc", vec!["-rdc=true", "-L", lib.as_str(), "-lnvshmem_host", "-lnvshmem_device"]),
+        ("one", vec!["-rdc=true", "-L", lib.as_str(), "-lnvshmem"]),
+        ("whole", vec!["-lnvshmem_host"]),
+    ] {
         let program = format!("{lib}/{name}");
-        let mut arguments = vec!["-arch=sm_90", "-o", &program, &prefix, "-lnvshmem_host", &cudart];
+        let mut arguments = vec!["-arch=sm_90", "-o", &program, &prefix, &cudart];
         arguments.extend(&ways);
         arguments.extend(["-Xlinker", "--unresolved-symbols=ignore-in-shared-libs"]);
         compile(&nvcc, &source, &arguments);
         let symbols = Command::new("nm").args(["-D", &program]).output().expect("nm runs");
         let text = String::from_utf8_lossy(&symbols.stdout).into_owned();
-        assert!(text.contains("rushmem_nvshmem_attach"), "{name}: its kernels are not made known:\n{text}");
+        // In an archive it is the program's own.
+        let known = name == "one" || text.contains("rushmem_nvshmem_attach");
+        assert!(known, "{name}: its kernels are not made known:\n{text}");
+        let elf = Command::new(nvcc.with_file_name("cuobjdump")).args(["-elf", &program]).output();
+        if let Ok(elf) = elf {
+            let text = String::from_utf8_lossy(&elf.stdout);
+            assert!(
+                text.contains("nvshmemi_device_lib_version_d"),
+                "{name}: what loaders look for is not there"
+            );
+        }
     }
+    // Of the archive's functions of the host: a program that knows no library by name.
+    let (source, program) = (dir.path().join("put.c"), dir.path().join("put"));
+    std::fs::write(&source, PUT).expect("the folder is there");
+    let mut cc = Command::new("cc");
+    cc.arg("-I").arg(format!("{PREFIX}/include")).arg(&source).arg("-o").arg(&program).arg("-L").arg(&lib);
+    let out = cc.arg("-lnvshmem").output().expect("nvcc needs a C compiler, too");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let mut run = Command::new("timeout");
+    run.arg("60").arg(Path::new(PREFIX).with_file_name("rushmem-run")).args(["-n", "2"]).arg(&program);
+    let out = run.env("RUSHMEM_DEVICE", "cpu").env("NVSHMEM_HOME", PREFIX).output().expect("timeout runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
+
+const PUT: &str = "#include <nvshmem.h>
+int main(void) {
+  nvshmem_init();
+  const int me = nvshmem_my_pe(), n = nvshmem_n_pes();
+  double *at = nvshmem_malloc(sizeof *at);
+  nvshmem_double_p(at, me + 0.5, (me + 1) % n);
+  nvshmem_barrier_all();
+  const double got = nvshmem_double_g(at, me);
+  nvshmem_finalize();
+  return got != (me + n - 1) % n + 0.5;
+}
+";
 
 /// A kernel of nvshmem.h's is the same machine code as one of rushmem's own functions.
 #[test]

@@ -25,6 +25,16 @@
 #define RUSHMEM_NVSHMEM_END
 #endif
 
+/* Loaders of kernels, JAX's among them, look for this name, to know for which modules to call
+ * nvshmemx_cumodule_init. */
+#if defined(__CUDACC__) && !defined(RUSHMEM_COLD_IN_LIBRARY)
+struct nvshmemi_version {
+  int major, minor, patch;
+};
+__constant__ nvshmemi_version nvshmemi_device_lib_version_d = {NVSHMEM_VENDOR_MAJOR_VERSION, NVSHMEM_VENDOR_MINOR_VERSION,
+                                                              NVSHMEM_VENDOR_PATCH_VERSION};
+#endif
+
 namespace rushmem {
 namespace nvshmem {
 
@@ -208,6 +218,38 @@ template <typename T, typename Values>
 RUSHMEM_DEVICE size_t test_some(T *ivars, size_t n, size_t *indices, const int *status, int cmp, Values values) {
   rushmem::impl::breathe();
   return rushmem::impl::collect(ivars, n, indices, status, compare(cmp), values);
+}
+
+/* ---- halves, which are half of a word that atomics know ---- */
+
+template <typename H> RUSHMEM_DEVICE uint32_t *word_around(H *target) {
+  return reinterpret_cast<uint32_t *>(reinterpret_cast<uintptr_t>(target) & ~static_cast<uintptr_t>(3));
+}
+
+template <typename H> RUSHMEM_DEVICE H half_of(uint32_t word, const H *target) {
+  static_assert(sizeof(H) == 2, "a half");
+  const unsigned short bits =
+      static_cast<unsigned short>(word >> (reinterpret_cast<uintptr_t>(target) % 4 * 8));
+  H value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+template <typename H> RUSHMEM_DEVICE H half_fetch(const H *target, int pe) {
+  return half_of(atomic_fetch(word_around(const_cast<H *>(target)), pe), target);
+}
+
+template <typename H> RUSHMEM_DEVICE H half_swap(H *target, H value, int pe) {
+  const unsigned shift = static_cast<unsigned>(reinterpret_cast<uintptr_t>(target) % 4 * 8);
+  unsigned short bits;
+  memcpy(&bits, &value, sizeof(bits));
+  uint32_t *word = word_around(target), seen = atomic_fetch(word, pe);
+  for (;;) {
+    const uint32_t wanted = (seen & ~(0xffffu << shift)) | static_cast<uint32_t>(bits) << shift;
+    const uint32_t found = atomic_compare_swap(word, seen, wanted, pe);
+    if (found == seen) return half_of(seen, target);
+    seen = found;
+  }
 }
 
 /* ---- the rest ---- */

@@ -34,6 +34,20 @@
 #define RUSHMEM_NVSHMEM_HALVES 1
 #endif
 #endif
+/* What NVSHMEM's headers bring along, and programs that nvcc compiles rely on. */
+#if defined(__CUDACC__) && defined(__cplusplus) && !defined(__CUDACC_RTC__) && !defined(RUSHMEM_CPU)
+#include <unistd.h>
+#include <cassert>
+#include <cerrno>
+#include <cfloat>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+/* Internal to NVSHMEM; its own benchmarks call it. */
+#define NVSHMEMI_ERROR_PRINT(...) (std::fprintf(stderr, "%s:%d: ", __FILE__, __LINE__), std::fprintf(stderr, __VA_ARGS__))
+#endif
 #ifdef RUSHMEM_NVSHMEM_HALVES
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>

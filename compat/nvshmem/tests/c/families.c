@@ -211,6 +211,11 @@ static void sum_half(char *a)
   for (int i = 0; i < 3; i++) nvshmemx_half_atomic_add(word, one, right);
   CHECK(nvshmemx_half_atomic_fetch_add(word, half, right).x == 0x4200);
   nvshmem_barrier_all();
+  /* The other half of the word is another's. */
+  nvshmem_half_atomic_set(word + 2, half, right);
+  CHECK(nvshmem_half_atomic_swap(word + 2, one, right).x == half.x);
+  CHECK(nvshmem_half_atomic_fetch(word + 2, right).x == one.x && nvshmem_half_atomic_fetch(word + 1, right).x == 0);
+  nvshmem_barrier_all();
   CHECK(nvshmem_half_g(word, me).x == 0x4300 && nvshmem_ushort_g((unsigned short *) a, me) == 0);
   nvshmem_barrier_all();
 }
@@ -237,11 +242,15 @@ static void sum_half(char *a)
     CHECK(nvshmem_##NAME##_test_any_vector(word, 4, status, NVSHMEM_CMP_NE, wanted) == SIZE_MAX); \
     CHECK(nvshmem_##NAME##_test_some(word, 4, at, NULL, NVSHMEM_CMP_GE, 2) == 2 && at[0] == 1 && at[1] == 3); \
     CHECK(nvshmem_##NAME##_test_some_vector(word, 4, at, NULL, NVSHMEM_CMP_LT, wanted) == 1 && at[0] == 2); \
-    if (sizeof(T) > 2) {                                                                    \
-      nvshmemx_##NAME##_wait_until_on_stream(word, NVSHMEM_CMP_EQ, 1, stream);              \
-      nvshmemx_##NAME##_wait_until_all_on_stream(word, 4, status, NVSHMEM_CMP_GE, 1, stream); \
-      nvshmemx_##NAME##_wait_until_all_vector_on_stream(word, 4, status, NVSHMEM_CMP_EQ, wanted, stream); \
-    }                                                                                       \
+    nvshmemx_##NAME##_wait_until_on_stream(word, NVSHMEM_CMP_EQ, 1, stream);                \
+    nvshmemx_##NAME##_wait_until_all_on_stream(word, 4, status, NVSHMEM_CMP_GE, 1, stream); \
+    nvshmemx_##NAME##_wait_until_all_vector_on_stream(word, 4, status, NVSHMEM_CMP_EQ, wanted, stream); \
+    /* A stream that still waits, for a value with the type's sign, does not keep calls of this PE from others. */ \
+    nvshmemx_##NAME##_wait_until_on_stream(word + 5, NVSHMEM_CMP_GT, (T) -2, stream);       \
+    nvshmemx_##NAME##_wait_until_on_stream(word + 4, (T) -1 < (T) 1 ? NVSHMEM_CMP_LT : NVSHMEM_CMP_GT, 0, stream); \
+    nvshmemx_##NAME##_wait_until_all_vector_on_stream(word, 4, status, NVSHMEM_CMP_EQ, wanted, stream); \
+    nvshmem_##NAME##_p(word + 5, (T) -1, right);                                            \
+    nvshmem_##NAME##_p(word + 4, (T) -3, right);                                            \
     static const char zeroes[128];                                                          \
     meet();                                                                                 \
     nvshmem_putmem(a, zeroes, sizeof zeroes, me);                                           \
@@ -279,6 +288,8 @@ static void bits(char *a, uint64_t *sig)
   nvshmem_barrier_all();
   nvshmemx_signal_op(sig + 6, 1, NVSHMEM_SIGNAL_SET, right);
   CHECK(nvshmem_signal_wait_until(sig + 6, NVSHMEM_CMP_LE, 1) == 1);
+  nvshmemx_signal_counted_reset(sig + 6);
+  CHECK(nvshmem_signal_fetch(sig + 6) == 0);
   nvshmem_barrier_all();
 }
 

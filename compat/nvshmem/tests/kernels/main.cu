@@ -45,7 +45,11 @@ __global__ void halves(__half *a, __half *b, unsigned *bad) {
   CHECK(__half2float(b[0]) == n * (n + 1) / 2.0f);
   nvshmem_half_put(a + 2, b, 1, (me + 1) % n);
   nvshmemx_half_atomic_add(a + 4, __float2half(0.5f), (me + 1) % n);
+  nvshmem_half_atomic_set(a + 7, __float2half(3.0f), (me + 1) % n);
+  CHECK(__half2float(nvshmem_half_atomic_swap(a + 6, __float2half(2.0f), (me + 1) % n)) == 0.0f);
+  CHECK(__half2float(nvshmem_half_atomic_fetch(a + 6, (me + 1) % n)) == 2.0f);
   nvshmem_barrier_all();
+  CHECK(__half2float(a[6]) == 2.0f && __half2float(a[7]) == 3.0f);
   CHECK(__half2float(a[2]) == n * (n + 1) / 2.0f && __half2float(a[4]) == 0.5f);
 }
 

@@ -24,26 +24,27 @@ fn compares(kind: i32, cmp: i32, seen: u64, expected: u64) -> bool {
         RUSHMEM_UINT32 => by(cmp, seen as u32, expected as u32),
         RUSHMEM_INT64 => by(cmp, seen as i64, expected as i64),
         RUSHMEM_UINT64 => by(cmp, seen, expected),
+        RUSHMEM_INT16 => by(cmp, seen as i16, expected as i16),
+        RUSHMEM_UINT16 => by(cmp, seen as u16, expected as u16),
         _ => unreachable!("not generated"),
     }
 }
 
 /// An array of elements of `kind` in memory, aligned.
 fn array(kind: i32, bits: &[u64]) -> Vec<u64> {
-    match kind {
-        RUSHMEM_INT32 | RUSHMEM_UINT32 => {
-            let bytes: Vec<u8> = bits.iter().flat_map(|b| (*b as u32).to_ne_bytes()).collect();
-            bytes
-                .chunks(8)
-                .map(|c| {
-                    let mut word = [0; 8];
-                    word[..c.len()].copy_from_slice(c);
-                    u64::from_ne_bytes(word)
-                })
-                .collect()
-        }
-        _ => bits.to_vec(),
-    }
+    let width = match kind {
+        RUSHMEM_INT16 | RUSHMEM_UINT16 => 2,
+        RUSHMEM_INT32 | RUSHMEM_UINT32 => 4,
+        _ => 8,
+    };
+    // Little-endian: the low bytes come first.
+    let bytes: Vec<u8> = bits.iter().flat_map(|b| b.to_le_bytes().into_iter().take(width)).collect();
+    let word = |part: &[u8]| {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        u64::from_le_bytes(word)
+    };
+    bytes.chunks(8).map(word).collect()
 }
 
 /// Bit patterns around the places where signs and widths matter, so that equal ones are common.
@@ -52,6 +53,9 @@ fn bits() -> impl Strategy<Value = u64> {
         Just(0),
         Just(1),
         Just(u64::MAX),
+        Just(i16::MAX as u64),
+        Just(i16::MIN as u16 as u64),
+        Just(u16::MAX as u64),
         Just(i32::MAX as u64),
         Just(i32::MIN as u32 as u64),
         Just(u32::MAX as u64),
@@ -65,7 +69,7 @@ fn bits() -> impl Strategy<Value = u64> {
 proptest! {
     #[test]
     fn all_any_and_some_agree_with_the_model(
-        kind in RUSHMEM_INT32..=RUSHMEM_UINT64,
+        kind in prop_oneof![RUSHMEM_INT32..=RUSHMEM_UINT64, RUSHMEM_INT16..=RUSHMEM_UINT16],
         cmp in RUSHMEM_CMP_EQ..=RUSHMEM_CMP_LE,
         rows in prop::collection::vec((bits(), bits(), any::<bool>()), 0..12),
         one in bits(),

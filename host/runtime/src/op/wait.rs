@@ -7,7 +7,7 @@ use crate::error::{err, Result};
 /// Several words, as the C ABI takes them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
-    /// One of `RUSHMEM_INT32` to `RUSHMEM_UINT64`.
+    /// One of `RUSHMEM_INT32` to `RUSHMEM_UINT64`, `RUSHMEM_INT16` and `RUSHMEM_UINT16`.
     pub(crate) kind: i32,
     /// The first word, in this PE's symmetric memory.
     pub(crate) ivars: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// For the word at `ivar`, of `kind` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`).
+    /// For the word at `ivar`, of `kind` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`, or of 16 bits).
     pub(crate) fn until(on: &impl Reach, kind: i32, ivar: usize, cmp: i32, value: u64) -> Result<Wait> {
         let kind = Integer::from_code(kind)?;
         check_aligned("the word to wait on", ivar, kind.bytes())?;

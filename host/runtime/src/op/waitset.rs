@@ -1,7 +1,7 @@
 //! A wait set: words in this PE's memory, which of them count, and what is expected of each.
 //!
 //! This is the part of wait and test that has no world in it: loads, comparisons and selection, on any
-//! memory. All four integer types are widened to `i128`, where a comparison has one meaning.
+//! memory. All integer types are widened to `i128`, where a comparison has one meaning.
 
 use crate::error::{err, Result};
 use crate::word::Word;
@@ -12,7 +12,12 @@ use std::sync::atomic::Ordering;
 pub(crate) use rushmem_abi::table::Comparison as Cmp;
 use rushmem_abi::table::{Element, Kind, ELEMENTS};
 
-/// An element type of wait and test: a row of the table that is an integer's.
+/// The integers of 16 bits, for which there are no atomics: OpenSHMEM's and NVSHMEM's waits have them.
+static SHORT: Element = Element { code: RUSHMEM_INT16, name: "int16", bytes: 2, kind: Kind::Signed };
+static UNSIGNED_SHORT: Element =
+    Element { code: RUSHMEM_UINT16, name: "uint16", bytes: 2, kind: Kind::Unsigned };
+
+/// An element type of wait and test: a row of the table that is an integer's, or one of 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Integer(&'static Element);
 
@@ -23,6 +28,8 @@ impl Integer {
     /// The type behind a constant of the C ABI.
     pub(crate) fn from_code(code: i32) -> Result<Integer> {
         match Element::of(code) {
+            None if code == RUSHMEM_INT16 => Ok(Integer(&SHORT)),
+            None if code == RUSHMEM_UINT16 => Ok(Integer(&UNSIGNED_SHORT)),
             Some(element) if element.is_integer() => Ok(Integer(element)),
             Some(_) => Err(err!(
                 INVALID_ARGUMENT,
@@ -30,7 +37,7 @@ impl Integer {
             )),
             None => Err(err!(
                 INVALID_ARGUMENT,
-                "{code} is none of the element types RUSHMEM_INT32 … RUSHMEM_UINT64"
+                "{code} is none of the element types RUSHMEM_INT32 … RUSHMEM_UINT64, RUSHMEM_INT16 and RUSHMEM_UINT16"
             )),
         }
     }
@@ -48,6 +55,8 @@ impl Integer {
     /// The value of a bit pattern, of which only the low bytes count.
     pub(crate) fn decode(self, bits: u64) -> i128 {
         match (self.bytes(), self.is_signed()) {
+            (2, true) => (bits as i16).into(),
+            (2, false) => (bits as u16).into(),
             (4, true) => (bits as i32).into(),
             (4, false) => (bits as u32).into(),
             (_, true) => (bits as i64).into(),
@@ -63,6 +72,7 @@ impl Integer {
         // SAFETY: the caller vouches for `p`.
         self.decode(unsafe {
             match self.bytes() {
+                2 => u16::load(p, Ordering::Relaxed).bits(),
                 4 => u32::load(p, Ordering::Relaxed).bits(),
                 _ => u64::load(p, Ordering::Relaxed),
             }
@@ -77,6 +87,7 @@ impl Integer {
         // SAFETY: the caller vouches for `p`.
         self.decode(unsafe {
             match self.bytes() {
+                2 => p.cast::<u16>().read_unaligned().into(),
                 4 => p.cast::<u32>().read_unaligned().into(),
                 _ => p.cast::<u64>().read_unaligned(),
             }
