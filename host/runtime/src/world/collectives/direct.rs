@@ -83,7 +83,7 @@ impl Session<'_> {
 
     /// What has been begun is over.
     pub(super) fn quiet(&self) -> Result<()> {
-        order::quiet(self.world)
+        order::quiet_of(self.world, Some(self.world.contexts.entered()))
     }
 
     /// The last round of a call that has moved data directly: every member's part is over.
