@@ -1,7 +1,7 @@
 # find_package(NVSHMEM): rushmem's nvshmem.h and libraries. It finds itself, so the tree may be moved.
 #
 #   nvshmem::nvshmem_host     libnvshmem_host.so and the headers
-#   nvshmem::nvshmem_device   libnvshmem_device.a, for kernels of relocatable device code (only where it was built)
+#   nvshmem::nvshmem_device   libnvshmem_device.a, for kernels of relocatable device code (where it was built)
 #   nvshmem::nvshmem          both
 #
 #   NVSHMEM_VERSION, NVSHMEM_HOME, NVSHMEM_INCLUDE_DIR, NVSHMEM_LIBRARY_DIR
@@ -13,7 +13,8 @@ set(NVSHMEM_LIBRARY_DIR "${NVSHMEM_HOME}/lib")
 
 if(NOT EXISTS "${NVSHMEM_LIBRARY_DIR}/libnvshmem_host.so")
   set(NVSHMEM_FOUND FALSE)
-  set(NVSHMEM_NOT_FOUND_MESSAGE "${NVSHMEM_LIBRARY_DIR}/libnvshmem_host.so is not there: make install-nvshmem again")
+  set(NVSHMEM_NOT_FOUND_MESSAGE
+    "${NVSHMEM_LIBRARY_DIR}/libnvshmem_host.so is not there: make install-nvshmem again")
   return()
 endif()
 

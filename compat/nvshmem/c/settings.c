@@ -42,10 +42,10 @@ static bool is_set(const char *name)
   return value && *value && strcmp(value, "0") != 0 && strcmp(value, "false") != 0;
 }
 
-/* Settings that this library reads, or that say what is so anyway. */
+/* Settings that this library or libnvshmem.a reads, or that say what is so anyway. */
 static bool means_something(const char *name)
 {
-  static const char *const known[] = {"SYMMETRIC_SIZE", "DEBUG", "INFO", "VERSION", "BOOTSTRAP"};
+  static const char *const known[] = {"SYMMETRIC_SIZE", "DEBUG", "INFO", "VERSION", "BOOTSTRAP", "HOME", "PREFIX"};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strncmp(name, known[i], strlen(known[i])) && name[strlen(known[i])] == '=') return true;
   return false;

@@ -1,5 +1,5 @@
-/* Of libnvshmem.a: each function of the host's jumps to libnvshmem_host's, which is loaded before the program's
- * own constructors run. names.h, which build.rs makes of the table, has the functions. */
+/* Of libnvshmem.a: each function of the host's jumps to libnvshmem_host's, which is loaded before the
+ * program's own constructors run. names.h, which build.rs makes of the table, has the functions. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>

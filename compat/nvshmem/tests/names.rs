@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use rushmem_nvshmem::table::{Caller, Function, Table, TEXT};
 use rushmem_nvshmem::PREFIX;
@@ -229,17 +230,17 @@ fn forms_of_kernels_compile() {
         None => true,
         Some(of) => of.name == "ulonglong" && !f.name.contains("_qp_"),
     };
-    let mut parts: Vec<Vec<Function>> = Vec::new();
+    let mut parts: Vec<(&str, Vec<Function>)> = Vec::new();
     for chapter in &table.chapters {
         let heavy = ["Reductions", "Collectives", "Hints", "Teams"].contains(&chapter.title.as_str());
         let some = of_chapter(&chapter.title).into_iter().filter(|f| all || (!heavy && one(f)));
         // One compilation for what is few.
         match parts.last_mut() {
-            Some(last) if !all => last.extend(some),
-            _ => parts.push(some.collect()),
+            Some((_, last)) if !all => last.extend(some),
+            _ => parts.push((&chapter.title, some.collect())),
         }
     }
-    for functions in parts.iter().filter(|functions| !functions.is_empty()) {
+    for (title, functions) in parts.iter().filter(|(_, functions)| !functions.is_empty()) {
         let mut text = String::from("#include <nvshmem.h>\n#include <nvshmemx.h>\n");
         functions.iter().enumerate().for_each(|(i, f)| text.push_str(&kernel_of(i, f)));
         let source = dir.path().join("forms.cu");
@@ -247,7 +248,10 @@ fn forms_of_kernels_compile() {
         let object = dir.path().join("forms.o");
         let object = object.to_str().expect("a path of ours is UTF-8");
         for arch in if all { &["sm_80", "sm_90", "sm_100"] as &[&str] } else { &["sm_90"] } {
+            let begin = Instant::now();
             compile(&nvcc, &source, &["-rdc=true", "-c", &format!("-arch={arch}"), "-o", object]);
+            let seconds = begin.elapsed().as_secs();
+            eprintln!("{title} and so on, {} functions for {arch}: {seconds} s", functions.len());
         }
     }
 }

@@ -246,14 +246,6 @@ void order_fence(struct call call, shmem_ctx_t ctx);
 void order_quiet(struct call call, shmem_ctx_t ctx);
 void order_pe_quiet(struct call call, shmem_ctx_t ctx, const int *pes, size_t n);
 
-/* --- wait.c: the deprecated 16-bit waits ---------------------------------------------------------------- */
-
-/* KIND_short and KIND_ushort: types that the runtime has no waits for. */
-#define KIND_short (-2)
-#define KIND_ushort (-3)
-void wait_short(struct call call, int kind, const void *ivar, int cmp, uint64_t value);
-int test_short(struct call call, int kind, const void *ivar, int cmp, uint64_t value);
-
 /* --- collective.c: teams -------------------------------------------------------------------------------- */
 
 void collective_barrier_all(struct call call);

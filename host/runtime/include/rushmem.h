@@ -996,7 +996,7 @@ int32_t rushmem_signal_wait_until_on_stream(rushmem_world_t *w,
                                             uint64_t value,
                                             void *stream);
 
-/* Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`, `RUSHMEM_INT16` or `RUSHMEM_UINT16`) at
+/* Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`, `RUSHMEM_INT16`, `RUSHMEM_UINT16`) at
  * `ivar`, in this PE's own symmetric memory, compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says.
  *
  * `value` is a bit pattern in its low bytes; the comparison has the type's sign. Acquires: what the peer
@@ -1016,8 +1016,8 @@ int32_t rushmem_wait_until(rushmem_world_t *w,
                            uint64_t value,
                            uint64_t timeout_ns);
 
-/* Holds the stream back until this PE's own word `ivar`, of `type` (as `rushmem_wait_until` takes it), compares
- * with `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`. */
+/* Holds the stream back until this PE's own word `ivar`, of `type` (as `rushmem_wait_until` takes it),
+ * compares with `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`. */
 int32_t rushmem_wait_until_on_stream(rushmem_world_t *w,
                                      int32_t type,
                                      const void *ivar,

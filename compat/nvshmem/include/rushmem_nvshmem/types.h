@@ -36,6 +36,8 @@
 #endif
 /* What NVSHMEM's headers bring along, and programs that nvcc compiles rely on. */
 #if defined(__CUDACC__) && defined(__cplusplus) && !defined(__CUDACC_RTC__) && !defined(RUSHMEM_CPU)
+#include <cooperative_groups.h>
+#include <cuda.h>
 #include <unistd.h>
 #include <cassert>
 #include <cerrno>

@@ -245,7 +245,7 @@ static void sum_half(char *a)
     nvshmemx_##NAME##_wait_until_on_stream(word, NVSHMEM_CMP_EQ, 1, stream);                \
     nvshmemx_##NAME##_wait_until_all_on_stream(word, 4, status, NVSHMEM_CMP_GE, 1, stream); \
     nvshmemx_##NAME##_wait_until_all_vector_on_stream(word, 4, status, NVSHMEM_CMP_EQ, wanted, stream); \
-    /* A stream that still waits, for a value with the type's sign, does not keep calls of this PE from others. */ \
+    /* A stream that waits, for a value with the type's sign, holds up no call of this PE's. */ \
     nvshmemx_##NAME##_wait_until_on_stream(word + 5, NVSHMEM_CMP_GT, (T) -2, stream);       \
     nvshmemx_##NAME##_wait_until_on_stream(word + 4, (T) -1 < (T) 1 ? NVSHMEM_CMP_LT : NVSHMEM_CMP_GT, 0, stream); \
     nvshmemx_##NAME##_wait_until_all_vector_on_stream(word, 4, status, NVSHMEM_CMP_EQ, wanted, stream); \

@@ -1,5 +1,5 @@
-/* What goes wrong in kernels, by the first argument: PE 1 makes the mistake or dies, PE 0 waits in a kernel or on
- * a stream. The next call of the host says what has happened, and ends the job. */
+/* What goes wrong in kernels, by the first argument: PE 1 makes the mistake or dies, PE 0 waits in a kernel
+ * or on a stream. The next call of the host says what has happened, and ends the job. */
 #include <csignal>
 #include <cstdio>
 #include <cstring>

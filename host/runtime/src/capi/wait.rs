@@ -101,7 +101,7 @@ impl Args {
     }
 }
 
-/// Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`, `RUSHMEM_INT16` or `RUSHMEM_UINT16`) at
+/// Waits until the word of `type` (`RUSHMEM_INT32` to `RUSHMEM_UINT64`, `RUSHMEM_INT16`, `RUSHMEM_UINT16`) at
 /// `ivar`, in this PE's own symmetric memory, compares with `value` as `cmp` (`RUSHMEM_CMP_*`) says.
 ///
 /// `value` is a bit pattern in its low bytes; the comparison has the type's sign. Acquires: what the peer
@@ -132,8 +132,8 @@ pub unsafe extern "C" fn rushmem_wait_until(
     unsafe { args.run(|w, set| wait::until_all(w, set, timeout_ns)) }
 }
 
-/// Holds the stream back until this PE's own word `ivar`, of `type` (as `rushmem_wait_until` takes it), compares
-/// with `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`.
+/// Holds the stream back until this PE's own word `ivar`, of `type` (as `rushmem_wait_until` takes it),
+/// compares with `value` as `cmp` says. Otherwise as `rushmem_signal_wait_until_on_stream`.
 ///
 /// # Safety
 /// `w` is a world that is not finalised, and the stream lives.
