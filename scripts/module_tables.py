@@ -38,11 +38,13 @@ RUNTIME = {
     "team": {"collective", "error", "node", "topology"},
     # Symmetric memory, and the way to PEs that do not map it.
     "memory": {"collective", "config", "error", "gpu", "node", "os", "topology"},
+    # What texts about faults learn of it.
+    "crash": {"memory"},
     "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "word"},
     # Who carries operations out, and what holds it all.
     "exec": {"config", "error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
     "world": {
-        "boot", "collective", "config", "device", "device_state", "error", "exec", "fork", "health", "kernel",
+        "boot", "collective", "config", "crash", "device", "device_state", "error", "exec", "fork", "health", "kernel",
         "memory", "net", "node", "op", "os", "reduction", "team", "topology", "word",
     },
     "capi": {

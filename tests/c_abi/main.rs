@@ -110,6 +110,16 @@ fn one_pe_without_a_launcher() {
     assert!(out.contains("PE 0 of 1: all well"), "{out}");
 }
 
+/// On host memory: what a host may touch of a GPU's is the driver's matter.
+#[test]
+fn faults_have_a_text() {
+    let Some(stage) = Stage::new("faults_have_a_text") else { return };
+    let mut command = Command::new(program(&stage, "crash.c"));
+    command.env("RUSHMEM_DEVICE", "cpu").env_remove("RUSHMEM_LOG");
+    let out = job::alone(command, LIMIT);
+    assert!(out.contains("all faults have their text"), "{out}");
+}
+
 #[test]
 fn both_headers_in_either_order_and_language() {
     let Some(stage) = Stage::new("both_headers_in_either_order_and_language") else { return };

@@ -3,6 +3,8 @@
 //! puts it at the end. When everything in the queue has only spun, the OS thread gives its core away; when
 //! the queue is empty and threads are left, they wait for each other and the launch fails.
 
+mod still;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -14,8 +16,10 @@ use crate::hooks::{self, BlockContext, Fiber, ThreadContext};
 use crate::idle::Idle;
 use crate::launch::{Cause, Launch};
 use crate::report;
+use crate::seat::{self, Seat};
 use crate::stack::{Slab, Slot};
 use crate::warp::Warp;
+use still::Still;
 
 /// Alignment of dynamic shared memory.
 #[repr(C, align(128))]
@@ -49,10 +53,22 @@ thread_local! {
 pub(crate) fn run(launch: &Launch, index: u64) -> bool {
     WORKSPACE.with_borrow_mut(|workspace| {
         let context = workspace.prepare(launch, index);
-        let mut block =
-            Block { launch, space: workspace, context: &context, live: 0, voted: 0, spun: 0, waits: true };
+        let mut block = Block {
+            launch,
+            space: workspace,
+            context: &context,
+            live: 0,
+            voted: 0,
+            spun: 0,
+            waits: true,
+            seat: seat::of_this_thread(),
+            still: Still::new(launch.reports()),
+        };
         block.start();
         let finished = block.turn().is_some();
+        if let Some(seat) = block.seat {
+            seat.leave();
+        }
         if !finished {
             block.abandon();
         }
@@ -96,6 +112,9 @@ struct Block<'a> {
     spun: usize,
     /// All of these were in a wait, not in an atomic or a fence that may be part of one.
     waits: bool,
+    /// How handlers and the watch see this OS thread.
+    seat: Option<&'static Seat>,
+    still: Still,
 }
 
 impl Block<'_> {
@@ -104,9 +123,11 @@ impl Block<'_> {
         let [width, height, _] = self.launch.block;
         let space = &mut *self.space;
         space.fibers.clear();
-        space.fibers.extend(
-            (0..count).map(|_| Fiber { yielder: Cell::new(ptr::null()), launch: ptr::from_ref(self.launch) }),
-        );
+        space.fibers.extend((0..count).map(|_| Fiber {
+            yielder: Cell::new(ptr::null()),
+            launch: ptr::from_ref(self.launch),
+            probe: Cell::new(ptr::null_mut()),
+        }));
         let fibers = &space.fibers;
         space.threads.clear();
         space.threads.extend((0..count as u32).map(|linear| ThreadContext {
@@ -151,6 +172,9 @@ impl Block<'_> {
         // SAFETY: a function of the loaded module; the answer is this OS thread's own variable.
         let current = unsafe { (self.launch.code.slot)() };
         let contexts = self.space.threads.as_mut_ptr();
+        if let (Some(seat), Some(stacks)) = (self.seat, &self.space.stacks) {
+            seat.take(self.launch, self.context, current, stacks.span());
+        }
         let mut idle = Idle::default();
         while self.live > 0 {
             let Some(thread) = self.space.queue.pop_front() else {
@@ -165,6 +189,9 @@ impl Block<'_> {
             let context = unsafe { contexts.add(thread as usize) };
             // SAFETY: `current` is this OS thread's slot, and `context` one of the block's thread table.
             unsafe { *current = context };
+            if let Some(seat) = self.seat {
+                seat.turn();
+            }
             match self.resume(thread, contexts)? {
                 CoroutineResult::Return(()) => {
                     self.exited(thread, contexts);
@@ -215,21 +242,28 @@ impl Block<'_> {
     fn serve(&mut self, thread: u32, contexts: *mut ThreadContext, idle: &mut Idle) -> Option<()> {
         // SAFETY: the table's entry of one of the block's threads, which is suspended.
         let context = unsafe { &mut *contexts.add(thread as usize) };
-        let woke = std::mem::take(&mut context.woke) != 0;
+        let woke = std::mem::take(&mut context.woke);
         match context.request {
-            hooks::SPIN | hooks::TICK => {
+            hooks::SPIN | hooks::TICK | hooks::PREEMPT => {
                 self.space.queue.push_back(thread);
-                if woke {
+                let moved = context.request == hooks::PREEMPT && self.interrupted(thread);
+                if moved || woke & hooks::WOKE != 0 {
                     (self.spun, self.waits) = (0, true);
                     idle.progress();
                 }
                 self.spun += 1;
                 self.waits &= context.request == hooks::SPIN;
-                if self.spun >= self.space.queue.len() {
+                let mut is_round = self.spun >= self.space.queue.len();
+                if is_round {
                     idle.step(self.waits);
                     (self.spun, self.waits) = (0, true);
                 }
-                return Some(());
+                is_round &= idle.still().0 != 0;
+                return if is_round || woke & hooks::STALLED != 0 {
+                    self.look_still(idle, woke, contexts)
+                } else {
+                    Some(())
+                };
             }
             hooks::BARRIER => {
                 self.space.warps[thread as usize / 32].has_read(thread % 32);

@@ -19,7 +19,7 @@ use crate::toolchain::{machine_fault, Toolchain};
 static CPU: cache::Form = cache::CPU;
 
 /// The file name under which the appended list of kernels is compiled.
-const LIST: &str = "rushmem-kernel-list";
+pub(crate) const LIST: &str = "rushmem-kernel-list";
 
 /// The file name of what the compiler is given.
 const UNIT: &str = "unit.cpp";
@@ -158,7 +158,7 @@ impl Compiler {
 }
 
 /// A file name for the source's copy: the last part of its name where that is an ordinary one.
-fn file_name(name: &str) -> &str {
+pub(crate) fn file_name(name: &str) -> &str {
     let last = name.rsplit('/').next().unwrap_or_default();
     let plain =
         last.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+'));
@@ -246,6 +246,10 @@ impl Job<'_> {
             // As nvcc: reading a float array through an int4 pointer is everyday CUDA.
             "-fno-strict-aliasing",
             "-fvisibility=hidden",
+            // A large frame touches each of its pages, and so the guard page, not the next thread's stack.
+            "-fstack-clash-protection",
+            // The function whose last statement calls memcpy stays on the stack, and has a line.
+            "-fno-optimize-sibling-calls",
             "-fdiagnostics-color=never",
             "-DRUSHMEM_CPU",
         ];

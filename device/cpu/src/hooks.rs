@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_void, CStr};
 
 use crate::launch::{Cause, Launch};
+use crate::trace::Counters;
 
 pub(crate) const VERSION: u32 = 1;
 
@@ -15,6 +16,11 @@ pub(crate) const BARRIER: u32 = 1;
 pub(crate) const WARP: u32 = 2;
 pub(crate) const EXIT: u32 = 3;
 pub(crate) const TICK: u32 = 4;
+pub(crate) const PREEMPT: u32 = 5;
+
+/// Bits of `woke`.
+pub(crate) const WOKE: u32 = 1;
+pub(crate) const STALLED: u32 = 2;
 
 /// `rushmem_cpu_block`.
 #[repr(C)]
@@ -73,14 +79,28 @@ pub(crate) struct Fiber {
     pub(crate) yielder: Cell<*const Yielder>,
     /// Outlives every block of the launch.
     pub(crate) launch: *const Launch,
+    /// Not null while the scheduler only asks where the thread is.
+    pub(crate) probe: Cell<*mut Counters>,
 }
 
 /// # Safety
 /// Here and below: `thread` is the running CUDA thread, and `text` a terminated string.
-unsafe extern "C" fn suspend(thread: *mut ThreadContext) {
+pub(crate) unsafe extern "C" fn suspend(thread: *mut ThreadContext) {
     // SAFETY: the kernel passes the context of the CUDA thread that calls, whose fiber outlives it and whose
-    // yielder was set before the kernel's first instruction.
-    unsafe { (*(*(*thread).scheduler).yielder.get()).suspend(()) }
+    // yielder was set before the kernel's first instruction. The counters of a probe are the scheduler's,
+    // which waits for the answer.
+    unsafe {
+        let fiber = &*(*thread).scheduler;
+        loop {
+            (*fiber.yielder.get()).suspend(());
+            match fiber.probe.get().as_mut() {
+                None => return,
+                Some(counters) => {
+                    counters.capture(&(*fiber.launch).code.text, (*thread).request == PREEMPT);
+                }
+            }
+        }
+    }
 }
 
 unsafe extern "C" fn exit(thread: *mut ThreadContext, failure: u32) {
@@ -101,7 +121,9 @@ unsafe fn abandon(thread: *mut ThreadContext, cause: Cause) {
     // SAFETY: the caller gives the thread that runs; its fiber, its block and the launch outlive it.
     unsafe {
         let launch = &*(*(*thread).scheduler).launch;
-        launch.fail(cause, Some(((*(*thread).block).block_idx, (*thread).thread_idx)));
+        let mut counters = Counters::default();
+        counters.capture(&launch.code.text, false);
+        launch.fail_at(cause, Some(((*(*thread).block).block_idx, (*thread).thread_idx)), counters);
         // The scheduler doesn't resume a thread that asked for this.
         loop {
             (*thread).request = EXIT;

@@ -32,6 +32,7 @@ pub(crate) struct Idle {
     since: u64,
     naps: u32,
     next_yield: u64,
+    now: u64,
 }
 
 impl Idle {
@@ -39,6 +40,14 @@ impl Idle {
     pub(crate) fn progress(&mut self) {
         self.rounds = 0;
         self.since = 0;
+    }
+
+    /// Since when nothing has happened, and for how many nanoseconds; 0 and 0 while that is short.
+    pub(crate) fn still(&self) -> (u64, u64) {
+        match self.since {
+            0 => (0, 0),
+            since => (since, self.now.saturating_sub(since)),
+        }
     }
 
     /// Every thread that can run has been resumed once more and nothing came of it. `waits`: all of them are
@@ -50,6 +59,7 @@ impl Idle {
             return;
         }
         let before = now_ns();
+        self.now = before;
         if self.since == 0 {
             self.since = before;
         }

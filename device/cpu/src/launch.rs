@@ -4,14 +4,18 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
+use std::time::Duration;
 
 use crate::block::{self, Arguments};
 use crate::hooks::ThreadContext;
 use crate::limits::{block_problem, volume, Limits, MAX_GRID};
 use crate::pool;
+use crate::trace::{Counters, SourceNames};
+use crate::watch::Watched;
 
 /// The shape of a launch, in CUDA's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub enum Cause {
     Code(u32),
     /// A trap, a failed assertion, an exception, a deadlock, no memory.
     Text(String),
+    /// A block has not moved for longer than [`Reports::limit`].
+    Stuck(String),
 }
 
 /// `blockIdx` and `threadIdx` of a thread.
@@ -43,6 +49,31 @@ pub struct Failure {
     pub cause: Cause,
     /// Which thread; of a deadlock or lack of memory, the block's first.
     pub place: Option<Place>,
+    /// ` at k.cu:12 in rushmem::wait_until()`, from the debug information, or empty.
+    pub at: String,
+}
+
+/// What is said of a launch while it runs, and by whom.
+#[derive(Clone, Debug, Default)]
+pub struct Reports {
+    /// Whose launch it is, for texts: `PE 2 (host gpu01, pid 4711)`.
+    pub who: String,
+    /// A block that has not moved for so long is reported by a warning, and again at each doubling.
+    pub stall: Option<Duration>,
+    /// One that has not moved for so long, and a second, ends the launch. What waits by a rushmem call has
+    /// ended it before, with a better text.
+    pub limit: Option<Duration>,
+}
+
+impl Reports {
+    /// What a text begins with.
+    pub(crate) fn prefix(&self) -> String {
+        if self.who.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", self.who)
+        }
+    }
 }
 
 /// How a launch can fail.
@@ -62,14 +93,13 @@ impl fmt::Display for RunError {
         match self {
             RunError::Refused(text) => write!(out, "launch refused: {text}"),
             RunError::Stopped => write!(out, "stopped"),
-            RunError::Failed(Failure { cause, place }) => {
-                if let Some((block, thread)) = place {
-                    let triple = |[x, y, z]: &[u32; 3]| format!("({x},{y},{z})");
-                    write!(out, "block {}, thread {}: ", triple(block), triple(thread))?;
+            RunError::Failed(Failure { cause, place, at }) => {
+                if let Some(place) = place {
+                    write!(out, "{}{at}: ", place_text(place).trim_start_matches(", "))?;
                 }
                 match cause {
                     Cause::Code(code) => write!(out, "the kernel gave up with code {code}"),
-                    Cause::Text(text) => out.write_str(text),
+                    Cause::Text(text) | Cause::Stuck(text) => out.write_str(text),
                 }
             }
         }
@@ -78,11 +108,38 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// The functions of a loaded module that a block needs.
-#[derive(Clone, Copy)]
+/// `, block (0,0,0), thread (5,0,0)`.
+pub(crate) fn place_text(place: &Place) -> String {
+    let ([bx, by, bz], [tx, ty, tz]) = place;
+    format!(", block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
+}
+
+/// The functions of a loaded module that a block needs, and what texts need.
+#[derive(Clone)]
 pub(crate) struct Code {
     pub(crate) run: unsafe extern "C" fn(Arguments),
     pub(crate) slot: unsafe extern "C" fn() -> *mut *mut ThreadContext,
+    /// The addresses of the module's code.
+    pub(crate) text: Range<usize>,
+    /// The kernel's name and its source's, in the module.
+    pub(crate) kernel: *const str,
+    pub(crate) names: *const SourceNames,
+}
+
+impl Code {
+    pub(crate) fn kernel(&self) -> &str {
+        // SAFETY: the launch's caller holds the module.
+        unsafe { &*self.kernel }
+    }
+
+    pub(crate) fn names(&self) -> &SourceNames {
+        // SAFETY: the launch's caller holds the module.
+        unsafe { &*self.names }
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.names().name
+    }
 }
 
 /// A launch under way. Shared by its blocks.
@@ -96,9 +153,10 @@ pub(crate) struct Launch {
     pub(crate) state: *const c_void,
     pub(crate) limits: Limits,
     stop: *const AtomicU32,
+    reports: *const Reports,
     over: AtomicBool,
     cut_short: AtomicBool,
-    failure: Mutex<Option<Failure>>,
+    failure: Mutex<Option<(Failure, Counters)>>,
     blocks_left: AtomicUsize,
     caller: Thread,
 }
@@ -113,8 +171,13 @@ unsafe impl Sync for Launch {}
 impl Launch {
     /// Ends the launch for this reason, unless there is one already.
     pub(crate) fn fail(&self, cause: Cause, place: Option<Place>) {
+        self.fail_at(cause, place, Counters::default());
+    }
+
+    /// The same for a thread whose stack is known.
+    pub(crate) fn fail_at(&self, cause: Cause, place: Option<Place>, counters: Counters) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(Failure { cause, place });
+        failure.get_or_insert((Failure { cause, place, at: String::new() }, counters));
         self.over.store(true, Ordering::Relaxed);
     }
 
@@ -122,6 +185,12 @@ impl Launch {
     pub(crate) fn is_over(&self) -> bool {
         // SAFETY: `run`'s caller keeps the flag alive.
         self.over.load(Ordering::Relaxed) || unsafe { &*self.stop }.load(Ordering::Relaxed) != 0
+    }
+
+    /// What is said of it.
+    pub(crate) fn reports(&self) -> &Reports {
+        // SAFETY: `run`'s caller keeps it alive.
+        unsafe { &*self.reports }
     }
 
     /// Runs one block and says so.
@@ -143,8 +212,10 @@ pub(crate) fn run(
     args: Arguments,
     state: *const c_void,
     stop: &AtomicU32,
+    reports: &Reports,
 ) -> Result<(), RunError> {
     let blocks = check(limits, config).map_err(RunError::Refused)?;
+    let _watched = Watched::new();
     let launch = Arc::new(Launch {
         code,
         grid: config.grid,
@@ -155,6 +226,7 @@ pub(crate) fn run(
         state,
         limits,
         stop,
+        reports,
         over: AtomicBool::new(false),
         cut_short: AtomicBool::new(false),
         failure: Mutex::new(None),
@@ -170,7 +242,9 @@ pub(crate) fn run(
     while launch.blocks_left.load(Ordering::Acquire) > 0 {
         std::thread::park();
     }
-    if let Some(failure) = launch.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    let failed = launch.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((mut failure, counters)) = failed {
+        failure.at = at(&failure.cause, &counters, launch.code.names());
         return Err(RunError::Failed(failure));
     }
     // A flag set after the last thread has exited stops nothing.
@@ -178,6 +252,23 @@ pub(crate) fn run(
         return Err(RunError::Stopped);
     }
     Ok(())
+}
+
+/// Where a thread gave up, unless the text says it.
+fn at(cause: &Cause, counters: &Counters, names: &SourceNames) -> String {
+    if counters.list().is_empty() {
+        return String::new();
+    }
+    let place = counters.place(names);
+    let is_said = match (cause, &place.at) {
+        (Cause::Text(text), Some(at)) => text.contains(at),
+        _ => false,
+    };
+    if is_said {
+        String::new()
+    } else {
+        place.phrase()
+    }
 }
 
 /// The number of blocks, if they can all be resident.

@@ -4,17 +4,18 @@
 //!
 //! What differs from a GPU:
 //!
-//! - A loop that polls memory with plain (volatile) loads only, for something another thread of the *same
-//!   block* will write, never ends: nothing suspends it. Put a rushmem wait, an atomic, a fence, `clock64()`
-//!   or `__nanosleep` in it.
+//! - A loop that polls memory with volatile loads only, for something another thread of the *same block* will
+//!   write, ends slowly: a signal suspends it after a tenth of a second, and then every millisecond or two
+//!   (`watch`). A rushmem wait, an atomic, a fence, `clock64()` or `__nanosleep` in it suspends at once.
 //! - `__activemask()` is the calling lane alone: every lane runs by itself.
-//! - A CUDA thread's stack is 128 KiB ([`Limits::stack`]); overrunning it ends the process with SIGSEGV at a
-//!   guard page.
+//! - A CUDA thread's stack is 128 KiB ([`Limits::stack`]); overrunning it ends the process with a
+//!   text and SIGSEGV at a guard page (`crash`).
 //! - `sizeof(long)` and such are the host's; `__CUDA_ARCH__` is not defined, `RUSHMEM_CPU` is.
 
 mod block;
 pub mod cache;
 mod compile;
+pub mod crash;
 mod dynamic_shared;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -29,15 +30,19 @@ mod module;
 mod pool;
 mod report;
 mod scan;
+mod seat;
+mod signals;
 mod stack;
 mod token;
 mod toolchain;
+mod trace;
 mod warp;
+mod watch;
 
 pub use compile::Compiler;
 pub use error::Error;
 pub use headers::Header;
-pub use launch::{Cause, Failure, LaunchConfig, Place, RunError};
+pub use launch::{Cause, Failure, LaunchConfig, Place, Reports, RunError};
 pub use limits::{Limits, MAX_BLOCK, MAX_BLOCK_THREADS, MAX_GRID, MAX_SHARED};
 pub use module::{Kernel, Module, Param};
 pub use scan::function_kernels;

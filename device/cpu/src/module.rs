@@ -17,10 +17,14 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
 
 use crate::cache::{by_descriptor, leads_to, unique, Folder};
+use crate::compile::file_name;
+use crate::crash;
 use crate::error::Error;
 use crate::hooks::{Hooks, ThreadContext, HOOKS};
-use crate::launch::{self, Code, LaunchConfig, RunError};
+use crate::launch::{self, Code, LaunchConfig, Reports, RunError};
 use crate::limits::Limits;
+use crate::signals;
+use crate::trace::SourceNames;
 
 /// What a kernel parameter is, in the numbers of `RUSHMEM_ARG_*`: 0 pointer, 1 signed integer, 2 unsigned
 /// integer or bool, 3 floating point, 4 struct, 5 unknown.
@@ -56,7 +60,9 @@ struct Inner {
     /// Held, not used. Goes before the image: the next one may have its number, and so its path.
     _library: Library,
     _image: Image,
-    name: String,
+    names: SourceNames,
+    /// The addresses of its code.
+    text: std::ops::Range<usize>,
     kernels: Vec<Entry>,
     templates: Vec<String>,
     slot: unsafe extern "C" fn() -> *mut *mut ThreadContext,
@@ -78,7 +84,7 @@ pub struct Kernel {
 
 impl std::fmt::Debug for Module {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Module").field("name", &self.inner.name).finish_non_exhaustive()
+        out.debug_struct("Module").field("name", &self.inner.names.name).finish_non_exhaustive()
     }
 }
 
@@ -118,7 +124,7 @@ impl Module {
 
     /// The name that the source was given.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        &self.inner.names.name
     }
 
     /// All kernels: qualified names, in the order of their definitions.
@@ -182,13 +188,37 @@ impl Kernel {
         state: *const c_void,
         stop: &AtomicU32,
     ) -> Result<(), RunError> {
+        // SAFETY: the caller gives what the other function asks for.
+        unsafe { self.run_reporting(config, args, state, stop, &Reports::default()) }
+    }
+
+    /// The same, with what is said of blocks that do not move.
+    ///
+    /// # Safety
+    /// As for [`Kernel::run`].
+    pub unsafe fn run_reporting(
+        &self,
+        config: &LaunchConfig,
+        args: &[*const c_void],
+        state: *const c_void,
+        stop: &AtomicU32,
+        reports: &Reports,
+    ) -> Result<(), RunError> {
         let params = self.params().len();
         if args.len() != params {
             let text = format!("`{}` takes {params} arguments, got {}", self.name(), args.len());
             return Err(RunError::Refused(text));
         }
-        let code = Code { run: self.inner.kernels[self.index].run, slot: self.inner.slot };
-        launch::run(code, self.inner.limits, config, args.as_ptr(), state, stop)
+        let entry = &self.inner.kernels[self.index];
+        let code = Code {
+            run: entry.run,
+            slot: self.inner.slot,
+            text: self.inner.text.clone(),
+            kernel: &*entry.name,
+            names: &self.inner.names,
+        };
+        crash::install();
+        launch::run(code, self.inner.limits, config, args.as_ptr(), state, stop, reports)
     }
 }
 
@@ -286,6 +316,11 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
     // SAFETY: a static, terminated string of the kernel's library, which stays loaded.
     let templates = unsafe { CStr::from_ptr(templates()) }.to_string_lossy();
     let templates = templates.split_whitespace().map(str::to_owned).collect();
-    let name = name.to_owned();
-    Ok(Ok(Inner { _library: library, _image: image, name, kernels, templates, slot, limits }))
+    let names = SourceNames {
+        name: name.to_owned(),
+        file: folder.path().join(file_name(name)),
+        root: folder.path().parent().unwrap_or(folder.path()).to_owned(),
+    };
+    let text = signals::text_of(slot as usize);
+    Ok(Ok(Inner { _library: library, _image: image, names, text, kernels, templates, slot, limits }))
 }

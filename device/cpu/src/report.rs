@@ -48,7 +48,7 @@ pub(crate) fn deadlock(waiting: &[ThreadContext], warps: &[Warp], total: usize) 
 }
 
 /// The lanes that the exchange `thread` waits in still misses.
-fn missing_lanes(thread: &ThreadContext, waiting: &[ThreadContext], warps: &[Warp]) -> u32 {
+pub(crate) fn missing_lanes(thread: &ThreadContext, waiting: &[ThreadContext], warps: &[Warp]) -> u32 {
     let warp = thread.linear / 32;
     let here = |other: &&ThreadContext| {
         other.linear / 32 == warp && other.request == WARP && other.mask == thread.mask
@@ -57,7 +57,7 @@ fn missing_lanes(thread: &ThreadContext, waiting: &[ThreadContext], warps: &[War
     thread.mask & warps[warp as usize].live() & !arrived
 }
 
-fn named(threads: &[&ThreadContext]) -> String {
+pub(crate) fn named(threads: &[&ThreadContext]) -> String {
     let mut out = format!("{} thread{}", threads.len(), if threads.len() == 1 { "" } else { "s" });
     for (i, thread) in threads.iter().take(THREADS).enumerate() {
         let [x, y, z] = thread.thread_idx;
@@ -69,7 +69,7 @@ fn named(threads: &[&ThreadContext]) -> String {
     out
 }
 
-fn text(literal: *const c_char) -> String {
+pub(crate) fn text(literal: *const c_char) -> String {
     // SAFETY: a string literal of the kernel's shared object, which stays loaded during the launch.
     unsafe { CStr::from_ptr(literal) }.to_string_lossy().into_owned()
 }

@@ -26,6 +26,45 @@ pub(crate) struct Slab {
     free: Vec<usize>,
 }
 
+/// Where a block's stacks are: slots, each a guard page and a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) base: usize,
+    pub(crate) slots: usize,
+    pub(crate) guard: usize,
+    /// With the room for handlers.
+    pub(crate) stack: usize,
+}
+
+impl Span {
+    /// The low end of the slot that `address` is in.
+    fn slot_of(&self, address: usize) -> Option<usize> {
+        let each = self.guard + self.stack;
+        let offset = address.checked_sub(self.base).filter(|offset| *offset < self.slots * each)?;
+        Some(self.base + offset / each * each)
+    }
+
+    /// Whether `address` is in a stack, not in a guard page.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.slot_of(address).is_some_and(|slot| address >= slot + self.guard)
+    }
+
+    /// The high end of the stack that `address` is in, or `address`.
+    pub(crate) fn end_of(&self, address: usize) -> usize {
+        self.slot_of(address).map_or(address, |slot| slot + self.guard + self.stack)
+    }
+
+    /// Whether `address` is in the guard page of the stack whose top is at `top`, or of the next one.
+    pub(crate) fn overrun(&self, address: usize, top: usize) -> bool {
+        let guarded = self.slot_of(address).filter(|slot| address < slot + self.guard);
+        guarded.is_some_and(|slot| top.abs_diff(slot + self.guard) <= self.guard + ROOM)
+    }
+}
+
+/// Bytes below what was asked for that a signal's handler finds even where a thread has used all of it: the
+/// registers that the kernel puts there (up to 11 KiB with AMX), and the handler's frames.
+const ROOM: usize = 24 << 10;
+
 /// One stack of a slab; the slab's holder keeps it from being used twice.
 pub(crate) struct Slot {
     index: usize,
@@ -56,10 +95,10 @@ unsafe impl Stack for Slot {
 
 impl Slab {
     /// Reserves address space for `slots` stacks of `stack` bytes; no memory yet.
-    fn new(slots: usize, stack: usize) -> io::Result<Self> {
+    pub(crate) fn new(slots: usize, stack: usize) -> io::Result<Self> {
         // SAFETY: no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        let (asked, stack) = (stack, stack.next_multiple_of(page));
+        let (asked, stack) = (stack, (stack + ROOM).next_multiple_of(page));
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
         // SAFETY: a fresh anonymous mapping, touching nothing that exists.
         let base =
@@ -109,6 +148,11 @@ impl Slab {
         // range. Where that fails the old one stays.
         unsafe { libc::mmap(self.base.cast(), bytes, access, flags, -1, 0) };
         std::mem::forget(self);
+    }
+
+    /// Where the stacks are.
+    pub(crate) fn span(&self) -> Span {
+        Span { base: self.base as usize, slots: self.slots, guard: self.page, stack: self.stack }
     }
 
     /// A stack that is free. Fails where the system gives no more memory or mappings.
@@ -167,13 +211,19 @@ mod tests {
         let mut slab = Slab::for_block(3, 20_000).expect("reserving");
         let slots: Vec<Slot> = (0..3).map(|_| slab.take().expect("opening")).collect();
         for (i, slot) in slots.iter().enumerate() {
-            assert_eq!(slot.base().get() - slot.limit().get(), 20_480 + 4096);
+            assert_eq!(slot.base().get() - slot.limit().get(), (20_000 + ROOM).next_multiple_of(4096) + 4096);
             let (low, high) = (slot.limit().get() + 4096, slot.base().get() - 1);
             for address in [low, high] {
                 // SAFETY: inside the usable part of a stack that nobody else uses.
                 unsafe { *(address as *mut u8) = i as u8 + 1 };
             }
         }
+        let span = slab.span();
+        let (low, high) = (slots[1].limit().get(), slots[1].base().get());
+        assert!(!span.holds(low) && span.holds(low + 4096) && span.holds(high - 1));
+        assert_eq!((span.end_of(high - 1), span.end_of(high + 4096)), (high, slots[2].base().get()));
+        assert!(span.overrun(low + 8, low + 4096 + 64) && !span.overrun(low + 4096, low + 4096));
+        assert!(!span.overrun(low + 8, high - 8), "another thread's guard page is a wild pointer");
         slab.give(slots[1].index());
         assert_eq!(slab.take().expect("reusing").index(), 1);
         let base = slab.base;

@@ -104,7 +104,9 @@ fn giving_up_ends_every_block() {
     for code in [1u32, 2, 77] {
         let result = run(&kernel, &shape(4, 33), &[arg(&code)]);
         let place = Some(([1, 0, 0], [2, 0, 0]));
-        assert_eq!(result, Err(RunError::Failed(Failure { cause: Cause::Code(code), place })));
+        let Err(RunError::Failed(Failure { cause, place: found, at })) = result else { panic!("{result:?}") };
+        assert_eq!((cause, found), (Cause::Code(code), place));
+        assert!(at.starts_with(" at test.cu:"), "{at}");
     }
     // What was abandoned leaves room for what comes.
     let mut out = 0;

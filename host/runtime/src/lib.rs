@@ -10,6 +10,7 @@ mod boot;
 pub mod capi;
 mod collective;
 mod config;
+mod crash;
 mod device;
 mod device_state;
 mod error;

@@ -8,13 +8,14 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 40] = [
+const KNOWN: [&str; 41] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_COLLECTIVES",
     "RUSHMEM_CPU_BLOCKS",
     "RUSHMEM_CPU_STACK",
     "RUSHMEM_CPU_THREADS",
+    "RUSHMEM_CRASH_REPORT",
     "RUSHMEM_CUDA_DIR",
     "RUSHMEM_CXX",
     "RUSHMEM_DEVICE",

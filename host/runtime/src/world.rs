@@ -15,6 +15,7 @@ use rushmem_bootstrap_abi::Bootstrap;
 use crate::boot::between;
 use crate::collective::{Entered, Rounds};
 use crate::config::Config;
+use crate::crash::CrashTexts;
 use crate::device::Device;
 use crate::error::{err, Result};
 use crate::exec::context::Contexts;
@@ -51,6 +52,8 @@ pub(crate) struct Peer {
 
 /// One PE's membership of one job.
 pub(crate) struct World {
+    /// Goes first: addresses that are given back are none of ours.
+    _crash_texts: CrashTexts,
     // Fields drop in this order: first whatever runs threads that look at the rest.
     kernels: Kernels,
     links: Links,

@@ -22,7 +22,8 @@ enum rushmem_cpu_request : uint32_t {
   RUSHMEM_CPU_BARRIER = 1, /* every live thread of the block */
   RUSHMEM_CPU_WARP = 2,    /* every live lane of `mask` */
   RUSHMEM_CPU_EXIT = 3,    /* nothing: the launch is abandoned */
-  RUSHMEM_CPU_TICK = 4     /* the next round; may be a spin made of atomics, may be honest work */
+  RUSHMEM_CPU_TICK = 4,    /* the next round; may be a spin made of atomics, may be honest work */
+  RUSHMEM_CPU_PREEMPT = 5  /* the next round: it was interrupted where it stood (device/cpu/src/watch.rs) */
 };
 
 /* One running block. Read-only for the kernel. */
@@ -43,7 +44,7 @@ struct rushmem_cpu_thread {
   uint32_t ticks;  /* atomics and fences since the last suspend */
   uint32_t request;
   uint32_t mask;        /* WARP: the lanes that take part */
-  uint32_t woke;        /* something has happened since the last suspend: a wait has ended, say */
+  uint32_t woke;        /* since the last suspend: 1 something has happened, 2 a wait lasts */
   uint32_t result;      /* BARRIER: the sum, and, or (see vote); WARP: the lanes of `mask` that arrived */
   uint64_t value;       /* BARRIER: this thread's predicate; WARP: this lane's contribution */
   const uint64_t *values; /* WARP: what all 32 lanes handed in, valid until this thread's next request */
@@ -85,8 +86,8 @@ RUSHMEM_CPU_EXPORT rushmem_cpu_thread **rushmem_cpu_slot(void) { return &rushmem
 static inline const rushmem_device_state *rushmem_cpu_state() { return rushmem_cpu_self->block->state; }
 
 /* Lets every other CUDA thread of the block run before this one goes on. Every poll of a wait calls it: a
- * loop that neither calls this nor an atomic, a fence, a clock or __nanosleep keeps its OS thread, and never
- * sees what another thread of its own block would write. */
+ * loop that neither calls this nor an atomic, a fence, a clock or __nanosleep keeps its OS thread until it is
+ * interrupted, and sees late what another thread of its own block would write. */
 static inline void rushmem_cpu_spin() {
   rushmem_cpu_thread *self = rushmem_cpu_self;
   self->request = RUSHMEM_CPU_SPIN;
@@ -96,7 +97,10 @@ static inline void rushmem_cpu_spin() {
 
 /* Says that one wait made of spins has ended or another begins. Without it the scheduler takes a block that
  * waits again and again for one that waits on and on, and naps between its polls. */
-static inline void rushmem_cpu_woke() { rushmem_cpu_self->woke = 1; }
+static inline void rushmem_cpu_woke() { rushmem_cpu_self->woke |= 1; }
+
+/* Says that this thread's wait has lasted so long that people should know where it is. */
+static inline void rushmem_cpu_stalled() { rushmem_cpu_self->woke |= 2; }
 
 /* Called by whatever a spin loop may be made of; every 32nd call suspends. */
 static inline void rushmem_cpu_tick() {
@@ -114,7 +118,7 @@ static inline void rushmem_cpu_saw(const volatile void *address, uint64_t bits) 
   if (self->seen_at != address || self->seen != bits) {
     self->seen_at = address;
     self->seen = bits;
-    self->woke = 1;
+    self->woke |= 1;
   }
   rushmem_cpu_tick();
 }

@@ -112,7 +112,7 @@ pub fn run_within(
 /// The text of a launch that must fail, and where.
 pub fn failure(result: Result<(), RunError>) -> (String, Option<Place>) {
     match result {
-        Err(RunError::Failed(Failure { cause: Cause::Text(text), place })) => (text, place),
+        Err(RunError::Failed(Failure { cause: Cause::Text(text), place, .. })) => (text, place),
         other => panic!("expected a failure with a text, got {other:?}"),
     }
 }

@@ -172,6 +172,8 @@ RUSHMEM_DEVICE void pause(bool first) {
   if (first) rushmem_cpu_woke();
   rushmem_cpu_spin();
 }
+/* A wait lasts: the scheduler says where the threads of its block are. */
+RUSHMEM_DEVICE void note_stall() { rushmem_cpu_stalled(); }
 RUSHMEM_DEVICE void breathe() { rushmem_cpu_tick(); }
 RUSHMEM_DEVICE uint64_t now_ns() { return rushmem_cpu_now_ns(); }
 [[noreturn]] RUSHMEM_COLD void fail(uint32_t why) { rushmem_cpu_exit(why); }

@@ -352,6 +352,7 @@ RUSHMEM_DEVICE bool is_first_lane() {
 
 /* Between two polls: nothing, the load's own latency is the pause. */
 RUSHMEM_DEVICE void pause(bool) {}
+RUSHMEM_DEVICE void note_stall() {}
 
 /* In operations that a program may spin on. */
 RUSHMEM_DEVICE void breathe() {}

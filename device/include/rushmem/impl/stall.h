@@ -76,6 +76,7 @@ RUSHMEM_DEVICE uint64_t stall_tick(uint64_t since, uint64_t address, uint32_t wi
   bool over = s.wait_limit_ns != 0 && waited >= s.wait_limit_ns;
   if (!(since & 1) && (over || (s.stall_ns != 0 && waited >= s.stall_ns))) {
     report_stall(address, width, how, from_pe, expected, seen, waited);
+    note_stall();
     since |= 1;
   }
   if (over) give_up(RUSHMEM_DEVICE_FAIL_TIMEOUT, now);

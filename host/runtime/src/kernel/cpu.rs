@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, RunError};
+use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, Reports, RunError};
 
 use super::args;
 use super::headers;
@@ -21,6 +21,8 @@ use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 pub(super) struct CpuRunner {
     common: Arc<Common>,
     streams: Streams<CpuStream>,
+    /// What is said of its launches.
+    reports: Arc<Reports>,
 }
 
 /// What the next stream of the process is called, by C too. No address: there is nothing behind it to look
@@ -44,7 +46,12 @@ pub(super) struct CpuFunction {
 impl CpuRunner {
     pub(super) fn new(common: &Arc<Common>) -> CpuRunner {
         let streams = Streams::new(new_stream(), common.config.streams);
-        CpuRunner { common: Arc::clone(common), streams }
+        let reports = Reports {
+            who: common.health.who().to_owned(),
+            stall: common.config.stall_report,
+            limit: common.config.wait_timeout,
+        };
+        CpuRunner { common: Arc::clone(common), streams, reports: Arc::new(reports) }
     }
 
     pub(super) fn streams(&self) -> &Streams<CpuStream> {
@@ -91,12 +98,15 @@ impl CpuRunner {
         function.in_flight.fetch_add(1, Ordering::AcqRel);
         let in_flight = LaunchInFlight(Arc::clone(&function.in_flight));
         let (common, kernel) = (Arc::clone(&self.common), function.kernel.clone());
+        let reports = Arc::clone(&self.reports);
         let run = move || {
             let _in_flight = in_flight;
             let stop = common.health.broken_word();
             // SAFETY: copies of values of the parameters' types; what the kernel does with them is the
             // caller's word.
-            let result = unsafe { kernel.run(&shape, &copied.pointers(), common.state.as_ptr(), stop) };
+            let result = unsafe {
+                kernel.run_reporting(&shape, &copied.pointers(), common.state.as_ptr(), stop, &reports)
+            };
             result.map_err(|e| {
                 let error = explain(&common, &head, e);
                 common.failed.store(true, Ordering::Release);
@@ -172,13 +182,14 @@ fn explain(common: &Common, head: &str, error: RunError) -> Error {
     match error {
         RunError::Refused(text) => err!(LAUNCH, "{head}: {text}"),
         RunError::Stopped => common.broken(head),
-        RunError::Failed(Failure { cause, place }) => {
+        RunError::Failed(Failure { cause, place, at }) => {
             let place = place.map_or(String::new(), |([bx, by, bz], [tx, ty, tz])| {
                 format!(" in block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
             });
             match cause {
-                Cause::Code(code) => common.gave_up(head, code, &place),
-                Cause::Text(text) => err!(LAUNCH, "{head}: failed{place}: {text}"),
+                Cause::Code(code) => common.gave_up(head, code, &place, &at),
+                Cause::Text(text) => err!(LAUNCH, "{head}: failed{place}{at}: {text}"),
+                Cause::Stuck(text) => err!(TIMEOUT, "{head}: failed{place}: {text}"),
             }
         }
     }

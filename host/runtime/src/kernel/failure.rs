@@ -78,8 +78,9 @@ impl Common {
     }
 
     /// The error that a kernel's code of `RUSHMEM_DEVICE_FAIL_*` means; `place` is empty or says where in the
-    /// launch.
-    pub(super) fn gave_up(&self, head: &str, code: u32, place: &str) -> Error {
+    /// launch, `at` is empty or says where in the source.
+    pub(super) fn gave_up(&self, head: &str, code: u32, place: &str, at: &str) -> Error {
+        let here = format!("{place}{at}");
         match code {
             RUSHMEM_DEVICE_FAIL_BROKEN => self.broken(head),
             RUSHMEM_DEVICE_FAIL_TIMEOUT => {
@@ -88,7 +89,7 @@ impl Common {
                 let what = what.map_or(String::new(), |what| format!(", {what}"));
                 err!(
                     TIMEOUT,
-                    "{head}: a thread{place} has waited longer than RUSHMEM_WAIT_TIMEOUT allows, {limit} s{what}"
+                    "{head}: a thread{here} has waited longer than RUSHMEM_WAIT_TIMEOUT allows, {limit} s{what}"
                 )
             }
             RUSHMEM_DEVICE_FAIL_BAD_ADDRESS => {
@@ -96,20 +97,20 @@ impl Common {
                 let what = what.unwrap_or_else(|| "an address that is none of symmetric memory".into());
                 err!(
                     BAD_ADDRESS,
-                    "{head}: a thread{place} asks for {what}; use what alloc or register returned on this PE, or an address \
+                    "{head}: a thread{here} asks for {what}; use what alloc or register returned on this PE, or an address \
                      within it"
                 )
             }
-            RUSHMEM_DEVICE_FAIL_BAD_PE => err!(BAD_PE, "{head}: a PE that does not exist was addressed{place}"),
+            RUSHMEM_DEVICE_FAIL_BAD_PE => err!(BAD_PE, "{head}: a PE that does not exist was addressed{here}"),
             RUSHMEM_DEVICE_FAIL_UNMAPPED => err!(
                 UNSUPPORTED,
-                "{head}: a PE was addressed{place} whose memory is not mapped here and to which no network leads; \
+                "{head}: a PE was addressed{here} whose memory is not mapped here and to which no network leads; \
                  rushmem-info says how each PE is reached"
             ),
             RUSHMEM_DEVICE_FAIL_MISMATCH => {
                 let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_MISMATCH);
                 let what = what.unwrap_or_else(|| "the members of a team make different collectives".into());
-                err!(MISMATCH, "{head}{place}: {what}")
+                err!(MISMATCH, "{head}{here}: {what}")
             }
             RUSHMEM_DEVICE_FAIL_BUSY => {
                 let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_BUSY);
@@ -120,14 +121,14 @@ impl Common {
                              another slot set or team",
                     false => "",
                 };
-                err!(BUSY, "{head}{place}: {what}{left}")
+                err!(BUSY, "{head}{here}: {what}{left}")
             }
             RUSHMEM_DEVICE_FAIL_TEAM => err!(
                 INVALID_ARGUMENT,
-                "{head}: a collective was given{place} a team of another world, one that was freed, or a slot set that \
+                "{head}: a collective was given{here} a team of another world, one that was freed, or a slot set that \
                  the team does not have (slot_sets())"
             ),
-            code => err!(LAUNCH, "{head}: gave up{place} with code {code}"),
+            code => err!(LAUNCH, "{head}: gave up{here} with code {code}"),
         }
     }
 

@@ -352,7 +352,7 @@ impl GpuRunner {
         }
         let error = match self.common.state.take_failure() {
             (0, _) => e.context(head),
-            (code, place) => self.common.gave_up(head, code, &place),
+            (code, place) => self.common.gave_up(head, code, &place, ""),
         };
         let error =
             Error::new(error.code, format!("{}; this process can use {} no more", error.message, self.cuda));

@@ -70,6 +70,16 @@ impl Live {
         ranges.range(..start.saturating_add(bytes)).next_back().is_some_and(|(s, r)| s + r.bytes > start)
     }
 
+    /// The live ranges around `at`, start and length each: the last that starts at or below it, and the first
+    /// above. `None` while the table is locked.
+    #[allow(clippy::type_complexity, reason = "two of the same")]
+    pub(crate) fn around(&self, at: usize) -> Option<(Option<(usize, usize)>, Option<(usize, usize)>)> {
+        let ranges = self.ranges.try_read().ok()?;
+        let plain = |(start, range): (&usize, &Range)| (*start, range.bytes);
+        let below = ranges.range(..=at).next_back().map(plain);
+        Some((below, ranges.range(at.saturating_add(1)..).next().map(plain)))
+    }
+
     /// Bytes from `at` to the end of the live range that it lies in.
     pub(crate) fn rest(&self, at: usize) -> Option<usize> {
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);

@@ -6,6 +6,7 @@
 //! * [`window`]: where they are. One reservation holds every near PE's heap, `stride` apart.
 //! * [`backing`]: what they are made of: host memory, or a GPU's.
 //! * [`live`]: which address belongs to which live allocation, for the checks of every operation.
+//! * [`map`]: what lies at an address or near it, for texts about faults.
 //! * [`region`], [`gpu_region`]: user memory that was registered as symmetric, the host's and a GPU's.
 //! * [`segments`]: where the copies of registered memory are that cannot be mapped into the window.
 //! * [`symmetric`]: all of it made collective: allocation, registration.
@@ -15,6 +16,7 @@ pub(crate) mod alloc;
 pub(crate) mod backing;
 pub(crate) mod gpu_region;
 pub(crate) mod live;
+pub(crate) mod map;
 pub(crate) mod region;
 pub(crate) mod remote;
 pub(crate) mod segments;

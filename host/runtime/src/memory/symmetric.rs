@@ -13,6 +13,7 @@ use crate::error::{err, Result};
 use crate::memory::alloc::{Allocator, GRANULE};
 use crate::memory::backing::BackingChunk;
 use crate::memory::live::Live;
+use crate::memory::map::MemoryMap;
 use crate::memory::remote::{Backed, RemoteMemory};
 use crate::memory::segments::UnmappedRegions;
 use crate::memory::window::Window;
@@ -35,7 +36,9 @@ pub(crate) struct Symmetric {
     window: Window,
     /// The PEs of this node, by the window's slots.
     members: Vec<usize>,
-    live: Live,
+    /// Bytes at the heap's front that are rushmem's own.
+    reserved: usize,
+    live: Arc<Live>,
     /// Registered memory that is not in the window.
     segments: UnmappedRegions,
     books: Mutex<Books>,
@@ -82,7 +85,8 @@ impl Symmetric {
             far: OnceLock::new(),
             window,
             members: members.to_vec(),
-            live: Live::new(),
+            reserved,
+            live: Arc::new(Live::new()),
             segments: UnmappedRegions::default(),
             books: Mutex::new(books),
             limit,
@@ -132,6 +136,20 @@ impl Symmetric {
 
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What texts about faults need.
+    pub(crate) fn map(&self) -> MemoryMap {
+        MemoryMap {
+            base: self.base() - self.window.me() * self.stride(),
+            stride: self.stride(),
+            half: self.window.half(),
+            me: self.window.me(),
+            members: self.members.clone(),
+            reserved: self.reserved,
+            is_gpus: !self.window.backing().is_host(),
+            live: Arc::clone(&self.live),
+        }
     }
 
     /// Address of this PE's heap.

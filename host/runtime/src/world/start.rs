@@ -11,6 +11,7 @@ use rushmem_bootstrap_abi::Bootstrap;
 use super::{Peer, World};
 use crate::collective::{Announce, Collective, Entered, Rounds};
 use crate::config::{Config, TransportWish};
+use crate::crash::CrashTexts;
 use crate::device::{Device, DeviceKind};
 use crate::device_state::{DeviceFacts, DeviceState};
 use crate::error::{code, err, Error, Result};
@@ -142,6 +143,7 @@ impl World {
         );
         links.every_tick(kernels.monitor());
         Ok(World {
+            _crash_texts: CrashTexts::about(&mine.who(), symmetric.map()),
             kernels,
             links,
             apart: engine.is_some() || config.apart,

@@ -188,7 +188,7 @@ fn gave_up(end: std::result::Result<(), RunError>) -> u32 {
     match end {
         Err(RunError::Failed(failure)) => match failure.cause {
             Cause::Code(code) => code,
-            Cause::Text(text) => panic!("{text}"),
+            Cause::Text(text) | Cause::Stuck(text) => panic!("{text}"),
         },
         other => panic!("{other:?}"),
     }

@@ -1,0 +1,201 @@
+//! The text about a fault. All of this runs in the child that the handler made.
+
+use std::fmt::Write;
+
+use corosensei::Coroutine;
+
+use super::address;
+use super::{Facts, KNOWLEDGE, NOT_OURS, PREPARED};
+use crate::launch::place_text;
+use crate::seat::Seat;
+use crate::signals;
+use crate::stack::Slab;
+use crate::trace::{Counters, Function, SourcePlace, DEPTH};
+
+/// Bytes of stack for debug information's readers.
+const STACK: usize = 4 << 20;
+/// Callers that are named.
+const CALLERS: usize = 6;
+
+/// Tells of the fault; the child's exit status.
+pub(super) fn on_a_stack_of_its_own(facts: &Facts) -> i32 {
+    let facts = *facts;
+    let Ok(mut slab) = Slab::new(1, STACK) else { return 1 };
+    let Ok(slot) = slab.take() else { return 1 };
+    let mut teller: Coroutine<(), (), i32, _> = Coroutine::with_stack(slot, move |_, ()| tell(&facts));
+    let status = teller.resume(()).as_return().unwrap_or(1);
+    std::mem::forget((teller, slab));
+    status
+}
+
+fn tell(facts: &Facts) -> i32 {
+    let counters = counters(facts);
+    // SAFETY: the context lies in the handler's frame, which is the child's own copy.
+    let context = unsafe { &*facts.context };
+    // SAFETY: a seat stays as long as its thread, of which this is a copy.
+    let seat = unsafe { facts.seat.as_ref() };
+    let text = match seat.filter(|seat| seat.is_taken()) {
+        Some(seat) => of_kernel(facts, seat, &counters),
+        None => of_host(facts, &counters),
+    };
+    let Some(mut text) = text else { return NOT_OURS };
+    for line in address::lines(facts, context, seat) {
+        let _ = write!(text, "\n  {line}");
+    }
+    text.push('\n');
+    // SAFETY: a plain system call on initialised bytes.
+    let wrote = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    i32::from(wrote != text.len() as isize)
+}
+
+fn of_kernel(facts: &Facts, seat: &Seat, counters: &Counters) -> Option<String> {
+    let (launch, block) = seat.launch()?;
+    // SAFETY: the running thread's context lives as long as its block.
+    let thread = unsafe { seat.running().as_ref() }?;
+    let place = counters.place(launch.code.names());
+    let mut text = format!(
+        "rushmem [error] {}kernel `{}` ({}){}{}: {}",
+        launch.reports().prefix(),
+        launch.code.kernel(),
+        launch.code.source(),
+        place_text(&(block.block_idx, thread.thread_idx)),
+        place.phrase(),
+        said(facts),
+    );
+    callers(&mut text, &place);
+    Some(text)
+}
+
+/// The functions that called the place.
+fn callers(text: &mut String, place: &SourcePlace) {
+    if place.callers.is_empty() {
+        return;
+    }
+    let _ = write!(text, "\n  {} called at ", place.function);
+    let mut groups: Vec<(&str, usize)> = Vec::new();
+    for caller in &place.callers {
+        match groups.last_mut() {
+            Some((last, times)) if last == caller => *times += 1,
+            _ => groups.push((caller, 1)),
+        }
+    }
+    for (i, (caller, times)) in groups.iter().take(CALLERS).enumerate() {
+        let again = if *times > 1 { format!(" ({times} times)") } else { String::new() };
+        let _ = write!(text, "{}{caller}{again}", if i == 0 { "" } else { ", called at " });
+    }
+    if groups.len() > CALLERS || place.callers.len() + 1 >= DEPTH {
+        text.push_str(", …");
+    }
+}
+
+/// `None`: it is neither in a call of the C ABI nor at an address of symmetric memory.
+fn of_host(facts: &Facts, counters: &Counters) -> Option<String> {
+    let functions = counters.functions();
+    let own = PREPARED.get().map(|prepared| prepared.own.clone()).unwrap_or_default();
+    // The outermost of this library's functions that C can name.
+    let is_call = |function: &Function| {
+        own.contains(&function.counter)
+            && function.name.starts_with("rushmem_")
+            && !function.name.contains(':')
+    };
+    let call = functions.iter().rposition(is_call);
+    // SAFETY: no preconditions.
+    let entry = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
+    // A program that this is linked into has code of its own beside.
+    let is_apart = !own.contains(&entry);
+    let inside =
+        call.is_some() || is_apart && functions.iter().any(|function| own.contains(&function.counter));
+    let memory = KNOWLEDGE.get().is_some_and(|knowledge| (knowledge.covers)(facts.address));
+    if !inside && !memory {
+        return None;
+    }
+    let who = KNOWLEDGE.get().and_then(|knowledge| (knowledge.who)());
+    let who = who.unwrap_or_else(|| format!("process {}", parent()));
+    let mut text = format!("rushmem [error] {who}");
+    let outside = match call {
+        Some(call) => {
+            let _ = write!(text, ", in {}()", functions[call].name);
+            &functions[call + 1..]
+        }
+        None => &functions[..],
+    };
+    let known = outside.iter().filter(|function| !own.contains(&function.counter) && function.line != 0);
+    let mut known = known.filter(|function| {
+        let file = function.file.as_deref();
+        file.is_some_and(|file| !file.starts_with("/usr") && !file.starts_with("/rustc"))
+    });
+    if let Some(caller) = known.next() {
+        let file = caller.file.as_deref().unwrap_or_else(|| "?".as_ref());
+        let word = if call.is_some() { " called" } else { "" };
+        let _ = write!(text, "{word} at {}:{} in {}", file.display(), caller.line, caller.name);
+    }
+    let _ = write!(text, ": {}", said(facts));
+    if call.is_some() && !memory {
+        text.push_str("\n  the memory that a pointer of this call means, or a part of it, is not there");
+    }
+    Some(text)
+}
+
+/// The process that has the fault; this is its child.
+fn parent() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::getppid() }
+}
+
+/// What the signal says: `SIGSEGV: it writes address 0x10`.
+fn said(facts: &Facts) -> String {
+    let name = name(facts.signal);
+    // SAFETY: the context lies in the handler's frame, below which this runs.
+    let context = unsafe { &*facts.context };
+    match (facts.signal, facts.code) {
+        (libc::SIGFPE, 1) => format!("{name}: an integer is divided by zero"),
+        (libc::SIGFPE, _) => format!("{name}: an arithmetic fault"),
+        (libc::SIGILL, _) => {
+            format!("{name}: an instruction that the processor does not have, or __builtin_trap()")
+        }
+        (libc::SIGSEGV, 128) => format!("{name}: it uses an address that no process can have"),
+        _ => {
+            let verb = signals::access(context).unwrap_or("touches");
+            format!("{name}: it {verb} address {:#x}", facts.address)
+        }
+    }
+}
+
+pub(super) fn name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL",
+        _ => "a signal",
+    }
+}
+
+/// The stack of the fault. A call of a wild function pointer leads nowhere: an unwinder would read the code
+/// there. So it starts at the caller then, by changing the child's copy of what was interrupted.
+fn counters(facts: &Facts) -> Counters {
+    let is_code = |counter| !signals::text_of(counter).is_empty();
+    if is_code(facts.counter) {
+        return Counters::interrupted(facts.counter, true);
+    }
+    // SAFETY: it lies in the handler's frame; nobody else has a reference to it now.
+    let context = unsafe { &mut *facts.context.cast_mut() };
+    let caller = caller(context);
+    if !is_code(caller) {
+        return Counters::default();
+    }
+    signals::step_out(context, caller);
+    Counters::interrupted(caller, false)
+}
+
+/// Where the interrupted function returns to, if it has no frame yet; 0 where that cannot be read.
+fn caller(context: &libc::ucontext_t) -> usize {
+    signals::return_slot(context).unwrap_or_else(|slot| {
+        let mut word = [0];
+        if signals::peek(slot, &mut word) == size_of::<usize>() {
+            word[0]
+        } else {
+            0
+        }
+    })
+}

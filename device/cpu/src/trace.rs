@@ -1,0 +1,188 @@
+//! Where a thread of a kernel is, from its stack and the compiler's debug information: the line of the
+//! program's own source, and the call of CUDA's or rushmem's that it makes there.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use cpp_demangle::{DemangleOptions, Symbol};
+
+/// Frames of a stack that are looked at.
+pub(crate) const DEPTH: usize = 48;
+
+/// Program counters of a stack, innermost first. The first is exact where a signal has interrupted it, all
+/// others are where a call returns to.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Counters {
+    at: [usize; DEPTH],
+    count: usize,
+    exact: bool,
+}
+
+/// What a source is called, by programs and in its debug information.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SourceNames {
+    /// What its program calls it.
+    pub(crate) name: String,
+    /// What the compiler was given.
+    pub(crate) file: PathBuf,
+    /// The cache, where rushmem's headers are, too.
+    pub(crate) root: PathBuf,
+}
+
+/// A place in a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SourcePlace {
+    /// `k.cu:12`, of the program's own sources.
+    pub(crate) at: Option<String>,
+    /// The function that has it.
+    pub(crate) function: String,
+    /// What that line calls of CUDA, rushmem or libc, if it does.
+    pub(crate) call: Option<String>,
+    /// The places that called it, innermost first: `k.cu:40 in kernel`.
+    pub(crate) callers: Vec<String>,
+}
+
+/// One function of a stack, inlined ones included.
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) line: u32,
+    /// The counter that it belongs to.
+    pub(crate) counter: usize,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters { at: [0; DEPTH], count: 0, exact: false }
+    }
+}
+
+impl Counters {
+    /// Of the calling thread, from its innermost frame in `text`, a kernel's code, which a signal has
+    /// interrupted (`exact`) or which has called. Allocates nothing.
+    pub(crate) fn capture(&mut self, text: &Range<usize>, exact: bool) {
+        self.collect(|counter| text.contains(&counter));
+        self.exact = exact;
+    }
+
+    /// Of what a signal has interrupted at `counter`, exactly there or behind a call; the caller runs in its
+    /// handler.
+    pub(crate) fn interrupted(counter: usize, exact: bool) -> Counters {
+        let mut counters = Counters::default();
+        counters.collect(|at| at == counter);
+        if counters.count == 0 {
+            (counters.at[0], counters.count) = (counter, 1);
+        }
+        counters.exact = exact;
+        counters
+    }
+
+    #[inline(never)]
+    fn collect(&mut self, begins: impl Fn(usize) -> bool) {
+        self.count = 0;
+        let mut started = false;
+        // SAFETY: what must be in step is another system's library.
+        unsafe {
+            backtrace::trace_unsynchronized(|frame| {
+                let counter = frame.ip() as usize;
+                started |= begins(counter);
+                if started && counter != 0 {
+                    self.at[self.count] = counter;
+                    self.count += 1;
+                }
+                self.count < DEPTH
+            });
+        }
+    }
+
+    /// The counters.
+    pub(crate) fn list(&self) -> &[usize] {
+        &self.at[..self.count]
+    }
+
+    /// Every function that they stand in, innermost first.
+    pub(crate) fn functions(&self) -> Vec<Function> {
+        let mut functions = Vec::new();
+        // Modules have come and gone since the last time.
+        backtrace::clear_symbol_cache();
+        for (i, &counter) in self.list().iter().enumerate() {
+            // Addresses are taken for those behind a call.
+            let behind = counter + usize::from(i == 0 && self.exact);
+            backtrace::resolve(behind as *mut c_void, |symbol| {
+                functions.push(Function {
+                    name: symbol.name().map(|name| readable(&name)).unwrap_or_default(),
+                    file: symbol.filename().map(Path::to_owned),
+                    line: symbol.lineno().unwrap_or(0),
+                    counter,
+                });
+            });
+        }
+        functions
+    }
+
+    /// The place in a kernel of that source.
+    pub(crate) fn place(&self, names: &SourceNames) -> SourcePlace {
+        let mut place = SourcePlace::default();
+        for function in self.functions() {
+            let own = function.file.as_deref().and_then(|file| names.own(file));
+            match own {
+                Some(file) if place.at.is_none() => {
+                    place.at = Some(format!("{file}:{}", function.line));
+                    place.function = function.name;
+                }
+                Some(file) => place.callers.push(format!("{file}:{} in {}", function.line, function.name)),
+                // The outermost before the program's own line, as a program calls it.
+                None if place.at.is_none() && !function.name.is_empty() => {
+                    let name = function.name.split('<').next().unwrap_or_default();
+                    place.call = Some(plain(name).to_owned());
+                }
+                None => {}
+            }
+        }
+        place
+    }
+}
+
+impl SourceNames {
+    /// What a program calls this file, if it is one of its own, not a header of the system or of rushmem.
+    fn own(&self, file: &Path) -> Option<String> {
+        if file == self.file {
+            return Some(self.name.clone());
+        }
+        let foreign = file.starts_with("/usr")
+            || file.starts_with(&self.root)
+            || !file.is_absolute()
+            || file.file_name().is_some_and(|name| name == crate::compile::LIST)
+            || file.extension().is_some_and(|kind| kind == "rs");
+        (!foreign).then(|| file.display().to_string())
+    }
+}
+
+impl SourcePlace {
+    /// ` at k.cu:12 in rushmem::wait_until`, or nothing.
+    pub(crate) fn phrase(&self) -> String {
+        let at = self.at.as_ref().map_or(String::new(), |at| format!(" at {at}"));
+        let call = self.call.as_ref().map_or(String::new(), |call| format!(" in {call}()"));
+        at + &call
+    }
+}
+
+/// `memcpy` of glibc's `__memcpy_avx512_unaligned_erms`.
+fn plain(name: &str) -> &str {
+    let word = name.strip_prefix("__").and_then(|rest| rest.split('_').next());
+    word.filter(|word| word.starts_with("mem") || word.starts_with("str")).unwrap_or(name)
+}
+
+/// A symbol's name as its source has it: C++'s without parameters.
+fn readable(name: &backtrace::SymbolName<'_>) -> String {
+    let raw = name.to_string();
+    if !raw.starts_with("_Z") {
+        return raw;
+    }
+    let options = DemangleOptions::new().no_params().no_return_type();
+    Symbol::new(raw.as_bytes())
+        .ok()
+        .and_then(|symbol| symbol.demangle_with_options(&options).ok())
+        .unwrap_or(raw)
+}
