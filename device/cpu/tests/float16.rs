@@ -179,8 +179,8 @@ macro_rules! float16 {
 }
 float16!(f16 bf16);
 
-/// All finite values that are not negative, as multiples of 2^-`scale`; more than an i128 has room for are not
-/// asked for.
+/// All finite values that are not negative, as multiples of 2^-`scale`; more than an i128 has room for are
+/// not asked for.
 struct Exact {
     values: Vec<i128>,
     scale: i32,

@@ -2,8 +2,8 @@
  * pair, conversions, arithmetic, comparisons, functions, atomics. (CUDA Math API, half and bfloat16.) Each
  * operation is rounded once, to nearest, as on the GPU; functions are rounded from the double's.
  *
- * RUSHMEM_CPU_F, RUSHMEM_CPU_F2: the type and the pair, RUSHMEM_CPU_F_RAW, RUSHMEM_CPU_F2_RAW: their bits as plain
- * structs; RUSHMEM_CPU_F_NAME: what functions call it; RUSHMEM_CPU_F_FORMAT: float16_bits.h's. */
+ * RUSHMEM_CPU_F, RUSHMEM_CPU_F2: the type and the pair; RUSHMEM_CPU_F_RAW, RUSHMEM_CPU_F2_RAW: their bits as
+ * plain structs; RUSHMEM_CPU_F_NAME: what functions call it; RUSHMEM_CPU_F_FORMAT: float16_bits.h's. */
 
 #define RUSHMEM_CPU_JOIN_(a, b, c) a##b##c
 #define RUSHMEM_CPU_JOIN(a, b, c) RUSHMEM_CPU_JOIN_(a, b, c)
