@@ -3,7 +3,7 @@
 
 use rushmem::testing::Pes;
 use rushmem::zerocopy::IntoBytes;
-use rushmem::Sum;
+use rushmem::{Prepared, Sum, Team};
 use rushmem_test_support::api_common::at_counts_as;
 
 use super::numbers::{reduced, Element};
@@ -31,6 +31,11 @@ const BY_ONE_BLOCK: &str = "reduce=1x64;fcollect=1x32";
 /// More than half of the numbers that the test below has are for several blocks.
 const BY_FOUR_BLOCKS: &str = "reduce=1x64,2K:4x96";
 
+/// PEs that share a GPU cannot load a stream's kernel while another PE's kernel waits for that call.
+fn prepare(team: &Team<'_>) {
+    team.prepare(&[Prepared::reduce::<f64, _>(Sum), Prepared::fcollect()]).unwrap();
+}
+
 /// By four blocks as by one: what counts is that all members have as many.
 #[test]
 fn a_stream_s_call_by_several_blocks_meets_a_kernel_s() {
@@ -41,6 +46,7 @@ fn a_stream_s_call_by_several_blocks_meets_a_kernel_s() {
             let module = world.load(KERNELS).unwrap();
             let (alone, parts) = (module.kernel("sum").unwrap(), module.kernel("sum_by_parts").unwrap());
             let (team, stream) = (world.team(), world.stream().unwrap());
+            prepare(&team);
             let (me, n) = (world.my_pe().number() as usize, world.n_pes() as usize);
             for len in [1usize, 255, 256, 257, 1000, 5000, 70_000] {
                 let (x, y) = (world.alloc::<f64>(len).unwrap(), world.alloc::<f64>(len).unwrap());
@@ -79,6 +85,7 @@ fn a_stream_s_call_meets_a_kernel_s() {
         let module = world.load(KERNELS).unwrap();
         let (sum, all) = (module.kernel("sum").unwrap(), module.kernel("all").unwrap());
         let (team, stream) = (world.team(), world.stream().unwrap());
+        prepare(&team);
         let (me, n) = (world.my_pe().number() as usize, world.n_pes() as usize);
         for len in [1usize, 7, 600, 3000] {
             let (x, y) = (world.alloc::<f64>(len).unwrap(), world.alloc::<f64>(len).unwrap());
@@ -121,6 +128,7 @@ fn slot_sets_of_the_world_are_the_same_to_streams_and_kernels() {
     at_counts_as(&[2, 3], by_one_block, |world, _| {
         let module = world.load(KERNELS).unwrap();
         let (kernel, team) = (module.kernel("sum_on").unwrap(), world.team());
+        prepare(&team);
         let (me, n) = (world.my_pe().number(), world.n_pes());
         assert!(team.slot_sets() > 1, "the world has {} slot sets", team.slot_sets());
         let sets: Vec<u32> = (0..team.slot_sets()).collect();

@@ -86,9 +86,9 @@ fn a_wait_ends_at_its_limit() {
                 let (signal, start) = (world.signal().unwrap(), Instant::now());
                 let error = launch(&world, "faults_wait_for_ever", (&signal,)).unwrap_err();
                 assert_eq!(error.code(), ErrorCode::Timeout, "{error}");
-                let (text, place) = (error.message(), "a thread in block (0,0,0), thread (0,0,0) has waited");
-                let allowed =
-                    format!("longer than RUSHMEM_WAIT_TIMEOUT allows, {limit} s, for the 8-byte word at ");
+                let (text, place) = (error.message(), "a thread in block (0,0,0), thread (0,0,0)");
+                let waited = " has waited longer than RUSHMEM_WAIT_TIMEOUT allows, ";
+                let allowed = format!("{waited}{limit} s, for the 8-byte word at ");
                 for word in [place, &allowed, "heap offset ", "it is 0 (0x0)"] {
                     assert!(text.contains(word), "{word:?} is missing: {text}");
                 }

@@ -174,9 +174,10 @@ fn a_killed_pe_ends_the_others_by_name() {
             let bench = Bench::new(&team, Case::new(4, 64, 6, 2));
             let stream = world.stream().unwrap();
             let all = bench.draw(7, |_, _| 3);
+            let tokens = bench.tokens(&all[bench.me], false);
             println!("READY");
             let error = loop {
-                let (tokens, to) = (bench.tokens(&all[bench.me], false), bench.received());
+                let to = bench.received();
                 // SAFETY: buffers of the configuration's sizes, which nobody else uses until the stream is
                 // idle.
                 let put = unsafe {
