@@ -98,6 +98,8 @@ fn collectives_are_captured_and_replayed() {
             barrier(w);
             // SAFETY: symmetric memory that lives until the last replay has ended.
             let graph = unsafe { capture(raw, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL, record) }.unwrap();
+            // In this mode nothing of the process may allocate while a PE captures, and PEs may share one.
+            barrier(w);
             let exec = instantiate(graph);
             for _ in 0..replays {
                 // SAFETY: a live graph and a live stream.
