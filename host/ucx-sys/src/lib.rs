@@ -38,6 +38,7 @@
 )]
 pub mod bindings;
 mod functions;
+mod hooks;
 pub mod load;
 pub mod macros;
 mod search;

@@ -8,6 +8,7 @@
 
 use crate::bindings::Ucp;
 use crate::functions::FUNCTIONS;
+use crate::hooks;
 use crate::search::{Search, SONAME};
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{c_uint, c_void, CStr};
@@ -94,7 +95,7 @@ impl Ucp {
         let mut tried = Vec::new();
         let candidates = candidates(search, &mut tried);
         for (index, (what, path)) in candidates.iter().enumerate() {
-            match open(path) {
+            match hooks::without(|| open(path)) {
                 Ok(ucp) => return Ok(ucp),
                 Err(why) => tried.push(Tried { what: what.clone(), why }),
             }
