@@ -97,7 +97,7 @@ impl Context<'_> {
     /// [`fence`](Context::fence).
     pub fn quiet(&self) -> Result<()> {
         let world = self.world;
-        // SAFETY: as in `fence`.
+        // SAFETY: a live handle, and a context that lives as long as this value.
         world.check(unsafe { (world.runtime().context_quiet)(world.as_raw(), self.number) })
     }
 }
