@@ -1,5 +1,5 @@
-//! `<cooperative_groups.h>`: tiles and partitions beside a serial model, on either device; blocks that meet as
-//! a grid on the CPU device, where every launch may.
+//! `<cooperative_groups.h>`: tiles and partitions beside a serial model, on either device; blocks that meet
+//! as a grid on the CPU device, where every launch may.
 
 use crate::api_common::at_counts;
 use crate::*;

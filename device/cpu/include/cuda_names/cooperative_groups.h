@@ -1,5 +1,5 @@
-/* <cooperative_groups.h> for the CPU device: groups of a kernel's threads that synchronise and exchange values
- * (CUDA C++ Programming Guide, "Cooperative Groups"). What differs from a GPU:
+/* <cooperative_groups.h> for the CPU device: groups of a kernel's threads that synchronise and exchange
+ * values (CUDA C++ Programming Guide, "Cooperative Groups"). What differs from a GPU:
  *   coalesced_threads() is the calling thread alone, as __activemask() is: every lane runs by itself.
  *   Tiles have 32 threads at most. A launch has no clusters: this_cluster() is the block.
  *   Every launch may call this_grid().sync(): all its blocks are resident. */

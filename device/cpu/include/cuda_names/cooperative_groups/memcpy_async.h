@@ -1,5 +1,5 @@
-/* <cooperative_groups/memcpy_async.h>: a copy by all threads of a group, which is over when it returns; a wait
- * is the group's barrier. */
+/* <cooperative_groups/memcpy_async.h>: a copy by all threads of a group, which is over when it returns; a
+ * wait is the group's barrier. */
 #ifndef RUSHMEM_CPU_COOPERATIVE_GROUPS_MEMCPY_ASYNC_H
 #define RUSHMEM_CPU_COOPERATIVE_GROUPS_MEMCPY_ASYNC_H
 
