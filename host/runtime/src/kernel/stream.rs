@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::streams::DeviceStream;
+use crate::interrupt::{self, Turn};
 use crate::error::{err, Error, Result};
 
 /// One launch or operation.
@@ -64,14 +65,22 @@ impl QueueState {
         who: &str,
         report: Option<Duration>,
         done: impl Fn(&Queue) -> bool,
-    ) -> MutexGuard<'_, Queue> {
+    ) -> Result<MutexGuard<'_, Queue>> {
         let start = Instant::now();
         let mut next = report;
+        let mut turn = Turn::new();
         let mut queue = self.lock();
         while !done(&queue) {
-            let until = next.map_or(Duration::from_secs(3600), |at| at.saturating_sub(start.elapsed()));
-            let waited = self.changed.wait_timeout(queue, until.max(Duration::from_millis(1)));
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let until = next.map_or(interrupt::PERIOD, |at| at.saturating_sub(start.elapsed()));
+            let until = until.clamp(Duration::from_millis(1), interrupt::PERIOD);
+            queue = self.changed.wait_timeout(queue, until).unwrap_or_else(PoisonError::into_inner).0;
+            if turn.is_due() {
+                let running = queue.running.clone();
+                // Without the lock: whoever is asked may take its time.
+                drop(queue);
+                turn.check(&|| format!("for {} to end", running.as_deref().unwrap_or("a stream's work")))?;
+                queue = self.lock();
+            }
             if let Some(at) = next.filter(|at| start.elapsed() >= *at) {
                 if let Some(what) = &queue.running {
                     log::warn!("{who} has waited {:.1} s for {what} to end", start.elapsed().as_secs_f64());
@@ -79,7 +88,7 @@ impl QueueState {
                 next = Some(at * 2);
             }
         }
-        queue
+        Ok(queue)
     }
 }
 
@@ -97,7 +106,7 @@ impl Mark {
 
     /// Waits for the work before it. Reports as [`CpuStream::synchronize`] does.
     pub(crate) fn wait(&self, who: &str, report: Option<Duration>) -> Result<()> {
-        drop(self.shared.wait(who, report, |_| self.outcome.get().is_some()));
+        drop(self.shared.wait(who, report, |_| self.outcome.get().is_some())?);
         self.outcome().unwrap_or(Ok(()))
     }
 
@@ -168,7 +177,7 @@ impl CpuStream {
 
     /// Waits until nothing is left to run; the first failure since the last call.
     pub(crate) fn synchronize(&self, who: &str, report: Option<Duration>) -> Result<()> {
-        let mut queue = self.shared.wait(who, report, Queue::is_empty);
+        let mut queue = self.shared.wait(who, report, Queue::is_empty)?;
         let dropped = std::mem::take(&mut queue.dropped);
         match queue.failure.take() {
             None => Ok(()),

@@ -1,0 +1,475 @@
+//! Worlds: joining and leaving a job, allocation, order, synchronisation.
+
+use std::ffi::CString;
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use rushmem_abi::c::*;
+
+use crate::array::{dense, elements, shape_of, Array};
+use crate::core::Core;
+use crate::dtype::Dtype;
+use crate::error::{self, Failure};
+use crate::kernel::Module;
+use crate::ledger::Allocation;
+use crate::operand::{For, Operand};
+use crate::stream::{self, Stream};
+use crate::table::{table, text, Table};
+use crate::team::Team;
+
+/// One PE's membership of one job.
+#[pyclass(frozen, weakref, module = "rushmem", name = "World")]
+pub(crate) struct World {
+    core: Arc<Core>,
+}
+
+/// What `rushmem_init` is to do.
+struct Attr {
+    uid: Option<rushmem_uid_t>,
+    address: Option<CString>,
+    rank: i32,
+    n_pes: i32,
+    device: (i32, i32),
+    heap_max: u64,
+    init_timeout_ms: u64,
+}
+
+impl Attr {
+    /// The world's handle. Takes until all PEs have come.
+    fn init(&self, table: &Table) -> Result<usize, Failure> {
+        let attr = rushmem_init_attr_t {
+            size: size_of::<rushmem_init_attr_t>() as u32,
+            flags: 0,
+            uid: self.uid.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
+            address: self.address.as_ref().map_or(std::ptr::null(), |address| address.as_ptr()),
+            mpi_comm: std::ptr::null(),
+            rank: self.rank,
+            n_pes: self.n_pes,
+            device: self.device.0,
+            gpu: self.device.1,
+            heap_max: self.heap_max,
+            init_timeout_ms: self.init_timeout_ms,
+        };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the attributes and what they point at outlive the call; a place for the handle.
+        Failure::check(table, unsafe { (table.init)(&attr, &mut raw) })?;
+        Ok(raw as usize)
+    }
+}
+
+/// `"cpu"`, `"cuda"`, `"cuda:1"`, a `torch.device`: kind and 1 + number.
+fn device_of(device: Option<&Bound<'_, PyAny>>) -> PyResult<(i32, i32)> {
+    let Some(device) = device else { return Ok((0, 0)) };
+    let name = device.str()?.to_string();
+    let number = name.strip_prefix("cuda:").and_then(|number| number.parse::<i32>().ok());
+    match (name.as_str(), number) {
+        ("auto", _) => Ok((RUSHMEM_DEVICE_AUTO, 0)),
+        ("cpu", _) => Ok((RUSHMEM_DEVICE_CPU, 0)),
+        ("cuda", _) => Ok((RUSHMEM_DEVICE_CUDA, 0)),
+        (_, Some(number)) if number >= 0 => Ok((RUSHMEM_DEVICE_CUDA, number + 1)),
+        _ => Err(PyValueError::new_err(format!("{name:?} is no device: \"cpu\", \"cuda\" and \"cuda:0\" are"))),
+    }
+}
+
+/// Joins a job as one of its PEs, by what the environment says (rushmem-run, torchrun, mpirun, Slurm; none of
+/// them: a job of one PE), by a unique ID of `rushmem.uid()`, or at an address where rank 0 listens.
+/// Collective. `timeout` in seconds bounds it, Ctrl-C ends it.
+#[pyfunction]
+#[pyo3(signature = (*, uid=None, address=None, rank=None, n_pes=None, device=None, heap_max=None, timeout=None))]
+#[allow(clippy::too_many_arguments, reason = "they have names in Python")]
+pub(crate) fn init(
+    py: Python<'_>,
+    uid: Option<&[u8]>,
+    address: Option<&str>,
+    rank: Option<i32>,
+    n_pes: Option<i32>,
+    device: Option<&Bound<'_, PyAny>>,
+    heap_max: Option<u64>,
+    timeout: Option<f64>,
+) -> PyResult<World> {
+    if (uid.is_some() || address.is_some()) && (rank.is_none() || n_pes.is_none()) {
+        return Err(PyTypeError::new_err("init by uid or address needs rank and n_pes, too"));
+    }
+    if uid.is_none() && address.is_none() && (rank.is_some() || n_pes.is_some()) {
+        return Err(PyTypeError::new_err("init with rank and n_pes needs a uid or an address, by which the PEs meet"));
+    }
+    let uid = match uid.map(<[u8; RUSHMEM_UID_BYTES]>::try_from) {
+        None => None,
+        Some(Ok(bytes)) => Some(rushmem_uid_t { bytes }),
+        Some(Err(_)) => {
+            return Err(PyValueError::new_err(format!("a unique ID has {RUSHMEM_UID_BYTES} bytes: rushmem.uid() makes one")))
+        }
+    };
+    let timeout = match timeout {
+        None => 0,
+        Some(seconds) if seconds > 0.0 && seconds < 1e9 => ((seconds * 1e3) as u64).max(1),
+        Some(seconds) => return Err(PyValueError::new_err(format!("timeout={seconds}: seconds, more than 0"))),
+    };
+    let attr = Attr {
+        uid,
+        address: address.map(CString::new).transpose()?,
+        rank: rank.unwrap_or(0),
+        n_pes: n_pes.unwrap_or(0),
+        device: device_of(device)?,
+        heap_max: heap_max.unwrap_or(0),
+        init_timeout_ms: timeout,
+    };
+    let table = table(py)?;
+    let core = start(py, table, attr)?.map_err(|failure| failure.raise(py))?;
+    Ok(World { core })
+}
+
+/// Joins on a thread of its own, so that a signal ends the wait for the others. Who comes then, all the same,
+/// leaves at once.
+fn start(py: Python<'_>, table: &'static Table, attr: Attr) -> PyResult<Result<Arc<Core>, Failure>> {
+    let (done, result) = mpsc::sync_channel::<Result<usize, Failure>>(0);
+    let join = move || {
+        if let Err(mpsc::SendError(Ok(raw))) = done.send(attr.init(table)) {
+            let why = c"it was interrupted while it joined";
+            // SAFETY: a live handle that nobody else has; a constant text.
+            unsafe { (table.abort)(raw as *mut _, why.as_ptr()) };
+        }
+    };
+    let thread = std::thread::Builder::new().name("rushmem-init".into());
+    thread.spawn(join).map_err(|e| error::of(py, RUSHMEM_ERR_IO, &format!("starting a thread to join: {e}")))?;
+    let result = std::sync::Mutex::new(result);
+    loop {
+        let came = py.detach(|| {
+            let result = result.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            result.recv_timeout(Duration::from_millis(20))
+        });
+        match came {
+            Ok(Ok(raw)) => return Ok(Core::new(table, raw)),
+            Ok(Err(failure)) => return Ok(Err(failure)),
+            Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Ok(Err(Failure(RUSHMEM_ERR_INTERNAL, "the thread that joins ended without a word".into())))
+            }
+        }
+    }
+}
+
+/// Makes a unique ID, to be carried to every PE, each of which passes it to `init` with its rank.
+#[pyfunction]
+pub(crate) fn uid(py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
+    let table = table(py)?;
+    let made = py.detach(|| {
+        let mut uid = rushmem_uid_t { bytes: [0; RUSHMEM_UID_BYTES] };
+        // SAFETY: a place for the answer.
+        Failure::check(table, unsafe { (table.uid_create)(&mut uid) }).map(|()| uid)
+    });
+    Ok(PyBytes::new(py, &made.map_err(|failure| failure.raise(py))?.bytes))
+}
+
+impl World {
+    fn array(&self, memory: Arc<Allocation>, shape: Box<[usize]>, dtype: Dtype) -> Array {
+        let (at, strides) = (memory.at, dense(&shape));
+        Array { memory, at, shape, strides, dtype, peer: None }
+    }
+
+    /// A call that may be one of a stream's.
+    fn order(
+        &self,
+        py: Python<'_>,
+        on: Option<&Bound<'_, PyAny>>,
+        host: unsafe extern "C" fn(*mut rushmem_world_t) -> i32,
+        on_stream: unsafe extern "C" fn(*mut rushmem_world_t, *mut std::ffi::c_void) -> i32,
+    ) -> PyResult<()> {
+        match stream::handle(&self.core, on)? {
+            // SAFETY: a live handle.
+            None => self.core.call(py, |_, w| unsafe { host(w) }),
+            // SAFETY: a live handle; what is no stream of it is refused.
+            Some(handle) => self.core.call(py, |_, w| unsafe { on_stream(w, handle as *mut _) }),
+        }
+    }
+}
+
+#[pymethods]
+impl World {
+    /// This PE's number.
+    #[getter]
+    fn my_pe(&self) -> i32 {
+        self.core.view.my_pe
+    }
+
+    #[getter]
+    fn n_pes(&self) -> i32 {
+        self.core.view.n_pes
+    }
+
+    /// `cpu`, or `cuda:0`: in its memory this PE's heap is. `torch.device` takes it.
+    #[getter]
+    fn device(&self) -> String {
+        if self.core.is_gpu() {
+            format!("cuda:{}", self.core.view.gpu)
+        } else {
+            "cpu".into()
+        }
+    }
+
+    /// The device for people.
+    #[getter]
+    fn device_name(&self) -> String {
+        self.core.device_name()
+    }
+
+    /// Whether the world has been finalised, aborted or left.
+    #[getter]
+    fn has_ended(&self) -> bool {
+        self.core.gate.has_ended()
+    }
+
+    /// Zeroed symmetric memory: the same array on every PE. Collective, with the same arguments on all. First
+    /// gives back what no PE uses any more (`collect`).
+    #[pyo3(signature = (shape, dtype="float32".into()))]
+    fn empty(&self, py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: Text<'_>) -> PyResult<Array> {
+        let (shape, dtype) = (shape_of(shape)?, dtype.dtype(py)?);
+        let bytes = elements(py, &shape, dtype.bytes())? * dtype.bytes();
+        let core = &self.core;
+        let memory = core.run(py, || {
+            core.ledger.collect(core)?;
+            let mut at = std::ptr::null_mut();
+            // 16 bytes at least, for elements of any type; as kernels like it, more.
+            // SAFETY: a live handle, and a place for the answer.
+            Failure::check(core.table, unsafe { (core.table.alloc)(core.raw(), bytes, 256, &mut at) })?;
+            Ok(core.ledger.add(core, at as usize, bytes))
+        })?;
+        Ok(self.array(memory, shape, dtype))
+    }
+
+    /// `n` signals, zero: an array of uint64. Collective.
+    #[pyo3(signature = (n=1))]
+    fn signals(&self, py: Python<'_>, n: usize) -> PyResult<Array> {
+        self.empty(py, n.into_pyobject(py)?.as_any(), "uint64".into())
+    }
+
+    /// Frees the arrays that no PE uses any more; how many. Collective. `empty` does it, too.
+    fn collect(&self, py: Python<'_>) -> PyResult<usize> {
+        self.core.run(py, || self.core.ledger.collect(&self.core))
+    }
+
+    /// Makes memory of one's own symmetric, in place: a torch tensor's or a numpy array's, as far as the
+    /// device can (whole pages of the host, allocations of the GPU). The array is its symmetric form, of
+    /// bytes; `view_as` and `reshape` give it a type and a shape. Collective. The object is held until
+    /// `unregister` or the world's end.
+    fn register(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Array> {
+        let operand = Operand::of(object, "what is registered", For::Writing)?;
+        operand.check_dense(py, "what is registered")?;
+        let (at, bytes, core) = (operand.at, operand.bytes(), &self.core);
+        let alias = core.run(py, || {
+            let mut alias = std::ptr::null_mut();
+            // SAFETY: a live handle, memory of the object's, which is held, and a place for the answer.
+            Failure::check(core.table, unsafe { (core.table.register)(core.raw(), at as *mut _, bytes, &mut alias) })?;
+            Ok(alias as usize)
+        })?;
+        core.hold_registered(alias, operand);
+        let memory = core.ledger.unlisted(core, alias, bytes);
+        Ok(self.array(memory, [bytes].into(), Dtype::of_name("uint8")))
+    }
+
+    /// Makes registered memory private again; it keeps its contents. Collective.
+    fn unregister(&self, py: Python<'_>, array: &Bound<'_, Array>) -> PyResult<()> {
+        let at = array.get().memory.at;
+        // SAFETY: a live handle; what is not registered is refused.
+        self.core.call(py, |table, w| unsafe { (table.unregister)(w, at as *mut _) })?;
+        array.get().memory.is_freed.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(self.core.release_registered(at));
+        Ok(())
+    }
+
+    /// The team of all PEs.
+    #[getter]
+    fn team(&self, py: Python<'_>) -> PyResult<Team> {
+        Team::world(py, &self.core)
+    }
+
+    /// The team of the PEs that map each other's memory. Collective.
+    #[pyo3(signature = (*, slot_sets=1))]
+    fn node_team(&self, py: Python<'_>, slot_sets: u32) -> PyResult<Option<Team>> {
+        Team::node(py, &self.core, slot_sets)
+    }
+
+    /// A new stream.
+    fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
+        Stream::create(py, &self.core)
+    }
+
+    /// The stream of kernels that were given none.
+    #[getter]
+    fn default_stream(&self, py: Python<'_>) -> PyResult<Stream> {
+        Stream::default(py, &self.core)
+    }
+
+    /// Waits for all work on the world's streams, or on `stream`; raises its first failure.
+    #[pyo3(signature = (stream=None))]
+    fn synchronize(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        match stream::handle(&self.core, stream)? {
+            Some(handle) => stream::synchronize(py, &self.core, handle)?,
+            // SAFETY: a live handle.
+            None => self.core.call(py, |table, w| unsafe { (table.synchronize)(w) })?,
+        }
+        stream::lend(py, &self.core, 0, Vec::new())
+    }
+
+    /// Compiles a CUDA C++ source for the world's device. `options` are further arguments of the compiler.
+    #[pyo3(signature = (source, *, name="kernel.cu", options=vec![]))]
+    fn load(&self, py: Python<'_>, source: &str, name: &str, options: Vec<String>) -> PyResult<Module> {
+        Module::load(py, &self.core, source, name, options)
+    }
+
+    /// Loads machine code for GPUs: a cubin, a fatbin or PTX.
+    #[pyo3(signature = (code, *, name="module"))]
+    fn load_binary(&self, py: Python<'_>, code: &[u8], name: &str) -> PyResult<Module> {
+        Module::load_binary(py, &self.core, code, name)
+    }
+
+    /// Orders: what this PE put, updated and signalled before is seen before what comes after.
+    #[pyo3(signature = (*, stream=None))]
+    fn fence(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let table = self.core.table;
+        self.order(py, stream, table.fence, table.fence_on_stream)
+    }
+
+    /// Completes: what this PE has put has arrived.
+    #[pyo3(signature = (*, stream=None))]
+    fn quiet(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let table = self.core.table;
+        self.order(py, stream, table.quiet, table.quiet_on_stream)
+    }
+
+    /// Returns once every PE has called it. Collective.
+    #[pyo3(signature = (*, stream=None))]
+    fn sync_all(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let table = self.core.table;
+        self.order(py, stream, table.sync_all, table.sync_all_on_stream)
+    }
+
+    /// `quiet`, then `sync_all`: what any PE has put is there. Collective.
+    #[pyo3(signature = (*, stream=None))]
+    fn barrier_all(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let table = self.core.table;
+        self.order(py, stream, table.barrier_all, table.barrier_all_on_stream)
+    }
+
+    /// Raises `PeerDead`, which names the PE, where one has died or left.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        // SAFETY: a live handle.
+        self.core.call(py, |table, w| unsafe { (table.check)(w) })
+    }
+
+    /// The symmetric heap in numbers: bytes `used`, `committed` and `max`, `allocations`, and those that this
+    /// PE does not use any more (`unused`).
+    fn heap_info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let core = &self.core;
+        let (info, unused) = core.run(py, || {
+            let mut info = rushmem_heap_info_t::default();
+            // SAFETY: a live handle, and a place for the answer.
+            Failure::check(core.table, unsafe { (core.table.heap_info)(core.raw(), &mut info) })?;
+            Ok((info, core.ledger.unused()))
+        })?;
+        let about = PyDict::new(py);
+        about.set_item("used", info.used)?;
+        about.set_item("committed", info.committed)?;
+        about.set_item("max", info.max)?;
+        about.set_item("allocations", info.allocations)?;
+        about.set_item("unused", unused)?;
+        Ok(about)
+    }
+
+    /// Where PE `pe` runs and how it is reached: `pid`, `host`, `transport`, `reason`.
+    fn peer_info<'py>(&self, py: Python<'py>, pe: i32) -> PyResult<Bound<'py, PyDict>> {
+        let core = &self.core;
+        let (pid, texts) = core.run(py, || {
+            let mut peer = std::mem::MaybeUninit::<rushmem_peer_t>::uninit();
+            // SAFETY: a live handle, and a place for the answer.
+            Failure::check(core.table, unsafe { (core.table.peer)(core.raw(), pe, peer.as_mut_ptr()) })?;
+            // SAFETY: filled by the successful call; its strings live as long as the world, and are copied.
+            let peer = unsafe { peer.assume_init() };
+            // SAFETY: as above.
+            Ok((peer.pid, [peer.host, peer.transport, peer.reason].map(|one| unsafe { text(one) })))
+        })?;
+        let about = PyDict::new(py);
+        about.set_item("pid", pid)?;
+        for (name, text) in ["host", "transport", "reason"].into_iter().zip(texts) {
+            about.set_item(name, text)?;
+        }
+        Ok(about)
+    }
+
+    /// Leaves the job in good order. Collective; waits for the world's streams first. Arrays that numpy or
+    /// torch still see keep their memory; operations on them are refused. A second call does nothing.
+    fn finalize(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.finalize(py)
+    }
+
+    /// Leaves the job at once: the other PEs' calls end with an error that names this PE and `why`. Local.
+    fn abort(&self, py: Python<'_>, why: &str) {
+        self.core.abort(py, why);
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// Finalises; after an exception it aborts, so that the other PEs learn at once which PE it was and why.
+    #[pyo3(signature = (kind, exception, _traceback))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        exception: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        if kind.is_none() {
+            self.core.finalize(py)?;
+        } else {
+            self.core.abort(py, &raised(kind, exception));
+        }
+        Ok(false)
+    }
+
+    fn __repr__(&self) -> String {
+        let ended = if self.core.gate.has_ended() { ", ended" } else { "" };
+        format!("rushmem.World({}{ended})", self.core.who())
+    }
+}
+
+/// An exception as the other PEs read it.
+pub(crate) fn raised(kind: &Bound<'_, PyAny>, exception: &Bound<'_, PyAny>) -> String {
+    let name = kind.getattr("__name__").and_then(|name| name.extract::<String>());
+    let text = exception.str().map(|text| text.to_string()).unwrap_or_default();
+    let colon = if text.is_empty() { "" } else { ": " };
+    format!("its program raised {}{colon}{text}", name.unwrap_or_else(|_| "an exception".into()))
+}
+
+/// A type of elements: a default's name, or what was given.
+pub(crate) enum Text<'py> {
+    Name(&'static str),
+    Given(Bound<'py, PyAny>),
+}
+
+impl From<&'static str> for Text<'_> {
+    fn from(name: &'static str) -> Self {
+        Text::Name(name)
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Text<'py> {
+    type Error = PyErr;
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Text::Given(object.to_owned()))
+    }
+}
+
+impl Text<'_> {
+    fn dtype(&self, _py: Python<'_>) -> PyResult<Dtype> {
+        match self {
+            Text::Name(name) => Ok(Dtype::of_name(name)),
+            Text::Given(given) => Dtype::of(given),
+        }
+    }
+}
