@@ -106,7 +106,7 @@ impl Array {
     /// Refused once the memory is not this array's any more.
     pub(crate) fn check_there(&self, py: Python<'_>) -> PyResult<()> {
         if crate::FORKED.load(Ordering::Relaxed) {
-            // The runtime has the text.
+            // SAFETY: a live handle, which is the parent's: the runtime has the text.
             return self.memory.core.call(py, |table, w| unsafe { (table.check)(w) });
         }
         if self.memory.is_freed.load(Ordering::Relaxed) {

@@ -69,6 +69,11 @@ pub(crate) fn any_joined() -> bool {
 /// Worlds that were joined and have not ended.
 static JOINED: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether this process is a child of fork of one that was in a job.
+fn is_child() -> bool {
+    crate::FORKED.load(Ordering::Relaxed)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -152,6 +157,10 @@ impl Core {
         if self.gate.has_ended() {
             return Ok(());
         }
+        if is_child() {
+            // SAFETY: a live handle, which is the parent's: the runtime has the text.
+            return self.call(py, |table, w| unsafe { (table.check)(w) });
+        }
         if !self.gate.close() {
             let text = format!("finalize: another thread is inside a call of the world of {}", self.who());
             return Err(error::of(py, RUSHMEM_ERR_BUSY, &text));
@@ -172,6 +181,9 @@ impl Core {
 
     /// Leaves the job at once because of `why`: the others' calls end with that text. Local.
     pub(crate) fn abort(&self, py: Python<'_>, why: &str) {
+        if is_child() {
+            return;
+        }
         // SAFETY: a live handle, or one that is refused.
         let broken = unsafe { (self.table.check)(self.raw()) } == RUSHMEM_ERR_PEER_DEAD;
         FOLLOWS.fetch_or(broken, Ordering::Relaxed);
@@ -180,6 +192,9 @@ impl Core {
 
     /// Leaves the job alone, as the end of a program does. Local.
     pub(crate) fn leave(&self, py: Python<'_>, why: &str) {
+        if is_child() {
+            return;
+        }
         if self.view.n_pes == 1 && self.gate.close() {
             py.detach(|| {
                 // SAFETY: a live handle that no other thread uses, as the gate is closed.
@@ -276,7 +291,8 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        if !self.gate.has_ended() {
+        // In a child of fork the world is its parent's to leave.
+        if !self.gate.has_ended() && !is_child() {
             let why = "its World was dropped without finalize()";
             Python::try_attach(|py| {
                 if self.view.n_pes > 1 {
