@@ -1,7 +1,7 @@
 """rushmem: symmetric memory for GPUs.
 
-N processing elements (PEs) each own a heap of one layout. Any PE, from the host, from a stream or from inside a
-kernel, puts into, gets from, updates atomically, or waits on any other PE's heap.
+N processing elements (PEs) each own a heap of one layout. Any PE, from the host, from a stream or from inside
+a kernel, puts into, gets from, updates atomically, or waits on any other PE's heap.
 
     import numpy, rushmem
 
@@ -68,9 +68,9 @@ def init_from_store(store: _Any, rank: int, n_pes: int, *, key: str = "rushmem/u
     return init(uid=made, rank=rank, n_pes=n_pes, **options)
 
 
-# How a program ends. An exception that escapes ends the job at once, and the other PEs' errors name this PE and
-# the exception. A program that ends without finalize() leaves: PEs that end likewise within a moment are not
-# disturbed.
+# How a program ends. An exception that escapes ends the job at once, and the other PEs' errors name this PE
+# and the exception. A program that ends without finalize() leaves: PEs that end likewise within a moment are
+# not disturbed.
 
 _excepthook = _sys.excepthook
 

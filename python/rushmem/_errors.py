@@ -1,5 +1,5 @@
-"""Errors: an exception for each code of the C ABI (rushmem.h), with the runtime's text, which names the PE, the
-peer, the path and what to do next."""
+"""Errors: an exception for each code of the C ABI (rushmem.h), with the runtime's text, which names the PE,
+the peer, the path and what to do next."""
 
 from __future__ import annotations
 

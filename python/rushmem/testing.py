@@ -1,4 +1,4 @@
-"""Several PEs in a test: `rushmem.testing.run(4, f)` calls `f(world)` on each of four, and gives what they return.
+"""Several PEs in a test: `rushmem.testing.run(4, f)` calls `f(world)` on four, and gives what they return.
 
     def ring(world, steps):
         ...
@@ -7,8 +7,8 @@
     def test_ring():
         assert rushmem.testing.run(4, ring, 10) == [...]
 
-PEs are processes, so `f` and its arguments are pickled: `f` is a function of a module. With `threads=True` they
-are threads of this process, and `f` may be anything.
+PEs are processes, so `f` and its arguments are pickled: `f` is a function of a module. With `threads=True`
+they are threads of this process, and `f` may be anything.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def _receive(processes: list[Any], pipes: list[Any], timeout: float) -> list[Any
     came: list[Any] = [None] * len(pipes)
     left = dict(zip(pipes, range(len(pipes))))
     while left and (rest := deadline - time.monotonic()) > 0:
-        for pipe in _wait(list(left), rest):
+        ready: list[Any] = list(_wait(list(left), rest))
+        for pipe in ready:
             pe = left.pop(pipe)
             try:
                 came[pe] = (*pipe.recv(), time.monotonic())

@@ -102,7 +102,7 @@ macro_rules! call {
             $sides,
             // SAFETY: a live team; operands are valid for the sizes that were compared, through the call.
             || unsafe { (table.$host)(team as *mut _, $($arg),*) },
-            // SAFETY: the same, until the work is done: the stream holds what Python could take away.
+            // SAFETY: a live team; operands stay valid until the work is done, as the stream holds them.
             |stream| unsafe { (table.$on)(team as *mut _, $($arg,)* $set, stream) },
         )
     }};

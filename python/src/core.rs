@@ -92,7 +92,7 @@ impl Core {
         let mut view = std::mem::MaybeUninit::<rushmem_view_t>::uninit();
         // SAFETY: a live handle, and places for the answers.
         Failure::check(table, unsafe { (table.view)(w, view.as_mut_ptr()) })?;
-        // SAFETY: as above.
+        // SAFETY: a live handle, and a place for the claim.
         Failure::check(table, unsafe { (table.others.memory_keep)(w, &mut memory) })?;
         let core = Arc::new(Core {
             table,
@@ -168,7 +168,7 @@ impl Core {
         let left = outside(py, self, || {
             // SAFETY: a live handle that no other thread uses, as the gate is closed.
             let work = Failure::check(self.table, unsafe { (self.table.synchronize)(self.raw()) });
-            // SAFETY: as above.
+            // SAFETY: a live handle that no other thread uses, as the gate is closed.
             let left = Failure::check(self.table, unsafe { (self.table.finalize)(self.raw()) });
             if let Err(Failure(_, why)) = &left {
                 self.abort_raw(&format!("finalize failed: {why}"));
@@ -199,7 +199,7 @@ impl Core {
             py.detach(|| {
                 // SAFETY: a live handle that no other thread uses, as the gate is closed.
                 unsafe { (self.table.synchronize)(self.raw()) };
-                // SAFETY: as above.
+                // SAFETY: a live handle that no other thread uses, as the gate is closed.
                 let code = unsafe { (self.table.finalize)(self.raw()) };
                 if code != RUSHMEM_OK {
                     self.abort_raw(why);

@@ -2,9 +2,9 @@
 //!
 //! Free is collective, and garbage collectors of different PEs do not run in step. So an array that is
 //! collected gives nothing back by itself: it is only noted as unused here. The next `world.empty()` (or
-//! `world.collect()`), which is collective anyway, begins with one reduction over the PEs: a bit for each live
-//! allocation, in the order of allocation, which is the same on all PEs. What all of them have dropped, they
-//! free, in that order. What one still holds waits for a later call.
+//! `world.collect()`), which is collective anyway, begins with one reduction over the PEs: a bit for each
+//! live allocation, in the order of allocation, which is the same on all PEs. What all of them have dropped,
+//! they free, in that order. What one still holds waits for a later call.
 //!
 //! A bit is set only once the streams have passed what they were given for that array (an event on each), so
 //! that no kernel meets the memory's next owner. Nobody waits for that: the allocation waits.
@@ -97,15 +97,27 @@ impl Ledger {
         })
     }
 
-    /// Notes an allocation that was just made.
-    pub(crate) fn add(&self, core: &Arc<Core>, at: usize, bytes: usize) -> Arc<Allocation> {
+    /// Collective: zeroed memory.
+    pub(crate) fn allocate(&self, core: &Arc<Core>, bytes: usize) -> Result<Arc<Allocation>, Failure> {
+        let mut at = std::ptr::null_mut();
+        // At 256 bytes, as CUDA's allocators and vector loads like it.
+        // SAFETY: a live handle, and a place for the answer.
+        Failure::check(core.table, unsafe { (core.table.alloc)(core.raw(), bytes, 256, &mut at) })?;
+        let at = at as usize;
         let allocation = self.unlisted(core, at, bytes);
         // No bytes, no memory: nothing to free, on any PE.
         if bytes > 0 {
             let (alive, uses) = (Arc::downgrade(&allocation), Arc::clone(&allocation.uses));
             self.entries().push(Entry { at, alive, uses, events: None });
         }
-        allocation
+        Ok(allocation)
+    }
+
+    /// The live allocation that an address is in.
+    pub(crate) fn find(&self, at: usize) -> Option<Arc<Allocation>> {
+        let entries = self.entries();
+        let near = entries.iter().filter(|entry| entry.at <= at).max_by_key(|entry| entry.at)?;
+        near.alive.upgrade().filter(|allocation| at < allocation.at + allocation.bytes)
     }
 
     /// Collective: frees what no PE uses any more; how many these were.

@@ -13,6 +13,7 @@ mod export;
 mod kernel;
 mod ledger;
 mod operand;
+mod pool;
 mod rma;
 mod stream;
 mod table;
@@ -43,6 +44,8 @@ fn _rushmem(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_abort_all, module)?)?;
     module.add_function(wrap_pyfunction!(_leave_all, module)?)?;
     module.add_function(wrap_pyfunction!(_after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(pool::_pool_of, module)?)?;
+    module.add_function(wrap_pyfunction!(rma::_time_puts, module)?)?;
     Ok(())
 }
 

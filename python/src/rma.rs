@@ -148,7 +148,7 @@ impl Array {
             Some(on) => {
                 self.memory.uses.note(on);
                 core.call(py, |table, w| {
-                    // SAFETY: as above; what is no stream is refused.
+                    // SAFETY: a live handle; what is not symmetric, or no stream, is refused.
                     unsafe { (table.p_on_stream)(w, at as *mut _, bits, bytes, pe, on as *mut _) }
                 })
             }
@@ -230,7 +230,7 @@ impl Array {
             Some(on) => {
                 self.memory.uses.note(on);
                 core.call(py, |table, w| {
-                    // SAFETY: as above; what is no stream is refused.
+                    // SAFETY: a live handle; what is not symmetric, or no stream, is refused.
                     unsafe { (table.signal_op_on_stream)(w, sig as *mut u64, value, sig_op, pe, on as *mut _) }
                 })
             }
@@ -321,4 +321,41 @@ impl Array {
         })?;
         row.fetches.then(|| self.dtype.value(py, old)).transpose()
     }
+}
+
+/// For `python -m rushmem.bench`: what `n` puts of the C ABI take, in seconds, without Python between them.
+#[pyfunction]
+#[pyo3(signature = (array, src, pe, n, stream=None))]
+pub(crate) fn _time_puts(
+    py: Python<'_>,
+    array: &Bound<'_, Array>,
+    src: &Bound<'_, PyAny>,
+    pe: i32,
+    n: u32,
+    stream: Option<&Bound<'_, PyAny>>,
+) -> PyResult<f64> {
+    let core = &*array.get().memory.core;
+    let (at, src) = (array.get().symmetric(py)?, Operand::of(src, "src", For::Reading)?);
+    check_sides(py, array.get(), &src, "src")?;
+    let (from, bytes, on) = (src.at, src.bytes(), stream::handle(core, stream)?);
+    core.run(py, || {
+        let start = std::time::Instant::now();
+        for _ in 0..n {
+            let (w, dst, src) = (core.raw(), at as *mut _, from as *const _);
+            // SAFETY: a live handle; the source is held through this call, which waits for the stream.
+            let code = unsafe {
+                match on {
+                    None => (core.table.put)(w, dst, src, bytes, pe),
+                    Some(on) => (core.table.put_on_stream)(w, dst, src, bytes, pe, on as *mut _),
+                }
+            };
+            Failure::check(core.table, code)?;
+        }
+        let took = start.elapsed().as_secs_f64();
+        if let Some(on) = on {
+            // SAFETY: a live handle; what is no stream of it was refused above.
+            Failure::check(core.table, unsafe { (core.table.stream_synchronize)(core.raw(), on as *mut _) })?;
+        }
+        Ok(took)
+    })
 }

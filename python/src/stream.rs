@@ -11,7 +11,7 @@ use crate::operand::Operand;
 
 /// What CUDA calls the legacy default stream where a handle is meant (`cudaStreamLegacy`): torch's default
 /// stream is 0, which to the C ABI is the world's own.
-const LEGACY: usize = 1;
+pub(crate) const LEGACY: usize = 1;
 
 /// A stream of the world's device.
 #[pyclass(frozen, weakref, module = "rushmem", name = "Stream")]
@@ -146,7 +146,7 @@ pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, objects: Vec<Py<P
         if code == rushmem_abi::c::RUSHMEM_OK && done == 0 {
             return true;
         }
-        // SAFETY: the same event, given back once.
+        // SAFETY: an event that was not freed, given back once.
         unsafe { (core.table.event_free)(one.event as *mut _) };
         passed.append(&mut one.objects);
         false

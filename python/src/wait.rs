@@ -67,7 +67,7 @@ impl Array {
             Some(on) => {
                 self.memory.uses.note(on);
                 core.call(py, |table, w| {
-                    // SAFETY: as above; what is no stream is refused.
+                    // SAFETY: a live handle; what is not symmetric, or no stream, is refused.
                     unsafe { (table.wait_until_on_stream)(w, of, at as *const _, cmp, bits, on as *mut _) }
                 })
             }

@@ -166,6 +166,10 @@ pub(crate) fn uid(py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
 }
 
 impl World {
+    pub(crate) fn core(&self) -> Arc<Core> {
+        Arc::clone(&self.core)
+    }
+
     fn array(&self, memory: Arc<Allocation>, shape: Box<[usize]>, dtype: Dtype) -> Array {
         let (at, strides) = (memory.at, dense(&shape));
         Array { memory, at, shape, strides, dtype, peer: None }
@@ -232,13 +236,30 @@ impl World {
         let core = &self.core;
         let memory = core.run(py, || {
             core.ledger.collect(core)?;
-            let mut at = std::ptr::null_mut();
-            // 16 bytes at least, for elements of any type; as kernels like it, more.
-            // SAFETY: a live handle, and a place for the answer.
-            Failure::check(core.table, unsafe { (core.table.alloc)(core.raw(), bytes, 256, &mut at) })?;
-            Ok(core.ledger.add(core, at as usize, bytes))
+            core.ledger.allocate(core, bytes)
         })?;
         Ok(self.array(memory, shape, dtype))
+    }
+
+    /// The array of this shape and type at an address in symmetric memory: a torch tensor's `data_ptr()`,
+    /// say. Local.
+    fn array_at(
+        &self,
+        py: Python<'_>,
+        address: usize,
+        shape: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+    ) -> PyResult<Array> {
+        let (shape, dtype) = (shape_of(shape)?, Dtype::of(dtype)?);
+        let bytes = elements(py, &shape, dtype.bytes())? * dtype.bytes();
+        let core = &self.core;
+        let found = core.run(py, || Ok(core.ledger.find(address)))?;
+        let Some(memory) = found.filter(|memory| bytes <= memory.at + memory.bytes - address) else {
+            let text = format!("{bytes} bytes at {address:#x} lie in no symmetric array of this world");
+            return Err(error::of(py, RUSHMEM_ERR_BAD_ADDRESS, &text));
+        };
+        let strides = dense(&shape);
+        Ok(Array { memory, at: address, shape, strides, dtype, peer: None })
     }
 
     /// `n` signals, zero: an array of uint64. Collective.
@@ -387,10 +408,11 @@ impl World {
             let mut peer = std::mem::MaybeUninit::<rushmem_peer_t>::uninit();
             // SAFETY: a live handle, and a place for the answer.
             Failure::check(core.table, unsafe { (core.table.peer)(core.raw(), pe, peer.as_mut_ptr()) })?;
-            // SAFETY: filled by the successful call; its strings live as long as the world, and are copied.
+            // SAFETY: filled by the successful call.
             let peer = unsafe { peer.assume_init() };
-            // SAFETY: as above.
-            Ok((peer.pid, [peer.host, peer.transport, peer.reason].map(|one| unsafe { text(one) })))
+            let texts = [peer.host, peer.transport, peer.reason];
+            // SAFETY: strings of the world, which lives through this call.
+            Ok((peer.pid, texts.map(|one| unsafe { text(one) })))
         })?;
         let about = PyDict::new(py);
         about.set_item("pid", pid)?;

@@ -1,4 +1,4 @@
-"""How a PE ends: in good order, by an exception, by a signal, by nothing at all; in a child of fork, with threads."""
+"""How a PE ends: in good order, by an exception, by a signal, without a word; children of fork; threads."""
 
 import os
 import signal

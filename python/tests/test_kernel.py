@@ -69,7 +69,7 @@ def test_launch(world, rng):
         module.kernel("axpy")
 
 
-@pytest.mark.skipif(ON_GPU, reason="types of parameters are not known of a GPU's code; host memory is not reached")
+@pytest.mark.skipif(ON_GPU, reason="kernels of a GPU do not reach this host memory")
 def test_arguments_are_compared_with_the_parameters(world):
     module = world.load(SOURCE)
     kernel, a, f = module.kernel("axpy"), world.empty(4, "float64"), world.empty(4, "float32")

@@ -29,7 +29,7 @@ impl Turn {
         Turn(Instant::now())
     }
 
-    /// Whether somebody is to be asked now.
+    /// Whether it is time to ask.
     pub(crate) fn is_due(&self) -> bool {
         !ASK.load(Ordering::Relaxed).is_null() && self.0.elapsed() >= PERIOD
     }

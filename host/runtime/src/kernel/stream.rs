@@ -76,7 +76,7 @@ impl QueueState {
             queue = self.changed.wait_timeout(queue, until).unwrap_or_else(PoisonError::into_inner).0;
             if turn.is_due() {
                 let running = queue.running.clone();
-                // Without the lock: whoever is asked may take its time.
+                // Without the lock: the answer may take its time.
                 drop(queue);
                 turn.check(&|| format!("for {} to end", running.as_deref().unwrap_or("a stream's work")))?;
                 queue = self.lock();
