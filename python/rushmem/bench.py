@@ -2,10 +2,10 @@
 
     rushmem-run -n 2 python -m rushmem.bench [--csv FILE] [--plot FILE]
 
-Calls: a put of 8 bytes on the host and on a stream, in a loop of Python and in a loop of the C ABI; their difference
-is Python's part. Collectives, where torch is: an all-reduce of float32 by rushmem.torch, in a CUDA graph where the
-device is a GPU, beside torch.distributed (NCCL on GPUs, gloo on the CPU) and torch.ops.symm_mem, where these are.
-Times are medians, in microseconds.
+Calls: a put of 8 bytes on the host and on a stream, in a loop of Python and in a loop of the C ABI; their
+difference is Python's part. Collectives, where torch is: an all-reduce of float32 by rushmem.torch, in a CUDA
+graph where the device is a GPU, beside torch.distributed (NCCL on GPUs, gloo on the CPU) and
+torch.ops.symm_mem, where these are. Times are medians, in microseconds.
 """
 
 from __future__ import annotations

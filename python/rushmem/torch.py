@@ -6,9 +6,9 @@
     x = rt.empty(1024, dtype=torch.bfloat16)   # a tensor in the symmetric heap
     rt.all_reduce(x)                           # in the turn of torch's current stream; torch.cuda.graph takes it
 
-Functions work on any contiguous tensor of the PE's device; symmetric ones are faster, because every PE reaches them.
-On the CPU device they are calls of the host. A world of one's own is `rt.init()`; `with rushmem.init() as world` and
-`rt.use(world)` do as well.
+Functions work on any contiguous tensor of the PE's device; symmetric ones are faster, because every PE
+reaches them. On the CPU device they are calls of the host. A world of one's own is `rt.init()`;
+`with rushmem.init() as world` and `rt.use(world)` do as well.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _OPS = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "BAND": "an
 
 
 def init(group: Any = None, **options: Any) -> World:
-    """Joins a job: with an initialised torch.distributed, that of its group's members (the default group where none
-    is given); else what the environment says. `options` are those of rushmem.init; the device is torch's current
-    one where it has GPUs. Collective."""
+    """Joins a job: with an initialised torch.distributed, that of its group's members (the default group
+    where none is given); else what the environment says. `options` are those of rushmem.init; the device is
+    torch's current one where it has GPUs. Collective."""
     if "device" not in options and torch.cuda.is_available():
         options["device"] = f"cuda:{torch.cuda.current_device()}"
     if dist.is_available() and dist.is_initialized():
@@ -92,16 +92,17 @@ def _range(name: str) -> Iterator[None]:
 
 
 def empty(*shape: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A zeroed tensor in the symmetric heap. Collective, with the same arguments on all PEs. It is given back once
-    the tensors of all PEs are gone, by a later `empty`."""
+    """A zeroed tensor in the symmetric heap. Collective, with the same arguments on all PEs. It is given
+    back once the tensors of all PEs are gone, by a later `empty`."""
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (Sequence, torch.Size)) else shape
     memory = world().empty(tuple(sizes), dtype or torch.get_default_dtype())
     return torch.from_dlpack(memory)
 
 
 def pool() -> Any:
-    """A memory pool of torch's on the symmetric heap: tensors made under `with torch.cuda.use_mem_pool(pool)` are
-    symmetric. All PEs make the same tensors in the same order there. GPUs alone."""
+    """A memory pool of torch's on the symmetric heap: tensors made under `with
+    torch.cuda.use_mem_pool(pool)` are symmetric. All PEs make the same tensors in the same order there.
+    GPUs alone."""
     if not _on_gpu():
         raise rushmem.Unsupported("torch has memory pools for GPUs alone; rushmem.torch.empty() serves the CPU")
     from rushmem import _rushmem
@@ -116,8 +117,8 @@ def pool() -> Any:
 
 
 def array(tensor: torch.Tensor) -> Array:
-    """The symmetric array behind a tensor of `empty`'s, or behind a contiguous part of one: for put, get, signals
-    and kernels."""
+    """The symmetric array behind a tensor of `empty`'s, or behind a contiguous part of one: for put, get,
+    signals and kernels."""
     return world().array_at(tensor.data_ptr(), tuple(tensor.shape), tensor.dtype)
 
 
@@ -152,8 +153,8 @@ def all_gather_into_tensor(
 
 
 def all_gather(tensor: torch.Tensor, team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
-    """`tensor` of each member as a part of a new one, whose first dimension is the members. Private memory: for the
-    symmetric, `all_gather_into_tensor`."""
+    """`tensor` of each member as a part of a new one, whose first dimension is the members. Private memory:
+    for the symmetric, `all_gather_into_tensor`."""
     members = len(team or world().team)
     output = torch.empty((members, *tensor.shape), dtype=tensor.dtype, device=tensor.device)
     return all_gather_into_tensor(output, tensor, team, slot_set=slot_set)

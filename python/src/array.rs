@@ -47,9 +47,9 @@ pub(crate) fn shape_of(object: &Bound<'_, PyAny>) -> PyResult<Box<[usize]>> {
     if let Ok(n) = object.extract::<usize>() {
         return Ok([n].into());
     }
-    let shape: Vec<usize> = object
-        .extract()
-        .map_err(|_| PyTypeError::new_err(format!("{object} is no shape: a number or a tuple of numbers, 0 or more")))?;
+    let shape: Vec<usize> = object.extract().map_err(|_| {
+        PyTypeError::new_err(format!("{object} is no shape: a number or a tuple of numbers, 0 or more"))
+    })?;
     Ok(shape.into())
 }
 
@@ -275,7 +275,12 @@ impl Array {
         if old != new {
             let last = shape.last_mut().filter(|last| **last * old % new == 0);
             let Some(last) = last.filter(|_| self.is_dense()) else {
-                let text = format!("{:?} elements of {} are no whole ones of {}", self.shape, self.dtype.name(), dtype.name());
+                let text = format!(
+                    "{:?} elements of {} are no whole ones of {}",
+                    self.shape,
+                    self.dtype.name(),
+                    dtype.name()
+                );
                 return Err(error::invalid(py, &text));
             };
             *last = *last * old / new;

@@ -16,6 +16,9 @@ thread_local! {
 }
 
 /// What the runtime's waits ask: whether to end. Threads that are in no call of Python's say no.
+///
+/// # Safety
+/// None: it takes nothing. The type is that of `rushmem_on_wait`.
 pub(crate) unsafe extern "C" fn ask() -> i32 {
     let core = INSIDE.with(Cell::get);
     // SAFETY: null, or a world that a frame of this thread's holds.

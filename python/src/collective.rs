@@ -46,7 +46,10 @@ impl Sides {
         sides.src.check_dense(py, "src")?;
         for (side, what) in [(&sides.dst, "dst"), (&sides.src, "src")] {
             if let Held::Array(array) = &side.held {
-                array.get().symmetric(py).map_err(|_| error::invalid(py, &format!("{what} shows another PE's memory")))?;
+                array
+                    .get()
+                    .symmetric(py)
+                    .map_err(|_| error::invalid(py, &format!("{what} shows another PE's memory")))?;
             }
         }
         Ok(sides)
@@ -136,7 +139,16 @@ impl Team {
         let sides = Sides::of(py, dst, src)?;
         sides.check(py, "broadcast", 1, 1)?;
         let (to, from, bytes) = (sides.dst.at, sides.src.at, sides.dst.bytes());
-        call!(self, py, stream, slot_set, Some(sides), team_broadcast, team_broadcast_on_stream, (to as *mut _, from as *const _, bytes, root))
+        call!(
+            self,
+            py,
+            stream,
+            slot_set,
+            Some(sides),
+            team_broadcast,
+            team_broadcast_on_stream,
+            (to as *mut _, from as *const _, bytes, root)
+        )
     }
 
     /// `src` of each member is in `dst` of all, in the order of the members (all-gather).
@@ -152,7 +164,16 @@ impl Team {
         let sides = Sides::of(py, dst, Some(src))?;
         sides.check(py, "fcollect", self.n(), 1)?;
         let (to, from, bytes) = (sides.dst.at, sides.src.at, sides.src.bytes());
-        call!(self, py, stream, slot_set, Some(sides), team_fcollect, team_fcollect_on_stream, (to as *mut _, from as *const _, bytes))
+        call!(
+            self,
+            py,
+            stream,
+            slot_set,
+            Some(sides),
+            team_fcollect,
+            team_fcollect_on_stream,
+            (to as *mut _, from as *const _, bytes)
+        )
     }
 
     /// `fcollect` of as many elements as each member likes. Of the host: how many bytes have come.
@@ -175,7 +196,9 @@ impl Team {
             stream,
             Some(sides),
             // SAFETY: a live team; `dst` has the room that is said, `src` its bytes; a place for the answer.
-            || unsafe { (table.team_collect)(team as *mut _, to as *mut _, room, from as *const _, bytes, out) },
+            || unsafe {
+                (table.team_collect)(team as *mut _, to as *mut _, room, from as *const _, bytes, out)
+            },
             |on| {
                 let (to, from) = (to as *mut _, from as *const _);
                 // SAFETY: a live team; that all members' elements have room in `dst` is the caller's word, as
@@ -199,7 +222,16 @@ impl Team {
         let sides = Sides::of(py, dst, Some(src))?;
         sides.check(py, "alltoall", self.n(), self.n())?;
         let (to, from, bytes) = (sides.dst.at, sides.src.at, sides.src.bytes() / self.n());
-        call!(self, py, stream, slot_set, Some(sides), team_alltoall, team_alltoall_on_stream, (to as *mut _, from as *const _, bytes))
+        call!(
+            self,
+            py,
+            stream,
+            slot_set,
+            Some(sides),
+            team_alltoall,
+            team_alltoall_on_stream,
+            (to as *mut _, from as *const _, bytes)
+        )
     }
 
     /// `alltoall` of blocks of `n` elements that are `dst_stride` and `src_stride` elements apart.
@@ -222,13 +254,23 @@ impl Team {
             let last = (n * self.n()).saturating_sub(1).checked_mul(stride.unsigned_abs());
             let room = n == 0 || last.is_some_and(|last| last < side.n);
             if side.elem != elem || stride < 1 || !room {
-                let text = format!("alltoalls: {what} has {} elements; {} blocks of {n} with stride {stride} do not fit", side.n, self.n());
+                let text = format!(
+                    "alltoalls: {what} has {} elements; {} blocks of {n} with stride {stride} do not fit",
+                    side.n,
+                    self.n()
+                );
                 return Err(error::invalid(py, &text));
             }
         }
         let (to, from) = (sides.dst.at, sides.src.at);
         call!(
-            self, py, stream, slot_set, Some(sides), team_alltoalls, team_alltoalls_on_stream,
+            self,
+            py,
+            stream,
+            slot_set,
+            Some(sides),
+            team_alltoalls,
+            team_alltoalls_on_stream,
             (to as *mut _, from as *const _, dst_stride, src_stride, elem, n)
         )
     }
@@ -250,13 +292,20 @@ impl Team {
             let text = format!("alltoallv: dst_at, src_at and counts have a number for each of {n} members, and both arrays one type");
             return Err(error::invalid(py, &text));
         }
-        let fits = |i: usize| src_at[i].checked_add(counts[i]).is_some_and(|end| end <= sides.src.n) && dst_at[i] <= sides.dst.n;
+        let fits = |i: usize| {
+            src_at[i].checked_add(counts[i]).is_some_and(|end| end <= sides.src.n) && dst_at[i] <= sides.dst.n
+        };
         if let Some(i) = (0..n).find(|i| !fits(*i)) {
-            return Err(error::invalid(py, &format!("alltoallv: the block for or from member {i} lies outside of its array")));
+            return Err(error::invalid(
+                py,
+                &format!("alltoallv: the block for or from member {i} lies outside of its array"),
+            ));
         }
         let bytes = |list: Vec<usize>| list.into_iter().map(|n| n * elem).collect::<Vec<_>>();
-        let (dst_at, src_at, counts, mut received) = (bytes(dst_at), bytes(src_at), bytes(counts), vec![0_usize; n]);
-        let (team, table, to, from, room) = (self.raw(py)?, self.core.table, sides.dst.at, sides.src.at, sides.dst.bytes());
+        let (dst_at, src_at, counts, mut received) =
+            (bytes(dst_at), bytes(src_at), bytes(counts), vec![0_usize; n]);
+        let (team, table, to, from, room) =
+            (self.raw(py)?, self.core.table, sides.dst.at, sides.src.at, sides.dst.bytes());
         let out = &mut received;
         self.core.call(py, move |_, _| {
             let (dst_at, src_at, counts) = (dst_at.as_ptr(), src_at.as_ptr(), counts.as_ptr());
@@ -284,7 +333,16 @@ impl Team {
         sides.check(py, "reduce", 1, 1)?;
         let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
         let (of, op) = (dtype_of(dst)?.code(py, "reduce")?, operator(op)?);
-        call!(self, py, stream, slot_set, Some(sides), team_reduce, team_reduce_on_stream, (to as *mut _, from as *const _, n, of, op))
+        call!(
+            self,
+            py,
+            stream,
+            slot_set,
+            Some(sides),
+            team_reduce,
+            team_reduce_on_stream,
+            (to as *mut _, from as *const _, n, of, op)
+        )
     }
 
     /// Member j gets block j of what `reduce` would make of all members' `src`.
@@ -303,7 +361,13 @@ impl Team {
         let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
         let (of, op) = (dtype_of(dst)?.code(py, "reducescatter")?, operator(op)?);
         call!(
-            self, py, stream, slot_set, Some(sides), team_reducescatter, team_reducescatter_on_stream,
+            self,
+            py,
+            stream,
+            slot_set,
+            Some(sides),
+            team_reducescatter,
+            team_reducescatter_on_stream,
             (to as *mut _, from as *const _, n, of, op)
         )
     }
@@ -323,7 +387,16 @@ impl Team {
         sides.check(py, "inscan", 1, 1)?;
         let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
         let (of, op) = (dtype_of(dst)?.code(py, "inscan")?, operator(op)?);
-        call!(self, py, stream, slot_set, Some(sides), team_inscan, team_inscan_on_stream, (to as *mut _, from as *const _, n, of, op))
+        call!(
+            self,
+            py,
+            stream,
+            slot_set,
+            Some(sides),
+            team_inscan,
+            team_inscan_on_stream,
+            (to as *mut _, from as *const _, n, of, op)
+        )
     }
 
     /// `reduce` of the members before this one; zeroes on the first.
@@ -341,25 +414,47 @@ impl Team {
         sides.check(py, "exscan", 1, 1)?;
         let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
         let (of, op) = (dtype_of(dst)?.code(py, "exscan")?, operator(op)?);
-        call!(self, py, stream, slot_set, Some(sides), team_exscan, team_exscan_on_stream, (to as *mut _, from as *const _, n, of, op))
+        call!(
+            self,
+            py,
+            stream,
+            slot_set,
+            Some(sides),
+            team_exscan,
+            team_exscan_on_stream,
+            (to as *mut _, from as *const _, n, of, op)
+        )
     }
 
     /// Loads what calls of `collective` on streams need, so that the first of them may be captured into a
     /// CUDA graph: of reductions with elements of `dtype` and `op`, of collect and its like with elements of
     /// `dtype`. Local.
     #[pyo3(signature = (collective, dtype=None, op=None))]
-    fn prepare(&self, py: Python<'_>, collective: &str, dtype: Option<&Bound<'_, PyAny>>, op: Option<&str>) -> PyResult<()> {
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        collective: &str,
+        dtype: Option<&Bound<'_, PyAny>>,
+        op: Option<&str>,
+    ) -> PyResult<()> {
         let dtype = dtype.map(Dtype::of).transpose()?;
         let (what, op) = match (dtype, op) {
             (Some(dtype), Some(op)) => (dtype.code(py, collective)? as usize, operator(op)?),
-            (Some(dtype), None) if matches!(collective, "collect" | "alltoalls" | "alltoallv") => (dtype.bytes(), 0),
+            (Some(dtype), None) if matches!(collective, "collect" | "alltoalls" | "alltoallv") => {
+                (dtype.bytes(), 0)
+            }
             (Some(dtype), None) => (dtype.code(py, collective)? as usize, RUSHMEM_SUM),
             (None, _) => (0, 0),
         };
-        let what = if matches!(collective, "sync" | "barrier" | "broadcast" | "fcollect" | "alltoall") { 0 } else { what };
+        let what = if matches!(collective, "sync" | "barrier" | "broadcast" | "fcollect" | "alltoall") {
+            0
+        } else {
+            what
+        };
         let name = std::ffi::CString::new(collective)?;
         let team = self.raw(py)?;
         // SAFETY: a live team and a C string.
-        self.core.call(py, |table, _| unsafe { (table.team_prepare)(team as *mut _, name.as_ptr(), what, op) })
+        self.core
+            .call(py, |table, _| unsafe { (table.team_prepare)(team as *mut _, name.as_ptr(), what, op) })
     }
 }

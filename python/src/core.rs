@@ -41,7 +41,6 @@ pub(crate) struct Core {
 /// Objects that live until an event of a stream.
 pub(crate) struct Borrowed {
     pub(crate) event: usize,
-    #[allow(dead_code, reason = "held, not looked at")]
     pub(crate) objects: Vec<Py<PyAny>>,
 }
 

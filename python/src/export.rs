@@ -49,7 +49,9 @@ impl Array {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if self.memory.core.is_gpu() {
-            return Err(PyAttributeError::new_err("the memory is a GPU's: numpy cannot see it; array.get(pe) copies"));
+            return Err(PyAttributeError::new_err(
+                "the memory is a GPU's: numpy cannot see it; array.get(pe) copies",
+            ));
         }
         self.interface(py)
     }
@@ -133,7 +135,9 @@ impl Array {
         a.check_there(py)?;
         let device = a.__dlpack_device__();
         if dl_device.is_some_and(|wanted| wanted != device) {
-            return Err(PyBufferError::new_err(format!("the array is on device {device:?} and is not copied")));
+            return Err(PyBufferError::new_err(format!(
+                "the array is on device {device:?} and is not copied"
+            )));
         }
         if copy == Some(true) {
             return Err(PyBufferError::new_err("the array shares its memory and is not copied"));
@@ -275,6 +279,8 @@ fn capsule<T: Form>(py: Python<'_>, managed: Box<Managed<T>>) -> PyResult<Py<PyA
     // object is new.
     unsafe {
         let capsule = ffi::PyCapsule_New(tensor.cast(), T::NAME.as_ptr(), Some(end::<T>));
-        Bound::from_owned_ptr_or_err(py, capsule).map(Bound::unbind).inspect_err(|_| drop(Box::from_raw(tensor)))
+        Bound::from_owned_ptr_or_err(py, capsule)
+            .map(Bound::unbind)
+            .inspect_err(|_| drop(Box::from_raw(tensor)))
     }
 }

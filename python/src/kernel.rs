@@ -83,7 +83,12 @@ impl Module {
             Failure::check(t, unsafe { (t.module_kernel)(module as *mut _, c_name.as_ptr(), &mut raw) })?;
             // SAFETY: a live kernel; null asks for the number alone.
             Failure::check(t, unsafe { (t.kernel_params)(raw, std::ptr::null_mut(), 0, &mut n) })?;
-            let unknown = rushmem_arg_type_t { kind: RUSHMEM_ARG_UNKNOWN, size: 0, pointee_kind: RUSHMEM_ARG_UNKNOWN, pointee_size: 0 };
+            let unknown = rushmem_arg_type_t {
+                kind: RUSHMEM_ARG_UNKNOWN,
+                size: 0,
+                pointee_kind: RUSHMEM_ARG_UNKNOWN,
+                pointee_size: 0,
+            };
             let mut params = vec![unknown; n];
             // SAFETY: a live kernel, and room for as many types as it has.
             Failure::check(t, unsafe { (t.kernel_params)(raw, params.as_mut_ptr(), n, &mut n) })?;
@@ -103,7 +108,8 @@ impl Module {
             loop {
                 let mut name = std::ptr::null();
                 // SAFETY: a live module and a place for the answer.
-                let code = unsafe { (core.table.module_kernel_names)(module as *mut _, names.len(), &mut name) };
+                let code =
+                    unsafe { (core.table.module_kernel_names)(module as *mut _, names.len(), &mut name) };
                 if code != RUSHMEM_OK {
                     return Ok(names);
                 }
@@ -159,7 +165,12 @@ impl Kernel {
     ) -> PyResult<(Value, rushmem_arg_type_t, Option<Operand>)> {
         let py = object.py();
         let param = self.params[i];
-        let scalar = |kind, size| rushmem_arg_type_t { kind, size, pointee_kind: RUSHMEM_ARG_UNKNOWN, pointee_size: 0 };
+        let scalar = |kind, size| rushmem_arg_type_t {
+            kind,
+            size,
+            pointee_kind: RUSHMEM_ARG_UNKNOWN,
+            pointee_size: 0,
+        };
         let wrong = |what: &str| {
             PyTypeError::new_err(format!("argument {i} of {} is {what}, and {object} is none", self.name))
         };
@@ -173,7 +184,10 @@ impl Kernel {
             let value = Value::new(unsafe { out.assume_init() });
             return Ok((value, scalar(RUSHMEM_ARG_STRUCT, size_of::<RawTeam>() as u32), None));
         }
-        let is_number = object.is_instance_of::<PyBool>() || object.is_instance_of::<PyFloat>() || object.extract::<f64>().is_ok() && object.getattr_opt("shape")?.is_none_or(|shape| shape.len().is_ok_and(|n| n == 0));
+        let is_number = object.is_instance_of::<PyBool>()
+            || object.is_instance_of::<PyFloat>()
+            || object.extract::<f64>().is_ok()
+                && object.getattr_opt("shape")?.is_none_or(|shape| shape.len().is_ok_and(|n| n == 0));
         if !is_number {
             if param.kind != RUSHMEM_ARG_POINTER && param.kind != RUSHMEM_ARG_UNKNOWN {
                 return Err(wrong("a number"));
@@ -181,7 +195,13 @@ impl Kernel {
             let operand = Operand::of(object, &format!("argument {i} of {}", self.name), For::Reading)?;
             operand.check_dense(py, &format!("argument {i} of {}", self.name))?;
             if self.core.is_gpu() && matches!(operand.held, Held::Buffer(_) | Held::Object(_, true)) {
-                return Err(error::invalid(py, &format!("argument {i} of {} is in host memory, which this GPU's kernels do not reach", self.name)));
+                return Err(error::invalid(
+                    py,
+                    &format!(
+                        "argument {i} of {} is in host memory, which this GPU's kernels do not reach",
+                        self.name
+                    ),
+                ));
             }
             let dtype = match operand.dtype {
                 Some(dtype) => Some(dtype),
@@ -196,16 +216,24 @@ impl Kernel {
             (RUSHMEM_ARG_INT, 2) => (Value::new(object.extract::<i16>()?), RUSHMEM_ARG_INT),
             (RUSHMEM_ARG_INT, 4) => (Value::new(object.extract::<i32>()?), RUSHMEM_ARG_INT),
             (RUSHMEM_ARG_INT, 8) => (Value::new(object.extract::<i64>()?), RUSHMEM_ARG_INT),
-            (RUSHMEM_ARG_UINT, 1) if object.is_instance_of::<PyBool>() => (Value::new(object.is_truthy()?), RUSHMEM_ARG_UINT),
+            (RUSHMEM_ARG_UINT, 1) if object.is_instance_of::<PyBool>() => {
+                (Value::new(object.is_truthy()?), RUSHMEM_ARG_UINT)
+            }
             (RUSHMEM_ARG_UINT, 1) => (Value::new(object.extract::<u8>()?), RUSHMEM_ARG_UINT),
             (RUSHMEM_ARG_UINT, 2) => (Value::new(object.extract::<u16>()?), RUSHMEM_ARG_UINT),
             (RUSHMEM_ARG_UINT, 4) => (Value::new(object.extract::<u32>()?), RUSHMEM_ARG_UINT),
             (RUSHMEM_ARG_UINT, 8) => (Value::new(object.extract::<u64>()?), RUSHMEM_ARG_UINT),
-            (RUSHMEM_ARG_FLOAT, 2) => (Value::new(f16::from_f64(object.extract()?).to_bits()), RUSHMEM_ARG_FLOAT),
+            (RUSHMEM_ARG_FLOAT, 2) => {
+                (Value::new(f16::from_f64(object.extract()?).to_bits()), RUSHMEM_ARG_FLOAT)
+            }
             (RUSHMEM_ARG_FLOAT, 4) => (Value::new(object.extract::<f64>()? as f32), RUSHMEM_ARG_FLOAT),
             (RUSHMEM_ARG_FLOAT, 8) => (Value::new(object.extract::<f64>()?), RUSHMEM_ARG_FLOAT),
-            (RUSHMEM_ARG_UNKNOWN, 4) if object.is_instance_of::<PyFloat>() => (Value::new(object.extract::<f64>()? as f32), RUSHMEM_ARG_UNKNOWN),
-            (RUSHMEM_ARG_UNKNOWN, 8) if object.is_instance_of::<PyFloat>() => (Value::new(object.extract::<f64>()?), RUSHMEM_ARG_UNKNOWN),
+            (RUSHMEM_ARG_UNKNOWN, 4) if object.is_instance_of::<PyFloat>() => {
+                (Value::new(object.extract::<f64>()? as f32), RUSHMEM_ARG_UNKNOWN)
+            }
+            (RUSHMEM_ARG_UNKNOWN, 8) if object.is_instance_of::<PyFloat>() => {
+                (Value::new(object.extract::<f64>()?), RUSHMEM_ARG_UNKNOWN)
+            }
             (RUSHMEM_ARG_UNKNOWN, 1..=8) => {
                 // Its sign is not known: what fits either way.
                 let bits = object.extract::<i64>().map(|n| n as u64).or_else(|_| object.extract::<u64>())?;
@@ -216,7 +244,10 @@ impl Kernel {
                 (Value::new(bits), RUSHMEM_ARG_UNKNOWN)
             }
             // An address: the caller knows best.
-            (RUSHMEM_ARG_POINTER, _) => (Value::new(object.extract::<usize>().map_err(|_| wrong("a pointer: an array"))?), RUSHMEM_ARG_POINTER),
+            (RUSHMEM_ARG_POINTER, _) => (
+                Value::new(object.extract::<usize>().map_err(|_| wrong("a pointer: an array"))?),
+                RUSHMEM_ARG_POINTER,
+            ),
             _ => return Err(wrong("a struct: a Team is the one that can be passed")),
         };
         Ok((value, scalar(kind, param.size), None))
@@ -253,7 +284,8 @@ impl Kernel {
     ) -> PyResult<()> {
         let core = &*self.core;
         if args.len() != self.params.len() {
-            let text = format!("{} takes {} arguments, {} were given", self.name, self.params.len(), args.len());
+            let text =
+                format!("{} takes {} arguments, {} were given", self.name, self.params.len(), args.len());
             return Err(error::of(py, RUSHMEM_ERR_LAUNCH, &text));
         }
         let on = stream::handle(core, stream)?.unwrap_or(self.default_stream);

@@ -3,13 +3,18 @@
 //! A client of the C ABI (`table.rs`). `core.rs` says how a world ends, `ledger.rs` when memory is given
 //! back, `call.rs` how calls wait without the GIL. What needs no Rust is in `rushmem/*.py`.
 
+// `cargo test --lib` builds a program of every library, and no program has the functions of Python.
+#![cfg(not(test))]
+
 mod array;
+mod atomic;
 mod call;
 mod collective;
 mod core;
 mod dtype;
 mod error;
 mod export;
+mod join;
 mod kernel;
 mod ledger;
 mod operand;
@@ -37,8 +42,8 @@ fn _rushmem(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Stream>()?;
     module.add_class::<kernel::Module>()?;
     module.add_class::<kernel::Kernel>()?;
-    module.add_function(wrap_pyfunction!(world::init, module)?)?;
-    module.add_function(wrap_pyfunction!(world::uid, module)?)?;
+    module.add_function(wrap_pyfunction!(join::init, module)?)?;
+    module.add_function(wrap_pyfunction!(join::uid, module)?)?;
     module.add_function(wrap_pyfunction!(runtime, module)?)?;
     module.add_function(wrap_pyfunction!(_set_library, module)?)?;
     module.add_function(wrap_pyfunction!(_abort_all, module)?)?;

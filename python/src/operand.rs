@@ -90,7 +90,14 @@ impl Operand {
                 _ => return Err(gaps(what)),
             }
         };
-        Ok(Operand { at: buffer.buf_ptr() as usize, n, elem, stride, dtype: None, held: Held::Buffer(buffer) })
+        Ok(Operand {
+            at: buffer.buf_ptr() as usize,
+            n,
+            elem,
+            stride,
+            dtype: None,
+            held: Held::Buffer(buffer),
+        })
     }
 
     /// torch's, which have no buffer protocol.

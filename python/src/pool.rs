@@ -1,8 +1,8 @@
 //! A memory pool of torch's on the symmetric heap: the two functions that `CUDAPluggableAllocator` calls.
 //!
-//! torch asks a pool for large pieces, and cuts tensors out of them. An allocation is collective here, so all PEs
-//! make the same tensors in the same order, as PEs of one program do. Giving back is not: a piece that torch
-//! returns is only dropped, and freed by a later collective call (`ledger.rs`).
+//! torch asks a pool for large pieces, and cuts tensors out of them. An allocation is collective here, so all
+//! PEs make the same tensors in the same order, as PEs of one program do. Giving back is not: a piece that
+//! torch returns is only dropped, and freed by a later collective call (`ledger.rs`).
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -51,7 +51,11 @@ fn allocate(core: &Arc<Core>, bytes: usize) -> Result<usize, Failure> {
 /// # Safety
 /// Takes numbers alone; what it returns is given back by `rushmem_torch_free`.
 #[no_mangle]
-pub(crate) unsafe extern "C" fn rushmem_torch_alloc(size: isize, _device: i32, _stream: *mut c_void) -> *mut c_void {
+pub(crate) unsafe extern "C" fn rushmem_torch_alloc(
+    size: isize,
+    _device: i32,
+    _stream: *mut c_void,
+) -> *mut c_void {
     let Some(core) = pool().core.clone() else {
         eprintln!("rushmem: no world has a pool: rushmem.torch.pool() makes one");
         return std::ptr::null_mut();
@@ -73,7 +77,12 @@ pub(crate) unsafe extern "C" fn rushmem_torch_alloc(size: isize, _device: i32, _
 /// # Safety
 /// `pointer` is one of `rushmem_torch_alloc`'s, given back once; streams other than `stream` do not use it.
 #[no_mangle]
-pub(crate) unsafe extern "C" fn rushmem_torch_free(pointer: *mut c_void, _size: isize, _device: i32, stream: *mut c_void) {
+pub(crate) unsafe extern "C" fn rushmem_torch_free(
+    pointer: *mut c_void,
+    _size: isize,
+    _device: i32,
+    stream: *mut c_void,
+) {
     let piece = pool().pieces.remove(&(pointer as usize));
     if let Some(piece) = &piece {
         // As for `stream=0` of operations: the legacy default stream.

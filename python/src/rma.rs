@@ -1,9 +1,8 @@
-//! Put, get, signals and atomics, as methods of arrays.
+//! Put, get and signals, as methods of arrays.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rushmem_abi::c::*;
-use rushmem_abi::table::ATOMICS;
 
 use crate::array::Array;
 use crate::error::{self, Failure};
@@ -15,7 +14,9 @@ pub(crate) fn signal_op(op: &str) -> PyResult<i32> {
     match op {
         "set" => Ok(RUSHMEM_SIGNAL_SET),
         "add" => Ok(RUSHMEM_SIGNAL_ADD),
-        _ => Err(PyValueError::new_err(format!("{op:?} is no operation of signals: \"set\" and \"add\" are"))),
+        _ => {
+            Err(PyValueError::new_err(format!("{op:?} is no operation of signals: \"set\" and \"add\" are")))
+        }
     }
 }
 
@@ -23,7 +24,10 @@ pub(crate) fn signal_op(op: &str) -> PyResult<i32> {
 fn check_sides(py: Python<'_>, a: &Array, other: &Operand, what: &str) -> PyResult<()> {
     let (n, elem) = (a.len(), a.dtype.bytes());
     if other.bytes() != n * elem || (other.elem != elem && other.stride != 1) {
-        let text = format!("{what} has {} elements of {} bytes, the symmetric array {n} of {elem}", other.n, other.elem);
+        let text = format!(
+            "{what} has {} elements of {} bytes, the symmetric array {n} of {elem}",
+            other.n, other.elem
+        );
         return Err(error::invalid(py, &text));
     }
     if let Some(dtype) = other.dtype.filter(|dtype| *dtype != a.dtype) {
@@ -35,7 +39,8 @@ fn check_sides(py: Python<'_>, a: &Array, other: &Operand, what: &str) -> PyResu
 
 fn stride_of(py: Python<'_>, a: &Array) -> PyResult<isize> {
     a.stride().ok_or_else(|| {
-        let text = "the symmetric array has gaps between its elements in more than one dimension, or runs backwards";
+        let text =
+            "the symmetric array has gaps between its elements in more than one dimension, or runs backwards";
         error::invalid(py, text)
     })
 }
@@ -43,7 +48,10 @@ fn stride_of(py: Python<'_>, a: &Array) -> PyResult<isize> {
 impl Array {
     fn signal(&self, py: Python<'_>) -> PyResult<usize> {
         if self.dtype.name() != "uint64" {
-            let text = format!("a signal is a word of uint64, not of {}: world.signals(n) gives some", self.dtype.name());
+            let text = format!(
+                "a signal is a word of uint64, not of {}: world.signals(n) gives some",
+                self.dtype.name()
+            );
             return Err(error::invalid(py, &text));
         }
         self.word(py)
@@ -55,7 +63,13 @@ impl Array {
     /// Copies `src`, of as many bytes, to this array on PE `pe`. On return `src` may be changed; the data is
     /// seen there after `world.quiet()` or a barrier. With `stream`: in its turn.
     #[pyo3(signature = (src, pe, *, stream=None))]
-    fn put(&self, py: Python<'_>, src: &Bound<'_, PyAny>, pe: i32, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn put(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyAny>,
+        pe: i32,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let core = &*self.memory.core;
         let (at, stride) = (self.symmetric(py)?, stride_of(py, self)?);
         let src = Operand::of(src, "src", For::Reading)?;
@@ -72,9 +86,17 @@ impl Array {
                     (true, None) => (core.table.put)(w, dst, src, n * elem, pe),
                     (true, Some(on)) => (core.table.put_on_stream)(w, dst, src, n * elem, pe, on as *mut _),
                     (false, None) => (core.table.iput)(w, dst, src, stride, from_stride, elem, n, pe),
-                    (false, Some(on)) => {
-                        (core.table.iput_on_stream)(w, dst, src, stride, from_stride, elem, n, pe, on as *mut _)
-                    }
+                    (false, Some(on)) => (core.table.iput_on_stream)(
+                        w,
+                        dst,
+                        src,
+                        stride,
+                        from_stride,
+                        elem,
+                        n,
+                        pe,
+                        on as *mut _,
+                    ),
                 }
             }
         };
@@ -139,7 +161,13 @@ impl Array {
 
     /// Puts one value to this one element on PE `pe`. It arrives in one piece.
     #[pyo3(signature = (value, pe, *, stream=None))]
-    fn p(&self, py: Python<'_>, value: &Bound<'_, PyAny>, pe: i32, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn p(
+        &self,
+        py: Python<'_>,
+        value: &Bound<'_, PyAny>,
+        pe: i32,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let core = &*self.memory.core;
         let (at, bits, bytes) = (self.word(py)?, self.dtype.bits(value)?, self.dtype.bytes());
         match stream::handle(core, stream)? {
@@ -202,7 +230,18 @@ impl Array {
                         (t.iput_signal)(w, dst, src, stride, from_stride, elem, n, sig, value, sig_op, pe)
                     }
                     (false, Some(on)) => (t.iput_signal_on_stream)(
-                        w, dst, src, stride, from_stride, elem, n, sig, value, sig_op, pe, on as *mut _,
+                        w,
+                        dst,
+                        src,
+                        stride,
+                        from_stride,
+                        elem,
+                        n,
+                        sig,
+                        value,
+                        sig_op,
+                        pe,
+                        on as *mut _,
                     ),
                 }
             }
@@ -219,7 +258,14 @@ impl Array {
 
     /// This signal on PE `pe` becomes `value`, or that much more (`op="add"`).
     #[pyo3(signature = (value, pe, *, op="set", stream=None))]
-    fn signal_op(&self, py: Python<'_>, value: u64, pe: i32, op: &str, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn signal_op(
+        &self,
+        py: Python<'_>,
+        value: u64,
+        pe: i32,
+        op: &str,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let core = &*self.memory.core;
         let (sig, sig_op) = (self.signal(py)?, signal_op(op)?);
         match stream::handle(core, stream)? {
@@ -231,7 +277,9 @@ impl Array {
                 self.memory.uses.note(on);
                 core.call(py, |table, w| {
                     // SAFETY: a live handle; what is not symmetric, or no stream, is refused.
-                    unsafe { (table.signal_op_on_stream)(w, sig as *mut u64, value, sig_op, pe, on as *mut _) }
+                    unsafe {
+                        (table.signal_op_on_stream)(w, sig as *mut u64, value, sig_op, pe, on as *mut _)
+                    }
                 })
             }
         }
@@ -246,80 +294,6 @@ impl Array {
             unsafe { (table.others.signal_fetch)(w, sig as *const u64, out) }
         })?;
         Ok(value)
-    }
-
-    /// This one element of PE `pe`, atomically.
-    fn atomic_fetch(&self, py: Python<'_>, pe: i32) -> PyResult<Option<Py<PyAny>>> {
-        self.atomic(py, "fetch", None, None, pe)
-    }
-
-    /// This one element of PE `pe` becomes `value` where it is `compare`; what it was.
-    fn atomic_compare_swap(
-        &self,
-        py: Python<'_>,
-        compare: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-        pe: i32,
-    ) -> PyResult<Option<Py<PyAny>>> {
-        self.atomic(py, "compare_swap", Some(value), Some(compare), pe)
-    }
-}
-
-/// The atomic operations that take one value.
-macro_rules! atomics {
-    ($($(#[$doc:meta])* $method:ident = $name:literal;)*) => {
-        #[pymethods]
-        impl Array {
-            $($(#[$doc])*
-            fn $method(&self, py: Python<'_>, value: &Bound<'_, PyAny>, pe: i32) -> PyResult<Option<Py<PyAny>>> {
-                self.atomic(py, $name, Some(value), None, pe)
-            })*
-        }
-    };
-}
-
-atomics! {
-    /// This one element of PE `pe` becomes `value`, atomically.
-    atomic_set = "set";
-    /// This one element of PE `pe` becomes `value`; what it was.
-    atomic_swap = "swap";
-    /// `value` is added to this one element of PE `pe`; integers wrap.
-    atomic_add = "add";
-    /// `value` is added to this one element of PE `pe`; what it was.
-    atomic_fetch_add = "fetch_add";
-    /// Bitwise and.
-    atomic_and = "and";
-    /// Bitwise and; what it was.
-    atomic_fetch_and = "fetch_and";
-    /// Bitwise or.
-    atomic_or = "or";
-    /// Bitwise or; what it was.
-    atomic_fetch_or = "fetch_or";
-    /// Bitwise exclusive or.
-    atomic_xor = "xor";
-    /// Bitwise exclusive or; what it was.
-    atomic_fetch_xor = "fetch_xor";
-}
-
-impl Array {
-    fn atomic(
-        &self,
-        py: Python<'_>,
-        op: &str,
-        value: Option<&Bound<'_, PyAny>>,
-        compare: Option<&Bound<'_, PyAny>>,
-        pe: i32,
-    ) -> PyResult<Option<Py<PyAny>>> {
-        let row = ATOMICS.iter().find(|row| row.name == op).expect("a row of the table");
-        let (at, of) = (self.word(py)?, self.dtype.code(py, "an atomic operation")?);
-        let bits = |value: Option<&Bound<'_, PyAny>>| value.map_or(Ok(0), |value| self.dtype.bits(value));
-        let (value, compare, mut old) = (bits(value)?, bits(compare)?, 0);
-        let (code, out) = (row.code, &mut old);
-        self.memory.core.call(py, move |table, w| {
-            // SAFETY: a live handle, and a place for the answer; what is not symmetric is refused.
-            unsafe { (table.atomic)(w, code, of, at as *mut _, value, compare, pe, out) }
-        })?;
-        row.fetches.then(|| self.dtype.value(py, old)).transpose()
     }
 }
 

@@ -20,11 +20,15 @@ const LIBRARY: &str = "librushmem_host.so";
 macro_rules! table {
     ($name:ident: $($family:ident { $(fn $field:ident = $symbol:ident ( $($arg:ty),* $(,)? ) -> $ret:ty;)* })*) => {
         pub(crate) struct $name {
-            $($(#[allow(dead_code, reason = "a table has all functions")]
-            pub(crate) $field: unsafe extern "C" fn($($arg),*) -> $ret,)*)*
+            $($(pub(crate) $field: unsafe extern "C" fn($($arg),*) -> $ret,)*)*
         }
 
         impl $name {
+            /// The functions' addresses.
+            fn all(&self) -> Vec<usize> {
+                vec![$($(self.$field as usize,)*)*]
+            }
+
             /// # Safety
             /// The library must be rushmem's, of this ABI version: a symbol's type is taken on trust.
             unsafe fn load(library: &Library) -> Result<$name, libloading::Error> {
@@ -110,7 +114,8 @@ fn bind(py: Python<'_>, library: Library, path: &Path) -> PyResult<Table> {
         error::of(py, error::LIBRARY_NOT_FOUND, &text)
     };
     // SAFETY: this one function keeps its type in every ABI version, takes nothing and touches nothing.
-    let version = unsafe { library.get::<unsafe extern "C" fn() -> u32>(b"rushmem_abi_version\0").map(|f| f()) };
+    let version =
+        unsafe { library.get::<unsafe extern "C" fn() -> u32>(b"rushmem_abi_version\0").map(|f| f()) };
     let version = version.map_err(not_ours)?;
     if version != RUSHMEM_ABI_VERSION {
         let text = format!(
@@ -124,6 +129,10 @@ fn bind(py: Python<'_>, library: Library, path: &Path) -> PyResult<Table> {
     let loaded = unsafe { Ok::<_, libloading::Error>((Shared::load(&library), Others::load(&library))) };
     let (shared, others) = loaded.map_err(not_ours)?;
     let table = Table { shared: shared.map_err(not_ours)?, others: others.map_err(not_ours)? };
+    if table.shared.all().into_iter().chain(table.others.all()).any(|address| address == 0) {
+        let text = format!("{} has functions without an address", path.display());
+        return Err(error::of(py, error::LIBRARY_NOT_FOUND, &text));
+    }
     // Never unloaded: it owns threads.
     std::mem::forget(library);
     // SAFETY: a function that stays as long as the process, as this module is never unloaded, and that does

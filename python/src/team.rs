@@ -48,7 +48,13 @@ impl Team {
                 // SAFETY: a number for each member, which live as long as the team.
                 unsafe { std::slice::from_raw_parts(info.members, info.n_pes as usize) }.to_vec()
             };
-            Ok(Info { my_pe: info.my_pe, n_pes: info.n_pes, number: info.number, slot_sets: info.slot_sets, members })
+            Ok(Info {
+                my_pe: info.my_pe,
+                n_pes: info.n_pes,
+                number: info.number,
+                slot_sets: info.slot_sets,
+                members,
+            })
         })?;
         Ok(Some(Team { core: Arc::clone(core), raw, info, is_freed: AtomicBool::new(false) }))
     }
@@ -120,13 +126,22 @@ impl Team {
     /// The team of members `start`, `start + stride` and so on, `size` of them; None where this PE is no
     /// member of it. Collective over this team.
     #[pyo3(signature = (start, stride, size, *, slot_sets=1))]
-    fn split_strided(&self, py: Python<'_>, start: i32, stride: i32, size: i32, slot_sets: u32) -> PyResult<Option<Team>> {
+    fn split_strided(
+        &self,
+        py: Python<'_>,
+        start: i32,
+        stride: i32,
+        size: i32,
+        slot_sets: u32,
+    ) -> PyResult<Option<Team>> {
         let (parent, mut raw) = (self.raw(py)?, 0_usize);
         let out = &mut raw;
         self.core.call(py, move |table, _| {
             let out = std::ptr::from_mut(out).cast();
             // SAFETY: a live team, a configuration and a place for the answer.
-            unsafe { (table.team_split_strided)(parent as *mut _, start, stride, size, &config(slot_sets), out) }
+            unsafe {
+                (table.team_split_strided)(parent as *mut _, start, stride, size, &config(slot_sets), out)
+            }
         })?;
         Team::of(py, &self.core, raw)
     }

@@ -112,7 +112,13 @@ impl Array {
 
     /// Waits until each element has compared with `value`.
     #[pyo3(signature = (cmp, value, *, timeout=None))]
-    fn wait_until_all(&self, py: Python<'_>, cmp: &str, value: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
+    fn wait_until_all(
+        &self,
+        py: Python<'_>,
+        cmp: &str,
+        value: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
         let (at, of, n) = (self.words(py)?, self.dtype.code(py, "a wait")?, self.len());
         let (cmp, bits, limit) = (comparison(cmp)?, self.dtype.bits(value)?, limit(timeout)?);
         self.memory.core.call(py, |table, w| {
@@ -137,7 +143,9 @@ impl Array {
         let out = &mut index;
         self.memory.core.call(py, move |table, w| {
             // SAFETY: a live handle, and a place for the answer; null excludes nothing.
-            unsafe { (table.wait_until_any)(w, of, at as *const _, n, std::ptr::null(), cmp, bits, limit, out) }
+            unsafe {
+                (table.wait_until_any)(w, of, at as *const _, n, std::ptr::null(), cmp, bits, limit, out)
+            }
         })?;
         Ok((index != usize::MAX).then_some(index))
     }
@@ -160,7 +168,18 @@ impl Array {
             // SAFETY: a live handle, room for all indices and a place for their number; null excludes
             // nothing.
             unsafe {
-                (table.wait_until_some)(w, of, at as *const _, n, std::ptr::null(), cmp, bits, limit, places, out)
+                (table.wait_until_some)(
+                    w,
+                    of,
+                    at as *const _,
+                    n,
+                    std::ptr::null(),
+                    cmp,
+                    bits,
+                    limit,
+                    places,
+                    out,
+                )
             }
         })?;
         indices.truncate(count);

@@ -154,7 +154,7 @@ with rushmem.init(uid=uid, rank=0, n_pes=2) as world:
 """
     code, text, took = interrupted(program)
     assert code == -signal.SIGINT and took < 10, (code, text)
-    assert "the other reads: waits for uint64 == 1" in text and "its program raised KeyboardInterrupt (RUSH" in text, text
+    assert "the other reads:" in text and "its program raised KeyboardInterrupt (RUSH" in text, text
     program = """
 import rushmem
 print("ready", flush=True)

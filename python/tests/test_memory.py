@@ -27,6 +27,7 @@ def drops(world, seed):
         for array, n, value in held:
             got = array.get(world.my_pe)
             assert got.shape == (n,) and (got == value).all()
+    a = array = None
     held.clear()
     gc.collect()
     world.barrier_all()

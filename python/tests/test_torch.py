@@ -1,4 +1,4 @@
-"""torch beside rushmem: tensors in symmetric memory, collectives on torch's stream, graphs, the pool, groups."""
+"""torch beside rushmem: symmetric tensors, collectives on torch's stream, graphs, the pool, groups."""
 
 import gc
 

@@ -50,3 +50,48 @@ impl Turn {
         Err(err!(INTERRUPTED, "interrupted while it waited {}", what()))
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::error::code;
+    use crate::health::Health;
+
+    thread_local! {
+        /// Threads of other tests are not meant.
+        static MEANT: Cell<i32> = const { Cell::new(0) };
+    }
+
+    /// # Safety
+    /// None: it takes nothing.
+    unsafe extern "C" fn ask() -> i32 {
+        MEANT.with(Cell::get)
+    }
+
+    /// What waits on this thread is to end.
+    pub(crate) fn interrupt_this_thread() {
+        set(Some(ask));
+        MEANT.with(|meant| meant.set(1));
+    }
+
+    #[test]
+    fn a_wait_ends_soon_and_the_next_one_is_free_to_wait() {
+        let health = Health::new("PE 3".into(), false, None);
+        let wait = || health.wait(Some(20 * PERIOD), &|| "for a word".into(), &mut || false).unwrap_err();
+        interrupt_this_thread();
+        let start = Instant::now();
+        let e = wait();
+        assert!(start.elapsed() < 15 * PERIOD, "{:?}", start.elapsed());
+        assert_eq!(e.code, code::INTERRUPTED);
+        assert!(e.message.contains("PE 3") && e.message.contains("for a word"), "{e}");
+        MEANT.with(|meant| meant.set(0));
+        assert_eq!(wait().code, code::TIMEOUT);
+        // Another thread's waits go on.
+        MEANT.with(|meant| meant.set(1));
+        std::thread::scope(|s| {
+            assert_eq!(s.spawn(|| wait().code).join().unwrap(), code::TIMEOUT);
+        });
+    }
+}

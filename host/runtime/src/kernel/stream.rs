@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::streams::DeviceStream;
-use crate::interrupt::{self, Turn};
 use crate::error::{err, Error, Result};
+use crate::interrupt::{self, Turn};
 
 /// One launch or operation.
 pub(crate) struct StreamJob {
@@ -314,6 +314,28 @@ mod tests {
         }
         stream.synchronize("PE 0", None).unwrap();
         assert_eq!(rx.try_iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_interrupted_wait_leaves_the_stream_as_it_is() {
+        let stream = CpuStream::default();
+        let (go, wait) = mpsc::channel::<()>();
+        stream.push(job("slow", move || wait.recv().map_err(|_| err!(TIMEOUT, "never told")))).unwrap();
+        let mark = stream.mark();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                crate::interrupt::tests::interrupt_this_thread();
+                let e = stream.synchronize("PE 0", None).unwrap_err();
+                assert_eq!(
+                    (e.code, e.message.as_str()),
+                    (code::INTERRUPTED, "interrupted while it waited for slow to end")
+                );
+                assert_eq!(mark.wait("PE 0", None).unwrap_err().code, code::INTERRUPTED);
+            });
+        });
+        go.send(()).unwrap();
+        mark.wait("PE 0", None).unwrap();
+        stream.synchronize("PE 0", None).unwrap();
     }
 
     #[test]
