@@ -101,6 +101,10 @@ gpu-bundle: ## one file for a host with GPUs and no Rust: .build/gpu.tar.xz
 	@scripts/setup bundle
 	@scripts/gpu-bundle
 
+.PHONY: wheel
+wheel: ## the Python package, with runtime, headers and tools: .build/wheel/dist/rushmem-*.whl
+	@scripts/wheel
+
 .PHONY: bench
 bench: ## the host benchmarks, checked against their limits
 	$(call step,build)

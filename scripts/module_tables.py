@@ -19,7 +19,8 @@ RUNTIME = {
     "fork": {"error"},
     "handles": {"error"},
     "config": {"error"},
-    "health": {"error"},
+    "interrupt": {"error"},
+    "health": {"error", "interrupt"},
     # What is asked of a PE's memory, and its check.
     "op": {"error", "word"},
     # The devices.
@@ -28,7 +29,7 @@ RUNTIME = {
     # Who is where: cards, nodes, the near PEs. Kernels learn them by the device state.
     "topology": {"config", "device", "error", "seeds"},
     "device_state": {"error", "gpu", "health", "topology"},
-    "kernel": {"config", "device", "device_state", "error", "gpu", "handles", "health", "op"},
+    "kernel": {"config", "device", "device_state", "error", "gpu", "handles", "health", "interrupt", "op"},
     # PEs: those of this host, how all meet, and rounds of host calls.
     "node": {"error", "health", "os", "seeds", "topology"},
     "plugin": set(),
@@ -48,8 +49,8 @@ RUNTIME = {
         "memory", "net", "node", "op", "os", "reduction", "team", "topology", "word",
     },
     "capi": {
-        "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "kernel", "logging", "node", "op",
-        "plugin", "settings", "team", "topology", "world",
+        "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "interrupt", "kernel", "logging", "memory",
+        "node", "op", "plugin", "settings", "team", "topology", "world",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"boot", "config", "net", "node", "topology"},

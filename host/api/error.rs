@@ -126,6 +126,8 @@ codes! {
     Internal = RUSHMEM_ERR_INTERNAL;
     /// The call was made in a child of fork: only the process that joined the job is its PE.
     Forked = RUSHMEM_ERR_FORKED;
+    /// A wait that was ended on this side (`rushmem_on_wait`, as front ends for other languages set it).
+    Interrupted = RUSHMEM_ERR_INTERRUPTED;
 }
 
 #[cfg(test)]
@@ -134,12 +136,12 @@ mod tests {
 
     #[test]
     fn every_c_code_has_its_own_variant() {
-        for code in -19..=-1 {
+        for code in -20..=-1 {
             let known = ErrorCode::from_raw(code);
             assert_ne!(known, ErrorCode::Unknown, "code {code}");
             assert!(known.name().starts_with("RUSHMEM_ERR_"), "code {code}: {}", known.name());
         }
-        assert_eq!(ErrorCode::from_raw(-20), ErrorCode::Unknown);
+        assert_eq!(ErrorCode::from_raw(-21), ErrorCode::Unknown);
     }
 
     #[test]

@@ -22,6 +22,8 @@ typedef struct rushmem_world_t rushmem_world_t;
 typedef struct rushmem_team_t rushmem_team_t;
 /* A team as kernels take it, by value: rushmem/abi.h of the device's headers has its fields. */
 typedef struct rushmem_team rushmem_team;
+/* A claim on the memory of a world, which may outlive it. */
+typedef struct rushmem_memory_t rushmem_memory_t;
 /* A compiled and loaded kernel source. */
 typedef struct rushmem_module_t rushmem_module_t;
 /* A kernel of a module; lives as long as the module. */
@@ -94,6 +96,10 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* The call was made in a child of fork. Only the process that joined the job is its PE; a child execs
  * (`posix_spawn`, or `spawn` and `forkserver` of Python's multiprocessing) before it uses rushmem. */
 #define RUSHMEM_ERR_FORKED (-19)
+
+/* The function of `rushmem_on_wait` has ended this wait. A collective call that was interrupted may go on at
+ * the other PEs: as a rule the job is left next. */
+#define RUSHMEM_ERR_INTERRUPTED (-20)
 
 /* Element type of an atomic, signal or wait. */
 #define RUSHMEM_INT32 0
@@ -391,6 +397,11 @@ typedef struct rushmem_peer_t {
   const char *reason;
 } rushmem_peer_t;
 
+/* A claim on the memory of a world. Opaque. */
+typedef struct rushmem_memory_t {
+  uint8_t _private[0];
+} rushmem_memory_t;
+
 /* The symmetric heap in numbers (bytes). */
 typedef struct rushmem_heap_info_t {
   /* Handed out and not yet freed, rounded up to the allocation granule. */
@@ -620,6 +631,15 @@ int32_t rushmem_leave(rushmem_world_t *w, const char *why);
  * `rushmem_last_error` names the PE that died or left first, and its reason. Local. */
 int32_t rushmem_check(rushmem_world_t *w);
 
+/* Host waits that last ask `ask` now and then (some 50 times a second), on the thread that waits: where the
+ * answer is not 0, the call ends with `RUSHMEM_ERR_INTERRUPTED`. For languages that must look at signals
+ * while a call of theirs waits. One function for the process; null for none. Threads of rushmem's own wait,
+ * too, and ask. Joining a job does not. Local.
+ *
+ * Requires: `ask` is null or a function that may be called from any thread until the process ends, and that
+ * does not unwind. */
+int32_t rushmem_on_wait(int32_t (*ask)(void));
+
 /* What the fast path of a client needs: constant for the world's life. */
 int32_t rushmem_view(rushmem_world_t *w, struct rushmem_view_t *out);
 
@@ -688,6 +708,18 @@ int32_t rushmem_unregister(rushmem_world_t *w, void *addr);
  * `shmem_ptr`). Of registered memory, with `pe` this PE itself, it tells whether kernels may use the alias:
  * they may where the answer is the alias. Local. */
 int32_t rushmem_ptr(rushmem_world_t *w, const void *sym, int32_t pe, void **out);
+
+/* Claims the memory of a world: what is mapped at this PE, its own heap and those of near PEs, stays mapped
+ * until the claim is given back (`rushmem_memory_drop`), also where the world ends before. For languages in
+ * which something may look at an array whose world has ended. Loads and stores are all that is left then:
+ * the PEs of a world that has ended still share the memory, and nothing else. Regions of
+ * `rushmem_register` are not held: they are private again at the world's end. Local. */
+int32_t rushmem_memory_keep(rushmem_world_t *w, struct rushmem_memory_t **out);
+
+/* Gives a claim on memory back: without its world, the memory is unmapped. Null is fine. Local.
+ *
+ * Requires: `memory` is null or a claim's handle. Nobody uses the memory any more, unless its world lives. */
+int32_t rushmem_memory_drop(struct rushmem_memory_t *memory);
 
 /* The symmetric heap in numbers. Local. */
 int32_t rushmem_heap_info(rushmem_world_t *w, struct rushmem_heap_info_t *out);

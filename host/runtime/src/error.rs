@@ -116,6 +116,7 @@ pub(crate) mod code {
     pub(crate) const HEAP_EXHAUSTED: i32 = c::RUSHMEM_ERR_HEAP_EXHAUSTED;
     pub(crate) const TIMEOUT: i32 = c::RUSHMEM_ERR_TIMEOUT;
     pub(crate) const PEER_DEAD: i32 = c::RUSHMEM_ERR_PEER_DEAD;
+    pub(crate) const INTERRUPTED: i32 = c::RUSHMEM_ERR_INTERRUPTED;
     pub(crate) const ENVIRONMENT: i32 = c::RUSHMEM_ERR_ENVIRONMENT;
     pub(crate) const VERSION: i32 = c::RUSHMEM_ERR_VERSION;
     pub(crate) const COMPILE: i32 = c::RUSHMEM_ERR_COMPILE;

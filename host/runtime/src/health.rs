@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::error::{err, Error, Result};
+use crate::interrupt::Turn;
 
 /// A word with its page to itself, so that a GPU's driver can be asked to make the page reachable.
 #[derive(Debug, Default)]
@@ -161,7 +162,8 @@ impl Health {
 
     /// Returns once `done()` is true. A wait longer than [`LONG`] logs `report()` at debug level; one longer
     /// than the stall limit as a warning, again at each doubling; one longer than `limit` is a `TIMEOUT`
-    /// error with `report()`; a broken job is its error.
+    /// error with `report()`; a broken job is its
+    /// error, an interruption one, too.
     #[inline]
     pub(crate) fn wait(
         &self,
@@ -192,6 +194,7 @@ impl Health {
         let mut next_report = self.stall_report;
         let mut is_logged = false;
         let mut nap = Duration::from_micros(20);
+        let mut turn = Turn::new();
         loop {
             for _ in 0..8 {
                 if done() {
@@ -214,6 +217,7 @@ impl Health {
                 log::debug!("{} has waited {:.1} s: {}", self.who, waited.as_secs_f64(), report());
                 is_logged = true;
             }
+            turn.check(report).map_err(|e| e.context(&self.who))?;
             if limit.is_some_and(|limit| waited >= limit) {
                 return Err(err!(
                     TIMEOUT,

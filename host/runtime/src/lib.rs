@@ -22,6 +22,7 @@ pub mod fuzzing;
 mod gpu;
 mod handles;
 mod health;
+mod interrupt;
 mod kernel;
 mod logging;
 mod memory;

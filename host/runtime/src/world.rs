@@ -25,6 +25,7 @@ use crate::fork::Member;
 use crate::health::Health;
 use crate::kernel::Kernels;
 use crate::memory::symmetric::Symmetric;
+use crate::memory::window::Window;
 use crate::net::Far;
 use crate::node::control::Call;
 use crate::node::links::{left_text, Links};
@@ -346,6 +347,11 @@ impl World {
         // What is in flight must not meet addresses where nothing is mapped any more.
         let done = order::quiet(self);
         self.symmetric.unregister(addr, done, &mut self.enter()?)
+    }
+
+    /// What keeps the memory mapped that is mapped here, past the world's end.
+    pub(crate) fn keep_memory(&self) -> Arc<Window> {
+        Arc::clone(self.symmetric.window())
     }
 
     /// The heap in numbers.

@@ -53,6 +53,8 @@ typedef struct rushmem_world_t rushmem_world_t;
 typedef struct rushmem_team_t rushmem_team_t;
 /* A team as kernels take it, by value: rushmem/abi.h of the device's headers has its fields. */
 typedef struct rushmem_team rushmem_team;
+/* A claim on the memory of a world, which may outlive it. */
+typedef struct rushmem_memory_t rushmem_memory_t;
 /* A compiled and loaded kernel source. */
 typedef struct rushmem_module_t rushmem_module_t;
 /* A kernel of a module; lives as long as the module. */

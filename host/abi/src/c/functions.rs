@@ -294,8 +294,8 @@ macro_rules! functions {
     };
 }
 
-/// The rest: what only C and C++ call, as the Rust API has it in another form or asks before it has its
-/// table.
+/// The rest: what only other languages call, as the Rust API has it in another form, asks before it has its
+/// table, or has no use for it.
 #[macro_export]
 macro_rules! functions_for_c {
     ($with:ident) => {
@@ -308,6 +308,11 @@ macro_rules! functions_for_c {
                 fn current = rushmem_current(*mut *mut rushmem_world_t) -> i32;
                 fn my_pe = rushmem_my_pe(*mut rushmem_world_t) -> i32;
                 fn n_pes = rushmem_n_pes(*mut rushmem_world_t) -> i32;
+                fn on_wait = rushmem_on_wait(Option<unsafe extern "C" fn() -> i32>) -> i32;
+            }
+            heap {
+                fn memory_keep = rushmem_memory_keep(*mut rushmem_world_t, *mut *mut rushmem_memory_t) -> i32;
+                fn memory_drop = rushmem_memory_drop(*mut rushmem_memory_t) -> i32;
             }
             team {
                 fn team_number = rushmem_team_number(*mut rushmem_world_t, i32, *mut rushmem_team_t) -> i32;

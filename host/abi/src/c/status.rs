@@ -45,3 +45,6 @@ pub const RUSHMEM_ERR_INTERNAL: i32 = -18;
 /// The call was made in a child of fork. Only the process that joined the job is its PE; a child execs
 /// (`posix_spawn`, or `spawn` and `forkserver` of Python's multiprocessing) before it uses rushmem.
 pub const RUSHMEM_ERR_FORKED: i32 = -19;
+/// The function of `rushmem_on_wait` has ended this wait. A collective call that was interrupted may go on at
+/// the other PEs: as a rule the job is left next.
+pub const RUSHMEM_ERR_INTERRUPTED: i32 = -20;

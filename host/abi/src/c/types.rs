@@ -26,6 +26,12 @@ pub struct rushmem_world_t {
     _private: [u8; 0],
 }
 
+/// A claim on the memory of a world. Opaque.
+#[repr(C)]
+pub struct rushmem_memory_t {
+    _private: [u8; 0],
+}
+
 /// A compiled and loaded kernel source. Opaque.
 #[repr(C)]
 pub struct rushmem_module_t {

@@ -1,11 +1,16 @@
 //! Symmetric memory: allocation, registration, translation.
 
 use std::os::raw::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
 
 use super::{called, guard, world, write_out};
 use crate::error::{err, Result};
+use crate::handles::Cell;
+use crate::memory::window::Window;
 use crate::op::Reached;
-use rushmem_abi::c::{rushmem_heap_info_t, rushmem_world_t};
+use rushmem_abi::c::{rushmem_heap_info_t, rushmem_memory_t, rushmem_world_t};
 
 fn to_ptr(at: Option<usize>) -> *mut c_void {
     at.map_or(std::ptr::null_mut(), |a| a as *mut c_void)
@@ -132,6 +137,56 @@ pub unsafe extern "C" fn rushmem_ptr(
         };
         // SAFETY: per contract.
         unsafe { write_out(out, mapped as *mut c_void, "out") }
+    })
+}
+
+const MEMORY: u64 = u64::from_le_bytes(*b"rushmemM");
+
+/// What a `rushmem_memory_t *` points at; empty once it is given back.
+type MemoryHandle = Cell<AtomicPtr<Window>>;
+
+/// Claims the memory of a world: what is mapped at this PE, its own heap and those of near PEs, stays mapped
+/// until the claim is given back (`rushmem_memory_drop`), also where the world ends before. For languages in
+/// which something may look at an array whose world has ended. Loads and stores are all that is left then:
+/// the PEs of a world that has ended still share the memory, and nothing else. Regions of
+/// `rushmem_register` are not held: they are private again at the world's end. Local.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_memory_keep(
+    w: *mut rushmem_world_t,
+    out: *mut *mut rushmem_memory_t,
+) -> i32 {
+    guard(|| {
+        not_null(out, "out")?;
+        // SAFETY: per contract.
+        let window = unsafe { world(w)? }.keep_memory();
+        let cell = MemoryHandle::make(MEMORY, AtomicPtr::new(Arc::into_raw(window).cast_mut()))?;
+        // SAFETY: per contract.
+        unsafe { write_out(out, cell.as_raw(), "out") }
+    })
+}
+
+/// Gives a claim on memory back: without its world, the memory is unmapped. Null is fine. Local.
+///
+/// # Safety
+/// `memory` is null or a claim's handle. Nobody uses the memory any more, unless its world lives.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_memory_drop(memory: *mut rushmem_memory_t) -> i32 {
+    guard(|| {
+        if memory.is_null() {
+            return Ok(());
+        }
+        // SAFETY: only `rushmem_memory_keep` makes cells of this mark.
+        let cell = unsafe { MemoryHandle::find(memory.cast(), MEMORY) };
+        let window = cell.map_or(null_mut(), |cell| cell.content.swap(null_mut(), Ordering::AcqRel));
+        if window.is_null() {
+            return Err(err!(BAD_HANDLE, "not a claim on memory, or one that was given back"));
+        }
+        // SAFETY: the pointer of `into_raw` above, taken once.
+        drop(unsafe { Arc::from_raw(window) });
+        Ok(())
     })
 }
 

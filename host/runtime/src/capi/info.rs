@@ -81,6 +81,7 @@ pub extern "C" fn rushmem_error_name(code: i32) -> *const c_char {
         RUSHMEM_ERR_BAD_HANDLE => c"RUSHMEM_ERR_BAD_HANDLE",
         RUSHMEM_ERR_INTERNAL => c"RUSHMEM_ERR_INTERNAL",
         RUSHMEM_ERR_FORKED => c"RUSHMEM_ERR_FORKED",
+        RUSHMEM_ERR_INTERRUPTED => c"RUSHMEM_ERR_INTERRUPTED",
         _ => c"RUSHMEM_ERR_?",
     };
     name.as_ptr()

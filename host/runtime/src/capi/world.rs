@@ -10,6 +10,7 @@ use crate::boot::{self, How};
 use crate::config::{Config, DeviceWish};
 use crate::error::{err, Result};
 use crate::fork::Member;
+use crate::interrupt;
 use crate::world::World;
 use rushmem_abi::c::*;
 
@@ -205,6 +206,22 @@ pub unsafe extern "C" fn rushmem_leave(w: *mut rushmem_world_t, why: *const c_ch
 pub unsafe extern "C" fn rushmem_check(w: *mut rushmem_world_t) -> i32 {
     // SAFETY: per contract.
     guard(|| unsafe { world(w)?.health().check_all_here() })
+}
+
+/// Host waits that last ask `ask` now and then (some 50 times a second), on the thread that waits: where the
+/// answer is not 0, the call ends with `RUSHMEM_ERR_INTERRUPTED`. For languages that must look at signals
+/// while a call of theirs waits. One function for the process; null for none. Threads of rushmem's own wait,
+/// too, and ask. Joining a job does not. Local.
+///
+/// # Safety
+/// `ask` is null or a function that may be called from any thread until the process ends, and that does not
+/// unwind.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_on_wait(ask: Option<unsafe extern "C" fn() -> i32>) -> i32 {
+    guard(|| {
+        interrupt::set(ask);
+        Ok(())
+    })
 }
 
 /// What a caller gave as its reason.

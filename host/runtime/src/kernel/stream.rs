@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::streams::DeviceStream;
 use crate::error::{err, Error, Result};
+use crate::interrupt::{self, Turn};
 
 /// One launch or operation.
 pub(crate) struct StreamJob {
@@ -64,14 +65,22 @@ impl QueueState {
         who: &str,
         report: Option<Duration>,
         done: impl Fn(&Queue) -> bool,
-    ) -> MutexGuard<'_, Queue> {
+    ) -> Result<MutexGuard<'_, Queue>> {
         let start = Instant::now();
         let mut next = report;
+        let mut turn = Turn::new();
         let mut queue = self.lock();
         while !done(&queue) {
-            let until = next.map_or(Duration::from_secs(3600), |at| at.saturating_sub(start.elapsed()));
-            let waited = self.changed.wait_timeout(queue, until.max(Duration::from_millis(1)));
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let until = next.map_or(interrupt::PERIOD, |at| at.saturating_sub(start.elapsed()));
+            let until = until.clamp(Duration::from_millis(1), interrupt::PERIOD);
+            queue = self.changed.wait_timeout(queue, until).unwrap_or_else(PoisonError::into_inner).0;
+            if turn.is_due() {
+                let running = queue.running.clone();
+                // Without the lock: the answer may take its time.
+                drop(queue);
+                turn.check(&|| format!("for {} to end", running.as_deref().unwrap_or("a stream's work")))?;
+                queue = self.lock();
+            }
             if let Some(at) = next.filter(|at| start.elapsed() >= *at) {
                 if let Some(what) = &queue.running {
                     log::warn!("{who} has waited {:.1} s for {what} to end", start.elapsed().as_secs_f64());
@@ -79,7 +88,7 @@ impl QueueState {
                 next = Some(at * 2);
             }
         }
-        queue
+        Ok(queue)
     }
 }
 
@@ -97,7 +106,7 @@ impl Mark {
 
     /// Waits for the work before it. Reports as [`CpuStream::synchronize`] does.
     pub(crate) fn wait(&self, who: &str, report: Option<Duration>) -> Result<()> {
-        drop(self.shared.wait(who, report, |_| self.outcome.get().is_some()));
+        drop(self.shared.wait(who, report, |_| self.outcome.get().is_some())?);
         self.outcome().unwrap_or(Ok(()))
     }
 
@@ -168,7 +177,7 @@ impl CpuStream {
 
     /// Waits until nothing is left to run; the first failure since the last call.
     pub(crate) fn synchronize(&self, who: &str, report: Option<Duration>) -> Result<()> {
-        let mut queue = self.shared.wait(who, report, Queue::is_empty);
+        let mut queue = self.shared.wait(who, report, Queue::is_empty)?;
         let dropped = std::mem::take(&mut queue.dropped);
         match queue.failure.take() {
             None => Ok(()),
@@ -305,6 +314,28 @@ mod tests {
         }
         stream.synchronize("PE 0", None).unwrap();
         assert_eq!(rx.try_iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_interrupted_wait_leaves_the_stream_as_it_is() {
+        let stream = CpuStream::default();
+        let (go, wait) = mpsc::channel::<()>();
+        stream.push(job("slow", move || wait.recv().map_err(|_| err!(TIMEOUT, "never told")))).unwrap();
+        let mark = stream.mark();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                crate::interrupt::tests::interrupt_this_thread();
+                let e = stream.synchronize("PE 0", None).unwrap_err();
+                assert_eq!(
+                    (e.code, e.message.as_str()),
+                    (code::INTERRUPTED, "interrupted while it waited for slow to end")
+                );
+                assert_eq!(mark.wait("PE 0", None).unwrap_err().code, code::INTERRUPTED);
+            });
+        });
+        go.send(()).unwrap();
+        mark.wait("PE 0", None).unwrap();
+        stream.synchronize("PE 0", None).unwrap();
     }
 
     #[test]

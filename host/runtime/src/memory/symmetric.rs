@@ -33,7 +33,7 @@ const NOWHERE: u64 = u64::MAX;
 pub(crate) struct Symmetric {
     // Before the memory that it has registered goes.
     far: OnceLock<Arc<dyn RemoteMemory>>,
-    window: Window,
+    window: Arc<Window>,
     /// The PEs of this node, by the window's slots.
     members: Vec<usize>,
     /// Bytes at the heap's front that are rushmem's own.
@@ -83,7 +83,7 @@ impl Symmetric {
         };
         let s = Symmetric {
             far: OnceLock::new(),
-            window,
+            window: Arc::new(window),
             members: members.to_vec(),
             reserved,
             live: Arc::new(Live::new()),
@@ -130,7 +130,7 @@ impl Symmetric {
     }
 
     /// Where the PEs' memory is.
-    pub(crate) fn window(&self) -> &Window {
+    pub(crate) fn window(&self) -> &Arc<Window> {
         &self.window
     }
 

@@ -1,0 +1,201 @@
+"""rushmem for torch: symmetric tensors, and collectives on them as torch.distributed has them.
+
+    import rushmem.torch as rt
+
+    rt.init()                                  # torchrun's PEs, or those of torch.distributed's group
+    x = rt.empty(1024, dtype=torch.bfloat16)   # a tensor in the symmetric heap
+    rt.all_reduce(x)                           # in the turn of torch's current stream; torch.cuda.graph takes it
+
+Functions work on any contiguous tensor of the PE's device; symmetric ones are faster, because every PE
+reaches them. On the CPU device they are calls of the host. A world of one's own is `rt.init()`;
+`with rushmem.init() as world` and `rt.use(world)` do as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterator, Sequence
+
+import torch
+import torch.distributed as dist
+
+import rushmem
+from rushmem import Array, Stream, Team, World
+
+__all__ = [
+    "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single", "array", "barrier", "broadcast", "empty",
+    "finalize", "init", "peer", "pool", "reduce_scatter", "reduce_scatter_tensor", "stream", "team", "use", "world",
+]
+
+_world: World | None = None
+_OPS = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "BAND": "and", "BOR": "or", "BXOR": "xor"}
+
+
+def init(group: Any = None, **options: Any) -> World:
+    """Joins a job: with an initialised torch.distributed, that of its group's members (the default group
+    where none is given); else what the environment says. `options` are those of rushmem.init; the device is
+    torch's current one where it has GPUs. Collective."""
+    if "device" not in options and torch.cuda.is_available():
+        options["device"] = f"cuda:{torch.cuda.current_device()}"
+    if dist.is_available() and dist.is_initialized():
+        rank, n_pes = dist.get_rank(group), dist.get_world_size(group)
+        made = [rushmem.uid() if rank == 0 else None]
+        dist.broadcast_object_list(made, src=dist.get_global_rank(group, 0) if group else 0, group=group)
+        joined = rushmem.init(uid=made[0], rank=rank, n_pes=n_pes, **options)
+    else:
+        joined = rushmem.init(**options)
+    return use(joined)
+
+
+def use(joined: World) -> World:
+    """The functions of this module are about this world from now on."""
+    global _world
+    _world = joined
+    return joined
+
+
+def world() -> World:
+    """The world in use."""
+    if _world is None or _world.has_ended:
+        raise rushmem.BadHandle("no world is in use: call rushmem.torch.init()")
+    return _world
+
+
+def finalize() -> None:
+    """Leaves the job in good order. Collective. Tensors that are alive keep their memory."""
+    global _world
+    if _world is not None:
+        torch.cuda.synchronize() if _on_gpu() else None
+        _world.finalize()
+    _world = None
+
+
+def team() -> Team:
+    """The team of all PEs."""
+    return world().team
+
+
+def _on_gpu() -> bool:
+    return _world is not None and _world.device.startswith("cuda")
+
+
+def stream() -> Any:
+    """What operations take as their stream: torch's current one on a GPU, none on the CPU."""
+    return torch.cuda.current_stream() if _on_gpu() else None
+
+
+@contextlib.contextmanager
+def _range(name: str) -> Iterator[None]:
+    """What the profiler shows."""
+    with torch.profiler.record_function(f"rushmem::{name}"):
+        yield
+
+
+def empty(*shape: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A zeroed tensor in the symmetric heap. Collective, with the same arguments on all PEs. It is given
+    back once the tensors of all PEs are gone, by a later `empty`."""
+    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (Sequence, torch.Size)) else shape
+    memory = world().empty(tuple(sizes), dtype or torch.get_default_dtype())
+    return torch.from_dlpack(memory)
+
+
+def pool() -> Any:
+    """A memory pool of torch's on the symmetric heap: tensors made under `with
+    torch.cuda.use_mem_pool(pool)` are symmetric. All PEs make the same tensors in the same order there.
+    GPUs alone."""
+    if not _on_gpu():
+        raise rushmem.Unsupported("torch has memory pools for GPUs alone; rushmem.torch.empty() serves the CPU")
+    from rushmem import _rushmem
+
+    _rushmem._pool_of(world())
+    functions = ("rushmem_torch_alloc", "rushmem_torch_free")
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(_rushmem.__file__, *functions)
+    made = torch.cuda.MemPool(allocator.allocator())
+    # The pool holds torch's part of the allocator; the functions live as long as the process.
+    made._rushmem = allocator
+    return made
+
+
+def array(tensor: torch.Tensor) -> Array:
+    """The symmetric array behind a tensor of `empty`'s, or behind a contiguous part of one: for put, get,
+    signals and kernels."""
+    return world().array_at(tensor.data_ptr(), tuple(tensor.shape), tensor.dtype)
+
+
+def peer(tensor: torch.Tensor, pe: int) -> torch.Tensor:
+    """PE `pe`'s copy of a symmetric tensor, to load from and store to."""
+    theirs = array(tensor).peer(pe)
+    if theirs is None:
+        raise rushmem.Unsupported(f"PE {pe}'s memory is not mapped here; put and get reach it")
+    return torch.from_dlpack(theirs)
+
+
+def _op(op: Any) -> str:
+    """An operator by torch's name or ours."""
+    name = str(op).rsplit(".", 1)[-1]
+    return _OPS.get(name, name)
+
+
+def all_reduce(tensor: torch.Tensor, op: Any = "sum", team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
+    """`tensor` of all members, combined by `op`, in place: the same bits on each, in every run."""
+    with _range("all_reduce"):
+        (team or world().team).reduce(tensor, None, _op(op), stream=stream(), slot_set=slot_set)
+    return tensor
+
+
+def all_gather_into_tensor(
+    output: torch.Tensor, input: torch.Tensor, team: Team | None = None, *, slot_set: int = 0
+) -> torch.Tensor:
+    """`input` of each member is a part of `output` on all, in their order."""
+    with _range("all_gather"):
+        (team or world().team).fcollect(output, input, stream=stream(), slot_set=slot_set)
+    return output
+
+
+def all_gather(tensor: torch.Tensor, team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
+    """`tensor` of each member as a part of a new one, whose first dimension is the members. Private memory:
+    for the symmetric, `all_gather_into_tensor`."""
+    members = len(team or world().team)
+    output = torch.empty((members, *tensor.shape), dtype=tensor.dtype, device=tensor.device)
+    return all_gather_into_tensor(output, tensor, team, slot_set=slot_set)
+
+
+def reduce_scatter_tensor(
+    output: torch.Tensor, input: torch.Tensor, op: Any = "sum", team: Team | None = None, *, slot_set: int = 0
+) -> torch.Tensor:
+    """Block j of all members' `input`, combined by `op`, is member j's `output`."""
+    with _range("reduce_scatter"):
+        (team or world().team).reducescatter(output, input, _op(op), stream=stream(), slot_set=slot_set)
+    return output
+
+
+def reduce_scatter(tensor: torch.Tensor, op: Any = "sum", team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
+    """This member's block of all members' `tensor` combined, as a new tensor. The first dimension is cut."""
+    members = len(team or world().team)
+    if tensor.shape[0] % members:
+        raise rushmem.InvalidArgument(f"{tensor.shape[0]} rows are no equal parts for {members} members")
+    shape = (tensor.shape[0] // members, *tensor.shape[1:])
+    output = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+    return reduce_scatter_tensor(output, tensor, op, team, slot_set=slot_set)
+
+
+def all_to_all_single(
+    output: torch.Tensor, input: torch.Tensor, team: Team | None = None, *, slot_set: int = 0
+) -> torch.Tensor:
+    """Block j of each member's `input` is block `my_pe` of member j's `output`."""
+    with _range("all_to_all"):
+        (team or world().team).alltoall(output, input, stream=stream(), slot_set=slot_set)
+    return output
+
+
+def broadcast(tensor: torch.Tensor, root: int = 0, team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
+    """`tensor` of member `root` is that of all."""
+    with _range("broadcast"):
+        (team or world().team).broadcast(tensor, None, root=root, stream=stream(), slot_set=slot_set)
+    return tensor
+
+
+def barrier(team: Team | None = None, *, slot_set: int = 0) -> None:
+    """What members' streams have put before is there on all, for what is behind it on this one's."""
+    with _range("barrier"):
+        (team or world().team).barrier(stream=stream(), slot_set=slot_set)

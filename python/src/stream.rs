@@ -1,0 +1,169 @@
+//! Streams: what an operation's `stream` may be, and streams of one's own.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::core::{Borrowed, Core};
+use crate::error::Failure;
+use crate::operand::Operand;
+
+/// What CUDA calls the legacy default stream where a handle is meant (`cudaStreamLegacy`): torch's default
+/// stream is 0, which to the C ABI is the world's own.
+pub(crate) const LEGACY: usize = 1;
+
+/// A stream of the world's device.
+#[pyclass(frozen, weakref, module = "rushmem", name = "Stream")]
+pub(crate) struct Stream {
+    core: Arc<Core>,
+    handle: usize,
+    is_own: bool,
+}
+
+impl Stream {
+    pub(crate) fn create(py: Python<'_>, core: &Arc<Core>) -> PyResult<Stream> {
+        let mut handle = 0_usize;
+        let out = &mut handle;
+        core.call(py, move |table, w| {
+            // SAFETY: a live handle and a place for the answer.
+            unsafe { (table.stream_create)(w, std::ptr::from_mut(out).cast()) }
+        })?;
+        Ok(Stream { core: Arc::clone(core), handle, is_own: true })
+    }
+
+    pub(crate) fn default(py: Python<'_>, core: &Arc<Core>) -> PyResult<Stream> {
+        let mut handle = 0_usize;
+        let out = &mut handle;
+        core.call(py, move |table, w| {
+            // SAFETY: a live handle and a place for the answer.
+            unsafe { (table.stream_default)(w, std::ptr::from_mut(out).cast()) }
+        })?;
+        Ok(Stream { core: Arc::clone(core), handle, is_own: false })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let (true, Some(_inside)) = (self.is_own, self.core.gate.enter()) {
+            // SAFETY: a live handle, and a stream that it made; what is on it still runs to its end.
+            unsafe { (self.core.table.stream_destroy)(self.core.raw(), self.handle as *mut _) };
+        }
+    }
+}
+
+#[pymethods]
+impl Stream {
+    /// Its handle: on a GPU the `CUstream`.
+    #[getter]
+    fn handle(&self) -> usize {
+        self.handle
+    }
+
+    /// The same, by torch's name: `torch.cuda.ExternalStream(stream.cuda_stream)`.
+    #[getter]
+    fn cuda_stream(&self) -> usize {
+        self.handle
+    }
+
+    /// The same, as `cuda.core` has it.
+    fn __cuda_stream__(&self) -> (u32, usize) {
+        (0, self.handle)
+    }
+
+    /// Waits for all work on the stream; raises its first failure since the last call.
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        synchronize(py, &self.core, self.handle)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("rushmem.Stream({:#x}, {})", self.handle, self.core.who())
+    }
+}
+
+/// Waits for all work on a stream.
+pub(crate) fn synchronize(py: Python<'_>, core: &Core, stream: usize) -> PyResult<()> {
+    // SAFETY: a live handle; what is no stream of it is refused.
+    core.call(py, |table, w| unsafe { (table.stream_synchronize)(w, stream as *mut _) })
+}
+
+/// The stream that an argument means; `None` for none.
+pub(crate) fn handle(core: &Core, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<usize>> {
+    let Some(stream) = stream else { return Ok(None) };
+    if let Ok(stream) = stream.cast::<Stream>() {
+        return Ok(Some(stream.get().handle));
+    }
+    let known = |handle: usize| Some(if handle == 0 && core.is_gpu() { LEGACY } else { handle });
+    if let Ok(handle) = stream.extract::<usize>() {
+        return Ok(known(handle));
+    }
+    let py = stream.py();
+    // torch's, and cupy's.
+    for name in [pyo3::intern!(py, "cuda_stream"), pyo3::intern!(py, "ptr")] {
+        if let Some(handle) = stream.getattr_opt(name)? {
+            return Ok(known(handle.extract()?));
+        }
+    }
+    if let Some(protocol) = stream.getattr_opt("__cuda_stream__")? {
+        let (_, handle): (u32, usize) = protocol.call0()?.extract()?;
+        return Ok(known(handle));
+    }
+    Err(PyTypeError::new_err(format!(
+        "{} is no stream: rushmem.Stream, torch.cuda.Stream, cupy.cuda.Stream and handles are",
+        stream.get_type().name()?
+    )))
+}
+
+/// The stream of `__dlpack__`: -1 is none; 1 and 2 are CUDA's default streams.
+pub(crate) fn dlpack_handle(stream: &Bound<'_, PyAny>) -> Option<usize> {
+    stream.extract::<isize>().ok().filter(|handle| *handle > 0).map(|handle| handle as usize)
+}
+
+/// Puts an operation on a stream, which then holds its operands.
+pub(crate) fn put_on(
+    py: Python<'_>,
+    core: &Core,
+    stream: usize,
+    operands: impl IntoIterator<Item = Operand>,
+    f: impl FnOnce() -> i32 + Send,
+) -> PyResult<()> {
+    core.run(py, || Failure::check(core.table, f()))?;
+    let mut objects = Vec::new();
+    for operand in operands {
+        operand.lend(py, stream, &mut objects)?;
+    }
+    lend(py, core, stream, objects)
+}
+
+/// Holds objects until the stream has passed what it was given so far.
+pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, objects: Vec<Py<PyAny>>) -> PyResult<()> {
+    let mut passed = Vec::new();
+    let mut borrowed = core.borrowed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    borrowed.retain_mut(|one| {
+        let mut done = 0;
+        // SAFETY: an event that was not freed, and a place for the answer.
+        let code = unsafe { (core.table.event_test)(one.event as *mut _, &mut done) };
+        if code == rushmem_abi::c::RUSHMEM_OK && done == 0 {
+            return true;
+        }
+        // SAFETY: an event that was not freed, given back once.
+        unsafe { (core.table.event_free)(one.event as *mut _) };
+        passed.append(&mut one.objects);
+        false
+    });
+    if !objects.is_empty() {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: a live handle, a stream that it has just taken, and a place for the answer.
+        let code = unsafe { (core.table.event_record)(core.raw(), stream as *mut _, &mut event) };
+        // Being captured: a graph may read them for ever.
+        let code = if code == rushmem_abi::c::RUSHMEM_ERR_UNSUPPORTED { 0 } else { code };
+        borrowed.push(Borrowed { event: event as usize, objects });
+        drop(borrowed);
+        Failure::check(core.table, code).map_err(|failure| failure.raise(py))?;
+    } else {
+        drop(borrowed);
+    }
+    // Not under the lock: objects may do anything when they die.
+    drop(passed);
+    Ok(())
+}

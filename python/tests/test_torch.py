@@ -1,0 +1,222 @@
+"""torch beside rushmem: symmetric tensors, collectives on torch's stream, graphs, the pool, groups."""
+
+import gc
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import rushmem  # noqa: E402
+from conftest import ON_GPU  # noqa: E402
+from rushmem.testing import run  # noqa: E402
+
+
+def start(world):
+    import rushmem.torch as rt
+
+    rt.use(world)
+    if ON_GPU:
+        torch.cuda.set_device(world.device)
+    return rt
+
+
+def settle():
+    if ON_GPU:
+        torch.cuda.synchronize()
+
+
+def collectives(world, seed):
+    rt = start(world)
+    me, n = world.my_pe, world.n_pes
+    all_of = torch.Generator().manual_seed(seed)
+    for dtype in [torch.float32, torch.bfloat16, torch.float16, torch.int64]:
+        for size in [1, 7, 1024, 40_000]:
+            data = torch.randint(-8, 8, (n, size), generator=all_of).to(dtype)
+            blocks = torch.randint(-8, 8, (n, n, size), generator=all_of).to(dtype)
+            for make in [rt.empty, lambda *shape, dtype: torch.zeros(*shape, dtype=dtype, device=world.device)]:
+                x = make(size, dtype=dtype)
+                assert x.device.type == torch.device(world.device).type and not x.any()
+                x.copy_(data[me])
+                rt.all_reduce(x)
+                settle()
+                assert torch.equal(x.cpu(), data.sum(0).to(dtype)), ("all_reduce", dtype, size)
+                x.copy_(data[me])
+                rt.all_reduce(x, torch.distributed.ReduceOp.MAX if torch.distributed.is_available() else "max")
+                settle()
+                assert torch.equal(x.cpu(), data.max(0).values)
+                x.copy_(data[me])
+                y = make(n, size, dtype=dtype)
+                rt.all_gather_into_tensor(y, x)
+                settle()
+                assert torch.equal(y.cpu(), data) and torch.equal(rt.all_gather(x).cpu(), data)
+                z = make(n, size, dtype=dtype)
+                z.copy_(blocks[me])
+                rt.all_to_all_single(y, z)
+                settle()
+                assert torch.equal(y.cpu(), blocks[:, me])
+                rt.reduce_scatter_tensor(x, z)
+                settle()
+                assert torch.equal(x.cpu(), blocks.sum(0).to(dtype)[me])
+                assert torch.equal(rt.reduce_scatter(z)[0].cpu(), x.cpu())
+                x.copy_(data[me])
+                rt.broadcast(x, n - 1)
+                settle()
+                assert torch.equal(x.cpu(), data[n - 1])
+    rt.barrier()
+    settle()
+    return True
+
+
+def test_collectives():
+    assert run(2, collectives, torch.seed() % (1 << 31), timeout=240) == [True, True]
+
+
+def tensors(world):
+    rt = start(world)
+    me, right = world.my_pe, (world.my_pe + 1) % world.n_pes
+    x = rt.empty(4, 8)
+    assert x.shape == (4, 8) and x.dtype == torch.float32 and x.is_contiguous()
+    a = rt.array(x)
+    assert a.shape == (4, 8) and a.address == x.data_ptr()
+    # Strided views, both ways.
+    x.copy_(torch.arange(32.0).reshape(4, 8) + 100 * me)
+    settle()
+    assert torch.equal(torch.from_dlpack(a[1:3, ::2]).cpu(), x[1:3, ::2].cpu())
+    row = torch.full((8,), float(me), device=world.device)
+    settle()
+    world.barrier_all()
+    rt.array(x[2]).put(row, right, stream=rt.stream())
+    settle()
+    world.barrier_all()
+    assert (x[2] == (me - 1) % world.n_pes).all()
+    theirs = rt.peer(x, right)
+    assert (theirs[2] == me).all() and theirs[0, 0] == 100 * right
+    out = torch.zeros(4, 8, device=world.device)
+    a.get(right, out)
+    assert torch.equal(out, theirs)
+    for wrong in [lambda: rt.array(row), lambda: a.put(x.t(), right), lambda: a.put(row, right)]:
+        try:
+            wrong()
+            return "no error"
+        except (rushmem.Error, BufferError):
+            pass
+    # The tensor holds the memory.
+    before = world.heap_info()["allocations"]
+    del a, theirs
+    gc.collect()
+    world.collect()
+    kept = world.heap_info()["allocations"]
+    del x
+    gc.collect()
+    world.collect()
+    return kept == before and world.heap_info()["allocations"] == before - 1
+
+
+def test_tensors_are_symmetric_memory():
+    assert run(2, tensors) == [True, True]
+
+
+def graph(world):
+    rt = start(world)
+    x, y = rt.empty(1000), rt.empty(2, 1000)
+    world.team.prepare("reduce", torch.float32, "sum")
+    world.team.prepare("fcollect")
+    captured, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(captured, stream=side):
+        x.add_(1)
+        rt.all_reduce(x)
+        rt.all_gather_into_tensor(y, x)
+    for round_ in range(5):
+        x.fill_(world.my_pe + round_)
+        settle()
+        captured.replay()
+        settle()
+        expected = sum(pe + round_ + 1 for pe in range(world.n_pes))
+        assert (x == expected).all() and (y == expected).all()
+    return True
+
+
+@pytest.mark.skipif(not ON_GPU, reason="CUDA graphs are GPUs'")
+def test_collectives_in_a_cuda_graph():
+    assert run(2, graph) == [True, True]
+
+
+def pool(world):
+    rt = start(world)
+    me, right = world.my_pe, (world.my_pe + 1) % world.n_pes
+    made = rt.pool()
+    with torch.cuda.use_mem_pool(made):
+        x = torch.zeros(1 << 20, device=world.device)
+        y = torch.ones(100, device=world.device) * me
+    settle()
+    world.barrier_all()
+    rt.array(x[:100]).put(y, right, stream=rt.stream())
+    settle()
+    world.barrier_all()
+    assert (x[:100] == (me - 1) % world.n_pes).all()
+    rt.all_reduce(x)
+    settle()
+    return bool((x[:100] == sum(range(world.n_pes))).all())
+
+
+@pytest.mark.skipif(not ON_GPU, reason="torch has memory pools for GPUs alone")
+def test_a_pool_of_torch_s_is_symmetric():
+    assert run(2, pool) == [True, True]
+
+
+def group(world):
+    """A second world of torch.distributed's group, which itself meets at a port of the first."""
+    import rushmem.bench
+    import rushmem.torch as rt
+
+    dist = torch.distributed
+    if not dist.is_available():
+        return True
+    store = dist.TCPStore("127.0.0.1", rushmem.bench.meeting(world), world.n_pes, world.my_pe == 0)
+    dist.init_process_group("gloo", store=store, rank=world.my_pe, world_size=world.n_pes)
+    with rushmem.init_from_store(store, world.my_pe, world.n_pes) as second:
+        assert (second.my_pe, second.n_pes) == (world.my_pe, world.n_pes)
+    if ON_GPU:
+        torch.cuda.set_device(world.device)
+    with rt.init() as third:
+        x = rt.empty(10)
+        x.fill_(third.my_pe + 1)
+        rt.all_reduce(x)
+        settle()
+        good = bool((x == sum(range(1, third.n_pes + 1))).all())
+    dist.destroy_process_group()
+    return good
+
+
+def test_worlds_of_torch_distributed():
+    assert run(2, group) == [True, True]
+
+
+def profiled(world):
+    rt = start(world)
+    x = rt.empty(10)
+    with torch.profiler.profile() as profile:
+        rt.all_reduce(x)
+        settle()
+    return any(event.key == "rushmem::all_reduce" for event in profile.key_averages())
+
+
+def test_the_profiler_shows_collectives():
+    assert run(2, profiled) == [True, True]
+
+
+def kernels(world):
+    rt = start(world)
+    module = world.load('extern "C" __global__ void twice(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] *= 2; }')
+    symmetric, own = rt.empty(100), torch.ones(100, device=world.device)
+    symmetric.fill_(3)
+    settle()
+    for x in (symmetric, own, rt.array(symmetric)):
+        module.kernel("twice").launch(1, 128, x, 100, stream=rt.stream())
+    settle()
+    world.synchronize()
+    return symmetric[7].item(), own[99].item()
+
+
+def test_kernels_take_tensors():
+    assert run(1, kernels) == [(12.0, 2.0)]
