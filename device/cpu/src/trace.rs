@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
@@ -96,6 +97,14 @@ impl Counters {
         }
     }
 
+    /// Of places behind calls, innermost first.
+    pub(crate) fn of_calls(at: &[usize]) -> Counters {
+        let mut counters = Counters::default();
+        counters.count = at.len().min(DEPTH);
+        counters.at[..counters.count].copy_from_slice(&at[..counters.count]);
+        counters
+    }
+
     /// The counters.
     pub(crate) fn list(&self) -> &[usize] {
         &self.at[..self.count]
@@ -103,9 +112,13 @@ impl Counters {
 
     /// Every function that they stand in, innermost first.
     pub(crate) fn functions(&self) -> Vec<Function> {
-        let mut functions = Vec::new();
         // Modules have come and gone since the last time.
         backtrace::clear_symbol_cache();
+        self.functions_of_known_modules()
+    }
+
+    fn functions_of_known_modules(&self) -> Vec<Function> {
+        let mut functions = Vec::new();
         for (i, &counter) in self.list().iter().enumerate() {
             // Addresses are taken for those behind a call.
             let behind = counter + usize::from(i == 0 && self.exact);
@@ -123,8 +136,25 @@ impl Counters {
 
     /// The place in a kernel of that source.
     pub(crate) fn place(&self, names: &SourceNames) -> SourcePlace {
+        SourcePlace::of(self.functions(), names)
+    }
+
+    /// The same, one after the other of one module: what was read of its debug information is kept.
+    pub(crate) fn place_quickly(&self, names: &SourceNames) -> SourcePlace {
+        static LAST: Mutex<Option<PathBuf>> = Mutex::new(None);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() != Some(&names.file) {
+            backtrace::clear_symbol_cache();
+            *last = Some(names.file.clone());
+        }
+        SourcePlace::of(self.functions_of_known_modules(), names)
+    }
+}
+
+impl SourcePlace {
+    fn of(functions: Vec<Function>, names: &SourceNames) -> SourcePlace {
         let mut place = SourcePlace::default();
-        for function in self.functions() {
+        for function in functions {
             let own = function.file.as_deref().and_then(|file| names.own(file));
             match own {
                 Some(file) if place.at.is_none() => {

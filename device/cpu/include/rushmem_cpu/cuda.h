@@ -13,6 +13,9 @@
 
 #include "rushmem_cpu/vector_types.h"
 #include "rushmem_cpu/hooks.h"
+#if defined(RUSHMEM_CPU_CHECK)
+#include "rushmem_cpu/check.h"
+#endif
 #include "rushmem_cpu/sync.h"
 #include "rushmem_cpu/warp.h"
 #include "rushmem_cpu/atomic.h"

@@ -11,7 +11,7 @@
 
 #include "rushmem_cpu/vector_types.h"
 
-#define RUSHMEM_CPU_HOOKS_VERSION 1u
+#define RUSHMEM_CPU_HOOKS_VERSION 2u
 
 struct rushmem_device_state;
 struct rushmem_cpu_thread;
@@ -55,6 +55,7 @@ struct rushmem_cpu_thread {
   const volatile void *seen_at; /* where the last atomic was, and what it saw there */
   uint64_t seen;
   void *scheduler; /* the scheduler's own */
+  void *check;     /* the checker's own (rushmem_cpu/check.h) */
 };
 
 struct rushmem_cpu_hooks {

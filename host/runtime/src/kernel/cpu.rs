@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, Reports, RunError};
+use rushmem_device_cpu::{check, Cause, Compiler, Failure, LaunchConfig, Limits, Reports, RunError};
 
 use super::args;
 use super::headers;
@@ -71,6 +71,7 @@ impl CpuRunner {
             options,
             headers: headers::DEVICE_HEADERS,
             limits,
+            check: check::Mode::OFF,
         };
         let module = compiler.compile(name, source).map_err(|e| compile_error(name, e))?;
         Ok(CpuCode { module, in_flight: Arc::default() })
