@@ -286,6 +286,13 @@ impl Job<'_> {
                 &["--param", "tsan-distinguish-volatile=1", "-Wno-tsan"]
             };
             args.extend(volatile.iter().map(OsString::from));
+            // Copies are calls, which have hooks, and no instructions instead of them.
+            let calls = ["-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"];
+            args.extend(calls.map(OsString::from));
+            if cfg!(target_arch = "x86_64") && !self.toolchain.is_clang() {
+                args.push("-fno-tree-loop-distribute-patterns".into());
+                args.extend(["cpy", "set"].map(|name| format!("-mmem{name}-strategy=libcall:-1:noalign").into()));
+            }
         }
         if !self.toolchain.is_clang() {
             // Each loaded copy has its own statics, and can be unloaded.

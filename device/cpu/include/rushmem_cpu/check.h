@@ -59,18 +59,19 @@ RUSHMEM_CPU_EXPORT uint32_t rushmem_cpu_check_attach(const rushmem_cpu_checker *
   return 1;
 }
 
-#define RUSHMEM_CPU_UNCHECKED __attribute__((no_sanitize("thread"), noinline, visibility("hidden"), used))
+#define RUSHMEM_CPU_UNCHECKED __attribute__((no_sanitize("thread"), noinline, used))
 #define RUSHMEM_CPU_CALLER __builtin_return_address(0)
 
 /* ---- for the device headers ---- */
 
-/* Before the next release: 1 what this PE has put is in order, 2 it is complete. */
+/* 1: what this PE has put is in order; 2: it is complete. 3, 4, 5: what follows, up to 0, are the accesses of
+ * a put_nbi, a get_nbi or a put_signal_nbi. */
 RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_order(uint32_t what) {
   if (rushmem_cpu_self) rushmem_cpu_check_table->order(rushmem_cpu_self, what);
 }
-RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_nbi(const void *at, size_t bytes, uint32_t write) {
+RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_range(const void *at, size_t bytes, uint32_t flags) {
   if (rushmem_cpu_self && bytes)
-    rushmem_cpu_check_table->access(rushmem_cpu_self, at, bytes, write | RUSHMEM_CPU_CHECK_NBI, RUSHMEM_CPU_CALLER);
+    rushmem_cpu_check_table->access(rushmem_cpu_self, at, bytes, flags, RUSHMEM_CPU_CALLER);
 }
 RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_remote(uint32_t what, uint64_t at, uint64_t bytes, int pe,
                                                            int64_t stride, uint64_t count) {
@@ -81,6 +82,7 @@ RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_remote(uint32_t what, uint64
 
 /* ---- for the compiler ---- */
 
+#pragma GCC visibility push(hidden)
 extern "C" {
 RUSHMEM_CPU_UNCHECKED void __tsan_init() {}
 RUSHMEM_CPU_UNCHECKED void __tsan_func_entry(void *caller) {
@@ -201,5 +203,6 @@ RUSHMEM_CPU_UNCHECKED void __tsan_atomic_thread_fence(int order) {
 }
 RUSHMEM_CPU_UNCHECKED void __tsan_atomic_signal_fence(int) { __asm__ volatile("" ::: "memory"); }
 }
+#pragma GCC visibility pop
 
 #endif

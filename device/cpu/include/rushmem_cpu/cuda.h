@@ -61,6 +61,13 @@ extern "C" [[noreturn]] void abort(void) noexcept {
   rushmem_cpu_die("called abort(), which would end the whole process: __trap() fails the launch alone");
 }
 
+#if defined(RUSHMEM_CPU_CHECK)
+/* Calls whatever the length is: what becomes instructions has no hook. */
+#define __builtin_memcpy(to, from, bytes) memcpy(to, from, bytes)
+#define __builtin_memmove(to, from, bytes) memmove(to, from, bytes)
+#define __builtin_memset(to, value, bytes) memset(to, value, bytes)
+#endif
+
 /* Last: system headers come before CUDA's words are macros. */
 #include "rushmem_cpu/qualifiers.h"
 

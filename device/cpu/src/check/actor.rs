@@ -16,11 +16,11 @@ pub(crate) struct Spot {
 }
 
 impl Spot {
-    fn page_key(self) -> u64 {
+    pub(crate) fn page_key(self) -> u64 {
         u64::from(self.space) << 40 | (self.at / PAGE) as u64
     }
 
-    fn word_key(self) -> u64 {
+    pub(crate) fn word_key(self) -> u64 {
         u64::from(self.space) << 47 | self.at as u64 & ((1 << 47) - 1)
     }
 }
@@ -272,7 +272,7 @@ impl Actor {
         }
         if effect != Effect::Load && took {
             let carried = if order.release { Some(Arc::new(self.publish())) } else { self.released.clone() };
-            let mut clock = match (effect, carried) {
+            let clock = match (effect, carried) {
                 (Effect::Store, None) => Clock::default(),
                 (Effect::Store, Some(carried)) => (*carried).clone(),
                 (_, None) => return result,
@@ -284,7 +284,7 @@ impl Actor {
                     clock
                 }
             };
-            write(segment, word, &mut clock);
+            write(segment, word, &clock);
             self.saw(key, word.version.load(Ordering::Relaxed));
         }
         result
@@ -354,11 +354,13 @@ impl Actor {
     }
 }
 
-fn read(segment: &Segment, word: &Word) -> Clock {
+/// A word's clock; under its lock.
+pub(crate) fn read(segment: &Segment, word: &Word) -> Clock {
     let entries = segment.entries(word);
     Clock::of_sorted(entries.into_iter().map(|(strand, clock)| (Strand::from_bits(strand), clock)).collect())
 }
 
-fn write(segment: &Segment, word: &Word, clock: &mut Clock) {
+/// Gives a word a clock; under its lock.
+pub(crate) fn write(segment: &Segment, word: &Word, clock: &Clock) {
     segment.set_entries(word, clock.entries().iter().map(|&(strand, clock)| (strand.bits(), clock)));
 }

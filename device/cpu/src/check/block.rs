@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use super::actor::{Access, Actor, Conflict, Effect, Order, Pages, Spot};
 use super::clock::{Clock, Strand, Track};
 use super::report;
-use super::segment::PAGE;
 use super::world::{lock, Chain, World};
 use crate::launch::Code;
 use crate::trace::Counters;
@@ -67,6 +66,8 @@ pub(crate) struct CheckedThread {
     actor: Actor,
     /// Where the functions that are not inlined were called.
     frames: Vec<usize>,
+    /// Of the reads and writes that an nbi operation makes.
+    tracks: [Track; 2],
     block: *mut CheckedBlock,
 }
 
@@ -110,17 +111,13 @@ impl CheckedBlock {
                 Arc::clone(&launch.known),
             ),
             frames: Vec::new(),
+            tracks: [Track::Now; 2],
             block: at,
         }));
         // An earlier block of this OS thread had the same memory.
+        let world = launch.world();
         for range in &made.shared {
-            let private = launch.world().private;
-            for page in range.start / PAGE..range.end.div_ceil(PAGE) {
-                let key = u64::from(private) << 40 | page as u64;
-                if let Some(page) = launch.world().segment.page_if_any(key) {
-                    page.forget();
-                }
-            }
+            world.forget_spots(Spot { space: world.private, at: range.start }, range.len());
         }
         made
     }
@@ -245,13 +242,16 @@ impl CheckedThread {
     /// As for [`CheckedThread::parts`].
     #[inline]
     pub(crate) unsafe fn access(&mut self, at: usize, access: Access, counter: usize) {
+        let tracks = self.tracks;
         // SAFETY: the caller's word.
         let (block, actor, frames) = unsafe { self.parts() };
         let Some(spot) = block.spot(at) else { return };
         if block.launch.world().is_own(spot) {
             return;
         }
-        let access = Access { site: block.site(counter, frames), ..access };
+        let track = if access.track == Track::Now { tracks[usize::from(access.write)] } else { access.track };
+        let access = Access { site: block.site(counter, frames), track, ..access };
+        if std::env::var_os("RUSHMEM_TEST_DEBUG").is_some_and(|k| block.launch.code.kernel() == k.to_string_lossy()) { eprintln!("DBG pe {} {:?} clock {} {spot:?} {access:?} pc {counter:#x}", block.launch.world().pe, actor.strand.place(), actor.clock); }
         // SAFETY: the block holds the launch.
         let launch: &CheckedLaunch = unsafe { &*Arc::as_ptr(&block.launch) };
         let segment = &launch.world().segment;
@@ -356,6 +356,11 @@ impl CheckedThread {
         if let Some(spot) = world.spot_on(at, pe) {
             actor.atomic(&world.segment, spot, order, effect, || ((), true));
         }
+    }
+
+    /// Plain accesses from now on are on these tracks: reads, writes.
+    pub(crate) fn begin(&mut self, tracks: [Track; 2]) {
+        self.tracks = tracks;
     }
 
     /// A function that is not inlined was called from there.

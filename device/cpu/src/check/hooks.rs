@@ -171,12 +171,18 @@ unsafe extern "C" fn fence(thread: *mut ThreadContext, order: i32) {
     }
 }
 
-/// 1: a fence of far puts; 2: a quiet.
+/// 1: a fence of puts; 2: a quiet; 3 to 5: an nbi operation begins; 0: it has ended.
 unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
     // SAFETY: the kernel's running thread, whose block nothing else uses meanwhile.
     unsafe {
-        if let Some(checked) = checked(thread) {
-            checked.complete(if what == 1 { &[Track::Far] } else { &[Track::Far, Track::Nbi] });
+        let Some(checked) = checked(thread) else { return };
+        match what {
+            1 => checked.complete(&[Track::Far]),
+            2 => checked.complete(&[Track::Far, Track::Nbi]),
+            3 => checked.begin([Track::Nbi, Track::Far]),
+            4 => checked.begin([Track::Nbi, Track::Nbi]),
+            5 => checked.begin([Track::Nbi, Track::Now]),
+            _ => checked.begin([Track::Now, Track::Now]),
         }
     }
 }

@@ -34,6 +34,7 @@ mod actor;
 mod block;
 mod clock;
 pub(crate) mod hooks;
+mod host;
 pub mod report;
 mod segment;
 mod world;
@@ -41,7 +42,8 @@ mod world;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use block::{CheckedBlock, CheckedLaunch, CheckedThread};
-pub use world::{Chain, Entered, Point, Windows, World};
+pub use host::{Notes, Place, When};
+pub use world::{Chain, Entered, Memory, Point, Windows, World};
 
 /// What a run checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +67,11 @@ impl Mode {
         }
     }
 
+    /// The same as a number, for comparisons.
+    pub fn bits(self) -> u64 {
+        self.races.into()
+    }
+
     /// Whether anything is checked.
     pub fn is_on(self) -> bool {
         self != Mode::OFF
@@ -79,8 +86,10 @@ pub(crate) fn chain_of_this_thread() -> Option<Arc<Chain>> {
     }
     Chain::of_this_thread().or_else(|| {
         let world = WORLD.get_or_init(|| {
-            let made = World::new(Mode::RACES, -1, Windows::default(), None);
-            made.inspect_err(|error| log::warn!("nothing is checked: no memory for the checker: {error}")).ok()
+            let memory = Memory::create();
+            let memory =
+                memory.inspect_err(|error| log::warn!("nothing is checked: no memory for the checker: {error}"));
+            Some(World::new(-1, Windows::default(), memory.ok()?))
         });
         let world = world.as_ref()?;
         Some(OWN.with(|own| Arc::clone(own.get_or_init(|| Chain::new(world, "launches")))))

@@ -1,7 +1,6 @@
 //! What is said of faults that were found: once for each pair of places, and at the end of the process.
 
 use std::ffi::c_void;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +28,7 @@ pub(crate) fn race(world: &Arc<World>, conflict: &Conflict) {
     let mut lines = [&first.0, &second.0].map(|line| xxh3_64(line.as_bytes()));
     lines.sort_unstable();
     let key = lines[0].rotate_left(17) ^ lines[1];
-    if !world.segment.is_new(key, true) {
+    if !world.segment.is_new(key) {
         return;
     }
     let [one, two] = [&first, &second].map(|(line, seen)| access(world, line, seen));
@@ -122,7 +121,7 @@ fn missing(world: &World, conflict: &Conflict) -> String {
 }
 
 /// Says at the end of the process how much was found, and makes its exit status an error.
-pub(crate) fn at_exit(_segment: PathBuf) {
+pub(crate) fn at_exit() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     extern "C" {
         fn on_exit(call: extern "C" fn(i32, *mut c_void), argument: *mut c_void) -> i32;

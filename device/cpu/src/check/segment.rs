@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -96,8 +96,6 @@ struct Header {
     next: AtomicU64,
     chains: AtomicU32,
     sites: AtomicU32,
-    races: AtomicU32,
-    faults: AtomicU32,
     full: AtomicU32,
     pad: AtomicU32,
 }
@@ -148,7 +146,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// The one that a process of the host has at this path, which [`Segment::path`] gave there.
+    /// The one that a process of the host has at this path, in `/proc`.
     pub(crate) fn open(path: &Path) -> io::Result<Segment> {
         let file = File::options().read(true).write(true).open(path)?;
         let bytes = file.metadata()?.len() as usize;
@@ -162,9 +160,9 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Where other processes of this user open it as long as this one lives.
-    pub(crate) fn path(&self) -> PathBuf {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    /// The process and its descriptor, by which others of this user open it in `/proc`.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        (std::process::id(), self.file.as_raw_fd() as u32)
     }
 
     fn map(file: OwnedFd, bytes: usize) -> io::Result<Segment> {
@@ -335,29 +333,18 @@ impl Segment {
         (text, of(&raw.grid), of(&raw.block))
     }
 
-    /// Whether that was not reported before. Counts what was not.
-    pub(crate) fn is_new(&self, what: u64, race: bool) -> bool {
+    /// Whether that was not reported before.
+    pub(crate) fn is_new(&self, what: u64) -> bool {
         let (table, what) = (&self.tables().reported, what.max(1));
         for step in 0..table.len() {
             let at = &table[(what as usize).wrapping_add(step) & (table.len() - 1)];
             match at.compare_exchange(0, what, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    let header = &self.tables().header;
-                    let count = if race { &header.races } else { &header.faults };
-                    count.fetch_add(1, Ordering::Relaxed);
-                    return true;
-                }
+                Ok(_) => return true,
                 Err(found) if found == what => return false,
                 Err(_) => {}
             }
         }
         false
-    }
-
-    /// Races, and other faults, that were reported so far.
-    pub(crate) fn counts(&self) -> (u32, u32) {
-        let header = &self.tables().header;
-        (header.races.load(Ordering::Relaxed), header.faults.load(Ordering::Relaxed))
     }
 }
 
@@ -450,7 +437,7 @@ mod tests {
     #[test]
     fn two_mappings_are_one_memory() {
         let a = Segment::create().unwrap();
-        let b = Segment::open(&a.path()).unwrap();
+        let b = Segment::open(format!("/proc/self/fd/{}", a.place().1).as_ref()).unwrap();
         let word = a.word(77).unwrap();
         {
             let _held = word.hold();
@@ -468,7 +455,6 @@ mod tests {
         assert_eq!(a.site(site), (None, [2, 3], [4, 5]));
         b.name_site(site, "k.cu:1");
         assert_eq!(a.site(site).0.as_deref(), Some("k.cu:1"));
-        assert!(a.is_new(99, true) && !b.is_new(99, true) && b.is_new(100, false));
-        assert_eq!(a.counts(), (1, 1));
+        assert!(a.is_new(99) && !b.is_new(99) && b.is_new(100));
     }
 }

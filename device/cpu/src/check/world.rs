@@ -4,13 +4,11 @@ use std::cell::RefCell;
 use std::collections::hash_map::{Entry, HashMap};
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::actor::{Actor, Conflict, Pages, Spot};
 use super::clock::{Clock, Strand};
-use super::segment::Segment;
-use super::Mode;
+use super::segment::{Segment, PAGE};
 
 /// Where a PE's symmetric memory is, and that of the PEs that it has mapped.
 #[derive(Clone, Debug, Default)]
@@ -25,10 +23,29 @@ pub struct Windows {
     pub own: Range<usize>,
 }
 
+/// The checker's memory: one of a job's PEs of a host makes it, the others open that one.
+pub struct Memory(Segment);
+
+impl Memory {
+    /// A fresh one.
+    pub fn create() -> io::Result<Memory> {
+        Segment::create().map(Memory)
+    }
+
+    /// By which process of this host and by which of its descriptors others open it, as long as it lives.
+    pub fn place(&self) -> (u32, u32) {
+        self.0.place()
+    }
+
+    /// The one of that place.
+    pub fn open((process, descriptor): (u32, u32)) -> io::Result<Memory> {
+        Segment::open(format!("/proc/{process}/fd/{descriptor}").as_ref()).map(Memory)
+    }
+}
+
 /// A PE of a job that is checked.
 pub struct World {
     pub(crate) segment: Segment,
-    pub(crate) mode: Mode,
     pub(crate) pe: i32,
     /// Of memory that is this PE's alone.
     pub(crate) private: u32,
@@ -60,14 +77,12 @@ thread_local! {
 }
 
 impl World {
-    /// PE `pe` of a job whose checker has its memory at `path`, or nowhere yet.
-    pub fn new(mode: Mode, pe: i32, windows: Windows, path: Option<&Path>) -> io::Result<Arc<World>> {
-        let segment = path.map_or_else(Segment::create, Segment::open)?;
-        super::report::at_exit(segment.path());
+    /// PE `pe` of a job whose checker has this memory.
+    pub fn new(pe: i32, windows: Windows, Memory(segment): Memory) -> Arc<World> {
+        super::report::at_exit();
         let number = segment.new_chain(pe, "host");
         let world = Arc::new(World {
             segment,
-            mode,
             pe,
             private: 1 << 15 | number,
             windows,
@@ -75,12 +90,19 @@ impl World {
             sites: Mutex::default(),
         });
         *lock(&world.host) = Some(Chain::with(&world, number));
-        Ok(world)
+        world
     }
 
-    /// Where another PE of the host finds this job's checker.
-    pub fn path(&self) -> PathBuf {
-        self.segment.path()
+    /// Breaks the circle of the world and its host's strand.
+    pub fn end(&self) {
+        *lock(&self.host) = None;
+    }
+
+    pub(crate) fn forget_spots(&self, from: Spot, bytes: usize) {
+        let pages = (from.at / PAGE..(from.at + bytes).div_ceil(PAGE)).map(|page| Spot { at: page * PAGE, ..from });
+        for page in pages.filter_map(|spot| self.segment.page_if_any(spot.page_key())) {
+            page.forget();
+        }
     }
 
     /// The strand of what the calling thread does: its stream's, else the PE's host.
@@ -88,7 +110,7 @@ impl World {
         let stream = CURRENT.with_borrow(|current| {
             current.clone().filter(|chain| Arc::ptr_eq(&chain.world, self))
         });
-        stream.unwrap_or_else(|| lock(&self.host).clone().expect("made with the world"))
+        stream.unwrap_or_else(|| lock(&self.host).clone().unwrap_or_else(|| Chain::new(self, "host")))
     }
 
     /// The number of a place in a source, and whether it is new and wants a text.
@@ -124,6 +146,12 @@ impl World {
     /// The PE whose heap a spot is in.
     pub(crate) fn pe_of(spot: Spot) -> Option<i32> {
         (spot.space & 1 << 15 == 0).then_some(spot.space as i32 - 1)
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("World").field("pe", &self.pe).finish_non_exhaustive()
     }
 }
 
