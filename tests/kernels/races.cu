@@ -609,4 +609,5 @@ KERNEL broadcast_overwritten_good(ARGS) {
 
 KERNEL reads(ARGS) { use(data[threadIdx.x]); }  // reads
 KERNEL writes(ARGS) { data[threadIdx.x] = 1; }  // writes
+KERNEL writes_behind(ARGS) { data[threadIdx.x] = 1; }  // writes behind
 KERNEL sends(ARGS) { put<block>(data, src, 64, 1 - my_pe()); }  // sends

@@ -289,8 +289,12 @@ impl Job<'_> {
             // Copies are calls, which have hooks, and no instructions instead of them.
             let calls = ["-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"];
             args.extend(calls.map(OsString::from));
+            if !self.toolchain.is_clang() {
+                // And no two of them are made one, which would have one line.
+                let apart = ["-fno-tree-loop-distribute-patterns", "-fno-crossjumping", "-fno-tree-tail-merge"];
+                args.extend(apart.map(OsString::from));
+            }
             if cfg!(target_arch = "x86_64") && !self.toolchain.is_clang() {
-                args.push("-fno-tree-loop-distribute-patterns".into());
                 args.extend(["cpy", "set"].map(|name| format!("-mmem{name}-strategy=libcall:-1:noalign").into()));
             }
         }

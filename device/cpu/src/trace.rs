@@ -79,6 +79,28 @@ impl Counters {
         counters
     }
 
+    /// Of the calling function.
+    pub(crate) fn of_this_call() -> Counters {
+        let mut counters = Counters::default();
+        counters.collect(|_| true);
+        counters
+    }
+
+    /// The innermost line of the program's own, behind what it calls of rushmem and of Rust's library.
+    pub(crate) fn program_line(&self) -> Option<String> {
+        const OTHERS: [&str; 6] =
+            ["/rustc/", "/.cargo/registry/", "/rustlib/", "/host/api/", "/host/runtime/src/", "/device/cpu/src/"];
+        let functions = self.functions_of_known_modules();
+        let own = functions.iter().find(|function| {
+            let file = function.file.as_deref().filter(|file| file.is_absolute()).map(Path::to_string_lossy);
+            file.is_some_and(|file| !OTHERS.iter().any(|other| file.contains(other)))
+        })?;
+        let file = own.file.as_deref()?;
+        let here = std::env::current_dir().ok();
+        let file = here.and_then(|here| file.strip_prefix(here).ok()).unwrap_or(file);
+        Some(format!("{}:{}", file.display(), own.line))
+    }
+
     #[inline(never)]
     fn collect(&mut self, begins: impl Fn(usize) -> bool) {
         self.count = 0;

@@ -68,6 +68,8 @@ pub(crate) struct CheckedThread {
     frames: Vec<usize>,
     /// Of the reads and writes that an nbi operation makes.
     tracks: [Track; 2],
+    /// Fences are the library's own, with its host.
+    inner: bool,
     block: *mut CheckedBlock,
 }
 
@@ -112,6 +114,7 @@ impl CheckedBlock {
             ),
             frames: Vec::new(),
             tracks: [Track::Now; 2],
+            inner: false,
             block: at,
         }));
         // An earlier block of this OS thread had the same memory.
@@ -251,7 +254,6 @@ impl CheckedThread {
         }
         let track = if access.track == Track::Now { tracks[usize::from(access.write)] } else { access.track };
         let access = Access { site: block.site(counter, frames), track, ..access };
-        if std::env::var_os("RUSHMEM_TEST_DEBUG").is_some_and(|k| block.launch.code.kernel() == k.to_string_lossy()) { eprintln!("DBG pe {} {:?} clock {} {spot:?} {access:?} pc {counter:#x}", block.launch.world().pe, actor.strand.place(), actor.clock); }
         // SAFETY: the block holds the launch.
         let launch: &CheckedLaunch = unsafe { &*Arc::as_ptr(&block.launch) };
         let segment = &launch.world().segment;
@@ -286,6 +288,9 @@ impl CheckedThread {
     /// # Safety
     /// As for [`CheckedThread::parts`].
     pub(crate) unsafe fn fence(&mut self, order: Order) {
+        if self.inner {
+            return;
+        }
         // SAFETY: the caller's word.
         let (block, actor, _) = unsafe { self.parts() };
         actor.fence(&block.launch.chain.world.segment, order);
@@ -361,6 +366,11 @@ impl CheckedThread {
     /// Plain accesses from now on are on these tracks: reads, writes.
     pub(crate) fn begin(&mut self, tracks: [Track; 2]) {
         self.tracks = tracks;
+    }
+
+    /// Whether fences from now on are the library's own.
+    pub(crate) fn inner(&mut self, inner: bool) {
+        self.inner = inner;
     }
 
     /// A function that is not inlined was called from there.

@@ -171,7 +171,8 @@ unsafe extern "C" fn fence(thread: *mut ThreadContext, order: i32) {
     }
 }
 
-/// 1: a fence of puts; 2: a quiet; 3 to 5: an nbi operation begins; 0: it has ended.
+/// 1: a fence of puts; 2: a quiet; 3 to 5: an nbi operation begins; 0: it has ended; 6: the
+/// library synchronises with the host; 7: it has.
 unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
     // SAFETY: the kernel's running thread, whose block nothing else uses meanwhile.
     unsafe {
@@ -182,6 +183,7 @@ unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
             3 => checked.begin([Track::Nbi, Track::Far]),
             4 => checked.begin([Track::Nbi, Track::Nbi]),
             5 => checked.begin([Track::Nbi, Track::Now]),
+            6 | 7 => checked.inner(what == 6),
             _ => checked.begin([Track::Now, Track::Now]),
         }
     }

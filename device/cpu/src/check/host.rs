@@ -8,6 +8,7 @@ use super::actor::{Access, Effect, Order, Spot};
 use super::clock::Track;
 use super::report;
 use super::world::{ChainState, World};
+use crate::trace::Counters;
 
 /// Memory of an operation's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +56,15 @@ impl World {
         result
     }
 
+    /// The place of the call in the program.
     fn host_site(&self, what: &str) -> u32 {
+        let counters = Counters::of_this_call();
         let mut key = DefaultHasher::new();
-        what.hash(&mut key);
+        (what, counters.list()).hash(&mut key);
         let (site, is_new) = self.site(key.finish(), [1; 2], [1; 2]);
         if is_new {
-            self.segment.name_site(site, what);
+            let at = counters.program_line().map_or(String::new(), |line| format!(" at {line}"));
+            self.segment.name_site(site, &format!("{what}{at}"));
         }
         site
     }

@@ -10,7 +10,6 @@ use crate::op::signal::{Signal, SignalOp};
 use crate::op::strided::Elements;
 use crate::op::waitset::WaitSet;
 use crate::op::{Op, Reached};
-use crate::word::Update;
 
 /// Notes an operation that has been checked, before it is carried out.
 pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: Form) {
@@ -34,10 +33,6 @@ pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: For
             each(&s, s.remote, from, |at, bytes| notes.reads(there(at), bytes, When::Now));
             each(&s, s.local.at, to, |at, bytes| notes.writes(Place::At(at), bytes, later));
         }
-        Op::Atomic(a) if a.op.fetches() && a.op.update() != Update::Set => {
-            notes.waits(there(a.at), a.bytes);
-            notes.updates(there(a.at), a.bytes);
-        }
         Op::Atomic(a) => notes.updates(there(a.at), a.bytes),
         Op::Signal(s) => match s.op {
             SignalOp::Set(_) => notes.stores(there(s.at), 8),
@@ -53,6 +48,15 @@ pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: For
             notes.signals(there(at));
         }
     });
+}
+
+/// Notes that a value has come: what its word carried when it was read.
+pub(super) fn note_answer(check: &Arc<World>, op: &Op, way: Reached, pe: i32) {
+    let Op::Atomic(a) = op else { return };
+    if a.op.fetches() {
+        let word = if way == Reached::Net { Place::Of(pe, a.at) } else { Place::At(a.at) };
+        check.note(op.name(), |notes| notes.waits(word, a.bytes));
+    }
 }
 
 fn put_elements(

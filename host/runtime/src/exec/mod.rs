@@ -126,7 +126,7 @@ impl<H: Home> Elsewhere<'_, H> {
             checked::note(check, &op, way, pe, form);
         }
         // SAFETY: the caller says that the operation was checked, and vouches for local memory.
-        unsafe {
+        let result = unsafe {
             match (way, home.engine(), home.far()) {
                 (Reached::Checked, ..) => MappedHost.run(op, form),
                 (Reached::Gpu, Some(engine), _) => engine.run(op, form),
@@ -139,6 +139,10 @@ impl<H: Home> Elsewhere<'_, H> {
                     Err(err!(INTERNAL, "PE {pe} is to be reached by {by}, which this world does not have"))
                 }
             }
+        };
+        if let Some(check) = home.check() {
+            checked::note_answer(check, &op, way, pe);
         }
+        result
     }
 }

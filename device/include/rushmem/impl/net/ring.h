@@ -160,7 +160,6 @@ RUSHMEM_DEVICE void ring_note(const volatile ring_words *what) {
       return rushmem_cpu_check_remote(put ? RUSHMEM_CPU_REMOTE_WRITE : RUSHMEM_CPU_REMOTE_READ,
                                       put ? what->dst : what->src, what->element, pe, there, what->bytes);
     }
-    case RUSHMEM_RING_G: return remote(RUSHMEM_CPU_REMOTE_FETCH, what->src, width);
     case RUSHMEM_RING_ATOMIC: return remote(RUSHMEM_CPU_REMOTE_ATOMIC, what->dst, width);
     case RUSHMEM_RING_SIGNAL:
       return signal(sub == RUSHMEM_SIGNAL_ADD ? RUSHMEM_CPU_REMOTE_ATOMIC : RUSHMEM_CPU_REMOTE_SET);
@@ -173,6 +172,14 @@ RUSHMEM_DEVICE void ring_note(const volatile ring_words *what) {
       return signal(RUSHMEM_CPU_REMOTE_SIGNAL);
     default: return;
   }
+}
+
+/* A value has come: what its word carried when it was read. */
+RUSHMEM_DEVICE void ring_note_answer(const volatile ring_words *what) {
+  const uint32_t op = ring_op(what->head), width = what->head >> 16 & 255;
+  if (op != RUSHMEM_RING_ATOMIC && op != RUSHMEM_RING_G) return;
+  rushmem_cpu_check_remote(RUSHMEM_CPU_REMOTE_FETCH, op == RUSHMEM_RING_G ? what->src : what->dst, width,
+                           ring_pe(what->head), 0, 1);
 }
 
 #endif
@@ -191,6 +198,7 @@ extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile ring_words *wha
   ring_check_words(what);
 #if defined(RUSHMEM_CPU_CHECK)
   ring_note(what);
+  const noted_inner inner;
 #endif
   enum : uint32_t { claiming, ordering, placing, waiting };
   uint32_t stage = ring_answers(what->head) ? claiming : ordering, claim = 0;
@@ -222,6 +230,9 @@ extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile ring_words *wha
         const uint64_t got = load_relaxed_word(&reply->value);
         store_release_word(ring->busy + claim, uint64_t(0));
         if (ring_op(what->head) == RUSHMEM_RING_QUIET) store_release_word(&ring->quieted.value, ticket + 1);
+#if defined(RUSHMEM_CPU_CHECK)
+        ring_note_answer(what);
+#endif
         return got;
       }
       watch.unsatisfied(&reply->state, RUSHMEM_STALL_ANSWER, ticket + 1, seen, ring_pe(what->head));
@@ -254,7 +265,6 @@ RUSHMEM_COLD void rushmem_far_quiet();
  * to be posted where another thread's fence stands behind all that was posted, or its quiet has ended. A
  * quiet that has not ended yet does not do: it holds up its own thread and no other's operations. */
 extern "C" RUSHMEM_COLD void rushmem_far_fence() {
-  note(noted_fence);
   rushmem_ring *ring = state().ring;
   const uint64_t fenced = load_acquire_word(&ring->fenced.value);
   const uint64_t quieted = load_acquire_word(&ring->quieted.value);
@@ -265,7 +275,6 @@ extern "C" RUSHMEM_COLD void rushmem_far_fence() {
 
 /* Everything that happened before this call, to far PEs, is complete. */
 extern "C" RUSHMEM_COLD void rushmem_far_quiet() {
-  note(noted_quiet);
   rushmem_ring *ring = state().ring;
   const uint64_t quieted = load_acquire_word(&ring->quieted.value);
   if (static_cast<int64_t>(load_relaxed_word(&ring->tail.value) - quieted) <= 0) return;
