@@ -286,7 +286,12 @@ fn judge(outcomes: &[Outcome], far: bool) {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     assert!(count >= 40, "{count} programs");
-    assert!(outcomes.iter().any(|outcome| outcome.exit == Exit::Code(66)), "{}", said().collect::<String>());
+    assert!(outcomes.iter().all(|o| o.exit == Exit::Done), "{}", said().collect::<String>());
+    assert!(
+        outcomes.iter().any(|o| o.stderr.contains("found by RUSHMEM_CHECK")),
+        "{}",
+        said().collect::<String>()
+    );
 }
 
 fn job() -> testing::Pes {
@@ -296,10 +301,9 @@ fn job() -> testing::Pes {
 
 #[test]
 fn every_planted_race_is_found_and_no_other() {
-    job().env("RUSHMEM_TRANSPORT", "auto").supervise(
-        |_| all(&World::init().unwrap()),
-        |job| judge(&job.outcomes(), false),
-    );
+    job()
+        .env("RUSHMEM_TRANSPORT", "auto")
+        .supervise(|_| all(&World::init().unwrap()), |job| judge(&job.outcomes(), false));
 }
 
 /// PEs that cannot map each other's memory: each is a node of its own.
@@ -307,8 +311,6 @@ fn every_planted_race_is_found_and_no_other() {
 fn the_same_between_far_pes() {
     let Some(pes) = hosts("the_same_between_far_pes", 2, 1) else { return };
     let pes = pes.env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_CHECK", "races").env("RUSHMEM_LOG", "");
-    pes.timeout(Duration::from_secs(200)).supervise(
-        |_| all(&World::init().unwrap()),
-        |job| judge(&job.outcomes(), true),
-    );
+    pes.timeout(Duration::from_secs(200))
+        .supervise(|_| all(&World::init().unwrap()), |job| judge(&job.outcomes(), true));
 }

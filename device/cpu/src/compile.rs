@@ -64,7 +64,14 @@ impl Compiler {
     /// A compiler with the environment's limits and nothing special else.
     pub fn new(cache_dir: PathBuf) -> Result<Self, Error> {
         let limits = Limits::from_env().map_err(|text| Error::Environment { text })?;
-        Ok(Compiler { cxx: None, cache_dir: Some(cache_dir), options: Vec::new(), headers: &[], limits, check: check::Mode::OFF })
+        Ok(Compiler {
+            cxx: None,
+            cache_dir: Some(cache_dir),
+            options: Vec::new(),
+            headers: &[],
+            limits,
+            check: check::Mode::OFF,
+        })
     }
 
     /// Compiles `source` unless the cache has it, and loads it. `name` stands for the source in messages;
@@ -291,11 +298,14 @@ impl Job<'_> {
             args.extend(calls.map(OsString::from));
             if !self.toolchain.is_clang() {
                 // And no two of them are made one, which would have one line.
-                let apart = ["-fno-tree-loop-distribute-patterns", "-fno-crossjumping", "-fno-tree-tail-merge"];
+                let apart =
+                    ["-fno-tree-loop-distribute-patterns", "-fno-crossjumping", "-fno-tree-tail-merge"];
                 args.extend(apart.map(OsString::from));
             }
             if cfg!(target_arch = "x86_64") && !self.toolchain.is_clang() {
-                args.extend(["cpy", "set"].map(|name| format!("-mmem{name}-strategy=libcall:-1:noalign").into()));
+                args.extend(
+                    ["cpy", "set"].map(|name| format!("-mmem{name}-strategy=libcall:-1:noalign").into()),
+                );
             }
         }
         if !self.toolchain.is_clang() {

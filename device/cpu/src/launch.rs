@@ -222,8 +222,7 @@ pub(crate) fn run(
     let blocks = check(limits, config).map_err(RunError::Refused)?;
     let _watched = Watched::new();
     let chain = code.checked.then(check::chain_of_this_thread).flatten();
-    let checked =
-        chain.map(|chain| Arc::new(CheckedLaunch::begin(chain, &code, config.grid, config.block)));
+    let checked = chain.map(|chain| Arc::new(CheckedLaunch::begin(chain, &code, config.grid, config.block)));
     let launch = Arc::new(Launch {
         code,
         grid: config.grid,

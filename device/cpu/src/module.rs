@@ -16,8 +16,11 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
 
-use crate::check::{hooks::{CheckHooks, CHECK_HOOKS}, Mode};
 use crate::cache::{by_descriptor, leads_to, unique, Folder};
+use crate::check::{
+    hooks::{CheckHooks, CHECK_HOOKS},
+    Mode,
+};
 use crate::compile::file_name;
 use crate::crash;
 use crate::error::Error;
@@ -341,5 +344,15 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
         root: folder.path().parent().unwrap_or(folder.path()).to_owned(),
     };
     let text = signals::text_of(slot as usize);
-    Ok(Ok(Inner { _library: library, _image: image, names, text, kernels, templates, slot, limits, check: Mode::OFF }))
+    Ok(Ok(Inner {
+        _library: library,
+        _image: image,
+        names,
+        text,
+        kernels,
+        templates,
+        slot,
+        limits,
+        check: Mode::OFF,
+    }))
 }

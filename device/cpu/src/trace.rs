@@ -88,8 +88,14 @@ impl Counters {
 
     /// The innermost line of the program's own, behind what it calls of rushmem and of Rust's library.
     pub(crate) fn program_line(&self) -> Option<String> {
-        const OTHERS: [&str; 6] =
-            ["/rustc/", "/.cargo/registry/", "/rustlib/", "/host/api/", "/host/runtime/src/", "/device/cpu/src/"];
+        const OTHERS: [&str; 6] = [
+            "/rustc/",
+            "/.cargo/registry/",
+            "/rustlib/",
+            "/host/api/",
+            "/host/runtime/src/",
+            "/device/cpu/src/",
+        ];
         let functions = self.functions_of_known_modules();
         let own = functions.iter().find(|function| {
             let file = function.file.as_deref().filter(|file| file.is_absolute()).map(Path::to_string_lossy);

@@ -39,7 +39,8 @@ fn planted_races_are_found_and_their_twins_are_silent() {
     let names: Vec<String> = module.kernel_names().map(str::to_owned).collect();
     for name in &names {
         let kernel = module.kernel(name).expect("listed");
-        let blocks = if SOURCE.find(&format!("KERNEL {name}(")) > SOURCE.find("// ---- blocks") { 2 } else { 1 };
+        let blocks =
+            if SOURCE.find(&format!("KERNEL {name}(")) > SOURCE.find("// ---- blocks") { 2 } else { 1 };
         let config = LaunchConfig { shared: 4096, ..shape(blocks, 64) };
         run(&kernel, &config, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
         let reports = report::take();

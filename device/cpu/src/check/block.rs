@@ -107,11 +107,7 @@ impl CheckedBlock {
         let at: *mut CheckedBlock = &raw mut *made;
         let chain = launch.chain.number;
         made.threads.extend((0..threads as u32).map(|thread| CheckedThread {
-            actor: Actor::new(
-                Strand::thread(chain, block, thread),
-                launch.start,
-                Arc::clone(&launch.known),
-            ),
+            actor: Actor::new(Strand::thread(chain, block, thread), launch.start, Arc::clone(&launch.known)),
             frames: Vec::new(),
             tracks: [Track::Now; 2],
             inner: false,
@@ -183,7 +179,9 @@ impl CheckedBlock {
         let world = Arc::clone(self.launch.world());
         for (site, counters) in std::mem::take(&mut self.unnamed) {
             let place = counters.place_quickly(self.launch.code.names());
-            world.segment.name_site(site, &format!("kernel `{}`{}", self.launch.code.kernel(), place.phrase()));
+            world
+                .segment
+                .name_site(site, &format!("kernel `{}`{}", self.launch.code.kernel(), place.phrase()));
         }
         for conflict in std::mem::take(&mut self.found) {
             report::race(&world, &conflict);
@@ -211,7 +209,8 @@ impl CheckedBlock {
     /// The number of the place where a thread is.
     fn site(&mut self, counter: usize, frames: &[usize]) -> u32 {
         let callers = &frames[frames.len().saturating_sub(FRAMES)..];
-        let mix = |key: u64, at: &usize| (key ^ *at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        let mix =
+            |key: u64, at: &usize| (key ^ *at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
         let key = callers.iter().fold(mix(1, &counter), mix) | 1;
         let slot = (key >> 8) as usize % self.sites.len();
         if self.sites[slot].0 == key {
@@ -312,9 +311,7 @@ impl CheckedThread {
     pub(crate) unsafe fn volatile(&mut self, at: usize, bytes: usize, write: bool, counter: usize) {
         if write {
             // SAFETY: the caller's word.
-            return unsafe {
-                self.atomic(at, bytes, Order::RELAXED, Effect::Store, counter, || ((), true))
-            };
+            return unsafe { self.atomic(at, bytes, Order::RELAXED, Effect::Store, counter, || ((), true)) };
         }
         let access = Access { bytes, write, atomic: true, track: Track::Now, site: 0 };
         // SAFETY: the caller's word.
@@ -352,7 +349,8 @@ impl CheckedThread {
         effect: Effect,
         counter: usize,
     ) {
-        let access = Access { bytes, write: effect != Effect::Load, atomic: true, track: Track::Now, site: 0 };
+        let access =
+            Access { bytes, write: effect != Effect::Load, atomic: true, track: Track::Now, site: 0 };
         // SAFETY: the caller's word.
         unsafe { self.remote(at, pe, access, counter) };
         // SAFETY: the caller's word.

@@ -72,7 +72,8 @@ impl World {
     /// This PE comes to a round of a team, `of`: all that it has done is before what members do behind it.
     pub fn come(self: &Arc<Self>, of: usize, number: u64) {
         let all = self.current().state().actor.publish();
-        let Some(word) = self.segment.word(Spot { space: ROUNDS, at: 2 * of + number as usize % 2 }.word_key())
+        let Some(word) =
+            self.segment.word(Spot { space: ROUNDS, at: 2 * of + number as usize % 2 }.word_key())
         else {
             return;
         };
@@ -174,5 +175,4 @@ impl Notes<'_> {
     pub fn quiet(&mut self) {
         self.state.actor.complete(&self.world.segment, &[Track::Far, Track::Nbi], self.world.pe);
     }
-
 }

@@ -87,8 +87,8 @@ pub(crate) fn chain_of_this_thread() -> Option<Arc<Chain>> {
     Chain::of_this_thread().or_else(|| {
         let world = WORLD.get_or_init(|| {
             let memory = Memory::create();
-            let memory =
-                memory.inspect_err(|error| log::warn!("nothing is checked: no memory for the checker: {error}"));
+            let memory = memory
+                .inspect_err(|error| log::warn!("nothing is checked: no memory for the checker: {error}"));
             Some(World::new(-1, Windows::default(), memory.ok()?))
         });
         let world = world.as_ref()?;

@@ -426,7 +426,8 @@ fn find<'a>(len: usize, key: u64, at: impl Fn(usize) -> &'a AtomicU64) -> Option
 fn look<'a>(len: usize, key: u64, at: impl Fn(usize) -> &'a AtomicU64) -> Option<usize> {
     let (start, key) = (first(len, key), key + 1);
     let mut places = (0..PROBES).map(|step| (start + step) & (len - 1));
-    let place = places.find(|&place| matches!(at(place).load(Ordering::Acquire), found if found == key || found == 0))?;
+    let place = places
+        .find(|&place| matches!(at(place).load(Ordering::Acquire), found if found == key || found == 0))?;
     (at(place).load(Ordering::Acquire) == key).then_some(place)
 }
 

@@ -99,7 +99,8 @@ impl World {
     }
 
     pub(crate) fn forget_spots(&self, from: Spot, bytes: usize) {
-        let pages = (from.at / PAGE..(from.at + bytes).div_ceil(PAGE)).map(|page| Spot { at: page * PAGE, ..from });
+        let pages =
+            (from.at / PAGE..(from.at + bytes).div_ceil(PAGE)).map(|page| Spot { at: page * PAGE, ..from });
         for page in pages.filter_map(|spot| self.segment.page_if_any(spot.page_key())) {
             page.forget();
         }
@@ -107,9 +108,8 @@ impl World {
 
     /// The strand of what the calling thread does: its stream's, else the PE's host.
     pub fn current(self: &Arc<Self>) -> Arc<Chain> {
-        let stream = CURRENT.with_borrow(|current| {
-            current.clone().filter(|chain| Arc::ptr_eq(&chain.world, self))
-        });
+        let stream =
+            CURRENT.with_borrow(|current| current.clone().filter(|chain| Arc::ptr_eq(&chain.world, self)));
         stream.unwrap_or_else(|| lock(&self.host).clone().unwrap_or_else(|| Chain::new(self, "host")))
     }
 

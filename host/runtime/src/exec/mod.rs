@@ -98,7 +98,9 @@ pub(crate) unsafe fn run(home: &impl Home, op: Op, pe: i32, form: Form) -> Resul
         // SAFETY: checked; the caller vouches for local memory.
         Reached::Host => unsafe { MappedHost.run(op, form) },
         // SAFETY: checked; the caller vouches for local memory.
-        Reached::Gpu | Reached::Net | Reached::Checked => unsafe { Elsewhere { home, op, way, pe, form }.run() },
+        Reached::Gpu | Reached::Net | Reached::Checked => unsafe {
+            Elsewhere { home, op, way, pe, form }.run()
+        },
     }
 }
 

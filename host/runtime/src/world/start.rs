@@ -94,8 +94,18 @@ impl World {
         let meet = || Meeting::hold(me, &cards, &config, cuda.as_ref(), &health, boot);
         let meeting = if nodes.count() > 1 { Some(meet().inspect_err(tell)?) } else { None };
         let memory = share_memory(&links, &health, &cards, (me, &nodes), &config, device, meeting);
-        let Parts { mut rounds, joined, collective, symmetric, slots, books, device, sharing, trap_delay, checker } =
-            memory.inspect_err(tell)?;
+        let Parts {
+            mut rounds,
+            joined,
+            collective,
+            symmetric,
+            slots,
+            books,
+            device,
+            sharing,
+            trap_delay,
+            checker,
+        } = memory.inspect_err(tell)?;
         let meet = || meet().and_then(|meeting| meeting.join(&rounds.control));
         let joined = reach_all(joined, meet, collective.enter(&rounds)?, &symmetric).inspect_err(tell)?;
         let (far, detached) = joined.map(|joined| (joined.net, joined.kernels)).unzip();
@@ -274,7 +284,10 @@ fn share_memory(
     let own = own.map_err(|e| Error::io("the checker's memory", &e));
     let place = own.as_ref().ok().and_then(Option::as_ref).map_or((0, 0), check::Memory::place);
     let place = u64::from(place.0) << 32 | u64::from(place.1);
-    call.round(Call::Start, [config.team_memory, config.team_memory_given.into(), place, config.check.bits()])?;
+    call.round(
+        Call::Start,
+        [config.team_memory, config.team_memory_given.into(), place, config.check.bits()],
+    )?;
     call.agree(0, "RUSHMEM_TEAM_MEMORY, in bytes,")?;
     call.agree(1, "whether RUSHMEM_TEAM_MEMORY is set")?;
     call.agree(3, "RUSHMEM_CHECK")?;

@@ -18,8 +18,8 @@ use crate::exec::{Executor, Form, Home};
 use crate::health::Health;
 use crate::kernel::stream::StreamJob;
 use crate::net::{Far, Lane};
-use crate::op::Reached;
 use crate::op::waitset::{Expected, WaitSet};
+use crate::op::Reached;
 
 /// The job that carries out `work`.
 ///
