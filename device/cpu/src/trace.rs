@@ -168,12 +168,13 @@ impl Counters {
     }
 
     /// The same, one after the other of one module: what was read of its debug information is kept.
-    pub(crate) fn place_quickly(&self, names: &SourceNames) -> SourcePlace {
-        static LAST: Mutex<Option<PathBuf>> = Mutex::new(None);
+    pub(crate) fn place_quickly(&self, names: &SourceNames, text: &Range<usize>) -> SourcePlace {
+        static LAST: Mutex<Option<(PathBuf, usize)>> = Mutex::new(None);
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref() != Some(&names.file) {
+        let module = (names.file.clone(), text.start);
+        if last.as_ref() != Some(&module) {
             backtrace::clear_symbol_cache();
-            *last = Some(names.file.clone());
+            *last = Some(module);
         }
         SourcePlace::of(self.functions_of_known_modules(), names)
     }

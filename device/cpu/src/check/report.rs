@@ -1,6 +1,7 @@
 //! What is said of faults that were found: once for each pair of places, and at the end of the process.
 
 use std::ffi::c_void;
+use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,6 +39,15 @@ pub(crate) fn race(world: &Arc<World>, conflict: &Conflict) {
 fn say(text: String) {
     COUNT.fetch_add(1, Ordering::Relaxed);
     log::error!("{text}");
+    // For sweeps over all tests, most of which keep what their PEs say to themselves.
+    if let Some(path) = std::env::var_os("RUSHMEM_TEST_CHECK_LOG") {
+        let program: Vec<String> = std::env::args().collect();
+        let line = format!("{}\n{text}\n", program.join(" "));
+        let file = std::fs::File::options().append(true).create(true).open(path);
+        if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
+            log::warn!("RUSHMEM_TEST_CHECK_LOG: {error}");
+        }
+    }
     lock(&REPORTS).push(text);
 }
 
