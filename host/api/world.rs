@@ -241,10 +241,10 @@ impl World {
         self.runtime.check(code)
     }
 
-    /// Whether the host may load and store this PE's own heap.
+    /// Whether this code may load and store this PE's own heap: it is in host memory, and no run is checked.
     #[inline(always)]
     pub(crate) fn is_host_heap(&self) -> bool {
-        self.view.device != RUSHMEM_DEVICE_CUDA
+        self.view.near_count != 0
     }
 
     #[inline(always)]

@@ -171,7 +171,7 @@ template <typename T> __device__ void moves(const step &s, int what) {
       dst_at[m] = (members - 1 - m) * n;
       src_at[m] = m * n;
       count[m] = s.count_of(static_cast<int>(me), static_cast<int>(m) + 1);
-      s.received[m] = ~size_t(0);
+      if (!s.blocks || blockIdx.x == 0) s.received[m] = ~size_t(0);
     }
     T *from = reinterpret_cast<T *>(s.src);
     s.fill(from, n * members);

@@ -12,6 +12,7 @@ use std::ptr;
 
 use corosensei::{Coroutine, CoroutineResult};
 
+use crate::check::CheckedBlock;
 use crate::hooks::{self, BlockContext, Fiber, ThreadContext};
 use crate::idle::Idle;
 use crate::launch::{Cause, Launch};
@@ -63,9 +64,13 @@ pub(crate) fn run(launch: &Launch, index: u64) -> bool {
             waits: true,
             seat: seat::of_this_thread(),
             still: Still::new(launch.reports()),
+            check: None,
         };
-        block.start();
+        block.start(index);
         let finished = block.turn().is_some();
+        if let Some(check) = &mut block.check {
+            check.end();
+        }
         if let Some(seat) = block.seat {
             seat.leave();
         }
@@ -116,10 +121,12 @@ struct Block<'a> {
     /// How handlers and the watch see this OS thread.
     seat: Option<&'static Seat>,
     still: Still,
+    /// Of a launch that is checked.
+    check: Option<Box<CheckedBlock>>,
 }
 
 impl Block<'_> {
-    fn start(&mut self) {
+    fn start(&mut self, index: u64) {
         let count = self.launch.threads;
         let [width, height, _] = self.launch.block;
         let space = &mut *self.space;
@@ -149,7 +156,18 @@ impl Block<'_> {
             seen_at: ptr::null(),
             seen: 0,
             scheduler: &fibers[linear as usize],
+            check: ptr::null_mut(),
         }));
+        if let Some(launch) = &self.launch.check {
+            // SAFETY: a function of the loaded module; its answer is this OS thread's variable.
+            unsafe { (self.launch.code.slot)() };
+            let shared = self.context.shared as usize;
+            let shared = shared..shared + self.launch.shared;
+            let check = self.check.insert(CheckedBlock::begin(launch, index, count, shared));
+            for (i, thread) in space.threads.iter_mut().enumerate() {
+                thread.check = check.thread(i);
+            }
+        }
         space.running.clear();
         space.running.resize_with(count, || None);
         let warps = count.div_ceil(32);
@@ -193,7 +211,11 @@ impl Block<'_> {
             if let Some(seat) = self.seat {
                 seat.turn();
             }
-            match self.resume(thread, contexts)? {
+            let result = self.resume(thread, contexts)?;
+            if let Some(check) = &mut self.check {
+                check.settle();
+            }
+            match result {
                 CoroutineResult::Return(()) => {
                     self.exited(thread, contexts);
                     self.spun = 0;
@@ -279,6 +301,9 @@ impl Block<'_> {
                     Ok(None) => {}
                     Ok(Some(released)) => {
                         let first = thread / 32 * 32;
+                        if let Some(check) = &mut self.check {
+                            check.warp(first as usize, released.lanes);
+                        }
                         release(&mut self.space.queue, contexts, first, released.lanes, released.values);
                     }
                     Err(text) => {
@@ -302,7 +327,13 @@ impl Block<'_> {
         let Workspace { warps, queue, .. } = &mut *self.space;
         let warp = &mut warps[thread as usize / 32];
         warp.has_read(thread % 32);
-        warp.exit(thread % 32, |released| release(queue, contexts, first, released.lanes, released.values));
+        let check = &mut self.check;
+        warp.exit(thread % 32, |released| {
+            if let Some(check) = check {
+                check.warp(first as usize, released.lanes);
+            }
+            release(queue, contexts, first, released.lanes, released.values);
+        });
         self.pass_barrier(contexts);
     }
 
@@ -311,6 +342,9 @@ impl Block<'_> {
         let arrived = self.space.waiting.len();
         if arrived == 0 || arrived < self.live {
             return;
+        }
+        if let Some(check) = &mut self.check {
+            check.barrier();
         }
         let voted = std::mem::take(&mut self.voted);
         let Workspace { waiting, queue, .. } = &mut *self.space;

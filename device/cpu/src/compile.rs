@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::cache::{self, storage, Entry, Folder, Key, Scratch};
+use crate::check;
 use crate::dynamic_shared;
 use crate::error::Error;
 use crate::headers::{self, Header, HEADERS};
@@ -38,6 +39,8 @@ pub struct Compiler {
     pub headers: &'static [Header],
     /// Limits of the module's launches.
     pub limits: Limits,
+    /// What launches check.
+    pub check: check::Mode,
 }
 
 /// One compilation.
@@ -53,13 +56,22 @@ struct Job<'a> {
     entry: &'a Entry,
     /// The source's file in the cache: what debuggers and the compiler's messages quote.
     file: PathBuf,
+    /// Compiled with the checker's hooks.
+    checked: bool,
 }
 
 impl Compiler {
     /// A compiler with the environment's limits and nothing special else.
     pub fn new(cache_dir: PathBuf) -> Result<Self, Error> {
         let limits = Limits::from_env().map_err(|text| Error::Environment { text })?;
-        Ok(Compiler { cxx: None, cache_dir: Some(cache_dir), options: Vec::new(), headers: &[], limits })
+        Ok(Compiler {
+            cxx: None,
+            cache_dir: Some(cache_dir),
+            options: Vec::new(),
+            headers: &[],
+            limits,
+            check: check::Mode::OFF,
+        })
     }
 
     /// Compiles `source` unless the cache has it, and loads it. `name` stands for the source in messages;
@@ -94,6 +106,9 @@ impl Compiler {
         for option in &self.options {
             key.add(option);
         }
+        if self.check.is_on() {
+            key.add("checked");
+        }
         // Relative paths in options mean another file from another directory.
         if let (false, Ok(here)) = (self.options.is_empty(), std::env::current_dir()) {
             key.add(&here.to_string_lossy());
@@ -124,6 +139,7 @@ impl Compiler {
                     headers: (headers.0, headers.1.path().to_owned()),
                     entry: &entry,
                     file,
+                    checked: self.check.is_on(),
                 };
                 // Whatever killed it, the kernel out of memory say, it need not meet it again.
                 let built = match job.build() {
@@ -149,7 +165,7 @@ impl Compiler {
             log::debug!("{name} is taken from the kernel cache, {}", entry.folder.path().display());
         }
         let object = contents.and_then(|contents| contents.into_iter().next()).unwrap_or_default();
-        Module::load(&object, &entry.folder, name, self.limits)
+        Module::load(&object, &entry.folder, name, self.limits, self.check)
     }
 
     fn all_headers(&self) -> impl Iterator<Item = Header> + '_ {
@@ -208,11 +224,25 @@ impl Job<'_> {
         scratch: &Scratch<'_>,
     ) -> Result<(), Error> {
         let mut args = self.common(scratch);
-        args.extend(
-            ["-fPIC", "-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic-functions", "-o"].map(OsString::from),
-        );
-        args.push(scratch.path.join(cache::OBJECT).into());
-        let (status, text) = self.toolchain.run(&args, &scratch.path)?;
+        args.push("-fPIC".into());
+        let link = ["-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic-functions", "-o"].map(OsString::from);
+        let object = OsString::from(scratch.path.join(cache::OBJECT));
+        let (mut status, mut text);
+        if self.checked {
+            // Linked by itself, as the driver would add the sanitizer's own library.
+            let unit = OsString::from(scratch.path.join("unit.o"));
+            args.extend(["-c".into(), "-o".into(), unit.clone()]);
+            (status, text) = self.toolchain.run(&args, &scratch.path)?;
+            if status.success() {
+                let args = [&link[..], &[object, unit]].concat();
+                let linked = self.toolchain.run(&args, &scratch.path)?;
+                (status, text) = (linked.0, text + &linked.1);
+            }
+        } else {
+            args.extend(link);
+            args.push(object);
+            (status, text) = self.toolchain.run(&args, &scratch.path)?;
+        }
         if status.success() {
             if !text.is_empty() {
                 log::warn!("{}", self.readable(&text));
@@ -254,6 +284,30 @@ impl Job<'_> {
             "-DRUSHMEM_CPU",
         ];
         args.extend(fixed.map(OsString::from));
+        if self.checked {
+            args.extend(["-DRUSHMEM_CPU_CHECK", "-fsanitize=thread"].map(OsString::from));
+            let volatile: &[&str] = if self.toolchain.is_clang() {
+                &["-mllvm", "-tsan-distinguish-volatile"]
+            } else {
+                // GCC says that its own runtime library does not know fences.
+                &["--param", "tsan-distinguish-volatile=1", "-Wno-tsan"]
+            };
+            args.extend(volatile.iter().map(OsString::from));
+            // Copies are calls, which have hooks, and no instructions instead of them.
+            let calls = ["-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"];
+            args.extend(calls.map(OsString::from));
+            if !self.toolchain.is_clang() {
+                // And no two of them are made one, which would have one line.
+                let apart =
+                    ["-fno-tree-loop-distribute-patterns", "-fno-crossjumping", "-fno-tree-tail-merge"];
+                args.extend(apart.map(OsString::from));
+            }
+            if cfg!(target_arch = "x86_64") && !self.toolchain.is_clang() {
+                args.extend(
+                    ["cpy", "set"].map(|name| format!("-mmem{name}-strategy=libcall:-1:noalign").into()),
+                );
+            }
+        }
         if !self.toolchain.is_clang() {
             // Each loaded copy has its own statics, and can be unloaded.
             args.push("-fno-gnu-unique".into());

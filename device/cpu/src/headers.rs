@@ -15,7 +15,7 @@ macro_rules! headers {
 }
 
 pub(crate) const HEADERS: &[Header] = headers! {
-    "rushmem_cpu/": "atomic.h" "cuda.h" "float16.h" "float16_bits.h" "hooks.h" "intrinsics.h" "kernel.h"
+    "rushmem_cpu/": "atomic.h" "check.h" "cuda.h" "float16.h" "float16_bits.h" "hooks.h" "intrinsics.h" "kernel.h"
         "qualifiers.h" "sync.h" "vector_types.h" "warp.h";
     "cuda_names/": "cooperative_groups.h" "cuda_bf16.h" "cuda_fp16.h" "cuda_runtime.h" "device_launch_parameters.h";
     "cuda_names/cooperative_groups/": "memcpy_async.h" "operators.h" "reduce.h" "scan.h";

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_void, CStr};
 use std::sync::atomic::AtomicU64;
 
+use crate::check::CheckedThread;
 use crate::launch::{Cause, Launch};
 use crate::trace::Counters;
 
@@ -57,6 +58,8 @@ pub(crate) struct ThreadContext {
     pub(crate) seen_at: *const c_void,
     pub(crate) seen: u64,
     pub(crate) scheduler: *const Fiber,
+    /// The checker's; null where the launch is not checked.
+    pub(crate) check: *mut CheckedThread,
 }
 
 /// `rushmem_cpu_hooks`.
@@ -163,7 +166,7 @@ mod tests {
               P(rushmem_cpu_thread, woke); P(rushmem_cpu_thread, result); P(rushmem_cpu_thread, value);
               P(rushmem_cpu_thread, values); P(rushmem_cpu_thread, what); P(rushmem_cpu_thread, file);
               P(rushmem_cpu_thread, line); P(rushmem_cpu_thread, vote); P(rushmem_cpu_thread, seen_at);
-              P(rushmem_cpu_thread, seen); P(rushmem_cpu_thread, scheduler);
+              P(rushmem_cpu_thread, seen); P(rushmem_cpu_thread, scheduler); P(rushmem_cpu_thread, check);
               P(rushmem_cpu_hooks, suspend); P(rushmem_cpu_hooks, exit); P(rushmem_cpu_hooks, die);
               P(rushmem_cpu_hooks, now_ns);
               printf("sizes %zu %zu %zu version %u\n", sizeof(rushmem_cpu_block), sizeof(rushmem_cpu_thread),
@@ -188,7 +191,7 @@ mod tests {
         }
         offsets!("rushmem_cpu_block", BlockContext: grid_dim block_dim block_idx shared_bytes shared state grid_barrier);
         offsets!("rushmem_cpu_thread", ThreadContext: block thread_idx linear ticks request mask woke result value
-            values what file line vote seen_at seen scheduler);
+            values what file line vote seen_at seen scheduler check);
         offsets!("rushmem_cpu_hooks", Hooks: suspend exit die now_ns);
         expected += &format!(
             "sizes {} {} {} version {VERSION}\n",

@@ -11,6 +11,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use crate::block::{self, Arguments};
+use crate::check::{self, CheckedLaunch};
 use crate::hooks::ThreadContext;
 use crate::limits::{block_problem, volume, Limits, MAX_GRID};
 use crate::pool;
@@ -124,6 +125,8 @@ pub(crate) struct Code {
     /// The kernel's name and its source's, in the module.
     pub(crate) kernel: *const str,
     pub(crate) names: *const SourceNames,
+    /// Compiled with the checker's hooks.
+    pub(crate) checked: bool,
 }
 
 impl Code {
@@ -152,6 +155,8 @@ pub(crate) struct Launch {
     pub(crate) args: Arguments,
     pub(crate) state: *const c_void,
     pub(crate) limits: Limits,
+    /// Of a launch that is checked.
+    pub(crate) check: Option<Arc<CheckedLaunch>>,
     stop: *const AtomicU32,
     reports: *const Reports,
     over: AtomicBool,
@@ -218,6 +223,8 @@ pub(crate) fn run(
 ) -> Result<(), RunError> {
     let blocks = check(limits, config).map_err(RunError::Refused)?;
     let _watched = Watched::new();
+    let chain = code.checked.then(check::chain_of_this_thread).flatten();
+    let checked = chain.map(|chain| Arc::new(CheckedLaunch::begin(chain, &code, config.grid, config.block)));
     let launch = Arc::new(Launch {
         code,
         grid: config.grid,
@@ -227,6 +234,7 @@ pub(crate) fn run(
         args,
         state,
         limits,
+        check: checked.clone(),
         stop,
         reports,
         over: AtomicBool::new(false),
@@ -244,6 +252,9 @@ pub(crate) fn run(
     launch.run_block(0);
     while launch.blocks_left.load(Ordering::Acquire) > 0 {
         std::thread::park();
+    }
+    if let Some(checked) = checked {
+        checked.end();
     }
     let failed = launch.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some((mut failure, counters)) = failed {

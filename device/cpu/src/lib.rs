@@ -14,6 +14,7 @@
 
 mod block;
 pub mod cache;
+pub mod check;
 mod compile;
 pub mod crash;
 mod dynamic_shared;

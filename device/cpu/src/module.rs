@@ -17,6 +17,10 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
 
 use crate::cache::{by_descriptor, leads_to, unique, Folder};
+use crate::check::{
+    hooks::{CheckHooks, CHECK_HOOKS},
+    Mode,
+};
 use crate::compile::file_name;
 use crate::crash;
 use crate::error::Error;
@@ -67,6 +71,7 @@ struct Inner {
     templates: Vec<String>,
     slot: unsafe extern "C" fn() -> *mut *mut ThreadContext,
     limits: Limits,
+    check: Mode,
 }
 
 /// A compiled and loaded source. Unloaded when the last clone and kernel are gone.
@@ -96,7 +101,13 @@ impl std::fmt::Debug for Kernel {
 
 impl Module {
     /// Loads the object, which was read from this folder of the cache.
-    pub(crate) fn load(object: &[u8], folder: &Folder, name: &str, limits: Limits) -> Result<Self, Error> {
+    pub(crate) fn load(
+        object: &[u8],
+        folder: &Folder,
+        name: &str,
+        limits: Limits,
+        check: Mode,
+    ) -> Result<Self, Error> {
         let mut stale = Vec::new();
         while stale.len() < MOST_STALE {
             let image = Image::in_memory(object, name)
@@ -113,7 +124,7 @@ impl Module {
                     .map_err(|second| Error::io(first, second))
             })?;
             match opened {
-                Ok(inner) => return Ok(Module { inner: Arc::new(inner) }),
+                Ok(inner) => return Ok(Module { inner: Arc::new(Inner { check, ..inner }) }),
                 // The dynamic linker took the path for a module that it could not let go. The next image has
                 // another.
                 Err(image) => stale.push(image),
@@ -216,6 +227,7 @@ impl Kernel {
             text: self.inner.text.clone(),
             kernel: &*entry.name,
             names: &self.inner.names,
+            checked: self.inner.check.is_on(),
         };
         crash::install();
         launch::run(code, self.inner.limits, config, args.as_ptr(), state, stop, reports)
@@ -302,6 +314,16 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
         bytes if bytes == size_of::<ThreadContext>() => {}
         _ => return Err(Error::io(folder.path().display(), "made for another version of the CPU device")),
     }
+    // SAFETY: the type that check.h gives this symbol, which instrumented modules alone have.
+    let checked = unsafe {
+        library.get::<unsafe extern "C" fn(*const CheckHooks) -> u32>(b"rushmem_cpu_check_attach\0")
+    };
+    if let Ok(attach) = checked {
+        // SAFETY: the hooks are static.
+        if unsafe { attach(&CHECK_HOOKS) } != 1 {
+            return Err(Error::io(folder.path().display(), "made for another version of the checker"));
+        }
+    }
     let mut kernels = Vec::new();
     // SAFETY: a static table that ends with an entry of nulls, whose strings are terminated.
     unsafe {
@@ -322,5 +344,15 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
         root: folder.path().parent().unwrap_or(folder.path()).to_owned(),
     };
     let text = signals::text_of(slot as usize);
-    Ok(Ok(Inner { _library: library, _image: image, names, text, kernels, templates, slot, limits }))
+    Ok(Ok(Inner {
+        _library: library,
+        _image: image,
+        names,
+        text,
+        kernels,
+        templates,
+        slot,
+        limits,
+        check: Mode::OFF,
+    }))
 }

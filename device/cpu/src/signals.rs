@@ -1,6 +1,7 @@
 //! Signal handlers that leave the program's own in place, and what a handler can read of what it interrupts.
 
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::Range;
 
 /// A handler with `SA_SIGINFO`.
 pub(crate) type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
@@ -162,10 +163,32 @@ pub(crate) fn peek(from: usize, to: &mut [usize]) -> usize {
 }
 
 /// The segment of code that `address` is in.
-pub(crate) fn text_of(address: usize) -> std::ops::Range<usize> {
+pub(crate) fn text_of(address: usize) -> Range<usize> {
+    of_module(address).text
+}
+
+/// The writable variables of the module whose code has `address`.
+pub(crate) fn data_of(address: usize) -> Range<usize> {
+    of_module(address).data
+}
+
+/// The calling thread's own variables of that module, once it has touched one.
+pub(crate) fn thread_locals_of(address: usize) -> Range<usize> {
+    of_module(address).locals
+}
+
+#[derive(Default)]
+struct LoadedModule {
+    text: Range<usize>,
+    data: Range<usize>,
+    locals: Range<usize>,
+}
+
+/// The module whose code has `address`.
+fn of_module(address: usize) -> LoadedModule {
     struct Wanted {
         address: usize,
-        found: std::ops::Range<usize>,
+        found: LoadedModule,
     }
     /// # Safety
     /// `info` describes a module, and `wanted` is a [`Wanted`].
@@ -177,18 +200,31 @@ pub(crate) fn text_of(address: usize) -> std::ops::Range<usize> {
         }
         // SAFETY: as many headers as the dynamic linker says.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+        let mut found = LoadedModule::default();
         for header in headers {
             let start = (info.dlpi_addr + header.p_vaddr) as usize;
             let range = start..start + header.p_memsz as usize;
-            let runs = header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0;
-            if runs && range.contains(&wanted.address) {
-                wanted.found = range;
-                return 1;
+            match header.p_type {
+                libc::PT_LOAD if header.p_flags & libc::PF_X != 0 => {
+                    if range.contains(&wanted.address) {
+                        found.text = range;
+                    }
+                }
+                libc::PT_LOAD if header.p_flags & libc::PF_W != 0 => found.data = range,
+                libc::PT_TLS if !info.dlpi_tls_data.is_null() => {
+                    let start = info.dlpi_tls_data as usize;
+                    found.locals = start..start + header.p_memsz as usize;
+                }
+                _ => {}
             }
         }
-        0
+        if found.text.is_empty() {
+            return 0;
+        }
+        wanted.found = found;
+        1
     }
-    let mut wanted = Wanted { address, found: 0..0 };
+    let mut wanted = Wanted { address, found: LoadedModule::default() };
     // SAFETY: the function above and what it is for.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut wanted).cast()) };
     wanted.found

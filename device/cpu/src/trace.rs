@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
@@ -78,6 +79,34 @@ impl Counters {
         counters
     }
 
+    /// Of the calling function.
+    pub(crate) fn of_this_call() -> Counters {
+        let mut counters = Counters::default();
+        counters.collect(|_| true);
+        counters
+    }
+
+    /// The innermost line of the program's own, behind what it calls of rushmem and of Rust's library.
+    pub(crate) fn program_line(&self) -> Option<String> {
+        const OTHERS: [&str; 6] = [
+            "/rustc/",
+            "/.cargo/registry/",
+            "/rustlib/",
+            "/host/api/",
+            "/host/runtime/src/",
+            "/device/cpu/src/",
+        ];
+        let functions = self.functions_of_known_modules();
+        let own = functions.iter().find(|function| {
+            let file = function.file.as_deref().filter(|file| file.is_absolute()).map(Path::to_string_lossy);
+            file.is_some_and(|file| !OTHERS.iter().any(|other| file.contains(other)))
+        })?;
+        let file = own.file.as_deref()?;
+        let here = std::env::current_dir().ok();
+        let file = here.and_then(|here| file.strip_prefix(here).ok()).unwrap_or(file);
+        Some(format!("{}:{}", file.display(), own.line))
+    }
+
     #[inline(never)]
     fn collect(&mut self, begins: impl Fn(usize) -> bool) {
         self.count = 0;
@@ -96,6 +125,14 @@ impl Counters {
         }
     }
 
+    /// Of places behind calls, innermost first.
+    pub(crate) fn of_calls(at: &[usize]) -> Counters {
+        let mut counters = Counters::default();
+        counters.count = at.len().min(DEPTH);
+        counters.at[..counters.count].copy_from_slice(&at[..counters.count]);
+        counters
+    }
+
     /// The counters.
     pub(crate) fn list(&self) -> &[usize] {
         &self.at[..self.count]
@@ -103,9 +140,13 @@ impl Counters {
 
     /// Every function that they stand in, innermost first; one without a name where nothing is known.
     pub(crate) fn functions(&self) -> Vec<Function> {
-        let mut functions = Vec::new();
         // Modules have come and gone since the last time.
         backtrace::clear_symbol_cache();
+        self.functions_of_known_modules()
+    }
+
+    fn functions_of_known_modules(&self) -> Vec<Function> {
+        let mut functions = Vec::new();
         for (i, &counter) in self.list().iter().enumerate() {
             // Addresses are taken for those behind a call.
             let behind = counter + usize::from(i == 0 && self.exact);
@@ -127,8 +168,26 @@ impl Counters {
 
     /// The place in a kernel of that source.
     pub(crate) fn place(&self, names: &SourceNames) -> SourcePlace {
+        SourcePlace::of(self.functions(), names)
+    }
+
+    /// The same, one after the other of one module: what was read of its debug information is kept.
+    pub(crate) fn place_quickly(&self, names: &SourceNames, text: &Range<usize>) -> SourcePlace {
+        static LAST: Mutex<Option<(PathBuf, usize)>> = Mutex::new(None);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = (names.file.clone(), text.start);
+        if last.as_ref() != Some(&module) {
+            backtrace::clear_symbol_cache();
+            *last = Some(module);
+        }
+        SourcePlace::of(self.functions_of_known_modules(), names)
+    }
+}
+
+impl SourcePlace {
+    fn of(functions: Vec<Function>, names: &SourceNames) -> SourcePlace {
         let mut place = SourcePlace::default();
-        for function in self.functions() {
+        for function in functions {
             let own = function.file.as_deref().and_then(|file| names.own(file));
             match own {
                 Some(file) if place.at.is_none() => {

@@ -21,6 +21,7 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync(const team &t) {
  * operations before it are complete everywhere. (NVSHMEM 3, nvshmem_barrier) Order: the scope's operations
  * before it are complete everywhere. Cost: collective and completion. */
 template <typename Scope = thread> RUSHMEM_DEVICE void barrier(const team &t) {
+  impl::note(impl::noted_quiet);
   impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 1));
   /* One thread's serves for all that have met by now (order.h), and meet() begins with a barrier of them. */
   if (RUSHMEM_UNLIKELY(state().ring != nullptr) && impl::call<Scope>::group::rank() == 0) quiet();

@@ -19,6 +19,7 @@ namespace rushmem {
  * it, before everything after it. Cost: fence. */
 RUSHMEM_DEVICE void fence() {
   impl::breathe();
+  impl::note(impl::noted_fence);
   impl::fence_acq_rel();
   if (RUSHMEM_UNLIKELY(state().ring != nullptr)) impl::far_fence();
 }
@@ -33,6 +34,7 @@ RUSHMEM_DEVICE void fence() {
  * Order: everything before it is complete. Cost: completion. */
 RUSHMEM_DEVICE void quiet() {
   impl::breathe();
+  impl::note(impl::noted_quiet);
   impl::fence_sc();
   if (RUSHMEM_UNLIKELY(state().ring != nullptr)) impl::far_quiet();
 }

@@ -116,6 +116,7 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
+  const impl::noted_nbi noted(impl::noted_put_nbi);
   if (!impl::put_near<Scope>(dst, src, n, impl::route_to(pe))) impl::far_put<Scope>(dst, src, n * sizeof(T), pe, 0);
 }
 
@@ -138,6 +139,7 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
+  const impl::noted_nbi noted(impl::noted_get_nbi);
   if (!impl::get_near<Scope>(dst, src, n, impl::route_to(pe))) return impl::far_get<Scope>(dst, src, n * sizeof(T), pe, 0);
   impl::loads_before_later();
 }

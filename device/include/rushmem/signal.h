@@ -50,6 +50,7 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                    int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
+  const impl::noted_nbi noted(impl::noted_put_signal_nbi);
   if (!impl::put_signal_near<Scope>(dst, src, n, sig, value, sig_op, pe)) {
     impl::far_put_signal<Scope>(dst, src, n * sizeof(T), sig, value, sig_op, pe, 0);
   }

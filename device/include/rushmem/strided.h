@@ -37,7 +37,7 @@ RUSHMEM_DEVICE void iput_signal(T *dst, const T *src, ptrdiff_t dst_stride, ptrd
     Scope::sync();
     impl::far_iput<Scope>(dst, src, dst_stride, src_stride, n, pe);
     if (Scope::rank() == 0) {
-      if (n != 0) impl::far_fence();
+      if (n != 0) impl::noted_far_fence();
       impl::far_signal(sig, value, sig_op, pe);
     }
     Scope::sync();

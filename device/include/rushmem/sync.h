@@ -138,6 +138,7 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() { impl::sync_n
  * are not mapped, the scope meets and one thread's quiet serves for all.
  * Order: the scope's operations before it are complete everywhere. Cost: collective and completion. */
 template <typename Scope = thread> RUSHMEM_DEVICE void barrier_all() {
+  impl::note(impl::noted_quiet);
   if (RUSHMEM_UNLIKELY(state().ring != nullptr)) {
     Scope::sync();
     if (Scope::rank() == 0) quiet();

@@ -9,6 +9,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use rushmem_device_cpu::check;
+
 use crate::error::{self, err, Error, Result};
 use crate::health::Health;
 use crate::node::control::{Arrival, Call, Control, RoundWords, AHEAD, WITHIN};
@@ -28,6 +30,8 @@ pub(crate) struct Rounds {
     pub(crate) announce: Option<Announce>,
     pub(crate) health: Arc<Health>,
     pub(crate) cards: Arc<Vec<Card>>,
+    /// Of a run that is checked.
+    pub(crate) check: Option<Arc<check::World>>,
     /// Each round ends within this.
     pub(crate) limit: Duration,
 }
@@ -171,6 +175,9 @@ impl Entered<'_> {
         self.count.number += 1;
         let number = self.count.number;
         let arrival = Arrival { board, number, kind: kind as u8, previous: self.count.previous, words };
+        if let Some(check) = &rounds.check {
+            check.come(board, number);
+        }
         rounds.control.arrive(&arrival);
         if let Some(announce) = &rounds.announce {
             let data = rounds.control.carried(board, rounds.control.my_pe(), number, whole);
@@ -199,6 +206,9 @@ impl Entered<'_> {
             }
             true
         })?;
+        if let Some(check) = &rounds.check {
+            check.leave(board, number);
+        }
         if same {
             Ok(())
         } else {

@@ -8,6 +8,8 @@ mod wishes;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rushmem_device_cpu::check;
+
 use crate::error::{err, Result};
 
 use launches::Launches;
@@ -68,6 +70,8 @@ pub(crate) struct Config {
     pub(crate) cache_dir: Option<PathBuf>,
     /// The C++ compiler for kernels on the CPU (`RUSHMEM_CXX`).
     pub(crate) cxx: Option<PathBuf>,
+    /// What is checked (`RUSHMEM_CHECK`).
+    pub(crate) check: check::Mode,
     /// NVRTC's library (`RUSHMEM_NVRTC`).
     pub(crate) nvrtc: Option<PathBuf>,
     /// nvJitLink's library (`RUSHMEM_NVJITLINK`).
@@ -169,6 +173,9 @@ impl Config {
             wait_timeout: optional("RUSHMEM_WAIT_TIMEOUT", 0.0)?,
             cache_dir: get("RUSHMEM_CACHE_DIR").map(PathBuf::from),
             cxx: get("RUSHMEM_CXX").map(PathBuf::from),
+            check: get("RUSHMEM_CHECK").map_or(Ok(check::Mode::OFF), |v| {
+                check::Mode::from_text(&v).map_err(|text| err!(ENVIRONMENT, "{text}"))
+            })?,
             nvrtc: get("RUSHMEM_NVRTC").map(PathBuf::from),
             nvjitlink: get("RUSHMEM_NVJITLINK").map(PathBuf::from),
             apart: get("RUSHMEM_TEST_APART").is_some(),

@@ -8,9 +8,10 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 41] = [
+const KNOWN: [&str; 42] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
+    "RUSHMEM_CHECK",
     "RUSHMEM_COLLECTIVES",
     "RUSHMEM_CPU_BLOCKS",
     "RUSHMEM_CPU_STACK",

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
+use rushmem_device_cpu::check;
 
 use crate::boot::between;
 use crate::collective::{Entered, Rounds};
@@ -59,6 +60,10 @@ pub(crate) struct World {
     kernels: Kernels,
     links: Links,
     engine: Option<GpuEngine>,
+    /// How the host reaches the memory that is mapped.
+    reached: Reached,
+    /// Of a run that is checked.
+    check: Option<Arc<check::World>>,
     /// The host cannot touch the heap.
     apart: bool,
     /// Streams for launches of the host's collectives, of which none uses these at the moment.
@@ -187,9 +192,11 @@ impl World {
         self.engine.as_ref()
     }
 
-    /// What the fast path of a client needs: nobody is near to a host that cannot touch the memory.
+    /// What the fast path of a client needs: nobody is near to a host that cannot touch the memory, nor to one
+    /// whose accesses are checked.
     pub(crate) fn view(&self) -> rushmem_view_t {
-        let (near_first, near_count) = if self.engine.is_some() { (self.me, 0) } else { self.near.run() };
+        let is_direct = self.reached == Reached::Host;
+        let (near_first, near_count) = if is_direct { self.near.run() } else { (self.me, 0) };
         rushmem_view_t {
             my_pe: self.me,
             n_pes: self.n,
@@ -272,13 +279,13 @@ impl World {
         self.health.check()?;
         let own = self.check_local(ptr, bytes)?;
         let at = own.wrapping_add(distance as usize);
-        Ok(match &self.engine {
-            None => (at, Reached::Host),
-            Some(_) => {
+        Ok(match self.reached {
+            Reached::Gpu => {
                 let slot = self.near.slot(pe);
                 let elsewhere = slot.and_then(|slot| self.symmetric.elsewhere(own, slot));
                 (elsewhere.unwrap_or(at), Reached::Gpu)
             }
+            reached => (at, reached),
         })
     }
 
@@ -324,7 +331,11 @@ impl World {
     /// before either has arrived, so that it cannot meet the memory's next owner.
     pub(crate) fn alloc(&self, bytes: usize, align: usize) -> Result<Option<usize>> {
         order::quiet(self)?;
-        self.symmetric.alloc(bytes, align, &mut self.enter()?, &self.links)
+        let at = self.symmetric.alloc(bytes, align, &mut self.enter()?, &self.links)?;
+        if let (Some(check), Some(at)) = (&self.check, at) {
+            check.forget(at - self.symmetric.base(), bytes);
+        }
+        Ok(at)
     }
 
     /// Collective: gives an allocation back.
@@ -419,5 +430,13 @@ impl World {
         self.health.abandon(why);
         self.boot.abort(&left_text(self.health.who(), why));
         self.links.leave(why);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(check) = &self.check {
+            check.end();
+        }
     }
 }

@@ -13,6 +13,9 @@
 
 #include "rushmem_cpu/vector_types.h"
 #include "rushmem_cpu/hooks.h"
+#if defined(RUSHMEM_CPU_CHECK)
+#include "rushmem_cpu/check.h"
+#endif
 #include "rushmem_cpu/sync.h"
 #include "rushmem_cpu/warp.h"
 #include "rushmem_cpu/atomic.h"
@@ -57,6 +60,13 @@ extern "C" [[noreturn]] void abort(void) noexcept {
   if (!rushmem_cpu_self) syscall(__NR_exit_group, 134L);
   rushmem_cpu_die("called abort(), which would end the whole process: __trap() fails the launch alone");
 }
+
+#if defined(RUSHMEM_CPU_CHECK)
+/* Calls whatever the length is: what becomes instructions has no hook. */
+#define __builtin_memcpy(to, from, bytes) memcpy(to, from, bytes)
+#define __builtin_memmove(to, from, bytes) memmove(to, from, bytes)
+#define __builtin_memset(to, value, bytes) memset(to, value, bytes)
+#endif
 
 /* Last: system headers come before CUDA's words are macros. */
 #include "rushmem_cpu/qualifiers.h"

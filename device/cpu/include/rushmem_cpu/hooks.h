@@ -56,6 +56,7 @@ struct rushmem_cpu_thread {
   const volatile void *seen_at; /* where the last atomic was, and what it saw there */
   uint64_t seen;
   void *scheduler; /* the scheduler's own */
+  void *check;     /* the checker's own (rushmem_cpu/check.h) */
 };
 
 struct rushmem_cpu_hooks {

@@ -69,6 +69,7 @@ pub fn compiler(cache: &Path) -> Compiler {
         options: Vec::new(),
         headers: &[],
         limits: Limits::default(),
+        check: rushmem_device_cpu::check::Mode::OFF,
     }
 }
 

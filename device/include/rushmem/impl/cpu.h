@@ -65,6 +65,28 @@ template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
   return seen;
 }
 
+/* What checked runs note (rushmem_cpu/check.h), and nothing otherwise. A fence or quiet orders or completes
+ * what this PE has issued and the thread knows of; the accesses of an nbi operation are made at any time until
+ * then. */
+enum noted : uint32_t { noted_fence = 1, noted_quiet = 2, noted_put_nbi = 3, noted_get_nbi = 4, noted_put_signal_nbi = 5 };
+#if defined(RUSHMEM_CPU_CHECK)
+RUSHMEM_DEVICE void note(noted what) { rushmem_cpu_check_order(what); }
+struct noted_nbi {
+  explicit RUSHMEM_DEVICE noted_nbi(noted what) { rushmem_cpu_check_order(what); }
+  RUSHMEM_DEVICE ~noted_nbi() { rushmem_cpu_check_order(0); }
+};
+/* The library's own synchronisation with the host, which orders nothing for the program. */
+struct noted_inner {
+  RUSHMEM_DEVICE noted_inner() { rushmem_cpu_check_order(6); }
+  RUSHMEM_DEVICE ~noted_inner() { rushmem_cpu_check_order(7); }
+};
+#else
+RUSHMEM_DEVICE void note(noted) {}
+struct noted_nbi {
+  explicit RUSHMEM_DEVICE noted_nbi(noted) {}
+};
+#endif
+
 /* Adds to a word that blocks of one launch share, after what this thread has done or seen. */
 RUSHMEM_DEVICE uint64_t arrive_word(uint64_t *at, uint64_t value) {
   return __atomic_fetch_add(reinterpret_cast<alias<uint64_t> *>(at), value, __ATOMIC_RELEASE);

@@ -58,6 +58,13 @@ __constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION,
 namespace rushmem {
 namespace impl {
 
+/* What checked runs of the CPU device note (impl/cpu.h): nothing here. */
+enum noted : uint32_t { noted_fence, noted_quiet, noted_put_nbi, noted_get_nbi, noted_put_signal_nbi };
+RUSHMEM_DEVICE void note(noted) {}
+struct noted_nbi {
+  explicit RUSHMEM_DEVICE noted_nbi(noted) {}
+};
+
 /* Whether what is short and frequent has code of its own, in line. */
 constexpr bool short_path = true;
 

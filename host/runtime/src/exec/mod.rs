@@ -11,6 +11,7 @@
 //! [`context`] those of some operations, [`wait`] what a PE waits for. Memory that a peer may touch at any
 //! time is only reached through raw pointers and atomics, never through a reference.
 
+mod checked;
 pub(crate) mod context;
 pub(crate) mod gpu;
 pub(crate) mod host;
@@ -23,6 +24,8 @@ pub(crate) mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use rushmem_device_cpu::check;
 
 use crate::config::launches::Launches;
 use crate::error::{err, Result};
@@ -55,6 +58,8 @@ pub(crate) trait Home: Reach {
     fn contexts(&self) -> &Contexts;
     /// The PEs whose memory is mapped.
     fn near(&self) -> &Arc<Near>;
+    /// The checker of a run that is checked.
+    fn check(&self) -> Option<&Arc<check::World>>;
     /// The world's kernels and streams.
     fn kernels(&self) -> &Kernels;
     /// Where in the heap an address of this PE's is, for texts.
@@ -93,7 +98,9 @@ pub(crate) unsafe fn run(home: &impl Home, op: Op, pe: i32, form: Form) -> Resul
         // SAFETY: checked; the caller vouches for local memory.
         Reached::Host => unsafe { MappedHost.run(op, form) },
         // SAFETY: checked; the caller vouches for local memory.
-        Reached::Gpu | Reached::Net => unsafe { Elsewhere { home, op, way, pe, form }.run() },
+        Reached::Gpu | Reached::Net | Reached::Checked => unsafe {
+            Elsewhere { home, op, way, pe, form }.run()
+        },
     }
 }
 
@@ -117,9 +124,13 @@ impl<H: Home> Elsewhere<'_, H> {
         if op.is_nothing() {
             return Ok(0);
         }
+        if let Some(check) = home.check() {
+            checked::note(check, &op, way, pe, form);
+        }
         // SAFETY: the caller says that the operation was checked, and vouches for local memory.
-        unsafe {
+        let result = unsafe {
             match (way, home.engine(), home.far()) {
+                (Reached::Checked, ..) => MappedHost.run(op, form),
                 (Reached::Gpu, Some(engine), _) => engine.run(op, form),
                 (Reached::Net, _, Some(far)) => {
                     FarPe { far, lane: Lane { pe: pe as usize, context: home.contexts().entered() } }
@@ -130,6 +141,10 @@ impl<H: Home> Elsewhere<'_, H> {
                     Err(err!(INTERNAL, "PE {pe} is to be reached by {by}, which this world does not have"))
                 }
             }
+        };
+        if let Some(check) = home.check() {
+            checked::note_answer(check, &op, way, pe);
         }
+        result
     }
 }

@@ -18,6 +18,9 @@ use std::sync::atomic::{fence as cpu_fence, Ordering};
 
 /// Orders this PE's earlier puts, atomics and signals of a context before its later ones, to each PE.
 pub(crate) fn fence(w: &impl Home, context: u64) -> Result<()> {
+    if let Some(check) = w.check() {
+        check.note("fence", |notes| notes.fence());
+    }
     cpu_fence(Ordering::Release);
     if let Some(far) = w.far() {
         far.fence(context)?;
@@ -33,6 +36,9 @@ pub(crate) fn quiet(w: &impl Home) -> Result<()> {
 
 /// The same of one context alone, to PEs that are not mapped.
 pub(crate) fn quiet_of(w: &impl Home, context: Option<u64>) -> Result<()> {
+    if let Some(check) = w.check() {
+        check.note("quiet", |notes| notes.quiet());
+    }
     cpu_fence(Ordering::SeqCst);
     w.engine().map_or(Ok(()), GpuEngine::quiet)?;
     if let Some(far) = w.far() {

@@ -9,6 +9,8 @@ use std::ops::Deref;
 use std::sync::atomic::{fence, Ordering};
 use std::time::Duration;
 
+use rushmem_device_cpu::check::Place;
+
 use super::gpu::Snapshot;
 use super::Home;
 use crate::error::Result;
@@ -131,6 +133,9 @@ pub(crate) fn fetch(w: &impl Home, sig: usize) -> Result<u64> {
     check_aligned("the signal", sig, 8)?;
     let word = w.own(sig, 8)?;
     w.health().check()?;
+    if let Some(check) = w.check() {
+        check.note("signal_fetch", |notes| notes.waits(Place::At(word), 8));
+    }
     // SAFETY: `own` vouches for the word, and it is aligned.
     unsafe {
         match w.engine() {
@@ -143,14 +148,14 @@ pub(crate) fn fetch(w: &impl Home, sig: usize) -> Result<u64> {
 /// Whether every member compares as asked now; true for a set without members.
 pub(crate) fn test_all(w: &impl Home, set: &Watched<'_>) -> Result<bool> {
     let done = set.first_unmet(0) == set.len();
-    tested(w, done)?;
+    tested(w, set, done)?;
     Ok(done)
 }
 
 /// One member that compares as asked now.
 pub(crate) fn test_any(w: &impl Home, set: &Watched<'_>) -> Result<Option<usize>> {
     let found = set.any(fair_start(set.len()));
-    tested(w, found.is_some() || set.no_members())?;
+    tested(w, set, found.is_some() || set.no_members())?;
     Ok(found)
 }
 
@@ -161,13 +166,14 @@ pub(crate) fn test_some(w: &impl Home, set: &Watched<'_>, take: &mut dyn FnMut(u
         take(i);
         found = true;
     }
-    tested(w, found || set.no_members())
+    tested(w, set, found || set.no_members())
 }
 
 /// The end of a test: acquire on success; on failure the job must still be able to make it come true.
-fn tested(w: &impl Home, success: bool) -> Result<()> {
+fn tested(w: &impl Home, set: &WaitSet, success: bool) -> Result<()> {
     if success {
         fence(Ordering::Acquire);
+        met(w, set);
         return Ok(());
     }
     w.health().check()
@@ -186,6 +192,7 @@ fn wait(
     };
     if done() {
         fence(Ordering::Acquire);
+        met(w, set);
         return Ok(());
     }
     let mut outcome = Ok(());
@@ -194,7 +201,15 @@ fn wait(
         outcome.is_err() || done()
     })?;
     fence(Ordering::Acquire);
+    met(w, set);
     outcome
+}
+
+/// What a checked run learns of it.
+fn met(w: &impl Home, set: &WaitSet) {
+    if let Some(check) = w.check() {
+        super::checked::waited(check, set);
+    }
 }
 
 /// Where `any` begins to look. Multiples of the golden ratio (Weyl's sequence) spread evenly over `0..n`,

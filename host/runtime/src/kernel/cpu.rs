@@ -45,7 +45,7 @@ pub(super) struct CpuFunction {
 
 impl CpuRunner {
     pub(super) fn new(common: &Arc<Common>) -> CpuRunner {
-        let streams = Streams::new(new_stream(), common.config.streams);
+        let streams = Streams::new(new_stream(common), common.config.streams);
         let reports = Reports {
             who: common.health.who().to_owned(),
             stall: common.config.stall_report,
@@ -59,7 +59,7 @@ impl CpuRunner {
     }
 
     pub(super) fn new_stream(&self) -> CpuStream {
-        new_stream()
+        new_stream(&self.common)
     }
 
     pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<CpuCode> {
@@ -71,6 +71,7 @@ impl CpuRunner {
             options,
             headers: headers::DEVICE_HEADERS,
             limits,
+            check: config.check,
         };
         let module = compiler.compile(name, source).map_err(|e| compile_error(name, e))?;
         Ok(CpuCode { module, in_flight: Arc::default() })
@@ -121,8 +122,8 @@ impl CpuRunner {
     }
 }
 
-fn new_stream() -> CpuStream {
-    CpuStream::new(NEXT_NAME.fetch_add(16, Ordering::Relaxed))
+fn new_stream(common: &Common) -> CpuStream {
+    CpuStream::new(NEXT_NAME.fetch_add(16, Ordering::Relaxed), Arc::clone(&common.check))
 }
 
 impl CpuCode {

@@ -18,7 +18,9 @@ mod unreported;
 
 use std::ffi::CString;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rushmem_device_cpu::check;
 
 use crate::config::Config;
 use crate::device::Device;
@@ -56,6 +58,8 @@ struct Common {
     launched: Mutex<Vec<String>>,
     /// What kernels have reported of their waits.
     printed: failure::Printed,
+    /// Of a run that is checked: set before any work begins.
+    check: Arc<OnceLock<Arc<check::World>>>,
     /// Whether a launch has failed: what it was in the middle of stays as it was.
     failed: AtomicBool,
 }
@@ -105,6 +109,7 @@ impl Kernels {
             health,
             config,
             launched: Mutex::default(),
+            check: Arc::default(),
             printed: failure::Printed::default(),
             failed: AtomicBool::new(false),
         });
@@ -123,6 +128,12 @@ impl Kernels {
         let core = Arc::new(core);
         core.share();
         Ok(Kernels { core })
+    }
+
+    /// From now on what streams do is checked.
+    pub(crate) fn check(&self, world: &Arc<check::World>) {
+        // A world has one checker, and says so once.
+        let _ = self.core.common.check.set(Arc::clone(world));
     }
 
     /// What the world's monitor does now and then: print the stalls that kernels have reported.

@@ -8,6 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rushmem_device_cpu::check;
+
 use super::streams::DeviceStream;
 use crate::error::{err, Error, Result};
 use crate::interrupt::{self, Turn};
@@ -92,16 +94,55 @@ impl QueueState {
     }
 }
 
+/// A stream's strand, in a run that is checked.
+#[derive(Default)]
+struct Checked {
+    world: Arc<OnceLock<Arc<check::World>>>,
+    chain: OnceLock<Arc<check::Chain>>,
+}
+
+impl Checked {
+    fn chain(&self) -> Option<&Arc<check::Chain>> {
+        let world = self.world.get()?;
+        Some(self.chain.get_or_init(|| check::Chain::new(world, "stream")))
+    }
+
+    /// `job`, as part of the stream and behind all that the caller has done.
+    fn part(&self, job: StreamJob) -> StreamJob {
+        let (Some(world), Some(chain)) = (self.world.get(), self.chain().cloned()) else { return job };
+        let (point, run) = (world.current().point(), job.run);
+        let run = move || {
+            let _entered = chain.enter();
+            chain.after(&point);
+            run()
+        };
+        StreamJob { what: job.what, run: Box::new(run) }
+    }
+
+    /// What the calling thread does from now on comes behind that point of a stream.
+    fn came(&self, point: &check::Point) {
+        if let Some(world) = self.world.get() {
+            world.current().after(point);
+        }
+    }
+}
+
 /// A point in a stream's work.
 pub(crate) struct Mark {
     shared: Arc<QueueState>,
+    checked: Arc<Checked>,
+    point: OnceLock<check::Point>,
     outcome: OnceLock<Result<()>>,
 }
 
 impl Mark {
     /// How the work before it went; `None` before it has ended.
     pub(crate) fn outcome(&self) -> Option<Result<()>> {
-        self.outcome.get().cloned()
+        let outcome = self.outcome.get().cloned();
+        if let (Some(point), true) = (self.point.get(), outcome.is_some()) {
+            self.checked.came(point);
+        }
+        outcome
     }
 
     /// Waits for the work before it. Reports as [`CpuStream::synchronize`] does.
@@ -112,6 +153,9 @@ impl Mark {
 
     /// Only under the queue's lock, and then tell those that wait.
     fn come(&self, outcome: Result<()>) {
+        if let Some(chain) = self.checked.chain() {
+            let _ = self.point.set(chain.point());
+        }
         // Each mark is in one queue, once.
         let _ = self.outcome.set(outcome);
     }
@@ -124,6 +168,7 @@ pub(crate) struct CpuStream {
     name: usize,
     shared: Arc<QueueState>,
     worker: Mutex<Option<JoinHandle<()>>>,
+    checked: Arc<Checked>,
 }
 
 impl DeviceStream for CpuStream {
@@ -138,13 +183,15 @@ impl DeviceStream for CpuStream {
 }
 
 impl CpuStream {
-    /// A stream that C knows by `name`.
-    pub(crate) fn new(name: usize) -> CpuStream {
-        CpuStream { name, shared: Arc::default(), worker: Mutex::default() }
+    /// A stream that C knows by `name`; its world's checker may come later.
+    pub(crate) fn new(name: usize, check: Arc<OnceLock<Arc<check::World>>>) -> CpuStream {
+        let checked = Arc::new(Checked { world: check, chain: OnceLock::new() });
+        CpuStream { name, shared: Arc::default(), worker: Mutex::default(), checked }
     }
 
     /// Puts a job at the end.
     pub(crate) fn push(&self, job: StreamJob) -> Result<()> {
+        let job = self.checked.part(job);
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queue = self.shared.lock();
         if queue.closing {
@@ -163,7 +210,8 @@ impl CpuStream {
 
     /// A mark behind all that the stream has been given so far.
     pub(crate) fn mark(&self) -> Arc<Mark> {
-        let mark = Arc::new(Mark { shared: Arc::clone(&self.shared), outcome: OnceLock::new() });
+        let (shared, checked) = (Arc::clone(&self.shared), Arc::clone(&self.checked));
+        let mark = Arc::new(Mark { shared, checked, point: OnceLock::new(), outcome: OnceLock::new() });
         let mut queue = self.shared.lock();
         if queue.closing {
             mark.come(Err(closed()));
@@ -178,6 +226,9 @@ impl CpuStream {
     /// Waits until nothing is left to run; the first failure since the last call.
     pub(crate) fn synchronize(&self, who: &str, report: Option<Duration>) -> Result<()> {
         let mut queue = self.shared.wait(who, report, Queue::is_empty)?;
+        if let Some(chain) = self.checked.chain() {
+            self.checked.came(&chain.point());
+        }
         let dropped = std::mem::take(&mut queue.dropped);
         match queue.failure.take() {
             None => Ok(()),

@@ -152,6 +152,11 @@ impl Symmetric {
         }
     }
 
+    /// Bytes at the front of the heap that are the library's own.
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved
+    }
+
     /// Address of this PE's heap.
     pub(crate) fn base(&self) -> usize {
         self.window.base()

@@ -145,6 +145,11 @@ impl WaitSet {
         WaitSet { kind, words, address: words as usize, n, status, cmp, expected }
     }
 
+    /// Where word `i` is, and its bytes.
+    pub(crate) fn word(&self, i: usize) -> (usize, usize) {
+        (self.address + i * self.kind.bytes(), self.kind.bytes())
+    }
+
     /// The same set, whose words are copies of those at `address`.
     pub(crate) fn copied_from(self, address: usize) -> WaitSet {
         WaitSet { address, ..self }

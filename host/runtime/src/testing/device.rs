@@ -22,6 +22,7 @@ pub(crate) fn compile(name: &str, source: &str) -> Module {
         options: Vec::new(),
         headers: DEVICE_HEADERS,
         limits: Limits::default(),
+        check: rushmem_device_cpu::check::Mode::OFF,
     };
     compiler.compile(name, source).unwrap()
 }

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rushmem_device_cpu::check;
+
 use super::World;
 use crate::config::launches::Launches;
 use crate::error::Result;
@@ -55,6 +57,10 @@ impl Home for World {
 
     fn near(&self) -> &Arc<Near> {
         self.near()
+    }
+
+    fn check(&self) -> Option<&Arc<check::World>> {
+        self.check.as_ref()
     }
 
     fn kernels(&self) -> &Kernels {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
+use rushmem_device_cpu::check;
 
 use super::{Peer, World};
 use crate::collective::{Announce, Collective, Entered, Rounds};
@@ -29,6 +30,7 @@ use crate::net::{Detached, Far, Joined, Meeting};
 use crate::node::control::{Call, Control, RoundWords};
 use crate::node::links::Links;
 use crate::node::message::Socket;
+use crate::op::Reached;
 use crate::os::Reservation;
 use crate::team::books::{TeamBooks, TeamPlace, GRANULE};
 use crate::team::slots::Slots;
@@ -92,8 +94,18 @@ impl World {
         let meet = || Meeting::hold(me, &cards, &config, cuda.as_ref(), &health, boot);
         let meeting = if nodes.count() > 1 { Some(meet().inspect_err(tell)?) } else { None };
         let memory = share_memory(&links, &health, &cards, (me, &nodes), &config, device, meeting);
-        let Parts { rounds, joined, collective, symmetric, slots, books, device, sharing, trap_delay } =
-            memory.inspect_err(tell)?;
+        let Parts {
+            mut rounds,
+            joined,
+            collective,
+            symmetric,
+            slots,
+            books,
+            device,
+            sharing,
+            trap_delay,
+            checker,
+        } = memory.inspect_err(tell)?;
         let meet = || meet().and_then(|meeting| meeting.join(&rounds.control));
         let joined = reach_all(joined, meet, collective.enter(&rounds)?, &symmetric).inspect_err(tell)?;
         let (far, detached) = joined.map(|joined| (joined.net, joined.kernels)).unzip();
@@ -127,6 +139,16 @@ impl World {
             let mut call = collective.enter(&rounds)?;
             call.all_well(started, "starting the device").inspect_err(tell)?
         };
+        let check = checker.map(|memory| {
+            let (own, first) = (0..symmetric.reserved(), base - nodes.slot(me) * symmetric.stride());
+            let pes = members.iter().map(|pe| *pe as i32).collect();
+            let windows = check::Windows { first, stride: symmetric.stride(), pes, own };
+            check::World::new(me as i32, windows, memory)
+        });
+        if let Some(check) = &check {
+            kernels.check(check);
+            rounds.check = Some(Arc::clone(check));
+        }
         let describe = |card| describe(card, &mine, &nodes, &near, symmetric.window(), far.as_deref());
         let peers: Vec<Peer> = cards.iter().map(describe).collect();
         for (card, peer) in
@@ -146,6 +168,12 @@ impl World {
             _crash_texts: CrashTexts::about(&mine.who(), symmetric.map()),
             kernels,
             links,
+            reached: match (&engine, &check) {
+                (Some(_), _) => Reached::Gpu,
+                (None, Some(_)) => Reached::Checked,
+                (None, None) => Reached::Host,
+            },
+            check,
             apart: engine.is_some() || config.apart,
             call_streams: Mutex::default(),
             engine,
@@ -216,6 +244,8 @@ struct Parts {
     sharing: GpuShare,
     /// How long its kernels go on once the job is broken.
     trap_delay: Duration,
+    /// Of a run that is checked.
+    checker: Option<check::Memory>,
 }
 
 /// Collective: the control segment and the symmetric memory of PE `me`'s node, whose PEs are connected, on
@@ -246,13 +276,23 @@ fn share_memory(
             as Announce
     });
     let (health, cards) = (Arc::clone(health), Arc::clone(cards));
-    let rounds = Rounds { control, announce, health, cards, limit: config.timeout };
+    let rounds = Rounds { control, announce, health, cards, check: None, limit: config.timeout };
     let leaders = nodes.leaders().filter(|pe| *pe != nodes.leader(me)).collect();
     let collective = Collective::new(0, Members::all(n), leaders, 0);
     let mut call = collective.enter(&rounds)?;
-    call.round(Call::Start, [config.team_memory, config.team_memory_given.into(), 0, 0])?;
+    let own = config.check.is_on().then(check::Memory::create).transpose();
+    let own = own.map_err(|e| Error::io("the checker's memory", &e));
+    let place = own.as_ref().ok().and_then(Option::as_ref).map_or((0, 0), check::Memory::place);
+    let place = u64::from(place.0) << 32 | u64::from(place.1);
+    call.round(
+        Call::Start,
+        [config.team_memory, config.team_memory_given.into(), place, config.check.bits()],
+    )?;
     call.agree(0, "RUSHMEM_TEAM_MEMORY, in bytes,")?;
     call.agree(1, "whether RUSHMEM_TEAM_MEMORY is set")?;
+    call.agree(3, "RUSHMEM_CHECK")?;
+    let checker = own.and_then(|own| own.map(|own| join_checker(own, me, &rounds.cards, &call)).transpose());
+    let checker = call.all_well(checker, "joining the checker")?;
     let device = call.all_well(device, "opening the device")?;
     let reserve = |bytes| match device.gpu() {
         None => Reservation::new(bytes).map(Backing::Host),
@@ -277,7 +317,21 @@ fn share_memory(
     processes.dedup();
     let trap_delay = trap_delay(&device, processes.len(), processes.iter().position(|p| *p == place[2]));
     drop(call);
-    Ok(Parts { rounds, joined, collective, symmetric, slots, books, device, sharing, trap_delay })
+    Ok(Parts { rounds, joined, collective, symmetric, slots, books, device, sharing, trap_delay, checker })
+}
+
+/// The checker's memory of this host: that of its PE with the lowest number. PEs of other hosts have another,
+/// and races with them are not seen.
+fn join_checker(own: check::Memory, me: usize, cards: &[Card], call: &Entered<'_>) -> Result<check::Memory> {
+    let host = cards[me].real_host();
+    let first = cards.iter().position(|card| card.real_host() == host).unwrap_or(me);
+    if first == me {
+        return Ok(own);
+    }
+    let place = call.words(first)[2];
+    check::Memory::open(((place >> 32) as u32, place as u32)).map_err(|e| {
+        Error::io(format!("RUSHMEM_CHECK: the checker's memory of {}, in /proc", cards[first].who()), &e)
+    })
 }
 
 /// How much of the heap's front is the memory of teams: what the setting says; where it is the default, less

@@ -85,6 +85,7 @@ template <typename Scope, size_t unit> RUSHMEM_OUTLINED void put_apart(char *to,
 /* The end of a call that has written to members which may be far. */
 template <typename Scope> RUSHMEM_DEVICE void written(const call<Scope> &c) {
   if (RUSHMEM_LIKELY(c.t.raw.all_near)) return;
+  note(noted_quiet);
   if (call<Scope>::group::rank() == 0 && state().ring != nullptr) far_quiet();
   call<Scope>::group::sync();
 }

@@ -43,6 +43,11 @@ RUSHMEM_DEVICE uint64_t far_address(const volatile void *at) { return reinterpre
 /* ---- order ---- */
 
 RUSHMEM_DEVICE void far_fence() { proxy_fence(); }
+/* The same where it orders what was put, for checked runs. */
+RUSHMEM_DEVICE void noted_far_fence() {
+  note(noted_fence);
+  far_fence();
+}
 RUSHMEM_DEVICE void far_quiet() { proxy_quiet(); }
 
 /* ---- one value ---- */

@@ -132,6 +132,7 @@ extern "C" RUSHMEM_COLD void rushmem_far_put_signal(uint64_t dst, uint64_t src, 
   } else {
     if (bytes != 0) {
       proxy_put_inline(dst, src, bytes, pe);
+      note(noted_fence);
       rushmem_far_fence();
     }
     ring_post(ring_head(RUSHMEM_RING_SIGNAL, sub, 0, 0, pe), 0, 0, 0, sig, value, 0);

@@ -128,6 +128,62 @@ RUSHMEM_DEVICE void ring_check_words(const volatile ring_words *what) {
   }
 }
 
+#if defined(RUSHMEM_CPU_CHECK)
+
+/* What a checked run notes of a descriptor as it is posted: what the engines of both PEs will do. */
+RUSHMEM_DEVICE void ring_note(const volatile ring_words *what) {
+  const uint32_t op = ring_op(what->head), sub = what->head >> 8 & 255, width = what->head >> 16 & 255;
+  const int pe = ring_pe(what->head);
+  const uint32_t later = ring_answers(what->head) ? 0 : RUSHMEM_CPU_CHECK_NBI;
+  const auto local = [&](uint64_t at, uint64_t bytes, uint32_t write) {
+    rushmem_cpu_check_range(reinterpret_cast<const void *>(at), bytes, write | later);
+  };
+  const auto remote = [&](uint32_t how, uint64_t at, uint64_t bytes) {
+    rushmem_cpu_check_remote(how, at, bytes, pe, 0, 1);
+  };
+  const auto signal = [&](uint32_t how) { remote(how, what->sig, 8); };
+  switch (op) {
+    case RUSHMEM_RING_PUT:
+      local(what->src, what->bytes, 0);
+      return remote(RUSHMEM_CPU_REMOTE_WRITE, what->dst, what->bytes);
+    case RUSHMEM_RING_GET:
+      remote(RUSHMEM_CPU_REMOTE_READ, what->src, what->bytes);
+      return local(what->dst, what->bytes, 1);
+    case RUSHMEM_RING_PUT_INLINE: return remote(RUSHMEM_CPU_REMOTE_P, what->dst, width);
+    case RUSHMEM_RING_IPUT:
+    case RUSHMEM_RING_IGET: {
+      const bool put = op == RUSHMEM_RING_IPUT;
+      const int64_t here = static_cast<int64_t>(put ? what->value : what->sig) * static_cast<int64_t>(what->element);
+      const int64_t there = static_cast<int64_t>(put ? what->sig : what->value) * static_cast<int64_t>(what->element);
+      const uint64_t own = put ? what->src : what->dst;
+      for (uint64_t i = 0; i < what->bytes; ++i) local(own + i * here, what->element, put ? 0 : 1);
+      return rushmem_cpu_check_remote(put ? RUSHMEM_CPU_REMOTE_WRITE : RUSHMEM_CPU_REMOTE_READ,
+                                      put ? what->dst : what->src, what->element, pe, there, what->bytes);
+    }
+    case RUSHMEM_RING_ATOMIC: return remote(RUSHMEM_CPU_REMOTE_ATOMIC, what->dst, width);
+    case RUSHMEM_RING_SIGNAL:
+      return signal(sub == RUSHMEM_SIGNAL_ADD ? RUSHMEM_CPU_REMOTE_ATOMIC : RUSHMEM_CPU_REMOTE_SET);
+    case RUSHMEM_RING_PUT_SIGNAL:
+      local(what->src, what->bytes, 0);
+      remote(RUSHMEM_CPU_REMOTE_ANNOUNCED, what->dst, what->bytes);
+      return signal(RUSHMEM_CPU_REMOTE_SIGNAL);
+    case RUSHMEM_RING_PUT_SIGNAL_INLINE:
+      remote(RUSHMEM_CPU_REMOTE_ANNOUNCED, what->dst, width);
+      return signal(RUSHMEM_CPU_REMOTE_SIGNAL);
+    default: return;
+  }
+}
+
+/* A value has come: what its word carried when it was read. */
+RUSHMEM_DEVICE void ring_note_answer(const volatile ring_words *what) {
+  const uint32_t op = ring_op(what->head), width = what->head >> 16 & 255;
+  if (op != RUSHMEM_RING_ATOMIC && op != RUSHMEM_RING_G) return;
+  rushmem_cpu_check_remote(RUSHMEM_CPU_REMOTE_FETCH, op == RUSHMEM_RING_G ? what->src : what->dst, width,
+                           ring_pe(what->head), 0, 1);
+}
+
+#endif
+
 /* Posts a descriptor; with RUSHMEM_RING_REPLY waits for the answer and returns its value. Ends the launch
  * where there is no such PE, or no way to it, or where an address is none of this PE's symmetric memory.
  *
@@ -140,6 +196,10 @@ extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile ring_words *wha
     fail(why_not_near(ring_pe(what->head)));
   }
   ring_check_words(what);
+#if defined(RUSHMEM_CPU_CHECK)
+  ring_note(what);
+  const noted_inner inner;
+#endif
   enum : uint32_t { claiming, ordering, placing, waiting };
   uint32_t stage = ring_answers(what->head) ? claiming : ordering, claim = 0;
   uint64_t ticket = 0;
@@ -170,6 +230,9 @@ extern "C" RUSHMEM_COLD uint64_t rushmem_far_post(const volatile ring_words *wha
         const uint64_t got = load_relaxed_word(&reply->value);
         store_release_word(ring->busy + claim, uint64_t(0));
         if (ring_op(what->head) == RUSHMEM_RING_QUIET) store_release_word(&ring->quieted.value, ticket + 1);
+#if defined(RUSHMEM_CPU_CHECK)
+        ring_note_answer(what);
+#endif
         return got;
       }
       watch.unsatisfied(&reply->state, RUSHMEM_STALL_ANSWER, ticket + 1, seen, ring_pe(what->head));

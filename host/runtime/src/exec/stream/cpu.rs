@@ -5,9 +5,12 @@ use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rushmem_device_cpu::check;
+
 use super::sync::Sync;
 use super::Work;
 use crate::error::Result;
+use crate::exec::checked;
 use crate::exec::host::MappedHost;
 use crate::exec::net::{self, FarPe};
 use crate::exec::wait::place;
@@ -16,6 +19,7 @@ use crate::health::Health;
 use crate::kernel::stream::StreamJob;
 use crate::net::{Far, Lane};
 use crate::op::waitset::{Expected, WaitSet};
+use crate::op::Reached;
 
 /// The job that carries out `work`.
 ///
@@ -27,6 +31,7 @@ pub(super) unsafe fn job(w: &impl Home, what: &str, work: Work) -> StreamJob {
         limit: w.wait_limit(),
         sync: Sync::new(w.kernels().state().raw(), Arc::clone(w.near())),
         far: w.far().cloned(),
+        check: w.check().cloned(),
     };
     let what = format!("{what} on a stream");
     let name = what.clone();
@@ -40,15 +45,25 @@ struct Worker {
     limit: Option<Duration>,
     sync: Sync,
     far: Option<Arc<Far>>,
+    check: Option<Arc<check::World>>,
 }
 
 impl Worker {
     /// # Safety
     /// The work's addresses are valid.
     unsafe fn run(&self, work: Work) -> Result<()> {
+        if let Some(check) = &self.check {
+            match &work {
+                Work::Near { pe, op } => checked::note(check, op, Reached::Checked, *pe, Form::Blocking),
+                Work::Net { pe, op } => checked::note(check, op, Reached::Net, *pe as i32, Form::Blocking),
+                Work::Fence => check.note("fence on a stream", |notes| notes.fence()),
+                Work::Quiet => check.note("quiet on a stream", |notes| notes.quiet()),
+                Work::Wait { .. } | Work::Sync => {}
+            }
+        }
         match work {
             // SAFETY: checked, and the caller vouches for local memory.
-            Work::Near(op) => unsafe { MappedHost.run(op, Form::Blocking) }.map(drop)?,
+            Work::Near { op, .. } => unsafe { MappedHost.run(op, Form::Blocking) }.map(drop)?,
             Work::Net { pe, op } => {
                 let far = net::of(self.far.as_deref())?;
                 // SAFETY: checked, and the caller vouches for local memory.
@@ -61,6 +76,9 @@ impl Worker {
                 let report = || format!("waits for {}", set.describe(0, &|at| place(at, offset)));
                 self.health.wait(self.limit, &report, &mut || set.holds(0))?;
                 fence(Ordering::Acquire);
+                if let Some(check) = &self.check {
+                    checked::waited(check, &set);
+                }
             }
             Work::Fence => {
                 fence(Ordering::SeqCst);
@@ -70,7 +88,7 @@ impl Worker {
                 self.far.as_ref().map_or(Ok(()), |far| far.quiet(None))?;
                 fence(Ordering::SeqCst);
             }
-            Work::Sync => self.sync.all(&self.health, self.limit, self.far.as_ref())?,
+            Work::Sync => self.sync.all(&self.health, self.limit, self.far.as_ref(), self.check.as_ref())?,
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ pub(super) unsafe fn start(
 ) -> Result<()> {
     match *work {
         // SAFETY: checked, and the caller vouches for local memory.
-        Work::Near(op) => unsafe { GpuStream { stream, engine }.run(op, Form::Nbi) }.map(drop),
+        Work::Near { op, .. } => unsafe { GpuStream { stream, engine }.run(op, Form::Nbi) }.map(drop),
         Work::Net { pe, op } => {
             // SAFETY: checked, and the caller vouches for local memory.
             send(stream, net::of(far)?, move |engine, done| unsafe {

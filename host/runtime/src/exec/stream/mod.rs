@@ -29,8 +29,8 @@ use crate::op::{Op, Reached};
 /// What a stream carries out.
 #[derive(Debug, Clone, Copy)]
 enum Work {
-    /// An operation on a PE whose memory is mapped.
-    Near(Op),
+    /// An operation on PE `pe`, whose memory is mapped.
+    Near { pe: i32, op: Op },
     /// The same on one that the network reaches. It ends before the next work of the stream begins, so that
     /// its local memory may be used behind it.
     Net { pe: usize, op: Op },
@@ -98,7 +98,7 @@ pub(crate) unsafe fn on_stream(w: &impl Home, op: Op, pe: i32, raw: *mut c_void)
         op.find_local(|at, bytes| w.own(at, bytes).ok());
     }
     let work = match way {
-        Reached::Host | Reached::Gpu => Work::Near(op),
+        Reached::Host | Reached::Gpu | Reached::Checked => Work::Near { pe, op },
         Reached::Net => Work::Net { pe: pe as usize, op },
     };
     // SAFETY: checked; the caller vouches for local memory and the stream.

@@ -5,6 +5,8 @@ use std::sync::atomic::{fence, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rushmem_device_cpu::check::{self, Place};
+
 use crate::error::{err, Result};
 use crate::exec::net::FarPe;
 use crate::exec::{Executor, Form};
@@ -44,12 +46,24 @@ impl Sync {
     }
 
     /// Returns once every PE has come.
-    pub(super) fn all(&self, health: &Health, limit: Option<Duration>, far: Option<&Arc<Far>>) -> Result<()> {
+    pub(super) fn all(
+        &self,
+        health: &Health,
+        limit: Option<Duration>,
+        far: Option<&Arc<Far>>,
+        check: Option<&Arc<check::World>>,
+    ) -> Result<()> {
+        let line = |pe: i32| self.lines - self.base + pe as usize * size_of::<SyncLine>();
+        let others = || (0..self.n).filter(|pe| *pe != self.me);
+        if let Some(check) = check {
+            check.note("sync_all on a stream", |notes| {
+                others().for_each(|pe| notes.signals(Place::Of(pe, line(self.me))));
+            });
+        }
         // SAFETY: this PE's own words, which one sync at a time uses; one at least.
         let counts = |i: usize| unsafe { AtomicU64::from_ptr((self.epochs as *mut u64).add(i)) };
         let epoch = counts(0).load(Ordering::Relaxed) + 1;
         (1..self.n as usize).for_each(|i| counts(i - 1).store(epoch, Ordering::Relaxed));
-        let others = || (0..self.n).filter(|pe| *pe != self.me);
         fence(Ordering::SeqCst);
         for pe in others() {
             if let Some(distance) = self.near.distance(pe) {
@@ -73,6 +87,11 @@ impl Sync {
             health.wait(limit, &report, &mut || seen() >= epoch)?;
         }
         fence(Ordering::SeqCst);
+        if let Some(check) = check {
+            check.note("sync_all on a stream", |notes| {
+                others().for_each(|pe| notes.waits(Place::Of(self.me, line(pe)), 8));
+            });
+        }
         Ok(())
     }
 }

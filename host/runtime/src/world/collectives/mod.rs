@@ -23,6 +23,8 @@ mod reducing;
 mod relays;
 mod staged;
 
+use rushmem_device_cpu::check::{Place, When};
+
 use super::World;
 use crate::collective::Entered;
 use crate::error::{err, Error, Result};
@@ -92,7 +94,10 @@ impl World {
         }
         check_private(what, at, bytes)?;
         match self.symmetric.find_any(at, bytes).map_err(|e| e.context(what))? {
-            Some(own) => Ok(Area { at: own, offset: (own - self.symmetric.base()) as u64 }),
+            Some(own) => {
+                self.note_area(what, own, bytes);
+                Ok(Area { at: own, offset: (own - self.symmetric.base()) as u64 })
+            }
             // In symmetric memory, but not in what lives there.
             None if self.symmetric.window().covers(at, bytes) => {
                 self.symmetric.find(at, bytes).map_err(|e| e.context(what))?;
@@ -100,6 +105,16 @@ impl World {
             }
             None => Ok(Area { at, offset: PRIVATE }),
         }
+    }
+
+    /// What a checked run notes of an array, before the call's first round: all that its members do to it is
+    /// between the first round and the last.
+    fn note_area(&self, what: &'static str, at: usize, bytes: usize) {
+        let Some(check) = &self.check else { return };
+        check.note(what, |notes| match what {
+            "the source" => notes.reads(Place::At(at), bytes, When::Now),
+            _ => notes.writes(Place::At(at), bytes, When::Now),
+        });
     }
 
     /// Whether the host cannot touch the heap.

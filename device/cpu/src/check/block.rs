@@ -1,0 +1,382 @@
+//! A launch and its blocks under the checker. A block's threads are strands that share what its barriers make
+//! common; all of this is touched by the block's OS thread alone, by its scheduler or from the one coroutine
+//! that runs.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use super::actor::{Access, Actor, Conflict, Effect, Order, Pages, Spot};
+use super::clock::{Clock, Strand, Track};
+use super::report;
+use super::world::{lock, Chain, World};
+use crate::launch::Code;
+use crate::trace::Counters;
+
+/// Frames that tell one place in a source from another.
+const FRAMES: usize = 3;
+
+/// A launch under way.
+pub(crate) struct CheckedLaunch {
+    chain: Arc<Chain>,
+    code: Code,
+    start: u32,
+    known: Arc<Clock>,
+    data: Range<usize>,
+    grid: [u32; 2],
+    block: [u32; 2],
+    ended: Mutex<(Clock, u32)>,
+}
+
+impl CheckedLaunch {
+    /// Begins a launch of an instrumented kernel on the chain that the calling thread works for.
+    pub(crate) fn begin(chain: Arc<Chain>, code: &Code, grid: [u32; 3], block: [u32; 3]) -> CheckedLaunch {
+        let (known, start) = {
+            let mut state = chain.state();
+            let known = state.actor.publish();
+            (known, state.actor.clock)
+        };
+        CheckedLaunch {
+            code: code.clone(),
+            start,
+            ended: Mutex::new((known.clone(), start)),
+            known: Arc::new(known),
+            data: crate::signals::data_of(code.slot as usize),
+            grid: [grid[0], grid[1]],
+            block: [block[0], block[1]],
+            chain,
+        }
+    }
+
+    /// All blocks have ended: the chain goes on behind them.
+    pub(crate) fn end(&self) {
+        let (mut known, last) = std::mem::take(&mut *lock(&self.ended));
+        known.raise(Strand::chain(self.chain.number), last);
+        let mut state = self.chain.state();
+        state.actor.clock = state.actor.clock.max(last) + 1;
+        state.actor.known = Arc::new(known);
+    }
+
+    fn world(&self) -> &Arc<World> {
+        &self.chain.world
+    }
+}
+
+/// A CUDA thread.
+pub(crate) struct CheckedThread {
+    actor: Actor,
+    /// Where the functions that are not inlined were called.
+    frames: Vec<usize>,
+    /// Of the reads and writes that an nbi operation makes.
+    tracks: [Track; 2],
+    /// Fences are the library's own, with its host.
+    inner: bool,
+    block: *mut CheckedBlock,
+}
+
+/// A block under way.
+pub(crate) struct CheckedBlock {
+    launch: Arc<CheckedLaunch>,
+    threads: Vec<CheckedThread>,
+    pages: Pages,
+    /// This block's shared memory: dynamic, and static.
+    shared: [Range<usize>; 2],
+    sites: Box<[(u64, u32); 512]>,
+    /// Places whose lines are to be looked up.
+    unnamed: Vec<(u32, Counters)>,
+    found: Vec<Conflict>,
+}
+
+impl CheckedBlock {
+    /// The block of that linear number; `shared` is its dynamic shared memory.
+    pub(crate) fn begin(
+        launch: &Arc<CheckedLaunch>,
+        block: u64,
+        threads: usize,
+        shared: Range<usize>,
+    ) -> Box<CheckedBlock> {
+        let statics = crate::signals::thread_locals_of(launch.code.slot as usize);
+        let mut made = Box::new(CheckedBlock {
+            launch: Arc::clone(launch),
+            threads: Vec::with_capacity(threads),
+            pages: Pages::default(),
+            shared: [shared, statics],
+            sites: Box::new([(0, 0); 512]),
+            unnamed: Vec::new(),
+            found: Vec::new(),
+        });
+        let at: *mut CheckedBlock = &raw mut *made;
+        let chain = launch.chain.number;
+        made.threads.extend((0..threads as u32).map(|thread| CheckedThread {
+            actor: Actor::new(Strand::thread(chain, block, thread), launch.start, Arc::clone(&launch.known)),
+            frames: Vec::new(),
+            tracks: [Track::Now; 2],
+            inner: false,
+            block: at,
+        }));
+        // An earlier block of this OS thread had the same memory.
+        let world = launch.world();
+        for range in &made.shared {
+            world.forget_spots(Spot { space: world.private, at: range.start }, range.len());
+        }
+        made
+    }
+
+    /// What a CUDA thread's hooks are handed.
+    pub(crate) fn thread(&mut self, thread: usize) -> *mut CheckedThread {
+        &raw mut self.threads[thread]
+    }
+
+    /// All threads have met.
+    pub(crate) fn barrier(&mut self) {
+        let (known, last) = self.joined();
+        let known = Arc::new(known);
+        for thread in &mut self.threads {
+            thread.actor.known = Arc::clone(&known);
+            thread.actor.clock = last + 1;
+        }
+    }
+
+    /// What all threads know together, themselves included, and the largest clock.
+    fn joined(&self) -> (Clock, u32) {
+        let last = self.threads.iter().map(|thread| thread.actor.clock).max().unwrap_or(0);
+        let mut seen: Vec<*const Clock> = Vec::new();
+        let mut known = Clock::default();
+        for thread in &self.threads {
+            let at = Arc::as_ptr(&thread.actor.known);
+            if seen.last() != Some(&at) && !seen.contains(&at) {
+                seen.push(at);
+                known.join(thread.actor.known.entries());
+            }
+        }
+        if let Some(thread) = self.threads.first() {
+            known.raise(thread.actor.strand.block_of(), last);
+        }
+        (known, last)
+    }
+
+    /// Lanes of the warp whose first thread is `first` have met.
+    pub(crate) fn warp(&mut self, first: usize, lanes: u32) {
+        let mine = || (0..32).filter(|lane| lanes >> lane & 1 == 1).map(|lane| first + lane);
+        let mut known = Clock::default();
+        for thread in mine() {
+            let actor = &self.threads[thread].actor;
+            known.join(actor.known.entries());
+        }
+        let last = mine().map(|thread| self.threads[thread].actor.clock).max().unwrap_or(0);
+        for thread in mine() {
+            let actor = &self.threads[thread].actor;
+            known.raise(actor.strand, actor.clock);
+        }
+        let known = Arc::new(known);
+        for thread in mine() {
+            self.threads[thread].actor.known = Arc::clone(&known);
+            self.threads[thread].actor.clock = last + 1;
+        }
+    }
+
+    /// Looks up lines and reports what was found: on the scheduler's stack, which has room.
+    pub(crate) fn settle(&mut self) {
+        let world = Arc::clone(self.launch.world());
+        for (site, counters) in std::mem::take(&mut self.unnamed) {
+            let place = counters.place_quickly(self.launch.code.names(), &self.launch.code.text);
+            world
+                .segment
+                .name_site(site, &format!("kernel `{}`{}", self.launch.code.kernel(), place.phrase()));
+        }
+        for conflict in std::mem::take(&mut self.found) {
+            report::race(&world, &conflict);
+        }
+    }
+
+    /// The block has ended, or was given up.
+    pub(crate) fn end(&mut self) {
+        self.settle();
+        let (known, last) = self.joined();
+        let mut ended = lock(&self.launch.ended);
+        ended.0.join(known.entries());
+        ended.1 = ended.1.max(last);
+    }
+
+    fn spot(&self, at: usize) -> Option<Spot> {
+        let world = self.launch.world();
+        if let Some(spot) = world.spot(at) {
+            return Some(spot);
+        }
+        let private = self.shared.iter().any(|range| range.contains(&at)) || self.launch.data.contains(&at);
+        private.then_some(Spot { space: world.private, at })
+    }
+
+    /// The number of the place where a thread is.
+    fn site(&mut self, counter: usize, frames: &[usize]) -> u32 {
+        let callers = &frames[frames.len().saturating_sub(FRAMES)..];
+        let mix =
+            |key: u64, at: &usize| (key ^ *at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        let key = callers.iter().fold(mix(1, &counter), mix) | 1;
+        let slot = (key >> 8) as usize % self.sites.len();
+        if self.sites[slot].0 == key {
+            return self.sites[slot].1;
+        }
+        let launch = &self.launch;
+        let shape = launch.grid.iter().chain(&launch.block).fold(key, |key, dim| mix(key, &(*dim as usize)));
+        let whole = launch.code.kernel().bytes().fold(shape, |key, byte| mix(key, &usize::from(byte)));
+        let (site, is_new) = launch.world().site(whole, launch.grid, launch.block);
+        if is_new {
+            let mut stack = vec![counter];
+            stack.extend(frames.iter().rev());
+            self.unnamed.push((site, Counters::of_calls(&stack)));
+        }
+        self.sites[slot] = (key, site);
+        site
+    }
+}
+
+impl CheckedThread {
+    /// # Safety
+    /// The block lives, and nothing else uses it meanwhile: one of its coroutines has called.
+    unsafe fn parts(&mut self) -> (&mut CheckedBlock, &mut Actor, &mut Vec<usize>) {
+        // SAFETY: the caller's word; the block's threads are not touched through this reference.
+        (unsafe { &mut *self.block }, &mut self.actor, &mut self.frames)
+    }
+
+    /// Notes an access of memory that the checker knows.
+    ///
+    /// # Safety
+    /// As for [`CheckedThread::parts`].
+    #[inline]
+    pub(crate) unsafe fn access(&mut self, at: usize, access: Access, counter: usize) {
+        let tracks = self.tracks;
+        // SAFETY: the caller's word.
+        let (block, actor, frames) = unsafe { self.parts() };
+        let Some(spot) = block.spot(at) else { return };
+        if block.launch.world().is_own(spot) {
+            return;
+        }
+        let track = if access.track == Track::Now { tracks[usize::from(access.write)] } else { access.track };
+        let access = Access { site: block.site(counter, frames), track, ..access };
+        // SAFETY: the block holds the launch.
+        let launch: &CheckedLaunch = unsafe { &*Arc::as_ptr(&block.launch) };
+        let segment = &launch.world().segment;
+        actor.access(segment, &mut block.pages, spot, access, &mut block.found);
+    }
+
+    /// An atomic operation on a word.
+    ///
+    /// # Safety
+    /// As for [`CheckedThread::parts`].
+    pub(crate) unsafe fn atomic<R>(
+        &mut self,
+        at: usize,
+        bytes: usize,
+        order: Order,
+        effect: Effect,
+        counter: usize,
+        perform: impl FnOnce() -> (R, bool),
+    ) -> R {
+        let write = effect != Effect::Load;
+        let access = Access { bytes, write, atomic: true, track: Track::Now, site: 0 };
+        // SAFETY: the caller's word.
+        unsafe { self.access(at, access, counter) };
+        // SAFETY: the caller's word.
+        let (block, actor, _) = unsafe { self.parts() };
+        match block.spot(at) {
+            Some(spot) => actor.atomic(&block.launch.chain.world.segment, spot, order, effect, perform),
+            None => perform().0,
+        }
+    }
+
+    /// # Safety
+    /// As for [`CheckedThread::parts`].
+    pub(crate) unsafe fn fence(&mut self, order: Order) {
+        if self.inner {
+            return;
+        }
+        // SAFETY: the caller's word.
+        let (block, actor, _) = unsafe { self.parts() };
+        actor.fence(&block.launch.chain.world.segment, order);
+    }
+
+    /// # Safety
+    /// As for [`CheckedThread::parts`].
+    pub(crate) unsafe fn complete(&mut self, tracks: &[Track]) {
+        // SAFETY: the caller's word.
+        let (block, actor, _) = unsafe { self.parts() };
+        let world = &block.launch.chain.world;
+        actor.complete(&world.segment, tracks, world.pe);
+    }
+
+    /// A volatile access, which follows.
+    ///
+    /// # Safety
+    /// As for [`CheckedThread::parts`].
+    pub(crate) unsafe fn volatile(&mut self, at: usize, bytes: usize, write: bool, counter: usize) {
+        if write {
+            // SAFETY: the caller's word.
+            return unsafe { self.atomic(at, bytes, Order::RELAXED, Effect::Store, counter, || ((), true)) };
+        }
+        let access = Access { bytes, write, atomic: true, track: Track::Now, site: 0 };
+        // SAFETY: the caller's word.
+        unsafe { self.access(at, access, counter) };
+        // SAFETY: the caller's word.
+        let (block, actor, _) = unsafe { self.parts() };
+        if let Some(spot) = block.spot(at) {
+            actor.volatile_load(&block.launch.chain.world.segment, spot);
+        }
+    }
+
+    /// An access of PE `pe`'s copy of symmetric memory, mapped or not.
+    ///
+    /// # Safety
+    /// As for [`CheckedThread::parts`].
+    pub(crate) unsafe fn remote(&mut self, at: usize, pe: i32, access: Access, counter: usize) {
+        // SAFETY: the caller's word.
+        let (block, actor, frames) = unsafe { self.parts() };
+        let world = Arc::clone(block.launch.world());
+        let Some(spot) = world.spot_on(at, pe).filter(|spot| !world.is_own(*spot)) else { return };
+        let access = Access { site: block.site(counter, frames), ..access };
+        actor.access(&world.segment, &mut block.pages, spot, access, &mut block.found);
+    }
+
+    /// An atomic update or a store of PE `pe`'s word, which the library carries out.
+    ///
+    /// # Safety
+    /// As for [`CheckedThread::parts`].
+    pub(crate) unsafe fn remote_atomic(
+        &mut self,
+        at: usize,
+        pe: i32,
+        bytes: usize,
+        order: Order,
+        effect: Effect,
+        counter: usize,
+    ) {
+        let access =
+            Access { bytes, write: effect != Effect::Load, atomic: true, track: Track::Now, site: 0 };
+        // SAFETY: the caller's word.
+        unsafe { self.remote(at, pe, access, counter) };
+        // SAFETY: the caller's word.
+        let (block, actor, _) = unsafe { self.parts() };
+        let world = block.launch.world();
+        if let Some(spot) = world.spot_on(at, pe) {
+            actor.atomic(&world.segment, spot, order, effect, || ((), true));
+        }
+    }
+
+    /// Plain accesses from now on are on these tracks: reads, writes.
+    pub(crate) fn begin(&mut self, tracks: [Track; 2]) {
+        self.tracks = tracks;
+    }
+
+    /// Whether fences from now on are the library's own.
+    pub(crate) fn inner(&mut self, inner: bool) {
+        self.inner = inner;
+    }
+
+    /// A function that is not inlined was called from there.
+    pub(crate) fn enter(&mut self, counter: usize) {
+        self.frames.push(counter);
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.frames.pop();
+    }
+}

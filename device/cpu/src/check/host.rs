@@ -1,0 +1,178 @@
+//! What the host, a stream or the network's engine does, as the runtime notes it: where it is asked for, in
+//! the strand of the PE's host or of the stream that carries it out.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use super::actor::{Access, Effect, Order, Spot};
+use super::clock::Track;
+use super::report;
+use super::world::{ChainState, World};
+use crate::trace::Counters;
+
+/// Memory of an operation's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At an address of this process. What is not symmetric is not looked at.
+    At(usize),
+    /// That offset in a PE's stride.
+    Of(i32, usize),
+}
+
+/// When an operation reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Before its call returns.
+    Now,
+    /// Until the next fence or quiet.
+    Ordered,
+    /// Until the next quiet.
+    Complete,
+}
+
+impl When {
+    fn track(self) -> Track {
+        match self {
+            When::Now => Track::Now,
+            When::Ordered => Track::Far,
+            When::Complete => Track::Nbi,
+        }
+    }
+}
+
+/// Words in which the rounds of teams carry clocks: no PE's memory.
+const ROUNDS: u32 = (1 << 14) - 1;
+
+impl World {
+    /// Notes what the calling thread does: `what` is its name, for texts.
+    pub fn note<R>(self: &Arc<Self>, what: &str, note: impl FnOnce(&mut Notes<'_>) -> R) -> R {
+        let chain = self.current();
+        let mut state = chain.state();
+        let site = self.host_site(what);
+        let result = note(&mut Notes { world: self, state: &mut state, site });
+        let found = std::mem::take(&mut state.found);
+        drop(state);
+        found.iter().for_each(|conflict| report::race(self, conflict));
+        result
+    }
+
+    /// The place of the call in the program.
+    fn host_site(&self, what: &str) -> u32 {
+        let counters = Counters::of_this_call();
+        let mut key = DefaultHasher::new();
+        (what, counters.list()).hash(&mut key);
+        let (site, is_new) = self.site(key.finish(), [1; 2], [1; 2]);
+        if is_new {
+            let at = counters.program_line().map_or(String::new(), |line| format!(" at {line}"));
+            self.segment.name_site(site, &format!("{what}{at}"));
+        }
+        site
+    }
+
+    /// This PE comes to a round of a team, `of`: all that it has done is before what members do behind it.
+    pub fn come(self: &Arc<Self>, of: usize, number: u64) {
+        let all = self.current().state().actor.publish();
+        let Some(word) =
+            self.segment.word(Spot { space: ROUNDS, at: 2 * of + number as usize % 2 }.word_key())
+        else {
+            return;
+        };
+        let _held = word.hold();
+        let mut clock = super::actor::read(&self.segment, word);
+        clock.join(all.entries());
+        super::actor::write(&self.segment, word, &clock);
+    }
+
+    /// All members have come to the round.
+    pub fn leave(self: &Arc<Self>, of: usize, number: u64) {
+        let key = Spot { space: ROUNDS, at: 2 * of + number as usize % 2 }.word_key();
+        let Some(word) = self.segment.word_if_any(key) else { return };
+        let clock = {
+            let _held = word.hold();
+            super::actor::read(&self.segment, word)
+        };
+        self.current().state().actor.learn(clock.entries());
+    }
+
+    /// That memory of this PE's is another allocation from now on.
+    pub fn forget(&self, offset: usize, bytes: usize) {
+        self.forget_spots(Spot { space: self.pe as u32 + 1, at: offset }, bytes);
+    }
+}
+
+/// What an operation does.
+pub struct Notes<'a> {
+    world: &'a Arc<World>,
+    state: &'a mut ChainState,
+    site: u32,
+}
+
+impl Notes<'_> {
+    fn spot(&self, memory: Place) -> Option<Spot> {
+        match memory {
+            Place::At(at) => self.world.spot(at),
+            Place::Of(pe, offset) => Some(Spot { space: pe as u32 + 1, at: offset }),
+        }
+    }
+
+    fn access(&mut self, memory: Place, access: Access) {
+        let Some(spot) = self.spot(memory).filter(|spot| !self.world.is_own(*spot)) else { return };
+        let ChainState { actor, pages, found } = &mut *self.state;
+        actor.access(&self.world.segment, pages, spot, access, found);
+    }
+
+    /// Reads bytes.
+    pub fn reads(&mut self, memory: Place, bytes: usize, when: When) {
+        let (track, site) = (when.track(), self.site);
+        self.access(memory, Access { bytes, write: false, atomic: false, track, site });
+    }
+
+    /// Writes bytes.
+    pub fn writes(&mut self, memory: Place, bytes: usize, when: When) {
+        let (track, site) = (when.track(), self.site);
+        self.access(memory, Access { bytes, write: true, atomic: false, track, site });
+    }
+
+    /// Reads a word in one piece, which orders nothing.
+    pub fn loads(&mut self, memory: Place, bytes: usize) {
+        self.word(memory, bytes, Order::RELAXED, Effect::Load);
+    }
+
+    /// Writes a word in one piece, behind the last fence or quiet.
+    pub fn stores(&mut self, memory: Place, bytes: usize) {
+        self.word(memory, bytes, Order::RELAXED, Effect::Store);
+    }
+
+    /// Updates a word, behind the last fence or quiet.
+    pub fn updates(&mut self, memory: Place, bytes: usize) {
+        self.word(memory, bytes, Order::RELAXED, Effect::Update);
+    }
+
+    /// Updates a signal behind all that was done before.
+    pub fn signals(&mut self, memory: Place) {
+        self.word(memory, 8, Order::RELEASE, Effect::Update);
+    }
+
+    /// Has seen a word as it waited for it.
+    pub fn waits(&mut self, memory: Place, bytes: usize) {
+        self.word(memory, bytes, Order::ACQUIRE, Effect::Load);
+    }
+
+    fn word(&mut self, memory: Place, bytes: usize, order: Order, effect: Effect) {
+        let write = effect != Effect::Load;
+        self.access(memory, Access { bytes, write, atomic: true, track: Track::Now, site: self.site });
+        if let Some(spot) = self.spot(memory) {
+            self.state.actor.atomic(&self.world.segment, spot, order, effect, || ((), true));
+        }
+    }
+
+    /// Orders what the PE has put.
+    pub fn fence(&mut self) {
+        self.state.actor.complete(&self.world.segment, &[Track::Far], self.world.pe);
+    }
+
+    /// Completes what the PE has begun: by kernels that have ended, too.
+    pub fn quiet(&mut self) {
+        self.state.actor.complete(&self.world.segment, &[Track::Far, Track::Nbi], self.world.pe);
+    }
+}

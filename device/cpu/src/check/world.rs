@@ -1,0 +1,207 @@
+//! A PE as the checker sees it: where its memory and its peers' is, its host's strand and its streams'.
+
+use std::cell::RefCell;
+use std::collections::hash_map::{Entry, HashMap};
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::actor::{Actor, Conflict, Pages, Spot};
+use super::clock::{Clock, Strand};
+use super::segment::{Segment, PAGE};
+
+/// Where a PE's symmetric memory is, and that of the PEs that it has mapped.
+#[derive(Clone, Debug, Default)]
+pub struct Windows {
+    /// Where the first of them lies.
+    pub first: usize,
+    /// From each to the next.
+    pub stride: usize,
+    /// The PEs, in the order of their memory.
+    pub pes: Vec<i32>,
+    /// Offsets that are the library's own: what happens there is not reported.
+    pub own: Range<usize>,
+}
+
+/// The checker's memory: one of a job's PEs of a host makes it, the others open that one.
+pub struct Memory(Segment);
+
+impl Memory {
+    /// A fresh one.
+    pub fn create() -> io::Result<Memory> {
+        Segment::create().map(Memory)
+    }
+
+    /// By which process of this host and by which of its descriptors others open it, as long as it lives.
+    pub fn place(&self) -> (u32, u32) {
+        self.0.place()
+    }
+
+    /// The one of that place.
+    pub fn open((process, descriptor): (u32, u32)) -> io::Result<Memory> {
+        Segment::open(format!("/proc/{process}/fd/{descriptor}").as_ref()).map(Memory)
+    }
+}
+
+/// A PE of a job that is checked.
+pub struct World {
+    pub(crate) segment: Segment,
+    pub(crate) pe: i32,
+    /// Of memory that is this PE's alone.
+    pub(crate) private: u32,
+    windows: Windows,
+    host: Mutex<Option<Arc<Chain>>>,
+    /// Places in sources by what tells them apart.
+    sites: Mutex<HashMap<u64, u32>>,
+}
+
+/// What runs one after the other: a PE's host, or a stream.
+pub struct Chain {
+    pub(crate) world: Arc<World>,
+    pub(crate) number: u32,
+    state: Mutex<ChainState>,
+}
+
+pub(crate) struct ChainState {
+    pub(crate) actor: Actor,
+    pub(crate) pages: Pages,
+    pub(crate) found: Vec<Conflict>,
+}
+
+/// A point in a chain, for what comes after it elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct Point(Clock);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Chain>>> = const { RefCell::new(None) };
+}
+
+impl World {
+    /// PE `pe` of a job whose checker has this memory.
+    pub fn new(pe: i32, windows: Windows, Memory(segment): Memory) -> Arc<World> {
+        super::report::at_exit();
+        let number = segment.new_chain(pe, "host");
+        let world = Arc::new(World {
+            segment,
+            pe,
+            private: 1 << 15 | number,
+            windows,
+            host: Mutex::new(None),
+            sites: Mutex::default(),
+        });
+        *lock(&world.host) = Some(Chain::with(&world, number));
+        world
+    }
+
+    /// Breaks the circle of the world and its host's strand.
+    pub fn end(&self) {
+        *lock(&self.host) = None;
+    }
+
+    pub(crate) fn forget_spots(&self, from: Spot, bytes: usize) {
+        let pages =
+            (from.at / PAGE..(from.at + bytes).div_ceil(PAGE)).map(|page| Spot { at: page * PAGE, ..from });
+        for page in pages.filter_map(|spot| self.segment.page_if_any(spot.page_key())) {
+            page.forget();
+        }
+    }
+
+    /// The strand of what the calling thread does: its stream's, else the PE's host.
+    pub fn current(self: &Arc<Self>) -> Arc<Chain> {
+        let stream =
+            CURRENT.with_borrow(|current| current.clone().filter(|chain| Arc::ptr_eq(&chain.world, self)));
+        stream.unwrap_or_else(|| lock(&self.host).clone().unwrap_or_else(|| Chain::new(self, "host")))
+    }
+
+    /// The number of a place in a source, and whether it is new and wants a text.
+    pub(crate) fn site(&self, key: u64, grid: [u32; 2], block: [u32; 2]) -> (u32, bool) {
+        match lock(&self.sites).entry(key) {
+            Entry::Occupied(known) => (*known.get(), false),
+            Entry::Vacant(free) => (*free.insert(self.segment.new_site(grid, block)), true),
+        }
+    }
+
+    /// Symmetric memory at an address of this process: a PE, and where in its stride.
+    #[inline]
+    pub(crate) fn spot(&self, at: usize) -> Option<Spot> {
+        let offset = at.wrapping_sub(self.windows.first);
+        if offset >= self.windows.stride * self.windows.pes.len() {
+            return None;
+        }
+        let pe = self.windows.pes[offset / self.windows.stride];
+        Some(Spot { space: pe as u32 + 1, at: offset % self.windows.stride })
+    }
+
+    /// The same address of PE `pe`'s copy, of one in this PE's own memory.
+    pub(crate) fn spot_on(&self, at: usize, pe: i32) -> Option<Spot> {
+        self.spot(at).map(|own| Spot { space: pe as u32 + 1, ..own })
+    }
+
+    /// Whether a spot is the library's own.
+    #[inline]
+    pub(crate) fn is_own(&self, spot: Spot) -> bool {
+        self.windows.own.contains(&spot.at) && spot.space & 1 << 15 == 0
+    }
+
+    /// The PE whose heap a spot is in.
+    pub(crate) fn pe_of(spot: Spot) -> Option<i32> {
+        (spot.space & 1 << 15 == 0).then_some(spot.space as i32 - 1)
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("World").field("pe", &self.pe).finish_non_exhaustive()
+    }
+}
+
+impl Chain {
+    /// A stream of a PE's.
+    pub fn new(world: &Arc<World>, name: &str) -> Arc<Chain> {
+        Chain::with(world, world.segment.new_chain(world.pe, name))
+    }
+
+    fn with(world: &Arc<World>, number: u32) -> Arc<Chain> {
+        let actor = Actor::new(Strand::chain(number), 1, Arc::default());
+        let state = ChainState { actor, pages: Pages::default(), found: Vec::new() };
+        Arc::new(Chain { world: Arc::clone(world), number, state: Mutex::new(state) })
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, ChainState> {
+        lock(&self.state)
+    }
+
+    /// The calling thread does this chain's work until what is returned is dropped.
+    pub fn enter(self: &Arc<Self>) -> Entered {
+        Entered(CURRENT.replace(Some(Arc::clone(self))))
+    }
+
+    /// All that was done on the chain so far.
+    pub fn point(&self) -> Point {
+        Point(self.state().actor.publish())
+    }
+
+    /// What the chain does from now on comes after that.
+    pub fn after(&self, point: &Point) {
+        self.state().actor.learn(point.0.entries());
+    }
+
+    /// The chain that the calling thread works for.
+    pub(crate) fn of_this_thread() -> Option<Arc<Chain>> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+}
+
+/// Ends [`Chain::enter`].
+pub struct Entered(Option<Arc<Chain>>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.0.take();
+        CURRENT.with(|current| current.replace(before));
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

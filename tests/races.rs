@@ -1,0 +1,316 @@
+//! `RUSHMEM_CHECK=races`: small programs of two PEs with one mistake each, which is reported with both lines,
+//! and their twins without, in silence. PEs are processes, threads, and far from one another.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rushmem::testing::{self, Exit, Outcome};
+use rushmem::{Cmp, Kernel, Launch, Module, Pe, SignalOp, SignalRef, Signals, Source, SymSlice, World};
+
+use rushmem_test_support::api_common::place::hosts;
+
+const SOURCE: &str = include_str!("kernels/races.cu");
+const WORDS: usize = 1024;
+const FLAGS: usize = 16;
+
+/// The symmetric memory of one program.
+struct Memory<'w> {
+    world: &'w World,
+    data: SymSlice<'w, i32>,
+    src: SymSlice<'w, i32>,
+    flags: Signals<'w>,
+}
+
+impl<'w> Memory<'w> {
+    fn new(world: &'w World) -> Memory<'w> {
+        let ints = || world.alloc::<i32>(WORDS).unwrap();
+        Memory { world, data: ints(), src: ints(), flags: world.signals(FLAGS).unwrap() }
+    }
+
+    fn flag(&self, i: usize) -> SignalRef<'_> {
+        self.flags.at(i).unwrap()
+    }
+
+    fn free(self) {
+        self.data.free().unwrap();
+        self.src.free().unwrap();
+        self.flags.free().unwrap();
+    }
+
+    fn start(&self, kernel: &Kernel<'_>, stream: &rushmem::Stream<'_>) {
+        let args = (&self.data, &self.src, self.flags.words());
+        // SAFETY: the kernels stay in these arrays.
+        unsafe { kernel.launch_on(Launch::new(2, 64), args, stream) }.unwrap();
+    }
+}
+
+/// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
+type HostProgram = (&'static str, [&'static str; 2], fn(&Memory<'_>, &Module<'_>, bool));
+
+const HOST: [HostProgram; 13] = [
+    ("host_writes_under_kernel", ["// reads", "host, put"], |m, module, bad| {
+        let stream = m.world.default_stream();
+        m.start(&module.kernel("reads").unwrap(), &stream);
+        if !bad {
+            stream.synchronize().unwrap();
+        }
+        m.data.write(&[3; 64]).unwrap();
+    }),
+    ("host_reads_under_kernel", ["// writes", "host, get"], |m, module, bad| {
+        let stream = m.world.default_stream();
+        m.start(&module.kernel("reads").unwrap(), &stream);
+        stream.synchronize().unwrap();
+        let one = Launch::new(1, 64);
+        let args = (&m.data, &m.src, m.flags.words());
+        // SAFETY: the kernel stays in these arrays.
+        unsafe { module.kernel("writes").unwrap().launch(one, args) }.unwrap();
+        if !bad {
+            m.world.synchronize().unwrap();
+        }
+        m.data.to_vec().unwrap();
+    }),
+    ("two_streams", ["// reads", "// writes"], |m, module, bad| {
+        let (a, b) = (m.world.stream().unwrap(), m.world.stream().unwrap());
+        m.start(&module.kernel("reads").unwrap(), &a);
+        if !bad {
+            a.record().unwrap().wait().unwrap();
+        }
+        let args = (&m.data, &m.src, m.flags.words());
+        // SAFETY: the kernel stays in these arrays.
+        unsafe { module.kernel("writes").unwrap().launch_on(Launch::new(1, 64), args, &b) }.unwrap();
+        a.synchronize().unwrap();
+        b.synchronize().unwrap();
+        a.destroy().unwrap();
+        b.destroy().unwrap();
+    }),
+    ("event_of_another", ["// reads", "// writes behind"], |m, module, bad| {
+        let (a, b) = (m.world.stream().unwrap(), m.world.stream().unwrap());
+        let early = a.record().unwrap();
+        m.start(&module.kernel("reads").unwrap(), &a);
+        let late = a.record().unwrap();
+        if bad { early.wait() } else { late.wait() }.unwrap();
+        let args = (&m.data, &m.src, m.flags.words());
+        // SAFETY: the kernel stays in these arrays.
+        unsafe { module.kernel("writes_behind").unwrap().launch_on(Launch::new(1, 64), args, &b) }.unwrap();
+        m.world.synchronize().unwrap();
+        a.destroy().unwrap();
+        b.destroy().unwrap();
+    }),
+    ("put_under_kernel", ["// reads", "host, put"], |m, module, bad| {
+        let stream = m.world.default_stream();
+        m.start(&module.kernel("reads").unwrap(), &stream);
+        stream.synchronize().unwrap();
+        if !bad {
+            m.world.barrier_all().unwrap();
+        }
+        m.data.put(&[1; 64], m.world.right()).unwrap();
+    }),
+    ("missing_barrier_on_host", ["host, put", "host, get"], |m, _, bad| {
+        m.data.put(&[1; 64], m.world.right()).unwrap();
+        if !bad {
+            m.world.barrier_all().unwrap();
+        }
+        m.data.to_vec().unwrap();
+    }),
+    ("host_signal_without_fence", ["host, put", "host, get"], |m, _, bad| {
+        if m.world.my_pe() == Pe::new(0) {
+            m.data.put(&[1; 64], Pe::new(1)).unwrap();
+            if !bad {
+                m.world.fence().unwrap();
+            }
+            m.flag(0).set(1, Pe::new(1)).unwrap();
+        } else {
+            m.flag(0).wait_until(Cmp::Eq, 1).unwrap();
+            m.data.to_vec().unwrap();
+        }
+    }),
+    ("host_put_signal_unawaited", ["host, put_signal", "host, get"], |m, _, bad| {
+        if m.world.my_pe() == Pe::new(0) {
+            m.data.put_signal(&[1; 64], &m.flag(0), SignalOp::Set, 1, Pe::new(1)).unwrap();
+        } else {
+            if !bad {
+                m.flag(0).wait_until(Cmp::Eq, 1).unwrap();
+            }
+            m.data.to_vec().unwrap();
+        }
+    }),
+    ("stream_source_changed", ["stream, put", "host, put"], |m, _, bad| {
+        let stream = m.world.default_stream();
+        stream.put(&m.data, &m.src, m.world.right()).unwrap();
+        if !bad {
+            stream.synchronize().unwrap();
+        }
+        m.src.write(&[1; 8]).unwrap();
+        stream.synchronize().unwrap();
+    }),
+    ("kernel_puts_host_reads", ["// sends", "host, get"], |m, module, bad| {
+        let args = (&m.data, &m.src, m.flags.words());
+        // SAFETY: the kernel stays in these arrays.
+        unsafe { module.kernel("sends").unwrap().launch(Launch::new(1, 64), args) }.unwrap();
+        m.world.synchronize().unwrap();
+        if !bad {
+            m.world.barrier_all().unwrap();
+        }
+        m.data.to_vec().unwrap();
+    }),
+    ("sync_before_the_stream", ["// sends", "// reads"], |m, module, bad| {
+        let stream = m.world.default_stream();
+        let args = (&m.data, &m.src, m.flags.words());
+        // SAFETY: the kernel stays in these arrays.
+        unsafe { module.kernel("sends").unwrap().launch(Launch::new(1, 64), args) }.unwrap();
+        if bad {
+            m.world.barrier_all().unwrap();
+        } else {
+            m.world.barrier_all_on(&stream).unwrap();
+        }
+        m.start(&module.kernel("reads").unwrap(), &stream);
+        stream.synchronize().unwrap();
+    }),
+    ("reduce_under_kernel", ["// writes", "host, the source"], |m, module, bad| {
+        let args = (&m.src, &m.data, m.flags.words());
+        // SAFETY: the kernel stays in these arrays.
+        unsafe { module.kernel("writes").unwrap().launch(Launch::new(1, 64), args) }.unwrap();
+        if !bad {
+            m.world.synchronize().unwrap();
+        }
+        m.world.team().reduce(&m.data, &m.src, rushmem::Sum).unwrap();
+    }),
+    ("reduced_then_put", ["host, put", "host, get"], |m, _, bad| {
+        m.world.team().reduce(&m.data, &m.src, rushmem::Sum).unwrap();
+        m.data.to_vec().unwrap();
+        if !bad {
+            m.world.barrier_all().unwrap();
+        }
+        m.data.put(&[1; 64], m.world.right()).unwrap();
+    }),
+];
+
+/// Where nobody is mapped, one does not reach its line, and one thread posts a block's put.
+const NOT_FAR: [&str; 2] = ["store_through_ptr", "one_fences_for_all"];
+
+/// Kernels with a mistake.
+fn planted() -> Vec<&'static str> {
+    let names = SOURCE.lines().filter_map(|line| line.strip_prefix("KERNEL ")?.split_once("_bad("));
+    names.map(|(name, _)| name).collect()
+}
+
+/// One PE's part of all programs. Which begins is said on standard error, among the reports.
+fn all(world: &World) {
+    let module = world.load(Source::text(SOURCE).name("races.cu")).unwrap();
+    let stream = world.default_stream();
+    let begin = |name: &str, end: &str| {
+        world.barrier_all().unwrap();
+        eprintln!("PROGRAM {name}{end}");
+        world.barrier_all().unwrap();
+    };
+    for (bad, end) in [(true, "_bad"), (false, "_good")] {
+        for name in planted() {
+            let memory = Memory::new(world);
+            let kernel = module.kernel(&format!("{name}{end}")).unwrap();
+            begin(name, end);
+            let blocks = if name == "other_block_reads" { 2 } else { 1 };
+            let args = (&memory.data, &memory.src, memory.flags.words());
+            // SAFETY: the kernels stay in these arrays.
+            unsafe { kernel.launch_on(Launch::new(blocks, 64), args, &stream) }.unwrap();
+            stream.synchronize().unwrap();
+            world.barrier_all().unwrap();
+            memory.free();
+        }
+        for (name, _, program) in &HOST {
+            let memory = Memory::new(world);
+            begin(name, end);
+            program(&memory, &module, bad);
+            world.synchronize().unwrap();
+            world.barrier_all().unwrap();
+            memory.free();
+        }
+    }
+    begin("end", "");
+}
+
+/// What was reported of each program, by all PEs.
+fn reports(outcomes: &[Outcome]) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for outcome in outcomes {
+        let mut program = String::new();
+        for line in outcome.stderr.lines() {
+            if let Some((_, name)) = line.split_once("PROGRAM ") {
+                program = name.trim().to_owned();
+                found.entry(program.clone()).or_default();
+            } else if line.contains("data race") {
+                found.entry(program.clone()).or_default().push(line.to_owned());
+            } else if let Some(last) = found.get_mut(&program).and_then(|of| of.last_mut()) {
+                *last += "\n";
+                *last += line;
+            }
+        }
+    }
+    found
+}
+
+/// What a report of this program must say: the place of each marked line, or names.
+fn wanted(program: &str) -> Vec<String> {
+    let number = |i: usize| format!("races.cu:{}", i + 1);
+    let lines: Vec<&str> = SOURCE.lines().collect();
+    if let Some((_, names, _)) = HOST.iter().find(|host| host.0 == program) {
+        let place = |name: &&str| {
+            let marked = lines.iter().position(|line| name.starts_with("//") && line.ends_with(name));
+            marked.map_or(name.to_string(), number)
+        };
+        return names.iter().map(place).collect();
+    }
+    let start = lines.iter().position(|line| line.starts_with(&format!("KERNEL {program}_bad("))).unwrap();
+    let end = lines[start..].iter().position(|line| line.starts_with('}')).unwrap();
+    (start..start + end).filter(|&i| lines[i].ends_with("// race")).map(number).collect()
+}
+
+fn judge(outcomes: &[Outcome], far: bool) {
+    let said = || outcomes.iter().map(|o| format!("{}: {}\n{}\n{}", o.pe, o.exit, o.stdout, o.stderr));
+    let found = reports(outcomes);
+    assert!(found.contains_key("end"), "{}", said().collect::<String>());
+    let mut wrong = Vec::new();
+    let programs = planted().into_iter().chain(HOST.iter().map(|host| host.0));
+    let mut count = 0;
+    for program in programs {
+        count += 1;
+        let (bad, good) = (&found[&format!("{program}_bad")], &found[&format!("{program}_good")]);
+        let wanted = wanted(program);
+        let whole = |text: &String| wanted.iter().all(|place| text.contains(place));
+        let planted = !(far && NOT_FAR.contains(&program));
+        if planted && !bad.iter().any(whole) {
+            wrong.push(format!("{program} has a race, {wanted:?}, which was not found:\n{}", bad.join("\n")));
+        }
+        if !good.is_empty() {
+            wrong.push(format!("{program} has no race without its mistake:\n{}", good.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(count >= 40, "{count} programs");
+    assert!(outcomes.iter().all(|o| o.exit == Exit::Done), "{}", said().collect::<String>());
+    assert!(
+        outcomes.iter().any(|o| o.stderr.contains("found by RUSHMEM_CHECK")),
+        "{}",
+        said().collect::<String>()
+    );
+}
+
+fn job() -> testing::Pes {
+    let job = testing::pes(2).timeout(Duration::from_secs(200)).env("RUSHMEM_DEVICE", "cpu");
+    job.env("RUSHMEM_CHECK", "races").env("RUSHMEM_LOG", "")
+}
+
+#[test]
+fn every_planted_race_is_found_and_no_other() {
+    job()
+        .env("RUSHMEM_TRANSPORT", "auto")
+        .supervise(|_| all(&World::init().unwrap()), |job| judge(&job.outcomes(), false));
+}
+
+/// PEs that cannot map each other's memory: each is a node of its own.
+#[test]
+fn the_same_between_far_pes() {
+    let Some(pes) = hosts("the_same_between_far_pes", 2, 1) else { return };
+    let pes = pes.env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_CHECK", "races").env("RUSHMEM_LOG", "");
+    pes.timeout(Duration::from_secs(200))
+        .supervise(|_| all(&World::init().unwrap()), |job| judge(&job.outcomes(), true));
+}
