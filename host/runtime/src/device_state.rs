@@ -44,6 +44,8 @@ pub(crate) struct DeviceFacts<'a> {
     pub(crate) world: RawTeam,
     /// Where the device finds the teams that have numbers.
     pub(crate) teams: usize,
+    /// Where the device finds the card's queues, which kernels write; 0: there are none.
+    pub(crate) queues: usize,
 }
 
 /// `RUSHMEM_FAILURE_WORDS` words, written by one 16-byte store.
@@ -152,6 +154,7 @@ impl DeviceState {
             near_table: table as *const u64,
             world: facts.world,
             teams: facts.teams as *const RawTeam,
+            queues: facts.queues as *mut c_void,
         });
         Ok(DeviceState { raw, stalls, failure, _broken: registered, _health: Arc::clone(health) })
     }
@@ -185,6 +188,7 @@ impl DeviceState {
         let (place, what) = (place_of(record), self.waits_for(record));
         match record.cmp {
             RUSHMEM_STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
+            RUSHMEM_STALL_QUEUE if record.width != 0 => format!("{who}: a kernel{place}: {what}"),
             RUSHMEM_STALL_MISMATCH | RUSHMEM_STALL_BUSY => format!("{who}: a kernel{place}: {what}"),
             _ => format!("{who}: a kernel{place} has waited {:.1} s {what}", record.waited_ns as f64 / 1e9),
         }
@@ -239,6 +243,18 @@ impl DeviceState {
                      the others do not run, as only max_blocks do at once, or do not make this call"
                 )
             }
+            RUSHMEM_STALL_QUEUE if record.width != 0 => {
+                return format!(
+                    "the network card refused a request to PE {pe}: {}; {} requests before number {} are complete",
+                    syndrome_name(record.width as u8), record.seen, record.expected
+                )
+            }
+            RUSHMEM_STALL_QUEUE => {
+                return format!(
+                    "for the network card to complete request {} to PE {pe}; it has completed {}",
+                    record.expected, record.seen
+                )
+            }
             RUSHMEM_STALL_MISMATCH => {
                 return format!(
                     "the members of {team} make different calls: PE {} a {collective}, PE {pe} another collective, or \
@@ -268,6 +284,28 @@ impl DeviceState {
             record.width
         )
     }
+}
+
+/// What a completion's syndrome says of a request that failed ("Mellanox Adapters Programmer's Reference
+/// Manual", 8.18.4; the names are rdma-core's).
+pub(crate) fn syndrome_name(syndrome: u8) -> String {
+    let text = match syndrome {
+        0x01 => "a length that is wrong here",
+        0x02 => "a request that is wrong",
+        0x04 => "local memory that is not registered so",
+        0x05 => "flushed, as a request before it failed",
+        0x06 => "a memory window that cannot be bound",
+        0x10 => "a bad answer",
+        0x11 => "local memory that cannot be accessed",
+        0x12 => "a request that the peer takes for invalid",
+        0x13 => "remote memory that is not registered so",
+        0x14 => "the peer could not carry it out",
+        0x15 => "the peer's card does not answer",
+        0x16 => "the peer's card is not ready",
+        0x22 => "the peer's card gave it up",
+        _ => "an unknown failure",
+    };
+    format!("{text} (syndrome {syndrome:#04x})")
 }
 
 /// Where in the launch, as in every text about a failure there.
