@@ -1,7 +1,7 @@
 /* Formats of mlx5 cards, as far as kernels write and read them: work requests, doorbells, completions. From
  * the "Mellanox Adapters Programmer's Reference Manual" (revision 0.40), chapters 7 to 9, and rdma-core's
- * mlx5dv.h, with which host/runtime/tests/mlx5_formats.rs compares every number here and in the host's
- * net/queue/formats.rs. Plain C.
+ * mlx5dv.h, with which a test (host/runtime/src/net/queue/formats_tests.rs) compares every number here, those
+ * of the host and those of the software card. Plain C.
  *
  * A request takes one block of 64 bytes, as segments of 16; all words are big-endian.
  *

@@ -9,6 +9,8 @@
 pub(in crate::net) mod card;
 pub(in crate::net) mod emulated;
 pub(in crate::net) mod formats;
+#[cfg(test)]
+mod formats_tests;
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;

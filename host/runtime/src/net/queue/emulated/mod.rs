@@ -12,6 +12,8 @@ mod memory;
 mod packets;
 mod pair;
 mod requests;
+#[cfg(test)]
+mod tests;
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -280,4 +282,10 @@ fn is_ours(stream: &UnixStream) -> bool {
     };
     // SAFETY: has no preconditions.
     got == 0 && peer.uid == unsafe { libc::geteuid() }
+}
+
+/// For tests: what the card reads in a slot, as text.
+#[cfg(test)]
+pub(in crate::net) fn parsed(block: &[u8; 64], index: u16, number: u32) -> String {
+    format!("{:?}", requests::Request::parse(block, index, number).expect("a request"))
 }

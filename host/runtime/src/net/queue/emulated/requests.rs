@@ -1,6 +1,6 @@
 //! What the software card reads in a slot of a send queue. Written from the published formats (rdma-core's
 //! mlx5dv.h, "Work Queue Elements Format" of the programmer's reference manual), apart from what writes
-//! them; `../formats_tests.rs` compares its numbers with mlx5dv.h.
+//! them; `../formats_tests.rs` builds requests by mlx5dv.h's own structures, and this has to read them.
 
 /// Bytes of a slot.
 pub(super) const BLOCK: usize = 64;
