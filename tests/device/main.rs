@@ -11,6 +11,7 @@ mod collectives;
 mod faults;
 mod order;
 mod packed;
+mod queue;
 mod rma;
 mod staged;
 mod storm;
