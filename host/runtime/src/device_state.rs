@@ -13,6 +13,7 @@ use crate::gpu::pinned::{PinnedBox, Registered};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::topology::near::{Near, NearForm};
+use crate::verbs::syndrome_name;
 use rushmem_abi::device::*;
 use rushmem_abi::table::Comparison;
 
@@ -284,28 +285,6 @@ impl DeviceState {
             record.width
         )
     }
-}
-
-/// What a completion's syndrome says of a request that failed ("Mellanox Adapters Programmer's Reference
-/// Manual", 8.18.4; the names are rdma-core's).
-pub(crate) fn syndrome_name(syndrome: u8) -> String {
-    let text = match syndrome {
-        0x01 => "a length that is wrong here",
-        0x02 => "a request that is wrong",
-        0x04 => "local memory that is not registered so",
-        0x05 => "flushed, as a request before it failed",
-        0x06 => "a memory window that cannot be bound",
-        0x10 => "a bad answer",
-        0x11 => "local memory that cannot be accessed",
-        0x12 => "a request that the peer takes for invalid",
-        0x13 => "remote memory that is not registered so",
-        0x14 => "the peer could not carry it out",
-        0x15 => "the peer's card does not answer",
-        0x16 => "the peer's card is not ready",
-        0x22 => "the peer's card gave it up",
-        _ => "an unknown failure",
-    };
-    format!("{text} (syndrome {syndrome:#04x})")
 }
 
 /// Where in the launch, as in every text about a failure there.

@@ -36,6 +36,7 @@ mod seeds;
 mod settings;
 mod team;
 mod topology;
+mod verbs;
 mod word;
 mod world;
 

@@ -35,6 +35,7 @@ use crate::health::Health;
 use crate::kernel::service::Service;
 use crate::node::control::{Control, FromAfar};
 use crate::topology::card::Card;
+use crate::verbs;
 
 /// The first phase: PEs know how to reach each other.
 pub(crate) struct Meeting {
@@ -105,8 +106,14 @@ impl Meeting {
             Queues::new(me, cards.len(), config.queue_slots, cuda, Box::new(card) as Box<dyn QueueCard>)
         };
         let queues = emulated.then(|| meeting::connect_cards(open(), &**boot)).transpose()?;
-        if let Some(queues) = &queues {
-            log::info!("{}: {}", health.who(), queues.about());
+        match &queues {
+            Some(queues) => log::info!("{}: {}", health.who(), queues.about()),
+            None if log::log_enabled!(log::Level::Info) => log::info!(
+                "{}: kernels reach far PEs by the proxy, and not by queues of a network card: {}",
+                health.who(),
+                verbs::why_not()
+            ),
+            None => {}
         }
         Ok(Meeting {
             me,

@@ -22,12 +22,12 @@ use rushmem_abi::device::{
 
 use self::card::{Card, Keys, QueueMemory};
 use self::formats::{Completion, BLOCK, RECORD_SEND};
-use crate::device_state::syndrome_name;
 use crate::error::{err, Error, Result};
 use crate::gpu::plain::Plain;
 use crate::gpu::Cuda;
 use crate::net::memory::reachable::HostMemory;
 use crate::net::transport::Memory;
+use crate::verbs::syndrome_name;
 
 const LINE: usize = size_of::<Line>();
 /// Of a queue, behind its slots: the doorbell record, the register, the completion queue.
