@@ -13,6 +13,8 @@ RUNTIME = {
     "settings": {"logging"},
     "seeds": set(),
     "word": set(),
+    # Network cards: what the machine has, and what their completions say.
+    "verbs": set(),
     # Arithmetic of reductions on arrays in memory.
     "reduction": {"error", "word"},
     "os": {"error"},
@@ -28,7 +30,7 @@ RUNTIME = {
     "device": {"config", "error", "gpu"},
     # Who is where: cards, nodes, the near PEs. Kernels learn them by the device state.
     "topology": {"config", "device", "error", "seeds"},
-    "device_state": {"error", "gpu", "health", "topology"},
+    "device_state": {"error", "gpu", "health", "topology", "verbs"},
     "kernel": {"config", "device", "device_state", "error", "gpu", "handles", "health", "interrupt", "op"},
     # PEs: those of this host, how all meet, and rounds of host calls.
     "node": {"error", "health", "os", "seeds", "topology"},
@@ -41,7 +43,7 @@ RUNTIME = {
     "memory": {"collective", "config", "error", "gpu", "node", "os", "topology"},
     # What texts about faults learn of it.
     "crash": {"memory"},
-    "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "word"},
+    "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "verbs", "word"},
     # Who carries operations out, and what holds it all.
     "exec": {"config", "error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
     "world": {
@@ -50,7 +52,7 @@ RUNTIME = {
     },
     "capi": {
         "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "interrupt", "kernel", "logging", "memory",
-        "node", "op", "plugin", "settings", "team", "topology", "world",
+        "node", "op", "plugin", "settings", "team", "topology", "verbs", "world",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"boot", "config", "net", "node", "topology"},

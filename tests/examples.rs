@@ -46,6 +46,25 @@ fn put_gets_there_and_back() {
 }
 
 #[test]
+fn a_kernel_drives_the_card() {
+    for (bytes, rounds) in [("1", "3"), ("29", "3"), ("300000", "4")] {
+        let mut program = rushmem_run(2, example("rdma_write"));
+        program.args(["--bytes", bytes, "--rounds", rounds]);
+        // Its own choice, whatever way the other tests take.
+        program.env("RUSHMEM_TRANSPORT", "queue-emulated").env("RUSHMEM_PES_PER_NODE", "1").env_remove("RUSHMEM_NODES");
+        if let Err(why) = rushmem::doctor::network().unwrap() {
+            return eprintln!("SKIP a_kernel_drives_the_card: {why}");
+        }
+        let said = format!("rdma_write: {rounds} writes of {bytes} bytes in ");
+        let ended = run(&mut program, LIMIT).ok();
+        let ended = ended.says(&[&said, "every byte verified by PE 1", "queue-emulated (", device()]);
+        assert!(!ended.stdout.contains(" in 0 requests"), "{ended}");
+    }
+    let listed = run(command(example("rdma_write")).arg("--list"), LIMIT).ok();
+    listed.says(&["a software card, for PEs of one host"]);
+}
+
+#[test]
 fn the_ring_goes_round() {
     for n in COUNTS {
         for (laps, threads) in [(1, 1), (7, 33), (50, 256)] {

@@ -1,7 +1,7 @@
 //! What joining a job would do and need here, without joining: what `rushmem-info` shows, for programs
 //! that want to say early what is missing.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -193,6 +193,27 @@ pub fn network() -> Result<Result<Tool, String>> {
     runtime.check(unsafe { (runtime.network)(raw.as_mut_ptr()) })?;
     // SAFETY: filled by the successful call; its strings live for ever.
     Ok(unsafe { tool(&raw.assume_init()) })
+}
+
+/// The network cards with verbs that this machine has, in words: name, ports, addresses, and which GPUs are
+/// close. The inner error says why there are none. Loads libibverbs.
+///
+/// # Errors
+/// [`ErrorCode::LibraryNotFound`] where the runtime cannot be loaded.
+pub fn network_cards() -> Result<Result<Vec<String>, String>> {
+    let runtime = Runtime::get()?;
+    let mut found = Vec::new();
+    loop {
+        let mut text = std::ptr::null();
+        // SAFETY: a place for the answer.
+        match runtime.check(unsafe { (runtime.network_card)(found.len(), &mut text) }) {
+            // SAFETY: a string that lives for ever.
+            Ok(()) => found.push(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()),
+            Err(e) if e.code() != ErrorCode::InvalidArgument => return Err(e),
+            Err(e) if found.is_empty() => return Ok(Err(e.message().to_owned())),
+            Err(_) => return Ok(Ok(found)),
+        }
+    }
 }
 
 /// The MPI bootstrap plug-ins around the runtime. Loads none.

@@ -311,7 +311,8 @@ pub struct Peer {
     pub pid: u32,
     /// Its host's name.
     pub host: String,
-    /// `direct`: mapped, by loads and stores; `ucx` or `fake`: over that network; `none`: no way leads there.
+    /// `direct`: mapped, by loads and stores; `ucx` or `fake`: over that network;
+    /// `queue-emulated`: kernels by the queues of a software card; `none`: no way leads there.
     pub transport: String,
     /// Why that transport.
     pub reason: String,

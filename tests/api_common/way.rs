@@ -18,6 +18,7 @@ pub fn way_to(me: u32, pe: u32) -> &'static str {
         "ucx" => "ucx",
         // Without hosts this way leads to all PEs.
         "fake" if !divided || node(me) != node(pe) => "fake",
+        "queue-emulated" if !divided || node(me) != node(pe) => "queue-emulated",
         _ if node(me) == node(pe) => "direct",
         _ => "ucx",
     }

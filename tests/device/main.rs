@@ -12,6 +12,7 @@ mod faults;
 mod groups;
 mod order;
 mod packed;
+mod queue;
 mod rma;
 mod staged;
 mod storm;

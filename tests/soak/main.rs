@@ -96,6 +96,16 @@ fn over_fake(n: u32, each: &str, delay: &str, soak: Soak) {
     seeded(pes.env("RUSHMEM_FAKE_DELAY", delay)).timeout(limit()).threads(soak);
 }
 
+/// Over queues of a software card, as threads.
+fn over_queues(n: u32, each: &str, soak: Soak) {
+    if on_gpus() {
+        return place::skip("soak over a software card", "the fake network carries no GPU's memory");
+    }
+    let pes = place::pes(n).env("RUSHMEM_TRANSPORT", "queue-emulated").env("RUSHMEM_PES_PER_NODE", each);
+    let pes = pes.env("RUSHMEM_QUEUE_SLOTS", "64").env("RUSHMEM_FAKE_DELAY", "20");
+    seeded(pes).timeout(limit()).threads(soak);
+}
+
 #[test]
 fn direct() {
     run(place::pes(3), 3, soak);
@@ -134,6 +144,29 @@ fn fake_in_haste() {
 #[test]
 fn mixed_fake() {
     over_fake(4, "2", "20", soak);
+}
+
+/// Kernels write queues of a software card; the rest goes by the fake network.
+#[test]
+fn queue() {
+    over_queues(2, "1", soak);
+}
+
+#[test]
+fn mixed_queue() {
+    over_queues(4, "2", soak);
+}
+
+/// The same as processes; the rest goes by UCX.
+#[test]
+fn queue_ucx() {
+    let way = [("RUSHMEM_TRANSPORT", "queue-emulated"), ("RUSHMEM_FAKE_DELAY", "20")];
+    over_ucx("soak of queues", 2, 1, &way, soak);
+}
+
+#[test]
+fn memory_queue() {
+    over_queues(4, "2", memory::soak);
 }
 
 #[test]

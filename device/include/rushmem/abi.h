@@ -9,9 +9,10 @@
 #include <stddef.h>
 #endif
 
+#include <rushmem/abi_queue.h>
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 7u
+#define RUSHMEM_DEVICE_ABI_VERSION 8u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -35,7 +36,9 @@ typedef struct rushmem_stall_record {
                           * RUSHMEM_STALL_BUSY: no stall: the slot set is in use, and the launch ends. Of these three `width` is
                           * team << 8 | RUSHMEM_COLLECTIVE_*, and `expected` and `seen` are phase << 16 | tag;
                           * RUSHMEM_STALL_GRID: for the blocks of the launch to come to a collective at grid scope: `width`
-                          * is the same, `expected` the number of blocks and `seen` how many have come */
+                          * is the same, `expected` the number of blocks and `seen` how many have come;
+                          * RUSHMEM_STALL_QUEUE: for a request in the card's queue to from_pe: `expected` is one past its
+                          * index, `seen` how many are complete; where `width` is not 0 it failed, and `width` is the syndrome */
   int32_t  from_pe;      /* the PE waited for where that is known, else -1 */
   uint32_t width;        /* bytes of the word: 4 or 8 */
   uint64_t address;      /* of the word, in the waiting PE's address space */
@@ -56,6 +59,7 @@ typedef struct rushmem_stall_record {
 #define RUSHMEM_STALL_MISMATCH (-6)
 #define RUSHMEM_STALL_BUSY (-7)
 #define RUSHMEM_STALL_GRID (-8)
+#define RUSHMEM_STALL_QUEUE (-9)
 
 /* Collectives, in tags and reports. */
 enum { RUSHMEM_COLLECTIVE_SYNC = 1, RUSHMEM_COLLECTIVE_BROADCAST = 2, RUSHMEM_COLLECTIVE_FCOLLECT = 3,
@@ -153,7 +157,8 @@ typedef struct rushmem_device_state {
   /* Teams that kernels find by number (rushmem_team_number): RUSHMEM_NUMBERED_TEAMS entries, in the memory of
    * this PE's device. No team: `slots` is 0. */
   const rushmem_team *teams;
-} rushmem_device_state;  /* 240 bytes */
+  rushmem_queues *queues; /* the card's queues, which kernels write; null: there are none */
+} rushmem_device_state;  /* 248 bytes */
 
 #define RUSHMEM_NUMBERED_TEAMS 64
 
@@ -162,6 +167,7 @@ typedef struct rushmem_device_state {
 
 enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3,
        RUSHMEM_DEVICE_FAIL_UNMAPPED = 4, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS = 5, RUSHMEM_DEVICE_FAIL_TEAM = 6,
-       RUSHMEM_DEVICE_FAIL_MISMATCH = 7, RUSHMEM_DEVICE_FAIL_BUSY = 8 };
+       RUSHMEM_DEVICE_FAIL_MISMATCH = 7, RUSHMEM_DEVICE_FAIL_BUSY = 8,
+       RUSHMEM_DEVICE_FAIL_QUEUE = 9 };
 
 #endif

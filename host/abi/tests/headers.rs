@@ -13,7 +13,7 @@ use rushmem_abi::reduction::Operator;
 use rushmem_abi::table::{CType, Families, Kind, C_TYPES};
 
 /// The device headers that repeat numbers; rushmem.h is generated (`host/runtime/tests/header.rs`).
-const HEADERS: [&str; 3] = ["abi.h", "abi_ring.h", "abi_mailbox.h"];
+const HEADERS: [&str; 4] = ["abi.h", "abi_ring.h", "abi_mailbox.h", "abi_queue.h"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -199,7 +199,7 @@ fn layouts_are_those_of_the_headers() {
     fields!(layout, "rushmem_sync_line", SyncLine: epoch said pad);
     fields!(layout, "rushmem_device_state", RawState: version bytes my_pe n_pes near_first near_count heap_base
         stride broken sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox
-        near_apart step_first step_count step_inverse step_shift near_table world teams);
+        near_apart step_first step_count step_inverse step_shift near_table world teams queues);
     fields!(layout, "rushmem_team", RawTeam: my_pe n_pes start stride table slots slot_bytes slot_sets packets id
         all_near heap_base first_bytes next_packets stage);
     fields!(layout, "rushmem_team_slots", TeamSlots: phase known busy current grid arrived pad);
@@ -212,6 +212,11 @@ fn layouts_are_those_of_the_headers() {
     fields!(layout, "rushmem_mailbox_request", MailboxRequest: address value compare what);
     fields!(layout, "rushmem_mailbox_queue", MailboxQueue: done pad requests results);
     fields!(layout, "struct rushmem_mailbox", RawMailbox: bell turn queue pad);
+    fields!(layout, "rushmem_queue_segment", QueueSegment: offset bytes rkeys lkey reserved);
+    fields!(layout, "rushmem_queue", RawQueue: slots record bell completion stamps mask number reserved tail
+        last_read pad_tail rung ringing pad_rung completed probed settled fences pad_completed);
+    fields!(layout, "rushmem_queues", RawQueues: queues segments n_segments sinks sink_busy sink_address sink_lkey
+        reserved_key reserved sink_tail pad_sink fences pad_fences);
     layout.check();
 }
 

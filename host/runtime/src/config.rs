@@ -27,7 +27,7 @@ const DEFAULT_HEAP_MAX: u64 = 64 << 30;
 pub(crate) struct Config {
     /// The device (`RUSHMEM_DEVICE`: `auto`, `cpu`, `cuda` or `cuda:N`).
     pub(crate) device: DeviceWish,
-    /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct`, `ucx` or `fake`).
+    /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct`, `ucx`, `fake` or `queue-emulated`).
     pub(crate) transport: TransportWish,
     /// How bulk gets into and out of the GPU memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`: `auto`,
     /// `bounce` or `ucx`).
@@ -38,6 +38,11 @@ pub(crate) struct Config {
     /// Slots of the device ring (`RUSHMEM_RING_SLOTS`, 1024): few of them for tests of a ring that is full
     /// and wraps.
     pub(crate) ring_slots: usize,
+    /// Slots of each queue of a card that kernels write (`RUSHMEM_QUEUE_SLOTS`, 1024).
+    pub(crate) queue_slots: usize,
+    /// After about how many requests the software card loses a link (`RUSHMEM_QUEUE_LOSE`); never, unless it
+    /// is given.
+    pub(crate) queue_lose: Option<u64>,
     /// The fake network's seed (`RUSHMEM_FAKE_SEED`), if it is to be a certain one.
     pub(crate) fake_seed: Option<u64>,
     /// Its usual longest delay in microseconds (`RUSHMEM_FAKE_DELAY`, 100).
@@ -107,6 +112,8 @@ impl Config {
             TransportWish::Ucx => MappingWish::Refused("RUSHMEM_TRANSPORT=ucx"),
             TransportWish::Fake if self.placement.divides() => MappingWish::Wanted,
             TransportWish::Fake => MappingWish::Refused("RUSHMEM_TRANSPORT=fake"),
+            TransportWish::QueueEmulated if self.placement.divides() => MappingWish::Wanted,
+            TransportWish::QueueEmulated => MappingWish::Refused("RUSHMEM_TRANSPORT=queue-emulated"),
         }
     }
 
@@ -158,6 +165,8 @@ impl Config {
             far_gpu: get("RUSHMEM_FAR_GPU").map_or(Ok(FarGpu::Auto), |v| FarGpu::parse(&v))?,
             far_copies: get("RUSHMEM_FAR_COPIES").map_or(Ok(Carrier::Auto), |v| Carrier::parse(&v))?,
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
+            queue_slots: get("RUSHMEM_QUEUE_SLOTS").map_or(Ok(1024), |v| queue_slots(&v))?,
+            queue_lose: get("RUSHMEM_QUEUE_LOSE").map(|v| number("RUSHMEM_QUEUE_LOSE", &v)).transpose()?,
             fake_seed: get("RUSHMEM_FAKE_SEED").map(|v| number("RUSHMEM_FAKE_SEED", &v)).transpose()?,
             fake_delay: get("RUSHMEM_FAKE_DELAY").map_or(Ok(100), |v| number("RUSHMEM_FAKE_DELAY", &v))?,
             placement: Placement::parse(get("RUSHMEM_PES_PER_NODE"), get("RUSHMEM_NODES"))?,
@@ -213,6 +222,16 @@ fn ring_slots(text: &str) -> Result<usize> {
         err!(
             ENVIRONMENT,
             "RUSHMEM_RING_SLOTS={text}: expected a power of two from 64 to 65536 (default 1024)"
+        )
+    })
+}
+
+fn queue_slots(text: &str) -> Result<usize> {
+    let number = text.trim().parse::<usize>().ok();
+    number.filter(|n| n.is_power_of_two() && (64..=16384).contains(n)).ok_or_else(|| {
+        err!(
+            ENVIRONMENT,
+            "RUSHMEM_QUEUE_SLOTS={text}: expected a power of two from 64 to 16384 (default 1024)"
         )
     })
 }

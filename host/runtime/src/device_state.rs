@@ -13,6 +13,7 @@ use crate::gpu::pinned::{PinnedBox, Registered};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::topology::near::{Near, NearForm};
+use crate::verbs::syndrome_name;
 use rushmem_abi::device::*;
 use rushmem_abi::table::Comparison;
 
@@ -44,6 +45,8 @@ pub(crate) struct DeviceFacts<'a> {
     pub(crate) world: RawTeam,
     /// Where the device finds the teams that have numbers.
     pub(crate) teams: usize,
+    /// Where the device finds the card's queues, which kernels write; 0: there are none.
+    pub(crate) queues: usize,
 }
 
 /// `RUSHMEM_FAILURE_WORDS` words, written by one 16-byte store.
@@ -152,6 +155,7 @@ impl DeviceState {
             near_table: table as *const u64,
             world: facts.world,
             teams: facts.teams as *const RawTeam,
+            queues: facts.queues as *mut c_void,
         });
         Ok(DeviceState { raw, stalls, failure, _broken: registered, _health: Arc::clone(health) })
     }
@@ -185,6 +189,7 @@ impl DeviceState {
         let (place, what) = (place_of(record), self.waits_for(record));
         match record.cmp {
             RUSHMEM_STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
+            RUSHMEM_STALL_QUEUE if record.width != 0 => format!("{who}: a kernel{place}: {what}"),
             RUSHMEM_STALL_MISMATCH | RUSHMEM_STALL_BUSY => format!("{who}: a kernel{place}: {what}"),
             _ => format!("{who}: a kernel{place} has waited {:.1} s {what}", record.waited_ns as f64 / 1e9),
         }
@@ -237,6 +242,18 @@ impl DeviceState {
                 return format!(
                     "for all {expected} blocks of its launch to come to a {collective} of {team} at grid scope; {seen} have: \
                      the others do not run, as only max_blocks do at once, or do not make this call"
+                )
+            }
+            RUSHMEM_STALL_QUEUE if record.width != 0 => {
+                return format!(
+                    "the network card refused a request to PE {pe}: {}; {} requests before number {} are complete",
+                    syndrome_name(record.width as u8), record.seen, record.expected
+                )
+            }
+            RUSHMEM_STALL_QUEUE => {
+                return format!(
+                    "for the network card to complete request {} to PE {pe}; it has completed {}",
+                    record.expected, record.seen
                 )
             }
             RUSHMEM_STALL_MISMATCH => {

@@ -32,6 +32,7 @@ pub(crate) fn state_of(health: &Arc<Health>) -> DeviceState {
         mailbox: 0,
         world: Slots::of_world(4, false).world_team(1, 0x10400, 0x10000, true),
         teams: 0,
+        queues: 0,
     };
     DeviceState::new(&facts, health, None).unwrap()
 }

@@ -118,6 +118,8 @@ pub(crate) fn worlds_with<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&Wor
             &[("RUSHMEM_TRANSPORT", "ucx"), ("RUSHMEM_PES_PER_NODE", "1"), ("RUSHMEM_FAR_COPIES", "ucx")]
         }
         "fake" => &[("RUSHMEM_TRANSPORT", "fake"), ("RUSHMEM_PES_PER_NODE", "1")],
+        // Kernels write queues of a software card; the rest goes by the fake network.
+        "queue" => &[("RUSHMEM_TRANSPORT", "queue-emulated"), ("RUSHMEM_PES_PER_NODE", "1")],
         // Two PEs a node, so that some are near and some are far.
         "mixed" => &[("RUSHMEM_PES_PER_NODE", "2")],
         // The same in an order of which the near PEs take a table.

@@ -37,6 +37,7 @@ mod seeds;
 mod settings;
 mod team;
 mod topology;
+mod verbs;
 mod word;
 mod world;
 

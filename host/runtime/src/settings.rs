@@ -8,7 +8,7 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 42] = [
+const KNOWN: [&str; 44] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CHECK",
@@ -41,6 +41,8 @@ const KNOWN: [&str; 42] = [
     "RUSHMEM_PE",
     "RUSHMEM_PEER_TIMEOUT",
     "RUSHMEM_PES_PER_NODE",
+    "RUSHMEM_QUEUE_LOSE",
+    "RUSHMEM_QUEUE_SLOTS",
     "RUSHMEM_RING_SLOTS",
     "RUSHMEM_STALL_REPORT",
     "RUSHMEM_STREAMS",

@@ -3,9 +3,11 @@
 //! that one search finds both; the structs are named for Rust, and each says its name in C.
 
 mod mailbox;
+mod queue;
 mod ring;
 mod state;
 
 pub use mailbox::*;
+pub use queue::*;
 pub use ring::*;
 pub use state::*;

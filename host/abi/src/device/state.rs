@@ -4,7 +4,7 @@
 use std::os::raw::c_void;
 
 /// Version of the device state. A module that was compiled for another one is refused.
-pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 7;
+pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 8;
 
 /// In the table of near PEs' distances: of a PE that is not near.
 pub const RUSHMEM_NOT_NEAR: u64 = 1;
@@ -27,6 +27,8 @@ pub const RUSHMEM_STALL_MISMATCH: i32 = -6;
 pub const RUSHMEM_STALL_BUSY: i32 = -7;
 /// A wait for the blocks of a launch to come to a collective of all of them.
 pub const RUSHMEM_STALL_GRID: i32 = -8;
+/// A wait for a request in a card's queue, or a record of one that failed.
+pub const RUSHMEM_STALL_QUEUE: i32 = -9;
 
 /// Collectives, in tags and reports: sync and barrier.
 pub const RUSHMEM_COLLECTIVE_SYNC: u32 = 1;
@@ -82,6 +84,8 @@ pub const RUSHMEM_DEVICE_FAIL_TEAM: u32 = 6;
 pub const RUSHMEM_DEVICE_FAIL_MISMATCH: u32 = 7;
 /// A collective was begun in a slot set that another one was using.
 pub const RUSHMEM_DEVICE_FAIL_BUSY: u32 = 8;
+/// The card refused a request.
+pub const RUSHMEM_DEVICE_FAIL_QUEUE: u32 = 9;
 /// Words of what a kernel that gives up writes, in one store.
 pub const RUSHMEM_FAILURE_WORDS: usize = 4;
 
@@ -202,4 +206,5 @@ pub struct RawState {
     pub near_table: *const u64,
     pub world: RawTeam,
     pub teams: *const RawTeam,
+    pub queues: *mut c_void,
 }

@@ -29,6 +29,9 @@ pub(crate) struct Facts {
     pub(crate) compiler: ToolFacts,
     /// UCX, which reaches PEs whose memory is not mapped.
     pub(crate) ucx: ToolFacts,
+    /// Network cards with verbs, in words, and why there are none.
+    pub(crate) network_cards: Vec<String>,
+    pub(crate) network_cards_error: Option<String>,
     pub(crate) mpi_plugins: Vec<PathBuf>,
 }
 
@@ -124,7 +127,15 @@ impl Facts {
             Ok(plan) => (plan.map(Launch::from), None),
             Err(e) => (None, Some(e.message().to_owned())),
         };
+        let cards = works.then(doctor::network_cards).map(|cards| cards.unwrap_or_else(|e| Err(e.message().to_owned())));
+        let (network_cards, network_cards_error) = match cards {
+            Some(Ok(cards)) => (cards, None),
+            Some(Err(why)) => (Vec::new(), Some(why)),
+            None => (Vec::new(), None),
+        };
         Facts {
+            network_cards,
+            network_cards_error,
             rushmem: library,
             host: Machine::here(),
             settings: settings(std::env::vars_os().map(|(name, value)| {

@@ -163,6 +163,14 @@ impl Out {
         }
         self.tool("compiler", &facts.compiler, device(facts) != Some("cuda"), "kernels on the CPU");
         self.ucx(&facts.ucx);
+        match (facts.network_cards.split_first(), &facts.network_cards_error) {
+            (Some((first, others)), _) => {
+                self.section("cards", first);
+                others.iter().for_each(|card| self.section("", card));
+            }
+            (None, Some(why)) => self.section("cards", &format!("none with verbs: {why}")),
+            (None, None) => {}
+        }
         let files: Vec<_> = facts.mpi_plugins.iter().map(|path| path.display().to_string()).collect();
         let none = "none here; needed under MPI's launchers only (`make mpi-plugins` builds them)";
         self.section("MPI", if files.is_empty() { none } else { files.first().map_or("", String::as_str) });

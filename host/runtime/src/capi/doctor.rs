@@ -16,6 +16,7 @@ use crate::device::DeviceKind;
 use crate::error::{err, Result};
 use crate::gpu::Cuda;
 use crate::plugin;
+use crate::verbs;
 use rushmem_abi::c::*;
 
 /// What `rushmem_init` without an attribute would do here: which launcher it sees, how the PEs would meet,
@@ -119,6 +120,23 @@ pub unsafe extern "C" fn rushmem_network(out: *mut rushmem_tool_t) -> i32 {
         let found = ucx_sys::Ucp::load().map(|ucx| (ucx.path(), ucx.version().to_string()));
         // SAFETY: per contract.
         unsafe { write_out(out, tool(found.map_err(|e| err!(ENVIRONMENT, "{e}"))), "out") }
+    })
+}
+
+/// Network card number `index`, counted from 0, of those that this machine has and libibverbs lists, in words:
+/// name, ports, addresses, and which GPUs are close. Lives for ever. `RUSHMEM_ERR_INVALID_ARGUMENT` past the
+/// last one; where there is none, `rushmem_last_error_message` says why. Loads libibverbs. Local.
+///
+/// # Safety
+/// `text` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_network_card(index: usize, text: *mut *const c_char) -> i32 {
+    guard(|| {
+        let found = verbs::here().map_err(|why| err!(INVALID_ARGUMENT, "{why}"))?;
+        let card = found.get(index);
+        let card = card.ok_or_else(|| err!(INVALID_ARGUMENT, "there are {} network cards here", found.len()))?;
+        // SAFETY: per contract.
+        unsafe { write_out(text, forever(&card.to_string()), "text") }
     })
 }
 

@@ -24,21 +24,26 @@ pub(crate) enum TransportWish {
     Ucx,
     /// A network within this process that delays and reorders, to find out what a program depends on.
     Fake,
+    /// The network, and for kernels queues of a software card, which they write themselves: for tests.
+    QueueEmulated,
 }
 
 impl TransportWish {
-    const NAMES: [(&'static str, TransportWish); 4] = [
+    const NAMES: [(&'static str, TransportWish); 5] = [
         ("auto", TransportWish::Auto),
         ("direct", TransportWish::Direct),
         ("ucx", TransportWish::Ucx),
         ("fake", TransportWish::Fake),
+        ("queue-emulated", TransportWish::QueueEmulated),
     ];
 
     pub(crate) fn parse(text: &str) -> Result<TransportWish> {
         let known = Self::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
         known
             .map(|(_, wish)| *wish)
-            .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx or fake"))
+            .ok_or_else(|| {
+                err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx, fake or queue-emulated")
+            })
     }
 
     /// How the wish of that number is written.

@@ -33,6 +33,14 @@ impl Plain {
         Ok(plain)
     }
 
+    /// Replaces the contents, from the first byte on. Waits until they are there.
+    pub(crate) fn fill(&self, contents: &[u8]) -> Result<()> {
+        let stream = Stream::new(&self.cuda, Priority::High)?;
+        // SAFETY: the caller gives no more than there was at first; waited for.
+        unsafe { stream.copy(self.at, contents.as_ptr() as usize, contents.len()) }?;
+        stream.finish()
+    }
+
     /// First address.
     pub(crate) fn base(&self) -> usize {
         self.at

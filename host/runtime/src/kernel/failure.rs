@@ -11,9 +11,10 @@ use crate::device_state::place_of;
 use crate::error::{err, Error};
 use rushmem_abi::device::{
     StallRecord, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS, RUSHMEM_DEVICE_FAIL_BAD_PE, RUSHMEM_DEVICE_FAIL_BROKEN,
-    RUSHMEM_DEVICE_FAIL_BUSY, RUSHMEM_DEVICE_FAIL_MISMATCH, RUSHMEM_DEVICE_FAIL_TEAM,
+    RUSHMEM_DEVICE_FAIL_BUSY, RUSHMEM_DEVICE_FAIL_MISMATCH, RUSHMEM_DEVICE_FAIL_QUEUE,
+    RUSHMEM_DEVICE_FAIL_TEAM,
     RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS, RUSHMEM_STALL_BUSY,
-    RUSHMEM_STALL_MISMATCH,
+    RUSHMEM_STALL_MISMATCH, RUSHMEM_STALL_QUEUE,
 };
 
 /// The latest records that kernels have made, oldest first. Printing a record takes it from the device; a
@@ -122,6 +123,11 @@ impl Common {
                     false => "",
                 };
                 err!(BUSY, "{head}{here}: {what}{left}")
+            }
+            RUSHMEM_DEVICE_FAIL_QUEUE => {
+                let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_QUEUE && record.width != 0);
+                let what = what.unwrap_or_else(|| "the network card refused a request".into());
+                err!(IO, "{head}{here}: {what}")
             }
             RUSHMEM_DEVICE_FAIL_TEAM => err!(
                 INVALID_ARGUMENT,

@@ -3,6 +3,7 @@
 
 use rushmem_bootstrap_abi::Bootstrap;
 
+use super::queue::Queues;
 use super::Shared;
 use crate::error::{err, Error, Result};
 use crate::memory::remote::Backed;
@@ -93,6 +94,23 @@ pub(super) fn introduce(
     Ok(transport)
 }
 
+/// Connects everybody's network cards, whose queues kernels write.
+pub(super) fn connect_cards(opened: Result<Queues>, boot: &dyn Bootstrap) -> Result<Queues> {
+    let what = "connecting the network cards whose queues kernels write";
+    let (queues, mine) = match opened.map_err(|e| e.context(what)) {
+        Ok(queues) => {
+            let address = queues.card_address();
+            (Some(queues), Ok(address))
+        }
+        Err(e) => (None, Err(e)),
+    };
+    let all = exchange(boot, what, mine)?;
+    let mut queues = queues.expect("the exchange fails where there are none");
+    let connected = queues.connect(&all).map(|()| Vec::new());
+    exchange(boot, what, connected)?;
+    Ok(queues)
+}
+
 /// See [`RemoteMemory::add`](crate::memory::remote::RemoteMemory::add).
 ///
 /// # Safety
@@ -113,7 +131,13 @@ pub(super) unsafe fn add(
         let id = engine.segments().new_id();
         // SAFETY: the caller keeps the memory until it is forgotten.
         let key = unsafe { engine.transport().register(id, memory) };
-        (id, key.map(|key| [&(own as u64).to_le_bytes()[..], &key].concat()))
+        let queue = match engine.queues() {
+            // SAFETY: the caller keeps the memory until it is forgotten.
+            Some(queues) => unsafe { queues.register(id, offset, memory) },
+            None => Ok(0),
+        };
+        let both = key.and_then(|key| Ok((key, queue?)));
+        (id, both.map(|(key, queue)| [&(own as u64).to_le_bytes()[..], &queue.to_le_bytes(), &key].concat()))
     };
     let mine = mine.map_err(|e| e.context("making memory known to PEs on other hosts"));
     let all = exchange(boot, "making memory known to PEs on other hosts", mine);
@@ -122,14 +146,19 @@ pub(super) unsafe fn add(
         Ok(all) => all,
         Err(e) => {
             engine.transport().forget(id);
+            if let Some(queues) = engine.queues() {
+                queues.forget(id);
+            }
             return Err(e);
         }
     };
     let remote =
         all.iter().map(|theirs| u64::from_le_bytes(theirs[..8].try_into().expect("eight bytes"))).collect();
-    let keys: Vec<Vec<u8>> = all.into_iter().map(|theirs| theirs[8..].to_vec()).collect();
+    let queue_keys: Vec<u32> =
+        all.iter().map(|theirs| u32::from_le_bytes(theirs[8..12].try_into().expect("four bytes"))).collect();
+    let keys: Vec<Vec<u8>> = all.into_iter().map(|theirs| theirs[12..].to_vec()).collect();
     let reachable = keys.iter().map(|key| !key.is_empty()).collect();
     engine.transport().learn_keys(id, keys);
     engine.segments().insert(id, offset, bytes, own, remote, reachable);
-    Ok(())
+    engine.queues().map_or(Ok(()), |queues| queues.insert(id, offset, bytes, &queue_keys))
 }

@@ -14,6 +14,7 @@
 //! - [`completion`]: what happens when an operation is over here.
 //! - [`memory`] and [`gpu`]: this PE's own memory, as other PEs read and write it.
 //! - [`engine`]: joins these, starts operations and serves those of other PEs.
+//! - [`queue`]: queues of a network card that kernels write themselves.
 //! - [`proxy`]: kernels' posts, the thread that turns the engine, and submissions to it.
 //! - [`start`], [`meeting`], [`remote`], [`ops`]: how it starts, how memory becomes known, what the host
 //!   calls.
@@ -30,6 +31,7 @@ pub(crate) mod memory;
 mod ops;
 mod ordering;
 pub(crate) mod proxy;
+mod queue;
 mod remote;
 mod request;
 mod start;

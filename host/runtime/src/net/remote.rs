@@ -14,6 +14,9 @@ impl RemoteMemory for Far {
         let mut engine = self.shared.lock();
         for id in engine.segments().remove(offset, bytes) {
             engine.transport().forget(id);
+            if let Some(queues) = engine.queues() {
+                queues.forget(id);
+            }
         }
     }
 }

@@ -23,6 +23,9 @@ use super::proxy::doorbell::Doorbell;
 use super::proxy::posts::Posts;
 use super::proxy::ring::DeviceRing;
 use super::proxy::submissions::Submissions;
+use super::queue::card::Card as QueueCard;
+use super::queue::emulated::SoftwareCard;
+use super::queue::Queues;
 use super::transport::{fake, ucx, Transport};
 use super::{meeting, proxy, Far, Shared};
 use crate::config::{Config, TransportWish};
@@ -32,11 +35,13 @@ use crate::health::Health;
 use crate::kernel::service::Service;
 use crate::node::control::{Control, FromAfar};
 use crate::topology::card::Card;
+use crate::verbs;
 
 /// The first phase: PEs know how to reach each other.
 pub(crate) struct Meeting {
     me: usize,
     transport: Box<dyn Transport>,
+    queues: Option<Queues>,
     names: Vec<String>,
     cuda: Option<Arc<Cuda>>,
     health: Arc<Health>,
@@ -71,7 +76,12 @@ impl Meeting {
         health: &Arc<Health>,
         boot: &Arc<dyn Bootstrap>,
     ) -> Result<Meeting> {
+        let one_process = cards.iter().all(|card| card.process == cards[0].process);
+        let emulated = config.transport == TransportWish::QueueEmulated;
         let opened = match config.transport {
+            // What kernels leave to the proxy, and the host's operations, go by a network of the usual kind.
+            TransportWish::QueueEmulated if one_process => fake::Fake::new(config.fake_seed, config.fake_delay)
+                .map(|t| Box::new(t) as Box<dyn Transport>),
             TransportWish::Fake => fake::Fake::new(config.fake_seed, config.fake_delay)
                 .map(|t| Box::new(t) as Box<dyn Transport>),
             _ => {
@@ -90,9 +100,25 @@ impl Meeting {
             engine::INLINE,
             config.ring_slots
         );
+        let open = || {
+            let lose = config.queue_lose;
+            let card = SoftwareCard::new(me, cuda, config.fake_seed, config.fake_delay, lose)?;
+            Queues::new(me, cards.len(), config.queue_slots, cuda, Box::new(card) as Box<dyn QueueCard>)
+        };
+        let queues = emulated.then(|| meeting::connect_cards(open(), &**boot)).transpose()?;
+        match &queues {
+            Some(queues) => log::info!("{}: {}", health.who(), queues.about()),
+            None if log::log_enabled!(log::Level::Info) => log::info!(
+                "{}: kernels reach far PEs by the proxy, and not by queues of a network card: {}",
+                health.who(),
+                verbs::why_not()
+            ),
+            None => {}
+        }
         Ok(Meeting {
             me,
             transport,
+            queues,
             names: cards.iter().map(Card::who).collect(),
             cuda: cuda.cloned(),
             health: Arc::clone(health),
@@ -103,14 +129,22 @@ impl Meeting {
     /// The engine turns from now on, with its proxy thread. `control` is where arrivals of other nodes' PEs
     /// are noted.
     pub(crate) fn join(self, control: &Arc<Control>) -> Result<Joined> {
-        let Meeting { me, mut transport, names, cuda, health, boot } = self;
-        let (name, about, gpu) = (transport.name(), transport.about(), cuda.is_some());
+        let Meeting { me, mut transport, queues, names, cuda, health, boot } = self;
+        let (name, about) = match &queues {
+            Some(queues) => ("queue-emulated", format!("{}; the rest goes by {}", queues.about(), transport.name())),
+            None => (transport.name(), transport.about()),
+        };
+        let gpu = cuda.is_some();
         let doorbell = Doorbell::new(transport.fd())?;
         transport.arm();
         let control = Arc::clone(control);
         let note = Box::new(move |from, what: &FromAfar<'_>| control.note(from, what));
+        let mut engine = Engine::new(me, transport, names, note, Arc::clone(&health));
+        if let Some(queues) = queues {
+            engine.attach_queues(queues);
+        }
         let shared = Arc::new(Shared {
-            engine: Mutex::new(Engine::new(me, transport, names, note, Arc::clone(&health))),
+            engine: Mutex::new(engine),
             health: Arc::clone(&health),
             driven: AtomicU64::new(0),
             doorbell,
@@ -157,6 +191,11 @@ impl Prepared {
     /// What the device state's `ring` is to be.
     pub(crate) fn ring_address(&self) -> usize {
         self.ring.raw_address()
+    }
+
+    /// What the device state's `queues` is to be.
+    pub(crate) fn queues_address(&self) -> usize {
+        self.net.shared.lock().queues().map_or(0, |queues| queues.device_address())
     }
 
     /// What the device state's `mailbox` is to be.

@@ -58,5 +58,6 @@ pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState
         world: Slots { n, sets: 0, packets: 4, first: 4, stage: 0, hosts: false }
             .world_team(me as i32, 0, base, true),
         teams: null(),
+        queues: null_mut(),
     }
 }

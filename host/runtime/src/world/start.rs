@@ -131,6 +131,7 @@ impl World {
             trap_delay,
             world: slots.world_team(me as i32, base + slots_offset(n), base, near.count() == n),
             teams: base + teams_offset(n),
+            queues: 0,
         };
         let world = facts.world;
         let started = start_device(facts, detached, &device, &symmetric, &health, &config, sharing)
@@ -423,6 +424,7 @@ fn start_device(
     let net = net.map(prepare).transpose()?;
     if let Some(net) = &net {
         (facts.ring, facts.mailbox) = (net.ring_address(), net.mailbox_address());
+        facts.queues = net.queues_address();
     }
     let state = DeviceState::new(&facts, health, device.gpu())?;
     let mut engine = None;

@@ -2,9 +2,9 @@
  * of the `far_*` functions here; these call a *back end*, which carries operations to the network. Everything
  * here is off the near path.
  *
- * There is one back end, `proxy` (proxy.h): descriptors in a ring, which a thread of the host takes. A second
- * one, `queue`, in which the kernel writes the network card's own work requests, gets a header beside it;
- * `far_*` then choose for each peer, and a program does not see which.
+ * There are two back ends: `proxy` (proxy.h), descriptors in a ring, which a thread of the host takes; and
+ * `queue` (queue.h), in which the kernel writes the network card's own work requests. `far_*` choose for each
+ * peer, and a program does not see which. `queue` leaves some operations to the proxy.
  *
  * What a back end offers, with its name in front (`proxy_put`, `queue_put`). Each is called by one thread,
  * for a PE that is far, with addresses of this PE as numbers; it ends the launch where there is no such PE,
@@ -32,7 +32,7 @@
 #ifndef RUSHMEM_IMPL_NET_NET_H
 #define RUSHMEM_IMPL_NET_NET_H
 
-#include <rushmem/impl/net/proxy.h>
+#include <rushmem/impl/net/queue.h>
 #include <rushmem/scope.h>
 
 namespace rushmem {
@@ -40,38 +40,59 @@ namespace impl {
 
 RUSHMEM_DEVICE uint64_t far_address(const volatile void *at) { return reinterpret_cast<uint64_t>(at); }
 
+/* Before an operation that goes by the proxy whatever PE it is on: queue.h, Order. */
+RUSHMEM_DEVICE void by_proxy(int pe) {
+  if (has_queue(pe)) rushmem_queue_before_proxy(pe);
+}
+
 /* ---- order ---- */
 
-RUSHMEM_DEVICE void far_fence() { proxy_fence(); }
+RUSHMEM_DEVICE void far_fence() {
+  if (state().queues) rushmem_queue_fence();
+  else proxy_fence();
+}
 /* The same where it orders what was put, for checked runs. */
 RUSHMEM_DEVICE void noted_far_fence() {
   note(noted_fence);
   far_fence();
 }
-RUSHMEM_DEVICE void far_quiet() { proxy_quiet(); }
+RUSHMEM_DEVICE void far_quiet() {
+  if (state().queues) rushmem_queue_quiet();
+  else proxy_quiet();
+}
 
 /* ---- one value ---- */
 
-template <typename T> RUSHMEM_DEVICE void far_p(T *dst, const T &value, int pe) { proxy_p(dst, value, pe); }
+template <typename T> RUSHMEM_DEVICE void far_p(T *dst, const T &value, int pe) {
+  if (has_queue(pe)) queue_p(dst, value, pe);
+  else proxy_p(dst, value, pe);
+}
 template <typename T> RUSHMEM_DEVICE T far_g(const T *src, int pe) {
-  return from_bits<T>(static_cast<word<T>>(proxy_g(far_address(src), sizeof(T), pe)));
+  const uint64_t at = far_address(src);
+  const uint64_t got = has_queue(pe) ? rushmem_queue_g(at, sizeof(T), pe) : proxy_g(at, sizeof(T), pe);
+  return from_bits<T>(static_cast<word<T>>(got));
 }
 
 /* ---- bytes: one thread of the scope asks for all of it ---- */
 
 template <typename Scope>
 RUSHMEM_DEVICE void far_put(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
-  if (Scope::rank() == 0) proxy_put(far_address(dst), far_address(src), bytes, pe, flags);
+  if (Scope::rank() != 0) return;
+  if (has_queue(pe)) rushmem_queue_put(far_address(dst), far_address(src), bytes, pe, flags);
+  else proxy_put(far_address(dst), far_address(src), bytes, pe, flags);
 }
 template <typename Scope>
 RUSHMEM_DEVICE void far_get(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
-  if (Scope::rank() == 0) proxy_get(far_address(dst), far_address(src), bytes, pe, flags);
+  if (Scope::rank() != 0) return;
+  if (has_queue(pe)) rushmem_queue_get(far_address(dst), far_address(src), bytes, pe, flags);
+  else proxy_get(far_address(dst), far_address(src), bytes, pe, flags);
 }
 
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void far_iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
                              int pe) {
   if (Scope::rank() == 0) {
+    by_proxy(pe);
     proxy_iput(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
                static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
   }
@@ -80,6 +101,7 @@ template <typename Scope, typename T>
 RUSHMEM_DEVICE void far_iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
                              int pe) {
   if (Scope::rank() == 0) {
+    by_proxy(pe);
     proxy_iget(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
                static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
   }
@@ -92,15 +114,20 @@ template <typename Scope>
 RUSHMEM_DEVICE void far_put_signal(void *dst, const void *src, size_t bytes, uint64_t *sig, uint64_t value,
                                    int sig_op, int pe, uint32_t flags) {
   Scope::sync();
-  if (Scope::rank() == 0) {
-    proxy_put_signal(far_address(dst), far_address(src), bytes, far_address(sig), value, sig_op, pe, flags);
-  }
+  if (Scope::rank() != 0) return;
+  const uint64_t to = far_address(dst), from = far_address(src), at = far_address(sig);
+  if (has_queue(pe)) rushmem_queue_put_signal(to, from, bytes, at, value, sig_op, pe, flags);
+  else proxy_put_signal(to, from, bytes, at, value, sig_op, pe, flags);
 }
 RUSHMEM_DEVICE void far_put_word_signal(uint64_t *dst, uint64_t word_, uint64_t *sig, uint64_t value,
                                         int pe) {
-  proxy_put_word_signal(far_address(dst), word_, far_address(sig), value, pe);
+  if (has_queue(pe)) rushmem_queue_words(far_address(dst), word_, 8, far_address(sig), value, pe);
+  else proxy_put_word_signal(far_address(dst), word_, far_address(sig), value, pe);
 }
 RUSHMEM_DEVICE void far_signal(uint64_t *sig, uint64_t value, int sig_op, int pe) {
+  if (!has_queue(pe)) return proxy_signal(far_address(sig), value, sig_op, pe);
+  if (sig_op != RUSHMEM_SIGNAL_ADD) return rushmem_queue_words(0, 0, 0, far_address(sig), value, pe);
+  rushmem_queue_before_proxy(pe);
   proxy_signal(far_address(sig), value, sig_op, pe);
 }
 
@@ -111,6 +138,7 @@ template <typename T>
 RUSHMEM_DEVICE uint64_t far_atomic(uint32_t code, const T *target, T value, T compare, int pe,
                                    uint32_t flags) {
   if (is_floating<T>::value) flags |= RUSHMEM_RING_FLOAT;
+  by_proxy(pe);
   return proxy_atomic(code, sizeof(T), far_address(target), to_bits(value), to_bits(compare), pe, flags);
 }
 template <typename T> RUSHMEM_DEVICE T far_fetch(uint32_t code, const T *target, T value, T compare, int pe) {

@@ -30,7 +30,9 @@ use crate::health::Health;
 use crate::net::completion::Callback;
 use crate::net::gpu::traffic::Traffic;
 use crate::net::memory::segments::Segments;
+use crate::net::ordering::Lane;
 use crate::net::proxy::posts::Posts;
+use crate::net::queue::Queues;
 use crate::net::transport::{Event, Token, Transport};
 use crate::net::wire::message::Record;
 use crate::net::wire::RECORD;
@@ -54,6 +56,10 @@ pub(crate) struct Engine {
     pub(in crate::net) operations: Operations,
     /// What kernels post, once there is a ring.
     posts: Option<Box<Posts>>,
+    /// The queues that kernels write themselves, where there are any.
+    queues: Option<Box<Queues>>,
+    /// Requests in them that are open in the order of their PE: until so many of the queue are complete.
+    in_queues: Vec<(Lane, u64, u16)>,
     /// For `turn`.
     events: Vec<Event>,
     /// The process ends: nothing goes on.
@@ -72,12 +78,21 @@ impl Engine {
         let n = names.len();
         let core = Core::new(me, n, transport, Failures::new(me, names, health));
         let operations = Operations { core, gpu: None, note, let_go: false };
-        Engine { operations, posts: None, events: Vec::new(), halted: false }
+        Engine { operations, posts: None, queues: None, in_queues: Vec::new(), events: Vec::new(), halted: false }
     }
 
     /// Kernels may post from now on.
     pub(in crate::net) fn attach_posts(&mut self, posts: Posts) {
         self.posts = Some(Box::new(posts));
+    }
+
+    /// Kernels write queues of a card.
+    pub(in crate::net) fn attach_queues(&mut self, queues: Queues) {
+        self.queues = Some(Box::new(queues));
+    }
+
+    pub(in crate::net) fn queues(&mut self) -> Option<&mut Queues> {
+        self.queues.as_deref_mut()
     }
 
     /// Heaps are in GPU memory.
@@ -101,6 +116,7 @@ impl Engine {
     fn try_turn(&mut self) -> Result<bool> {
         self.operations.end_lost();
         let mut worked = self.serve_kernels()?;
+        self.look_at_queues();
         worked |= self.operations.push_out()?;
         self.operations.core.transport.progress(&mut self.events);
         worked |= !self.events.is_empty();
@@ -281,6 +297,37 @@ impl Engine {
         if let Err(e) = posts.take_present(&mut self.operations) {
             self.fail(e);
         }
+        self.open_queues();
+    }
+
+    /// What kernels have in their queues counts as operations that have started, and are open until the card
+    /// has completed them: so fence and quiet of the host wait for them.
+    fn open_queues(&mut self) {
+        let Some(queues) = &self.queues else { return };
+        for (pe, requests) in queues.busy() {
+            let lane = Lane::to(pe);
+            if !self.in_queues.iter().any(|(of, _, open)| *of == lane && *open == requests) {
+                let op = self.operations.core.ordering.lane(lane).begin();
+                self.in_queues.push((lane, op, requests));
+            }
+        }
+    }
+
+    /// Closes what the card has completed, and reports what has failed.
+    fn look_at_queues(&mut self) {
+        let Some(queues) = &mut self.queues else { return };
+        let core = &mut self.operations.core;
+        self.in_queues.retain(|(lane, op, requests)| {
+            let over = queues.reached(lane.pe, *requests);
+            if over {
+                core.ordering.lane(*lane).close(*op);
+                core.wire.activate(lane.pe);
+            }
+            !over
+        });
+        if let Some((pe, e)) = queues.failure() {
+            core.failures.suspect(pe, &e);
+        }
     }
 
     /// There are kernels from now on: they post without ringing a doorbell.
@@ -297,12 +344,14 @@ impl Engine {
 
     /// No kernel runs: frees the slots of the ring that threads held. True once all their posts are answered.
     pub(in crate::net) fn reclaim(&mut self) -> bool {
-        let Some(posts) = &mut self.posts else { return true };
+        let back = self.queues.as_mut().is_none_or(|queues| queues.reclaim());
+        let Some(posts) = &mut self.posts else { return back };
         posts.answer(&mut self.operations.core.completions.replies);
-        posts.reclaim(&mut self.operations).unwrap_or_else(|e| {
+        let posts = posts.reclaim(&mut self.operations).unwrap_or_else(|e| {
             self.fail(e);
             true
-        })
+        });
+        posts && back
     }
 
     /// What kernels have posted and could not be done, once.

@@ -3,5 +3,6 @@
 //! [`crate::net::gpu`] does the same for GPU memory.
 
 pub(in crate::net) mod host;
+pub(in crate::net) mod reachable;
 pub(in crate::net) mod segments;
 pub(crate) mod span;

@@ -2,7 +2,6 @@
 //! `device/include/rushmem/abi_ring.h` says how kernels post; the protocol itself is the crate
 //! `rushmem-ring`, which loom models. Here it gets its memory, pinned where a GPU is to reach it.
 
-use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -13,42 +12,13 @@ pub(crate) use rushmem_abi::device::{Descriptor, ReplyTo, RingLine as Line, Ring
 
 use crate::error::{err, Result};
 use crate::gpu::driver::cu;
-use crate::gpu::pinned::PinnedBox;
 use crate::gpu::Cuda;
+use crate::net::memory::reachable::HostMemory;
 
 const _: () = assert!(Descriptor::WORDS == WORDS);
 
 /// More threads than this do not wait for answers at a time: each polls its own, over PCIe.
 const MOST_REPLIES: usize = 512;
-
-/// Host memory that the device reaches. Both sides write it, by protocol.
-enum HostMemory {
-    Plain(Box<[UnsafeCell<Line>]>),
-    Pinned(PinnedBox<[Line]>),
-}
-
-impl HostMemory {
-    fn new(gpu: Option<&Arc<Cuda>>, lines: usize) -> Result<HostMemory> {
-        Ok(match gpu {
-            None => HostMemory::Plain((0..lines).map(|_| UnsafeCell::new(Line::ZERO)).collect()),
-            Some(cuda) => HostMemory::Pinned(PinnedBox::filled(cuda, lines, Line::ZERO)?),
-        })
-    }
-
-    fn host(&self) -> *mut Line {
-        match self {
-            HostMemory::Plain(lines) => UnsafeCell::raw_get(lines.as_ptr()),
-            HostMemory::Pinned(lines) => lines.as_ptr().cast(),
-        }
-    }
-
-    fn device_address(&self) -> u64 {
-        match self {
-            HostMemory::Plain(_) => self.host() as u64,
-            HostMemory::Pinned(lines) => lines.device_address() as u64,
-        }
-    }
-}
 
 /// A PE's device ring. One thread at a time takes; any answers.
 pub(crate) struct DeviceRing {

@@ -1,5 +1,7 @@
 //! The ring's host side against the protocol's model.
 
+use std::cell::UnsafeCell;
+
 use rushmem_ring::model::{Counters, Producer, Tickets};
 
 use super::*;

@@ -1,0 +1,507 @@
+//! The software card, by requests that these tests write byte by byte: right ones, and one wrong one of each
+//! kind, of which the card says precisely what is wrong.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::SoftwareCard;
+use crate::net::queue::card::{Card, Keys, QueueMemory};
+use crate::net::transport::Memory;
+
+const SLOTS: usize = 64;
+const BYTES: usize = 1 << 16;
+/// The address by which requests name the memory.
+const NAMED: u64 = 0x4000;
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What lies where a kernel would write.
+#[repr(C, align(64))]
+struct Shared {
+    slots: [[u8; 64]; SLOTS],
+    record: [u32; 2],
+    bell: u64,
+    completion: [u64; 8],
+}
+
+/// One end: a card with one queue to the other.
+struct End {
+    card: SoftwareCard,
+    shared: Box<Shared>,
+    data: Vec<u64>,
+    number: u32,
+    keys: Keys,
+    /// Requests written so far.
+    next: u64,
+}
+
+struct Rig([End; 2]);
+
+impl Rig {
+    fn new(lose: Option<u64>, delay: u64) -> Rig {
+        let mut ends = [0, 1].map(|me: usize| {
+            let card = SoftwareCard::new(me, None, None, delay, lose).unwrap();
+            let shared =
+                Shared { slots: [[0; 64]; SLOTS], record: [0; 2], bell: 0, completion: [0xff00_0000_0000_0000; 8] };
+            let mut end = End {
+                card,
+                shared: Box::new(shared),
+                data: vec![0; BYTES / 8],
+                number: 0,
+                keys: Keys { local: 0, remote: 0 },
+                next: 0,
+            };
+            let at = &raw mut *end.shared;
+            // SAFETY: within the box, which outlives the card.
+            let memory = unsafe {
+                QueueMemory {
+                    slots: (&raw mut (*at).slots).cast(),
+                    count: SLOTS,
+                    record: (&raw mut (*at).record).cast(),
+                    bell: &raw mut (*at).bell,
+                    completion: (&raw mut (*at).completion).cast(),
+                }
+            };
+            let queues = (0..2).map(|pe| (pe != me).then_some(memory)).collect();
+            let address = end.data.as_mut_ptr() as usize;
+            let memory = Memory { address, bytes: BYTES, gpu: false, single: true };
+            // SAFETY: the memory outlives the card.
+            (end.number, end.keys) = unsafe {
+                (end.card.open(queues).unwrap()[1 - me], end.card.register(memory, NAMED).unwrap())
+            };
+            end
+        });
+        let addresses: Vec<Vec<u8>> = ends.iter().map(|end| end.card.address()).collect();
+        ends.iter_mut().for_each(|end| end.card.connect(&addresses).unwrap());
+        Rig(ends)
+    }
+
+    /// The key by which end 0 names the memory of end 1.
+    fn there(&self) -> u32 {
+        self.0[1].keys.remote
+    }
+
+    fn word(&self, end: usize, at: usize) -> u64 {
+        // SAFETY: a word of the memory, which the card may write.
+        unsafe { AtomicU64::from_ptr((&raw const self.0[end].data[at]).cast_mut()) }.load(Ordering::Acquire)
+    }
+
+    /// End 0 writes requests, and rings once. Its next completion must say that of all of them.
+    #[track_caller]
+    fn carry_out(&mut self, requests: &[[u8; 64]]) {
+        requests.iter().for_each(|request| self.0[0].write(request));
+        self.0[0].ring();
+        let last = self.0[0].next as u16 - 1;
+        assert_eq!(self.0[0].wait(|index, _| index == last), (last, 0, 0));
+    }
+
+    /// The one request is refused with this syndrome, and the cards say why.
+    #[track_caller]
+    fn is_wrong(mut self, request: [u8; 64], syndrome: u8, why: &str) {
+        self.0[0].write(&request);
+        self.0[0].ring();
+        self.fails(0, syndrome, why);
+    }
+
+    #[track_caller]
+    fn fails(&mut self, index: u16, syndrome: u8, why: &str) {
+        assert_eq!(self.0[0].wait(|_, _| false), (index, 13, syndrome));
+        let told: Vec<String> = self.0.iter().flat_map(|end| end.card.told()).collect();
+        assert!(told.iter().any(|text| text.contains(why)), "{told:?} do not say {why:?}");
+        assert!(self.0[1].data.iter().all(|word| *word == 0), "nothing was written");
+    }
+}
+
+impl End {
+    fn write(&mut self, request: &[u8; 64]) {
+        self.shared.slots[self.next as usize % SLOTS] = *request;
+        self.next += 1;
+    }
+
+    fn ring(&mut self) {
+        let (count, last) = (self.next as u32 & 0xffff, (self.next - 1) as u16);
+        self.ring_as(count, last, self.number);
+    }
+
+    fn ring_as(&mut self, record: u32, last: u16, number: u32) {
+        let head = (u32::from(last) << 8).to_be_bytes();
+        let pair = (number << 8).to_be_bytes();
+        let bell = u64::from_le_bytes([head, pair].concat().try_into().unwrap());
+        // SAFETY: words that the card reads, atomic to both.
+        unsafe {
+            AtomicU32::from_ptr(&raw mut self.shared.record[1]).store(record.to_be(), Ordering::Release);
+            AtomicU64::from_ptr(&raw mut self.shared.bell).store(bell, Ordering::Release);
+        }
+    }
+
+    /// The completion now: index, kind, syndrome.
+    fn completion(&self) -> (u16, u8, u8) {
+        let word = |at: usize| {
+            // SAFETY: words that the card writes, atomic to both.
+            unsafe { AtomicU64::from_ptr((&raw const self.shared.completion[at]).cast_mut()) }
+                .load(Ordering::Acquire)
+                .to_le_bytes()
+        };
+        let last = word(7);
+        let syndrome = if last[7] >> 4 == 13 { word(6)[7] } else { 0 };
+        (u16::from_be_bytes([last[4], last[5]]), last[7] >> 4, syndrome)
+    }
+
+    /// The first completion that fits, or that is a failure.
+    #[track_caller]
+    fn wait(&self, fits: impl Fn(u16, u8) -> bool) -> (u16, u8, u8) {
+        let since = Instant::now();
+        loop {
+            let found = self.completion();
+            if found.1 == 13 || (found.1 == 0 && fits(found.0, found.1)) {
+                return found;
+            }
+            assert!(since.elapsed() < LIMIT, "no completion; {found:?}, {:?}", self.card.told());
+            std::thread::yield_now();
+        }
+    }
+
+    /// A control segment, and an address behind it.
+    fn head(&self, opcode: u8, segments: u8, flags: u8, remote: u64, key: u32) -> [u8; 64] {
+        let mut block = [0; 64];
+        block[0..4].copy_from_slice(&(((self.next as u32 & 0xffff) << 8) | u32::from(opcode)).to_be_bytes());
+        block[4..8].copy_from_slice(&(self.number << 8 | u32::from(segments)).to_be_bytes());
+        block[11] = flags;
+        block[16..24].copy_from_slice(&remote.to_be_bytes());
+        block[24..28].copy_from_slice(&key.to_be_bytes());
+        block
+    }
+
+    fn inline(&self, remote: u64, key: u32, data: &[u8]) -> [u8; 64] {
+        let segments = 2 + (4 + data.len()).div_ceil(16);
+        let mut block = self.head(8, segments as u8, 8, remote, key);
+        block[32..36].copy_from_slice(&(1 << 31 | data.len() as u32).to_be_bytes());
+        block[36..36 + data.len()].copy_from_slice(data);
+        block
+    }
+
+    fn copy(&self, opcode: u8, flags: u8, (remote, key): (u64, u32), local: u64, bytes: u32) -> [u8; 64] {
+        let mut block = self.head(opcode, 3, flags, remote, key);
+        name(&mut block, 32, bytes, self.keys.local, local);
+        block
+    }
+
+    fn atomic(&self, opcode: u8, (remote, key): (u64, u32), operands: [u64; 2], local: u64) -> [u8; 64] {
+        let mut block = self.head(opcode, 4, 8, remote, key);
+        block[32..40].copy_from_slice(&operands[0].to_be_bytes());
+        block[40..48].copy_from_slice(&operands[1].to_be_bytes());
+        name(&mut block, 48, 8, self.keys.local, local);
+        block
+    }
+}
+
+fn name(block: &mut [u8; 64], at: usize, bytes: u32, key: u32, address: u64) {
+    block[at..at + 4].copy_from_slice(&bytes.to_be_bytes());
+    block[at + 4..at + 8].copy_from_slice(&key.to_be_bytes());
+    block[at + 8..at + 16].copy_from_slice(&address.to_be_bytes());
+}
+
+// ---- what is right ----
+
+#[test]
+fn requests_do_what_they_say() {
+    let mut rig = Rig::new(None, 20);
+    let there = rig.there();
+    for bytes in 1..=28usize {
+        let data: Vec<u8> = (0..bytes).map(|i| (bytes * 7 + i) as u8).collect();
+        let request = rig.0[0].inline(NAMED + 64, there, &data);
+        rig.carry_out(&[request]);
+        let seen: Vec<u8> = rig.0[1].data[8..12].iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(seen[..bytes], data, "{bytes} bytes inline");
+    }
+    // More than one part, in whatever order they arrive.
+    let bytes = 50_000u32;
+    (0..BYTES / 8).for_each(|i| rig.0[0].data[i] = 3 * i as u64 + 1);
+    let write = rig.0[0].copy(8, 8, (NAMED + 800, there), NAMED + 80, bytes);
+    rig.carry_out(&[write]);
+    assert_eq!(rig.0[1].data[100..100 + bytes as usize / 8], rig.0[0].data[10..10 + bytes as usize / 8]);
+    let read = rig.0[0].copy(0x10, 8, (NAMED + 800, there), NAMED + 1600, 4096);
+    rig.carry_out(&[read]);
+    assert_eq!(rig.0[0].data[200..712], rig.0[1].data[100..612]);
+    // Atomics, and their answers.
+    rig.0[1].data[0] = 40;
+    let add = rig.0[0].atomic(0x12, (NAMED, there), [2, 0], NAMED + 8);
+    rig.carry_out(&[add]);
+    assert_eq!((rig.word(1, 0), rig.word(0, 1)), (42, 40));
+    for (compare, after) in [(41, 42), (42, 7)] {
+        let swap = rig.0[0].atomic(0x11, (NAMED, there), [7, compare], NAMED + 16);
+        rig.carry_out(&[swap]);
+        assert_eq!((rig.word(1, 0), rig.word(0, 2)), (after, 42), "compared with {compare}");
+    }
+    assert!(rig.0.iter().all(|end| end.card.told().is_empty()));
+}
+
+#[test]
+fn slots_and_the_counter_of_16_bits_wrap() {
+    let mut rig = Rig::new(None, 0);
+    let there = rig.there();
+    // Past 2^16 requests, many to a doorbell; of each batch the last alone asks for a completion.
+    for batch in 0..70_000 / 50u64 {
+        for i in 0..50 {
+            let value = batch * 50 + i;
+            let mut request = rig.0[0].inline(NAMED + value % 32 * 8, there, &value.to_le_bytes());
+            request[11] = if i == 49 { 8 } else { 0 };
+            rig.0[0].write(&request);
+        }
+        rig.0[0].ring();
+        let last = (batch * 50 + 49) as u16;
+        assert_eq!(rig.0[0].wait(|index, _| index == last), (last, 0, 0));
+        assert_eq!(rig.word(1, (batch * 50 + 49) as usize % 32), batch * 50 + 49);
+    }
+    let none = (0..SLOTS).filter(|slot| rig.0[0].shared.slots[*slot] == [0xdb; 64]).count();
+    assert_eq!(none, SLOTS, "slots are poisoned once they were taken");
+}
+
+/// A READ sees what was before it, and a WRITE behind it may be sooner, unless it has the fence.
+#[test]
+fn a_write_may_overtake_a_read_unless_it_is_fenced() {
+    let mut rig = Rig::new(None, 20);
+    let there = rig.there();
+    for (fence, rounds) in [(0x80, 300), (0, 2000)] {
+        let mut overtaken = 0;
+        for round in 0..rounds {
+            let (old, new) = (2 * round + 1, 2 * round + 2);
+            let before = rig.0[0].inline(NAMED, there, &u64::to_le_bytes(old));
+            rig.carry_out(&[before]);
+            let read = rig.0[0].copy(0x10, 8, (NAMED, there), NAMED + 8, 8);
+            rig.0[0].write(&read);
+            let mut write = rig.0[0].inline(NAMED, there, &u64::to_le_bytes(new));
+            write[11] |= fence;
+            rig.carry_out(&[write]);
+            let seen = rig.word(0, 1);
+            assert!(seen == old || seen == new);
+            overtaken += usize::from(seen == new);
+            if fence == 0 && overtaken > 0 {
+                break;
+            }
+        }
+        assert_eq!(overtaken > 0, fence == 0, "fence {fence:#x}");
+    }
+}
+
+// ---- what is wrong ----
+
+#[test]
+fn a_bad_remote_key() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].inline(NAMED, rig.there() ^ 1, &[1]);
+    rig.is_wrong(request, 0x13, "is none of this card's");
+}
+
+#[test]
+fn a_remote_range_past_the_end() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].inline(NAMED + BYTES as u64 - 7, rig.there(), &[1; 8]);
+    rig.is_wrong(request, 0x13, "8 bytes at 0x13ff9 are not in");
+}
+
+#[test]
+fn a_bad_local_key() {
+    let rig = Rig::new(None, 0);
+    let mut request = rig.0[0].copy(8, 8, (NAMED, rig.there()), NAMED, 64);
+    request[36] ^= 1;
+    rig.is_wrong(request, 0x04, "local memory: key");
+}
+
+#[test]
+fn a_local_range_past_the_end() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].copy(8, 8, (NAMED, rig.there()), NAMED - 1, 64);
+    rig.is_wrong(request, 0x04, "local memory: 64 bytes at 0x3fff");
+}
+
+#[test]
+fn the_number_of_another_request() {
+    let rig = Rig::new(None, 0);
+    let mut request = rig.0[0].inline(NAMED, rig.there(), &[1]);
+    request[2] = 5;
+    rig.is_wrong(request, 0x02, "the slot of request 0 holds number 5");
+}
+
+#[test]
+fn another_queue_pair() {
+    let rig = Rig::new(None, 0);
+    let mut request = rig.0[0].inline(NAMED, rig.there(), &[1]);
+    request[6] ^= 1;
+    rig.is_wrong(request, 0x02, "it names queue pair");
+}
+
+#[test]
+fn an_unknown_opcode() {
+    let rig = Rig::new(None, 0);
+    let mut request = rig.0[0].inline(NAMED, rig.there(), &[1]);
+    request[3] = 0x0e;
+    rig.is_wrong(request, 0x02, "opcode 0x0e");
+}
+
+#[test]
+fn a_wrong_count_of_segments() {
+    let rig = Rig::new(None, 0);
+    let mut request = rig.0[0].inline(NAMED, rig.there(), &[1; 20]);
+    request[7] = 3;
+    rig.is_wrong(request, 0x02, "with 3 segments of 16 bytes, and it has 4");
+}
+
+#[test]
+fn more_inline_data_than_there_is_room() {
+    let rig = Rig::new(None, 0);
+    let mut request = rig.0[0].inline(NAMED, rig.there(), &[1; 28]);
+    request[35] = 29;
+    rig.is_wrong(request, 0x01, "29 bytes inline");
+}
+
+#[test]
+fn a_copy_of_no_bytes() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].copy(8, 8, (NAMED, rig.there()), NAMED, 0);
+    rig.is_wrong(request, 0x01, "a data segment of 0x0 bytes");
+}
+
+#[test]
+fn an_atomic_on_a_word_that_is_not_aligned() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].atomic(0x12, (NAMED + 4, rig.there()), [1, 0], NAMED);
+    rig.is_wrong(request, 0x02, "an atomic on 0x4004");
+}
+
+#[test]
+fn flags_that_are_none() {
+    let rig = Rig::new(None, 0);
+    let mut request = rig.0[0].inline(NAMED, rig.there(), &[1]);
+    request[11] = 0x49;
+    rig.is_wrong(request, 0x02, "flags 0x49");
+}
+
+/// The slot has its first segment, and the rest of it is what was there before.
+#[test]
+fn a_torn_slot() {
+    let mut rig = Rig::new(None, 0);
+    let there = rig.there();
+    let nothing = rig.0[0].head(0, 1, 8, 0, 0);
+    rig.carry_out(&[nothing]);
+    for _ in 1..SLOTS {
+        let nothing = rig.0[0].head(0, 1, 8, 0, 0);
+        rig.carry_out(&[nothing]);
+    }
+    // Slot 0 again, which is poisoned.
+    let request = rig.0[0].inline(NAMED, there, &[1; 8]);
+    rig.0[0].shared.slots[0][..16].copy_from_slice(&request[..16]);
+    rig.0[0].next += 1;
+    rig.0[0].ring();
+    rig.fails(SLOTS as u16, 0x02, "the reserved word behind the remote key");
+}
+
+#[test]
+fn a_doorbell_before_the_request() {
+    let mut rig = Rig::new(None, 0);
+    for _ in 0..SLOTS {
+        let nothing = rig.0[0].head(0, 1, 8, 0, 0);
+        rig.carry_out(&[nothing]);
+    }
+    rig.0[0].next += 1;
+    rig.0[0].ring();
+    rig.fails(SLOTS as u16, 0x02, "it was not written, or torn");
+}
+
+#[test]
+fn a_doorbell_before_its_record() {
+    let mut rig = Rig::new(None, 0);
+    let request = rig.0[0].inline(NAMED, rig.there(), &[1]);
+    rig.0[0].write(&request);
+    let number = rig.0[0].number;
+    rig.0[0].ring_as(0, 0, number);
+    rig.fails(0, 0x02, "rings for request 0, and its record counts 0");
+}
+
+#[test]
+fn a_record_that_goes_back() {
+    let mut rig = Rig::new(None, 0);
+    for _ in 0..2 {
+        let nothing = rig.0[0].head(0, 1, 8, 0, 0);
+        rig.carry_out(&[nothing]);
+    }
+    let number = rig.0[0].number;
+    rig.0[0].ring_as(1, 0, number);
+    rig.fails(2, 0x02, "goes back, from 2 to 1");
+}
+
+#[test]
+fn a_record_of_more_than_16_bits() {
+    let mut rig = Rig::new(None, 0);
+    let number = rig.0[0].number;
+    rig.0[0].ring_as(0x1_0001, 0, number);
+    rig.fails(0, 0x02, "no count of 16 bits");
+}
+
+#[test]
+fn more_requests_than_slots() {
+    let mut rig = Rig::new(None, 0);
+    let number = rig.0[0].number;
+    rig.0[0].ring_as(SLOTS as u32 + 1, SLOTS as u16, number);
+    rig.fails(0, 0x02, "65 requests are under way, in 64 slots");
+}
+
+#[test]
+fn a_doorbell_of_another_queue_pair() {
+    let mut rig = Rig::new(None, 0);
+    let number = rig.0[0].number ^ 1;
+    rig.0[0].ring_as(1, 0, number);
+    rig.fails(0, 0x02, "the doorbell names queue pair");
+}
+
+#[test]
+fn after_a_failure_the_rest_is_flushed() {
+    let mut rig = Rig::new(None, 0);
+    let there = rig.there();
+    let request = rig.0[0].inline(NAMED, there ^ 1, &[1]);
+    rig.0[0].write(&request);
+    for _ in 0..3 {
+        let good = rig.0[0].inline(NAMED, there, &[1]);
+        rig.0[0].write(&good);
+    }
+    rig.0[0].ring();
+    assert_eq!(rig.0[0].wait(|_, _| false), (0, 13, 0x13));
+    let since = Instant::now();
+    while rig.0[0].completion() != (3, 13, 0x05) {
+        assert!(since.elapsed() < LIMIT, "{:?}", rig.0[0].completion());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_lost_link_ends_what_is_under_way() {
+    let mut rig = Rig::new(Some(10), 0);
+    let there = rig.there();
+    for i in 0..20u16 {
+        let request = rig.0[0].inline(NAMED, there, &[1]);
+        rig.0[0].write(&request);
+        rig.0[0].ring();
+        let (index, kind, syndrome) = rig.0[0].wait(|index, _| index == i);
+        if kind == 13 {
+            assert!((9..20).contains(&index), "after about 10 requests, and not {index}");
+            return assert_eq!(syndrome, 0x15);
+        }
+    }
+    panic!("the link was not lost");
+}
+
+/// A process that has a card's name, and not its secret, is not connected.
+#[test]
+fn strangers_are_not_connected() {
+    let mut rig = Rig::new(None, 0);
+    let [_, other] = &mut rig.0;
+    let mut again = SoftwareCard::new(0, None, None, 0, None).unwrap();
+    let mut address = other.card.address();
+    address[20] ^= 1;
+    again.connect(&[again.address(), address]).unwrap();
+    // The pair of before goes on.
+    let there = rig.there();
+    for _ in 0..100 {
+        let request = rig.0[0].inline(NAMED, there, &[1]);
+        rig.carry_out(&[request]);
+    }
+}

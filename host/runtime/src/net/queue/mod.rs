@@ -1,0 +1,407 @@
+//! Queues of a network card that kernels write themselves: the back end `queue`
+//! (`device/include/rushmem/impl/net/queue.h`, where the argument for its order is). The host lays out their
+//! memory, tells kernels where registered memory is, and looks at completions: of queues that ended kernels
+//! have left busy, which its fence and quiet wait for, and of failures.
+//!
+//! - [`card`]: what a card gives. [`emulated`] is one as a program, for tests.
+//! - [`formats`]: what the host itself reads and writes of the card's formats.
+
+pub(in crate::net) mod card;
+pub(in crate::net) mod emulated;
+pub(in crate::net) mod formats;
+#[cfg(test)]
+mod formats_tests;
+
+use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use rushmem_abi::device::{
+    QueueSegment, RawQueue, RawQueues, RingLine as Line, RUSHMEM_QUEUE_SEGMENTS, RUSHMEM_QUEUE_SINKS,
+    RUSHMEM_QUEUE_SINK_BYTES,
+};
+
+use self::card::{Card, Keys, QueueMemory};
+use self::formats::{Completion, BLOCK, RECORD_SEND};
+use crate::error::{err, Error, Result};
+use crate::gpu::plain::Plain;
+use crate::gpu::Cuda;
+use crate::net::memory::reachable::HostMemory;
+use crate::net::transport::Memory;
+use crate::verbs::syndrome_name;
+
+const LINE: usize = size_of::<Line>();
+/// Of a queue, behind its slots: the doorbell record, the register, the completion queue.
+const EXTRAS: usize = 3 * LINE;
+/// Places for answers, and one more for probes.
+const SINKS: usize = (RUSHMEM_QUEUE_SINKS + 1) * RUSHMEM_QUEUE_SINK_BYTES;
+
+/// Where things lie in the memory that kernels, host and card share; in bytes.
+struct Layout {
+    n: usize,
+    slots: usize,
+}
+
+impl Layout {
+    fn queue(&self, pe: usize) -> usize {
+        pe * (self.slots * BLOCK + EXTRAS)
+    }
+
+    fn extra(&self, pe: usize, number: usize) -> usize {
+        self.queue(pe) + self.slots * BLOCK + number * LINE
+    }
+
+    fn sinks(&self) -> usize {
+        self.queue(self.n)
+    }
+
+    fn segments(&self) -> usize {
+        (self.sinks() + SINKS).next_multiple_of(LINE)
+    }
+
+    fn count(&self) -> usize {
+        self.segments() + RUSHMEM_QUEUE_SEGMENTS * size_of::<QueueSegment>()
+    }
+
+    fn rkeys(&self) -> usize {
+        self.count() + LINE
+    }
+
+    fn bytes(&self) -> usize {
+        self.rkeys() + RUSHMEM_QUEUE_SEGMENTS * self.n * size_of::<u32>()
+    }
+}
+
+/// What kernels alone write: in memory of the device.
+enum DeviceMemory {
+    Host(HostMemory),
+    Gpu(Plain),
+}
+
+/// A piece of symmetric memory that the card knows.
+struct Registered {
+    id: u32,
+    keys: Keys,
+    /// Its entry in the kernels' table, once that has one.
+    entry: Option<usize>,
+}
+
+/// The queues of a PE.
+pub(in crate::net) struct Queues {
+    // Dropped first: it uses the memory.
+    card: Box<dyn Card>,
+    shared: HostMemory,
+    device: DeviceMemory,
+    layout: Layout,
+    numbers: Vec<u32>,
+    has: Vec<bool>,
+    failed: Vec<bool>,
+    registered: Vec<Registered>,
+    entries: usize,
+}
+
+// SAFETY: the memory is accessed by protocol only: atomics, and words that belong to one side at a time.
+unsafe impl Send for Queues {}
+
+impl Queues {
+    /// The queues of PE `me` to `n - 1` others, of `slots` requests each, on `card`, for kernels on the CPU or
+    /// on `gpu`.
+    pub(in crate::net) fn new(
+        me: usize,
+        n: usize,
+        slots: usize,
+        gpu: Option<&Arc<Cuda>>,
+        mut card: Box<dyn Card>,
+    ) -> Result<Queues> {
+        let layout = Layout { n, slots };
+        let shared = HostMemory::new(gpu, layout.bytes().div_ceil(LINE))?;
+        let host = shared.host().cast::<u8>();
+        let has: Vec<bool> = (0..n).map(|pe| pe != me).collect();
+        // SAFETY: within the memory.
+        let at = |offset: usize| unsafe { host.add(offset) };
+        let memory = |pe: usize| {
+            has[pe].then(|| QueueMemory {
+                slots: at(layout.queue(pe)),
+                count: slots,
+                record: at(layout.extra(pe, 0)).cast(),
+                bell: at(layout.extra(pe, 1)).cast(),
+                completion: at(layout.extra(pe, 2)).cast(),
+            })
+        };
+        for memory in (0..n).filter_map(memory) {
+            // SAFETY: the entry's last word; nobody else knows the memory yet.
+            unsafe { memory.completion.add(7).write(u64::from(formats::NONE_YET) << 60) };
+        }
+        // SAFETY: `shared` is dropped after the card.
+        let numbers = unsafe { card.open((0..n).map(memory).collect()) }?;
+        let sinks =
+            Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
+        // SAFETY: as above.
+        let sink_keys = unsafe { card.register(sinks, sinks.address as u64) }?;
+
+        // The device's own: queues, then stamps, then the places for answers, then their header.
+        let base = shared.device_address();
+        let there = |offset: usize| base + offset as u64;
+        let stamps_at = n * size_of::<RawQueue>();
+        let busy_at = (stamps_at + n * slots * size_of::<u32>()).next_multiple_of(LINE);
+        let head_at = (busy_at + RUSHMEM_QUEUE_SINKS * size_of::<u64>()).next_multiple_of(LINE);
+        let lines = (head_at + size_of::<RawQueues>()).div_ceil(LINE);
+        let fill = |device: u64| {
+            let mut bytes = vec![0u8; lines * LINE];
+            for pe in (0..n).filter(|pe| has[*pe]) {
+                let queue = RawQueue {
+                    slots: there(layout.queue(pe)),
+                    record: there(layout.extra(pe, 0)),
+                    bell: there(layout.extra(pe, 1)),
+                    completion: there(layout.extra(pe, 2)),
+                    stamps: device + (stamps_at + pe * slots * size_of::<u32>()) as u64,
+                    mask: slots as u32 - 1,
+                    number: numbers[pe],
+                    ..RawQueue::NONE
+                };
+                // SAFETY: plain words, within the vector.
+                unsafe { bytes.as_mut_ptr().add(pe * size_of::<RawQueue>()).cast::<RawQueue>().write_unaligned(queue) };
+            }
+            let head = RawQueues {
+                queues: device,
+                segments: there(layout.segments()),
+                n_segments: there(layout.count()),
+                sinks: there(layout.sinks()),
+                sink_busy: device + busy_at as u64,
+                sink_address: sinks.address as u64,
+                sink_lkey: sink_keys.local.to_be(),
+                reserved_key: 0,
+                reserved: [0; 9],
+                sink_tail: 0,
+                pad_sink: [0; 15],
+                fences: 0,
+                pad_fences: [0; 15],
+            };
+            // SAFETY: plain words, within the vector.
+            unsafe { bytes.as_mut_ptr().add(head_at).cast::<RawQueues>().write_unaligned(head) };
+            bytes
+        };
+        let device = match gpu {
+            None => {
+                let memory = HostMemory::new(None, lines)?;
+                let bytes = fill(memory.host() as u64);
+                // SAFETY: as many lines; nobody else knows them yet.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.host().cast(), bytes.len()) };
+                DeviceMemory::Host(memory)
+            }
+            Some(cuda) => {
+                let plain = Plain::holding(cuda, &vec![0; lines * LINE])?;
+                plain.fill(&fill(plain.base() as u64))?;
+                DeviceMemory::Gpu(plain)
+            }
+        };
+        Ok(Queues {
+            card,
+            shared,
+            device,
+            layout,
+            numbers,
+            failed: vec![false; n],
+            has,
+            registered: Vec::new(),
+            entries: 0,
+        })
+    }
+
+    /// The card, for people.
+    pub(in crate::net) fn about(&self) -> String {
+        self.card.about()
+    }
+
+    /// What other PEs' cards need in order to connect.
+    pub(in crate::net) fn card_address(&self) -> Vec<u8> {
+        self.card.address()
+    }
+
+    pub(in crate::net) fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<()> {
+        self.card.connect(addresses)
+    }
+
+    fn device_base(&self) -> usize {
+        match &self.device {
+            DeviceMemory::Host(memory) => memory.host() as usize,
+            DeviceMemory::Gpu(plain) => plain.base(),
+        }
+    }
+
+    fn busy_at(&self) -> usize {
+        let Layout { n, slots } = self.layout;
+        (n * size_of::<RawQueue>() + n * slots * size_of::<u32>()).next_multiple_of(LINE)
+    }
+
+    /// What the device state's `queues` is to be.
+    pub(in crate::net) fn device_address(&self) -> usize {
+        let head = (self.busy_at() + RUSHMEM_QUEUE_SINKS * size_of::<u64>()).next_multiple_of(LINE);
+        self.device_base() + head
+    }
+
+    // ---- memory ----
+
+    /// Makes memory at an offset of the stride known to the card; the key for the other PEs.
+    ///
+    /// # Safety
+    /// The memory stays until it is forgotten.
+    pub(in crate::net) unsafe fn register(&mut self, id: u32, offset: usize, memory: Memory) -> Result<u32> {
+        // SAFETY: as this function's contract says.
+        let keys = unsafe { self.card.register(memory, offset as u64) }?;
+        self.registered.push(Registered { id, keys, entry: None });
+        Ok(keys.remote)
+    }
+
+    /// Kernels may name the memory from now on, by every PE's key.
+    pub(in crate::net) fn insert(&mut self, id: u32, offset: usize, bytes: usize, remote: &[u32]) -> Result<()> {
+        let used: Vec<usize> = self.registered.iter().filter_map(|r| r.entry).collect();
+        let free = (0..RUSHMEM_QUEUE_SEGMENTS).find(|entry| !used.contains(entry));
+        let (Some(entry), Some(known)) = (free, self.registered.iter_mut().find(|r| r.id == id)) else {
+            return Err(err!(
+                HEAP_EXHAUSTED,
+                "kernels can name {RUSHMEM_QUEUE_SEGMENTS} pieces of memory to the network card, and all are taken: register \
+                 less, or let the heap begin larger (RUSHMEM_HEAP_MIN)"
+            ));
+        };
+        known.entry = Some(entry);
+        let lkey = known.keys.local.to_be();
+        let n = self.layout.n;
+        let keys_at = self.layout.rkeys() + entry * n * size_of::<u32>();
+        let rkeys = self.shared.device_address() + keys_at as u64;
+        let place = self.layout.segments() + entry * size_of::<QueueSegment>();
+        let host = self.shared.host().cast::<u8>();
+        // SAFETY: words of the table, of which kernels read this entry once its size is there.
+        unsafe {
+            for (pe, key) in remote.iter().enumerate() {
+                AtomicU32::from_ptr(host.add(keys_at).cast::<u32>().add(pe)).store(key.to_be(), Ordering::Relaxed);
+            }
+            let segment = host.add(place).cast::<QueueSegment>();
+            (*segment).offset = offset as u64;
+            (*segment).rkeys = rkeys;
+            (*segment).lkey = lkey;
+            fence(Ordering::Release);
+            AtomicU64::from_ptr(&raw mut (*segment).bytes).store(bytes as u64, Ordering::Release);
+        }
+        self.entries = self.entries.max(entry + 1);
+        // SAFETY: the count's own line.
+        unsafe { AtomicU64::from_ptr(host.add(self.layout.count()).cast()) }
+            .store(self.entries as u64, Ordering::Release);
+        Ok(())
+    }
+
+    /// The memory is about to go.
+    pub(in crate::net) fn forget(&mut self, id: u32) {
+        let Some(at) = self.registered.iter().position(|r| r.id == id) else { return };
+        let gone = self.registered.swap_remove(at);
+        if let Some(entry) = gone.entry {
+            let place = self.layout.segments() + entry * size_of::<QueueSegment>();
+            // SAFETY: a word of the table.
+            unsafe {
+                let segment = self.shared.host().cast::<u8>().add(place).cast::<QueueSegment>();
+                AtomicU64::from_ptr(&raw mut (*segment).bytes).store(0, Ordering::Release);
+            }
+        }
+        self.card.forget(gone.keys);
+    }
+
+    // ---- requests under way ----
+
+    fn word(&self, pe: usize, extra: usize, number: usize) -> &AtomicU64 {
+        // SAFETY: a word of the queue's, atomic to all.
+        unsafe {
+            let at = self.shared.host().cast::<u8>().add(self.layout.extra(pe, extra)).cast::<u64>();
+            AtomicU64::from_ptr(at.add(number))
+        }
+    }
+
+    fn completion(&self, pe: usize) -> Completion {
+        let last = self.word(pe, 2, 7).load(Ordering::Acquire);
+        Completion::read(self.word(pe, 2, 6).load(Ordering::Relaxed), last)
+    }
+
+    /// The lowest 16 bits of how many requests the card knows of.
+    fn rung(&self, pe: usize) -> u16 {
+        const { assert!(RECORD_SEND == 1) };
+        let record = self.word(pe, 0, 0).load(Ordering::Acquire);
+        u32::from_be((record >> 32) as u32) as u16
+    }
+
+    /// Those that are complete, likewise; `None` once one has failed.
+    fn complete(&self, pe: usize) -> Option<u16> {
+        match self.completion(pe) {
+            Completion::NoneYet => Some(0),
+            Completion::Done(last) => Some(last.wrapping_add(1)),
+            Completion::Failed(..) => None,
+        }
+    }
+
+    /// Queues with requests under way: the PE, and how many requests, as [`Self::reached`] takes it.
+    pub(in crate::net) fn busy(&self) -> Vec<(usize, u16)> {
+        let pes = (0..self.layout.n).filter(|pe| self.has[*pe]);
+        pes.map(|pe| (pe, self.rung(pe))).filter(|(pe, rung)| self.complete(*pe) != Some(*rung)).collect()
+    }
+
+    /// Whether so many are complete. A kernel that posts meanwhile may carry the count of 16 bits past half a
+    /// lap between two looks: then a later look says so.
+    pub(in crate::net) fn reached(&self, pe: usize, requests: u16) -> bool {
+        self.complete(pe).is_some_and(|complete| complete.wrapping_sub(requests) as i16 >= 0)
+    }
+
+    /// The first failure of a queue, once: the PE, and an error about it.
+    pub(in crate::net) fn failure(&mut self) -> Option<(usize, Error)> {
+        for pe in 0..self.layout.n {
+            if !self.has[pe] || self.failed[pe] {
+                continue;
+            }
+            if let Completion::Failed(index, syndrome) = self.completion(pe) {
+                self.failed[pe] = true;
+                let name = syndrome_name(syndrome);
+                return Some((pe, err!(IO, "request {index} (modulo 2^16) of a kernel's queue failed: {name}")));
+            }
+        }
+        None
+    }
+
+    /// A launch on the CPU device has failed, and no kernel runs: gives back what its threads held. True
+    /// where all is back.
+    pub(in crate::net) fn reclaim(&mut self) -> bool {
+        let DeviceMemory::Host(memory) = &self.device else { return true };
+        let device = memory.host().cast::<u8>();
+        let busy_at = self.busy_at();
+        for pe in (0..self.layout.n).filter(|pe| self.has[*pe]) {
+            // SAFETY: the queue's header; no kernel runs, so that it is nobody's else.
+            let queue = unsafe { &mut *device.cast::<RawQueue>().add(pe) };
+            queue.ringing = 0;
+            if queue.rung == queue.tail {
+                continue;
+            }
+            // A thread that took an index and did not come to write its request: it becomes one that does
+            // nothing.
+            for index in queue.rung..queue.tail {
+                let slot = index as usize & queue.mask as usize;
+                // SAFETY: the slot's stamp and its first words; room for all of them was seen before their
+                // indices were taken.
+                unsafe {
+                    let stamp = (queue.stamps as *mut u32).add(slot);
+                    if stamp.read() != (index + 1) as u32 {
+                        (queue.slots as *mut [u64; 8]).add(slot).cast::<[u64; 2]>().write(formats::nop(index as u16, self.numbers[pe]));
+                        stamp.write((index + 1) as u32);
+                    }
+                }
+            }
+            fence(Ordering::Release);
+            let record = u64::from((queue.tail as u32 & 0xffff).to_be()) << 32;
+            self.word(pe, 0, 0).store(record, Ordering::Release);
+            let bell = formats::bell((queue.tail - 1) as u16, self.numbers[pe]);
+            self.word(pe, 1, 0).store(bell, Ordering::Release);
+            queue.rung = queue.tail;
+        }
+        let idle = self.busy().is_empty();
+        if idle {
+            // SAFETY: the words that say who has a place for answers; no kernel runs, and no answer is on its
+            // way.
+            unsafe { device.add(busy_at).cast::<u64>().write_bytes(0, RUSHMEM_QUEUE_SINKS) };
+        }
+        idle
+    }
+}

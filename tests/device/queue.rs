@@ -1,0 +1,153 @@
+//! Kernels that write a card's queues themselves, over the software card: what is particular to them. (All
+//! other tests of kernels run over it, too: `scripts/test`.)
+
+use crate::api_common::place::{self, on_gpus, pes};
+use crate::api_common::{seed, seeded};
+use crate::*;
+use rushmem::testing::{Exit, Job, Pes};
+use rushmem::ErrorCode;
+
+const QUEUE: &str = kernels!("queue.cu");
+
+fn over_queues(n: u32) -> Pes {
+    let pes = seeded(pes(n)).env("RUSHMEM_TRANSPORT", "queue-emulated").env("RUSHMEM_FAKE_DELAY", "20");
+    pes.env("RUSHMEM_PES_PER_NODE", "1").env("RUSHMEM_NODES", "").env("RUSHMEM_QUEUE_SLOTS", "64")
+}
+
+/// As threads, and where the rest has a network, as processes.
+fn both(test: &str, n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
+    if place::too_many(n) {
+        return skip(test, "tests in brief have fewer PEs");
+    }
+    over_queues(n).threads(|world| f(world, &mut Rng::new(seed())));
+    match rushmem::doctor::network().unwrap() {
+        Err(why) => skip(test, why),
+        Ok(_) if place::in_turns(n) => skip(test, "its PEs would take turns on a GPU"),
+        Ok(_) => over_queues(n).run(|world| f(world, &mut Rng::new(seed()))),
+    }
+}
+
+#[test]
+fn slots_and_counters_wrap_under_many_threads() {
+    both("slots_and_counters_wrap_under_many_threads", 2, |world, _| {
+        let bench = Bench::new(world, QUEUE);
+        // More than 2^16 requests in all, in 64 slots.
+        let (blocks, threads) = (4, 64u32);
+        let words = world.alloc::<u32>((blocks * threads) as usize).unwrap();
+        let rounds = 70_000 / (blocks * threads);
+        bench.run("queue_flood", Launch::new(blocks, threads), (&bench.report, &words, rounds));
+        assert!(words.to_vec().unwrap().iter().all(|word| *word == rounds));
+    });
+}
+
+#[test]
+fn a_fence_orders_what_goes_by_a_queue_and_what_does_not() {
+    both("a_fence_orders_what_goes_by_a_queue_and_what_does_not", 3, |world, _| {
+        let bench = Bench::new(world, QUEUE);
+        for way in 0..5 {
+            let n = 700u64;
+            let words = world.alloc::<u64>(8).unwrap();
+            let large = world.alloc::<u64>(2 * n as usize).unwrap();
+            let rounds = rounds(60) as u64;
+            bench.run("queue_mixture", Launch::new(1, 3), (&bench.report, &words, &large, n, way, rounds));
+        }
+    });
+}
+
+#[test]
+fn a_put_does_not_overtake_a_get() {
+    both("a_put_does_not_overtake_a_get", 2, |world, _| {
+        let bench = Bench::new(world, QUEUE);
+        let words = world.alloc::<u64>(3).unwrap();
+        bench.run("queue_get_then_put", Launch::new(1, 1), (&bench.report, &words, rounds(400) as u64));
+    });
+}
+
+#[test]
+fn more_threads_than_places_for_answers() {
+    both("more_threads_than_places_for_answers", 2, |world, rng| {
+        let bench = Bench::new(world, QUEUE);
+        let threads = 320;
+        let words = world.alloc::<u64>(threads).unwrap();
+        let seed = rng.next();
+        let data: Vec<u64> = (0..threads as u64).map(|i| mix(seed, i)).collect();
+        words.write(&data).unwrap();
+        let launch = Launch::new(1, threads as u32);
+        bench.run("queue_answers", launch, (&bench.report, &words, seed, rounds(20) as i32));
+    });
+}
+
+/// Of check.h.
+fn mix(a: u64, b: u64) -> u64 {
+    let one = |x: u64| {
+        let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    };
+    one(one(a) ^ b)
+}
+
+/// PE 0's launch fails, and the error says so much of it.
+fn fails(n: u32, lose: &str, kernel: &'static str, code: ErrorCode, says: &[&str]) {
+    let pes = over_queues(n).env("RUSHMEM_QUEUE_LOSE", lose).env("RUSHMEM_WAIT_TIMEOUT", "20");
+    pes.supervise(
+        |_| {
+            let world = World::init().unwrap();
+            let word = world.alloc::<u64>(1).unwrap();
+            let module = world.load(made_quickly(QUEUE)).unwrap();
+            world.barrier_all().unwrap();
+            if world.my_pe().number() == 0 {
+                // SAFETY: the kernel writes the word of PE 1, or ends before.
+                unsafe { module.kernel(kernel).unwrap().launch(Launch::new(1, 1), (&word, 1i32)) }.unwrap();
+                let error = world.synchronize().unwrap_err();
+                println!("FAILED {:?}: {error}", error.code());
+            } else {
+                // Until the job is broken, or PE 0 has left.
+                while world.barrier_all().is_ok() {}
+            }
+            // Of a broken job, whatever that says.
+            drop(world);
+        },
+        |job: &mut Job| {
+            for outcome in job.outcomes() {
+                if outcome.pe.number() != 0 {
+                    continue;
+                }
+                let said = format!("{}\n{}", outcome.stdout, outcome.stderr);
+                assert_eq!(outcome.exit, Exit::Done, "{said}");
+                let failed = outcome.stdout.lines().find(|line| line.starts_with("FAILED")).expect(&said);
+                assert!(failed.starts_with(&format!("FAILED {code:?}")), "{said}");
+                for part in says {
+                    assert!(failed.contains(part), "{part:?} is missing in {said}");
+                }
+            }
+        },
+    );
+}
+
+fn with_network(test: &str) -> bool {
+    if on_gpus() {
+        skip(test, "a failure takes the GPU's context with it");
+        return false;
+    }
+    let network = rushmem::doctor::network().unwrap();
+    if let Err(why) = &network {
+        skip(test, why);
+    }
+    network.is_ok()
+}
+
+#[test]
+fn a_request_that_the_card_refuses_ends_the_launch() {
+    if with_network("a_request_that_the_card_refuses_ends_the_launch") {
+        fails(2, "", "queue_bad_key", ErrorCode::Io, &["PE 1", "not registered so (syndrome 0x13)", "queue_bad_key"]);
+    }
+}
+
+#[test]
+fn a_lost_link_ends_the_job_and_says_which() {
+    if with_network("a_lost_link_ends_the_job_and_says_which") {
+        fails(2, "30", "queue_go_on", ErrorCode::PeerDead, &["PE 1", "does not answer (syndrome 0x15)", "queue_go_on"]);
+    }
+}
