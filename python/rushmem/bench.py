@@ -22,6 +22,8 @@ from typing import Any, Callable
 import rushmem
 
 CALLS = 2_000
+# Microseconds.
+LIMIT = 3
 ROUNDS = 7
 SIZES = [1 << n for n in range(3, 25)]
 
@@ -172,6 +174,7 @@ def main() -> int:
     about = argparse.ArgumentParser(prog="python -m rushmem.bench", description=__doc__.split("\n")[0])
     about.add_argument("--csv", metavar="FILE")
     about.add_argument("--plot", metavar="FILE", help="the collectives, by matplotlib")
+    about.add_argument("--check", action="store_true", help=f"fail where a call costs more than {LIMIT} us over C")
     about.add_argument("--only", choices=["calls", "collectives"])
     options = about.parse_args()
     with rushmem.init() as world:
@@ -191,6 +194,9 @@ def main() -> int:
                     writer = csv.DictWriter(file, keys)
                     writer.writeheader()
                     writer.writerows(rows)
+            slow = [row["what"] for row in rows if (row.get("over_c_us") or 0) > LIMIT]
+            if options.check and slow:
+                raise SystemExit(f"more than {LIMIT} us over C: {', '.join(slow)}")
             if options.plot:
                 plot([row for row in rows if "bytes" in row], options.plot)
     return 0

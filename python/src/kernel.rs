@@ -203,10 +203,7 @@ impl Kernel {
                     ),
                 ));
             }
-            let dtype = match operand.dtype {
-                Some(dtype) => Some(dtype),
-                None => object.getattr_opt("dtype")?.and_then(|dtype| Dtype::of(&dtype).ok()),
-            };
+            let dtype = operand.dtype.or_else(|| Dtype::of_object(object));
             let (pointee_kind, pointee_size) = dtype.map_or((RUSHMEM_ARG_UNKNOWN, 0), Dtype::pointee);
             let ty = rushmem_arg_type_t { kind: RUSHMEM_ARG_POINTER, size: 8, pointee_kind, pointee_size };
             return Ok((Value::new(operand.at), ty, Some(operand)));

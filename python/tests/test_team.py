@@ -140,6 +140,7 @@ def test_wrong_sizes(world):
     a, b = world.empty(4, "int32"), world.empty(5, "int32")
     for call, error, text in [
         (lambda: world.team.reduce(a, b), rushmem.InvalidArgument, "16 bytes and src 20"),
+        (lambda: world.team.reduce(a, numpy.zeros(4, "float32")), rushmem.InvalidArgument, "src of float32"),
         (lambda: world.team.fcollect(a, b), rushmem.InvalidArgument, "fcollect"),
         (lambda: world.team.reduce(a, op="mean"), ValueError, "no operator"),
         (lambda: world.team.broadcast(a, root=1), rushmem.BadPe, "1"),
