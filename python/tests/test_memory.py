@@ -8,7 +8,7 @@ import pytest
 
 import rushmem
 from rushmem.testing import run
-from conftest import ON_GPU
+from conftest import ON_GPU, PES
 
 
 def drops(world, seed):
@@ -37,7 +37,7 @@ def drops(world, seed):
 
 
 def test_what_all_have_dropped_is_freed_and_nothing_else(rng):
-    counts = run(3, drops, int(rng.integers(1 << 31)))
+    counts = run(PES, drops, int(rng.integers(1 << 31)))
     assert len(set(counts)) == 1 and counts[0][1] == 0, counts
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import rushmem
 from rushmem.testing import run
+from conftest import PES
 
 
 def reduced(op, arrays):
@@ -70,7 +71,7 @@ def collectives(world, seed, on_stream):
 
 @pytest.mark.parametrize("on_stream", [False, True])
 def test_collectives(rng, on_stream):
-    assert all(run(3, collectives, int(rng.integers(1 << 31)), on_stream, timeout=120))
+    assert all(run(PES, collectives, int(rng.integers(1 << 31)), on_stream, timeout=240))
 
 
 def types(world, seed):
@@ -98,7 +99,7 @@ def types(world, seed):
 
 
 def test_reductions_of_all_types_and_of_own_memory(rng):
-    assert all(run(3, types, int(rng.integers(1 << 31))))
+    assert all(run(PES, types, int(rng.integers(1 << 31))))
 
 
 def teams(world):
