@@ -1,6 +1,7 @@
 """How a PE ends: in good order, by an exception, by a signal, without a word; children of fork; threads."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -341,3 +342,22 @@ def test_pes_meet_over_a_store():
     for thread in pes:
         thread.join(30)
     assert sorted(seen) == [(0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_mpirun_starts_pes(mpi, tmp_path):
+    launcher = shutil.which(f"mpirun.{mpi}")
+    plugin = RUN.parent.parent / "lib" / f"librushmem_bootstrap_{mpi}.so"
+    if not launcher or not plugin.exists():
+        pytest.skip(f"no mpirun.{mpi}, or no plug-in for it in this package")
+    program = tmp_path / "sum.py"
+    program.write_text(
+        "import numpy, rushmem\nwith rushmem.init() as world:\n    a = numpy.array([world.my_pe + 1])\n"
+        "    world.team.reduce(a)\n    print('sum', a[0], 'of', world.n_pes)\n"
+    )
+    options = ["--allow-run-as-root", "--oversubscribe", "--mca", "plm_rsh_agent", "sh"] if mpi == "openmpi" else []
+    done = subprocess.run(
+        [launcher, *options, "-n", "2", sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0 and done.stdout.count("sum 3 of 2") == 2, done.stdout
