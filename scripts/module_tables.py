@@ -79,6 +79,7 @@ API = {
     "heap": {"element", "error", "slice", "world"},
     "stream": {"error", "world"},
     "order": {"error", "stream", "world"},
+    "context": {"error", "world"},
     "rma": {"element", "error", "near", "pe", "slice", "stream"},
     "atomic": {"element", "error", "pe", "slice"},
     "wait": {"element", "error", "slice", "stream"},

@@ -16,6 +16,10 @@ enum Announce {
     FenceAtomicSet,
     FenceAtomicAdd,
     QuietPut,
+    /// Data and flag in one context, whose fence is between them.
+    ContextFenceSignal,
+    /// Data in a context, which is completed, and the flag in the default one.
+    ContextQuietP,
 }
 
 /// Message passing, both ways at once: a PE that sees the flag sees all of the data.
@@ -25,6 +29,7 @@ fn message_passing(world: &World, announce: Announce, words: usize, rounds: usiz
     let data = world.alloc_aligned::<u64>(words, 4096).unwrap();
     let flag = world.signal().unwrap();
     let taken = world.signal().unwrap();
+    let context = world.context().unwrap();
     let mut seen = vec![0; words];
     for round in 1..=rounds {
         let message: Vec<u64> = (0..words as u64).map(|i| round << 24 | i).collect();
@@ -37,6 +42,19 @@ fn message_passing(world: &World, announce: Announce, words: usize, rounds: usiz
                 data.put(&message, other).unwrap();
                 world.quiet().unwrap();
                 flag.word().put(&[round], other).unwrap();
+            }
+            Announce::ContextFenceSignal => {
+                let _entered = context.enter().unwrap();
+                data.put(&message, other).unwrap();
+                context.fence().unwrap();
+                flag.set(round, other).unwrap();
+            }
+            Announce::ContextQuietP => {
+                let entered = context.enter().unwrap();
+                data.put(&message, other).unwrap();
+                drop(entered);
+                context.quiet().unwrap();
+                flag.word().p(0, round, other).unwrap();
             }
             _ => {
                 data.put(&message, other).unwrap();
@@ -64,7 +82,7 @@ fn message_passing(world: &World, announce: Announce, words: usize, rounds: usiz
     taken.free().unwrap();
 }
 
-const EVERY: [Announce; 7] = [
+const EVERY: [Announce; 9] = [
     Announce::PutSignal(SignalOp::Set),
     Announce::PutSignal(SignalOp::Add),
     Announce::FenceSignal,
@@ -72,6 +90,8 @@ const EVERY: [Announce; 7] = [
     Announce::FenceAtomicSet,
     Announce::FenceAtomicAdd,
     Announce::QuietPut,
+    Announce::ContextFenceSignal,
+    Announce::ContextQuietP,
 ];
 
 #[test]

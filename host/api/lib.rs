@@ -86,6 +86,7 @@ mod args;
 mod atomic;
 mod builder;
 mod collective;
+mod context;
 #[cfg(feature = "cudarc")]
 mod cudarc;
 mod device;
@@ -125,6 +126,7 @@ pub use args::{ArgType, ByValue, KernelArg, KernelArgs};
 pub use atomic::Remote;
 pub use builder::{Uid, WorldBuilder};
 pub use collective::{FromMemory, ToMemory};
+pub use context::{Context, Entered};
 pub use device::Device;
 pub use element::{AtomicInt, AtomicType, Symmetric};
 pub use error::{Error, ErrorCode, Result};

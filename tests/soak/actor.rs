@@ -1,6 +1,6 @@
 //! Actors of the host: its threads, and its streams.
 
-use rushmem::{Pe, Result, SignalOp, SymRef};
+use rushmem::{Context, Pe, Result, SignalOp, SymRef};
 
 use crate::field::Field;
 use crate::model::{compare, Expected};
@@ -49,17 +49,20 @@ impl Place<'_> {
         memory.slice(first..first + op.n).unwrap()
     }
 
-    /// A thread of the host.
-    pub(crate) fn run_host(&self) -> Result<Outcome> {
+    /// A thread of the host, in the default context or in one of its own.
+    pub(crate) fn run_host(&self, in_context: bool) -> Result<Outcome> {
+        let world = self.field.world;
+        let context = if in_context { Some(world.context()?) } else { None };
+        let _entered = context.as_ref().map(Context::enter).transpose()?;
         let arena = self.arena();
         let (mut landed, mut fetched) = (vec![0u64; ARENA], vec![0; self.ops.len()]);
         let landing: *mut u64 = landed.as_mut_ptr();
         for (i, op) in self.ops.iter().enumerate() {
             // SAFETY: each operation has words of the arena to itself, which live to the quiet at the end.
             let room = unsafe { std::slice::from_raw_parts_mut(landing.add(op.arena), op.n) };
-            self.host_op(op, &self.expected[i], &arena, room, &mut fetched[i])?;
+            self.host_op(op, &self.expected[i], &arena, room, &mut fetched[i], context.as_ref())?;
         }
-        self.field.world.quiet()?;
+        context.as_ref().map_or_else(|| world.quiet(), Context::quiet)?;
         self.keep_symmetric(&mut landed)?;
         Ok(Outcome { fetched, landed })
     }
@@ -71,6 +74,7 @@ impl Place<'_> {
         arena: &[u64],
         room: &'static mut [u64],
         fetched: &mut u64,
+        context: Option<&Context<'_>>,
     ) -> Result<()> {
         let Field { world, signals, counters, shared, sources, landing, .. } = self.field;
         let (pe, rows, data) = (Pe::new(op.pe), self.rows(op), &arena[op.arena..][..op.n]);
@@ -108,8 +112,8 @@ impl Place<'_> {
                 counter.compare_swap(with, op.value).map(|old| *fetched = old)
             }
             (Kind::SharedAdd, _) => shared.at(0, pe).add(op.value),
-            (Kind::Fence, _) => world.fence(),
-            (Kind::Quiet, _) => world.quiet(),
+            (Kind::Fence, _) => context.map_or_else(|| world.fence(), Context::fence),
+            (Kind::Quiet, _) => context.map_or_else(|| world.quiet(), Context::quiet),
         }
     }
 

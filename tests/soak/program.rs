@@ -26,6 +26,8 @@ const LENGTHS: [usize; 20] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Actor {
     Host,
+    /// A thread of the host, with a context of its own.
+    Context,
     Stream,
     Kernel,
 }
@@ -245,7 +247,7 @@ fn sum(tag: u64) -> u64 {
 }
 
 fn random_actor(random: &mut Rng, n: u32) -> (Actor, Vec<Op>) {
-    let actor = [Actor::Host, Actor::Host, Actor::Stream, Actor::Kernel][random.below(4)];
+    let actor = [Actor::Host, Actor::Context, Actor::Stream, Actor::Kernel][random.below(4)];
     let kinds = Kind::of(actor);
     let (length, mostly) = (1 + random.below(OPERATIONS), random.below(n as usize) as u32);
     // Some programs are of short copies only, and some of long ones.

@@ -78,15 +78,14 @@ fn act<'s, 'e: 's>(
 ) -> Vec<Outcome> {
     let of = |wanted: Actor| (0..mine.len()).filter(move |k| mine[*k].0 == wanted);
     let started: Vec<_> = of(Actor::Host)
-        .map(|k| (k, false))
-        .chain(of(Actor::Stream).map(|k| (k, true)))
-        .map(|(k, stream)| {
-            let place = place(k);
+        .chain(of(Actor::Context))
+        .chain(of(Actor::Stream))
+        .map(|k| {
+            let (place, actor) = (place(k), mine[k].0);
             let run = move || -> Result<Outcome> {
-                if stream {
-                    place.run_stream()
-                } else {
-                    place.run_host()
+                match actor {
+                    Actor::Stream => place.run_stream(),
+                    _ => place.run_host(actor == Actor::Context),
                 }
             };
             (k, scope.spawn(run))

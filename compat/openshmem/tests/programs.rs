@@ -265,6 +265,28 @@ fn a_programs_own_faults_stay_its_own() {
     assert!(text.contains("SIGSEGV") && !text.contains("rushmem: PE 0: "), "{text}");
 }
 
+/// A store of the program's own at an address of the symmetric heap without memory: the runtime has a text
+/// for it, the program's handler sees it afterwards, and the library's own texts are as they were.
+#[test]
+fn the_runtimes_text_and_the_librarys_stand_side_by_side() {
+    if !ready("the_runtimes_text_and_the_librarys_stand_side_by_side") {
+        return;
+    }
+    let program = Program::new("handlers.c", &[]);
+    let count = |text: &str, what: &str| text.matches(what).count();
+    let (heap, call) = ("PE 0's heap, at offset", "rushmem: PE 0: shmem_long_put: source 0x10 leads to");
+    let out = program.run(1, &[], &["heap"]);
+    let text = said(&out);
+    assert_eq!((count(&text, heap), count(&text, call), out.status.code()), (1, 1, Some(1)), "{text}");
+    let out = program.run(1, &[], &["heap, no handler"]);
+    let text = said(&out);
+    assert_eq!((count(&text, heap), count(&text, call)), (1, 0), "{text}");
+    assert!(text.contains("SIGSEGV"), "{text}");
+    // The function has a name in the program's symbols, and no line.
+    let place = text.lines().find(|line| line.contains("SIGSEGV")).unwrap_or_default();
+    assert!(place.contains(" in fault (addr2line -e ") && place.contains("/program 0x"), "{text}");
+}
+
 #[test]
 fn global_exit_ends_pes_that_compute() {
     if !ready("global_exit_ends_pes_that_compute") {

@@ -101,7 +101,7 @@ impl Counters {
         &self.at[..self.count]
     }
 
-    /// Every function that they stand in, innermost first.
+    /// Every function that they stand in, innermost first; one without a name where nothing is known.
     pub(crate) fn functions(&self) -> Vec<Function> {
         let mut functions = Vec::new();
         // Modules have come and gone since the last time.
@@ -109,6 +109,7 @@ impl Counters {
         for (i, &counter) in self.list().iter().enumerate() {
             // Addresses are taken for those behind a call.
             let behind = counter + usize::from(i == 0 && self.exact);
+            let known = functions.len();
             backtrace::resolve(behind as *mut c_void, |symbol| {
                 functions.push(Function {
                     name: symbol.name().map(|name| readable(&name)).unwrap_or_default(),
@@ -117,6 +118,9 @@ impl Counters {
                     counter,
                 });
             });
+            if functions.len() == known {
+                functions.push(Function { name: String::new(), file: None, line: 0, counter });
+            }
         }
         functions
     }

@@ -67,8 +67,8 @@ impl Added {
     /// Puts the array back that was there, unless another thread has changed the environment since.
     fn take_back(self) {
         let same = |(i, &entry): (usize, &*mut c_char)| {
-            // SAFETY: as in `new`; the arrays are equally long up to the first difference, and both end with
-            // null.
+            // SAFETY: an array of strings that ends with null, as `after` does: both are equally long up to
+            // the first difference.
             !self.before.is_null() && unsafe { *self.before.add(i) } == entry
         };
         if self.after[1..].iter().enumerate().all(same) {

@@ -56,13 +56,21 @@ static void alarmed(int number)
 int main(int argc, char **argv)
 {
   const char *which = argc > 1 ? argv[1] : "";
-  if (!strcmp(which, "plain") || !strcmp(which, "jump")) install(plain, NULL);
+  if (!strcmp(which, "plain") || !strcmp(which, "jump") || !strcmp(which, "heap")) install(plain, NULL);
   if (!strcmp(which, "info")) install(NULL, info);
   if (!strcmp(which, "sent")) install(sent, NULL);
   begin();
   if (!strcmp(which, "later")) install(plain, NULL);
   shmem_long_p(&word, 1, 0);
   if (!strcmp(which, "none")) *(volatile long *) (uintptr_t) 8 = 1;
+  if (!strcmp(which, "heap") || !strcmp(which, "heap, no handler")) {
+    /* In the symmetric heap's addresses, where no memory is yet: the runtime has a text for it. */
+    char *memory = shmem_malloc(4096);
+    fault((uintptr_t) memory + (256 << 20));
+    shmem_free(memory);
+    /* The library's own text is as it was. */
+    shmem_long_put(&word, (long *) (uintptr_t) 16, 1, 0);
+  }
   if (!strcmp(which, "sent")) {
     raise(SIGSEGV);
     CHECK(seen == SIGSEGV, "%d", seen);

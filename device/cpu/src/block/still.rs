@@ -32,6 +32,9 @@ pub(super) struct Still {
     since: u64,
     next: u64,
     told: u64,
+    /// Looks since the limit passed: a wait that has the same limit ends by itself at its next poll, which
+    /// may be late where the machine is busy.
+    over: u32,
     looks: HashMap<u32, Looks>,
 }
 
@@ -47,7 +50,15 @@ impl Still {
     pub(super) fn new(reports: &Reports) -> Still {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let limit = reports.limit.map(|limit| ns(limit.saturating_add(GRACE)));
-        Still { stall: reports.stall.map(ns), limit, since: 0, next: 0, told: 0, looks: HashMap::new() }
+        Still {
+            stall: reports.stall.map(ns),
+            limit,
+            since: 0,
+            next: 0,
+            told: 0,
+            over: 0,
+            looks: HashMap::new(),
+        }
     }
 }
 
@@ -72,14 +83,15 @@ impl Block<'_> {
         let (since, waited) = idle.still();
         let (stall, limit) = (self.still.stall, self.still.limit);
         if self.still.since != since {
-            (self.still.since, self.still.next) = (since, stall.unwrap_or(u64::MAX));
+            (self.still.since, self.still.next, self.still.over) = (since, stall.unwrap_or(u64::MAX), 0);
         }
         let is_stalled = since != 0 && waited >= self.still.next;
         let mut lasts = woke & hooks::STALLED != 0;
         if lasts {
             lasts = stall.is_some_and(|stall| self.still.told == 0 || now_ns() - self.still.told >= stall);
         }
-        let is_over = since != 0 && limit.is_some_and(|limit| waited >= limit);
+        self.still.over += u32::from(since != 0 && limit.is_some_and(|limit| waited >= limit));
+        let is_over = self.still.over > 1;
         if !(is_stalled || lasts || is_over) {
             return Some(());
         }

@@ -1,6 +1,10 @@
 //! The text about a fault. All of this runs in the child that the handler made.
 
+use std::ffi::{CStr, OsStr};
 use std::fmt::Write;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use corosensei::Coroutine;
 
@@ -119,21 +123,56 @@ fn of_host(facts: &Facts, counters: &Counters) -> Option<String> {
         }
         None => &functions[..],
     };
-    let known = outside.iter().filter(|function| !own.contains(&function.counter) && function.line != 0);
-    let mut known = known.filter(|function| {
-        let file = function.file.as_deref();
-        file.is_some_and(|file| !file.starts_with("/usr") && !file.starts_with("/rustc"))
-    });
-    if let Some(caller) = known.next() {
-        let file = caller.file.as_deref().unwrap_or_else(|| "?".as_ref());
-        let word = if call.is_some() { " called" } else { "" };
-        let _ = write!(text, "{word} at {}:{} in {}", file.display(), caller.line, caller.name);
+    let of_others = |function: &&Function| {
+        let library = |file: &Path| file.starts_with("/usr") || file.starts_with("/rustc");
+        own.contains(&function.counter)
+            || function.file.as_deref().is_some_and(library)
+            || is_system(function.counter, entry)
+    };
+    if let Some(caller) = outside.iter().find(|function| !of_others(function)) {
+        let _ = write!(text, "{}{}", if call.is_some() { " called" } else { "" }, place(caller));
     }
     let _ = write!(text, ": {}", said(facts));
     if call.is_some() && !memory {
         text.push_str("\n  the memory that a pointer of this call means, or a part of it, is not there");
     }
     Some(text)
+}
+
+/// ` at k.c:12 in main`, or what to ask addr2line where there is no debug information.
+fn place(function: &Function) -> String {
+    if let Some(file) = function.file.as_deref().filter(|_| function.line != 0) {
+        return format!(" at {}:{} in {}", file.display(), function.line, function.name);
+    }
+    let name = if function.name.is_empty() { String::new() } else { format!(" in {}", function.name) };
+    // The call is in front of where it returns to.
+    let at = function.counter - 1;
+    match module_of(at) {
+        Some((file, base)) => format!("{name} (addr2line -e {} {:#x})", file.display(), at - base),
+        None => format!("{name} at {at:#x}"),
+    }
+}
+
+/// Whether code lies in a library of the system, and not in the program.
+fn is_system(counter: usize, entry: usize) -> bool {
+    let Some((file, base)) = module_of(counter) else { return false };
+    let program = module_of(entry).is_some_and(|(_, program)| program == base);
+    !program && (file.starts_with("/usr") || file.starts_with("/lib") || file.starts_with("/lib64"))
+}
+
+/// The program or library at an address, and where it begins.
+fn module_of(address: usize) -> Option<(PathBuf, usize)> {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: any address may be asked about; `info` is written when the answer is not 0.
+    let found = unsafe { libc::dladdr(address as *const libc::c_void, info.as_mut_ptr()) };
+    // SAFETY: zeroed at the least, and pointers may be null.
+    let info = unsafe { info.assume_init() };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own NUL-terminated name of an object that is loaded.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some((OsStr::from_bytes(name.to_bytes()).into(), info.dli_fbase as usize))
 }
 
 /// The process that has the fault; this is its child.

@@ -174,6 +174,13 @@ macro_rules! functions {
                     *mut usize, *mut usize,
                 ) -> i32;
             }
+            context {
+                fn context_create = rushmem_context_create(*mut rushmem_world_t, *mut u64) -> i32;
+                fn context_enter = rushmem_context_enter(*mut rushmem_world_t, u64) -> i32;
+                fn context_fence = rushmem_context_fence(*mut rushmem_world_t, u64) -> i32;
+                fn context_quiet = rushmem_context_quiet(*mut rushmem_world_t, u64) -> i32;
+                fn context_destroy = rushmem_context_destroy(*mut rushmem_world_t, u64) -> i32;
+            }
             order {
                 fn fence = rushmem_fence(*mut rushmem_world_t) -> i32;
                 fn fence_on_stream = rushmem_fence_on_stream(*mut rushmem_world_t, *mut c_void) -> i32;
@@ -311,13 +318,6 @@ macro_rules! functions_for_c {
                 fn team_number = rushmem_team_number(*mut rushmem_world_t, i32, *mut rushmem_team_t) -> i32;
                 fn team_my_pe = rushmem_team_my_pe(*mut rushmem_team_t) -> i32;
                 fn team_n_pes = rushmem_team_n_pes(*mut rushmem_team_t) -> i32;
-            }
-            context {
-                fn context_create = rushmem_context_create(*mut rushmem_world_t, *mut u64) -> i32;
-                fn context_enter = rushmem_context_enter(*mut rushmem_world_t, u64) -> i32;
-                fn context_fence = rushmem_context_fence(*mut rushmem_world_t, u64) -> i32;
-                fn context_quiet = rushmem_context_quiet(*mut rushmem_world_t, u64) -> i32;
-                fn context_destroy = rushmem_context_destroy(*mut rushmem_world_t, u64) -> i32;
             }
             rma {
                 fn p = rushmem_p(*mut rushmem_world_t, *mut c_void, u64, usize, i32) -> i32;
