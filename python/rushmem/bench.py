@@ -14,14 +14,17 @@ import argparse
 import csv
 import importlib
 import importlib.util
+import itertools
 import statistics
 import sys
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import rushmem
 
 CALLS = 2_000
+# Microseconds.
+LIMIT = 3
 ROUNDS = 7
 SIZES = [1 << n for n in range(3, 25)]
 
@@ -98,31 +101,38 @@ def collectives(world: rushmem.World) -> list[dict[str, Any]]:
     on_gpu = world.device.startswith("cuda")
     if on_gpu:
         torch.cuda.set_device(world.device)
-    others = peers(torch, world, on_gpu)
-    rows = []
-    for size in SIZES:
-        mine = rt.empty(size // 4, dtype=torch.float32)
-        row: dict[str, Any] = {"what": "all_reduce", "bytes": size}
-        n = 100 if size <= 1 << 20 else 20
-        row["us"] = timed(lambda: rt.all_reduce(mine), torch, on_gpu, n) * 1e6
-        for name, make in others.items():
+
+    def ours(n: int) -> Callable[[], Any]:
+        mine = rt.empty(n, dtype=torch.float32)
+        return lambda: rt.all_reduce(mine)
+
+    # Ours first, and each series shown when it is there: what torch has may hang.
+    rows: list[dict[str, Any]] = [{"what": "all_reduce", "bytes": size} for size in SIZES]
+    for name, make in itertools.chain([("", ours)], peers(torch, world, on_gpu)):
+        key = f"{name}_us" if name else "us"
+        for row in rows:
             world.barrier_all()
             try:
-                row[f"{name}_us"] = timed(make(size // 4), torch, on_gpu, n) * 1e6
+                n = 100 if row["bytes"] <= 1 << 20 else 20
+                row[key] = timed(make(row["bytes"] // 4), torch, on_gpu, n) * 1e6
             except Exception as error:
                 # What torch cannot do here is not ours to fail for.
+                if not name:
+                    raise
                 if world.my_pe == 0:
-                    print(f"{name} of {size} bytes: {type(error).__name__}: {error}", file=sys.stderr)
-        rows.append(row)
-        world.barrier_all()
+                    print(f"{name} of {row['bytes']} bytes: {type(error).__name__}: {error}", file=sys.stderr)
+        if world.my_pe == 0:
+            print(f"{key}:", " ".join(f"{row['bytes']}={row.get(key, 0):.2f}" for row in rows), flush=True)
     return rows
 
 
-def peers(torch: Any, world: rushmem.World, on_gpu: bool) -> dict[str, Callable[[int], Callable[[], Any]]]:
-    """What else is there: by name, a function that makes a call of so many elements."""
+def peers(
+    torch: Any, world: rushmem.World, on_gpu: bool
+) -> Iterator[tuple[str, Callable[[int], Callable[[], Any]]]]:
+    """What else is there: a name, and a function that makes a call of so many elements."""
     dist = torch.distributed
     if not dist.is_available():
-        return {}
+        return
     address = meeting(world)
     store = dist.TCPStore("127.0.0.1", address, world.n_pes, world.my_pe == 0)
     backend = "nccl" if on_gpu and dist.is_nccl_available() else "gloo"
@@ -139,7 +149,9 @@ def peers(torch: Any, world: rushmem.World, on_gpu: bool) -> dict[str, Callable[
         symm_mem.rendezvous(tensor, dist.group.WORLD)
         return lambda: torch.ops.symm_mem.one_shot_all_reduce(tensor, "sum", dist.group.WORLD.group_name)
 
-    return {backend: own, "symm_mem": one_shot} if on_gpu else {backend: own}
+    yield backend, own
+    if on_gpu:
+        yield "symm_mem", one_shot
 
 
 def meeting(world: rushmem.World) -> int:
@@ -172,6 +184,7 @@ def main() -> int:
     about = argparse.ArgumentParser(prog="python -m rushmem.bench", description=__doc__.split("\n")[0])
     about.add_argument("--csv", metavar="FILE")
     about.add_argument("--plot", metavar="FILE", help="the collectives, by matplotlib")
+    about.add_argument("--check", action="store_true", help=f"fail where a call costs more than {LIMIT} us over C")
     about.add_argument("--only", choices=["calls", "collectives"])
     options = about.parse_args()
     with rushmem.init() as world:
@@ -184,6 +197,7 @@ def main() -> int:
         if world.my_pe == 0:
             keys = list(dict.fromkeys(key for row in rows for key in row))
             for row in rows:
+                # Numbers of calls, and of collectives side by side.
                 shown = (f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if v is not None)
                 print("  ".join(shown))
             if options.csv:
@@ -191,6 +205,9 @@ def main() -> int:
                     writer = csv.DictWriter(file, keys)
                     writer.writeheader()
                     writer.writerows(rows)
+            slow = [row["what"] for row in rows if (row.get("over_c_us") or 0) > LIMIT]
+            if options.check and slow:
+                raise SystemExit(f"more than {LIMIT} us over C: {', '.join(slow)}")
             if options.plot:
                 plot([row for row in rows if "bytes" in row], options.plot)
     return 0

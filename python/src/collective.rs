@@ -5,7 +5,6 @@ use pyo3::prelude::*;
 use rushmem_abi::c::*;
 use rushmem_abi::reduction::Operator;
 
-use crate::array::Array;
 use crate::dtype::Dtype;
 use crate::error::{self, Failure};
 use crate::operand::{For, Held, Operand};
@@ -19,14 +18,6 @@ fn operator(op: &str) -> PyResult<i32> {
         let names: Vec<_> = Operator::ALL.iter().map(|one| one.name()).collect();
         PyValueError::new_err(format!("{op:?} is no operator; there are: {}", names.join(", ")))
     })
-}
-
-/// The type of an argument's elements: an array's own, or what it says of itself.
-fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<Dtype> {
-    match object.cast::<Array>() {
-        Ok(array) => Ok(array.get().dtype),
-        Err(_) => Dtype::of(&object.getattr("dtype")?),
-    }
 }
 
 /// The two arrays of a collective.
@@ -55,8 +46,22 @@ impl Sides {
         Ok(sides)
     }
 
+    /// The number of the elements' type.
+    fn number(&self, py: Python<'_>, what: &str) -> PyResult<i32> {
+        match self.dst.dtype {
+            Some(dtype) => dtype.code(py, what),
+            None => Err(error::invalid(py, &format!("{what}: the type of dst's elements is not known"))),
+        }
+    }
+
     /// `dst` has `dst` times as many bytes as `src` has a `src`th part of.
     fn check(&self, py: Python<'_>, what: &str, dst: usize, src: usize) -> PyResult<()> {
+        if let (Some(to), Some(from)) = (self.dst.dtype, self.src.dtype) {
+            if !to.takes(from) && !from.takes(to) {
+                let text = format!("{what}: dst is of type {}, src of {}", to.name(), from.name());
+                return Err(error::invalid(py, &text));
+            }
+        }
         if self.src.bytes() % src == 0 && self.src.bytes() / src * dst == self.dst.bytes() {
             return Ok(());
         }
@@ -332,7 +337,7 @@ impl Team {
         let sides = Sides::of(py, dst, src)?;
         sides.check(py, "reduce", 1, 1)?;
         let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
-        let (of, op) = (dtype_of(dst)?.code(py, "reduce")?, operator(op)?);
+        let (of, op) = (sides.number(py, "reduce")?, operator(op)?);
         call!(
             self,
             py,
@@ -359,7 +364,7 @@ impl Team {
         let sides = Sides::of(py, dst, Some(src))?;
         sides.check(py, "reducescatter", 1, self.n())?;
         let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
-        let (of, op) = (dtype_of(dst)?.code(py, "reducescatter")?, operator(op)?);
+        let (of, op) = (sides.number(py, "reducescatter")?, operator(op)?);
         call!(
             self,
             py,
@@ -386,7 +391,7 @@ impl Team {
         let sides = Sides::of(py, dst, src)?;
         sides.check(py, "inscan", 1, 1)?;
         let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
-        let (of, op) = (dtype_of(dst)?.code(py, "inscan")?, operator(op)?);
+        let (of, op) = (sides.number(py, "inscan")?, operator(op)?);
         call!(
             self,
             py,
@@ -413,7 +418,7 @@ impl Team {
         let sides = Sides::of(py, dst, src)?;
         sides.check(py, "exscan", 1, 1)?;
         let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
-        let (of, op) = (dtype_of(dst)?.code(py, "exscan")?, operator(op)?);
+        let (of, op) = (sides.number(py, "exscan")?, operator(op)?);
         call!(
             self,
             py,

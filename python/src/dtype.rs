@@ -3,6 +3,8 @@
 use half::{bf16, f16};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
 use rushmem_abi::c::*;
 
 /// A type of elements.
@@ -134,6 +136,41 @@ impl Dtype {
             let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
             PyTypeError::new_err(format!("{name:?} is no type of elements; there are: {}", names.join(", ")))
         })
+    }
+
+    /// What a buffer's format says (PEP 3118), where that is one of these types in this machine's byte order.
+    pub(crate) fn of_format(format: &str, bytes: usize) -> Option<Dtype> {
+        let letter = format.strip_prefix(['@', '=', '<']).unwrap_or(format);
+        let kind = match letter {
+            "?" => BOOL,
+            "b" | "h" | "i" | "l" | "q" | "n" => INT,
+            "B" | "H" | "I" | "L" | "Q" | "N" => UINT,
+            "e" | "f" | "d" => FLOAT,
+            "Zf" | "Zd" => COMPLEX,
+            _ => return None,
+        };
+        ROWS.iter().find(|row| row.dlpack == kind && row.bytes == bytes).map(Dtype)
+    }
+
+    /// Of an object that says it, by its `dtype`; looked up once for each such type.
+    pub(crate) fn of_object(object: &Bound<'_, PyAny>) -> Option<Dtype> {
+        static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+        let py = object.py();
+        let dtype = object.getattr_opt(pyo3::intern!(py, "dtype")).ok()??;
+        let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+        if let Ok(Some(row)) = known.get_item(&dtype) {
+            return row.extract::<usize>().ok().and_then(|row| ROWS.get(row)).map(Dtype);
+        }
+        let found = Dtype::of(&dtype).ok()?;
+        let row = ROWS.iter().position(|row| row.name == found.0.name)?;
+        // What cannot be a key is looked up each time.
+        let _ = known.set_item(&dtype, row);
+        Some(found)
+    }
+
+    /// Whether elements of `other` may be these: where numpy has no such type, its bits come as another's.
+    pub(crate) fn takes(self, other: Dtype) -> bool {
+        self == other || self.0.format.is_none()
     }
 
     /// A value's bits, in the low bytes.

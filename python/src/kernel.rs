@@ -7,7 +7,7 @@ use std::sync::Arc;
 use half::f16;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
 use rushmem_abi::c::*;
 use rushmem_abi::device::RawTeam;
 
@@ -184,10 +184,14 @@ impl Kernel {
             let value = Value::new(unsafe { out.assume_init() });
             return Ok((value, scalar(RUSHMEM_ARG_STRUCT, size_of::<RawTeam>() as u32), None));
         }
-        let is_number = object.is_instance_of::<PyBool>()
-            || object.is_instance_of::<PyFloat>()
-            || object.extract::<f64>().is_ok()
-                && object.getattr_opt("shape")?.is_none_or(|shape| shape.len().is_ok_and(|n| n == 0));
+        // A tensor without dimensions is a number where one is wanted, and an array behind a pointer.
+        let has_no_length = || {
+            Ok::<_, PyErr>(object.getattr_opt("shape")?.is_none_or(|shape| shape.len().is_ok_and(|n| n == 0)))
+        };
+        let is_number = match param.kind {
+            RUSHMEM_ARG_POINTER => object.is_instance_of::<PyInt>(),
+            _ => object.extract::<f64>().is_ok() && has_no_length()?,
+        };
         if !is_number {
             if param.kind != RUSHMEM_ARG_POINTER && param.kind != RUSHMEM_ARG_UNKNOWN {
                 return Err(wrong("a number"));
@@ -203,10 +207,7 @@ impl Kernel {
                     ),
                 ));
             }
-            let dtype = match operand.dtype {
-                Some(dtype) => Some(dtype),
-                None => object.getattr_opt("dtype")?.and_then(|dtype| Dtype::of(&dtype).ok()),
-            };
+            let dtype = operand.dtype.or_else(|| Dtype::of_object(object));
             let (pointee_kind, pointee_size) = dtype.map_or((RUSHMEM_ARG_UNKNOWN, 0), Dtype::pointee);
             let ty = rushmem_arg_type_t { kind: RUSHMEM_ARG_POINTER, size: 8, pointee_kind, pointee_size };
             return Ok((Value::new(operand.at), ty, Some(operand)));

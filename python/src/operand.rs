@@ -18,7 +18,7 @@ pub(crate) struct Operand {
     pub(crate) elem: usize,
     /// From element to element, in elements; 1 or more.
     pub(crate) stride: isize,
-    /// Known for symmetric arrays alone.
+    /// Where it is known. Bytes, and what is as many bytes of another size, stand for anything.
     pub(crate) dtype: Option<Dtype>,
     /// Keeps the memory for as long as the operand lives.
     pub(crate) held: Held,
@@ -62,7 +62,7 @@ impl Operand {
             });
         }
         if let Ok(buffer) = PyUntypedBuffer::get(object) {
-            return Operand::of_buffer(buffer, what, use_);
+            return Operand::of_buffer(py, buffer, what, use_);
         }
         if let Some(operand) = Operand::of_tensor(object, what)? {
             return Ok(operand);
@@ -76,7 +76,7 @@ impl Operand {
         )))
     }
 
-    fn of_buffer(buffer: PyUntypedBuffer, what: &str, use_: For) -> PyResult<Operand> {
+    fn of_buffer(py: Python<'_>, buffer: PyUntypedBuffer, what: &str, use_: For) -> PyResult<Operand> {
         if use_ == For::Writing && buffer.readonly() {
             return Err(PyBufferError::new_err(format!("{what} is read-only")));
         }
@@ -90,14 +90,13 @@ impl Operand {
                 _ => return Err(gaps(what)),
             }
         };
-        Ok(Operand {
-            at: buffer.buf_ptr() as usize,
-            n,
-            elem,
-            stride,
-            dtype: None,
-            held: Held::Buffer(buffer),
-        })
+        let format = buffer.format().to_string_lossy();
+        if elem > 1 && format.starts_with(['>', '!']) {
+            let text = format!("{what} has another byte order than this machine: {format}");
+            return Err(error::invalid(py, &text));
+        }
+        let dtype = Dtype::of_format(&format, elem);
+        Ok(Operand { at: buffer.buf_ptr() as usize, n, elem, stride, dtype, held: Held::Buffer(buffer) })
     }
 
     /// torch's, which have no buffer protocol.
@@ -112,7 +111,7 @@ impl Operand {
         let elem = object.call_method0(pyo3::intern!(py, "element_size"))?.extract()?;
         let is_host = !object.getattr(pyo3::intern!(py, "is_cuda"))?.is_truthy()?;
         let held = Held::Object(object.clone().unbind(), is_host);
-        Ok(Some(Operand { at, n, elem, stride: 1, dtype: None, held }))
+        Ok(Some(Operand { at, n, elem, stride: 1, dtype: Dtype::of_object(object), held }))
     }
 
     fn of_cuda(object: &Bound<'_, PyAny>, what: &str, use_: For) -> PyResult<Option<Operand>> {

@@ -30,7 +30,7 @@ fn check_sides(py: Python<'_>, a: &Array, other: &Operand, what: &str) -> PyResu
         );
         return Err(error::invalid(py, &text));
     }
-    if let Some(dtype) = other.dtype.filter(|dtype| *dtype != a.dtype) {
+    if let Some(dtype) = other.dtype.filter(|dtype| other.elem == elem && !a.dtype.takes(*dtype)) {
         let text = format!("{what} is of type {}, the symmetric array of {}", dtype.name(), a.dtype.name());
         return Err(error::invalid(py, &text));
     }

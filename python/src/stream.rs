@@ -140,6 +140,10 @@ pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, objects: Vec<Py<P
     let mut passed = Vec::new();
     let mut borrowed = core.borrowed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     borrowed.retain_mut(|one| {
+        // Of a stream that was being captured: its graph may be launched as long as the world lives.
+        if one.event == 0 {
+            return true;
+        }
         let mut done = 0;
         // SAFETY: an event that was not freed, and a place for the answer.
         let code = unsafe { (core.table.event_test)(one.event as *mut _, &mut done) };
@@ -155,7 +159,7 @@ pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, objects: Vec<Py<P
         let mut event = std::ptr::null_mut();
         // SAFETY: a live handle, a stream that it has just taken, and a place for the answer.
         let code = unsafe { (core.table.event_record)(core.raw(), stream as *mut _, &mut event) };
-        // Being captured: a graph may read them for ever.
+        // Being captured: then the event stays null.
         let code = if code == rushmem_abi::c::RUSHMEM_ERR_UNSUPPORTED { 0 } else { code };
         borrowed.push(Borrowed { event: event as usize, objects });
         drop(borrowed);

@@ -25,7 +25,7 @@ fn comparison(cmp: &str) -> PyResult<i32> {
 fn limit(timeout: Option<f64>) -> PyResult<u64> {
     let Some(seconds) = timeout else { return Ok(0) };
     let nanoseconds = seconds * 1e9;
-    if !(nanoseconds >= 0.0 && nanoseconds < 1e18) {
+    if !(0.0..1e18).contains(&nanoseconds) {
         return Err(PyValueError::new_err(format!("timeout={seconds}: seconds, 0 or more")));
     }
     Ok((nanoseconds as u64).max(1))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rushmem_abi::c::*;
@@ -313,6 +314,8 @@ impl World {
     ) -> PyResult<bool> {
         if kind.is_none() {
             self.core.finalize(py)?;
+        } else if is_good_exit(exception) {
+            self.core.leave(py, "its program ended by sys.exit()");
         } else {
             self.core.abort(py, &raised(kind, exception));
         }
@@ -323,6 +326,12 @@ impl World {
         let ended = if self.core.gate.has_ended() { ", ended" } else { "" };
         format!("rushmem.World({}{ended})", self.core.who())
     }
+}
+
+/// `sys.exit()` and `sys.exit(0)`: the end of a program, and no failure.
+fn is_good_exit(exception: &Bound<'_, PyAny>) -> bool {
+    let code = exception.is_instance_of::<PySystemExit>().then(|| exception.getattr("code"));
+    code.and_then(Result::ok).is_some_and(|code| code.is_none() || code.eq(0).unwrap_or(false))
 }
 
 /// An exception as the other PEs read it.

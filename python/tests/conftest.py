@@ -10,6 +10,8 @@ os.environ.setdefault("RUSHMEM_DEVICE", "cpu")
 import rushmem  # noqa: E402
 
 ON_GPU = os.environ["RUSHMEM_DEVICE"].startswith("cuda")
+# Processes that share a GPU take turns on it.
+PES = 2 if ON_GPU else 3
 
 
 @pytest.fixture

@@ -2,13 +2,15 @@
 
 import gc
 import os
+import threading
+import time
 
 import numpy
 import pytest
 
 import rushmem
 from rushmem.testing import run
-from conftest import ON_GPU
+from conftest import ON_GPU, PES
 
 
 def drops(world, seed):
@@ -37,7 +39,7 @@ def drops(world, seed):
 
 
 def test_what_all_have_dropped_is_freed_and_nothing_else(rng):
-    counts = run(3, drops, int(rng.integers(1 << 31)))
+    counts = run(PES, drops, int(rng.integers(1 << 31)))
     assert len(set(counts)) == 1 and counts[0][1] == 0, counts
 
 
@@ -123,8 +125,8 @@ def test_many_worlds_leave_nothing():
     for i in range(10):
         one(i)
     gc.collect()
-    before, rounds = mappings(), 1000 if os.environ.get("RUSHMEM_TEST_ROUNDS") == "all" else 100
-    for i in range(rounds):
+    before = mappings()
+    for i in range(1000):
         one(i)
     gc.collect()
     assert mappings() == before
@@ -172,3 +174,39 @@ def registers(world, seed):
 
 def test_memory_of_others_becomes_symmetric(rng):
     assert run(2, registers, int(rng.integers(1 << 31))) == [True, True]
+
+
+def threads_drop(world):
+    """Other threads see, slice and drop arrays while the main one is in collective calls."""
+    stop, pile, errors = threading.Event(), [], []
+
+    def drop():
+        try:
+            while not stop.is_set():
+                if pile:
+                    array = pile.pop()
+                    views = [array[1:], array.reshape(-1), array.__dlpack__(), world.heap_info()]
+                    del array, views
+                time.sleep(1e-4)
+        except BaseException as error:
+            errors.append(error)
+
+    others = [threading.Thread(target=drop) for _ in range(3)]
+    for thread in others:
+        thread.start()
+    for step in range(100):
+        pile.append(world.empty(100, "int64"))
+        if step % 20 == 0:
+            gc.collect()
+    stop.set()
+    for thread in others:
+        thread.join()
+    pile.clear()
+    gc.collect()
+    world.barrier_all()
+    world.collect()
+    return errors, world.heap_info()["unused"]
+
+
+def test_threads_drop_arrays_while_others_allocate():
+    assert run(2, threads_drop) == [([], 0)] * 2

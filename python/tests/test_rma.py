@@ -5,7 +5,7 @@ import pytest
 
 import rushmem
 from rushmem.testing import run
-from conftest import ON_GPU
+from conftest import ON_GPU, PES
 
 
 def exchange(world, seed, on_stream):
@@ -51,7 +51,7 @@ def exchange(world, seed, on_stream):
 
 @pytest.mark.parametrize("on_stream", [False, True])
 def test_put_and_get(rng, on_stream):
-    assert all(run(3, exchange, int(rng.integers(1 << 31)), on_stream))
+    assert all(run(PES, exchange, int(rng.integers(1 << 31)), on_stream))
 
 
 def words(world, on_stream):
@@ -87,7 +87,7 @@ def words(world, on_stream):
 
 @pytest.mark.parametrize("on_stream", [False, True])
 def test_words_and_signals(on_stream):
-    assert all(run(3, words, on_stream))
+    assert all(run(PES, words, on_stream))
 
 
 def atomics(world):
@@ -123,7 +123,7 @@ def atomics(world):
 
 
 def test_atomics():
-    assert run(3, atomics) == [True] * 3
+    assert run(PES, atomics) == [True] * PES
 
 
 def vectors(world):
@@ -142,7 +142,7 @@ def vectors(world):
 
 
 def test_vectors_of_waits():
-    assert run(3, vectors) == [True] * 3
+    assert run(PES, vectors) == [True] * PES
 
 
 def test_wrong_arguments(world):
@@ -155,6 +155,9 @@ def test_wrong_arguments(world):
         (lambda: a.put(numpy.zeros((4, 10), "int32")[::2, ::2], 0), BufferError, "gaps"),
         (lambda: a.put([1] * 10, 0), TypeError, "src is a list"),
         (lambda: a.put(world.empty(10, "float32"), 0), rushmem.InvalidArgument, "of type float32"),
+        (lambda: a.put(numpy.zeros(10, "float32"), 0), rushmem.InvalidArgument, "src is of type float32"),
+        (lambda: a.get(0, numpy.zeros(10, "uint32")), rushmem.InvalidArgument, "out is of type uint32"),
+        (lambda: a.put(numpy.zeros(10, ">i4"), 0), rushmem.InvalidArgument, "byte order"),
         (lambda: a.get(0, b"x" * 40), BufferError, "read-only"),
         (lambda: a.p(1, 0), rushmem.InvalidArgument, "one element"),
         (lambda: a[0].p(1 << 31, 0), OverflowError, "int32"),
@@ -163,7 +166,6 @@ def test_wrong_arguments(world):
         (lambda: a[0].signal_op(1, 0), rushmem.InvalidArgument, "uint64"),
         (lambda: world.signals().signal_op(1, 0, op="sub"), ValueError, "no operation of signals"),
         (lambda: a.put(data, 0, stream=object()), TypeError, "no stream"),
-        (lambda: a.put(data, 0, stream=12345), rushmem.Error, None),
         (lambda: world.fence(stream="x"), TypeError, "no stream"),
         (lambda: rushmem.init(rank=0, n_pes=1), TypeError, "uid"),
         (lambda: rushmem.init(uid=b"x", rank=0, n_pes=1), ValueError, "128 bytes"),
@@ -174,6 +176,8 @@ def test_wrong_arguments(world):
     assert issubclass(rushmem.BadPe, IndexError) and rushmem.BadPe("x").code == -2
     assert str(rushmem.BadPe("x")) == "x (RUSHMEM_ERR_BAD_PE)"
     if not ON_GPU:
+        with pytest.raises(rushmem.Error):
+            a.put(data, 0, stream=12345)
         with pytest.raises(rushmem.InvalidArgument, match="shows PE 0's memory"):
             a.peer(0).put(data, 0)
 
@@ -183,10 +187,11 @@ def peers(world):
     a.put(numpy.arange(8) + 10 * world.my_pe, world.my_pe)
     world.barrier_all()
     right = (world.my_pe + 1) % world.n_pes
-    theirs = a[2:6].peer(right)
+    theirs, info = a[2:6].peer(right), world.peer_info(right)
+    assert info["pid"] > 0 and info["host"]
+    if info["transport"] != "direct":
+        return theirs is None
     assert theirs.pe == right and a.pe is None
-    info = world.peer_info(right)
-    assert info["transport"] == "direct" and info["pid"] > 0
     return True if ON_GPU else numpy.asarray(theirs).tolist() == [10 * right + i for i in range(2, 6)]
 
 

@@ -164,6 +164,29 @@ def test_a_pool_of_torch_s_is_symmetric():
     assert run(2, pool) == [True, True]
 
 
+def registered(world):
+    rt = start(world)
+    me, right = world.my_pe, (world.my_pe + 1) % world.n_pes
+    own = torch.zeros(1 << 20, device=world.device)
+    settle()
+    shared = world.register(own).view_as("float32")
+    part = torch.full((100,), float(me + 1), device=world.device)
+    settle()
+    world.barrier_all()
+    shared[50:150].put(part, right, stream=rt.stream())
+    settle()
+    world.barrier_all()
+    good = bool((own[50:150] == (me - 1) % world.n_pes + 1).all() and not own[:50].any())
+    world.barrier_all()
+    world.unregister(shared)
+    return good
+
+
+@pytest.mark.skipif(not ON_GPU, reason="of the host whole pages alone can be registered: test_memory.py")
+def test_a_tensor_s_memory_becomes_symmetric():
+    assert run(2, registered) == [True, True]
+
+
 def group(world):
     """A second world of torch.distributed's group, which itself meets at a port of the first."""
     import rushmem.bench
