@@ -199,6 +199,13 @@ impl Actor {
         let me = self.strand.on(access.track);
         let who = me.bits() << (MASK_BITS + FLAG_BITS) | mask << FLAG_BITS | flags;
         let when = u64::from(self.clock) << 32 | u64::from(access.site);
+        // Fresh memory, or the only one that uses it.
+        let first = cells[0].who.load(Ordering::Relaxed);
+        if first == 0 || (first == who && cells[1].who.load(Ordering::Relaxed) == 0) {
+            cells[0].who.store(who, Ordering::Relaxed);
+            cells[0].when.store(when, Ordering::Relaxed);
+            return None;
+        }
         let (mut place, mut rank, mut conflict) = (self.clock as usize % CELLS, 0, None);
         for (i, cell) in cells.iter().enumerate() {
             let there = cell.who.load(Ordering::Relaxed);

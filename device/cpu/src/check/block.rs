@@ -178,7 +178,8 @@ impl CheckedBlock {
     pub(crate) fn settle(&mut self) {
         let world = Arc::clone(self.launch.world());
         for (site, counters) in std::mem::take(&mut self.unnamed) {
-            let place = counters.place_quickly(self.launch.code.names(), &self.launch.code.text);
+            let code = &self.launch.code;
+            let place = code.lines().map(|lines| counters.place_in(lines, code.names())).unwrap_or_default();
             world
                 .segment
                 .name_site(site, &format!("kernel `{}`{}", self.launch.code.kernel(), place.phrase()));

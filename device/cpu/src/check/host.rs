@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::actor::{Access, Effect, Order, Spot};
 use super::clock::Track;
 use super::report;
-use super::world::{ChainState, World};
+use super::world::{lock, ChainState, World};
 use crate::trace::Counters;
 
 /// Memory of an operation's.
@@ -47,8 +47,12 @@ impl World {
     /// Notes what the calling thread does: `what` is its name, for texts.
     pub fn note<R>(self: &Arc<Self>, what: &str, note: impl FnOnce(&mut Notes<'_>) -> R) -> R {
         let chain = self.current();
-        let mut state = chain.state();
         let site = self.host_site(what);
+        let mut state = chain.state();
+        if !chain.is_host() {
+            // What is on one stream happens in order, signals too.
+            state.actor.fence(&self.segment, Order { acquire: true, release: true });
+        }
         let result = note(&mut Notes { world: self, state: &mut state, site });
         let found = std::mem::take(&mut state.found);
         drop(state);
@@ -63,8 +67,9 @@ impl World {
         (what, counters.list()).hash(&mut key);
         let (site, is_new) = self.site(key.finish(), [1; 2], [1; 2]);
         if is_new {
-            let at = counters.program_line().map_or(String::new(), |line| format!(" at {line}"));
-            self.segment.name_site(site, &format!("{what}{at}"));
+            // The line is looked up once it is reported.
+            self.segment.name_site(site, what);
+            lock(&self.calls).insert(site, (what.to_owned(), counters));
         }
         site
     }

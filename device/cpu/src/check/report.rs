@@ -53,6 +53,11 @@ fn say(text: String) {
 
 /// What a site is called. Another process may be about to say it.
 fn line(world: &World, site: u32) -> String {
+    let call = lock(&world.calls).remove(&site);
+    if let Some((what, counters)) = call {
+        let at = counters.program_line().map_or(String::new(), |line| format!(" at {line}"));
+        world.segment.name_site(site, &format!("{what}{at}"));
+    }
     for _ in 0..50 {
         match world.segment.site(site).0 {
             Some(text) => return text,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::actor::{Actor, Conflict, Pages, Spot};
 use super::clock::{Clock, Strand};
 use super::segment::{Segment, PAGE};
+use crate::trace::Counters;
 
 /// Where a PE's symmetric memory is, and that of the PEs that it has mapped.
 #[derive(Clone, Debug, Default)]
@@ -50,9 +51,14 @@ pub struct World {
     /// Of memory that is this PE's alone.
     pub(crate) private: u32,
     windows: Windows,
+    /// Bytes of all of them, and which one is this PE's.
+    bytes: usize,
+    slot: usize,
     host: Mutex<Option<Arc<Chain>>>,
     /// Places in sources by what tells them apart.
     sites: Mutex<HashMap<u64, u32>>,
+    /// Host calls whose line was not looked up.
+    pub(crate) calls: Mutex<HashMap<u32, (String, Counters)>>,
 }
 
 /// What runs one after the other: a PE's host, or a stream.
@@ -85,9 +91,12 @@ impl World {
             segment,
             pe,
             private: 1 << 15 | number,
+            bytes: windows.stride * windows.pes.len(),
+            slot: windows.pes.iter().position(|other| *other == pe).unwrap_or(0),
             windows,
             host: Mutex::new(None),
             sites: Mutex::default(),
+            calls: Mutex::default(),
         });
         *lock(&world.host) = Some(Chain::with(&world, number));
         world
@@ -125,11 +134,17 @@ impl World {
     #[inline]
     pub(crate) fn spot(&self, at: usize) -> Option<Spot> {
         let offset = at.wrapping_sub(self.windows.first);
-        if offset >= self.windows.stride * self.windows.pes.len() {
+        if offset >= self.bytes {
             return None;
         }
-        let pe = self.windows.pes[offset / self.windows.stride];
-        Some(Spot { space: pe as u32 + 1, at: offset % self.windows.stride })
+        // A heap at a time: most accesses are to this PE's own.
+        let mut index = self.slot;
+        let mut inside = offset.wrapping_sub(index * self.windows.stride);
+        if inside >= self.windows.stride {
+            index = offset / self.windows.stride;
+            inside = offset % self.windows.stride;
+        }
+        Some(Spot { space: self.windows.pes[index] as u32 + 1, at: inside })
     }
 
     /// The same address of PE `pe`'s copy, of one in this PE's own memory.
@@ -169,6 +184,11 @@ impl Chain {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, ChainState> {
         lock(&self.state)
+    }
+
+    /// Whether it is its PE's host's.
+    pub(crate) fn is_host(&self) -> bool {
+        self.world.private & !(1 << 15) == self.number
     }
 
     /// The calling thread does this chain's work until what is returned is dropped.
