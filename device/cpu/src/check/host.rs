@@ -24,6 +24,8 @@ pub enum Place {
 pub enum When {
     /// Before its call returns.
     Now,
+    /// Before its call returns, but what announces it goes behind a fence, a quiet or a collective call.
+    Delivered,
     /// Until the next fence or quiet.
     Ordered,
     /// Until the next quiet.
@@ -34,6 +36,7 @@ impl When {
     fn track(self) -> Track {
         match self {
             When::Now => Track::Now,
+            When::Delivered => Track::Put,
             When::Ordered => Track::Far,
             When::Complete => Track::Nbi,
         }
@@ -53,7 +56,7 @@ impl World {
             // What is on one stream happens in order, signals too.
             state.actor.fence(&self.segment, Order { acquire: true, release: true });
         }
-        let result = note(&mut Notes { world: self, state: &mut state, site });
+        let result = note(&mut Notes { world: self, state: &mut state, site, is_host: chain.is_host() });
         let found = std::mem::take(&mut state.found);
         drop(state);
         found.iter().for_each(|conflict| report::race(self, conflict));
@@ -76,7 +79,8 @@ impl World {
 
     /// This PE comes to a round of a team, `of`: all that it has done is before what members do behind it.
     pub fn come(self: &Arc<Self>, of: usize, number: u64) {
-        let all = self.current().state().actor.publish();
+        let all = self.current().point();
+        let all = all.clock();
         let Some(word) =
             self.segment.word(Spot { space: ROUNDS, at: 2 * of + number as usize % 2 }.word_key())
         else {
@@ -110,6 +114,7 @@ pub struct Notes<'a> {
     world: &'a Arc<World>,
     state: &'a mut ChainState,
     site: u32,
+    is_host: bool,
 }
 
 impl Notes<'_> {
@@ -165,7 +170,11 @@ impl Notes<'_> {
 
     fn word(&mut self, memory: Place, bytes: usize, order: Order, effect: Effect) {
         let write = effect != Effect::Load;
-        self.access(memory, Access { bytes, write, atomic: true, track: Track::Now, site: self.site });
+        // Calls before it have returned with what they read; what they wrote, as the fence before it says.
+        let relaxed = write && !order.release;
+        let track = if relaxed && self.is_host { Track::Put } else { Track::Now };
+        self.access(memory, Access { bytes, write, atomic: true, track, site: self.site });
+        let order = Order { release: order.release || relaxed && self.is_host, ..order };
         if let Some(spot) = self.spot(memory) {
             self.state.actor.atomic(&self.world.segment, spot, order, effect, || ((), true));
         }
@@ -173,11 +182,11 @@ impl Notes<'_> {
 
     /// Orders what the PE has put.
     pub fn fence(&mut self) {
-        self.state.actor.complete(&self.world.segment, &[Track::Far], self.world.pe);
+        self.state.actor.complete(&self.world.segment, &[Track::Far, Track::Put], self.world.pe);
     }
 
     /// Completes what the PE has begun: by kernels that have ended, too.
     pub fn quiet(&mut self) {
-        self.state.actor.complete(&self.world.segment, &[Track::Far, Track::Nbi], self.world.pe);
+        self.state.actor.complete(&self.world.segment, &[Track::Far, Track::Nbi, Track::Put], self.world.pe);
     }
 }

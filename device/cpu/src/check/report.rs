@@ -96,7 +96,7 @@ fn access(world: &World, line: &str, seen: &Seen) -> String {
         (false, false) => "reads",
     };
     let when = match seen.strand.track() {
-        Track::Now => "",
+        Track::Now | Track::Put => "",
         Track::Far => ", on its way until a fence or quiet",
         Track::Nbi => ", at any time until a quiet",
     };
@@ -121,7 +121,7 @@ fn missing(world: &World, conflict: &Conflict) -> String {
     let [one, two] = [first, second].map(|strand| world.segment.pe_of(strand.chain_number()));
     let text = if first.track() == Track::Nbi || second.track() == Track::Nbi {
         "no quiet between them that the other one follows"
-    } else if first.track() == Track::Far || second.track() == Track::Far {
+    } else if [first, second].iter().any(|strand| strand.track() == Track::Far) {
         "no fence, quiet or barrier between them: the put may still be on its way"
     } else if one != two {
         "no signal, barrier or quiet between them"

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::actor::{Actor, Conflict, Pages, Spot};
-use super::clock::{Clock, Strand};
+use super::clock::{Clock, Strand, Track};
 use super::segment::{Segment, PAGE};
 use crate::trace::Counters;
 
@@ -80,6 +80,12 @@ pub struct Point(Clock);
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Chain>>> = const { RefCell::new(None) };
+}
+
+impl Point {
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0
+    }
 }
 
 impl World {
@@ -198,7 +204,9 @@ impl Chain {
 
     /// All that was done on the chain so far.
     pub fn point(&self) -> Point {
-        Point(self.state().actor.publish())
+        let mut state = self.state();
+        state.actor.complete(&self.world.segment, &[Track::Put], self.world.pe);
+        Point(state.actor.publish())
     }
 
     /// What the chain does from now on comes after that.

@@ -15,7 +15,7 @@ use crate::op::{Op, Reached};
 pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: Form) {
     let there = |at| if way == Reached::Net { Place::Of(pe, at) } else { Place::At(at) };
     let later = if form == Form::Nbi { When::Complete } else { When::Now };
-    let delivered = if form == Form::Nbi || way == Reached::Net { When::Ordered } else { When::Now };
+    let delivered = if form == Form::Nbi || way == Reached::Net { When::Ordered } else { When::Delivered };
     check.note(op.name(), |notes| match *op {
         Op::Put(t) => {
             notes.reads(Place::At(t.local.at), t.bytes, later);
