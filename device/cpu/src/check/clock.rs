@@ -23,7 +23,8 @@ pub(crate) enum Track {
     Far = 1,
     /// At any time until a quiet.
     Nbi = 2,
-    /// A host's put to memory that is mapped: there when the call returns, but what announces it needs a fence.
+    /// A host's put to memory that is mapped: there when the call returns, but what announces it needs a
+    /// fence.
     Put = 3,
 }
 
