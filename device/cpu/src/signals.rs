@@ -211,10 +211,8 @@ fn of_module(address: usize) -> LoadedModule {
             let start = (info.dlpi_addr + header.p_vaddr) as usize;
             let range = start..start + header.p_memsz as usize;
             match header.p_type {
-                libc::PT_LOAD if header.p_flags & libc::PF_X != 0 => {
-                    if range.contains(&wanted.address) {
-                        found.text = range;
-                    }
+                libc::PT_LOAD if header.p_flags & libc::PF_X != 0 && range.contains(&wanted.address) => {
+                    found.text = range;
                 }
                 libc::PT_LOAD if header.p_flags & libc::PF_W != 0 => found.data = range,
                 libc::PT_TLS if !info.dlpi_tls_data.is_null() => {

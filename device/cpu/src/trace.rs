@@ -129,8 +129,7 @@ impl Counters {
 
     /// Of places behind calls, innermost first.
     pub(crate) fn of_calls(at: &[usize]) -> Counters {
-        let mut counters = Counters::default();
-        counters.count = at.len().min(DEPTH);
+        let mut counters = Counters { count: at.len().min(DEPTH), ..Counters::default() };
         counters.at[..counters.count].copy_from_slice(&at[..counters.count]);
         counters
     }

@@ -195,7 +195,7 @@ impl Actor {
     /// Notes an access of some bytes of a granule; one before it without order.
     #[inline]
     fn note(&self, cells: &[super::segment::Cell; CELLS], mask: u64, access: Access) -> Option<Seen> {
-        let flags = u64::from(access.write) * WRITE | u64::from(access.atomic) * ATOMIC;
+        let flags = (u64::from(access.write) * WRITE) | (u64::from(access.atomic) * ATOMIC);
         let me = self.strand.on(access.track);
         let who = me.bits() << (MASK_BITS + FLAG_BITS) | mask << FLAG_BITS | flags;
         let when = u64::from(self.clock) << 32 | u64::from(access.site);

@@ -27,6 +27,12 @@ pub(crate) struct CheckedLaunch {
     ended: Mutex<(Clock, u32)>,
 }
 
+// SAFETY: the code's pointers are read-only and stay valid until the launch has ended, which is after the
+// last block; all else is atomics, locks or constant.
+unsafe impl Send for CheckedLaunch {}
+// SAFETY: as it may be sent, and what changes is behind a lock.
+unsafe impl Sync for CheckedLaunch {}
+
 impl CheckedLaunch {
     /// Begins a launch of an instrumented kernel on the chain that the calling thread works for.
     pub(crate) fn begin(chain: Arc<Chain>, code: &Code, grid: [u32; 3], block: [u32; 3]) -> CheckedLaunch {

@@ -151,7 +151,8 @@ impl Clock {
                     std::cmp::Ordering::Greater => b.next(),
                     std::cmp::Ordering::Equal => {
                         let both = (x.0, x.1.max(y.1));
-                        (a.next(), b.next());
+                        a.next();
+                        b.next();
                         Some(both)
                     }
                 },
