@@ -9,7 +9,10 @@ use rushmem::{Cmp, Kernel, Launch, Module, Pe, SignalOp, SignalRef, Signals, Sou
 
 use rushmem_test_support::api_common::place::hosts;
 
-const SOURCE: &str = include_str!("kernels/races.cu");
+const SOURCES: [(&str, &str); 2] = [
+    ("races.cu", include_str!("kernels/races.cu")),
+    ("races_together.cu", include_str!("kernels/races_together.cu")),
+];
 const WORDS: usize = 1024;
 const FLAGS: usize = 16;
 
@@ -188,15 +191,16 @@ const HOST: [HostProgram; 13] = [
 /// Where nobody is mapped, one does not reach its line, and one thread posts a block's put.
 const NOT_FAR: [&str; 2] = ["store_through_ptr", "one_fences_for_all"];
 
-/// Kernels with a mistake.
-fn planted() -> Vec<&'static str> {
-    let names = SOURCE.lines().filter_map(|line| line.strip_prefix("KERNEL ")?.split_once("_bad("));
-    names.map(|(name, _)| name).collect()
+/// Kernels with a mistake, of one source.
+fn planted(source: &'static str) -> impl Iterator<Item = &'static str> {
+    let names = source.lines().filter_map(|line| line.strip_prefix("KERNEL ")?.split_once("_bad("));
+    names.map(|(name, _)| name)
 }
 
 /// One PE's part of all programs. Which begins is said on standard error, among the reports.
 fn all(world: &World) {
-    let module = world.load(Source::text(SOURCE).name("races.cu")).unwrap();
+    let load = |(name, text): (&str, &str)| world.load(Source::text(text).name(name)).unwrap();
+    let modules = SOURCES.map(load);
     let stream = world.default_stream();
     let begin = |name: &str, end: &str| {
         world.barrier_all().unwrap();
@@ -204,22 +208,24 @@ fn all(world: &World) {
         world.barrier_all().unwrap();
     };
     for (bad, end) in [(true, "_bad"), (false, "_good")] {
-        for name in planted() {
-            let memory = Memory::new(world);
-            let kernel = module.kernel(&format!("{name}{end}")).unwrap();
-            begin(name, end);
-            let blocks = if name == "other_block_reads" { 2 } else { 1 };
-            let args = (&memory.data, &memory.src, memory.flags.words());
-            // SAFETY: the kernels stay in these arrays.
-            unsafe { kernel.launch_on(Launch::new(blocks, 64), args, &stream) }.unwrap();
-            stream.synchronize().unwrap();
-            world.barrier_all().unwrap();
-            memory.free();
+        for (module, (_, source)) in modules.iter().zip(SOURCES) {
+            for name in planted(source) {
+                let memory = Memory::new(world);
+                let kernel = module.kernel(&format!("{name}{end}")).unwrap();
+                begin(name, end);
+                let blocks = if name == "other_block_reads" { 2 } else { 1 };
+                let args = (&memory.data, &memory.src, memory.flags.words());
+                // SAFETY: the kernels stay in these arrays.
+                unsafe { kernel.launch_on(Launch::new(blocks, 64), args, &stream) }.unwrap();
+                stream.synchronize().unwrap();
+                world.barrier_all().unwrap();
+                memory.free();
+            }
         }
         for (name, _, program) in &HOST {
             let memory = Memory::new(world);
             begin(name, end);
-            program(&memory, &module, bad);
+            program(&memory, &modules[1], bad);
             world.synchronize().unwrap();
             world.barrier_all().unwrap();
             memory.free();
@@ -250,8 +256,12 @@ fn reports(outcomes: &[Outcome]) -> BTreeMap<String, Vec<String>> {
 
 /// What a report of this program must say: the place of each marked line, or names.
 fn wanted(program: &str) -> Vec<String> {
-    let number = |i: usize| format!("races.cu:{}", i + 1);
-    let lines: Vec<&str> = SOURCE.lines().collect();
+    let (file, source) = *SOURCES
+        .iter()
+        .find(|(_, source)| source.contains(&format!("KERNEL {program}_bad(")))
+        .unwrap_or(&SOURCES[1]);
+    let number = |i: usize| format!("{file}:{}", i + 1);
+    let lines: Vec<&str> = source.lines().collect();
     if let Some((_, names, _)) = HOST.iter().find(|host| host.0 == program) {
         let place = |name: &&str| {
             let marked = lines.iter().position(|line| name.starts_with("//") && line.ends_with(name));
@@ -269,7 +279,8 @@ fn judge(outcomes: &[Outcome], far: bool) {
     let found = reports(outcomes);
     assert!(found.contains_key("end"), "{}", said().collect::<String>());
     let mut wrong = Vec::new();
-    let programs = planted().into_iter().chain(HOST.iter().map(|host| host.0));
+    let programs =
+        SOURCES.iter().flat_map(|(_, source)| planted(source)).chain(HOST.iter().map(|host| host.0));
     let mut count = 0;
     for program in programs {
         count += 1;

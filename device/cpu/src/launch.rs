@@ -14,6 +14,7 @@ use crate::block::{self, Arguments};
 use crate::check::{self, CheckedLaunch};
 use crate::hooks::ThreadContext;
 use crate::limits::{block_problem, volume, Limits, MAX_GRID};
+use crate::lines::Lines;
 use crate::pool;
 use crate::trace::{Counters, SourceNames};
 use crate::watch::Watched;
@@ -125,8 +126,8 @@ pub(crate) struct Code {
     /// The kernel's name and its source's, in the module.
     pub(crate) kernel: *const str,
     pub(crate) names: *const SourceNames,
-    /// Compiled with the checker's hooks.
-    pub(crate) checked: bool,
+    /// Of a module with the checker's hooks; else null.
+    pub(crate) lines: *const Lines,
 }
 
 impl Code {
@@ -138,6 +139,12 @@ impl Code {
     pub(crate) fn names(&self) -> &SourceNames {
         // SAFETY: the launch's caller holds the module.
         unsafe { &*self.names }
+    }
+
+    /// Of a module with the checker's hooks.
+    pub(crate) fn lines(&self) -> Option<&Lines> {
+        // SAFETY: the launch's caller holds the module.
+        unsafe { self.lines.as_ref() }
     }
 
     pub(crate) fn source(&self) -> &str {
@@ -223,7 +230,7 @@ pub(crate) fn run(
 ) -> Result<(), RunError> {
     let blocks = check(limits, config).map_err(RunError::Refused)?;
     let _watched = Watched::new();
-    let chain = code.checked.then(check::chain_of_this_thread).flatten();
+    let chain = code.lines().and_then(|_| check::chain_of_this_thread());
     let checked = chain.map(|chain| Arc::new(CheckedLaunch::begin(chain, &code, config.grid, config.block)));
     let launch = Arc::new(Launch {
         code,

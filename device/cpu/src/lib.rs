@@ -27,6 +27,7 @@ mod hooks;
 mod idle;
 mod launch;
 mod limits;
+mod lines;
 mod module;
 mod pool;
 mod report;

@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::hooks::{Hooks, ThreadContext, HOOKS};
 use crate::launch::{self, Code, LaunchConfig, Reports, RunError};
 use crate::limits::Limits;
+use crate::lines::Lines;
 use crate::signals;
 use crate::trace::SourceNames;
 
@@ -72,6 +73,8 @@ struct Inner {
     slot: unsafe extern "C" fn() -> *mut *mut ThreadContext,
     limits: Limits,
     check: Mode,
+    /// Of a module that is checked.
+    lines: Option<Lines>,
 }
 
 /// A compiled and loaded source. Unloaded when the last clone and kernel are gone.
@@ -96,6 +99,14 @@ impl std::fmt::Debug for Module {
 impl std::fmt::Debug for Kernel {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Kernel").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn checked(mut self, check: Mode, object: &[u8]) -> Inner {
+        self.check = check;
+        self.lines = check.is_on().then(|| Lines::of(object, signals::bias_of(self.text.start)));
+        self
     }
 }
 
@@ -124,7 +135,7 @@ impl Module {
                     .map_err(|second| Error::io(first, second))
             })?;
             match opened {
-                Ok(inner) => return Ok(Module { inner: Arc::new(Inner { check, ..inner }) }),
+                Ok(inner) => return Ok(Module { inner: Arc::new(inner.checked(check, object)) }),
                 // The dynamic linker took the path for a module that it could not let go. The next image has
                 // another.
                 Err(image) => stale.push(image),
@@ -227,7 +238,7 @@ impl Kernel {
             text: self.inner.text.clone(),
             kernel: &*entry.name,
             names: &self.inner.names,
-            checked: self.inner.check.is_on(),
+            lines: self.inner.lines.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
         };
         crash::install();
         launch::run(code, self.inner.limits, config, args.as_ptr(), state, stop, reports)
@@ -354,5 +365,6 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
         slot,
         limits,
         check: Mode::OFF,
+        lines: None,
     }))
 }

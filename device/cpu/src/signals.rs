@@ -167,6 +167,11 @@ pub(crate) fn text_of(address: usize) -> Range<usize> {
     of_module(address).text
 }
 
+/// How far from where it says the module is loaded whose code has `address`.
+pub(crate) fn bias_of(address: usize) -> usize {
+    of_module(address).bias
+}
+
 /// The writable variables of the module whose code has `address`.
 pub(crate) fn data_of(address: usize) -> Range<usize> {
     of_module(address).data
@@ -179,6 +184,7 @@ pub(crate) fn thread_locals_of(address: usize) -> Range<usize> {
 
 #[derive(Default)]
 struct LoadedModule {
+    bias: usize,
     text: Range<usize>,
     data: Range<usize>,
     locals: Range<usize>,
@@ -200,15 +206,13 @@ fn of_module(address: usize) -> LoadedModule {
         }
         // SAFETY: as many headers as the dynamic linker says.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
-        let mut found = LoadedModule::default();
+        let mut found = LoadedModule { bias: info.dlpi_addr as usize, ..LoadedModule::default() };
         for header in headers {
             let start = (info.dlpi_addr + header.p_vaddr) as usize;
             let range = start..start + header.p_memsz as usize;
             match header.p_type {
-                libc::PT_LOAD if header.p_flags & libc::PF_X != 0 => {
-                    if range.contains(&wanted.address) {
-                        found.text = range;
-                    }
+                libc::PT_LOAD if header.p_flags & libc::PF_X != 0 && range.contains(&wanted.address) => {
+                    found.text = range;
                 }
                 libc::PT_LOAD if header.p_flags & libc::PF_W != 0 => found.data = range,
                 libc::PT_TLS if !info.dlpi_tls_data.is_null() => {

@@ -1,12 +1,14 @@
 //! Where a thread of a kernel is, from its stack and the compiler's debug information: the line of the
 //! program's own source, and the call of CUDA's or rushmem's that it makes there.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use cpp_demangle::{DemangleOptions, Symbol};
+
+use crate::lines::Lines;
 
 /// Frames of a stack that are looked at.
 pub(crate) const DEPTH: usize = 48;
@@ -127,8 +129,7 @@ impl Counters {
 
     /// Of places behind calls, innermost first.
     pub(crate) fn of_calls(at: &[usize]) -> Counters {
-        let mut counters = Counters::default();
-        counters.count = at.len().min(DEPTH);
+        let mut counters = Counters { count: at.len().min(DEPTH), ..Counters::default() };
         counters.at[..counters.count].copy_from_slice(&at[..counters.count]);
         counters
     }
@@ -171,16 +172,9 @@ impl Counters {
         SourcePlace::of(self.functions(), names)
     }
 
-    /// The same, one after the other of one module: what was read of its debug information is kept.
-    pub(crate) fn place_quickly(&self, names: &SourceNames, text: &Range<usize>) -> SourcePlace {
-        static LAST: Mutex<Option<(PathBuf, usize)>> = Mutex::new(None);
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = (names.file.clone(), text.start);
-        if last.as_ref() != Some(&module) {
-            backtrace::clear_symbol_cache();
-            *last = Some(module);
-        }
-        SourcePlace::of(self.functions_of_known_modules(), names)
+    /// The same, of calls in one module alone.
+    pub(crate) fn place_in(&self, lines: &Lines, names: &SourceNames) -> SourcePlace {
+        SourcePlace::of(lines.functions(self.list()), names)
     }
 }
 
@@ -237,9 +231,14 @@ fn plain(name: &str) -> &str {
     word.filter(|word| word.starts_with("mem") || word.starts_with("str")).unwrap_or(name)
 }
 
-/// A symbol's name as its source has it: C++'s without parameters.
+/// A symbol's name as its source has it.
 fn readable(name: &backtrace::SymbolName<'_>) -> String {
-    let raw = name.to_string();
+    demangled(name.to_string().into())
+}
+
+/// The same of the name in an object: C++'s without parameters.
+pub(crate) fn demangled(raw: Cow<'_, str>) -> String {
+    let raw = raw.into_owned();
     if !raw.starts_with("_Z") {
         return raw;
     }

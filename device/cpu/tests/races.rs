@@ -1,13 +1,11 @@
 //! The race detector on small programs of one PE: each with a mistake, which is reported with its two lines,
 //! and without, in silence.
 
-mod common;
-
 use std::sync::Mutex;
 
-use common::{compiler, run, shape};
 use rushmem_device_cpu::check::{report, Mode};
 use rushmem_device_cpu::{LaunchConfig, Module};
+use rushmem_device_cpu_test_support::{compiler, run, shape};
 
 const SOURCE: &str = include_str!("kernels/races.cu");
 

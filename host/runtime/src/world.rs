@@ -192,8 +192,8 @@ impl World {
         self.engine.as_ref()
     }
 
-    /// What the fast path of a client needs: nobody is near to a host that cannot touch the memory, nor to one
-    /// whose accesses are checked.
+    /// What the fast path of a client needs: nobody is near to a host that cannot touch the memory, nor to
+    /// one whose accesses are checked.
     pub(crate) fn view(&self) -> rushmem_view_t {
         let is_direct = self.reached == Reached::Host;
         let (near_first, near_count) = if is_direct { self.near.run() } else { (self.me, 0) };

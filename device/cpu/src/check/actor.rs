@@ -195,10 +195,17 @@ impl Actor {
     /// Notes an access of some bytes of a granule; one before it without order.
     #[inline]
     fn note(&self, cells: &[super::segment::Cell; CELLS], mask: u64, access: Access) -> Option<Seen> {
-        let flags = u64::from(access.write) * WRITE | u64::from(access.atomic) * ATOMIC;
+        let flags = (u64::from(access.write) * WRITE) | (u64::from(access.atomic) * ATOMIC);
         let me = self.strand.on(access.track);
         let who = me.bits() << (MASK_BITS + FLAG_BITS) | mask << FLAG_BITS | flags;
         let when = u64::from(self.clock) << 32 | u64::from(access.site);
+        // Fresh memory, or the only one that uses it.
+        let first = cells[0].who.load(Ordering::Relaxed);
+        if first == 0 || (first == who && cells[1].who.load(Ordering::Relaxed) == 0) {
+            cells[0].who.store(who, Ordering::Relaxed);
+            cells[0].when.store(when, Ordering::Relaxed);
+            return None;
+        }
         let (mut place, mut rank, mut conflict) = (self.clock as usize % CELLS, 0, None);
         for (i, cell) in cells.iter().enumerate() {
             let there = cell.who.load(Ordering::Relaxed);
@@ -236,16 +243,31 @@ impl Actor {
                 conflict = Some(Seen { strand: other, site: at as u32, write, atomic });
             }
         }
+        // A word that was waited for may be read, whoever writes it in one piece.
+        if conflict.is_some_and(|seen: Seen| seen.atomic && seen.write) && !access.write {
+            conflict = conflict.filter(|_| !self.has_polled(cells, mask));
+        }
         cells[place].who.store(who, Ordering::Relaxed);
         cells[place].when.store(when, Ordering::Relaxed);
         conflict
     }
 
+    /// Whether these bytes were read atomically before.
+    fn has_polled(&self, cells: &[super::segment::Cell; CELLS], mask: u64) -> bool {
+        cells.iter().any(|cell| {
+            let there = cell.who.load(Ordering::Relaxed);
+            let other = Strand::from_bits(there >> (MASK_BITS + FLAG_BITS));
+            let at = (cell.when.load(Ordering::Relaxed) >> 32) as u32;
+            let whole = there >> FLAG_BITS & mask == mask;
+            whole && there & (WRITE | ATOMIC) == ATOMIC && self.is_ordered(other, at, Track::Now)
+        })
+    }
+
     #[inline]
     fn is_ordered(&self, other: Strand, clock: u32, track: Track) -> bool {
         // Two nbi operations of one thread are its own affair.
-        other.on(Track::Now) == self.strand && (other.track() == Track::Now || track != Track::Now)
-            || self.known.covers(other, clock)
+        let in_order = matches!(other.track(), Track::Now | Track::Put) || track != Track::Now;
+        other.on(Track::Now) == self.strand && in_order || self.known.covers(other, clock)
     }
 
     /// Carries an atomic operation out, and passes clocks on as its order says. `perform` says whether the

@@ -27,6 +27,12 @@ pub(crate) struct CheckedLaunch {
     ended: Mutex<(Clock, u32)>,
 }
 
+// SAFETY: the code's pointers are read-only and stay valid until the launch has ended, which is after the
+// last block; all else is atomics, locks or constant.
+unsafe impl Send for CheckedLaunch {}
+// SAFETY: as it may be sent, and what changes is behind a lock.
+unsafe impl Sync for CheckedLaunch {}
+
 impl CheckedLaunch {
     /// Begins a launch of an instrumented kernel on the chain that the calling thread works for.
     pub(crate) fn begin(chain: Arc<Chain>, code: &Code, grid: [u32; 3], block: [u32; 3]) -> CheckedLaunch {
@@ -178,7 +184,8 @@ impl CheckedBlock {
     pub(crate) fn settle(&mut self) {
         let world = Arc::clone(self.launch.world());
         for (site, counters) in std::mem::take(&mut self.unnamed) {
-            let place = counters.place_quickly(self.launch.code.names(), &self.launch.code.text);
+            let code = &self.launch.code;
+            let place = code.lines().map(|lines| counters.place_in(lines, code.names())).unwrap_or_default();
             world
                 .segment
                 .name_site(site, &format!("kernel `{}`{}", self.launch.code.kernel(), place.phrase()));

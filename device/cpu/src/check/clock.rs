@@ -6,7 +6,7 @@
 //! number covers a whole block ("all of it up to 17"), and one a whole chain; what a thread knows beyond that
 //! are single entries. (Lamport 1978; Flanagan and Freund, FastTrack, 2009, for epochs.)
 //!
-//! Each strand has two tracks. [`Track::Now`] holds what is done in program order, [`Track::Nbi`] what an nbi
+//! Each strand has tracks. [`Track::Now`] holds what is done in program order, [`Track::Nbi`] what an nbi
 //! operation does between its issue and the next quiet, [`Track::Far`] what a put to a far PE writes between
 //! its issue and the next fence or quiet.
 
@@ -23,6 +23,9 @@ pub(crate) enum Track {
     Far = 1,
     /// At any time until a quiet.
     Nbi = 2,
+    /// A host's put to memory that is mapped: there when the call returns, but what announces it needs a
+    /// fence.
+    Put = 3,
 }
 
 const THREAD_BITS: u32 = 11;
@@ -69,7 +72,8 @@ impl Strand {
         match self.0 >> TRACK_SHIFT & 3 {
             0 => Track::Now,
             1 => Track::Far,
-            _ => Track::Nbi,
+            2 => Track::Nbi,
+            _ => Track::Put,
         }
     }
 
@@ -147,7 +151,8 @@ impl Clock {
                     std::cmp::Ordering::Greater => b.next(),
                     std::cmp::Ordering::Equal => {
                         let both = (x.0, x.1.max(y.1));
-                        (a.next(), b.next());
+                        a.next();
+                        b.next();
                         Some(both)
                     }
                 },

@@ -178,8 +178,8 @@ unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
     unsafe {
         let Some(checked) = checked(thread) else { return };
         match what {
-            1 => checked.complete(&[Track::Far]),
-            2 => checked.complete(&[Track::Far, Track::Nbi]),
+            1 => checked.complete(&[Track::Far, Track::Put]),
+            2 => checked.complete(&[Track::Far, Track::Nbi, Track::Put]),
             3 => checked.begin([Track::Nbi, Track::Far]),
             4 => checked.begin([Track::Nbi, Track::Nbi]),
             5 => checked.begin([Track::Nbi, Track::Now]),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::actor::{Access, Effect, Order, Spot};
 use super::clock::Track;
 use super::report;
-use super::world::{ChainState, World};
+use super::world::{lock, ChainState, World};
 use crate::trace::Counters;
 
 /// Memory of an operation's.
@@ -24,6 +24,8 @@ pub enum Place {
 pub enum When {
     /// Before its call returns.
     Now,
+    /// Before its call returns, but what announces it goes behind a fence, a quiet or a collective call.
+    Delivered,
     /// Until the next fence or quiet.
     Ordered,
     /// Until the next quiet.
@@ -34,6 +36,7 @@ impl When {
     fn track(self) -> Track {
         match self {
             When::Now => Track::Now,
+            When::Delivered => Track::Put,
             When::Ordered => Track::Far,
             When::Complete => Track::Nbi,
         }
@@ -47,9 +50,13 @@ impl World {
     /// Notes what the calling thread does: `what` is its name, for texts.
     pub fn note<R>(self: &Arc<Self>, what: &str, note: impl FnOnce(&mut Notes<'_>) -> R) -> R {
         let chain = self.current();
-        let mut state = chain.state();
         let site = self.host_site(what);
-        let result = note(&mut Notes { world: self, state: &mut state, site });
+        let mut state = chain.state();
+        if !chain.is_host() {
+            // What is on one stream happens in order, signals too.
+            state.actor.fence(&self.segment, Order { acquire: true, release: true });
+        }
+        let result = note(&mut Notes { world: self, state: &mut state, site, is_host: chain.is_host() });
         let found = std::mem::take(&mut state.found);
         drop(state);
         found.iter().for_each(|conflict| report::race(self, conflict));
@@ -63,15 +70,17 @@ impl World {
         (what, counters.list()).hash(&mut key);
         let (site, is_new) = self.site(key.finish(), [1; 2], [1; 2]);
         if is_new {
-            let at = counters.program_line().map_or(String::new(), |line| format!(" at {line}"));
-            self.segment.name_site(site, &format!("{what}{at}"));
+            // The line is looked up once it is reported.
+            self.segment.name_site(site, what);
+            lock(&self.calls).insert(site, (what.to_owned(), counters));
         }
         site
     }
 
     /// This PE comes to a round of a team, `of`: all that it has done is before what members do behind it.
     pub fn come(self: &Arc<Self>, of: usize, number: u64) {
-        let all = self.current().state().actor.publish();
+        let all = self.current().point();
+        let all = all.clock();
         let Some(word) =
             self.segment.word(Spot { space: ROUNDS, at: 2 * of + number as usize % 2 }.word_key())
         else {
@@ -105,6 +114,7 @@ pub struct Notes<'a> {
     world: &'a Arc<World>,
     state: &'a mut ChainState,
     site: u32,
+    is_host: bool,
 }
 
 impl Notes<'_> {
@@ -160,7 +170,11 @@ impl Notes<'_> {
 
     fn word(&mut self, memory: Place, bytes: usize, order: Order, effect: Effect) {
         let write = effect != Effect::Load;
-        self.access(memory, Access { bytes, write, atomic: true, track: Track::Now, site: self.site });
+        // Calls before it have returned with what they read; what they wrote, as the fence before it says.
+        let relaxed = write && !order.release;
+        let track = if relaxed && self.is_host { Track::Put } else { Track::Now };
+        self.access(memory, Access { bytes, write, atomic: true, track, site: self.site });
+        let order = Order { release: order.release || relaxed && self.is_host, ..order };
         if let Some(spot) = self.spot(memory) {
             self.state.actor.atomic(&self.world.segment, spot, order, effect, || ((), true));
         }
@@ -168,11 +182,11 @@ impl Notes<'_> {
 
     /// Orders what the PE has put.
     pub fn fence(&mut self) {
-        self.state.actor.complete(&self.world.segment, &[Track::Far], self.world.pe);
+        self.state.actor.complete(&self.world.segment, &[Track::Far, Track::Put], self.world.pe);
     }
 
     /// Completes what the PE has begun: by kernels that have ended, too.
     pub fn quiet(&mut self) {
-        self.state.actor.complete(&self.world.segment, &[Track::Far, Track::Nbi], self.world.pe);
+        self.state.actor.complete(&self.world.segment, &[Track::Far, Track::Nbi, Track::Put], self.world.pe);
     }
 }

@@ -5,12 +5,12 @@
 //! PE's host, each stream. Threads of a program's host are one strand for each PE: what they do among
 //! themselves (mutexes, joins) is not seen, and taken as ordered.
 //!
-//! **Clocks and edges.** C++'s rules ([`actor`]): a release hands a strand's clock to a word, an acquire takes
-//! it up, fences do both for relaxed accesses; a relaxed access alone orders nothing. Device headers are
-//! written in these terms, and so their signals, waits, barriers and collectives carry clocks by themselves,
-//! by the very accesses that they are made of. `__syncthreads`, warp operations, launches, streams and events
-//! join clocks directly. Operations that the host or the network carries out are noted where they are asked
-//! for ([`host`], `impl/net/ring.h`).
+//! **Clocks and edges.** C++'s rules ([`actor`]): a release hands a strand's clock to a word, an acquire
+//! takes it up, fences do both for relaxed accesses; a relaxed access alone orders nothing. Device headers
+//! are written in these terms, and so their signals, waits, barriers and collectives carry clocks by
+//! themselves, by the very accesses that they are made of. `__syncthreads`, warp operations, launches,
+//! streams and events join clocks directly. Operations that the host or the network carries out are noted
+//! where they are asked for ([`host`], `impl/net/ring.h`).
 //!
 //! **Far and nbi.** An operation that may happen later than its call is an access of another track of its
 //! strand. A quiet (of far puts: a fence, too) completes what it knows of; until then nothing follows it, not

@@ -53,6 +53,11 @@ fn say(text: String) {
 
 /// What a site is called. Another process may be about to say it.
 fn line(world: &World, site: u32) -> String {
+    let call = lock(&world.calls).remove(&site);
+    if let Some((what, counters)) = call {
+        let at = counters.program_line().map_or(String::new(), |line| format!(" at {line}"));
+        world.segment.name_site(site, &format!("{what}{at}"));
+    }
     for _ in 0..50 {
         match world.segment.site(site).0 {
             Some(text) => return text,
@@ -91,7 +96,7 @@ fn access(world: &World, line: &str, seen: &Seen) -> String {
         (false, false) => "reads",
     };
     let when = match seen.strand.track() {
-        Track::Now => "",
+        Track::Now | Track::Put => "",
         Track::Far => ", on its way until a fence or quiet",
         Track::Nbi => ", at any time until a quiet",
     };
@@ -116,7 +121,7 @@ fn missing(world: &World, conflict: &Conflict) -> String {
     let [one, two] = [first, second].map(|strand| world.segment.pe_of(strand.chain_number()));
     let text = if first.track() == Track::Nbi || second.track() == Track::Nbi {
         "no quiet between them that the other one follows"
-    } else if first.track() == Track::Far || second.track() == Track::Far {
+    } else if [first, second].iter().any(|strand| strand.track() == Track::Far) {
         "no fence, quiet or barrier between them: the put may still be on its way"
     } else if one != two {
         "no signal, barrier or quiet between them"

@@ -231,7 +231,7 @@ impl Segment {
         let table = &self.tables().pages;
         let entry = look(table.len(), key, |at| &table[at].key).map(|at| &table[at])?;
         let page = entry.page.load(Ordering::Acquire);
-        // SAFETY: as in `page`.
+        // SAFETY: it was allocated for a page; zero or what this code wrote; all atomics.
         (page != 0).then(|| unsafe { self.base.add(page as usize).cast::<Page>().as_ref() })
     }
 

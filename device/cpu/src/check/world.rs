@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::actor::{Actor, Conflict, Pages, Spot};
-use super::clock::{Clock, Strand};
+use super::clock::{Clock, Strand, Track};
 use super::segment::{Segment, PAGE};
+use crate::trace::Counters;
 
 /// Where a PE's symmetric memory is, and that of the PEs that it has mapped.
 #[derive(Clone, Debug, Default)]
@@ -50,9 +51,14 @@ pub struct World {
     /// Of memory that is this PE's alone.
     pub(crate) private: u32,
     windows: Windows,
+    /// Bytes of all of them, and which one is this PE's.
+    bytes: usize,
+    slot: usize,
     host: Mutex<Option<Arc<Chain>>>,
     /// Places in sources by what tells them apart.
     sites: Mutex<HashMap<u64, u32>>,
+    /// Host calls whose line was not looked up.
+    pub(crate) calls: Mutex<HashMap<u32, (String, Counters)>>,
 }
 
 /// What runs one after the other: a PE's host, or a stream.
@@ -76,6 +82,12 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Chain>>> = const { RefCell::new(None) };
 }
 
+impl Point {
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0
+    }
+}
+
 impl World {
     /// PE `pe` of a job whose checker has this memory.
     pub fn new(pe: i32, windows: Windows, Memory(segment): Memory) -> Arc<World> {
@@ -85,9 +97,12 @@ impl World {
             segment,
             pe,
             private: 1 << 15 | number,
+            bytes: windows.stride * windows.pes.len(),
+            slot: windows.pes.iter().position(|other| *other == pe).unwrap_or(0),
             windows,
             host: Mutex::new(None),
             sites: Mutex::default(),
+            calls: Mutex::default(),
         });
         *lock(&world.host) = Some(Chain::with(&world, number));
         world
@@ -125,11 +140,17 @@ impl World {
     #[inline]
     pub(crate) fn spot(&self, at: usize) -> Option<Spot> {
         let offset = at.wrapping_sub(self.windows.first);
-        if offset >= self.windows.stride * self.windows.pes.len() {
+        if offset >= self.bytes {
             return None;
         }
-        let pe = self.windows.pes[offset / self.windows.stride];
-        Some(Spot { space: pe as u32 + 1, at: offset % self.windows.stride })
+        // A heap at a time: most accesses are to this PE's own.
+        let mut index = self.slot;
+        let mut inside = offset.wrapping_sub(index * self.windows.stride);
+        if inside >= self.windows.stride {
+            index = offset / self.windows.stride;
+            inside = offset % self.windows.stride;
+        }
+        Some(Spot { space: self.windows.pes[index] as u32 + 1, at: inside })
     }
 
     /// The same address of PE `pe`'s copy, of one in this PE's own memory.
@@ -171,6 +192,11 @@ impl Chain {
         lock(&self.state)
     }
 
+    /// Whether it is its PE's host's.
+    pub(crate) fn is_host(&self) -> bool {
+        self.world.private & !(1 << 15) == self.number
+    }
+
     /// The calling thread does this chain's work until what is returned is dropped.
     pub fn enter(self: &Arc<Self>) -> Entered {
         Entered(CURRENT.replace(Some(Arc::clone(self))))
@@ -178,7 +204,9 @@ impl Chain {
 
     /// All that was done on the chain so far.
     pub fn point(&self) -> Point {
-        Point(self.state().actor.publish())
+        let mut state = self.state();
+        state.actor.complete(&self.world.segment, &[Track::Put], self.world.pe);
+        Point(state.actor.publish())
     }
 
     /// What the chain does from now on comes after that.

@@ -1,5 +1,5 @@
-// Small programs, each with one mistake, and beside it the same program without. Lines whose accesses race are
-// marked. (tests/races.rs)
+// Small programs, each with one mistake, and beside it the same program without. Lines whose accesses race
+// are marked. (tests/races.rs)
 __device__ int cells[4096];
 __device__ unsigned flags[64];
 __device__ int results[64];

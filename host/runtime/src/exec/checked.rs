@@ -15,8 +15,17 @@ use crate::op::{Op, Reached};
 pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: Form) {
     let there = |at| if way == Reached::Net { Place::Of(pe, at) } else { Place::At(at) };
     let later = if form == Form::Nbi { When::Complete } else { When::Now };
-    let delivered = if form == Form::Nbi || way == Reached::Net { When::Ordered } else { When::Now };
+    let delivered = if form == Form::Nbi || way == Reached::Net { When::Ordered } else { When::Delivered };
     check.note(op.name(), |notes| match *op {
+        // Single words go in one piece: the Rust API's p is such a put.
+        Op::Put(t) if is_word(t.remote, t.bytes) => {
+            notes.reads(Place::At(t.local.at), t.bytes, later);
+            notes.stores(there(t.remote), t.bytes);
+        }
+        Op::Get(t) if is_word(t.remote, t.bytes) => {
+            notes.loads(there(t.remote), t.bytes);
+            notes.writes(Place::At(t.local.at), t.bytes, later);
+        }
         Op::Put(t) => {
             notes.reads(Place::At(t.local.at), t.bytes, later);
             notes.writes(there(t.remote), t.bytes, delivered);
@@ -57,6 +66,10 @@ pub(super) fn note_answer(check: &Arc<World>, op: &Op, way: Reached, pe: i32) {
         let word = if way == Reached::Net { Place::Of(pe, a.at) } else { Place::At(a.at) };
         check.note(op.name(), |notes| notes.waits(word, a.bytes));
     }
+}
+
+fn is_word(at: usize, bytes: usize) -> bool {
+    matches!(bytes, 1 | 2 | 4 | 8) && at % bytes == 0
 }
 
 fn put_elements(

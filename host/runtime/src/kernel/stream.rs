@@ -96,12 +96,12 @@ impl QueueState {
 
 /// A stream's strand, in a run that is checked.
 #[derive(Default)]
-struct Checked {
+struct StreamCheck {
     world: Arc<OnceLock<Arc<check::World>>>,
     chain: OnceLock<Arc<check::Chain>>,
 }
 
-impl Checked {
+impl StreamCheck {
     fn chain(&self) -> Option<&Arc<check::Chain>> {
         let world = self.world.get()?;
         Some(self.chain.get_or_init(|| check::Chain::new(world, "stream")))
@@ -130,7 +130,7 @@ impl Checked {
 /// A point in a stream's work.
 pub(crate) struct Mark {
     shared: Arc<QueueState>,
-    checked: Arc<Checked>,
+    checked: Arc<StreamCheck>,
     point: OnceLock<check::Point>,
     outcome: OnceLock<Result<()>>,
 }
@@ -168,7 +168,7 @@ pub(crate) struct CpuStream {
     name: usize,
     shared: Arc<QueueState>,
     worker: Mutex<Option<JoinHandle<()>>>,
-    checked: Arc<Checked>,
+    checked: Arc<StreamCheck>,
 }
 
 impl DeviceStream for CpuStream {
@@ -185,7 +185,7 @@ impl DeviceStream for CpuStream {
 impl CpuStream {
     /// A stream that C knows by `name`; its world's checker may come later.
     pub(crate) fn new(name: usize, check: Arc<OnceLock<Arc<check::World>>>) -> CpuStream {
-        let checked = Arc::new(Checked { world: check, chain: OnceLock::new() });
+        let checked = Arc::new(StreamCheck { world: check, chain: OnceLock::new() });
         CpuStream { name, shared: Arc::default(), worker: Mutex::default(), checked }
     }
 
