@@ -20,7 +20,7 @@ use rushmem_abi::device::{
     RUSHMEM_QUEUE_SINK_BYTES,
 };
 
-use self::card::{Card, Keys, QueueMemory};
+use self::card::{NetworkCard, RegionKeys, QueueMemory};
 use self::formats::{Completion, BLOCK, RECORD_SEND};
 use crate::error::{err, Error, Result};
 use crate::gpu::plain::Plain;
@@ -78,9 +78,9 @@ enum DeviceMemory {
 }
 
 /// A piece of symmetric memory that the card knows.
-struct Registered {
+struct KnownPiece {
     id: u32,
-    keys: Keys,
+    keys: RegionKeys,
     /// Its entry in the kernels' table, once that has one.
     entry: Option<usize>,
 }
@@ -88,14 +88,14 @@ struct Registered {
 /// The queues of a PE.
 pub(in crate::net) struct Queues {
     // Dropped first: it uses the memory.
-    card: Box<dyn Card>,
+    card: Box<dyn NetworkCard>,
     shared: HostMemory,
     device: DeviceMemory,
     layout: Layout,
     numbers: Vec<u32>,
     has: Vec<bool>,
     failed: Vec<bool>,
-    registered: Vec<Registered>,
+    registered: Vec<KnownPiece>,
     entries: usize,
 }
 
@@ -103,14 +103,14 @@ pub(in crate::net) struct Queues {
 unsafe impl Send for Queues {}
 
 impl Queues {
-    /// The queues of PE `me` to `n - 1` others, of `slots` requests each, on `card`, for kernels on the CPU or
-    /// on `gpu`.
+    /// The queues of PE `me` to `n - 1` others, of `slots` requests each, on `card`, for kernels on the CPU
+    /// or on `gpu`.
     pub(in crate::net) fn new(
         me: usize,
         n: usize,
         slots: usize,
         gpu: Option<&Arc<Cuda>>,
-        mut card: Box<dyn Card>,
+        mut card: Box<dyn NetworkCard>,
     ) -> Result<Queues> {
         let layout = Layout { n, slots };
         let shared = HostMemory::new(gpu, layout.bytes().div_ceil(LINE))?;
@@ -135,7 +135,7 @@ impl Queues {
         let numbers = unsafe { card.open((0..n).map(memory).collect()) }?;
         let sinks =
             Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
-        // SAFETY: as above.
+        // SAFETY: `shared` is dropped after the card, and stays until then.
         let sink_keys = unsafe { card.register(sinks, sinks.address as u64) }?;
 
         // The device's own: queues, then stamps, then the places for answers, then their header.
@@ -248,7 +248,7 @@ impl Queues {
     pub(in crate::net) unsafe fn register(&mut self, id: u32, offset: usize, memory: Memory) -> Result<u32> {
         // SAFETY: as this function's contract says.
         let keys = unsafe { self.card.register(memory, offset as u64) }?;
-        self.registered.push(Registered { id, keys, entry: None });
+        self.registered.push(KnownPiece { id, keys, entry: None });
         Ok(keys.remote)
     }
 

@@ -28,7 +28,7 @@ use self::chance::Chance;
 use self::memory::Regions;
 use self::packets::Link;
 use self::pair::{Pair, Rest};
-use super::card::{Card, Keys, QueueMemory};
+use super::card::{NetworkCard, RegionKeys, QueueMemory};
 use crate::error::{err, Error, Result};
 use crate::gpu::Cuda;
 use crate::net::transport::Memory;
@@ -109,7 +109,7 @@ impl SoftwareCard {
     }
 }
 
-impl Card for SoftwareCard {
+impl NetworkCard for SoftwareCard {
     fn about(&self) -> String {
         "kernels write requests to a software card, which delays and reorders".into()
     }
@@ -159,7 +159,7 @@ impl Card for SoftwareCard {
         Ok(())
     }
 
-    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<Keys> {
+    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys> {
         let mut inside = lock(&self.inside);
         let key = loop {
             let key = inside.rest.chance.number() as u32;
@@ -168,10 +168,10 @@ impl Card for SoftwareCard {
             }
         };
         inside.rest.regions.insert(key, named, memory);
-        Ok(Keys { local: key, remote: key })
+        Ok(RegionKeys { local: key, remote: key })
     }
 
-    fn forget(&mut self, keys: Keys) {
+    fn forget(&mut self, keys: RegionKeys) {
         lock(&self.inside).rest.regions.remove(keys.local);
     }
 }
@@ -218,7 +218,8 @@ impl Inside {
         worked
     }
 
-    /// What sleeps until something comes over a socket, and no longer than `most`. Nothing tells of doorbells.
+    /// What sleeps until something comes over a socket, and no longer than `most`. Nothing tells of
+    /// doorbells.
     fn nap(&self, most: Duration) -> impl FnOnce() {
         let entry = |fd, out: bool| libc::pollfd {
             fd,
@@ -287,5 +288,5 @@ fn is_ours(stream: &UnixStream) -> bool {
 /// For tests: what the card reads in a slot, as text.
 #[cfg(test)]
 pub(in crate::net) fn parsed(block: &[u8; 64], index: u16, number: u32) -> String {
-    format!("{:?}", requests::Request::parse(block, index, number).expect("a request"))
+    format!("{:?}", requests::WorkRequest::parse(block, index, number).expect("a request"))
 }

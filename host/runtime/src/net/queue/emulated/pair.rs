@@ -10,9 +10,9 @@ use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::chance::Chance;
-use super::memory::{Place, Regions};
+use super::memory::{CardPlace, Regions};
 use super::packets::{Frame, Kind, Link, LAST, PART};
-use super::requests::{syndrome, written, Body, Local, Mistake, Request, BLOCK};
+use super::requests::{syndrome, written, Body, LocalBytes, Mistake, WorkRequest, BLOCK};
 use crate::net::queue::card::QueueMemory;
 use crate::word::Update;
 
@@ -38,16 +38,16 @@ enum Sending {
     Nothing,
     One(Frame),
     /// Bytes of local memory, in parts.
-    Parts { from: Place, bytes: usize, sent: usize, backwards: bool, remote: u64, key: u32 },
+    Parts { from: CardPlace, bytes: usize, sent: usize, backwards: bool, remote: u64, key: u32 },
 }
 
 /// A request on its way.
-struct Flight {
+struct Underway {
     index: u64,
     completes: bool,
     fenced: bool,
     /// It awaits data, and where that goes.
-    awaits: Option<(Place, usize)>,
+    awaits: Option<(CardPlace, usize)>,
     sending: Sending,
     over: Option<Result<(), u8>>,
     /// Its completion is written no sooner.
@@ -64,7 +64,7 @@ pub(super) struct Pair {
     known: u64,
     taken: u64,
     done: u64,
-    window: VecDeque<Flight>,
+    window: VecDeque<Underway>,
     /// Requests are taken no sooner.
     due: Instant,
     /// READs of the peer that are answered later.
@@ -127,7 +127,7 @@ impl Pair {
 
     fn refuse(&mut self, rest: &mut Rest, index: u64, mistake: &Mistake) {
         self.tell(rest, &format!("request {index}: {} (syndrome {:#04x})", mistake.why, mistake.syndrome));
-        self.window.push_back(Flight {
+        self.window.push_back(Underway {
             index,
             completes: true,
             fenced: false,
@@ -191,7 +191,7 @@ impl Pair {
                     self.lost = Some(now);
                 }
             }
-            let begun = Request::parse(&block, index as u16, self.number)
+            let begun = WorkRequest::parse(&block, index as u16, self.number)
                 .and_then(|request| self.begin(rest, index, &request));
             match begun {
                 Ok(flight) => self.window.push_back(flight),
@@ -204,8 +204,8 @@ impl Pair {
         self.taken != before
     }
 
-    fn begin(&mut self, rest: &mut Rest, index: u64, request: &Request) -> Result<Flight, Mistake> {
-        let here = |local: &Local| {
+    fn begin(&mut self, rest: &mut Rest, index: u64, request: &WorkRequest) -> Result<Underway, Mistake> {
+        let here = |local: &LocalBytes| {
             let found = rest.regions.find(local.key, local.address, local.bytes);
             found.map_err(|why| Mistake { syndrome: syndrome::LOCAL_PROTECTION, why: format!("local memory: {why}") })
         };
@@ -244,7 +244,7 @@ impl Pair {
         };
         let over = matches!(sending, Sending::Nothing).then_some(Ok(()));
         let (completes, fenced) = (request.completes, request.fenced);
-        Ok(Flight { index, completes, fenced, awaits, sending, over, ready: Instant::now() })
+        Ok(Underway { index, completes, fenced, awaits, sending, over, ready: Instant::now() })
     }
 
     /// Sends requests in their order.

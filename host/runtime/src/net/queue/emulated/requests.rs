@@ -24,7 +24,7 @@ pub(super) struct Mistake {
 
 /// Memory of this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Local {
+pub(super) struct LocalBytes {
     pub(super) key: u32,
     pub(super) address: u64,
     pub(super) bytes: usize,
@@ -35,15 +35,15 @@ pub(super) struct Local {
 pub(super) enum Body {
     Nothing,
     WriteInline(Vec<u8>),
-    Write(Local),
-    Read(Local),
-    FetchAdd { add: u64, answer: Local },
-    CompareSwap { swap: u64, compare: u64, answer: Local },
+    Write(LocalBytes),
+    Read(LocalBytes),
+    FetchAdd { add: u64, answer: LocalBytes },
+    CompareSwap { swap: u64, compare: u64, answer: LocalBytes },
 }
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct WorkRequest {
     /// It asks for a completion.
     pub(super) completes: bool,
     /// It waits for the answers to earlier READs and atomics.
@@ -70,9 +70,9 @@ fn operation<T>(why: String) -> Result<T, Mistake> {
     wrong(syndrome::LOCAL_OPERATION, why)
 }
 
-impl Request {
+impl WorkRequest {
     /// Reads the slot of request number `index` of queue pair `number`.
-    pub(super) fn parse(block: &[u8; BLOCK], index: u16, number: u32) -> Result<Request, Mistake> {
+    pub(super) fn parse(block: &[u8; BLOCK], index: u16, number: u32) -> Result<WorkRequest, Mistake> {
         let head = word(block, 0);
         let (modifier, at, opcode) = (head >> 24, (head >> 8) as u16, head as u8);
         if at != index {
@@ -88,7 +88,7 @@ impl Request {
         let flags = block[11];
         let (fence, completion) = (flags >> 5, flags >> 2 & 3);
         if flags & 1 != 0 || !matches!(completion, 0 | 2) || !matches!(fence, 0 | 1 | 4) || block[8..11] != [0; 3] {
-            return operation(format!("flags {flags:#04x}, signature and stream {:?}", &block[8..11]));
+            return operation(format!("flags {flags:#04x}, signature {:#04x}, stream {:#06x}", block[8], word(block, 8) >> 8 & 0xffff));
         }
         let (remote, key) = (long(block, 16), word(block, 24));
         let wants = |wanted: usize| {
@@ -106,7 +106,7 @@ impl Request {
                 // Zero stands for 2 GiB.
                 return wrong(syndrome::LOCAL_LENGTH, format!("a data segment of {bytes:#x} bytes"));
             }
-            Ok(Local { key, address, bytes: bytes as usize })
+            Ok(LocalBytes { key, address, bytes: bytes as usize })
         };
         let answer = || {
             let answer = local(48)?;
@@ -151,7 +151,7 @@ impl Request {
             }
             other => return operation(format!("opcode {other:#04x}, which is none of a reliable connection's here")),
         };
-        Ok(Request { completes: completion == 2, fenced: fence == 4, remote, key, body })
+        Ok(WorkRequest { completes: completion == 2, fenced: fence == 4, remote, key, body })
     }
 }
 
