@@ -115,11 +115,14 @@ fn gpus(sys: &Path) -> Vec<(String, Vec<String>)> {
         .flatten()
         .flatten()
         .filter(|entry| {
-            let is = |file, wanted: &str| text(&entry.path().join(file)).is_some_and(|s| s.starts_with(wanted));
+            let is =
+                |file, wanted: &str| text(&entry.path().join(file)).is_some_and(|s| s.starts_with(wanted));
             // Display controllers.
             is("vendor", NVIDIA) && is("class", "0x03")
         })
-        .filter_map(|entry| Some((entry.file_name().to_string_lossy().into_owned(), pci_path(&entry.path())?)))
+        .filter_map(|entry| {
+            Some((entry.file_name().to_string_lossy().into_owned(), pci_path(&entry.path())?))
+        })
         .collect();
     found.sort();
     found
@@ -143,7 +146,8 @@ type DeviceList = *mut *mut c_void;
 fn listed() -> Result<Vec<(String, bool)>, String> {
     let open = |name: &str| {
         // SAFETY: rdma-core's libraries, whose initialisers register drivers and nothing else.
-        unsafe { Library::new(name) }.map_err(|e| format!("no {name} ({e}); `apt-get install ibverbs-providers`"))
+        unsafe { Library::new(name) }
+            .map_err(|e| format!("no {name} ({e}); `apt-get install ibverbs-providers`"))
     };
     let verbs = open("libibverbs.so.1")?;
     let missing = |e| format!("libibverbs.so.1 is not rdma-core's: {e}");

@@ -134,7 +134,8 @@ pub unsafe extern "C" fn rushmem_network_card(index: usize, text: *mut *const c_
     guard(|| {
         let found = verbs::here().map_err(|why| err!(INVALID_ARGUMENT, "{why}"))?;
         let card = found.get(index);
-        let card = card.ok_or_else(|| err!(INVALID_ARGUMENT, "there are {} network cards here", found.len()))?;
+        let card =
+            card.ok_or_else(|| err!(INVALID_ARGUMENT, "there are {} network cards here", found.len()))?;
         // SAFETY: per contract.
         unsafe { write_out(text, forever(&card.to_string()), "text") }
     })

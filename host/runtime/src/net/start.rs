@@ -132,7 +132,9 @@ impl Meeting {
     pub(crate) fn join(self, control: &Arc<Control>) -> Result<Joined> {
         let Meeting { me, mut transport, queues, names, cuda, health, boot } = self;
         let (name, about) = match &queues {
-            Some(queues) => ("queue-emulated", format!("{}; the rest goes by {}", queues.about(), transport.name())),
+            Some(queues) => {
+                ("queue-emulated", format!("{}; the rest goes by {}", queues.about(), transport.name()))
+            }
             None => (transport.name(), transport.about()),
         };
         let gpu = cuda.is_some();

@@ -1,12 +1,13 @@
 /* One of a card's send queues, as a kernel writes it: requests, slots, doorbell, completions; and where
- * symmetric memory is to the card. queue.h has what goes by it, and the argument for its order; abi_queue.h the
- * memory, mlx5.h the formats.
+ * symmetric memory is to the card. queue.h has what goes by it, and the argument for its order; abi_queue.h
+ * the memory, mlx5.h the formats.
  *
  * Posting. A thread takes the next indices of a queue, waits until the card has done with what their slots
- * held, writes its requests, and stamps each slot. Whoever holds `ringing` counts stamped slots from `rung`
- * on, and tells the card of all of them by one doorbell; a thread leaves when the card knows of its own. So
- * requests are published in order, many share a doorbell, and a thread that has written its requests leaves
- * no gap, whatever becomes of it. On the CPU device indices are taken once there is room, as in ring.h.
+ * held, writes its requests, and stamps each slot. The thread that holds `ringing` counts stamped slots from
+ * `rung` on, and tells the card of all of them by one doorbell; a thread leaves when the card knows of its
+ * own. So requests are published in order, many share a doorbell, and a thread that has written its requests
+ * leaves no gap, whatever becomes of it. On the CPU device indices are taken once there is room, as in
+ * ring.h.
  *
  * Functions with C names are never inlined; in relocatable code they are the device library's.
  */
@@ -60,7 +61,8 @@ RUSHMEM_DEVICE void queue_name(queue_request &r, uint32_t bytes, uint32_t lkey, 
   r.b = big_endian(address);
 }
 
-/* Writes a request into the slot of its index. `fenced`: there are earlier READs that nobody has waited for. */
+/* Writes a request into the slot of its index. `fenced`: there are earlier READs that nobody has waited
+ * for. */
 RUSHMEM_DEVICE void queue_store(const rushmem_queue *q, uint64_t index, const volatile queue_request *r, bool fenced,
                                 bool completes) {
   char *slot = static_cast<char *>(q->slots) + (index & q->mask) * RUSHMEM_MLX5_BLOCK;
@@ -103,7 +105,7 @@ RUSHMEM_DEVICE uint32_t queue_look(rushmem_queue *q) {
   const uint32_t counter = static_cast<uint32_t>((last >> 32 & 0xff) << 8 | (last >> 40 & 0xff));
   const int16_t more = static_cast<int16_t>(static_cast<uint16_t>(counter + 1 - static_cast<uint32_t>(before)));
   if (more <= 0) return 0;
-  /* What the card wrote before the completion, for whoever sees `completed`. */
+  /* What the card wrote before the completion, for every thread that sees `completed`. */
   fence_acq_rel();
   compare_swap_word(&q->completed, before, before + static_cast<uint64_t>(more));
   return 0;
@@ -307,9 +309,9 @@ RUSHMEM_COLD void queue_pause(stall_watch *watch, const queue_posting *what) {
   watch->unsatisfied(&q->completed, RUSHMEM_STALL_QUEUE, end, load_relaxed_word(&q->completed), what->pe);
 }
 
-/* Posts requests, side by side, to the queue of a PE, and does what `how` says. The result is the answer's last
- * word for queue_sinks. One loop, as in rushmem_far_post and for its reason: threads of a warp wait for one
- * another. What it keeps from step to step is in memory: registers would be the kernel's. */
+/* Posts requests, side by side, to the queue of a PE, and does what `how` says. The result is the answer's
+ * last word for queue_sinks. One loop, as in rushmem_far_post and for its reason: threads of a warp wait for
+ * one another. What it keeps from step to step is in memory: registers would be the kernel's. */
 RUSHMEM_DEVICE uint64_t queue_run(queue_posting *what) {
   what->stage = what->n == 0 ? queue_awaits : what->how & queue_sinks ? queue_claims : queue_takes;
   what->first = what->to;

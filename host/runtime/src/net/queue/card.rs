@@ -53,4 +53,7 @@ pub(in crate::net) trait NetworkCard: Send {
 
     /// Nobody names the memory any more.
     fn forget(&mut self, keys: RegionKeys);
+
+    /// The process ends: from here on none of the card's threads begins anything.
+    fn halt(&self);
 }

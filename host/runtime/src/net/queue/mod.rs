@@ -20,7 +20,7 @@ use rushmem_abi::device::{
     RUSHMEM_QUEUE_SINK_BYTES,
 };
 
-use self::card::{NetworkCard, RegionKeys, QueueMemory};
+use self::card::{NetworkCard, QueueMemory, RegionKeys};
 use self::formats::{Completion, BLOCK, RECORD_SEND};
 use crate::error::{err, Error, Result};
 use crate::gpu::plain::Plain;
@@ -133,8 +133,7 @@ impl Queues {
         }
         // SAFETY: `shared` is dropped after the card.
         let numbers = unsafe { card.open((0..n).map(memory).collect()) }?;
-        let sinks =
-            Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
+        let sinks = Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
         // SAFETY: `shared` is dropped after the card, and stays until then.
         let sink_keys = unsafe { card.register(sinks, sinks.address as u64) }?;
 
@@ -159,7 +158,13 @@ impl Queues {
                     ..RawQueue::NONE
                 };
                 // SAFETY: plain words, within the vector.
-                unsafe { bytes.as_mut_ptr().add(pe * size_of::<RawQueue>()).cast::<RawQueue>().write_unaligned(queue) };
+                unsafe {
+                    bytes
+                        .as_mut_ptr()
+                        .add(pe * size_of::<RawQueue>())
+                        .cast::<RawQueue>()
+                        .write_unaligned(queue)
+                };
             }
             let head = RawQueues {
                 queues: device,
@@ -205,6 +210,11 @@ impl Queues {
             registered: Vec::new(),
             entries: 0,
         })
+    }
+
+    /// The process ends.
+    pub(in crate::net) fn halt(&self) {
+        self.card.halt();
     }
 
     /// The card, for people.
@@ -253,7 +263,13 @@ impl Queues {
     }
 
     /// Kernels may name the memory from now on, by every PE's key.
-    pub(in crate::net) fn insert(&mut self, id: u32, offset: usize, bytes: usize, remote: &[u32]) -> Result<()> {
+    pub(in crate::net) fn insert(
+        &mut self,
+        id: u32,
+        offset: usize,
+        bytes: usize,
+        remote: &[u32],
+    ) -> Result<()> {
         let used: Vec<usize> = self.registered.iter().filter_map(|r| r.entry).collect();
         let free = (0..RUSHMEM_QUEUE_SEGMENTS).find(|entry| !used.contains(entry));
         let (Some(entry), Some(known)) = (free, self.registered.iter_mut().find(|r| r.id == id)) else {
@@ -273,7 +289,8 @@ impl Queues {
         // SAFETY: words of the table, of which kernels read this entry once its size is there.
         unsafe {
             for (pe, key) in remote.iter().enumerate() {
-                AtomicU32::from_ptr(host.add(keys_at).cast::<u32>().add(pe)).store(key.to_be(), Ordering::Relaxed);
+                AtomicU32::from_ptr(host.add(keys_at).cast::<u32>().add(pe))
+                    .store(key.to_be(), Ordering::Relaxed);
             }
             let segment = host.add(place).cast::<QueueSegment>();
             (*segment).offset = offset as u64;
@@ -356,7 +373,10 @@ impl Queues {
             if let Completion::Failed(index, syndrome) = self.completion(pe) {
                 self.failed[pe] = true;
                 let name = syndrome_name(syndrome);
-                return Some((pe, err!(IO, "request {index} (modulo 2^16) of a kernel's queue failed: {name}")));
+                return Some((
+                    pe,
+                    err!(IO, "request {index} (modulo 2^16) of a kernel's queue failed: {name}"),
+                ));
             }
         }
         None
@@ -384,7 +404,10 @@ impl Queues {
                 unsafe {
                     let stamp = (queue.stamps as *mut u32).add(slot);
                     if stamp.read() != (index + 1) as u32 {
-                        (queue.slots as *mut [u64; 8]).add(slot).cast::<[u64; 2]>().write(formats::nop(index as u16, self.numbers[pe]));
+                        (queue.slots as *mut [u64; 8])
+                            .add(slot)
+                            .cast::<[u64; 2]>()
+                            .write(formats::nop(index as u16, self.numbers[pe]));
                         stamp.write((index + 1) as u32);
                     }
                 }
@@ -403,5 +426,41 @@ impl Queues {
             unsafe { device.add(busy_at).cast::<u64>().write_bytes(0, RUSHMEM_QUEUE_SINKS) };
         }
         idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::emulated::SoftwareCard;
+    use super::*;
+
+    /// Kernels can name so many pieces; one that is forgotten makes room for another.
+    #[test]
+    fn pieces_of_memory_have_entries_as_long_as_they_are_known() {
+        let card = SoftwareCard::new(0, None, None, 0, None).unwrap();
+        let mut queues = Queues::new(0, 2, 64, None, Box::new(card)).unwrap();
+        let mut memory = vec![0u8; 4096];
+        let address = memory.as_mut_ptr() as usize;
+        let add = |queues: &mut Queues, id: u32| {
+            let memory = Memory { address, bytes: 4096, gpu: false, single: true };
+            // SAFETY: the memory outlives the queues.
+            let key = unsafe { queues.register(id, id as usize * 4096, memory) }.unwrap();
+            queues.insert(id, id as usize * 4096, 4096, &[key, 7])
+        };
+        (0..RUSHMEM_QUEUE_SEGMENTS as u32).for_each(|id| add(&mut queues, id).unwrap());
+        let full = add(&mut queues, 1000).unwrap_err();
+        assert!(full.message.contains("RUSHMEM_HEAP_MIN"), "{full:?}");
+        queues.forget(1000);
+        queues.forget(3);
+        add(&mut queues, 1001).unwrap();
+        let place = queues.layout.segments() + 3 * size_of::<QueueSegment>();
+        // SAFETY: an entry of the table, which nobody writes now.
+        let entry = unsafe { queues.shared.host().cast::<u8>().add(place).cast::<QueueSegment>().read() };
+        assert_eq!((entry.offset, entry.bytes), (1001 * 4096, 4096));
+        // SAFETY: the keys of that entry.
+        assert_eq!(unsafe { (entry.rkeys as *const [u32; 2]).read() }[1], 7u32.to_be());
+        assert!(queues.busy().is_empty() && queues.failure().is_none() && queues.reclaim());
+        drop(queues);
+        drop(memory);
     }
 }

@@ -57,7 +57,12 @@ impl Regions {
     }
 
     /// Where the named bytes are, or why they are nowhere.
-    pub(super) fn find(&self, key: u32, address: u64, bytes: usize) -> std::result::Result<CardPlace, String> {
+    pub(super) fn find(
+        &self,
+        key: u32,
+        address: u64,
+        bytes: usize,
+    ) -> std::result::Result<CardPlace, String> {
         let region = self.all.get(&key).ok_or_else(|| format!("key {key:#010x} is none of this card's"))?;
         let inside = address.wrapping_sub(region.named);
         let size = region.memory.bytes as u64;

@@ -28,7 +28,7 @@ use self::chance::Chance;
 use self::memory::Regions;
 use self::packets::Link;
 use self::pair::{Pair, Rest};
-use super::card::{NetworkCard, RegionKeys, QueueMemory};
+use super::card::{NetworkCard, QueueMemory, RegionKeys};
 use crate::error::{err, Error, Result};
 use crate::gpu::Cuda;
 use crate::net::transport::Memory;
@@ -85,7 +85,8 @@ impl SoftwareCard {
         let seed = seed.map_or_else(|| random().map(u64::from_le_bytes), Ok)?;
         log::info!("the software card's seed is {seed} (RUSHMEM_FAKE_SEED)");
         let listening = |e: std::io::Error| Error::io("listening for other software cards", &e);
-        let listener = socket(&name).and_then(|address| UnixListener::bind_addr(&address)).map_err(listening)?;
+        let listener =
+            socket(&name).and_then(|address| UnixListener::bind_addr(&address)).map_err(listening)?;
         listener.set_nonblocking(true).map_err(listening)?;
         let seed = seed.wrapping_add((me as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let rest = Rest { regions: Regions::new(cuda)?, chance: Chance::new(seed, delay), told: Vec::new() };
@@ -137,10 +138,11 @@ impl NetworkCard for SoftwareCard {
             let (Some(name), Some(secret)) = (name, secret) else {
                 return Err(err!(INTERNAL, "the card's address of PE {pe} has {} bytes", address.len()));
             };
-            let connected = socket(name).and_then(|to| UnixStream::connect_addr(&to)).and_then(|mut stream| {
-                stream.write_all(&[secret, &(self.me as u32).to_le_bytes()].concat())?;
-                Link::new(stream)
-            });
+            let connected =
+                socket(name).and_then(|to| UnixStream::connect_addr(&to)).and_then(|mut stream| {
+                    stream.write_all(&[secret, &(self.me as u32).to_le_bytes()].concat())?;
+                    Link::new(stream)
+                });
             let link = connected.map_err(|e| {
                 Error::io("connecting software cards, which reach PEs of one host only", &e)
                     .context(format_args!("PE {pe}"))
@@ -173,6 +175,10 @@ impl NetworkCard for SoftwareCard {
 
     fn forget(&mut self, keys: RegionKeys) {
         lock(&self.inside).rest.regions.remove(keys.local);
+    }
+
+    fn halt(&self) {
+        self.stop.store(true, Ordering::Release);
     }
 }
 
@@ -285,8 +291,8 @@ fn is_ours(stream: &UnixStream) -> bool {
     got == 0 && peer.uid == unsafe { libc::geteuid() }
 }
 
-/// For tests: what the card reads in a slot, as text.
+/// For tests: what the card reads in a slot.
 #[cfg(test)]
-pub(in crate::net) fn parsed(block: &[u8; 64], index: u16, number: u32) -> String {
-    format!("{:?}", requests::WorkRequest::parse(block, index, number).expect("a request"))
+pub(in crate::net) fn parsed(block: &[u8; 64], index: u16, number: u32) -> impl std::fmt::Debug {
+    requests::WorkRequest::parse(block, index, number).expect("a request")
 }

@@ -38,7 +38,14 @@ enum Sending {
     Nothing,
     One(Frame),
     /// Bytes of local memory, in parts.
-    Parts { from: CardPlace, bytes: usize, sent: usize, backwards: bool, remote: u64, key: u32 },
+    Parts {
+        from: CardPlace,
+        bytes: usize,
+        sent: usize,
+        backwards: bool,
+        remote: u64,
+        key: u32,
+    },
 }
 
 /// A request on its way.
@@ -167,7 +174,8 @@ impl Pair {
     fn slot(&self) -> [u8; BLOCK] {
         let at = self.taken as usize % self.memory.count * BLOCK;
         // SAFETY: a slot of this pair's; words are atomic here, as kernels may write it against the rules.
-        let words = unsafe { std::slice::from_raw_parts(self.memory.slots.add(at).cast::<AtomicU64>(), BLOCK / 8) };
+        let words =
+            unsafe { std::slice::from_raw_parts(self.memory.slots.add(at).cast::<AtomicU64>(), BLOCK / 8) };
         let mut block = [0; BLOCK];
         for (word, to) in words.iter().zip(block.chunks_exact_mut(8)) {
             to.copy_from_slice(&word.swap(POISON, Ordering::Relaxed).to_le_bytes());
@@ -207,7 +215,10 @@ impl Pair {
     fn begin(&mut self, rest: &mut Rest, index: u64, request: &WorkRequest) -> Result<Underway, Mistake> {
         let here = |local: &LocalBytes| {
             let found = rest.regions.find(local.key, local.address, local.bytes);
-            found.map_err(|why| Mistake { syndrome: syndrome::LOCAL_PROTECTION, why: format!("local memory: {why}") })
+            found.map_err(|why| Mistake {
+                syndrome: syndrome::LOCAL_PROTECTION,
+                why: format!("local memory: {why}"),
+            })
         };
         let frame = |kind, a, b, data| Frame {
             kind,
@@ -346,8 +357,10 @@ impl Pair {
         last[7] = if failed.is_some() { 0xd0 } else { 0 } | lap;
         // SAFETY: words of this pair's entry, atomic to all.
         unsafe {
-            AtomicU64::from_ptr(self.memory.completion.add(6)).store(u64::from_le_bytes(sixth), Ordering::Relaxed);
-            AtomicU64::from_ptr(self.memory.completion.add(7)).store(u64::from_le_bytes(last), Ordering::Release);
+            AtomicU64::from_ptr(self.memory.completion.add(6))
+                .store(u64::from_le_bytes(sixth), Ordering::Relaxed);
+            AtomicU64::from_ptr(self.memory.completion.add(7))
+                .store(u64::from_le_bytes(last), Ordering::Release);
         }
     }
 
@@ -377,7 +390,10 @@ impl Pair {
                 self.over(index, Ok(()), ready);
             }
             Kind::Refused => {
-                self.tell(rest, &format!("request {index} was refused by the peer (syndrome {:#04x})", frame.more));
+                self.tell(
+                    rest,
+                    &format!("request {index} was refused by the peer (syndrome {:#04x})", frame.more),
+                );
                 self.over(index, Err(frame.more), now);
             }
             Kind::Data => self.take_data(rest, &frame, now),
@@ -393,7 +409,9 @@ impl Pair {
 
     fn take_data(&mut self, rest: &mut Rest, frame: &Frame, now: Instant) {
         let flight = self.window.iter_mut().find(|flight| flight.index == frame.index);
-        let Some((flight, (to, left))) = flight.and_then(|f| f.awaits.map(|awaits| (f, awaits))) else { return };
+        let Some((flight, (to, left))) = flight.and_then(|f| f.awaits.map(|awaits| (f, awaits))) else {
+            return;
+        };
         let n = frame.data.len().min(left);
         if let Err(e) = rest.regions.write(to, &frame.data[..n]) {
             rest.told.push(e.message);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::SoftwareCard;
-use crate::net::queue::card::{NetworkCard, RegionKeys, QueueMemory};
+use crate::net::queue::card::{NetworkCard, QueueMemory, RegionKeys};
 use crate::net::transport::Memory;
 
 const SLOTS: usize = 64;
@@ -42,8 +42,12 @@ impl Rig {
     fn new(lose: Option<u64>, delay: u64) -> Rig {
         let mut ends = [0, 1].map(|me: usize| {
             let card = SoftwareCard::new(me, None, None, delay, lose).unwrap();
-            let shared =
-                Shared { slots: [[0; 64]; SLOTS], record: [0; 2], bell: 0, completion: [0xff00_0000_0000_0000; 8] };
+            let shared = Shared {
+                slots: [[0; 64]; SLOTS],
+                record: [0; 2],
+                bell: 0,
+                completion: [0xff00_0000_0000_0000; 8],
+            };
             let mut end = End {
                 card,
                 shared: Box::new(shared),

@@ -1,4 +1,5 @@
-//! One wrong request, or doorbell, of each kind: the syndrome of its completion, and what the card says of it.
+//! One wrong request, or doorbell, of each kind: the syndrome of its completion, and what the card says of
+//! it.
 
 use std::time::Instant;
 
