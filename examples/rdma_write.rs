@@ -73,7 +73,8 @@ fn run(args: &Args) -> Outcome {
         }
         world.barrier_all()?;
         let start = Instant::now();
-        // SAFETY: the kernel touches these arrays alone, which outlive it; the signal says when `to` is written.
+        // SAFETY: the kernel touches these arrays alone, which outlive it; the signal says when `to` is
+        // written.
         unsafe { write.launch(Launch::new(1, 128), (&to, &from, bytes, &signal, round, &queued)) }?;
         world.synchronize()?;
         spent += start.elapsed().as_nanos() as f64;

@@ -51,7 +51,10 @@ fn a_kernel_drives_the_card() {
         let mut program = rushmem_run(2, example("rdma_write"));
         program.args(["--bytes", bytes, "--rounds", rounds]);
         // Its own choice, whatever way the other tests take.
-        program.env("RUSHMEM_TRANSPORT", "queue-emulated").env("RUSHMEM_PES_PER_NODE", "1").env_remove("RUSHMEM_NODES");
+        program
+            .env("RUSHMEM_TRANSPORT", "queue-emulated")
+            .env("RUSHMEM_PES_PER_NODE", "1")
+            .env_remove("RUSHMEM_NODES");
         if let Err(why) = rushmem::doctor::network().unwrap() {
             return eprintln!("SKIP a_kernel_drives_the_card: {why}");
         }

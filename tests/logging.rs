@@ -80,6 +80,7 @@ fn debug_tells_of_the_network() {
     for words in [
         &["setting RUSHMEM_TRANSPORT=ucx"][..],
         &["is reached by ucx"],
+        &["kernels reach far PEs by the proxy", "libibverbs"],
         &["far PEs up to 512 bytes travel in a message", "RUSHMEM_RING_SLOTS"],
         &["UCX connects with PE "],
         &["first put: PE ", "reached by ucx"],

@@ -19,8 +19,12 @@ fn both(test: &str, n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
     if place::too_many(n) {
         return skip(test, "tests in brief have fewer PEs");
     }
+    let network = rushmem::doctor::network().unwrap();
+    if let (true, Err(why)) = (on_gpus(), &network) {
+        return skip(test, why);
+    }
     over_queues(n).threads(|world| f(world, &mut Rng::new(seed())));
-    match rushmem::doctor::network().unwrap() {
+    match network {
         Err(why) => skip(test, why),
         Ok(_) if place::in_turns(n) => skip(test, "its PEs would take turns on a GPU"),
         Ok(_) => over_queues(n).run(|world| f(world, &mut Rng::new(seed()))),
@@ -141,13 +145,25 @@ fn with_network(test: &str) -> bool {
 #[test]
 fn a_request_that_the_card_refuses_ends_the_launch() {
     if with_network("a_request_that_the_card_refuses_ends_the_launch") {
-        fails(2, "", "queue_bad_key", ErrorCode::Io, &["PE 1", "not registered so (syndrome 0x13)", "queue_bad_key"]);
+        fails(
+            2,
+            "",
+            "queue_bad_key",
+            ErrorCode::Io,
+            &["PE 1", "not registered so (syndrome 0x13)", "queue_bad_key"],
+        );
     }
 }
 
 #[test]
 fn a_lost_link_ends_the_job_and_says_which() {
     if with_network("a_lost_link_ends_the_job_and_says_which") {
-        fails(2, "30", "queue_go_on", ErrorCode::PeerDead, &["PE 1", "does not answer (syndrome 0x15)", "queue_go_on"]);
+        fails(
+            2,
+            "30",
+            "queue_go_on",
+            ErrorCode::PeerDead,
+            &["PE 1", "does not answer (syndrome 0x15)", "queue_go_on"],
+        );
     }
 }

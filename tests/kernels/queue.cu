@@ -109,13 +109,17 @@ extern "C" __global__ void queue_answers(uint64_t *report, const uint64_t *words
   }
 }
 
-/* A request with a key that is none: written here as the headers never would. */
+#if defined(RUSHMEM_CPU)
+/* A request with a key that is none: written here as the headers never would. (In relocatable code for GPUs
+ * these functions are the device library's.) */
 extern "C" __global__ void queue_bad_key(uint64_t *word_, int pe) {
   if (threadIdx.x != 0) return;
-  rushmem::impl::queue_request r = rushmem::impl::queue_word(reinterpret_cast<uint64_t>(word_), 1, 8, pe);
-  r.rkey ^= 1;
-  rushmem::impl::rushmem_queue_run(pe, &r, 1, rushmem::impl::queue_waits, 0, 0);
+  rushmem::impl::queue_posting what;
+  rushmem::impl::queue_word(what.requests[0], reinterpret_cast<uint64_t>(word_), 1, 8, pe);
+  what.requests[0].rkey ^= 1;
+  rushmem::impl::queue_post(what, 1, rushmem::impl::queue_waits, pe);
 }
+#endif
 
 /* For ever, until something ends it. */
 extern "C" __global__ void queue_go_on(uint64_t *word_, int pe) {

@@ -27,6 +27,8 @@ AT(warp)
 AT(block)
 
 KERNEL one_p(uint64_t *x, uint64_t value, int pe) { rushmem::p(x, value, pe); }
+/* What a put of one value to a PE with a queue becomes: counted, too. */
+KERNEL posted_p(uint64_t *x, uint64_t value, int pe) { rushmem::impl::queue_p(x, value, pe); }
 KERNEL one_g(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::g(x, pe); }
 KERNEL one_signal(uint64_t *x, int pe) { rushmem::signal_op(x, 1, rushmem::signal::set, pe); }
 KERNEL one_atomic(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::atomic_fetch_add(x, *y, pe); }

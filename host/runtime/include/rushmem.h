@@ -1983,6 +1983,13 @@ int32_t rushmem_cpu_compiler(struct rushmem_tool_t *out);
  * Requires: `out` is null or valid. */
 int32_t rushmem_network(struct rushmem_tool_t *out);
 
+/* Network card number `index`, counted from 0, of those that this machine has and libibverbs lists, in
+ * words: name, ports, addresses, and which GPUs are close. Lives for ever. `RUSHMEM_ERR_INVALID_ARGUMENT`
+ * past the last one; where there is none, `rushmem_last_error_message` says why. Loads libibverbs. Local.
+ *
+ * Requires: `text` is null or valid. */
+int32_t rushmem_network_card(size_t index, const char **text);
+
 /* The file of MPI plug-in number `index`, counted from 0, of those that lie around this library (or that
  * `RUSHMEM_MPI_PLUGIN` names): one for each MPI that it was built for. Lives for ever.
  * `RUSHMEM_ERR_INVALID_ARGUMENT` past the last one. Local; loads none.

@@ -28,7 +28,7 @@ struct Port {
 
 /// A card.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Device {
+pub(crate) struct CardFacts {
     name: String,
     /// Its requests have the formats that kernels write.
     mlx5: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Device {
     gpus: Vec<(String, &'static str)>,
 }
 
-impl std::fmt::Display for Device {
+impl std::fmt::Display for CardFacts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{}", self.name, if self.mlx5 { " (mlx5)" } else { "" })?;
         for port in &self.ports {
@@ -52,14 +52,14 @@ impl std::fmt::Display for Device {
     }
 }
 
-impl Device {
+impl CardFacts {
     /// Whether kernels could write its queues.
     pub(crate) fn is_mlx5(&self) -> bool {
         self.mlx5
     }
 
     /// What Linux says of the card of that name.
-    fn describe(sys: &Path, name: &str, mlx5: bool) -> Device {
+    fn describe(sys: &Path, name: &str, mlx5: bool) -> CardFacts {
         let here = sys.join("class/infiniband").join(name);
         let mut ports: Vec<Port> = numbers(&here.join("ports"))
             .into_iter()
@@ -84,7 +84,7 @@ impl Device {
             None => Vec::new(),
             Some(card) => gpus(sys).into_iter().map(|(gpu, path)| (gpu, distance(&card, &path))).collect(),
         };
-        Device { name: name.to_owned(), mlx5, ports, gpus }
+        CardFacts { name: name.to_owned(), mlx5, ports, gpus }
     }
 }
 
@@ -115,11 +115,14 @@ fn gpus(sys: &Path) -> Vec<(String, Vec<String>)> {
         .flatten()
         .flatten()
         .filter(|entry| {
-            let is = |file, wanted: &str| text(&entry.path().join(file)).is_some_and(|s| s.starts_with(wanted));
+            let is =
+                |file, wanted: &str| text(&entry.path().join(file)).is_some_and(|s| s.starts_with(wanted));
             // Display controllers.
             is("vendor", NVIDIA) && is("class", "0x03")
         })
-        .filter_map(|entry| Some((entry.file_name().to_string_lossy().into_owned(), pci_path(&entry.path())?)))
+        .filter_map(|entry| {
+            Some((entry.file_name().to_string_lossy().into_owned(), pci_path(&entry.path())?))
+        })
         .collect();
     found.sort();
     found
@@ -143,11 +146,12 @@ type DeviceList = *mut *mut c_void;
 fn listed() -> Result<Vec<(String, bool)>, String> {
     let open = |name: &str| {
         // SAFETY: rdma-core's libraries, whose initialisers register drivers and nothing else.
-        unsafe { Library::new(name) }.map_err(|e| format!("no {name} ({e}); `apt-get install ibverbs-providers`"))
+        unsafe { Library::new(name) }
+            .map_err(|e| format!("no {name} ({e}); `apt-get install ibverbs-providers`"))
     };
     let verbs = open("libibverbs.so.1")?;
     let missing = |e| format!("libibverbs.so.1 is not rdma-core's: {e}");
-    // SAFETY: the signatures of infiniband/verbs.h, unchanged since its first version.
+    // SAFETY: the signatures of rdma-core's verbs.h, unchanged since its first version.
     let (list, free, name) = unsafe {
         let list = verbs.get::<unsafe extern "C" fn(*mut c_int) -> DeviceList>(b"ibv_get_device_list\0");
         let free = verbs.get::<unsafe extern "C" fn(DeviceList)>(b"ibv_free_device_list\0");
@@ -155,7 +159,7 @@ fn listed() -> Result<Vec<(String, bool)>, String> {
         (list.map_err(missing)?, free.map_err(missing)?, name.map_err(missing)?)
     };
     let mlx5 = open("libmlx5.so.1").ok();
-    // SAFETY: the signature of infiniband/mlx5dv.h.
+    // SAFETY: the signature of rdma-core's mlx5dv.h.
     let supported = mlx5.as_ref().and_then(|mlx5| unsafe {
         mlx5.get::<unsafe extern "C" fn(*mut c_void) -> bool>(b"mlx5dv_is_supported\0").ok()
     });
@@ -184,12 +188,12 @@ fn listed() -> Result<Vec<(String, bool)>, String> {
 }
 
 /// This machine's cards; why there are none.
-pub(crate) fn here() -> Result<Vec<Device>, String> {
+pub(crate) fn here() -> Result<Vec<CardFacts>, String> {
     let listed = listed()?;
     if listed.is_empty() {
         return Err("libibverbs.so.1 lists no card".to_owned());
     }
-    Ok(listed.iter().map(|(name, mlx5)| Device::describe(&PathBuf::from(SYS), name, *mlx5)).collect())
+    Ok(listed.iter().map(|(name, mlx5)| CardFacts::describe(&PathBuf::from(SYS), name, *mlx5)).collect())
 }
 
 /// Why kernels do not write a card's queues here: a line for the log.
@@ -261,12 +265,12 @@ mod tests {
         write("class/infiniband/mlx5_7/ports/1/gids/1", "fe80:0000:0000:0000:0c42:a103:0065:1fd6\n");
         symlink(&card, sys.join("class/infiniband/mlx5_7/device")).unwrap();
         assert_eq!(
-            Device::describe(sys, "mlx5_7", true).to_string(),
+            CardFacts::describe(sys, "mlx5_7", true).to_string(),
             "mlx5_7 (mlx5); port 1: active, InfiniBand, 400 Gb/sec (4X NDR), GID fe80:0000:0000:0000:0c42:a103:0065:1fd6; \
              GPU 0000:00:05.0: behind the same PCI host bridge; GPU 0000:02:00.0: behind the same PCI switch; \
              GPU 0000:80:01.0: across PCI host bridges"
         );
-        assert_eq!(Device::describe(sys, "qedr0", false).to_string(), "qedr0");
+        assert_eq!(CardFacts::describe(sys, "qedr0", false).to_string(), "qedr0");
     }
 
     /// Whatever this machine has, there is a list or a reason.

@@ -127,7 +127,9 @@ impl Facts {
             Ok(plan) => (plan.map(Launch::from), None),
             Err(e) => (None, Some(e.message().to_owned())),
         };
-        let cards = works.then(doctor::network_cards).map(|cards| cards.unwrap_or_else(|e| Err(e.message().to_owned())));
+        let cards = works
+            .then(doctor::network_cards)
+            .map(|cards| cards.unwrap_or_else(|e| Err(e.message().to_owned())));
         let (network_cards, network_cards_error) = match cards {
             Some(Ok(cards)) => (cards, None),
             Some(Err(why)) => (Vec::new(), Some(why)),

@@ -123,9 +123,9 @@ pub unsafe extern "C" fn rushmem_network(out: *mut rushmem_tool_t) -> i32 {
     })
 }
 
-/// Network card number `index`, counted from 0, of those that this machine has and libibverbs lists, in words:
-/// name, ports, addresses, and which GPUs are close. Lives for ever. `RUSHMEM_ERR_INVALID_ARGUMENT` past the
-/// last one; where there is none, `rushmem_last_error_message` says why. Loads libibverbs. Local.
+/// Network card number `index`, counted from 0, of those that this machine has and libibverbs lists, in
+/// words: name, ports, addresses, and which GPUs are close. Lives for ever. `RUSHMEM_ERR_INVALID_ARGUMENT`
+/// past the last one; where there is none, `rushmem_last_error_message` says why. Loads libibverbs. Local.
 ///
 /// # Safety
 /// `text` is null or valid.
@@ -134,7 +134,8 @@ pub unsafe extern "C" fn rushmem_network_card(index: usize, text: *mut *const c_
     guard(|| {
         let found = verbs::here().map_err(|why| err!(INVALID_ARGUMENT, "{why}"))?;
         let card = found.get(index);
-        let card = card.ok_or_else(|| err!(INVALID_ARGUMENT, "there are {} network cards here", found.len()))?;
+        let card =
+            card.ok_or_else(|| err!(INVALID_ARGUMENT, "there are {} network cards here", found.len()))?;
         // SAFETY: per contract.
         unsafe { write_out(text, forever(&card.to_string()), "text") }
     })

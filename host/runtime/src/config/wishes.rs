@@ -39,11 +39,9 @@ impl TransportWish {
 
     pub(crate) fn parse(text: &str) -> Result<TransportWish> {
         let known = Self::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
-        known
-            .map(|(_, wish)| *wish)
-            .ok_or_else(|| {
-                err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx, fake or queue-emulated")
-            })
+        known.map(|(_, wish)| *wish).ok_or_else(|| {
+            err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx, fake or queue-emulated")
+        })
     }
 
     /// How the wish of that number is written.

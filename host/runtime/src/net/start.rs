@@ -23,7 +23,7 @@ use super::proxy::doorbell::Doorbell;
 use super::proxy::posts::Posts;
 use super::proxy::ring::DeviceRing;
 use super::proxy::submissions::Submissions;
-use super::queue::card::Card as QueueCard;
+use super::queue::card::NetworkCard;
 use super::queue::emulated::SoftwareCard;
 use super::queue::Queues;
 use super::transport::{fake, ucx, Transport};
@@ -76,11 +76,12 @@ impl Meeting {
         health: &Arc<Health>,
         boot: &Arc<dyn Bootstrap>,
     ) -> Result<Meeting> {
-        let one_process = cards.iter().all(|card| card.process == cards[0].process);
+        // The fake network carries host memory between threads.
+        let by_fake = cuda.is_none() && cards.iter().all(|card| card.process == cards[0].process);
         let emulated = config.transport == TransportWish::QueueEmulated;
         let opened = match config.transport {
             // What kernels leave to the proxy, and the host's operations, go by a network of the usual kind.
-            TransportWish::QueueEmulated if one_process => fake::Fake::new(config.fake_seed, config.fake_delay)
+            TransportWish::QueueEmulated if by_fake => fake::Fake::new(config.fake_seed, config.fake_delay)
                 .map(|t| Box::new(t) as Box<dyn Transport>),
             TransportWish::Fake => fake::Fake::new(config.fake_seed, config.fake_delay)
                 .map(|t| Box::new(t) as Box<dyn Transport>),
@@ -103,7 +104,7 @@ impl Meeting {
         let open = || {
             let lose = config.queue_lose;
             let card = SoftwareCard::new(me, cuda, config.fake_seed, config.fake_delay, lose)?;
-            Queues::new(me, cards.len(), config.queue_slots, cuda, Box::new(card) as Box<dyn QueueCard>)
+            Queues::new(me, cards.len(), config.queue_slots, cuda, Box::new(card) as Box<dyn NetworkCard>)
         };
         let queues = emulated.then(|| meeting::connect_cards(open(), &**boot)).transpose()?;
         match &queues {
@@ -131,7 +132,9 @@ impl Meeting {
     pub(crate) fn join(self, control: &Arc<Control>) -> Result<Joined> {
         let Meeting { me, mut transport, queues, names, cuda, health, boot } = self;
         let (name, about) = match &queues {
-            Some(queues) => ("queue-emulated", format!("{}; the rest goes by {}", queues.about(), transport.name())),
+            Some(queues) => {
+                ("queue-emulated", format!("{}; the rest goes by {}", queues.about(), transport.name()))
+            }
             None => (transport.name(), transport.about()),
         };
         let gpu = cuda.is_some();

@@ -11,8 +11,8 @@
  *       atomic    addend or value to swap in, value to compare with; the data segment for the answer at 48
  *
  * Doorbell: word 1 of the record takes the number of requests written, modulo 2^16; then the register takes
- * the first 8 bytes of a control segment. The collapsed completion queue has one entry of 64 bytes, which each
- * completion overwrites: `wqe_counter` is the index of the last request that is complete.
+ * the first 8 bytes of a control segment. The collapsed completion queue has one entry of 64 bytes, which
+ * each completion overwrites: `wqe_counter` is the index of the last request that is complete.
  */
 #ifndef RUSHMEM_IMPL_NET_MLX5_H
 #define RUSHMEM_IMPL_NET_MLX5_H

@@ -40,16 +40,10 @@ namespace impl {
 
 RUSHMEM_DEVICE uint64_t far_address(const volatile void *at) { return reinterpret_cast<uint64_t>(at); }
 
-/* Before an operation that goes by the proxy whatever PE it is on: queue.h, Order. */
-RUSHMEM_DEVICE void by_proxy(int pe) {
-  if (has_queue(pe)) rushmem_queue_before_proxy(pe);
-}
-
 /* ---- order ---- */
 
 RUSHMEM_DEVICE void far_fence() {
-  if (state().queues) rushmem_queue_fence();
-  else proxy_fence();
+  rushmem_queue_fence();
 }
 /* The same where it orders what was put, for checked runs. */
 RUSHMEM_DEVICE void noted_far_fence() {
@@ -57,8 +51,7 @@ RUSHMEM_DEVICE void noted_far_fence() {
   far_fence();
 }
 RUSHMEM_DEVICE void far_quiet() {
-  if (state().queues) rushmem_queue_quiet();
-  else proxy_quiet();
+  rushmem_queue_quiet();
 }
 
 /* ---- one value ---- */
@@ -68,9 +61,7 @@ template <typename T> RUSHMEM_DEVICE void far_p(T *dst, const T &value, int pe) 
   else proxy_p(dst, value, pe);
 }
 template <typename T> RUSHMEM_DEVICE T far_g(const T *src, int pe) {
-  const uint64_t at = far_address(src);
-  const uint64_t got = has_queue(pe) ? rushmem_queue_g(at, sizeof(T), pe) : proxy_g(at, sizeof(T), pe);
-  return from_bits<T>(static_cast<word<T>>(got));
+  return from_bits<T>(static_cast<word<T>>(rushmem_queue_g(far_address(src), sizeof(T), pe)));
 }
 
 /* ---- bytes: one thread of the scope asks for all of it ---- */
@@ -78,21 +69,23 @@ template <typename T> RUSHMEM_DEVICE T far_g(const T *src, int pe) {
 template <typename Scope>
 RUSHMEM_DEVICE void far_put(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
   if (Scope::rank() != 0) return;
-  if (has_queue(pe)) rushmem_queue_put(far_address(dst), far_address(src), bytes, pe, flags);
-  else proxy_put(far_address(dst), far_address(src), bytes, pe, flags);
+  const queue_transfer t{far_address(dst), far_address(src), bytes, 0, 0, flags, pe, 0};
+  if (rushmem_queue_put(&t)) return;
+  proxy_put(far_address(dst), far_address(src), bytes, pe, flags);
 }
 template <typename Scope>
 RUSHMEM_DEVICE void far_get(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
   if (Scope::rank() != 0) return;
-  if (has_queue(pe)) rushmem_queue_get(far_address(dst), far_address(src), bytes, pe, flags);
-  else proxy_get(far_address(dst), far_address(src), bytes, pe, flags);
+  const queue_transfer t{far_address(dst), far_address(src), bytes, 0, 0, flags, pe, 0};
+  if (rushmem_queue_get(&t)) return;
+  proxy_get(far_address(dst), far_address(src), bytes, pe, flags);
 }
 
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void far_iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
                              int pe) {
   if (Scope::rank() == 0) {
-    by_proxy(pe);
+    rushmem_queue_before_proxy(pe);
     proxy_iput(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
                static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
   }
@@ -101,7 +94,7 @@ template <typename Scope, typename T>
 RUSHMEM_DEVICE void far_iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
                              int pe) {
   if (Scope::rank() == 0) {
-    by_proxy(pe);
+    rushmem_queue_before_proxy(pe);
     proxy_iget(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
                static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
   }
@@ -116,19 +109,16 @@ RUSHMEM_DEVICE void far_put_signal(void *dst, const void *src, size_t bytes, uin
   Scope::sync();
   if (Scope::rank() != 0) return;
   const uint64_t to = far_address(dst), from = far_address(src), at = far_address(sig);
-  if (has_queue(pe)) rushmem_queue_put_signal(to, from, bytes, at, value, sig_op, pe, flags);
-  else proxy_put_signal(to, from, bytes, at, value, sig_op, pe, flags);
+  const queue_transfer t{to, from, bytes, at, value, flags, pe, sig_op};
+  if (rushmem_queue_put(&t)) return;
+  proxy_put_signal(to, from, bytes, at, value, sig_op, pe, flags);
 }
 RUSHMEM_DEVICE void far_put_word_signal(uint64_t *dst, uint64_t word_, uint64_t *sig, uint64_t value,
                                         int pe) {
-  if (has_queue(pe)) rushmem_queue_words(far_address(dst), word_, 8, far_address(sig), value, pe);
-  else proxy_put_word_signal(far_address(dst), word_, far_address(sig), value, pe);
+  rushmem_queue_words(far_address(dst), word_, 8, far_address(sig), value, pe);
 }
 RUSHMEM_DEVICE void far_signal(uint64_t *sig, uint64_t value, int sig_op, int pe) {
-  if (!has_queue(pe)) return proxy_signal(far_address(sig), value, sig_op, pe);
-  if (sig_op != RUSHMEM_SIGNAL_ADD) return rushmem_queue_words(0, 0, 0, far_address(sig), value, pe);
-  rushmem_queue_before_proxy(pe);
-  proxy_signal(far_address(sig), value, sig_op, pe);
+  rushmem_queue_signal(far_address(sig), value, sig_op, pe);
 }
 
 /* ---- atomics ---- */
@@ -138,8 +128,7 @@ template <typename T>
 RUSHMEM_DEVICE uint64_t far_atomic(uint32_t code, const T *target, T value, T compare, int pe,
                                    uint32_t flags) {
   if (is_floating<T>::value) flags |= RUSHMEM_RING_FLOAT;
-  by_proxy(pe);
-  return proxy_atomic(code, sizeof(T), far_address(target), to_bits(value), to_bits(compare), pe, flags);
+  return rushmem_queue_atomic(code, sizeof(T), far_address(target), to_bits(value), to_bits(compare), pe, flags);
 }
 template <typename T> RUSHMEM_DEVICE T far_fetch(uint32_t code, const T *target, T value, T compare, int pe) {
   return from_bits<T>(static_cast<word<T>>(far_atomic(code, target, value, compare, pe, RUSHMEM_RING_REPLY)));

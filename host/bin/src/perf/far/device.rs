@@ -26,14 +26,19 @@ struct Way {
 fn ways(args: &FarArgs, gpus: bool) -> Vec<Way> {
     let set =
         |list: &[(&'static str, &str)]| list.iter().map(|(k, v)| (*k, (*v).to_owned())).collect::<Vec<_>>();
+    // Kernels post to the queues of a software card, instead of to the proxy's ring.
+    let queue =
+        || Way { name: "queue, software card", environment: set(&[("RUSHMEM_TRANSPORT", "queue-emulated")]) };
     if !gpus {
         return vec![
             Way { name: "any", environment: Vec::new() },
             Way { name: "tcp", environment: set(&[("UCX_TLS", "tcp")]) },
+            queue(),
         ];
     }
     let mut ways = vec![
         Way { name: "bounce", environment: set(&[("RUSHMEM_FAR_GPU", "bounce")]) },
+        queue(),
         Way { name: "bounce, tcp", environment: set(&[("RUSHMEM_FAR_GPU", "bounce"), ("UCX_TLS", "tcp")]) },
     ];
     match &args.ucx_cuda {

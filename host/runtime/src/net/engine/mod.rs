@@ -78,7 +78,14 @@ impl Engine {
         let n = names.len();
         let core = Core::new(me, n, transport, Failures::new(me, names, health));
         let operations = Operations { core, gpu: None, note, let_go: false };
-        Engine { operations, posts: None, queues: None, in_queues: Vec::new(), events: Vec::new(), halted: false }
+        Engine {
+            operations,
+            posts: None,
+            queues: None,
+            in_queues: Vec::new(),
+            events: Vec::new(),
+            halted: false,
+        }
     }
 
     /// Kernels may post from now on.
@@ -139,6 +146,9 @@ impl Engine {
     /// neither is called from here on.
     pub(in crate::net) fn halt(&mut self) {
         self.halted = true;
+        if let Some(queues) = &self.queues {
+            queues.halt();
+        }
     }
 
     /// The engine itself cannot go on: everything that waits ends.

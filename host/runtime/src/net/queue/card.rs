@@ -6,7 +6,7 @@ use crate::net::transport::Memory;
 
 /// The keys to a registered piece of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::net) struct Keys {
+pub(in crate::net) struct RegionKeys {
     pub(in crate::net) local: u32,
     pub(in crate::net) remote: u32,
 }
@@ -29,7 +29,7 @@ pub(in crate::net) struct QueueMemory {
 unsafe impl Send for QueueMemory {}
 
 /// A card.
-pub(in crate::net) trait Card: Send {
+pub(in crate::net) trait NetworkCard: Send {
     /// More about it, for people.
     fn about(&self) -> String;
 
@@ -49,8 +49,11 @@ pub(in crate::net) trait Card: Send {
     ///
     /// # Safety
     /// The memory stays until it is forgotten.
-    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<Keys>;
+    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys>;
 
     /// Nobody names the memory any more.
-    fn forget(&mut self, keys: Keys);
+    fn forget(&mut self, keys: RegionKeys);
+
+    /// The process ends: from here on none of the card's threads begins anything.
+    fn halt(&self);
 }

@@ -41,7 +41,8 @@ pub(in crate::net) enum Completion {
 
 impl Completion {
     pub(in crate::net) fn read(sixth: u64, last: u64) -> Completion {
-        let byte = |at: usize| (if at < 56 { sixth >> (8 * (at - 48)) } else { last >> (8 * (at - 56)) }) as u8;
+        let byte =
+            |at: usize| (if at < 56 { sixth >> (8 * (at - 48)) } else { last >> (8 * (at - 56)) }) as u8;
         let counter = u16::from_be_bytes([byte(COUNTER_AT), byte(COUNTER_AT + 1)]);
         match byte(OWNER_AT) >> 4 {
             NONE_YET => Completion::NoneYet,

@@ -137,33 +137,36 @@ int main() {
 #[test]
 fn the_card_reads_what_mlx5dv_writes() {
     // `mlx5dv_set_ctrl_seg` takes bytes for ds; the remote segment is zero in a NOP.
-    let program = PROGRAM.replace("b = of(0xfffe, MLX5_OPCODE_NOP, 0, 1);", "b = of(0xfffe, MLX5_OPCODE_NOP, 0, 1);\n  memset(&b.remote, 0, 16);");
+    let program = PROGRAM.replace(
+        "b = of(0xfffe, MLX5_OPCODE_NOP, 0, 1);",
+        "b = of(0xfffe, MLX5_OPCODE_NOP, 0, 1);\n  memset(&b.remote, 0, 16);",
+    );
     let Some(said) = self::program("the_card_reads_what_mlx5dv_writes", &program) else { return };
     let blocks: Vec<[u8; 64]> = said
         .lines()
         .map(|line| std::array::from_fn(|i| u8::from_str_radix(&line[2 * i..2 * i + 2], 16).unwrap()))
         .collect();
-    let local = "Local { key: 3203334146, address: 9833440827789222417, bytes: 77 }";
-    let answer = "Local { key: 3203334146, address: 9833440827789222417, bytes: 8 }";
+    let local = "LocalBytes { key: 3203334146, address: 9833440827789222417, bytes: 77 }";
+    let answer = "LocalBytes { key: 3203334146, address: 9833440827789222417, bytes: 8 }";
     let head = |completes: bool, fenced: bool| {
         format!("completes: {completes}, fenced: {fenced}, remote: 1234605616436508552, key: 3405643777")
     };
     let expected = [
-        format!("Request {{ {}, body: Write({local}) }}", head(true, false)),
-        format!("Request {{ {}, body: WriteInline({:?}) }}", head(false, true), b"fifteen bytes.."),
-        format!("Request {{ {}, body: Read({local}) }}", head(true, false)),
+        format!("WorkRequest {{ {}, body: Write({local}) }}", head(true, false)),
+        format!("WorkRequest {{ {}, body: WriteInline({:?}) }}", head(false, true), b"fifteen bytes.."),
+        format!("WorkRequest {{ {}, body: Read({local}) }}", head(true, false)),
         format!(
-            "Request {{ {}, body: FetchAdd {{ add: 72623859790382856, answer: {answer} }} }}",
+            "WorkRequest {{ {}, body: FetchAdd {{ add: 72623859790382856, answer: {answer} }} }}",
             head(true, false)
         ),
         format!(
-            "Request {{ {}, body: CompareSwap {{ swap: 72623859790382856, compare: 1230066625199609624, answer: {answer} }} }}",
+            "WorkRequest {{ {}, body: CompareSwap {{ swap: 72623859790382856, compare: 1230066625199609624, answer: {answer} }} }}",
             head(true, false)
         ),
-        "Request { completes: false, fenced: false, remote: 0, key: 0, body: Nothing }".to_owned(),
+        "WorkRequest { completes: false, fenced: false, remote: 0, key: 0, body: Nothing }".to_owned(),
     ];
     for (block, expected) in blocks.iter().zip(&expected) {
-        assert_eq!(&parsed(block, 0xfffe, 0xab_cdef), expected);
+        assert_eq!(&format!("{:?}", parsed(block, 0xfffe, 0xab_cdef)), expected);
     }
     let words = |block: &[u8; 64]| {
         let word = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());

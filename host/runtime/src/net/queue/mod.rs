@@ -20,7 +20,7 @@ use rushmem_abi::device::{
     RUSHMEM_QUEUE_SINK_BYTES,
 };
 
-use self::card::{Card, Keys, QueueMemory};
+use self::card::{NetworkCard, QueueMemory, RegionKeys};
 use self::formats::{Completion, BLOCK, RECORD_SEND};
 use crate::error::{err, Error, Result};
 use crate::gpu::plain::Plain;
@@ -78,9 +78,9 @@ enum DeviceMemory {
 }
 
 /// A piece of symmetric memory that the card knows.
-struct Registered {
+struct KnownPiece {
     id: u32,
-    keys: Keys,
+    keys: RegionKeys,
     /// Its entry in the kernels' table, once that has one.
     entry: Option<usize>,
 }
@@ -88,14 +88,14 @@ struct Registered {
 /// The queues of a PE.
 pub(in crate::net) struct Queues {
     // Dropped first: it uses the memory.
-    card: Box<dyn Card>,
+    card: Box<dyn NetworkCard>,
     shared: HostMemory,
     device: DeviceMemory,
     layout: Layout,
     numbers: Vec<u32>,
     has: Vec<bool>,
     failed: Vec<bool>,
-    registered: Vec<Registered>,
+    registered: Vec<KnownPiece>,
     entries: usize,
 }
 
@@ -103,14 +103,14 @@ pub(in crate::net) struct Queues {
 unsafe impl Send for Queues {}
 
 impl Queues {
-    /// The queues of PE `me` to `n - 1` others, of `slots` requests each, on `card`, for kernels on the CPU or
-    /// on `gpu`.
+    /// The queues of PE `me` to `n - 1` others, of `slots` requests each, on `card`, for kernels on the CPU
+    /// or on `gpu`.
     pub(in crate::net) fn new(
         me: usize,
         n: usize,
         slots: usize,
         gpu: Option<&Arc<Cuda>>,
-        mut card: Box<dyn Card>,
+        mut card: Box<dyn NetworkCard>,
     ) -> Result<Queues> {
         let layout = Layout { n, slots };
         let shared = HostMemory::new(gpu, layout.bytes().div_ceil(LINE))?;
@@ -133,9 +133,8 @@ impl Queues {
         }
         // SAFETY: `shared` is dropped after the card.
         let numbers = unsafe { card.open((0..n).map(memory).collect()) }?;
-        let sinks =
-            Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
-        // SAFETY: as above.
+        let sinks = Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
+        // SAFETY: `shared` is dropped after the card, and stays until then.
         let sink_keys = unsafe { card.register(sinks, sinks.address as u64) }?;
 
         // The device's own: queues, then stamps, then the places for answers, then their header.
@@ -159,7 +158,13 @@ impl Queues {
                     ..RawQueue::NONE
                 };
                 // SAFETY: plain words, within the vector.
-                unsafe { bytes.as_mut_ptr().add(pe * size_of::<RawQueue>()).cast::<RawQueue>().write_unaligned(queue) };
+                unsafe {
+                    bytes
+                        .as_mut_ptr()
+                        .add(pe * size_of::<RawQueue>())
+                        .cast::<RawQueue>()
+                        .write_unaligned(queue)
+                };
             }
             let head = RawQueues {
                 queues: device,
@@ -207,6 +212,11 @@ impl Queues {
         })
     }
 
+    /// The process ends.
+    pub(in crate::net) fn halt(&self) {
+        self.card.halt();
+    }
+
     /// The card, for people.
     pub(in crate::net) fn about(&self) -> String {
         self.card.about()
@@ -248,12 +258,18 @@ impl Queues {
     pub(in crate::net) unsafe fn register(&mut self, id: u32, offset: usize, memory: Memory) -> Result<u32> {
         // SAFETY: as this function's contract says.
         let keys = unsafe { self.card.register(memory, offset as u64) }?;
-        self.registered.push(Registered { id, keys, entry: None });
+        self.registered.push(KnownPiece { id, keys, entry: None });
         Ok(keys.remote)
     }
 
     /// Kernels may name the memory from now on, by every PE's key.
-    pub(in crate::net) fn insert(&mut self, id: u32, offset: usize, bytes: usize, remote: &[u32]) -> Result<()> {
+    pub(in crate::net) fn insert(
+        &mut self,
+        id: u32,
+        offset: usize,
+        bytes: usize,
+        remote: &[u32],
+    ) -> Result<()> {
         let used: Vec<usize> = self.registered.iter().filter_map(|r| r.entry).collect();
         let free = (0..RUSHMEM_QUEUE_SEGMENTS).find(|entry| !used.contains(entry));
         let (Some(entry), Some(known)) = (free, self.registered.iter_mut().find(|r| r.id == id)) else {
@@ -273,7 +289,8 @@ impl Queues {
         // SAFETY: words of the table, of which kernels read this entry once its size is there.
         unsafe {
             for (pe, key) in remote.iter().enumerate() {
-                AtomicU32::from_ptr(host.add(keys_at).cast::<u32>().add(pe)).store(key.to_be(), Ordering::Relaxed);
+                AtomicU32::from_ptr(host.add(keys_at).cast::<u32>().add(pe))
+                    .store(key.to_be(), Ordering::Relaxed);
             }
             let segment = host.add(place).cast::<QueueSegment>();
             (*segment).offset = offset as u64;
@@ -356,7 +373,10 @@ impl Queues {
             if let Completion::Failed(index, syndrome) = self.completion(pe) {
                 self.failed[pe] = true;
                 let name = syndrome_name(syndrome);
-                return Some((pe, err!(IO, "request {index} (modulo 2^16) of a kernel's queue failed: {name}")));
+                return Some((
+                    pe,
+                    err!(IO, "request {index} (modulo 2^16) of a kernel's queue failed: {name}"),
+                ));
             }
         }
         None
@@ -384,7 +404,10 @@ impl Queues {
                 unsafe {
                     let stamp = (queue.stamps as *mut u32).add(slot);
                     if stamp.read() != (index + 1) as u32 {
-                        (queue.slots as *mut [u64; 8]).add(slot).cast::<[u64; 2]>().write(formats::nop(index as u16, self.numbers[pe]));
+                        (queue.slots as *mut [u64; 8])
+                            .add(slot)
+                            .cast::<[u64; 2]>()
+                            .write(formats::nop(index as u16, self.numbers[pe]));
                         stamp.write((index + 1) as u32);
                     }
                 }
@@ -403,5 +426,41 @@ impl Queues {
             unsafe { device.add(busy_at).cast::<u64>().write_bytes(0, RUSHMEM_QUEUE_SINKS) };
         }
         idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::emulated::SoftwareCard;
+    use super::*;
+
+    /// Kernels can name so many pieces; one that is forgotten makes room for another.
+    #[test]
+    fn pieces_of_memory_have_entries_as_long_as_they_are_known() {
+        let card = SoftwareCard::new(0, None, None, 0, None).unwrap();
+        let mut queues = Queues::new(0, 2, 64, None, Box::new(card)).unwrap();
+        let mut memory = vec![0u8; 4096];
+        let address = memory.as_mut_ptr() as usize;
+        let add = |queues: &mut Queues, id: u32| {
+            let memory = Memory { address, bytes: 4096, gpu: false, single: true };
+            // SAFETY: the memory outlives the queues.
+            let key = unsafe { queues.register(id, id as usize * 4096, memory) }.unwrap();
+            queues.insert(id, id as usize * 4096, 4096, &[key, 7])
+        };
+        (0..RUSHMEM_QUEUE_SEGMENTS as u32).for_each(|id| add(&mut queues, id).unwrap());
+        let full = add(&mut queues, 1000).unwrap_err();
+        assert!(full.message.contains("RUSHMEM_HEAP_MIN"), "{full:?}");
+        queues.forget(1000);
+        queues.forget(3);
+        add(&mut queues, 1001).unwrap();
+        let place = queues.layout.segments() + 3 * size_of::<QueueSegment>();
+        // SAFETY: an entry of the table, which nobody writes now.
+        let entry = unsafe { queues.shared.host().cast::<u8>().add(place).cast::<QueueSegment>().read() };
+        assert_eq!((entry.offset, entry.bytes), (1001 * 4096, 4096));
+        // SAFETY: the keys of that entry.
+        assert_eq!(unsafe { (entry.rkeys as *const [u32; 2]).read() }[1], 7u32.to_be());
+        assert!(queues.busy().is_empty() && queues.failure().is_none() && queues.reclaim());
+        drop(queues);
+        drop(memory);
     }
 }

@@ -12,7 +12,7 @@ use crate::word::{Update, Word};
 
 /// A registered piece.
 #[derive(Debug, Clone, Copy)]
-struct Region {
+struct CardRegion {
     /// The address by which requests name its first byte.
     named: u64,
     memory: Memory,
@@ -20,21 +20,21 @@ struct Region {
 
 /// All of them, by key.
 pub(super) struct Regions {
-    all: HashMap<u32, Region>,
+    all: HashMap<u32, CardRegion>,
     /// Where some are a GPU's.
     gpu: Option<Stream>,
 }
 
 /// A place in a registered piece.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct CardPlace {
     at: usize,
     gpu: bool,
 }
 
-impl Place {
-    pub(super) fn offset(self, by: usize) -> Place {
-        Place { at: self.at + by, ..self }
+impl CardPlace {
+    pub(super) fn offset(self, by: usize) -> CardPlace {
+        CardPlace { at: self.at + by, ..self }
     }
 }
 
@@ -45,7 +45,7 @@ impl Regions {
     }
 
     pub(super) fn insert(&mut self, key: u32, named: u64, memory: Memory) {
-        self.all.insert(key, Region { named, memory });
+        self.all.insert(key, CardRegion { named, memory });
     }
 
     pub(super) fn remove(&mut self, key: u32) {
@@ -57,7 +57,12 @@ impl Regions {
     }
 
     /// Where the named bytes are, or why they are nowhere.
-    pub(super) fn find(&self, key: u32, address: u64, bytes: usize) -> std::result::Result<Place, String> {
+    pub(super) fn find(
+        &self,
+        key: u32,
+        address: u64,
+        bytes: usize,
+    ) -> std::result::Result<CardPlace, String> {
         let region = self.all.get(&key).ok_or_else(|| format!("key {key:#010x} is none of this card's"))?;
         let inside = address.wrapping_sub(region.named);
         let size = region.memory.bytes as u64;
@@ -67,11 +72,11 @@ impl Regions {
                 region.named
             ));
         }
-        Ok(Place { at: region.memory.address + inside as usize, gpu: region.memory.gpu })
+        Ok(CardPlace { at: region.memory.address + inside as usize, gpu: region.memory.gpu })
     }
 
     /// Copies bytes out.
-    pub(super) fn read(&self, from: Place, out: &mut [u8]) -> Result<()> {
+    pub(super) fn read(&self, from: CardPlace, out: &mut [u8]) -> Result<()> {
         match &self.gpu {
             Some(stream) if from.gpu => {
                 // SAFETY: registered memory, which stays until it is forgotten; the copy is waited for.
@@ -88,7 +93,7 @@ impl Regions {
     }
 
     /// Copies bytes in, after all that was copied before.
-    pub(super) fn write(&self, to: Place, data: &[u8]) -> Result<()> {
+    pub(super) fn write(&self, to: CardPlace, data: &[u8]) -> Result<()> {
         match &self.gpu {
             Some(stream) if to.gpu => {
                 // SAFETY: registered memory, which stays until it is forgotten; the copy is waited for.
@@ -106,7 +111,7 @@ impl Regions {
 
     /// Updates a word of 8 bytes; what it was. On a GPU's memory atomic with this card's updates alone, as a
     /// card's are.
-    pub(super) fn update(&self, at: Place, update: Update, value: u64, compare: u64) -> Result<u64> {
+    pub(super) fn update(&self, at: CardPlace, update: Update, value: u64, compare: u64) -> Result<u64> {
         if at.gpu {
             let mut bytes = [0; 8];
             self.read(at, &mut bytes)?;

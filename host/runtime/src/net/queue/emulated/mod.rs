@@ -28,7 +28,7 @@ use self::chance::Chance;
 use self::memory::Regions;
 use self::packets::Link;
 use self::pair::{Pair, Rest};
-use super::card::{Card, Keys, QueueMemory};
+use super::card::{NetworkCard, QueueMemory, RegionKeys};
 use crate::error::{err, Error, Result};
 use crate::gpu::Cuda;
 use crate::net::transport::Memory;
@@ -85,7 +85,8 @@ impl SoftwareCard {
         let seed = seed.map_or_else(|| random().map(u64::from_le_bytes), Ok)?;
         log::info!("the software card's seed is {seed} (RUSHMEM_FAKE_SEED)");
         let listening = |e: std::io::Error| Error::io("listening for other software cards", &e);
-        let listener = socket(&name).and_then(|address| UnixListener::bind_addr(&address)).map_err(listening)?;
+        let listener =
+            socket(&name).and_then(|address| UnixListener::bind_addr(&address)).map_err(listening)?;
         listener.set_nonblocking(true).map_err(listening)?;
         let seed = seed.wrapping_add((me as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let rest = Rest { regions: Regions::new(cuda)?, chance: Chance::new(seed, delay), told: Vec::new() };
@@ -109,7 +110,7 @@ impl SoftwareCard {
     }
 }
 
-impl Card for SoftwareCard {
+impl NetworkCard for SoftwareCard {
     fn about(&self) -> String {
         "kernels write requests to a software card, which delays and reorders".into()
     }
@@ -137,10 +138,11 @@ impl Card for SoftwareCard {
             let (Some(name), Some(secret)) = (name, secret) else {
                 return Err(err!(INTERNAL, "the card's address of PE {pe} has {} bytes", address.len()));
             };
-            let connected = socket(name).and_then(|to| UnixStream::connect_addr(&to)).and_then(|mut stream| {
-                stream.write_all(&[secret, &(self.me as u32).to_le_bytes()].concat())?;
-                Link::new(stream)
-            });
+            let connected =
+                socket(name).and_then(|to| UnixStream::connect_addr(&to)).and_then(|mut stream| {
+                    stream.write_all(&[secret, &(self.me as u32).to_le_bytes()].concat())?;
+                    Link::new(stream)
+                });
             let link = connected.map_err(|e| {
                 Error::io("connecting software cards, which reach PEs of one host only", &e)
                     .context(format_args!("PE {pe}"))
@@ -159,7 +161,7 @@ impl Card for SoftwareCard {
         Ok(())
     }
 
-    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<Keys> {
+    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys> {
         let mut inside = lock(&self.inside);
         let key = loop {
             let key = inside.rest.chance.number() as u32;
@@ -168,11 +170,15 @@ impl Card for SoftwareCard {
             }
         };
         inside.rest.regions.insert(key, named, memory);
-        Ok(Keys { local: key, remote: key })
+        Ok(RegionKeys { local: key, remote: key })
     }
 
-    fn forget(&mut self, keys: Keys) {
+    fn forget(&mut self, keys: RegionKeys) {
         lock(&self.inside).rest.regions.remove(keys.local);
+    }
+
+    fn halt(&self) {
+        self.stop.store(true, Ordering::Release);
     }
 }
 
@@ -218,7 +224,8 @@ impl Inside {
         worked
     }
 
-    /// What sleeps until something comes over a socket, and no longer than `most`. Nothing tells of doorbells.
+    /// What sleeps until something comes over a socket, and no longer than `most`. Nothing tells of
+    /// doorbells.
     fn nap(&self, most: Duration) -> impl FnOnce() {
         let entry = |fd, out: bool| libc::pollfd {
             fd,
@@ -284,8 +291,8 @@ fn is_ours(stream: &UnixStream) -> bool {
     got == 0 && peer.uid == unsafe { libc::geteuid() }
 }
 
-/// For tests: what the card reads in a slot, as text.
+/// For tests: what the card reads in a slot.
 #[cfg(test)]
-pub(in crate::net) fn parsed(block: &[u8; 64], index: u16, number: u32) -> String {
-    format!("{:?}", requests::Request::parse(block, index, number).expect("a request"))
+pub(in crate::net) fn parsed(block: &[u8; 64], index: u16, number: u32) -> impl std::fmt::Debug {
+    requests::WorkRequest::parse(block, index, number).expect("a request")
 }

@@ -10,9 +10,9 @@ use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::chance::Chance;
-use super::memory::{Place, Regions};
+use super::memory::{CardPlace, Regions};
 use super::packets::{Frame, Kind, Link, LAST, PART};
-use super::requests::{syndrome, written, Body, Local, Mistake, Request, BLOCK};
+use super::requests::{syndrome, written, Body, LocalBytes, Mistake, WorkRequest, BLOCK};
 use crate::net::queue::card::QueueMemory;
 use crate::word::Update;
 
@@ -38,16 +38,23 @@ enum Sending {
     Nothing,
     One(Frame),
     /// Bytes of local memory, in parts.
-    Parts { from: Place, bytes: usize, sent: usize, backwards: bool, remote: u64, key: u32 },
+    Parts {
+        from: CardPlace,
+        bytes: usize,
+        sent: usize,
+        backwards: bool,
+        remote: u64,
+        key: u32,
+    },
 }
 
 /// A request on its way.
-struct Flight {
+struct Underway {
     index: u64,
     completes: bool,
     fenced: bool,
     /// It awaits data, and where that goes.
-    awaits: Option<(Place, usize)>,
+    awaits: Option<(CardPlace, usize)>,
     sending: Sending,
     over: Option<Result<(), u8>>,
     /// Its completion is written no sooner.
@@ -64,7 +71,7 @@ pub(super) struct Pair {
     known: u64,
     taken: u64,
     done: u64,
-    window: VecDeque<Flight>,
+    window: VecDeque<Underway>,
     /// Requests are taken no sooner.
     due: Instant,
     /// READs of the peer that are answered later.
@@ -127,7 +134,7 @@ impl Pair {
 
     fn refuse(&mut self, rest: &mut Rest, index: u64, mistake: &Mistake) {
         self.tell(rest, &format!("request {index}: {} (syndrome {:#04x})", mistake.why, mistake.syndrome));
-        self.window.push_back(Flight {
+        self.window.push_back(Underway {
             index,
             completes: true,
             fenced: false,
@@ -167,7 +174,8 @@ impl Pair {
     fn slot(&self) -> [u8; BLOCK] {
         let at = self.taken as usize % self.memory.count * BLOCK;
         // SAFETY: a slot of this pair's; words are atomic here, as kernels may write it against the rules.
-        let words = unsafe { std::slice::from_raw_parts(self.memory.slots.add(at).cast::<AtomicU64>(), BLOCK / 8) };
+        let words =
+            unsafe { std::slice::from_raw_parts(self.memory.slots.add(at).cast::<AtomicU64>(), BLOCK / 8) };
         let mut block = [0; BLOCK];
         for (word, to) in words.iter().zip(block.chunks_exact_mut(8)) {
             to.copy_from_slice(&word.swap(POISON, Ordering::Relaxed).to_le_bytes());
@@ -191,7 +199,7 @@ impl Pair {
                     self.lost = Some(now);
                 }
             }
-            let begun = Request::parse(&block, index as u16, self.number)
+            let begun = WorkRequest::parse(&block, index as u16, self.number)
                 .and_then(|request| self.begin(rest, index, &request));
             match begun {
                 Ok(flight) => self.window.push_back(flight),
@@ -204,10 +212,13 @@ impl Pair {
         self.taken != before
     }
 
-    fn begin(&mut self, rest: &mut Rest, index: u64, request: &Request) -> Result<Flight, Mistake> {
-        let here = |local: &Local| {
+    fn begin(&mut self, rest: &mut Rest, index: u64, request: &WorkRequest) -> Result<Underway, Mistake> {
+        let here = |local: &LocalBytes| {
             let found = rest.regions.find(local.key, local.address, local.bytes);
-            found.map_err(|why| Mistake { syndrome: syndrome::LOCAL_PROTECTION, why: format!("local memory: {why}") })
+            found.map_err(|why| Mistake {
+                syndrome: syndrome::LOCAL_PROTECTION,
+                why: format!("local memory: {why}"),
+            })
         };
         let frame = |kind, a, b, data| Frame {
             kind,
@@ -244,7 +255,7 @@ impl Pair {
         };
         let over = matches!(sending, Sending::Nothing).then_some(Ok(()));
         let (completes, fenced) = (request.completes, request.fenced);
-        Ok(Flight { index, completes, fenced, awaits, sending, over, ready: Instant::now() })
+        Ok(Underway { index, completes, fenced, awaits, sending, over, ready: Instant::now() })
     }
 
     /// Sends requests in their order.
@@ -343,11 +354,14 @@ impl Pair {
         last[..4].copy_from_slice(&self.number.to_be_bytes());
         last[4..6].copy_from_slice(&(index as u16).to_be_bytes());
         let lap = (index / self.memory.count as u64 & 1) as u8;
-        last[7] = if failed.is_some() { 0xd0 } else { 0 } | lap;
+        let kind = if failed.is_some() { 0xd0 } else { 0 };
+        last[7] = kind | lap;
         // SAFETY: words of this pair's entry, atomic to all.
         unsafe {
-            AtomicU64::from_ptr(self.memory.completion.add(6)).store(u64::from_le_bytes(sixth), Ordering::Relaxed);
-            AtomicU64::from_ptr(self.memory.completion.add(7)).store(u64::from_le_bytes(last), Ordering::Release);
+            AtomicU64::from_ptr(self.memory.completion.add(6))
+                .store(u64::from_le_bytes(sixth), Ordering::Relaxed);
+            AtomicU64::from_ptr(self.memory.completion.add(7))
+                .store(u64::from_le_bytes(last), Ordering::Release);
         }
     }
 
@@ -377,7 +391,10 @@ impl Pair {
                 self.over(index, Ok(()), ready);
             }
             Kind::Refused => {
-                self.tell(rest, &format!("request {index} was refused by the peer (syndrome {:#04x})", frame.more));
+                self.tell(
+                    rest,
+                    &format!("request {index} was refused by the peer (syndrome {:#04x})", frame.more),
+                );
                 self.over(index, Err(frame.more), now);
             }
             Kind::Data => self.take_data(rest, &frame, now),
@@ -393,7 +410,9 @@ impl Pair {
 
     fn take_data(&mut self, rest: &mut Rest, frame: &Frame, now: Instant) {
         let flight = self.window.iter_mut().find(|flight| flight.index == frame.index);
-        let Some((flight, (to, left))) = flight.and_then(|f| f.awaits.map(|awaits| (f, awaits))) else { return };
+        let Some((flight, (to, left))) = flight.and_then(|f| f.awaits.map(|awaits| (f, awaits))) else {
+            return;
+        };
         let n = frame.data.len().min(left);
         if let Err(e) = rest.regions.write(to, &frame.data[..n]) {
             rest.told.push(e.message);

@@ -24,7 +24,7 @@ pub(super) struct Mistake {
 
 /// Memory of this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Local {
+pub(super) struct LocalBytes {
     pub(super) key: u32,
     pub(super) address: u64,
     pub(super) bytes: usize,
@@ -35,15 +35,15 @@ pub(super) struct Local {
 pub(super) enum Body {
     Nothing,
     WriteInline(Vec<u8>),
-    Write(Local),
-    Read(Local),
-    FetchAdd { add: u64, answer: Local },
-    CompareSwap { swap: u64, compare: u64, answer: Local },
+    Write(LocalBytes),
+    Read(LocalBytes),
+    FetchAdd { add: u64, answer: LocalBytes },
+    CompareSwap { swap: u64, compare: u64, answer: LocalBytes },
 }
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct WorkRequest {
     /// It asks for a completion.
     pub(super) completes: bool,
     /// It waits for the answers to earlier READs and atomics.
@@ -70,13 +70,15 @@ fn operation<T>(why: String) -> Result<T, Mistake> {
     wrong(syndrome::LOCAL_OPERATION, why)
 }
 
-impl Request {
+impl WorkRequest {
     /// Reads the slot of request number `index` of queue pair `number`.
-    pub(super) fn parse(block: &[u8; BLOCK], index: u16, number: u32) -> Result<Request, Mistake> {
+    pub(super) fn parse(block: &[u8; BLOCK], index: u16, number: u32) -> Result<WorkRequest, Mistake> {
         let head = word(block, 0);
         let (modifier, at, opcode) = (head >> 24, (head >> 8) as u16, head as u8);
         if at != index {
-            return operation(format!("the slot of request {index} holds number {at}: it was not written, or torn"));
+            return operation(format!(
+                "the slot of request {index} holds number {at}: it was not written, or torn"
+            ));
         }
         if modifier != 0 {
             return operation(format!("operation modifier {modifier:#x}"));
@@ -87,15 +89,25 @@ impl Request {
         }
         let flags = block[11];
         let (fence, completion) = (flags >> 5, flags >> 2 & 3);
-        if flags & 1 != 0 || !matches!(completion, 0 | 2) || !matches!(fence, 0 | 1 | 4) || block[8..11] != [0; 3] {
-            return operation(format!("flags {flags:#04x}, signature and stream {:?}", &block[8..11]));
+        if flags & 1 != 0
+            || !matches!(completion, 0 | 2)
+            || !matches!(fence, 0 | 1 | 4)
+            || block[8..11] != [0; 3]
+        {
+            return operation(format!(
+                "flags {flags:#04x}, signature {:#04x}, stream {:#06x}",
+                block[8],
+                word(block, 8) >> 8 & 0xffff
+            ));
         }
         let (remote, key) = (long(block, 16), word(block, 24));
         let wants = |wanted: usize| {
             if segments == wanted {
                 return Ok(());
             }
-            operation(format!("opcode {opcode:#04x} with {segments} segments of 16 bytes, and it has {wanted}"))
+            operation(format!(
+                "opcode {opcode:#04x} with {segments} segments of 16 bytes, and it has {wanted}"
+            ))
         };
         if opcode != 0 && segments > 2 && word(block, 28) != 0 {
             return operation("the reserved word behind the remote key is not zero".into());
@@ -106,12 +118,15 @@ impl Request {
                 // Zero stands for 2 GiB.
                 return wrong(syndrome::LOCAL_LENGTH, format!("a data segment of {bytes:#x} bytes"));
             }
-            Ok(Local { key, address, bytes: bytes as usize })
+            Ok(LocalBytes { key, address, bytes: bytes as usize })
         };
         let answer = || {
             let answer = local(48)?;
             if answer.bytes != 8 || remote % 8 != 0 {
-                return operation(format!("an atomic on {remote:#x} with an answer of {} bytes", answer.bytes));
+                return operation(format!(
+                    "an atomic on {remote:#x} with an answer of {} bytes",
+                    answer.bytes
+                ));
             }
             Ok(answer)
         };
@@ -149,14 +164,25 @@ impl Request {
                 wants(4)?;
                 Body::FetchAdd { add: long(block, 32), answer: answer()? }
             }
-            other => return operation(format!("opcode {other:#04x}, which is none of a reliable connection's here")),
+            other => {
+                return operation(format!(
+                    "opcode {other:#04x}, which is none of a reliable connection's here"
+                ))
+            }
         };
-        Ok(Request { completes: completion == 2, fenced: fence == 4, remote, key, body })
+        Ok(WorkRequest { completes: completion == 2, fenced: fence == 4, remote, key, body })
     }
 }
 
 /// What a doorbell says: how many requests are written, all in all; or why not.
-pub(super) fn written(bell: u64, record: u32, number: u32, known: u64, complete: u64, slots: usize) -> Result<u64, Mistake> {
+pub(super) fn written(
+    bell: u64,
+    record: u32,
+    number: u32,
+    known: u64,
+    complete: u64,
+    slots: usize,
+) -> Result<u64, Mistake> {
     let bytes = bell.to_le_bytes();
     let head = u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"));
     let pair = u32::from_be_bytes(bytes[4..].try_into().expect("four bytes")) >> 8;
@@ -179,5 +205,7 @@ pub(super) fn written(bell: u64, record: u32, number: u32, known: u64, complete:
         }
         return Ok(now);
     }
-    operation(format!("the doorbell rings for request {last}, and its record counts {count}: it was not written before"))
+    operation(format!(
+        "the doorbell rings for request {last}, and its record counts {count}: it was not written before"
+    ))
 }
