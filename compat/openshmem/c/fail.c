@@ -37,7 +37,7 @@ void flush(void)
   }
 }
 
-static SHMEM_NORETURN void end(struct call call, const char *why)
+static _Noreturn void end(struct call call, const char *why)
 {
   char from[1024], text[4096];
   place(from, sizeof from, call.from);

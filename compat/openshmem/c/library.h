@@ -39,9 +39,9 @@ extern struct job job;
 
 /* Ends the job with the text of the runtime's error `code`. `address`, unless null, is the call's symmetric
  * address. */
-COLD SHMEM_NORETURN void fail(struct call call, int32_t code, const void *address);
+COLD _Noreturn void fail(struct call call, int32_t code, const void *address);
 /* Ends the job with a text of our own. */
-COLD SHMEM_NORETURN void refuse(struct call call, const char *format, ...) __attribute__((format(printf, 2,
+COLD _Noreturn void refuse(struct call call, const char *format, ...) __attribute__((format(printf, 2,
                                 3)));
 /* Writes standard output out, if no other thread is at it. */
 void flush(void);
@@ -99,7 +99,7 @@ void job_start_pes(struct call call);
 void job_query_thread(struct call call, int *provided);
 void job_query_initialized(struct call call, int *initialized);
 void job_finalize(struct call call);
-SHMEM_NORETURN void job_exit(struct call call, int status);
+_Noreturn void job_exit(struct call call, int status);
 void job_version(struct call call, int *major, int *minor);
 void job_name(struct call call, char *name);
 static inline int job_my_pe(struct call call)
