@@ -43,8 +43,15 @@ COLD _Noreturn void fail(struct call call, int32_t code, const void *address);
 /* Ends the job with a text of our own. */
 COLD _Noreturn void refuse(struct call call, const char *format, ...) __attribute__((format(printf, 2,
                                 3)));
-/* Writes standard output out, if no other thread is at it. */
-void flush(void);
+/* This thread is about to end the process; where another one is, it waits for ever, or gets false. For a
+ * signal's handler, too. */
+bool end_begins(bool wait);
+/* exit(status), by a thread that has begun the end; within exit's handlers the end with the first status. */
+_Noreturn void exit_all(int status);
+/* Before the process ends without exit's work: writes all of C's streams out that no other thread is at. */
+void flush_all(void);
+/* For a signal's handler: standard output alone. */
+void flush_output(void);
 /* SHMEM_DEBUG: tells of the call. */
 COLD void trace(struct call call);
 /* SHMEM_DEBUG: refuses a copy within this PE between arrays that overlap. */
