@@ -275,7 +275,12 @@ fn what_is_missing(world: &World, rows: &mut Vec<Row>) {
             "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n__half2 a;\n__nv_bfloat162 b;\n",
         ),
         ("`<cuda_fp8.h>`", "#include <cuda_fp8.h>\n"),
-        ("`<cooperative_groups.h>`", "#include <cooperative_groups.h>\n"),
+        (
+            "`<cooperative_groups.h>`, with `reduce.h`, `scan.h` and `memcpy_async.h`: tiles of 32 at most, a cluster is a block",
+            "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\n\
+             #include <cooperative_groups/scan.h>\n#include <cooperative_groups/memcpy_async.h>\n\
+             __global__ void a() { cooperative_groups::this_grid().sync(); }\n",
+        ),
         ("libcu++, CUB, Thrust", "#include <cuda/atomic>\n"),
         (
             "launches from kernels (`<<<…>>>`)",

@@ -55,7 +55,8 @@ impl<'w> Bench<'w> {
         Bench::of(world, made_quickly(source))
     }
 
-    fn of(world: &'w World, source: Source) -> Self {
+    /// The same with options.
+    pub fn of(world: &'w World, source: Source) -> Self {
         let module = world.load(source).unwrap();
         Bench { world, module, report: world.alloc(8).unwrap() }
     }

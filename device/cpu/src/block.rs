@@ -97,6 +97,7 @@ impl Workspace {
             shared_bytes: launch.shared as u32,
             shared: self.shared.as_mut_ptr().cast(),
             state: launch.state,
+            grid_barrier: &launch.grid_barrier,
         }
     }
 }

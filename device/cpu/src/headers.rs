@@ -17,7 +17,8 @@ macro_rules! headers {
 pub(crate) const HEADERS: &[Header] = headers! {
     "rushmem_cpu/": "atomic.h" "cuda.h" "float16.h" "float16_bits.h" "hooks.h" "intrinsics.h" "kernel.h"
         "qualifiers.h" "sync.h" "vector_types.h" "warp.h";
-    "cuda_names/": "cuda_bf16.h" "cuda_fp16.h" "cuda_runtime.h" "device_launch_parameters.h";
+    "cuda_names/": "cooperative_groups.h" "cuda_bf16.h" "cuda_fp16.h" "cuda_runtime.h" "device_launch_parameters.h";
+    "cuda_names/cooperative_groups/": "memcpy_async.h" "operators.h" "reduce.h" "scan.h";
 };
 
 /// Makes the folder hold these headers. Each file is replaced whole, so that a compiler running at the same

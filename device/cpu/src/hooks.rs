@@ -4,11 +4,12 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_void, CStr};
+use std::sync::atomic::AtomicU64;
 
 use crate::launch::{Cause, Launch};
 use crate::trace::Counters;
 
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// What a suspended CUDA thread waits for (`rushmem_cpu_request`).
 pub(crate) const SPIN: u32 = 0;
@@ -32,6 +33,7 @@ pub(crate) struct BlockContext {
     pub(crate) shared_bytes: u32,
     pub(crate) shared: *mut c_void,
     pub(crate) state: *const c_void,
+    pub(crate) grid_barrier: *const AtomicU64,
 }
 
 /// `rushmem_cpu_thread`.
@@ -155,6 +157,7 @@ mod tests {
             int main() {
               P(rushmem_cpu_block, grid_dim); P(rushmem_cpu_block, block_dim); P(rushmem_cpu_block, block_idx);
               P(rushmem_cpu_block, shared_bytes); P(rushmem_cpu_block, shared); P(rushmem_cpu_block, state);
+              P(rushmem_cpu_block, grid_barrier);
               P(rushmem_cpu_thread, block); P(rushmem_cpu_thread, thread_idx); P(rushmem_cpu_thread, linear);
               P(rushmem_cpu_thread, ticks); P(rushmem_cpu_thread, request); P(rushmem_cpu_thread, mask);
               P(rushmem_cpu_thread, woke); P(rushmem_cpu_thread, result); P(rushmem_cpu_thread, value);
@@ -183,7 +186,7 @@ mod tests {
                 $(expected += &format!(concat!($c, ".", stringify!($field), " {}\n"), std::mem::offset_of!($rust, $field));)*
             };
         }
-        offsets!("rushmem_cpu_block", BlockContext: grid_dim block_dim block_idx shared_bytes shared state);
+        offsets!("rushmem_cpu_block", BlockContext: grid_dim block_dim block_idx shared_bytes shared state grid_barrier);
         offsets!("rushmem_cpu_thread", ThreadContext: block thread_idx linear ticks request mask woke result value
             values what file line vote seen_at seen scheduler);
         offsets!("rushmem_cpu_hooks", Hooks: suspend exit die now_ns);

@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
@@ -158,6 +158,8 @@ pub(crate) struct Launch {
     cut_short: AtomicBool,
     failure: Mutex<Option<(Failure, Counters)>>,
     blocks_left: AtomicUsize,
+    /// What blocks meet by that synchronise as a grid.
+    pub(crate) grid_barrier: AtomicU64,
     caller: Thread,
 }
 
@@ -231,6 +233,7 @@ pub(crate) fn run(
         cut_short: AtomicBool::new(false),
         failure: Mutex::new(None),
         blocks_left: AtomicUsize::new(blocks as usize),
+        grid_barrier: AtomicU64::new(0),
         caller: std::thread::current(),
     });
     pool::start(&launch, 1..blocks).map_err(|error| {

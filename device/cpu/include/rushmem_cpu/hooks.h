@@ -11,7 +11,7 @@
 
 #include "rushmem_cpu/vector_types.h"
 
-#define RUSHMEM_CPU_HOOKS_VERSION 1u
+#define RUSHMEM_CPU_HOOKS_VERSION 2u
 
 struct rushmem_device_state;
 struct rushmem_cpu_thread;
@@ -34,6 +34,7 @@ struct rushmem_cpu_block {
   uint32_t shared_bytes;
   void *shared; /* dynamic shared memory */
   const struct rushmem_device_state *state;
+  uint64_t *grid_barrier; /* of the launch, 0 at its start: cooperative_groups.h */
 };
 
 /* One CUDA thread. The kernel writes the request, the scheduler the answer. */

@@ -26,16 +26,33 @@ static double now(void)
   return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* The place of a PE among the cores that it may use, so that two never share one while another is idle. */
+/* The lowest of the CPUs that share a core with this one; itself where the system does not say. */
+static int first_of_core(int cpu)
+{
+  char name[96];
+  int first = cpu;
+  snprintf(name, sizeof name, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+  FILE *list = fopen(name, "r");
+  if (list) {
+    if (fscanf(list, "%d", &first) != 1) first = cpu;
+    fclose(list);
+  }
+  return first;
+}
+
+/* A core for each PE, where there are enough: one that waits must not take another one's time. */
 static void pin(void)
 {
   cpu_set_t allowed, only;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  int place = me % CPU_COUNT(&allowed);
-  for (int core = 0; core < CPU_SETSIZE; core++)
-    if (CPU_ISSET(core, &allowed) && place-- == 0) {
+  int cores = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) cores += CPU_ISSET(cpu, &allowed) && first_of_core(cpu) == cpu;
+  const int whole = cores >= n;
+  int place = me % (whole ? cores : CPU_COUNT(&allowed));
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+    if (CPU_ISSET(cpu, &allowed) && (!whole || first_of_core(cpu) == cpu) && place-- == 0) {
       CPU_ZERO(&only);
-      CPU_SET(core, &only);
+      CPU_SET(cpu, &only);
       sched_setaffinity(0, sizeof only, &only);
       return;
     }
@@ -264,6 +281,9 @@ int main(int argc, char **argv)
     fprintf(stderr, "no symmetric memory for %zu bytes\n", most);
     shmem_global_exit(1);
   }
+  /* Its pages lie one behind the other then, not as sizes come to need them. */
+  memset(to, 0, most + 64);
+  memset(from, 0, most + 64);
   shmem_barrier_all();
   if (n == 2) {
     for (char *list = argv[3]; (bytes = next(&list));) rma(bytes);
