@@ -25,8 +25,12 @@ fn main() {
     let include = prefix.join("include");
     write(&include.join("shmem.h"), &header::shmem_h(&table, include_str!("c/shmem.h.in")));
     write(&include.join("pshmem.h"), &header::pshmem_h(&table));
+    // The specification wants it, extensions or none.
+    write(&include.join("shmemx.h"), include_str!("c/shmemx.h"));
     // Deprecated, and wanted by programs of fifteen years.
-    write(&include.join("mpp/shmem.h"), "#include <shmem.h>\n");
+    for name in ["shmem.h", "shmemx.h"] {
+        write(&include.join("mpp").join(name), &format!("#include <{name}>\n"));
+    }
     client.library("libshmem.so", &source::symbols(&table), &[]);
     // For programs that are on MPI, too: oshcc links with it, and what is in it is taken by those alone.
     let (object, archive) = (client.out("both.o"), client.out("libshmem_mpi.a"));

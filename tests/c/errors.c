@@ -40,6 +40,7 @@ static void garbage(rushmem_world_t *w)
     FAILS(rushmem_my_pe(p), RUSHMEM_ERR_BAD_HANDLE, "world");
     FAILS(rushmem_finalize(p), RUSHMEM_ERR_BAD_HANDLE, "world");
     FAILS(rushmem_abort(p, NULL), RUSHMEM_ERR_BAD_HANDLE, "world");
+    FAILS(rushmem_break(p, NULL), RUSHMEM_ERR_BAD_HANDLE, "world");
     FAILS(rushmem_module_unload(p), RUSHMEM_ERR_BAD_HANDLE, "module");
     FAILS(rushmem_module_kernel(p, "k", &kernel), RUSHMEM_ERR_BAD_HANDLE, "module");
     FAILS(rushmem_kernel_params(p, NULL, 0, &count), RUSHMEM_ERR_BAD_HANDLE, "kernel");

@@ -226,7 +226,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     return;
   }
   static atomic_flag taken = ATOMIC_FLAG_INIT;
-  /* Another thread ends the process. */
+  end_begins(true);
   if (atomic_flag_test_and_set(&taken)) pause();
   static struct text text;
   text.used = 0;

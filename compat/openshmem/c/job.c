@@ -126,17 +126,16 @@ void job_finalize(struct call call)
 void job_exit(struct call call, int status)
 {
   (void) call;
+  end_begins(true);
   if (job.world) {
     char why[64];
     /* The others look for this text: exit_with. */
     snprintf(why, sizeof why, "shmem_global_exit(%d)", status);
-    watch_stop();
-    rushmem_world_t *world = job.world;
-    job = (struct job){.me = job.me};
     fflush(stdout);
-    rushmem_abort(world, why);
+    /* The memory stays: other threads and exit handlers may be at it. */
+    rushmem_break(job.world, why);
   }
-  exit(status);
+  exit_all(status);
 }
 
 void job_version(struct call call, int *major, int *minor)

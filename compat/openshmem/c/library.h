@@ -39,12 +39,19 @@ extern struct job job;
 
 /* Ends the job with the text of the runtime's error `code`. `address`, unless null, is the call's symmetric
  * address. */
-COLD SHMEM_NORETURN void fail(struct call call, int32_t code, const void *address);
+COLD _Noreturn void fail(struct call call, int32_t code, const void *address);
 /* Ends the job with a text of our own. */
-COLD SHMEM_NORETURN void refuse(struct call call, const char *format, ...) __attribute__((format(printf, 2,
+COLD _Noreturn void refuse(struct call call, const char *format, ...) __attribute__((format(printf, 2,
                                 3)));
-/* Writes standard output out, if no other thread is at it. */
-void flush(void);
+/* This thread is about to end the process; where another one is, it waits for ever, or gets false. For a
+ * signal's handler, too. */
+bool end_begins(bool wait);
+/* exit(status), by a thread that has begun the end; within exit's handlers the end with the first status. */
+_Noreturn void exit_all(int status);
+/* Before the process ends without exit's work: writes all of C's streams out that no other thread is at. */
+void flush_all(void);
+/* For a signal's handler: standard output alone. */
+void flush_output(void);
 /* SHMEM_DEBUG: tells of the call. */
 COLD void trace(struct call call);
 /* SHMEM_DEBUG: refuses a copy within this PE between arrays that overlap. */
@@ -99,7 +106,7 @@ void job_start_pes(struct call call);
 void job_query_thread(struct call call, int *provided);
 void job_query_initialized(struct call call, int *initialized);
 void job_finalize(struct call call);
-SHMEM_NORETURN void job_exit(struct call call, int status);
+_Noreturn void job_exit(struct call call, int status);
 void job_version(struct call call, int *major, int *minor);
 void job_name(struct call call, char *name);
 static inline int job_my_pe(struct call call)

@@ -1,4 +1,5 @@
 /* The environment that the specification names: SHMEM_*, and the deprecated SMA_*. */
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,18 +22,15 @@ uint64_t setting_heap(struct call call)
   const char *value = setting("SYMMETRIC_SIZE");
   if (!value) return 0;
   char *end;
-  double number = strtod(value, &end);
-  const char *units = "kmgt";
-  double scale = 1;
-  if (end != value && *end) {
-    const char *unit = strchr(units, *end | 0x20);
-    if (unit) {
-      scale = (double) (1ull << 10 * (unit - units + 1));
-      end++;
-    }
-  }
-  double bytes = ceil(number * scale);
-  if (end == value || *end || !(bytes >= 0) || bytes > (double) (1ull << 46))
+  /* A program may have chosen a language whose decimal point is a comma. */
+  const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t) 0), own = uselocale(plain);
+  const double number = strtod(value, &end);
+  uselocale(own);
+  freelocale(plain);
+  const char *units = "kmgt", *unit = *end ? strchr(units, *end | 0x20) : NULL;
+  /* What stands behind the suffix is ignored (chapter 8). */
+  const double bytes = ceil(unit ? number * (double) (1ull << 10 * (unit - units + 1)) : number);
+  if (end == value || (*end && !unit) || !(bytes >= 0) || bytes > (double) (1ull << 46))
     refuse(call, "SHMEM_SYMMETRIC_SIZE=%s is no size: a number, and k, m, g or t behind it", value);
   /* 0 is a size, too, and not the same as none. */
   return bytes < 1 ? 1 : (uint64_t) bytes;

@@ -23,13 +23,47 @@ struct program {
   struct segment data[SEGMENTS];
   int n;
   struct segment relro;
+  uint64_t identity; /* the same for the same executable file */
 };
+
+/* FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv. */
+static void mix(uint64_t *hash, const void *bytes, size_t n)
+{
+  for (size_t i = 0; i < n; i++) *hash = (*hash ^ ((const uint8_t *) bytes)[i]) * 0x100000001b3ull;
+}
+
+static bool is_mapped(const struct dl_phdr_info *info, const ElfW(Phdr) *part)
+{
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+    if (header->p_type == PT_LOAD && header->p_flags & PF_R && part->p_vaddr >= header->p_vaddr &&
+        part->p_vaddr - header->p_vaddr + part->p_filesz <= header->p_filesz)
+      return true;
+  }
+  return false;
+}
+
+/* Sizes and places of all segments, and the linker's build ID, which is a note. */
+static uint64_t identity_of(const struct dl_phdr_info *info)
+{
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+    const uint64_t words[] = {header->p_type, header->p_flags, header->p_vaddr, header->p_filesz,
+                              header->p_memsz};
+    mix(&hash, words, sizeof words);
+    if (header->p_type == PT_NOTE && is_mapped(info, header))
+      mix(&hash, (const void *) (info->dlpi_addr + header->p_vaddr), header->p_filesz);
+  }
+  return hash;
+}
 
 static int look(struct dl_phdr_info *info, size_t size, void *argument)
 {
   (void) size;
   struct program *program = argument;
   const uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE);
+  program->identity = identity_of(info);
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *header = &info->dlpi_phdr[i];
     if (header->p_type != PT_GNU_RELRO) continue;
@@ -64,16 +98,14 @@ size_t static_bytes(void)
   return bytes;
 }
 
-/* Whether all PEs run a program with the same segments: only then do variables correspond. */
+/* Whether all PEs run the same executable: only then do variables correspond (9.1, shmem_pe_accessible). */
 static bool alike(struct call call, const struct program *program)
 {
-  uint64_t mine[SEGMENTS + 1] = {(uint64_t) program->n};
-  for (int i = 0; i < program->n; i++) mine[i + 1] = program->data[i].end - program->data[i].start;
-  uint64_t *all = calloc((size_t) job.n_pes, sizeof mine);
+  uint64_t *all = calloc((size_t) job.n_pes, sizeof *all);
   if (!all) refuse(call, "there is no memory to compare the PEs' programs");
-  check(call, rushmem_team_fcollect(job.team, all, mine, sizeof mine));
+  check(call, rushmem_team_fcollect(job.team, all, &program->identity, sizeof *all));
   bool same = true;
-  for (int pe = 0; pe < job.n_pes; pe++) same &= memcmp(&all[pe * (SEGMENTS + 1)], mine, sizeof mine) == 0;
+  for (int pe = 0; pe < job.n_pes; pe++) same &= all[pe] == program->identity;
   free(all);
   return same;
 }

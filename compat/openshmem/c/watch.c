@@ -19,16 +19,16 @@ static void abort_if_asked(void)
 {
   const char *text = atomic_load(&last_text);
   if (!text || atomic_load(&aborted)) return;
-  flush();
+  flush_all();
   /* The thread with the text may have locks of the runtime's, and then this does not come back. */
-  rushmem_abort(job.world, text);
+  rushmem_break(job.world, text);
   atomic_store(&aborted, true);
 }
 
 void watch_abort(const char *text)
 {
   if (!running) {
-    flush();
+    flush_output();
     return;
   }
   atomic_store(&last_text, text);

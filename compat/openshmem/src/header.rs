@@ -69,7 +69,7 @@ fn generics(table: &Table) -> String {
         for form in forms.iter().filter(|form| !form.is_empty()) {
             let names = argument_names(&form[0].arguments);
             let list = names.join(", ");
-            write!(out, "#define SHMEM_{short}_{}({list}) ", names.len()).expect("a string takes it");
+            write!(out, "#define RUSHMEM_SHMEM_{short}_{}({list}) ", names.len()).expect("a string takes it");
             if form[0].of.is_none() {
                 writeln!(out, "{}({list})", form[0].name).expect("a string takes it");
                 continue;
@@ -86,15 +86,15 @@ fn generics(table: &Table) -> String {
         }
         writeln!(
             out,
-            "#define {generic}(...) SHMEM_JOIN_(SHMEM_{short}_, SHMEM_COUNT_(__VA_ARGS__))(__VA_ARGS__)\n"
+            "#define {generic}(...) RUSHMEM_SHMEM_JOIN(RUSHMEM_SHMEM_{short}_, RUSHMEM_SHMEM_COUNT(__VA_ARGS__))(__VA_ARGS__)\n"
         )
         .expect("a string takes it");
     }
     out.push_str(
         "/* One argument: a team. Four: an active set, deprecated. */\n\
-         #define SHMEM_sync_1(team) shmem_team_sync(team)\n\
-         #define SHMEM_sync_4(start, stride, size, psync) (shmem_sync)(start, stride, size, psync)\n\
-         #define shmem_sync(...) SHMEM_JOIN_(SHMEM_sync_, SHMEM_COUNT_(__VA_ARGS__))(__VA_ARGS__)\n",
+         #define RUSHMEM_SHMEM_sync_1(team) shmem_team_sync(team)\n\
+         #define RUSHMEM_SHMEM_sync_4(start, stride, size, psync) (shmem_sync)(start, stride, size, psync)\n\
+         #define shmem_sync(...) RUSHMEM_SHMEM_JOIN(RUSHMEM_SHMEM_sync_, RUSHMEM_SHMEM_COUNT(__VA_ARGS__))(__VA_ARGS__)\n",
     );
     out
 }

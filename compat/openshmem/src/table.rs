@@ -183,7 +183,7 @@ impl Operation {
 /// How the header spells a type: C++ has complex numbers of its own.
 fn spelled(of: &Type) -> String {
     if of.c.ends_with("_Complex") {
-        format!("shmem_{}_t_", of.name)
+        format!("rushmem_shmem_{}_t", of.name)
     } else {
         of.c.clone()
     }

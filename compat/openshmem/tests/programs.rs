@@ -111,6 +111,40 @@ fn active_sets_are_right_when_they_are_checked() {
     }
 }
 
+/// Chapters 5 to 9: what the document says besides what each function moves.
+#[test]
+fn statements_of_the_chapters() {
+    grid("chapters.c", &[]);
+}
+
+#[test]
+fn edges_of_the_chapters() {
+    grid("edges.c", &[]);
+}
+
+/// What SHMEM_DEBUG checks besides finds nothing wrong in either.
+#[test]
+fn edges_are_right_when_they_are_checked() {
+    for source in ["chapters.c", "edges.c"] {
+        if ready(source) {
+            Program::new(source, &[]).all_well(3, &[("SHMEM_DEBUG", "1")]);
+        }
+    }
+}
+
+#[test]
+fn variables_of_different_executables_are_not_symmetric() {
+    if !ready("variables_of_different_executables_are_not_symmetric") {
+        return;
+    }
+    let (one, other) = (Program::new("different.c", &[]), Program::new("different.c", &["-DOTHER"]));
+    let out = one.run_beside(&other, &[]);
+    let text = said(&out);
+    for line in ["the PEs run different programs", "PE 0 of 2: all well", "PE 1 of 2: all well"] {
+        assert!(text.contains(line), "no \"{line}\" in:\n{text}");
+    }
+}
+
 #[test]
 fn profiling_names() {
     if ready("profiling_names") {
@@ -297,6 +331,58 @@ fn global_exit_ends_pes_that_compute() {
     assert_eq!(out.status.code(), Some(7), "{}", said(&out));
 }
 
+/// Wherever the others are, status and streams are as the document has them: files of all PEs are written
+/// out, those of PEs that compute or wait for input among them.
+#[test]
+fn global_exit_writes_streams_out() {
+    if !ready("global_exit_writes_streams_out") {
+        return;
+    }
+    let program = Program::new("exits.c", &[]);
+    for (place, per_node, status) in [
+        ("compute", "8", 0),
+        ("compute", "1", 9),
+        ("wait", "8", 255),
+        ("malloc", "8", 9),
+        ("finalize", "1", 9),
+        ("lock", "8", 9),
+        ("twice", "8", 9),
+        ("threads", "8", 9),
+        ("threads", "1", 0),
+        ("thread", "8", 9),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let arguments = [place, &folder.path().display().to_string(), &status.to_string()];
+        let out = program.run(3, &[("RUSHMEM_PES_PER_NODE", per_node)], &arguments);
+        let text = said(&out);
+        // PE 0 ends with one more, so that it is seen who was first.
+        let may: &[i32] = if place == "twice" { &[9, 10] } else { &[status] };
+        assert!(out.status.code().is_some_and(|code| may.contains(&code)), "{place}: {}\n{text}", out.status);
+        let handlers = text.contains("PE 2 runs its exit handlers");
+        assert!(handlers || place.starts_with("thread"), "{place}: {text}");
+        // Threads that are in calls say nothing, and an exit handler's call that fails is the end.
+        assert!(!text.contains("called from") && !text.contains("has come back"), "{place}: {text}");
+        assert!(!place.starts_with("thread") || text.contains("PE 2 has come late"), "{place}: {text}");
+        for pe in 0..3 {
+            let file = std::fs::read_to_string(folder.path().join(pe.to_string())).expect("PEs made files");
+            assert_eq!(file, format!("written by PE {pe}"), "{place}, {per_node} a node: {text}");
+        }
+    }
+}
+
+/// Of a program of start_pes, which returns from main.
+#[test]
+fn the_end_of_main_completes_what_was_put() {
+    if !ready("the_end_of_main_completes_what_was_put") {
+        return;
+    }
+    let program = Program::new("exits.c", &[]);
+    for per_node in ["8", "1"] {
+        let out = program.run(3, &[("RUSHMEM_PES_PER_NODE", per_node)], &["start_pes"]);
+        assert!(out.status.success(), "{per_node} a node: {}", said(&out));
+    }
+}
+
 /// PEs that wait for the lock learn of the death, and do not wait for ever: of the one that has it, of the
 /// next one in the queue, and of the one where the queue's end is.
 #[test]
@@ -378,8 +464,15 @@ fn environment_of_the_specification() {
     for word in ["OpenSHMEM 1.6", "SHMEM_SYMMETRIC_SIZE", "[PE 0] shmem_barrier_all from"] {
         assert!(text.contains(word), "no {word} in:\n{text}");
     }
-    let out = program.run(1, &[("SHMEM_SYMMETRIC_SIZE", "1.5m")], &[]);
-    assert!(out.status.success(), "{}", said(&out));
-    let out = program.run(1, &[("SHMEM_SYMMETRIC_SIZE", "much")], &[]);
-    assert!(said(&out).contains("SHMEM_SYMMETRIC_SIZE=much is no size"), "{}", said(&out));
+    // What stands behind the suffix is ignored, and SHMEM_ goes before SMA_.
+    for size in ["1.5m", "20kk", ".5M", "3.1mebibytes", "0", "1G", "4096", "0.001t"] {
+        let out = program.run(1, &[("SHMEM_SYMMETRIC_SIZE", size), ("SMA_SYMMETRIC_SIZE", "x")], &[]);
+        assert!(out.status.success(), "{size}: {}", said(&out));
+    }
+    for size in ["much", "", "-1", "12x", "nan", "inf", "1 k"] {
+        let out = program.run(1, &[("SMA_SYMMETRIC_SIZE", size)], &[]);
+        let text = said(&out);
+        assert!(text.contains(&format!("SHMEM_SYMMETRIC_SIZE={size} is no size")), "{text}");
+        assert_eq!(out.status.code(), Some(1), "{text}");
+    }
 }

@@ -621,6 +621,11 @@ int32_t rushmem_finalize(rushmem_world_t *w);
  * this PE and the reason. Local; the handle is stale afterwards. */
 int32_t rushmem_abort(rushmem_world_t *w, const char *why);
 
+/* Breaks the job because of `why` (may be null), as `rushmem_abort` does, and keeps the world: its memory
+ * stays where it is, and calls of other threads, begun and new ones, end with `RUSHMEM_ERR_PEER_DEAD`. For a
+ * process that is about to exit and whose threads may be in calls. Local. */
+int32_t rushmem_break(rushmem_world_t *w, const char *why);
+
 /* Leaves the job without the others: for the end of a program that does not finalise. What still runs here
  * is ended. PEs that leave likewise within a moment are not disturbed; the waits, kernels and calls of those
  * that stay end with an error that names this PE and `why` (may be null). Local; the handle is stale

@@ -1,4 +1,4 @@
-/* Calls every function with random arguments, of which some make no sense. `_exit` and `rushmem_abort` of the
+/* Calls every function with random arguments, of which some make no sense. `_exit` and `rushmem_break` of the
  * library lead here, because the program's functions go before libraries': a refused call comes back, and
  * its text is looked at. The argument is the number of rounds. With more than one PE, PE 0 makes the calls
  * that need no other PE, and the others wait. */
@@ -142,7 +142,7 @@ void _exit(int status)
   syscall(SYS_exit_group, status);
   __builtin_unreachable();
 }
-int rushmem_abort(void *world, const char *why)
+int rushmem_break(void *world, const char *why)
 {
   (void) world, (void) why;
   return 0;

@@ -1,9 +1,10 @@
 /* C11: type-generic forms, with and without a context, nested and with qualified pointers. */
-#include "check.h"
+#include "forms.h"
 
 int main(void)
 {
   begin();
+  every_form();
   shmem_ctx_t ctx = SHMEM_CTX_DEFAULT;
   static long a[4];
   static double d[4];

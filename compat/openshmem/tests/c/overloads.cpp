@@ -1,8 +1,13 @@
 // C++: overloads in the place of C11's type-generic forms, complex numbers, variables with constructors.
+// Old headers left this to the program.
+extern "C" {
+#include <pshmem.h>
+#include <shmemx.h>
+}
 #include <string>
 #include <vector>
 
-#include "check.h"
+#include "forms.h"
 
 struct Made {
   int value;
@@ -17,6 +22,7 @@ static std::vector<std::string> names = {"heap", "of", "C++"};
 int main()
 {
   begin();
+  every_form();
   CHECK(made.value == 17 && names[2] == "C++", "constructors ran");
   CHECK(shmem_g(&made.value, next) == 17, "a neighbour's");
   const double source[] = {1.5, 2.5};

@@ -104,6 +104,15 @@ impl Program {
         run.output().expect("oshrun runs")
     }
 
+    /// Runs it on PE 0, and `other` on PE 1.
+    pub(crate) fn run_beside(&self, other: &Program, settings: &[(&str, &str)]) -> Output {
+        let choose = "if [ \"$RUSHMEM_PE\" = 0 ]; then exec \"$0\"; else exec \"$1\"; fi";
+        let mut run = Command::new(tool("oshrun"));
+        run.env("RUSHMEM_DEVICE", "cpu").envs(settings.iter().copied()).stdin(Stdio::null());
+        run.args(["-np", "2", "--timeout", "100", "sh", "-c", choose]).args([&self.path, &other.path]);
+        run.output().expect("oshrun runs")
+    }
+
     /// Runs it by another launcher, which takes `-n`.
     pub(crate) fn run_by(&self, launcher: &str, options: &[&str], pes: u32, argument: &str) -> Output {
         let mut run = Command::new("timeout");

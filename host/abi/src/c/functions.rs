@@ -306,6 +306,7 @@ macro_rules! functions_for_c {
                 fn error_name = rushmem_error_name(i32) -> *const c_char;
             }
             world {
+                fn break_job = rushmem_break(*mut rushmem_world_t, *const c_char) -> i32;
                 fn current = rushmem_current(*mut *mut rushmem_world_t) -> i32;
                 fn my_pe = rushmem_my_pe(*mut rushmem_world_t) -> i32;
                 fn n_pes = rushmem_n_pes(*mut rushmem_world_t) -> i32;

@@ -179,6 +179,22 @@ pub unsafe extern "C" fn rushmem_abort(w: *mut rushmem_world_t, why: *const c_ch
     })
 }
 
+/// Breaks the job because of `why` (may be null), as `rushmem_abort` does, and keeps the world: its memory
+/// stays where it is, and calls of other threads, begun and new ones, end with `RUSHMEM_ERR_PEER_DEAD`. For a
+/// process that is about to exit and whose threads may be in calls. Local.
+///
+/// # Safety
+/// `w` is a world's handle; `why` is null or a C string.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_break(w: *mut rushmem_world_t, why: *const c_char) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let (w, why) = unsafe { (world(w)?, reason(why)) };
+        w.abort(&why.to_string_lossy());
+        Ok(())
+    })
+}
+
 /// Leaves the job without the others: for the end of a program that does not finalise. What still runs here
 /// is ended. PEs that leave likewise within a moment are not disturbed; the waits, kernels and calls of those
 /// that stay end with an error that names this PE and `why` (may be null). Local; the handle is stale
