@@ -158,10 +158,20 @@ impl Config {
         if let Some(b) = bootstrap.as_deref().filter(|b| !["uid", "mpi", "single"].contains(b)) {
             return Err(err!(ENVIRONMENT, "RUSHMEM_BOOTSTRAP={b}: expected uid, mpi or single"));
         }
+        let transport =
+            get("RUSHMEM_TRANSPORT").map_or(Ok(TransportWish::Auto), |v| TransportWish::parse(&v))?;
+        let check = get("RUSHMEM_CHECK").map_or(Ok(check::Mode::OFF), |v| {
+            check::Mode::from_text(&v).map_err(|text| err!(ENVIRONMENT, "{text}"))
+        })?;
+        if check.is_on() && transport == TransportWish::QueueEmulated {
+            return Err(err!(
+                ENVIRONMENT,
+                "RUSHMEM_CHECK does not see what a network card does: leave out RUSHMEM_TRANSPORT=queue-emulated"
+            ));
+        }
         Ok(Config {
             device: get("RUSHMEM_DEVICE").map_or(Ok(DeviceWish::Auto), |v| device(&v))?,
-            transport: get("RUSHMEM_TRANSPORT")
-                .map_or(Ok(TransportWish::Auto), |v| TransportWish::parse(&v))?,
+            transport,
             far_gpu: get("RUSHMEM_FAR_GPU").map_or(Ok(FarGpu::Auto), |v| FarGpu::parse(&v))?,
             far_copies: get("RUSHMEM_FAR_COPIES").map_or(Ok(Carrier::Auto), |v| Carrier::parse(&v))?,
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
@@ -182,9 +192,7 @@ impl Config {
             wait_timeout: optional("RUSHMEM_WAIT_TIMEOUT", 0.0)?,
             cache_dir: get("RUSHMEM_CACHE_DIR").map(PathBuf::from),
             cxx: get("RUSHMEM_CXX").map(PathBuf::from),
-            check: get("RUSHMEM_CHECK").map_or(Ok(check::Mode::OFF), |v| {
-                check::Mode::from_text(&v).map_err(|text| err!(ENVIRONMENT, "{text}"))
-            })?,
+            check,
             nvrtc: get("RUSHMEM_NVRTC").map(PathBuf::from),
             nvjitlink: get("RUSHMEM_NVJITLINK").map(PathBuf::from),
             apart: get("RUSHMEM_TEST_APART").is_some(),
