@@ -353,7 +353,7 @@ impl Pair {
         let mut last = [0; 8];
         last[..4].copy_from_slice(&self.number.to_be_bytes());
         last[4..6].copy_from_slice(&(index as u16).to_be_bytes());
-        let lap = (index / self.memory.count as u64 & 1) as u8;
+        let lap = ((index / self.memory.count as u64) & 1) as u8;
         let kind = if failed.is_some() { 0xd0 } else { 0 };
         last[7] = kind | lap;
         // SAFETY: words of this pair's entry, atomic to all.

@@ -102,7 +102,7 @@ impl Rig {
 
     /// The one request is refused with this syndrome, and the cards say why.
     #[track_caller]
-    fn is_wrong(mut self, request: [u8; 64], syndrome: u8, why: &str) {
+    fn refuses(mut self, request: [u8; 64], syndrome: u8, why: &str) {
         self.0[0].write(&request);
         self.0[0].ring();
         self.fails(0, syndrome, why);

@@ -9,14 +9,14 @@ use super::{Rig, BYTES, LIMIT, NAMED, SLOTS};
 fn a_bad_remote_key() {
     let rig = Rig::new(None, 0);
     let request = rig.0[0].inline(NAMED, rig.there() ^ 1, &[1]);
-    rig.is_wrong(request, 0x13, "is none of this card's");
+    rig.refuses(request, 0x13, "is none of this card's");
 }
 
 #[test]
 fn a_remote_range_past_the_end() {
     let rig = Rig::new(None, 0);
     let request = rig.0[0].inline(NAMED + BYTES as u64 - 7, rig.there(), &[1; 8]);
-    rig.is_wrong(request, 0x13, "8 bytes at 0x13ff9 are not in");
+    rig.refuses(request, 0x13, "8 bytes at 0x13ff9 are not in");
 }
 
 #[test]
@@ -24,14 +24,14 @@ fn a_bad_local_key() {
     let rig = Rig::new(None, 0);
     let mut request = rig.0[0].copy(8, 8, (NAMED, rig.there()), NAMED, 64);
     request[36] ^= 1;
-    rig.is_wrong(request, 0x04, "local memory: key");
+    rig.refuses(request, 0x04, "local memory: key");
 }
 
 #[test]
 fn a_local_range_past_the_end() {
     let rig = Rig::new(None, 0);
     let request = rig.0[0].copy(8, 8, (NAMED, rig.there()), NAMED - 1, 64);
-    rig.is_wrong(request, 0x04, "local memory: 64 bytes at 0x3fff");
+    rig.refuses(request, 0x04, "local memory: 64 bytes at 0x3fff");
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn the_number_of_another_request() {
     let rig = Rig::new(None, 0);
     let mut request = rig.0[0].inline(NAMED, rig.there(), &[1]);
     request[2] = 5;
-    rig.is_wrong(request, 0x02, "the slot of request 0 holds number 5");
+    rig.refuses(request, 0x02, "the slot of request 0 holds number 5");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn another_queue_pair() {
     let rig = Rig::new(None, 0);
     let mut request = rig.0[0].inline(NAMED, rig.there(), &[1]);
     request[6] ^= 1;
-    rig.is_wrong(request, 0x02, "it names queue pair");
+    rig.refuses(request, 0x02, "it names queue pair");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn an_unknown_opcode() {
     let rig = Rig::new(None, 0);
     let mut request = rig.0[0].inline(NAMED, rig.there(), &[1]);
     request[3] = 0x0e;
-    rig.is_wrong(request, 0x02, "opcode 0x0e");
+    rig.refuses(request, 0x02, "opcode 0x0e");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_wrong_count_of_segments() {
     let rig = Rig::new(None, 0);
     let mut request = rig.0[0].inline(NAMED, rig.there(), &[1; 20]);
     request[7] = 3;
-    rig.is_wrong(request, 0x02, "with 3 segments of 16 bytes, and it has 4");
+    rig.refuses(request, 0x02, "with 3 segments of 16 bytes, and it has 4");
 }
 
 #[test]
@@ -71,21 +71,21 @@ fn more_inline_data_than_there_is_room() {
     let rig = Rig::new(None, 0);
     let mut request = rig.0[0].inline(NAMED, rig.there(), &[1; 28]);
     request[35] = 29;
-    rig.is_wrong(request, 0x01, "29 bytes inline");
+    rig.refuses(request, 0x01, "29 bytes inline");
 }
 
 #[test]
 fn a_copy_of_no_bytes() {
     let rig = Rig::new(None, 0);
     let request = rig.0[0].copy(8, 8, (NAMED, rig.there()), NAMED, 0);
-    rig.is_wrong(request, 0x01, "a data segment of 0x0 bytes");
+    rig.refuses(request, 0x01, "a data segment of 0x0 bytes");
 }
 
 #[test]
 fn an_atomic_on_a_word_that_is_not_aligned() {
     let rig = Rig::new(None, 0);
     let request = rig.0[0].atomic(0x12, (NAMED + 4, rig.there()), [1, 0], NAMED);
-    rig.is_wrong(request, 0x02, "an atomic on 0x4004");
+    rig.refuses(request, 0x02, "an atomic on 0x4004");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn flags_that_are_none() {
     let rig = Rig::new(None, 0);
     let mut request = rig.0[0].inline(NAMED, rig.there(), &[1]);
     request[11] = 0x49;
-    rig.is_wrong(request, 0x02, "flags 0x49");
+    rig.refuses(request, 0x02, "flags 0x49");
 }
 
 /// The slot has its first segment, and the rest of it is what was there before.
