@@ -243,7 +243,7 @@ impl Actor {
                 conflict = Some(Seen { strand: other, site: at as u32, write, atomic });
             }
         }
-        // A word that was waited for may be read while another strand writes it in one piece.
+        // A word that was waited for may be read, if it is written in one piece.
         if conflict.is_some_and(|seen: Seen| seen.atomic && seen.write) && !access.write {
             conflict = conflict.filter(|_| !self.has_polled(cells, mask));
         }

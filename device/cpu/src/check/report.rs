@@ -18,8 +18,9 @@ pub const EXIT_STATUS: i32 = 66;
 static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// The texts since the last call, of this process.
+/// The texts since the last call, of this process; its end says nothing of them any more.
 pub fn take() -> Vec<String> {
+    COUNT.store(0, Ordering::Relaxed);
     std::mem::take(&mut lock(&REPORTS))
 }
 

@@ -1,7 +1,7 @@
 // Small programs, each with one mistake, and beside it the same program without. Lines whose accesses race
 // are marked. (tests/races.rs)
 __device__ int cells[4096];
-__device__ unsigned flags[64];
+__device__ unsigned flags[64];  // each kernel's own: a launch leaves them set
 __device__ int results[64];
 
 #define KERNEL extern "C" __global__ void
@@ -178,9 +178,9 @@ KERNEL relaxed_flag_good() {
   if (blockIdx.x == 0) {
     cells[100] = 42;
     __threadfence();
-    atomicExch(&flags[0], 1u);
+    atomicExch(&flags[16], 1u);
   } else if (blockIdx.x == 1) {
-    while (atomicAdd(&flags[0], 0u) == 0) {}
+    while (atomicAdd(&flags[16], 0u) == 0) {}
     __threadfence();
     results[10] = cells[100];
   }
@@ -202,9 +202,9 @@ KERNEL one_fence_good() {
   if (blockIdx.x == 0) {
     cells[101] = 42;
     __threadfence();
-    atomicExch(&flags[1], 1u);
+    atomicExch(&flags[17], 1u);
   } else if (blockIdx.x == 1) {
-    while (*(volatile unsigned *)&flags[1] == 0) {}
+    while (*(volatile unsigned *)&flags[17] == 0) {}
     __threadfence();
     results[11] = cells[101];
   }
@@ -227,9 +227,9 @@ KERNEL fence_behind_the_flag_good() {
   if (blockIdx.x == 0) {
     cells[102] = 42;
     __threadfence();
-    *(volatile unsigned *)&flags[2] = 1;
+    *(volatile unsigned *)&flags[18] = 1;
   } else if (blockIdx.x == 1) {
-    while (*(volatile unsigned *)&flags[2] == 0) __nanosleep(100);
+    while (*(volatile unsigned *)&flags[18] == 0) __nanosleep(100);
     __threadfence();
     results[12] = cells[102];
   }
@@ -252,7 +252,7 @@ KERNEL last_block_good() {
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
-    last = atomicAdd(&flags[3], 1u) == gridDim.x - 1;
+    last = atomicAdd(&flags[19], 1u) == gridDim.x - 1;
     __threadfence();
   }
   __syncthreads();
