@@ -38,12 +38,22 @@
 namespace rushmem {
 namespace impl {
 
+/* Whether kernels have the back end `queue` beside the proxy. On GPUs they are compiled with
+ * RUSHMEM_NET_QUEUE for it: no card has run it, and with it a warp's put_signal takes 66 registers, where
+ * 1024 threads have 64 each. */
+#if defined(RUSHMEM_CPU) || defined(RUSHMEM_NET_QUEUE)
+constexpr bool with_queues = true;
+#else
+constexpr bool with_queues = false;
+#endif
+
 RUSHMEM_DEVICE uint64_t far_address(const volatile void *at) { return reinterpret_cast<uint64_t>(at); }
 
 /* ---- order ---- */
 
 RUSHMEM_DEVICE void far_fence() {
-  rushmem_queue_fence();
+  if constexpr (with_queues) rushmem_queue_fence();
+  else proxy_fence();
 }
 /* The same where it orders what was put, for checked runs. */
 RUSHMEM_DEVICE void noted_far_fence() {
@@ -51,17 +61,23 @@ RUSHMEM_DEVICE void noted_far_fence() {
   far_fence();
 }
 RUSHMEM_DEVICE void far_quiet() {
-  rushmem_queue_quiet();
+  if constexpr (with_queues) rushmem_queue_quiet();
+  else proxy_quiet();
 }
 
 /* ---- one value ---- */
 
 template <typename T> RUSHMEM_DEVICE void far_p(T *dst, const T &value, int pe) {
-  if (has_queue(pe)) queue_p(dst, value, pe);
-  else proxy_p(dst, value, pe);
+  if constexpr (with_queues) {
+    if (has_queue(pe)) return queue_p(dst, value, pe);
+  }
+  proxy_p(dst, value, pe);
 }
 template <typename T> RUSHMEM_DEVICE T far_g(const T *src, int pe) {
-  return from_bits<T>(static_cast<word<T>>(rushmem_queue_g(far_address(src), sizeof(T), pe)));
+  if constexpr (with_queues) {
+    return from_bits<T>(static_cast<word<T>>(rushmem_queue_g(far_address(src), sizeof(T), pe)));
+  }
+  return from_bits<T>(static_cast<word<T>>(proxy_g(far_address(src), sizeof(T), pe)));
 }
 
 /* ---- bytes: one thread of the scope asks for all of it ---- */
@@ -69,15 +85,19 @@ template <typename T> RUSHMEM_DEVICE T far_g(const T *src, int pe) {
 template <typename Scope>
 RUSHMEM_DEVICE void far_put(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
   if (Scope::rank() != 0) return;
-  const queue_transfer t{far_address(dst), far_address(src), bytes, 0, 0, flags, pe, 0};
-  if (rushmem_queue_put(&t)) return;
+  if constexpr (with_queues) {
+    const queue_transfer t{far_address(dst), far_address(src), bytes, 0, 0, flags, pe, 0};
+    if (rushmem_queue_put(&t)) return;
+  }
   proxy_put(far_address(dst), far_address(src), bytes, pe, flags);
 }
 template <typename Scope>
 RUSHMEM_DEVICE void far_get(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
   if (Scope::rank() != 0) return;
-  const queue_transfer t{far_address(dst), far_address(src), bytes, 0, 0, flags, pe, 0};
-  if (rushmem_queue_get(&t)) return;
+  if constexpr (with_queues) {
+    const queue_transfer t{far_address(dst), far_address(src), bytes, 0, 0, flags, pe, 0};
+    if (rushmem_queue_get(&t)) return;
+  }
   proxy_get(far_address(dst), far_address(src), bytes, pe, flags);
 }
 
@@ -85,7 +105,7 @@ template <typename Scope, typename T>
 RUSHMEM_DEVICE void far_iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
                              int pe) {
   if (Scope::rank() == 0) {
-    rushmem_queue_before_proxy(pe);
+    if constexpr (with_queues) rushmem_queue_before_proxy(pe);
     proxy_iput(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
                static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
   }
@@ -94,7 +114,7 @@ template <typename Scope, typename T>
 RUSHMEM_DEVICE void far_iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
                              int pe) {
   if (Scope::rank() == 0) {
-    rushmem_queue_before_proxy(pe);
+    if constexpr (with_queues) rushmem_queue_before_proxy(pe);
     proxy_iget(far_address(dst), far_address(src), static_cast<uint64_t>(dst_stride),
                static_cast<uint64_t>(src_stride), n, sizeof(T), pe);
   }
@@ -109,16 +129,20 @@ RUSHMEM_DEVICE void far_put_signal(void *dst, const void *src, size_t bytes, uin
   Scope::sync();
   if (Scope::rank() != 0) return;
   const uint64_t to = far_address(dst), from = far_address(src), at = far_address(sig);
-  const queue_transfer t{to, from, bytes, at, value, flags, pe, sig_op};
-  if (rushmem_queue_put(&t)) return;
+  if constexpr (with_queues) {
+    const queue_transfer t{to, from, bytes, at, value, flags, pe, sig_op};
+    if (rushmem_queue_put(&t)) return;
+  }
   proxy_put_signal(to, from, bytes, at, value, sig_op, pe, flags);
 }
 RUSHMEM_DEVICE void far_put_word_signal(uint64_t *dst, uint64_t word_, uint64_t *sig, uint64_t value,
                                         int pe) {
-  rushmem_queue_words(far_address(dst), word_, 8, far_address(sig), value, pe);
+  if constexpr (with_queues) rushmem_queue_words(far_address(dst), word_, 8, far_address(sig), value, pe);
+  else proxy_put_word_signal(far_address(dst), word_, far_address(sig), value, pe);
 }
 RUSHMEM_DEVICE void far_signal(uint64_t *sig, uint64_t value, int sig_op, int pe) {
-  rushmem_queue_signal(far_address(sig), value, sig_op, pe);
+  if constexpr (with_queues) rushmem_queue_signal(far_address(sig), value, sig_op, pe);
+  else proxy_signal(far_address(sig), value, sig_op, pe);
 }
 
 /* ---- atomics ---- */
@@ -128,7 +152,11 @@ template <typename T>
 RUSHMEM_DEVICE uint64_t far_atomic(uint32_t code, const T *target, T value, T compare, int pe,
                                    uint32_t flags) {
   if (is_floating<T>::value) flags |= RUSHMEM_RING_FLOAT;
-  return rushmem_queue_atomic(code, sizeof(T), far_address(target), to_bits(value), to_bits(compare), pe, flags);
+  const uint64_t at = far_address(target);
+  if constexpr (with_queues) {
+    return rushmem_queue_atomic(code, sizeof(T), at, to_bits(value), to_bits(compare), pe, flags);
+  }
+  return proxy_atomic(code, sizeof(T), at, to_bits(value), to_bits(compare), pe, flags);
 }
 template <typename T> RUSHMEM_DEVICE T far_fetch(uint32_t code, const T *target, T value, T compare, int pe) {
   return from_bits<T>(static_cast<word<T>>(far_atomic(code, target, value, compare, pe, RUSHMEM_RING_REPLY)));
