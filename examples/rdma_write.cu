@@ -1,6 +1,7 @@
 // PE 0 writes to PE 1 by the network card's own queue: posts a work request for the data, rings the doorbell,
 // polls the completion, and signals. `put` and `signal_op` do that where a queue leads to the PE; `queued`
-// counts the requests, to show that one did.
+// counts the requests, to show that one did. Kernels for GPUs have queues where this is defined.
+#define RUSHMEM_NET_QUEUE
 #include <rushmem/rushmem.cuh>
 
 __device__ static uint64_t posted(int pe) {
