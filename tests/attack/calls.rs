@@ -82,7 +82,7 @@ impl Stock {
     fn argument(&self, function: &Function, p: &Parameter, random: &mut Random) -> u64 {
         let by_elements = function.parameters.iter().any(|p| p.name == "elem_bytes");
         let function = function.name.as_str();
-        let ends = ["free", "unload", "destroy", "finalize", "abort", "leave"];
+        let ends = ["free", "unload", "destroy", "finalize", "abort", "leave", "break"];
         let ends_it = ends.iter().any(|end| function.contains(end));
         let ends_world = ends[3..].iter().any(|end| function.ends_with(end));
         // What is valid, mostly, so that calls get past the first check; else nothing, or what was never a

@@ -397,11 +397,6 @@ typedef struct rushmem_peer_t {
   const char *reason;
 } rushmem_peer_t;
 
-/* A claim on the memory of a world. Opaque. */
-typedef struct rushmem_memory_t {
-  uint8_t _private[0];
-} rushmem_memory_t;
-
 /* The symmetric heap in numbers (bytes). */
 typedef struct rushmem_heap_info_t {
   /* Handed out and not yet freed, rounded up to the allocation granule. */

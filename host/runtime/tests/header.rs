@@ -90,6 +90,7 @@ fn generate(capi: &Path) -> String {
                 "rushmem_module_t",
                 "rushmem_kernel_t",
                 "rushmem_event_t",
+                "rushmem_memory_t",
             ]
             .map(String::from)
             .to_vec(),
