@@ -714,12 +714,12 @@ int32_t rushmem_ptr(rushmem_world_t *w, const void *sym, int32_t pe, void **out)
  * which something may look at an array whose world has ended. Loads and stores are all that is left then:
  * the PEs of a world that has ended still share the memory, and nothing else. Regions of
  * `rushmem_register` are not held: they are private again at the world's end. Local. */
-int32_t rushmem_memory_keep(rushmem_world_t *w, struct rushmem_memory_t **out);
+int32_t rushmem_memory_keep(rushmem_world_t *w, rushmem_memory_t **out);
 
 /* Gives a claim on memory back: without its world, the memory is unmapped. Null is fine. Local.
  *
  * Requires: `memory` is null or a claim's handle. Nobody uses the memory any more, unless its world lives. */
-int32_t rushmem_memory_drop(struct rushmem_memory_t *memory);
+int32_t rushmem_memory_drop(rushmem_memory_t *memory);
 
 /* The symmetric heap in numbers. Local. */
 int32_t rushmem_heap_info(rushmem_world_t *w, struct rushmem_heap_info_t *out);
