@@ -4,8 +4,8 @@ import sys
 from typing import Any, Self, Sequence, final
 
 __all__ = [
-    "World", "Array", "Team", "Stream", "Module", "Kernel", "init", "uid", "runtime", "_set_library", "_abort_all", "_leave_all",
-    "_after_fork", "_pool_of", "_time_puts",
+    "World", "Array", "Team", "Stream", "Module", "Kernel", "init", "uid", "runtime", "_set_library",
+    "_abort_all", "_leave_all", "_after_fork", "_pool_of", "_time_puts",
 ]
 
 # Anything with the buffer protocol (numpy, bytes), a torch tensor, or an object with __cuda_array_interface__.

@@ -116,6 +116,18 @@ macro_rules! call {
     }};
 }
 
+/// A reduction: `src` has `blocks` times as many elements as `dst`.
+macro_rules! reduction {
+    ($self:ident, $py:ident, $stream:ident, $set:ident, $sides:expr, $blocks:expr, $op:ident, $name:literal,
+     $host:ident, $on:ident) => {{
+        let sides = $sides?;
+        sides.check($py, $name, 1, $blocks)?;
+        let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
+        let (of, op) = (sides.number($py, $name)?, operator($op)?);
+        call!($self, $py, $stream, $set, Some(sides), $host, $on, (to as *mut _, from as *const _, n, of, op))
+    }};
+}
+
 #[pymethods]
 impl Team {
     /// Returns once every member has called it; completes nothing.
@@ -334,20 +346,8 @@ impl Team {
         stream: Option<&Bound<'_, PyAny>>,
         slot_set: u32,
     ) -> PyResult<()> {
-        let sides = Sides::of(py, dst, src)?;
-        sides.check(py, "reduce", 1, 1)?;
-        let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
-        let (of, op) = (sides.number(py, "reduce")?, operator(op)?);
-        call!(
-            self,
-            py,
-            stream,
-            slot_set,
-            Some(sides),
-            team_reduce,
-            team_reduce_on_stream,
-            (to as *mut _, from as *const _, n, of, op)
-        )
+        let sides = Sides::of(py, dst, src);
+        reduction!(self, py, stream, slot_set, sides, 1, op, "reduce", team_reduce, team_reduce_on_stream)
     }
 
     /// Member j gets block j of what `reduce` would make of all members' `src`.
@@ -361,19 +361,18 @@ impl Team {
         stream: Option<&Bound<'_, PyAny>>,
         slot_set: u32,
     ) -> PyResult<()> {
-        let sides = Sides::of(py, dst, Some(src))?;
-        sides.check(py, "reducescatter", 1, self.n())?;
-        let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
-        let (of, op) = (sides.number(py, "reducescatter")?, operator(op)?);
-        call!(
+        let sides = Sides::of(py, dst, Some(src));
+        reduction!(
             self,
             py,
             stream,
             slot_set,
-            Some(sides),
+            sides,
+            self.n(),
+            op,
+            "reducescatter",
             team_reducescatter,
-            team_reducescatter_on_stream,
-            (to as *mut _, from as *const _, n, of, op)
+            team_reducescatter_on_stream
         )
     }
 
@@ -388,20 +387,8 @@ impl Team {
         stream: Option<&Bound<'_, PyAny>>,
         slot_set: u32,
     ) -> PyResult<()> {
-        let sides = Sides::of(py, dst, src)?;
-        sides.check(py, "inscan", 1, 1)?;
-        let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
-        let (of, op) = (sides.number(py, "inscan")?, operator(op)?);
-        call!(
-            self,
-            py,
-            stream,
-            slot_set,
-            Some(sides),
-            team_inscan,
-            team_inscan_on_stream,
-            (to as *mut _, from as *const _, n, of, op)
-        )
+        let sides = Sides::of(py, dst, src);
+        reduction!(self, py, stream, slot_set, sides, 1, op, "inscan", team_inscan, team_inscan_on_stream)
     }
 
     /// `reduce` of the members before this one; zeroes on the first.
@@ -415,20 +402,8 @@ impl Team {
         stream: Option<&Bound<'_, PyAny>>,
         slot_set: u32,
     ) -> PyResult<()> {
-        let sides = Sides::of(py, dst, src)?;
-        sides.check(py, "exscan", 1, 1)?;
-        let (to, from, n) = (sides.dst.at, sides.src.at, sides.dst.n);
-        let (of, op) = (sides.number(py, "exscan")?, operator(op)?);
-        call!(
-            self,
-            py,
-            stream,
-            slot_set,
-            Some(sides),
-            team_exscan,
-            team_exscan_on_stream,
-            (to as *mut _, from as *const _, n, of, op)
-        )
+        let sides = Sides::of(py, dst, src);
+        reduction!(self, py, stream, slot_set, sides, 1, op, "exscan", team_exscan, team_exscan_on_stream)
     }
 
     /// Loads what calls of `collective` on streams need, so that the first of them may be captured into a
@@ -458,8 +433,9 @@ impl Team {
         };
         let name = std::ffi::CString::new(collective)?;
         let team = self.raw(py)?;
-        // SAFETY: a live team and a C string.
-        self.core
-            .call(py, |table, _| unsafe { (table.team_prepare)(team as *mut _, name.as_ptr(), what, op) })
+        self.core.call(py, |table, _| {
+            // SAFETY: a live team and a C string.
+            unsafe { (table.team_prepare)(team as *mut _, name.as_ptr(), what, op) }
+        })
     }
 }

@@ -106,10 +106,9 @@ impl Module {
         core.run(py, || {
             let mut names = Vec::new();
             loop {
-                let mut name = std::ptr::null();
+                let (n, mut name) = (names.len(), std::ptr::null());
                 // SAFETY: a live module and a place for the answer.
-                let code =
-                    unsafe { (core.table.module_kernel_names)(module as *mut _, names.len(), &mut name) };
+                let code = unsafe { (core.table.module_kernel_names)(module as *mut _, n, &mut name) };
                 if code != RUSHMEM_OK {
                     return Ok(names);
                 }

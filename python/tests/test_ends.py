@@ -180,7 +180,7 @@ with rushmem.init(uid=uid, rank=0, n_pes=2) as world:
     world.barrier_all()
 """
     code, text, took = interrupted(program)
-    assert code == -signal.SIGINT and took < 10, (code, text)
+    assert code == -signal.SIGINT and took < 30, (code, text)
     assert "the other reads:" in text and "its program raised KeyboardInterrupt (RUSH" in text, text
     program = """
 import rushmem
@@ -188,7 +188,7 @@ print("ready", flush=True)
 rushmem.init(uid=rushmem.uid(), rank=0, n_pes=2, timeout=60)
 """
     code, text, took = interrupted(program)
-    assert code != 0 and "KeyboardInterrupt" in text and took < 5, (code, text)
+    assert code != 0 and "KeyboardInterrupt" in text and took < 20, (code, text)
 
 
 def forks(world):
@@ -352,8 +352,10 @@ def test_mpirun_starts_pes(mpi, tmp_path):
         pytest.skip(f"no mpirun.{mpi}, or no plug-in for it in this package")
     program = tmp_path / "sum.py"
     program.write_text(
-        "import numpy, rushmem\nwith rushmem.init() as world:\n    a = numpy.array([world.my_pe + 1])\n"
-        "    world.team.reduce(a)\n    print('sum', a[0], 'of', world.n_pes)\n"
+        "import numpy, os, rushmem\nwith rushmem.init() as world:\n    a = numpy.array([world.my_pe + 1])\n"
+        "    world.team.reduce(a)\n"
+        # One write: the launcher puts the lines of PEs together as they come.
+        "    os.write(1, f'sum {a[0]} of {world.n_pes}\\n'.encode())\n"
     )
     options = ["--allow-run-as-root", "--oversubscribe", "--mca", "plm_rsh_agent", "sh"] if mpi == "openmpi" else []
     done = subprocess.run(
