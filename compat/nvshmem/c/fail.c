@@ -2,9 +2,11 @@
  * done ends the job, with a text that says which PE called what from where, and what is wrong with it. */
 #include <dlfcn.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "library.h"
@@ -35,18 +37,34 @@ static int put_text(struct call call, const char *why, char *text, size_t room)
   return length;
 }
 
-static NORETURN void end(struct call call, const char *why)
+void flush_output(void)
 {
-  char text[4096];
-  /* Another thread may hold the lock of standard output for ever. */
   if (ftrylockfile(stdout) == 0) {
     fflush(stdout);
     funlockfile(stdout);
   }
+}
+
+/* Threads come to an end of their own because the job is broken. They stop here, so that the process has one
+ * status and one text. */
+void end_begins(void)
+{
+  static atomic_long ender;
+  long none = 0, mine = syscall(SYS_gettid);
+  if (atomic_compare_exchange_strong(&ender, &none, mine) || none == mine) return;
+  for (;;) pause();
+}
+
+static NORETURN void end(struct call call, const char *why)
+{
+  char text[4096];
+  end_begins();
+  flush_output();
   const int length = put_text(call, why, text, sizeof text);
   if (job.world) {
     text[length - 1] = 0;
-    rushmem_abort(job.world, text);
+    /* The memory stays: other threads may be at it. */
+    rushmem_break(job.world, text);
   }
   _exit(1);
 }
@@ -57,6 +75,12 @@ void fail(struct call call, int32_t code)
   if (!job.world) end(call, "this process is in no job: nvshmem_init comes first, and nvshmem_finalize last");
   char text[2048];
   snprintf(text, sizeof text, "%s", rushmem_last_error());
+  /* Of another PE: its status is that of the job. */
+  const char *exited = strstr(text, "nvshmem_global_exit(");
+  if (exited) {
+    end_begins();
+    exit(atoi(exited + strlen("nvshmem_global_exit(")));
+  }
   end(call, text);
 }
 

@@ -37,6 +37,10 @@ extern struct job job;
 
 /* --- fail.c: texts, and the end of the job ------------------------------------------------------------- */
 
+/* Writes standard output out, where no other thread holds its lock. */
+void flush_output(void);
+/* Returns to the one thread that ends the process; others wait for that end. */
+COLD void end_begins(void);
 /* Ends the job with the text of the runtime's error `code`. */
 COLD NORETURN void fail(struct call call, int32_t code);
 /* Ends the job with a text of our own. */

@@ -121,6 +121,22 @@ fn mistakes_end_with_a_text() {
     }
 }
 
+/// Threads that are in calls neither crash nor say anything, near and far.
+#[test]
+fn global_exit_ends_a_job_beside_threads() {
+    if !ready("global_exit_ends_a_job_beside_threads") {
+        return;
+    }
+    let program = Program::new("mistakes.c");
+    for per_node in ["8", "1", "8", "1", "8"] {
+        let out = program.run(2, &[("RUSHMEM_PES_PER_NODE", per_node)], &["exit"]);
+        let text = said(&out);
+        assert_eq!(out.status.code(), Some(7), "{text}");
+        assert!(!text.contains("nvshmem_int_p") && !text.contains("SIGSEGV"), "{text}");
+        assert!(text.contains("nvshmem_global_exit(7)"), "{text}");
+    }
+}
+
 /// NVSHMEM_SYMMETRIC_SIZE bounds the heap; what means nothing here is named.
 #[test]
 fn the_environment_is_honoured_or_named() {

@@ -1,8 +1,16 @@
-/* Bad calls, by the name in the first argument; PE 1 makes them, while PE 0 waits. */
+/* Bad calls, by the name in the first argument; PE 1 makes them, while PE 0 waits. "exit" ends the job beside
+ * threads that are in calls. */
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "check.h"
+
+static void *put_for_ever(void *words)
+{
+  for (int i = 0;; ++i) nvshmem_int_p(words, i, 0);
+  return NULL;
+}
 
 int main(int argc, char **argv)
 {
@@ -17,6 +25,14 @@ int main(int argc, char **argv)
     if (!strcmp(what, "team")) nvshmem_barrier(41);
     if (!strcmp(what, "signal")) nvshmemx_signal_op((uint64_t *) words, 1, 3, 0);
     if (!strcmp(what, "killed")) kill(getpid(), SIGKILL);
+    if (!strcmp(what, "exit")) {
+      for (int i = 0; i < 3; ++i) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, put_for_ever, words + i) != 0) return 2;
+      }
+      usleep(20000);
+      nvshmem_global_exit(7);
+    }
   }
   nvshmem_barrier_all();
   nvshmem_finalize();
