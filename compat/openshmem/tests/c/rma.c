@@ -42,6 +42,7 @@ static uint64_t signals[2];
         CHECK(shmem_signal_wait_until(&signals[0], SHMEM_CMP_EQ, 5) == 5, "a signal");                       \
         CHECK(shmem_signal_wait_until(&signals[1], SHMEM_CMP_GE, 7) == 7, "a signal");                       \
       }                                                                                                      \
+      shmem_ctx_quiet(ctx);                                                                                  \
       if (form < 5) shmem_barrier_all();                                                                     \
       EXPECT(#N, i >= 3 && i < 12 ? i - 3 : -1, (T) number(prev, j, 0));                                     \
       shmem_barrier_all();                                                                                   \
@@ -49,6 +50,7 @@ static uint64_t signals[2];
     CLEAR();                                                                                                 \
     shmem_##N##_iput(dest + 1, source, 3, 2, 7, next);                                                       \
     shmem_ctx_##N##_iput(ctx, dest + 30, source, 2, 1, 5, next);                                             \
+    shmem_ctx_quiet(ctx);                                                                                    \
     shmem_barrier_all();                                                                                     \
     EXPECT(#N, i >= 1 && i < 22 && i % 3 == 1 ? (i - 1) / 3 * 2                                              \
                : i >= 30 && i < 40 && i % 2 == 0 ? i / 2 - 15 : -1,                                          \
@@ -57,6 +59,7 @@ static uint64_t signals[2];
     CLEAR();                                                                                                 \
     shmem_##N##_ibput(dest, source, 4, 6, 2, 3, next);                                                       \
     shmem_ctx_##N##_ibput(ctx, dest + 20, source, 5, 3, 2, 3, next);                                         \
+    shmem_ctx_quiet(ctx);                                                                                    \
     shmem_barrier_all();                                                                                     \
     EXPECT(#N, i < 12 && i % 4 < 2 ? i / 4 * 6 + i % 4                                                       \
                : i >= 20 && i < 35 && i % 5 < 2 ? (i - 20) / 5 * 3 + i % 5 : -1,                             \
@@ -103,6 +106,7 @@ FOR_RMA(TEST)
     shmem_ctx_put##S##_nbi(ctx, to + 3 * S / 8, from + 3 * S / 8, 2, next);                                  \
     shmem_iput##S(to + 5 * S / 8, from + 5 * S / 8, 1, 1, 2, next);                                          \
     shmem_ctx_ibput##S(ctx, to + 7 * S / 8, from + 7 * S / 8, 2, 2, 2, 1, next);                             \
+    shmem_ctx_quiet(ctx);                                                                                    \
     signals[0] = 0;                                                                                          \
     shmem_barrier_all();                                                                                     \
     shmem_put##S##_signal(to + 9 * S / 8, from + 9 * S / 8, 1, &signals[0], 1, SHMEM_SIGNAL_ADD, next);      \
@@ -117,6 +121,7 @@ FOR_RMA(TEST)
     shmem_iget##S(back + 5 * S / 8, to + 5 * S / 8, 1, 1, 2, prev);                                          \
     shmem_ibget##S(back + 7 * S / 8, to + 7 * S / 8, 2, 2, 2, 2, prev);                                      \
     shmem_quiet();                                                                                           \
+    shmem_ctx_quiet(ctx);                                                                                    \
     for (int i = 0; i < 11 * S / 8; i++)                                                                     \
       CHECK(back[i] == number((prev + n - 1) % n, i, 9), "width " #S ", byte %d", i);                        \
     shmem_barrier_all();                                                                                     \
