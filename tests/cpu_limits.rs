@@ -134,11 +134,6 @@ fn words(world: &World, rows: &mut Vec<Row>) {
           unsigned all = __ballot_sync(~0u, 1);
           if (threadIdx.x == 0) found[0] = __popc(all);
         }
-        extern "C" __global__ void shuffles(uint64_t *found) {
-          double value = __shfl_down_sync(~0u, threadIdx.x * 0.5, 3);
-          if (threadIdx.x == 1) found[0] = value == 2.0 && __reduce_add_sync(~0u >> 0, 1u) != 0;
-          else __reduce_add_sync(~0u >> 0, 1u);
-        }
         extern "C" __global__ void large(uint64_t *found) {
           __shared__ unsigned char memory[1 << 20];
           memory[(1 << 20) - 1 - threadIdx.x] = threadIdx.x;
@@ -223,11 +218,6 @@ fn words(world: &World, rows: &mut Vec<Row>) {
         "the calling lane alone: lanes run by themselves",
         "the lanes that run together",
     ));
-    rows.push(row(
-        "shuffles, votes, matches, `__reduce_*_sync`",
-        format!("{}, of arithmetic types", holds("shuffles")),
-        "yes",
-    ));
     rows.push(row("`__device__` and `__constant__` variables", holds("globals"), "yes"));
     rows.push(row("CUDA's atomics on integers, `float` and `double`", holds("atomics"), "yes"));
     rows.push(row(
@@ -270,18 +260,7 @@ fn what_is_missing(world: &World, rows: &mut Vec<Row>) {
         }
     };
     for (what, source) in [
-        (
-            "`<cuda_fp16.h>`, `<cuda_bf16.h>`: `__half`, `__nv_bfloat16`, pairs of them",
-            "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n__half2 a;\n__nv_bfloat162 b;\n",
-        ),
-        ("`<cuda_fp8.h>`", "#include <cuda_fp8.h>\n"),
-        (
-            "`<cooperative_groups.h>`, with `reduce.h`, `scan.h` and `memcpy_async.h`: tiles of 32 at most, a cluster is a block",
-            "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\n\
-             #include <cooperative_groups/scan.h>\n#include <cooperative_groups/memcpy_async.h>\n\
-             __global__ void a() { cooperative_groups::this_grid().sync(); }\n",
-        ),
-        ("libcu++, CUB, Thrust", "#include <cuda/atomic>\n"),
+        ("Thrust, and what CUB launches from the host", "#include <thrust/sort.h>\n"),
         (
             "launches from kernels (`<<<…>>>`)",
             "__global__ void a() {}\n__global__ void b() { a<<<1, 1>>>(); }\n",

@@ -56,6 +56,21 @@ static void handler_of_later(rushmem_world_t *w, char *memory)
   put_wild(w, memory);
 }
 
+/* 40 KiB down, as in a driver's or its compiler's frames. */
+static int32_t deep(void)
+{
+  volatile char frame[40 << 10];
+  for (size_t i = 0; i < sizeof frame; i += 1024) frame[i] = (char)i;
+  char *volatile at = NULL;
+  return *(volatile char *)(at + 16) + frame[1024];
+}
+
+static void wait_deep(rushmem_world_t *w, char *memory)
+{
+  OK(rushmem_on_wait(deep));
+  OK(rushmem_signal_wait_until(w, (uint64_t *)memory, RUSHMEM_CMP_EQ, 7, NULL)); /* wait_deep */
+}
+
 struct fault {
   const char *name;
   void (*make)(rushmem_world_t *w, char *memory);
@@ -68,6 +83,7 @@ static const struct fault faults[] = {
     {"get_constant", get_constant, 0, 0, {", in rushmem_get() called at ", " in get_constant: SIGSEGV: it writes address 0x", "which may only be read", NULL}},
     {"store_outside", store_outside, 0, 0, {" in store_outside: SIGSEGV: it writes address 0x", "PE 0's heap, at offset 0x4", " bytes behind the end of the allocation of 400 bytes at offset 0x", NULL}},
     {"store_null", store_null, 0, 0, {NULL}},
+    {"wait_deep", wait_deep, 0, 0, {", in rushmem_signal_wait_until() called at ", " in wait_deep: SIGSEGV: it reads address 0x10", NULL}},
     {"handler_of_later", handler_of_later, 0, 44, {NULL, "THE PROGRAM'S HANDLER"}},
     {"put_wild", put_wild, 1, 44, {", in rushmem_put() called at ", "THE PROGRAM'S HANDLER", NULL}},
 };

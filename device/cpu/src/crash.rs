@@ -37,6 +37,8 @@ use crate::signals;
 
 /// The longest that the text may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of stack that a library has at most which a call of ours has called.
+const LIBRARIES_STACK: usize = 128 << 10;
 /// Faults of a process with a text. One may be handled by the program, which goes on.
 const MOST: u32 = 4;
 /// How a child ends that has nothing to say: the fault is not ours.
@@ -168,15 +170,16 @@ fn may_be_a_call(interrupted: &libc::ucontext_t) -> bool {
         Ok(_) => signals::stack_pointer(interrupted),
         Err(slot) => slot,
     };
-    // A few frames of libc's or of the network's library.
+    // Frames of libc, of the network's library, of a driver or of its compiler, which are large.
     let mut words = [0usize; 64];
-    let mut at = from;
-    for _ in 0..4 {
-        let read = signals::peek(at, &mut words) / size_of::<usize>();
+    for block in 0..LIBRARIES_STACK / size_of_val(&words) {
+        let read = signals::peek(from + block * size_of_val(&words), &mut words) / size_of::<usize>();
         if words[..read].iter().any(|word| own.contains(word)) {
             return true;
         }
-        at += size_of_val(&words);
+        if read < words.len() {
+            break;
+        }
     }
     false
 }
