@@ -29,7 +29,7 @@ struct Collectives {
 /// Each of at most four blocks in a slot set, from the first of `team` on, of the world (0) or of teams of
 /// every so many-th PE.
 fn run(
-    world: &World,
+    bench: &Bench,
     rng: &mut Rng,
     kernel: &str,
     shape: Launch,
@@ -37,8 +37,7 @@ fn run(
     team: (u32, i32),
     steps: usize,
 ) {
-    let bench = Bench::made_quickly(world, COLLECTIVES);
-    let words = ROOM / 8 * 4;
+    let (world, words) = (bench.world, ROOM / 8 * 4);
     let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
     let args = Collectives {
         dst: dst.as_ptr(),
@@ -53,37 +52,45 @@ fn run(
     bench.run(kernel, shape, (&bench.report, ByValue(args)));
 }
 
-fn random(world: &World, rng: &mut Rng, shape: Launch, scope: i32, team: (u32, i32), steps: usize) {
-    run(world, rng, "collectives_random", shape, scope, team, steps);
+fn random(bench: &Bench, rng: &mut Rng, shape: Launch, scope: i32, team: (u32, i32), steps: usize) {
+    run(bench, rng, "collectives_random", shape, scope, team, steps);
+}
+
+/// The kernels, which take seconds to load where a sanitizer instruments them.
+fn loaded(world: &World) -> Bench<'_> {
+    Bench::made_quickly(world, COLLECTIVES)
 }
 
 #[test]
 fn random_collectives_agree_with_their_definition_at_every_scope() {
     at_all_counts(|world, rng| {
+        let bench = loaded(world);
         for (i, scope) in [THREAD, WARP, BLOCK, 3].into_iter().enumerate() {
-            random(world, rng, Launch::new(1, BLOCK_SIZES[i % 3]), scope, (0, 0), 60);
+            random(&bench, rng, Launch::new(1, BLOCK_SIZES[i % 3]), scope, (0, 0), 60);
         }
     });
 }
 
 #[test]
 fn blocks_use_slot_sets_of_their_own_at_once() {
-    at_few_counts(|world, rng| random(world, rng, Launch::new(4, 33), 3, (0, 0), 24));
+    at_few_counts(|world, rng| random(&loaded(world), rng, Launch::new(4, 33), 3, (0, 0), 24));
 }
 
 #[test]
 fn teams_that_are_disjoint_run_at_once() {
     at_counts(&[4, 5], |world, rng| {
-        random(world, rng, Launch::new(2, 64), 3, (0, 2), 40);
-        random(world, rng, Launch::new(1, 1), 3, (2, 3), 40);
+        let bench = loaded(world);
+        random(&bench, rng, Launch::new(2, 64), 3, (0, 2), 40);
+        random(&bench, rng, Launch::new(1, 1), 3, (2, 3), 40);
     });
 }
 
 #[test]
 fn a_root_that_runs_ahead_overwrites_nothing() {
     at_all_counts(|world, rng| {
+        let bench = loaded(world);
         for threads in [1, 33] {
-            run(world, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), 300);
+            run(&bench, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), 300);
         }
     });
 }
@@ -162,7 +169,7 @@ fn teams_that_overlap_run_at_once() {
     let teams = if on_gpus() { 3 } else { 10 };
     const BLOCKS: usize = 2;
     at_counts(&[2, 3, 5], |world, rng| {
-        let bench = Bench::made_quickly(world, COLLECTIVES);
+        let bench = loaded(world);
         let words = teams * BLOCKS * ROOM / 8;
         let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
         let config = TeamConfig::default().slot_sets(BLOCKS as u32);

@@ -38,7 +38,7 @@ fn slots_and_counters_wrap_under_many_threads() {
         // More than 2^16 requests in all, in 64 slots.
         let (blocks, threads) = (4, 64u32);
         let words = world.alloc::<u32>((blocks * threads) as usize).unwrap();
-        let rounds = 70_000 / (blocks * threads);
+        let rounds = litmus_rounds(70_000 / (blocks * threads) as usize) as u32;
         bench.run("queue_flood", Launch::new(blocks, threads), (&bench.report, &words, rounds));
         assert!(words.to_vec().unwrap().iter().all(|word| *word == rounds));
     });

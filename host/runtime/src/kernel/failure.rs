@@ -140,8 +140,8 @@ impl Common {
     /// What the thread that gave up at `place` waited for; where it found no free record, what another one
     /// has waited for meanwhile.
     fn record(&self, place: &str, fits: impl Fn(&StallRecord) -> bool) -> Option<String> {
-        /// For who reports, and who reads it.
-        const LATE: Duration = Duration::from_secs(2);
+        /// For who reports, and who reads it: a GPU that processes share leaves either waiting for seconds.
+        const LATE: Duration = Duration::from_secs(30);
         self.printed.keep(self.state.take_stalls());
         let age = self.config.wait_timeout.unwrap_or_default() + LATE;
         let record = self.printed.latest(place, &fits).or_else(|| self.printed.of_another(age, &fits));

@@ -64,6 +64,16 @@ pub(crate) enum Call {
 }
 
 impl Call {
+    /// Whether nobody reads the words of a call of this kind.
+    #[inline]
+    fn carries_nothing(code: u8) -> bool {
+        const MEETINGS: u32 = 1 << Call::BarrierAll as u32
+            | 1 << Call::SyncAll as u32
+            | 1 << Call::TeamSync as u32
+            | 1 << Call::TeamBarrier as u32;
+        code < 32 && MEETINGS >> code & 1 != 0
+    }
+
     /// The call's name in the C ABI's words.
     pub(crate) fn name(code: u8) -> &'static str {
         match code {
@@ -315,8 +325,11 @@ impl Control {
     pub(crate) fn arrive_for(&self, pe: usize, arrival: &Arrival) {
         let Arrival { board, number, kind, previous, words } = arrival;
         let line = self.line(*board, pe, *number);
-        for (to, from) in line.words.iter().zip(words) {
-            to.store(*from, Ordering::Relaxed);
+        // The others poll this line: each store may take it from them once more.
+        if !Call::carries_nothing(*kind) {
+            for (to, from) in line.words.iter().zip(words) {
+                to.store(*from, Ordering::Relaxed);
+            }
         }
         // Release: a PE that sees the arrival sees the arguments above and all earlier puts.
         line.arrival.store(number << 16 | u64::from(*previous) << 8 | u64::from(*kind), Ordering::Release);
@@ -369,12 +382,14 @@ mod tests {
         assert_eq!((control.arrived(7, 1, 5), control.arrived(7, 1, 1)), (None, None));
         control.arrive(&arrival(7, 5, Call::TeamFree));
         assert_eq!((control.arrived(7, 1, 5), control.arrived(7, 1, 6)), (Some(free), None));
-        for (number, kind) in [(41, Call::TeamSync), (42, Call::TeamSync), (43, Call::TeamBarrier)] {
+        for (number, kind) in [(41, Call::TeamSync), (42, Call::TeamBarrier), (43, Call::Reduce)] {
             control.arrive(&arrival(7, number, kind));
             assert_eq!(control.arrived(7, 1, 5), Some(AHEAD));
         }
-        assert_eq!(control.arrived(7, 1, 43), Some(Call::TeamBarrier as u8));
+        assert_eq!(control.arrived(7, 1, 43), Some(Call::Reduce as u8));
         assert_eq!(control.words(7, 1, 43), [43; 4]);
+        control.arrive(&arrival(7, 44, Call::TeamBarrier));
+        assert_eq!(control.arrived(7, 1, 44), Some(Call::TeamBarrier as u8));
         assert_eq!((control.arrived(6, 1, 1), control.arrived(7, 0, 1)), (None, None));
     }
 

@@ -173,9 +173,10 @@ impl Pair {
     /// The slot of the next request, which is poisoned then.
     fn slot(&self) -> [u8; BLOCK] {
         let at = self.taken as usize % self.memory.count * BLOCK;
-        // SAFETY: a slot of this pair's; words are atomic here, as kernels may write it against the rules.
-        let words =
-            unsafe { std::slice::from_raw_parts(self.memory.slots.add(at).cast::<AtomicU64>(), BLOCK / 8) };
+        // SAFETY: a slot of this pair's, of whole words.
+        let slot = unsafe { self.memory.slots.add(at) }.cast::<AtomicU64>();
+        // SAFETY: the slot has `BLOCK` bytes, atomic words here, as kernels may write it against the rules.
+        let words = unsafe { std::slice::from_raw_parts(slot, BLOCK / 8) };
         let mut block = [0; BLOCK];
         for (word, to) in words.iter().zip(block.chunks_exact_mut(8)) {
             to.copy_from_slice(&word.swap(POISON, Ordering::Relaxed).to_le_bytes());
