@@ -9,6 +9,7 @@ mod atomics;
 mod collective_faults;
 mod collectives;
 mod faults;
+mod features;
 mod groups;
 mod order;
 mod packed;

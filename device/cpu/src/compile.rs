@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::headers::{self, Header, HEADERS};
 use crate::limits::Limits;
 use crate::module::Module;
+use crate::ptx;
 use crate::scan::{self, Form, Found};
 use crate::toolchain::{machine_fault, Toolchain};
 
@@ -201,13 +202,14 @@ impl Job<'_> {
         args.extend([scratch.path.join("unit.d").into(), "-o".into(), scratch.path.join("unit.ii").into()]);
         self.checked(&args, &scratch)?;
         let text = scratch.folder.read_built("unit.ii").map_err(failed)?;
-        let found = scan::kernels(&String::from_utf8_lossy(&text));
+        let text = String::from_utf8_lossy(&text);
+        let found = scan::kernels(&text);
         self.check_names(&found)?;
 
         let entries = self.entries(&found);
         let listed = marked + &list(&entries, &found);
         scratch.folder.replace(UNIT, listed.as_bytes()).map_err(failed)?;
-        self.compile(&entries, &source, &scratch)?;
+        self.compile(&entries, &source, &scratch).map_err(|error| self.with_ptx(error, &text))?;
         let entry = self.entry.folder.via();
         let own = |path: &PathBuf| !path.starts_with(&self.headers.0) && !path.starts_with(&entry);
         let rule = scratch.folder.read_built("unit.d").map_err(failed)?;
@@ -354,6 +356,16 @@ impl Job<'_> {
             out += "note: here, RUSHMEM_DYNAMIC_SHARED(type, name) inside the kernel names dynamic shared memory\n";
         }
         out
+    }
+
+    /// A complaint of the compiler, behind what there is to say of inline PTX in the preprocessed text.
+    fn with_ptx(&self, error: Error, preprocessed: &str) -> Error {
+        match error {
+            Error::Compile { text } => {
+                Error::Compile { text: self.readable(&ptx::complaints(preprocessed)) + &text }
+            }
+            other => other,
+        }
     }
 
     fn check_names(&self, found: &[Found]) -> Result<(), Error> {

@@ -30,6 +30,7 @@ mod limits;
 mod lines;
 mod module;
 mod pool;
+mod ptx;
 mod report;
 mod scan;
 mod seat;

@@ -19,6 +19,8 @@ pub(crate) struct Exchange {
 /// Lanes that may go on, and what they see.
 pub(crate) struct Released {
     pub(crate) lanes: u32,
+    /// The lanes that were to meet.
+    pub(crate) mask: u32,
     pub(crate) values: *const u64,
 }
 
@@ -118,7 +120,7 @@ impl Exchange {
         }
         self.open = false;
         self.readers = self.arrived;
-        Some(Released { lanes: self.arrived, values: self.values.as_ptr() })
+        Some(Released { lanes: self.arrived, mask: self.mask, values: self.values.as_ptr() })
     }
 }
 

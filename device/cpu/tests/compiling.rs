@@ -290,3 +290,37 @@ fn a_missing_compiler_is_told_and_a_cache_not_needed() {
     bench.compiler.cache_dir = Some(file.join("cache"));
     assert_eq!(bench.module("__global__ void k() {}").kernel_names().len(), 1);
 }
+
+#[test]
+fn inline_ptx_is_named_with_what_to_write_instead() {
+    let bench = Bench::new();
+    let complaint = bench.complaint(
+        "__global__ void clean(int *x) { *x = 1; }
+__device__ unsigned long long now() {
+  unsigned long long ns;
+  asm volatile(\"mov.u64 %0, %%globaltimer;\" : \"=l\"(ns));
+  return ns;
+}
+__global__ void flag(int *x, unsigned long long *at) {
+  *at = now();
+  asm volatile(\"st.release.sys.global.s32 [%0], %1;\" ::\"l\"(x), \"r\"(1) : \"memory\");
+}
+",
+    );
+    let lines: Vec<&str> = complaint.lines().collect();
+    for (line, place, instruction, instead) in [
+        (0, "test.cu:4: error: PTX", "`mov.u64`", "clock64()"),
+        (1, "test.cu:9: error: PTX", "`st.release.sys.global.s32`", "memory_order_release"),
+    ] {
+        assert!(lines[line].starts_with(place), "{complaint}");
+        assert!(lines[line].contains(instruction) && lines[line].contains(instead), "{complaint}");
+    }
+    // What is not compiled is no fault, nor is a template of which there is no instance.
+    let kernel = "
+#if !defined(RUSHMEM_CPU)
+__device__ void f() { asm volatile(\"fence.acq_rel.sys;\" ::: \"memory\"); }
+#endif
+__global__ void k(int *p) { *p = 123; }
+";
+    bench.module(kernel);
+}

@@ -74,6 +74,15 @@ RUSHMEM_CPU_CAS(int)
 RUSHMEM_CPU_CAS(unsigned int)
 RUSHMEM_CPU_CAS(unsigned long long)
 
+/* Vectors: each element by itself is added at once (CUDA C++ Programming Guide, "atomicAdd"). */
+static inline float2 atomicAdd(float2 *address, float2 value) {
+  return make_float2(atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y));
+}
+static inline float4 atomicAdd(float4 *address, float4 value) {
+  return make_float4(atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y), atomicAdd(&address->z, value.z),
+                     atomicAdd(&address->w, value.w));
+}
+
 #undef RUSHMEM_CPU_ATOMIC
 #undef RUSHMEM_CPU_FETCH
 #undef RUSHMEM_CPU_BY_CAS
@@ -90,7 +99,18 @@ RUSHMEM_CPU_LOAD(__ldca)
 RUSHMEM_CPU_LOAD(__ldcs)
 RUSHMEM_CPU_LOAD(__ldlu)
 #undef RUSHMEM_CPU_LOAD
-template <class T> static inline T __ldcv(const T *address) { return *(const volatile T *)address; }
+/* Read anew each time; a vector word by word. */
+template <class T> static inline T __ldcv(const T *address) {
+  if constexpr (sizeof(T) % sizeof(uint32_t) == 0) {
+    uint32_t words[sizeof(T) / sizeof(uint32_t)];
+    for (size_t i = 0; i < sizeof(T) / sizeof(uint32_t); ++i) words[i] = ((const volatile uint32_t *)address)[i];
+    T value;
+    memcpy(&value, words, sizeof value);
+    return value;
+  } else {
+    return *(const volatile T *)address;
+  }
+}
 #define RUSHMEM_CPU_STORE(name) \
   template <class T> static inline void name(T *address, T value) { *address = value; }
 RUSHMEM_CPU_STORE(__stwb)

@@ -20,6 +20,9 @@
 #include "rushmem_cpu/warp.h"
 #include "rushmem_cpu/atomic.h"
 #include "rushmem_cpu/intrinsics.h"
+#include "rushmem_cpu/math_functions.h"
+#include "rushmem_cpu/simd.h"
+#include "rushmem_cpu/address_space.h"
 #include "rushmem_cpu/float16_bits.h"
 #include "rushmem_cpu/kernel.h"
 
