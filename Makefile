@@ -39,6 +39,10 @@ soak: ## fuzz targets, random programs against the promised order, long attacks 
 	@scripts/setup test
 	@scripts/soak
 
+.PHONY: check-sweep
+check-sweep: ## tests of kernels and examples under RUSHMEM_CHECK, which may report nothing (an hour)
+	@scripts/check-sweep
+
 .PHONY: test-all
 test-all: test attack ## make test, make attack, and the whole grids that make test takes parts of
 	$(call step,the whole grids)

@@ -3,6 +3,7 @@
 //! puts it at the end. When everything in the queue has only spun, the OS thread gives its core away; when
 //! the queue is empty and threads are left, they wait for each other and the launch fails.
 
+mod scopes;
 mod still;
 
 use std::cell::{Cell, RefCell};
@@ -12,7 +13,7 @@ use std::ptr;
 
 use corosensei::{Coroutine, CoroutineResult};
 
-use crate::check::CheckedBlock;
+use crate::check::{self, CheckedBlock};
 use crate::hooks::{self, BlockContext, Fiber, ThreadContext};
 use crate::idle::Idle;
 use crate::launch::{Cause, Launch};
@@ -90,7 +91,9 @@ pub(crate) fn run(launch: &Launch, index: u64) -> bool {
 
 impl Workspace {
     fn prepare(&mut self, launch: &Launch, index: u64) -> BlockContext {
-        let lines = launch.shared.div_ceil(size_of::<Line>());
+        // Beside the memory of a launch that is checked nobody has anything.
+        let guard = if launch.check.is_some() { check::GUARD } else { 0 };
+        let lines = (launch.shared + 2 * guard).div_ceil(size_of::<Line>());
         if self.shared.len() < lines {
             self.shared.resize(lines, Line([0; 128]));
         }
@@ -100,7 +103,7 @@ impl Workspace {
             block_dim: launch.block,
             block_idx: [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32],
             shared_bytes: launch.shared as u32,
-            shared: self.shared.as_mut_ptr().cast(),
+            shared: self.shared[guard / size_of::<Line>()..].as_mut_ptr().cast(),
             state: launch.state,
             grid_barrier: &launch.grid_barrier,
         }
@@ -305,6 +308,7 @@ impl Block<'_> {
                             check.warp(first as usize, released.lanes);
                         }
                         release(&mut self.space.queue, contexts, first, released.lanes, released.values);
+                        self.met_in_warp(first, released.lanes, released.mask, contexts);
                     }
                     Err(text) => {
                         let place = Some((self.context.block_idx, context.thread_idx));
@@ -327,13 +331,15 @@ impl Block<'_> {
         let Workspace { warps, queue, .. } = &mut *self.space;
         let warp = &mut warps[thread as usize / 32];
         warp.has_read(thread % 32);
-        let check = &mut self.check;
+        let (check, mut met) = (&mut self.check, Vec::new());
         warp.exit(thread % 32, |released| {
             if let Some(check) = check {
                 check.warp(first as usize, released.lanes);
+                met.push((released.lanes, released.mask));
             }
             release(queue, contexts, first, released.lanes, released.values);
         });
+        met.into_iter().for_each(|(lanes, mask)| self.met_in_warp(first, lanes, mask, contexts));
         self.pass_barrier(contexts);
     }
 
@@ -345,6 +351,8 @@ impl Block<'_> {
         }
         if let Some(check) = &mut self.check {
             check.barrier();
+            let threads = self.space.waiting.clone();
+            self.met(&threads, contexts);
         }
         let voted = std::mem::take(&mut self.voted);
         let Workspace { waiting, queue, .. } = &mut *self.space;

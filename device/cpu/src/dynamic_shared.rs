@@ -1,7 +1,8 @@
 //! `extern __shared__ float tile[];` inside a function is CUDA's way to name dynamic shared memory, and the
 //! one line of ordinary CUDA C++ that no macro can turn into C++. So it is rewritten in the source before it
 //! is compiled, without changing any line's number. (`RUSHMEM_DYNAMIC_SHARED(float, tile)` says the same with
-//! no rewriting, also in headers.)
+//! no rewriting, also in headers.) Nor does C++ have an `alignas` behind `__shared__`, which is
+//! `static thread_local`, or a `static` before it: the one is put before it, the other left out.
 
 use crate::token::{tokenize, Kind, Token};
 
@@ -15,7 +16,18 @@ pub(crate) fn rewrite(source: &str) -> String {
     let (mut copied, mut at) = (0, 0);
     while at < tokens.len() {
         let Some((kind, name, end)) = declaration(&tokens, at) else {
-            at += 1;
+            if let Some((alignment, end)) = misplaced(&tokens, at) {
+                let stop = tokens[end].at;
+                let alignment = source[alignment..stop].trim_end();
+                out += &source[copied..tokens[at].at];
+                out += &format!("{alignment} __shared__ ");
+                let lines =
+                    source[tokens[at].at..stop].matches('\n').count() - alignment.matches('\n').count();
+                out.extend(std::iter::repeat_n('\n', lines));
+                (copied, at) = (stop, end);
+            } else {
+                at += 1;
+            }
             continue;
         };
         let start = tokens[at].at;
@@ -58,6 +70,23 @@ fn declaration<'a>(tokens: &[Token<'a>], at: usize) -> Option<(String, &'a str, 
     }
 }
 
+/// Where the alignment begins, and the token behind it, of `static __shared__` or `__shared__ alignas(…)` at
+/// token `at`.
+fn misplaced(tokens: &[Token<'_>], at: usize) -> Option<(usize, usize)> {
+    let is = |at: usize, text: &str| tokens.get(at).is_some_and(|token| token.is(text));
+    let is_static = is(at, "static") && is(at + 1, "__shared__");
+    if !is_static && (!is(at, "__shared__") || at > 0 && is(at - 1, "extern")) {
+        return None;
+    }
+    let after = at + 1 + usize::from(is_static);
+    let end = match tokens.get(after)? {
+        token if token.is("alignas") => skip_round(tokens, after + 1)?,
+        _ if is_static => after,
+        _ => return None,
+    };
+    (end < tokens.len()).then(|| (tokens[after].at, end))
+}
+
 /// After the bracket that closes the one at `at`.
 fn skip_round(tokens: &[Token<'_>], mut at: usize) -> Option<usize> {
     let mut depth = 0usize;
@@ -94,6 +123,18 @@ mod tests {
     }
 
     #[test]
+    fn alignments_go_before() {
+        for (from, to) in [
+            ("__shared__ alignas(16) char x[4];", "alignas(16) __shared__ char x[4];"),
+            ("{ static __shared__ int x; }", "{  __shared__ int x; }"),
+            ("static __shared__ alignas(alignof(T)) T x;", "alignas(alignof(T)) __shared__ T x;"),
+            ("a\n__shared__\nalignas(8)\nint x;\nb", "a\nalignas(8) __shared__ \n\nint x;\nb"),
+        ] {
+            assert_eq!(rewrite(from), to);
+        }
+    }
+
+    #[test]
     fn everything_else_stays() {
         for source in [
             "__shared__ float x[4];",
@@ -101,6 +142,10 @@ mod tests {
             "\"extern __shared__ float x[];\"",
             "extern __shared__ float x[4];",
             "extern __shared__",
+            "static __shared__",
+            "__shared__ alignas(",
+            "__shared__ alignas(8)",
+            "alignas(8) __shared__ int x;",
             "extern __shared__ __align__(",
             "extern __shared__ x[];",
         ] {

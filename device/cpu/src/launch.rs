@@ -128,6 +128,8 @@ pub(crate) struct Code {
     pub(crate) names: *const SourceNames,
     /// Of a module with the checker's hooks; else null.
     pub(crate) lines: *const Lines,
+    /// What is checked.
+    pub(crate) check: check::Mode,
 }
 
 impl Code {

@@ -2,20 +2,31 @@
 //! first looked, and reads one's debug information again each time that it is asked for another's.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use addr2line::Context;
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use crate::trace::{demangled, Function};
 
 type Reader = EndianArcSlice<LittleEndian>;
 
+/// A thread-local variable of a module: block-shared memory, or the CPU device's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Variable {
+    /// Among the module's thread-local variables.
+    pub(crate) range: Range<usize>,
+    pub(crate) name: String,
+    pub(crate) is_shared: bool,
+}
+
 /// Debug information that is read when it is first asked for.
 pub(crate) struct Lines {
     object: Vec<u8>,
+    locals: OnceLock<Arc<[Variable]>>,
     /// From addresses in the object to those in memory.
     bias: usize,
     context: OnceLock<Option<Mutex<Context<Reader>>>>,
@@ -24,7 +35,7 @@ pub(crate) struct Lines {
 impl Lines {
     /// Of an object that was loaded so far from where it says.
     pub(crate) fn of(object: &[u8], bias: usize) -> Lines {
-        Lines { object: object.to_vec(), bias, context: OnceLock::new() }
+        Lines { object: object.to_vec(), locals: OnceLock::new(), bias, context: OnceLock::new() }
     }
 
     /// The functions, inlined ones included, that calls behind which these counters are stand in; innermost
@@ -47,6 +58,29 @@ impl Lines {
             }
         }
         functions
+    }
+
+    /// The thread-local variables, by their offsets; none where the object has no symbols.
+    pub(crate) fn thread_locals(&self) -> Arc<[Variable]> {
+        Arc::clone(self.locals.get_or_init(|| {
+            let Ok(file) = object::File::parse(&*self.object) else { return Arc::default() };
+            let symbols =
+                file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Tls && symbol.size() > 0);
+            let mut found: Vec<Variable> = symbols
+                .map(|symbol| {
+                    let raw = symbol.name().unwrap_or_default();
+                    let start = symbol.address() as usize;
+                    // The device's own variables, and the compiler's guards.
+                    let is_shared =
+                        !raw.contains("rushmem_cpu_") && !raw.starts_with("_ZG") && !raw.starts_with("__tls");
+                    let name = demangled(Cow::Borrowed(raw));
+                    let name = name.rsplit("::").next().unwrap_or_default().to_owned();
+                    Variable { range: start..start + symbol.size() as usize, name, is_shared }
+                })
+                .collect();
+            found.sort_by_key(|variable| variable.range.start);
+            found.into()
+        }))
     }
 
     fn read(&self) -> Option<Context<Reader>> {

@@ -239,6 +239,7 @@ impl Kernel {
             kernel: &*entry.name,
             names: &self.inner.names,
             lines: self.inner.lines.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
+            check: self.inner.check,
         };
         crash::install();
         launch::run(code, self.inner.limits, config, args.as_ptr(), state, stop, reports)

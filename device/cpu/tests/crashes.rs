@@ -142,14 +142,17 @@ fn each_fault_is_told() {
 const HANDLERS: &str = r#"
 #include <sys/resource.h>
 __global__ void writes(int *p) { *p = 5; }  // writes
+#include <sys/mman.h>
 __global__ void cramped(int *p) {
-  // A megabyte more than there is: not enough for who reads debug information.
+  // A megabyte more than there is: not enough for who reads debug information. Nor is what other threads have
+  // given back meanwhile.
   long pages = 0;
   FILE *file = fopen("/proc/self/statm", "r");
   assert(fscanf(file, "%ld", &pages) == 1);
   fclose(file);
   rlimit little{((rlim_t)pages << 12) + (1 << 20), RLIM_INFINITY};
   assert(setrlimit(RLIMIT_AS, &little) == 0);
+  while (mmap(nullptr, 2 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {}
   *p = 5;
 }
 "#;

@@ -407,3 +407,22 @@ fn a_misshapen_exchange_is_told() {
     assert!(text.contains("lane 0 calls __syncwarp() with mask 0x00000002, which it is not in"), "{text}");
     assert_eq!(place, Some(([0; 3], [0; 3])));
 }
+
+#[test]
+fn shared_variables_may_be_static_and_aligned() {
+    let bench = Bench::new();
+    let module = bench.module(
+        "__global__ void k(int *out) {
+           __shared__ alignas(64) unsigned char bytes[64];
+           static __shared__ int word;
+           static __shared__ alignas(16) float four[4];
+           if (threadIdx.x == 0) word = 5;
+           __syncthreads();
+           out[threadIdx.x] = word + ((unsigned long long)bytes % 64 == 0) + ((unsigned long long)four % 16 == 0);
+         }",
+    );
+    let mut out = [0i32; 8];
+    let to = out.as_mut_ptr();
+    run(&module.kernel("k").expect("defined"), &shape(1, 8), &[arg(&to)]).expect("runs");
+    assert_eq!(out, [7; 8]);
+}

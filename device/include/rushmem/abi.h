@@ -24,21 +24,29 @@ enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
 #endif
 
 /* A wait that has lasted longer than `stall_ns` fills one of these once; the host prints it. `state` goes
- * 0 (free) -> 1 (being written) -> 2 (ready) -> 0 (printed). */
+ * 0 (free) -> 1 (being written) -> 2 (ready) -> 0 (printed). `cmp` is RUSHMEM_CMP_* of a wait for a word, or:
+ *
+ *   RUSHMEM_STALL_SYNC        a sync: `expected` is the epoch, `from_pe` the late PE
+ *   RUSHMEM_STALL_ANSWER      an operation on `from_pe`, which is not mapped, is not answered
+ *   RUSHMEM_STALL_ROOM        the ring to the PEs that are not mapped is full
+ *   RUSHMEM_STALL_COLLECTIVE  member `from_pe` of a team has not come to a phase of a collective
+ *   RUSHMEM_STALL_GRID        not all blocks of the launch have come to a collective of the grid: `expected`
+ *                             is their number, `seen` how many have come
+ *   RUSHMEM_STALL_QUEUE       a request in the queue to `from_pe` is not complete: `expected` is one past
+ *                             its index, `seen` how many are complete; where `width` is not 0 it failed, and
+ *                             `width` is the syndrome
+ *
+ * These are no stalls, and end the launch:
+ *
+ *   RUSHMEM_STALL_ADDRESS     `address` is none of symmetric memory
+ *   RUSHMEM_STALL_MISMATCH    member `from_pe` makes another call
+ *   RUSHMEM_STALL_BUSY        the slot set is in use
+ *
+ * Records of collectives: `width` is team << 8 | RUSHMEM_COLLECTIVE_*; but for GRID, `expected` and `seen`
+ * are phase << 16 | tag. */
 typedef struct rushmem_stall_record {
   uint32_t state;
-  int32_t  cmp;          /* RUSHMEM_CMP_*; RUSHMEM_STALL_SYNC: a sync, then `expected` is the epoch and `from_pe` the late PE;
-                          * RUSHMEM_STALL_ANSWER: an operation on from_pe, which is not mapped, is not answered;
-                          * RUSHMEM_STALL_ROOM: the ring to the PEs that are not mapped is full;
-                          * RUSHMEM_STALL_ADDRESS: no stall: `address` is none of symmetric memory, and the launch ends;
-                          * RUSHMEM_STALL_COLLECTIVE: for member from_pe of a team to come to a phase of a collective;
-                          * RUSHMEM_STALL_MISMATCH: no stall: that member makes another call, and the launch ends;
-                          * RUSHMEM_STALL_BUSY: no stall: the slot set is in use, and the launch ends. Of these three `width` is
-                          * team << 8 | RUSHMEM_COLLECTIVE_*, and `expected` and `seen` are phase << 16 | tag;
-                          * RUSHMEM_STALL_GRID: for the blocks of the launch to come to a collective at grid scope: `width`
-                          * is the same, `expected` the number of blocks and `seen` how many have come;
-                          * RUSHMEM_STALL_QUEUE: for a request in the card's queue to from_pe: `expected` is one past its
-                          * index, `seen` how many are complete; where `width` is not 0 it failed, and `width` is the syndrome */
+  int32_t  cmp;          /* RUSHMEM_CMP_* or RUSHMEM_STALL_* */
   int32_t  from_pe;      /* the PE waited for where that is known, else -1 */
   uint32_t width;        /* bytes of the word: 4 or 8 */
   uint64_t address;      /* of the word, in the waiting PE's address space */

@@ -38,6 +38,15 @@ struct rushmem_cpu_remote_call {
   uint32_t what;
 };
 
+/* A collective call of a team, as its tag says it; and where the team's slot set is, the call's phase there,
+ * and the first member. */
+struct rushmem_cpu_collective_call {
+  uint64_t size, more, slots, phase;
+  const void *counter;
+  uint32_t collective, tag;
+  int32_t first;
+};
+
 struct rushmem_cpu_checker {
   uint32_t bytes;
   void (*access)(rushmem_cpu_thread *self, const volatile void *at, size_t bytes, uint32_t flags, const void *counter);
@@ -45,6 +54,7 @@ struct rushmem_cpu_checker {
   void (*fence)(rushmem_cpu_thread *self, int32_t order);
   void (*order)(rushmem_cpu_thread *self, uint32_t what);
   void (*remote)(rushmem_cpu_thread *self, const rushmem_cpu_remote_call *call);
+  void (*collective)(rushmem_cpu_thread *self, const rushmem_cpu_collective_call *call);
   void (*enter)(rushmem_cpu_thread *self, const void *counter);
   void (*leave)(rushmem_cpu_thread *self);
   void *(*memmove)(void *to, const void *from, size_t bytes);
@@ -78,6 +88,18 @@ RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_remote(uint32_t what, uint64
   if (!rushmem_cpu_self || !bytes) return;
   const rushmem_cpu_remote_call call = {at, bytes, stride, count, RUSHMEM_CPU_CALLER, pe, what};
   rushmem_cpu_check_table->remote(rushmem_cpu_self, &call);
+}
+/* What a collective call is asked for; and, by one thread of its scope, in which phase it is made. */
+RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_arguments(uint32_t collective, uint64_t size, uint64_t more,
+                                                              uint32_t tag) {
+  if (!rushmem_cpu_self) return;
+  const rushmem_cpu_collective_call call = {size, more, 0, 0, RUSHMEM_CPU_CALLER, collective, tag, -1};
+  rushmem_cpu_check_table->collective(rushmem_cpu_self, &call);
+}
+RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_call(uint64_t slots, uint64_t phase, uint32_t tag, int first) {
+  if (!rushmem_cpu_self) return;
+  const rushmem_cpu_collective_call call = {0, 0, slots, phase, RUSHMEM_CPU_CALLER, 0, tag, first};
+  rushmem_cpu_check_table->collective(rushmem_cpu_self, &call);
 }
 
 /* ---- for the compiler ---- */

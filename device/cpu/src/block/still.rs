@@ -191,7 +191,7 @@ impl Block<'_> {
     }
 
     /// Asks a suspended thread where it is.
-    fn probe(&mut self, thread: u32, contexts: *mut ThreadContext) -> Counters {
+    pub(super) fn probe(&mut self, thread: u32, contexts: *mut ThreadContext) -> Counters {
         let mut counters = Counters::default();
         // SAFETY: the table's entry of one of the block's threads, and its fiber, which outlive this; the
         // thread answers in `hooks::suspend`, and is suspended again as it was.

@@ -1,71 +1,24 @@
-//! A launch and its blocks under the checker. A block's threads are strands that share what its barriers make
+//! A block of a launch under the checker. Its threads are strands that share what its barriers make
 //! common; all of this is touched by the block's OS thread alone, by its scheduler or from the one coroutine
 //! that runs.
 
+mod faults;
+
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::actor::{Access, Actor, Conflict, Effect, Order, Pages, Spot};
+use super::calls::Asked;
 use super::clock::{Clock, Strand, Track};
+use super::fault::Fault;
+use super::launch::CheckedLaunch;
 use super::report;
-use super::world::{lock, Chain, World};
-use crate::launch::Code;
+use super::shared::SharedMemory;
+use super::world::lock;
 use crate::trace::Counters;
 
 /// Frames that tell one place in a source from another.
 const FRAMES: usize = 3;
-
-/// A launch under way.
-pub(crate) struct CheckedLaunch {
-    chain: Arc<Chain>,
-    code: Code,
-    start: u32,
-    known: Arc<Clock>,
-    data: Range<usize>,
-    grid: [u32; 2],
-    block: [u32; 2],
-    ended: Mutex<(Clock, u32)>,
-}
-
-// SAFETY: the code's pointers are read-only and stay valid until the launch has ended, which is after the
-// last block; all else is atomics, locks or constant.
-unsafe impl Send for CheckedLaunch {}
-// SAFETY: as it may be sent, and what changes is behind a lock.
-unsafe impl Sync for CheckedLaunch {}
-
-impl CheckedLaunch {
-    /// Begins a launch of an instrumented kernel on the chain that the calling thread works for.
-    pub(crate) fn begin(chain: Arc<Chain>, code: &Code, grid: [u32; 3], block: [u32; 3]) -> CheckedLaunch {
-        let (known, start) = {
-            let mut state = chain.state();
-            let known = state.actor.publish();
-            (known, state.actor.clock)
-        };
-        CheckedLaunch {
-            code: code.clone(),
-            start,
-            ended: Mutex::new((known.clone(), start)),
-            known: Arc::new(known),
-            data: crate::signals::data_of(code.slot as usize),
-            grid: [grid[0], grid[1]],
-            block: [block[0], block[1]],
-            chain,
-        }
-    }
-
-    /// All blocks have ended: the chain goes on behind them.
-    pub(crate) fn end(&self) {
-        let (mut known, last) = std::mem::take(&mut *lock(&self.ended));
-        known.raise(Strand::chain(self.chain.number), last);
-        let mut state = self.chain.state();
-        state.actor.clock = state.actor.clock.max(last) + 1;
-        state.actor.known = Arc::new(known);
-    }
-
-    fn world(&self) -> &Arc<World> {
-        &self.chain.world
-    }
-}
 
 /// A CUDA thread.
 pub(crate) struct CheckedThread {
@@ -76,6 +29,8 @@ pub(crate) struct CheckedThread {
     tracks: [Track; 2],
     /// Fences are the library's own, with its host.
     inner: bool,
+    /// What its last collective call was asked for.
+    asked: Asked,
     block: *mut CheckedBlock,
 }
 
@@ -84,12 +39,16 @@ pub(crate) struct CheckedBlock {
     launch: Arc<CheckedLaunch>,
     threads: Vec<CheckedThread>,
     pages: Pages,
-    /// This block's shared memory: dynamic, and static.
-    shared: [Range<usize>; 2],
+    shared: SharedMemory,
+    /// Offsets that live allocations have, as they were looked up last, and the version of that.
+    live: (u64, [Range<usize>; 4]),
     sites: Box<[(u64, u32); 512]>,
     /// Places whose lines are to be looked up.
     unnamed: Vec<(u32, Counters)>,
     found: Vec<Conflict>,
+    faults: Vec<Fault>,
+    /// Lines whose calls were misused.
+    misused: Vec<u32>,
 }
 
 impl CheckedBlock {
@@ -101,14 +60,18 @@ impl CheckedBlock {
         shared: Range<usize>,
     ) -> Box<CheckedBlock> {
         let statics = crate::signals::thread_locals_of(launch.code.slot as usize);
+        let variables = launch.code.lines().map(|lines| lines.thread_locals()).unwrap_or_default();
         let mut made = Box::new(CheckedBlock {
             launch: Arc::clone(launch),
             threads: Vec::with_capacity(threads),
             pages: Pages::default(),
-            shared: [shared, statics],
+            shared: SharedMemory::new(shared, statics, variables),
+            live: Default::default(),
             sites: Box::new([(0, 0); 512]),
             unnamed: Vec::new(),
             found: Vec::new(),
+            faults: Vec::new(),
+            misused: Vec::new(),
         });
         let at: *mut CheckedBlock = &raw mut *made;
         let chain = launch.chain.number;
@@ -117,11 +80,12 @@ impl CheckedBlock {
             frames: Vec::new(),
             tracks: [Track::Now; 2],
             inner: false,
+            asked: Asked::default(),
             block: at,
         }));
         // An earlier block of this OS thread had the same memory.
         let world = launch.world();
-        for range in &made.shared {
+        for range in made.shared.ranges() {
             world.forget_spots(Spot { space: world.private, at: range.start }, range.len());
         }
         made
@@ -191,7 +155,10 @@ impl CheckedBlock {
                 .name_site(site, &format!("kernel `{}`{}", self.launch.code.kernel(), place.phrase()));
         }
         for conflict in std::mem::take(&mut self.found) {
-            report::race(&world, &conflict);
+            report::race(&world, &conflict, self.launch.code.check);
+        }
+        for fault in std::mem::take(&mut self.faults) {
+            fault.say(&world);
         }
     }
 
@@ -209,7 +176,7 @@ impl CheckedBlock {
         if let Some(spot) = world.spot(at) {
             return Some(spot);
         }
-        let private = self.shared.iter().any(|range| range.contains(&at)) || self.launch.data.contains(&at);
+        let private = self.shared.has(at) || self.launch.data.contains(&at);
         private.then_some(Spot { space: world.private, at })
     }
 
@@ -254,10 +221,18 @@ impl CheckedThread {
         let tracks = self.tracks;
         // SAFETY: the caller's word.
         let (block, actor, frames) = unsafe { self.parts() };
-        let Some(spot) = block.spot(at) else { return };
-        if block.launch.world().is_own(spot) {
+        let spot = block.spot(at);
+        if spot.is_some_and(|spot| block.launch.world().is_own(spot)) {
             return;
         }
+        if block.launch.code.check.memory {
+            if let Some(what) = block.judge(at, spot, access.bytes, access.write) {
+                let spot = spot.unwrap_or(Spot { space: block.launch.world().private, at });
+                let site = block.site(counter, frames);
+                return block.fault(Fault::of(actor.strand, site, spot, &access, what));
+            }
+        }
+        let Some(spot) = spot else { return };
         let track = if access.track == Track::Now { tracks[usize::from(access.write)] } else { access.track };
         let access = Access { site: block.site(counter, frames), track, ..access };
         // SAFETY: the block holds the launch.
@@ -281,6 +256,10 @@ impl CheckedThread {
     ) -> R {
         let write = effect != Effect::Load;
         let access = Access { bytes, write, atomic: true, track: Track::Now, site: 0 };
+        if effect == Effect::Update {
+            // SAFETY: the caller's word.
+            unsafe { self.reads_shared(at, access, counter) };
+        }
         // SAFETY: the caller's word.
         unsafe { self.access(at, access, counter) };
         // SAFETY: the caller's word.
@@ -340,6 +319,11 @@ impl CheckedThread {
         let world = Arc::clone(block.launch.world());
         let Some(spot) = world.spot_on(at, pe).filter(|spot| !world.is_own(*spot)) else { return };
         let access = Access { site: block.site(counter, frames), ..access };
+        if block.launch.code.check.memory {
+            if let Some(what) = block.judge(at, Some(spot), access.bytes, access.write) {
+                return block.fault(Fault::of(actor.strand, access.site, spot, &access, what));
+            }
+        }
         actor.access(&world.segment, &mut block.pages, spot, access, &mut block.found);
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 use super::actor::{Access, Effect, Order};
 use super::block::CheckedThread;
+use super::calls::Asked;
 use super::clock::Track;
 use crate::hooks::ThreadContext;
 
@@ -18,6 +19,7 @@ pub(crate) struct CheckHooks {
     fence: unsafe extern "C" fn(*mut ThreadContext, i32),
     order: unsafe extern "C" fn(*mut ThreadContext, u32),
     remote: unsafe extern "C" fn(*mut ThreadContext, *const RemoteCall),
+    collective: unsafe extern "C" fn(*mut ThreadContext, *const CollectiveCall),
     enter: unsafe extern "C" fn(*mut ThreadContext, *const c_void),
     leave: unsafe extern "C" fn(*mut ThreadContext),
     memmove: unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void,
@@ -31,6 +33,7 @@ pub(crate) static CHECK_HOOKS: CheckHooks = CheckHooks {
     fence,
     order,
     remote,
+    collective,
     enter,
     leave,
     memmove: libc::memmove,
@@ -67,6 +70,19 @@ pub(crate) struct RemoteCall {
     pe: i32,
     /// `RUSHMEM_CPU_REMOTE_*`.
     what: u32,
+}
+
+/// `rushmem_cpu_collective_call`: what a collective call is asked for, or (`first` is not -1) its phase.
+#[repr(C)]
+pub(crate) struct CollectiveCall {
+    size: u64,
+    more: u64,
+    slots: u64,
+    phase: u64,
+    counter: *const c_void,
+    collective: u32,
+    tag: u32,
+    first: i32,
 }
 
 /// The thread's state, if its launch is checked.
@@ -115,6 +131,10 @@ unsafe extern "C" fn atomic(thread: *mut ThreadContext, call: *const AtomicCall)
         match checked(thread) {
             Some(checked) => {
                 let (order, counter) = (Order::of(call.order), call.counter as usize);
+                if call.at as usize % call.bytes as usize != 0 {
+                    checked.misaligned(call.at as usize, None, call.bytes as usize, counter);
+                    return perform_unaligned(call);
+                }
                 checked.atomic(call.at as usize, call.bytes as usize, order, effect, counter, perform)
             }
             None => perform().0,
@@ -161,6 +181,34 @@ unsafe fn perform(call: &AtomicCall) -> (u64, bool) {
     }
 }
 
+/// The same for a word that is not aligned: no other thread's update is kept away, as on no device. What was
+/// there before.
+///
+/// # Safety
+/// The word is valid.
+unsafe fn perform_unaligned(call: &AtomicCall) -> u64 {
+    let (mut bytes, count) = ([0; 8], call.bytes as usize);
+    // SAFETY: the caller's word; at most 8 bytes.
+    unsafe { std::ptr::copy_nonoverlapping(call.at.cast::<u8>(), bytes.as_mut_ptr(), count) };
+    let (before, value) = (u64::from_le_bytes(bytes), call.value);
+    let mask = u64::MAX >> (64 - 8 * count);
+    let after = match call.what {
+        0 => return before,
+        1 | 2 => value,
+        3 => before.wrapping_add(value),
+        4 => before.wrapping_sub(value),
+        5 => before & value,
+        6 => before | value,
+        7 => before ^ value,
+        8 => !(before & value),
+        _ if before == call.compare & mask => value,
+        _ => return before,
+    };
+    // SAFETY: the caller's word; at most 8 bytes.
+    unsafe { std::ptr::copy_nonoverlapping(after.to_le_bytes().as_ptr(), call.at.cast::<u8>(), count) };
+    before
+}
+
 unsafe extern "C" fn fence(thread: *mut ThreadContext, order: i32) {
     std::sync::atomic::fence(Ordering::SeqCst);
     // SAFETY: the kernel's running thread, whose block nothing else uses meanwhile.
@@ -197,6 +245,9 @@ unsafe extern "C" fn remote(thread: *mut ThreadContext, call: *const RemoteCall)
         for i in 0..call.count {
             let at = call.at.wrapping_add_signed(call.stride.wrapping_mul(i as i64)) as usize;
             let bytes = call.bytes as usize;
+            if matches!(call.what, 4..=6) && at % bytes != 0 {
+                checked.misaligned(at, Some(call.pe), bytes, counter);
+            }
             let plain = |write, track| Access { bytes, write, atomic: false, track, site: 0 };
             match call.what {
                 0 => checked.remote(at, call.pe, plain(false, Track::Now), counter),
@@ -210,6 +261,18 @@ unsafe extern "C" fn remote(thread: *mut ThreadContext, call: *const RemoteCall)
                 6 => checked.remote_atomic(at, call.pe, bytes, Order::RELAXED, Effect::Update, counter),
                 _ => checked.remote_atomic(at, call.pe, bytes, Order::RELAXED, Effect::Load, counter),
             }
+        }
+    }
+}
+
+unsafe extern "C" fn collective(thread: *mut ThreadContext, call: *const CollectiveCall) {
+    // SAFETY: the header's inline functions pass a call of their own, of the running thread.
+    unsafe {
+        let (call, Some(checked)) = (&*call, checked(thread)) else { return };
+        let CollectiveCall { size, more, collective, tag, .. } = *call;
+        match call.first {
+            -1 => checked.asked(Asked { collective, size, more, tag }),
+            first => checked.calls(call.slots, first, call.phase, tag, call.counter as usize),
         }
     }
 }

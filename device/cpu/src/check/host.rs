@@ -59,7 +59,7 @@ impl World {
         let result = note(&mut Notes { world: self, state: &mut state, site, is_host: chain.is_host() });
         let found = std::mem::take(&mut state.found);
         drop(state);
-        found.iter().for_each(|conflict| report::race(self, conflict));
+        found.iter().for_each(|conflict| report::race(self, conflict, self.mode));
         result
     }
 
@@ -103,9 +103,15 @@ impl World {
         self.current().state().actor.learn(clock.entries());
     }
 
-    /// That memory of this PE's is another allocation from now on.
-    pub fn forget(&self, offset: usize, bytes: usize) {
+    /// That memory of this PE's is another allocation from now on, by the call `what`.
+    pub fn allocated(&self, what: &str, offset: usize, bytes: usize) {
         self.forget_spots(Spot { space: self.pe as u32 + 1, at: offset }, bytes);
+        self.allocations.insert(offset, bytes, self.host_site(what));
+    }
+
+    /// The allocation that begins there is given back, by the call `what`.
+    pub fn freed(&self, what: &str, offset: usize) {
+        self.allocations.remove(offset, self.host_site(what));
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::actor::{Conflict, Seen};
+use super::actor::{Conflict, Seen, Spot};
 use super::clock::Track;
 use super::world::{lock, World};
+use super::Mode;
 
 /// The exit status of a process that found something, if it would have been 0.
 pub const EXIT_STATUS: i32 = 66;
@@ -25,7 +26,11 @@ pub fn take() -> Vec<String> {
 }
 
 /// Reports two accesses without order, unless a race of these two lines was reported before.
-pub(crate) fn race(world: &Arc<World>, conflict: &Conflict) {
+pub(crate) fn race(world: &Arc<World>, conflict: &Conflict, mode: Mode) {
+    let reused = mode.memory.then(|| reused(world, conflict)).flatten();
+    if reused.is_none() && !mode.races {
+        return;
+    }
     let [first, second] = [&conflict.first, &conflict.second].map(|seen| (line(world, seen.site), seen));
     let mut lines = [&first.0, &second.0].map(|line| xxh3_64(line.as_bytes()));
     lines.sort_unstable();
@@ -34,10 +39,40 @@ pub(crate) fn race(world: &Arc<World>, conflict: &Conflict) {
         return;
     }
     let [one, two] = [&first, &second].map(|(line, seen)| access(world, line, seen));
-    say(format!("data race on {}\n  {one}\n  {two}\n  {}", place(world, conflict), missing(world, conflict)));
+    let (head, why) = match reused {
+        Some(why) => ("buffer reused before its operation was complete:", why),
+        None => ("data race on", missing(world, conflict)),
+    };
+    say(format!("{head} {}\n  {one}\n  {two}\n  {why}", place(world, conflict.spot)));
 }
 
-fn say(text: String) {
+/// The kernels of collectives on streams.
+const ON_STREAM: &str = "kernel `rushmem_stream_";
+
+/// Where a PE's own operation uses memory that an earlier one of its may still be using: what was missing.
+fn reused(world: &World, conflict: &Conflict) -> Option<String> {
+    let strands = [conflict.first.strand, conflict.second.strand];
+    let pes = strands.map(|strand| world.segment.pe_of(strand.chain_number()));
+    if pes[0] != pes[1] || World::pe_of(conflict.spot).is_some_and(|pe| pe != pes[0]) {
+        return None;
+    }
+    if strands.iter().any(|strand| strand.track() == Track::Nbi) {
+        return Some("no quiet between them: an nbi operation uses its local memory until then".into());
+    }
+    let is_host = strands.map(|strand| world.segment.chain(strand.chain_number()).1 == "host");
+    let sites = [conflict.first.site, conflict.second.site];
+    let pending = |i: usize| match strands[i].place() {
+        None => !is_host[i],
+        Some(_) => line(world, sites[i]).starts_with(ON_STREAM),
+    };
+    let is_pending = is_host[0] && strands[0].place().is_none() && pending(1)
+        || is_host[1] && strands[1].place().is_none() && pending(0);
+    is_pending.then(|| {
+        "the stream was not synchronised between them: its operation uses the memory until then".into()
+    })
+}
+
+pub(super) fn say(text: String) {
     COUNT.fetch_add(1, Ordering::Relaxed);
     log::error!("{text}");
     // For sweeps over all tests, most of which keep what their PEs say to themselves.
@@ -53,7 +88,7 @@ fn say(text: String) {
 }
 
 /// What a site is called. Another process may be about to say it.
-fn line(world: &World, site: u32) -> String {
+pub(super) fn line(world: &World, site: u32) -> String {
     let call = lock(&world.calls).remove(&site);
     if let Some((what, counters)) = call {
         let at = counters.program_line().map_or(String::new(), |line| format!(" at {line}"));
@@ -69,7 +104,24 @@ fn line(world: &World, site: u32) -> String {
     "a place whose line is not known".into()
 }
 
-fn access(world: &World, line: &str, seen: &Seen) -> String {
+/// Who accesses memory there, and how.
+pub(super) fn access(world: &World, line: &str, seen: &Seen) -> String {
+    let verb = match (seen.write, seen.atomic) {
+        (true, true) => "writes atomically",
+        (true, false) => "writes",
+        (false, true) => "reads atomically",
+        (false, false) => "reads",
+    };
+    let when = match seen.strand.track() {
+        Track::Now | Track::Put => "",
+        Track::Far => ", on its way until a fence or quiet",
+        Track::Nbi => ", at any time until a quiet",
+    };
+    format!("{}: {verb}{when}", who(world, line, seen))
+}
+
+/// The PE, and the thread and line of its kernel, or the call of its host.
+pub(super) fn who(world: &World, line: &str, seen: &Seen) -> String {
     let (_, grid, block) = world.segment.site(seen.site);
     let (pe, name) = world.segment.chain(seen.strand.chain_number());
     let who = match seen.strand.place() {
@@ -90,29 +142,19 @@ fn access(world: &World, line: &str, seen: &Seen) -> String {
         }
         None => format!("{name}, {line}"),
     };
-    let verb = match (seen.write, seen.atomic) {
-        (true, true) => "writes atomically",
-        (true, false) => "writes",
-        (false, true) => "reads atomically",
-        (false, false) => "reads",
-    };
-    let when = match seen.strand.track() {
-        Track::Now | Track::Put => "",
-        Track::Far => ", on its way until a fence or quiet",
-        Track::Nbi => ", at any time until a quiet",
-    };
     if pe < 0 {
-        format!("{who}: {verb}{when}")
+        who
     } else {
-        format!("PE {pe}, {who}: {verb}{when}")
+        format!("PE {pe}, {who}")
     }
 }
 
-fn place(world: &World, conflict: &Conflict) -> String {
-    match World::pe_of(conflict.spot) {
-        Some(pe) => format!("PE {pe}'s symmetric memory, offset {:#x}", conflict.spot.at),
-        None if world.pe < 0 => format!("memory at {:#x}", conflict.spot.at),
-        None => format!("memory of PE {} at {:#x}", world.pe, conflict.spot.at),
+/// A place in memory.
+pub(super) fn place(world: &World, spot: Spot) -> String {
+    match World::pe_of(spot) {
+        Some(pe) => format!("PE {pe}'s symmetric memory, offset {:#x}", spot.at),
+        None if world.pe < 0 => format!("memory at {:#x}", spot.at),
+        None => format!("memory of PE {} at {:#x}", world.pe, spot.at),
     }
 }
 

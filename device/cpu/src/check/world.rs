@@ -7,8 +7,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::actor::{Actor, Conflict, Pages, Spot};
+use super::allocations::Allocations;
 use super::clock::{Clock, Strand, Track};
 use super::segment::{Segment, PAGE};
+use super::Mode;
 use crate::trace::Counters;
 
 /// Where a PE's symmetric memory is, and that of the PEs that it has mapped.
@@ -47,6 +49,8 @@ impl Memory {
 /// A PE of a job that is checked.
 pub struct World {
     pub(crate) segment: Segment,
+    pub(crate) mode: Mode,
+    pub(crate) allocations: Allocations,
     pub(crate) pe: i32,
     /// Of memory that is this PE's alone.
     pub(crate) private: u32,
@@ -79,6 +83,7 @@ pub(crate) struct ChainState {
 pub struct Point(Clock);
 
 thread_local! {
+    /// Not there any more in exit handlers, which may make calls as well.
     static CURRENT: RefCell<Option<Arc<Chain>>> = const { RefCell::new(None) };
 }
 
@@ -90,11 +95,13 @@ impl Point {
 
 impl World {
     /// PE `pe` of a job whose checker has this memory.
-    pub fn new(pe: i32, windows: Windows, Memory(segment): Memory) -> Arc<World> {
+    pub fn new(pe: i32, windows: Windows, Memory(segment): Memory, mode: Mode) -> Arc<World> {
         super::report::at_exit();
         let number = segment.new_chain(pe, "host");
         let world = Arc::new(World {
             segment,
+            mode,
+            allocations: Allocations::default(),
             pe,
             private: 1 << 15 | number,
             bytes: windows.stride * windows.pes.len(),
@@ -123,8 +130,7 @@ impl World {
 
     /// The strand of what the calling thread does: its stream's, else the PE's host.
     pub fn current(self: &Arc<Self>) -> Arc<Chain> {
-        let stream =
-            CURRENT.with_borrow(|current| current.clone().filter(|chain| Arc::ptr_eq(&chain.world, self)));
+        let stream = Chain::of_this_thread().filter(|chain| Arc::ptr_eq(&chain.world, self));
         stream.unwrap_or_else(|| lock(&self.host).clone().unwrap_or_else(|| Chain::new(self, "host")))
     }
 
@@ -199,7 +205,8 @@ impl Chain {
 
     /// The calling thread does this chain's work until what is returned is dropped.
     pub fn enter(self: &Arc<Self>) -> Entered {
-        Entered(CURRENT.replace(Some(Arc::clone(self))))
+        let before = CURRENT.try_with(|current| current.replace(Some(Arc::clone(self))));
+        Entered(before.unwrap_or_default())
     }
 
     /// All that was done on the chain so far.
@@ -216,7 +223,7 @@ impl Chain {
 
     /// The chain that the calling thread works for.
     pub(crate) fn of_this_thread() -> Option<Arc<Chain>> {
-        CURRENT.with_borrow(Clone::clone)
+        CURRENT.try_with(|current| current.borrow().clone()).unwrap_or_default()
     }
 }
 
@@ -226,7 +233,7 @@ pub struct Entered(Option<Arc<Chain>>);
 impl Drop for Entered {
     fn drop(&mut self) {
         let before = self.0.take();
-        CURRENT.with(|current| current.replace(before));
+        drop(CURRENT.try_with(|current| current.replace(before)));
     }
 }
 

@@ -75,6 +75,13 @@ struct noted_nbi {
   explicit RUSHMEM_DEVICE noted_nbi(noted what) { rushmem_cpu_check_order(what); }
   RUSHMEM_DEVICE ~noted_nbi() { rushmem_cpu_check_order(0); }
 };
+/* What a collective call is asked for, and in which phase of its slot set it is made. */
+RUSHMEM_DEVICE void note_arguments(uint32_t collective, uint64_t size, uint64_t more, uint32_t tag) {
+  rushmem_cpu_check_arguments(collective, size, more, tag);
+}
+RUSHMEM_DEVICE void note_call(uint64_t slots, uint64_t phase, uint32_t tag, int first) {
+  rushmem_cpu_check_call(slots, phase, tag, first);
+}
 /* The library's own synchronisation with the host, which orders nothing for the program. */
 struct noted_inner {
   RUSHMEM_DEVICE noted_inner() { rushmem_cpu_check_order(6); }
@@ -82,6 +89,8 @@ struct noted_inner {
 };
 #else
 RUSHMEM_DEVICE void note(noted) {}
+RUSHMEM_DEVICE void note_arguments(uint32_t, uint64_t, uint64_t, uint32_t) {}
+RUSHMEM_DEVICE void note_call(uint64_t, uint64_t, uint32_t, int) {}
 struct noted_nbi {
   explicit RUSHMEM_DEVICE noted_nbi(noted) {}
 };

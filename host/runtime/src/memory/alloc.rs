@@ -19,6 +19,8 @@ pub(crate) struct Allocator {
     used: BTreeMap<usize, usize>,
     size: usize,
     used_bytes: usize,
+    /// Bytes behind each block that are nobody's.
+    gap: usize,
 }
 
 /// What a request takes: bytes rounded up to the granule; `None` where that overflows.
@@ -36,12 +38,24 @@ impl Allocator {
             used: BTreeMap::new(),
             size: first,
             used_bytes: 0,
+            gap: 0,
         }
     }
 
     /// Bytes in use, rounded to granules.
     pub(crate) fn used(&self) -> usize {
         self.used_bytes
+    }
+
+    /// Blocks handed out from now on have `gap` bytes behind them that are nobody's: whole granules.
+    pub(crate) fn keep_apart(&mut self, gap: usize) {
+        debug_assert!(self.used.is_empty() && gap % GRANULE == 0);
+        self.gap = gap;
+    }
+
+    /// What a request takes with its gap.
+    fn taken(&self, bytes: usize) -> Option<usize> {
+        rounded(bytes)?.checked_add(self.gap)
     }
 
     /// Number of live blocks.
@@ -62,7 +76,7 @@ impl Allocator {
     /// The size to which [`Allocator::grow`] must go for this request to fit; the current one where it fits
     /// already; `None` where the sum overflows.
     pub(crate) fn size_for(&self, bytes: usize, align: usize) -> Option<usize> {
-        let len = rounded(bytes)?;
+        let len = self.taken(bytes)?;
         if self.find(len, align).is_some() {
             return Some(self.size);
         }
@@ -77,7 +91,7 @@ impl Allocator {
     /// Hands out `bytes` at a multiple of `align` (a power of two); `None` where nothing fits.
     pub(crate) fn alloc(&mut self, bytes: usize, align: usize) -> Option<usize> {
         debug_assert!(align.is_power_of_two());
-        let len = rounded(bytes)?;
+        let len = self.taken(bytes)?;
         let (at, free) = self.find(len, align)?;
         self.remove_free(at, free);
         let start = at.next_multiple_of(align.max(GRANULE));
@@ -89,14 +103,14 @@ impl Allocator {
             self.insert_free(start + len, end - start - len);
         }
         self.used.insert(start, len);
-        self.used_bytes += len;
+        self.used_bytes += len - self.gap;
         Some(start)
     }
 
     /// Takes back the block that starts at `offset`; its length, or `None` where no live block starts there.
     pub(crate) fn free(&mut self, offset: usize) -> Option<usize> {
         let len = self.used.remove(&offset)?;
-        self.used_bytes -= len;
+        self.used_bytes -= len - self.gap;
         self.insert_free(offset, len);
         Some(len)
     }

@@ -99,6 +99,11 @@ impl Symmetric {
         Ok(s)
     }
 
+    /// From now on at least so many bytes lie between allocations: whole granules, the same on all PEs.
+    pub(crate) fn keep_apart(&self, gap: usize) {
+        self.books().heap.keep_apart(gap);
+    }
+
     /// Collective over the job: PEs whose memory is not mapped reach this PE's by `far`, and it theirs, from
     /// now on.
     pub(crate) fn let_reach(&self, far: Arc<dyn RemoteMemory>) -> Result<()> {

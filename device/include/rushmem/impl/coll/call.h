@@ -45,7 +45,9 @@ namespace impl {
 /* 16 bits of what all members must have in common. */
 RUSHMEM_DEVICE uint64_t tag_of(uint32_t collective, uint64_t size, uint64_t more = 0) {
   const uint64_t mixed = (size * 0x9e3779b97f4a7c15u) ^ (more * 0xc2b2ae3d27d4eb4fu);
-  return static_cast<uint64_t>(collective) << 12 | (mixed >> 52);
+  const uint64_t tag = static_cast<uint64_t>(collective) << 12 | (mixed >> 52);
+  note_arguments(collective, size, more, static_cast<uint32_t>(tag));
+  return tag;
 }
 
 /* Stores to a member that may not be in the run around this PE, or not mapped. Out of line, as nearly all
@@ -129,6 +131,7 @@ template <typename Scope> struct call {
   RUSHMEM_DEVICE void take() {
     busy = swap_word(reinterpret_cast<uint32_t *>(&slots()->busy), uint32_t(1));
     store_relaxed_word(&slots()->current, number(next));
+    note_call(t.raw.slots - t.raw.heap_base, next, tag, t.world_pe(0));
   }
 
   /* What tells calls by other numbers of blocks apart. */

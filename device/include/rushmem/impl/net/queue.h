@@ -12,7 +12,7 @@
  * in the order of requests. A later WRITE may overtake a READ, unless it has the fence. Between queues, and
  * between a queue and the proxy, nothing has an order. From that:
  *
- *   put_signal   WRITE, then a WRITE of the signal word, side by side in one queue: in that order at the peer.
+ *   put_signal   WRITE, then a WRITE of the signal word, side by side in a queue: they arrive in that order.
  *                Memory regions are registered without relaxed ordering, so that it is the order in memory.
  *                A word of 8 bytes, aligned, is one PCIe transaction, which nobody sees in parts.
  *   get, then put  A WRITE behind a READ that nobody has waited for (`last_read`) has the fence: it changes
@@ -30,8 +30,8 @@
  *                last request is a probe: a READ of 8 bytes from the peer's memory. The peer's card carries
  *                it out behind the WRITEs before it, and over PCIe a read does not pass posted writes (PCI
  *                Express Base Specification, 2.4.1). When it is complete, everything before it is in memory.
- *   signals      What a waiting PE sees with a signal is what was before it in the same queue, or settled by a
- *                fence or quiet before it.
+ *   signals      A waiting PE sees with a signal what was before it in its queue, or settled by a fence or
+ *                quiet before it.
  *   a kernel's end  The host's quiet and fence wait for queues that have requests under way (net/queue).
  *
  * Functions with C names are never inlined; in relocatable code they are the device library's. Where no queue
