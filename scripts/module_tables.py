@@ -23,6 +23,8 @@ RUNTIME = {
     "config": {"error"},
     "interrupt": {"error"},
     "health": {"error", "interrupt"},
+    # Timelines.
+    "trace": {"error"},
     # What is asked of a PE's memory, and its check.
     "op": {"error", "word"},
     # The devices.
@@ -31,12 +33,12 @@ RUNTIME = {
     # Who is where: cards, nodes, the near PEs. Kernels learn them by the device state.
     "topology": {"config", "device", "error", "seeds"},
     "device_state": {"error", "gpu", "health", "topology", "verbs"},
-    "kernel": {"config", "device", "device_state", "error", "gpu", "handles", "health", "interrupt", "op"},
+    "kernel": {"config", "device", "device_state", "error", "gpu", "handles", "health", "interrupt", "op", "trace"},
     # PEs: those of this host, how all meet, and rounds of host calls.
     "node": {"error", "health", "os", "seeds", "topology"},
     "plugin": set(),
     "boot": {"config", "error", "node", "plugin"},
-    "collective": {"error", "health", "node", "topology"},
+    "collective": {"error", "health", "node", "topology", "trace"},
     # Teams: members, the rounds of their host calls, their places and slot sets.
     "team": {"collective", "error", "node", "topology"},
     # Symmetric memory, and the way to PEs that do not map it.
@@ -45,10 +47,10 @@ RUNTIME = {
     "crash": {"memory"},
     "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "verbs", "word"},
     # Who carries operations out, and what holds it all.
-    "exec": {"config", "error", "gpu", "health", "kernel", "net", "op", "topology", "word"},
+    "exec": {"config", "error", "gpu", "health", "kernel", "net", "op", "topology", "trace", "word"},
     "world": {
         "boot", "collective", "config", "crash", "device", "device_state", "error", "exec", "fork", "health", "kernel",
-        "memory", "net", "node", "op", "os", "reduction", "team", "topology", "word",
+        "memory", "net", "node", "op", "os", "reduction", "team", "topology", "trace", "word",
     },
     "capi": {
         "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "interrupt", "kernel", "logging", "memory",

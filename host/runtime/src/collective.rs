@@ -16,6 +16,8 @@ use crate::health::Health;
 use crate::node::control::{Arrival, Call, Control, RoundWords, AHEAD, WITHIN};
 use crate::topology::card::Card;
 use crate::topology::members::Members;
+use crate::trace::event::About;
+use crate::trace::Trace;
 
 /// Tells these PEs, the leaders of other nodes, of this PE's arrival, and what the call carries of it.
 pub(crate) type Announce = Box<dyn Fn(&[usize], Arrival, (&[u8], bool)) -> Result<()> + Send + Sync>;
@@ -32,6 +34,8 @@ pub(crate) struct Rounds {
     pub(crate) cards: Arc<Vec<Card>>,
     /// Of a run that is checked.
     pub(crate) check: Option<Arc<check::World>>,
+    /// Of a run that is traced.
+    pub(crate) trace: Option<Arc<Trace>>,
     /// Each round ends within this.
     pub(crate) limit: Duration,
 }
@@ -175,6 +179,10 @@ impl Entered<'_> {
         self.count.number += 1;
         let number = self.count.number;
         let arrival = Arrival { board, number, kind: kind as u8, previous: self.count.previous, words };
+        let _span = rounds.trace.as_ref().map(|trace| {
+            let about = About { round: Some((board as u64, number)), ..About::default() };
+            trace.span("collective", Call::name(kind as u8), about)
+        });
         if let Some(check) = &rounds.check {
             check.come(board, number);
         }

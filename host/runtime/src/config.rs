@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) cxx: Option<PathBuf>,
     /// What is checked (`RUSHMEM_CHECK`).
     pub(crate) check: check::Mode,
+    /// Where timelines go (`RUSHMEM_TRACE`); the PE's number comes into the name.
+    pub(crate) trace: Option<PathBuf>,
     /// NVRTC's library (`RUSHMEM_NVRTC`).
     pub(crate) nvrtc: Option<PathBuf>,
     /// nvJitLink's library (`RUSHMEM_NVJITLINK`).
@@ -193,6 +195,7 @@ impl Config {
             cache_dir: get("RUSHMEM_CACHE_DIR").map(PathBuf::from),
             cxx: get("RUSHMEM_CXX").map(PathBuf::from),
             check,
+            trace: get("RUSHMEM_TRACE").map(PathBuf::from),
             nvrtc: get("RUSHMEM_NVRTC").map(PathBuf::from),
             nvjitlink: get("RUSHMEM_NVJITLINK").map(PathBuf::from),
             apart: get("RUSHMEM_TEST_APART").is_some(),

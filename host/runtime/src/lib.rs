@@ -37,6 +37,7 @@ mod seeds;
 mod settings;
 mod team;
 mod topology;
+mod trace;
 mod verbs;
 mod word;
 mod world;

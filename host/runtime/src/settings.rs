@@ -8,7 +8,7 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 44] = [
+const KNOWN: [&str; 45] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CHECK",
@@ -48,6 +48,7 @@ const KNOWN: [&str; 44] = [
     "RUSHMEM_STREAMS",
     "RUSHMEM_TEAM_MEMORY",
     "RUSHMEM_TIMEOUT",
+    "RUSHMEM_TRACE",
     "RUSHMEM_TRANSPORT",
     "RUSHMEM_UCX_LIB",
     "RUSHMEM_UID",

@@ -4,6 +4,7 @@ mod collectives;
 mod home;
 mod start;
 mod teams;
+mod timeline;
 
 use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,7 @@ use crate::team::Team;
 use crate::topology::card::Card;
 use crate::topology::near::{Near, NearForm};
 use crate::topology::nodes::Nodes;
+use crate::trace::Trace;
 use rushmem_abi::c::{
     rushmem_heap_info_t, rushmem_near_t, rushmem_view_t, RUSHMEM_DEVICE_CPU, RUSHMEM_DEVICE_CUDA,
     RUSHMEM_NEAR_RUN, RUSHMEM_NEAR_STEPS, RUSHMEM_NEAR_TABLE,
@@ -62,6 +64,8 @@ pub(crate) struct World {
     engine: Option<GpuEngine>,
     /// How the host reaches the memory that is mapped.
     reached: Reached,
+    /// Of a run that is traced.
+    trace: Option<Arc<Trace>>,
     /// Of a run that is checked.
     check: Option<Arc<check::World>>,
     /// The host cannot touch the heap.
@@ -333,7 +337,7 @@ impl World {
         order::quiet(self)?;
         let at = self.symmetric.alloc(bytes, align, &mut self.enter()?, &self.links)?;
         if let (Some(check), Some(at)) = (&self.check, at) {
-            check.forget(at - self.symmetric.base(), bytes);
+            check.allocated("alloc", at - self.symmetric.base(), bytes);
         }
         Ok(at)
     }
@@ -341,7 +345,11 @@ impl World {
     /// Collective: gives an allocation back.
     pub(crate) fn free(&self, at: Option<usize>) -> Result<()> {
         order::quiet(self)?;
-        self.symmetric.free(at, &mut self.enter()?)
+        self.symmetric.free(at, &mut self.enter()?)?;
+        if let (Some(check), Some(at)) = (&self.check, at) {
+            check.freed("free", at - self.symmetric.base());
+        }
+        Ok(())
     }
 
     /// Collective: user memory becomes symmetric; its alias.
@@ -350,14 +358,24 @@ impl World {
     /// Nobody else touches the range during the call.
     pub(crate) unsafe fn register(&self, addr: usize, bytes: usize) -> Result<usize> {
         // SAFETY: the caller lets nobody touch the range during the call.
-        unsafe { self.symmetric.register(addr, bytes, &mut self.enter()?, &self.links, &self.cards) }
+        let alias =
+            unsafe { self.symmetric.register(addr, bytes, &mut self.enter()?, &self.links, &self.cards) }?;
+        if let Some(check) = &self.check {
+            check.allocated("register", alias - self.symmetric.base(), bytes);
+        }
+        Ok(alias)
     }
 
     /// Collective: the opposite of [`World::register`].
     pub(crate) fn unregister(&self, addr: usize) -> Result<()> {
         // What is in flight must not meet addresses where nothing is mapped any more.
         let done = order::quiet(self);
-        self.symmetric.unregister(addr, done, &mut self.enter()?)
+        let offset = self.check.as_ref().and_then(|_| self.offset_of(addr));
+        self.symmetric.unregister(addr, done, &mut self.enter()?)?;
+        if let (Some(check), Some(offset)) = (&self.check, offset) {
+            check.freed("unregister", offset);
+        }
+        Ok(())
     }
 
     /// What keeps the memory mapped that is mapped here, past the world's end.
@@ -408,6 +426,7 @@ impl World {
         if let Some(far) = &self.far {
             far.halt();
         }
+        self.flush_trace();
     }
 
     /// Local: tells the others that this PE leaves because of `why`; its own waits and kernels end.
@@ -415,6 +434,7 @@ impl World {
         self.health.abandon(why);
         self.boot.abort(&format!("{} left the job: {why}", self.health.who()));
         self.links.abort(why);
+        self.flush_trace();
     }
 
     /// Local: this PE leaves because of `why`, and the others may be about to leave, too. The network first
@@ -430,6 +450,7 @@ impl World {
         self.health.abandon(why);
         self.boot.abort(&left_text(self.health.who(), why));
         self.links.leave(why);
+        self.flush_trace();
     }
 }
 
@@ -437,6 +458,9 @@ impl Drop for World {
     fn drop(&mut self) {
         if let Some(check) = &self.check {
             check.end();
+        }
+        if let Some(trace) = &self.trace {
+            trace.close();
         }
     }
 }

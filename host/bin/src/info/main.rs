@@ -4,6 +4,7 @@
 //! - [`missing`]: what of it a program would miss.
 //! - [`job`]: what only joining tells: how each PE is reached. Under a launcher PE 0 shows it for all.
 //! - [`collectives`]: how collectives on streams are launched.
+//! - [`timeline`]: what timelines of a run (`RUSHMEM_TRACE`) say of its waits.
 //! - [`text`]: everything for a person; `--json` shows the same facts as they are.
 //!
 //! It ends with exit code 1 where something needed is missing, each with a line that says what to do next.
@@ -14,8 +15,10 @@ mod job;
 mod machine;
 mod missing;
 mod text;
+mod timeline;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -43,6 +46,13 @@ struct Args {
     /// else: the built-in table, or what RUSHMEM_COLLECTIVES says in its place
     #[arg(long)]
     collectives: bool,
+    /// Shows the longest waits of a run that was traced (RUSHMEM_TRACE=out.json), who waited for whom and
+    /// where, and nothing else: out.json stands for the files of all PEs
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["json", "collectives"])]
+    trace: Vec<PathBuf>,
+    /// With --trace: writes all timelines to one file, their times by PE 0's clock
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    merge: Option<PathBuf>,
 }
 
 /// Everything that is shown.
@@ -60,6 +70,9 @@ pub(crate) struct Report {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if !args.trace.is_empty() {
+        return timeline::show(&args.trace, args.merge.as_deref());
+    }
     if args.collectives {
         return collectives::show(args.json);
     }

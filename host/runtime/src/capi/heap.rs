@@ -132,7 +132,7 @@ pub unsafe extern "C" fn rushmem_ptr(
         let w = unsafe { world(w)? };
         w.check_pe(pe)?;
         let mapped = match w.route(sym as usize, 1, pe)? {
-            (at, Reached::Host | Reached::Gpu | Reached::Checked) => at,
+            (at, Reached::Host | Reached::Gpu | Reached::Noted) => at,
             (_, Reached::Net) => 0,
         };
         // SAFETY: per contract.

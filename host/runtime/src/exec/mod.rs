@@ -20,6 +20,7 @@ pub(crate) mod order;
 pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
+mod traced;
 pub(crate) mod wait;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use crate::kernel::Kernels;
 use crate::net::{Far, Lane};
 use crate::op::{Op, Reach, Reached};
 use crate::topology::near::Near;
+use crate::trace::Trace;
 use context::Contexts;
 use gpu::GpuEngine;
 use host::MappedHost;
@@ -58,6 +60,8 @@ pub(crate) trait Home: Reach {
     fn contexts(&self) -> &Contexts;
     /// The PEs whose memory is mapped.
     fn near(&self) -> &Arc<Near>;
+    /// The timeline of a run that is traced.
+    fn trace(&self) -> Option<&Arc<Trace>>;
     /// The checker of a run that is checked.
     fn check(&self) -> Option<&Arc<check::World>>;
     /// The world's kernels and streams.
@@ -98,7 +102,7 @@ pub(crate) unsafe fn run(home: &impl Home, op: Op, pe: i32, form: Form) -> Resul
         // SAFETY: checked; the caller vouches for local memory.
         Reached::Host => unsafe { MappedHost.run(op, form) },
         // SAFETY: checked; the caller vouches for local memory.
-        Reached::Gpu | Reached::Net | Reached::Checked => unsafe {
+        Reached::Gpu | Reached::Net | Reached::Noted => unsafe {
             Elsewhere { home, op, way, pe, form }.run()
         },
     }
@@ -124,13 +128,14 @@ impl<H: Home> Elsewhere<'_, H> {
         if op.is_nothing() {
             return Ok(0);
         }
+        let _span = home.trace().map(|trace| traced::span(home, trace, &op, way, pe, form));
         if let Some(check) = home.check() {
             checked::note(check, &op, way, pe, form);
         }
         // SAFETY: the caller says that the operation was checked, and vouches for local memory.
         let result = unsafe {
             match (way, home.engine(), home.far()) {
-                (Reached::Checked, ..) => MappedHost.run(op, form),
+                (Reached::Noted, ..) => MappedHost.run(op, form),
                 (Reached::Gpu, Some(engine), _) => engine.run(op, form),
                 (Reached::Net, _, Some(far)) => {
                     FarPe { far, lane: Lane { pe: pe as usize, context: home.contexts().entered() } }

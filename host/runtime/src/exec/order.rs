@@ -12,12 +12,14 @@
 //! is idle.
 
 use super::gpu::GpuEngine;
-use super::Home;
+use super::{traced, Home};
 use crate::error::Result;
+use crate::trace::event::About;
 use std::sync::atomic::{fence as cpu_fence, Ordering};
 
 /// Orders this PE's earlier puts, atomics and signals of a context before its later ones, to each PE.
 pub(crate) fn fence(w: &impl Home, context: u64) -> Result<()> {
+    let _span = traced::call(w, "order", "fence", About::default);
     if let Some(check) = w.check() {
         check.note("fence", |notes| notes.fence());
     }
@@ -36,6 +38,7 @@ pub(crate) fn quiet(w: &impl Home) -> Result<()> {
 
 /// The same of one context alone, to PEs that are not mapped.
 pub(crate) fn quiet_of(w: &impl Home, context: Option<u64>) -> Result<()> {
+    let _span = traced::call(w, "order", "quiet", About::default);
     if let Some(check) = w.check() {
         check.note("quiet", |notes| notes.quiet());
     }

@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::op::check_aligned;
 use crate::op::wait::{CheckedWords, Wait, Words};
 use crate::op::waitset::{Expected, WaitSet};
+use crate::trace::event::About;
 use crate::word::Word;
 
 /// Unmet words that a report shows one by one.
@@ -186,6 +187,13 @@ fn wait(
     report: &dyn Fn() -> String,
     done: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
+    let _span = super::traced::call(w, "wait", "wait_until", || About {
+        word: (set.len() > 0)
+            .then(|| w.offset_of(set.word(set.first_unmet(0).min(set.len() - 1)).0))
+            .flatten()
+            .map(|at| at as u64),
+        ..About::default()
+    });
     let limit = match timeout_ns {
         0 => w.wait_limit(),
         ns => Some(Duration::from_nanos(ns)),

@@ -15,6 +15,7 @@ use super::stream::{CpuStream, StreamJob};
 use super::streams::Streams;
 use super::Common;
 use crate::error::{err, Error, Result};
+use crate::trace::event::About;
 use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
 /// Runs a world's kernels.
@@ -103,6 +104,10 @@ impl CpuRunner {
         let run = move || {
             let _in_flight = in_flight;
             let stop = common.health.broken_word();
+            let _span = common.trace.as_ref().map(|trace| {
+                let about = About { shape: Some((shape.grid, shape.block)), ..About::default() };
+                trace.span("kernel", kernel.name().to_owned(), about)
+            });
             // SAFETY: copies of values of the parameters' types; what the kernel does with them is the
             // caller's word.
             let result = unsafe {

@@ -27,6 +27,7 @@ use crate::device::Device;
 use crate::device_state::DeviceState;
 use crate::error::{err, Result};
 use crate::health::Health;
+use crate::trace::Trace;
 use collectives::CollectiveKernels;
 use event::StreamEvent;
 use handle::Handle;
@@ -60,6 +61,8 @@ struct Common {
     printed: failure::Printed,
     /// Of a run that is checked: set before any work begins.
     check: Arc<OnceLock<Arc<check::World>>>,
+    /// Of a run that is traced.
+    trace: Option<Arc<Trace>>,
     /// Whether a launch has failed: what it was in the middle of stays as it was.
     failed: AtomicBool,
 }
@@ -98,7 +101,7 @@ impl Kernels {
     /// any of it runs.
     pub(crate) fn new(
         state: DeviceState,
-        health: Arc<Health>,
+        (health, trace): (Arc<Health>, Option<Arc<Trace>>),
         config: Config,
         device: &Device,
         sharing: GpuShare,
@@ -110,6 +113,7 @@ impl Kernels {
             config,
             launched: Mutex::default(),
             check: Arc::default(),
+            trace,
             printed: failure::Printed::default(),
             failed: AtomicBool::new(false),
         });

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::handle::{Handle, Handled};
 use super::{args, cpu, gpu, lock, KernelCore, Runner};
 use crate::error::{err, Error, Result};
+use crate::trace::event::About;
 use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
 /// A module's code.
@@ -217,6 +218,10 @@ impl LoadedKernel {
         args::check(self.function.name(), &self.params, values.len(), types)?;
         let common = &self.core.common;
         common.note_launch(self.function.name(), &self.source);
+        let _span = common.trace.as_ref().map(|trace| {
+            let about = About { shape: Some((config.grid, config.block)), ..About::default() };
+            trace.span("launch", format!("launch {}", self.function.name()), about)
+        });
         let name = LaunchName {
             what: format!("kernel `{}`", self.function.name()),
             head: common.head(self.function.name(), &self.source),

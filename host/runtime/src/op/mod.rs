@@ -53,8 +53,8 @@ pub(crate) enum Op {
 pub(crate) enum Reached {
     /// Host memory, mapped here: ordinary loads and stores reach it.
     Host,
-    /// Host memory, mapped here, of a run that is checked.
-    Checked,
+    /// Host memory, mapped here, of a run whose operations are noted: checked, or traced.
+    Noted,
     /// GPU memory, mapped for this PE's GPU.
     Gpu,
     /// Memory that is not mapped here: the network reaches it. Its addresses are offsets in the PE's stride.

@@ -17,6 +17,7 @@ use crate::kernel::Kernels;
 use crate::net::Far;
 use crate::op::{Reach, Reached};
 use crate::topology::near::Near;
+use crate::trace::Trace;
 
 impl Reach for World {
     #[inline(always)]
@@ -57,6 +58,10 @@ impl Home for World {
 
     fn near(&self) -> &Arc<Near> {
         self.near()
+    }
+
+    fn trace(&self) -> Option<&Arc<Trace>> {
+        self.trace.as_ref()
     }
 
     fn check(&self) -> Option<&Arc<check::World>> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rushmem_bootstrap_abi::Bootstrap;
 use rushmem_device_cpu::check;
 
+use super::timeline::align;
 use super::{Peer, World};
 use crate::collective::{Announce, Collective, Entered, Rounds};
 use crate::config::{Config, TransportWish};
@@ -39,10 +40,13 @@ use crate::topology::card::{self, Card};
 use crate::topology::members::Members;
 use crate::topology::near::{Near, NearForm};
 use crate::topology::nodes::Nodes;
+use crate::trace::{clock, Trace};
 use rushmem_abi::device::{RawTeam, RUSHMEM_NUMBERED_TEAMS};
 
 /// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
 const SYNC_LINE: usize = 128;
+/// Bytes behind each allocation that belong to nobody, in a run that checks bounds.
+const CHECKED_GAP: usize = 256;
 /// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each
 /// PE. Behind them lie the table of near PEs, where kernels need one, and the device ring's counters.
 const fn sync_bytes(n: usize) -> usize {
@@ -72,6 +76,8 @@ impl World {
         let mine = Card::mine(&config, boot.rank(), kind)?;
         let member = Member::new()?;
         fork::prepare_text(&mine.who());
+        let trace =
+            config.trace.as_ref().map(|path| Trace::create(path, mine.pe as i32, &mine.who())).transpose()?;
         // Listens before the cards travel: a PE that reads this card can connect at once.
         let listener =
             Socket::listen(&mine.link).map_err(|e| Error::io("listening for this host's PEs", &e))?;
@@ -107,7 +113,9 @@ impl World {
             checker,
         } = memory.inspect_err(tell)?;
         let meet = || meet().and_then(|meeting| meeting.join(&rounds.control));
-        let joined = reach_all(joined, meet, collective.enter(&rounds)?, &symmetric).inspect_err(tell)?;
+        let clock = if trace.is_some() { clock::identity() } else { 0 };
+        let (joined, clocks) =
+            reach_all(joined, meet, collective.enter(&rounds)?, &symmetric, clock).inspect_err(tell)?;
         let (far, detached) = joined.map(|joined| (joined.net, joined.kernels)).unzip();
 
         let mapped: Vec<(usize, usize)> =
@@ -134,17 +142,22 @@ impl World {
             queues: 0,
         };
         let world = facts.world;
-        let started = start_device(facts, detached, &device, &symmetric, &health, &config, sharing)
+        let started = start_device(facts, detached, &device, &symmetric, (&health, &trace), &config, sharing)
             .map_err(|e| e.context(&device));
         let (engine, kernels) = {
             let mut call = collective.enter(&rounds)?;
             call.all_well(started, "starting the device").inspect_err(tell)?
         };
+        let ahead = align(collective.enter(&rounds)?, &clocks, me)?;
+        if let Some(trace) = &trace {
+            trace.set_clock(clocks[me], ahead);
+        }
+        rounds.trace = trace.clone();
         let check = checker.map(|memory| {
             let (own, first) = (0..symmetric.reserved(), base - nodes.slot(me) * symmetric.stride());
             let pes = members.iter().map(|pe| *pe as i32).collect();
             let windows = check::Windows { first, stride: symmetric.stride(), pes, own };
-            check::World::new(me as i32, windows, memory)
+            check::World::new(me as i32, windows, memory, config.check)
         });
         if let Some(check) = &check {
             kernels.check(check);
@@ -169,11 +182,12 @@ impl World {
             _crash_texts: CrashTexts::about(&mine.who(), symmetric.map()),
             kernels,
             links,
-            reached: match (&engine, &check) {
-                (Some(_), _) => Reached::Gpu,
-                (None, Some(_)) => Reached::Checked,
-                (None, None) => Reached::Host,
+            reached: match &engine {
+                Some(_) => Reached::Gpu,
+                None if check.is_some() || trace.is_some() => Reached::Noted,
+                None => Reached::Host,
             },
+            trace,
             check,
             apart: engine.is_some() || config.apart,
             call_streams: Mutex::default(),
@@ -277,7 +291,7 @@ fn share_memory(
             as Announce
     });
     let (health, cards) = (Arc::clone(health), Arc::clone(cards));
-    let rounds = Rounds { control, announce, health, cards, check: None, limit: config.timeout };
+    let rounds = Rounds { control, announce, health, cards, check: None, trace: None, limit: config.timeout };
     let leaders = nodes.leaders().filter(|pe| *pe != nodes.leader(me)).collect();
     let collective = Collective::new(0, Members::all(n), leaders, 0);
     let mut call = collective.enter(&rounds)?;
@@ -305,6 +319,9 @@ fn share_memory(
     let books = TeamBooks::new(team_memory, &TeamPlace::of_world(&slots), slots.extra());
     let reserved = slots_offset(n) + team_memory;
     let symmetric = Symmetric::new(window, members, reserved, config.heap_min, limit, &mut call, links)?;
+    if config.check.memory {
+        symmetric.keep_apart(CHECKED_GAP);
+    }
     // PEs of one process share its context on a GPU, and so the processors at one time; processes take turns.
     let uuid = u128::from_le_bytes(device.gpu().map_or([0; 16], |cuda| cuda.facts().uuid));
     let sms = device.gpu().map_or(0, |cuda| u64::from(cuda.facts().sms));
@@ -379,24 +396,26 @@ fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duratio
 }
 
 /// Collective: where any PE has one that it cannot map, everybody joins the network, and all memory is made
-/// known to it.
+/// known to it. What PEs call their clocks goes round with that.
 fn reach_all(
     joined: Option<Joined>,
     meet: impl FnOnce() -> Result<Joined>,
     mut call: Entered<'_>,
     symmetric: &Symmetric,
-) -> Result<Option<Joined>> {
+    clock: u64,
+) -> Result<(Option<Joined>, Vec<u64>)> {
     let window = symmetric.window();
     let needed = joined.is_some() || window.mapped().count() < window.slots();
-    call.round(Call::Step, [needed.into(), 0, 0, 0])?;
+    call.round(Call::Step, [needed.into(), clock, 0, 0])?;
+    let clocks = (0..call.n()).map(|pe| call.words(pe)[1]).collect();
     if (0..call.n()).all(|pe| call.words(pe)[0] == 0) {
-        return Ok(None);
+        return Ok((None, clocks));
     }
     let joined = joined.map_or_else(meet, Ok)?;
     symmetric.let_reach(joined.net.clone())?;
     // Nobody asks anything of a PE that does not know its own memory yet.
     call.round(Call::Step, [0; 4])?;
-    Ok(Some(joined))
+    Ok((Some(joined), clocks))
 }
 
 /// What kernels need, and the way from them to far PEs where there are any: `facts` name it, too.
@@ -405,7 +424,7 @@ fn start_device(
     net: Option<Detached>,
     device: &Device,
     symmetric: &Symmetric,
-    health: &Arc<Health>,
+    (health, trace): (&Arc<Health>, &Option<Arc<Trace>>),
     config: &Config,
     sharing: GpuShare,
 ) -> Result<(Option<GpuEngine>, Kernels)> {
@@ -438,7 +457,8 @@ fn start_device(
         Some(net) => Box::new(net.attach(facts.heap_base, facts.stride, gpu)?),
         None => Box::new(|| ()),
     };
-    let kernels = Kernels::new(state, Arc::clone(health), config.clone(), device, sharing, announce)?;
+    let kernels =
+        Kernels::new(state, (Arc::clone(health), trace.clone()), config.clone(), device, sharing, announce)?;
     Ok((engine, kernels))
 }
 

@@ -10,16 +10,18 @@ use rushmem_device_cpu::check;
 use super::sync::Sync;
 use super::Work;
 use crate::error::Result;
-use crate::exec::checked;
 use crate::exec::host::MappedHost;
 use crate::exec::net::{self, FarPe};
 use crate::exec::wait::place;
+use crate::exec::{checked, traced};
 use crate::exec::{Executor, Form, Home};
 use crate::health::Health;
 use crate::kernel::stream::StreamJob;
 use crate::net::{Far, Lane};
 use crate::op::waitset::{Expected, WaitSet};
 use crate::op::Reached;
+use crate::trace::event::About;
+use crate::trace::Trace;
 
 /// The job that carries out `work`.
 ///
@@ -32,11 +34,23 @@ pub(super) unsafe fn job(w: &impl Home, what: &str, work: Work) -> StreamJob {
         sync: Sync::new(w.kernels().state().raw(), Arc::clone(w.near())),
         far: w.far().cloned(),
         check: w.check().cloned(),
+        trace: w.trace().cloned(),
+        about: if w.trace().is_some() { about(w, &work) } else { About::default() },
+        what: what.to_owned(),
     };
     let what = format!("{what} on a stream");
     let name = what.clone();
     // SAFETY: the caller vouches for the addresses.
     StreamJob { what, run: Box::new(move || unsafe { worker.run(work) }.map_err(|e| e.context(name))) }
+}
+
+fn about(w: &impl Home, work: &Work) -> About {
+    match work {
+        Work::Near { pe, op } => traced::about(w, op, Reached::Noted, *pe),
+        Work::Net { pe, op } => traced::about(w, op, Reached::Net, *pe as i32),
+        Work::Wait { offset, .. } => About { word: offset.map(|at| at as u64), ..About::default() },
+        Work::Fence | Work::Quiet | Work::Sync => About::default(),
+    }
 }
 
 /// What the work needs of its world.
@@ -46,15 +60,21 @@ struct Worker {
     sync: Sync,
     far: Option<Arc<Far>>,
     check: Option<Arc<check::World>>,
+    /// Spans of the work, where the run is traced.
+    trace: Option<Arc<Trace>>,
+    what: String,
+    about: About,
 }
 
 impl Worker {
     /// # Safety
     /// The work's addresses are valid.
     unsafe fn run(&self, work: Work) -> Result<()> {
+        let trace = self.trace.as_ref();
+        let _span = trace.map(|trace| trace.span("stream", self.what.clone(), self.about.clone()));
         if let Some(check) = &self.check {
             match &work {
-                Work::Near { pe, op } => checked::note(check, op, Reached::Checked, *pe, Form::Blocking),
+                Work::Near { pe, op } => checked::note(check, op, Reached::Noted, *pe, Form::Blocking),
                 Work::Net { pe, op } => checked::note(check, op, Reached::Net, *pe as i32, Form::Blocking),
                 Work::Fence => check.note("fence on a stream", |notes| notes.fence()),
                 Work::Quiet => check.note("quiet on a stream", |notes| notes.quiet()),

@@ -98,7 +98,7 @@ pub(crate) unsafe fn on_stream(w: &impl Home, op: Op, pe: i32, raw: *mut c_void)
         op.find_local(|at, bytes| w.own(at, bytes).ok());
     }
     let work = match way {
-        Reached::Host | Reached::Gpu | Reached::Checked => Work::Near { pe, op },
+        Reached::Host | Reached::Gpu | Reached::Noted => Work::Near { pe, op },
         Reached::Net => Work::Net { pe: pe as usize, op },
     };
     // SAFETY: checked; the caller vouches for local memory and the stream.
