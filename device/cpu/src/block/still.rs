@@ -21,8 +21,11 @@ use crate::trace::{Counters, SourcePlace};
 const LOOKS: usize = 32;
 /// Places named in one text.
 const PLACES: usize = 8;
-/// What waits by a rushmem call ends by itself at the limit.
+/// What waits by a rushmem call ends by itself at the limit, with a better text.
 const GRACE: Duration = Duration::from_secs(1);
+/// Looks that it has for that: it looks at the clock every 64 polls (`polls_per_tick`), and the first time only
+/// learns when it has begun. Polls are slow where the machine is busy.
+const POLLS: u32 = 256;
 
 /// What is known of a block that does not move.
 pub(super) struct Still {
@@ -32,8 +35,7 @@ pub(super) struct Still {
     since: u64,
     next: u64,
     told: u64,
-    /// Looks since the limit passed: a wait that has the same limit ends by itself at its next poll, which
-    /// may be late where the machine is busy.
+    /// Looks since the limit passed.
     over: u32,
     looks: HashMap<u32, Looks>,
 }
@@ -91,7 +93,7 @@ impl Block<'_> {
             lasts = stall.is_some_and(|stall| self.still.told == 0 || now_ns() - self.still.told >= stall);
         }
         self.still.over += u32::from(since != 0 && limit.is_some_and(|limit| waited >= limit));
-        let is_over = self.still.over > 1;
+        let is_over = self.still.over > 1 && (self.still.over > POLLS || !self.polls(contexts));
         if !(is_stalled || lasts || is_over) {
             return Some(());
         }
@@ -117,6 +119,14 @@ impl Block<'_> {
             code.source()
         );
         Some(())
+    }
+
+    /// Whether a thread waits by a rushmem call.
+    fn polls(&self, contexts: *mut ThreadContext) -> bool {
+        (0..self.launch.threads).any(|thread| {
+            // SAFETY: the table's entry of one of the block's threads, which is suspended.
+            self.space.running[thread].is_some() && unsafe { (*contexts.add(thread)).request } == hooks::SPIN
+        })
     }
 
     /// Where every thread is.

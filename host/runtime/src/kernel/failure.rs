@@ -85,7 +85,7 @@ impl Common {
             RUSHMEM_DEVICE_FAIL_BROKEN => self.broken(head),
             RUSHMEM_DEVICE_FAIL_TIMEOUT => {
                 let limit = self.config.wait_timeout.unwrap_or_default().as_secs_f64();
-                let what = self.record(place, |record| record.cmp != RUSHMEM_STALL_ADDRESS);
+                let what = self.waited_for(place);
                 let what = what.map_or(String::new(), |what| format!(", {what}"));
                 err!(
                     TIMEOUT,
@@ -135,6 +135,11 @@ impl Common {
             ),
             code => err!(LAUNCH, "{head}: gave up{here} with code {code}"),
         }
+    }
+
+    /// What the thread at `place`, or another one, has waited for.
+    pub(super) fn waited_for(&self, place: &str) -> Option<String> {
+        self.record(place, |record| record.cmp != RUSHMEM_STALL_ADDRESS)
     }
 
     /// What the thread that gave up at `place` waited for; where it found no free record, what another one
