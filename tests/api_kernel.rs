@@ -4,6 +4,7 @@
 use rushmem::testing::{self, Exit};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 use rushmem::{ByValue, Cmp, Device, Dim3, ErrorCode, Launch, Pe, Source, World};
+use rushmem_test_support::api_common::place::{on_gpus, skip};
 use rushmem_test_support::api_common::{at_all_counts, both};
 
 const ARGUMENTS: &str = r#"
@@ -282,6 +283,41 @@ fn a_kernels_failure_is_told_by_synchronize() {
         |job| {
             let outcome = job.outcome(Pe::new(0));
             assert_eq!(outcome.exit, Exit::Done, "{}{}", outcome.stdout, outcome.stderr);
+        },
+    );
+}
+
+/// Nothing polls while a compiler works: its caller's PE says what it is in, again and again.
+#[test]
+fn a_compiler_that_takes_long_is_reported() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let test = "a_compiler_that_takes_long_is_reported";
+    if on_gpus() {
+        return skip(test, "what compiles for GPUs is a library");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (cxx, cache) = (folder.path().join("slow-c++"), folder.path().join("cache"));
+    let real = std::env::var("RUSHMEM_CXX").unwrap_or_else(|_| "c++".into());
+    std::fs::write(
+        &cxx,
+        format!("#!/bin/sh\ncase \"$*\" in *-shared*) sleep 1;; esac\nexec {real} \"$@\"\n"),
+    )
+    .unwrap();
+    std::fs::set_permissions(&cxx, PermissionsExt::from_mode(0o755)).unwrap();
+    let pes = testing::pes(1).env("RUSHMEM_CXX", cxx.to_str().unwrap()).env("RUSHMEM_STALL_REPORT", "0.3");
+    pes.env("RUSHMEM_CACHE_DIR", cache.to_str().unwrap()).supervise(
+        |_| {
+            let world = World::init().unwrap();
+            let source = r#"extern "C" __global__ void nothing() {}"#;
+            world.load(Source::text(source).name("slow.cu")).unwrap();
+            world.finalize().unwrap();
+        },
+        |job| {
+            let outcome = job.outcome(Pe::new(0));
+            assert_eq!(outcome.exit, Exit::Done, "{}{}", outcome.stdout, outcome.stderr);
+            let said = outcome.stderr.matches("for slow.cu to be compiled").count();
+            assert!(said >= 2 && outcome.stderr.contains("PE 0"), "{}", outcome.stderr);
         },
     );
 }

@@ -118,10 +118,11 @@ impl Pes {
             Role::Pe(_) => child::exit_with(|| child::all_threads(self.n, &f), "the process of all PEs"),
             Role::Bystander => {}
             Role::Parent(test) => {
-                // The streams of a process share eight hardware queues, and one that waits holds its own: too
-                // few for so many PEs. More of them cost every start 0.6 s (docs/gpu-findings.md).
+                // The streams of a process share eight hardware queues, and one that waits holds its own: four
+                // that wait stop copies out of the GPU. More queues cost every start 0.6 s
+                // (docs/gpu-findings.md).
                 const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
-                let many = self.n > 4 && std::env::var_os(QUEUES).is_none();
+                let many = self.n > 1 && std::env::var_os(QUEUES).is_none();
                 let pes = if many { self.env(QUEUES, "32") } else { self };
                 Job::start(&pes, &test, Shape::Threads).expect_success();
             }

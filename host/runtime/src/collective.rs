@@ -12,7 +12,7 @@ use std::time::Duration;
 use rushmem_device_cpu::check;
 
 use crate::error::{self, err, Error, Result};
-use crate::health::Health;
+use crate::health::{Health, OutsideGuard};
 use crate::node::control::{Arrival, Call, Control, RoundWords, AHEAD, WITHIN};
 use crate::topology::card::Card;
 use crate::topology::members::Members;
@@ -282,6 +282,11 @@ impl Entered<'_> {
         let told = self.of.members.pes().enumerate();
         let told: Vec<String> = told.map(|(i, pe)| format!("{} on PE {pe}", value(&self.words(i)))).collect();
         Err(err!(MISMATCH, "{what} differs between the PEs: {}", told.join(", ")))
+    }
+
+    /// As [`Health::outside`].
+    pub(crate) fn outside(&self, what: impl FnOnce() -> String) -> Option<OutsideGuard<'_>> {
+        self.rounds.health.outside(what)
     }
 
     /// One more round in which every member says whether its part went well; all fail where one did.

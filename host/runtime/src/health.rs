@@ -5,12 +5,16 @@
 //! dead PE. [`Health::wait`] is the one waiting loop of the host: it spins, yields, then naps; reports a
 //! stall; ends at a limit or when the job breaks.
 
+mod outside;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::error::{err, Error, Result};
 use crate::interrupt::Turn;
+use outside::Outside;
+pub(crate) use outside::OutsideGuard;
 
 /// A word with its page to itself, so that a GPU's driver can be asked to make the page reachable.
 #[derive(Debug, Default)]
@@ -42,6 +46,8 @@ pub(crate) struct Health {
     stall_report: Option<Duration>,
     /// What a waiting thread does meanwhile: it drives the network, where there is one.
     help: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// What its threads are in that is not ours.
+    outside: Outside,
     /// `PE 2 (host gpu01, pid 4711)`.
     who: String,
 }
@@ -58,6 +64,7 @@ impl Health {
             spins: if crowded { 16 } else { 4096 },
             stall_report,
             help: OnceLock::new(),
+            outside: Outside::default(),
             who,
         }
     }
@@ -77,6 +84,20 @@ impl Health {
     /// `PE 2 (host gpu01, pid 4711)`, for texts.
     pub(crate) fn who(&self) -> &str {
         &self.who
+    }
+
+    /// While the guard lives, this thread is in a call of code that is not ours: [`Health::report_outside`]
+    /// says so once it has lasted as long as a stall. `what` it waits for: "for the driver to load ring.cu".
+    pub(crate) fn outside(&self, what: impl FnOnce() -> String) -> Option<OutsideGuard<'_>> {
+        self.stall_report.map(|first| self.outside.enter(what(), first))
+    }
+
+    /// Reports such calls that do not return; the monitor's duty. Whether there are calls.
+    pub(crate) fn report_outside(&self) -> bool {
+        for (lasted, what) in self.outside.overdue() {
+            log::warn!("{} has waited {:.1} s: {what}", self.who, lasted.as_secs_f64());
+        }
+        self.outside.any()
     }
 
     /// An error that names the dead PE, once the job is broken.

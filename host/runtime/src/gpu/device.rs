@@ -11,6 +11,7 @@ use cudarc::driver::sys::{
 };
 
 use super::driver::{cu, driver, ignore, is_fatal, version_text, Driver};
+use super::watch::DriverCalls;
 use crate::error::{err, Error, Result};
 
 /// What a GPU is and can do.
@@ -58,6 +59,8 @@ pub(crate) struct Cuda {
     facts: Facts,
     /// Why the context is taken for lost, though the driver knows nothing of it.
     condemned: OnceLock<Error>,
+    /// Calls of the driver.
+    calls: Arc<DriverCalls>,
 }
 
 // SAFETY: contexts may be used by any thread; a thread makes it current for itself (`current`).
@@ -110,7 +113,7 @@ impl Cuda {
         unsafe { cu!(cuDevicePrimaryCtxRetain(&mut context, device)) }.map_err(|e| {
             e.context(format_args!("starting CUDA {} on GPU {ordinal}", version_text(driver.version)))
         })?;
-        Ok(Arc::new(Cuda { device, context, facts, condemned: OnceLock::new() }))
+        Ok(Arc::new(Cuda { device, context, facts, condemned: OnceLock::new(), calls: Arc::default() }))
     }
 
     /// What a GPU is and can do, without a context on it.
@@ -127,6 +130,11 @@ impl Cuda {
     /// What the GPU is and can do.
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// Calls of the driver for this GPU, for who watches whether they return.
+    pub(crate) fn calls(&self) -> &Arc<DriverCalls> {
+        &self.calls
     }
 
     /// The driver's number for the device, which descriptions of memory locations want.
@@ -147,6 +155,7 @@ impl Cuda {
         if let Some(why) = self.condemned.get() {
             return Err(why.clone());
         }
+        let counted = Counted::new(&self.calls);
         let mut now = std::ptr::null_mut();
         // SAFETY: writes the context, or null.
         unsafe { cu!(cuCtxGetCurrent(&mut now)) }?;
@@ -155,8 +164,8 @@ impl Cuda {
             // SAFETY: the context is retained as long as `self`, which outlives the guard.
             unsafe { cu!(cuCtxPushCurrent_v2(self.context)) }?;
         }
-        let mut current =
-            Current { pushed, mode: CaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED, _context: PhantomData };
+        let mode = CaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        let mut current = Current { pushed, mode, _counted: counted, _thread: PhantomData };
         // SAFETY: exchanges the thread's mode, which the guard gives back.
         unsafe { cu!(cuThreadExchangeStreamCaptureMode(&mut current.mode)) }?;
         Ok(current)
@@ -241,8 +250,26 @@ pub(crate) struct Current<'a> {
     pushed: bool,
     /// What the thread was allowed while graphs are recorded.
     mode: CaptureMode,
+    /// Goes last.
+    _counted: Counted<'a>,
     /// A thread's matter: not `Send`.
-    _context: PhantomData<(&'a Cuda, *const ())>,
+    _thread: PhantomData<*const ()>,
+}
+
+/// A call of the driver, while it lasts.
+struct Counted<'a>(&'a DriverCalls);
+
+impl Counted<'_> {
+    fn new(calls: &DriverCalls) -> Counted<'_> {
+        calls.begin();
+        Counted(calls)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 impl Drop for Current<'_> {

@@ -194,6 +194,14 @@ impl Stream {
     }
 }
 
+/// How many hardware queues the streams of this process share, for texts: a stream that waits holds its own.
+pub(crate) fn hardware_queues() -> String {
+    match std::env::var("CUDA_DEVICE_MAX_CONNECTIONS") {
+        Ok(n) => format!("CUDA_DEVICE_MAX_CONNECTIONS is {n}"),
+        Err(_) => "CUDA_DEVICE_MAX_CONNECTIONS is not set, which means 8".into(),
+    }
+}
+
 /// # Safety
 /// `data` is a box made by `callback`, handed over.
 unsafe extern "C" fn trampoline(data: *mut c_void) {

@@ -15,6 +15,7 @@ use super::module::{Code, Function, LaunchName};
 use super::streams::On;
 use super::{lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Result};
+use crate::gpu::compile::Cubin;
 use crate::gpu::launch::Shape;
 use rushmem_abi::c::rushmem_launch_t;
 
@@ -81,39 +82,55 @@ impl KernelCore {
         pes.push(Arc::downgrade(self));
     }
 
-    /// Makes an instance for all that share the device. Nobody finds it before all have it: a launch might
-    /// run, and hold back the others' code.
+    /// Makes an instance for all that share the device, while none of their kernels runs. Nobody finds it
+    /// before all have it: a launch might run, and hold back the others' code.
     fn make_for_all(self: &Arc<Self>, instance: &str) -> Result<CollectiveHandle> {
         let sharers = &self.collectives.sharers;
         let _turn = lock(&sharers.turn);
         if let Some(made) = self.collectives.get(instance) {
             return Ok(made);
         }
-        let mine = Arc::new(self.make_collective(instance)?);
-        let mut all = vec![(Arc::clone(self), Arc::clone(&mine))];
-        let others: Vec<_> = lock(&sharers.pes).iter().filter_map(Weak::upgrade).collect();
-        for core in others {
-            if Arc::ptr_eq(&core, self) || core.collectives.get(instance).is_some() {
-                continue;
+        let cubin = self.compile_collective(instance)?;
+        let load_all = || -> Result<_> {
+            let mut all = vec![(Arc::clone(self), Arc::new(self.load_collective(instance, cubin.as_ref())?))];
+            let others: Vec<_> = lock(&sharers.pes).iter().filter_map(Weak::upgrade).collect();
+            for core in others {
+                if Arc::ptr_eq(&core, self) || core.collectives.get(instance).is_some() {
+                    continue;
+                }
+                match core.load_collective(instance, cubin.as_ref()) {
+                    Ok(kernel) => all.push((core, Arc::new(kernel))),
+                    // It will say so itself, where it needs the instance.
+                    Err(e) => log::debug!("{}: {instance} is not loaded: {e}", core.common.health.who()),
+                }
             }
-            match core.make_collective(instance) {
-                Ok(kernel) => all.push((core, Arc::new(kernel))),
-                // It will say so itself, where it needs the instance.
-                Err(e) => log::debug!("{}: {instance} is not loaded: {e}", core.common.health.who()),
-            }
-        }
+            Ok(all)
+        };
+        let all = match &self.runner {
+            Runner::Cpu(_) => load_all(),
+            Runner::Gpu(runner) => runner.while_idle(instance, load_all),
+        }?;
+        let mine = Arc::clone(&all[0].1);
         for (core, kernel) in all {
             lock(&core.collectives.made).insert(instance.to_owned(), kernel);
         }
         Ok(CollectiveHandle(mine))
     }
 
-    fn make_collective(&self, instance: &str) -> Result<CollectiveKernel> {
+    /// Machine code of an instance, which is the same for all PEs on a GPU; the CPU's is made as it is loaded.
+    fn compile_collective(&self, instance: &str) -> Result<Option<Cubin>> {
+        match &self.runner {
+            Runner::Cpu(_) => Ok(None),
+            Runner::Gpu(runner) => runner.compile(NAME, SOURCE, options(instance)).map(Some),
+        }
+    }
+
+    fn load_collective(&self, instance: &str, cubin: Option<&Cubin>) -> Result<CollectiveKernel> {
         self.common.health.check()?;
-        let options = vec![format!("--kernel={instance}")];
-        let code = match &self.runner {
-            Runner::Cpu(runner) => Code::Cpu(runner.load(NAME, SOURCE, options)?),
-            Runner::Gpu(runner) => Code::Gpu(runner.load(NAME, SOURCE, options)?),
+        let code = match (&self.runner, cubin) {
+            (Runner::Cpu(runner), _) => Code::Cpu(runner.load(NAME, SOURCE, options(instance))?),
+            (Runner::Gpu(runner), Some(cubin)) => Code::Gpu(runner.load_cubin(NAME, cubin)?),
+            (Runner::Gpu(runner), None) => Code::Gpu(runner.load(NAME, SOURCE, options(instance))?),
         };
         (self.announce)();
         let function = code.function(instance).ok_or_else(|| {
@@ -122,6 +139,10 @@ impl KernelCore {
         })?;
         Ok(CollectiveKernel { function, _code: code })
     }
+}
+
+fn options(instance: &str) -> Vec<String> {
+    vec![format!("--kernel={instance}")]
 }
 
 impl Kernels {

@@ -74,6 +74,7 @@ impl CpuRunner {
             limits,
             check: config.check,
         };
+        let _outside = self.common.health.outside(|| format!("for {name} to be compiled"));
         let module = compiler.compile(name, source).map_err(|e| compile_error(name, e))?;
         Ok(CpuCode { module, in_flight: Arc::default() })
     }
@@ -195,7 +196,11 @@ fn explain(common: &Common, head: &str, error: RunError) -> Error {
             match cause {
                 Cause::Code(code) => common.gave_up(head, code, &place, &at),
                 Cause::Text(text) => err!(LAUNCH, "{head}: failed{place}{at}: {text}"),
-                Cause::Stuck(text) => err!(TIMEOUT, "{head}: failed{place}: {text}"),
+                Cause::Stuck(text) => {
+                    let what =
+                        common.waited_for(&place).map_or(String::new(), |what| format!("; one waits {what}"));
+                    err!(TIMEOUT, "{head}: failed{place}: {text}{what}")
+                }
             }
         }
     }

@@ -15,11 +15,13 @@ use super::streams::{DeviceStream, Streams};
 use super::unreported::Unreported;
 use super::{headers, lock, Common};
 use crate::error::{code, err, Error, Result};
-use crate::gpu::compile::Compiler;
+use crate::gpu::compile::{Compiler, Cubin};
 use crate::gpu::event::CudaEvent;
 use crate::gpu::launch::Shape;
 use crate::gpu::module::{Kernel, Module};
-use crate::gpu::stream::{Priority, Stream};
+use crate::gpu::sharing::{Flights, SharedContext};
+use crate::gpu::stream::{hardware_queues, Priority, Stream};
+use crate::gpu::watch::DriverCalls;
 use crate::gpu::Cuda;
 use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
@@ -40,6 +42,8 @@ pub(super) struct GpuRunner {
     side: Stream,
     /// PEs whose kernels share the GPU's processors at the same time.
     sharing: u64,
+    /// Where there are several.
+    shared: Option<Arc<SharedContext>>,
     /// What was put on each stream since its last synchronisation and may take long, for texts.
     noted: Mutex<VecDeque<(usize, String)>>,
     /// Why the context is lost.
@@ -51,6 +55,7 @@ pub(super) struct GpuRunner {
 /// Loaded code.
 pub(super) struct GpuCode {
     module: Arc<Module>,
+    /// So that code in use is not unloaded.
     flights: Arc<Flights>,
 }
 
@@ -59,34 +64,6 @@ pub(super) struct GpuCode {
 pub(super) struct GpuFunction {
     kernel: Kernel,
     flights: Arc<Flights>,
-}
-
-/// The end of the last launch on each stream, so that code in use is not unloaded.
-#[derive(Default)]
-struct Flights(Mutex<Vec<(usize, CudaEvent)>>);
-
-impl Flights {
-    fn record(&self, stream: &Stream) -> Result<()> {
-        // An event that is recorded into a graph tells nothing about now.
-        if stream.is_capturing()? {
-            return Ok(());
-        }
-        let mut list = lock(&self.0);
-        let raw = stream.as_raw() as usize;
-        if let Some((_, event)) = list.iter().find(|(known, _)| *known == raw) {
-            return event.record(stream);
-        }
-        let event = CudaEvent::new(stream.cuda(), false)?;
-        event.record(stream)?;
-        list.push((raw, event));
-        Ok(())
-    }
-
-    /// Streams that have not passed their last launch.
-    fn count(&self) -> usize {
-        let list = lock(&self.0);
-        list.iter().filter(|(_, event)| matches!(event.query(), Ok(false))).count()
-    }
 }
 
 impl DeviceStream for Stream {
@@ -112,6 +89,7 @@ impl GpuRunner {
             streams: Streams::new(Stream::new(cuda, Priority::Normal)?, common.config.streams),
             side: Stream::new(cuda, Priority::High)?,
             sharing: sharing.max(1) as u64,
+            shared: (sharing > 1).then(|| SharedContext::new(cuda.facts().uuid)),
             noted: Mutex::default(),
             lost: OnceLock::new(),
             unreported: Unreported::new(GRACE),
@@ -139,6 +117,11 @@ impl GpuRunner {
     }
 
     pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<GpuCode> {
+        self.load_cubin(name, &self.compile(name, source, options)?)
+    }
+
+    /// Machine code for the GPU, which every PE on it can load.
+    pub(super) fn compile(&self, name: &str, source: &str, options: Vec<String>) -> Result<Cubin> {
         let config = &self.common.config;
         let compiler = Compiler {
             nvrtc: config.nvrtc.clone(),
@@ -148,8 +131,20 @@ impl GpuRunner {
             options,
             headers: headers::DEVICE_HEADERS,
         };
-        let cubin = compiler.compile(name, source)?;
+        let _outside = self.common.health.outside(|| format!("for {name} to be compiled"));
+        compiler.compile(name, source)
+    }
+
+    pub(super) fn load_cubin(&self, name: &str, cubin: &Cubin) -> Result<GpuCode> {
         self.load_binary(name, &cubin.code, &cubin.instances)
+    }
+
+    /// Does something that loads code, where PEs share the GPU's context while no kernel of theirs runs.
+    pub(super) fn while_idle<T>(&self, what: &str, load: impl FnOnce() -> T) -> T {
+        match &self.shared {
+            Some(shared) => shared.load(what, load),
+            None => load(),
+        }
     }
 
     pub(super) fn load_binary(
@@ -159,9 +154,31 @@ impl GpuRunner {
         instances: &[(String, String)],
     ) -> Result<GpuCode> {
         self.check_alive()?;
+        let _outside = self.common.health.outside(|| {
+            format!(
+                "for the driver to load {name} into {}, which kernels and streams that wait can hold up ({})",
+                self.cuda,
+                hardware_queues()
+            )
+        });
         let module = Module::load(&self.cuda, name, code, instances)?;
         module.upload(self.common.state.raw(), &self.side)?;
         Ok(GpuCode { module, flights: Arc::default() })
+    }
+
+    /// Calls of the driver for this PE.
+    pub(super) fn calls(&self) -> &Arc<DriverCalls> {
+        self.cuda.calls()
+    }
+
+    /// What a call of the driver that does not return waits for.
+    pub(super) fn held_up(&self) -> String {
+        format!(
+            "for CUDA's driver to return from a call on {}: kernels that wait may hold it up, or streams that wait              ({}); {} may be what runs",
+            self.cuda,
+            hardware_queues(),
+            self.suspects(None)
+        )
     }
 
     fn check_alive(&self) -> Result<()> {
@@ -222,7 +239,8 @@ impl GpuRunner {
         let stream = &unsafe { self.on(config.stream) }?;
         let head = || self.common.head(function.name(), source);
         // SAFETY: the caller vouches for the kernel, and for arguments of its parameters' types.
-        unsafe { function.kernel.launch(&shape, values, stream) }.map_err(|e| self.explain(e, &head()))?;
+        let launch = || unsafe { function.kernel.launch(&shape, values, stream) };
+        self.put(stream, launch).map_err(|e| self.explain(e, &head()))?;
         function.flights.record(stream)?;
         self.note(stream, format!("kernel `{}` ({source})", function.name()));
         Ok(())
@@ -243,9 +261,17 @@ impl GpuRunner {
         // SAFETY: the caller keeps the stream alive during the call.
         let stream = unsafe { self.on(raw) }?;
         // SAFETY: the caller vouches for the kernel, and for arguments of its parameters' types.
-        unsafe { function.kernel.launch(shape, values, &stream) }.map_err(|e| self.explain(e, &head))?;
+        let launch = || unsafe { function.kernel.launch(shape, values, &stream) };
+        self.put(&stream, launch).map_err(|e| self.explain(e, &head))?;
         self.note(&stream, what);
         Ok(())
+    }
+
+    fn put(&self, stream: &Stream, launch: impl FnOnce() -> Result<()>) -> Result<()> {
+        match &self.shared {
+            Some(shared) => shared.launch(stream, launch),
+            None => launch(),
+        }
     }
 
     /// Keeps in mind what was put on a stream, for texts.

@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::device::Device;
 use crate::device_state::DeviceState;
 use crate::error::{err, Result};
+use crate::gpu::watch::DriverWatch;
 use crate::health::Health;
 use crate::trace::Trace;
 use collectives::CollectiveKernels;
@@ -140,12 +141,24 @@ impl Kernels {
         let _ = self.core.common.check.set(Arc::clone(world));
     }
 
-    /// What the world's monitor does now and then: print the stalls that kernels have reported.
+    /// What the world's monitor does now and then: report the stalls of kernels, and calls of a driver or a
+    /// compiler that do not return.
     pub(crate) fn monitor(&self) -> Box<dyn FnMut() + Send> {
-        let common = Arc::downgrade(&self.core.common);
+        let (common, core) = (Arc::downgrade(&self.core.common), Arc::downgrade(&self.core));
+        let calls = match &self.core.runner {
+            Runner::Cpu(_) => None,
+            Runner::Gpu(runner) => Some(Arc::clone(runner.calls())),
+        };
+        let mut watch = self.core.common.config.stall_report.map(DriverWatch::new).zip(calls);
         Box::new(move || {
-            if let Some(common) = common.upgrade() {
-                common.print_stalls();
+            let Some(common) = common.upgrade() else { return };
+            common.print_stalls();
+            let named = common.health.report_outside();
+            let overdue = watch.as_mut().and_then(|(watch, calls)| watch.overdue(calls));
+            let (Some(lasted), Some(core)) = (overdue.filter(|_| !named), core.upgrade()) else { return };
+            if let Runner::Gpu(runner) = &core.runner {
+                let (who, text) = (common.health.who(), runner.held_up());
+                log::warn!("{who} has waited {:.1} s: {text}", lasted.as_secs_f64());
             }
         })
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::collective::Entered;
 use crate::error::{err, Result};
+use crate::gpu::stream::hardware_queues;
 use crate::memory::alloc::{Allocator, GRANULE};
 use crate::memory::backing::BackingChunk;
 use crate::memory::live::Live;
@@ -262,8 +263,10 @@ impl Symmetric {
         }
         let at = books.heap.alloc(bytes, align).ok_or_else(|| exhausted(&books))?;
         let dirty = books.touched.saturating_sub(at).min(bytes);
+        let outside = call.outside(|| self.backing_text(bytes));
         // SAFETY: committed memory of this PE's own heap that belongs to nobody before this call returns.
         let zeroed = unsafe { self.window.backing().zero(self.base() + at, dirty) };
+        drop(outside);
         // Nobody may put into a PE that has yet to zero, and where one cannot there is no allocation.
         if let Err(e) = call.all_well(zeroed, "zeroing an allocation") {
             books.heap.free(at);
@@ -297,6 +300,17 @@ impl Symmetric {
         Ok(())
     }
 
+    /// What a call that makes or clears memory waits for.
+    fn backing_text(&self, bytes: usize) -> String {
+        match self.window.backing().gpu() {
+            Some(cuda) => format!(
+                "for {cuda} to give or clear {bytes} bytes of the heap, which kernels and streams that wait can hold up ({})",
+                hardware_queues()
+            ),
+            None => format!("for the system to give or clear {bytes} bytes of the heap"),
+        }
+    }
+
     fn in_heap(&self, at: usize) -> bool {
         (self.base()..self.base() + self.window.half()).contains(&at)
     }
@@ -304,12 +318,17 @@ impl Symmetric {
     /// Backs the heap up to `target` with memory, on all PEs or none.
     fn commit(&self, books: &mut Books, target: usize, call: &mut Entered<'_>, links: &Links) -> Result<()> {
         let (from, bytes) = (books.committed, target - books.committed);
-        let memory = call.all_well(self.window.backing().create(bytes), "growing the heap")?;
+        let outside = call.outside(|| self.backing_text(bytes));
+        let memory = self.window.backing().create(bytes);
+        drop(outside);
+        let memory = call.all_well(memory, "growing the heap")?;
         self.map_everyones(books, from, bytes, &memory, call, links)?;
         if !self.window.backing().is_host() {
             // A GPU's fresh memory holds whatever it held last.
+            let outside = call.outside(|| self.backing_text(bytes));
             // SAFETY: mapped above, and nobody's before the heap grows by it.
             let zeroed = unsafe { self.window.backing().zero(self.base() + from, bytes) };
+            drop(outside);
             call.all_well(zeroed, "zeroing new memory").inspect_err(|_| self.window.unmap(from, bytes))?;
         }
         if let Some(far) = self.far.get() {

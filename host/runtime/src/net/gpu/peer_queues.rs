@@ -11,6 +11,7 @@ use super::mailbox::AtomicRequest;
 use super::mover::Mover;
 use super::staging::Ticket;
 use crate::error::Result;
+use crate::gpu::stream::hardware_queues;
 use crate::net::memory::span::Span;
 
 /// Where an answer goes.
@@ -204,7 +205,7 @@ impl PeerQueues {
                          process' queues to the GPU ({}); let it have 32, the most (export \
                          CUDA_DEVICE_MAX_CONNECTIONS=32), or let fewer streams wait at a time",
                         self.mover.subject(),
-                        cuda_queues()
+                        hardware_queues()
                     );
                     // Again for another copy only.
                     self.oldest = Some((ticket, Instant::now() + Duration::from_secs(3600)));
@@ -358,13 +359,5 @@ impl PeerQueues {
             outcomes.push(Outcome::Receive { from, number, chunk });
         }
         Ok(())
-    }
-}
-
-/// How many queues CUDA may use, for texts.
-fn cuda_queues() -> String {
-    match std::env::var("CUDA_DEVICE_MAX_CONNECTIONS") {
-        Ok(n) => format!("CUDA_DEVICE_MAX_CONNECTIONS is {n}"),
-        Err(_) => "CUDA_DEVICE_MAX_CONNECTIONS is not set, which means 8".into(),
     }
 }
