@@ -118,8 +118,8 @@ impl Pes {
             Role::Pe(_) => child::exit_with(|| child::all_threads(self.n, &f), "the process of all PEs"),
             Role::Bystander => {}
             Role::Parent(test) => {
-                // The streams of a process share eight hardware queues, and one that waits holds its own: four
-                // that wait stop copies out of the GPU. More queues cost every start 0.6 s
+                // The streams of a process share eight hardware queues, and one that waits holds its own:
+                // four that wait stop copies out of the GPU. More queues cost every start 0.6 s
                 // (docs/gpu-findings.md).
                 const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
                 let many = self.n > 1 && std::env::var_os(QUEUES).is_none();

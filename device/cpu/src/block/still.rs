@@ -23,8 +23,8 @@ const LOOKS: usize = 32;
 const PLACES: usize = 8;
 /// What waits by a rushmem call ends by itself at the limit, with a better text.
 const GRACE: Duration = Duration::from_secs(1);
-/// Looks that it has for that: it looks at the clock every 64 polls (`polls_per_tick`), and the first time only
-/// learns when it has begun. Polls are slow where the machine is busy.
+/// Looks that it has for that: it looks at the clock every 64 polls (`polls_per_tick`), and the first time
+/// only learns when it has begun. Polls are slow where the machine is busy.
 const POLLS: u32 = 256;
 
 /// What is known of a block that does not move.

@@ -117,7 +117,7 @@ impl KernelCore {
         Ok(CollectiveHandle(mine))
     }
 
-    /// Machine code of an instance, which is the same for all PEs on a GPU; the CPU's is made as it is loaded.
+    /// Machine code of an instance, the same for all PEs on a GPU; the CPU's is made as it is loaded.
     fn compile_collective(&self, instance: &str) -> Result<Option<Cubin>> {
         match &self.runner {
             Runner::Cpu(_) => Ok(None),
