@@ -74,6 +74,19 @@ fn nvcc(test: &str) -> Option<PathBuf> {
     found
 }
 
+/// Whether everything is asked for, as `make test-all` does.
+fn whole() -> bool {
+    std::env::var_os("RUSHMEM_TEST_ROUNDS").is_some()
+}
+
+/// Compiles as quickly as the compiler can, where it is only to take the source. Compilers before CUDA 12.9
+/// do not know how.
+fn quickly(nvcc: &Path) -> Option<&'static str> {
+    const QUICK: &str = "--Ofast-compile=max";
+    let help = Command::new(nvcc).arg("--help").output().expect("it has run before");
+    (!whole() && String::from_utf8_lossy(&help.stdout).contains("--Ofast-compile")).then_some(QUICK)
+}
+
 fn compile(nvcc: &Path, source: &Path, arguments: &[&str]) {
     let mut run = Command::new("timeout");
     run.arg("1500").arg(nvcc).args(["-std=c++17", "-Werror", "all-warnings"]).arg(source);
@@ -90,9 +103,13 @@ fn programs_of_nvcc_link_both_ways() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let lib = dir.path().to_str().expect("a path of ours is UTF-8").to_owned();
     let mut device = Command::new(here().join("device/library"));
-    let out = device.arg(PREFIX).arg(&lib).env("NVCC", &nvcc).output().expect("a script of ours runs");
+    device.arg(PREFIX).arg(&lib).env("NVCC", &nvcc);
+    if !whole() {
+        device.env("RUSHMEM_ARCHS", "90");
+    }
+    let out = device.output().expect("a script of ours runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let source = here().join("tests/kernels/ring.cu");
+    let (source, quick) = (here().join("tests/kernels/ring.cu"), quickly(&nvcc));
     let cudart = nvcc.parent().and_then(Path::parent).map(|root| format!("-L{}", root.join("lib").display()));
     let cudart = cudart.unwrap_or_default();
     let prefix = format!("-L{PREFIX}/lib");
@@ -104,6 +121,7 @@ fn programs_of_nvcc_link_both_ways() {
         let program = format!("{lib}/{name}");
         let mut arguments = vec!["-arch=sm_90", "-o", &program, &prefix, &cudart];
         arguments.extend(&ways);
+        arguments.extend(quick);
         arguments.extend(["-Xlinker", "--unresolved-symbols=ignore-in-shared-libs"]);
         compile(&nvcc, &source, &arguments);
         let symbols = Command::new("nm").args(["-D", &program]).output().expect("nm runs");
@@ -218,7 +236,7 @@ fn kernel_of(number: usize, f: &Function) -> String {
 #[test]
 fn forms_of_kernels_compile() {
     let Some(nvcc) = nvcc("forms_of_kernels_compile") else { return };
-    let all = std::env::var_os("RUSHMEM_TEST_ROUNDS").is_some();
+    let (all, quick) = (whole(), quickly(&nvcc));
     let dir = tempfile::tempdir().expect("a temporary folder");
     let table = Table::read(TEXT);
     let of_chapter = |title: &str| -> Vec<Function> {
@@ -249,7 +267,10 @@ fn forms_of_kernels_compile() {
         let object = object.to_str().expect("a path of ours is UTF-8");
         for arch in if all { &["sm_80", "sm_90", "sm_100"] as &[&str] } else { &["sm_90"] } {
             let begin = Instant::now();
-            compile(&nvcc, &source, &["-rdc=true", "-c", &format!("-arch={arch}"), "-o", object]);
+            let arch_option = format!("-arch={arch}");
+            let mut options = vec!["-rdc=true", "-c", &arch_option, "-o", object];
+            options.extend(quick);
+            compile(&nvcc, &source, &options);
             let seconds = begin.elapsed().as_secs();
             eprintln!("{title} and so on, {} functions for {arch}: {seconds} s", functions.len());
         }

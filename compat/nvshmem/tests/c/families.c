@@ -13,7 +13,7 @@
 
 #include "sets.h"
 
-static int me, n, right, left, turns_of_reductions = 2;
+static int me, n, right, left, turns_of_reductions = 1;
 static cudaStream_t stream;
 static uint64_t salt;
 
@@ -418,10 +418,8 @@ int main(int argc, char **argv)
   char *a = nvshmem_calloc(1, 8192), *b = nvshmem_calloc(1, 8192);
   uint64_t *sig = nvshmem_calloc(16, sizeof *sig);
   CHECK(a && b && sig);
-  /* On a GPU each type and operator is a kernel that is compiled first: some do. */
-  rushmem_view_t view;
-  CHECK(rushmem_view(world(), &view) == RUSHMEM_OK);
-  if (view.device == RUSHMEM_DEVICE_CUDA) turns_of_reductions = 1;
+  /* On streams each type and operator is a kernel that is compiled first: those of words of an int do. */
+  if (getenv("RUSHMEM_TEST_ROUNDS")) turns_of_reductions = 2;
   /* Each PE's clock is another one. */
   salt = (uint64_t) time(NULL);
   nvshmem_uint64_broadcast(NVSHMEM_TEAM_WORLD, &salt, &salt, 1, 0);

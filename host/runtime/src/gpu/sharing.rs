@@ -1,13 +1,13 @@
 //! One context for several PEs: those that are threads of one process and have the same GPU share its primary
 //! context.
 //!
-//! The driver may hold a module back until the kernels that run in the context have ended, and whoever calls
-//! it meanwhile, too. A kernel of one PE may be waiting for the kernel that another PE is about to launch, and
+//! The driver may hold a module back until the kernels that run in the context have ended, and meanwhile all
+//! who call it, too. A kernel of one PE may be waiting for the kernel that another PE is about to launch, and
 //! would wait for ever. So code is loaded while no kernel of these PEs is under way, and their launches wait
 //! until it is loaded.
 //!
-//! Both for a limited time only. A kernel may wait for the very code that is to be loaded, and the driver does
-//! not always hold it back; and what a program's graphs launch is not seen here: such programs load
+//! Both for a limited time only. A kernel may wait for the very code that is to be loaded, and the driver
+//! does not always hold it back; and what a program's graphs launch is not seen here: such programs load
 //! before they launch (`Team::prepare`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
@@ -98,7 +98,7 @@ type Count = Box<dyn Fn() -> Option<usize> + Send + Sync>;
 /// Keeps loads and kernels of a context apart.
 #[derive(Default)]
 struct LoadGate {
-    /// Launches hold it together, a load alone. Whoever finds it held looks again: a load that waited in line
+    /// Launches hold it together, a load alone. Who finds it held looks again: a load that waited in line
     /// would hold launches up that come after it, and the kernels may need those.
     held: RwLock<()>,
     pes: Mutex<Vec<Count>>,
@@ -203,8 +203,8 @@ mod tests {
         }
     }
 
-    /// The same `rounds` kernels on each of `n` PEs, some of them of new code, which whoever comes to it first
-    /// loads for all; how many loads got stuck.
+    /// The same `rounds` kernels on each of `n` PEs, some of them of new code, which the first PE that comes
+    /// to it loads for all; how many loads got stuck.
     fn run(test: &str, n: usize, rounds: usize, gate: Option<&Arc<LoadGate>>) -> usize {
         let driver = Arc::new(Driver { launched: Mutex::new(vec![0; n]), ..Driver::default() });
         for pe in (0..n).filter(|_| gate.is_some()) {

@@ -1,6 +1,6 @@
 //! Calls of the driver that do not return. The driver polls nothing of ours, and locks: a call that finds the
-//! context's lock taken, or a queue full, lasts until kernels have ended. No waiting loop of ours sees that, so
-//! calls are counted, and the world's monitor looks whether the count stands still.
+//! context's lock taken, or a queue full, lasts until kernels have ended. No waiting loop of ours sees that,
+//! so calls are counted, and the world's monitor looks whether the count stands still.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Calls of code that is not ours and polls nothing of ours: a driver, a compiler. No waiting loop reports that
-//! such a call does not return, so each is noted here while it lasts, and the world's monitor reports it.
+//! Calls of code that is not ours and polls nothing of ours: a driver, a compiler. No waiting loop reports
+//! that such a call does not return, so each is noted here while it lasts, for the world's monitor to report.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
