@@ -5,7 +5,7 @@ from typing import Any, Self, Sequence, final
 
 __all__ = [
     "World", "Array", "Team", "Stream", "Module", "Kernel", "init", "uid", "runtime", "_set_library",
-    "_abort_all", "_leave_all", "_after_fork", "_pool_of", "_time_puts",
+    "_abort_all", "_leave_all", "_after_fork", "_pool_of", "_time_puts", "_AllToAll",
 ]
 
 # Anything with the buffer protocol (numpy, bytes), a torch tensor, or an object with __cuda_array_interface__.
@@ -237,3 +237,41 @@ class Kernel:
         stream: _Stream | None = None,
     ) -> None: ...
     def max_blocks(self, block: _Extents, shared_bytes: int = 0) -> int: ...
+
+@final
+class _AllToAll:
+    def __new__(
+        cls,
+        team: Team,
+        max_tokens: int,
+        hidden: int,
+        experts: int,
+        top_k: int,
+        *,
+        dispatch_dtype: str,
+        scales: str,
+        row_and_side_bytes: tuple[int, int] | None,
+        combine_dtype: str,
+        out_dtype: str,
+        layout: str,
+        align: int,
+        capacity: int | None,
+        rounded_sums: bool,
+        weighted: bool,
+        wide_experts: bool,
+        few: int | None,
+        blocks: int | None,
+        threads: int | None,
+    ) -> _AllToAll: ...
+    @property
+    def symmetric_bytes(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    def sizes(self) -> tuple[int, int, int, int, int, int]: ...
+    def dispatch(
+        self, tokens: Sequence[_Memory | None] | None, count: Any, to: Sequence[_Memory | None] | None, stream: _Stream | None
+    ) -> None: ...
+    def combine(self, y: _Memory | None, out: _Memory | None, count: int, stream: _Stream | None) -> None: ...
+    def check(self) -> tuple[int, str] | None: ...
+    def set_absent(self, absent: Sequence[bool]) -> None: ...
+    def free(self) -> None: ...
