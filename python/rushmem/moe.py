@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Sequence
 
 from . import Error, InvalidArgument, Stream, Team, World
@@ -60,6 +61,15 @@ def _torch_of(array: Any) -> Any:
     """torch, where an array is one of its tensors."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(array, torch.Tensor) else None
+
+
+def _range(array: Any, name: str) -> AbstractContextManager[Any]:
+    """What torch's profiler shows of a call on tensors; under `emit_nvtx` Nsight does, too."""
+    torch = _torch_of(array)
+    if torch is None:
+        return nullcontext()
+    made: AbstractContextManager[Any] = torch.profiler.record_function(f"rushmem::moe::{name}")
+    return made
 
 
 def _type(array: Any) -> str:
@@ -213,7 +223,8 @@ class AllToAll:
     ) -> None:
         """The first half of `dispatch`: sends, and waits for nothing."""
         tokens, n = self._tokens_of(x, experts, weights, side, count)
-        self._raw.dispatch(tokens, n, None, _stream(x, stream))
+        with _range(x, "dispatch_send"):
+            self._raw.dispatch(tokens, n, None, _stream(x, stream))
         self._began(x, count)
 
     def dispatch_receive(self, out: Received | None = None, *, stream: Any = None) -> Received:
@@ -223,7 +234,8 @@ class AllToAll:
     def _receive(self, tokens: Any, n: Any, out: Received, stream: Any) -> Received:
         on = _stream(out.x, stream)
         places = [out.x, out.side, out.counts, out.sources, out.experts, out.weights]
-        self._raw.dispatch(tokens, n, places, on)
+        with _range(out.x, "dispatch" if tokens else "dispatch_receive"):
+            self._raw.dispatch(tokens, n, places, on)
         if on is None:
             self.check()
         return out
@@ -238,7 +250,8 @@ class AllToAll:
     def combine_send(self, y: Any, *, stream: Any = None) -> None:
         """The first half of `combine`: sends, and waits for nothing."""
         _check("y", y, self._y, (*self._lead(), self.hidden))
-        self._raw.combine(y, None, 0, _stream(y, stream))
+        with _range(y, "combine_send"):
+            self._raw.combine(y, None, 0, _stream(y, stream))
 
     def combine_receive(self, out: Any = None, *, stream: Any = None) -> Any:
         """The second half: adds up what has come."""
@@ -249,7 +262,8 @@ class AllToAll:
             _check("y", y, self._y, (*self._lead(), self.hidden))
         _check("out", out, self._out, (None, self.hidden))
         on = _stream(out, stream)
-        self._raw.combine(y, out, self._tokens or 0, on)
+        with _range(out, "combine_receive" if y is None else "combine"):
+            self._raw.combine(y, out, self._tokens or 0, on)
         if on is None:
             self.check()
         return out
