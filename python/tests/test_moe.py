@@ -204,3 +204,21 @@ def test_what_does_not_fit_is_refused(world):
         exchange.combine(y[:3])
     assert here.counts.tolist() == [3, 3, 0, 0]
     numpy.testing.assert_array_equal(exchange.combine(y), numpy.full((3, 32), 2, "float32"))
+
+
+def test_tokens_become_fp8_on_their_way(world, rng):
+    """Each group's largest is the format's, 448: its scale is 1, and these numbers keep their values."""
+    exchange = AllToAll(world, max_tokens=T, hidden=HIDDEN, experts=2, top_k=1, dispatch_dtype="float8_e4m3fn")
+    values, bits = numpy.array([448, 1, 2, -0.5, 0], "float32"), numpy.array([0x7E, 0x38, 0x40, 0xB0, 0], "uint8")
+    drawn = rng.integers(5, size=(T, HIDDEN))
+    drawn[:, [0, 128]] = 0
+    experts = rng.integers(2, size=(T, 1))
+    here = exchange.dispatch(narrow(values[drawn]), experts, numpy.full((T, 1), 0.5, "float32"))
+    assert here.side.shape == (2, T, 2) and here.side.dtype == "float32"
+    y = numpy.zeros((2, T, HIDDEN), "uint16")
+    for e in range(2):
+        mine = numpy.flatnonzero(experts[:, 0] == e)
+        numpy.testing.assert_array_equal(here.x[e, : len(mine)], bits[drawn[mine]])
+        assert here.counts[e] == len(mine) and (here.side[e, : len(mine)] == 1).all()
+        y[e, : len(mine)] = narrow(values[drawn[mine]])
+    numpy.testing.assert_array_equal(widen(exchange.combine(y)), values[drawn] / 2)
