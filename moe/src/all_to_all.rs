@@ -1,21 +1,13 @@
 //! The exchange: made once for a team, then dispatch and combine on streams, round after round.
 
 use std::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
 
-use rushmem::{ByValue, Device, Kernel, KernelArgs, Launch, Max, Module, Stream, SymSlice, Team};
+use rushmem::{ByValue, Device, Kernel, KernelArgs, Launch, Max, Module, Source, Stream, SymSlice, Team};
 
-use crate::buffers::{aligned, Products, Received, Tokens};
-use crate::config::{Config, Layout, MOST_RANKS};
-use crate::error::{Error, Failure, Result, Why};
-use crate::memory::{Exchange, FAILURE_WORDS, MOST_BLOCKS, MOST_WARPS_FAR};
-use crate::source::source;
-
-/// Which call comes next.
-const IDLE: u8 = 0;
-const SENT: u8 = 1;
-const RECEIVED: u8 = 2;
-const RETURNING: u8 = 3;
+use crate::buffers::{Received, Tokens};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::plan::{Call, Plan, Turns, ALIGN, SOURCE};
 
 /// An exchange of tokens between the ranks of a team, which are its members in their order.
 ///
@@ -32,27 +24,12 @@ const RETURNING: u8 = 3;
 #[must_use = "the exchange keeps its memory until free() or the end of the world"]
 pub struct AllToAll<'t, 'w> {
     team: &'t Team<'w>,
-    config: Config,
-    exchange: Exchange,
+    plan: Plan,
     memory: SymSlice<'w, u64>,
     module: Module<'w>,
     launch: Launch,
-    shared_bytes: usize,
-    /// Which call comes next; held while one is put on its stream.
-    state: Mutex<u8>,
+    turns: Turns,
 }
-
-/// Threads of a block and most blocks of a launch: on a GPU two blocks a multiprocessor of an H200.
-const GPU_SHAPE: (u32, u32) = (264, 256);
-/// On the CPU device, where every block is a thread of the operating system.
-const CPU_SHAPE: (u32, u32) = (3, 64);
-/// Bytes of shared memory of which a multiprocessor has no room for two.
-const LARGE: usize = 112 << 10;
-/// Packets, or as many bytes, that are a block's least share of a row: a warp's.
-const SHARE: u32 = 32;
-
-const KERNELS: [&str; 6] =
-    ["dispatch", "dispatch_send", "dispatch_receive", "combine", "combine_send", "combine_receive"];
 
 impl<'t, 'w> AllToAll<'t, 'w> {
     /// An exchange of a team. Collective over *all PEs of the world*, because symmetric memory is: where
@@ -67,39 +44,18 @@ impl<'t, 'w> AllToAll<'t, 'w> {
         let near = world.near_pes()?.pes;
         let mut far = [u32::from(team.members().any(|pe| !near.contains(&pe)))];
         team.reduce_in_place(&mut far, Max)?;
-        let far = far[0] != 0;
-        let on_gpu = world.device() != Device::Cpu;
-        let (most, threads) = if on_gpu { GPU_SHAPE } else { CPU_SHAPE };
-        let shared_bytes = config.shared_bytes(ranks) as usize;
-        // A block that has a multiprocessor for itself has more warps.
-        let threads = config.threads.unwrap_or(if shared_bytes > LARGE { 2 * threads } else { threads });
-        let parts = config.parts(ranks, far);
-        let memory = world.alloc_aligned::<u64>(parts.bytes.div_ceil(8) as usize, 128)?;
-        let exchange = parts.offsets.at(memory.as_ptr().addr() as u64);
-        // More blocks than parts of rows have nothing to do, but for the one that counts.
-        let rows = u64::from(ranks) * u64::from(config.max_tokens);
-        let parts = rows * u64::from(exchange.row_words.max(exchange.unit_bytes / 8).div_ceil(SHARE));
-        let mut blocks = u64::from(config.blocks.unwrap_or(most)).min(parts + 1).min(u64::from(MOST_BLOCKS));
-        if far {
-            blocks = blocks.min(u64::from((MOST_WARPS_FAR / (threads / 32)).max(1)));
+        let mut plan = Plan::new(config, ranks, far[0] != 0, world.device() != Device::Cpu)?;
+        let memory = world.alloc_aligned::<u64>(plan.bytes().div_ceil(8), ALIGN)?;
+        plan.place(memory.as_ptr().addr());
+        let source = Source::text(SOURCE).name("moe.cu");
+        let module = world.load(plan.options().into_iter().fold(source, Source::option))?;
+        let mut room = u64::MAX;
+        for call in Call::ALL {
+            let kernel = module.kernel(call.name())?;
+            room = room.min(kernel.max_blocks(plan.threads(), plan.most_shared_bytes())?);
         }
-        // As many registers a thread as that leaves.
-        let blocks_each = (512 / threads).max(1);
-        let module = world.load(source(&config, threads, blocks_each))?;
-        for name in KERNELS {
-            let most = module.kernel(name)?.max_blocks(threads, shared_bytes)?;
-            if most == 0 {
-                return Err(Error::Invalid(format!(
-                    "{rows} tokens of all ranks with top_k {} need {shared_bytes} bytes of shared memory for a \
-                     block of {threads} threads, more than the device has: lower max_tokens",
-                    config.top_k
-                )));
-            }
-            blocks = blocks.min(most);
-        }
-        let launch = Launch::new(blocks as u32, threads);
-        let state = Mutex::new(IDLE);
-        Ok(AllToAll { team, config, exchange, memory, module, launch, shared_bytes, state })
+        let launch = Launch::new(plan.blocks(room)?, plan.threads());
+        Ok(AllToAll { team, plan, memory, module, launch, turns: Turns::default() })
     }
 
     /// The team.
@@ -109,7 +65,7 @@ impl<'t, 'w> AllToAll<'t, 'w> {
 
     /// The configuration.
     pub fn config(&self) -> &Config {
-        &self.config
+        self.plan.config()
     }
 
     /// Blocks of each launch.
@@ -129,18 +85,7 @@ impl<'t, 'w> AllToAll<'t, 'w> {
     /// # Errors
     /// [`Error::Invalid`] where the flags are not one for each rank, or take this rank itself out.
     pub fn set_absent(&mut self, absent: &[bool]) -> Result<()> {
-        if absent.len() != self.team.n_pes() as usize {
-            let (flags, ranks) = (absent.len(), self.team.n_pes());
-            return Err(Error::Invalid(format!("{flags} flags for {ranks} ranks")));
-        }
-        if absent[self.team.my_pe() as usize] {
-            return Err(Error::Invalid(format!("rank {} takes itself out", self.team.my_pe())));
-        }
-        self.exchange.absent = [0; MOST_RANKS as usize / 64];
-        for (rank, _) in absent.iter().enumerate().filter(|(_, absent)| **absent) {
-            self.exchange.absent[rank / 64] |= 1 << (rank % 64);
-        }
-        Ok(())
+        self.plan.set_absent(absent, self.team.my_pe())
     }
 
     /// Sends this rank's tokens to the ranks of their experts, and receives those for its own: one launch.
@@ -154,12 +99,10 @@ impl<'t, 'w> AllToAll<'t, 'w> {
     /// the stream has come to the launch's end. (In a graph: whenever that is launched.) `x`, `experts`
     /// and `weights` may then be changed; what combine needs of them is kept.
     pub unsafe fn dispatch(&self, tokens: &Tokens, to: &Received, stream: &Stream<'_>) -> Result<()> {
-        let (tokens, to) = (tokens.checked(&self.config)?, to.checked()?);
-        self.step("dispatch", &[IDLE, RECEIVED], RECEIVED, || {
-            let arguments = (self.team, ByValue(self.exchange), ByValue(tokens), ByValue(to));
-            // SAFETY: the caller vouches for its memory, the exchange has its own.
-            unsafe { self.put("dispatch", true, arguments, stream) }
-        })
+        let (tokens, to) = (self.plan.tokens(tokens)?, self.plan.received(to)?);
+        let arguments = (self.team, ByValue(self.plan.exchange()), ByValue(tokens), ByValue(to));
+        // SAFETY: the caller vouches for its memory, the exchange has its own.
+        unsafe { self.put(Call::Dispatch, arguments, stream) }
     }
 
     /// The first half of [`dispatch`](AllToAll::dispatch): sends, and waits for nothing.
@@ -170,12 +113,9 @@ impl<'t, 'w> AllToAll<'t, 'w> {
     /// # Safety
     /// As for [`dispatch`](AllToAll::dispatch).
     pub unsafe fn dispatch_send(&self, tokens: &Tokens, stream: &Stream<'_>) -> Result<()> {
-        let tokens = tokens.checked(&self.config)?;
-        self.step("dispatch_send", &[IDLE, RECEIVED], SENT, || {
-            let arguments = (self.team, ByValue(self.exchange), ByValue(tokens));
-            // SAFETY: the caller vouches for its memory, the exchange has its own.
-            unsafe { self.put("dispatch_send", false, arguments, stream) }
-        })
+        let arguments = (self.team, ByValue(self.plan.exchange()), ByValue(self.plan.tokens(tokens)?));
+        // SAFETY: the caller vouches for its memory, the exchange has its own.
+        unsafe { self.put(Call::DispatchSend, arguments, stream) }
     }
 
     /// The second half of [`dispatch`](AllToAll::dispatch): receives. What runs between the halves has the
@@ -187,12 +127,9 @@ impl<'t, 'w> AllToAll<'t, 'w> {
     /// # Safety
     /// As for [`dispatch`](AllToAll::dispatch).
     pub unsafe fn dispatch_receive(&self, to: &Received, stream: &Stream<'_>) -> Result<()> {
-        let to = to.checked()?;
-        self.step("dispatch_receive", &[SENT], RECEIVED, || {
-            let arguments = (self.team, ByValue(self.exchange), ByValue(to));
-            // SAFETY: the caller vouches for its memory, the exchange has its own.
-            unsafe { self.put("dispatch_receive", true, arguments, stream) }
-        })
+        let arguments = (self.team, ByValue(self.plan.exchange()), ByValue(self.plan.received(to)?));
+        // SAFETY: the caller vouches for its memory, the exchange has its own.
+        unsafe { self.put(Call::DispatchReceive, arguments, stream) }
     }
 
     /// Brings the results of a dispatch back to the ranks of their tokens, and adds them up: one launch.
@@ -205,18 +142,15 @@ impl<'t, 'w> AllToAll<'t, 'w> {
     ///
     /// # Errors
     /// As for [`dispatch`](AllToAll::dispatch). A second combine of one dispatch is [`Error::Order`] here,
-    /// and in graphs [`Why::CombinedTwice`].
+    /// and in graphs [`Why::CombinedTwice`](crate::Why::CombinedTwice).
     ///
     /// # Safety
     /// As for [`dispatch`](AllToAll::dispatch).
     pub unsafe fn combine(&self, y: *const c_void, out: *mut c_void, stream: &Stream<'_>) -> Result<()> {
-        aligned("y", y.addr(), 16)?;
-        aligned("out", out.addr(), 16)?;
-        self.step("combine", &[RECEIVED], IDLE, || {
-            let arguments = (self.team, ByValue(self.exchange), ByValue(Products { y, out }));
-            // SAFETY: the caller vouches for its memory, the exchange has its own.
-            unsafe { self.put("combine", false, arguments, stream) }
-        })
+        let products = self.plan.products(y, out)?;
+        let arguments = (self.team, ByValue(self.plan.exchange()), ByValue(products));
+        // SAFETY: the caller vouches for its memory, the exchange has its own.
+        unsafe { self.put(Call::Combine, arguments, stream) }
     }
 
     /// The first half of [`combine`](AllToAll::combine): pushes this rank's results to the tokens' homes, and
@@ -228,13 +162,10 @@ impl<'t, 'w> AllToAll<'t, 'w> {
     /// # Safety
     /// As for [`combine`](AllToAll::combine).
     pub unsafe fn combine_send(&self, y: *const c_void, stream: &Stream<'_>) -> Result<()> {
-        aligned("y", y.addr(), 16)?;
-        self.step("combine_send", &[RECEIVED], RETURNING, || {
-            let out = std::ptr::null_mut();
-            let arguments = (self.team, ByValue(self.exchange), ByValue(Products { y, out }));
-            // SAFETY: the caller vouches for its memory, the exchange has its own.
-            unsafe { self.put("combine_send", false, arguments, stream) }
-        })
+        let products = self.plan.products(y, std::ptr::null_mut())?;
+        let arguments = (self.team, ByValue(self.plan.exchange()), ByValue(products));
+        // SAFETY: the caller vouches for its memory, the exchange has its own.
+        unsafe { self.put(Call::CombineSend, arguments, stream) }
     }
 
     /// The second half of [`combine`](AllToAll::combine): adds up what has come.
@@ -245,13 +176,10 @@ impl<'t, 'w> AllToAll<'t, 'w> {
     /// # Safety
     /// As for [`combine`](AllToAll::combine).
     pub unsafe fn combine_receive(&self, out: *mut c_void, stream: &Stream<'_>) -> Result<()> {
-        aligned("out", out.addr(), 16)?;
-        self.step("combine_receive", &[RETURNING], IDLE, || {
-            let y = std::ptr::null();
-            let arguments = (self.team, ByValue(self.exchange), ByValue(Products { y, out }));
-            // SAFETY: the caller vouches for its memory, the exchange has its own.
-            unsafe { self.put("combine_receive", false, arguments, stream) }
-        })
+        let products = self.plan.products(std::ptr::null(), out)?;
+        let arguments = (self.team, ByValue(self.plan.exchange()), ByValue(products));
+        // SAFETY: the caller vouches for its memory, the exchange has its own.
+        unsafe { self.put(Call::CombineReceive, arguments, stream) }
     }
 
     /// Whether all rounds since the last call were carried out. Call it when the stream has been
@@ -261,24 +189,10 @@ impl<'t, 'w> AllToAll<'t, 'w> {
     /// [`Error::Round`]: the first that was refused. Later ones were carried out, or refused on their own
     /// account.
     pub fn check(&self) -> Result<()> {
-        let begin = (self.exchange.failure - self.memory.as_ptr().addr() as u64) as usize / 8;
-        let words = self.memory.slice(begin..begin + FAILURE_WORDS)?;
-        let said = words.to_vec()?;
-        let (rank, about, count) = (said[2] as u32, said[3], said[4]);
-        let why = match said[0] {
-            0 => return Ok(()),
-            1 => Why::OverCapacity {
-                rank,
-                expert: (!matches!(self.config.layout, Layout::Flat { .. })).then_some(about as u32),
-                count,
-                capacity: self.exchange.capacity.into(),
-            },
-            2 => Why::TooManyTokens { rank, count, max_tokens: self.config.max_tokens.into() },
-            3 => Why::NoSuchExpert { rank, token: about },
-            _ => Why::CombinedTwice,
-        };
+        let words = self.memory.slice(self.plan.failure_words())?;
+        let Some(failure) = self.plan.failure(&words.to_vec()?) else { return Ok(()) };
         words.slice(..1)?.write(&[0])?;
-        Err(Error::Round(Failure { round: said[1], why }))
+        Err(Error::Round(failure))
     }
 
     /// Gives the memory back. Collective like [`new`](AllToAll::new); launches have ended.
@@ -291,28 +205,16 @@ impl<'t, 'w> AllToAll<'t, 'w> {
     }
 
     /// Carries a call out in its turn.
-    fn step(&self, name: &str, after: &[u8], to: u8, put: impl FnOnce() -> Result<()>) -> Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !after.contains(&state) {
-            let expected = match *state {
-                IDLE => "dispatch or dispatch_send",
-                SENT => "dispatch_receive",
-                RECEIVED => "combine, combine_send, or the next dispatch",
-                _ => "combine_receive",
-            };
-            return Err(Error::Order(format!("{name} is out of turn: what comes next is {expected}")));
-        }
-        put()?;
-        *state = to;
-        Ok(())
-    }
-
+    ///
     /// # Safety
     /// The arguments are those of the kernel, whose memory lives until the launch has ended.
-    unsafe fn put(&self, name: &str, shared: bool, with: impl KernelArgs, on: &Stream<'_>) -> Result<()> {
-        let kernel: Kernel<'_> = self.module.kernel(name)?;
-        let launch = self.launch.shared_bytes(if shared { self.shared_bytes } else { 0 });
+    unsafe fn put(&self, call: Call, with: impl KernelArgs, on: &Stream<'_>) -> Result<()> {
+        let turn = self.turns.begin(call)?;
+        let kernel: Kernel<'_> = self.module.kernel(call.name())?;
+        let launch = self.launch.shared_bytes(self.plan.shared_bytes(call));
         // SAFETY: as this function's.
-        Ok(unsafe { kernel.launch_on(launch, with, on) }?)
+        unsafe { kernel.launch_on(launch, with, on) }?;
+        turn.done();
+        Ok(())
     }
 }

@@ -50,10 +50,10 @@ pub struct Received {
     pub weights: *mut f32,
 }
 
-/// `struct tokens` of the kernels.
+/// A rank's tokens: `struct tokens` of the kernels.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct RawTokens {
+pub struct RawTokens {
     x: *const c_void,
     side: *const c_void,
     experts: *const c_void,
@@ -62,18 +62,18 @@ pub(crate) struct RawTokens {
     count: u64,
 }
 
-/// `struct products` of the kernels.
+/// Results and sums: `struct products` of the kernels.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Products {
+pub struct Products {
     pub(crate) y: *const c_void,
     pub(crate) out: *mut c_void,
 }
 
-/// `struct received` of the kernels.
+/// Where tokens are received: `struct received` of the kernels.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct RawReceived {
+pub struct RawReceived {
     x: *mut c_void,
     side: *mut c_void,
     counts: *mut i32,

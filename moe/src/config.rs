@@ -216,6 +216,55 @@ impl Config {
         }
     }
 
+    /// Rows of received tokens in all, which is how many rows `x` of [`Received`](crate::Received) has.
+    pub fn all_rows(&self, ranks: u32) -> u64 {
+        let each = u64::from(self.rows(ranks));
+        match self.layout {
+            Layout::ExpertMajor => u64::from(self.experts_a_rank(ranks)) * each,
+            Layout::RankMajor => u64::from(ranks) * each,
+            Layout::Flat { .. } => each,
+        }
+    }
+
+    /// Most tokens of a rank in a round.
+    pub fn max_tokens(&self) -> u32 {
+        self.max_tokens
+    }
+
+    /// Experts of a token.
+    pub fn top_k(&self) -> u32 {
+        self.top_k
+    }
+
+    /// Whether dispatch casts tokens to fp8.
+    pub fn is_cast(&self) -> bool {
+        matches!(self.payload, Payload::Cast(..))
+    }
+
+    /// Whether dispatch takes weights.
+    pub fn is_weighted(&self) -> bool {
+        self.weighted
+    }
+
+    /// Whether numbers of experts are `i64`.
+    pub fn is_wide(&self) -> bool {
+        self.wide
+    }
+
+    /// Bytes of a token as dispatch takes it, before it is cast.
+    pub fn token_bytes(&self) -> u32 {
+        if self.is_cast() {
+            self.hidden * Float::Bf16.bytes()
+        } else {
+            self.row_bytes()
+        }
+    }
+
+    /// Bytes of a row that an expert produces, and of a sum.
+    pub fn combine_bytes(&self) -> (u32, u32) {
+        (self.hidden * self.produced.bytes(), self.hidden * self.output.bytes())
+    }
+
     /// Bytes of a received token, without what is beside it.
     pub fn row_bytes(&self) -> u32 {
         match self.payload {

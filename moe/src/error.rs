@@ -14,6 +14,7 @@ pub enum Error {
     /// A call came out of turn (dispatch, then combine): nothing was put on the stream.
     Order(String),
     /// What the runtime reports: a dead PE, memory that is used up, a kernel that does not compile.
+    #[cfg(feature = "api")]
     Rushmem(rushmem::Error),
     /// A round that was refused on the device, on all ranks alike; see [`Failure`].
     Round(Failure),
@@ -93,6 +94,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Invalid(text) | Error::Order(text) => f.write_str(text),
+            #[cfg(feature = "api")]
             Error::Rushmem(error) => error.fmt(f),
             Error::Round(failure) => failure.fmt(f),
         }
@@ -101,6 +103,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+#[cfg(feature = "api")]
 impl From<rushmem::Error> for Error {
     fn from(error: rushmem::Error) -> Self {
         Error::Rushmem(error)

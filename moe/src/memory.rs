@@ -21,10 +21,10 @@ pub struct Memory {
     pub symmetric: u64,
 }
 
-/// As the kernels take it.
+/// What each launch knows of an exchange, as the kernels take it.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Exchange {
+pub struct Exchange {
     pub(crate) routing: u64,
     pub(crate) rows: u64,
     pub(crate) row_flags: u64,
@@ -171,8 +171,8 @@ impl Config {
 pub(crate) const MOST_WARPS_FAR: u32 = 256;
 
 impl Exchange {
-    /// With addresses for offsets.
-    pub(crate) fn at(mut self, base: u64) -> Exchange {
+    /// With its memory at `to` and not at `from`.
+    pub(crate) fn moved(mut self, from: u64, to: u64) -> Exchange {
         for part in [
             &mut self.routing,
             &mut self.rows,
@@ -188,7 +188,7 @@ impl Exchange {
             &mut self.combined,
             &mut self.failure,
         ] {
-            *part += base;
+            *part = *part - from + to;
         }
         self
     }

@@ -1,7 +1,5 @@
 //! The kernels' text, whole: the same for GPUs and the CPU device.
 
-use rushmem::Source;
-
 use crate::{Config, Float, Fp8, Layout, Payload, Scales};
 
 macro_rules! parts {
@@ -10,8 +8,9 @@ macro_rules! parts {
     };
 }
 
-/// Each part needs those before it.
-const KERNELS: &str = parts!("exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "combine.h" "moe.cu");
+/// The text of all kernels, of the name `moe.cu`. Each part needs those before it.
+pub const KERNELS: &str =
+    parts!("exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "combine.h" "moe.cu");
 
 /// As `kernels/numbers.h` counts them.
 fn number(float: Float) -> u32 {
@@ -22,9 +21,9 @@ fn number(float: Float) -> u32 {
     }
 }
 
-/// For a configuration, and so many blocks of so many threads on a multiprocessor; types and layout
-/// are compiled in; sizes are not, so that few variants serve.
-pub(crate) fn source(config: &Config, threads: u32, blocks_each: u32) -> Source {
+/// Its macros for a configuration, and so many blocks of so many threads on a multiprocessor; types and
+/// layout are compiled in; sizes are not, so that few variants serve.
+pub(crate) fn options(config: &Config, threads: u32, blocks_each: u32) -> Vec<String> {
     let (cast, scales) = match config.payload {
         Payload::Cast(Fp8::E4m3, scales) => (1, scales),
         Payload::Cast(Fp8::E5m2, scales) => (2, scales),
@@ -35,13 +34,14 @@ pub(crate) fn source(config: &Config, threads: u32, blocks_each: u32) -> Source 
         Layout::RankMajor => 1,
         Layout::Flat { .. } => 2,
     };
-    Source::text(KERNELS)
-        .name("moe.cu")
-        .define("MOE_THREADS", threads)
-        .define("MOE_BLOCKS", blocks_each)
-        .define("MOE_CAST", cast)
-        .define("MOE_SCALES", u32::from(scales == Scales::Ue8m0))
-        .define("MOE_Y", number(config.produced))
-        .define("MOE_OUT", number(config.output))
-        .define("MOE_LAYOUT", layout)
+    let macros = [
+        ("THREADS", threads),
+        ("BLOCKS", blocks_each),
+        ("CAST", cast),
+        ("SCALES", u32::from(scales == Scales::Ue8m0)),
+        ("Y", number(config.produced)),
+        ("OUT", number(config.output)),
+        ("LAYOUT", layout),
+    ];
+    macros.map(|(name, value)| format!("-DMOE_{name}={value}")).into()
 }

@@ -30,13 +30,13 @@ from ._errors import (
     BadAddress, BadHandle, BadPe, Bootstrap, Busy, Compile, Environment, Error, Forked, HeapExhausted, Internal, Interrupted,
     InvalidArgument, Io, Launch, LibraryNotFound, Mismatch, OutOfBounds, PeerDead, Timeout, Unsupported, Version,
 )
-from ._rushmem import Array, Kernel, Module, Stream, Team, World, init, runtime, uid
+from ._rushmem import Array, Context, Kernel, Module, Stream, Team, World, init, runtime, uid
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Array", "Kernel", "Module", "Stream", "Team", "World",
-    "include_dir", "init", "init_from_store", "library", "runtime", "uid",
+    "Array", "Context", "Kernel", "Module", "Stream", "Team", "World",
+    "include_dir", "init", "init_from_mpi", "init_from_store", "library", "runtime", "uid",
     "BadAddress", "BadHandle", "BadPe", "Bootstrap", "Busy", "Compile", "Environment", "Error", "Forked", "HeapExhausted",
     "Internal", "Interrupted", "InvalidArgument", "Io", "Launch", "LibraryNotFound", "Mismatch", "OutOfBounds", "PeerDead",
     "Timeout", "Unsupported", "Version",
@@ -66,6 +66,19 @@ def init_from_store(store: _Any, rank: int, n_pes: int, *, key: str = "rushmem/u
     else:
         made = bytes(store.get(key))
     return init(uid=made, rank=rank, n_pes=n_pes, **options)
+
+
+def init_from_mpi(comm: _Any = None, **options: _Any) -> World:
+    """Joins a job of a communicator's processes: mpi4py's COMM_WORLD where none is given, or any object with
+    Get_rank, Get_size and bcast. Its rank 0 makes a unique ID, which goes round by `comm.bcast`; MPI is used
+    for nothing else. `options` are those of `init`. Collective over the communicator."""
+    if comm is None:
+        from mpi4py import MPI  # type: ignore[import-not-found, unused-ignore]
+
+        comm = MPI.COMM_WORLD
+    rank = comm.Get_rank()
+    made = comm.bcast(uid() if rank == 0 else None, root=0)
+    return init(uid=made, rank=rank, n_pes=comm.Get_size(), **options)
 
 
 # How a program ends. An exception that escapes ends the job at once, and the other PEs' errors name this PE

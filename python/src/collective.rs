@@ -1,5 +1,7 @@
 //! Collectives of teams, of the host and on streams.
 
+mod alltoallv;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rushmem_abi::c::*;
@@ -293,18 +295,34 @@ impl Team {
     }
 
     /// `counts[j]` elements at element `src_at[j]` of `src` go to member j; what comes from member i lies at
-    /// element `dst_at[i]` of `dst`. How many came from each. Of the host alone.
+    /// element `dst_at[i]` of `dst`. How many came from each. With `stream`: the lists are arrays of 64-bit
+    /// integers that the device reaches, read in the stream's turn; nothing is compared with the arrays'
+    /// lengths, and how many came is written to `received`, if given.
+    #[pyo3(signature = (dst, dst_at, src, src_at, counts, *, received=None, stream=None, slot_set=0))]
+    #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
     fn alltoallv<'py>(
         &self,
         py: Python<'py>,
         dst: &Bound<'py, PyAny>,
-        dst_at: Vec<usize>,
+        dst_at: &Bound<'py, PyAny>,
         src: &Bound<'py, PyAny>,
-        src_at: Vec<usize>,
-        counts: Vec<usize>,
-    ) -> PyResult<Vec<usize>> {
+        src_at: &Bound<'py, PyAny>,
+        counts: &Bound<'py, PyAny>,
+        received: Option<&Bound<'py, PyAny>>,
+        stream: Option<&Bound<'_, PyAny>>,
+        slot_set: u32,
+    ) -> PyResult<Option<Vec<usize>>> {
         let (sides, n) = (Sides::of(py, dst, Some(src))?, self.n());
         let elem = sides.src.elem;
+        if let Some(on) = stream::handle(&self.core, stream)? {
+            let lists = [Some(dst_at), received, Some(src_at), Some(counts)];
+            return self.alltoallv_on(py, sides, lists, on, slot_set).map(|()| None);
+        }
+        if received.is_some() {
+            return Err(error::invalid(py, "alltoallv returns what came; received is for streams"));
+        }
+        let list = |list: &Bound<'py, PyAny>| list.extract::<Vec<usize>>();
+        let (dst_at, src_at, counts) = (list(dst_at)?, list(src_at)?, list(counts)?);
         if [dst_at.len(), src_at.len(), counts.len()] != [n; 3] || sides.dst.elem != elem {
             let text = format!("alltoallv: dst_at, src_at and counts have a number for each of {n} members, and both arrays one type");
             return Err(error::invalid(py, &text));
@@ -331,7 +349,7 @@ impl Team {
             // `src` what the lists say of it.
             unsafe { (table.team_alltoallv)(team as *mut _, to, dst_at, room, out, from, src_at, counts) }
         })?;
-        Ok(received.into_iter().map(|bytes| bytes / elem.max(1)).collect())
+        Ok(Some(received.into_iter().map(|bytes| bytes / elem.max(1)).collect()))
     }
 
     /// Element i of all members' `src` combined is element i of `dst`, on all members: the same bits on each,

@@ -14,6 +14,7 @@ use rushmem_abi::c::*;
 use crate::call::{outside, Gate, Inside};
 use crate::error::{self, Failure};
 use crate::ledger::Ledger;
+use crate::nbi::Pending;
 use crate::operand::Operand;
 use crate::table::{text, Table};
 
@@ -36,6 +37,8 @@ pub(crate) struct Core {
     pub(crate) borrowed: Mutex<Vec<Borrowed>>,
     /// Memory of others that is registered: its alias, and what holds it.
     registered: Mutex<Vec<(usize, Operand)>>,
+    /// What non-blocking calls read and write, until a quiet.
+    pub(crate) pending: Mutex<Pending>,
 }
 
 /// Objects that live until an event of a stream.
@@ -104,6 +107,7 @@ impl Core {
             why: Mutex::default(),
             borrowed: Mutex::default(),
             registered: Mutex::default(),
+            pending: Mutex::default(),
         });
         lock(&LIVE).push(Arc::downgrade(&core));
         JOINED.fetch_add(1, Ordering::Relaxed);
@@ -242,6 +246,7 @@ impl Core {
         self.gate.end();
         JOINED.fetch_sub(1, Ordering::Relaxed);
         drop((std::mem::take(&mut *lock(&self.borrowed)), std::mem::take(&mut *lock(&self.registered))));
+        drop(std::mem::take(&mut *lock(&self.pending)));
         if self.ledger.exports_nothing() {
             self.drop_memory();
         }

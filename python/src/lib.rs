@@ -17,6 +17,8 @@ mod export;
 mod join;
 mod kernel;
 mod ledger;
+mod moe;
+mod nbi;
 mod operand;
 mod pool;
 mod rma;
@@ -42,6 +44,8 @@ fn _rushmem(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Stream>()?;
     module.add_class::<kernel::Module>()?;
     module.add_class::<kernel::Kernel>()?;
+    module.add_class::<nbi::Context>()?;
+    module.add_class::<moe::AllToAll>()?;
     module.add_function(wrap_pyfunction!(join::init, module)?)?;
     module.add_function(wrap_pyfunction!(join::uid, module)?)?;
     module.add_function(wrap_pyfunction!(runtime, module)?)?;

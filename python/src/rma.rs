@@ -21,7 +21,7 @@ pub(crate) fn signal_op(op: &str) -> PyResult<i32> {
 }
 
 /// Two sides of a copy: as many elements of one size.
-fn check_sides(py: Python<'_>, a: &Array, other: &Operand, what: &str) -> PyResult<()> {
+pub(crate) fn check_sides(py: Python<'_>, a: &Array, other: &Operand, what: &str) -> PyResult<()> {
     let (n, elem) = (a.len(), a.dtype.bytes());
     if other.bytes() != n * elem || (other.elem != elem && other.stride != 1) {
         let text = format!(
@@ -46,7 +46,8 @@ fn stride_of(py: Python<'_>, a: &Array) -> PyResult<isize> {
 }
 
 impl Array {
-    fn signal(&self, py: Python<'_>) -> PyResult<usize> {
+    /// The address of a signal.
+    pub(crate) fn signal(&self, py: Python<'_>) -> PyResult<usize> {
         if self.dtype.name() != "uint64" {
             let text = format!(
                 "a signal is a word of uint64, not of {}: world.signals(n) gives some",

@@ -89,6 +89,16 @@ impl Team {
         Ok(self.raw)
     }
 
+    /// The members' numbers in the world.
+    pub(crate) fn members_in_world(&self) -> &[i32] {
+        &self.info.members
+    }
+
+    /// This PE's number in the team.
+    pub(crate) fn me(&self) -> i32 {
+        self.info.my_pe
+    }
+
     pub(crate) fn n(&self) -> usize {
         self.info.n_pes as usize
     }

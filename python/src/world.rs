@@ -13,6 +13,7 @@ use crate::dtype::Dtype;
 use crate::error::{self, Failure};
 use crate::kernel::Module;
 use crate::ledger::Allocation;
+use crate::nbi::Context;
 use crate::operand::{For, Operand};
 use crate::stream::{self, Stream};
 use crate::table::text;
@@ -224,7 +225,11 @@ impl World {
     /// Completes: what this PE has put has arrived.
     #[pyo3(signature = (*, stream=None))]
     fn quiet(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let table = self.core.table;
+        let (core, table) = (&self.core, self.core.table);
+        if stream.is_none() {
+            // SAFETY: a live handle.
+            return core.complete(py, None, || unsafe { (table.quiet)(core.raw()) });
+        }
         self.order(py, stream, table.quiet, table.quiet_on_stream)
     }
 
@@ -238,8 +243,18 @@ impl World {
     /// `quiet`, then `sync_all`: what any PE has put is there. Collective.
     #[pyo3(signature = (*, stream=None))]
     fn barrier_all(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let table = self.core.table;
+        let (core, table) = (&self.core, self.core.table);
+        if stream.is_none() {
+            // SAFETY: a live handle.
+            return core.complete(py, None, || unsafe { (table.barrier_all)(core.raw()) });
+        }
         self.order(py, stream, table.barrier_all, table.barrier_all_on_stream)
+    }
+
+    /// A communication context: `with context:` gives this thread's operations an order and a completion of
+    /// their own. Local.
+    fn context(&self, py: Python<'_>) -> PyResult<Context> {
+        Context::create(py, &self.core)
     }
 
     /// Raises `PeerDead`, which names the PE, where one has died or left.

@@ -44,7 +44,7 @@ def test_an_end_with_finalize_and_arrays_alive():
 
 def test_an_exception_ends_the_job_at_once_by_name():
     program = """
-import rushmem, time
+import os, rushmem, time
 world = rushmem.init()
 world.barrier_all()
 if world.my_pe == 1:
@@ -52,7 +52,8 @@ if world.my_pe == 1:
 try:
     world.barrier_all()
 except rushmem.PeerDead as error:
-    print("PE", world.my_pe, "reads:", error)
+    # One write: the launcher puts the lines of PEs together as they come.
+    os.write(1, f"PE {world.my_pe} reads: {error}\\n".encode())
     raise SystemExit(3)
 """
     code, text, took = job(3, program)
@@ -363,3 +364,34 @@ def test_mpirun_starts_pes(mpi, tmp_path):
         timeout=90,
     )
     assert done.returncode == 0 and done.stdout.count("sum 3 of 2") == 2, done.stdout
+
+
+class Communicator:
+    """As mpi4py's, of the PEs of a world."""
+
+    def __init__(self, world):
+        self.world = world
+
+    def Get_rank(self):
+        return self.world.n_pes - 1 - self.world.my_pe
+
+    def Get_size(self):
+        return self.world.n_pes
+
+    def bcast(self, data, root):
+        length = numpy.array([len(data or b"")])
+        self.world.team.broadcast(length, root=self.world.n_pes - 1 - root)
+        passed = numpy.zeros(length[0], "uint8") if data is None else numpy.frombuffer(data, "uint8").copy()
+        self.world.team.broadcast(passed, root=self.world.n_pes - 1 - root)
+        return passed.tobytes()
+
+
+def of_communicator(world):
+    with rushmem.init_from_mpi(Communicator(world)) as second:
+        total = numpy.array([1 << second.my_pe])
+        second.team.reduce(total)
+        return second.my_pe, int(total[0])
+
+
+def test_a_world_of_a_communicator():
+    assert run(3, of_communicator) == [(2, 7), (1, 7), (0, 7)]

@@ -1,5 +1,7 @@
 """Operations on single PEs' memory, against numpy."""
 
+import weakref
+
 import numpy
 import pytest
 
@@ -197,3 +199,55 @@ def peers(world):
 
 def test_a_peer_s_memory_is_seen():
     assert run(2, peers) == [True] * 2
+
+
+def non_blocking(world, seed, far):
+    rng, me = numpy.random.default_rng(seed), world.my_pe
+    right, left = (me + 1) % world.n_pes, (me - 1) % world.n_pes
+    data = rng.integers(1 << 40, size=(world.n_pes, 3, 5000))
+    a, b, arrived = world.empty((3, 5000), "int64"), world.empty(5000, "int64"), world.signals()
+    b.put(data[me, 0], me)
+    world.barrier_all()
+    context, parts = world.context(), [part.copy() for part in data[me]]
+    # Nobody else holds the sources: the world does, until a quiet.
+    a[0].put_nbi(parts[0], right)
+    with context as entered:
+        assert entered is context
+        a[1].put_nbi(parts[1], right)
+        with world.context():
+            pass
+        context.fence()
+        a[2].put_signal_nbi(parts[2], arrived, 7, right)
+    held = [weakref.ref(part) for part in parts]
+    del parts
+    junk = [numpy.full(5000, -1) for _ in range(20)]
+    assert [one() is None for one in held] == [False] * 3
+    context.quiet()
+    assert [one() is None for one in held] == [False, True, True]
+    out = numpy.zeros(5000, "int64")
+    b.get_nbi(right, out)
+    world.quiet()
+    numpy.testing.assert_array_equal(out, data[right, 0])
+    assert held[0]() is None and len(junk) == 20
+    arrived.signal_wait_until("==", 7)
+    # The signal is behind its own data, and the fence behind the context's.
+    numpy.testing.assert_array_equal(numpy.asarray(a)[1:], data[left, 1:])
+    world.barrier_all()
+    numpy.testing.assert_array_equal(numpy.asarray(a)[0], data[left, 0])
+    for wrong in [lambda: a[:, ::2].put_nbi(out, right), lambda: a[0].put_nbi(out[:7], right), lambda: a[0].get_nbi(right, out[::2])]:
+        try:
+            wrong()
+            return "no error"
+        except rushmem.InvalidArgument:
+            pass
+    world.barrier_all()
+    return world.peer_info(right)["transport"] == ("fake" if far else "direct")
+
+
+@pytest.mark.skipif(ON_GPU, reason="numpy's view of an array is the host's")
+@pytest.mark.parametrize("far", [False, True])
+def test_non_blocking_calls_hold_their_memory_until_a_quiet(rng, far, monkeypatch):
+    if far:
+        monkeypatch.setenv("RUSHMEM_TRANSPORT", "fake")
+        monkeypatch.setenv("RUSHMEM_PES_PER_NODE", "1")
+    assert run(2, non_blocking, int(rng.integers(1 << 31)), far, threads=far) == [True, True]

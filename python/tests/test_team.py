@@ -95,6 +95,14 @@ def types(world, seed):
     came = world.team.alltoallv(dst, [10 * i for i in range(n)], src, at.tolist(), counts.tolist())
     assert came == [me + i + 1 for i in range(n)]
     assert all((dst[10 * i : 10 * i + came[i]] == 10 * i + me).all() for i in range(n))
+    # On a stream lists are the device's, too.
+    stream, to, from_ = world.stream(), world.empty(100, "int64"), world.empty(100, "int64")
+    lists = world.empty((4, n), "uint64")
+    lists.put(numpy.array([[10 * i for i in range(n)], at, counts, [0] * n], "uint64"), me)
+    from_[: len(src)].put(src, me)
+    world.team.alltoallv(to, lists[0], from_, lists[1], lists[2], received=lists[3], stream=stream)
+    stream.synchronize()
+    assert lists[3].get(me).tolist() == came and (to.get(me) == dst).all()
     return True
 
 

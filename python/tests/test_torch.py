@@ -243,3 +243,38 @@ def kernels(world):
 
 def test_kernels_take_tensors():
     assert run(1, kernels) == [(12.0, 2.0)]
+
+
+def experts(world, captured):
+    """Each expert gives its tokens back; weights are 1: a token comes back as often as it has experts."""
+    from rushmem.moe import AllToAll
+
+    rt, me = start(world), world.my_pe
+    exchange = AllToAll(world, max_tokens=8, hidden=256, experts=6, top_k=2, capacity=16)
+    make = torch.Generator().manual_seed(me)
+    x = torch.randn(8, 256, generator=make).to(torch.bfloat16).to(world.device)
+    chosen = torch.stack([torch.randperm(6, generator=make)[:2] for _ in range(8)])
+    chosen[0, 1] = chosen[1] = -1
+    weights = torch.ones(8, 2, device=world.device)
+    chosen, graph = chosen.to(world.device), torch.cuda.CUDAGraph() if captured else None
+    here, out = exchange.received(x), torch.empty_like(x)
+    settle()
+
+    def layer():
+        exchange.dispatch(x, chosen, weights, out=here)
+        exchange.combine(here.x, out)
+
+    if graph:
+        with torch.cuda.graph(graph):
+            layer()
+    for _ in range(3):
+        graph.replay() if graph else layer()
+    settle()
+    exchange.check()
+    assert rt.stream() is None or here.x.is_cuda
+    return torch.equal(out.cpu(), (x.float() * (chosen >= 0).sum(1, keepdim=True)).to(torch.bfloat16).cpu())
+
+
+@pytest.mark.parametrize("captured", [False, pytest.param(True, marks=pytest.mark.skipif(not ON_GPU, reason="CUDA graphs are GPUs'"))])
+def test_mixture_of_experts(captured):
+    assert run(2, experts, captured) == [True, True]

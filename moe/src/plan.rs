@@ -1,0 +1,310 @@
+//! The plan of an exchange: its memory, its kernels' text, its launches and their turns, as values. Nothing
+//! here calls the runtime, so that every front end follows one plan: [`AllToAll`](crate::AllToAll) by the
+//! Rust API, the Python package by the C ABI.
+//!
+//! A front end makes a [`Plan`], allocates its memory, zeroed, at a multiple of [`ALIGN`], loads its text,
+//! and asks how many [`blocks`](Plan::blocks) a launch has. Each [`Call`] is then a launch of its kernel in
+//! its [`Turns`], with a team and [`Plan::exchange`], and the call's structs behind these, by value.
+
+use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use crate::buffers::{Products, RawReceived, RawTokens};
+pub use crate::memory::Exchange;
+pub use crate::source::KERNELS as SOURCE;
+
+use crate::buffers::{aligned, Received, Tokens};
+use crate::config::{Config, Layout, MOST_RANKS};
+use crate::error::{Error, Failure, Result, Why};
+use crate::memory::{FAILURE_WORDS, MOST_BLOCKS, MOST_WARPS_FAR};
+
+/// The memory's address is a multiple of so many bytes.
+pub const ALIGN: usize = 128;
+/// Threads of a block and most blocks of a launch: on a GPU two blocks a multiprocessor of an H200.
+const GPU_SHAPE: (u32, u32) = (264, 256);
+/// On the CPU device, where every block is a thread of the operating system.
+const CPU_SHAPE: (u32, u32) = (3, 64);
+/// Bytes of shared memory of which a multiprocessor has no room for two.
+const LARGE: usize = 112 << 10;
+/// Packets, or as many bytes, that are a block's least share of a row: a warp's.
+const SHARE: u32 = 32;
+
+/// What an exchange of so many ranks needs, and how it is launched.
+#[derive(Clone)]
+pub struct Plan {
+    config: Config,
+    ranks: u32,
+    exchange: Exchange,
+    /// Where its memory begins, once it has some.
+    base: u64,
+    bytes: u64,
+    most: u64,
+    threads: u32,
+    shared_bytes: usize,
+}
+
+impl Plan {
+    /// For `ranks` ranks, on GPUs or the CPU device. `far`: some rank does not map another's memory; the same
+    /// on all.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a configuration that cannot be.
+    pub fn new(config: Config, ranks: u32, far: bool, on_gpu: bool) -> Result<Plan> {
+        config.check(ranks)?;
+        let (most, threads) = if on_gpu { GPU_SHAPE } else { CPU_SHAPE };
+        let shared_bytes = config.shared_bytes(ranks) as usize;
+        // A block that has a multiprocessor for itself has more warps.
+        let threads = config.threads.unwrap_or(if shared_bytes > LARGE { 2 * threads } else { threads });
+        let parts = config.parts(ranks, far);
+        let (exchange, bytes) = (parts.offsets, parts.bytes);
+        // More blocks than parts of rows have nothing to do, but for the one that counts.
+        let rows = u64::from(ranks) * u64::from(config.max_tokens);
+        let parts = rows * u64::from(exchange.row_words.max(exchange.unit_bytes / 8).div_ceil(SHARE));
+        let mut most = u64::from(config.blocks.unwrap_or(most)).min(parts + 1).min(u64::from(MOST_BLOCKS));
+        if far {
+            most = most.min(u64::from((MOST_WARPS_FAR / (threads / 32)).max(1)));
+        }
+        Ok(Plan { config, ranks, exchange, base: 0, bytes, most, threads, shared_bytes })
+    }
+
+    /// Of the symmetric heap, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Ranks of the exchange.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Threads of each block.
+    pub fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// The compiler's options for [`SOURCE`].
+    pub fn options(&self) -> Vec<String> {
+        // As many registers a thread as that leaves.
+        crate::source::options(&self.config, self.threads, (512 / self.threads).max(1))
+    }
+
+    /// Bytes of dynamic shared memory of a call's launch.
+    pub fn shared_bytes(&self, call: Call) -> usize {
+        if call.receives() {
+            self.shared_bytes
+        } else {
+            0
+        }
+    }
+
+    /// The most that a launch has: what [`blocks`](Plan::blocks) is asked with for each kernel.
+    pub fn most_shared_bytes(&self) -> usize {
+        self.shared_bytes
+    }
+
+    /// Blocks of each launch, where the device has room for so many of the kernel of which it has room for
+    /// the fewest, of [`threads`](Plan::threads) and [`most_shared_bytes`](Plan::most_shared_bytes).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where that is none.
+    pub fn blocks(&self, room: u64) -> Result<u32> {
+        if room == 0 {
+            let rows = u64::from(self.ranks) * u64::from(self.config.max_tokens);
+            return Err(Error::Invalid(format!(
+                "{rows} tokens of all ranks with top_k {} need {} bytes of shared memory for a block of {} threads, \
+                 more than the device has: lower max_tokens",
+                self.config.top_k, self.shared_bytes, self.threads
+            )));
+        }
+        Ok(self.most.min(room) as u32)
+    }
+
+    /// Says where the memory is.
+    pub fn place(&mut self, base: usize) {
+        self.exchange = self.exchange.moved(self.base, base as u64);
+        self.base = base as u64;
+    }
+
+    /// What each launch knows of the exchange: a struct of the kernels', by value.
+    pub fn exchange(&self) -> Exchange {
+        self.exchange
+    }
+
+    /// Takes ranks out of the exchange: those whose flag is true. `me` is this rank.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the flags are not one for each rank, or take this rank itself out.
+    pub fn set_absent(&mut self, absent: &[bool], me: u32) -> Result<()> {
+        if absent.len() != self.ranks as usize {
+            return Err(Error::Invalid(format!("{} flags for {} ranks", absent.len(), self.ranks)));
+        }
+        if absent[me as usize] {
+            return Err(Error::Invalid(format!("rank {me} takes itself out")));
+        }
+        self.exchange.absent = [0; MOST_RANKS as usize / 64];
+        for (rank, _) in absent.iter().enumerate().filter(|(_, absent)| **absent) {
+            self.exchange.absent[rank / 64] |= 1 << (rank % 64);
+        }
+        Ok(())
+    }
+
+    /// A rank's tokens, as the kernels take them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for addresses or counts that cannot be.
+    pub fn tokens(&self, tokens: &Tokens) -> Result<RawTokens> {
+        tokens.checked(&self.config)
+    }
+
+    /// Where tokens are received, as the kernels take it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for addresses that cannot be.
+    pub fn received(&self, to: &Received) -> Result<RawReceived> {
+        to.checked()
+    }
+
+    /// Results and sums, as the kernels take them; null where a half has no use for one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for addresses that cannot be.
+    pub fn products(&self, y: *const c_void, out: *mut c_void) -> Result<Products> {
+        aligned("y", y.addr(), 16)?;
+        aligned("out", out.addr(), 16)?;
+        Ok(Products { y, out })
+    }
+
+    /// Where in the memory, in 64-bit words, is written which round was refused, and in how many words. The
+    /// first is 0 where none was, and is set to 0 by who has read them.
+    pub fn failure_words(&self) -> std::ops::Range<usize> {
+        let begin = (self.exchange.failure - self.base) as usize / 8;
+        begin..begin + FAILURE_WORDS
+    }
+
+    /// What these words say.
+    pub fn failure(&self, said: &[u64]) -> Option<Failure> {
+        let (rank, about, count) = (said[2] as u32, said[3], said[4]);
+        let why = match said[0] {
+            0 => return None,
+            1 => Why::OverCapacity {
+                rank,
+                expert: (!matches!(self.config.layout, Layout::Flat { .. })).then_some(about as u32),
+                count,
+                capacity: self.exchange.capacity.into(),
+            },
+            2 => Why::TooManyTokens { rank, count, max_tokens: self.config.max_tokens.into() },
+            3 => Why::NoSuchExpert { rank, token: about },
+            _ => Why::CombinedTwice,
+        };
+        Some(Failure { round: said[1], why })
+    }
+}
+
+/// The calls of an exchange, each a launch of one kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// With [`RawTokens`] and [`RawReceived`].
+    Dispatch,
+    /// With [`RawTokens`].
+    DispatchSend,
+    /// With [`RawReceived`].
+    DispatchReceive,
+    /// With [`Products`].
+    Combine,
+    /// With [`Products`], whose `out` is null.
+    CombineSend,
+    /// With [`Products`], whose `y` is null.
+    CombineReceive,
+}
+
+impl Call {
+    /// All of them.
+    pub const ALL: [Call; 6] = [
+        Call::Dispatch,
+        Call::DispatchSend,
+        Call::DispatchReceive,
+        Call::Combine,
+        Call::CombineSend,
+        Call::CombineReceive,
+    ];
+
+    /// Its name, and its kernel's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::Dispatch => "dispatch",
+            Call::DispatchSend => "dispatch_send",
+            Call::DispatchReceive => "dispatch_receive",
+            Call::Combine => "combine",
+            Call::CombineSend => "combine_send",
+            Call::CombineReceive => "combine_receive",
+        }
+    }
+
+    fn receives(self) -> bool {
+        matches!(self, Call::Dispatch | Call::DispatchReceive)
+    }
+
+    /// After which calls it may come, and what has been done then.
+    fn turn(self) -> (&'static [Done], Done) {
+        match self {
+            Call::Dispatch => (&[Done::Round, Done::Received], Done::Received),
+            Call::DispatchSend => (&[Done::Round, Done::Received], Done::Sent),
+            Call::DispatchReceive => (&[Done::Sent], Done::Received),
+            Call::Combine => (&[Done::Received], Done::Round),
+            Call::CombineSend => (&[Done::Received], Done::Returning),
+            Call::CombineReceive => (&[Done::Returning], Done::Round),
+        }
+    }
+}
+
+/// What has been done of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Done {
+    #[default]
+    Round,
+    Sent,
+    Received,
+    Returning,
+}
+
+/// Whose turn it is.
+#[derive(Default)]
+pub struct Turns(Mutex<Done>);
+
+/// A call in its turn; it counts once [`done`](Turn::done).
+#[must_use]
+pub struct Turn<'t>(MutexGuard<'t, Done>, Done);
+
+impl Turns {
+    /// Begins a call. Others' calls wait until it is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Order`] where another call comes next.
+    pub fn begin(&self, call: Call) -> Result<Turn<'_>> {
+        let done = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (after, to) = call.turn();
+        if !after.contains(&done) {
+            let expected = match *done {
+                Done::Round => "dispatch or dispatch_send",
+                Done::Sent => "dispatch_receive",
+                Done::Received => "combine, combine_send, or the next dispatch",
+                Done::Returning => "combine_receive",
+            };
+            let name = call.name();
+            return Err(Error::Order(format!("{name} is out of turn: what comes next is {expected}")));
+        }
+        Ok(Turn(done, to))
+    }
+}
+
+impl Turn<'_> {
+    /// The launch is on its stream.
+    pub fn done(mut self) {
+        *self.0 = self.1;
+    }
+}
