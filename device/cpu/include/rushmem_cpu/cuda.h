@@ -16,6 +16,9 @@
 #if defined(RUSHMEM_CPU_CHECK)
 #include "rushmem_cpu/check.h"
 #endif
+#if defined(RUSHMEM_CPU_TRACE)
+#include "rushmem_cpu/trace.h"
+#endif
 #include "rushmem_cpu/sync.h"
 #include "rushmem_cpu/warp.h"
 #include "rushmem_cpu/atomic.h"
