@@ -1,13 +1,13 @@
 //! `RUSHMEM_CHECK=1`: small programs of two PEs with one mistake each, which is reported with its line, and
 //! their twins without, in silence. PEs are processes, and far from one another.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rushmem::testing::{self, Exit, Outcome};
 use rushmem::{Launch, Source, SymSlice, World};
 
 use rushmem_test_support::api_common::place::hosts;
+use rushmem_test_support::reports::reports;
 
 const NAME: &str = "checked.cu";
 const SOURCE: &str = include_str!("kernels/checked.cu");
@@ -135,26 +135,6 @@ fn all(world: &World, far: bool) {
     begin("end", "");
 }
 
-/// What was reported of each program, by all PEs.
-fn reports(outcomes: &[Outcome]) -> BTreeMap<String, Vec<String>> {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for outcome in outcomes {
-        let mut program = String::new();
-        for line in outcome.stderr.lines() {
-            if let Some((_, name)) = line.split_once("PROGRAM ") {
-                program = name.trim().to_owned();
-                found.entry(program.clone()).or_default();
-            } else if KINDS.iter().any(|(_, head)| line.contains(head)) || line.contains("data race") {
-                found.entry(program.clone()).or_default().push(line.to_owned());
-            } else if let Some(last) = found.get_mut(&program).and_then(|of| of.last_mut()) {
-                *last += "\n";
-                *last += line;
-            }
-        }
-    }
-    found
-}
-
 /// What a report of this program must say: its kind, and the place of each marked line.
 fn wanted(program: &str) -> Vec<String> {
     if let Some((_, parts, _)) = HOST.iter().find(|host| host.0 == program) {
@@ -174,7 +154,8 @@ fn wanted(program: &str) -> Vec<String> {
 
 fn judge(outcomes: &[Outcome], far: bool) {
     let said = || outcomes.iter().map(|o| format!("{}: {}\n{}\n{}", o.pe, o.exit, o.stdout, o.stderr));
-    let found = reports(outcomes);
+    let heads: Vec<&str> = KINDS.iter().map(|(_, head)| *head).chain(["data race"]).collect();
+    let found = reports(outcomes, &heads);
     assert!(found.contains_key("end"), "{}", said().collect::<String>());
     let (mut wrong, mut count) = (Vec::new(), 0);
     for program in programs(far).chain(HOST.iter().map(|host| host.0)) {

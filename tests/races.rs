@@ -1,13 +1,13 @@
 //! `RUSHMEM_CHECK=races`: small programs of two PEs with one mistake each, which is reported with both lines,
 //! and their twins without, in silence. PEs are processes, threads, and far from one another.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rushmem::testing::{self, Exit, Outcome};
 use rushmem::{Cmp, Kernel, Launch, Module, Pe, SignalOp, SignalRef, Signals, Source, SymSlice, World};
 
 use rushmem_test_support::api_common::place::hosts;
+use rushmem_test_support::reports::reports;
 
 const SOURCES: [(&str, &str); 2] = [
     ("races.cu", include_str!("kernels/races.cu")),
@@ -234,26 +234,6 @@ fn all(world: &World) {
     begin("end", "");
 }
 
-/// What was reported of each program, by all PEs.
-fn reports(outcomes: &[Outcome]) -> BTreeMap<String, Vec<String>> {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for outcome in outcomes {
-        let mut program = String::new();
-        for line in outcome.stderr.lines() {
-            if let Some((_, name)) = line.split_once("PROGRAM ") {
-                program = name.trim().to_owned();
-                found.entry(program.clone()).or_default();
-            } else if line.contains("data race") {
-                found.entry(program.clone()).or_default().push(line.to_owned());
-            } else if let Some(last) = found.get_mut(&program).and_then(|of| of.last_mut()) {
-                *last += "\n";
-                *last += line;
-            }
-        }
-    }
-    found
-}
-
 /// What a report of this program must say: the place of each marked line, or names.
 fn wanted(program: &str) -> Vec<String> {
     let (file, source) = *SOURCES
@@ -276,7 +256,7 @@ fn wanted(program: &str) -> Vec<String> {
 
 fn judge(outcomes: &[Outcome], far: bool) {
     let said = || outcomes.iter().map(|o| format!("{}: {}\n{}\n{}", o.pe, o.exit, o.stdout, o.stderr));
-    let found = reports(outcomes);
+    let found = reports(outcomes, &["data race"]);
     assert!(found.contains_key("end"), "{}", said().collect::<String>());
     let mut wrong = Vec::new();
     let programs =

@@ -171,6 +171,91 @@ fn far_operations_are_in_the_picture() {
     }
 }
 
+const TALK: &str = r#"#include <rushmem/rushmem.cuh>
+extern "C" __global__ void talk(int *data, uint64_t *flag, int me) {
+  if (me == 0) rushmem::put_signal<rushmem::block>(data, data, 64, flag, 7, rushmem::signal::set, 1);
+  else if (threadIdx.x == 3) rushmem::signal_wait_until(flag, rushmem::cmp::eq, 7);
+  __syncthreads();
+  rushmem::sync_all<rushmem::block>();
+  if (threadIdx.x < 2) rushmem::atomic_add(data + 1, 1, 1 - me);
+  rushmem::team all = rushmem::world();
+  rushmem::reduce<rushmem::block>(all, data + 2, data + 2, 1, rushmem::sum{});
+}
+"#;
+
+/// PE 0 launches late. All of a thread's calls are there, with their lines; whom they waited for; and counts.
+fn talks(job: Pes) {
+    let folder = tempfile::tempdir().unwrap();
+    traced_by(job, folder.path()).env("RUSHMEM_LOG", "info").supervise(
+        |pe| {
+            let world = World::init().unwrap();
+            let (data, flags) = (world.alloc::<i32>(64).unwrap(), world.signals(1).unwrap());
+            let module = world.load(Source::text(TALK).name("talk.cu")).unwrap();
+            world.barrier_all().unwrap();
+            if pe.number() == 0 {
+                std::thread::sleep(LATE / 2);
+            }
+            let args = (&data, flags.words(), pe.number() as i32);
+            // SAFETY: 64 values and a signal, which outlive it.
+            unsafe { module.kernel("talk").unwrap().launch(Launch::new(1, 64), args) }.unwrap();
+            world.synchronize().unwrap();
+            drop((data, flags));
+            world.finalize().unwrap();
+        },
+        |job| {
+            let outcomes = job.outcomes();
+            for outcome in &outcomes {
+                assert_eq!(outcome.exit, Exit::Done, "{}", outcome.stderr);
+                let (pe, other) = (outcome.pe.number(), 1 - outcome.pe.number());
+                let events = part(folder.path(), pe);
+                check_nesting(&events);
+                let of = |name: &str, line: &str| -> Vec<&Value> {
+                    let named = events.iter().filter(|event| event["name"] == name && event["ph"] != "E");
+                    named.filter(|event| event["args"]["line"] == line).collect()
+                };
+                assert_eq!(of("sync_all", "talk.cu:6").len(), 1, "{events:?}");
+                assert_eq!(of("reduce", "talk.cu:9").len(), 1, "{events:?}");
+                let adds = of("atomic_add", "talk.cu:7");
+                assert!(adds.len() == 2 && adds[0]["tid"] != adds[1]["tid"], "{events:?}");
+                assert_eq!(
+                    (&adds[0]["args"]["peer"], &adds[0]["args"]["kernel"]),
+                    (&other.into(), &"talk".into())
+                );
+                let (operations, bytes) = if pe == 0 { (3, 264) } else { (2, 8) };
+                let said = format!("its kernels asked PE {other} {operations} times, for {bytes} bytes");
+                assert!(outcome.stderr.contains(&said), "{said}: {}", outcome.stderr);
+            }
+            let (code, out, err) = info(&[&folder.path().join("out.json")]);
+            assert_eq!(code, Some(0), "{err}");
+            for wanted in [
+                (
+                    "s  PE 1 for PE 0: signal_wait_until at heap offset ",
+                    ", kernel talk, block (0,0,0), thread (3,0,0) at talk.cu:4",
+                ),
+                ("PE 1's kernels asked PE 0: 2 operations, 8 bytes", ""),
+                ("PE 0's kernels asked PE 1: 3 operations, 264 bytes", ""),
+            ] {
+                assert!(
+                    out.lines().any(|line| line.contains(wanted.0) && line.contains(wanted.1)),
+                    "{wanted:?}: {out}"
+                );
+            }
+        },
+    );
+}
+
+#[test]
+fn calls_in_kernels_have_lines_peers_and_counts() {
+    talks(testing::pes(2).env("RUSHMEM_TRANSPORT", "direct"));
+}
+
+#[test]
+fn calls_in_kernels_on_far_pes_are_in_the_picture() {
+    if let Some(job) = hosts("calls_in_kernels_on_far_pes_are_in_the_picture", 2, 1) {
+        talks(job);
+    }
+}
+
 /// PEs of another time namespace have a clock that is 5000 s ahead.
 #[test]
 fn clocks_of_other_hosts_are_aligned_within_the_bound() {

@@ -78,6 +78,21 @@ fn the_guide_says_what_of_cuda_kernels_may_use() {
     });
 }
 
+/// A probe in the folder that the list lacks would never run.
+#[test]
+fn every_probe_is_listed() {
+    let Ok(folder) = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/cuda"))
+    else {
+        return skip("every_probe_is_listed", "no sources here, which a bundle lacks");
+    };
+    let files = folder.map(|entry| entry.expect("an entry of the folder").file_name());
+    let mut files: Vec<String> = files.map(|name| name.to_string_lossy().into_owned()).collect();
+    let mut listed: Vec<String> = PROBES.iter().map(|(name, _)| format!("{name}.cu")).collect();
+    files.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(files, listed, "tests/kernels/cuda, and PROBES in tests/device/features.rs");
+}
+
 fn compare(table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
     let Ok(page) = std::fs::read_to_string(&path) else {

@@ -9,3 +9,4 @@ pub mod arguments;
 pub mod gpu_memory;
 #[path = "../programs/mod.rs"]
 pub mod programs;
+pub mod reports;

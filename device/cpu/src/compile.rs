@@ -42,6 +42,8 @@ pub struct Compiler {
     pub limits: Limits,
     /// What launches check.
     pub check: check::Mode,
+    /// Whether launches can be traced.
+    pub trace: bool,
 }
 
 /// One compilation.
@@ -57,8 +59,9 @@ struct Job<'a> {
     entry: &'a Entry,
     /// The source's file in the cache: what debuggers and the compiler's messages quote.
     file: PathBuf,
-    /// Compiled with the checker's hooks.
+    /// Compiled with the hooks of checked, of traced runs.
     checked: bool,
+    traced: bool,
 }
 
 impl Compiler {
@@ -72,6 +75,7 @@ impl Compiler {
             headers: &[],
             limits,
             check: check::Mode::OFF,
+            trace: false,
         })
     }
 
@@ -107,8 +111,8 @@ impl Compiler {
         for option in &self.options {
             key.add(option);
         }
-        if self.check.is_on() {
-            key.add("checked");
+        for (_, hooks) in [(self.check.is_on(), "checked"), (self.trace, "traced")].iter().filter(|on| on.0) {
+            key.add(hooks);
         }
         // Relative paths in options mean another file from another directory.
         if let (false, Ok(here)) = (self.options.is_empty(), std::env::current_dir()) {
@@ -141,6 +145,7 @@ impl Compiler {
                     entry: &entry,
                     file,
                     checked: self.check.is_on(),
+                    traced: self.trace,
                 };
                 // Whatever killed it, the kernel out of memory say, it need not meet it again.
                 let built = match job.build() {
@@ -166,7 +171,7 @@ impl Compiler {
             log::debug!("{name} is taken from the kernel cache, {}", entry.folder.path().display());
         }
         let object = contents.and_then(|contents| contents.into_iter().next()).unwrap_or_default();
-        Module::load(&object, &entry.folder, name, self.limits, self.check)
+        Module::load(&object, &entry.folder, name, self.limits, (self.check, self.trace))
     }
 
     fn all_headers(&self) -> impl Iterator<Item = Header> + '_ {
@@ -286,6 +291,10 @@ impl Job<'_> {
             "-DRUSHMEM_CPU",
         ];
         args.extend(fixed.map(OsString::from));
+        if self.traced {
+            // Its hooks walk the stack.
+            args.extend(["-DRUSHMEM_CPU_TRACE", "-fno-omit-frame-pointer"].map(OsString::from));
+        }
         if self.checked {
             args.extend(["-DRUSHMEM_CPU_CHECK", "-fsanitize=thread"].map(OsString::from));
             let volatile: &[&str] = if self.toolchain.is_clang() {

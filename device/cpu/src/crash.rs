@@ -246,9 +246,10 @@ fn by_child() -> Option<i32> {
         return None;
     }
     let (mut status, mut waited) = (0, Duration::ZERO);
+    // __WALL: also children that send no signal.
+    let wall = 0x4000_0000;
     loop {
-        let wall = 0x4000_0000; // __WALL: also children that send no signal
-                                // SAFETY: the child made above, and a place for its status.
+        // SAFETY: the child made above, and a place for its status.
         match unsafe { libc::waitpid(child, &mut status, libc::WNOHANG | wall) } {
             0 if waited < PATIENCE => waited += nap(),
             0 => {

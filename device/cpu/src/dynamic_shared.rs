@@ -70,8 +70,8 @@ fn declaration<'a>(tokens: &[Token<'a>], at: usize) -> Option<(String, &'a str, 
     }
 }
 
-/// Where the alignment begins, and the token behind it, of `static __shared__` or `__shared__ alignas(…)` at
-/// token `at`.
+/// Where the alignment begins, and the token behind it, of `static __shared__` or `__shared__ alignas(…)`
+/// at token `at`.
 fn misplaced(tokens: &[Token<'_>], at: usize) -> Option<(usize, usize)> {
     let is = |at: usize, text: &str| tokens.get(at).is_some_and(|token| token.is(text));
     let is_static = is(at, "static") && is(at + 1, "__shared__");

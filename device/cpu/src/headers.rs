@@ -26,7 +26,7 @@ macro_rules! headers {
 pub(crate) const HEADERS: &[Header] = headers! {
     "rushmem_cpu/": "address_space.h" "atomic.h" "check.h" "cuda.h" "cuda_atomic.h" "cuda_barrier.h" "cuda_std.h" "cuda_std_bit.h"
         "cuda_std_span.h" "float16.h" "float16_bits.h" "hooks.h" "intrinsics.h" "kernel.h" "math_functions.h" "qualifiers.h" "simd.h" "sync.h"
-        "vector_types.h" "warp.h";
+        "trace.h" "vector_types.h" "warp.h";
     "cuda_names/": "cooperative_groups.h" "cuda_bf16.h" "cuda_fp16.h" "cuda_fp8.h" "cuda_pipeline.h"
         "cuda_runtime.h" "device_launch_parameters.h" "math_constants.h";
     "cuda_names/cooperative_groups/": "memcpy_async.h" "operators.h" "reduce.h" "scan.h";

@@ -17,6 +17,7 @@ use crate::limits::{block_problem, volume, Limits, MAX_GRID};
 use crate::lines::Lines;
 use crate::pool;
 use crate::trace::{Counters, SourceNames};
+use crate::traced::KernelTrace;
 use crate::watch::Watched;
 
 /// The shape of a launch, in CUDA's terms.
@@ -56,7 +57,7 @@ pub struct Failure {
 }
 
 /// What is said of a launch while it runs, and by whom.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Reports {
     /// Whose launch it is, for texts: `PE 2 (host gpu01, pid 4711)`.
     pub who: String,
@@ -65,6 +66,15 @@ pub struct Reports {
     /// One that has not moved for so long, and a second, ends the launch. What waits by a rushmem call has
     /// ended it before, with a better text.
     pub limit: Option<Duration>,
+    /// Who hears of its threads' calls, of a module that was compiled for it.
+    pub trace: Option<Arc<dyn KernelTrace>>,
+}
+
+impl fmt::Debug for Reports {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reports { who, stall, limit, .. } = self;
+        out.debug_struct("Reports").field("who", who).field("stall", stall).field("limit", limit).finish()
+    }
 }
 
 impl Reports {
@@ -126,7 +136,7 @@ pub(crate) struct Code {
     /// The kernel's name and its source's, in the module.
     pub(crate) kernel: *const str,
     pub(crate) names: *const SourceNames,
-    /// Of a module with the checker's hooks; else null.
+    /// Of a module with the hooks of checked or traced runs; else null.
     pub(crate) lines: *const Lines,
     /// What is checked.
     pub(crate) check: check::Mode,
@@ -143,7 +153,7 @@ impl Code {
         unsafe { &*self.names }
     }
 
-    /// Of a module with the checker's hooks.
+    /// Of a module with the hooks of checked or traced runs.
     pub(crate) fn lines(&self) -> Option<&Lines> {
         // SAFETY: the launch's caller holds the module.
         unsafe { self.lines.as_ref() }
@@ -232,7 +242,7 @@ pub(crate) fn run(
 ) -> Result<(), RunError> {
     let blocks = check(limits, config).map_err(RunError::Refused)?;
     let _watched = Watched::new();
-    let chain = code.lines().and_then(|_| check::chain_of_this_thread());
+    let chain = code.lines().filter(|_| code.check.is_on()).and_then(|_| check::chain_of_this_thread());
     let checked = chain.map(|chain| Arc::new(CheckedLaunch::begin(chain, &code, config.grid, config.block)));
     let launch = Arc::new(Launch {
         code,

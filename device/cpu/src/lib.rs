@@ -39,6 +39,7 @@ mod stack;
 mod token;
 mod toolchain;
 mod trace;
+mod traced;
 mod warp;
 mod watch;
 
@@ -50,3 +51,4 @@ pub use limits::{Limits, MAX_BLOCK, MAX_BLOCK_THREADS, MAX_GRID, MAX_SHARED};
 pub use module::{Kernel, Module, Param};
 pub use scan::function_kernels;
 pub use toolchain::find_compiler;
+pub use traced::{KernelCall, KernelCallKind, KernelTrace, TRACED_DEPTH};

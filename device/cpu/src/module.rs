@@ -4,13 +4,14 @@
 //! inode). The copy's descriptor stays open as long as the module: its path `/proc/PID/fd/N` is what
 //! debuggers open.
 
+use std::collections::HashMap;
 use std::ffi::{c_char, c_void, CStr, OsStr};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
@@ -29,7 +30,8 @@ use crate::launch::{self, Code, LaunchConfig, Reports, RunError};
 use crate::limits::Limits;
 use crate::lines::Lines;
 use crate::signals;
-use crate::trace::SourceNames;
+use crate::trace::{Counters, SourceNames};
+use crate::traced::{TraceHooks, TRACE_HOOKS};
 
 /// What a kernel parameter is, in the numbers of `RUSHMEM_ARG_*`: 0 pointer, 1 signed integer, 2 unsigned
 /// integer or bool, 3 floating point, 4 struct, 5 unknown.
@@ -73,8 +75,10 @@ struct Inner {
     slot: unsafe extern "C" fn() -> *mut *mut ThreadContext,
     limits: Limits,
     check: Mode,
-    /// Of a module that is checked.
+    /// Of a module that is checked, or traced.
     lines: Option<Lines>,
+    /// Lines of traced calls that were looked up.
+    known_lines: Mutex<HashMap<Vec<usize>, Option<String>>>,
 }
 
 /// A compiled and loaded source. Unloaded when the last clone and kernel are gone.
@@ -103,21 +107,22 @@ impl std::fmt::Debug for Kernel {
 }
 
 impl Inner {
-    fn checked(mut self, check: Mode, object: &[u8]) -> Inner {
+    fn watched(mut self, (check, traced): (Mode, bool), object: &[u8]) -> Inner {
         self.check = check;
-        self.lines = check.is_on().then(|| Lines::of(object, signals::bias_of(self.text.start)));
+        self.lines = (check.is_on() || traced).then(|| Lines::of(object, signals::bias_of(self.text.start)));
         self
     }
 }
 
 impl Module {
-    /// Loads the object, which was read from this folder of the cache.
+    /// Loads the object, which was read from this folder of the cache; what is checked, and whether it has
+    /// the hooks of traced runs.
     pub(crate) fn load(
         object: &[u8],
         folder: &Folder,
         name: &str,
         limits: Limits,
-        check: Mode,
+        watched: (Mode, bool),
     ) -> Result<Self, Error> {
         let mut stale = Vec::new();
         while stale.len() < MOST_STALE {
@@ -135,7 +140,7 @@ impl Module {
                     .map_err(|second| Error::io(first, second))
             })?;
             match opened {
-                Ok(inner) => return Ok(Module { inner: Arc::new(inner.checked(check, object)) }),
+                Ok(inner) => return Ok(Module { inner: Arc::new(inner.watched(watched, object)) }),
                 // The dynamic linker took the path for a module that it could not let go. The next image has
                 // another.
                 Err(image) => stale.push(image),
@@ -182,6 +187,22 @@ impl Kernel {
     /// The parameters.
     pub fn params(&self) -> &[Param] {
         &self.inner.kernels[self.index].params
+    }
+
+    /// The line of the program's own source at which a traced call is made ([`KernelCall::stack`]).
+    ///
+    /// [`KernelCall::stack`]: crate::KernelCall::stack
+    pub fn line_of(&self, stack: &[usize]) -> Option<String> {
+        let lines = self.inner.lines.as_ref()?;
+        // Whole between any two statements.
+        let mut known = self.inner.known_lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = known.get(stack) {
+            return line.clone();
+        }
+        let depth = stack.iter().position(|place| *place == 0).unwrap_or(stack.len());
+        let line = Counters::of_calls(&stack[..depth]).place_in(lines, &self.inner.names).at;
+        known.insert(stack.to_vec(), line.clone());
+        line
     }
 
     /// The largest grid (number of blocks) of this shape whose blocks can all be resident; 0 where no block
@@ -336,6 +357,16 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
             return Err(Error::io(folder.path().display(), "made for another version of the checker"));
         }
     }
+    // SAFETY: the type that trace.h gives this symbol, which modules of traced runs alone have.
+    let traced = unsafe {
+        library.get::<unsafe extern "C" fn(*const TraceHooks) -> u32>(b"rushmem_cpu_trace_attach\0")
+    };
+    if let Ok(attach) = traced {
+        // SAFETY: the hooks are static.
+        if unsafe { attach(&TRACE_HOOKS) } != 1 {
+            return Err(Error::io(folder.path().display(), "made for another version of the CPU device"));
+        }
+    }
     let mut kernels = Vec::new();
     // SAFETY: a static table that ends with an entry of nulls, whose strings are terminated.
     unsafe {
@@ -367,5 +398,6 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
         limits,
         check: Mode::OFF,
         lines: None,
+        known_lines: Mutex::default(),
     }))
 }

@@ -203,7 +203,8 @@ fn a_block_that_stands_still_is_told() {
     let bench = Bench::new();
     let module = bench.module(STALLS);
     let second = Duration::from_millis(700);
-    let reports = Reports { who: "PE 7 (test)".into(), stall: Some(second), limit: Some(second) };
+    let reports =
+        Reports { who: "PE 7 (test)".into(), stall: Some(second), limit: Some(second), trace: None };
     let cases: [(&str, u32, &[&str], &[&str]); 3] = [
         (
             "plain",
@@ -257,7 +258,7 @@ fn a_long_computation_is_no_stall_and_can_be_stopped() {
     let bench = Bench::new();
     let module = bench.module(STALLS);
     let stall = Duration::from_millis(500);
-    let reports = Reports { who: String::new(), stall: Some(stall), limit: Some(stall) };
+    let reports = Reports { who: String::new(), stall: Some(stall), limit: Some(stall), trace: None };
     let kernel = module.kernel("computes").expect("defined");
     let mut words = [0i32; 2];
     let pointer = words.as_mut_ptr();

@@ -39,6 +39,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t,
  * Order: the data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void alltoall(const team &t, T *dst, const T *src, size_t n) {
+  RUSHMEM_TRACED(COLLECTIVE, "alltoall", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, impl::words_from<T, true>{src, n},
@@ -108,6 +109,7 @@ RUSHMEM_DEVICE void put_strided(const call<Scope> &c, T *dst, const T *src, size
  * Order: the data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void alltoalls(const team &t, T *dst, const T *src, size_t dst_stride, size_t src_stride, size_t n) {
+  RUSHMEM_TRACED(COLLECTIVE, "alltoalls", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
   const size_t me = static_cast<size_t>(t.raw.my_pe), count = static_cast<size_t>(t.raw.n_pes) * n;

@@ -32,6 +32,7 @@ template <typename T> struct block_where_wanted {
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void alltoallv(const team &t, T *dst, const size_t *dst_at, size_t *received, const T *src,
                               const size_t *src_at, const size_t *n) {
+  RUSHMEM_TRACED(COLLECTIVE, "alltoallv", Scope::rank() == 0, -1, 0, nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   const int members = t.raw.n_pes, me = t.raw.my_pe;
   const bool symmetric = impl::is_symmetric(dst, sizeof(T));

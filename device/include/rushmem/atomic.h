@@ -38,6 +38,7 @@ template <typename T> RUSHMEM_DEVICE word<T> *atomic_near(T *target, const route
 /* The value of `pe`'s `*target`. (shmem_atomic_fetch)
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_fetch", true, pe, sizeof(T), nullptr);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_fetch takes 4- and 8-byte integers, float and double");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH, target, T{}, T{}, pe);
@@ -48,6 +49,7 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
 /* Sets it. (shmem_atomic_set)
  * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_set", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_set takes 4- and 8-byte integers, float and double");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_SET, target, value, pe);
@@ -57,6 +59,7 @@ template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> va
 /* Sets it and returns what was there. (shmem_atomic_swap)
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_swap(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_swap", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_swap takes 4- and 8-byte integers, float and double");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_SWAP, target, value, T{}, pe);
@@ -68,6 +71,7 @@ template <typename T> RUSHMEM_DEVICE T atomic_swap(T *target, impl::same<T> valu
  * Order: none. Cost: round trip. */
 template <typename T>
 RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_compare_swap", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_compare_swap takes 4- and 8-byte integers");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_COMPARE_SWAP, target, value, cond, pe);
@@ -78,6 +82,7 @@ RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T
 /* Adds and returns what was there; integers wrap, floats round to nearest. (shmem_atomic_fetch_add)
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_fetch_add", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, addable, RUSHMEM_ADDABLE("atomic_fetch_add"));
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_fetch_add<T>(target, value, pe);
@@ -96,6 +101,7 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T>
 /* Adds; as atomic_fetch_add. (shmem_atomic_add)
  * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void atomic_add(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_add", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, addable, RUSHMEM_ADDABLE("atomic_add"));
   if constexpr (impl::is_floating<T>::value) {
     const impl::route to = impl::route_to(pe);
@@ -128,18 +134,21 @@ template <typename T> RUSHMEM_DEVICE void atomic_inc(T *target, int pe) {
 /* Bitwise and, or, exclusive or; these return what was there. (shmem_atomic_fetch_and, _or, _xor)
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_and(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_fetch_and", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_and takes 4- and 8-byte integers");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_AND, target, value, T{}, pe);
   return impl::from_bits<T>(impl::fetch_and_word(impl::atomic_near(target, to), impl::to_bits(value)));
 }
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_or(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_fetch_or", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_or takes 4- and 8-byte integers");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_OR, target, value, T{}, pe);
   return impl::from_bits<T>(impl::fetch_or_word(impl::atomic_near(target, to), impl::to_bits(value)));
 }
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_xor(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_fetch_xor", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_xor takes 4- and 8-byte integers");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_XOR, target, value, T{}, pe);
@@ -149,18 +158,21 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_xor(T *target, impl::same<T>
 /* The same without a result. (shmem_atomic_and, _or, _xor)
  * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void atomic_and(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_and", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_and takes 4- and 8-byte integers");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_AND, target, value, pe);
   impl::and_word(impl::atomic_near(target, to), impl::to_bits(value));
 }
 template <typename T> RUSHMEM_DEVICE void atomic_or(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_or", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_or takes 4- and 8-byte integers");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_OR, target, value, pe);
   impl::or_word(impl::atomic_near(target, to), impl::to_bits(value));
 }
 template <typename T> RUSHMEM_DEVICE void atomic_xor(T *target, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "atomic_xor", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_xor takes 4- and 8-byte integers");
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_XOR, target, value, pe);

@@ -12,6 +12,7 @@ namespace rushmem {
  * waited for. (OpenSHMEM 1.5, 9.9 shmem_team_sync) Order: the scope's memory accesses before it, before those
  * of all members after it. Cost: collective. */
 template <typename Scope = thread> RUSHMEM_DEVICE void sync(const team &t) {
+  RUSHMEM_TRACED(COLLECTIVE, "sync", Scope::rank() == 0, -1, 0, nullptr);
   impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 0));
   c.meet();
   c.end();
@@ -21,6 +22,7 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync(const team &t) {
  * operations before it are complete everywhere. (NVSHMEM 3, nvshmem_barrier) Order: the scope's operations
  * before it are complete everywhere. Cost: collective and completion. */
 template <typename Scope = thread> RUSHMEM_DEVICE void barrier(const team &t) {
+  RUSHMEM_TRACED(COLLECTIVE, "barrier", Scope::rank() == 0, -1, 0, nullptr);
   impl::note(impl::noted_quiet);
   impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 1));
   /* One thread's serves for all that have met by now (order.h), and meet() begins with a barrier of them. */

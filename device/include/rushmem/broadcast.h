@@ -129,6 +129,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void broadcast_any(team t
  * collective. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void broadcast(const team &t, T *dst, const T *src, size_t n, int root) {
+  RUSHMEM_TRACED(COLLECTIVE, "broadcast", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   if (RUSHMEM_UNLIKELY(static_cast<uint32_t>(root) >= static_cast<uint32_t>(t.raw.n_pes))) {
     impl::fail(RUSHMEM_DEVICE_FAIL_BAD_PE);

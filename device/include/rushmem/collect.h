@@ -29,6 +29,7 @@ template <typename T> struct one_after_another {
  * Order: the data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void collect(const team &t, T *dst, const T *src, size_t n) {
+  RUSHMEM_TRACED(COLLECTIVE, "collect", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   const bool symmetric = impl::is_symmetric(dst, sizeof(T));
   impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_COLLECT, sizeof(T), symmetric));

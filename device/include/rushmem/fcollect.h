@@ -48,6 +48,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void fcollect_any(team t,
  * here on return. Cost: collective. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
+  RUSHMEM_TRACED(COLLECTIVE, "fcollect", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, impl::words_from<T, false>{src, n},

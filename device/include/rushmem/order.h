@@ -33,6 +33,7 @@ RUSHMEM_DEVICE void fence() {
  * a sequentially consistent fence forbids it. (OpenSHMEM 1.5, 9.11 shmem_quiet)
  * Order: everything before it is complete. Cost: completion. */
 RUSHMEM_DEVICE void quiet() {
+  RUSHMEM_TRACED(ORDER, "quiet", true, -1, 0, nullptr);
   impl::breathe();
   impl::note(impl::noted_quiet);
   impl::fence_sc();

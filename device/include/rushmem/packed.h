@@ -76,6 +76,7 @@ template <typename Scope> struct packets_polled {
 /* Sends 8 bytes to `pe`'s `*slot`. Complete, like any put, at the next quiet().
  * Order: the two halves of the packet. Cost: store. */
 RUSHMEM_DEVICE void put_packed(packet *slot, uint64_t value, uint64_t sequence, int pe) {
+  RUSHMEM_TRACED(RMA, "put_packed", true, pe, 8, &slot->sequence);
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_packet(slot, value, sequence, pe);
   impl::store_packet(to.at(slot), value, sequence);
@@ -86,6 +87,7 @@ RUSHMEM_DEVICE void put_packed(packet *slot, uint64_t value, uint64_t sequence, 
  * the bytes. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_packed(packet *slots, const T *src, size_t n, uint64_t sequence, int pe) {
+  RUSHMEM_TRACED(RMA, "put_packed", Scope::rank() == 0, pe, n * sizeof(T), &slots->sequence);
   RUSHMEM_ASSERT_ELEMENT(T);
   const impl::route way = impl::route_to(pe);
   const bool far = way.is_far();
@@ -113,6 +115,7 @@ RUSHMEM_DEVICE bool test_packed(const packet *slot, uint64_t sequence, uint64_t 
 /* Waits for the message with this number in this PE's `*slot`, and returns what it says.
  * Order: none but of the packet. Cost: wait. */
 RUSHMEM_DEVICE uint64_t wait_packed(const packet *slot, uint64_t sequence) {
+  RUSHMEM_TRACED(WAIT, "wait_packed", true, -1, 0, &slot->sequence);
   return impl::poll([=] { return impl::load_packet(slot); },
                     [=](const packet &seen) { return seen.sequence == sequence; },
                     [=](impl::stall_watch &watch, const packet &seen) {
@@ -126,6 +129,7 @@ RUSHMEM_DEVICE uint64_t wait_packed(const packet *slot, uint64_t sequence) {
  * Cost: wait. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void wait_packed(T *dst, const packet *slots, size_t n, uint64_t sequence) {
+  RUSHMEM_TRACED(WAIT, "wait_packed", Scope::rank() == 0, -1, n * sizeof(T), &slots->sequence);
   RUSHMEM_ASSERT_ELEMENT(T);
   constexpr int U = impl::packets_polled<Scope>::value;
   char *to = reinterpret_cast<char *>(dst);

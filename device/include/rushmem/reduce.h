@@ -92,6 +92,7 @@ RUSHMEM_OUTLINED void reducescatter_any(team t, T *dst, const T *src, size_t n) 
  * Order: the data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
+  RUSHMEM_TRACED(COLLECTIVE, "reduce", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), (Op::code * 16 + sizeof(T)) * 2,
@@ -107,6 +108,7 @@ RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
  * data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void reducescatter(const team &t, T *dst, const T *src, size_t n, Op) {
+  RUSHMEM_TRACED(COLLECTIVE, "reducescatter", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), (Op::code * 16 + sizeof(T)) * 2,
@@ -121,6 +123,7 @@ RUSHMEM_DEVICE void reducescatter(const team &t, T *dst, const T *src, size_t n,
  * Order: the data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void inscan(const team &t, T *dst, const T *src, size_t n, Op) {
+  RUSHMEM_TRACED(COLLECTIVE, "inscan", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
   impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SCAN, n * sizeof(T), Op::code * 16 + sizeof(T)));
@@ -134,6 +137,7 @@ RUSHMEM_DEVICE void inscan(const team &t, T *dst, const T *src, size_t n, Op) {
  * Order: the data is here on return. Cost: collective. */
 template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void exscan(const team &t, T *dst, const T *src, size_t n, Op) {
+  RUSHMEM_TRACED(COLLECTIVE, "exscan", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
   impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SCAN, n * sizeof(T), Op::code * 16 + sizeof(T) + 8192));

@@ -72,6 +72,7 @@ template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
  * the new value. (OpenSHMEM 1.5, 9.6 shmem_p)
  * Order: none. Cost: store. */
 template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe) {
+  RUSHMEM_TRACED(RMA, "p", true, pe, sizeof(T), dst);
   RUSHMEM_ASSERT_ELEMENT(T);
   const impl::route to = impl::route_to(pe);
   if constexpr (impl::is_word<T>::value) {
@@ -88,6 +89,7 @@ template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe)
 /* Reads one value from `pe`'s `*src`. Whole for T of 1, 2, 4 and 8 bytes. (OpenSHMEM 1.5, 9.6 shmem_g)
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
+  RUSHMEM_TRACED(RMA, "g", true, pe, sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
   const impl::route from = impl::route_to(pe);
@@ -115,6 +117,7 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
  * Order: none. Cost: copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
+  RUSHMEM_TRACED(NBI, "put_nbi", Scope::rank() == 0, pe, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   const impl::noted_nbi noted(impl::noted_put_nbi);
   if (!impl::put_near<Scope>(dst, src, n, impl::route_to(pe))) impl::far_put<Scope>(dst, src, n * sizeof(T), pe, 0);
@@ -125,6 +128,7 @@ RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
  * Order: none. Cost: copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
+  RUSHMEM_TRACED(RMA, "put", Scope::rank() == 0, pe, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   if (!impl::put_near<Scope>(dst, src, n, impl::route_to(pe))) {
     impl::far_put<Scope>(dst, src, n * sizeof(T), pe, RUSHMEM_RING_REPLY);
@@ -137,6 +141,7 @@ RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
  * Order: none. Cost: copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
+  RUSHMEM_TRACED(NBI, "get_nbi", Scope::rank() == 0, pe, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
   const impl::noted_nbi noted(impl::noted_get_nbi);
@@ -149,6 +154,7 @@ RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
  * Order: the data is here on return. Cost: round trip and copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe) {
+  RUSHMEM_TRACED(RMA, "get", Scope::rank() == 0, pe, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
   if (impl::get_near<Scope>(dst, src, n, impl::route_to(pe))) impl::loads_before_later();

@@ -49,6 +49,7 @@ RUSHMEM_DEVICE bool put_signal_near(T *dst, const T *src, size_t n, uint64_t *si
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                    int pe) {
+  RUSHMEM_TRACED(NBI, "put_signal_nbi", Scope::rank() == 0, pe, n * sizeof(T), sig);
   RUSHMEM_ASSERT_ELEMENT(T);
   const impl::noted_nbi noted(impl::noted_put_signal_nbi);
   if (!impl::put_signal_near<Scope>(dst, src, n, sig, value, sig_op, pe)) {
@@ -61,6 +62,7 @@ RUSHMEM_DEVICE void put_signal_nbi(T *dst, const T *src, size_t n, uint64_t *sig
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op,
                                int pe) {
+  RUSHMEM_TRACED(RMA, "put_signal", Scope::rank() == 0, pe, n * sizeof(T), sig);
   RUSHMEM_ASSERT_ELEMENT(T);
   if (!impl::put_signal_near<Scope>(dst, src, n, sig, value, sig_op, pe)) {
     impl::far_put_signal<Scope>(dst, src, n * sizeof(T), sig, value, sig_op, pe, RUSHMEM_RING_REPLY);
@@ -72,6 +74,7 @@ RUSHMEM_DEVICE void put_signal(T *dst, const T *src, size_t n, uint64_t *sig, ui
  * announces data. (As NVSHMEM's nvshmemx_signal_op)
  * Order: none. Cost: store. */
 RUSHMEM_DEVICE void signal_op(uint64_t *sig, uint64_t value, int sig_op, int pe) {
+  RUSHMEM_TRACED(RMA, "signal_op", true, pe, 8, sig);
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) return impl::far_signal(sig, value, sig_op, pe);
   uint64_t *at = to.at(sig);
@@ -92,6 +95,7 @@ RUSHMEM_DEVICE uint64_t signal_fetch(const uint64_t *sig) {
  * (OpenSHMEM 1.5, 9.10 shmem_signal_wait_until)
  * Order: acquires: what the signal announces is visible. Cost: wait. */
 RUSHMEM_DEVICE uint64_t signal_wait_until(const uint64_t *sig, int how, uint64_t value) {
+  RUSHMEM_TRACED(WAIT, "signal_wait_until", true, -1, 0, sig);
   uint64_t seen = impl::wait_for(sig, how, value);
   impl::acquire_seen<uint64_t>(sig, seen);
   return seen;

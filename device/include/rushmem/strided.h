@@ -13,6 +13,7 @@ namespace rushmem {
  * Order: none. Cost: copy, element by element. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
+  RUSHMEM_TRACED(RMA, "iput", Scope::rank() == 0, pe, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) {
@@ -30,6 +31,7 @@ RUSHMEM_DEVICE void iput(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t s
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iput_signal(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n,
                                 uint64_t *sig, uint64_t value, int sig_op, int pe) {
+  RUSHMEM_TRACED(RMA, "iput_signal", Scope::rank() == 0, pe, n * sizeof(T), sig);
   RUSHMEM_ASSERT_ELEMENT(T);
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) {
@@ -53,6 +55,7 @@ RUSHMEM_DEVICE void iput_signal(T *dst, const T *src, ptrdiff_t dst_stride, ptrd
  * Order: the data is here on return. Cost: round trip and copy, element by element. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void iget(T *dst, const T *src, ptrdiff_t dst_stride, ptrdiff_t src_stride, size_t n, int pe) {
+  RUSHMEM_TRACED(RMA, "iget", Scope::rank() == 0, pe, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   const impl::route from = impl::route_to(pe);
   if (from.is_far()) {

@@ -127,7 +127,11 @@ template <typename Scope> RUSHMEM_DEVICE void sync_near() {
  * operations that are not complete without quiet() (nbi, anything to a PE that is not mapped) are not waited
  * for. (OpenSHMEM 1.5, 9.9 shmem_sync_all)
  * Order: the scope's memory accesses before it, before those of all PEs after it. Cost: collective. */
-template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() { impl::sync_near<Scope>(); }
+template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() {
+  RUSHMEM_TRACED(COLLECTIVE, "sync_all", Scope::rank() == 0, -1, 0, nullptr);
+  RUSHMEM_TRACED_ROUND(Scope::rank() == 0, 0, *state().sync_epoch + 1);
+  impl::sync_near<Scope>();
+}
 
 /* quiet() by all threads of the scope, and sync_all: on return all PEs have called it and all their
  * operations before it are complete everywhere. (OpenSHMEM 1.5, 9.9 shmem_barrier_all)
@@ -138,6 +142,8 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() { impl::sync_n
  * are not mapped, the scope meets and one thread's quiet serves for all.
  * Order: the scope's operations before it are complete everywhere. Cost: collective and completion. */
 template <typename Scope = thread> RUSHMEM_DEVICE void barrier_all() {
+  RUSHMEM_TRACED(COLLECTIVE, "barrier_all", Scope::rank() == 0, -1, 0, nullptr);
+  RUSHMEM_TRACED_ROUND(Scope::rank() == 0, 0, *state().sync_epoch + 1);
   impl::note(impl::noted_quiet);
   if (RUSHMEM_UNLIKELY(state().ring != nullptr)) {
     Scope::sync();

@@ -132,6 +132,7 @@ RUSHMEM_DEVICE size_t wait_some(const volatile T *ivars, size_t n, size_t *indic
 /* Waits until `*ivar how value`. (shmem_wait_until)
  * Order: acquires. Cost: wait. */
 template <typename T> RUSHMEM_DEVICE void wait_until(const volatile T *ivar, int how, impl::same<T> value) {
+  RUSHMEM_TRACED(WAIT, "wait_until", true, -1, 0, ivar);
   RUSHMEM_ASSERT_WAITABLE(T);
   impl::acquire_seen(ivar, impl::wait_for(ivar, how, value));
 }
@@ -142,6 +143,7 @@ template <typename T> RUSHMEM_DEVICE void wait_until(const volatile T *ivar, int
 template <typename T>
 RUSHMEM_DEVICE void wait_until_all(const volatile T *ivars, size_t n, const int *status, int how,
                                    impl::same<T> value) {
+  RUSHMEM_TRACED(WAIT, "wait_until_all", true, -1, 0, ivars);
   RUSHMEM_ASSERT_WAITABLE(T);
   impl::wait_all(ivars, n, status, how, impl::one_value<T>{value});
 }
@@ -151,6 +153,7 @@ RUSHMEM_DEVICE void wait_until_all(const volatile T *ivars, size_t n, const int 
 template <typename T>
 RUSHMEM_DEVICE void wait_until_all_vector(const volatile T *ivars, size_t n, const int *status, int how,
                                           const impl::same<T> *values) {
+  RUSHMEM_TRACED(WAIT, "wait_until_all_vector", true, -1, 0, ivars);
   RUSHMEM_ASSERT_WAITABLE(T);
   impl::wait_all(ivars, n, status, how, impl::value_each<T>{values});
 }
@@ -161,6 +164,7 @@ RUSHMEM_DEVICE void wait_until_all_vector(const volatile T *ivars, size_t n, con
 template <typename T>
 RUSHMEM_DEVICE size_t wait_until_any(const volatile T *ivars, size_t n, const int *status, int how,
                                      impl::same<T> value) {
+  RUSHMEM_TRACED(WAIT, "wait_until_any", true, -1, 0, ivars);
   RUSHMEM_ASSERT_WAITABLE(T);
   return impl::wait_any(ivars, n, status, how, impl::one_value<T>{value});
 }
@@ -170,6 +174,7 @@ RUSHMEM_DEVICE size_t wait_until_any(const volatile T *ivars, size_t n, const in
 template <typename T>
 RUSHMEM_DEVICE size_t wait_until_any_vector(const volatile T *ivars, size_t n, const int *status, int how,
                                             const impl::same<T> *values) {
+  RUSHMEM_TRACED(WAIT, "wait_until_any_vector", true, -1, 0, ivars);
   RUSHMEM_ASSERT_WAITABLE(T);
   return impl::wait_any(ivars, n, status, how, impl::value_each<T>{values});
 }
@@ -180,6 +185,7 @@ RUSHMEM_DEVICE size_t wait_until_any_vector(const volatile T *ivars, size_t n, c
 template <typename T>
 RUSHMEM_DEVICE size_t wait_until_some(const volatile T *ivars, size_t n, size_t *indices, const int *status,
                                       int how, impl::same<T> value) {
+  RUSHMEM_TRACED(WAIT, "wait_until_some", true, -1, 0, ivars);
   RUSHMEM_ASSERT_WAITABLE(T);
   return impl::wait_some(ivars, n, indices, status, how, impl::one_value<T>{value});
 }
@@ -189,6 +195,7 @@ RUSHMEM_DEVICE size_t wait_until_some(const volatile T *ivars, size_t n, size_t 
 template <typename T>
 RUSHMEM_DEVICE size_t wait_until_some_vector(const volatile T *ivars, size_t n, size_t *indices,
                                              const int *status, int how, const impl::same<T> *values) {
+  RUSHMEM_TRACED(WAIT, "wait_until_some_vector", true, -1, 0, ivars);
   RUSHMEM_ASSERT_WAITABLE(T);
   return impl::wait_some(ivars, n, indices, status, how, impl::value_each<T>{values});
 }

@@ -357,9 +357,10 @@ impl World {
     /// # Safety
     /// Nobody else touches the range during the call.
     pub(crate) unsafe fn register(&self, addr: usize, bytes: usize) -> Result<usize> {
+        let mut round = self.enter()?;
         // SAFETY: the caller lets nobody touch the range during the call.
-        let alias =
-            unsafe { self.symmetric.register(addr, bytes, &mut self.enter()?, &self.links, &self.cards) }?;
+        let alias = unsafe { self.symmetric.register(addr, bytes, &mut round, &self.links, &self.cards) }?;
+        drop(round);
         if let Some(check) = &self.check {
             check.allocated("register", alias - self.symmetric.base(), bytes);
         }

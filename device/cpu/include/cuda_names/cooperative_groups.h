@@ -159,7 +159,9 @@ class grid_group : public thread_group {
   static dim3 group_dim() { return gridDim; }
   static dim3 block_index() { return dim3(blockIdx.x, blockIdx.y, blockIdx.z); }
   static arrival_token barrier_arrive() { return {}; }
-  static void barrier_wait(arrival_token &&, RUSHMEM_CPU_HERE) { rushmem_cpu_groups::meet_blocks(file, line); }
+  static void barrier_wait(arrival_token &&, RUSHMEM_CPU_HERE) {
+    rushmem_cpu_groups::meet_blocks(file, line);
+  }
 
  private:
   grid_group() : thread_group(rushmem_cpu_groups::kind::grid, 0) {}
@@ -257,9 +259,11 @@ class coalesced_group : public rushmem_cpu_groups::lane_group {
 inline coalesced_group coalesced_threads() { return coalesced_group(1u << rushmem_cpu_lane()); }
 
 /* A tile of 1, 2, 4, 8, 16 or 32 threads in a row. */
-template <unsigned Size, class Parent = void> class thread_block_tile : public rushmem_cpu_groups::lane_group {
+template <unsigned Size, class Parent = void>
+class thread_block_tile : public rushmem_cpu_groups::lane_group {
   static_assert(Size >= 1 && (Size & (Size - 1)) == 0, "a tile's size is a power of two");
-  static_assert(Size <= 32, "on the CPU device tiles have 32 threads at most: use the block and shared memory");
+  static_assert(Size <= 32,
+                "on the CPU device tiles have 32 threads at most: use the block and shared memory");
 
  public:
   static constexpr unsigned num_threads() { return Size; }
@@ -272,7 +276,9 @@ template <unsigned Size, class Parent = void> class thread_block_tile : public r
     return lanes_.take(value, from < Size ? from : thread_rank(), file, line);
   }
   /* Of every tile; what it is a part of is known to the compiler alone. */
-  operator thread_block_tile<Size, void>() const { return thread_block_tile<Size, void>(meta_rank_, meta_size_); }
+  operator thread_block_tile<Size, void>() const {
+    return thread_block_tile<Size, void>(meta_rank_, meta_size_);
+  }
 
  private:
   thread_block_tile(unsigned meta_rank, unsigned meta_size)
@@ -284,7 +290,8 @@ template <unsigned Size, class Parent = void> class thread_block_tile : public r
 };
 
 /* Divides a block or a tile into tiles. */
-template <unsigned Size, class Parent> inline thread_block_tile<Size, Parent> tiled_partition(const Parent &parent) {
+template <unsigned Size, class Parent>
+inline thread_block_tile<Size, Parent> tiled_partition(const Parent &parent) {
   const unsigned threads = (unsigned)parent.num_threads(), rank = (unsigned)parent.thread_rank();
   return thread_block_tile<Size, Parent>(rank / Size, (threads + Size - 1) / Size);
 }
@@ -311,7 +318,8 @@ inline coalesced_group tiled_partition(const coalesced_group &parent, unsigned s
 }
 
 /* The threads of a group that have the same label. */
-template <class Group, class Label> inline coalesced_group labeled_partition(const Group &group, Label label) {
+template <class Group, class Label>
+inline coalesced_group labeled_partition(const Group &group, Label label) {
   static_assert(std::is_integral<Label>::value, "a label is an integer");
   const unsigned all = group.rushmem_cpu_mask(), own = __match_any_sync(all, label);
   /* Groups are numbered in the order of their lowest lanes. */
@@ -330,7 +338,8 @@ template <class Group> inline auto thread_rank(const Group &group) { return grou
 template <class Group> inline auto group_size(const Group &group) { return group.num_threads(); }
 
 /* One thread of the group calls it; with `_broadcast`, all of them get what it gives. */
-template <class Group, class F, class... A> inline void invoke_one(const Group &group, F &&call, A &&...args) {
+template <class Group, class F, class... A>
+inline void invoke_one(const Group &group, F &&call, A &&...args) {
   if (group.thread_rank() == 0) std::forward<F>(call)(std::forward<A>(args)...);
 }
 template <class Group, class F, class... A>

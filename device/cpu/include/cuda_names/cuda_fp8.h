@@ -47,7 +47,8 @@ static inline __nv_fp8_storage_t __nv_cvt_halfraw_to_fp8(__half_raw value, __nv_
                                                          __nv_fp8_interpretation_t format) {
   return __nv_cvt_float_to_fp8(__half2float(value), saturate, format);
 }
-static inline __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw value, __nv_saturation_t saturate,
+static inline __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw value,
+                                                             __nv_saturation_t saturate,
                                                              __nv_fp8_interpretation_t format) {
   return __nv_cvt_float_to_fp8(__bfloat162float(value), saturate, format);
 }
@@ -57,7 +58,8 @@ static inline __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t value, __nv_
   if (size > (format == __NV_E4M3 ? 0x7eu : 0x7cu)) return __half_raw{0x7fff};
   if (format == __NV_E5M2) return __half_raw{(unsigned short)(value << 8)};
   const unsigned exponent = size >> 3, mantissa = size & 7u;
-  const float exact = exponent ? std::ldexp((float)(8u + mantissa), (int)exponent - 10) : std::ldexp((float)mantissa, -9);
+  const float exact =
+      exponent ? std::ldexp((float)(8u + mantissa), (int)exponent - 10) : std::ldexp((float)mantissa, -9);
   return __half(value & 0x80u ? -exact : exact);
 }
 
@@ -85,7 +87,8 @@ static inline __nv_fp8x2_storage_t __nv_cvt_bfloat16raw2_to_fp8x2(__nv_bfloat162
   return rushmem_cpu_fp8x2(__nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw{value.x}, saturate, format),
                            __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw{value.y}, saturate, format));
 }
-static inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t value, __nv_fp8_interpretation_t format) {
+static inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t value,
+                                                     __nv_fp8_interpretation_t format) {
   return __half2_raw{__nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)value, format).x,
                      __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)(value >> 8), format).x};
 }
@@ -138,11 +141,14 @@ template <__nv_fp8_interpretation_t format> struct alignas(2) rushmem_cpu_fp8x2_
   __nv_fp8x2_storage_t __x;
 
   rushmem_cpu_fp8x2_of() = default;
-  explicit rushmem_cpu_fp8x2_of(__half2 value) : __x(__nv_cvt_halfraw2_to_fp8x2(value, __NV_SATFINITE, format)) {}
+  explicit rushmem_cpu_fp8x2_of(__half2 value)
+      : __x(__nv_cvt_halfraw2_to_fp8x2(value, __NV_SATFINITE, format)) {}
   explicit rushmem_cpu_fp8x2_of(__nv_bfloat162 value)
       : __x(__nv_cvt_bfloat16raw2_to_fp8x2(value, __NV_SATFINITE, format)) {}
-  explicit rushmem_cpu_fp8x2_of(float2 value) : __x(__nv_cvt_float2_to_fp8x2(value, __NV_SATFINITE, format)) {}
-  explicit rushmem_cpu_fp8x2_of(double2 value) : __x(__nv_cvt_double2_to_fp8x2(value, __NV_SATFINITE, format)) {}
+  explicit rushmem_cpu_fp8x2_of(float2 value)
+      : __x(__nv_cvt_float2_to_fp8x2(value, __NV_SATFINITE, format)) {}
+  explicit rushmem_cpu_fp8x2_of(double2 value)
+      : __x(__nv_cvt_double2_to_fp8x2(value, __NV_SATFINITE, format)) {}
 
   explicit operator __half2() const { return __nv_cvt_fp8x2_to_halfraw2(__x, format); }
   explicit operator float2() const { return __half22float2((__half2)*this); }

@@ -41,18 +41,19 @@ template <class T> static inline T rushmem_cpu_compare_exchange(T *address, T co
   RUSHMEM_CPU_ATOMIC(name, T, rushmem_cpu_noted(address, builtin(address, value, __ATOMIC_RELAXED)))
 #define RUSHMEM_CPU_BY_CAS(name, T, expression) \
   RUSHMEM_CPU_ATOMIC(name, T, rushmem_cpu_update(address, [value](T old) -> T { return expression; }))
-#define RUSHMEM_CPU_CAS(T)                                                                                          \
-  static inline T atomicCAS(T *address, T compare, T value) {                                                       \
-    return rushmem_cpu_compare_exchange(address, compare, value);                                                   \
-  }                                                                                                                 \
-  static inline T atomicCAS_block(T *address, T compare, T value) {                                                 \
-    return rushmem_cpu_compare_exchange(address, compare, value);                                                   \
-  }                                                                                                                 \
-  static inline T atomicCAS_system(T *address, T compare, T value) {                                                \
-    return rushmem_cpu_compare_exchange(address, compare, value);                                                   \
+#define RUSHMEM_CPU_CAS(T)                                           \
+  static inline T atomicCAS(T *address, T compare, T value) {        \
+    return rushmem_cpu_compare_exchange(address, compare, value);    \
+  }                                                                  \
+  static inline T atomicCAS_block(T *address, T compare, T value) {  \
+    return rushmem_cpu_compare_exchange(address, compare, value);    \
+  }                                                                  \
+  static inline T atomicCAS_system(T *address, T compare, T value) { \
+    return rushmem_cpu_compare_exchange(address, compare, value);    \
   }
 
-#define RUSHMEM_CPU_EACH_WORD(X, name, arg) X(name, int, arg) X(name, unsigned int, arg) X(name, unsigned long long, arg)
+#define RUSHMEM_CPU_EACH_WORD(X, name, arg) \
+  X(name, int, arg) X(name, unsigned int, arg) X(name, unsigned long long, arg)
 #define RUSHMEM_CPU_EACH_ORDERED(X, name, arg) RUSHMEM_CPU_EACH_WORD(X, name, arg) X(name, long long, arg)
 
 RUSHMEM_CPU_EACH_WORD(RUSHMEM_CPU_FETCH, atomicAdd, __atomic_fetch_add)
@@ -79,8 +80,8 @@ static inline float2 atomicAdd(float2 *address, float2 value) {
   return make_float2(atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y));
 }
 static inline float4 atomicAdd(float4 *address, float4 value) {
-  return make_float4(atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y), atomicAdd(&address->z, value.z),
-                     atomicAdd(&address->w, value.w));
+  return make_float4(atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y),
+                     atomicAdd(&address->z, value.z), atomicAdd(&address->w, value.w));
 }
 
 #undef RUSHMEM_CPU_ATOMIC
@@ -103,7 +104,8 @@ RUSHMEM_CPU_LOAD(__ldlu)
 template <class T> static inline T __ldcv(const T *address) {
   if constexpr (sizeof(T) % sizeof(uint32_t) == 0) {
     uint32_t words[sizeof(T) / sizeof(uint32_t)];
-    for (size_t i = 0; i < sizeof(T) / sizeof(uint32_t); ++i) words[i] = ((const volatile uint32_t *)address)[i];
+    for (size_t i = 0; i < sizeof(T) / sizeof(uint32_t); ++i)
+      words[i] = ((const volatile uint32_t *)address)[i];
     T value;
     memcpy(&value, words, sizeof value);
     return value;

@@ -49,7 +49,8 @@ struct rushmem_cpu_collective_call {
 
 struct rushmem_cpu_checker {
   uint32_t bytes;
-  void (*access)(rushmem_cpu_thread *self, const volatile void *at, size_t bytes, uint32_t flags, const void *counter);
+  void (*access)(rushmem_cpu_thread *self, const volatile void *at, size_t bytes, uint32_t flags,
+                 const void *counter);
   uint64_t (*atomic)(rushmem_cpu_thread *self, const rushmem_cpu_atomic_call *call);
   void (*fence)(rushmem_cpu_thread *self, int32_t order);
   void (*order)(rushmem_cpu_thread *self, uint32_t what);
@@ -90,13 +91,14 @@ RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_remote(uint32_t what, uint64
   rushmem_cpu_check_table->remote(rushmem_cpu_self, &call);
 }
 /* What a collective call is asked for; and, by one thread of its scope, in which phase it is made. */
-RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_arguments(uint32_t collective, uint64_t size, uint64_t more,
-                                                              uint32_t tag) {
+RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_arguments(uint32_t collective, uint64_t size,
+                                                              uint64_t more, uint32_t tag) {
   if (!rushmem_cpu_self) return;
   const rushmem_cpu_collective_call call = {size, more, 0, 0, RUSHMEM_CPU_CALLER, collective, tag, -1};
   rushmem_cpu_check_table->collective(rushmem_cpu_self, &call);
 }
-RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_call(uint64_t slots, uint64_t phase, uint32_t tag, int first) {
+RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_call(uint64_t slots, uint64_t phase, uint32_t tag,
+                                                         int first) {
   if (!rushmem_cpu_self) return;
   const rushmem_cpu_collective_call call = {0, 0, slots, phase, RUSHMEM_CPU_CALLER, 0, tag, first};
   rushmem_cpu_check_table->collective(rushmem_cpu_self, &call);
@@ -176,9 +178,10 @@ __asm__(".hidden memcpy\n.globl memcpy\n.set memcpy, rushmem_cpu_checked_memcpy\
 #undef RUSHMEM_CPU_COPY
 #undef RUSHMEM_CPU_FILL
 
-RUSHMEM_CPU_UNCHECKED static uint64_t rushmem_cpu_checked_atomic(volatile void *at, uint32_t bytes, uint32_t what,
-                                                                uint64_t value, uint64_t compare, int order,
-                                                                const void *counter) {
+RUSHMEM_CPU_UNCHECKED static uint64_t rushmem_cpu_checked_atomic(volatile void *at, uint32_t bytes,
+                                                                 uint32_t what, uint64_t value,
+                                                                 uint64_t compare, int order,
+                                                                 const void *counter) {
   const rushmem_cpu_atomic_call call = {at, value, compare, counter, bytes, what, order};
   return rushmem_cpu_check_table->atomic(rushmem_cpu_self, &call);
 }
@@ -186,12 +189,13 @@ RUSHMEM_CPU_UNCHECKED static uint64_t rushmem_cpu_checked_atomic(volatile void *
   RUSHMEM_CPU_UNCHECKED T __tsan_atomic##bits##_##name(volatile T *at, T value, int order) {             \
     return (T)rushmem_cpu_checked_atomic(at, bits / 8, what, value, 0, order, RUSHMEM_CPU_CALLER);       \
   }
-#define RUSHMEM_CPU_COMPARE(bits, T, name)                                                               \
-  RUSHMEM_CPU_UNCHECKED int __tsan_atomic##bits##_##name(volatile T *at, T *expected, T value, int order, int) { \
+#define RUSHMEM_CPU_COMPARE(bits, T, name)                                                                \
+  RUSHMEM_CPU_UNCHECKED int __tsan_atomic##bits##_##name(volatile T *at, T *expected, T value, int order, \
+                                                         int) {                                           \
     T seen = (T)rushmem_cpu_checked_atomic(at, bits / 8, 9, value, *expected, order, RUSHMEM_CPU_CALLER); \
-    int same = seen == *expected;                                                                        \
-    *expected = seen;                                                                                    \
-    return same;                                                                                         \
+    int same = seen == *expected;                                                                         \
+    *expected = seen;                                                                                     \
+    return same;                                                                                          \
   }
 #define RUSHMEM_CPU_ATOMICS(bits, T)                                                                     \
   RUSHMEM_CPU_UNCHECKED T __tsan_atomic##bits##_load(const volatile T *at, int order) {                  \

@@ -16,6 +16,9 @@
 #if defined(RUSHMEM_CPU_CHECK)
 #include "rushmem_cpu/check.h"
 #endif
+#if defined(RUSHMEM_CPU_TRACE)
+#include "rushmem_cpu/trace.h"
+#endif
 #include "rushmem_cpu/sync.h"
 #include "rushmem_cpu/warp.h"
 #include "rushmem_cpu/atomic.h"
@@ -28,9 +31,10 @@
 
 /* libc's assert() calls this; ours, hidden in the kernel's shared object, fails the launch and not the
  * process. */
-extern "C" __attribute__((visibility("hidden"), noreturn)) void __assert_fail(const char *expression, const char *file,
-                                                                             unsigned int line,
-                                                                             const char *function) noexcept {
+extern "C" __attribute__((visibility("hidden"), noreturn)) void __assert_fail(const char *expression,
+                                                                              const char *file,
+                                                                              unsigned int line,
+                                                                              const char *function) noexcept {
   char text[512];
   snprintf(text, sizeof text, "%s:%u: %s: assertion `%s` failed", file, line, function, expression);
   rushmem_cpu_die(text);
@@ -45,8 +49,9 @@ extern "C" long syscall(long number, ...) noexcept;
   if (!rushmem_cpu_self) syscall(__NR_exit_group, (long)code);
   char text[160];
   snprintf(text, sizeof text,
-           "called %s(%d), which would end the whole process: return from the kernel, or __trap() to fail the launch", call,
-           code);
+           "called %s(%d), which would end the whole process: return from the kernel, or __trap() to fail "
+           "the launch",
+           call, code);
   rushmem_cpu_die(text);
 }
 /* With the exception specification of libc's header. */

@@ -78,15 +78,18 @@ template <class T, class Self> class operations {
     __atomic_exchange(at(), &value, &seen, (int)order);
     return rushmem_cpu_noted(at(), seen);
   }
-  bool compare_exchange_strong(T &expected, T value, memory_order success, memory_order failure) const noexcept {
+  bool compare_exchange_strong(T &expected, T value, memory_order success,
+                               memory_order failure) const noexcept {
     const bool done = __atomic_compare_exchange(at(), &expected, &value, false, (int)success, (int)failure);
     rushmem_cpu_noted(at(), expected);
     return done;
   }
-  bool compare_exchange_strong(T &expected, T value, memory_order order = memory_order_seq_cst) const noexcept {
+  bool compare_exchange_strong(T &expected, T value,
+                               memory_order order = memory_order_seq_cst) const noexcept {
     return compare_exchange_strong(expected, value, order, of_failure(order));
   }
-  bool compare_exchange_weak(T &expected, T value, memory_order success, memory_order failure) const noexcept {
+  bool compare_exchange_weak(T &expected, T value, memory_order success,
+                             memory_order failure) const noexcept {
     return compare_exchange_strong(expected, value, success, failure);
   }
   bool compare_exchange_weak(T &expected, T value, memory_order order = memory_order_seq_cst) const noexcept {

@@ -34,7 +34,8 @@ template <thread_scope Scope, class Completion = rushmem_cpu_nothing> class barr
   [[nodiscard]] arrival_token arrive(ptrdiff_t count = 1) {
     const uint64_t before = __atomic_fetch_sub(&word_, (uint64_t)count, __ATOMIC_ACQ_REL);
     if ((before & 0xffffffffu) < (uint64_t)count)
-      rushmem_cpu_die("cuda::barrier: more arrivals than it was initialised for (init(), or its constructor)");
+      rushmem_cpu_die(
+          "cuda::barrier: more arrivals than it was initialised for (init(), or its constructor)");
     if ((before & 0xffffffffu) == (uint64_t)count) {
       completion_();
       const uint32_t expected = __atomic_load_n(&expected_, __ATOMIC_RELAXED);
@@ -98,7 +99,8 @@ template <thread_scope Scope> class latch {
   void count_down(ptrdiff_t by = 1) { left_.fetch_sub(by, memory_order_release); }
   bool try_wait() const { return left_.load(memory_order_acquire) <= 0; }
   void wait() const {
-    for (ptrdiff_t left; (left = left_.load(memory_order_acquire)) > 0;) left_.wait(left, memory_order_acquire);
+    for (ptrdiff_t left; (left = left_.load(memory_order_acquire)) > 0;)
+      left_.wait(left, memory_order_acquire);
   }
   void arrive_and_wait(ptrdiff_t by = 1) {
     count_down(by);
@@ -118,7 +120,8 @@ template <thread_scope Scope, ptrdiff_t Most = INT32_MAX> class counting_semapho
   bool try_acquire() {
     ptrdiff_t seen = count_.load(memory_order_relaxed);
     while (seen > 0)
-      if (count_.compare_exchange_weak(seen, seen - 1, memory_order_acquire, memory_order_relaxed)) return true;
+      if (count_.compare_exchange_weak(seen, seen - 1, memory_order_acquire, memory_order_relaxed))
+        return true;
     return false;
   }
   void acquire() {
@@ -166,7 +169,8 @@ inline auto memcpy_async(const Group &group, void *to, const void *from, Size by
   const size_t threads = (size_t)group.size(), rank = (size_t)group.thread_rank(), all = (size_t)bytes;
   /* Whole 16 bytes, but for the last. */
   const size_t share = ((all + threads - 1) / threads + 15) / 16 * 16;
-  const size_t begin = share * rank < all ? share * rank : all, end = begin + share < all ? begin + share : all;
+  const size_t begin = share * rank < all ? share * rank : all,
+               end = begin + share < all ? begin + share : all;
   memcpy((char *)to + begin, (const char *)from + begin, end - begin);
 }
 
@@ -174,7 +178,8 @@ namespace std {
 template <class Completion = ::cuda::rushmem_cpu_nothing>
 using barrier = ::cuda::barrier<thread_scope_system, Completion>;
 using latch = ::cuda::latch<thread_scope_system>;
-template <ptrdiff_t Most = INT32_MAX> using counting_semaphore = ::cuda::counting_semaphore<thread_scope_system, Most>;
+template <ptrdiff_t Most = INT32_MAX>
+using counting_semaphore = ::cuda::counting_semaphore<thread_scope_system, Most>;
 using binary_semaphore = ::cuda::binary_semaphore<thread_scope_system>;
 }  // namespace std
 }  // namespace cuda

@@ -48,7 +48,9 @@ template <class T> constexpr int bit_width(T x) noexcept {
 }
 template <class T> constexpr bool has_single_bit(T x) noexcept { return popcount(x) == 1; }
 template <class T> constexpr T bit_floor(T x) noexcept { return x ? (T)((T)1 << (bit_width(x) - 1)) : (T)0; }
-template <class T> constexpr T bit_ceil(T x) noexcept { return x <= 1 ? (T)1 : (T)((T)1 << bit_width((T)(x - 1))); }
+template <class T> constexpr T bit_ceil(T x) noexcept {
+  return x <= 1 ? (T)1 : (T)((T)1 << bit_width((T)(x - 1)));
+}
 template <class T> constexpr T rotl(T x, int by) noexcept {
   RUSHMEM_CPU_BITS(T);
   const int left = (by % digits + digits) % digits;

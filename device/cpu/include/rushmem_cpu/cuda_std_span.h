@@ -33,7 +33,8 @@ template <class T, ::std::size_t Extent = dynamic_extent> class span {
   constexpr span(T *first, size_type count) : data_(first), size_(count) {}
   constexpr span(T *first, T *last) : data_(first), size_((size_type)(last - first)) {}
   template <size_type N> constexpr span(T (&array)[N]) noexcept : data_(array), size_(N) {}
-  template <class U, size_type N> constexpr span(::std::array<U, N> &array) noexcept : data_(array.data()), size_(N) {}
+  template <class U, size_type N>
+  constexpr span(::std::array<U, N> &array) noexcept : data_(array.data()), size_(N) {}
   template <class U, size_type N>
   constexpr span(const ::std::array<U, N> &array) noexcept : data_(array.data()), size_(N) {}
   /* To elements that are const, or of fixed to any size. */

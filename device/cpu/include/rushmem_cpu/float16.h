@@ -52,21 +52,21 @@ template <> struct rushmem_cpu_is_passed<RUSHMEM_CPU_F2> : std::true_type {};
 
 /* ---- conversions ---- */
 
-#define RUSHMEM_CPU_ROUNDED(suffix, mode)                                                                           \
-  static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO_BY(__float2, suffix)(float value) {                                    \
-    return RUSHMEM_CPU_F::of(RUSHMEM_CPU_F_FORMAT::narrow(value, mode));                                            \
-  }                                                                                                                 \
+#define RUSHMEM_CPU_ROUNDED(suffix, mode)                                        \
+  static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO_BY(__float2, suffix)(float value) { \
+    return RUSHMEM_CPU_F::of(RUSHMEM_CPU_F_FORMAT::narrow(value, mode));         \
+  }                                                                              \
   RUSHMEM_CPU_ROUNDED_INTEGERS(suffix, mode)
-#define RUSHMEM_CPU_ROUNDED_INTEGER(name, T, Wide, suffix, mode)                                                    \
-  static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO_BY(__##name##2, suffix)(T value) {                                     \
-    return RUSHMEM_CPU_F::of(RUSHMEM_CPU_F_FORMAT::narrow(rushmem_cpu_to_odd((Wide)value), mode));                  \
+#define RUSHMEM_CPU_ROUNDED_INTEGER(name, T, Wide, suffix, mode)                                   \
+  static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO_BY(__##name##2, suffix)(T value) {                    \
+    return RUSHMEM_CPU_F::of(RUSHMEM_CPU_F_FORMAT::narrow(rushmem_cpu_to_odd((Wide)value), mode)); \
   }
-#define RUSHMEM_CPU_ROUNDED_INTEGERS(suffix, mode)                                                                  \
-  RUSHMEM_CPU_ROUNDED_INTEGER(short, short, long long, suffix, mode)                                                \
-  RUSHMEM_CPU_ROUNDED_INTEGER(ushort, unsigned short, long long, suffix, mode)                                      \
-  RUSHMEM_CPU_ROUNDED_INTEGER(int, int, long long, suffix, mode)                                                    \
-  RUSHMEM_CPU_ROUNDED_INTEGER(uint, unsigned, long long, suffix, mode)                                              \
-  RUSHMEM_CPU_ROUNDED_INTEGER(ll, long long, long long, suffix, mode)                                               \
+#define RUSHMEM_CPU_ROUNDED_INTEGERS(suffix, mode)                             \
+  RUSHMEM_CPU_ROUNDED_INTEGER(short, short, long long, suffix, mode)           \
+  RUSHMEM_CPU_ROUNDED_INTEGER(ushort, unsigned short, long long, suffix, mode) \
+  RUSHMEM_CPU_ROUNDED_INTEGER(int, int, long long, suffix, mode)               \
+  RUSHMEM_CPU_ROUNDED_INTEGER(uint, unsigned, long long, suffix, mode)         \
+  RUSHMEM_CPU_ROUNDED_INTEGER(ll, long long, long long, suffix, mode)          \
   RUSHMEM_CPU_ROUNDED_INTEGER(ull, unsigned long long, unsigned long long, suffix, mode)
 RUSHMEM_CPU_ROUNDED(_rn, RUSHMEM_CPU_RN)
 RUSHMEM_CPU_ROUNDED(_rz, RUSHMEM_CPU_RZ)
@@ -79,13 +79,19 @@ static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO(__float2)(float value) { return value
 static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO(__double2)(double value) { return value; }
 static inline float RUSHMEM_CPU_FROM(2float)(RUSHMEM_CPU_F a) { return a; }
 
-#define RUSHMEM_CPU_TO_INTEGER(name, T)                                                                             \
-  static inline T RUSHMEM_CPU_FROM(2##name##_rz)(RUSHMEM_CPU_F a) { return rushmem_cpu_to_int<T>(std::trunc((float)a)); } \
-  static inline T RUSHMEM_CPU_FROM(2##name##_rn)(RUSHMEM_CPU_F a) {                                                 \
-    return rushmem_cpu_to_int<T>(std::nearbyint((float)a));                                                         \
-  }                                                                                                                 \
-  static inline T RUSHMEM_CPU_FROM(2##name##_rd)(RUSHMEM_CPU_F a) { return rushmem_cpu_to_int<T>(std::floor((float)a)); } \
-  static inline T RUSHMEM_CPU_FROM(2##name##_ru)(RUSHMEM_CPU_F a) { return rushmem_cpu_to_int<T>(std::ceil((float)a)); }
+#define RUSHMEM_CPU_TO_INTEGER(name, T)                             \
+  static inline T RUSHMEM_CPU_FROM(2##name##_rz)(RUSHMEM_CPU_F a) { \
+    return rushmem_cpu_to_int<T>(std::trunc((float)a));             \
+  }                                                                 \
+  static inline T RUSHMEM_CPU_FROM(2##name##_rn)(RUSHMEM_CPU_F a) { \
+    return rushmem_cpu_to_int<T>(std::nearbyint((float)a));         \
+  }                                                                 \
+  static inline T RUSHMEM_CPU_FROM(2##name##_rd)(RUSHMEM_CPU_F a) { \
+    return rushmem_cpu_to_int<T>(std::floor((float)a));             \
+  }                                                                 \
+  static inline T RUSHMEM_CPU_FROM(2##name##_ru)(RUSHMEM_CPU_F a) { \
+    return rushmem_cpu_to_int<T>(std::ceil((float)a));              \
+  }
 RUSHMEM_CPU_TO_INTEGER(short, short)
 RUSHMEM_CPU_TO_INTEGER(ushort, unsigned short)
 RUSHMEM_CPU_TO_INTEGER(int, int)
@@ -96,12 +102,18 @@ RUSHMEM_CPU_TO_INTEGER(ull, unsigned long long)
 
 static inline unsigned short RUSHMEM_CPU_FROM(_as_ushort)(RUSHMEM_CPU_F a) { return a.bits; }
 static inline short RUSHMEM_CPU_FROM(_as_short)(RUSHMEM_CPU_F a) { return (short)a.bits; }
-static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO(__ushort_as_)(unsigned short bits) { return RUSHMEM_CPU_F::of(bits); }
-static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO(__short_as_)(short bits) { return RUSHMEM_CPU_F::of((unsigned short)bits); }
+static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO(__ushort_as_)(unsigned short bits) {
+  return RUSHMEM_CPU_F::of(bits);
+}
+static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO(__short_as_)(short bits) {
+  return RUSHMEM_CPU_F::of((unsigned short)bits);
+}
 
 /* Pairs. */
 static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(make_, 2)(RUSHMEM_CPU_F x, RUSHMEM_CPU_F y) { return {x, y}; }
-static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__halves2, 2)(RUSHMEM_CPU_F x, RUSHMEM_CPU_F y) { return {x, y}; }
+static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__halves2, 2)(RUSHMEM_CPU_F x, RUSHMEM_CPU_F y) {
+  return {x, y};
+}
 static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__floats2, 2_rn)(float x, float y) { return {x, y}; }
 static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__float22, 2_rn)(float2 a) { return {a.x, a.y}; }
 static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__float2, 2_rn)(float a) { return {a, a}; }
@@ -110,20 +122,26 @@ static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO(__low2)(RUSHMEM_CPU_F2 a) { return a.
 static inline RUSHMEM_CPU_F RUSHMEM_CPU_TO(__high2)(RUSHMEM_CPU_F2 a) { return a.y; }
 static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__low2, 2)(RUSHMEM_CPU_F2 a) { return {a.x, a.x}; }
 static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__high2, 2)(RUSHMEM_CPU_F2 a) { return {a.y, a.y}; }
-static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__lows2, 2)(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) { return {a.x, b.x}; }
-static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__highs2, 2)(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) { return {a.y, b.y}; }
+static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__lows2, 2)(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) {
+  return {a.x, b.x};
+}
+static inline RUSHMEM_CPU_F2 RUSHMEM_CPU_TO_BY(__highs2, 2)(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) {
+  return {a.y, b.y};
+}
 static inline float __low2float(RUSHMEM_CPU_F2 a) { return a.x; }
 static inline float __high2float(RUSHMEM_CPU_F2 a) { return a.y; }
 static inline RUSHMEM_CPU_F2 __lowhigh2highlow(RUSHMEM_CPU_F2 a) { return {a.y, a.x}; }
 
 /* ---- arithmetic, of one and of pairs ---- */
 
-#define RUSHMEM_CPU_BINARY(name, name2, expression)                                                                 \
-  static inline RUSHMEM_CPU_F name(RUSHMEM_CPU_F left, RUSHMEM_CPU_F right) {                                       \
-    const double a = (float)left, b = (float)right;                                                                 \
-    return RUSHMEM_CPU_F(expression);                                                                               \
-  }                                                                                                                 \
-  static inline RUSHMEM_CPU_F2 name2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) { return {name(a.x, b.x), name(a.y, b.y)}; }
+#define RUSHMEM_CPU_BINARY(name, name2, expression)                           \
+  static inline RUSHMEM_CPU_F name(RUSHMEM_CPU_F left, RUSHMEM_CPU_F right) { \
+    const double a = (float)left, b = (float)right;                           \
+    return RUSHMEM_CPU_F(expression);                                         \
+  }                                                                           \
+  static inline RUSHMEM_CPU_F2 name2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) {    \
+    return {name(a.x, b.x), name(a.y, b.y)};                                  \
+  }
 /* Sums of doubles may be inexact, with exponents this far apart; products and what comes of division and
  * roots are rounded so finely that rounding twice is rounding once. */
 RUSHMEM_CPU_BINARY(__hadd, __hadd2, rushmem_cpu_fma_to_odd(a, 1, b))
@@ -144,12 +162,12 @@ RUSHMEM_CPU_BINARY(__hmin_nan, __hmin2_nan, a != a || b != b ? a + b : (double)(
 RUSHMEM_CPU_BINARY(__hmax_nan, __hmax2_nan, a != a || b != b ? a + b : (double)(float)__hmax(left, right))
 #undef RUSHMEM_CPU_BINARY
 
-#define RUSHMEM_CPU_FUSED(name, name2, finish)                                                                      \
-  static inline RUSHMEM_CPU_F name(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b, RUSHMEM_CPU_F c) {                             \
-    return finish(RUSHMEM_CPU_F(rushmem_cpu_fma_to_odd((float)a, (float)b, (float)c)));                             \
-  }                                                                                                                 \
-  static inline RUSHMEM_CPU_F2 name2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b, RUSHMEM_CPU_F2 c) {                        \
-    return {name(a.x, b.x, c.x), name(a.y, b.y, c.y)};                                                              \
+#define RUSHMEM_CPU_FUSED(name, name2, finish)                                               \
+  static inline RUSHMEM_CPU_F name(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b, RUSHMEM_CPU_F c) {      \
+    return finish(RUSHMEM_CPU_F(rushmem_cpu_fma_to_odd((float)a, (float)b, (float)c)));      \
+  }                                                                                          \
+  static inline RUSHMEM_CPU_F2 name2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b, RUSHMEM_CPU_F2 c) { \
+    return {name(a.x, b.x, c.x), name(a.y, b.y, c.y)};                                       \
   }
 #define RUSHMEM_CPU_RELU(value) __hmax_nan(value, RUSHMEM_CPU_F(0.0f))
 RUSHMEM_CPU_FUSED(__hfma, __hfma2, )
@@ -164,11 +182,13 @@ static inline RUSHMEM_CPU_F __habs(RUSHMEM_CPU_F a) { return RUSHMEM_CPU_F::of(a
 static inline RUSHMEM_CPU_F2 __hneg2(RUSHMEM_CPU_F2 a) { return {__hneg(a.x), __hneg(a.y)}; }
 static inline RUSHMEM_CPU_F2 __habs2(RUSHMEM_CPU_F2 a) { return {__habs(a.x), __habs(a.y)}; }
 
-#define RUSHMEM_CPU_OPERATOR(op, name, name2)                                                                       \
-  static inline RUSHMEM_CPU_F operator op(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b) { return name(a, b); }                  \
-  static inline RUSHMEM_CPU_F &operator op##=(RUSHMEM_CPU_F &a, RUSHMEM_CPU_F b) { return a = name(a, b); }         \
-  static inline RUSHMEM_CPU_F2 operator op(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) { return name2(a, b); }              \
-  static inline RUSHMEM_CPU_F2 &operator op##=(RUSHMEM_CPU_F2 &a, RUSHMEM_CPU_F2 b) { return a = name2(a, b); }
+#define RUSHMEM_CPU_OPERATOR(op, name, name2)                                                                \
+  static inline RUSHMEM_CPU_F operator op(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b) { return name(a, b); }           \
+  static inline RUSHMEM_CPU_F &operator op##=(RUSHMEM_CPU_F & a, RUSHMEM_CPU_F b) { return a = name(a, b); } \
+  static inline RUSHMEM_CPU_F2 operator op(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) { return name2(a, b); }       \
+  static inline RUSHMEM_CPU_F2 &operator op##=(RUSHMEM_CPU_F2 & a, RUSHMEM_CPU_F2 b) {                       \
+    return a = name2(a, b);                                                                                  \
+  }
 RUSHMEM_CPU_OPERATOR(+, __hadd, __hadd2)
 RUSHMEM_CPU_OPERATOR(-, __hsub, __hsub2)
 RUSHMEM_CPU_OPERATOR(*, __hmul, __hmul2)
@@ -184,21 +204,21 @@ static inline RUSHMEM_CPU_F &operator--(RUSHMEM_CPU_F &a) { return a -= RUSHMEM_
 
 /* The forms with u are also true where one is no number. `__hb...2` is whether both halves are; `__h...2`
  * gives 1 or 0 for each. */
-#define RUSHMEM_CPU_COMPARISON(name, op)                                                                            \
-  static inline bool __h##name(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b) { return (float)a op (float)b; }                   \
-  static inline bool __h##name##u(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b) {                                               \
-    return (float)a != (float)a || (float)b != (float)b || (float)a op (float)b;                                    \
-  }                                                                                                                 \
-  static inline bool __hb##name##2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) {                                            \
-    return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                                              \
-  }                                                                                                                 \
-  static inline bool __hb##name##u2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) {                                           \
-    return __h##name##u(a.x, b.x) && __h##name##u(a.y, b.y);                                                        \
-  }                                                                                                                 \
-  static inline RUSHMEM_CPU_F2 __h##name##2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) {                                   \
-    return {(float)__h##name(a.x, b.x), (float)__h##name(a.y, b.y)};                                                \
-  }                                                                                                                 \
-  static inline bool operator op(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b) { return (float)a op (float)b; }                 \
+#define RUSHMEM_CPU_COMPARISON(name, op)                                                            \
+  static inline bool __h##name(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b) { return (float)a op(float) b; }   \
+  static inline bool __h##name##u(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b) {                               \
+    return (float)a != (float)a || (float)b != (float)b || (float)a op(float) b;                    \
+  }                                                                                                 \
+  static inline bool __hb##name##2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) {                            \
+    return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                              \
+  }                                                                                                 \
+  static inline bool __hb##name##u2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) {                           \
+    return __h##name##u(a.x, b.x) && __h##name##u(a.y, b.y);                                        \
+  }                                                                                                 \
+  static inline RUSHMEM_CPU_F2 __h##name##2(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) {                   \
+    return {(float)__h##name(a.x, b.x), (float)__h##name(a.y, b.y)};                                \
+  }                                                                                                 \
+  static inline bool operator op(RUSHMEM_CPU_F a, RUSHMEM_CPU_F b) { return (float)a op(float) b; } \
   static inline bool operator op(RUSHMEM_CPU_F2 a, RUSHMEM_CPU_F2 b) { return __hb##name##2(a, b); }
 RUSHMEM_CPU_COMPARISON(eq, ==)
 RUSHMEM_CPU_COMPARISON(ne, !=)
@@ -208,16 +228,20 @@ RUSHMEM_CPU_COMPARISON(gt, >)
 RUSHMEM_CPU_COMPARISON(ge, >=)
 #undef RUSHMEM_CPU_COMPARISON
 static inline bool __hisnan(RUSHMEM_CPU_F a) { return (float)a != (float)a; }
-static inline int __hisinf(RUSHMEM_CPU_F a) { return std::isinf((float)a) ? (std::signbit((float)a) ? -1 : 1) : 0; }
-static inline RUSHMEM_CPU_F2 __hisnan2(RUSHMEM_CPU_F2 a) { return {(float)__hisnan(a.x), (float)__hisnan(a.y)}; }
+static inline int __hisinf(RUSHMEM_CPU_F a) {
+  return std::isinf((float)a) ? (std::signbit((float)a) ? -1 : 1) : 0;
+}
+static inline RUSHMEM_CPU_F2 __hisnan2(RUSHMEM_CPU_F2 a) {
+  return {(float)__hisnan(a.x), (float)__hisnan(a.y)};
+}
 
 /* ---- functions ---- */
 
-#define RUSHMEM_CPU_FUNCTION(name, expression)                                                                      \
-  static inline RUSHMEM_CPU_F h##name(RUSHMEM_CPU_F value) {                                                        \
-    const double a = (float)value;                                                                                  \
-    return RUSHMEM_CPU_F(expression);                                                                               \
-  }                                                                                                                 \
+#define RUSHMEM_CPU_FUNCTION(name, expression)               \
+  static inline RUSHMEM_CPU_F h##name(RUSHMEM_CPU_F value) { \
+    const double a = (float)value;                           \
+    return RUSHMEM_CPU_F(expression);                        \
+  }                                                          \
   static inline RUSHMEM_CPU_F2 h2##name(RUSHMEM_CPU_F2 a) { return {h##name(a.x), h##name(a.y)}; }
 RUSHMEM_CPU_FUNCTION(sqrt, std::sqrt(a))
 RUSHMEM_CPU_FUNCTION(rsqrt, 1.0 / std::sqrt(a))

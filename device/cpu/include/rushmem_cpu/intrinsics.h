@@ -88,13 +88,14 @@ template <class To, class From> static inline To rushmem_cpu_to_int(From x) {
   const From limit = (From)std::ldexp(1.0, (int)bits - (is_signed ? 1 : 0));
   if (x != x) return 0;
   if (x >= limit) return is_signed ? (To)(((To)1 << (bits - 2)) - 1 + ((To)1 << (bits - 2))) : (To)-1;
-  if (is_signed ? x < -limit : x <= 0) return is_signed ? (To)(-(((To)1 << (bits - 2)) - 1) - ((To)1 << (bits - 2)) - 1) : 0;
+  if (is_signed ? x < -limit : x <= 0)
+    return is_signed ? (To)(-(((To)1 << (bits - 2)) - 1) - ((To)1 << (bits - 2)) - 1) : 0;
   return (To)x;
 }
-#define RUSHMEM_CPU_TO_INT(stem, From, To)                                                                       \
-  static inline To stem##_rz(From x) { return rushmem_cpu_to_int<To>(std::trunc(x)); }                           \
-  static inline To stem##_rn(From x) { return rushmem_cpu_to_int<To>(std::nearbyint(x)); }                       \
-  static inline To stem##_rd(From x) { return rushmem_cpu_to_int<To>(std::floor(x)); }                           \
+#define RUSHMEM_CPU_TO_INT(stem, From, To)                                                 \
+  static inline To stem##_rz(From x) { return rushmem_cpu_to_int<To>(std::trunc(x)); }     \
+  static inline To stem##_rn(From x) { return rushmem_cpu_to_int<To>(std::nearbyint(x)); } \
+  static inline To stem##_rd(From x) { return rushmem_cpu_to_int<To>(std::floor(x)); }     \
   static inline To stem##_ru(From x) { return rushmem_cpu_to_int<To>(std::ceil(x)); }
 RUSHMEM_CPU_TO_INT(__float2int, float, int)
 RUSHMEM_CPU_TO_INT(__float2uint, float, unsigned)

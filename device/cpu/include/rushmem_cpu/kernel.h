@@ -42,7 +42,8 @@ template <class T, class = void> struct size_or_zero {
   static constexpr uint32_t value = 0;
 };
 template <class T> struct size_or_zero<T, std::void_t<decltype(sizeof(T))>> {
-  static constexpr uint32_t value = std::is_void<T>::value || std::is_function<T>::value ? 0 : (uint32_t)sizeof(T);
+  static constexpr uint32_t value =
+      std::is_void<T>::value || std::is_function<T>::value ? 0 : (uint32_t)sizeof(T);
 };
 
 template <class T> constexpr rushmem_cpu_param describe() {
@@ -81,7 +82,9 @@ template <class... A, void (*function)(A...)> struct registrar<void(A...), funct
     }
     rushmem_cpu_die(text);
   }
-  static constexpr rushmem_cpu_kernel entry(const char *name) { return {name, run, params, (uint32_t)sizeof...(A)}; }
+  static constexpr rushmem_cpu_kernel entry(const char *name) {
+    return {name, run, params, (uint32_t)sizeof...(A)};
+  }
 };
 
 }  // namespace rushmem_cpu_detail

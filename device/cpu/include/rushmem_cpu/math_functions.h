@@ -92,8 +92,12 @@ static inline double rushmem_cpu_cospi(double x) {
 }
 static inline float rushmem_cpu_sinpif(float x) { return (float)rushmem_cpu_sinpi((double)x); }
 static inline float rushmem_cpu_cospif(float x) { return (float)rushmem_cpu_cospi((double)x); }
-static inline void sincospi(double x, double *sine, double *cosine) { *sine = rushmem_cpu_sinpi(x), *cosine = rushmem_cpu_cospi(x); }
-static inline void sincospif(float x, float *sine, float *cosine) { *sine = rushmem_cpu_sinpif(x), *cosine = rushmem_cpu_cospif(x); }
+static inline void sincospi(double x, double *sine, double *cosine) {
+  *sine = rushmem_cpu_sinpi(x), *cosine = rushmem_cpu_cospi(x);
+}
+static inline void sincospif(float x, float *sine, float *cosine) {
+  *sine = rushmem_cpu_sinpif(x), *cosine = rushmem_cpu_cospif(x);
+}
 
 /* Macros: glibc declares functions of these names, newer ones of the first four. */
 #define sinpi(x) rushmem_cpu_sinpi(x)
@@ -107,10 +111,16 @@ static inline float rcbrtf(float x) { return (float)rcbrt((double)x); }
 static inline double rhypot(double x, double y) { return 1.0 / hypot(x, y); }
 static inline float rhypotf(float x, float y) { return (float)rhypot((double)x, (double)y); }
 static inline double norm3d(double x, double y, double z) { return std::hypot(x, y, z); }
-static inline float norm3df(float x, float y, float z) { return (float)norm3d((double)x, (double)y, (double)z); }
+static inline float norm3df(float x, float y, float z) {
+  return (float)norm3d((double)x, (double)y, (double)z);
+}
 static inline double rnorm3d(double x, double y, double z) { return 1.0 / norm3d(x, y, z); }
-static inline float rnorm3df(float x, float y, float z) { return (float)rnorm3d((double)x, (double)y, (double)z); }
-static inline double norm4d(double x, double y, double z, double w) { return hypot(hypot(x, y), hypot(z, w)); }
+static inline float rnorm3df(float x, float y, float z) {
+  return (float)rnorm3d((double)x, (double)y, (double)z);
+}
+static inline double norm4d(double x, double y, double z, double w) {
+  return hypot(hypot(x, y), hypot(z, w));
+}
 static inline float norm4df(float x, float y, float z, float w) {
   return (float)norm4d((double)x, (double)y, (double)z, (double)w);
 }

@@ -27,7 +27,8 @@ template <class Part, class F> static inline unsigned rushmem_cpu_over_parts(uns
 }
 template <class Part> static inline int rushmem_cpu_clamp_part(int x) {
   constexpr bool is_signed = (Part)-1 < (Part)0;
-  constexpr int bits = 8 * (int)sizeof(Part), most = (1 << (bits - is_signed)) - 1, least = is_signed ? -most - 1 : 0;
+  constexpr int bits = 8 * (int)sizeof(Part), most = (1 << (bits - is_signed)) - 1,
+                least = is_signed ? -most - 1 : 0;
   return x < least ? least : x > most ? most : x;
 }
 
@@ -93,9 +94,9 @@ RUSHMEM_CPU_SIMD_ONE(__vnegss4, int8_t, rushmem_cpu_clamp_part<part>(-x))
 #undef RUSHMEM_CPU_SIMD_S
 #undef RUSHMEM_CPU_SIMD_U
 
-#define RUSHMEM_CPU_SAD(name, Part)                                                                            \
-  static inline unsigned name(unsigned a, unsigned b) {                                                        \
-    return rushmem_cpu_over_parts<Part>(a, b, [](int x, int y) { return x > y ? x - y : y - x; });             \
+#define RUSHMEM_CPU_SAD(name, Part)                                                                \
+  static inline unsigned name(unsigned a, unsigned b) {                                            \
+    return rushmem_cpu_over_parts<Part>(a, b, [](int x, int y) { return x > y ? x - y : y - x; }); \
   }
 RUSHMEM_CPU_SAD(__vsads2, int16_t)
 RUSHMEM_CPU_SAD(__vsads4, int8_t)
@@ -106,13 +107,15 @@ RUSHMEM_CPU_SAD(__vsadu4, uint8_t)
 /* Dot products that are added to `c`: of four bytes; of two halves of `a` with the lower or the upper two
  * bytes of `b`. */
 static inline int __dp4a(int a, int b, int c) {
-  return (int)((unsigned)c + rushmem_cpu_over_parts<int8_t>((unsigned)a, (unsigned)b, [](int x, int y) { return x * y; }));
+  return (int)((unsigned)c +
+               rushmem_cpu_over_parts<int8_t>((unsigned)a, (unsigned)b, [](int x, int y) { return x * y; }));
 }
 static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
   return c + rushmem_cpu_over_parts<uint8_t>(a, b, [](int x, int y) { return x * y; });
 }
 static inline int __dp2a_lo(int a, int b, int c) {
-  return (int)((unsigned)c + (unsigned)((int16_t)a * (int8_t)b) + (unsigned)((int16_t)(a >> 16) * (int8_t)(b >> 8)));
+  return (int)((unsigned)c + (unsigned)((int16_t)a * (int8_t)b) +
+               (unsigned)((int16_t)(a >> 16) * (int8_t)(b >> 8)));
 }
 static inline int __dp2a_hi(int a, int b, int c) { return __dp2a_lo(a, b >> 16, c); }
 static inline unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) {

@@ -28,7 +28,9 @@ static inline uint32_t rushmem_cpu_barrier(const char *what, bool value, uint32_
   return self->result;
 }
 
-static inline void __syncthreads(RUSHMEM_CPU_HERE) { rushmem_cpu_barrier("__syncthreads()", false, 0, file, line); }
+static inline void __syncthreads(RUSHMEM_CPU_HERE) {
+  rushmem_cpu_barrier("__syncthreads()", false, 0, file, line);
+}
 static inline int __syncthreads_count(int predicate, RUSHMEM_CPU_HERE) {
   return (int)rushmem_cpu_barrier("__syncthreads_count()", predicate != 0, 0, file, line);
 }

@@ -77,13 +77,15 @@ static inline T rushmem_cpu_pick(const rushmem_cpu_thread *all, unsigned source,
 /* The arithmetic is that of PTX `shfl.sync`: segments of `width` lanes, offsets taken modulo 32. */
 template <class T>
 static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, RUSHMEM_CPU_HERE) {
-  const rushmem_cpu_thread *all = rushmem_cpu_exchange("__shfl_sync()", mask, rushmem_cpu_bits(value), file, line);
+  const rushmem_cpu_thread *all =
+      rushmem_cpu_exchange("__shfl_sync()", mask, rushmem_cpu_bits(value), file, line);
   unsigned first = rushmem_cpu_lane() & ~(unsigned)(width - 1);
   return rushmem_cpu_pick(all, first | ((unsigned)source & (unsigned)(width - 1)), true, value);
 }
 template <class T>
 static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, RUSHMEM_CPU_HERE) {
-  const rushmem_cpu_thread *all = rushmem_cpu_exchange("__shfl_up_sync()", mask, rushmem_cpu_bits(value), file, line);
+  const rushmem_cpu_thread *all =
+      rushmem_cpu_exchange("__shfl_up_sync()", mask, rushmem_cpu_bits(value), file, line);
   unsigned lane = rushmem_cpu_lane(), first = lane & ~(unsigned)(width - 1);
   return rushmem_cpu_pick(all, lane - (delta & 31u), lane >= first + (delta & 31u), value);
 }
@@ -96,8 +98,10 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
 }
 template <class T>
 static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, RUSHMEM_CPU_HERE) {
-  const rushmem_cpu_thread *all = rushmem_cpu_exchange("__shfl_xor_sync()", mask, rushmem_cpu_bits(value), file, line);
-  unsigned lane = rushmem_cpu_lane(), last = lane | (unsigned)(width - 1), source = lane ^ ((unsigned)lanes & 31u);
+  const rushmem_cpu_thread *all =
+      rushmem_cpu_exchange("__shfl_xor_sync()", mask, rushmem_cpu_bits(value), file, line);
+  unsigned lane = rushmem_cpu_lane(), last = lane | (unsigned)(width - 1),
+           source = lane ^ ((unsigned)lanes & 31u);
   return rushmem_cpu_pick(all, source, source <= last, value);
 }
 
@@ -109,7 +113,8 @@ template <class T> static inline unsigned __match_any_sync(unsigned mask, T valu
     if ((all->result >> lane & 1u) && all->values[lane] == own) same |= 1u << lane;
   return same;
 }
-template <class T> static inline unsigned __match_all_sync(unsigned mask, T value, int *predicate, RUSHMEM_CPU_HERE) {
+template <class T>
+static inline unsigned __match_all_sync(unsigned mask, T value, int *predicate, RUSHMEM_CPU_HERE) {
   uint64_t own = rushmem_cpu_bits(value);
   const rushmem_cpu_thread *all = rushmem_cpu_exchange("__match_all_sync()", mask, own, file, line);
   *predicate = 1;
@@ -119,18 +124,19 @@ template <class T> static inline unsigned __match_all_sync(unsigned mask, T valu
 }
 
 /* `combine` is written over `sum` and `next`, both of the type of the values. */
-#define RUSHMEM_CPU_REDUCE(name, T, combine)                                                                      \
-  static inline T name(unsigned mask, T value, RUSHMEM_CPU_HERE) {                                                \
-    const rushmem_cpu_thread *all = rushmem_cpu_exchange(#name "()", mask, rushmem_cpu_bits(value), file, line);  \
-    bool any = false;                                                                                             \
-    T sum = value;                                                                                                \
-    for (unsigned lane = 0; lane < 32; ++lane) {                                                                  \
-      if (!(all->result >> lane & 1u)) continue;                                                                  \
-      T next = rushmem_cpu_from_bits<T>(all->values[lane]);                                                       \
-      sum = any ? (T)(combine) : next;                                                                            \
-      any = true;                                                                                                 \
-    }                                                                                                             \
-    return sum;                                                                                                   \
+#define RUSHMEM_CPU_REDUCE(name, T, combine)                                         \
+  static inline T name(unsigned mask, T value, RUSHMEM_CPU_HERE) {                   \
+    const rushmem_cpu_thread *all =                                                  \
+        rushmem_cpu_exchange(#name "()", mask, rushmem_cpu_bits(value), file, line); \
+    bool any = false;                                                                \
+    T sum = value;                                                                   \
+    for (unsigned lane = 0; lane < 32; ++lane) {                                     \
+      if (!(all->result >> lane & 1u)) continue;                                     \
+      T next = rushmem_cpu_from_bits<T>(all->values[lane]);                          \
+      sum = any ? (T)(combine) : next;                                               \
+      any = true;                                                                    \
+    }                                                                                \
+    return sum;                                                                      \
   }
 RUSHMEM_CPU_REDUCE(__reduce_add_sync, unsigned, sum + next)
 RUSHMEM_CPU_REDUCE(__reduce_add_sync, int, (unsigned)sum + (unsigned)next)

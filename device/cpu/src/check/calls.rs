@@ -33,8 +33,7 @@ pub(crate) struct Call {
 /// The slot set at that offset, of a team whose first member is that PE, is in that phase; a call of another
 /// member that was made otherwise.
 pub(crate) fn meet(segment: &Segment, slots: u64, first: i32, phase: u64, call: Call) -> Option<Call> {
-    let at = (slots >> 6) << 20 | (first as u64 & 0x1_ffff) << 3 | (phase % PHASES);
-    let word = segment.word(Spot { space: CALLS, at: at as usize }.word_key())?;
+    let word = segment.word(key(slots, first, phase))?;
     let _held = word.hold();
     let known = segment.entries(word);
     if let [(there, collective), (size, site), (more, tag), (strand, _)] = *known {
@@ -51,6 +50,21 @@ pub(crate) fn meet(segment: &Segment, slots: u64, first: i32, phase: u64, call: 
     let entries = [(phase, collective), (size, call.site), (more, tag), (call.strand.bits(), 0)];
     segment.set_entries(word, entries.into_iter());
     None
+}
+
+/// What is kept of the slot set is of a team that is gone: another one begins there.
+pub(crate) fn forget(segment: &Segment, slots: u64, first: i32) {
+    for phase in 0..PHASES {
+        if let Some(word) = segment.word_if_any(key(slots, first, phase)) {
+            let _held = word.hold();
+            segment.set_entries(word, std::iter::empty());
+        }
+    }
+}
+
+fn key(slots: u64, first: i32, phase: u64) -> u64 {
+    let at = (slots >> 6) << 20 | (first as u64 & 0x1_ffff) << 3 | (phase % PHASES);
+    Spot { space: CALLS, at: at as usize }.word_key()
 }
 
 #[cfg(test)]
@@ -73,5 +87,9 @@ mod tests {
         assert_eq!(meet(8192, 0, 1, call(9, 3)), None);
         assert_eq!(meet(4096, 0, 9, call(16, 4)), None, "a later phase in the same place");
         assert_eq!(meet(4096, 0, 1, call(9, 3)), None, "too late to be compared");
+        forget(&segment, 4096, 0);
+        assert_eq!(meet(4096, 0, 1, call(24, 5)), None, "the first call of another team in that place");
+        assert_eq!(meet(4096, 0, 1, call(32, 6)), Some(call(24, 5)));
+        assert_eq!(meet(4096, 2, 1, call(8, 7)), Some(call(9, 3)), "the team elsewhere is still there");
     }
 }

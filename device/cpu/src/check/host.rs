@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::actor::{Access, Effect, Order, Spot};
+use super::calls;
 use super::clock::Track;
 use super::report;
 use super::world::{lock, ChainState, World};
@@ -107,6 +108,12 @@ impl World {
     pub fn allocated(&self, what: &str, offset: usize, bytes: usize) {
         self.forget_spots(Spot { space: self.pe as u32 + 1, at: offset }, bytes);
         self.allocations.insert(offset, bytes, self.host_site(what));
+    }
+
+    /// A slot set at that offset is a new team's, whose first member is PE `first`. By one of its members,
+    /// before any of them makes a call there.
+    pub fn new_slots(&self, slots: u64, first: i32) {
+        calls::forget(&self.segment, slots, first);
     }
 
     /// The allocation that begins there is given back, by the call `what`.

@@ -70,6 +70,7 @@ pub fn compiler(cache: &Path) -> Compiler {
         headers: &[],
         limits: Limits::default(),
         check: rushmem_device_cpu::check::Mode::OFF,
+        trace: false,
     }
 }
 

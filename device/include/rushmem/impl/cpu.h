@@ -79,7 +79,7 @@ struct noted_nbi {
 RUSHMEM_DEVICE void note_arguments(uint32_t collective, uint64_t size, uint64_t more, uint32_t tag) {
   rushmem_cpu_check_arguments(collective, size, more, tag);
 }
-RUSHMEM_DEVICE void note_call(uint64_t slots, uint64_t phase, uint32_t tag, int first) {
+RUSHMEM_DEVICE void check_call(uint64_t slots, uint64_t phase, uint32_t tag, int first) {
   rushmem_cpu_check_call(slots, phase, tag, first);
 }
 /* The library's own synchronisation with the host, which orders nothing for the program. */
@@ -90,11 +90,40 @@ struct noted_inner {
 #else
 RUSHMEM_DEVICE void note(noted) {}
 RUSHMEM_DEVICE void note_arguments(uint32_t, uint64_t, uint64_t, uint32_t) {}
-RUSHMEM_DEVICE void note_call(uint64_t, uint64_t, uint32_t, int) {}
+RUSHMEM_DEVICE void check_call(uint64_t, uint64_t, uint32_t, int) {}
 struct noted_nbi {
   explicit RUSHMEM_DEVICE noted_nbi(noted) {}
 };
 #endif
+
+/* What traced runs note (rushmem_cpu/trace.h), and nothing otherwise: a call of the thread that is first in
+ * its scope, from here to the end of the function; and in which phase of its slot set a collective call is
+ * made (0: of all PEs). */
+#if defined(RUSHMEM_CPU_TRACE)
+struct traced_call {
+  bool noted;
+  RUSHMEM_DEVICE traced_call(uint32_t kind, const char *name, bool is_first, int pe, size_t bytes,
+                             const volatile void *word_)
+      : noted(is_first) {
+    if (noted) rushmem_cpu_trace_begin(kind, name, pe, bytes, reinterpret_cast<uint64_t>(word_));
+  }
+  RUSHMEM_DEVICE ~traced_call() {
+    if (noted) rushmem_cpu_trace_end();
+  }
+};
+#define RUSHMEM_TRACED(kind, name, is_first, pe, bytes, word_)                                             \
+  const ::rushmem::impl::traced_call traced_here(RUSHMEM_CPU_TRACED_##kind, name, is_first, pe, bytes, word_)
+#define RUSHMEM_TRACED_ROUND(is_first, slots, phase) \
+  if (is_first) rushmem_cpu_trace_round(slots, phase)
+#else
+#define RUSHMEM_TRACED(kind, name, is_first, pe, bytes, word_)
+#define RUSHMEM_TRACED_ROUND(is_first, slots, phase)
+#endif
+
+RUSHMEM_DEVICE void note_call(uint64_t slots, uint64_t phase, uint32_t tag, int first) {
+  check_call(slots, phase, tag, first);
+  RUSHMEM_TRACED_ROUND(true, slots, phase);
+}
 
 /* Adds to a word that blocks of one launch share, after what this thread has done or seen. */
 RUSHMEM_DEVICE uint64_t arrive_word(uint64_t *at, uint64_t value) {

@@ -66,6 +66,8 @@ RUSHMEM_DEVICE void note_call(uint64_t, uint64_t, uint32_t, int) {}
 struct noted_nbi {
   explicit RUSHMEM_DEVICE noted_nbi(noted) {}
 };
+#define RUSHMEM_TRACED(kind, name, is_first, pe, bytes, word_)
+#define RUSHMEM_TRACED_ROUND(is_first, slots, phase)
 
 /* Whether what is short and frequent has code of its own, in line. */
 constexpr bool short_path = true;

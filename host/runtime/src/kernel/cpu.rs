@@ -16,6 +16,7 @@ use super::streams::Streams;
 use super::Common;
 use crate::error::{err, Error, Result};
 use crate::trace::event::About;
+use crate::trace::kernels::LaunchTrace;
 use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
 
 /// Runs a world's kernels.
@@ -51,6 +52,7 @@ impl CpuRunner {
             who: common.health.who().to_owned(),
             stall: common.config.stall_report,
             limit: common.config.wait_timeout,
+            trace: None,
         };
         CpuRunner { common: Arc::clone(common), streams, reports: Arc::new(reports) }
     }
@@ -73,6 +75,7 @@ impl CpuRunner {
             headers: headers::DEVICE_HEADERS,
             limits,
             check: config.check,
+            trace: self.common.trace.is_some(),
         };
         let _outside = self.common.health.outside(|| format!("for {name} to be compiled"));
         let module = compiler.compile(name, source).map_err(|e| compile_error(name, e))?;
@@ -109,10 +112,18 @@ impl CpuRunner {
                 let about = About { shape: Some((shape.grid, shape.block)), ..About::default() };
                 trace.span("kernel", kernel.name().to_owned(), about)
             });
+            let traced = common.trace.as_ref().map(|trace| {
+                let raw = common.state.raw();
+                let (heap, first) = (raw.heap_base, raw.near_first);
+                let near = first..first + raw.near_count;
+                let launch = LaunchTrace::new(trace, &kernel, heap..heap + raw.stride, near);
+                Reports { trace: Some(Arc::new(launch)), ..(*reports).clone() }
+            });
+            let reports = traced.as_ref().unwrap_or(&reports);
             // SAFETY: copies of values of the parameters' types; what the kernel does with them is the
             // caller's word.
             let result = unsafe {
-                kernel.run_reporting(&shape, &copied.pointers(), common.state.as_ptr(), stop, &reports)
+                kernel.run_reporting(&shape, &copied.pointers(), common.state.as_ptr(), stop, reports)
             };
             result.map_err(|e| {
                 let error = explain(&common, &head, e);

@@ -409,9 +409,11 @@ mod tests {
         for at in [room as u64 - 99, room as u64 + 1, u64::MAX] {
             assert!(control.note(1, &carried(at, &data)).is_err(), "{at}");
         }
-        // SAFETY: the room of a PE, of one call and the other.
-        let bytes =
-            |pe, number| unsafe { std::slice::from_raw_parts(control.carried(5, pe, number, room), room) };
+        let bytes = |pe, number| {
+            let at = control.carried(5, pe, number, room);
+            // SAFETY: the room of a PE, of one call and the other.
+            unsafe { std::slice::from_raw_parts(at, room) }
+        };
         assert_eq!(bytes(1, 9).iter().filter(|byte| **byte == 7).count(), 100);
         assert!([(1, 8), (0, 9), (2, 9), (2, 8)]
             .iter()

@@ -23,6 +23,7 @@ pub(crate) fn compile(name: &str, source: &str) -> Module {
         headers: DEVICE_HEADERS,
         limits: Limits::default(),
         check: rushmem_device_cpu::check::Mode::OFF,
+        trace: false,
     };
     compiler.compile(name, source).unwrap()
 }

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use rushmem_device_cpu::{Kernel, TRACED_DEPTH};
 use serde_json::{json, Map, Value};
 
 /// What a span is about: what is absent is not written.
@@ -20,6 +21,23 @@ pub(crate) struct About {
     pub(crate) round: Option<(u64, u64)>,
     /// The grid of a launch and its blocks.
     pub(crate) shape: Option<([u32; 3], [u32; 3])>,
+    /// A collective call of a kernel's: its slot set, an offset in the heap, or 0 for all PEs; and its phase.
+    pub(crate) phase: Option<(u64, u64)>,
+    /// Where a kernel makes it.
+    pub(crate) line: Option<CodeLine>,
+}
+
+/// A line of a kernel, which is looked up when it is written.
+#[derive(Clone)]
+pub(crate) struct CodeLine {
+    pub(crate) stack: [usize; TRACED_DEPTH],
+    pub(crate) kernel: Kernel,
+}
+
+impl std::fmt::Debug for CodeLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.kernel.name())
+    }
 }
 
 /// A span: something that has a beginning and an end on one thread.
@@ -52,6 +70,10 @@ impl About {
         put("round", self.round.map(|(_, round)| round.into()));
         put("grid", self.shape.map(|(grid, _)| grid.to_vec().into()));
         put("block", self.shape.map(|(_, block)| block.to_vec().into()));
+        put("slots", self.phase.map(|(slots, _)| slots.into()));
+        put("phase", self.phase.map(|(_, phase)| phase.into()));
+        put("kernel", self.line.as_ref().map(|line| line.kernel.name().into()));
+        put("line", self.line.as_ref().and_then(|line| line.kernel.line_of(&line.stack)).map(Value::from));
         Value::Object(args)
     }
 }
@@ -59,8 +81,8 @@ impl About {
 impl TraceEvent {
     fn json(&self, phase: &str, (pid, tid): (i32, u32)) -> Value {
         json!({
-            "ph": phase, "pid": pid, "tid": tid, "ts": microseconds(self.start), "name": self.name, "cat": self.kind,
-            "args": self.about.to_json(),
+            "ph": phase, "pid": pid, "tid": tid, "ts": microseconds(self.start), "name": self.name,
+            "cat": self.kind, "args": self.about.to_json(),
         })
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct TraceFile {
     first: bool,
     buffer: String,
     pub(crate) dropped: u64,
+    /// How many of them readers know of.
+    pub(crate) told: u64,
 }
 
 /// `out.json` of PE 3 is `out.3.json`; of its second world in one process, `out.3-2.json`.
@@ -42,7 +44,14 @@ impl TraceFile {
     pub(crate) fn create(path: &Path) -> io::Result<TraceFile> {
         let file = File::create(path)?;
         file.write_all_at(format!("{HEAD}{TAIL}").as_bytes(), 0)?;
-        Ok(TraceFile { file, end: HEAD.len() as u64, first: true, buffer: String::new(), dropped: 0 })
+        Ok(TraceFile {
+            file,
+            end: HEAD.len() as u64,
+            first: true,
+            buffer: String::new(),
+            dropped: 0,
+            told: 0,
+        })
     }
 
     /// One more event, for the next [`TraceFile::write`].

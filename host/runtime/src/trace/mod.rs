@@ -13,14 +13,16 @@
 //! [`Reached`]: crate::op::Reached
 
 pub(crate) mod clock;
+mod counters;
 pub(crate) mod event;
 mod file;
+pub(crate) mod kernels;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,20 +31,33 @@ use serde_json::json;
 
 use crate::error::{Error, Result};
 use clock::{now, Distance};
+use counters::PeerCounters;
 use event::{naming, note, About, TraceEvent};
 use file::TraceFile;
+use kernels::KernelRows;
 
 /// Spans of one thread that may wait for being written.
 const BUFFERED: usize = 1 << 16;
 /// How often buffers are emptied.
 const PERIOD: Duration = Duration::from_millis(10);
+/// After how many of these times counters are written.
+const COUNTERS_EVERY: u32 = 100;
+/// Lines of counters in the log.
+const MOST_LINES: usize = 64;
 
 /// The timeline of one PE.
 pub(crate) struct Trace {
     pe: i32,
     /// Its number in the process.
     name: usize,
+    who: String,
+    /// What a stall is.
+    stall: Option<Duration>,
     lanes: Mutex<Vec<Arc<TraceLane>>>,
+    /// Those of kernels' threads.
+    rows: Mutex<KernelRows>,
+    counters: Mutex<PeerCounters>,
+    missed: AtomicU64,
     file: Mutex<TraceFile>,
     writer: Mutex<Option<JoinHandle<()>>>,
     bell: (Mutex<bool>, Condvar),
@@ -52,6 +67,7 @@ pub(crate) struct Trace {
 struct TraceLane {
     tid: u32,
     name: String,
+    stall: Option<Duration>,
     spans: Mutex<Spans>,
 }
 
@@ -63,6 +79,7 @@ struct Spans {
     ended: VecDeque<(TraceEvent, u64, bool)>,
     named: bool,
     dropped: u64,
+    counters: PeerCounters,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -78,8 +95,9 @@ thread_local! {
 static NAMES: AtomicUsize = AtomicUsize::new(1);
 
 impl Trace {
-    /// Of PE `pe`, described by `who`, in a file beside `given` that has its number in its name.
-    pub(crate) fn create(given: &Path, pe: i32, who: &str) -> Result<Arc<Trace>> {
+    /// Of PE `pe`, described by `who`, in a file beside `given` that has its number in its name. What lasts
+    /// as long as `stall` is counted as a stall.
+    pub(crate) fn create(given: &Path, pe: i32, who: &str, stall: Option<Duration>) -> Result<Arc<Trace>> {
         let path = file::path_of(given, pe);
         let failed = |e: std::io::Error| Error::io(format!("RUSHMEM_TRACE: {}", path.display()), &e);
         let mut file = TraceFile::create(&path).map_err(failed)?;
@@ -89,7 +107,12 @@ impl Trace {
         let trace = Arc::new(Trace {
             pe,
             name: NAMES.fetch_add(1, Ordering::Relaxed),
+            who: who.to_owned(),
+            stall,
             lanes: Mutex::default(),
+            rows: Mutex::default(),
+            counters: Mutex::default(),
+            missed: AtomicU64::new(0),
             file: Mutex::new(file),
             writer: Mutex::default(),
             bell: (Mutex::new(false), Condvar::new()),
@@ -143,19 +166,35 @@ impl Trace {
     fn new_lane(&self, name: &str) -> Arc<TraceLane> {
         static THREADS: AtomicU32 = AtomicU32::new(1);
         let tid = THREADS.fetch_add(1, Ordering::Relaxed);
-        let lane = Arc::new(TraceLane { tid, name: name.to_owned(), spans: Mutex::default() });
+        let lane =
+            Arc::new(TraceLane { tid, name: name.to_owned(), stall: self.stall, spans: Mutex::default() });
         lock(&self.lanes).push(Arc::clone(&lane));
         lane
     }
 
+    /// A span that has no row.
+    fn miss(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Writes all that is there.
     pub(crate) fn flush(&self) {
+        self.write(true);
+    }
+
+    fn write(&self, counters: bool) {
         let mut file = lock(&self.file);
-        let lost = file.dropped;
+        let lost = file.told;
+        file.dropped += self.missed.swap(0, Ordering::Relaxed);
         for lane in lock(&self.lanes).iter() {
-            lane.write(self.pe, &mut file);
+            let counted = lane.write(self.pe, &mut file);
+            lock(&self.counters).add(counted);
+        }
+        if counters {
+            lock(&self.counters).changes(self.pe).iter().for_each(|event| file.add(event));
         }
         if file.dropped > lost {
+            file.told = file.dropped;
             let dropped = note("rushmem_dropped", json!({"events": file.dropped}), self.pe);
             file.add(&dropped);
         }
@@ -176,13 +215,19 @@ impl Trace {
             let _ = writer.join();
         }
         self.flush();
+        let lines = lock(&self.counters).lines();
+        lines.iter().take(MOST_LINES).for_each(|line| log::info!("{}: {line}", self.who));
+        if lines.len() > MOST_LINES {
+            log::info!("{}: rushmem-info --trace has {} more", self.who, lines.len() - MOST_LINES);
+        }
     }
 }
 
 /// Writes now and then until the trace is closed.
 fn write_on(trace: &Weak<Trace>) {
-    while let Some(trace) = trace.upgrade() {
-        trace.flush();
+    for turn in 1.. {
+        let Some(trace) = trace.upgrade() else { return };
+        trace.write(turn % COUNTERS_EVERY == 0);
         let closed = lock(&trace.bell.0);
         let closed = trace.bell.1.wait_timeout(closed, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
         if *closed {
@@ -192,8 +237,13 @@ fn write_on(trace: &Weak<Trace>) {
 }
 
 impl TraceLane {
-    fn end(&self, event: TraceEvent, end: u64, told: bool) {
+    /// The innermost span has ended.
+    fn end_last(&self, end: u64) {
         let mut spans = lock(&self.spans);
+        let Some((event, told)) = spans.open.pop() else { return };
+        if spans.open.is_empty() {
+            spans.counters.count(&event, end, self.stall);
+        }
         // An end whose beginning is written belongs to it.
         if spans.ended.len() < BUFFERED || told {
             spans.ended.push_back((event, end, told));
@@ -202,8 +252,9 @@ impl TraceLane {
         }
     }
 
-    fn write(&self, pe: i32, file: &mut TraceFile) {
-        let (named, ended, begun, dropped) = {
+    /// What has happened goes to the file; what was counted meanwhile.
+    fn write(&self, pe: i32, file: &mut TraceFile) -> PeerCounters {
+        let (named, ended, begun, dropped, counted) = {
             let mut spans = lock(&self.spans);
             let named = std::mem::replace(&mut spans.named, true);
             let ended = std::mem::take(&mut spans.ended);
@@ -215,7 +266,7 @@ impl TraceLane {
                     event.clone()
                 })
                 .collect();
-            (named, ended, begun, std::mem::take(&mut spans.dropped))
+            (named, ended, begun, std::mem::take(&mut spans.dropped), std::mem::take(&mut spans.counters))
         };
         let at = (pe, self.tid);
         if !named {
@@ -228,6 +279,7 @@ impl TraceLane {
             file.add(&event.beginning(at));
         }
         file.dropped += dropped;
+        counted
     }
 }
 
@@ -244,10 +296,7 @@ pub(crate) struct OpenSpan {
 
 impl Drop for OpenSpan {
     fn drop(&mut self) {
-        let last = lock(&self.lane.spans).open.pop();
-        if let Some((event, told)) = last {
-            self.lane.end(event, now(), told);
-        }
+        self.lane.end_last(now());
     }
 }
 

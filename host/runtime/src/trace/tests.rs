@@ -4,7 +4,8 @@ use super::*;
 use serde_json::Value;
 
 fn create(folder: &Path) -> Arc<Trace> {
-    Trace::create(&folder.join("out.json"), 3, "PE 3 (a test)").expect("a file in a fresh folder")
+    Trace::create(&folder.join("out.json"), 3, "PE 3 (a test)", Some(Duration::from_millis(50)))
+        .expect("a file in a fresh folder")
 }
 
 fn events(folder: &Path) -> Vec<Value> {
@@ -72,4 +73,39 @@ fn a_full_buffer_drops_and_counts() {
     let dropped = named(&events, "rushmem_dropped").last().expect("a count")["args"]["events"].as_u64();
     assert_eq!(written as u64 + dropped.expect("a number"), (BUFFERED + more) as u64);
     assert!(written <= BUFFERED + 1);
+}
+
+/// The last counters of each row.
+fn counted(events: &[Value]) -> Vec<(Value, u64, u64, u64)> {
+    let mut rows: Vec<(Value, u64, u64, u64)> = Vec::new();
+    for args in named(events, "rushmem_counters").into_iter().map(|event| &event["args"]) {
+        assert_eq!(args["by"], "host");
+        let number = |name: &str| args[name].as_u64().expect("a number");
+        rows.retain(|row| row.0 != args["peer"]);
+        rows.push((args["peer"].clone(), number("operations"), number("bytes"), number("stalls")));
+    }
+    rows
+}
+
+#[test]
+fn the_outermost_span_of_each_peer_is_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = create(folder.path());
+    let about = |peer, bytes| About { peer: Some(peer), bytes: Some(bytes), ..About::default() };
+    for bytes in [8, 100] {
+        let _outer = trace.span("rma", "put", about(7, bytes));
+        let _inner = trace.span("rma", "put", about(7, 1000));
+    }
+    drop(trace.span("rma", "get", about(2, 1)));
+    trace.flush();
+    drop(trace.span("order", "quiet", About::default()));
+    drop(trace.span("rma", "get", about(2, 1)));
+    {
+        let _wait = trace.span("wait", "wait_until", About::default());
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    trace.close();
+    let wanted = [(7.into(), 2, 108, 0), (Value::Null, 1, 0, 1), (2.into(), 2, 2, 0)];
+    let counted = counted(&events(folder.path()));
+    assert!(counted.len() == 3 && wanted.iter().all(|row| counted.contains(row)), "{counted:?}");
 }

@@ -76,8 +76,11 @@ impl World {
         let mine = Card::mine(&config, boot.rank(), kind)?;
         let member = Member::new()?;
         fork::prepare_text(&mine.who());
-        let trace =
-            config.trace.as_ref().map(|path| Trace::create(path, mine.pe as i32, &mine.who())).transpose()?;
+        let trace = config
+            .trace
+            .as_ref()
+            .map(|path| Trace::create(path, mine.pe as i32, &mine.who(), config.stall_report))
+            .transpose()?;
         // Listens before the cards travel: a PE that reads this card can connect at once.
         let listener =
             Socket::listen(&mine.link).map_err(|e| Error::io("listening for this host's PEs", &e))?;

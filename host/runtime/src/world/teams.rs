@@ -274,6 +274,11 @@ impl World {
             ready = ready.and_then(|()| unsafe { backing.write(at + plan.slots.bytes(), &table) });
         }
         ready.inspect_err(|_| self.books().give(place, 0))?;
+        if let (Some(check), 0) = (&self.check, plan.group.me) {
+            let raw = plan.slots.team(place.board, &plan.members, 0, at, 0, true);
+            let (base, first) = (self.symmetric.base() as u64, plan.members.pe(0) as i32);
+            (0..=raw.slot_sets).for_each(|set| check.new_slots(raw.on(set).slots - base, first));
+        }
         Ok(Some(last))
     }
 

@@ -8,7 +8,8 @@
 namespace cooperative_groups {
 
 /* `bytes` bytes. */
-template <class Group, class T> inline void memcpy_async(const Group &group, T *to, const T *from, size_t bytes) {
+template <class Group, class T>
+inline void memcpy_async(const Group &group, T *to, const T *from, size_t bytes) {
   const size_t threads = (size_t)group.num_threads(), each = (bytes + threads - 1) / threads;
   const size_t first = each * (size_t)group.thread_rank();
   if (first >= bytes) return;

@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::timeline::read::Timeline;
+use crate::timeline::read::{Counters, Timeline};
 use crate::timeline::waits::Wait;
 
 /// Waits that are shown.
@@ -54,6 +54,7 @@ fn render(timelines: &[Timeline]) -> String {
     lines.extend(waits.iter().take(SHOWN).map(|wait| format!("  {:>12}  {wait}", time(wait.ns))));
     lines.push("totals".to_owned());
     lines.extend(totals(&waits));
+    lines.extend(counters(timelines));
     lines.join("\n") + "\n"
 }
 
@@ -86,6 +87,30 @@ fn totals(waits: &[Wait<'_>]) -> Vec<String> {
         format!("  {:>12}  PE {pe} for {whom}: {count} {waits}", time(*ns))
     };
     totals.iter().map(line).collect()
+}
+
+/// What PEs have asked each other for: what took the most operations first.
+fn counters(timelines: &[Timeline]) -> Vec<String> {
+    let mut rows: Vec<(i64, &Counters)> =
+        timelines.iter().flat_map(|t| t.counters.iter().map(|row| (t.pe, row))).collect();
+    rows.sort_by_key(|(pe, row)| (row.peer.is_none(), Reverse(row.operations), *pe, row.peer));
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let line = |(pe, row): &(i64, &Counters)| {
+        let Counters { peer, by, operations, bytes, ns, stalls } = row;
+        let (what, stalls) =
+            (time(*ns), if *stalls == 0 { String::new() } else { format!(", {stalls} stalls") });
+        match peer {
+            Some(peer) => {
+                let asked = format!("{operations} operations, {bytes} bytes, {what}{stalls}");
+                format!("  PE {pe}'s {by} asked PE {peer}: {asked}")
+            }
+            None => format!("  PE {pe}'s {by} waited: {operations} times, {what}{stalls}"),
+        }
+    };
+    let head = format!("counters    {} of {}", rows.len().min(SHOWN), rows.len());
+    std::iter::once(head).chain(rows.iter().take(SHOWN).map(line)).collect()
 }
 
 /// A duration, for people.

@@ -14,6 +14,8 @@ pub(crate) struct Timeline {
     pub(crate) clock: Option<Clock>,
     /// By PE 0's clock.
     pub(crate) spans: Vec<Span>,
+    /// What it has asked each PE for.
+    pub(crate) counters: Vec<Counters>,
     /// What is to be known of the file.
     pub(crate) notes: Vec<String>,
     /// All events, as they are.
@@ -24,6 +26,26 @@ pub(crate) struct Timeline {
 pub(crate) struct Clock {
     pub(crate) ahead_ns: i64,
     pub(crate) error_ns: u64,
+}
+
+/// What a PE has asked another one for, or (without a peer) how it has waited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) peer: Option<i64>,
+    /// `host` or `kernels`.
+    pub(crate) by: String,
+    pub(crate) operations: u64,
+    pub(crate) bytes: u64,
+    pub(crate) ns: u64,
+    pub(crate) stalls: u64,
+}
+
+/// A round of collective calls: of the host's, by team and number; of kernels', by slot set (0: of all PEs)
+/// and phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Round {
+    Host { team: u64, number: u64 },
+    Kernels { slots: u64, phase: u64 },
 }
 
 /// Something that a thread of a PE did.
@@ -40,7 +62,9 @@ pub(crate) struct Span {
     /// Over a network: what it did came later than its end.
     pub(crate) is_far: bool,
     pub(crate) word: Option<u64>,
-    pub(crate) round: Option<(u64, u64)>,
+    pub(crate) round: Option<Round>,
+    /// Of a kernel's: its name, and the line, where that is known.
+    pub(crate) kernel: Option<(String, Option<String>)>,
 }
 
 /// The timelines of all these files, or of those that belong to a name that a run was given.
@@ -158,6 +182,8 @@ fn timeline(pe: i64, events: Vec<Value>) -> Result<Timeline, String> {
                 format!("event {i} of PE {pe} is the end of something that has no beginning")
             })?;
             (span.end, span.has_ended, last) = (start, true, last.max(start));
+            // A kernel learns its phase when the call has begun.
+            span.round = span.round.or_else(|| round(&event["args"]));
             spans.push(span);
             continue;
         }
@@ -174,7 +200,10 @@ fn timeline(pe: i64, events: Vec<Value>) -> Result<Timeline, String> {
             peer: args["peer"].as_i64(),
             is_far: args["path"] == "net",
             word: args["word"].as_u64(),
-            round: args["team"].as_u64().zip(args["round"].as_u64()),
+            round: round(args),
+            kernel: args["kernel"]
+                .as_str()
+                .map(|name| (name.to_owned(), args["line"].as_str().map(str::to_owned))),
         };
         match phase {
             "X" => spans.push(span),
@@ -183,5 +212,27 @@ fn timeline(pe: i64, events: Vec<Value>) -> Result<Timeline, String> {
     }
     // What the process died in lasted to its end, as far as that is known.
     spans.extend(open.into_values().flatten().map(|span| Span { end: last, ..span }));
-    Ok(Timeline { pe, who, clock, spans, notes, events })
+    let counters = counters(&events);
+    Ok(Timeline { pe, who, clock, spans, counters, notes, events })
+}
+
+fn round(args: &Value) -> Option<Round> {
+    let pair = |a: &str, b: &str| args[a].as_u64().zip(args[b].as_u64());
+    let host = pair("team", "round").map(|(team, number)| Round::Host { team, number });
+    host.or_else(|| pair("slots", "phase").map(|(slots, phase)| Round::Kernels { slots, phase }))
+}
+
+/// The last of each row.
+fn counters(events: &[Value]) -> Vec<Counters> {
+    let mut rows: Vec<Counters> = Vec::new();
+    for args in events.iter().filter(|event| event["name"] == "rushmem_counters").map(|event| &event["args"])
+    {
+        let number = |name: &str| args[name].as_u64().unwrap_or(0);
+        let by = args["by"].as_str().unwrap_or_default().to_owned();
+        let peer = args["peer"].as_i64();
+        rows.retain(|row| (row.peer, &row.by) != (peer, &by));
+        let (operations, bytes) = (number("operations"), number("bytes"));
+        rows.push(Counters { peer, by, operations, bytes, ns: number("ns"), stalls: number("stalls") });
+    }
+    rows
 }

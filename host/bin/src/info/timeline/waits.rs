@@ -1,12 +1,12 @@
 //! Whom a wait was for. A round of collective calls waits for the PE that came last. A wait for a word was
 //! for the PE whose operation on that word was the last to begin before the wait's end; not for one whose
-//! operation was over before the wait began, which would not have had to wait. Operations of kernels are not
-//! in timelines, so a wait for one of those is for nobody known.
+//! operation was over before the wait began, which would not have had to wait. Operations of kernels on GPUs
+//! are not in timelines, so a wait for one of those is for nobody known.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::timeline::read::{Span, Timeline};
+use crate::timeline::read::{Round, Span, Timeline};
 
 /// A wait.
 pub(crate) struct Wait<'a> {
@@ -25,12 +25,22 @@ impl fmt::Display for Wait<'_> {
         }
         f.write_str(&self.span.name)?;
         match (self.span.round, self.span.word) {
-            (Some((0, round)), _) => write!(f, ", round {round} of the world")?,
-            (Some((team, round)), _) => write!(f, ", round {round} of team {team}")?,
+            (Some(Round::Host { team: 0, number }), _) => write!(f, ", round {number} of the world")?,
+            (Some(Round::Host { team, number }), _) => write!(f, ", round {number} of team {team}")?,
+            (Some(Round::Kernels { slots: 0, phase }), _) => write!(f, ", number {phase} in kernels")?,
+            (Some(Round::Kernels { slots, phase }), _) => {
+                write!(f, ", phase {phase} of the team at heap offset {slots:#x}")?;
+            }
             (None, Some(word)) => write!(f, " at heap offset {word:#x}")?,
             (None, None) => {}
         }
-        write!(f, ", on thread {}", self.span.thread)?;
+        match &self.span.kernel {
+            None => write!(f, ", on thread {}", self.span.thread)?,
+            Some((kernel, line)) => {
+                let at = line.as_ref().map_or(String::new(), |line| format!(" at {line}"));
+                write!(f, ", kernel {kernel}, {}{at}", self.span.thread)?;
+            }
+        }
         if !self.span.has_ended {
             f.write_str("; it never ended")?;
         }
@@ -44,7 +54,7 @@ type Write = (i64, i64, i64);
 /// All waits of a run.
 pub(crate) fn of(timelines: &[Timeline]) -> Vec<Wait<'_>> {
     let all = || timelines.iter().flat_map(|t| t.spans.iter().map(move |span| (t.pe, span)));
-    let mut last: BTreeMap<(u64, u64), (i64, i64)> = BTreeMap::new();
+    let mut last: BTreeMap<Round, (i64, i64)> = BTreeMap::new();
     let mut writes: BTreeMap<(i64, u64), Vec<Write>> = BTreeMap::new();
     // As far as clocks are known.
     let error = timelines.iter().filter_map(|t| t.clock).map(|c| c.error_ns as i64).max().unwrap_or(0);

@@ -49,7 +49,8 @@ class BlockExchange {
   static int striped(int i) { return (int)rushmem_cpu_rank() + i * threads; }
   static int warp_striped(int i) {
     /* The last warp may have fewer lanes. */
-    const int warp = (int)rushmem_cpu_rank() / 32, lanes = threads - warp * 32 < 32 ? threads - warp * 32 : 32;
+    const int warp = (int)rushmem_cpu_rank() / 32,
+              lanes = threads - warp * 32 < 32 ? threads - warp * 32 : 32;
     return warp * 32 * N + (int)rushmem_cpu_rank() % 32 + i * lanes;
   }
   template <class Out, class From, class To>

@@ -11,11 +11,13 @@ template <class T, int N, class It> inline void LoadDirectBlocked(int thread, It
   for (int i = 0; i < N; ++i) items[i] = from[thread * N + i];
 }
 /* Items past the `valid`-th are left as they are. */
-template <class T, int N, class It> inline void LoadDirectBlocked(int thread, It from, T (&items)[N], int valid) {
+template <class T, int N, class It>
+inline void LoadDirectBlocked(int thread, It from, T (&items)[N], int valid) {
   for (int i = 0; i < N; ++i)
     if (thread * N + i < valid) items[i] = from[thread * N + i];
 }
-template <int Threads, class T, int N, class It> inline void LoadDirectStriped(int thread, It from, T (&items)[N]) {
+template <int Threads, class T, int N, class It>
+inline void LoadDirectStriped(int thread, It from, T (&items)[N]) {
   for (int i = 0; i < N; ++i) items[i] = from[thread + i * Threads];
 }
 template <int Threads, class T, int N, class It>
@@ -36,7 +38,8 @@ enum BlockLoadAlgorithm {
 template <class T, int X, int N, BlockLoadAlgorithm Algorithm = BLOCK_LOAD_DIRECT, int Y = 1, int Z = 1,
           int LegacyArch = 0>
 class BlockLoad {
-  static_assert((Algorithm != BLOCK_LOAD_WARP_TRANSPOSE && Algorithm != BLOCK_LOAD_WARP_TRANSPOSE_TIMESLICED) ||
+  static_assert((Algorithm != BLOCK_LOAD_WARP_TRANSPOSE &&
+                 Algorithm != BLOCK_LOAD_WARP_TRANSPOSE_TIMESLICED) ||
                     X * Y * Z % 32 == 0,
                 "this way takes whole warps");
 

@@ -11,7 +11,8 @@
 
 namespace cub {
 
-template <class Key, int X, int N, class Value = NullType, int RadixBits = 4, bool Memoize = true> class BlockRadixSort {
+template <class Key, int X, int N, class Value = NullType, int RadixBits = 4, bool Memoize = true>
+class BlockRadixSort {
   static_assert(sizeof(Key) <= 8, "keys have 1 to 8 bytes");
   static constexpr int threads = X, all = X * N;
 
@@ -25,14 +26,14 @@ template <class Key, int X, int N, class Value = NullType, int RadixBits = 4, bo
   BlockRadixSort() : room_(rushmem_cpu_private_storage<TempStorage>()) {}
   explicit BlockRadixSort(TempStorage &storage) : room_(storage) {}
 
-#define RUSHMEM_CPU_SORT(Name, descending, striped)                                                                 \
-  void Name(Key (&keys)[N], int begin = 0, int end = (int)sizeof(Key) * 8, RUSHMEM_CPU_HERE) {                      \
-    NullType values[N];                                                                                             \
-    sort(keys, values, begin, end, descending, striped, file, line);                                                \
-  }                                                                                                                 \
-  template <class V>                                                                                                \
-  void Name(Key (&keys)[N], V (&values)[N], int begin = 0, int end = (int)sizeof(Key) * 8, RUSHMEM_CPU_HERE) {      \
-    sort(keys, values, begin, end, descending, striped, file, line);                                                \
+#define RUSHMEM_CPU_SORT(Name, descending, striped)                                                          \
+  void Name(Key(&keys)[N], int begin = 0, int end = (int)sizeof(Key) * 8, RUSHMEM_CPU_HERE) {                \
+    NullType values[N];                                                                                      \
+    sort(keys, values, begin, end, descending, striped, file, line);                                         \
+  }                                                                                                          \
+  template <class V>                                                                                         \
+  void Name(Key(&keys)[N], V(&values)[N], int begin = 0, int end = (int)sizeof(Key) * 8, RUSHMEM_CPU_HERE) { \
+    sort(keys, values, begin, end, descending, striped, file, line);                                         \
   }
   RUSHMEM_CPU_SORT(Sort, false, false)
   RUSHMEM_CPU_SORT(SortDescending, true, false)
@@ -58,8 +59,8 @@ template <class Key, int X, int N, class Value = NullType, int RadixBits = 4, bo
     return x >> begin & (count >= 64 ? ~0ull : (1ull << count) - 1);
   }
   template <class V>
-  void sort(Key (&keys)[N], V (&values)[N], int begin, int end, bool descending, bool striped, const char *file,
-            uint32_t line) {
+  void sort(Key (&keys)[N], V (&values)[N], int begin, int end, bool descending, bool striped,
+            const char *file, uint32_t line) {
     const int rank = (int)rushmem_cpu_rank();
     for (int i = 0; i < N; ++i) {
       room_.keys[rank * N + i] = keys[i];

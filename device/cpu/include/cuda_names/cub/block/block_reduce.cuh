@@ -31,7 +31,9 @@ class BlockReduce {
       for (int i = 1; i < valid; ++i) value = op(value, values_[i]);
     return value;
   }
-  template <class Op> T Reduce(T value, Op op, RUSHMEM_CPU_HERE) { return Reduce(value, op, X * Y * Z, file, line); }
+  template <class Op> T Reduce(T value, Op op, RUSHMEM_CPU_HERE) {
+    return Reduce(value, op, X * Y * Z, file, line);
+  }
   template <int Items, class Op> T Reduce(T (&values)[Items], Op op, RUSHMEM_CPU_HERE) {
     T value = values[0];
     for (int i = 1; i < Items; ++i) value = op(value, values[i]);
@@ -39,7 +41,9 @@ class BlockReduce {
   }
   T Sum(T value, RUSHMEM_CPU_HERE) { return Reduce(value, ::cub::Sum(), X * Y * Z, file, line); }
   T Sum(T value, int valid, RUSHMEM_CPU_HERE) { return Reduce(value, ::cub::Sum(), valid, file, line); }
-  template <int Items> T Sum(T (&values)[Items], RUSHMEM_CPU_HERE) { return Reduce(values, ::cub::Sum(), file, line); }
+  template <int Items> T Sum(T (&values)[Items], RUSHMEM_CPU_HERE) {
+    return Reduce(values, ::cub::Sum(), file, line);
+  }
 
  private:
   TempStorage &values_;

@@ -9,7 +9,8 @@ namespace cub {
 
 enum BlockScanAlgorithm { BLOCK_SCAN_RAKING, BLOCK_SCAN_RAKING_MEMOIZE, BLOCK_SCAN_WARP_SCANS };
 
-template <class T, int X, BlockScanAlgorithm Algorithm = BLOCK_SCAN_RAKING, int Y = 1, int Z = 1, int LegacyArch = 0>
+template <class T, int X, BlockScanAlgorithm Algorithm = BLOCK_SCAN_RAKING, int Y = 1, int Z = 1,
+          int LegacyArch = 0>
 class BlockScan {
   static constexpr int threads = X * Y * Z;
 
@@ -27,7 +28,9 @@ class BlockScan {
   void InclusiveSum(T in, T &out) { InclusiveScan(in, out, ::cub::Sum()); }
   void InclusiveSum(T in, T &out, T &sum) { InclusiveScan(in, out, ::cub::Sum(), sum); }
   template <int N> void InclusiveSum(T (&in)[N], T (&out)[N]) { InclusiveScan(in, out, ::cub::Sum()); }
-  template <int N> void InclusiveSum(T (&in)[N], T (&out)[N], T &sum) { InclusiveScan(in, out, ::cub::Sum(), sum); }
+  template <int N> void InclusiveSum(T (&in)[N], T (&out)[N], T &sum) {
+    InclusiveScan(in, out, ::cub::Sum(), sum);
+  }
   void ExclusiveSum(T in, T &out) { ExclusiveScan(in, out, T(), ::cub::Sum()); }
   void ExclusiveSum(T in, T &out, T &sum) { ExclusiveScan(in, out, T(), ::cub::Sum(), sum); }
   template <int N> void ExclusiveSum(T (&in)[N], T (&out)[N]) { ExclusiveScan(in, out, T(), ::cub::Sum()); }
@@ -53,7 +56,9 @@ class BlockScan {
     T ignored;
     InclusiveScan(in, out, op, ignored);
   }
-  template <class Op> void InclusiveScan(T in, T &out, Op op, T &sum) { scan<true>(&in, &out, 1, nullptr, op, sum); }
+  template <class Op> void InclusiveScan(T in, T &out, Op op, T &sum) {
+    scan<true>(&in, &out, 1, nullptr, op, sum);
+  }
   template <int N, class Op> void InclusiveScan(T (&in)[N], T (&out)[N], Op op) {
     T ignored;
     InclusiveScan(in, out, op, ignored);
@@ -64,7 +69,8 @@ class BlockScan {
   template <class Op, class Prefix> void InclusiveScan(T in, T &out, Op op, Prefix &prefix) {
     after<true>(&in, &out, 1, op, prefix);
   }
-  template <int N, class Op, class Prefix> void InclusiveScan(T (&in)[N], T (&out)[N], Op op, Prefix &prefix) {
+  template <int N, class Op, class Prefix>
+  void InclusiveScan(T (&in)[N], T (&out)[N], Op op, Prefix &prefix) {
     after<true>(in, out, N, op, prefix);
   }
   template <class Op> void ExclusiveScan(T in, T &out, T start, Op op) {
@@ -89,7 +95,8 @@ class BlockScan {
   template <class Op, class Prefix> void ExclusiveScan(T in, T &out, Op op, Prefix &prefix) {
     after<false>(&in, &out, 1, op, prefix);
   }
-  template <int N, class Op, class Prefix> void ExclusiveScan(T (&in)[N], T (&out)[N], Op op, Prefix &prefix) {
+  template <int N, class Op, class Prefix>
+  void ExclusiveScan(T (&in)[N], T (&out)[N], Op op, Prefix &prefix) {
     after<false>(in, out, N, op, prefix);
   }
 
@@ -127,11 +134,13 @@ class BlockScan {
       any = true;
     }
   }
-  template <bool Inclusive, class Op> void scan(const T *in, T *out, int items, const T *start, Op op, T &sum) {
+  template <bool Inclusive, class Op>
+  void scan(const T *in, T *out, int items, const T *start, Op op, T &sum) {
     sum = gather(in, items, op);
     finish<Inclusive>(in, out, items, start, op);
   }
-  template <bool Inclusive, class Op, class Prefix> void after(const T *in, T *out, int items, Op op, Prefix &prefix) {
+  template <bool Inclusive, class Op, class Prefix>
+  void after(const T *in, T *out, int items, Op op, Prefix &prefix) {
     const T sum = gather(in, items, op);
     if (rushmem_cpu_rank() < 32) {
       const T start = prefix(sum);

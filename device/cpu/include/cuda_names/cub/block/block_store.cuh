@@ -9,11 +9,13 @@ namespace cub {
 template <class T, int N, class It> inline void StoreDirectBlocked(int thread, It to, T (&items)[N]) {
   for (int i = 0; i < N; ++i) to[thread * N + i] = items[i];
 }
-template <class T, int N, class It> inline void StoreDirectBlocked(int thread, It to, T (&items)[N], int valid) {
+template <class T, int N, class It>
+inline void StoreDirectBlocked(int thread, It to, T (&items)[N], int valid) {
   for (int i = 0; i < N; ++i)
     if (thread * N + i < valid) to[thread * N + i] = items[i];
 }
-template <int Threads, class T, int N, class It> inline void StoreDirectStriped(int thread, It to, T (&items)[N]) {
+template <int Threads, class T, int N, class It>
+inline void StoreDirectStriped(int thread, It to, T (&items)[N]) {
   for (int i = 0; i < N; ++i) to[thread + i * Threads] = items[i];
 }
 template <int Threads, class T, int N, class It>
@@ -34,7 +36,8 @@ enum BlockStoreAlgorithm {
 template <class T, int X, int N, BlockStoreAlgorithm Algorithm = BLOCK_STORE_DIRECT, int Y = 1, int Z = 1,
           int LegacyArch = 0>
 class BlockStore {
-  static_assert((Algorithm != BLOCK_STORE_WARP_TRANSPOSE && Algorithm != BLOCK_STORE_WARP_TRANSPOSE_TIMESLICED) ||
+  static_assert((Algorithm != BLOCK_STORE_WARP_TRANSPOSE &&
+                 Algorithm != BLOCK_STORE_WARP_TRANSPOSE_TIMESLICED) ||
                     X * Y * Z % 32 == 0,
                 "this way takes whole warps");
 

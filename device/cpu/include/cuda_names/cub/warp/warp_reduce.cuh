@@ -33,7 +33,9 @@ template <class T, int Threads = 32, int LegacyArch = 0> class WarpReduce {
     __syncwarp(Warp::mask(), file, line); /* on GPUs no memory is used, nor waited for */
     return value;
   }
-  template <class Op> T Reduce(T value, Op op, RUSHMEM_CPU_HERE) { return Reduce(value, op, Threads, file, line); }
+  template <class Op> T Reduce(T value, Op op, RUSHMEM_CPU_HERE) {
+    return Reduce(value, op, Threads, file, line);
+  }
   T Sum(T value, RUSHMEM_CPU_HERE) { return Reduce(value, ::cub::Sum(), Threads, file, line); }
   T Sum(T value, int valid, RUSHMEM_CPU_HERE) { return Reduce(value, ::cub::Sum(), valid, file, line); }
 
@@ -55,7 +57,8 @@ template <class T, int Threads = 32, int LegacyArch = 0> class WarpReduce {
  private:
   template <class Op> T segmented(T value, bool flag, Op op, bool heads, const char *file, uint32_t line) {
     values_[Warp::lane()] = value;
-    const unsigned flags = __ballot_sync(Warp::mask(), flag, file, line) >> (rushmem_cpu_lane() - Warp::lane());
+    const unsigned flags =
+        __ballot_sync(Warp::mask(), flag, file, line) >> (rushmem_cpu_lane() - Warp::lane());
     const unsigned lane = Warp::lane();
     const bool first = lane == 0 || (flags >> (heads ? lane : lane - 1) & 1u);
     for (unsigned i = lane + 1; first && i < Threads; ++i) {
