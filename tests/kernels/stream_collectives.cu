@@ -1,10 +1,15 @@
 /* Every instance of the collectives on streams that the runtime may ask for. Nobody runs this: that it
-compiles, * without a warning, is the test (scripts/check-device). A test of the runtime says that no
-element type or
- * operator is missing (host/runtime/src/op/team_call_tests.rs). */
+ * compiles, without a warning, is the test (scripts/check-device). A test of the runtime says that no
+ * element type or operator is missing (host/runtime/src/op/team_call_tests.rs).
+ *
+ * With BRIEF, those of one block, and of several blocks one of each kind: half of them. */
 #include "../../device/src/collectives.cu"
 
+#ifdef BRIEF
+#define SCOPES(instance, ...) instance(rushmem::block, __VA_ARGS__)
+#else
 #define SCOPES(instance, ...) instance(rushmem::block, __VA_ARGS__) instance(rushmem::grid_parts, __VA_ARGS__)
+#endif
 
 #define LIST(...) __VA_ARGS__
 #define KERNEL(name, of, ...) template __global__ void rushmem_stream_##name<LIST of>(rushmem::team, __VA_ARGS__);
@@ -56,3 +61,10 @@ FLOATS(__half)
 FLOATS(__nv_bfloat16)
 SCOPES(REDUCTION, rushmem::complex<float>, sum)
 SCOPES(REDUCTION, rushmem::complex<float>, prod)
+#ifdef BRIEF
+MEETING(rushmem::grid_parts, )
+MOVES(rushmem::grid_parts, element_16)
+ELEMENTS(rushmem::grid_parts, element_12_askew)
+REDUCTION(rushmem::grid_parts, int64_t, max)
+REDUCTION(rushmem::grid_parts, __nv_bfloat16, sum)
+#endif
