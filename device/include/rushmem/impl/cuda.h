@@ -13,7 +13,7 @@
 #define RUSHMEM_ROLLED _Pragma("unroll 1")
 
 /* Of templates that are off the near path. */
-#define RUSHMEM_OUTLINED __device__ __noinline__
+#define RUSHMEM_OUTLINED static __device__ __noinline__
 
 /* Where the cold path and the device state are defined. In relocatable code (nvcc -rdc=true, NVRTC -dlto) the
  * device library defines them, once for the whole program, and these headers declare them. Otherwise there is

@@ -64,6 +64,12 @@ const TORCH: &str = "peer,op,dtype,bytes,mode,ranks,us_median,us_min,GBps";
 const TORCH_RAN: &str = "# torch ";
 const LIMITS: &str = "probe,value,unit";
 const OPENSHMEM: &str = "peer,operation,bytes,us_median_of_runs,us_min,us_max,runs";
+/// How a file of `compat/nvshmem/bench` begins, before the library's name and a colon. Its rows are those of
+/// a summary.
+const BENCH: &str = "# nvshmem.h by ";
+
+/// What a record of this tool is called.
+pub(super) const EARLIER: &str = "earlier record";
 
 /// Whether the file begins like one of them.
 pub(super) fn known(file: &Path) -> bool {
@@ -72,9 +78,14 @@ pub(super) fn known(file: &Path) -> bool {
     [NVSHMEM, NCCL, LIMITS, OPENSHMEM].contains(&head)
         || head.starts_with(TORCH_RAN)
         || head.starts_with(summary::HEAD)
+        || head.starts_with(BENCH)
 }
 
 impl Peers {
+    fn earlier(&mut self, name: &str, rows: Vec<Row>) {
+        self.rows.extend(rows.into_iter().map(|row| (name.to_owned(), row)));
+    }
+
     /// Takes what a file says.
     pub(super) fn take(&mut self, text: &str) -> Result<()> {
         let lines =
@@ -113,8 +124,12 @@ impl Peers {
                     self.openshmem.push(OpenShmem { library, operation, bytes, us: us.parse()? });
                 }
             }
-            "{" => self.ours.extend(serde_json::from_str::<Record>(text)?.rows),
-            head if head.starts_with(summary::HEAD) => self.ours.extend(summary::rows(text)?),
+            "{" => self.earlier(EARLIER, serde_json::from_str::<Record>(text)?.rows),
+            head if head.starts_with(summary::HEAD) => self.earlier(EARLIER, summary::rows(text)?),
+            head if head.starts_with(BENCH) => {
+                let name = head[BENCH.len()..].split(':').next().unwrap_or_default();
+                self.earlier(name, summary::rows(text)?);
+            }
             head => {
                 return Err(Failure::new(format!(
                 "neither a baseline file of the project nor a record of this tool: it begins with {head:?}"

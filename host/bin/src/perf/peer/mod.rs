@@ -7,7 +7,7 @@ mod matching;
 
 use std::path::{Path, PathBuf};
 
-use files::{known, Nccl, Nvshmem, OpenShmem, Torch};
+use files::{known, Nccl, Nvshmem, OpenShmem, Torch, EARLIER};
 
 use crate::job::{Failure, Result};
 use crate::report::{Beside, Row};
@@ -20,7 +20,8 @@ pub(crate) struct Peers {
     torch: Vec<Torch>,
     limits: Vec<(String, f64)>,
     openshmem: Vec<OpenShmem>,
-    ours: Vec<Row>,
+    /// Of this tool, or with its names; and whose they are.
+    rows: Vec<(String, Row)>,
 }
 
 impl Peers {
@@ -65,15 +66,19 @@ impl Peers {
         let peer = peer.or_else(|| self.of_nccl(row).map(named("NCCL 2.28.9")));
         let peer = peer.or_else(|| self.of_torch(row));
         let peer = peer.or_else(|| self.of_openshmem(row));
-        let peer = peer.or_else(|| self.earlier(row).map(named("earlier record")));
+        // What says whose it is was measured by the same loops.
+        let peer = self.same(row, |name| name != EARLIER).or(peer);
+        let peer = peer.or_else(|| self.same(row, |name| name == EARLIER));
         row.peer = peer.or(row.peer.take());
         row.machine = self.of_limits(row).map(named("bare probe")).or(row.machine.take());
     }
 
-    fn earlier(&self, row: &Row) -> Option<f64> {
+    /// The same row among those of this tool's names.
+    fn same(&self, row: &Row, wanted: impl Fn(&str) -> bool) -> Option<Beside> {
         let shape = |row: &Row| row.shape.as_ref().map(|s| (s.scope.clone(), s.blocks, s.threads));
         let key = |row: &Row| (row.measure.clone(), row.bytes, row.pes, row.unit.clone(), shape(row));
-        self.ours.iter().find(|earlier| key(earlier) == key(row)).map(|earlier| earlier.ours.median)
+        let found = self.rows.iter().find(|(name, other)| wanted(name) && key(other) == key(row));
+        found.map(|(name, other)| Beside { name: name.clone(), value: other.ours.median })
     }
 }
 
@@ -185,6 +190,20 @@ mod tests {
         let mut other = row("put bandwidth", Some(8), 2, "GB/s", ("block", 8, 64));
         peers.set(&mut other);
         assert_eq!(other.peer, None);
+    }
+
+    #[test]
+    fn what_the_same_loops_measured_comes_first() {
+        const OF_BENCH: &str = "# nvshmem.h by NVSHMEM 3.8.0: bench --csv x\n# 2 x NVIDIA H200\n\
+            operation,bytes,pes,scope,blocks,threads,unit,median,reference,reference_median,limit,verdict,peer,peer_value\n\
+            put + quiet,65536,2,warp,1,32,us,21.5,,,,,,\n";
+        let mut peers = Peers::default();
+        for text in [OF_NVSHMEM, OF_BENCH] {
+            peers.take(text).expect("a file that it knows");
+        }
+        let mut there = row("put + quiet", Some(65536), 2, "us", ("warp", 1, 32));
+        peers.set(&mut there);
+        assert_eq!(there.peer, Some(Beside { name: "NVSHMEM 3.8.0".to_owned(), value: 21.5 }));
     }
 
     #[test]
