@@ -27,10 +27,10 @@ namespace impl {
 
 /* A put's or get's bytes to or from a mapped PE; false, and nothing done, where it is not mapped.
  *
- * At warp and block scope one branch stands before the first load of the usual case, a mapped PE and both
- * sides aligned alike: each is a latency for which all warps wait, and three cost a block's 64 KiB 0.13 of
- * 2.92 us (performance-log.md, 3). A thread alone tests one condition after the other, because threads alone
- * make small copies. */
+ * At warp and block scope one branch stands before the first load of the usual cases, a PE of the run and
+ * whole vectors, one for each thread, or both sides aligned alike: each branch is a latency for which all
+ * warps wait, and each instruction one that a block's 32 warps have to issue (performance-log.md, 3 and 7). A
+ * thread alone tests one condition after the other, because threads alone make small copies. */
 template <typename Scope, size_t unit, bool fresh, bool signals = false>
 RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, bool near) {
   if constexpr (is_alone<Scope>::value) {
@@ -46,14 +46,34 @@ RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, bool nea
 }
 
 template <typename Scope, bool signals = false, typename T>
-RUSHMEM_DEVICE bool put_near(T *dst, const T *src, size_t n, const route &to) {
-  return copy_near<Scope, unit_of<T>::value, false, signals>(
-      reinterpret_cast<char *>(to.at(dst)), reinterpret_cast<const char *>(src), n * sizeof(T), to.near);
+RUSHMEM_DEVICE bool put_near(T *dst, const T *src, size_t n, int pe) {
+  const char *from = reinterpret_cast<const char *>(src);
+  const size_t bytes = n * sizeof(T);
+  if constexpr (!is_alone<Scope>::value) {
+    char *to = reinterpret_cast<char *>(run_address(dst, pe));
+    if (RUSHMEM_LIKELY(is_in_run(pe) & is_few<Scope>(to, from, bytes))) {
+      copy_few<false>(to, from, static_cast<uint32_t>(bytes / 16), Scope::rank());
+      return true;
+    }
+  }
+  const route to = route_to(pe);
+  return copy_near<Scope, unit_of<T>::value, false, signals>(reinterpret_cast<char *>(to.at(dst)), from, bytes,
+                                                             to.near);
 }
 
-template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const T *src, size_t n, const route &from) {
-  return copy_near<Scope, unit_of<T>::value, true>(
-      reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(from.at(src)), n * sizeof(T), from.near);
+template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const T *src, size_t n, int pe) {
+  char *to = reinterpret_cast<char *>(dst);
+  const size_t bytes = n * sizeof(T);
+  if constexpr (!is_alone<Scope>::value) {
+    const char *from = reinterpret_cast<const char *>(run_address(src, pe));
+    if (RUSHMEM_LIKELY(is_in_run(pe) & is_few<Scope>(to, from, bytes))) {
+      copy_few<true>(to, from, static_cast<uint32_t>(bytes / 16), Scope::rank());
+      return true;
+    }
+  }
+  const route from = route_to(pe);
+  return copy_near<Scope, unit_of<T>::value, true>(to, reinterpret_cast<const char *>(from.at(src)), bytes,
+                                                   from.near);
 }
 
 }  // namespace impl
@@ -74,11 +94,15 @@ template <typename T> RUSHMEM_DEVICE T *ptr(T *local, int pe) {
 template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "p", true, pe, sizeof(T), dst);
   RUSHMEM_ASSERT_ELEMENT(T);
-  const impl::route to = impl::route_to(pe);
   if constexpr (impl::is_word<T>::value) {
+    /* By itself in front: what asks for other PEs takes registers and branches that a loop of these should
+     * not have (performance-log.md, 7). */
+    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) return impl::store_relaxed(impl::run_address(dst, pe), value);
+    const impl::route to = impl::route_apart(pe, impl::affine_distance(pe));
     if (to.is_far()) return impl::far_p(dst, value, pe);
     impl::store_relaxed(to.at(dst), value);
   } else {
+    const impl::route to = impl::route_to(pe);
     if (to.is_far()) {
       return impl::far_put<thread>(dst, &value, sizeof(T), pe, RUSHMEM_RING_REPLY);
     }
@@ -120,7 +144,7 @@ RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_TRACED(NBI, "put_nbi", Scope::rank() == 0, pe, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   const impl::noted_nbi noted(impl::noted_put_nbi);
-  if (!impl::put_near<Scope>(dst, src, n, impl::route_to(pe))) impl::far_put<Scope>(dst, src, n * sizeof(T), pe, 0);
+  if (!impl::put_near<Scope>(dst, src, n, pe)) impl::far_put<Scope>(dst, src, n * sizeof(T), pe, 0);
 }
 
 /* Copies n elements into `pe`'s `dst`. On return `src` may be changed, by any thread of the scope (warp and
@@ -130,7 +154,7 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_TRACED(RMA, "put", Scope::rank() == 0, pe, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (!impl::put_near<Scope>(dst, src, n, impl::route_to(pe))) {
+  if (!impl::put_near<Scope>(dst, src, n, pe)) {
     impl::far_put<Scope>(dst, src, n * sizeof(T), pe, RUSHMEM_RING_REPLY);
   }
   Scope::sync();
@@ -145,7 +169,7 @@ RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
   const impl::noted_nbi noted(impl::noted_get_nbi);
-  if (!impl::get_near<Scope>(dst, src, n, impl::route_to(pe))) return impl::far_get<Scope>(dst, src, n * sizeof(T), pe, 0);
+  if (!impl::get_near<Scope>(dst, src, n, pe)) return impl::far_get<Scope>(dst, src, n * sizeof(T), pe, 0);
   impl::loads_before_later();
 }
 
@@ -157,7 +181,7 @@ RUSHMEM_DEVICE void get(T *dst, const T *src, size_t n, int pe) {
   RUSHMEM_TRACED(RMA, "get", Scope::rank() == 0, pe, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
-  if (impl::get_near<Scope>(dst, src, n, impl::route_to(pe))) impl::loads_before_later();
+  if (impl::get_near<Scope>(dst, src, n, pe)) impl::loads_before_later();
   else impl::far_get<Scope>(dst, src, n * sizeof(T), pe, RUSHMEM_RING_REPLY);
   Scope::sync();
 }

@@ -32,7 +32,7 @@ RUSHMEM_DEVICE void signal_release(uint64_t *at, uint64_t value, int sig_op) {
  * synchronised after its last load of src. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE bool put_signal_near(T *dst, const T *src, size_t n, uint64_t *sig, uint64_t value, int sig_op, int pe) {
-  if (!put_near<Scope, true>(dst, src, n, route_to(pe))) return false;
+  if (!put_near<Scope, true>(dst, src, n, pe)) return false;
   Scope::sync();
   /* Looked for once more rather than kept in registers over the copy, where each counts. */
   if (Scope::rank() == 0) signal_release(route_to(opaque(pe)).at(sig), value, sig_op);

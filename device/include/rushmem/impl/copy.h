@@ -25,6 +25,9 @@ namespace impl {
 
 template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *, const void *, size_t) { return true; }
 
+template <typename Scope> RUSHMEM_DEVICE bool is_few(const void *, const void *, size_t) { return false; }
+template <bool fresh> RUSHMEM_DEVICE void copy_few(char *, const char *, uint32_t, uint32_t) {}
+
 /* Shares are whole cache lines, so that no two threads write to one; a few bytes go to one thread. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
@@ -240,19 +243,25 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size
 
 /* Vectors of one tile and lane: loads in flight, and four registers each, of which a kernel of 1024 threads
  * has 64 and must not need more by itself (scripts/check-device looks). A thread alone has nothing else that
- * would hide the latency: 14 are all that fit, 12 where a signal's address and value are kept meanwhile. Of a
- * block of 1024 four each are the 64 KiB that an SM's 48 GB/s need at a link's latency, 0.92 us, if no thread
- * waits for another, so a get has eight. */
+ * would hide the latency: 14 are all that fit, 12 where a signal's address and value are kept meanwhile; of a
+ * warp 12, and 8. Of a block of 1024 four each are the 64 KiB that an SM's 48 GB/s need at a link's latency,
+ * 0.92 us, if no thread waits for another, so a get has eight. */
 template <typename Scope, bool fresh, bool signals> struct vectors_held;
 template <bool fresh, bool signals> struct vectors_held<thread, fresh, signals> {
   static constexpr int value = signals ? 12 : 14;
 };
 template <bool fresh, bool signals> struct vectors_held<warp, fresh, signals> {
-  static constexpr int value = 12;
+  static constexpr int value = signals ? 8 : 12;
 };
 template <bool fresh, bool signals> struct vectors_held<block, fresh, signals> {
   static constexpr int value = fresh ? 8 : 4;
 };
+
+/* At most a vector for each thread. */
+template <bool fresh> RUSHMEM_DEVICE void copy_few(char *to, const char *from, uint32_t n, uint32_t rank) {
+  if (rank >= n) return;
+  access<16>::store<fresh>(to + rank * 16, access<16>::load<fresh>(from + rank * 16));
+}
 
 template <typename Scope, size_t unit, bool fresh, bool shifted, bool signals>
 RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, size_t n) {
@@ -356,6 +365,12 @@ template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *to, const void *f
   if constexpr (unit == 16) return true;
   const uint64_t apart = reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from);
   return (bytes >= 32) & (apart % 16 == 0);
+}
+
+/* Whole vectors, and at most one for each thread of a scope of several. */
+template <typename Scope> RUSHMEM_DEVICE bool is_few(const void *to, const void *from, size_t bytes) {
+  const uint64_t all = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes;
+  return (all % 16 == 0) & (bytes <= static_cast<size_t>(Scope::size()) * 16);
 }
 
 /* What is in_line. */

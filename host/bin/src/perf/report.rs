@@ -91,13 +91,20 @@ pub(crate) enum Limit {
     /// As [`Limit::Median`] or [`Limit::AtLeast`], whichever the unit calls for, or `REACH` of what the bare
     /// instructions do beside it: where the hardware forbids the figure.
     Reach(f64),
+    /// Not behind the peer, and at most so many times as long (or as slow) as the reference; of the two what
+    /// was measured.
+    Beside(f64),
 }
 
 impl Limit {
     /// Its number.
     pub(crate) fn value(self) -> f64 {
         match self {
-            Limit::Ratio(value) | Limit::Median(value) | Limit::AtLeast(value) | Limit::Reach(value) => value,
+            Limit::Ratio(value)
+            | Limit::Median(value)
+            | Limit::AtLeast(value)
+            | Limit::Reach(value)
+            | Limit::Beside(value) => value,
         }
     }
 }
@@ -146,7 +153,17 @@ impl Row {
             Limit::Median(most) => self.ours.median <= most,
             Limit::AtLeast(least) => self.ours.median >= least,
             Limit::Reach(wanted) => self.reaches(wanted, 1.0) || self.at_the_machines_limit(),
+            Limit::Beside(_) => self.excess()? <= 1.0,
         })
+    }
+
+    /// Of a row that has [`Limit::Beside`]: how far it is from what it may be, 1 at the limit and more
+    /// beyond; of peer and reference the one that asks for more. None where neither was measured.
+    pub(crate) fn excess(&self) -> Option<f64> {
+        let Some(Limit::Beside(apart)) = self.limit else { return None };
+        let slower = |ratio: f64| if self.more_is_better() { 1.0 / ratio } else { ratio };
+        let beyond = [self.ratio.map(|ratio| slower(ratio) / apart), self.peer_ratio().map(slower)];
+        beyond.into_iter().flatten().max_by(f64::total_cmp)
     }
 
     /// Whether ours is as good as this share of `wanted`, in the unit's sense.

@@ -13,10 +13,12 @@ use crate::args::Output;
 /// Measures of `rushmem-perf device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceMeasure {
-    /// Every one of them, `targets` aside.
+    /// Every one of them, `targets` and `curves` aside.
     All,
     /// What the project promises.
     Targets,
+    /// Every size of point-to-point operations, beside peer and bare instructions.
+    Curves,
     /// One row of the table.
     One(What),
 }
@@ -24,7 +26,7 @@ pub(crate) enum DeviceMeasure {
 impl ValueEnum for DeviceMeasure {
     fn value_variants<'a>() -> &'a [Self] {
         static ALL: LazyLock<Vec<DeviceMeasure>> = LazyLock::new(|| {
-            let words = [DeviceMeasure::All, DeviceMeasure::Targets];
+            let words = [DeviceMeasure::All, DeviceMeasure::Targets, DeviceMeasure::Curves];
             words.into_iter().chain(What::all(false).map(DeviceMeasure::One)).collect()
         });
         &ALL
@@ -32,8 +34,9 @@ impl ValueEnum for DeviceMeasure {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
-            DeviceMeasure::All => ("all", "Every one of them, `targets` aside"),
+            DeviceMeasure::All => ("all", "Every one of them, `targets` and `curves` aside"),
             DeviceMeasure::Targets => ("targets", TARGETS),
+            DeviceMeasure::Curves => ("curves", CURVES),
             DeviceMeasure::One(what) => (what.row().name, what.row().help),
         };
         Some(PossibleValue::new(name).help(help))
@@ -41,6 +44,11 @@ impl ValueEnum for DeviceMeasure {
 }
 
 impl DeviceMeasure {
+    /// Whether it is a set of rows, each with its own size and launch.
+    pub(super) fn is_set(self) -> bool {
+        matches!(self, DeviceMeasure::Targets | DeviceMeasure::Curves)
+    }
+
     /// What is measured; none for words that stand for several.
     pub(super) fn what(self) -> Option<What> {
         match self {
@@ -53,6 +61,10 @@ impl DeviceMeasure {
 const TARGETS: &str =
     "What the project promises, row by row, each with its own parameters; starts jobs of 2 PEs and, \
     where there are as many GPUs, of 8";
+
+const CURVES: &str =
+    "Point-to-point operations of two PEs at every size, scope and number of blocks, twice; with \
+    --check none may be behind the peer (--compare) or further than 1.1 from bare instructions";
 
 /// How measures are made and shown, no matter whether the host or a kernel initiates them.
 #[derive(Args, Debug, Clone)]
@@ -94,7 +106,7 @@ pub(crate) struct Common {
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct DeviceArgs {
-    /// Measures to run; all but `targets` when none is named.
+    /// Measures to run; all but `targets` and `curves` when none is named.
     #[arg(value_enum)]
     pub(crate) measures: Vec<DeviceMeasure>,
 

@@ -18,7 +18,7 @@ type Given<'a> = (&'a str, bool, &'a dyn Fn(What) -> bool);
 /// # Errors
 /// An option concerns none of it.
 pub(super) fn device(args: &DeviceArgs) -> Result<Vec<What>> {
-    if args.measures.contains(&DeviceMeasure::Targets) {
+    if args.measures.iter().any(|measure| measure.is_set()) {
         return targets(args);
     }
     let everything = args.measures.is_empty() || args.measures.contains(&DeviceMeasure::All);
@@ -64,9 +64,9 @@ fn targets(args: &DeviceArgs) -> Result<Vec<What>> {
     let shaped = lists.iter().any(|&n| n > 0) || flags.contains(&true);
     match shaped {
         false => Ok(Vec::new()),
-        true => {
-            Err(Failure::new("each of the targets has its own size, scope and launch: no options for them"))
-        }
+        true => Err(Failure::new(
+            "each row of targets and curves has its own size, scope and launch: no options for them",
+        )),
     }
 }
 
@@ -122,6 +122,7 @@ mod tests {
             "device put-bw --pes 2",
             "device signal-latency --threads 32",
             "device targets --both",
+            "device curves --scope warp",
             "device targets --sizes 8",
             "stream put --pes 3",
             "stream barrier --by graph",

@@ -5,6 +5,7 @@
 pub(crate) mod args;
 mod bench;
 mod collectives;
+mod curves;
 pub(crate) mod driver;
 mod fit;
 mod from_host;
@@ -40,14 +41,19 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<ExitCode> {
     let peers = Peers::read(&args.common.output.compare)?;
     let chosen = fit::device(args)?;
     let machine = machine()?;
-    if !args.measures.contains(&DeviceMeasure::Targets) {
+    if !args.measures.iter().any(|measure| measure.is_set()) {
         let outcome = measure(&args.common, machine, plan::from_options(args, &chosen, machine))?;
         return show("device", &args.common, environment, machine, &peers, outcome);
     }
     if inside() || args.measures.len() > 1 {
         return Err(Failure::new(
-            "targets stands alone and starts jobs of its own: no launcher, no other measure",
+            "targets and curves stand alone and start jobs of their own: no launcher, no other measure",
         ));
+    }
+    if args.measures.contains(&DeviceMeasure::Curves) {
+        let outcome = twice(&args.common, machine, &peers)?;
+        println!("{}", curves::worst(&outcome.rows));
+        return show("device", &args.common, environment, machine, &Peers::default(), Some(outcome));
     }
     let mut outcome = measure(&args.common, machine, targets::plans(machine))?;
     if let Some(outcome) = &mut outcome {
@@ -57,6 +63,21 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<ExitCode> {
         }
     }
     show("device", &args.common, environment, machine, &peers, outcome)
+}
+
+/// The curves, in two jobs, of each row the better.
+fn twice(common: &Common, machine: Machine, peers: &Peers) -> Result<Outcome> {
+    let mut run = || {
+        let outcome = measure(common, machine, vec![(2, curves::specs(machine))])?;
+        let mut outcome = outcome.ok_or_else(|| Failure::new("another PE has the figures"))?;
+        outcome.rows.iter_mut().for_each(|row| peers.set(row));
+        curves::without_caches(&mut outcome.rows);
+        Ok::<Outcome, Failure>(outcome)
+    };
+    let (first, mut second) = (run()?, run()?);
+    second.rows = curves::better(first.rows, second.rows);
+    second.failures.splice(0..0, first.failures);
+    Ok(second)
 }
 
 /// `rushmem-perf stream …`.

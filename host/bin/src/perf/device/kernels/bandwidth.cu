@@ -86,6 +86,17 @@ KERNEL(probe_p_bw_block) {
   });
 }
 
+KERNEL(probe_g_bw_block) {
+  const part my = part_of<rushmem::block>(j.bytes);
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
+  const volatile uint64_t *from = reinterpret_cast<const uint64_t *>(rushmem::ptr(j.from, j.peer));
+  const uint64_t end = (my.begin + my.size) / 8;
+  timed<true>(j, [&](uint64_t) {
+    for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) to[i] = load_word(from + i);
+    rushmem::impl::breathe();
+  });
+}
+
 FREE_KERNEL(put_bw_thread) { put_bw<rushmem::thread, uint64_t>(j); }
 FREE_KERNEL(put_bw_warp) { put_bw<rushmem::warp, uint64_t>(j); }
 KERNEL(put_bw_block) { put_bw<rushmem::block, uint64_t>(j); }

@@ -20,6 +20,17 @@ DEV void store_sixteen(sixteen *to, sixteen v) {
 }
 #endif
 
+/* A word of a peer's, never out of a cache of this SM. */
+DEV uint64_t load_word(const volatile uint64_t *from) {
+#if defined(RUSHMEM_CPU)
+  return *from;
+#else
+  uint64_t v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
+  return v;
+#endif
+}
+
 template <typename Scope> struct in_flight {
   static constexpr int value = 8;
 };

@@ -72,6 +72,25 @@ template <typename Scope> DEV void probe_put_latency(const job &j) {
   });
 }
 
+/* The same for what is read: loads that go to the peer each time, as a get's. */
+template <typename Scope> DEV void probe_get_latency(const job &j) {
+  const char *from = rushmem::ptr(j.from, j.peer);
+  timed<false>(j, [&](uint64_t) {
+    bare_copy<Scope, true>(fresh(j.to), fresh(from), fresh(j.bytes));
+    Scope::sync();
+  });
+}
+
+template <typename Scope> DEV void probe_g_latency(const job &j) {
+  uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
+  const volatile uint64_t *from = reinterpret_cast<const uint64_t *>(rushmem::ptr(j.from, j.peer));
+  const uint64_t n = j.bytes / 8;
+  timed<false>(j, [&](uint64_t) {
+    for (uint64_t i = Scope::rank(); i < n; i += Scope::size()) to[i] = load_word(from + i);
+    Scope::sync();
+  });
+}
+
 SMALL_KERNEL(put_latency_thread) { put_latency<rushmem::thread, uint64_t>(j); }
 SMALL_KERNEL(put_latency_warp) { put_latency<rushmem::warp, uint64_t>(j); }
 KERNEL(put_latency_block) { put_latency<rushmem::block, uint64_t>(j); }
@@ -106,3 +125,9 @@ KERNEL(g_latency_block) { g_latency<rushmem::block>(j); }
 SMALL_KERNEL(probe_put_latency_thread) { probe_put_latency<rushmem::thread>(j); }
 SMALL_KERNEL(probe_put_latency_warp) { probe_put_latency<rushmem::warp>(j); }
 KERNEL(probe_put_latency_block) { probe_put_latency<rushmem::block>(j); }
+SMALL_KERNEL(probe_get_latency_thread) { probe_get_latency<rushmem::thread>(j); }
+SMALL_KERNEL(probe_get_latency_warp) { probe_get_latency<rushmem::warp>(j); }
+KERNEL(probe_get_latency_block) { probe_get_latency<rushmem::block>(j); }
+SMALL_KERNEL(probe_g_latency_thread) { probe_g_latency<rushmem::thread>(j); }
+SMALL_KERNEL(probe_g_latency_warp) { probe_g_latency<rushmem::warp>(j); }
+KERNEL(probe_g_latency_block) { probe_g_latency<rushmem::block>(j); }
