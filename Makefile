@@ -48,6 +48,7 @@ test-all: test attack ## make test, make attack, and the whole grids that make t
 	$(call step,the whole grids)
 	@scripts/check-device --full
 	@scripts/test --conformance
+	@scripts/deny bans licenses sources
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib -- order_tests --nocapture
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs
 
