@@ -88,7 +88,7 @@ def licence(package: dict, allow: list[str]) -> str | None:
 
 
 def carried(graph: dict) -> set[str]:
-    """What is built into what we ship, or builds it: all but what only tests use. As cargo-deny, which looks at
+    """What is built into what we ship, or builds it: all but what only tests use. cargo-deny, too, looks at
     the licences of these alone."""
     edges = {
         node["id"]: [to["pkg"] for to in node["deps"] if any(kind["kind"] != "dev" for kind in to["dep_kinds"])]
