@@ -18,12 +18,6 @@ struct summing {
   unsigned char *to;             /* of a push: where the home has the sum; null where that is far */
 };
 
-__device__ inline uint32_t count_known(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t source) {
-  if (is_absent(e, source)) return 0;
-  const uint64_t said = routing_of(e, static_cast<uint32_t>(t.n_pes()), round & 1, source)->value;
-  return said > e.max_tokens ? 0 : static_cast<uint32_t>(said);
-}
-
 /* One of a token's experts, a lane each, as routing has it. */
 struct choice {
   uint32_t id, rank;             /* ~0: none */
@@ -65,13 +59,13 @@ __device__ inline choice choice_of(const exchange &e, const packet *slots, uint6
 struct before {
   uint32_t units, ranks;
 };
-__device__ inline before before_rank(const exchange &e, const choice &c, uint32_t rank) {
+__device__ inline before before_rank(const choice &c, uint32_t rank) {
   before b{0, 0};
-#pragma unroll 4
-  for (uint32_t lane = 0; lane < e.top_k; ++lane) {
-    const uint32_t theirs = __shfl_sync(all_lanes, c.units, static_cast<int>(lane));
-    const uint32_t of = __shfl_sync(all_lanes, c.rank, static_cast<int>(lane));
-    if (of >= rank || theirs == 0) continue;
+  /* One lane of each rank. */
+  for (uint32_t left = __ballot_sync(all_lanes, c.first); left != 0; left &= left - 1) {
+    const int lane = __ffs(static_cast<int>(left)) - 1;
+    const uint32_t theirs = __shfl_sync(all_lanes, c.units, lane), of = __shfl_sync(all_lanes, c.rank, lane);
+    if (of >= rank) continue;
     b.units += theirs;
     b.ranks += 1;
   }
@@ -190,7 +184,7 @@ __device__ inline void find_terms(const exchange &e, const rushmem::team &t, con
   /* Read before it is known whether there is one. */
   const int32_t position = lane < e.top_k ? e.positions[at * e.top_k + lane] : 0;
   const choice c = choice_of(e, slots, round);
-  const uint32_t ours = __ballot_sync(all_lanes, c.rank == me), units = before_rank(e, c, me).units;
+  const uint32_t ours = __ballot_sync(all_lanes, c.rank == me), units = before_rank(c, me).units;
   if (c.rank == me) {
     const uint32_t place = __popc(ours & ((1u << lane) - 1));
     s.weights[place] = c.weight;
@@ -206,42 +200,45 @@ __device__ inline void find_terms(const exchange &e, const rushmem::team &t, con
   __syncwarp();
 }
 
-/* The tokens of all sources, one behind the other. */
-__device__ inline void learn_known(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t *start) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
-  for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) start[rank + 1] = count_known(e, t, round, rank);
+/* How many tokens each source has, as dispatch left it; and the most. By all threads of the block. */
+__device__ inline uint32_t learn_known(const exchange &e, uint32_t ranks, uint32_t *counts) {
+  for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) counts[rank] = e.known[rank];
   __syncthreads();
-  if (threadIdx.x == 0) {
-    start[0] = 0;
-    for (uint32_t rank = 0; rank < ranks; ++rank) start[rank + 1] += start[rank];
-  }
-  __syncthreads();
+  uint32_t most = 0;
+#pragma unroll 4
+  for (uint32_t rank = 0; rank < ranks; ++rank) most = counts[rank] > most ? counts[rank] : most;
+  return most;
 }
 
 /* A sum's packets, at most so many a part. */
 __device__ inline uint32_t parts_back(const exchange &e, uint32_t rows) { return parts_of(rows, (e.hidden + 4 * lanes - 1) / (4 * lanes)); }
 
-__device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
-                            summing &s) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), total = start[ranks], fours = e.hidden / 4;
+/* The sums of this rank's experts' results, to the tokens' homes. */
+__device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *counts,
+                            uint32_t most, uint32_t *tickets, summing &s) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
+  const uint32_t rows = most * ranks, fours = e.hidden / 4;
   uint32_t parts = 1;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    const uint32_t n = start[rank + 1] - start[rank], wanted = n <= e.few_back ? parts_back(e, total) : flags_of(e, n);
+    const uint32_t n = counts[rank], wanted = n <= e.few_back ? parts_back(e, rows) : flags_of(e, n);
     if (n != 0 && wanted > parts) parts = wanted;
   }
-  const uint32_t items = total * parts;
+  const uint32_t items = rows * parts;
   const dealt d = deal(items);
-  for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
+  const bool once = is_one_turn(items);
+  const uint32_t each = once ? d.each : warps;
+  for (turns turn(tickets, once ? nullptr : counter_of(e, push_tickets), d); turn.at < items; turn.next()) {
+    const uint32_t item = turn.at + warp_of();
+    if (warp_of() >= each || item >= items) continue;
     const uint32_t at = item / parts, part = item - at * parts;
-    uint32_t source = 0;
-    while (source + 1 < ranks && start[source + 1] <= at) ++source;
-    const uint32_t n = start[source + 1] - start[source], flags = flags_of(e, n);
-    const place_of_token p{source, at - start[source]};
+    const place_of_token p = row_in_turn(at, ranks, me);
+    const uint32_t n = counts[p.source], flags = flags_of(e, n);
+    if (p.token >= n) continue;
     const bool packed = n <= e.few_back;
     if (!packed && part >= flags) continue;
     find_terms(e, t, y, round, p, s);
     if (s.terms != 0) {
-      const int pe = t.world_pe(static_cast<int>(source));
+      const int pe = t.world_pe(static_cast<int>(p.source));
       const size_t unit = size_t(p.token) * e.units + s.shares[0].unit;
       uint64_t *flag = e.result_flags + unit * e.parts + part;
       if (packed) {
@@ -265,82 +262,139 @@ __device__ inline void find_shares(const exchange &e, const rushmem::team &t, ui
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const packet *slots = routing_of(e, ranks, round & 1, me) + 1 + size_t(token) * e.routing_words;
   const choice c = choice_of(e, slots, round);
-  const before b = before_rank(e, c, c.rank);
+  const before b = before_rank(c, c.rank);
   if (c.first) s.shares[b.ranks] = share{b.units, c.narrow ? 1u : 0u, c.weight};
   const uint32_t firsts = __ballot_sync(all_lanes, c.first);
   if (lane_of() == 0) s.terms = __popc(firsts);
   __syncwarp();
 }
 
-__device__ inline four of_packets(const packet *slots, bool narrow, uint32_t at, uint64_t round) {
-  if (narrow) return four_of_narrow(rushmem::wait_packed(slots + at, round));
-  uint64_t w[2];
-  rushmem::wait_packed<rushmem::thread>(w, slots + 2 * size_t(at), 2, round);
-  return {{__uint_as_float(static_cast<uint32_t>(w[0])), __uint_as_float(static_cast<uint32_t>(w[0] >> 32)),
-           __uint_as_float(static_cast<uint32_t>(w[1])), __uint_as_float(static_cast<uint32_t>(w[1] >> 32))}};
+/* A word, or two, of what a rank sent, and which have been seen. */
+struct heard {
+  uint64_t first, second;
+  bool has_first, has_second;
+};
+__device__ inline heard hear(const packet *slots, bool narrow, uint32_t at, uint64_t round) {
+  heard h{0, 0, false, true};
+  const packet *slot = slots + (narrow ? at : 2 * at);
+  h.has_first = rushmem::test_packed(slot, round, &h.first);
+  if (!narrow) h.has_second = rushmem::test_packed(slot + 1, round, &h.second);
+  return h;
+}
+__device__ inline four of_packets(heard h, const packet *slots, bool narrow, uint32_t at, uint64_t round) {
+  const packet *slot = slots + (narrow ? at : 2 * at);
+  if (!h.has_first) h.first = rushmem::wait_packed(slot, round);
+  if (!h.has_second) h.second = rushmem::wait_packed(slot + 1, round);
+  if (narrow) return four_of_narrow(h.first);
+  return {{__uint_as_float(static_cast<uint32_t>(h.first)), __uint_as_float(static_cast<uint32_t>(h.first >> 32)),
+           __uint_as_float(static_cast<uint32_t>(h.second)), __uint_as_float(static_cast<uint32_t>(h.second >> 32))}};
 }
 __device__ inline four of_row(const unsigned char *row, bool narrow, uint32_t at) {
   if (narrow) return four_of_narrow(load8(row + size_t(at) * 8));
   return four_of_floats(load16(row + size_t(at) * 16));
 }
 
-__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
-                               summing &s) {
-  const uint32_t n = start[t.my_pe() + 1] - start[t.my_pe()], fours = e.hidden / 4;
+/* Adds a share to a sum of four columns. */
+__device__ inline void add_share(const exchange &e, const share &one, bool is_first, four v, four &total) {
+  if (one.narrow != 0 && e.weighted && MOE_LAYOUT != 1 && !e.rounded) scale_four(v, one.weight);
+  if (is_first) total = v;
+  else add_four(total, v);
+}
+
+/* A part of a token's sum, of shares that come as packets: several are looked at together, as which comes
+ * last is not known. */
+__device__ inline void collect_packets(const exchange &e, const summing &s, uint32_t token, range mine, uint64_t round,
+                                       unsigned char *out) {
+  constexpr uint32_t together = 2;
+  for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += lanes) {
+    four total{};
+    for (uint32_t base = 0; base < s.terms; base += together) {
+      const packet *slots[together];
+      heard h[together];
+#pragma unroll
+      for (uint32_t i = 0; i < together; ++i) {
+        const share &one = s.shares[base + i < s.terms ? base + i : base];
+        slots[i] = e.result_packets + (size_t(token) * e.units + one.unit) * (e.unit_bytes / 8);
+        h[i] = hear(slots[i], one.narrow != 0, at, round);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < together; ++i) {
+        if (base + i >= s.terms) break;
+        const share &one = s.shares[base + i];
+        add_share(e, one, base + i == 0, of_packets(h[i], slots[i], one.narrow != 0, at, round), total);
+      }
+    }
+    store_four(out, at, total);
+  }
+}
+
+/* The same of shares that lie as they are read. */
+__device__ inline void collect_rows(const exchange &e, const summing &s, uint32_t token, range mine, unsigned char *out) {
+  for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += sums * lanes) {
+    four total[sums] = {};
+    for (uint32_t i = 0; i < s.terms; ++i) {
+      const share &one = s.shares[i];
+      const unsigned char *row = e.results + (size_t(token) * e.units + one.unit) * e.unit_bytes;
+      four v[sums] = {};
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) {
+        if (at + j * lanes < mine.end) v[j] = of_row(row, one.narrow != 0, at + j * lanes);
+      }
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) add_share(e, one, i == 0, v[j], total[j]);
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < sums; ++j) {
+      if (at + j * lanes < mine.end) store_four(out, at + j * lanes, total[j]);
+    }
+  }
+}
+
+/* At the tokens' home: the ranks' sums, added. */
+__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, uint32_t n,
+                               uint32_t *tickets, summing &s) {
+  const uint32_t fours = e.hidden / 4;
   const bool packed = n <= e.few_back;
   const uint32_t parts = packed ? parts_back(e, n) : flags_of(e, n), items = n * parts;
   const dealt d = deal(items);
-  for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
+  const bool once = is_one_turn(items);
+  const uint32_t each = once ? d.each : warps;
+  for (turns turn(tickets, once ? nullptr : counter_of(e, collect_tickets), d); turn.at < items; turn.next()) {
+    const uint32_t item = turn.at + warp_of();
+    if (warp_of() >= each || item >= items) continue;
     const uint32_t token = item / parts, part = item - token * parts;
     find_shares(e, t, round, token, s);
-    if (!packed) {
+    unsigned char *out = y.out + size_t(token) * e.hidden * out_bytes;
+    const range mine = part_of(fours, part, parts);
+    if (packed) {
+      collect_packets(e, s, token, mine, round, out);
+    } else {
       /* A lane for each share acquires it for the warp, which meets behind them. */
       if (lane_of() < s.terms) {
         const size_t unit = size_t(token) * e.units + s.shares[lane_of()].unit;
         rushmem::signal_wait_until(e.result_flags + unit * e.parts + part, rushmem::cmp::ge, round);
       }
       __syncwarp();
-    }
-    const range mine = part_of(fours, part, parts);
-    for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += sums * lanes) {
-      four total[sums] = {};
-      for (uint32_t i = 0; i < s.terms; ++i) {
-        const share &one = s.shares[i];
-        const bool narrow = one.narrow != 0;
-        const size_t unit = size_t(token) * e.units + one.unit;
-        const packet *slots = e.result_packets + unit * (e.unit_bytes / 8);
-        const unsigned char *row = e.results + unit * e.unit_bytes;
-        four v[sums] = {};
-#pragma unroll
-        for (uint32_t j = 0; j < sums; ++j) {
-          const uint32_t place = at + j * lanes;
-          if (place < mine.end) v[j] = packed ? of_packets(slots, narrow, place, round) : of_row(row, narrow, place);
-        }
-#pragma unroll
-        for (uint32_t j = 0; j < sums; ++j) {
-          if (narrow && e.weighted && MOE_LAYOUT != 1 && !e.rounded) scale_four(v[j], one.weight);
-          if (i == 0) total[j] = v[j];
-          else add_four(total[j], v[j]);
-        }
-      }
-#pragma unroll
-      for (uint32_t j = 0; j < sums; ++j) {
-        const uint32_t place = at + j * lanes;
-        if (place < mine.end) store_four(y.out + size_t(token) * e.hidden * out_bytes, place, total[j]);
-      }
+      collect_rows(e, s, token, mine, out);
     }
     __syncwarp();
   }
 }
 
-/* Both, or the half that a launch is for. */
+/* Both, or the half that a launch is for. Of many tokens some blocks collect from the start: what comes over
+ * the links is added up while the other blocks still push. */
 template <bool pushes, bool collects>
 __device__ inline void combine(const exchange &e, const rushmem::team &t, const products &y, uint64_t round) {
-  __shared__ uint32_t start[most_ranks + 1];
+  __shared__ uint32_t counts[most_ranks];
   __shared__ summing of_warps[warps];
-  learn_known(e, t, round, start);
-  if constexpr (pushes) push(e, t, y, round, start, of_warps[warp_of()]);
-  if constexpr (collects) collect(e, t, y, round, start, of_warps[warp_of()]);
+  __shared__ uint32_t tickets[2];
+  const uint32_t most = learn_known(e, static_cast<uint32_t>(t.n_pes()), counts), mine = counts[t.my_pe()];
+  summing &s = of_warps[warp_of()];
+  if constexpr (pushes) {
+    if (!collects || is_one_turn(mine) || blockIdx.x >= blocks_of(e.collectors)) push(e, t, y, round, counts, most, tickets, s);
+    __syncthreads();
+  }
+  if constexpr (collects) collect(e, t, y, round, mine, tickets, s);
 }
 
 }  // namespace moe

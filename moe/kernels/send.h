@@ -224,7 +224,9 @@ __device__ inline void send_row(const exchange &e, const rushmem::team &t, const
   if (out.any_far) send_far(e, in, round, token, at, out);
 }
 
-/* All of this block's part of sending. */
+/* All of this block's part of sending. A round of many tokens first sends all routing, by all blocks, as a
+ * receiver needs it whole; then some blocks send rows, and the others receive meanwhile. */
+template <bool shared_with_receivers>
 __device__ inline void send(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round) {
   __shared__ outgoing of_warps[warps];
   outgoing &out = of_warps[warp_of()];
@@ -240,13 +242,24 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
   const uint32_t n = static_cast<uint32_t>(said);
   const bool packed = n <= e.few;
   const uint32_t parts = packed ? parts_of(n, (groups_of(e) + 1) / 2) : flags_of(e, n), items = n * parts;
-  const dealt d = deal(items);
+  const bool many = !is_one_turn(items);
+  uint32_t blocks = gridDim.x;
+  if (many) {
+    for (uint32_t token = warp_of() * gridDim.x + blockIdx.x; token < n; token += gridDim.x * warps) {
+      address(e, t, in, round & 1, token, out);
+      send_routing(e, t, in, round, token, out);
+      __syncwarp();
+    }
+    if (shared_with_receivers && gridDim.x > 1) blocks = blocks_of(e.senders);
+  }
+  if (blockIdx.x >= blocks) return;
+  const dealt d = deal(items, blockIdx.x, blocks);
   for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
     const uint32_t token = item / parts, part = item - token * parts;
     uint4 ahead{};
     if (packed) ahead = read_ahead(e, in, token, part, parts);
     address(e, t, in, round & 1, token, out);
-    if (part == 0) send_routing(e, t, in, round, token, out);
+    if (part == 0 && !many) send_routing(e, t, in, round, token, out);
     if (packed) send_packets(e, t, in, round, token, part, parts, out, ahead);
     else if (out.ranks != 0) send_row(e, t, in, round, token, part, parts, out);
     __syncwarp();
