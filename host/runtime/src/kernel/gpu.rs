@@ -220,6 +220,7 @@ impl GpuRunner {
             shared: usize::try_from(config.shared_bytes).unwrap_or(usize::MAX),
             cooperative: true,
             cluster,
+            early: false,
         };
         if self.sharing > 1 {
             let most = self.max_blocks(function, shape.block, shape.shared, cluster)?;
