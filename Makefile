@@ -47,6 +47,7 @@ check-sweep: ## tests of kernels and examples under RUSHMEM_CHECK, which may rep
 test-all: test attack ## make test, make attack, and the whole grids that make test takes parts of
 	$(call step,the whole grids)
 	@scripts/check-device --full
+	@scripts/test-triton
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib -- order_tests --nocapture
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs
 

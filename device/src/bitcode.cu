@@ -1,6 +1,6 @@
 /* The device library as LLVM bitcode, for kernels that no CUDA compiler compiles: Triton's, Numba's, CuTe's.
- * C functions with numbers for arguments, addresses among them, made of device/functions.table; device/bitcode
- * builds it, and says what becomes of a row.
+ * C functions with numbers for arguments, addresses among them, made of device/functions.table;
+ * device/bitcode builds it, and says what becomes of a row.
  *
  * A *program* is what Triton calls a block: one thread of control, to its author. Its functions meet the
  * block's threads before and after, so that stores of all threads come before a put, and give every thread
