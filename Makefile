@@ -49,6 +49,7 @@ test-all: test attack ## make test, make attack, and the whole grids that make t
 	@scripts/check-device --full
 	@scripts/test --conformance
 	@scripts/deny bans licenses sources
+	@scripts/test-triton
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib -- order_tests --nocapture
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs
 

@@ -19,6 +19,7 @@ Run it by `rushmem-run -n 4 python program.py`, torchrun, mpirun or Slurm; by it
 from __future__ import annotations
 
 import atexit as _atexit
+import json as _json
 import os as _os
 import sys as _sys
 import time as _time
@@ -36,7 +37,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Array", "Context", "Kernel", "Module", "Stream", "Team", "World",
-    "include_dir", "init", "init_from_mpi", "init_from_store", "library", "runtime", "uid",
+    "bitcode", "device_functions", "include_dir", "init", "init_from_mpi", "init_from_store", "library", "runtime", "uid",
     "BadAddress", "BadHandle", "BadPe", "Bootstrap", "Busy", "Compile", "Environment", "Error", "Forked", "HeapExhausted",
     "Internal", "Interrupted", "InvalidArgument", "Io", "Launch", "LibraryNotFound", "Mismatch", "OutOfBounds", "PeerDead",
     "Timeout", "Unsupported", "Version",
@@ -54,6 +55,30 @@ def library() -> _Path:
 def include_dir() -> _Path:
     """The folder of rushmem.h and of what kernels include: for nvcc, `-I` this."""
     return _HERE / "include"
+
+
+def bitcode(capability: int = 80) -> _Path:
+    """The device library as LLVM bitcode, for GPUs of that capability (90 for sm_90) and later ones: what
+    Triton takes as an external library (rushmem.triton does it), and other compilers of kernels link. A kernel
+    that is linked with it learns its PE before its first launch, by `world.initialise_module`."""
+    found = _HERE / "lib" / f"rushmem_device.sm_{90 if capability >= 90 else 80}.bc"
+    if capability < 80:
+        raise Unsupported(f"the device library is for sm_80 and later, not for sm_{capability}")
+    if not found.is_file():
+        raise Unsupported(
+            f"this wheel was built without bitcode, because its build had no clang ({found} is not there): apt-get install "
+            "clang-16, and build it again (make wheel)"
+        )
+    return found
+
+
+def device_functions() -> list[dict[str, _Any]]:
+    """The functions in `bitcode()`: for each its symbol, scope, operation, element, result and arguments, as
+    types (i32, u64, f32, ptr, void) and names. A function is `pure`, for `each` thread or for `all`, of `one`
+    thread or of a `group`."""
+    bitcode()
+    made: list[dict[str, _Any]] = _json.loads((_HERE / "lib" / "rushmem_functions.json").read_text())
+    return made
 
 
 def init_from_store(store: _Any, rank: int, n_pes: int, *, key: str = "rushmem/uid", **options: _Any) -> World:

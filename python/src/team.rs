@@ -1,6 +1,6 @@
 //! Teams: some PEs that synchronise and communicate together. Their collectives are in `collective.rs`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -16,6 +16,8 @@ pub(crate) struct Team {
     raw: usize,
     info: Info,
     is_freed: AtomicBool,
+    /// Under which kernels find it; negative without one.
+    number: AtomicI32,
 }
 
 struct Info {
@@ -56,7 +58,13 @@ impl Team {
                 members,
             })
         })?;
-        Ok(Some(Team { core: Arc::clone(core), raw, info, is_freed: AtomicBool::new(false) }))
+        Ok(Some(Team {
+            core: Arc::clone(core),
+            raw,
+            info,
+            is_freed: AtomicBool::new(false),
+            number: AtomicI32::new(-1),
+        }))
     }
 
     /// The team of all PEs.
@@ -210,8 +218,29 @@ impl Team {
         Ok((number >= 0).then_some(number))
     }
 
+    /// Kernels of this PE find the team by this number from now on, 0 to 63 (rushmem.triton's `team_sync` and
+    /// its like); None takes it back. No kernel uses the number meanwhile. Local.
+    fn set_number(&self, py: Python<'_>, number: Option<u8>) -> PyResult<()> {
+        let (raw, old) = (self.raw(py)?, self.number.load(Ordering::Acquire));
+        let give = |number: i32, team: usize| {
+            // SAFETY: a live handle, and a live team or null.
+            self.core
+                .call(py, move |table, w| unsafe { (table.others.team_number)(w, number, team as *mut _) })
+        };
+        let new = number.map_or(-1, i32::from);
+        if new >= 0 {
+            give(new, raw)?;
+        }
+        if old >= 0 && old != new {
+            give(old, 0)?;
+        }
+        self.number.store(new, Ordering::Release);
+        Ok(())
+    }
+
     /// Frees the team. Collective over it.
     fn free(&self, py: Python<'_>) -> PyResult<()> {
+        self.set_number(py, None)?;
         let raw = self.raw(py)?;
         // SAFETY: a live team; what uses it meanwhile is refused by the runtime.
         self.core.call(py, |table, _| unsafe { (table.team_free)(raw as *mut _) })?;

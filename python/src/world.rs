@@ -215,6 +215,20 @@ impl World {
         Module::load_binary(py, &self.core, code, name)
     }
 
+    /// Tells kernels that another compiler has loaded (a CUmodule, as a number) who their PE is; whether they
+    /// call rushmem at all. Before the first of their launches. `rushmem.triton.attach` does it for Triton's
+    /// kernels.
+    fn initialise_module(&self, py: Python<'_>, cu_module: usize) -> PyResult<bool> {
+        let mut found = 0_i32;
+        let out = &mut found;
+        self.core.call(py, move |table, w| {
+            // SAFETY: a live handle and a place for the answer; that the number is a module's is the caller's
+            // word.
+            unsafe { (table.others.kernel_state_tell)(w, cu_module as *mut _, out) }
+        })?;
+        Ok(found != 0)
+    }
+
     /// Orders: what this PE put, updated and signalled before is seen before what comes after.
     #[pyo3(signature = (*, stream=None))]
     fn fence(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {

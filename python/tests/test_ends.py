@@ -1,7 +1,6 @@
 """How a PE ends: in good order, by an exception, by a signal, without a word; children of fork; threads."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -318,80 +317,3 @@ def both(world, others):
 
 def test_a_process_has_several_worlds():
     assert run(2, both, rushmem.uid()) == [(1, 2)] * 2
-
-
-class Store(dict):
-    def set(self, key, value):
-        self[key] = value
-
-    def get(self, key):
-        while key not in self:
-            time.sleep(0.001)
-        return self[key]
-
-
-def test_pes_meet_over_a_store():
-    store, seen = Store(), []
-
-    def body(pe):
-        with rushmem.init_from_store(store, pe, 2, key="one") as world:
-            seen.append((world.my_pe, world.n_pes))
-
-    pes = [threading.Thread(target=body, args=(pe,)) for pe in range(2)]
-    for thread in pes:
-        thread.start()
-    for thread in pes:
-        thread.join(30)
-    assert sorted(seen) == [(0, 2), (1, 2)]
-
-
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-def test_mpirun_starts_pes(mpi, tmp_path):
-    launcher = shutil.which(f"mpirun.{mpi}")
-    plugin = RUN.parent.parent / "lib" / f"librushmem_bootstrap_{mpi}.so"
-    if not launcher or not plugin.exists():
-        pytest.skip(f"no mpirun.{mpi}, or no plug-in for it in this package")
-    program = tmp_path / "sum.py"
-    program.write_text(
-        "import numpy, os, rushmem\nwith rushmem.init() as world:\n    a = numpy.array([world.my_pe + 1])\n"
-        "    world.team.reduce(a)\n"
-        # One write: the launcher puts the lines of PEs together as they come.
-        "    os.write(1, f'sum {a[0]} of {world.n_pes}\\n'.encode())\n"
-    )
-    options = ["--allow-run-as-root", "--oversubscribe", "--mca", "plm_rsh_agent", "sh"] if mpi == "openmpi" else []
-    done = subprocess.run(
-        [launcher, *options, "-n", "2", sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=90,
-    )
-    assert done.returncode == 0 and done.stdout.count("sum 3 of 2") == 2, done.stdout
-
-
-class Communicator:
-    """As mpi4py's, of the PEs of a world."""
-
-    def __init__(self, world):
-        self.world = world
-
-    def Get_rank(self):
-        return self.world.n_pes - 1 - self.world.my_pe
-
-    def Get_size(self):
-        return self.world.n_pes
-
-    def bcast(self, data, root):
-        length = numpy.array([len(data or b"")])
-        self.world.team.broadcast(length, root=self.world.n_pes - 1 - root)
-        passed = numpy.zeros(length[0], "uint8") if data is None else numpy.frombuffer(data, "uint8").copy()
-        self.world.team.broadcast(passed, root=self.world.n_pes - 1 - root)
-        return passed.tobytes()
-
-
-def of_communicator(world):
-    with rushmem.init_from_mpi(Communicator(world)) as second:
-        total = numpy.array([1 << second.my_pe])
-        second.team.reduce(total)
-        return second.my_pe, int(total[0])
-
-
-def test_a_world_of_a_communicator():
-    assert run(3, of_communicator) == [(2, 7), (1, 7), (0, 7)]

@@ -1821,6 +1821,16 @@ int32_t rushmem_module_load_binary(rushmem_world_t *w,
  * `RUSHMEM_ERR_VERSION`: the caller's headers are those of another rushmem. */
 int32_t rushmem_kernel_state(rushmem_world_t *w, void *out, size_t bytes);
 
+/* Tells kernels that another loader has loaded who their PE is: copies the device state to the global
+ * `rushmem_state` of a `CUmodule` in the primary context of this PE's GPU. `found` becomes 1, or 0 where the
+ * module has no such global, and so calls nothing of rushmem. Before the first of its launches, and again
+ * when another world takes this one's place; none of its kernels runs meanwhile, and they have ended before
+ * the world does. Local.
+ *
+ * `RUSHMEM_ERR_VERSION`: built with device headers of another rushmem. `RUSHMEM_ERR_UNSUPPORTED`: the device
+ * is the CPU. */
+int32_t rushmem_kernel_state_tell(rushmem_world_t *w, void *cu_module, int32_t *found);
+
 /* Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its
  * kernels is in flight. A world that ends unloads its modules.
  *

@@ -170,8 +170,8 @@ template <int lanes, int V, size_t unit, bool fresh, bool shifted> struct tile {
   RUSHMEM_DEVICE void load(const char *from, uint32_t lane) {
     RUSHMEM_UNROLL
     for (int u = 0; u < V; ++u) v[u] = access<16>::template load<fresh>(from + u * lanes * 16);
-    if (shifted && lanes == 1) v[V] = access<16>::template load<fresh>(from + V * 16);
-    else if (shifted) v[V] = access<16>::template load<fresh>(from + (lane == 0 ? V : 0) * lanes * 16);
+    if constexpr (shifted && lanes == 1) v[V] = access<16>::template load<fresh>(from + V * 16);
+    else if constexpr (shifted) v[V] = access<16>::template load<fresh>(from + (lane == 0 ? V : 0) * lanes * 16);
   }
 
   /* The vector that follows v[u] in the source. The next lane has it, and for the last lane lane 0: a

@@ -381,7 +381,7 @@ RUSHMEM_DEVICE void breathe() {}
 
 RUSHMEM_DEVICE uint64_t now_ns() {
   uint64_t now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   return now;
 }
 

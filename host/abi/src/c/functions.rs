@@ -327,6 +327,9 @@ macro_rules! functions_for_c {
             }
             kernel {
                 fn kernel_state = rushmem_kernel_state(*mut rushmem_world_t, *mut c_void, usize) -> i32;
+                fn kernel_state_tell = rushmem_kernel_state_tell(
+                    *mut rushmem_world_t, *mut c_void, *mut i32,
+                ) -> i32;
             }
             signal {
                 fn signal_fetch = rushmem_signal_fetch(*mut rushmem_world_t, *const u64, *mut u64) -> i32;

@@ -142,6 +142,38 @@ pub unsafe extern "C" fn rushmem_kernel_state(
     })
 }
 
+/// Tells kernels that another loader has loaded who their PE is: copies the device state to the global
+/// `rushmem_state` of a `CUmodule` in the primary context of this PE's GPU. `found` becomes 1, or 0 where the
+/// module has no such global, and so calls nothing of rushmem. Before the first of its launches, and again
+/// when another world takes this one's place; none of its kernels runs meanwhile, and they have ended before
+/// the world does. Local.
+///
+/// `RUSHMEM_ERR_VERSION`: built with device headers of another rushmem. `RUSHMEM_ERR_UNSUPPORTED`: the device
+/// is the CPU.
+///
+/// # Safety
+/// `w` is a world's handle; `cu_module` is null or a loaded `CUmodule`; `found` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_kernel_state_tell(
+    w: *mut rushmem_world_t,
+    cu_module: *mut c_void,
+    found: *mut i32,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let kernels = unsafe { world(w)? }.kernels();
+        if cu_module.is_null() || found.is_null() {
+            return Err(err!(
+                INVALID_ARGUMENT,
+                "{} is null",
+                if found.is_null() { "found" } else { "the module" }
+            ));
+        }
+        // SAFETY: per contract.
+        unsafe { write_out(found, i32::from(kernels.tell(cu_module)?), "found") }
+    })
+}
+
 /// Unloads a module; it and its kernels' handles are stale afterwards. `RUSHMEM_ERR_BUSY` while one of its
 /// kernels is in flight. A world that ends unloads its modules.
 ///

@@ -123,10 +123,8 @@ impl Module {
     /// Tells the code who and where its PE is. Before its first launch; waits on `stream` until it is there.
     pub(crate) fn upload(&self, state: &RawState, stream: &Stream) -> Result<()> {
         let Some(at) = self.state else { return Ok(()) };
-        let copied = std::ptr::from_ref(state) as usize;
-        // SAFETY: the symbol is as long as the struct (`state`), which lives until the copy is done, below.
-        unsafe { stream.copy(at, copied, size_of::<RawState>()) }
-            .and_then(|()| stream.finish())
+        // SAFETY: the code's state, which `load` has looked at.
+        unsafe { send(at, state, stream) }
             .map_err(|e| e.context(format_args!("telling {} its PE", self.name)))
     }
 
@@ -219,6 +217,33 @@ fn entry(raw: CUfunction) -> Result<KernelEntry> {
     let sizes: Vec<usize> = layout.iter().map(|(_, size)| *size).collect();
     let params = names::params(&symbol, &sizes);
     Ok(KernelEntry { raw, name: names::readable(&symbol), symbol, layout, params })
+}
+
+/// Tells code that others have loaded who and where its PE is; whether the code asks for that.
+///
+/// # Safety
+/// `module` is a `CUmodule` of the GPU's primary context, and none of its kernels runs.
+pub(crate) unsafe fn tell(
+    cuda: &Arc<Cuda>,
+    module: *mut std::ffi::c_void,
+    told: &RawState,
+    stream: &Stream,
+) -> Result<bool> {
+    let _current = cuda.current()?;
+    let Some(at) = state(cuda, module.cast())? else { return Ok(false) };
+    // SAFETY: `state` has found it, as long as ours.
+    unsafe { send(at, told, stream) }?;
+    Ok(true)
+}
+
+/// Copies the state to a module's, and waits until it is there.
+///
+/// # Safety
+/// `at` is what [`state`] gave.
+unsafe fn send(at: usize, told: &RawState, stream: &Stream) -> Result<()> {
+    let from = std::ptr::from_ref(told) as usize;
+    // SAFETY: the symbol is as long as the struct (`state`), which lives until the copy is done, below.
+    unsafe { stream.copy(at, from, size_of::<RawState>()) }.and_then(|()| stream.finish())
 }
 
 /// The address of the code's `rushmem_state`, whose layout must be ours.

@@ -18,7 +18,7 @@ use crate::error::{code, err, Error, Result};
 use crate::gpu::compile::{Compiler, Cubin};
 use crate::gpu::event::CudaEvent;
 use crate::gpu::launch::Shape;
-use crate::gpu::module::{Kernel, Module};
+use crate::gpu::module::{self, Kernel, Module};
 use crate::gpu::sharing::{Flights, SharedContext};
 use crate::gpu::stream::{hardware_queues, Priority, Stream};
 use crate::gpu::watch::DriverCalls;
@@ -164,6 +164,16 @@ impl GpuRunner {
         let module = Module::load(&self.cuda, name, code, instances)?;
         module.upload(self.common.state.raw(), &self.side)?;
         Ok(GpuCode { module, flights: Arc::default() })
+    }
+
+    /// Tells a module that others have loaded who its PE is; whether it asks.
+    ///
+    /// # Safety
+    /// As for [`module::tell`].
+    pub(super) unsafe fn tell(&self, raw: *mut c_void) -> Result<bool> {
+        self.check_alive()?;
+        // SAFETY: per contract.
+        unsafe { module::tell(&self.cuda, raw, self.common.state.raw(), &self.side) }
     }
 
     /// Calls of the driver for this PE.

@@ -207,6 +207,21 @@ impl Kernels {
         &self.core.common.state
     }
 
+    /// Tells a module that others have loaded who its PE is; whether it asks.
+    ///
+    /// # Safety
+    /// `module` is a `CUmodule` of the PE's GPU, in its primary context, and none of its kernels runs.
+    pub(crate) unsafe fn tell(&self, module: *mut std::ffi::c_void) -> Result<bool> {
+        match &self.core.runner {
+            Runner::Cpu(_) => Err(err!(
+                UNSUPPORTED,
+                "this PE's device is the CPU, which has no CUmodules: rushmem_module_load loads kernels for it"
+            )),
+            // SAFETY: per contract.
+            Runner::Gpu(runner) => unsafe { runner.tell(module) },
+        }
+    }
+
     /// Waits for all work on the world's streams; the first failure since the last call.
     pub(crate) fn synchronize(&self) -> Result<()> {
         let wait_for_all = |results: &mut dyn Iterator<Item = Result<()>>| results.fold(Ok(()), Result::and);
