@@ -33,7 +33,7 @@ const COLUMNS: [Column; 17] = [
         row.machine.as_ref().map_or(String::new(), |machine| figure(row, machine.value))
     }),
     ("limit", false, |row| match row.limit {
-        Some(Limit::Ratio(most)) => format!("{most:.2}x"),
+        Some(Limit::Ratio(most) | Limit::Beside(most)) => format!("{most:.2}x"),
         Some(Limit::Median(wanted) | Limit::AtLeast(wanted) | Limit::Reach(wanted)) => figure(row, wanted),
         None => String::new(),
     }),

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<ExitCode> {
 
 /// The curves, in two jobs, of each row the better.
 fn twice(common: &Common, machine: Machine, peers: &Peers) -> Result<Outcome> {
-    let mut run = || {
+    let run = || {
         let outcome = measure(common, machine, vec![(2, curves::specs(machine))])?;
         let mut outcome = outcome.ok_or_else(|| Failure::new("another PE has the figures"))?;
         outcome.rows.iter_mut().for_each(|row| peers.set(row));
