@@ -111,10 +111,14 @@ pub(super) fn better(first: Vec<Row>, second: Vec<Row>) -> Vec<Row> {
     first.into_iter().zip(second).map(better).collect()
 }
 
-/// The rows that are furthest over what they may be, or nearest to it, the worst first.
+/// The rows that are furthest over what they may be, or nearest to it, the worst first; empty where nothing is
+/// promised.
 pub(super) fn worst(rows: &[Row]) -> String {
     let mut by_excess: Vec<(f64, &Row)> = rows.iter().filter_map(|row| Some((row.excess()?, row))).collect();
     by_excess.sort_by(|a, b| b.0.total_cmp(&a.0));
+    if by_excess.is_empty() {
+        return String::new();
+    }
     let mut text = String::from("the worst rows, by what is allowed:\n");
     for (excess, row) in by_excess.iter().take(WORST) {
         let shape = row.shape.as_ref().map_or_else(String::new, |shape| {
@@ -190,6 +194,7 @@ mod tests {
         assert_eq!(kept(row(1.05, Some(1.0)), row(1.04, Some(1.0))), Some(false));
         assert_eq!(kept(row(1.05, Some(1.1)), row(1.04, Some(1.1))), Some(true));
         let text = worst(&[row(1.05, None), row(2.2, Some(4.0))]);
+        assert_eq!(worst(&[]), "");
         assert!(text.lines().nth(1).is_some_and(|line| line.contains("2.00  put + quiet 8 B")), "{text}");
     }
 }

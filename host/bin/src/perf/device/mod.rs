@@ -52,7 +52,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<ExitCode> {
     }
     if args.measures.contains(&DeviceMeasure::Curves) {
         let outcome = twice(&args.common, machine, &peers)?;
-        println!("{}", curves::worst(&outcome.rows));
+        print!("{}", curves::worst(&outcome.rows));
         return show("device", &args.common, environment, machine, &Peers::default(), Some(outcome));
     }
     let mut outcome = measure(&args.common, machine, targets::plans(machine))?;
