@@ -47,7 +47,7 @@ OF_BLOCKS(p_bw)
 OF_BLOCKS(g_bw)
 
 using kernel = void (*)(job);
-enum part_in { FIRST, ALL };
+enum part_in { FIRST, PAIR, ALL };
 
 struct measure {
   const char *name, *label;
@@ -70,11 +70,11 @@ static const measure measures[] = {
     {"signal-latency", "signal + quiet", ONE(signal_latency), FIRST, ROUNDS, 0, 0, 0, false, false},
     {"inc-latency", "inc + quiet", ONE(inc_latency), FIRST, ROUNDS, 0, 0, 0, false, false},
     {"fetch-inc-latency", "fetch_inc", ONE(fetch_inc_latency), FIRST, ROUNDS, 0, 0, 0, false, false},
-    {"signal-pingpong", "signal ping-pong", ONE(signal_pingpong), ALL, NOTHING, 0, 0, 0, false, false},
-    {"put-signal-pingpong", "put_signal ping-pong", THREE(put_signal_pingpong), ALL, PATTERN, 3, 16, 0, false, false},
-    {"put-pingpong", "put + quiet ping-pong", THREE(put_pingpong), ALL, PATTERN, 3, 16, 0, false, false},
-    {"p-pingpong", "p + quiet ping-pong", THREE(p_pingpong), ALL, WORDS, 3, 16, 16, false, false},
-    {"atomic-pingpong", "atomic inc ping-pong", ONE(atomic_pingpong), ALL, NOTHING, 0, 0, 0, false, false},
+    {"signal-pingpong", "signal ping-pong", ONE(signal_pingpong), PAIR, NOTHING, 0, 0, 0, false, false},
+    {"put-signal-pingpong", "put_signal ping-pong", THREE(put_signal_pingpong), PAIR, PATTERN, 3, 16, 0, false, false},
+    {"put-pingpong", "put + quiet ping-pong", THREE(put_pingpong), PAIR, PATTERN, 3, 16, 0, false, false},
+    {"p-pingpong", "p + quiet ping-pong", THREE(p_pingpong), PAIR, WORDS, 3, 16, 16, false, false},
+    {"atomic-pingpong", "atomic inc ping-pong", ONE(atomic_pingpong), PAIR, NOTHING, 0, 0, 0, false, false},
     {"put-bw", "put bandwidth", BLOCKS(put_bw), FIRST, PATTERN, 10, 25, 0, false, true},
     {"get-bw", "get bandwidth", BLOCKS(get_bw), FIRST, PATTERN, 10, 25, 0, true, true},
     {"p-bw", "p bandwidth", BLOCKS(p_bw), FIRST, WORDS, 10, 25, 0, false, true},
@@ -135,6 +135,9 @@ struct rounds {
   uint32_t iterations, batches, warm_up;
 };
 
+/* Bytes over which gets go round: more than the L1 caches of so many blocks hold. */
+static uint64_t room_of(uint64_t blocks) { return std::max<uint64_t>(1 << 20, blocks << 19); }
+
 /* One figure. */
 struct bench {
   options o;
@@ -144,8 +147,9 @@ struct bench {
   /* Nanoseconds of one operation, for each batch; on PEs without a part none. */
   std::vector<double> run(const measure &m, kernel what, unsigned blocks, unsigned threads, rounds r) {
     std::vector<double> times;
-    const bool runs = m.part == ALL || j.me == 0;
-    j.iterations = r.iterations, j.batches = r.batches, j.warm_up = r.warm_up, j.both = m.part == ALL;
+    j.iterations = r.iterations, j.batches = r.batches, j.warm_up = r.warm_up;
+    j.parties = m.part == FIRST ? 1 : m.part == PAIR ? 2 : j.pes;
+    const bool runs = j.me < j.parties;
     fill<<<132, 256>>>(j, m.what);
     FINE(cudaMemset(j.words, 0, static_cast<size_t>(CHECK + j.pes * LINE) * 8));
     FINE(cudaDeviceSynchronize());
@@ -172,11 +176,11 @@ struct bench {
   /* Wrong words on all PEs, after `r`. */
   uint64_t wrong(const measure &m, rounds r) {
     unsigned bad = 0;
-    const bool at_all = m.part == ALL, here = at_all || (j.me == 0) == m.gets;
+    const bool here = m.part != FIRST || (j.me == 0) == m.gets;
     const uint64_t total = r.warm_up + uint64_t(r.iterations) * r.batches;
     /* An increment begins at ones. */
     const bool increments = std::strstr(m.name, "inc") != nullptr;
-    if (m.what != NOTHING && here && j.me < 2) {
+    if (m.what != NOTHING && here && (j.me < 2 || m.part == ALL)) {
       verify<<<132, 256>>>(j, m.what, j.peer, increments ? total - 1 : total);
       FINE(cudaDeviceSynchronize());
     }
@@ -205,6 +209,8 @@ struct bench {
     }
     blocks = std::min(blocks, unsigned(each) * unsigned(processors));
     j.bytes = bytes ? bytes : 8;
+    j.step = (j.bytes + 127) / 128 * 16, j.turns = 0;
+    while (m.gets && (j.turns + 1) * j.step * 8 < room_of(blocks)) j.turns = 2 * j.turns + 1;
     j.salt = job_of.agree(j.salt * 6364136223846793005ull + 1442695040888963407ull);
     const std::vector<double> few = run(m, what, blocks, threads, {3, 1, 2});
     const double one = few.empty() ? 1.0 : std::max(few[0], 1.0), time = o.budget_ms * 1e6 / o.samples;
@@ -280,7 +286,7 @@ int main(int argc, char **argv) {
   for (uint64_t n : b.o.blocks) blocks = std::max(blocks, n);
   b.j.me = job_of.me, b.j.pes = job_of.pes, b.j.peer = b.j.me == 0 ? 1 : 0;
   b.j.to = static_cast<char *>(nvshmem_align(4096, most + 4096));
-  b.j.from = static_cast<char *>(nvshmem_align(4096, most + 4096));
+  b.j.from = static_cast<char *>(nvshmem_align(4096, most + 2 * room_of(blocks) + 4096));
   b.j.words = static_cast<uint64_t *>(nvshmem_align(128, static_cast<size_t>(CHECK + b.j.pes * LINE) * 8));
   if (!b.j.to || !b.j.from || !b.j.words) fail("nvshmem_align", 0);
   FINE(cudaMalloc(&b.j.stamps, 16 * blocks * (b.o.samples + 1)));

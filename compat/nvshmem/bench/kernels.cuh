@@ -17,7 +17,11 @@ struct job {
   uint64_t *stamps; /* this PE's: begin and end of each block of each batch */
   unsigned *bad;    /* this PE's: what the kernel itself found wrong */
   uint64_t bytes, salt;
-  uint32_t iterations, batches, warm_up, both; /* both: the peer's kernel runs, too */
+  /* Words between the places from which rounds get; their number is `turns` + 1, a power of two. */
+  uint64_t step;
+  uint32_t turns;
+  uint32_t iterations, batches, warm_up;
+  int32_t parties; /* PEs that run the kernel, the first ones */
   int32_t me, peer, pes;
 };
 
@@ -49,15 +53,14 @@ DEV uint64_t pattern(uint64_t salt, int pe, uint64_t i) {
 }
 DEV float number(uint64_t salt, int pe, uint64_t i) { return float(pattern(salt, pe, i) >> 48); }
 
-/* All blocks of this PE, and of the peer where both take part, are here for the `round`-th time. Gives thread
- * 0 the time at which its block may go on. */
+/* All blocks of all PEs that take part are here for the `round`-th time. Gives thread 0 the time at which its
+ * block may go on. */
 static __device__ __noinline__ uint64_t meet(const job &j, uint64_t round) {
   uint64_t begin = 0;
   __syncthreads();
   if (threadIdx.x == 0) {
-    nvshmem_uint64_atomic_inc(j.words + MEET, j.me);
-    if (j.both) nvshmem_uint64_atomic_inc(j.words + MEET, j.peer);
-    nvshmem_uint64_wait_until(j.words + MEET, NVSHMEM_CMP_GE, round * gridDim.x * (j.both ? 2 : 1));
+    for (int pe = 0; pe < j.parties; ++pe) nvshmem_uint64_atomic_inc(j.words + MEET, pe);
+    nvshmem_uint64_wait_until(j.words + MEET, NVSHMEM_CMP_GE, round * gridDim.x * j.parties);
     begin = clock_ns();
   }
   __syncthreads();
@@ -111,6 +114,9 @@ SCOPE(block, threadIdx.x, blockDim.x, __syncthreads(), OF_BLOCK, OF_BLOCK)
 
 #define TO reinterpret_cast<uint64_t *>(j.to)
 #define FROM reinterpret_cast<uint64_t *>(j.from)
+/* What a round gets lies elsewhere than the last round's, else it may come out of this PE's own L1 cache, as
+ * NVIDIA's plain loads do. */
+DEV uint64_t offset(const job &j, uint64_t round) { return (round & j.turns) * j.step; }
 
 /* ---- one after the other ---- */
 
@@ -123,7 +129,9 @@ template <typename S> DEV void put_latency(const job &j) {
 }
 
 template <typename S> DEV void get_latency(const job &j) {
-  timed<false>(j, [&](uint64_t) { S::get(fresh(TO), fresh(FROM), fresh(j.bytes / 8), j.peer); });
+  timed<false>(j, [&](uint64_t round) {
+    S::get(fresh(TO), fresh(FROM + offset(j, round)), fresh(j.bytes / 8), j.peer);
+  });
 }
 
 template <typename S> DEV void p_latency(const job &j) {
@@ -138,9 +146,10 @@ template <typename S> DEV void p_latency(const job &j) {
 }
 
 template <typename S> DEV void g_latency(const job &j) {
-  uint64_t *to = TO, *from = FROM;
+  uint64_t *to = TO;
   const uint64_t n = j.bytes / 8;
-  timed<false>(j, [&](uint64_t) {
+  timed<false>(j, [&](uint64_t round) {
+    uint64_t *from = FROM + offset(j, round);
     for (uint64_t i = S::rank(); i < n; i += S::size()) to[i] = nvshmem_uint64_g(from + i, j.peer);
     S::sync();
   });
@@ -237,7 +246,9 @@ template <typename S> DEV void put_bw(const job &j) {
 template <typename S> DEV void get_bw(const job &j) {
   const part my = part_of<S>(j.bytes);
   uint64_t *to = TO + my.begin / 8, *from = FROM + my.begin / 8;
-  timed<true>(j, [&](uint64_t) { S::get_nbi(fresh(to), fresh(from), fresh(my.size / 8), j.peer); });
+  timed<true>(j, [&](uint64_t round) {
+    S::get_nbi(fresh(to), fresh(from + offset(j, round)), fresh(my.size / 8), j.peer);
+  });
 }
 
 template <typename S> DEV void p_bw(const job &j) {
@@ -251,9 +262,10 @@ template <typename S> DEV void p_bw(const job &j) {
 
 template <typename S> DEV void g_bw(const job &j) {
   const part my = part_of<S>(j.bytes);
-  uint64_t *to = TO, *from = FROM;
+  uint64_t *to = TO;
   const uint64_t end = (my.begin + my.size) / 8;
-  timed<true>(j, [&](uint64_t) {
+  timed<true>(j, [&](uint64_t round) {
+    uint64_t *from = FROM + offset(j, round);
     for (uint64_t i = my.begin / 8 + S::rank(); i < end; i += S::size()) to[i] = nvshmem_uint64_g(from + i, j.peer);
   });
 }
@@ -301,8 +313,9 @@ enum arrives { NOTHING, PATTERN, WORDS, ROUNDS, SUM };
 /* `from` is this PE's pattern; `to`, and 64 bytes behind it, are ones. */
 static __global__ void fill(const job j, int arrives) {
   const uint64_t step = uint64_t(gridDim.x) * blockDim.x;
-  for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < j.bytes / 8 + 8; i += step) {
-    TO[i] = ~uint64_t(0);
+  const uint64_t n = j.bytes / 8 + 8;
+  for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n + j.step * j.turns; i += step) {
+    if (i < n) TO[i] = ~uint64_t(0);
     FROM[i] = pattern(j.salt, j.me, i);
     if (arrives != SUM) continue;
     float *two = reinterpret_cast<float *>(FROM + i);
@@ -317,7 +330,7 @@ static __global__ void verify(const job j, int arrives, int source, uint64_t rou
     uint64_t wanted = ~uint64_t(0);
     if (i >= j.bytes / 8) {
     } else if (arrives == PATTERN) {
-      wanted = pattern(j.salt, source, i);
+      wanted = pattern(j.salt, source, i + offset(j, rounds - 1));
     } else if (arrives == WORDS) {
       wanted = j.salt + i;
     } else if (arrives == ROUNDS) {

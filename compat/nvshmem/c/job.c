@@ -155,6 +155,7 @@ int job_unique_id(struct call call, nvshmemx_uniqueid_t *id)
 {
   _Static_assert(sizeof *id == sizeof(rushmem_uid_t), "programs carry all of it");
   if (!id) return decline(call, NVSHMEMX_ERROR_INVALID_VALUE, "uniqueid is null");
+  settings_before();
   rushmem_uid_t made;
   if (rushmem_uid_create(&made) != RUSHMEM_OK)
     return decline(call, NVSHMEMX_ERROR_INTERNAL, "%s", rushmem_last_error());

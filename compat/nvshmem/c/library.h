@@ -140,6 +140,19 @@ int team_split_2d(struct call call, nvshmem_team_t parent, int xrange, const nvs
 int team_unique_id(struct call call, nvshmemx_team_uniqueid_t *id);
 int team_init(struct call call, nvshmem_team_t *out, nvshmem_team_config_t *config, long mask, int n, int pe);
 void team_destroy(struct call call, nvshmem_team_t team);
+/* 0 or NVSHMEM's code, for the runtime's where a team was not made for reasons that all members know. */
+int team_declined(struct call call, int32_t code);
+
+/* --- meeting.c: teams by unique
+ * ID ----------------------------------------------------------------------- */
+
+/* Collective. */
+void meeting_start(struct call call);
+void meeting_stop(struct call call);
+/* A new ID; 0 where there are too many. */
+uint64_t meeting_id(struct call call);
+/* Collective over the `n` members, of which this PE is number `mine`. */
+int meeting_hold(struct call call, uint64_t id, int n, int mine, rushmem_team_t **out);
 
 /* Bytes of `n` elements of `bytes` bytes; refuses more than there are addresses. */
 static inline size_t bytes_of(struct call call, size_t n, size_t bytes)

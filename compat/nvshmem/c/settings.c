@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "library.h"
 
@@ -29,7 +30,10 @@ uint64_t setting_heap(struct call call)
 
 void settings_before(void)
 {
-  const char *debug = getenv("NVSHMEM_DEBUG");
+  /* A list of prefixes, or behind a ^ of what is not to be taken: the runtime's is the same. A = in front
+   * asks for whole names, which are prefixes of themselves. */
+  const char *interfaces = getenv("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME"), *debug = getenv("NVSHMEM_DEBUG");
+  if (interfaces) setenv("RUSHMEM_UID_IFNAME", interfaces + (*interfaces == '='), 0);
   if (!debug || getenv("RUSHMEM_LOG")) return;
   const bool more = !strcmp(debug, "TRACE") || !strcmp(debug, "trace");
   const bool none = !strcmp(debug, "NONE") || !strcmp(debug, "none") || !strcmp(debug, "VERSION");
@@ -45,7 +49,15 @@ static bool is_set(const char *name)
 /* Settings that this library or libnvshmem.a reads, or that say what is so anyway. */
 static bool means_something(const char *name)
 {
-  static const char *const known[] = {"SYMMETRIC_SIZE", "DEBUG", "INFO", "VERSION", "BOOTSTRAP", "HOME", "PREFIX"};
+  static const char *const known[] = {"SYMMETRIC_SIZE", "DEBUG", "INFO", "VERSION", "BOOTSTRAP_UID_SOCK_IFNAME",
+                                      "HOME", "PREFIX"};
+  static const char *const ways[] = {"PMI", "MPI", "SHMEM", "UID"};
+  /* Of other ways to meet, as by a plug-in, the programs are to hear that they are not taken. */
+  if (!strncmp(name, "BOOTSTRAP=", 10)) {
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+      if (!strcasecmp(name + 10, ways[i])) return true;
+    return false;
+  }
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strncmp(name, known[i], strlen(known[i])) && name[strlen(known[i])] == '=') return true;
   return false;
@@ -67,7 +79,10 @@ void settings_print(void)
   if (is_set("NVSHMEM_INFO"))
     printf("NVSHMEM's interface on rushmem %s. Environment:\n"
            "  NVSHMEM_SYMMETRIC_SIZE  limit of each PE's symmetric heap, which grows on demand: 512M, 1.5G\n"
-           "  NVSHMEM_BOOTSTRAP       how the PEs meet: PMI (the launcher's environment) or MPI\n"
+           "  NVSHMEM_BOOTSTRAP       how the PEs meet: PMI (the launcher's environment), MPI, SHMEM or UID; they do so\n"
+           "                          by what the program and its launcher give\n"
+           "  NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME\n"
+           "                          the network interface over which they meet\n"
            "  NVSHMEM_DEBUG           if set: log lines (INFO, TRACE)\n"
            "  NVSHMEM_VERSION         if set: print the version at the start\n"
            "  NVSHMEM_INFO            if set: print this\n"

@@ -71,6 +71,7 @@ void team_start(struct call call)
   const bool leads = teams[NVSHMEM_TEAM_SAME_GPU_INDEX].info.my_pe == 0;
   check(call, rushmem_team_split(world, leads ? 0 : RUSHMEM_TEAM_NO_COLOUR, job.me, NULL, &leaders));
   put_at(call, NVSHMEM_TEAM_GPU_LEADERS_INDEX, leaders, false);
+  meeting_start(call);
 }
 
 void team_stop(struct call call)
@@ -84,6 +85,7 @@ void team_stop(struct call call)
     if (!at->borrowed && i < NVSHMEM_TEAMS_MIN && job.joined) check(call, rushmem_team_free(at->team));
     *at = (struct team){0};
   }
+  meeting_stop(call);
 }
 
 int team_my_pe(struct call call, nvshmem_team_t team)
@@ -134,7 +136,7 @@ static nvshmem_team_t adopt(struct call call, rushmem_team_t *made, const nvshme
 
 /* What a split returns instead of ending the job: arguments that make no team, too little room, alike on
  * all. */
-static int declined(struct call call, int32_t code)
+int team_declined(struct call call, int32_t code)
 {
   if (code == RUSHMEM_OK) return 0;
   if (code == RUSHMEM_ERR_INVALID_ARGUMENT)
@@ -154,7 +156,7 @@ int team_split_strided(struct call call, nvshmem_team_t parent, int start, int s
   /* One member needs no stride. */
   if (size == 1 && stride == 0) stride = 1;
   const int code =
-      declined(call, rushmem_team_split_strided(team_of(call, parent), start, stride, size, NULL, &made));
+      team_declined(call, rushmem_team_split_strided(team_of(call, parent), start, stride, size, NULL, &made));
   if (code == 0) *out = adopt(call, made, config, mask);
   return code;
 }
@@ -167,7 +169,7 @@ int team_split_2d(struct call call, nvshmem_team_t parent, int xrange, const nvs
   *xout = *yout = NVSHMEM_TEAM_INVALID;
   if (parent == NVSHMEM_TEAM_INVALID) return NVSHMEMX_ERROR_INVALID_VALUE;
   rushmem_team_t *x = NULL, *y = NULL;
-  const int code = declined(call, rushmem_team_split_2d(team_of(call, parent), xrange, NULL, &x, &y));
+  const int code = team_declined(call, rushmem_team_split_2d(team_of(call, parent), xrange, NULL, &x, &y));
   if (code == 0) {
     *xout = adopt(call, x, xconfig, xmask);
     *yout = adopt(call, y, yconfig, ymask);
@@ -179,13 +181,11 @@ int team_unique_id(struct call call, nvshmemx_team_uniqueid_t *id)
 {
   in_job(call);
   if (!id) return decline(call, NVSHMEMX_ERROR_INVALID_VALUE, "uniqueid is null");
-  static uint64_t count;
-  /* Never 0, which stands for none. */
-  *id = (uint64_t) (job.me + 1) << 40 | (__atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) & ((1ull << 40) - 1));
-  return 0;
+  *id = meeting_id(call);
+  if (*id) return 0;
+  return decline(call, NVSHMEMX_ERROR_OUT_OF_MEMORY, "other PEs make as many teams by this PE's unique IDs as can be");
 }
 
-/* A team is made by the members of another. Here these are all PEs. */
 int team_init(struct call call, nvshmem_team_t *out, nvshmem_team_config_t *config, long mask, int n, int pe)
 {
   in_job(call);
@@ -193,12 +193,10 @@ int team_init(struct call call, nvshmem_team_t *out, nvshmem_team_config_t *conf
     return decline(call, NVSHMEMX_ERROR_INVALID_VALUE,
                    "a team, a configuration with a unique ID and a PE's number below that of the PEs are needed");
   *out = NVSHMEM_TEAM_INVALID;
-  if (n != job.n_pes)
-    return decline(call, NVSHMEMX_ERROR_NOT_SUPPORTED,
-                   "a team of %d of the %d PEs by unique ID: use nvshmem_team_split_strided, which all PEs call", n,
-                   job.n_pes);
+  if (n > job.n_pes)
+    return decline(call, NVSHMEMX_ERROR_INVALID_VALUE, "a team of %d of %d PEs", n, job.n_pes);
   rushmem_team_t *made = NULL;
-  const int code = declined(call, rushmem_team_split(team_of(call, NVSHMEM_TEAM_WORLD), 0, pe, NULL, &made));
+  const int code = meeting_hold(call, config->uniqueid, n, pe, &made);
   if (code == 0) *out = adopt(call, made, config, mask);
   return code;
 }

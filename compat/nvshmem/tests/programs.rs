@@ -85,9 +85,12 @@ fn processes_meet_by_unique_id() {
     let program = Program::new("unique_id.c");
     let id = program.dir().join("id");
     let id = id.to_str().expect("a path of ours is UTF-8");
+    let interface = "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME";
+    let out = program.alone(&["0", "1", id]).env(interface, "none0").output().expect("timeout runs");
+    assert!(out.status.code() == Some(3) && said(&out).contains("none0"), "{}", said(&out));
     let start = |rank: &str| {
         let mut run = program.alone(&[rank, "3", id]);
-        run.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        run.env(interface, "=lo").stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         run.spawn().expect("timeout runs")
     };
     let all: Vec<_> = ["0", "1", "2"].map(start).into_iter().collect();
@@ -95,6 +98,21 @@ fn processes_meet_by_unique_id() {
         let out = process.wait_with_output().expect("it ends");
         assert!(out.status.success() && said(&out).contains("all well"), "{}: {}", out.status, said(&out));
     }
+}
+
+/// Teams of some PEs, which their members alone make.
+#[test]
+fn members_make_a_team_by_unique_id() {
+    if !ready("members_make_a_team_by_unique_id") {
+        return;
+    }
+    let seed = std::env::var("RUSHMEM_TEST_SEED").unwrap_or_else(|_| std::process::id().to_string());
+    eprintln!("RUSHMEM_TEST_SEED={seed}");
+    let program = Program::new("team_id.c");
+    for pes in numbers_of_pes(&[4]) {
+        program.all_well(pes, &[], &[&seed]);
+    }
+    program.all_well_far(3, &[&seed]);
 }
 
 /// A bad call ends the job with a text that says who called what, from where, and what is wrong.
@@ -149,6 +167,11 @@ fn the_environment_is_honoured_or_named() {
     assert!(text.contains("no room for 1 GiB"), "{text}");
     assert!(text.contains("not read: NVSHMEM_DISABLE_P2P"), "{text}");
     assert!(text.contains("NVSHMEM_SYMMETRIC_SIZE  limit"), "{text}");
+    // Ways to meet that are ours, too, and one that is not.
+    for (way, named) in [("PMI", false), ("mpi", false), ("plugin", true)] {
+        let text = said(&program.run(2, &[("NVSHMEM_BOOTSTRAP", way)], &["none"]));
+        assert_eq!(text.contains("not read: NVSHMEM_BOOTSTRAP"), named, "{way}: {text}");
+    }
     let out = program.run(1, &[("NVSHMEM_SYMMETRIC_SIZE", "much")], &["none"]);
     assert!(!out.status.success() && said(&out).contains("NVSHMEM_SYMMETRIC_SIZE=much is no size"));
 }

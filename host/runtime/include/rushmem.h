@@ -1394,6 +1394,20 @@ int32_t rushmem_team_split_list(rushmem_team_t *parent,
                                 const struct rushmem_team_config_t *config,
                                 rushmem_team_t **out);
 
+/* A new team of the PEs `pes` of the world, `n` of them, each once, in that order, without a parent: these
+ * PEs call it, with the same list, and no others. `ticket` is the same on all of them, not 0, and larger
+ * than in any earlier such call of a member: a counter that all PEs share gives such numbers, if a PE takes
+ * one when all members are known to have come. A PE is in one such call at a time.
+ *
+ * Errors as `rushmem_team_split_strided`; `RUSHMEM_ERR_INVALID_ARGUMENT` on one PE where it is not in the
+ * list or the ticket is no such number, `RUSHMEM_ERR_BUSY` while another thread is in such a call. */
+int32_t rushmem_team_meet(rushmem_world_t *w,
+                          const int32_t *pes,
+                          size_t n,
+                          uint64_t ticket,
+                          const struct rushmem_team_config_t *config,
+                          rushmem_team_t **out);
+
 /* The team in numbers.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `out` is null or valid. */

@@ -2,6 +2,7 @@
 
 mod collectives;
 mod home;
+mod meetings;
 mod start;
 mod teams;
 mod timeline;
@@ -78,6 +79,8 @@ pub(crate) struct World {
     /// All PEs.
     team: Team,
     books: Mutex<TeamBooks>,
+    /// The last ticket of a team that was made without a parent.
+    meetings: Mutex<u64>,
     /// Where the memory of teams begins in the heap.
     team_memory: usize,
     nodes: Nodes,

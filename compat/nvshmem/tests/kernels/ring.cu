@@ -10,7 +10,7 @@ __global__ void shift(int *dest) {
   nvshmem_int_p(dest, me, (me + 1) % n);
 }
 
-__global__ void sum(int *to, int *from) {
+__global__ void __launch_bounds__(1024) sum(int *to, int *from) {
   nvshmemx_int_sum_reduce_block(NVSHMEM_TEAM_WORLD, to, from, 1);
 }
 

@@ -230,6 +230,46 @@ pub unsafe extern "C" fn rushmem_team_split_list(
     })
 }
 
+/// A new team of the PEs `pes` of the world, `n` of them, each once, in that order, without a parent: these
+/// PEs call it, with the same list, and no others. `ticket` is the same on all of them, not 0, and larger
+/// than in any earlier such call of a member: a counter that all PEs share gives such numbers, if a PE takes
+/// one when all members are known to have come. A PE is in one such call at a time.
+///
+/// Errors as `rushmem_team_split_strided`; `RUSHMEM_ERR_INVALID_ARGUMENT` on one PE where it is not in the
+/// list or the ticket is no such number, `RUSHMEM_ERR_BUSY` while another thread is in such a call.
+///
+/// # Safety
+/// `w` is a world that is not finalised; `pes` is valid for `n` numbers; `config` and `out` are null or
+/// valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_team_meet(
+    w: *mut rushmem_world_t,
+    pes: *const i32,
+    n: usize,
+    ticket: u64,
+    config: *const rushmem_team_config_t,
+    out: *mut *mut rushmem_team_t,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let (of, sets, out) = unsafe { (world(w)?, slot_sets(config)?, check_out(out, "out")?) };
+        // SAFETY: valid, per contract.
+        unsafe { out.write(null_mut()) };
+        if pes.is_null() || n == 0 || n > of.n_pes() as usize {
+            return Err(err!(
+                INVALID_ARGUMENT,
+                "a list of {n} PEs: expected 1 to {}, and no null",
+                of.n_pes()
+            ));
+        }
+        // SAFETY: valid for `n` numbers, per contract.
+        let made = of.meet(unsafe { std::slice::from_raw_parts(pes, n) }, ticket, sets)?;
+        // SAFETY: valid, per contract.
+        unsafe { out.write(handles::make(w, made)?) };
+        Ok(())
+    })
+}
+
 /// The team in numbers.
 ///
 /// # Safety

@@ -25,8 +25,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{err, Error, Result};
 use crate::os::{page_size, Memfd};
 
-/// How many teams of one PE may be alive at once, its world among them.
-pub(crate) const BOARDS: usize = 1024;
+/// Of the teams of one PE that may be alive at once, its world among them, and [`MEETINGS`].
+pub(crate) const BOARDS: usize = 1025;
+/// The board of PEs that make a team without a parent ([`crate::world`]).
+pub(crate) const MEETINGS: usize = BOARDS - 1;
 
 /// Which collective call a PE is in. The numbers meet in the arrival word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +63,7 @@ pub(crate) enum Call {
     Reducescatter,
     Inscan,
     Exscan,
+    TeamMeet,
 }
 
 impl Call {
@@ -104,6 +107,7 @@ impl Call {
             25 => "team_reducescatter",
             26 => "team_inscan",
             27 => "team_exscan",
+            28 => "team_meet",
             AHEAD => "others since (it gave this one up)",
             _ => "an unknown call",
         }

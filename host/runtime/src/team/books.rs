@@ -3,7 +3,7 @@
 
 use super::places::Places;
 use super::slots::Slots;
-use crate::node::control::BOARDS;
+use crate::node::control::MEETINGS;
 
 /// Room is given out in multiples of this.
 pub(crate) const GRANULE: usize = 512;
@@ -38,7 +38,7 @@ pub(crate) struct TeamBooks {
 impl TeamBooks {
     /// `bytes` of memory, of which the world has its place, and therein so many `wide` ones.
     pub(crate) fn new(bytes: usize, world: &TeamPlace, wide: usize) -> TeamBooks {
-        let (boards, memory) = (Places::new(BOARDS), Places::new(bytes / GRANULE));
+        let (boards, memory) = (Places::new(MEETINGS), Places::new(bytes / GRANULE));
         let mut books = TeamBooks { boards, memory, wide: granules(wide), last: 0 };
         assert!(books.take(world).is_some(), "{bytes} bytes for teams hold the world: {world:?}");
         books

@@ -200,6 +200,7 @@ impl World {
             rounds,
             team: Team::new(collective, world, TeamPlace::of_world(&slots)),
             books: Mutex::new(books),
+            meetings: Mutex::default(),
             team_memory: slots_offset(n),
             nodes,
             symmetric,

@@ -76,7 +76,7 @@ impl World {
         unsafe { self.symmetric.window().backing().write(teams + at * size_of::<RawTeam>(), &bytes) }
     }
 
-    fn books(&self) -> MutexGuard<'_, TeamBooks> {
+    pub(super) fn books(&self) -> MutexGuard<'_, TeamBooks> {
         // Whole between any two statements.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +150,7 @@ impl World {
             }
         };
         let group = group.map_err(|e| e.context(&what))?;
-        self.make(&mut call, parent, group, sets, &what)
+        self.make(&mut call, parent.rounds(), group, sets, &what)
     }
 
     /// Collective over the parent: this PE's row and column.
@@ -165,9 +165,9 @@ impl World {
         call.agree_by(&format!("the x range of {what}"), |w| w[0] as u32 as i32)?;
         let (row, column) = split::grid(call.n(), parent.my_pe(), x_range).map_err(|e| e.context(&what))?;
         let nobody = || err!(INTERNAL, "{what} gave no team to a member");
-        let x = self.make(&mut call, parent, Some(row), sets, &what)?.ok_or_else(nobody)?;
+        let x = self.make(&mut call, parent.rounds(), Some(row), sets, &what)?.ok_or_else(nobody)?;
         let rest = call.round(Call::Step, words(self));
-        let y = rest.and_then(|()| self.make(&mut call, parent, Some(column), sets, &what));
+        let y = rest.and_then(|()| self.make(&mut call, parent.rounds(), Some(column), sets, &what));
         match y.and_then(|y| y.ok_or_else(nobody)) {
             Ok(y) => Ok((x, y)),
             Err(e) => {
@@ -183,10 +183,10 @@ impl World {
 
     /// The teams of a split whose arguments were compared in the last round, word 3 of which is each member's
     /// budget: `group` is this PE's.
-    fn make(
+    pub(super) fn make(
         &self,
         call: &mut Entered<'_>,
-        parent: &Team,
+        parent: &Collective,
         group: Option<Group>,
         sets: u32,
         what: &str,
@@ -197,7 +197,7 @@ impl World {
             let slots = Slots::within(pes.len(), sets as usize, self.apart, budget as usize);
             let members = Members::new(&pes);
             let room = granules(slots.bytes_with_table(&members));
-            TeamPlan { group, members, slots, agreement: Agreement::new(room, parent.rounds().board()) }
+            TeamPlan { group, members, slots, agreement: Agreement::new(room, parent.board()) }
         });
         let mut next = plan.as_ref().map(|_| NextStep::Search);
         let (mut held, mut from, mut failure) = (None, 0, None);
@@ -299,12 +299,17 @@ impl World {
         let run = |pe: usize| (pe as u64).wrapping_sub(self.me as u64).wrapping_mul(self.near.apart());
         let all_near = members.pes().all(|pe| self.near.distance(pe as i32) == Some(run(pe)));
         let raw = slots.team(place.board, &members, group.me, self.address(&place), base, all_near);
+        Team::new(self.rounds_of(place.board, members, from), raw, place)
+    }
+
+    /// Rounds of these PEs over that board.
+    pub(super) fn rounds_of(&self, board: usize, members: Members, from: u64) -> Collective {
         let mine = self.nodes.leader(self.me as usize);
         let mut leaders: Vec<usize> =
             members.pes().map(|pe| self.nodes.leader(pe)).filter(|pe| *pe != mine).collect();
         leaders.sort_unstable();
         leaders.dedup();
-        Team::new(Collective::new(place.board, members, leaders, from), raw, place)
+        Collective::new(board, members, leaders, from)
     }
 
     fn exhausted(&self, who: &str, lack: Lack, plan: &TeamPlan) -> Error {
@@ -365,7 +370,7 @@ fn what(kind: Call, parent: &Team) -> String {
 }
 
 /// Word 1's upper half is the number of slot sets.
-fn check_sets(call: &Entered<'_>, what: &str) -> Result<()> {
+pub(super) fn check_sets(call: &Entered<'_>, what: &str) -> Result<()> {
     call.agree_by(&format!("the number of slot sets of {what}"), |w| w[1] >> 32)?;
     let sets = call.words(0)[1] >> 32;
     if sets == 0 || sets > u64::from(MOST_SETS) {
@@ -375,7 +380,7 @@ fn check_sets(call: &Entered<'_>, what: &str) -> Result<()> {
 }
 
 /// What tells lists apart: every PE of a job runs this same code.
-fn digest(list: &[i32]) -> u64 {
+pub(super) fn digest(list: &[i32]) -> u64 {
     let mut hasher = DefaultHasher::new();
     list.hash(&mut hasher);
     hasher.finish()
