@@ -30,7 +30,7 @@ macro_rules! headers {
 
 /// Path under an include directory, and text.
 pub const HEADERS: &[(&str, &str)] = headers! {
-    "abi.h" "abi_mailbox.h" "abi_queue.h" "abi_ring.h" "atomic.h" "order.h" "rma.h" "rushmem.cuh" "scope.h" "shared.h" "signal.h" "state.h"
+    "abi.h" "abi_mailbox.h" "abi_queue.h" "abi_ring.h" "atomic.h" "grid.h" "order.h" "rma.h" "rushmem.cuh" "scope.h" "shared.h" "signal.h" "state.h"
     "strided.h" "sync.h" "test.h" "types.h" "wait.h"
     "packed.h" "stage.h" "impl/bulk.h"
     "alltoall.h" "alltoallv.h" "barrier.h" "broadcast.h" "collect.h" "fcollect.h" "reduce.h" "team.h"

@@ -287,6 +287,110 @@ fn a_kernels_failure_is_told_by_synchronize() {
     );
 }
 
+const GRIDS: &str = r#"
+#include <rushmem/rushmem.cuh>
+extern "C" __global__ void add(unsigned long long *sum) {
+  const unsigned long long block = blockIdx.x + (unsigned long long)gridDim.x * blockIdx.y;
+  atomicAdd(sum, block * blockDim.x + threadIdx.x);
+}
+/* In each round every block reads what the one before it has written, and nobody is a round ahead. */
+extern "C" __global__ void meet(unsigned *last, unsigned rounds, unsigned *wrong) {
+  const unsigned blocks = gridDim.x * gridDim.y, block = blockIdx.x + gridDim.x * blockIdx.y;
+  for (unsigned round = 1; round <= rounds; ++round) {
+    if (threadIdx.x == blockDim.x - 1) last[block] = round;
+    rushmem::sync_grid();
+    if (threadIdx.x == 0 && last[(block + 1) % blocks] != round) atomicAdd(wrong, 1u);
+    rushmem::sync_grid();
+  }
+}
+extern "C" __global__ void only_some(unsigned some) {
+  if (blockIdx.x < some) rushmem::sync_grid();
+}
+"#;
+
+#[test]
+fn a_grid_in_turns_may_have_any_size() {
+    both(2, |world, _| {
+        let module = world.load(Source::text(GRIDS).name("grids.cu")).unwrap();
+        let add = module.kernel("add").unwrap();
+        let sum = world.alloc::<u64>(1).unwrap();
+        for (x, y, threads) in [(1, 1, 1), (100_000, 1, 4), (333, 77, 33)] {
+            sum.write(&[0]).unwrap();
+            let shape = Launch::new((x, y), threads);
+            if u64::from(x * y) > add.max_blocks(threads, 0).unwrap() {
+                // SAFETY: refused.
+                let refused = unsafe { add.launch(shape, (&sum,)) }.unwrap_err();
+                assert_eq!(refused.code(), ErrorCode::Launch, "{refused}");
+            }
+            // SAFETY: nobody else touches the sum before synchronize.
+            unsafe { add.launch(shape.in_turns(), (&sum,)) }.unwrap();
+            world.synchronize().unwrap();
+            let n = u64::from(x) * u64::from(y) * u64::from(threads);
+            assert_eq!(sum.to_vec().unwrap(), [n * (n - 1) / 2], "{x} x {y} blocks of {threads}");
+        }
+    });
+}
+
+#[test]
+fn blocks_of_a_launch_meet_and_those_of_another_do_not_disturb_them() {
+    both(2, |world, _| {
+        let module = world.load(Source::text(GRIDS).name("grids.cu")).unwrap();
+        let meet = module.kernel("meet").unwrap();
+        let wrong = world.alloc::<u32>(1).unwrap();
+        let streams = [world.stream().unwrap(), world.stream().unwrap()];
+        for (x, y, threads) in [(1, 1, 1), (2, 1, 1), (3, 5, 33), (8, 4, 64)] {
+            let each = [(); 2].map(|()| world.alloc::<u32>((x * y) as usize).unwrap());
+            for (stream, last) in streams.iter().zip(&each) {
+                let shape = Launch::new((x, y), threads);
+                // SAFETY: each launch has an array of its own, and all add to one count.
+                unsafe { meet.launch_on(shape, (last, 50_u32, &wrong), stream) }.unwrap();
+            }
+            streams.iter().for_each(|stream| stream.synchronize().unwrap());
+            assert_eq!(wrong.to_vec().unwrap(), [0], "{x} x {y} blocks of {threads}");
+        }
+    });
+}
+
+/// Each of them takes a GPU's context with it, so PEs do one each.
+#[test]
+fn blocks_that_cannot_meet_are_told() {
+    let mistakes = [
+        ("meet", Launch::new(3, 2).in_turns(), ErrorCode::Launch, "in a launch whose blocks take turns"),
+        (
+            "only_some",
+            Launch::new(3, 2),
+            ErrorCode::Timeout,
+            "for all 3 blocks of its launch to come to sync_grid(); 2 have",
+        ),
+    ];
+    for (name, shape, code, wanted) in mistakes {
+        testing::pes(1).env("RUSHMEM_WAIT_TIMEOUT", "1").supervise(
+            move |_| {
+                let world = World::init().unwrap();
+                let module = world.load(Source::text(GRIDS).name("grids.cu")).unwrap();
+                let kernel = module.kernel(name).unwrap();
+                let memory = world.alloc::<u32>(4).unwrap();
+                let part = memory.slice(3..).unwrap();
+                // SAFETY: three blocks' words and a count.
+                let launched = unsafe {
+                    match name {
+                        "meet" => kernel.launch(shape, (&memory, 1_u32, &part)),
+                        _ => kernel.launch(shape, (2_u32,)),
+                    }
+                };
+                let error = launched.and_then(|()| world.synchronize()).unwrap_err();
+                assert_eq!(error.code(), code, "{error}");
+                assert!(error.to_string().contains(wanted), "{error}");
+                println!("FINALIZED {:?}", world.finalize());
+            },
+            |job| {
+                let outcome = job.outcome(Pe::new(0));
+                assert_eq!(outcome.exit, Exit::Done, "{}{}", outcome.stdout, outcome.stderr);
+            },
+        );
+    }
+}
+
 /// Nothing polls while a compiler works: its caller's PE says what it is in, again and again.
 #[test]
 fn a_compiler_that_takes_long_is_reported() {

@@ -150,6 +150,7 @@ impl Kernel<'_> {
     /// Launches the kernel on the world's default stream. Asynchronous: what is on one stream runs in order,
     /// and the arguments are copied before this returns. All blocks are resident at once, so they may wait
     /// for each other, and for those of other PEs: a kernel that does must be launched on all PEs concerned.
+    /// Where they need not, [`Launch::in_turns`] takes grids of any size.
     ///
     /// ```no_run
     /// # fn main() -> rushmem::Result<()> {
@@ -197,7 +198,7 @@ impl Kernel<'_> {
     unsafe fn launch_raw(&self, launch: Launch, args: impl KernelArgs, stream: *mut c_void) -> Result<()> {
         let config = rushmem_launch_t {
             size: size_of::<rushmem_launch_t>() as u32,
-            flags: 0,
+            flags: if launch.in_turns { RUSHMEM_LAUNCH_IN_TURNS } else { 0 },
             grid: launch.grid.0,
             block: launch.block.0,
             shared_bytes: launch.shared_bytes as u64,
@@ -258,17 +259,27 @@ pub struct Launch {
     pub shared_bytes: usize,
     /// Blocks of a thread block cluster, on GPUs that have them.
     pub cluster: Option<Dim3>,
+    /// Blocks need not all be resident ([`Launch::in_turns`]).
+    pub in_turns: bool,
 }
 
 impl Launch {
     /// `grid` blocks of `block` threads: numbers, or arrays and tuples of up to three.
     pub fn new(grid: impl Into<Dim3>, block: impl Into<Dim3>) -> Self {
-        Launch { grid: grid.into(), block: block.into(), shared_bytes: 0, cluster: None }
+        Launch { grid: grid.into(), block: block.into(), shared_bytes: 0, cluster: None, in_turns: false }
     }
 
     /// With this many bytes of dynamic shared memory for each block.
     pub fn shared_bytes(self, shared_bytes: usize) -> Self {
         Launch { shared_bytes, ..self }
+    }
+
+    /// Of any number of blocks, which run in turns: a few at a time, as CUDA's ordinary launches do it. So no
+    /// block may wait for another one of the launch, nor call collectives at grid scope or `sync_grid()`,
+    /// which end it with an error. Waits for other PEs are fine where these do not wait for a block of this
+    /// launch that has not begun; a wait that lasts is reported, with how many have not.
+    pub fn in_turns(self) -> Self {
+        Launch { in_turns: true, ..self }
     }
 
     /// In thread block clusters of this many blocks, of which the grid must be a multiple.

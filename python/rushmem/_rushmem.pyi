@@ -257,6 +257,7 @@ class Kernel:
         shared_bytes: int = 0,
         cluster: _Extents | None = None,
         stream: _Stream | None = None,
+        in_turns: bool = False,
     ) -> None: ...
     def max_blocks(self, block: _Extents, shared_bytes: int = 0) -> int: ...
 

@@ -269,8 +269,9 @@ impl Kernel {
 
     /// Launches `grid` blocks of `block` threads (numbers, or up to three) with arrays, numbers and teams.
     /// Asynchronous: `world.synchronize()` or the stream's says that it has ended, and reports what went
-    /// wrong. All blocks are resident at once, so they may wait for one another.
-    #[pyo3(signature = (grid, block, *args, shared_bytes=0, cluster=None, stream=None))]
+    /// wrong. All blocks are resident at once, so they may wait for one another; with `in_turns`, a grid may
+    /// have any number of blocks, which may not.
+    #[pyo3(signature = (grid, block, *args, shared_bytes=0, cluster=None, stream=None, in_turns=false))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
     fn launch(
         &self,
@@ -281,6 +282,7 @@ impl Kernel {
         shared_bytes: u64,
         cluster: Option<&Bound<'_, PyAny>>,
         stream: Option<&Bound<'_, PyAny>>,
+        in_turns: bool,
     ) -> PyResult<()> {
         let core = &*self.core;
         if args.len() != self.params.len() {
@@ -307,7 +309,7 @@ impl Kernel {
         stream::put_on(py, core, on, operands, move || {
             let config = rushmem_launch_t {
                 size: size_of::<rushmem_launch_t>() as u32,
-                flags: 0,
+                flags: if in_turns { RUSHMEM_LAUNCH_IN_TURNS } else { 0 },
                 grid,
                 block,
                 shared_bytes,

@@ -60,6 +60,9 @@ def test_launch(world, rng):
             kernel.launch(1, 1, *args)
     with pytest.raises(rushmem.Launch):
         kernel.launch(1 << 20, 256, b, a, 1.0, n)
+    kernel.launch(20_000, 8, b, a, 1.0, n, in_turns=True)
+    world.synchronize()
+    numpy.testing.assert_allclose(b.get(0, numpy.empty(n)), y + 4.5 * x)
     with pytest.raises(rushmem.Launch, match="nothing"):
         module.kernel("nothing")
     with pytest.raises(rushmem.Compile, match="test2.cu"):

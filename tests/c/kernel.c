@@ -16,6 +16,9 @@ static const char source[] =
     "  }\n"
     "}\n";
 
+static const char counts[] =
+    "extern \"C\" __global__ void count(int *total) { atomicAdd(total, 1); }\n";
+
 int main(void)
 {
   enum { THREADS = 64 };
@@ -59,6 +62,25 @@ int main(void)
   int seen[THREADS];
   look(w, seen, slots, sizeof seen);
   for (int i = 0; i < THREADS; i++) CHECK(seen[i] == 100 * left + i);
+  OK(rushmem_barrier_all(w));
+  /* More blocks than can be resident: in turns, where they may be. */
+  OK(rushmem_module_unload(module));
+  OK(rushmem_module_load(w, counts, sizeof counts - 1, "counts.cu", NULL, 0, &module));
+  OK(rushmem_module_kernel(module, "count", &kernel));
+  launch.grid[0] = 65000;
+  launch.block[0] = 2;
+  memset(seen, 0, sizeof seen);
+  const void *count_args[] = {&slots};
+  FAILS(rushmem_launch(kernel, &launch, count_args, NULL, 1), RUSHMEM_ERR_LAUNCH, "resident");
+  launch.flags = RUSHMEM_LAUNCH_IN_TURNS | 2;
+  FAILS(rushmem_launch(kernel, &launch, count_args, NULL, 1), RUSHMEM_ERR_INVALID_ARGUMENT, "flags");
+  launch.flags = RUSHMEM_LAUNCH_IN_TURNS;
+  look(w, seen, slots, sizeof *seen);
+  const int before = seen[0];
+  OK(rushmem_launch(kernel, &launch, count_args, NULL, 1));
+  OK(rushmem_synchronize(w));
+  look(w, seen, slots, sizeof *seen);
+  CHECK(seen[0] == before + 130000);
   OK(rushmem_barrier_all(w));
   OK(rushmem_module_unload(module));
   OK(rushmem_free(w, sig));

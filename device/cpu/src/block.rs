@@ -105,7 +105,7 @@ impl Workspace {
             shared_bytes: launch.shared as u32,
             shared: self.shared[guard / size_of::<Line>()..].as_mut_ptr().cast(),
             state: launch.state,
-            grid_barrier: &launch.grid_barrier,
+            grid_barrier: launch.grid_barrier(),
         }
     }
 }

@@ -29,6 +29,8 @@ pub struct LaunchConfig {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory of each block.
     pub shared: usize,
+    /// Blocks need not all be resident: a few run at a time, in their order. They cannot meet.
+    pub in_turns: bool,
 }
 
 /// Why a kernel gave up.
@@ -54,6 +56,8 @@ pub struct Failure {
     pub place: Option<Place>,
     /// ` at k.cu:12 in rushmem::wait_until()`, from the debug information, or empty.
     pub at: String,
+    /// What waits should know of blocks that take turns and had not begun: `; 5 of 9 blocks ...`, or empty.
+    pub turns: String,
 }
 
 /// What is said of a launch while it runs, and by whom.
@@ -105,12 +109,12 @@ impl fmt::Display for RunError {
         match self {
             RunError::Refused(text) => write!(out, "launch refused: {text}"),
             RunError::Stopped => write!(out, "stopped"),
-            RunError::Failed(Failure { cause, place, at }) => {
+            RunError::Failed(Failure { cause, place, at, turns }) => {
                 if let Some(place) = place {
                     write!(out, "{}{at}: ", place_text(place).trim_start_matches(", "))?;
                 }
                 match cause {
-                    Cause::Code(code) => write!(out, "the kernel gave up with code {code}"),
+                    Cause::Code(code) => write!(out, "the kernel gave up with code {code}{turns}"),
                     Cause::Text(text) | Cause::Stuck(text) => out.write_str(text),
                 }
             }
@@ -181,9 +185,13 @@ pub(crate) struct Launch {
     over: AtomicBool,
     cut_short: AtomicBool,
     failure: Mutex<Option<(Failure, Counters)>>,
-    blocks_left: AtomicUsize,
-    /// What blocks meet by that synchronise as a grid.
-    pub(crate) grid_barrier: AtomicU64,
+    /// OS threads that run blocks.
+    workers_left: AtomicUsize,
+    blocks: u64,
+    /// The next block to run, where blocks take turns; else past the last.
+    next: AtomicU64,
+    in_turns: bool,
+    grid_barrier: AtomicU64,
     caller: Thread,
 }
 
@@ -203,7 +211,8 @@ impl Launch {
     /// The same for a thread whose stack is known.
     pub(crate) fn fail_at(&self, cause: Cause, place: Option<Place>, counters: Counters) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert((Failure { cause, place, at: String::new() }, counters));
+        let turns = self.turns();
+        failure.get_or_insert((Failure { cause, place, at: String::new(), turns }, counters));
         self.over.store(true, Ordering::Relaxed);
     }
 
@@ -219,12 +228,38 @@ impl Launch {
         unsafe { &*self.reports }
     }
 
-    /// Runs one block and says so.
-    pub(crate) fn run_block(&self, index: u64) {
-        if !block::run(self, index) {
-            self.cut_short.store(true, Ordering::Relaxed);
+    /// What blocks meet by that synchronise as a grid; null where they do not run at the same time.
+    pub(crate) fn grid_barrier(&self) -> *const AtomicU64 {
+        if self.in_turns {
+            std::ptr::null()
+        } else {
+            &self.grid_barrier
         }
-        if self.blocks_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+    }
+
+    /// What a text about a wait says of blocks that have not had their turn; empty where there are none.
+    pub(crate) fn turns(&self) -> String {
+        match self.blocks.saturating_sub(self.next.load(Ordering::Relaxed)) {
+            0 => String::new(),
+            waiting => format!(
+                "; {waiting} of {} blocks have not begun, as blocks take turns in this launch: a wait for one of them \
+                 cannot end",
+                self.blocks
+            ),
+        }
+    }
+
+    /// Runs block `index`, and what blocks are left where they take turns, and says so.
+    pub(crate) fn run_from(&self, index: u64) {
+        let mut index = index;
+        while index < self.blocks {
+            if self.is_over() || !block::run(self, index) {
+                self.cut_short.store(true, Ordering::Relaxed);
+                break;
+            }
+            index = if self.in_turns { self.next.fetch_add(1, Ordering::Relaxed) } else { self.blocks };
+        }
+        if self.workers_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.caller.unpark();
         }
     }
@@ -241,6 +276,7 @@ pub(crate) fn run(
     reports: &Reports,
 ) -> Result<(), RunError> {
     let blocks = check(limits, config).map_err(RunError::Refused)?;
+    let workers = if config.in_turns { workers(limits, config).min(blocks) } else { blocks };
     let _watched = Watched::new();
     let chain = code.lines().filter(|_| code.check.is_on()).and_then(|_| check::chain_of_this_thread());
     let checked = chain.map(|chain| Arc::new(CheckedLaunch::begin(chain, &code, config.grid, config.block)));
@@ -259,17 +295,20 @@ pub(crate) fn run(
         over: AtomicBool::new(false),
         cut_short: AtomicBool::new(false),
         failure: Mutex::new(None),
-        blocks_left: AtomicUsize::new(blocks as usize),
+        workers_left: AtomicUsize::new(workers as usize),
+        blocks,
+        next: AtomicU64::new(workers),
+        in_turns: config.in_turns,
         grid_barrier: AtomicU64::new(0),
         caller: std::thread::current(),
     });
-    pool::start(&launch, 1..blocks).map_err(|error| {
+    pool::start(&launch, 1..workers).map_err(|error| {
         RunError::Refused(format!(
-            "no OS thread for each of {blocks} blocks ({error}); launch a smaller grid"
+            "no OS thread for each of {workers} blocks ({error}); launch a smaller grid"
         ))
     })?;
-    launch.run_block(0);
-    while launch.blocks_left.load(Ordering::Acquire) > 0 {
+    launch.run_from(0);
+    while launch.workers_left.load(Ordering::Acquire) > 0 {
         std::thread::park();
     }
     if let Some(checked) = checked {
@@ -304,9 +343,16 @@ fn at(cause: &Cause, counters: &Counters, names: &SourceNames) -> String {
     }
 }
 
-/// The number of blocks, if they can all be resident.
+/// Blocks that run at the same time where they take turns: what keeps the cores busy, beside blocks that
+/// wait.
+fn workers(limits: Limits, config: &LaunchConfig) -> u64 {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    limits.max_blocks(config.block, config.shared).min((2 * cores).max(8))
+}
+
+/// The number of blocks, if they can all be resident, or need not be.
 pub(crate) fn check(limits: Limits, config: &LaunchConfig) -> Result<u64, String> {
-    let LaunchConfig { grid, block, shared } = *config;
+    let LaunchConfig { grid, block, shared, in_turns } = *config;
     if let Some(problem) = block_problem(block, shared) {
         return Err(problem);
     }
@@ -318,10 +364,10 @@ pub(crate) fn check(limits: Limits, config: &LaunchConfig) -> Result<u64, String
         return Err(format!("a grid is at most ({most_x}, {most_y}, {most_z}), not ({x}, {y}, {z})"));
     }
     let (blocks, most) = (volume(grid), limits.max_blocks(block, shared));
-    if blocks > most {
+    if blocks > most && !(in_turns && most > 0) {
         return Err(format!(
             "{blocks} blocks of {} threads cannot all be resident: the largest grid is {most} blocks (RUSHMEM_CPU_THREADS \
-             {}, RUSHMEM_CPU_BLOCKS {})",
+             {}, RUSHMEM_CPU_BLOCKS {}); blocks that need not be can take turns, in a launch that asks for it",
             volume(block),
             limits.threads,
             limits.blocks

@@ -1,6 +1,6 @@
-//! OS threads for blocks, shared by all launches of the process. A launch needs all its blocks at once, so
-//! the pool never queues: it wakes idle threads and makes what is missing. A thread that has been idle for a
-//! second ends.
+//! OS threads for blocks, shared by all launches of the process. A launch needs its blocks at once, or as
+//! many as take turns, so the pool never queues: it wakes idle threads and makes what is missing. A thread
+//! that has been idle for a second ends.
 
 use std::io;
 use std::ops::Range;
@@ -65,7 +65,7 @@ fn spawn() -> io::Result<Arc<Worker>> {
 fn serve(worker: &Arc<Worker>) {
     loop {
         let Some((launch, block)) = next_job(worker) else { return };
-        launch.run_block(block);
+        launch.run_from(block);
         drop(launch);
         lock(&IDLE_WORKERS).push(worker.clone());
     }

@@ -1,10 +1,11 @@
 //! Kernels that give up, hang, throw, or ask for too much: the launch fails with a text, the process goes on.
 
 use std::ffi::c_void;
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rushmem_device_cpu::{Cause, Failure, LaunchConfig, Limits, RunError};
+use rushmem_device_cpu::{Cause, Failure, LaunchConfig, Limits, Reports, RunError};
 use rushmem_device_cpu_test_support::{arg, failure, run, shape, Bench};
 
 const SOURCE: &str = r#"
@@ -104,7 +105,9 @@ fn giving_up_ends_every_block() {
     for code in [1u32, 2, 77] {
         let result = run(&kernel, &shape(4, 33), &[arg(&code)]);
         let place = Some(([1, 0, 0], [2, 0, 0]));
-        let Err(RunError::Failed(Failure { cause, place: found, at })) = result else { panic!("{result:?}") };
+        let Err(RunError::Failed(Failure { cause, place: found, at, .. })) = result else {
+            panic!("{result:?}")
+        };
         assert_eq!((cause, found), (Cause::Code(code), place));
         assert!(at.starts_with(" at test.cu:"), "{at}");
     }
@@ -179,7 +182,7 @@ fn what_cannot_be_resident_is_refused() {
     let mut out = 0;
     let pointer = &raw mut out;
     let refused = |grid, block, shared| {
-        let config = LaunchConfig { grid, block, shared };
+        let config = LaunchConfig { grid, block, shared, in_turns: false };
         match run(&kernel, &config, &[arg(&pointer)]) {
             Err(RunError::Refused(text)) => text,
             other => panic!("{config:?}: {other:?}"),
@@ -207,6 +210,60 @@ fn what_cannot_be_resident_is_refused() {
     let none: [*const c_void; 0] = [];
     let text = run(&kernel, &shape(1, 1), &none).expect_err("one is missing").to_string();
     assert_eq!(text, "launch refused: `fine` takes 1 arguments, got 0");
+}
+
+#[test]
+fn blocks_take_turns_where_they_need_not_be_resident() {
+    let mut bench = Bench::new();
+    bench.compiler.limits = Limits { threads: 1000, blocks: 20, ..Limits::default() };
+    let module = bench.module(
+        r#"
+#include <cooperative_groups.h>
+extern "C" __global__ void count(unsigned *seen, unsigned long long *sum) {
+  atomicAdd(&seen[blockIdx.x + gridDim.x * blockIdx.y], 1u);
+  atomicAdd(sum, threadIdx.x);
+}
+extern "C" __global__ void meet(bool *valid) {
+  *valid = cooperative_groups::this_grid().is_valid();
+  cooperative_groups::this_grid().sync();
+}
+extern "C" __global__ void later(unsigned *flag) {
+  if (blockIdx.x == gridDim.x - 1) atomicExch(flag, 1u);
+  while (atomicAdd(flag, 0u) == 0) {
+  }
+}
+"#,
+    );
+    let turns = |x, y, block| LaunchConfig { grid: [x, y, 1], in_turns: true, ..shape(1, block) };
+    for (x, y, block) in [(1, 1, 1), (20, 1, 50), (21, 1, 3), (300, 7, 2), (5, 1, 1000)] {
+        let (mut seen, mut sum) = (vec![0_u32; (x * y) as usize], 0_u64);
+        let (at, total) = (seen.as_mut_ptr(), &raw mut sum);
+        let kernel = module.kernel("count").expect("defined");
+        run(&kernel, &turns(x, y, block), &[arg(&at), arg(&total)]).expect("any number of blocks");
+        assert!(seen.iter().all(|&threads| threads == block), "{x} x {y} blocks of {block}");
+        assert_eq!(sum, u64::from(x * y) * u64::from(block) * u64::from(block - 1) / 2);
+    }
+    // A block that can never run is refused as ever.
+    let (mut valid, mut flag) = (true, 0_u32);
+    let (at, word) = (&raw mut valid, &raw mut flag);
+    let meet = module.kernel("meet").expect("defined");
+    assert!(matches!(run(&meet, &turns(1, 1, 1001), &[arg(&at)]), Err(RunError::Refused(_))));
+    let (text, _) = failure(run(&meet, &turns(2, 1, 1), &[arg(&at)]));
+    assert!(text.contains("grid_group::sync(): the blocks of this launch take turns") && !valid, "{text}");
+    run(&meet, &turns(1, 1, 33), &[arg(&at)]).expect("one block is all of them");
+    run(&meet, &shape(2, 1), &[arg(&at)]).expect("resident blocks can meet");
+    assert!(valid);
+    // The last block comes when another one has ended, and all wait for it.
+    let reports = Reports { limit: Some(Duration::from_millis(100)), ..Reports::default() };
+    let later = module.kernel("later").expect("defined");
+    let (args, stop) = ([arg(&word)], AtomicU32::new(0));
+    // SAFETY: the kernel takes one pointer, to a word that outlives the launch.
+    let stuck = unsafe { later.run_reporting(&turns(1000, 1, 1), &args, ptr::null(), &stop, &reports) };
+    let text = stuck.expect_err("the word is never set").to_string();
+    assert!(text.contains("of 1000 blocks have not begun, as blocks take turns in this launch"), "{text}");
+    flag = 0;
+    run(&later, &shape(20, 1), &[arg(&word)]).expect("resident blocks may wait");
+    assert_eq!(flag, 1);
 }
 
 #[test]

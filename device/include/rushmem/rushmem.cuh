@@ -22,6 +22,7 @@
 #include <rushmem/broadcast.h> // one member's array to all
 #include <rushmem/collect.h> // every member's array to all, of different sizes
 #include <rushmem/fcollect.h> // every member's array to all
+#include <rushmem/grid.h> // sync_grid
 #include <rushmem/order.h> // fence, quiet
 #include <rushmem/packed.h> // put_packed, wait_packed: data and flag in one
 #include <rushmem/reduce.h> // reduce, reducescatter, scans

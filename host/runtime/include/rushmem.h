@@ -281,6 +281,10 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* Not known (a GPU binary tells sizes only). */
 #define RUSHMEM_ARG_UNKNOWN 5
 
+/* In `rushmem_launch_t.flags`: the launch's blocks need not all be resident. They run in turns, any number
+ * of them, as those of CUDA's ordinary launches do; so none may wait for another one. */
+#define RUSHMEM_LAUNCH_IN_TURNS 1
+
 /* What a GPU can do, bits of `rushmem_gpu_t.flags`. Virtual memory management, which a symmetric heap needs. */
 #define RUSHMEM_GPU_VMM 1
 
@@ -454,7 +458,7 @@ typedef struct rushmem_arg_type_t {
 typedef struct rushmem_launch_t {
   /* `sizeof(rushmem_launch_t)` of the caller. */
   uint32_t size;
-  /* Reserved, zero. */
+  /* 0, or `RUSHMEM_LAUNCH_IN_TURNS`. */
   uint32_t flags;
   /* Blocks in x, y, z. */
   uint32_t grid[3];
@@ -1874,7 +1878,7 @@ int32_t rushmem_kernel_params(rushmem_kernel_t *k,
                               size_t *n);
 
 /* The largest number of blocks of this shape that can all be resident, which is the largest grid that a
- * launch takes; 0 where not even one block can.
+ * launch takes without `RUSHMEM_LAUNCH_IN_TURNS`; 0 where not even one block can.
  *
  * Requires: `k` is null or a kernel's handle; `block` is null or holds three numbers; `out` is null or valid. */
 int32_t rushmem_kernel_max_blocks(rushmem_kernel_t *k,
@@ -1888,7 +1892,8 @@ int32_t rushmem_kernel_max_blocks(rushmem_kernel_t *k,
  * to pass, and is compared with the kernel's parameters.
  *
  * `RUSHMEM_ERR_LAUNCH`: arguments that do not fit, or a grid whose blocks cannot all be resident (the text
- * names the largest that can). `rushmem_synchronize` reports what goes wrong later.
+ * names the largest that can), unless they may take turns. `rushmem_synchronize` reports what goes wrong
+ * later.
  *
  * Requires: `k` is null or a kernel's handle; `cfg` is null or points at a `rushmem_launch_t`; `args` holds
  * `n_args` pointers to values of the parameters' types; `types` is null or holds `n_args` types. The kernel

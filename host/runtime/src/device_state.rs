@@ -238,6 +238,12 @@ impl DeviceState {
                 let (wanted, came) = (phases(record.expected), phases(record.seen));
                 return format!("for PE {pe} to come to a {collective} of {team}, phase {wanted}; it has come to {came}")
             }
+            RUSHMEM_STALL_GRID if record.width & 0xff == RUSHMEM_COLLECTIVE_SYNC_GRID => {
+                return format!(
+                    "for all {expected} blocks of its launch to come to sync_grid(); {seen} have: the others have ended, or \
+                     do not make this call"
+                )
+            }
             RUSHMEM_STALL_GRID => {
                 return format!(
                     "for all {expected} blocks of its launch to come to a {collective} of {team} at grid scope; {seen} have: \

@@ -2,7 +2,7 @@
  * values (CUDA C++ Programming Guide, "Cooperative Groups"). What differs from a GPU:
  *   coalesced_threads() is the calling thread alone, as __activemask() is: every lane runs by itself.
  *   Tiles have 32 threads at most. A launch has no clusters: this_cluster() is the block.
- *   Every launch may call this_grid().sync(): all its blocks are resident. */
+ *   Every launch may call this_grid().sync() but one whose blocks take turns. */
 #ifndef RUSHMEM_CPU_COOPERATIVE_GROUPS_H
 #define RUSHMEM_CPU_COOPERATIVE_GROUPS_H
 
@@ -34,6 +34,9 @@ inline unsigned long long blocks_of_grid() {
 inline void meet_blocks(const char *file, uint32_t line) {
   rushmem_cpu_barrier("grid_group::sync()", false, 0, file, line);
   const uint64_t blocks = blocks_of_grid();
+  if (blocks > 1 && !rushmem_cpu_self->block->grid_barrier)
+    rushmem_cpu_die("grid_group::sync(): the blocks of this launch take turns, so they cannot meet: launch no more than "
+                    "max_blocks says, without in_turns");
   if (rushmem_cpu_self->linear == 0 && blocks > 1) {
     uint64_t *const arrived = rushmem_cpu_self->block->grid_barrier;
     const uint64_t barrier = __atomic_load_n(arrived, __ATOMIC_RELAXED) >> 32;
@@ -114,7 +117,9 @@ class thread_group {
       default: __syncthreads(file, line);
     }
   }
-  bool is_valid() const { return true; }
+  bool is_valid() const {
+    return kind_ != rushmem_cpu_groups::kind::grid || rushmem_cpu_self->block->grid_barrier != nullptr;
+  }
 
  protected:
   thread_group(rushmem_cpu_groups::kind kind, unsigned mask) : kind_(kind), lanes_{mask} {}

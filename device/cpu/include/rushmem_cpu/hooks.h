@@ -34,7 +34,7 @@ struct rushmem_cpu_block {
   uint32_t shared_bytes;
   void *shared; /* dynamic shared memory */
   const struct rushmem_device_state *state;
-  uint64_t *grid_barrier; /* of the launch, 0 at its start: cooperative_groups.h */
+  uint64_t *grid_barrier; /* of the launch, 0 at its start; null: blocks take turns, and cannot meet */
 };
 
 /* One CUDA thread. The kernel writes the request, the scheduler the answer. */

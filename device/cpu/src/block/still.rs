@@ -174,7 +174,7 @@ impl Block<'_> {
         if asleep > 0 {
             parts.push(format!("{asleep} threads have not begun"));
         }
-        parts.join("; ")
+        parts.join("; ") + &self.launch.turns()
     }
 
     /// What a thread does there, as a verb's phrase.

@@ -129,6 +129,9 @@ RUSHMEM_DEVICE void note_call(uint64_t slots, uint64_t phase, uint32_t tag, int 
 RUSHMEM_DEVICE uint64_t arrive_word(uint64_t *at, uint64_t value) {
   return __atomic_fetch_add(reinterpret_cast<alias<uint64_t> *>(at), value, __ATOMIC_RELEASE);
 }
+/* The launch's own; null where blocks take turns. */
+RUSHMEM_DEVICE uint64_t *grid_word() { return rushmem_cpu_self->block->grid_barrier; }
+RUSHMEM_DEVICE bool blocks_can_meet() { return grid_word() != nullptr; }
 RUSHMEM_DEVICE void fence_acquire_gpu() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 
 /* 16 bytes of a peer's array, or of this PE's, as two words. */

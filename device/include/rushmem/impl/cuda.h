@@ -146,6 +146,23 @@ RUSHMEM_DEVICE uint64_t arrive_word(uint64_t *at, uint64_t value) {
   asm volatile("atom.release.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(value) : "memory");
   return before;
 }
+RUSHMEM_DEVICE uint32_t arrive_word(uint32_t *at, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.release.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
+  return before;
+}
+/* The word by which the blocks of a cooperative launch meet, CUDA's cooperative groups too: the driver gives
+ * each launch one, behind four bytes, in two of the registers that are its own to define (driver_abi.h of
+ * CUDA's cooperative_groups). Null in other launches. */
+RUSHMEM_DEVICE uint32_t *grid_word() {
+  uint32_t high, low;
+  asm("mov.u32 %0, %%envreg1;" : "=r"(high));
+  asm("mov.u32 %0, %%envreg2;" : "=r"(low));
+  const uint64_t at = uint64_t(high) << 32 | low;
+  return at ? reinterpret_cast<uint32_t *>(at) + 1 : nullptr;
+}
+/* Nobody knows here: programs may launch as many blocks as fit in other ways, too. */
+RUSHMEM_DEVICE constexpr bool blocks_can_meet() { return true; }
 RUSHMEM_DEVICE void fence_acquire_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 /* ---- 16 bytes of a peer's array, or of this PE's, as two words. Loads see memory as it is, never the L1

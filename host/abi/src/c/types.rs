@@ -255,13 +255,17 @@ pub struct rushmem_arg_type_t {
     pub pointee_size: u32,
 }
 
+/// In `rushmem_launch_t.flags`: the launch's blocks need not all be resident. They run in turns, any number
+/// of them, as those of CUDA's ordinary launches do; so none may wait for another one.
+pub const RUSHMEM_LAUNCH_IN_TURNS: u32 = 1;
+
 /// A launch configuration, in CUDA's terms.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rushmem_launch_t {
     /// `sizeof(rushmem_launch_t)` of the caller.
     pub size: u32,
-    /// Reserved, zero.
+    /// 0, or `RUSHMEM_LAUNCH_IN_TURNS`.
     pub flags: u32,
     /// Blocks in x, y, z.
     pub grid: [u32; 3],

@@ -51,6 +51,9 @@ pub const RUSHMEM_COLLECTIVE_ALLTOALLV: u32 = 9;
 /// `alltoalls`.
 pub const RUSHMEM_COLLECTIVE_ALLTOALLS: u32 = 10;
 
+/// `sync_grid`, of no team.
+pub const RUSHMEM_COLLECTIVE_SYNC_GRID: u32 = 11;
+
 /// The name of a collective in a record's `width`.
 pub fn collective_name(code: u32) -> &'static str {
     match code {
@@ -64,6 +67,7 @@ pub fn collective_name(code: u32) -> &'static str {
         RUSHMEM_COLLECTIVE_COLLECT => "collect",
         RUSHMEM_COLLECTIVE_ALLTOALLV => "alltoallv",
         RUSHMEM_COLLECTIVE_ALLTOALLS => "alltoalls",
+        RUSHMEM_COLLECTIVE_SYNC_GRID => "sync_grid",
         _ => "collective",
     }
 }
@@ -86,6 +90,8 @@ pub const RUSHMEM_DEVICE_FAIL_MISMATCH: u32 = 7;
 pub const RUSHMEM_DEVICE_FAIL_BUSY: u32 = 8;
 /// The card refused a request.
 pub const RUSHMEM_DEVICE_FAIL_QUEUE: u32 = 9;
+/// Blocks were to meet in a launch whose blocks take turns.
+pub const RUSHMEM_DEVICE_FAIL_TURNS: u32 = 10;
 /// Words of what a kernel that gives up writes, in one store.
 pub const RUSHMEM_FAILURE_WORDS: usize = 4;
 

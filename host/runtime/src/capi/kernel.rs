@@ -254,7 +254,7 @@ pub unsafe extern "C" fn rushmem_kernel_params(
 }
 
 /// The largest number of blocks of this shape that can all be resident, which is the largest grid that a
-/// launch takes; 0 where not even one block can.
+/// launch takes without `RUSHMEM_LAUNCH_IN_TURNS`; 0 where not even one block can.
 ///
 /// # Safety
 /// `k` is null or a kernel's handle; `block` is null or holds three numbers; `out` is null or valid.
@@ -281,7 +281,8 @@ pub unsafe extern "C" fn rushmem_kernel_max_blocks(
 /// to pass, and is compared with the kernel's parameters.
 ///
 /// `RUSHMEM_ERR_LAUNCH`: arguments that do not fit, or a grid whose blocks cannot all be resident (the text
-/// names the largest that can). `rushmem_synchronize` reports what goes wrong later.
+/// names the largest that can), unless they may take turns. `rushmem_synchronize` reports what goes wrong
+/// later.
 ///
 /// # Safety
 /// `k` is null or a kernel's handle; `cfg` is null or points at a `rushmem_launch_t`; `args` holds `n_args`
@@ -301,12 +302,12 @@ pub unsafe extern "C" fn rushmem_launch(
             let kernel = Handle::<LoadedKernel>::from_raw(k.cast())?.get()?;
             let cfg = cfg.as_ref().ok_or_else(|| err!(INVALID_ARGUMENT, "cfg is null"))?;
             let expected = size_of::<rushmem_launch_t>();
-            if cfg.size as usize != expected || cfg.flags != 0 {
+            if cfg.size as usize != expected || cfg.flags & !RUSHMEM_LAUNCH_IN_TURNS != 0 {
                 let (size, flags) = (cfg.size, cfg.flags);
                 return Err(err!(
                     INVALID_ARGUMENT,
-                    "rushmem_launch_t: size is {size} and flags {flags}, expected {expected} and 0 (zero the struct and \
-                     set size)"
+                    "rushmem_launch_t: size is {size} and flags {flags}, expected {expected} and 0 or \
+                     RUSHMEM_LAUNCH_IN_TURNS (zero the struct and set size)"
                 ));
             }
             let args = list(args, n_args, "args")?;

@@ -17,7 +17,8 @@ use super::Common;
 use crate::error::{err, Error, Result};
 use crate::trace::event::About;
 use crate::trace::kernels::LaunchTrace;
-use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
+use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t, RUSHMEM_LAUNCH_IN_TURNS};
+use rushmem_abi::device::RUSHMEM_DEVICE_FAIL_TIMEOUT;
 
 /// Runs a world's kernels.
 pub(super) struct CpuRunner {
@@ -97,7 +98,8 @@ impl CpuRunner {
             return Err(err!(UNSUPPORTED, "{what}: the CPU device has no thread block clusters"));
         }
         let shared = usize::try_from(config.shared_bytes).unwrap_or(usize::MAX);
-        let shape = LaunchConfig { grid: config.grid, block: config.block, shared };
+        let in_turns = config.flags & RUSHMEM_LAUNCH_IN_TURNS != 0;
+        let shape = LaunchConfig { grid: config.grid, block: config.block, shared, in_turns };
         function.kernel.check(&shape).map_err(|e| explain(&self.common, &head, e))?;
         // SAFETY: as many values as parameters, and per contract.
         let copied = unsafe { args::Copied::of(function.kernel.name(), params, values) }?;
@@ -200,12 +202,18 @@ fn explain(common: &Common, head: &str, error: RunError) -> Error {
     match error {
         RunError::Refused(text) => err!(LAUNCH, "{head}: {text}"),
         RunError::Stopped => common.broken(head),
-        RunError::Failed(Failure { cause, place, at }) => {
+        RunError::Failed(Failure { cause, place, at, turns }) => {
             let place = place.map_or(String::new(), |([bx, by, bz], [tx, ty, tz])| {
                 format!(" in block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
             });
             match cause {
-                Cause::Code(code) => common.gave_up(head, code, &place, &at),
+                Cause::Code(code) => {
+                    let mut error = common.gave_up(head, code, &place, &at);
+                    if code == RUSHMEM_DEVICE_FAIL_TIMEOUT {
+                        error.message += &turns;
+                    }
+                    error
+                }
                 Cause::Text(text) => err!(LAUNCH, "{head}: failed{place}{at}: {text}"),
                 Cause::Stuck(text) => {
                     let what =

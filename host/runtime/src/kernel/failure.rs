@@ -12,8 +12,9 @@ use crate::error::{err, Error};
 use rushmem_abi::device::{
     StallRecord, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS, RUSHMEM_DEVICE_FAIL_BAD_PE, RUSHMEM_DEVICE_FAIL_BROKEN,
     RUSHMEM_DEVICE_FAIL_BUSY, RUSHMEM_DEVICE_FAIL_MISMATCH, RUSHMEM_DEVICE_FAIL_QUEUE,
-    RUSHMEM_DEVICE_FAIL_TEAM, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_UNMAPPED,
-    RUSHMEM_STALL_ADDRESS, RUSHMEM_STALL_BUSY, RUSHMEM_STALL_MISMATCH, RUSHMEM_STALL_QUEUE,
+    RUSHMEM_DEVICE_FAIL_TEAM, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_TURNS,
+    RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS, RUSHMEM_STALL_BUSY, RUSHMEM_STALL_MISMATCH,
+    RUSHMEM_STALL_QUEUE,
 };
 
 /// The latest records that kernels have made, oldest first. Printing a record takes it from the device; a
@@ -132,6 +133,11 @@ impl Common {
                 INVALID_ARGUMENT,
                 "{head}: a collective was given{here} a team of another world, one that was freed, or a slot set that \
                  the team does not have (slot_sets())"
+            ),
+            RUSHMEM_DEVICE_FAIL_TURNS => err!(
+                LAUNCH,
+                "{head}: blocks were to meet{here}, by sync_grid() or a call at grid scope, in a launch whose blocks take \
+                 turns; launch no more than max_blocks says, without in_turns (CUDA: cooperatively)"
             ),
             code => err!(LAUNCH, "{head}: gave up{here} with code {code}"),
         }

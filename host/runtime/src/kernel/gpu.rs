@@ -23,7 +23,7 @@ use crate::gpu::sharing::{Flights, SharedContext};
 use crate::gpu::stream::{hardware_queues, Priority, Stream};
 use crate::gpu::watch::DriverCalls;
 use crate::gpu::Cuda;
-use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t};
+use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t, RUSHMEM_LAUNCH_IN_TURNS};
 
 /// Kernels that are named when a launch fails and it is not known which it was.
 const NAMED: usize = 3;
@@ -228,11 +228,11 @@ impl GpuRunner {
             grid: config.grid,
             block: config.block,
             shared: usize::try_from(config.shared_bytes).unwrap_or(usize::MAX),
-            cooperative: true,
+            cooperative: config.flags & RUSHMEM_LAUNCH_IN_TURNS == 0,
             cluster,
             early: false,
         };
-        if self.sharing > 1 {
+        if self.sharing > 1 && shape.cooperative {
             let most = self.max_blocks(function, shape.block, shape.shared, cluster)?;
             let blocks = shape.grid.iter().map(|n| u64::from(*n)).product::<u64>();
             if blocks > most {

@@ -1,11 +1,12 @@
 /* The barrier of all blocks of a launch, by one word of a slot set. No cooperative launch is needed, only
  * that the blocks run at the same time.
  *
- * Its upper half counts barriers. In each of them block 0 adds 2^32 - (blocks - 1) and every other block 1,
- * in any order: together exactly 2^32, so that the lower half is zero again, and the upper half changes with
- * the last of them and not before (as cooperative groups do it with 32 bits). Nothing is reset, and the next
- * launch may have another number of blocks. A block that leaves the barrier cannot disturb one that is still
- * in it: that one waits for another upper half than it has found, and the next barrier cannot end without it.
+ * Its upper part counts barriers: 32 bits of a word of 64, one of a word of 32. In each of them block 0 adds
+ * 2^32 (2^31) - (blocks - 1) and every other block 1, in any order: together exactly one of the upper part,
+ * so that the lower one is zero again, and the upper one changes with the last of them and not before (as
+ * cooperative groups do it). Nothing is reset, and the next launch may have another number of blocks. A block
+ * that leaves the barrier cannot disturb one that is still in it: that one waits for another upper part than
+ * it has found, and the next barrier cannot end without it.
  *
  * Memory: __syncthreads, the leader's releasing addition; the additions of all blocks are one release
  * sequence, which each leader's last load reads from; its fence acquires, and __syncthreads hands that on. So
@@ -20,28 +21,33 @@
 namespace rushmem {
 namespace impl {
 
-/* How many blocks have come, from the word's lower half. */
-RUSHMEM_DEVICE uint64_t blocks_arrived(uint64_t word_, uint32_t blocks) {
-  const uint32_t low = static_cast<uint32_t>(word_);
-  return low < 0x80000000u ? low : low + blocks;
+/* What a barrier adds in all. */
+template <typename W> constexpr W barriers_one = W(1) << (sizeof(W) == 8 ? 32 : 31);
+
+/* How many blocks have come, from the word's lower part. */
+template <typename W> RUSHMEM_DEVICE uint64_t blocks_arrived(W word_, uint32_t blocks) {
+  const W low = word_ & (barriers_one<W> - 1);
+  return low < barriers_one<W> / 2 ? low : low + blocks - barriers_one<W>;
 }
 
 /* `about`: collective and team, for reports. Out of line, as its registers are not the collective's. */
 template <typename W> RUSHMEM_OUTLINED void meet_blocks(W *arrived, uint32_t about) {
   const uint32_t blocks = blocks_in_grid();
+  constexpr W one = barriers_one<W>;
+  if (blocks > 1 && !blocks_can_meet()) fail(RUSHMEM_DEVICE_FAIL_TURNS);
   __syncthreads();
   if (thread_in_block() == 0 && blocks > 1) {
-    const uint64_t share = block_in_grid() == 0 ? (uint64_t(1) << 32) - (blocks - 1) : 1;
-    const uint64_t before = arrive_word(arrived, share);
-    if ((before + share) >> 32 == before >> 32) {
+    const W share = block_in_grid() == 0 ? one - (blocks - 1) : 1;
+    const W before = arrive_word(arrived, share);
+    if (static_cast<W>(before + share) / one == before / one) {
       stall_watch watch;
       for (;;) {
-        const uint64_t seen = load_relaxed_word(arrived);
-        if (seen >> 32 != before >> 32) break;
+        const W seen = load_relaxed_word(arrived);
+        if (seen / one != before / one) break;
         pause(watch.polls == 0);
         if (RUSHMEM_UNLIKELY(watch.counts())) {
           watch.mark = rushmem_stall_stop(watch.polls, watch.mark.since, reinterpret_cast<uint64_t>(arrived), about,
-                                          RUSHMEM_STALL_GRID, -1, blocks, blocks_arrived(seen, blocks));
+                                          RUSHMEM_STALL_GRID, -1, blocks, blocks_arrived<W>(seen, blocks));
         }
       }
     }
