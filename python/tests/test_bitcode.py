@@ -36,6 +36,7 @@ def test_the_bitcode_has_every_function(capability):
     symbols = [row["symbol"].encode() for row in functions()] + [b"rushmem_state"]
     assert len(set(symbols)) == len(symbols) > 300
     assert [symbol for symbol in symbols if symbol not in code] == []
+    assert b"nvptx64-nvidia-cuda" in code and b"x86_64" not in code and b"device/src" not in code
     # What would bind it to one GPU or one compiler, and what libNVVM refuses.
     assert not [word for word in (b"target-cpu", b"nvvm-reflect-ftz", b"llvm.used") if word in code]
 
