@@ -36,7 +36,7 @@ __device__ inline choice choice_of(const exchange &e, const packet *slots, uint6
     const uint64_t four_ids = slots[lane / 4].value;
     if (e.weighted) {
       /* Of a token of which this rank got nothing but routing, weights may still be on their way. */
-      const uint64_t two = rushmem::wait_packed(slots + id_words(e) + lane / 2, round);
+      const uint64_t two = packet_of(slots + id_words(e) + lane / 2, round);
       c.weight = __uint_as_float(static_cast<uint32_t>(lane % 2 ? two >> 32 : two));
     }
     c.id = static_cast<uint32_t>(four_ids >> (16 * (lane % 4))) & 0xffff;
@@ -62,6 +62,7 @@ struct before {
 __device__ inline before before_rank(const choice &c, uint32_t rank) {
   before b{0, 0};
   /* One lane of each rank. */
+#pragma unroll 1
   for (uint32_t left = __ballot_sync(all_lanes, c.first); left != 0; left &= left - 1) {
     const int lane = __ffs(static_cast<int>(left)) - 1;
     const uint32_t theirs = __shfl_sync(all_lanes, c.units, lane), of = __shfl_sync(all_lanes, c.rank, lane);
@@ -77,27 +78,37 @@ __device__ inline before before_rank(const choice &c, uint32_t rank) {
 /* Sums that a lane makes at once: their loads are in flight together, as a warp alone waits for each. */
 constexpr uint32_t sums = y_bytes == 4 ? 2 : 4;
 
-/* The sums of a token's results on this rank, of four columns at `at` and at every 32nd four behind it. */
-template <uint32_t n> __device__ inline void sum_of(const exchange &e, const summing &s, uint32_t at, uint32_t end, four (&total)[n]) {
-  for (uint32_t base = 0; base < s.terms; base += held) {
+/* The sums of a token's results on this rank, of four columns at `at` and at every 32nd four behind it. Past
+ * `end` the last four is read again, for sums that nobody wants: a branch around each load and product would
+ * cost more. A sum begins with -0, to which any number adds up to itself. */
+template <uint32_t n> __device__ inline void sum_of(const summing &s, uint32_t at, uint32_t end, four (&total)[n]) {
+  const uint32_t terms = s.terms;
+  uint32_t places[n];
+#pragma unroll
+  for (uint32_t j = 0; j < n; ++j) {
+    places[j] = at + j * lanes < end ? at + j * lanes : end - 1;
+    total[j] = {{-0.0f, -0.0f, -0.0f, -0.0f}};
+  }
+#pragma unroll 1
+  for (uint32_t base = 0; base < terms; base += held) {
     raw_four loaded[held][n];
 #pragma unroll
     for (uint32_t i = 0; i < held; ++i) {
+      const unsigned char *row = s.rows[base + i < terms ? base + i : base];
 #pragma unroll
-      for (uint32_t j = 0; j < n; ++j) {
-        if (base + i < s.terms && at + j * lanes < end) loaded[i][j] = load_four(s.rows[base + i], at + j * lanes);
-      }
+      for (uint32_t j = 0; j < n; ++j) loaded[i][j] = load_four(row, places[j]);
     }
+    /* No branch, behind which the compiler would put the loads of later terms: a term that there is not is
+     * -0 times 1. */
 #pragma unroll
     for (uint32_t i = 0; i < held; ++i) {
-      if (base + i >= s.terms) break;
+      const bool has = base + i < terms;
+      const float by = has ? s.weights[base + i] : 1.0f;
 #pragma unroll
       for (uint32_t j = 0; j < n; ++j) {
-        if (at + j * lanes >= end) break;
-        four v = four_of(loaded[i][j]);
-        if (e.weighted && MOE_LAYOUT != 1) scale_four(v, s.weights[base + i]);
-        if (base + i == 0) total[j] = v;
-        else add_four(total[j], v);
+        four v = four_of(has ? loaded[i][j] : minus_zeros());
+        if (MOE_LAYOUT != 1) scale_four(v, by);
+        add_four(total[j], v);
       }
     }
   }
@@ -115,6 +126,7 @@ __device__ inline uint64_t word_of(float low, float high) {
 /* A part of a sum as packets. Lanes side by side send packets side by side, in twos: a lane alone would send
  * half of what memory moves at a time. */
 __device__ inline void push_packets(const exchange &e, const summing &s, packet *slots, range fours, uint64_t round, int pe) {
+#pragma unroll 1
   for (uint32_t base = fours.begin; base < fours.end; base += lanes) {
     const uint32_t at = base + lane_of();
     const bool has = at < fours.end;
@@ -122,8 +134,8 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
       if (has) rushmem::put_packed(slots + at, load8(s.rows[0] + size_t(at) * 8), round, pe);
       continue;
     }
-    four v[1] = {};
-    sum_of(e, s, at, fours.end, v);
+    four v[1];
+    sum_of(s, at, fours.end, v);
     if (s.shares[0].narrow) {
       if (has) rushmem::put_packed(slots + at, narrow_of(v[0]), round, pe);
       continue;
@@ -142,6 +154,7 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
 
 /* A part of a sum, as the home will read it. */
 __device__ inline void store_sum(const exchange &e, const summing &s, unsigned char *to, range fours) {
+#pragma unroll 1
   for (uint32_t at = fours.begin + lane_of(); at < fours.end; at += sums * lanes) {
     if (is_row(e, s)) {
       uint64_t v[sums];
@@ -152,8 +165,8 @@ __device__ inline void store_sum(const exchange &e, const summing &s, unsigned c
         if (at + j * lanes < fours.end) store8(to + size_t(at + j * lanes) * 8, v[j]);
       }
     } else {
-      four v[sums] = {};
-      sum_of(e, s, at, fours.end, v);
+      four v[sums];
+      sum_of(s, at, fours.end, v);
 #pragma unroll
       for (uint32_t j = 0; j < sums; ++j) {
         if (at + j * lanes >= fours.end) break;
@@ -219,6 +232,7 @@ __device__ inline void push(const exchange &e, const rushmem::team &t, const pro
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const uint32_t rows = most * ranks, fours = e.hidden / 4;
   uint32_t parts = 1;
+#pragma unroll 1
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const uint32_t n = counts[rank], wanted = n <= e.few_back ? parts_back(e, rows) : flags_of(e, n);
     if (n != 0 && wanted > parts) parts = wanted;
@@ -283,8 +297,8 @@ __device__ inline heard hear(const packet *slots, bool narrow, uint32_t at, uint
 }
 __device__ inline four of_packets(heard h, const packet *slots, bool narrow, uint32_t at, uint64_t round) {
   const packet *slot = slots + (narrow ? at : 2 * at);
-  if (!h.has_first) h.first = rushmem::wait_packed(slot, round);
-  if (!h.has_second) h.second = rushmem::wait_packed(slot + 1, round);
+  if (!h.has_first) h.first = await(slot, round);
+  if (!h.has_second) h.second = await(slot + 1, round);
   if (narrow) return four_of_narrow(h.first);
   return {{__uint_as_float(static_cast<uint32_t>(h.first)), __uint_as_float(static_cast<uint32_t>(h.first >> 32)),
            __uint_as_float(static_cast<uint32_t>(h.second)), __uint_as_float(static_cast<uint32_t>(h.second >> 32))}};
@@ -296,7 +310,7 @@ __device__ inline four of_row(const unsigned char *row, bool narrow, uint32_t at
 
 /* Adds a share to a sum of four columns. */
 __device__ inline void add_share(const exchange &e, const share &one, bool is_first, four v, four &total) {
-  if (one.narrow != 0 && e.weighted && MOE_LAYOUT != 1 && !e.rounded) scale_four(v, one.weight);
+  if (one.narrow != 0 && MOE_LAYOUT != 1 && !e.rounded) scale_four(v, one.weight);
   if (is_first) total = v;
   else add_four(total, v);
 }
@@ -306,8 +320,10 @@ __device__ inline void add_share(const exchange &e, const share &one, bool is_fi
 __device__ inline void collect_packets(const exchange &e, const summing &s, uint32_t token, range mine, uint64_t round,
                                        unsigned char *out) {
   constexpr uint32_t together = 2;
+#pragma unroll 1
   for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += lanes) {
     four total{};
+#pragma unroll 1
     for (uint32_t base = 0; base < s.terms; base += together) {
       const packet *slots[together];
       heard h[together];
@@ -330,6 +346,7 @@ __device__ inline void collect_packets(const exchange &e, const summing &s, uint
 
 /* The same of shares that lie as they are read. */
 __device__ inline void collect_rows(const exchange &e, const summing &s, uint32_t token, range mine, unsigned char *out) {
+#pragma unroll 1
   for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += sums * lanes) {
     four total[sums] = {};
     for (uint32_t i = 0; i < s.terms; ++i) {

@@ -251,6 +251,7 @@ __device__ inline uint32_t rank_of(const exchange &e, uint32_t id) { return divi
 /* This block's word, of which the number of blocks may be another at the next launch. */
 __device__ inline void count_round(const exchange &e, uint64_t *words, uint64_t round) {
   __syncthreads();
+#pragma unroll 1
   for (uint32_t i = blockIdx.x + threadIdx.x * gridDim.x; i < e.words; i += blockDim.x * gridDim.x) words[i] = round;
 }
 
@@ -264,6 +265,14 @@ __device__ inline void note_failure(const exchange &e, uint64_t round, int kind,
     e.failure[failure_kind] = static_cast<uint64_t>(kind);
   }
   e.failure[failure_last] = round;
+}
+
+/* Waits for a packet that a first look has not seen. Out of line: a wait is long, there are many, and a round
+ * of few tokens takes no longer than its instructions take to be fetched. */
+__device__ __noinline__ uint64_t await(const packet *slot, uint64_t round) { return rushmem::wait_packed(slot, round); }
+__device__ inline uint64_t packet_of(const packet *slot, uint64_t round) {
+  uint64_t value = 0;
+  return rushmem::test_packed(slot, round, &value) ? value : await(slot, round);
 }
 
 /* ---- 16 bytes ---- */

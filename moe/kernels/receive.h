@@ -36,6 +36,7 @@ __device__ inline void begin_places(const exchange &e, uint32_t ranks, const tab
 __device__ inline void advance(const exchange &e, const rushmem::team &t, const known &k, const table &all, uint32_t from,
                                uint32_t to) {
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
+#pragma unroll 1
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     uint32_t *of_rank = all.before + rank * e.experts_a_rank;
     each_expert(e, k, all, rank, from, to, [&](uint32_t id) {
@@ -69,6 +70,7 @@ __device__ inline void place(const exchange &e, const rushmem::team &t, const re
   if (here) {
     uint32_t row = all.before[p.source * e.experts_a_rank + local] + __popc(alike & below);
     const uint64_t *ids = ids_of(e, all, {p.source, base});
+#pragma unroll 1
     for (uint32_t i = 0; i < (p.token - base) * words; ++i) {
       const uint64_t four = ids[i];
       for (uint32_t j = 0; j < 4; ++j) row += id_at(four, j) == id ? 1 : 0;
@@ -94,6 +96,7 @@ __device__ inline void store_word(const exchange &e, const received &r, uint32_t
   const uint32_t data_words = e.data_bytes / 8;
   const bool beside = w >= data_words;
   if (beside && !r.side) return;
+#pragma unroll 2
   for (uint32_t i = 0; i < to.copies; ++i) {
     if (!beside) {
       store8(r.x + size_t(to.places[i]) * e.data_bytes + size_t(w) * 8, value);
@@ -112,13 +115,14 @@ __device__ inline void store_word(const exchange &e, const received &r, uint32_t
 /* A part of a row that comes as packets: each is waited for by itself, a lane's two at once. */
 __device__ inline void take_packets(const exchange &e, const received &r, const packet *slots, uint64_t round, range words,
                                     const placed &to) {
+#pragma unroll 1
   for (uint32_t base = words.begin; base < words.end; base += 2 * lanes) {
     const uint32_t w = base + lane_of(), next = w + lanes;
     uint64_t first = 0, second = 0;
     const bool has = w < words.end && rushmem::test_packed(slots + w, round, &first);
     const bool has_next = next < words.end && rushmem::test_packed(slots + next, round, &second);
-    if (w < words.end && !has) first = rushmem::wait_packed(slots + w, round);
-    if (next < words.end && !has_next) second = rushmem::wait_packed(slots + next, round);
+    if (w < words.end && !has) first = await(slots + w, round);
+    if (next < words.end && !has_next) second = await(slots + next, round);
     if (w < words.end) store_word(e, r, w, first, to);
     if (next < words.end) store_word(e, r, next, second, to);
   }
@@ -149,6 +153,7 @@ __device__ inline void take_row(const exchange &e, const received &r, const unsi
 #else
   const range data = piece_of(e.data_bytes / 16, part, cut), side = piece_of(e.side_bytes / 16, part, cut);
 #endif
+#pragma unroll 1
   for (uint32_t base = data.begin + lane_of(); base < data.end; base += held * lanes) {
     uint4 v[held];
 #pragma unroll
@@ -164,6 +169,7 @@ __device__ inline void take_row(const exchange &e, const received &r, const unsi
   if (!r.side) return;
   const unsigned char *beside = row + e.data_bytes;
 #if MOE_CAST
+#pragma unroll 1
   for (uint32_t g = groups.begin + lane_of(); g < groups.end; g += lanes) {
     for (uint32_t c = 0; c < to.copies; ++c) {
       unsigned char *copy = r.side + size_t(to.places[c]) * e.side_bytes;
@@ -207,7 +213,7 @@ __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, 
     if (r.experts) r.experts[i] = here ? static_cast<int32_t>(id - first) : -1;
     if (r.weights && e.weighted && has) {
       const packet *slots = routing_of(e, ranks, round & 1, source) + 1 + size_t(token) * e.routing_words + id_words(e);
-      const uint64_t two = rushmem::wait_packed(slots + j / 2, round);
+      const uint64_t two = packet_of(slots + j / 2, round);
       r.weights[i] = __uint_as_float(static_cast<uint32_t>(j % 2 ? two >> 32 : two));
     }
   }
@@ -243,6 +249,7 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
    * different numbers: a row has as many items as any needs. */
   const uint32_t rows = k.most * ranks;
   uint32_t parts = 1;
+#pragma unroll 1
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const uint32_t n = k.counts[rank];
     const cutting cut = cutting_of(e, n);

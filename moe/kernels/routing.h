@@ -59,6 +59,21 @@ __device__ inline void keep_word(known &k, uint64_t *to, uint64_t four, uint32_t
 /* Words of which a thread has loads in flight together. */
 constexpr uint32_t polled = 4;
 
+/* Waits for word `i` of all, if its source has so many tokens. */
+__device__ __noinline__ bool await_routing(const exchange &e, const volatile uint32_t *counts, uint32_t i, uint32_t words,
+                                           const packet *slot, uint64_t round, uint64_t *four) {
+  const uint32_t each = e.max_tokens * words, source = i / each;
+  for (;;) {
+    const uint32_t n = counts[source];
+    if (n == too_many || (n != unknown && (i - source * each) / words >= n)) return false;
+    if (n != unknown) {
+      *four = await(slot, round);
+      return true;
+    }
+    if (rushmem::test_packed(slot, round, four)) return true;
+  }
+}
+
 /* How many tokens each source has, and their experts. Both are waited for at once, as the loads of a wait
  * take as long as the link: a thread polls a word that may never come, until its source's count says so. */
 __device__ inline void learn_routing(const exchange &e, const rushmem::team &t, uint64_t round, known &k, const table &all) {
@@ -71,11 +86,13 @@ __device__ inline void learn_routing(const exchange &e, const rushmem::team &t, 
   }
   __syncthreads();
   /* From the block's end: the words that are sure to come are other threads'. */
+#pragma unroll 1
   for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < ranks; i += blockDim.x) {
-    const uint64_t said = is_absent(e, i) ? 0 : rushmem::wait_packed(routing_of(e, ranks, set, i), round);
+    const uint64_t said = is_absent(e, i) ? 0 : packet_of(routing_of(e, ranks, set, i), round);
     counts[i] = said > e.max_tokens ? too_many : static_cast<uint32_t>(said);
   }
   const uint32_t each = e.max_tokens * words;
+#pragma unroll 1
   for (uint32_t base = threadIdx.x; base < ranks * each; base += polled * blockDim.x) {
     const packet *slots[polled];
     uint64_t four[polled];
@@ -92,23 +109,14 @@ __device__ inline void learn_routing(const exchange &e, const rushmem::team &t, 
     for (uint32_t j = 0; j < polled; ++j) {
       const uint32_t i = base + j * blockDim.x;
       if (i >= ranks * each) break;
-      const uint32_t source = ranks == 1 ? 0 : i / each, token = words == 1 ? i - source * each : (i - source * each) / words;
-      while (!has[j]) {
-        const uint32_t n = counts[source];
-        if (n == unknown) {
-          has[j] = rushmem::test_packed(slots[j], round, &four[j]);
-          continue;
-        }
-        if (n == too_many || token >= n) break;
-        four[j] = rushmem::wait_packed(slots[j], round);
-        has[j] = true;
-      }
+      if (!has[j]) has[j] = await_routing(e, counts, i, words, slots[j], round, &four[j]);
       if (has[j]) keep_word(k, all.ids + i, four[j], i / words);
     }
   }
   __syncthreads();
   if (threadIdx.x == 0) {
     uint32_t most = 0;
+#pragma unroll 1
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       uint32_t n = counts[rank];
       if (n == too_many) {
@@ -145,6 +153,7 @@ __device__ inline void each_expert(const exchange &e, const known &k, const tabl
   const uint32_t end = k.counts[rank] < to ? k.counts[rank] : to;
   if (from >= end) return;
   const uint64_t *ids = ids_of(e, all, {rank, from});
+#pragma unroll 1
   for (uint32_t i = threadIdx.x; i < (end - from) * id_words(e); i += blockDim.x) {
     const uint64_t four = ids[i];
     for (uint32_t j = 0; j < 4; ++j) {
@@ -180,6 +189,7 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
   for (uint32_t i = threadIdx.x; i < ranks * e.experts_a_rank; i += blockDim.x) all.before[i] = 0;
   for (uint32_t i = threadIdx.x; can_fail && i < e.experts; i += blockDim.x) all.totals[i] = 0;
   __syncthreads();
+#pragma unroll 1
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     uint32_t *of_rank = all.before + rank * e.experts_a_rank;
     each_expert(e, k, all, rank, 0, e.max_tokens, [&](uint32_t id) {

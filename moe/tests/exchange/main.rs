@@ -2,6 +2,7 @@
 
 mod bench;
 mod errors;
+mod groups;
 mod model;
 mod queued;
 
