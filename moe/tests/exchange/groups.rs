@@ -1,5 +1,5 @@
-//! Data-parallel groups: ranks that have the same tokens. Each rank of a group dispatches its share of them, so
-//! that none crosses twice, and a team of the group brings the sums together.
+//! Data-parallel groups: ranks that have the same tokens. Each rank of a group dispatches its share of them,
+//! so that none crosses twice, and a team of the group brings the sums together.
 
 use std::time::Duration;
 
