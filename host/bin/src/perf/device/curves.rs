@@ -1,7 +1,8 @@
 //! The direct path at every size: `rushmem-perf device curves`. Point-to-point operations of two PEs over the
-//! sizes from 8 bytes to 256 MiB, at every scope and by 1, 4, 32 and 132 blocks, each beside the peer's figure
-//! (`--compare`) and the same operations by bare instructions. A row is over where it is behind the peer, or
-//! further from the bare instructions than `APART`, in both of two runs: what one run shows alone is noise.
+//! sizes from 8 bytes to 256 MiB, at every scope and by 1, 4, 32 and 132 blocks, each beside the peer's
+//! figure (`--compare`) and the same operations by bare instructions. A row is over where it is behind the
+//! peer, or further from the bare instructions than `APART`, in both of two runs: what one run shows alone is
+//! noise.
 
 use super::measure::What;
 use super::plan::Machine;
@@ -85,8 +86,8 @@ fn limited(what: What, apart: f64) -> Spec {
     Spec { limit: Some(Limit::Beside(apart)), ..Spec::new(what) }
 }
 
-/// Takes out the peer's figures of gets that no link can have brought: where loads that go to the other GPU each
-/// time take longer, the peer's came out of a cache.
+/// Takes out the peer's figures of gets that no link can have brought: where loads that go to the other GPU
+/// each time take longer, the peer's came out of a cache.
 pub(super) fn without_caches(rows: &mut [Row]) {
     for row in rows.iter_mut().filter(|row| {
         let get = row.measure.split([' ', ',']).next();
@@ -111,8 +112,8 @@ pub(super) fn better(first: Vec<Row>, second: Vec<Row>) -> Vec<Row> {
     first.into_iter().zip(second).map(better).collect()
 }
 
-/// The rows that are furthest over what they may be, or nearest to it, the worst first; empty where nothing is
-/// promised.
+/// The rows that are furthest over what they may be, or nearest to it, the worst first; empty where nothing
+/// is promised.
 pub(super) fn worst(rows: &[Row]) -> String {
     let mut by_excess: Vec<(f64, &Row)> = rows.iter().filter_map(|row| Some((row.excess()?, row))).collect();
     by_excess.sort_by(|a, b| b.0.total_cmp(&a.0));
