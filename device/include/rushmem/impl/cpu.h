@@ -155,11 +155,6 @@ RUSHMEM_DEVICE void compiler_fence() { __atomic_signal_fence(__ATOMIC_SEQ_CST); 
 
 template <typename T> RUSHMEM_DEVICE T opaque(T value) { return value; }
 
-RUSHMEM_DEVICE void fetch_line(const void *) {}
-
-/* Kernels of a stream run one after the other. */
-RUSHMEM_DEVICE void await_kernel_before() {}
-
 /* After the loads of a get: no later access is performed before them. Costs nothing on x86-64. */
 RUSHMEM_DEVICE void loads_before_later() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 

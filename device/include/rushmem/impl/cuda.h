@@ -221,17 +221,6 @@ template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
   return seen;
 }
 
-/* A line of this GPU's memory is wanted in the L2 cache, which is where accesses of all kinds meet. */
-RUSHMEM_DEVICE void fetch_line(const void *line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
-
-/* In a kernel that may start while the one before it on its stream ends: waits until that one has, with all
- * that it wrote. */
-RUSHMEM_DEVICE void await_kernel_before() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 /* ---- fences ----
  *
  * What they become on sm_90, and cost: acq_rel is MEMBAR.ALL.SYS, which waits until every outstanding store

@@ -211,7 +211,7 @@ impl Kernels {
             }
             (Function::Gpu(function), Runner::Gpu(runner)) => {
                 // Not cooperative: that takes longer, and the caller has seen to it that all blocks fit.
-                let shape = Shape { grid, block, shared: 0, cooperative: false, cluster: None, early: true };
+                let shape = Shape { grid, block, shared: 0, cooperative: false, cluster: None };
                 // SAFETY: the caller vouches for the kernel, the arguments and the stream.
                 unsafe { runner.launch_own(function, name, &shape, values, raw) }
             }
