@@ -133,11 +133,10 @@ fn all_blocks_of_a_launch_make_one_call() {
     at_all_counts(|world, rng| grids(world, rng, ROOM, &[(3, 33), (1, 64), (5, 1), (3, 70), (2, 128)], 16));
 }
 
-/// Sizes at which grids go over from packets to staging memory, there from one phase to two, and from there
-/// to direct access.
+/// Sizes at which grids go over from packets to staging memory, and from there to direct access.
 #[test]
 fn large_calls_of_a_grid() {
-    at_counts(&[2, 3], |world, rng| grids(world, rng, (3 << 20) + 4096, &[(4, 64), (2, 128), (3, 32)], 8));
+    at_counts(&[2, 3], |world, rng| grids(world, rng, 3 << 20, &[(4, 64), (2, 128), (3, 32)], 8));
 }
 
 #[test]

@@ -302,8 +302,6 @@ __device__ rushmem::team part_of(int parts, unsigned set) {
  * become direct. */
 __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team &team, uint64_t most) {
   const uint64_t phase = 8 * team.raw.packets, others = team.n_pes() > 1 ? static_cast<uint64_t>(team.n_pes()) - 1 : 1;
-  using grid_call = rushmem::impl::call<rushmem::grid>;
-  const uint64_t chunk = 8 * rushmem::impl::dense_room<rushmem::grid>(team) * grid_call::channels_of(team);
   uint64_t bytes = size % 200;
   switch (random % 12) {
     case 0: bytes = size % 4; break;
@@ -313,8 +311,7 @@ __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team
     case 4: bytes = rushmem::impl::most_by_packets / others - 8 + size % 24; break;
     case 5: bytes = rushmem::impl::most_by_packets_of_grid / others - 8 + size % 24; break;
     case 6: bytes = size % 8192; break;
-    case 7: bytes = (1 + size / 24 % 2) * chunk - 8 + size % 24; break;
-    case 9: bytes = rushmem::impl::most_by_packets_of_grid / others + size % chunk; break;
+    case 7: bytes = team.raw.stage - 8 + size % 24; break;
     case 8: bytes = rushmem::impl::most_staged_of_grid / others - 8 + size % 24; break;
   }
   return bytes > most ? size % most : bytes;

@@ -15,7 +15,8 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t,
   const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
   if (staged) {
-    exchange_dense<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, block_each<T>{dst, n});
+    exchange_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), n * sizeof(T),
+                                       n * sizeof(T));
   } else if (direct) {
     c.meet();
     write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), reinterpret_cast<const char *>(src),

@@ -112,8 +112,9 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void broadcast_any(team t
   const bool staged = is_staged<Scope>(t, n * sizeof(T));
   const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, n * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct));
-  if (staged && broadcast_dense(c, dst, src, n, root)) {
-    /* Done. */
+  if (staged) {
+    broadcast_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), n * sizeof(T),
+                                        root);
   } else if (direct) broadcast_direct(c, dst, src, n, root);
   else if constexpr (call<Scope>::blocks) broadcast_by_blocks(c, dst, src, n, root);
   else broadcast_packets(c, dst, src, n, root);

@@ -27,7 +27,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void fcollect_any(team t,
   const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
   if (staged) {
-    exchange_dense<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, block_each<T>{dst, n});
+    exchange_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), 0, n * sizeof(T));
   } else if (direct) {
     char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
     c.meet();

@@ -56,7 +56,7 @@ RUSHMEM_OUTLINED void reduce_any(team t, T *dst, const T *src, size_t n) {
   const bool direct = !staged && is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
                                                         : is_large_to_reduce_by_puts(t, bytes) && dst != src);
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct));
-  if (staged) exchange_dense<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
+  if (staged) reduce_staged<Op>(c, dst, src, 0, bytes);
   else if (direct && near) reduce_direct<Op>(c, dst, src, n);
   else if (direct) reduce_by_puts<Op>(c, dst, src, n);
   else exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
@@ -72,7 +72,7 @@ RUSHMEM_OUTLINED void reducescatter_any(team t, T *dst, const T *src, size_t n) 
   const bool direct = !staged && is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
   call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct));
   if (staged) {
-    exchange_dense<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, reducing<T, Op>{dst, n, {}});
+    reduce_staged<Op>(c, dst, src, bytes, bytes);
   } else if (direct) {
     c.meet();
     combine<Op, false>(c, dst, block_, n, 0, bytes);

@@ -97,9 +97,7 @@ const SIZED: &[LaunchStep] = &[
     measured(2 << 10, 1, 512),
     measured(8 << 10, 64, 128),
     measured(128 << 10, 64, 256),
-    // By dense packets (impl/coll/staged.h), of which each thread has a few in flight.
-    step(512 << 10, 64, 512),
-    measured(2 << 20, 64, 128),
+    measured(1 << 20, 64, 128),
     measured(32 << 20, 64, 512),
 ];
 /// Sizes that members tell each other.

@@ -211,6 +211,10 @@ template <typename Scope> struct call {
     if constexpr (blocks) return t.raw.stage / channels_of(t) / 128 * 128;
     return t.raw.stage;
   }
+  RUSHMEM_DEVICE static size_t stage_of_call(const team &t) {
+    if constexpr (blocks) return stage_of_channel(t) * channels_of(t);
+    return t.raw.stage;
+  }
 
   /* The member `steps` to the right of this one, 0 < steps < n. */
   RUSHMEM_DEVICE int right(int steps) const {

@@ -70,6 +70,11 @@ template <typename Scope, size_t unit> RUSHMEM_OUTLINED void copy_apart(char *to
   copy<Scope, unit, false>(to, from, bytes);
 }
 
+/* The same of what others have written. */
+template <typename Scope, size_t unit> RUSHMEM_OUTLINED void copy_fresh(char *to, const char *from, size_t bytes) {
+  copy<Scope, unit, true>(to, from, bytes);
+}
+
 /* The same to a PE that is not in the run around this one. Out of line as well. */
 template <typename Scope, size_t unit> RUSHMEM_OUTLINED void put_apart(char *to, const char *from, size_t bytes, int pe) {
   const route way = route_to(pe);

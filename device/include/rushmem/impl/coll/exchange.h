@@ -184,11 +184,10 @@ template <typename Scope> RUSHMEM_DEVICE chunks chunks_of(const call<Scope> &c, 
 }
 
 /* A packet to every other member that says nothing else. */
-template <typename Scope> RUSHMEM_DEVICE void say_here(const call<Scope> &c, uint64_t phase) {
-  packet *own = c.packets(phase, c.t.raw.my_pe);
-  for (int s = 1; s < c.t.raw.n_pes; ++s) c.send(own, 0, phase, c.right(s));
+template <typename Scope> RUSHMEM_DEVICE void say_here(const call<Scope> &c) {
+  packet *own = c.packets(c.next, c.t.raw.my_pe);
+  for (int s = 1; s < c.t.raw.n_pes; ++s) c.send(own, 0, c.next, c.right(s));
 }
-template <typename Scope> RUSHMEM_DEVICE void say_here(const call<Scope> &c) { say_here(c, c.next); }
 
 /* Waits for the channel's first packet of all other members but `but`. */
 template <typename Scope> RUSHMEM_DEVICE void hear_all(const call<Scope> &c, uint64_t phase, int but) {

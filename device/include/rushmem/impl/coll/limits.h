@@ -2,11 +2,11 @@
  * choice rests on what all of them have in common: the team, the size, the scope's width, and that an array
  * is symmetric for all or for none (a call in which that differs ends with a mismatch).
  *
- * Packets take twice the bytes, dense ones in staging memory four thirds, and a reduction by either sends all
- * of its data to every member; the direct protocol has two meetings of all members, about 3.5 us between two
- * H200s. One block moves 46 GB/s over NVLink, so it gains by packets up to some 50 KiB; a grid moves eight
- * times as much, and gains up to some 300 KiB, or to what one phase of packets holds where there is staging
- * memory (docs/performance.md). */
+ * Packets take twice the bytes, and a reduction by packets sends all of its data to every member; the direct
+ * protocol has two meetings of all members, about 3.5 us between two H200s, and staging memory has one. One
+ * block moves 46 GB/s over NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as
+ * much, and gains up to some 300 KiB, or to what one phase of packets holds where there is staging memory
+ * (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
 #define RUSHMEM_IMPL_COLL_LIMITS_H
 
@@ -27,7 +27,7 @@ constexpr size_t most_by_packets_of_grid = 320 << 10;
 constexpr size_t most_by_messages = 4 << 10;
 
 /* Phases of packets that a grid may take before a call is direct where it can be; one where there is staging
- * memory. */
+ * memory: the second costs more than its meeting. */
 constexpr size_t most_phases_of_grid = 4;
 
 /* Whether a call that moves so many bytes to or from one member is direct where it can be. */
@@ -41,17 +41,11 @@ template <typename Scope> RUSHMEM_DEVICE bool is_large(const team &t, size_t byt
 /* Bytes to all other members together up to which a grid's call that is too large for packets is staged. */
 constexpr size_t most_staged_of_grid = 2 << 20;
 
-/* Words of a channel in one phase that its staging memory has room for, as dense packets (staged.h). */
-template <typename Scope> RUSHMEM_DEVICE size_t dense_room(const team &t) {
-  return call<Scope>::stage_of_channel(t) / 1024 * 96;
-}
-
-/* Whether a call that moves so many bytes between every two members goes through staging memory: in two
- * phases at most. */
+/* Whether a call that moves so many bytes between every two members goes through staging memory
+ * (staged.h). */
 template <typename Scope> RUSHMEM_DEVICE bool is_staged(const team &t, size_t bytes) {
   if constexpr (!has_blocks<Scope>::value) return false;
-  if (!t.raw.all_near || t.raw.n_pes < 2) return false;
-  if ((bytes + 7) / 8 > 2 * dense_room<Scope>(t) * call<Scope>::channels_of(t)) return false;
+  if (!t.raw.all_near || bytes > call<Scope>::stage_of_call(t) || t.raw.n_pes < 2) return false;
   return bytes * static_cast<size_t>(t.raw.n_pes - 1) <= most_staged_of_grid && is_large<Scope>(t, bytes);
 }
 

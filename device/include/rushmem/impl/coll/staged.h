@@ -1,245 +1,145 @@
-/* Collectives of middling size by a grid, between members that are near: packets again, but denser ones, in
- * staging memory. Nothing is waited for but the data, and what has come is combined while more is on its way.
+/* Collectives of middling size, between members that are near, by staging memory: one meeting instead of two.
  *
  * A slot set may have staging memory: for each member and each of RUSHMEM_TEAM_PHASES phases so many bytes as
- * `rushmem_team::stage` says, of which a grid's channels have a part each, as of the packets (call.h). It
- * holds nothing but dense packets: 12 bytes of data and a stamp of 4, seen whole like any packet. Three words
- * are two packets: the first two words, and behind each a half of the third.
+ * `rushmem_team::stage` says, of which a grid's channels have a part each, as of the packets (call.h). A call
+ * is one phase: each member writes what it has for the others into their staging memory, all meet, and each
+ * takes its part out. Nobody has to be asked whether its arrays may be written: what phase p writes replaces
+ * what phase p - 4 wrote, and who sends anything of phase p knows that all members have ended phase p - 4. A
+ * member takes out what has come before it sends anything of the next phase.
  *
- * The stamp is what is left of the phase's number once the place has said its remainder. A place is zero, or
- * has the stamp of an earlier phase, as long as stamps have 32 bits: after 2^33 phases calls are made by
- * ordinary packets (`stamps_last`), which all members find alike. Ordinary packets go along: one from every
- * member in each phase and channel, as the rules of call.h want it. It has the tag, too.
- *
- * A warp's words and packets lie together in tiles of 32 threes, so that each access is of whole lines. Which
- * thread has which three is its member's own affair. */
+ * Data goes once over the link, as in the direct protocol, and once more through this GPU's memory. */
 #ifndef RUSHMEM_IMPL_COLL_STAGED_H
 #define RUSHMEM_IMPL_COLL_STAGED_H
 
-#include <rushmem/impl/coll/direct.h>
-#include <rushmem/impl/coll/exchange.h>
+#include <rushmem/impl/coll/combine.h>
 
 namespace rushmem {
 namespace impl {
 
-/* Threes of a thread that are sent and received together. */
-constexpr uint32_t threes_together = 2;
-
-RUSHMEM_DEVICE bool stamps_last(uint64_t phase) { return phase >> 33 == 0; }
-RUSHMEM_DEVICE uint32_t stamp_of(uint64_t phase) { return static_cast<uint32_t>(phase / RUSHMEM_TEAM_PHASES) + 1; }
-
-/* The first word of a three, and its first packet; its others lie a tile's width behind one another. */
-RUSHMEM_DEVICE uint32_t word_of_three(uint32_t q) { return q / 32 * 96 + q % 32; }
-RUSHMEM_DEVICE uint32_t packet_of_three(uint32_t q) { return q / 32 * 64 + q % 32; }
-RUSHMEM_DEVICE uint32_t threes_of(uint32_t words) { return (words + 95) / 96 * 32; }
-
-/* How a call's words are shared out: in one chunk, or in two. Channels begin at whole lines. */
-template <typename Scope> RUSHMEM_DEVICE chunks dense_chunks(const call<Scope> &c, size_t words) {
-  const uint32_t channels = c.channels();
-  uint32_t each = static_cast<uint32_t>(dense_room<Scope>(c.t));
-  if (words < size_t(each) * channels) each = ((static_cast<uint32_t>(words) + channels - 1) / channels + 15) / 16 * 16;
-  return {words, each, each * channels, each * block_in_grid()};
+/* This channel's bytes of those for each member. */
+template <typename Scope> RUSHMEM_DEVICE span staged_part(const call<Scope> &c, size_t bytes) {
+  return block_part(c, 0, bytes);
 }
 
-/* A phase's words for the other members, n of this channel from word `first` on. */
-template <bool whole, typename Scope, typename Source>
-RUSHMEM_DEVICE void send_dense(const call<Scope> &c, const Source &source, uint64_t phase, size_t first, uint32_t n) {
+/* This block's part to all other members' staging memory: each gets what lies `apart` bytes behind what goes
+ * to the one before it. Where `own` is not null, this member's goes there as well. */
+template <size_t unit, typename Scope>
+RUSHMEM_DEVICE void send_staged(call<Scope> &c, const char *src, size_t apart, size_t bytes, char *own) {
   using group = typename call<Scope>::group;
-  constexpr uint32_t U = threes_together;
-  const uint32_t size = group::size(), threes = threes_of(n);
-  packet *const stage = reinterpret_cast<packet *>(c.stage(phase, c.t.raw.my_pe));
-  const uint64_t stamp = stamp_of(phase);
-  RUSHMEM_ROLLED
-  for (uint32_t q = group::rank(); q < threes; q += U * size) {
-    uint64_t word_[3 * U] = {};
-    RUSHMEM_ROLLED
-    for (int s = 1; s < c.t.raw.n_pes; ++s) {
-      const int member = c.right(s);
-      RUSHMEM_UNROLL
-      for (uint32_t k = 0; k < 3 * U; ++k) {
-        const uint32_t at = word_of_three(q + k / 3 * size) + k % 3 * 32;
-        if ((s == 1 || !Source::same) && at < n) word_[k] = source_word<whole>(source, member, first + at);
+  const span mine = staged_part(c, bytes);
+  const size_t count = mine.end - mine.begin;
+  c.make_room();
+  if (count == 0) return;
+  const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
+  char *const stage = c.stage(c.next, me);
+  const char *from_own = src + static_cast<size_t>(me) * apart + mine.begin;
+  if (own != nullptr) own += mine.begin;
+  if (own == from_own) own = nullptr;
+  if constexpr (!is_alone<group>::value && !is_one_warp<group>::value) {
+    if (own != nullptr && n > 1 && group::size() >= 64) {
+      using lower = half_of_block<false>;
+      using upper = half_of_block<true>;
+      if (lower::rank() >= lower::size()) return copy_apart<upper, unit>(own, from_own, count);
+      RUSHMEM_ROLLED
+      for (int s = 1; s < n; ++s) {
+        const int to = c.right(s);
+        copy_apart<lower, unit>(c.near_at(stage, to), src + static_cast<size_t>(to) * apart + mine.begin, count);
       }
-      packet *const there = c.near_at(stage, member);
-      RUSHMEM_UNROLL
-      for (uint32_t u = 0; u < U; ++u) {
-        const uint32_t at = word_of_three(q + u * size);
-        packet *const to = there + packet_of_three(q + u * size);
-        const uint64_t third = word_[3 * u + 2];
-        if (at < n) store_packet(to, word_[3 * u], third << 32 | stamp);
-        if (at + 32 < n) store_packet(to + 32, word_[3 * u + 1], (third >> 32) << 32 | stamp);
-      }
+      return;
     }
   }
-}
-
-/* Threes of a member: q, and those behind it, all in flight until all have come. */
-template <uint32_t U, typename Scope>
-RUSHMEM_DEVICE typename call<Scope>::template words<3 * U> receive_threes(const call<Scope> &c, uint64_t phase, int member,
-                                                                          uint32_t q, uint32_t n) {
-  const uint32_t size = call<Scope>::group::size(), stamp = stamp_of(phase);
-  const packet *const stage = reinterpret_cast<const packet *>(c.stage(phase, member));
-  typename call<Scope>::patience p;
-  for (;;) {
-    typename call<Scope>::template words<3 * U> got;
-    uint64_t seen[2 * U];
-    RUSHMEM_UNROLL
-    for (uint32_t k = 0; k < 2 * U; ++k) {
-      packet one{0, stamp};
-      if (word_of_three(q + k / 2 * size) + k % 2 * 32 < n) one = load_packet(stage + packet_of_three(q + k / 2 * size) + k % 2 * 32);
-      got.at[k / 2 * 3 + k % 2] = one.value;
-      seen[k] = one.sequence;
-    }
-    uint32_t late = 2 * U;
-    RUSHMEM_UNROLL
-    for (uint32_t k = 2 * U; k-- > 0;) {
-      if (static_cast<uint32_t>(seen[k]) != stamp) late = k;
-    }
-    if (RUSHMEM_LIKELY(late == 2 * U)) {
-      RUSHMEM_UNROLL
-      for (uint32_t u = 0; u < U; ++u) got.at[3 * u + 2] = (seen[2 * u + 1] >> 32) << 32 | seen[2 * u] >> 32;
-      return got;
-    }
-    const packet *const missing = stage + packet_of_three(q + late / 2 * size) + late % 2 * 32;
-    p.unsatisfied(c, &missing->sequence, c.number(phase), 0, member);
-  }
-}
-
-/* A phase's words of all members, in the order of their numbers, this one among them. */
-template <bool whole, typename Scope, typename Source, typename Sink>
-RUSHMEM_DEVICE void receive_dense(const call<Scope> &c, const Source &source, const Sink &sink, uint64_t phase, size_t first,
-                                  uint32_t n) {
-  using group = typename call<Scope>::group;
-  constexpr uint32_t U = threes_together;
-  const uint32_t size = group::size(), threes = threes_of(n);
   RUSHMEM_ROLLED
-  for (uint32_t q = group::rank(); q < threes; q += U * size) {
-    struct {
-      Sink of;
-    } sinks[3 * U];
-    RUSHMEM_UNROLL
-    for (uint32_t k = 0; k < 3 * U; ++k) sinks[k].of = sink;
-    RUSHMEM_ROLLED
-    for (int member = 0; member < c.t.raw.n_pes; ++member) {
-      typename call<Scope>::template words<3 * U> got{};
-      if (member != c.t.raw.my_pe) got = receive_threes<U>(c, phase, member, q, n);
-      RUSHMEM_UNROLL
-      for (uint32_t k = 0; k < 3 * U; ++k) {
-        const uint32_t at = word_of_three(q + k / 3 * size) + k % 3 * 32;
-        if (at >= n) continue;
-        if (member == c.t.raw.my_pe) got.at[k] = source_word<whole>(source, member, first + at);
-        sinks[k].of.template take<whole>(member, first + at, got.at[k]);
-      }
-    }
-    RUSHMEM_UNROLL
-    for (uint32_t k = 0; k < 3 * U; ++k) {
-      const uint32_t at = word_of_three(q + k / 3 * size) + k % 3 * 32;
-      if (at < n) sinks[k].of.template done<whole>(first + at);
-    }
+  for (int s = 1; s < n; ++s) {
+    const int to = c.right(s);
+    copy_apart<group, unit>(c.near_at(stage, to), src + static_cast<size_t>(to) * apart + mine.begin, count);
   }
+  if (own != nullptr) copy_apart<group, unit>(own, from_own, count);
 }
 
-/* What the members do in a phase, by functions of a phase, the first word and their number. The second chunk
- * goes before the first is received where its place is free already: all members have ended the phase three
- * before the first, that is. Else it goes after it, and after all threads have heard of it that may have
- * to. */
-template <typename Scope, typename Send, typename Receive>
-RUSHMEM_DEVICE void dense_phases(call<Scope> &c, size_t words, Send send, Receive receive) {
-  using group = typename call<Scope>::group;
-  const chunks shares = dense_chunks(c, words);
-  const uint32_t several = words > shares.step;
-  const bool together = c.behind < RUSHMEM_TEAM_PHASES;
-  const auto send_chunk_of = [&](uint32_t k) {
-    if (group::rank() == 0) say_here(c, c.next + k);
-    send(c.next + k, k * size_t(shares.step) + shares.offset, shares.count(k * size_t(shares.step)));
-  };
-  const auto receive_chunk_of = [&](uint32_t k) {
-    receive(c.next + k, k * size_t(shares.step) + shares.offset, shares.count(k * size_t(shares.step)));
-    if (group::rank() == 0) hear_all(c, c.next + k, c.t.raw.my_pe);
-  };
+/* What has come from a member in a phase goes to `dst`: this block's part. */
+template <size_t unit, typename Scope>
+RUSHMEM_DEVICE void take_staged(const call<Scope> &c, char *dst, uint64_t phase, int member, size_t bytes) {
+  const span mine = staged_part(c, bytes);
+  if (mine.begin == mine.end) return;
+  copy_fresh<typename call<Scope>::group, unit>(dst + mine.begin, c.stage(phase, member), mine.end - mine.begin);
+}
+
+/* A block of each member to each: member j's lies `apart` bytes times j behind `src`, and what comes from
+ * member j goes to `dst` + j * `bytes`. In place, too: arrays are written once all has left. */
+template <size_t unit, typename Scope>
+RUSHMEM_DEVICE void exchange_staged(call<Scope> &c, char *dst, const char *src, size_t apart, size_t bytes) {
+  if (c.is_idle()) return;
+  const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
+  const uint64_t phase = c.next;
+  send_staged<unit>(c, src, apart, bytes, dst + static_cast<size_t>(me) * bytes);
+  c.meet();
   RUSHMEM_ROLLED
-  for (uint32_t k = 0; k <= several; ++k) {
-    if (k == 0 || !together) send_chunk_of(k);
-    if (k == 0 && several && together) send_chunk_of(1);
-    c.check_busy();
-    receive_chunk_of(k);
-    if (several && !together) group::sync();
+  for (int s = 1; s < n; ++s) {
+    const int from = c.right(s);
+    take_staged<unit>(c, dst + static_cast<size_t>(from) * bytes, phase, from, bytes);
   }
   loads_before_later();
-  c.next += 1 + several;
-  c.behind = 2 + several;
 }
 
-/* `exchange` by dense packets. Out of line, and all by value, as exchange_chunks(). */
-template <bool whole, typename Scope, typename Source, typename Sink>
-RUSHMEM_OUTLINED typename call<Scope>::state_of exchange_by_threes(team t, typename call<Scope>::state_of so_far, size_t words,
-                                                                   Source source, Sink sink) {
-  call<Scope> c(t, so_far);
-  dense_phases(
-      c, words, [&](uint64_t phase, size_t first, uint32_t n) { send_dense<whole>(c, source, phase, first, n); },
-      [&](uint64_t phase, size_t first, uint32_t n) { receive_dense<whole>(c, source, sink, phase, first, n); });
-  return c.so_far();
-}
-
-template <typename Scope, typename Source, typename Sink>
-RUSHMEM_DEVICE void exchange_dense(call<Scope> &c, size_t words, Source source, Sink sink) {
+/* `bytes` from `src` of member `root` to `dst` of all. */
+template <size_t unit, typename Scope>
+RUSHMEM_DEVICE void broadcast_staged(call<Scope> &c, char *dst, const char *src, size_t bytes, int root) {
   if (c.is_idle()) return;
-  if (RUSHMEM_UNLIKELY(!stamps_last(c.next + 1))) return exchange<Scope>(c, words, source, sink);
-  c.make_room();
-  const auto after = source.are_whole(sink.dst) ? exchange_by_threes<true, Scope>(c.t, c.so_far(), words, source, sink)
-                                                : exchange_by_threes<false, Scope>(c.t, c.so_far(), words, source, sink);
-  c.next = after.next;
-  c.behind = after.behind;
-  c.busy = after.busy;
+  const uint64_t phase = c.next;
+  const bool is_root = c.t.raw.my_pe == root;
+  if (is_root) send_staged<unit>(c, src, 0, bytes, dst);
+  c.meet();
+  if (!is_root) take_staged<unit>(c, dst, phase, root, bytes);
+  loads_before_later();
 }
 
-/* The words of one member alone, which the others leave at `dst`. */
-template <bool whole, typename Scope, typename T>
-RUSHMEM_OUTLINED typename call<Scope>::state_of broadcast_by_threes(team t, typename call<Scope>::state_of so_far, T *dst,
-                                                                    const T *src, size_t n, int root) {
+/* Members' parts of a reduction: this one's own, and the others' in its staging memory. `own` is where this
+ * block's part begins. */
+struct staged_members {
+  const char *own, *stage; /* of member 0 */
+  size_t apart;
+  int me;
+  RUSHMEM_DEVICE const char *at(size_t offset, int member) const {
+    return (member == me ? own : stage + static_cast<size_t>(member) * apart) + offset;
+  }
+};
+
+/* Words [0, words) of parts of `bytes` bytes, one at a time. Out of line: for what has no whole vectors. */
+template <typename Group, typename T, typename Op>
+RUSHMEM_OUTLINED void combine_staged_words(staged_members from, int members, T *dst, size_t first, size_t bytes) {
+  const auto part = [=](int m) { return reinterpret_cast<const T *>(from.at(0, m)); };
+  const size_t n = bytes / sizeof(T), words = (bytes + 7) / 8;
+  for (size_t w = first + Group::rank(); w < words; w += Group::size()) {
+    accumulator<T, Op> so_far;
+    so_far.begin(word_at(part(0), n, w));
+    for (int m = 1; m < members; ++m) so_far.add(word_at(part(m), n, w));
+    set_word(dst, n, w, so_far.result());
+  }
+}
+
+/* Reduces what the members have for each other: member j's lies `apart` bytes times j behind `src`, or the
+ * same goes to all (0). `dst` is this member's result. */
+template <typename Op, typename Scope, typename T>
+RUSHMEM_DEVICE void reduce_staged(call<Scope> &c, T *dst, const T *src, size_t apart, size_t bytes) {
   using group = typename call<Scope>::group;
-  constexpr uint32_t U = threes_together;
-  call<Scope> c(t, so_far);
-  const bool is_root = t.raw.my_pe == root;
-  const words_from<T, false> source{src, n};
-  dense_phases(
-      c, words_of<T>(n),
-      [&](uint64_t phase, size_t first, uint32_t count) {
-        if (is_root) send_dense<whole>(c, source, phase, first, count);
-      },
-      [&](uint64_t phase, size_t first, uint32_t count) {
-        RUSHMEM_ROLLED
-        for (uint32_t q = group::rank(); !is_root && q < threes_of(count); q += U * group::size()) {
-          const auto got = receive_threes<U>(c, phase, root, q, count);
-          RUSHMEM_UNROLL
-          for (uint32_t k = 0; k < 3 * U; ++k) {
-            const uint32_t at = word_of_three(q + k / 3 * group::size()) + k % 3 * 32;
-            if (at < count) leave_word<whole>(dst, n, first + at, got.at[k]);
-          }
-        }
-        if (!is_root || dst == src) return;
-        const size_t begin = first * 8, bytes = n * sizeof(T);
-        if (count == 0) return;
-        const size_t end = begin + count * size_t(8) < bytes ? begin + count * size_t(8) : bytes;
-        copy_apart<group, unit_of<T>::value>(reinterpret_cast<char *>(dst) + begin, reinterpret_cast<const char *>(src) + begin,
-                                             end - begin);
-      });
-  return c.so_far();
-}
-
-/* n elements from `src` of member `root` to `dst` of all, unless stamps are used up. */
-template <typename Scope, typename T>
-RUSHMEM_DEVICE bool broadcast_dense(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
-  if (c.is_idle()) return true;
-  if (RUSHMEM_UNLIKELY(!stamps_last(c.next + 1))) return false;
-  c.make_room();
-  const bool whole = words_from<T, false>{src, n}.are_whole(dst);
-  const auto after = whole ? broadcast_by_threes<true, Scope>(c.t, c.so_far(), dst, src, n, root)
-                           : broadcast_by_threes<false, Scope>(c.t, c.so_far(), dst, src, n, root);
-  c.next = after.next;
-  c.behind = after.behind;
-  c.busy = after.busy;
-  return true;
+  if (c.is_idle()) return;
+  const uint64_t phase = c.next;
+  send_staged<unit_of<T>::value>(c, reinterpret_cast<const char *>(src), apart, bytes, nullptr);
+  c.meet();
+  const span mine = staged_part(c, bytes);
+  const size_t count = mine.end - mine.begin;
+  const char *own = reinterpret_cast<const char *>(src) + static_cast<size_t>(c.t.raw.my_pe) * apart + mine.begin;
+  char *to = reinterpret_cast<char *>(dst) + mine.begin;
+  const staged_members from{own, c.stage(phase, 0), c.t.raw.stage, c.t.raw.my_pe};
+  size_t done = 0;
+  if (count != 0 && RUSHMEM_LIKELY(whole_vectors(to, own))) {
+    combine_whole<Op, false, T>(c, to, from, count / 16);
+    done = count / 16 * 16;
+  }
+  if (done < count) {
+    combine_staged_words<group, T, Op>(from, c.t.raw.n_pes, reinterpret_cast<T *>(to), done / 8, count);
+  }
+  loads_before_later();
 }
 
 }  // namespace impl
