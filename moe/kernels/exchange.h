@@ -67,8 +67,6 @@ struct exchange {
   /* This rank's alone. */
   unsigned char *scratch;  /* a row or sum for each warp, where a rank is far; else null */
   int32_t *positions;      /* [ranks][max_tokens][top_k]: where dispatch left them */
-  uint32_t *known;         /* [ranks]: tokens of each source in the round that was received */
-  uint32_t *tickets;       /* ticket_kinds, apart */
   uint64_t *sent;          /* rounds sent: a word for each block, as its neighbours may be ahead of it */
   uint64_t *received;
   uint64_t *combined;
@@ -90,8 +88,6 @@ struct exchange {
   uint32_t rounded;        /* whether sums travel as the type that experts produce, not as f32 */
   uint32_t weighted;       /* whether there are weights */
   uint32_t wide;           /* whether the experts' numbers are 64 bits wide */
-  uint32_t senders;        /* of 32 blocks of a dispatch of many tokens so many send */
-  uint32_t collectors;     /* of 32 blocks of a combine of many tokens so many begin at the home's end */
   float experts_a_rank_reciprocal;
 };
 
@@ -171,68 +167,16 @@ __device__ inline range part_of(uint32_t all, uint32_t part, uint32_t parts) {
   return {begin < all ? begin : all, end < all ? end : all};
 }
 
-/* Rows in the order in which they are dealt out: of each token those of all sources, from the next rank on
- * to this one. So all links and this rank's memory are busy at once. */
-struct place_of_token {
-  uint32_t source, token;
-};
-__device__ inline place_of_token row_in_turn(uint32_t at, uint32_t ranks, uint32_t me) {
-  if (ranks == 1) return {0, at};
-  const uint32_t token = at / ranks, source = at - token * ranks + me + 1;
-  return {source < ranks ? source : source - ranks, token};
-}
-
-/* Items are dealt out to the warps of blocks: evenly to blocks, and to a block as many side by side. */
+/* Items are dealt out to the warps of all blocks: evenly to blocks, and to a block as many side by side. */
 struct dealt {
   uint32_t first, step; /* the block's first item of all, and from one turn to the next */
   uint32_t each;        /* items of a turn */
 };
-__device__ inline dealt deal(uint32_t items, uint32_t block, uint32_t blocks) {
+__device__ inline dealt deal(uint32_t items) {
   uint32_t each = 1;
-  if (items > blocks) each = items >= blocks * warps ? warps : (items + blocks - 1) / blocks;
-  return {block * each, blocks * each, each};
+  if (items > gridDim.x) each = items >= gridDim.x * warps ? warps : (items + gridDim.x - 1) / gridDim.x;
+  return {blockIdx.x * each, gridDim.x * each, each};
 }
-__device__ inline dealt deal(uint32_t items) { return deal(items, blockIdx.x, gridDim.x); }
-
-/* Whether each warp has an item at most. */
-__device__ inline bool is_one_turn(uint32_t items) { return items <= gridDim.x * warps; }
-
-/* So many of all blocks, of 32, and never all; 0 where there is one alone. */
-__device__ inline uint32_t blocks_of(uint32_t share) {
-  const uint32_t blocks = (gridDim.x * share + lanes - 1) / lanes;
-  return blocks < gridDim.x ? blocks : gridDim.x - 1;
-}
-
-/* What takes several turns is not dealt out beforehand: a block that is done takes the next ticket, of as
- * many items as it has warps. Who does something changes nothing of what comes out. A counter is set to zero
- * by a launch of the same rank that is over before this one begins. */
-enum { receive_even, receive_odd, push_tickets, collect_tickets, ticket_kinds };
-constexpr uint32_t ticket_apart = 32;
-struct turns {
-  uint32_t *counter; /* null: dealt out */
-  uint32_t *slots;   /* two, in shared memory */
-  uint32_t ahead;    /* the leader's: the next ticket, asked for a turn before it is needed */
-  uint32_t parity, at, step;
-
-  __device__ turns(uint32_t *slots, uint32_t *counter, const dealt &d) : counter(counter), slots(slots), ahead(0), parity(0), at(d.first), step(d.step) {
-    if (!counter) return;
-    if (threadIdx.x == 0) ahead = atomicAdd(counter, 1u);
-    take();
-  }
-  __device__ void take() {
-    if (threadIdx.x == 0) slots[parity] = ahead;
-    __syncthreads();
-    at = slots[parity] * warps;
-    parity ^= 1;
-    if (threadIdx.x == 0) ahead = atomicAdd(counter, 1u);
-  }
-  /* By all threads of the block. */
-  __device__ void next() {
-    if (counter) take();
-    else at += step;
-  }
-};
-__device__ inline uint32_t *counter_of(const exchange &e, uint32_t kind) { return e.tickets + kind * ticket_apart; }
 
 /* Parts of rows that come as packets, which need no agreement: as many as give every block one. */
 __device__ inline uint32_t parts_of(uint32_t rows, uint32_t most) {
@@ -251,7 +195,6 @@ __device__ inline uint32_t rank_of(const exchange &e, uint32_t id) { return divi
 /* This block's word, of which the number of blocks may be another at the next launch. */
 __device__ inline void count_round(const exchange &e, uint64_t *words, uint64_t round) {
   __syncthreads();
-#pragma unroll 1
   for (uint32_t i = blockIdx.x + threadIdx.x * gridDim.x; i < e.words; i += blockDim.x * gridDim.x) words[i] = round;
 }
 
@@ -265,14 +208,6 @@ __device__ inline void note_failure(const exchange &e, uint64_t round, int kind,
     e.failure[failure_kind] = static_cast<uint64_t>(kind);
   }
   e.failure[failure_last] = round;
-}
-
-/* Waits for a packet that a first look has not seen. Out of line: a wait is long, there are many, and a round
- * of few tokens takes no longer than its instructions take to be fetched. */
-__device__ __noinline__ uint64_t await(const packet *slot, uint64_t round) { return rushmem::wait_packed(slot, round); }
-__device__ inline uint64_t packet_of(const packet *slot, uint64_t round) {
-  uint64_t value = 0;
-  return rushmem::test_packed(slot, round, &value) ? value : await(slot, round);
 }
 
 /* ---- 16 bytes ---- */

@@ -185,10 +185,6 @@ __device__ inline raw_four load_four(const unsigned char *row, uint32_t at) {
   const uint2 half = *reinterpret_cast<const uint2 *>(row + size_t(at) * 8);
   return {make_uint4(half.x, half.y, 0, 0)};
 }
-__device__ inline raw_four minus_zeros() {
-  if constexpr (y_bytes == 4) return {make_uint4(0x80000000u, 0x80000000u, 0x80000000u, 0x80000000u)};
-  return {make_uint4(0x80008000u, 0x80008000u, 0, 0)};
-}
 __device__ inline four four_of(const raw_four &raw) {
   if constexpr (y_bytes == 4) return four_of_floats(raw.q);
   return four_of_narrow(static_cast<uint64_t>(raw.q.y) << 32 | raw.q.x);

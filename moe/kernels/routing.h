@@ -8,17 +8,17 @@
 
 namespace moe {
 
-/* What a block knows of a round, in shared memory. */
+/* What a block knows of a round, in shared memory. Tokens of all sources stand one behind the other. */
 struct known {
   uint32_t counts[most_ranks];    /* tokens of each source */
-  uint32_t most;                  /* of a source */
+  uint32_t start[most_ranks + 1]; /* the first token of each source; at the end how many there are */
   uint32_t wrong;                 /* the first token with an expert that does not exist */
   int failure;                    /* kind, with the words of note_failure */
   uint64_t rank, about, count;
 };
 
-/* Dynamic shared memory: the experts of all tokens, in words of four; then for each source and expert of this
- * rank how many of its tokens are for that, later the row of its next one; then words as many as experts. */
+/* Dynamic shared memory: the experts of all tokens, in words of four; then for each expert of this rank
+ * the row of its next token, counted up to the row at hand; then how many tokens each of all experts has. */
 struct table {
   uint64_t *ids;
   uint32_t *before, *totals;
@@ -27,7 +27,16 @@ __device__ inline table table_of(const exchange &e, const rushmem::team &t, unsi
   const size_t ids = size_t(t.n_pes()) * e.max_tokens * id_words(e);
   uint64_t *words = reinterpret_cast<uint64_t *>(shared);
   uint32_t *before = reinterpret_cast<uint32_t *>(words + ids);
-  return {words, before, before + static_cast<uint32_t>(t.n_pes()) * e.experts_a_rank};
+  return {words, before, before + e.experts_a_rank};
+}
+
+struct place_of_token {
+  uint32_t source, token;
+};
+__device__ inline place_of_token locate(const known &k, uint32_t ranks, uint32_t at) {
+  uint32_t source = 0;
+  while (source + 1 < ranks && k.start[source + 1] <= at) ++source;
+  return {source, at - k.start[source]};
 }
 
 /* By one thread: the first failure counts; each thread that finds one finds the same, or one of the same kind
@@ -56,24 +65,6 @@ __device__ inline void keep_word(known &k, uint64_t *to, uint64_t four, uint32_t
   }
 }
 
-/* Words of which a thread has loads in flight together. */
-constexpr uint32_t polled = 4;
-
-/* Waits for word `i` of all, if its source has so many tokens. */
-__device__ __noinline__ bool await_routing(const exchange &e, const volatile uint32_t *counts, uint32_t i, uint32_t words,
-                                           const packet *slot, uint64_t round, uint64_t *four) {
-  const uint32_t each = e.max_tokens * words, source = i / each;
-  for (;;) {
-    const uint32_t n = counts[source];
-    if (n == too_many || (n != unknown && (i - source * each) / words >= n)) return false;
-    if (n != unknown) {
-      *four = await(slot, round);
-      return true;
-    }
-    if (rushmem::test_packed(slot, round, four)) return true;
-  }
-}
-
 /* How many tokens each source has, and their experts. Both are waited for at once, as the loads of a wait
  * take as long as the link: a thread polls a word that may never come, until its source's count says so. */
 __device__ inline void learn_routing(const exchange &e, const rushmem::team &t, uint64_t round, known &k, const table &all) {
@@ -83,49 +74,42 @@ __device__ inline void learn_routing(const exchange &e, const rushmem::team &t, 
   if (threadIdx.x == 0) {
     k.failure = 0;
     k.wrong = ~0u;
+    k.start[0] = 0;
   }
   __syncthreads();
   /* From the block's end: the words that are sure to come are other threads'. */
-#pragma unroll 1
   for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < ranks; i += blockDim.x) {
-    const uint64_t said = is_absent(e, i) ? 0 : packet_of(routing_of(e, ranks, set, i), round);
+    const uint64_t said = is_absent(e, i) ? 0 : rushmem::wait_packed(routing_of(e, ranks, set, i), round);
     counts[i] = said > e.max_tokens ? too_many : static_cast<uint32_t>(said);
   }
   const uint32_t each = e.max_tokens * words;
-#pragma unroll 1
-  for (uint32_t base = threadIdx.x; base < ranks * each; base += polled * blockDim.x) {
-    const packet *slots[polled];
-    uint64_t four[polled];
-    bool has[polled];
-#pragma unroll
-    for (uint32_t j = 0; j < polled; ++j) {
-      const uint32_t i = base + j * blockDim.x, source = ranks == 1 ? 0 : i / each, at = i - source * each;
-      const uint32_t token = words == 1 ? at : at / words;
-      slots[j] = routing_of(e, ranks, set, source) + 1 + size_t(token) * e.routing_words + (at - token * words);
-      four[j] = 0;
-      has[j] = i < ranks * each && rushmem::test_packed(slots[j], round, &four[j]);
+  for (uint32_t i = threadIdx.x; i < ranks * each; i += blockDim.x) {
+    const uint32_t source = ranks == 1 ? 0 : i / each, at = i - source * each, token = words == 1 ? at : at / words;
+    const packet *slot = routing_of(e, ranks, set, source) + 1 + size_t(token) * e.routing_words + (at - token * words);
+    uint64_t four = 0;
+    bool has = rushmem::test_packed(slot, round, &four);
+    while (!has) {
+      const uint32_t n = counts[source];
+      if (n == unknown) {
+        has = rushmem::test_packed(slot, round, &four);
+        continue;
+      }
+      if (n == too_many || token >= n) break;
+      four = rushmem::wait_packed(slot, round);
+      has = true;
     }
-#pragma unroll
-    for (uint32_t j = 0; j < polled; ++j) {
-      const uint32_t i = base + j * blockDim.x;
-      if (i >= ranks * each) break;
-      if (!has[j]) has[j] = await_routing(e, counts, i, words, slots[j], round, &four[j]);
-      if (has[j]) keep_word(k, all.ids + i, four[j], i / words);
-    }
+    if (has) keep_word(k, all.ids + i, four, i / words);
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    uint32_t most = 0;
-#pragma unroll 1
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       uint32_t n = counts[rank];
       if (n == too_many) {
         if (!k.failure) fail_round(k, too_many_tokens, rank, 0, routing_of(e, ranks, set, rank)->value);
         n = counts[rank] = 0;
       }
-      if (n > most) most = n;
+      k.start[rank + 1] = k.start[rank] + n;
     }
-    k.most = most;
   }
   __syncthreads();
 }
@@ -145,33 +129,8 @@ __device__ inline uint32_t padded(const exchange &e, uint32_t rows) { return (ro
 /* The block that counts for the result: the last, which has the fewest rows. */
 __device__ inline bool is_clerk() { return blockIdx.x == gridDim.x - 1; }
 
-/* Does something for each expert of the tokens of `rank` from number `from` up to `to`, as far as it has so
- * many. */
-template <typename Do>
-__device__ inline void each_expert(const exchange &e, const known &k, const table &all, uint32_t rank, uint32_t from, uint32_t to,
-                                   const Do &does) {
-  const uint32_t end = k.counts[rank] < to ? k.counts[rank] : to;
-  if (from >= end) return;
-  const uint64_t *ids = ids_of(e, all, {rank, from});
-#pragma unroll 1
-  for (uint32_t i = threadIdx.x; i < (end - from) * id_words(e); i += blockDim.x) {
-    const uint64_t four = ids[i];
-    for (uint32_t j = 0; j < 4; ++j) {
-      if (id_at(four, j) < unheard) does(id_at(four, j));
-    }
-  }
-}
-
-/* Whether there can be more tokens than room for them: not where there is room for all that can come. */
-__device__ inline bool may_overflow(const exchange &e, uint32_t ranks) {
-  if (MOE_LAYOUT == 1) return false;
-  if (MOE_LAYOUT == 0) return e.capacity < ranks * e.max_tokens;
-  const uint32_t most = e.top_k < e.experts_a_rank ? e.top_k : e.experts_a_rank;
-  return e.capacity < uint64_t(ranks) * e.max_tokens * most + e.experts_a_rank * uint64_t(e.align - 1);
-}
-
-/* Counts tokens by source for the experts of this rank, and where rows may be too few those of every expert,
- * on all ranks alike; and looks for errors. */
+/* Counts the tokens of every expert, on all ranks alike, and looks for errors. Where no expert can have too
+ * many, one block alone counts. */
 __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k, const table &all) {
   if (k.wrong != ~0u) {
     if (threadIdx.x == 0 && !k.failure) {
@@ -184,18 +143,19 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
   static_cast<void>(all);
 #else
   __shared__ uint32_t first;
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), ours = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
-  const bool can_fail = may_overflow(e, ranks);
-  for (uint32_t i = threadIdx.x; i < ranks * e.experts_a_rank; i += blockDim.x) all.before[i] = 0;
-  for (uint32_t i = threadIdx.x; can_fail && i < e.experts; i += blockDim.x) all.totals[i] = 0;
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e);
+  const bool can_fail = MOE_LAYOUT == 2 || e.capacity < ranks * e.max_tokens;
+  if (!can_fail && !is_clerk()) return;
+  for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) all.totals[i] = 0;
   __syncthreads();
-#pragma unroll 1
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    uint32_t *of_rank = all.before + rank * e.experts_a_rank;
-    each_expert(e, k, all, rank, 0, e.max_tokens, [&](uint32_t id) {
-      if (id - ours < e.experts_a_rank) atomicAdd(of_rank + (id - ours), 1u);
-      if (can_fail) atomicAdd(all.totals + id, 1u);
-    });
+    const uint64_t *ids = ids_of(e, all, {rank, 0});
+    for (uint32_t i = threadIdx.x; i < (k.start[rank + 1] - k.start[rank]) * words; i += blockDim.x) {
+      const uint64_t four = ids[i];
+      for (uint32_t j = 0; j < 4; ++j) {
+        if (id_at(four, j) < unheard) atomicAdd(all.totals + id_at(four, j), 1u);
+      }
+    }
   }
   __syncthreads();
   if (!can_fail) return;

@@ -52,7 +52,6 @@ __device__ inline void send_routing(const exchange &e, const rushmem::team &t, c
                                     const outgoing &out) {
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe()), each = e.routing_words;
   packet *slots = routing_of(e, ranks, round & 1, me) + 1 + size_t(token) * each;
-#pragma unroll 1
   for (uint32_t i = lane_of(); i < ranks * each; i += lanes) {
     const uint32_t rank = i / each, word = i - rank * each;
     if (is_absent(e, rank)) continue;
@@ -86,7 +85,6 @@ __device__ inline uint4 quad_of(const unsigned char *x, uint32_t at, uint32_t en
 /* ---- a row as packets ---- */
 
 __device__ inline void to_all(const outgoing &out, packet *slot, uint64_t value, uint64_t round) {
-#pragma unroll 1
   for (uint32_t i = 0; i < out.ranks; ++i) rushmem::put_packed(slot, value, round, out.pe[i]);
 }
 
@@ -110,7 +108,6 @@ __device__ inline void send_packets(const exchange &e, const rushmem::team &t, c
   const unsigned char *x = in.x + size_t(token) * e.hidden * 2;
   const range groups = part_of(groups_of(e), part, parts);
   const uint32_t end = groups.end * group_octets;
-#pragma unroll 1
   for (uint32_t base = groups.begin * group_octets; base < end; base += lanes) {
     const uint32_t octet = base + lane_of();
     const bool has = octet < end;
@@ -123,13 +120,11 @@ __device__ inline void send_packets(const exchange &e, const rushmem::team &t, c
 #else
   const range data = part_of(e.data_bytes / 16, part, parts), side = part_of(e.side_bytes / 8, part, parts);
   const unsigned char *x = in.x + size_t(token) * e.data_bytes, *beside = in.side + size_t(token) * e.side_bytes;
-#pragma unroll 1
   for (uint32_t i = data.begin + lane_of(); i < data.end; i += lanes) {
     to_all(out, slots + 2 * i, static_cast<uint64_t>(ahead.y) << 32 | ahead.x, round);
     to_all(out, slots + 2 * i + 1, static_cast<uint64_t>(ahead.w) << 32 | ahead.z, round);
     ahead = quad_of(x, i + lanes, e.data_bytes / 16);
   }
-#pragma unroll 1
   for (uint32_t w = side.begin + lane_of(); w < side.end; w += lanes) {
     to_all(out, slots + data_words + w, load8(beside + size_t(w) * 8), round);
   }
@@ -141,7 +136,6 @@ __device__ inline void send_packets(const exchange &e, const rushmem::team &t, c
 /* Stores at `to`, or, where that is null, at all ranks that map the row. */
 template <typename Store> __device__ inline void each_copy(const outgoing &out, unsigned char *to, const Store &store) {
   if (to) return store(to);
-#pragma unroll 1
   for (uint32_t i = 0; i < out.ranks; ++i) {
     if (out.to[i]) store(out.to[i]);
   }
@@ -157,7 +151,6 @@ __device__ inline void store_row(const exchange &e, const tokens &in, uint32_t t
   const range groups = part_of(groups_of(e), part, parts);
   /* A lane has 16 columns, eight lanes a group. */
   const uint32_t end = groups.end * 8;
-#pragma unroll 1
   for (uint32_t base = groups.begin * 8; base < end; base += held * lanes) {
     uint4 low[held], high[held];
 #pragma unroll
@@ -188,7 +181,6 @@ __device__ inline void store_row(const exchange &e, const tokens &in, uint32_t t
 #else
   const unsigned char *x = in.x + size_t(token) * e.data_bytes, *beside = in.side + size_t(token) * e.side_bytes;
   const range data = part_of(e.data_bytes / 16, part, parts), side = part_of(e.side_bytes / 16, part, parts);
-#pragma unroll 1
   for (uint32_t base = data.begin + lane_of(); base < data.end; base += held * lanes) {
     uint4 v[held];
 #pragma unroll
@@ -199,7 +191,6 @@ __device__ inline void store_row(const exchange &e, const tokens &in, uint32_t t
       if (at < data.end) each_copy(out, to, [&](unsigned char *row) { store16(row + size_t(at) * 16, v[i]); });
     }
   }
-#pragma unroll 1
   for (uint32_t i = side.begin + lane_of(); i < side.end; i += lanes) {
     const uint4 v = load16(beside + size_t(i) * 16);
     each_copy(out, to, [&](unsigned char *row) { store16(row + e.data_bytes + size_t(i) * 16, v); });
@@ -214,7 +205,6 @@ __device__ __noinline__ void send_far(const exchange &e, const tokens &in, uint6
   unsigned char *row = e.rows + at * e.row_bytes, *composed = scratch_of(e);
   store_row(e, in, token, 0, 1, out, composed);
   __syncwarp();
-#pragma unroll 1
   for (uint32_t i = 0; i < out.ranks; ++i) {
     if (out.to[i]) continue;
     rushmem::put_signal<rushmem::warp>(as_quads(row), as_quads(composed), e.row_bytes / 16, e.row_flags + at * e.parts, round,
@@ -234,16 +224,13 @@ __device__ inline void send_row(const exchange &e, const rushmem::team &t, const
   if (out.any_far) send_far(e, in, round, token, at, out);
 }
 
-/* All of this block's part of sending. A round of many tokens first sends all routing, by all blocks, as a
- * receiver needs it whole; then some blocks send rows, and the others receive meanwhile. */
-template <bool shared_with_receivers>
+/* All of this block's part of sending. */
 __device__ inline void send(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round) {
   __shared__ outgoing of_warps[warps];
   outgoing &out = of_warps[warp_of()];
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const uint64_t said = in.count_at ? *in.count_at : in.count;
   if (blockIdx.x == gridDim.x - 1) {
-#pragma unroll 1
     for (uint32_t rank = blockDim.x - 1 - threadIdx.x; rank < ranks; rank += blockDim.x) {
       if (is_absent(e, rank)) continue;
       rushmem::put_packed(routing_of(e, ranks, round & 1, me), said, round, t.world_pe(static_cast<int>(rank)));
@@ -253,25 +240,13 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
   const uint32_t n = static_cast<uint32_t>(said);
   const bool packed = n <= e.few;
   const uint32_t parts = packed ? parts_of(n, (groups_of(e) + 1) / 2) : flags_of(e, n), items = n * parts;
-  const bool many = !is_one_turn(items);
-  uint32_t blocks = gridDim.x;
-  if (many) {
-#pragma unroll 1
-    for (uint32_t token = warp_of() * gridDim.x + blockIdx.x; token < n; token += gridDim.x * warps) {
-      address(e, t, in, round & 1, token, out);
-      send_routing(e, t, in, round, token, out);
-      __syncwarp();
-    }
-    if (shared_with_receivers && gridDim.x > 1) blocks = blocks_of(e.senders);
-  }
-  if (blockIdx.x >= blocks) return;
-  const dealt d = deal(items, blockIdx.x, blocks);
+  const dealt d = deal(items);
   for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
     const uint32_t token = item / parts, part = item - token * parts;
     uint4 ahead{};
     if (packed) ahead = read_ahead(e, in, token, part, parts);
     address(e, t, in, round & 1, token, out);
-    if (part == 0 && !many) send_routing(e, t, in, round, token, out);
+    if (part == 0) send_routing(e, t, in, round, token, out);
     if (packed) send_packets(e, t, in, round, token, part, parts, out, ahead);
     else if (out.ranks != 0) send_row(e, t, in, round, token, part, parts, out);
     __syncwarp();

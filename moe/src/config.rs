@@ -115,8 +115,6 @@ pub struct Config {
     pub(crate) few: Option<u32>,
     pub(crate) blocks: Option<u32>,
     pub(crate) threads: Option<u32>,
-    pub(crate) senders: Option<u32>,
-    pub(crate) collectors: Option<u32>,
 }
 
 impl Config {
@@ -142,8 +140,6 @@ impl Config {
             few: None,
             blocks: None,
             threads: None,
-            senders: None,
-            collectors: None,
         }
     }
 
@@ -199,12 +195,6 @@ impl Config {
     /// Threads of a block, a multiple of 32.
     pub fn threads(self, threads: u32) -> Config {
         Config { threads: Some(threads), ..self }
-    }
-
-    /// In rounds of many tokens so many of 32 blocks send while the others receive (1 to 31). In a combine
-    /// so many begin with what the others send back (0 to 31). Ranks may differ.
-    pub fn shares(self, senders: u32, collectors: u32) -> Config {
-        Config { senders: Some(senders), collectors: Some(collectors), ..self }
     }
 
     /// Experts of a rank, of `ranks`: the last may have fewer.
@@ -334,15 +324,6 @@ impl Config {
             return refused(format!(
                 "a block has 32 to 1024 threads, a multiple of 32, not {}",
                 self.threads.unwrap_or(0)
-            ));
-        }
-        if self.senders.is_some_and(|of_32| !(1..32).contains(&of_32))
-            || self.collectors.is_some_and(|of_32| of_32 > 31)
-        {
-            return refused(format!(
-                "of 32 blocks 1 to 31 send and up to 31 collect, not {} and {}",
-                self.senders.unwrap_or(0),
-                self.collectors.unwrap_or(0)
             ));
         }
         let rows = u64::from(self.experts_a_rank(ranks)) * u64::from(self.rows(ranks));

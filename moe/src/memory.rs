@@ -10,11 +10,6 @@ use crate::{Float, Payload, Result};
 pub(crate) const MOST_BLOCKS: u32 = 1024;
 /// Words that say what was wrong (`failure_words`).
 pub(crate) const FAILURE_WORDS: usize = 6;
-/// Counters of tickets, in a line of memory each (`ticket_kinds`).
-const TICKET_BYTES: u64 = 4 * 128;
-/// Of 32 blocks so many send, and so many begin at the home's end, where there are many tokens.
-const SENDERS: u32 = 9;
-const COLLECTORS: u32 = 4;
 /// Bytes of a packet, and of what it carries.
 const PACKET: u64 = 16;
 const CARRIED: u64 = 8;
@@ -39,8 +34,6 @@ pub struct Exchange {
     pub(crate) result_packets: u64,
     pub(crate) scratch: u64,
     pub(crate) positions: u64,
-    pub(crate) known: u64,
-    pub(crate) tickets: u64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) combined: u64,
@@ -67,8 +60,6 @@ pub struct Exchange {
     pub(crate) rounded: u32,
     pub(crate) weighted: u32,
     pub(crate) wide: u32,
-    pub(crate) senders: u32,
-    pub(crate) collectors: u32,
     pub(crate) experts_a_rank_reciprocal: f32,
 }
 
@@ -135,8 +126,6 @@ impl Config {
             ),
             scratch: part(if far { u64::from(MOST_WARPS_FAR) * scratch_each } else { 0 }),
             positions: part(n * t * k * 4),
-            known: part(n * 4),
-            tickets: part(TICKET_BYTES),
             sent: part(u64::from(MOST_BLOCKS) * 8),
             received: part(u64::from(MOST_BLOCKS) * 8),
             combined: part(u64::from(MOST_BLOCKS) * 8),
@@ -166,8 +155,6 @@ impl Config {
             rounded: self.rounded.into(),
             weighted: self.weighted.into(),
             wide: self.wide.into(),
-            senders: self.senders.unwrap_or(SENDERS),
-            collectors: self.collectors.unwrap_or(COLLECTORS),
             experts_a_rank_reciprocal: 1.0 / self.experts_a_rank(ranks) as f32,
         };
         Parts { offsets, bytes: end }
@@ -176,7 +163,7 @@ impl Config {
     /// Dynamic shared memory of a launch that receives: experts of all tokens, and counts.
     pub(crate) fn shared_bytes(&self, ranks: u32) -> u64 {
         let ids = u64::from(ranks) * u64::from(self.max_tokens) * u64::from(self.top_k.div_ceil(4)) * 8;
-        ids + (u64::from(ranks) * u64::from(self.experts_a_rank(ranks)) + u64::from(self.experts)) * 4
+        ids + (u64::from(self.experts_a_rank(ranks)) + u64::from(self.experts)) * 4
     }
 }
 
@@ -196,8 +183,6 @@ impl Exchange {
             &mut self.result_packets,
             &mut self.scratch,
             &mut self.positions,
-            &mut self.known,
-            &mut self.tickets,
             &mut self.sent,
             &mut self.received,
             &mut self.combined,

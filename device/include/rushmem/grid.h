@@ -9,7 +9,8 @@ namespace rushmem {
 /* Returns when all threads of all blocks of the launch have called it: each of them does. It meets by a word
  * of the launch's own: launches on several streams do not disturb each other, and no team is needed. The
  * blocks run at the same time, as in every launch but one in turns (CUDA: in a cooperative one); elsewhere
- * the launch ends with an error. A wait for a block that never comes is reported, and ends at
+ * the CPU device ends the launch with an error; on GPUs the driver gives such launches a word, too (seen with
+ * 580), so that nothing tells them apart. A wait for a block that never comes is reported, and ends at
  * RUSHMEM_WAIT_TIMEOUT. Not between `barrier_arrive()` and `barrier_wait()` of a `grid_group`, whose word it
  * is, too. Order: all threads' memory accesses before it, before those of all threads of the launch after it.
  * Cost: wait. */

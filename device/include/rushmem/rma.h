@@ -29,7 +29,7 @@ namespace impl {
  *
  * At warp and block scope one branch stands before the first load of the usual cases, a PE of the run and
  * whole vectors, one for each thread, or both sides aligned alike: each branch is a latency for which all
- * warps wait, and each instruction one that a block's 32 warps have to issue (performance-log.md, 3 and 7). A
+ * warps wait, and each instruction one that a block's 32 warps have to issue (performance-log.md, 3 and 9). A
  * thread alone tests one condition after the other, because threads alone make small copies. */
 template <typename Scope, size_t unit, bool fresh, bool signals = false>
 RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, bool near) {
@@ -96,7 +96,7 @@ template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe)
   RUSHMEM_ASSERT_ELEMENT(T);
   if constexpr (impl::is_word<T>::value) {
     /* By itself in front: what asks for other PEs takes registers and branches that a loop of these should
-     * not have (performance-log.md, 7). */
+     * not have (performance-log.md, 9). */
     if (RUSHMEM_LIKELY(impl::is_in_run(pe))) return impl::store_relaxed(impl::run_address(dst, pe), value);
     const impl::route to = impl::route_apart(pe, impl::affine_distance(pe));
     if (to.is_far()) return impl::far_p(dst, value, pe);
@@ -116,13 +116,18 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
   RUSHMEM_TRACED(RMA, "g", true, pe, sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
-  const impl::route from = impl::route_to(pe);
   if constexpr (impl::is_word<T>::value) {
-    if (from.is_far()) return impl::far_g(src, pe);
-    T value = impl::load_relaxed(from.at(src));
+    const T *at = impl::run_address(src, pe);
+    if (RUSHMEM_UNLIKELY(!impl::is_in_run(pe))) {
+      const impl::route from = impl::route_apart(pe, impl::affine_distance(pe));
+      if (from.is_far()) return impl::far_g(src, pe);
+      at = from.at(src);
+    }
+    T value = impl::load_relaxed(at);
     impl::loads_before_later();
     return value;
   } else {
+    const impl::route from = impl::route_to(pe);
     T value;
     if (from.is_far()) {
       impl::far_get<thread>(&value, src, sizeof(T), pe, RUSHMEM_RING_REPLY);

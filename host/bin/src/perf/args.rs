@@ -311,11 +311,6 @@ pub(crate) struct MoeArgs {
     #[arg(long)]
     pub(crate) rounded: bool,
 
-    /// Of 32 blocks so many send while the others receive, and so many begin a combine with what others send,
-    /// where there are many tokens: SENDERS,COLLECTORS.
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) shares: Vec<u32>,
-
     #[command(flatten)]
     pub(crate) output: Output,
 

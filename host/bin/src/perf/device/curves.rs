@@ -59,6 +59,8 @@ pub(super) fn specs(machine: Machine) -> Vec<Spec> {
         let apart = if scope == Graph { APART_IN_GRAPH } else { APART };
         specs.extend(powers(3, 20, 1).map(|bytes| Spec { scope, bytes, ..limited(what, apart) }));
     }
+    // Bare copies are of whole vectors, one for each block at least.
+    specs.retain(|spec| spec.bytes >= 16 * u64::from(spec.blocks) || spec.blocks == 1);
     if machine.share(2) > 1 {
         specs.iter_mut().for_each(|spec| spec.limit = None);
     }
@@ -154,7 +156,7 @@ mod tests {
             let same = |spec: &&Spec| spec.what == what && spec.blocks == blocks && !spec.both;
             specs.iter().filter(same).map(|spec| spec.bytes).collect::<Vec<_>>()
         };
-        assert_eq!(sizes(What::PutBw, 132), (10..=28).map(|power| 1 << power).collect::<Vec<u64>>());
+        assert_eq!(sizes(What::PutBw, 132), (12..=28).map(|power| 1 << power).collect::<Vec<u64>>());
         assert!(specs.iter().all(|spec| matches!(spec.limit, Some(Limit::Beside(_)))));
         let laptop = super::specs(Machine { gpus: 0 });
         assert!(super::specs(Machine { gpus: 1 }).iter().all(|spec| spec.limit.is_none()), "they share it");

@@ -134,7 +134,6 @@ mod tests {
             threads: None,
             few: None,
             rounded: false,
-            shares: None,
         };
         assert_eq!(peers.best(&point, 2, "dispatch"), Some(("A".to_owned(), 16.5)));
         assert_eq!(peers.best(&point, 2, "combine"), None);

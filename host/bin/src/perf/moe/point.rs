@@ -24,8 +24,6 @@ pub(super) struct Point {
     pub(super) few: Option<u32>,
     /// Sums travel as bf16.
     pub(super) rounded: bool,
-    /// Blocks that send, and that collect, of 32.
-    pub(super) shares: Option<(u32, u32)>,
 }
 
 /// From how many tokens on a round is a prefill.
@@ -44,7 +42,6 @@ pub(super) fn plan(args: &MoeArgs) -> Vec<Point> {
         threads: args.threads,
         few: args.few,
         rounded: args.rounded,
-        shares: args.shares.first().copied().zip(args.shares.get(1).copied()),
     };
     let (fp8, bf16) = (MoePayload::Fp8, MoePayload::Bf16);
     if args.tokens.is_empty() && args.layout.is_none() && args.payload.is_none() {
@@ -108,9 +105,6 @@ impl Point {
         }
         if let Some(few) = self.few {
             config = config.few(few);
-        }
-        if let Some((senders, collectors)) = self.shares {
-            config = config.shares(senders, collectors);
         }
         config
     }
