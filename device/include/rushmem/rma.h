@@ -117,13 +117,14 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
   if constexpr (impl::is_word<T>::value) {
-    const T *at = impl::run_address(src, pe);
-    if (RUSHMEM_UNLIKELY(!impl::is_in_run(pe))) {
+    T value;
+    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) {
+      value = impl::load_relaxed(impl::run_address(src, pe));
+    } else {
       const impl::route from = impl::route_apart(pe, impl::affine_distance(pe));
       if (from.is_far()) return impl::far_g(src, pe);
-      at = from.at(src);
+      value = impl::load_relaxed(from.at(src));
     }
-    T value = impl::load_relaxed(at);
     impl::loads_before_later();
     return value;
   } else {
