@@ -3,6 +3,7 @@
 //! Arrays, teams, streams and kernels hold it, so it lives as long as the last of them; its job may end
 //! before. Then they are refused, and the memory stays mapped for the arrays that Python still sees.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -35,6 +36,8 @@ pub(crate) struct Core {
     why: Mutex<String>,
     /// Host arrays that streams read or write, until these have passed the event.
     pub(crate) borrowed: Mutex<Vec<Borrowed>>,
+    /// Streams of this world's that are no more: by their handles, of each the event behind its last work.
+    pub(crate) ended: Mutex<HashMap<usize, usize>>,
     /// Memory of others that is registered: its alias, and what holds it.
     registered: Mutex<Vec<(usize, Operand)>>,
     /// What non-blocking calls read and write, until a quiet.
@@ -106,6 +109,7 @@ impl Core {
             memory: Mutex::new(memory as usize),
             why: Mutex::default(),
             borrowed: Mutex::default(),
+            ended: Mutex::default(),
             registered: Mutex::default(),
             pending: Mutex::default(),
         });

@@ -215,11 +215,19 @@ impl Entry {
         if self.events.is_none() {
             let mut events = Vec::new();
             for stream in streams {
+                match core.has_ended(stream) {
+                    Some(true) => continue,
+                    Some(false) => {
+                        forget(table, &events);
+                        return false;
+                    }
+                    None => {}
+                }
                 let mut event = std::ptr::null_mut();
                 // SAFETY: a live handle; a stream that the world knew, or one that is refused.
                 match unsafe { (table.event_record)(core.raw(), stream as *mut _, &mut event) } {
                     RUSHMEM_OK => events.push(event as usize),
-                    // Destroyed: its work has ended, or the world waits for it.
+                    // Never a stream of this world's.
                     RUSHMEM_ERR_BAD_HANDLE => {}
                     // Being captured, say: later.
                     _ => {

@@ -1,9 +1,10 @@
 //! Streams: what an operation's `stream` may be, and streams of one's own.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use rushmem_abi::c::RUSHMEM_OK;
 
 use crate::core::{Borrowed, Core};
 use crate::error::Failure;
@@ -29,6 +30,7 @@ impl Stream {
             // SAFETY: a live handle and a place for the answer.
             unsafe { (table.stream_create)(w, std::ptr::from_mut(out).cast()) }
         })?;
+        core.stream_begins(handle);
         Ok(Stream { core: Arc::clone(core), handle, is_own: true })
     }
 
@@ -43,9 +45,44 @@ impl Stream {
     }
 }
 
+/// Handles outlive their streams in what arrays have noted (`ledger.rs`). On a GPU the runtime takes a handle
+/// that it does not know for another library's stream, and the driver reads what is not there any more.
+impl Core {
+    /// A handle may come again; work on the new stream is behind none of the old one's.
+    fn stream_begins(&self, handle: usize) {
+        let event = self.ended.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+        if let Some(event) = event.filter(|event| *event != 0) {
+            // SAFETY: an event of `event_record`'s, given back once.
+            unsafe { (self.table.event_free)(event as *mut _) };
+        }
+    }
+
+    fn stream_ends(&self, handle: usize) {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: a live handle, a stream that it made, and a place for the answer.
+        let code = unsafe { (self.table.event_record)(self.raw(), handle as *mut _, &mut event) };
+        let event = if code == RUSHMEM_OK { event as usize } else { 0 };
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, event);
+    }
+
+    /// Whether the stream is no more and its work has ended; none where it is not known to be so.
+    pub(crate) fn has_ended(&self, handle: usize) -> Option<bool> {
+        let event = *self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&handle)?;
+        let mut done = 0;
+        // SAFETY: an event that was not freed, and a place for the answer. An error means that the work has
+        // ended, too.
+        Some(
+            event == 0
+                || unsafe { (self.table.event_test)(event as *mut _, &mut done) } != RUSHMEM_OK
+                || done != 0,
+        )
+    }
+}
+
 impl Drop for Stream {
     fn drop(&mut self) {
         if let (true, Some(_inside)) = (self.is_own, self.core.gate.enter()) {
+            self.core.stream_ends(self.handle);
             // SAFETY: a live handle, and a stream that it made; what is on it still runs to its end.
             unsafe { (self.core.table.stream_destroy)(self.core.raw(), self.handle as *mut _) };
         }
@@ -147,7 +184,7 @@ pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, objects: Vec<Py<P
         let mut done = 0;
         // SAFETY: an event that was not freed, and a place for the answer.
         let code = unsafe { (core.table.event_test)(one.event as *mut _, &mut done) };
-        if code == rushmem_abi::c::RUSHMEM_OK && done == 0 {
+        if code == RUSHMEM_OK && done == 0 {
             return true;
         }
         // SAFETY: an event that was not freed, given back once.

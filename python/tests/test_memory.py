@@ -114,6 +114,30 @@ def mappings():
 
 
 @pytest.mark.skipif(ON_GPU, reason="a world takes a second there")
+def outlives(world):
+    """Arrays outlive the streams that used them, and the memory is given back all the same."""
+    source, peer = world.empty(1000, "int64"), (world.my_pe + 1) % world.n_pes
+    for _ in range(3):
+        stream, a = world.stream(), world.empty(1000, "int64")
+        a.put(source, peer, stream=stream)
+        stream.synchronize()
+        world.barrier_all()
+        del stream, a
+        gc.collect()
+        # Streams that ended with nothing on them are destroyed when others end.
+        for _ in range(3):
+            del_me = world.stream()
+            del del_me
+    world.barrier_all()
+    freed = world.collect()
+    return freed, world.heap_info()["unused"]
+
+
+def test_arrays_outlive_the_streams_that_used_them():
+    # The others were freed by the allocations that came after them.
+    assert run(PES, outlives) == [(1, 0)] * PES
+
+
 def test_many_worlds_leave_nothing():
     def one(i):
         with rushmem.init() as world:

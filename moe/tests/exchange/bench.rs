@@ -88,7 +88,7 @@ pub(crate) struct Bench<'t, 'w> {
     out_experts: SymSlice<'w, i32>,
     out_weights: SymSlice<'w, f32>,
     y: SymSlice<'w, u8>,
-    out: SymSlice<'w, u8>,
+    pub(crate) out: SymSlice<'w, u8>,
 }
 
 fn fill<T: Symmetric>(to: &SymSlice<'_, T>, from: &[T]) {
@@ -355,37 +355,44 @@ impl<'t, 'w> Bench<'t, 'w> {
         fill(&self.y, &y);
     }
 
+    /// What should come out for token `token` of rank `rank`, of which `drawn` are all.
+    pub(crate) fn sum(&self, seed: u64, rank: usize, drawn: &Drawn, token: usize) -> Vec<u8> {
+        let (case, k) = (&self.case, self.case.top_k as usize);
+        let chosen = &drawn.experts[token * k..][..k];
+        let mut want = Vec::new();
+        for column in 0..case.hidden as usize {
+            let of = |expert| as_type(case.produced, produced(seed, expert, rank, token, column));
+            let mut total: Option<f32> = None;
+            for maker in 0..self.ranks {
+                let mut sum: Option<f32> = None;
+                for (i, expert) in chosen.iter().enumerate().filter(|(_, e)| **e >= 0) {
+                    if *expert as usize / self.local != maker {
+                        continue;
+                    }
+                    if case.layout == Layout::RankMajor {
+                        sum = Some(of(maker));
+                        continue;
+                    }
+                    let y = of(*expert as usize);
+                    let term = if case.weighted { drawn.weights[token * k + i] * y } else { y };
+                    sum = Some(sum.map_or(term, |sum| sum + term));
+                }
+                if case.rounded {
+                    sum = sum.map(|sum| as_type(case.produced, sum));
+                }
+                total = sum.map_or(total, |sum| Some(total.map_or(sum, |total| total + sum)));
+            }
+            push(&mut want, case.output, total.unwrap_or(0.0));
+        }
+        want
+    }
+
     fn compare_sums(&self, seed: u64, mine: &Drawn) {
         let (case, hidden, k) = (&self.case, self.case.hidden as usize, self.case.top_k as usize);
         let each = hidden * case.output.bytes() as usize;
         let out = self.out.to_vec().unwrap();
         for token in 0..mine.n {
-            let chosen = &mine.experts[token * k..][..k];
-            let mut want = Vec::with_capacity(each);
-            for column in 0..hidden {
-                let mut total: Option<f32> = None;
-                for rank in 0..self.ranks {
-                    let mut sum: Option<f32> = None;
-                    for (i, expert) in chosen.iter().enumerate().filter(|(_, e)| **e >= 0) {
-                        if *expert as usize / self.local != rank {
-                            continue;
-                        }
-                        if case.layout == Layout::RankMajor {
-                            sum = Some(as_type(case.produced, produced(seed, rank, self.me, token, column)));
-                            continue;
-                        }
-                        let y =
-                            as_type(case.produced, produced(seed, *expert as usize, self.me, token, column));
-                        let term = if case.weighted { mine.weights[token * k + i] * y } else { y };
-                        sum = Some(sum.map_or(term, |sum| sum + term));
-                    }
-                    if case.rounded {
-                        sum = sum.map(|sum| as_type(case.produced, sum));
-                    }
-                    total = sum.map_or(total, |sum| Some(total.map_or(sum, |total| total + sum)));
-                }
-                push(&mut want, case.output, total.unwrap_or(0.0));
-            }
+            let (chosen, want) = (&mine.experts[token * k..][..k], self.sum(seed, self.me, mine, token));
             let seen = &out[token * each..][..each];
             if seen != want {
                 let at = (0..hidden).find(|i| {
