@@ -318,6 +318,10 @@ macro_rules! functions_for_c {
             }
             team {
                 fn team_number = rushmem_team_number(*mut rushmem_world_t, i32, *mut rushmem_team_t) -> i32;
+                fn team_meet = rushmem_team_meet(
+                    *mut rushmem_world_t, *const i32, usize, u64, *const rushmem_team_config_t,
+                    *mut *mut rushmem_team_t,
+                ) -> i32;
                 fn team_my_pe = rushmem_team_my_pe(*mut rushmem_team_t) -> i32;
                 fn team_n_pes = rushmem_team_n_pes(*mut rushmem_team_t) -> i32;
             }
