@@ -231,7 +231,7 @@ mod tests {
                             if !is_loaded[round].load(Ordering::Acquire) {
                                 match gate {
                                     Some(gate) => {
-                                        gate.load(Duration::from_secs(20), "code", || driver.load())
+                                        gate.load(Duration::from_secs(90), "code", || driver.load())
                                     }
                                     None => driver.load(),
                                 }
@@ -239,7 +239,7 @@ mod tests {
                             }
                         }
                         match gate {
-                            Some(gate) => gate.launch(Duration::from_secs(20), || driver.launch(pe)),
+                            Some(gate) => gate.launch(Duration::from_secs(90), || driver.launch(pe)),
                             None => driver.launch(pe),
                         }
                     }
