@@ -275,9 +275,10 @@ impl Launch {
     }
 
     /// Of any number of blocks, which run in turns: a few at a time, as CUDA's ordinary launches do it. So no
-    /// block may wait for another one of the launch, nor call collectives at grid scope or `sync_grid()`,
-    /// which end it with an error. Waits for other PEs are fine where these do not wait for a block of this
-    /// launch that has not begun; a wait that lasts is reported, with how many have not.
+    /// block may wait for another one of the launch, nor call collectives at grid scope or `sync_grid()`: the
+    /// CPU device ends the launch with an error, on a GPU they wait for blocks that have not begun. Waits for
+    /// other PEs are fine where these do not wait for a block of this launch that has not begun; a wait that
+    /// lasts is reported, with how many have not.
     pub fn in_turns(self) -> Self {
         Launch { in_turns: true, ..self }
     }

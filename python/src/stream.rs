@@ -69,13 +69,13 @@ impl Core {
     pub(crate) fn has_ended(&self, handle: usize) -> Option<bool> {
         let event = *self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&handle)?;
         let mut done = 0;
-        // SAFETY: an event that was not freed, and a place for the answer. An error means that the work has
-        // ended, too.
-        Some(
-            event == 0
-                || unsafe { (self.table.event_test)(event as *mut _, &mut done) } != RUSHMEM_OK
-                || done != 0,
-        )
+        if event == 0 {
+            return Some(true);
+        }
+        // SAFETY: an event that was not freed, and a place for the answer.
+        let code = unsafe { (self.table.event_test)(event as *mut _, &mut done) };
+        // An error means that the work has ended, too.
+        Some(code != RUSHMEM_OK || done != 0)
     }
 }
 

@@ -223,9 +223,10 @@ impl Team {
     fn set_number(&self, py: Python<'_>, number: Option<u8>) -> PyResult<()> {
         let (raw, old) = (self.raw(py)?, self.number.load(Ordering::Acquire));
         let give = |number: i32, team: usize| {
-            // SAFETY: a live handle, and a live team or null.
-            self.core
-                .call(py, move |table, w| unsafe { (table.others.team_number)(w, number, team as *mut _) })
+            self.core.call(py, move |table, w| {
+                // SAFETY: a live handle, and a live team or null.
+                unsafe { (table.others.team_number)(w, number, team as *mut _) }
+            })
         };
         let new = number.map_or(-1, i32::from);
         if new >= 0 {
