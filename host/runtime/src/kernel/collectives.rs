@@ -17,6 +17,7 @@ use super::{lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Result};
 use crate::gpu::compile::Cubin;
 use crate::gpu::launch::Shape;
+use crate::gpu::sharing::Turns;
 use rushmem_abi::c::rushmem_launch_t;
 
 /// The templates.
@@ -44,8 +45,8 @@ pub(super) struct CollectiveKernels {
 /// alone.
 #[derive(Default)]
 struct Sharers {
-    /// Held while instances are made.
-    turn: Mutex<()>,
+    /// To make instances in.
+    turns: Turns,
     pes: Mutex<Vec<Weak<KernelCore>>>,
 }
 
@@ -85,11 +86,12 @@ impl KernelCore {
     /// Makes an instance for all that share the device, while none of their kernels runs. Nobody finds it
     /// before all have it: a launch might run, and hold back the others' code.
     fn make_for_all(self: &Arc<Self>, instance: &str) -> Result<CollectiveHandle> {
+        let made = || self.collectives.get(instance);
+        self.collectives.sharers.turns.get_or_make(made, || self.make_in_turn(instance))
+    }
+
+    fn make_in_turn(self: &Arc<Self>, instance: &str) -> Result<CollectiveHandle> {
         let sharers = &self.collectives.sharers;
-        let _turn = lock(&sharers.turn);
-        if let Some(made) = self.collectives.get(instance) {
-            return Ok(made);
-        }
         let cubin = self.compile_collective(instance)?;
         let load_all = || -> Result<_> {
             let mut all = vec![(Arc::clone(self), Arc::new(self.load_collective(instance, cubin.as_ref())?))];
