@@ -40,6 +40,8 @@ class Bundle:
         )
         env.update(extra)
         env.setdefault("HOME", str(work))
+        # A driver's or a compiler's thread that dies says where.
+        env.setdefault("RUSHMEM_CRASH_REPORT", "all")
         self.env = env
 
     def nextest(self, verb, *options):

@@ -4,7 +4,8 @@
 //!
 //! **Whose faults.** Those of a thread that runs a block; those at an address of symmetric memory or of its
 //! windows, wherever the code is; and those in a call of the C ABI, on any thread. Everything else is handed
-//! on at once. The program's own handlers stay: one that was there before is called after the text, and one
+//! on at once, unless `RUSHMEM_CRASH_REPORT=all` asks for a text about it, too: a driver's or a compiler's own
+//! thread that dies otherwise ends the process without a word. The program's own handlers stay: one that was there before is called after the text, and one
 //! that is installed later comes first and sees everything.
 //!
 //! **What the handler may do.** It can have interrupted anything: malloc with its lock held, the dynamic
@@ -61,6 +62,8 @@ struct Prepared {
     previous: [Option<libc::sigaction>; FAULTS.len()],
     /// The code of the library that this is in.
     own: Range<usize>,
+    /// Whether faults of others have a text, too.
+    all: bool,
 }
 
 static PREPARED: OnceLock<Prepared> = OnceLock::new();
@@ -97,11 +100,13 @@ static TEXTS: AtomicU32 = AtomicU32::new(0);
 /// The process is about to end by a fault that has its text.
 static DYING: AtomicBool = AtomicBool::new(false);
 
-/// Installs the handlers, once in a process, unless `RUSHMEM_CRASH_REPORT` is 0.
+/// Installs the handlers, once in a process, unless `RUSHMEM_CRASH_REPORT` is 0. If it is `all`, they tell of
+/// faults in the code of others, too.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        if std::env::var_os("RUSHMEM_CRASH_REPORT").is_some_and(|value| value == "0") {
+        let wish = std::env::var_os("RUSHMEM_CRASH_REPORT").unwrap_or_default();
+        if wish == "0" {
             return;
         }
         let own = signals::text_of(install as *const () as usize);
@@ -109,7 +114,7 @@ pub fn install() {
             let flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
             signals::install(signal, on_fault, flags)
         });
-        let _ = PREPARED.set(Prepared { previous, own });
+        let _ = PREPARED.set(Prepared { previous, own, all: wish == "all" });
     });
 }
 
@@ -135,7 +140,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
             context: interrupted,
             seat: seat.map_or(std::ptr::null(), std::ptr::from_ref),
         };
-        if seat.is_some() || is_memory(address) || may_be_a_call(interrupted) {
+        if seat.is_some() || is_memory(address) || tells_of_all() || may_be_a_call(interrupted) {
             tell(facts);
         }
     }
@@ -152,6 +157,10 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
         // SAFETY: sends this thread the signal that it got.
         unsafe { libc::raise(signal) };
     }
+}
+
+fn tells_of_all() -> bool {
+    PREPARED.get().is_some_and(|prepared| prepared.all)
 }
 
 fn is_memory(address: usize) -> bool {

@@ -233,6 +233,14 @@ fn play_with_handlers(role: &str) {
             // SAFETY: none; it is to fault in code that is not ours.
             unsafe { (16 as *mut i32).write_volatile(word) };
         }
+        "all" => {
+            let mut word = 0;
+            launch("writes", &raw mut word as usize);
+            // SAFETY: none; it is to fault in code that is not ours, on a thread of its own.
+            let faults = move || unsafe { (16 as *mut i32).write_volatile(word) };
+            let thread = std::thread::Builder::new().name("foreign".into()).spawn(faults);
+            thread.expect("it starts").join().expect("it ends the process");
+        }
         "sent" => {
             let mut word = 0;
             launch("writes", &raw mut word as usize);
@@ -270,11 +278,21 @@ type Role = (&'static str, Option<i32>, Option<i32>, usize, &'static [&'static s
 fn the_program_s_handlers_stay() {
     const TEST: &str = "the_program_s_handlers_stay";
     let segv = Some(libc::SIGSEGV);
-    let roles: [Role; 8] = [
+    let roles: [Role; 9] = [
         ("before", None, Some(44), 1, &["THE PROGRAM'S HANDLER", "at test.cu:3"]),
         ("after", None, Some(44), 0, &["RAN Ok(())", "THE PROGRAM'S HANDLER"]),
         ("opens", None, Some(0), 1, &["RAN Ok(())", "WROTE 5"]),
         ("foreign", segv, None, 0, &["RAN Ok(())"]),
+        (
+            "all",
+            segv,
+            None,
+            1,
+            &[
+                "thread `foreign`, in code of others: SIGSEGV: it writes address 0x10\n  at ",
+                "play_with_handlers",
+            ],
+        ),
         ("sent", segv, None, 0, &["RAN Ok(())"]),
         (
             "cramped",
@@ -291,8 +309,10 @@ fn the_program_s_handlers_stay() {
     }
     for (role, signal, code, texts, says) in roles {
         let mut command = part(TEST, role);
-        if role == "off" {
-            command.env("RUSHMEM_CRASH_REPORT", "0");
+        match role {
+            "off" => drop(command.env("RUSHMEM_CRASH_REPORT", "0")),
+            "all" => drop(command.env("RUSHMEM_CRASH_REPORT", "all")),
+            _ => {}
         }
         let output = command.stdin(Stdio::null()).output().expect("the child runs");
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();

@@ -110,11 +110,11 @@ fn of_host(facts: &Facts, counters: &Counters) -> Option<String> {
     let inside =
         call.is_some() || is_apart && functions.iter().any(|function| own.contains(&function.counter));
     let memory = KNOWLEDGE.get().is_some_and(|knowledge| (knowledge.covers)(facts.address));
-    if !inside && !memory {
-        return None;
-    }
     let who = KNOWLEDGE.get().and_then(|knowledge| (knowledge.who)());
     let who = who.unwrap_or_else(|| format!("process {}", parent()));
+    if !inside && !memory {
+        return super::tells_of_all().then(|| of_others(facts, &who, &functions));
+    }
     let mut text = format!("rushmem [error] {who}");
     let outside = match call {
         Some(call) => {
@@ -123,13 +123,13 @@ fn of_host(facts: &Facts, counters: &Counters) -> Option<String> {
         }
         None => &functions[..],
     };
-    let of_others = |function: &&Function| {
+    let is_of_a_library = |function: &&Function| {
         let library = |file: &Path| file.starts_with("/usr") || file.starts_with("/rustc");
         own.contains(&function.counter)
             || function.file.as_deref().is_some_and(library)
             || is_system(function.counter, entry)
     };
-    if let Some(caller) = outside.iter().find(|function| !of_others(function)) {
+    if let Some(caller) = outside.iter().find(|function| !is_of_a_library(function)) {
         let _ = write!(text, "{}{}", if call.is_some() { " called" } else { "" }, place(caller));
     }
     let _ = write!(text, ": {}", said(facts));
@@ -137,6 +137,27 @@ fn of_host(facts: &Facts, counters: &Counters) -> Option<String> {
         text.push_str("\n  the memory that a pointer of this call means, or a part of it, is not there");
     }
     Some(text)
+}
+
+/// A fault outside of rushmem: which thread, where, and who called.
+fn of_others(facts: &Facts, who: &str, functions: &[Function]) -> String {
+    let mut text =
+        format!("rushmem [error] {who}, thread `{}`, in code of others: {}", thread_name(), said(facts));
+    for function in functions.iter().take(CALLERS) {
+        let _ = write!(text, "\n {}", place(function));
+    }
+    if functions.is_empty() {
+        let _ = write!(text, "\n  at {:#x}, where the stack cannot be read", facts.counter);
+    }
+    text
+}
+
+/// The name of the thread with the fault, which the child has, too.
+fn thread_name() -> String {
+    let mut name = [0u8; 16];
+    // SAFETY: the call writes 16 bytes at most.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }
 
 /// ` at k.c:12 in main`, or what to ask addr2line where there is no debug information.
