@@ -186,15 +186,15 @@ impl Turns {
         }
         *is_taken = true;
         drop(is_taken);
-        let _turn = Turn(self);
+        let _turn = TurnGuard(self);
         make()
     }
 }
 
 /// Ends when it is dropped, after a panic, too.
-struct Turn<'a>(&'a Turns);
+struct TurnGuard<'a>(&'a Turns);
 
-impl Drop for Turn<'_> {
+impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.0.is_taken) = false;
         self.0.ended.notify_all();
