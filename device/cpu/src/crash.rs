@@ -4,9 +4,10 @@
 //!
 //! **Whose faults.** Those of a thread that runs a block; those at an address of symmetric memory or of its
 //! windows, wherever the code is; and those in a call of the C ABI, on any thread. Everything else is handed
-//! on at once, unless `RUSHMEM_CRASH_REPORT=all` asks for a text about it, too: a driver's or a compiler's own
-//! thread that dies otherwise ends the process without a word. The program's own handlers stay: one that was there before is called after the text, and one
-//! that is installed later comes first and sees everything.
+//! on at once, unless `RUSHMEM_CRASH_REPORT=all` asks for a text about it, too: a driver's or a compiler's
+//! own thread that dies otherwise ends the process without a word. The program's own handlers stay: one that
+//! was there before is called after the text, and one that is installed later comes first and sees
+//! everything.
 //!
 //! **What the handler may do.** It can have interrupted anything: malloc with its lock held, the dynamic
 //! linker, `log`. So it allocates nothing and takes no lock. It claims the one `Facts` of the process by an
