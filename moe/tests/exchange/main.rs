@@ -171,12 +171,13 @@ fn the_grid_of_pplx_kernels() {
 }
 
 /// Ranks that are late by turns, at random, with nothing between rounds that would bring them together.
+/// `make soak` has a hundred times as many.
 #[test]
 fn rounds_of_ranks_that_are_late_by_turns() {
-    testing::pes(3).timeout(Duration::from_secs(300)).run(|world| {
+    let factor = std::env::var("RUSHMEM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let limit = Duration::from_secs(280 + 20 * factor as u64);
+    testing::pes(3).timeout(limit).run(move |world| {
         let mut rng = Rng(seed(world));
-        let factor =
-            std::env::var("RUSHMEM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
         let case = Case { few: 2, ..Case::new(4, 64, 6, 2) };
         rounds(world, &mut rng, case, 100 * factor);
     });
