@@ -64,14 +64,19 @@ fn nonsense_is_named() {
             .env("RUSHMEM_DEVICE", "cpu")
             .env(name, value)
             .supervise(
-                |_| match World::init() {
-                    Ok(world) => {
-                        let words = world.alloc::<u64>(8).expect("room for a few words");
-                        world.barrier_all().expect("one PE");
-                        drop(words);
-                        println!("WORKS");
+                |_| {
+                    // Some variables name files to be made.
+                    let folder = tempfile::tempdir().expect("a folder");
+                    std::env::set_current_dir(folder.path()).expect("it is there");
+                    match World::init() {
+                        Ok(world) => {
+                            let words = world.alloc::<u64>(8).expect("room for a few words");
+                            world.barrier_all().expect("one PE");
+                            drop(words);
+                            println!("WORKS");
+                        }
+                        Err(error) => println!("REFUSED {error}"),
                     }
-                    Err(error) => println!("REFUSED {error}"),
                 },
                 |job| {
                     let outcome = job.outcome(Pe::new(0));
