@@ -59,8 +59,8 @@ def include_dir() -> _Path:
 
 def bitcode(capability: int = 80) -> _Path:
     """The device library as LLVM bitcode, for GPUs of that capability (90 for sm_90) and later ones: what
-    Triton takes as an external library (rushmem.triton does it), and other compilers of kernels link. A kernel
-    that is linked with it learns its PE before its first launch, by `world.initialise_module`."""
+    Triton takes as an external library (rushmem.triton does it), and other compilers of kernels link. A
+    kernel that is linked with it learns its PE before its first launch, by `world.initialise_module`."""
     found = _HERE / "lib" / f"rushmem_device.sm_{90 if capability >= 90 else 80}.bc"
     if capability < 80:
         raise Unsupported(f"the device library is for sm_80 and later, not for sm_{capability}")

@@ -3,7 +3,8 @@ back and are added up (combine). On GPUs and on the CPU device; `docs/moe.md` sa
 
     from rushmem.moe import AllToAll
 
-    exchange = AllToAll(world, max_tokens=128, hidden=7168, experts=256, top_k=8, dispatch_dtype="float8_e4m3fn")
+    exchange = AllToAll(world, max_tokens=128, hidden=7168, experts=256, top_k=8,
+                        dispatch_dtype="float8_e4m3fn")
     here = exchange.dispatch(x, experts, weights)      # here.x[e, :here.counts[e]] is for local expert e
     y = run_experts(here)
     out = exchange.combine(y)                          # [tokens, hidden]
@@ -44,10 +45,10 @@ class Received:
     """What dispatch leaves for this rank's experts. None is not written; `x` must be there.
 
     `x`: `[local experts, capacity, hidden]`, `[ranks, max_tokens, hidden]` or, flat, `[capacity, hidden]`.
-    `counts`: int32, of each local expert; rank-major: of all tokens of each source. `sources`: int32 for each row,
-    `source * max_tokens + token`. `side`: scales or side bytes of each row. Rank-major alone: `experts`
-    (int32, local ones; -1 is none) and `weights`, `[ranks, max_tokens, top_k]`. Rows that no token has are not
-    written."""
+    `counts`: int32, of each local expert; rank-major: of all tokens of each source. `sources`: int32 for each
+    row, `source * max_tokens + token`. `side`: scales or side bytes of each row. Rank-major alone: `experts`
+    (int32, local ones; -1 is none) and `weights`, `[ranks, max_tokens, top_k]`. Rows that no token has are
+    not written."""
 
     x: Any
     counts: Any = None
@@ -95,9 +96,9 @@ class AllToAll:
     At most `max_tokens` tokens a rank in a round, of `hidden` columns (a multiple of 16), each for `top_k` of
     `experts` experts. Rank r of n has the experts from `r * ceil(experts / n)` on.
 
-    `dispatch_dtype`: bfloat16, float16 or float32 as they are; float8_e4m3fn or float8_e5m2: tokens of bfloat16
-    are cast on their way, with a scale for each 128 columns (`scales`: float32, or ue8m0 bytes). `token_bytes`
-    instead: tokens of so many bytes whatever they are, `side_bytes` beside each.
+    `dispatch_dtype`: bfloat16, float16 or float32 as they are; float8_e4m3fn or float8_e5m2: tokens of
+    bfloat16 are cast on their way, with a scale for each 128 columns (`scales`: float32, or ue8m0 bytes).
+    `token_bytes` instead: tokens of so many bytes whatever they are, `side_bytes` beside each.
     `combine_dtype`: what experts produce; `out_dtype`: the sums. `layout`: expert_major, rank_major or flat
     (`align`: rows to which an expert's part is rounded up). `capacity`, `rounded_sums`, `few`, `blocks`,
     `threads`: `docs/moe.md`. Without `weighted` results are added as they are."""
@@ -205,10 +206,10 @@ class AllToAll:
     ) -> Received:
         """Sends this rank's tokens `x` to the ranks of their experts, and receives those for its own.
 
-        `experts`: `[tokens, top_k]`, a negative one is nowhere; `weights`: the same of float32. `count`: so many
-        of them; an array of one 32-bit word is read on the device, so that a graph serves for any number (the
-        arrays are then `max_tokens` long).
-        `out`: where to, else new buffers. All ranks call it, those without tokens, too."""
+        `experts`: `[tokens, top_k]`, a negative one is nowhere; `weights`: the same of float32. `count`: so
+        many of them; an array of one 32-bit word is read on the device, so that a graph serves for any number
+        (the arrays are then `max_tokens` long). `out`: where to, else new buffers. All ranks call it, those
+        without tokens, too."""
         tokens, n = self._tokens_of(x, experts, weights, side, count)
         came = self._receive(tokens, n, self.received(x) if out is None else out, stream)
         self._began(x, count)
@@ -242,8 +243,8 @@ class AllToAll:
 
     def combine(self, y: Any, out: Any = None, *, stream: Any = None) -> Any:
         """Brings the results of a dispatch back, and adds them up: for each of this rank's tokens the sum of
-        weight times result, in float32, on each rank in the order of the token's experts, then in the order of
-        ranks. `y` has the experts' results where dispatch left their tokens. A token without experts gets
+        weight times result, in float32, on each rank in the order of the token's experts, then in the order
+        of ranks. `y` has the experts' results where dispatch left their tokens. A token without experts gets
         zeros."""
         return self._combine(y, self._sums(y) if out is None else out, stream)
 

@@ -55,8 +55,8 @@ def run(
     **options: Any,
 ) -> list[Any]:
     """Calls `f(world, *args)` on each of `n` PEs; their results, by number. Finalises where `f` returns, and
-    aborts where it raises: then `Failed`, with every PE's text. What has not ended within `timeout` seconds is
-    killed (threads are left), and named by a TimeoutError. `env` are further variables of the processes,
+    aborts where it raises: then `Failed`, with every PE's text. What has not ended within `timeout` seconds
+    is killed (threads are left), and named by a TimeoutError. `env` are further variables of the processes,
     `options` are those of `rushmem.init`."""
     name = uid()
     if threads:

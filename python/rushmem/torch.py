@@ -4,7 +4,7 @@
 
     rt.init()                                  # torchrun's PEs, or those of torch.distributed's group
     x = rt.empty(1024, dtype=torch.bfloat16)   # a tensor in the symmetric heap
-    rt.all_reduce(x)                           # in the turn of torch's current stream; torch.cuda.graph takes it
+    rt.all_reduce(x)                           # in the turn of torch's current stream; graphs take it
 
 Functions work on any contiguous tensor of the PE's device; symmetric ones are faster, because every PE
 reaches them. On the CPU device they are calls of the host. A world of one's own is `rt.init()`;

@@ -22,10 +22,10 @@
 #include <nvshmem.h>
 #include <nvshmemx.h>
 
-#define FINE(call)                                                                                            \
-  do {                                                                                                        \
-    const int code = static_cast<int>(call);                                                                  \
-    if (code != 0) fail(#call, code);                                                                         \
+#define FINE(call)                           \
+  do {                                       \
+    const int code = static_cast<int>(call); \
+    if (code != 0) fail(#call, code);        \
   } while (0)
 
 [[noreturn]] void fail(const char *what, int code);

@@ -87,23 +87,29 @@ template <bool completed, typename Op> DEV void timed(const job &j, Op op) {
 }
 
 /* Who takes part in one operation, and the functions' names there. */
-#define SCOPE(name, rank_, size_, sync_, f, x)                                                                     \
-  struct name {                                                                                                    \
-    DEV uint32_t rank() { return rank_; }                                                                          \
-    DEV uint32_t size() { return size_; }                                                                          \
-    DEV void sync() { sync_; }                                                                                     \
-    DEV void put(uint64_t *to, uint64_t *from, uint64_t n, int pe) { f(uint64_put)(to, from, n, pe); }            \
-    DEV void get(uint64_t *to, uint64_t *from, uint64_t n, int pe) { f(uint64_get)(to, from, n, pe); }            \
-    DEV void put_nbi(uint64_t *to, uint64_t *from, uint64_t n, int pe) { f(uint64_put_nbi)(to, from, n, pe); }    \
-    DEV void get_nbi(uint64_t *to, uint64_t *from, uint64_t n, int pe) { f(uint64_get_nbi)(to, from, n, pe); }    \
-    DEV void put_signal(uint64_t *to, uint64_t *from, uint64_t n, uint64_t *word, uint64_t value, int pe) {       \
-      f(uint64_put_signal)(to, from, n, word, value, NVSHMEM_SIGNAL_SET, pe);                                      \
-    }                                                                                                              \
-    DEV void sync_all() { f(sync_all)(); }                                                                         \
-    DEV void barrier_all() { f(barrier_all)(); }                                                                   \
-    DEV void team_sync() { x(team_sync)(NVSHMEM_TEAM_WORLD); }                                                     \
-    DEV void team_barrier() { f(barrier)(NVSHMEM_TEAM_WORLD); }                                                    \
-    DEV void reduce(float *to, float *from, uint64_t n) { f(float_sum_reduce)(NVSHMEM_TEAM_WORLD, to, from, n); } \
+#define SCOPE(name, rank_, size_, sync_, f, x)                                                              \
+  struct name {                                                                                             \
+    DEV uint32_t rank() { return rank_; }                                                                   \
+    DEV uint32_t size() { return size_; }                                                                   \
+    DEV void sync() { sync_; }                                                                              \
+    DEV void put(uint64_t *to, uint64_t *from, uint64_t n, int pe) { f(uint64_put)(to, from, n, pe); }      \
+    DEV void get(uint64_t *to, uint64_t *from, uint64_t n, int pe) { f(uint64_get)(to, from, n, pe); }      \
+    DEV void put_nbi(uint64_t *to, uint64_t *from, uint64_t n, int pe) {                                    \
+      f(uint64_put_nbi)(to, from, n, pe);                                                                   \
+    }                                                                                                       \
+    DEV void get_nbi(uint64_t *to, uint64_t *from, uint64_t n, int pe) {                                    \
+      f(uint64_get_nbi)(to, from, n, pe);                                                                   \
+    }                                                                                                       \
+    DEV void put_signal(uint64_t *to, uint64_t *from, uint64_t n, uint64_t *word, uint64_t value, int pe) { \
+      f(uint64_put_signal)(to, from, n, word, value, NVSHMEM_SIGNAL_SET, pe);                               \
+    }                                                                                                       \
+    DEV void sync_all() { f(sync_all)(); }                                                                  \
+    DEV void barrier_all() { f(barrier_all)(); }                                                            \
+    DEV void team_sync() { x(team_sync)(NVSHMEM_TEAM_WORLD); }                                              \
+    DEV void team_barrier() { f(barrier)(NVSHMEM_TEAM_WORLD); }                                             \
+    DEV void reduce(float *to, float *from, uint64_t n) {                                                   \
+      f(float_sum_reduce)(NVSHMEM_TEAM_WORLD, to, from, n);                                                 \
+    }                                                                                                       \
   };
 #define OF_THREAD(name) nvshmem_##name
 #define OF_WARP(name) nvshmemx_##name##_warp

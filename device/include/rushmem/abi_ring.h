@@ -5,30 +5,30 @@
  * Many producers, any threads of any kernels of the PE, and one consumer, the PE's proxy thread.
  *
  *   slots      pinned host memory, a power of two of them. Slot t % slots holds the descriptor with ticket t.
- *   tickets    A producer takes the next ticket from `tail` (fetch_add), waits until its slot is free (ticket -
- *              consumed < slots), writes the descriptor's first seven words, and publishes it by storing ticket
- *              + 1 to the last one, behind a fence at system scope. That fence is cumulative: with the
+ *   tickets    A producer takes the next ticket from `tail` (fetch_add), waits until its slot is free (ticket
+ *              - consumed < slots), writes the descriptor's first seven words, and publishes it by storing
+ *              ticket + 1 to the last one, behind a fence at system scope. That fence is cumulative: with the
  *              descriptor the consumer sees what the thread, and by a barrier before it its scope, wrote to a
  *              put's source. Tickets are never reset: 64 bits last, and no slot of an earlier lap looks
- *              published.
- *              On the CPU device the ticket is taken by compare-and-swap once its slot is free: a thread that
- *              waits there may be abandoned with its launch, and must not leave a hole for ever. (On a GPU a
- *              compare-and-swap of all threads on one word would succeed once a round, and what ends a kernel
- *              ends the context.)
+ *              published. On the CPU device the ticket is taken by compare-and-swap once its slot is free: a
+ *              thread that waits there may be abandoned with its launch, and must not leave a hole for ever.
+ *              (On a GPU a compare-and-swap of all threads on one word would succeed once a round, and what
+ *              ends a kernel ends the context.)
  *   consumer   loads the next slot's last word (acquire), copies the descriptor, and stores how many it has
  *              taken to `consumed` (release): slots are free as soon as they have been copied.
- *   room       `consumed` is in host memory, a PCIe read away, so producers look at `consumed_seen`, a copy in
- *              device memory that lags behind. Only the producer that is first in line by that copy (ticket ==
- *              consumed_seen + slots) reads `consumed` itself, and passes on what it found: load acquire,
- *              store release, load acquire, so that a slot is rewritten after it was read.
+ *   room       `consumed` is in host memory, a PCIe read away, so producers look at `consumed_seen`, a copy
+ *              in device memory that lags behind. Only the producer that is first in line by that copy
+ *              (ticket == consumed_seen + slots) reads `consumed` itself, and passes on what it found: load
+ *              acquire, store release, load acquire, so that a slot is rewritten after it was read.
  *   replies    An operation that has something to say (RUSHMEM_RING_REPLY) names a reply slot, claimed before
  *              the ticket is taken: a number from `reply_tail`, then `busy` of that slot from 0 to 1, else
- *              the next number. The host stores the value, then state = ticket + 1 (release), which no earlier
- *              use of the slot can have left there. The claimer reads both and then frees the slot (`busy` = 0,
- *              release). A thread holds one reply slot at most, and a thread with a ticket waits for nobody
- *              but the consumer and holders of earlier tickets: there is no circle.
+ *              the next number. The host stores the value, then state = ticket + 1 (release), which no
+ *              earlier use of the slot can have left there. The claimer reads both and then frees the slot
+ *              (`busy` = 0, release). A thread holds one reply slot at most, and a thread with a ticket waits
+ *              for nobody but the consumer and holders of earlier tickets: there is no circle.
  *   order      Happens-before between two threads' operations is order of their tickets: both are updates of
- *              `tail`. The consumer sees them in that order and owes no other one than FENCE and QUIET ask for.
+ *              `tail`. The consumer sees them in that order and owes no other one than FENCE and QUIET ask
+ *              for.
  *
  * Threads of a warp share a ring, so one may wait for another. Everything a thread does for others,
  * publishing and freeing, happens inside the loop in which it waits, and no thread leaves another behind at a

@@ -1,7 +1,7 @@
 /* put, get and put_signal through shared memory of the caller's: bulk copies for a thread or a warp by
  * itself.
  *
- *     RUSHMEM_DYNAMIC_SHARED(char, memory);                    // a launch with 64 KiB of dynamic shared memory
+ *     RUSHMEM_DYNAMIC_SHARED(char, memory);  // a launch with 64 KiB of dynamic shared memory
  *     rushmem::put<rushmem::warp>(dst, src, n, pe, rushmem::stage(memory, 65536));
  *
  * One thread of the scope hands the transfer to the SM's copy engine (cp.async.bulk, sm_90 on), which moves

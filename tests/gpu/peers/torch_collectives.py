@@ -1,6 +1,6 @@
 """Times torch's collectives in CUDA graphs: NCCL's, and those of symmetric memory. A process a GPU.
 
-    python3 torch_collectives.py FILE [RANKS]     FILE: CSV of the form of ../../../shared/baseline/nccl-torch-*.csv
+    python3 torch_collectives.py FILE [RANKS]     FILE: CSV, as rushmem-perf --compare reads it
 
 NVLink multicast stays off: the variables that say so are set before torch is loaded. `bytes` are those of a
 rank's larger array, as in rushmem-perf's rows.

@@ -1,9 +1,10 @@
 /* The host's functions, for every type, from the host and on a stream, on heaps of either kind: what a PE
  * puts into its right neighbour's memory is a formula of it. sets.h has the lists of types.
  *
- *   families [PART...]        rma collectives reductions atomics waits words teams rest; all of them without arguments
- *   families prepare TYPE...  compiles the kernels of the reductions of that type, for runs to come: each takes
- *                             seconds, which several processes may spend at once
+ *   families [PART...]        rma collectives reductions atomics waits words teams rest; all of them without
+ *                             arguments
+ *   families prepare TYPE...  compiles the kernels of the reductions of that type, for runs to come: each
+ *                             takes seconds, which several processes may spend at once
  *
  * PE 0 says each family as it begins, so that a run that hangs or is killed shows where. */
 #include "check.h"

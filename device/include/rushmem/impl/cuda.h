@@ -232,7 +232,8 @@ template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
 RUSHMEM_DEVICE void fence_acq_rel() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 RUSHMEM_DEVICE void fence_sc() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
-#if __CUDA_ARCH__ >= 900 && (__CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8))
+#if __CUDA_ARCH__ >= 900 && \
+    (__CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8))
 #define RUSHMEM_FENCE_ACQUIRE 1
 RUSHMEM_DEVICE void fence_acquire() { asm volatile("fence.acquire.sys;" ::: "memory"); }
 RUSHMEM_DEVICE void fence_release() { asm volatile("fence.release.sys;" ::: "memory"); }

@@ -199,7 +199,8 @@ macro_rules! functions {
                     *mut rushmem_world_t, *const rushmem_team_config_t, *mut *mut rushmem_team_t,
                 ) -> i32;
                 fn team_split_strided = rushmem_team_split_strided(
-                    *mut rushmem_team_t, i32, i32, i32, *const rushmem_team_config_t, *mut *mut rushmem_team_t,
+                    *mut rushmem_team_t, i32, i32, i32, *const rushmem_team_config_t,
+                    *mut *mut rushmem_team_t,
                 ) -> i32;
                 fn team_split_2d = rushmem_team_split_2d(
                     *mut rushmem_team_t, i32, *const rushmem_team_config_t, *mut *mut rushmem_team_t,
