@@ -1,4 +1,4 @@
-//! Atomic operations on one word of any PE (OpenSHMEM 1.5, section 9.8).
+//! Atomic operations on one word of any PE (OpenSHMEM 1.5, section 9.7).
 //!
 //! `slice.at(index, pe)` names the word, its methods act on it: `counter.at(0, pe).fetch_add(1)?`. Every
 //! operation is atomic with respect to every other one on the same word, from hosts and kernels alike, and to

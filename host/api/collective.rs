@@ -1,5 +1,5 @@
 //! Collectives of a team, called by the host: data to all, from all, between all, and reductions (OpenSHMEM
-//! 1.5, section 9.11). Arrays are symmetric memory or ordinary slices.
+//! 1.5, section 9.9). Arrays are symmetric memory or ordinary slices.
 
 use rushmem_abi::c::rushmem_team_t;
 use rushmem_abi::collective::Blocks;

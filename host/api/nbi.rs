@@ -1,5 +1,5 @@
 //! The scope of non-blocking (implicit) operations: they may return before the source may be used again or
-//! the data has come; the next quiet completes them (OpenSHMEM 1.5, section 9.7).
+//! the data has come; the next quiet completes them (OpenSHMEM 1.5, section 9.6.2).
 //!
 //! The borrow checker cannot see a quiet, so a plain `put_nbi(&[T])` would let the source change or die
 //! under the transfer. Three ways are offered: a scope that ends with a quiet ([`World::nbi`], safe, like

@@ -1,4 +1,4 @@
-//! Ordering and synchronisation (OpenSHMEM 1.5, sections 9.11 and 9.12), at once and in a stream's turn.
+//! Ordering and synchronisation (OpenSHMEM 1.5, sections 9.9 and 9.11), at once and in a stream's turn.
 
 use crate::stream::Stream;
 use crate::{Result, World};

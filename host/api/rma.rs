@@ -1,5 +1,5 @@
 //! Remote memory access: put, get, p and g (OpenSHMEM 1.5, section 9.6), their non-blocking forms (section
-//! 9.7) and those in a stream's turn.
+//! 9.6.2) and those in a stream's turn.
 //!
 //! The blocking forms return when the source may be used again (put, p) or the data has come (get, g).
 //! A put is *complete* at the target after [`World::quiet`](crate::World::quiet) or a barrier, and *ordered*

@@ -1,4 +1,4 @@
-//! Signals: one word that a peer updates after its data has arrived (OpenSHMEM 1.5, section 9.9).
+//! Signals: one word that a peer updates after its data has arrived (OpenSHMEM 1.5, section 9.8).
 //!
 //! A signal is never seen before the data that it announces: who has waited for it may read that data.
 

@@ -1,4 +1,4 @@
-//! Non-blocking puts and gets, and communication contexts (OpenSHMEM 1.5, sections 9.5 and 9.7).
+//! Non-blocking puts and gets, and communication contexts (OpenSHMEM 1.5, sections 9.5 and 9.6.2).
 //!
 //! Such a call may return before its source may change, or before its data has come. Python sees no quiet, so
 //! the world holds what these calls read and write until a quiet has completed them: buffers can neither be

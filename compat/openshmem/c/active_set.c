@@ -148,7 +148,7 @@ void active_broadcast(struct call call, struct active_set set, long *psync, void
   memory_arrays(call, dest, all, source, all);
   if (root < 0 || root >= set.size) refuse(call, "PE_root is %d, in an active set of %d PEs", root, set.size);
   if (everyone(&m)) {
-    /* The root's own dest is left alone: 1.4, section 9.9.4. */
+    /* The root's own dest is left alone: 1.4, section 9.8.5. */
     check(call, rushmem_team_broadcast(job.team, m.index == root ? (void *) source : dest, source, all,
           root));
     return;

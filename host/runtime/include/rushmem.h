@@ -143,7 +143,7 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* `double _Complex`: sums and products. */
 #define RUSHMEM_COMPLEX_DOUBLE 13
 
-/* Operators of reductions and scans (OpenSHMEM 1.5, section 9.11.9). Integers wrap. */
+/* Operators of reductions and scans (OpenSHMEM 1.5, section 9.9.9). Integers wrap. */
 #define RUSHMEM_SUM 0
 
 /* Product. */
@@ -164,7 +164,7 @@ typedef struct rushmem_event_t rushmem_event_t;
 /* Bitwise exclusive or; integers alone. */
 #define RUSHMEM_XOR 6
 
-/* Atomic operations (OpenSHMEM 1.5, section 9.8). The non-fetching ones leave `*fetched` alone. */
+/* Atomic operations (OpenSHMEM 1.5, section 9.7). The non-fetching ones leave `*fetched` alone. */
 #define RUSHMEM_ATOMIC_FETCH 0
 
 /* Stores the value. */
@@ -1476,7 +1476,7 @@ int32_t rushmem_team_sync(rushmem_team_t *t);
 int32_t rushmem_team_barrier(rushmem_team_t *t);
 
 /* `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the
- * root (OpenSHMEM 1.5, section 9.11.5). Collective over the team, whose members give the same
+ * root (OpenSHMEM 1.5, section 9.9.7). Collective over the team, whose members give the same
  * size and root.
  *
  * This and the other collectives: `dst` and `src` are any memory of the PE's, its GPU's, too;
@@ -1497,7 +1497,7 @@ int32_t rushmem_team_barrier(rushmem_team_t *t);
 int32_t rushmem_team_broadcast(rushmem_team_t *t, void *dst, const void *src, size_t bytes, int32_t root);
 
 /* `bytes` bytes at `src` of each member are at `dst` of every member, one behind the other in
- * the order of the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of
+ * the order of the members (OpenSHMEM 1.5, section 9.9.8). `src` may be this member's part of
  * `dst`. Collective, and errors, as `rushmem_team_broadcast`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `src` is valid for `bytes` bytes, `dst` for those of
@@ -1520,14 +1520,14 @@ int32_t rushmem_team_collect(rushmem_team_t *t,
                              size_t *received);
 
 /* Block `j`, of `bytes` bytes, of each member's `src` is block `my_pe` of member `j`'s `dst`
- * (OpenSHMEM 1.5, section 9.11.7). Collective, and errors, as `rushmem_team_broadcast`.
+ * (OpenSHMEM 1.5, section 9.9.5). Collective, and errors, as `rushmem_team_broadcast`.
  *
  * Requires: `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for a block for each member. */
 int32_t rushmem_team_alltoall(rushmem_team_t *t, void *dst, const void *src, size_t bytes);
 
 /* `rushmem_team_alltoall` of blocks of `n` elements of `elem_bytes` bytes: element `k` of block
  * `j` is at `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5,
- * section 9.11.8). Strides are at least 1, and like sizes the same on all members. What lies
+ * section 9.9.6). Strides are at least 1, and like sizes the same on all members. What lies
  * between is not touched, and the arrays do not overlap. Collective, and errors, as
  * `rushmem_team_broadcast`.
  *
@@ -1562,7 +1562,7 @@ int32_t rushmem_team_alltoallv(rushmem_team_t *t,
 
 /* Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of
  * `RUSHMEM_SUM` and its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like
- * (OpenSHMEM 1.5, section 9.11.9).
+ * (OpenSHMEM 1.5, section 9.9.9).
  *
  * Members are combined in the order of their numbers, one after the other, so that the result is
  * the same bits on every member, in every run, and in kernels. 16-bit floats are combined in 32

@@ -1,5 +1,5 @@
 /* rushmem's typed forms for C and C++: inline functions over the untyped C ABI of rushmem.h, one set for each
- * standard type, named as OpenSHMEM names them (1.5, sections 9.5 to 9.10): rushmem_double_put,
+ * standard type, named as OpenSHMEM names them (1.5, sections 9.6 to 9.10): rushmem_double_put,
  * rushmem_int_p, rushmem_uint64_atomic_fetch_add, rushmem_long_wait_until, and so on. rushmem.h includes this
  * file.
  *

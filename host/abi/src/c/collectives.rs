@@ -72,7 +72,7 @@ macro_rules! collectives {
         bytes broadcast Broadcast (one <- one) {
             device "broadcast.h" "T *dst, const T *src, size_t n, int root";
             /// `bytes` bytes at `src` of the team's member `root` are at `dst` of every member, also of the
-            /// root (OpenSHMEM 1.5, section 9.11.5). Collective over the team, whose members give the same
+            /// root (OpenSHMEM 1.5, section 9.9.7). Collective over the team, whose members give the same
             /// size and root.
             ///
             /// This and the other collectives: `dst` and `src` are any memory of the PE's, its GPU's, too;
@@ -109,7 +109,7 @@ macro_rules! collectives {
         bytes fcollect Fcollect (each <- one) {
             device "fcollect.h" "T *dst, const T *src, size_t n";
             /// `bytes` bytes at `src` of each member are at `dst` of every member, one behind the other in
-            /// the order of the members (OpenSHMEM 1.5, section 9.11.6). `src` may be this member's part of
+            /// the order of the members (OpenSHMEM 1.5, section 9.9.8). `src` may be this member's part of
             /// `dst`. Collective, and errors, as `rushmem_team_broadcast`.
             ///
             /// # Safety
@@ -156,7 +156,7 @@ macro_rules! collectives {
         bytes alltoall Alltoall (each <- each) {
             device "alltoall.h" "T *dst, const T *src, size_t n";
             /// Block `j`, of `bytes` bytes, of each member's `src` is block `my_pe` of member `j`'s `dst`
-            /// (OpenSHMEM 1.5, section 9.11.7). Collective, and errors, as `rushmem_team_broadcast`.
+            /// (OpenSHMEM 1.5, section 9.9.5). Collective, and errors, as `rushmem_team_broadcast`.
             ///
             /// # Safety
             /// `t` is a team that nobody frees meanwhile; `dst` and `src` are valid for a block for each
@@ -177,7 +177,7 @@ macro_rules! collectives {
             device "alltoall.h" "T *dst, const T *src, size_t dst_stride, size_t src_stride, size_t n";
             /// `rushmem_team_alltoall` of blocks of `n` elements of `elem_bytes` bytes: element `k` of block
             /// `j` is at `(j * n + k) * src_stride` of `src`, in elements, and so in `dst` (OpenSHMEM 1.5,
-            /// section 9.11.8). Strides are at least 1, and like sizes the same on all members. What lies
+            /// section 9.9.6). Strides are at least 1, and like sizes the same on all members. What lies
             /// between is not touched, and the arrays do not overlap. Collective, and errors, as
             /// `rushmem_team_broadcast`.
             ///
@@ -238,7 +238,7 @@ macro_rules! collectives {
             device "reduce.h" "T *dst, const T *src, size_t n, Op";
             /// Element `i` of every member's `dst` is that of all members' `src` combined: by `op`, one of
             /// `RUSHMEM_SUM` and its like, as numbers of `type`, one of `RUSHMEM_INT32` and its like
-            /// (OpenSHMEM 1.5, section 9.11.9).
+            /// (OpenSHMEM 1.5, section 9.9.9).
             ///
             /// Members are combined in the order of their numbers, one after the other, so that the result is
             /// the same bits on every member, in every run, and in kernels. 16-bit floats are combined in 32

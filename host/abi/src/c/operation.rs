@@ -30,7 +30,7 @@ pub const RUSHMEM_COMPLEX_FLOAT: i32 = 12;
 /// `double _Complex`: sums and products.
 pub const RUSHMEM_COMPLEX_DOUBLE: i32 = 13;
 
-/// Operators of reductions and scans (OpenSHMEM 1.5, section 9.11.9). Integers wrap.
+/// Operators of reductions and scans (OpenSHMEM 1.5, section 9.9.9). Integers wrap.
 pub const RUSHMEM_SUM: i32 = 0;
 /// Product.
 pub const RUSHMEM_PROD: i32 = 1;
@@ -45,7 +45,7 @@ pub const RUSHMEM_OR: i32 = 5;
 /// Bitwise exclusive or; integers alone.
 pub const RUSHMEM_XOR: i32 = 6;
 
-/// Atomic operations (OpenSHMEM 1.5, section 9.8). The non-fetching ones leave `*fetched` alone.
+/// Atomic operations (OpenSHMEM 1.5, section 9.7). The non-fetching ones leave `*fetched` alone.
 pub const RUSHMEM_ATOMIC_FETCH: i32 = 0;
 /// Stores the value.
 pub const RUSHMEM_ATOMIC_SET: i32 = 1;

@@ -1,4 +1,4 @@
-//! The C ABI of atomic memory operations (OpenSHMEM 1.5, section 9.8).
+//! The C ABI of atomic memory operations (OpenSHMEM 1.5, section 9.7).
 
 use std::os::raw::c_void;
 

@@ -1,5 +1,5 @@
 //! The C ABI of collectives that the host calls: members meet, data moves, numbers are combined (OpenSHMEM
-//! 1.5, section 9.11). A function for each row of the table ([`rushmem_abi::collectives!`]), which has their
+//! 1.5, section 9.9). A function for each row of the table ([`rushmem_abi::collectives!`]), which has their
 //! documentation, too.
 //!
 //! All of them are collective over the team, whose members call them in one order, one thread of a PE at a

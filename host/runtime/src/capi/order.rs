@@ -1,4 +1,4 @@
-//! The C ABI of memory ordering and barriers (OpenSHMEM 1.5, sections 9.11.1 and 9.12), at once and in a
+//! The C ABI of memory ordering and barriers (OpenSHMEM 1.5, sections 9.9.1 and 9.11), at once and in a
 //! stream's turn.
 
 use std::os::raw::c_void;

@@ -1,4 +1,4 @@
-//! The C ABI of remote memory access: put, get, p and g (OpenSHMEM 1.5, sections 9.5 and 9.6), at once and in
+//! The C ABI of remote memory access: put, get, p and g (OpenSHMEM 1.5, section 9.6), at once and in
 //! a stream's turn.
 
 use std::os::raw::c_void;

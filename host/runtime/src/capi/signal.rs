@@ -1,4 +1,4 @@
-//! The C ABI of signals (OpenSHMEM 1.5, sections 9.8.3 and 9.9), at once and in a stream's turn.
+//! The C ABI of signals (OpenSHMEM 1.5, section 9.8), at once and in a stream's turn.
 
 use std::os::raw::c_void;
 

@@ -1,4 +1,4 @@
-//! Memory ordering and barriers (OpenSHMEM 1.5, sections 9.9.1 and 9.12).
+//! Memory ordering and barriers (OpenSHMEM 1.5, sections 9.9.1 and 9.11).
 //!
 //! To mapped peers every operation is a load or a store of this thread, so ordering is the processor's: fence
 //! keeps earlier operations before later *writes*, quiet before later *reads* too. The writes that a plain

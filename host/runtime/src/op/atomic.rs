@@ -1,4 +1,4 @@
-//! Atomic memory operations (OpenSHMEM 1.5, section 9.8): every operation on `i32`, `u32`, `i64` and `u64`;
+//! Atomic memory operations (OpenSHMEM 1.5, section 9.7): every operation on `i32`, `u32`, `i64` and `u64`;
 //! fetch, set and swap on `f32` and `f64`.
 //!
 //! Wrapping addition and the bitwise operations do not look at the sign, and the floating-point ones only

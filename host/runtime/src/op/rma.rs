@@ -1,4 +1,4 @@
-//! Remote memory access: put, get and their single-word forms p and g (OpenSHMEM 1.5, sections 9.5 and 9.6).
+//! Remote memory access: put, get and their single-word forms p and g (OpenSHMEM 1.5, section 9.6).
 
 use super::{check_private, Local, Op, Reach, Reached};
 use crate::error::{err, Error, Result};

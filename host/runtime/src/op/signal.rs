@@ -1,4 +1,4 @@
-//! Signals: a word that announces data (OpenSHMEM 1.5, sections 9.8.3 and 9.9).
+//! Signals: a word that announces data (OpenSHMEM 1.5, section 9.8).
 //!
 //! The update of the signal word releases everything that this PE wrote before it; fetch and wait acquire. So
 //! a PE that sees the signal sees the data.
