@@ -121,7 +121,7 @@ fn a_flood_behind_fences_waits_and_says_so() {
     const ROUNDS: u64 = 6_000;
     let test = "a_flood_behind_fences_waits_and_says_so";
     if on_gpus() {
-        return skip(test, "bounce buffers keep the order by themselves, so that fences hold nothing back");
+        return skip(test, "staging buffers keep the order by themselves, so that fences hold nothing back");
     }
     let Some(pes) = hosts(test, 2, 1) else { return };
     pes.env("RUSHMEM_STALL_REPORT", "1").supervise(

@@ -1,5 +1,5 @@
-//! Data and the signal that announces it, in one operation (OpenSHMEM 1.5, section 9.8.3): who sees the
-//! signal sees the data. At once, non-blocking, and in a stream's turn.
+//! Data and the signal that announces it, in one operation (OpenSHMEM 1.5, section 9.8.3): a PE
+//! that sees the signal sees the data. At once, non-blocking, and in a stream's turn.
 
 use crate::near;
 use crate::signal::{SignalOp, SignalRef, Signalled};

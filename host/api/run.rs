@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::{Result, World, WorldBuilder};
 
-/// What those that end because of another PE wait before they exit, so that a launcher hears of that one
-/// first.
+/// How long a PE that ends because of another one waits before it exits, so that the launcher sees that one
+/// end first.
 const AFTER_YOU: Duration = Duration::from_millis(300);
 /// What a program exits with after a panic, as Rust's own `main` does.
 const PANICKED: u8 = 101;
@@ -22,7 +22,7 @@ const PANICKED: u8 = 101;
 /// An error that `program` returns, or its panic, reaches all PEs at once: their calls, waits and kernels end
 /// with [`ErrorCode::PeerDead`](crate::ErrorCode::PeerDead) and that text. Each PE prints which PE was the
 /// first and why, and exits with a code other than 0 (1 for an error, 101 for a panic), also one whose own
-/// part went well. A PE in the middle of something else hears of it at its next call.
+/// part went well. A PE that is computing learns of it at its next call.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -32,7 +32,7 @@ const PANICKED: u8 = 101;
 /// }
 ///
 /// fn program(world: &rushmem::World) -> Result<(), Box<dyn std::error::Error>> {
-///     let steps: u64 = std::env::args().nth(1).ok_or("how many steps?")?.parse()?; // all PEs hear of it
+///     let steps: u64 = std::env::args().nth(1).ok_or("how many steps?")?.parse()?; // all PEs learn of it
 ///     let sum = world.alloc::<u64>(1)?;
 ///     for _ in 0..steps {
 ///         sum.at(0, world.right()).add(1)?;

@@ -1,6 +1,6 @@
 //! Signals: one word that a peer updates after its data has arrived (OpenSHMEM 1.5, section 9.8).
 //!
-//! A signal is never seen before the data that it announces: who has waited for it may read that data.
+//! A signal is never seen before the data that it announces: a PE that has waited for it may read that data.
 
 use std::fmt;
 use std::ops::Deref;

@@ -2,7 +2,7 @@
 //!
 //! The functions and their types come from `rushmem-abi`, against which the runtime checks its own: an entry
 //! there becomes the table's field and the look-up of the symbol. Every call goes to the one loaded library;
-//! the crate that cargo links is there to have that library built, and named by nobody.
+//! the crate that cargo links is there to have that library built: no code names it.
 
 use std::os::raw::{c_char, c_void};
 

@@ -121,7 +121,7 @@ impl<T: AtomicInt> SymRef<'_, T> {
 /// }
 /// # world.finalize() }
 /// ```
-#[must_use = "nothing waits before one of the wait_until or test methods"]
+#[must_use = "nothing waits until a wait_until or test method is called"]
 pub struct Ivars<'a, T: AtomicInt> {
     view: &'a SymRef<'a, T>,
     excluded: Option<Vec<i32>>,

@@ -88,11 +88,11 @@ impl World {
     /// already.
     fn walk_out(&self) {
         const WHY: &std::ffi::CStr =
-            c"its World was dropped without finalize(), as an error does that main returns; it may have printed which";
+            c"its World was dropped without finalize(), perhaps because main returned an error, which it prints";
         if self.check_job().is_ok() {
             eprintln!(
-                "rushmem: {} leaves the job: its World is dropped without finalize(). If its program failed: in \
-                 rushmem::run, the other PEs would name the error",
+                "rushmem: {} leaves the job: its World is dropped without finalize(). Run the program in \
+                 rushmem::run, and the other PEs name its error",
                 self.my_pe()
             );
         }

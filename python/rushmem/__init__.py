@@ -121,7 +121,7 @@ def _on_exception(kind: type[BaseException], exception: BaseException, traceback
 
 def _on_exit() -> None:
     if _rushmem._leave_all():
-        # A launcher is to hear of the PE that was first, first.
+        # So that the launcher sees the PE that failed first end first.
         _time.sleep(0.3)
 
 

@@ -279,7 +279,7 @@ impl<'a> Work<'a> {
             let known = self.neighbours.iter().any(|n| n.rank == from && from < self.cfg.rank);
             if !known || to != self.cfg.rank {
                 return Err(Broken::Malformed(format!(
-                    "rank {from} has no business with rank {} (it wants rank {to})",
+                    "rank {from} connected to rank {}, but looks for rank {to}",
                     self.cfg.rank
                 )));
             }

@@ -52,7 +52,7 @@ static bool means_something(const char *name)
   static const char *const known[] = {"SYMMETRIC_SIZE", "DEBUG", "INFO", "VERSION", "BOOTSTRAP_UID_SOCK_IFNAME",
                                       "HOME", "PREFIX"};
   static const char *const ways[] = {"PMI", "MPI", "SHMEM", "UID"};
-  /* Of other ways to meet, as by a plug-in, the programs are to hear that they are not taken. */
+  /* Other ways to meet, as by a plug-in, are reported as not supported. */
   if (!strncmp(name, "BOOTSTRAP=", 10)) {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
       if (!strcasecmp(name + 10, ways[i])) return true;

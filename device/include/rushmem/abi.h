@@ -38,7 +38,7 @@ enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
  *
  * These are no stalls, and end the launch:
  *
- *   RUSHMEM_STALL_ADDRESS     `address` is none of symmetric memory
+ *   RUSHMEM_STALL_ADDRESS     `address` is not symmetric memory
  *   RUSHMEM_STALL_MISMATCH    member `from_pe` makes another call
  *   RUSHMEM_STALL_BUSY        the slot set is in use
  *

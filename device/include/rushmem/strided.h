@@ -35,7 +35,7 @@ RUSHMEM_DEVICE void iput_signal(T *dst, const T *src, ptrdiff_t dst_stride, ptrd
   RUSHMEM_ASSERT_ELEMENT(T);
   const impl::route to = impl::route_to(pe);
   if (to.is_far()) {
-    /* The scope meets first, as in put_signal: the signal speaks for all of its threads. */
+    /* The scope meets first, as in put_signal: the signal covers the puts of all its threads. */
     Scope::sync();
     impl::far_iput<Scope>(dst, src, dst_stride, src_stride, n, pe);
     if (Scope::rank() == 0) {

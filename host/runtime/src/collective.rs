@@ -19,7 +19,7 @@ use crate::topology::members::Members;
 use crate::trace::event::About;
 use crate::trace::Trace;
 
-/// Tells these PEs, the leaders of other nodes, of this PE's arrival, and what the call carries of it.
+/// Reports this PE's arrival to these PEs, the leaders of other nodes, with the data that the call carries.
 pub(crate) type Announce = Box<dyn Fn(&[usize], Arrival, (&[u8], bool)) -> Result<()> + Send + Sync>;
 
 /// How long the name of a dead PE may take to come to all.
@@ -28,7 +28,7 @@ const NEWS: Duration = Duration::from_secs(2);
 /// What the rounds of all teams of a world go through.
 pub(crate) struct Rounds {
     pub(crate) control: Arc<Control>,
-    /// How other nodes hear of this PE's arrivals, where there are any.
+    /// How other nodes learn of this PE's arrivals, where there are other nodes.
     pub(crate) announce: Option<Announce>,
     pub(crate) health: Arc<Health>,
     pub(crate) cards: Arc<Vec<Card>>,

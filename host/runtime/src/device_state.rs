@@ -276,7 +276,7 @@ impl DeviceState {
                 )
             }
             RUSHMEM_STALL_ADDRESS => {
-                return format!("PE {pe}'s copy of address {:#x}, which is none of symmetric memory", record.address)
+                return format!("PE {pe}'s copy of address {:#x}, which is not symmetric memory", record.address)
             }
             _ => {}
         }

@@ -83,7 +83,7 @@ fn stalls_become_texts_once() {
             "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for room in the ring to PEs that \
              are not mapped: what was posted is not taken, or not answered",
             "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) asks for PE 3's copy of address 0x7000, which \
-             is none of symmetric memory",
+             is not symmetric memory",
             "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for the 4-byte \
              word at address 0x20000, which PE 2 is to write, to become >= 7 (0x7); it is 3 (0x3)",
             "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for PE 3 to enter the \

@@ -1,5 +1,5 @@
-//! The names of all variables that rushmem reads, so that one which nobody reads is not taken for a setting:
-//! a misspelt name would otherwise be obeyed by nobody, in silence.
+//! The names of all variables that rushmem reads, so that another one is not taken for a setting:
+//! a misspelt name would otherwise have no effect, in silence.
 
 use std::sync::Once;
 
@@ -58,10 +58,10 @@ const KNOWN: [&str; 45] = [
 /// What programs that use rushmem, its own tests and its scripts may have for themselves.
 const OTHERS: [&str; 5] =
     ["RUSHMEM_TEST_", "RUSHMEM_SOAK_", "RUSHMEM_FUZZ_", "RUSHMEM_USER_", "RUSHMEM_UCX_CUDA_DIR"];
-/// What nobody is to read in a log.
+/// What no log may show.
 const SECRET: [&str; 2] = ["RUSHMEM_JOB_SECRET", "RUSHMEM_UID"];
 
-/// Warns about variables that nobody reads, once in a process and on one PE of a host; and tells those in
+/// Warns about variables that rushmem does not know, once in a process and on one PE of a host. Logs those in
 /// force at debug level, with `library`, the file that this code is from.
 pub(crate) fn look(library: &dyn Fn() -> String) {
     static ONCE: Once = Once::new();
@@ -84,7 +84,7 @@ pub(crate) fn look(library: &dyn Fn() -> String) {
     });
 }
 
-/// What to say of a variable that nobody reads.
+/// What to say of a variable that rushmem does not know.
 fn unknown(name: &str) -> Option<String> {
     if KNOWN.contains(&name) || OTHERS.iter().any(|prefix| name.starts_with(prefix)) {
         return None;
@@ -95,7 +95,7 @@ fn unknown(name: &str) -> Option<String> {
     // Further away it is another word.
     let near = nearest.filter(|(distance, known)| *distance <= 3.max((known.len() - "RUSHMEM_".len()) / 3));
     let hint = near.map_or(String::new(), |(_, known)| format!("; is {known} meant?"));
-    Some(format!("the environment has {name}, which rushmem does not know and nobody reads{hint}"))
+    Some(format!("the environment has {name}, which rushmem does not know: it has no effect{hint}"))
 }
 
 #[cfg(test)]

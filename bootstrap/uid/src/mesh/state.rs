@@ -229,7 +229,7 @@ impl State {
         }
         self.send_all(&Kind::Broken(seq), &frame::write_broken(&e));
         if of_me {
-            // It goes on, but the others hear of it from here, too: what followed from it may come behind it
+            // It goes on, but the others learn of it from here, too: what followed from it may come behind it
             // on the same links.
             log::debug!("rushmem uid: rank {} is reported dead", self.me);
             return;

@@ -64,15 +64,16 @@ pub(crate) fn run() -> Result<u8, Failure> {
     processes::adopt_orphans().map_err(os("become the reaper of orphans"))?;
     let signals = Signals::block().map_err(os("wait for signals"))?;
     let back = Back { out: Arc::new(Mutex::new(io::stdout())), closed: Arc::default() };
-    back.send(wire::greeting().as_bytes())
-        .map_err(|e| Failure::own(format!("this is what a launcher starts; it cannot be answered: {e}")))?;
+    back.send(wire::greeting().as_bytes()).map_err(|e| {
+        Failure::own(format!("rushmem-run starts this on other hosts, and it cannot answer rushmem-run: {e}"))
+    })?;
     let mut from = io::stdin();
     let plan = match wire::read::<Order>(&mut from) {
         Ok(Some(Frame::Said(Order::Start(plan)))) => plan,
         Ok(None) => return Ok(0),
         _ => {
             return Err(Failure::own(
-                "this is what a launcher starts, which says what to do on its standard input",
+                "rushmem-run starts this on other hosts, and says on its standard input what to do",
             ))
         }
     };

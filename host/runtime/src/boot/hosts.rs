@@ -1,9 +1,9 @@
 //! A job that MPI has started on several hosts: MPI is how its PEs meet, sockets are how they stay in touch.
 //!
-//! MPI tells nobody of a death. Its launcher ends a job of which a process dies, but takes minutes to notice
+//! MPI reports no death. Its launcher ends a job of which a process dies, but takes minutes to notice
 //! that a host no longer answers. So the ranks of such a job connect as those of a unique ID do, and make
 //! their collective calls over these connections, which end with an error once a rank is gone. On one host
-//! the node's own sockets tell as much.
+//! the node's own sockets show it.
 
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Bootstrap, Death, Result};
 use rushmem_bootstrap_uid::{home, join_uid, Uid, UidBootstrap, IFNAME_VARIABLE};

@@ -22,7 +22,7 @@ pub(crate) fn note(handle: *mut rushmem_world_t) {
     ONCE.call_once(|| {
         // SAFETY: a function without arguments that lives as long as this library, which is never unloaded.
         if unsafe { libc::atexit(leave_all) } != 0 {
-            log::debug!("no handler of exit could be registered: a process that exits early is merely gone");
+            log::debug!("no handler of exit could be registered: the others learn of an early exit without its reason");
         }
     });
     LIVE.lock().unwrap_or_else(PoisonError::into_inner).push((handle as usize, std::process::id()));

@@ -22,7 +22,7 @@ pub(super) unsafe fn team<'a>(t: *mut rushmem_team_t) -> Result<(&'a World, &'a 
     // SAFETY: nobody frees it during the call (this function's contract).
     let held = unsafe { handles::find(t) }.ok_or_else(|| {
         let why = if t.is_null() {
-            "the handle is null, as a PE gets it that is no member"
+            "the handle is null: a PE that is no member gets a null handle"
         } else {
             "the handle was freed, or its world finalised, or it was never made by a rushmem_team_* function"
         };
@@ -423,7 +423,7 @@ unsafe fn of_one_world<'a>(a: *mut rushmem_team_t, b: *mut rushmem_team_t) -> Re
     if unsafe { world_of(a) != world_of(b) } {
         return Err(err!(
             INVALID_ARGUMENT,
-            "{} and {} are teams of two worlds, whose PEs have nothing to do with each other",
+            "{} and {} are teams of different worlds: PEs of one have no number in the other",
             first.rounds().name(),
             second.rounds().name()
         ));

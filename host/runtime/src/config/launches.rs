@@ -1,10 +1,10 @@
 //! How wide a collective on a stream is launched: one table, by collective and size, which `rushmem-info
 //! --collectives` prints and `RUSHMEM_COLLECTIVES` overrides.
 //!
-//! Width is all that is chosen here. Which way the data takes is chosen by the collectives themselves
-//! (`device/include/rushmem`), from what all members have in common, as streams and kernels of as many blocks
-//! meet: packets, that is data and flag in one store, up to as many bytes for each member as the team has
-//! packets for; past that, between members that map each other, loads and stores of their arrays between two
+//! Only the width is chosen here. The protocol is chosen by the collectives themselves
+//! (`device/include/rushmem`), from values that all members share, because streams and kernels with the same
+//! number of blocks meet. Small calls go by packets, data and flag in one store, as long as the team has
+//! packets for them. Larger ones, between members that map each other, load and store the arrays between two
 //! meetings.
 
 use crate::error::{err, Result};

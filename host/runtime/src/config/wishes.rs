@@ -65,11 +65,11 @@ pub(crate) enum MappingWish {
 /// How bulk gets into and out of the GPU's memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FarGpu {
-    /// Through bounce buffers: between two H200s, over tcp, they move two to three times what UCX 1.22 does
+    /// Through staging buffers: between two H200s, over tcp, they move two to three times what UCX 1.22 does
     /// (docs/far.md). Over an RDMA network neither has been measured.
     #[default]
     Auto,
-    /// Through bounce buffers in pinned memory.
+    /// Through staging buffers in pinned memory.
     Bounce,
     /// By UCX, or an error at start.
     Ucx,

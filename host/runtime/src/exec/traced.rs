@@ -1,5 +1,5 @@
-//! What traced runs (`RUSHMEM_TRACE`) note of operations: whom they ask, for how much, how that PE is
-//! reached, and which word tells it of the data.
+//! What traced runs (`RUSHMEM_TRACE`) note of operations: which PE they ask, for how many bytes, how that PE
+//! is reached, and which word announces the data.
 
 use std::sync::Arc;
 

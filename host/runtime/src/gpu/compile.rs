@@ -5,8 +5,7 @@
 //! library which the runtime carries. *Whole*: NVRTC makes machine code by itself, from headers that then
 //! define everything. Kernels do the same either way; the first keeps the library's cold code out of what
 //! NVRTC compiles each time, and is the only one for what will be in the library alone. The second needs
-//! neither nvJitLink nor a runtime that was built with nvcc, so it is what remains where the first cannot be
-//! gone, for whatever reason.
+//! neither nvJitLink nor a runtime that was built with nvcc, so it serves wherever the first way fails.
 //!
 //! The headers are handed to NVRTC from memory, so nothing needs to be installed beside it. The code is made
 //! for the GPU's own architecture, not as PTX, so it does not matter whether the driver is older than NVRTC,

@@ -45,7 +45,7 @@ impl Kernels {
                 if stream.is_capturing()? {
                     return Err(err!(
                         UNSUPPORTED,
-                        "the stream is being captured into a graph: an event tells of work that runs, so record it when the \
+                        "the stream is being captured into a graph: an event is about work that runs, so record it when the \
                          graph is launched"
                     ));
                 }

@@ -95,7 +95,7 @@ impl Common {
             }
             RUSHMEM_DEVICE_FAIL_BAD_ADDRESS => {
                 let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_ADDRESS);
-                let what = what.unwrap_or_else(|| "an address that is none of symmetric memory".into());
+                let what = what.unwrap_or_else(|| "an address that is not symmetric memory".into());
                 err!(
                     BAD_ADDRESS,
                     "{head}: a thread{here} asks for {what}; use what alloc or register returned on this PE, or an address \

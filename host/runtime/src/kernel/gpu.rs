@@ -370,11 +370,11 @@ impl GpuRunner {
         self.unreported.is_overdue(&self.common.state)
     }
 
-    /// The error of a kernel that has given up, of which the driver does not tell those who ask for that
+    /// The error of a kernel that has given up, which the driver does not report to callers that ask for that
     /// stream.
     fn unheard(&self, stream: usize) -> Error {
         let head = self.head(Some(stream));
-        self.explain(err!(LAUNCH, "{head}: has given up, and the driver does not tell"), &head)
+        self.explain(err!(LAUNCH, "{head}: has given up, and the driver does not report it"), &head)
     }
 
     /// What an error of the driver's means: a kernel that gave up has left its reason.
@@ -430,7 +430,7 @@ impl GpuRunner {
                 if self.is_hopeless() || self.is_overdue() {
                     log::error!(
                         "{} does not end, though the job is broken: it spins without a rushmem wait, or has trapped and the \
-                         driver does not tell",
+                         driver does not report it",
                         self.suspects(Some(stream.raw()))
                     );
                     return false;

@@ -1,4 +1,4 @@
-//! Memory becomes reachable from PEs that do not map it: [`RemoteMemory`] by the network.
+//! The network's side of [`RemoteMemory`]: makes memory reachable for PEs that do not map it.
 
 use super::{meeting, Far};
 use crate::error::Result;

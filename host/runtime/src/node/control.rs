@@ -2,17 +2,17 @@
 //!
 //! Each PE owns one slot that only it writes, with a line for its even calls and one for its odd ones. A
 //! collective call is one round: the PE stores its arrival word (call number and kind) there, then reads
-//! everybody's. One store and `n` loads, no central
-//! counter; kinds that differ are an error on every PE, so a mismatched call is reported rather than a hang.
-//! A call may carry four words of arguments, which the others read after the round.
+//! those of all. That is one store and `n` loads, without a central counter. Kinds that differ are an error
+//! on every PE, so a mismatched call is reported and does not hang. A call may carry four words of arguments,
+//! which the others read after the round.
 //!
 //! A call may carry more: up to [`WITHIN`] bytes lie in the slot, and behind the slots there are [`room`]
 //! bytes of each PE for the even calls of a board and as many for the odd ones, written before the arrival.
 //! As with the words, a PE has read them when it enters the next call, and they are written again in the
 //! one after that.
 //!
-//! There is a slot for every PE of the job: those of other nodes are written by this node's leader, as it
-//! hears of their arrivals. So each slot has one writer, and shows a PE's arrivals in their order.
+//! There is a slot for every PE of the job: those of other nodes are written by this node's leader, when
+//! it learns of their arrivals. So each slot has one writer, and shows a PE's arrivals in their order.
 //!
 //! Such slots make a *board*. The calls of one team go over one board, the world's over board 0; teams
 //! without a common member may have the same one. The segment has room for all boards, and memory for those

@@ -1,10 +1,11 @@
 //! The sockets between the PEs of a node, as a star around the node's leader (its lowest PE, slot 0).
 //!
-//! They carry two things: descriptors of memory to map, and bad news. An end of file without a goodbye is a
-//! death, seen within milliseconds, as is the end of a process whose child keeps its socket
-//! ([`mate`](super::mate)); the leader tells the others, and everybody sees the leader's own. A star costs
-//! `n - 1` sockets for a node of `n` PEs where a mesh costs `n * (n - 1) / 2`, and one message moves up to
-//! 253 descriptors. A monitor thread of each PE reads the sockets, and does the periodic duties of the world.
+//! They carry two things: descriptors of memory to map, and reports of deaths. An end of file without a
+//! goodbye is a death, seen within milliseconds, as is the end of a process whose child keeps its socket
+//! ([`mate`](super::mate)); the leader reports it to the others, and all of them see the leader's own end. A
+//! star costs `n - 1` sockets for a node of `n` PEs where a mesh costs `n * (n - 1) / 2`, and one message
+//! moves up to 253 descriptors. A monitor thread of each PE reads the sockets, and does the periodic duties
+//! of the world.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,7 +67,7 @@ struct LinksState {
     duties: Mutex<Vec<Duty>>,
 }
 
-/// What the bootstrap's news of a death may take longer than the end of a process that heard it.
+/// How much later the bootstrap may report a death than the end of a process that learned of it.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// The star as one PE sees it.
@@ -415,7 +416,7 @@ impl LinksState {
         self.bad_news(what, Some(i), Some(self.cards[i].pe));
     }
 
-    /// A PE has left without finalising; the node's other PEs hear of it from their leader.
+    /// A PE has left without finalising; the node's other PEs learn of it from their leader.
     fn has_left(&self, what: String, from: Option<usize>) {
         if self.me == 0 && !self.health.is_leaving() && self.health.check_all_here().is_ok() {
             let mut message = death_message(None, &what);

@@ -2,7 +2,7 @@
 //!
 //! A socket ends when the last process that has it closes it. A child of a PE has its sockets unless it came
 //! by `fork` (which closes them: `rushmem_bootstrap_abi::fork`) or has called exec; what came by plain
-//! `clone` keeps them, and with them the appearance of life. A pidfd tells of the process itself.
+//! `clone` keeps them, so that its dead parent seems to live. A pidfd shows the end of the process itself.
 
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

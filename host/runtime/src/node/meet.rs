@@ -1,9 +1,9 @@
 //! How the PEs of a node come to be connected: the leader accepts, each follower dials it.
 //!
-//! Anybody in this network namespace may connect to an abstract socket. Both ends therefore ask the kernel
-//! for the other's user, and a follower says the secret from the leader's card. Connections are served side
-//! by side, and always taken: of those that have said nothing yet, the oldest goes when there are many, so no
-//! follower waits for a stranger.
+//! Any process in this network namespace may connect to an abstract socket. Both ends therefore ask the
+//! kernel for the other's user, and a follower sends the secret from the leader's card. Connections are
+//! served side by side, and always taken: of those that have said nothing yet, the oldest goes when there are
+//! many, so no follower waits for a stranger.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;

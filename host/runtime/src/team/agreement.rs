@@ -7,7 +7,7 @@
 //! split of another team and have taken it meanwhile: then all give it back and choose again, each team by
 //! its own number, so that two that met do not meet for ever.
 //!
-//! Members draw every conclusion from what all of them have heard, and so the same.
+//! All members have the same answers, and so draw the same conclusions.
 
 use super::books::{TeamBooks, TeamPlace};
 use crate::node::control::RoundWords;

@@ -233,7 +233,7 @@ fn check_mapping(config: &Config, mine: &Card, cards: &[Card]) -> Result<()> {
     ))
 }
 
-/// During start-up a PE may see that another one ended before it hears why that one did: the bootstrap's
+/// During start-up a PE may see that another one ended before it learns why: the bootstrap's
 /// first death is the cause, and comes soon.
 pub(super) fn first_cause(e: Error, boot: &dyn Bootstrap) -> Error {
     if e.code != code::PEER_DEAD {

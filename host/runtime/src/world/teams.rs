@@ -317,8 +317,8 @@ impl World {
         match lack {
             Lack::Number => err!(
                 UNSUPPORTED,
-                "{who} is a member of as many teams as a PE can be at once, or of all of those that another member is \
-                 not: free some"
+                "{who} is in as many teams as a PE can be, or each place that it has free is taken on another \
+                 member: free some teams"
             ),
             Lack::Memory => {
                 let (taken, all) = self.books().bytes();

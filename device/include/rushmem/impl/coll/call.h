@@ -5,14 +5,14 @@
  * reset. Packets have places for four phases in turn: what phase p writes may replace what phase p - 4 wrote
  * once its reader is done with that. So the rule is:
  *
- *     Who sends packets of phase p knows that all members have ended phase p - 4.
+ *     A member that sends packets of phase p knows that all members have ended phase p - 4.
  *
- * A member that has entered a call has ended all calls before it, and an exchange has heard from every
+ * A member that has entered a call has ended all calls before it, and an exchange has received from every
  * member: after calls whose data goes both ways this PE is at most four phases `behind`. Where data goes one
- * way (broadcast) its readers hear from the root alone, which may have heard from some of them long ago. So
- * members store the phase that they have ended into their line at every other member, and whichever member
- * sends packets next, the root or another, looks at the lines first where it is farther `behind`. They nearly
- * always say so already.
+ * way (broadcast) its readers receive from the root alone, which may have received nothing from some of them
+ * for long. So members store the phase that they have ended into their line at every other member, and
+ * whichever member sends packets next, the root or another, looks at the lines first where it is farther
+ * `behind`. They nearly always say so already.
  *
  * A number that travels is `phase << 16 | tag`. The tag says which collective it is, of how much: members
  * whose calls differ end with an error instead of mixing them up.
@@ -20,11 +20,11 @@
  * A grid. Each of its blocks is a *channel*: it has a part of every place's packets, the same at every
  * member, and block b of a member exchanges packets with block b of the others alone. Blocks need not wait
  * for one another, and each channel goes through all phases of all calls, with one packet at least in each
- * (in broadcasts, too), so that a block hears from all members in each phase and the rule holds for the
+ * (in broadcasts, too), so that a block receives from all members in each phase and the rule holds for the
  * packets of its channel as it does for a call by one block. A PE makes one call at a time: when blocks of
  * another number begin, or one block alone, the last call has ended in all blocks of this PE, and whichever
- * block hears from a member in a new call knows that this one has ended the old call in all of its blocks. So
- * parts may be other ones then. All members have the same number of blocks, which the tag has in it.
+ * block receives from a member in a new call knows that this one has ended the old call in all of its blocks.
+ * So parts may be other ones then. All members have the same number of blocks, which the tag has in it.
  *
  * Which phase is next, a block keeps in a word of its own: with one word for all of them, a block could not
  * say whether the call that it is about to make is counted in it already. A block whose word is old, because

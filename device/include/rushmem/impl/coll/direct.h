@@ -10,8 +10,8 @@
  * launch's begin and end, add to it.
  *
  * Members on other nodes are written to by puts, which go through the network while this PE writes to near
- * ones. The second meeting has a fence in front of it, so who has met a member has its data. A put's source
- * is free when the network says so, for which the call waits at its end.
+ * ones. The second meeting has a fence in front of it, so a member that has met another one has its data. A
+ * put's source is free when the network says so, for which the call waits at its end.
  *
  * How much is on its way counts: an SM has 46 GB/s over NVLink with 64 KiB in flight. Half of a block's warps
  * keep as much on its way to other members; the other half writes to this PE's own memory meanwhile. Members

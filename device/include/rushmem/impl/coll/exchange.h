@@ -6,8 +6,8 @@
  * before the one in front of it is received, from the second on: `send(k)` comes after this thread has
  * received chunk k - 2 in that place, so that its sender has received k - 4, whose place k takes (call.h).
  * The first two chunks do not overlap: members may have come from another call, in which other threads had
- * these places. Every chunk but the last fills all places, so that after the last each thread has heard in
- * its place of the last chunk or the one before: all members have ended the third one before the last.
+ * these places. Every chunk but the last fills all places, so that after the last each thread has received
+ * in its place the last chunk or the one before: all members have ended the third one before the last.
  *
  * Loads of a thread are in flight together, of the words that it sends and of the packets that it polls: a
  * load from this GPU's memory takes a third of a microsecond, and one block has several words for each

@@ -23,13 +23,13 @@ template <typename Scope, typename Source> RUSHMEM_DEVICE void tell(call<Scope> 
   c.sync_all_threads();
 }
 
-/* When nobody of the scope needs them any more, and before the next call may tell others. */
+/* When no thread of the scope needs them any more, and before the next call writes other ones. */
 template <typename Scope> RUSHMEM_DEVICE void forget_said(const call<Scope> &c) {
   if constexpr (call<Scope>::blocks) c.sync_all_threads();
 }
 
 /* Word w of n elements, and zero behind them: blocks of different sizes are exchanged as if each was as large
- * as the largest, as a phase of packets hears from every member (call.h). */
+ * as the largest, because a phase of packets receives from every member (call.h). */
 template <typename T> RUSHMEM_DEVICE uint64_t word_or_zero(const T *from, size_t n, size_t w) {
   return w < words_of<T>(n) ? word_at(from, n, w) : 0;
 }

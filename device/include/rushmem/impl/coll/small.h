@@ -7,8 +7,8 @@
  *
  * Blocks that do not wait for one another make such calls, too, each in its channel.
  *
- * Any other call goes through `call`, out of line: its code stands once in a kernel. Which of the two a
- * member takes is its own affair. */
+ * Any other call goes through `call`, out of line: its code stands once in a kernel. Each member may
+ * take either of the two. */
 #ifndef RUSHMEM_IMPL_COLL_SMALL_H
 #define RUSHMEM_IMPL_COLL_SMALL_H
 

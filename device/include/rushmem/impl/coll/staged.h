@@ -4,8 +4,8 @@
  * `rushmem_team::stage` says, of which a grid's channels have a part each, as of the packets (call.h). A call
  * is one phase: each member writes what it has for the others into their staging memory, all meet, and each
  * takes its part out. Nobody has to be asked whether its arrays may be written: what phase p writes replaces
- * what phase p - 4 wrote, and who sends anything of phase p knows that all members have ended phase p - 4. A
- * member takes out what has come before it sends anything of the next phase.
+ * what phase p - 4 wrote, and a member that sends anything of phase p knows that all members have ended phase
+ * p - 4. A member takes out what has come before it sends anything of the next phase.
  *
  * Data goes once over the link, as in the direct protocol, and once more through this GPU's memory. */
 #ifndef RUSHMEM_IMPL_COLL_STAGED_H

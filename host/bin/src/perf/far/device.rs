@@ -1,5 +1,5 @@
 //! Between the memories of two devices that are not mapped, GPUs first of all, by every way there is: through
-//! bounce buffers, over whatever UCX finds and over tcp, and by a UCX that was built with CUDA. The same
+//! staging buffers, over whatever UCX finds and over tcp, and by a UCX that was built with CUDA. The same
 //! operations by the host and by kernels; nothing else measures the same, so the figures stand alone.
 //!
 //! A way that is missing is reported and left out; one that fails loses only its own later figures.

@@ -1,8 +1,8 @@
 //! User memory becomes symmetric, and private again: collective, all PEs or none.
 //!
-//! Each PE looks at what it was given before anything is said; then sizes and kinds are compared, the memory
-//! is shared and mapped, and everybody hears whether that went well everywhere. On the way back nobody
-//! returns before every PE has let go of everybody's memory, so that it may be freed at once.
+//! Each PE first checks what it was given. Then the PEs compare sizes and kinds, share and map the memory,
+//! and exchange whether that went well. Unregistering returns once every PE has unmapped the memory of all,
+//! so that the caller may free it at once.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -306,13 +306,13 @@ impl Symmetric {
         }
         Err(err!(
             BAD_ADDRESS,
-            "the memory at {addr:#x} was freed while it was registered: what other PEs have put there since is anywhere; it is \
-             unregistered now"
+            "the memory at {addr:#x} was freed while it was registered: what other PEs have put there since may be lost, or have \
+             overwritten other data; it is unregistered now"
         ))
     }
 }
 
-/// What a PE tells of its plain memory.
+/// What a PE sends the others of its plain memory.
 struct PlainOffer {
     handle: IpcHandle,
     offset: usize,

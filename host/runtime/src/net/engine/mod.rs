@@ -400,7 +400,10 @@ impl Operations {
             }
             Event::Bulk { head, bytes, data } => match &mut self.gpu {
                 Some(gpu) => gpu.announce(&head, bytes, data),
-                None => Err(crate::error::err!(INTERNAL, "a large message, of which host memory needs none")),
+                None => Err(crate::error::err!(
+                    INTERNAL,
+                    "a large message, which is for GPU memory, to a PE whose heap is in host memory"
+                )),
             },
         }
     }

@@ -131,7 +131,10 @@ impl Core {
             // Records are carried out in their order, so all before it are.
             Record::Flush { reply } => self.emit(from, &Record::Reply { reply, value: 0 })?,
             Record::Bulk { .. } => {
-                return Err(err!(INTERNAL, "a large message, of which host memory needs none"))
+                return Err(err!(
+                    INTERNAL,
+                    "a large message, which is for GPU memory, to a PE whose heap is in host memory"
+                ))
             }
             Record::Reply { .. } | Record::ReplyData { .. } | Record::Arrive(_) | Record::Carried(_) => {
                 return Err(err!(INTERNAL, "a record that asks for nothing"))

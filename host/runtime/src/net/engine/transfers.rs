@@ -1,6 +1,6 @@
 //! Copies to and from a peer's memory: by the transport, one-sided, where it reaches both sides, and in
-//! records otherwise. What is called here has started already; what of it is GPU memory that the transport
-//! does not reach goes through [`crate::net::gpu`] instead.
+//! records otherwise. These copies have started already. GPU memory that the transport does not reach goes
+//! through [`crate::net::gpu`] instead.
 
 use super::core::Core;
 use super::in_flight::Flight;

@@ -27,7 +27,7 @@ impl FarGpu {
                 err!(
                     UNSUPPORTED,
                     "RUSHMEM_FAR_GPU=ucx: {why}; install a UCX with CUDA (`pip install libucx-cu13`, or \
-                     RUSHMEM_UCX_LIB), or leave it at auto, which goes through bounce buffers"
+                     RUSHMEM_UCX_LIB), or leave it at auto, which goes through staging buffers"
                 )
             }),
         }

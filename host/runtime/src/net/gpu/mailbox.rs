@@ -2,11 +2,11 @@
 //! that GPU, so that they are atomic with its own threads and with its NVLink peers
 //! (`device/include/rushmem/abi_mailbox.h`).
 //!
-//! Requests lie in pinned memory. A ring is two things: the GPU's front end stores the number of requests
-//! into the *bell*, which threads that wait look at, and a service kernel is launched for a GPU on which
-//! nobody waits. They are on two streams, so that a kernel for which a full GPU has no room holds up no bell;
-//! and one such kernel at a time is enough, as whatever comes after it is found by the bell, or by the next,
-//! which is launched when this one has ended. The second of the two finds nothing to do.
+//! Requests lie in pinned memory. They reach the GPU in two ways. Its front end stores the number of requests
+//! into the *bell*, which waiting threads poll; and a service kernel is launched, for a GPU on which no
+//! thread waits. The two are on different streams, so that a kernel for which a full GPU has no room holds up
+//! no bell. One such kernel at a time is enough: requests that come after it are found by the bell, or by the
+//! next kernel, which is launched when this one has ended. The later of the two ways finds nothing to do.
 //!
 //! A GPU full of threads that spin by themselves, not in a wait of the library's, answers when one of them
 //! ends.

@@ -1,5 +1,5 @@
-//! The mailbox without a GPU: the host's bookkeeping against a server that is played, and the device's half
-//! on the CPU device, where it is the same code.
+//! The mailbox without a GPU: the host's bookkeeping against a server that the test plays, and the device's
+//! half on the CPU device, where it is the same code.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -1,9 +1,9 @@
 //! The thread that turns the engine when no other does: it answers other PEs and carries out what kernels
 //! have posted, while the host computes.
 //!
-//! While other threads drive, it naps; while there is work, it goes on; after a while without any it sleeps
-//! on the network's descriptor. A thread that has waited for long naps itself, and looks at the engine now
-//! and then only: that is no driving.
+//! It naps while other threads turn the engine, goes on while there is work, and after a while without work
+//! sleeps on the network's descriptor. A thread that has waited for long naps, too, and turns the engine only
+//! now and then: the proxy thread does not count on that one.
 
 pub(in crate::net) mod doorbell;
 pub(in crate::net) mod posts;

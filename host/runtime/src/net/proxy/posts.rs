@@ -87,7 +87,7 @@ impl Posts {
             found.map(drop).ok_or_else(|| {
                 err!(
                     BAD_ADDRESS,
-                    "PE {} has nothing at its copy of address {at:#x}: it is none of symmetric memory",
+                    "address {at:#x}, of which PE {} should have a copy, is not symmetric memory",
                     d.pe
                 )
             })

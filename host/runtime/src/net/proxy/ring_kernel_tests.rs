@@ -1,7 +1,7 @@
 //! Kernels on the CPU device that reach far PEs by the ring: every operation, from many threads at once,
-//! through rings so small that posts wait and wrap around. Here the header's own producer meets the consumer
-//! that runtimes have; every interleaving of the two is tried of `host/ring`'s model of that producer, which
-//! a test there compares with the header, step by step.
+//! through rings so small that posts wait and wrap around. Here the header's own producer meets the runtime's
+//! consumer. `host/ring` has a model of that producer, and tries every interleaving with the consumer; a test
+//! there compares the model with the header, step by step.
 
 use rushmem_device_cpu::{Cause, RunError};
 

@@ -1,7 +1,6 @@
-//! What a network gives the engine: one-sided copies to registered memory, active messages, and the news of
+//! What a network gives the engine: one-sided copies to registered memory, active messages, and reports of
 //! what has completed. Nothing is ordered with anything else, and nothing blocks; order and replies are the
-//! [engine](crate::net::engine)'s.
-//! `conformance` puts every transport through this contract.
+//! [engine](crate::net::engine)'s. `conformance` puts every transport through this contract.
 
 #[cfg(test)]
 mod conformance;

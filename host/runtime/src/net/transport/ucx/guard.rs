@@ -1,8 +1,8 @@
-//! Who may be believed: what comes in is obeyed where a PE of the job has sealed it for this one, under a
-//! number that has not come before. Everything else is dropped and counted, for any process that reaches
-//! UCX's port can send it; it is no reason to end a job.
+//! Which messages are accepted: those that a PE of the job has sealed for this one, under a number that has
+//! not come before. Everything else is dropped and counted. It is no reason to end the job, because any
+//! process that reaches UCX's port can send it.
 //!
-//! What passes and still makes no sense is an error, as the PEs then do not run the same library.
+//! A message that is accepted and makes no sense is an error: the PEs do not run the same library.
 
 use std::fmt;
 

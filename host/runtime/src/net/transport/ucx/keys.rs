@@ -2,9 +2,9 @@
 //! third party has.
 //!
 //! Each PE draws a secret when its transport is made. The public half travels with its address, by the
-//! bootstrap, and two PEs make of their halves what they alone can make (X25519, RFC 7748). So who only reads
-//! the bootstrap's traffic learns no key; who can rewrite it is outside this model, as he is for the
-//! bootstrap. Secrets are of one world: what was sent in another verifies in none.
+//! bootstrap, and two PEs make of their halves what they alone can make (X25519, RFC 7748). A process that
+//! only reads the bootstrap's traffic learns no key. One that can rewrite it is outside this model, as it is
+//! for the bootstrap. A secret belongs to one world: messages of another world do not verify.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

@@ -1,9 +1,9 @@
 //! Where UCX listens: on no more interfaces than the job needs.
 //!
-//! By itself UCX opens a port on every interface of the host, and what comes in there it takes apart before
-//! rushmem sees it. PEs of one host need the loopback interface alone, beside shared memory; PEs of several
-//! hosts that by which their job has met, and whatever is InfiniBand or RoCE. Who sets `UCX_NET_DEVICES`
-//! decides it himself.
+//! By itself UCX opens a port on every interface of the host, and parses what comes in there before rushmem
+//! sees it. PEs of one host need only the loopback interface, beside shared memory. PEs of several hosts need
+//! the interface on which their job has met, and all InfiniBand and RoCE devices. `UCX_NET_DEVICES` overrides
+//! this.
 
 use std::ffi::CString;
 use std::fs;

@@ -9,9 +9,9 @@
 //! ([`carrier`]); elsewhere [`pieces`] does, and PEs [meet](meeting) before they speak.
 //!
 //! Any process that reaches UCX's port can send messages. So each one is sealed under a [key](keys) of the
-//! two PEs and [looked at](guard) before it is obeyed, and UCX is given no more to do than is needed: it
-//! [listens](listen) where the job is, and takes one-sided copies, which name any address of the process, on
-//! networks alone whose cards do them.
+//! two PEs, and [verified](guard) before it has any effect. UCX offers no more than the job needs: it
+//! [listens](listen) only where the job is, and takes one-sided copies, which may name any address of the
+//! process, only from networks whose cards carry them out.
 
 mod callbacks;
 pub(crate) mod carrier;

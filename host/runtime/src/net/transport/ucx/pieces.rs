@@ -83,7 +83,7 @@ pub(super) struct Line {
     /// Pieces of puts so far; so many are known to be in their place.
     pub(super) pieces: u64,
     pub(super) flushed: u64,
-    /// Flushes without an answer yet, and how many pieces they speak for.
+    /// Flushes without an answer yet, and how many pieces each of them covers.
     pub(super) asked: HashMap<Token, u64>,
 }
 

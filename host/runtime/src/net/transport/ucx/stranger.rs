@@ -1,6 +1,6 @@
 //! A stranger, for tests: a process with a UCX of its own that speaks to a PE's worker, and has no key. All
-//! that he has to know is the port at which it listens. (Tests of other crates take this file in, too, and
-//! [`listening`](super::listening).)
+//! that it has to know is the port at which that worker listens. (Tests of other crates take this file in,
+//! too, and [`listening`](super::listening).)
 
 use std::ffi::c_void;
 use std::mem::zeroed;
@@ -25,7 +25,7 @@ pub(crate) struct Stranger {
     worker: ucp_worker_h,
     ep: ucp_ep_h,
     sent: Vec<Sent>,
-    /// For puts: memory of his own, and the key to it.
+    /// For puts: memory of its own, and the key to it.
     own: Option<(Box<u64>, ucp_mem_h, ucp_rkey_h)>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct Stranger {
 extern "C" fn on_end(_arg: *mut c_void, _ep: ucp_ep_h, _status: ucs_status_t) {}
 
 impl Stranger {
-    /// Who knows no more than a port of this host's loopback interface: he takes an address of his own, and
-    /// puts the port there.
+    /// A stranger that knows only a port of this host's loopback interface: it takes its own address, and
+    /// puts that port there.
     pub(crate) fn at_port(ucp: &'static Ucp, port: u16) -> Stranger {
         let before = listening(std::process::id());
         let mut stranger = Stranger::new(ucp);

@@ -60,7 +60,7 @@ fn all(pes: &mut [Pe; 2], stranger: &mut Stranger, what: &str, so: impl Fn(&mut 
     }
 }
 
-/// The stranger at PE 1's port, which is all he knows.
+/// A stranger that knows PE 1's port and nothing else.
 fn knock(pes: &[Pe; 2], before: &std::collections::BTreeSet<(Ipv4Addr, u16)>) -> Stranger {
     let address = pes[1].ucx.address().unwrap();
     let ports = listening(std::process::id());
