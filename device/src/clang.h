@@ -1,5 +1,5 @@
 /* What the device headers take from CUDA, for clang without CUDA's own headers: device/bitcode compiles with
- * it. The functions are PTX instructions, so that their LLVM is nobody's but the assembler's: Triton and
+ * it. The functions are PTX instructions, which only the assembler interprets: Triton and
  * others link this code with an LLVM of their own, in which intrinsics may have other names. */
 #ifndef RUSHMEM_CLANG_H
 #define RUSHMEM_CLANG_H

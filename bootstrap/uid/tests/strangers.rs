@@ -1,5 +1,5 @@
-//! Strangers knock at everything that listens while jobs start: the jobs must come up, and the log must tell.
-//! A test binary of its own, because it knocks at every listener of its process.
+//! Strangers connect to everything that listens while jobs start: the jobs must start, and the log must
+//! report the strangers. A test binary of its own, because it connects to every listener of its process.
 
 use std::collections::HashSet;
 use std::io::Write;

@@ -27,8 +27,8 @@
  *              (`busy` = 0, release). A thread holds one reply slot at most, and a thread with a ticket waits
  *              for nobody but the consumer and holders of earlier tickets: there is no circle.
  *   order      Happens-before between two threads' operations is order of their tickets: both are updates of
- *              `tail`. The consumer sees them in that order and owes no other one than FENCE and QUIET ask
- *              for.
+ *              `tail`. The consumer sees them in that order and must keep
+ *              no other order than FENCE and QUIET ask for.
  *
  * Threads of a warp share a ring, so one may wait for another. Everything a thread does for others,
  * publishing and freeing, happens inside the loop in which it waits, and no thread leaves another behind at a

@@ -4,7 +4,7 @@
  * What orders data before its signal (PTX manual, "Causality Order"; the C++ model says the same on the CPU):
  *   1. each thread of the scope stores its share of the data, plainly;
  *   2. the scope synchronises. A barrier orders what its threads did before it before what they do after it,
- * so the leader now comes after all of those stores;
+ *      so the leader now comes after all of those stores;
  *   3. the leader alone updates the signal by a release at system scope. A release is cumulative: it orders
  *      all that happened before it, by whichever thread, not just the leader's own stores;
  *   4. the waiting thread sees the signal by an acquire (wait.h), and therewith the data.
