@@ -1,7 +1,7 @@
 //! What `ip link`, `ip address` and `ip route` do, as messages to the kernel: hosts with GPUs often have no
 //! `ip`.
 //!
-//! A socket speaks for the network namespace that it was made in, wherever its holder is. See rtnetlink(7).
+//! A socket acts on the network namespace that it was made in, wherever its holder is. See rtnetlink(7).
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -14,11 +14,11 @@
  * by the program like those to the source. On return it is free, and keeps nothing: a stage is as good for
  * the next call as new.
  *
- * Otherwise as the forms without (rma.h, signal.h); a put waits for its delivery itself, because quiet() does
- * not know of the engine's stores. That costs a link's latency, which hardly shows in long transfers. The
- * stage helps where source and destination are in global memory and aligned to each other (equal modulo 16),
- * the PE is mapped, and the transfer is long enough; everywhere else (and before sm_90, and on the CPU
- * device) the call is what it would be without.
+ * Otherwise as the forms without (rma.h, signal.h); a put waits for its delivery itself, because
+ * quiet() does not know of the engine's stores. That costs a link's latency, which hardly shows in long
+ * transfers. The stage helps where source and destination are in global memory and aligned to each
+ * other (equal modulo 16), the PE is mapped, and the transfer is long enough; everywhere else (and
+ * before sm_90, and on the CPU device) the call is what it would be without.
  */
 #ifndef RUSHMEM_STAGE_H
 #define RUSHMEM_STAGE_H
